@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from ceras_ir.backends.arduino.target import ArduinoTarget
-from ceras_ir.backends.c.board import Board, load_board
 from ceras_ir.backends.c.emulator import EmulatedModel, available, build_elf
+from ceras_ir.backends.c.machines import Board, load_board
 from ceras_ir.backends.c.names import EncodingChoice
 from ceras_ir.command.output_files import write_artefacts
 from ceras_ir.network.artefacts import network_inputs, network_outputs

@@ -30,10 +30,9 @@ from xdsl.ir import Block, Region, SSAValue
 from xdsl.utils.hints import isa
 
 from ceras_ir.backends.arduino.target import ArduinoTarget
-from ceras_ir.backends.c.board import load_board
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.emulator import EmulatedModel, available
-from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.machines import COptions, load_board
 from ceras_ir.dialects.graph import ConstantOp, Conv2dOp, LinearOperation, MatmulOp
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters.network import in_turn, run

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ceras_ir.backends.c.emulator import PREFIX, run_tool
+from ceras_ir.backends.c.emulator import PREFIX
+from ceras_ir.backends.c.runner import run_tool
 from ceras_ir.network.artefacts import Artefact
 
 

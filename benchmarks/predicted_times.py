@@ -21,7 +21,7 @@ from networks import mobilenet_v2, resnet8
 from xdsl.utils.hints import isa
 
 from ceras_ir.backends.arduino.target import ArduinoTarget
-from ceras_ir.backends.c.board import load_board
+from ceras_ir.backends.c.costs import instructions
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.emulator import (
     INSTRUCTIONS_PER_TICK,
@@ -30,8 +30,7 @@ from ceras_ir.backends.c.emulator import (
     run_elf,
 )
 from ceras_ir.backends.c.fit import printed_model
-from ceras_ir.backends.c.latency import instructions
-from ceras_ir.backends.c.options import bare_machine
+from ceras_ir.backends.c.machines import bare_machine, load_board
 from ceras_ir.backends.c.target import CTarget
 from ceras_ir.command.output_files import write_artefacts
 from ceras_ir.network.artefacts import network_inputs, network_outputs

@@ -32,10 +32,9 @@ from xdsl.dialects.builtin import ModuleOp, TensorType, f32, i32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region
 
-from ceras_ir.backends.c.board import load_board
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.emulator import EmulatedModel, available
-from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.machines import COptions, load_board
 from ceras_ir.backends.c.sparse_code import smallest_distances
 from ceras_ir.dialects.graph import ConstantOp, Conv2dOp
 from ceras_ir.dialects.quant import RequantAttr, UniformType

@@ -1,4 +1,4 @@
-"""Networks of a few operations, run in C under the sanitizers and in the interpreter."""
+"""Run networks of a few operations in C under the sanitizers and in the interpreter."""
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from ceras_ir.backends.c import emulator
 from ceras_ir.backends.c.emitter import emit
-from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.machines import COptions
 from ceras_ir.backends.c.runner import CModel, Launch
 from ceras_ir.dialects.graph import ConstantOp, numpy_dtype, shape_of, tensor_type
 from ceras_ir.interpreters import network
@@ -58,7 +58,7 @@ SANITIZE = (
 
 
 def constant(array: Array, element: Attribute = f32) -> SSAValue:
-    """A constant operation's result."""
+    """Return the result of a constant operation."""
     return ConstantOp.from_array(array, element).result
 
 
@@ -75,7 +75,7 @@ def make_network(inputs: Inputs, build: Callable[[SSAValue, SSAValue], Values]) 
 @overload
 def make_network(inputs: Inputs, build: Callable[..., Values]) -> ModuleOp: ...
 def make_network(inputs: Inputs, build: Callable[..., Values]) -> ModuleOp:
-    """`@main` on arguments of these element types and shapes; `build` makes the results."""
+    """Return `@main` on arguments of these types and shapes; `build` creates the results."""
     block = Block(arg_types=[TensorType(element, shape) for element, shape in inputs])
     with ImplicitBuilder(block):
         results = build(*block.args)
@@ -85,7 +85,7 @@ def make_network(inputs: Inputs, build: Callable[..., Values]) -> ModuleOp:
 
 
 def place(module: ModuleOp, *, io: bool = False) -> ModuleOp:
-    """Give every value its block, as target c does."""
+    """Assign blocks to all values, as target c does."""
     module.verify()
     AllocateBlocksPass(io=io, in_slices=True).apply(Context(), module)
     return module
@@ -99,7 +99,7 @@ def compiled(
     trace: Trace | None = None,
     launch: Launch | None = None,
 ) -> CModel:
-    """The placed network, compiled with warnings as errors."""
+    """Return the placed network, compiled with warnings as errors."""
     main = network.main_function(module)
     options = options or COptions()
     files = emit(module, options)
@@ -115,7 +115,7 @@ def compiled(
 
 
 def random_inputs(module: ModuleOp, seed: int = 0) -> dict[str, Array]:
-    """Arrays over the whole range of integers, extremes included; normal floats."""
+    """Return arrays over the full range of integers, extremes included; normal floats."""
     rng = np.random.default_rng(seed)
     result: dict[str, Array] = {}
     main = network.main_function(module)
@@ -139,7 +139,7 @@ def check(
     options: COptions | None = None,
     flags: Sequence[str] = SANITIZE,
 ) -> dict[str, Array]:
-    """C computes what the interpreter computes; integers exactly whatever the tolerance."""
+    """Compare C with the interpreter; integers exactly, independent of the tolerance."""
     place(module)
     inputs = random_inputs(module) if inputs is None else inputs
     expected = network.run(module, inputs)
@@ -157,7 +157,7 @@ def check(
 
 
 def _assert_zeros_equal(actual: Array, expected: Array, name: str) -> None:
-    """Compare the signs of all that is a number, as 0.0 and -0.0 are equal by value."""
+    """Compare the signs of all values except NaN, because 0.0 and -0.0 compare equal."""
     if expected.dtype == np.float32:
         number = ~np.isnan(expected)
         signs = [np.signbit(a[number]) for a in (actual, expected)]
@@ -173,7 +173,7 @@ def check_elsewhere(
     tolerance: float,
     options: COptions | None = None,
 ) -> None:
-    """C of floats computes what the interpreter computes on another processor too."""
+    """Compare float C on another processor with the interpreter."""
     main = main_function(place(module))
     ends = network_inputs(main), network_outputs(main)
     write_files(emit(module, options or COptions()), folder)

@@ -1,4 +1,4 @@
-"""Builds of the kernels in register tiles, numbers for them, and the source of a network."""
+"""Provide builds of the kernels in register tiles, values for them, and the source of a network."""
 
 import platform
 from io import BytesIO
@@ -9,13 +9,13 @@ from c_harness import Array, place
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.c.emitter import emit
-from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.machines import COptions
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import UniformType
 
 SANITIZED = ("-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")
 FLAGS = ("-O1", *SANITIZED, "-march=native")
-# Optimizing takes most of the time of these tests; what other instructions compute needs none.
+# Optimization needs most of the time of these tests, and other builds do not need it.
 QUICK = ("-O0", *SANITIZED)
 
 X86 = platform.machine() in ("x86_64", "AMD64")
@@ -24,17 +24,17 @@ BUILDS = {
     "tiles": FLAGS,
     "loops": (*FLAGS, "-DMODEL_LANES=0"),
     "avx2": (*QUICK, "-mavx2") if X86 else FLAGS,
-    # What compilers select for AVX-VNNI, its one instruction computed by definition.
+    # The choices for AVX-VNNI, with the instruction computed by definition.
     "vex": (*QUICK, "-mavx2", "-include", str(EMULATION)) if X86 else FLAGS,
-    # On a processor with AVX-512 VNNI the same instructions as AVX-VNNI has.
+    # A processor with AVX-512 VNNI has the same instructions as AVX-VNNI.
     "256": (*QUICK, "-march=native", "-DMODEL_LANES=8") if X86 else FLAGS,
-    # Of AVX-512 what the first processors with dot products have.
+    # The parts of AVX-512 of the first processors with dot products.
     "unpacked": (*QUICK, "-march=native", "-mno-avx512vbmi") if X86 else FLAGS,
 }
 
 
 def stored(rng: np.random.Generator, element: UniformType, shape: tuple[int, ...]) -> Array:
-    """Random numbers with both extremes among them."""
+    """Return random values that include both extremes."""
     low, high = element.low, element.high
     values = rng.integers(low, high + 1, shape)
     values.reshape(-1)[: 2 * (values.size // 3)].sort()
@@ -43,7 +43,7 @@ def stored(rng: np.random.Generator, element: UniformType, shape: tuple[int, ...
 
 
 def source(module: ModuleOp, path: str = "model.c") -> str:
-    """A generated file."""
+    """Return a generated file."""
     files = emit(place(module.clone()), COptions())
     (file,) = (f for f in files if f.path == path)
     file.write(stream := BytesIO())

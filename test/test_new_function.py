@@ -49,7 +49,7 @@ from xdsl.context import Context
 
 import ceras_ir
 from ceras_ir.backends.c.emitter import emit
-from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.machines import COptions
 from ceras_ir.backends.c.runner import CModel
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters import network
@@ -165,13 +165,9 @@ class ShiftOp(InputOperation):
 """,
     ),
     "backends/c/elementwise.py": (
-        "from ceras_ir.dialects.graph import (",
-        """from ceras_ir.interpreters.float_text import float_literal
-from ceras_ir.dialects.graph import elementwise
-""",
-        "@prints(SoftmaxOp)",
-        """@prints(elementwise.ShiftOp)
-def shift(layer: Layer, op: elementwise.ShiftOp) -> None:
+        "@prints(graph.SoftmaxOp)",
+        """@prints(graph.elementwise.ShiftOp)
+def shift(layer: Layer, op: graph.elementwise.ShiftOp) -> None:
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     body = [f"{y}[i] = {x}[i] + {float_literal(op.by.value.data)};"]
     layer.loop("i", prod(shape_of(op.result)), body)

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 
 from ceras_ir.backends.c.emitter import emit
-from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.machines import COptions
 from ceras_ir.interpreters.network import run, run_in_arena
 from ceras_ir.pipeline.context import load_context, plugins
 from ceras_ir.support.diagnostics import UnsupportedError

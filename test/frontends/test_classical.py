@@ -13,7 +13,7 @@ from onnx_models import run_onnxruntime
 from tree_models import assert_close, ml_model, ml_node
 
 from ceras_ir.backends.c.emitter import emit
-from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.machines import COptions
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.artefacts import TensorInfo, network_outputs

@@ -125,7 +125,7 @@ def clamp_after_rounding() -> None:
 
 
 @identity(
-    relied_on={WORDS: 'return "packus_epi16" if e.least == 0 else "packs_epi16"'},
+    relied_on={WORDS: 'return "packus_epi16" if e.lowest == 0 else "packs_epi16"'},
     requires="bounds lie within the stored type",
     checked_by={"ceras_ir/dialects/graph/operation.py": "def expect_storable("},
     by="z3, 32 bits",

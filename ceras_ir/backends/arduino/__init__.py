@@ -1,6 +1,6 @@
 """
-Networks on Arduino boards: the C of `backends/c` as a sketch, sized against the board.
+Networks on Arduino boards: the C of `backends/c` as a sketch that fits the board.
 
-`board.py` reads descriptions, `sizes.py` predicts flash and SRAM, `fit.py` refuses what does
-not fit and names the ways out, `emulator.py` builds and runs it all under qemu.
+`machines.py` loads descriptions of boards, `costs.py` predicts flash and SRAM, `fit.py` refuses
+networks that do not fit and lists remedies, and `emulator.py` builds and runs programs under qemu.
 """

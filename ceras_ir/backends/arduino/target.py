@@ -1,4 +1,4 @@
-"""Target arduino: a sketch that the Arduino IDE opens, sized against its board."""
+"""Target arduino: a sketch for the Arduino IDE that fits the board."""
 
 from __future__ import annotations
 
@@ -9,11 +9,7 @@ from typing import TYPE_CHECKING
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from ceras_ir.backends.c.names import (
-    ENCODING_HELP,
-    NAME_HELP,
-    EncodingChoice,
-)
+from ceras_ir.backends.c.names import ENCODING_HELP, NAME_HELP, EncodingChoice, Prefix
 from ceras_ir.command.output_files import is_inside
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.targets import (
@@ -36,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ArduinoTarget(Target):
-    """A folder that is a sketch and a library at once; what does not fit the board is refused."""
+    """A folder that is a sketch and a library. A network that does not fit the board is refused."""
 
     name = "arduino"
     arithmetic = Arithmetic(residual_spread=ROW_SPREAD)
@@ -53,15 +49,13 @@ class ArduinoTarget(Target):
     )
 
     def check(self) -> None:
-        from ceras_ir.backends.c.names import Prefix
-
         super().check()
         Prefix(self.prefix)
 
     @classmethod
     def boards(cls) -> Mapping[str, Traversable]:
-        """The microcontrollers among the machines of target c."""
-        from ceras_ir.backends.c.board import board_names
+        """Return the microcontrollers among the machines of target c."""
+        from ceras_ir.backends.c.machines import board_names
         from ceras_ir.backends.c.target import CTarget
 
         return {name: file for name, file in CTarget.boards().items() if name in board_names()}
@@ -74,7 +68,7 @@ class ArduinoTarget(Target):
 
     @classmethod
     def check_board(cls, name: str) -> None:
-        from ceras_ir.backends.c.board import load_board
+        from ceras_ir.backends.c.machines import load_board
 
         load_board(name)
 
@@ -91,13 +85,11 @@ class ArduinoTarget(Target):
     def emit(self, module: ModuleOp, title: str) -> Emission:
         from ceras_ir.backends.arduino.sketch import emit
         from ceras_ir.backends.c.fit import on_board
-        from ceras_ir.backends.c.names import Prefix
 
         files, manifest, footprint, model = emit(module, self.board, title, Prefix(self.prefix))
         return on_board(files, manifest, model, footprint)
 
     def open(self, folder: Path, manifest: Manifest) -> CompiledC:
-        from ceras_ir.backends.c.names import Prefix
         from ceras_ir.backends.c.runner import CompiledC
 
         sketch, prefix = sketch_folder(folder, manifest), Prefix.of_manifest(manifest.content)
@@ -111,9 +103,7 @@ class ArduinoTarget(Target):
 
 
 def sketch_folder(folder: Path, manifest: Manifest) -> Path:
-    """The sketch in a folder that `ceras-compile` wrote."""
-    from ceras_ir.backends.c.names import Prefix
-
+    """Return the sketch in a folder that `ceras-compile` wrote."""
     source = Prefix.of_manifest(manifest.content).renamed("model.c")
     sketch = manifest.content.get("sketch")
     if not isinstance(sketch, str) or not is_inside(folder, f"{sketch}/{source}"):

@@ -1,6 +1,6 @@
 """
-Portable C99: `model.h`, `model.c`, kernels, weights, `main.c` and a `Makefile`.
+Print portable C99: `model.h`, `model.c`, kernels, weights, `main.c` and a `Makefile`.
 
-`emitter.emit` is the entry; `runner.CModel` compiles what it wrote and runs it. To add an
-operation, write a printer in the module of its family, below `@prints` (`layer.py`).
+`emitter.emit` is the entry, and `runner.CModel` compiles and runs the files. A new operation needs
+a printer in the module of similar operations, with the decorator `@prints` (`layer.py`).
 """

@@ -1,9 +1,9 @@
 """
-Files that compile the model and its two programs (`Makefile`, `CMakeLists.txt` and
-`toolchain.cmake`), and the packages of `--package`.
+Print the files that compile the model and its programs, and the packages of `--package`.
 
-A package makes the compiled folder a part of a microcontroller framework. It is a few files beside
-the sources of the network, which they name and never copy.
+The files are `Makefile`, `CMakeLists.txt` and `toolchain.cmake`. A package makes the compiled
+folder a part of a microcontroller framework. It consists of a few files that name the sources of
+the network in the same folder.
 """
 
 import re
@@ -12,17 +12,17 @@ from typing import get_args
 from xml.sax.saxutils import quoteattr
 
 from ceras_ir.backends.c.kernels import filled
+from ceras_ir.backends.c.machines import Machine
 from ceras_ir.backends.c.model import Model
 from ceras_ir.backends.c.names import Package, Prefix, Weights, comment
-from ceras_ir.backends.c.options import Machine
 from ceras_ir.network.artefacts import Artefact
 from ceras_ir.support.diagnostics import UsageError
 
 MAKEFILE = """\
 # make builds model_run: ./model_run in.bin out.bin@USAGE@
-# (raw tensors, one after the other, in the order of manifest.json),
-# and model_bench: ./model_bench RUNS@USAGE@ prints how long a run takes as one line of JSON.
-# make THREADS=1 shares the layers among threads, as many as OMP_NUM_THREADS says.
+# (raw tensors without separators, in the order of manifest.json),
+# and model_bench: ./model_bench RUNS@USAGE@ prints the time of a run as a line of JSON.
+# make THREADS=1 shares the layers among OMP_NUM_THREADS threads.
 @COMPILER@ARCH = @ARCH@
 CFLAGS ?= -O3 $(ARCH)
 OPENMP = $(if $(filter 1,$(THREADS)),-fopenmp)
@@ -115,7 +115,7 @@ include(\\${CMAKE_CURRENT_LIST_DIR}/@NAME@Targets.cmake)
 ")
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/@NAME@Config.cmake DESTINATION lib/cmake/@NAME@)
 
-# Without an operating system programs need a linker script, which is the user's.
+# Without an operating system, programs need a linker script of the user.
 if(NOT CMAKE_SYSTEM_NAME STREQUAL "Generic")
   add_executable(model_run main.c)
   target_link_libraries(model_run @NAME@)
@@ -134,7 +134,7 @@ endif()
 """
 
 SEARCHED = " -Wa,-I,${CMAKE_CURRENT_SOURCE_DIR}"
-"""Where the assembler finds the weights."""
+"""The option that locates the weights for the assembler."""
 
 TOOLCHAIN = """\
 # cmake --toolchain toolchain.cmake: for @TITLE@.
@@ -147,14 +147,13 @@ set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
 
 
 def sources(model: Model) -> list[str]:
-    """The sources of the library."""
     if model.options.weights == "file":
         return ["model.c"]
     return ["model.c", "model_weights.c"]
 
 
 def cmake_lists(model: Model, package: Package | None = None) -> str:
-    """The text of `CMakeLists.txt`, which ESP-IDF reads too."""
+    """Return the text of `CMakeLists.txt`, which ESP-IDF also uses."""
     searched = SEARCHED if model.options.weights == "incbin" else ""
     included = f"target_compile_options(@NAME@ PRIVATE{searched})\n" if searched else ""
     machine = model.options.machine
@@ -176,7 +175,7 @@ def cmake_lists(model: Model, package: Package | None = None) -> str:
 
 
 def toolchain(machine: Machine) -> str:
-    """The text of `toolchain.cmake`, for a machine that is not the one at hand."""
+    """Return the text of `toolchain.cmake`, for a machine other than the host."""
     family = machine.compiler.partition("-")[0]
     is_bare = machine.is_bare or re.search("-(none|unknown)-", machine.compiler) is not None
     holes = {
@@ -190,7 +189,7 @@ def toolchain(machine: Machine) -> str:
 
 
 def makefile(model: Model) -> str:
-    """The text of `Makefile`; with launches, what calls the model is the user's."""
+    """Return the text of `Makefile`; with launches, the user provides the calling program."""
     is_host = bool(model.program.launches)
     is_included = model.options.weights == "incbin"
     machine = model.options.machine
@@ -212,10 +211,10 @@ def makefile(model: Model) -> str:
 
 
 VERSION = "1.0.0"
-"""Of every package: formats demand one, and a network has none."""
+"""The version of each package: formats require a version, and networks have none."""
 
-MAX_COMPONENT_LETTERS = 32
-"""Of the name of a component of a CMSIS-Pack."""
+MAX_COMPONENT_CHARACTERS = 32
+"""The maximum length of the name of a component of a CMSIS-Pack."""
 
 MODULE = """\
 # A Zephyr module: list this folder in ZEPHYR_EXTRA_MODULES, or in a west manifest.
@@ -252,7 +251,7 @@ ZEPHYR_INCLUDED = """\
 """
 
 COMPONENT = """\
-# A component of ESP-IDF: list this folder in EXTRA_COMPONENT_DIRS, or put it into components/.
+# A component of ESP-IDF: list this folder in EXTRA_COMPONENT_DIRS, or copy it to components/.
 version: "@VERSION@"
 description: "@ABOUT@"
 dependencies:
@@ -287,23 +286,22 @@ PDSC = """\
 
 
 def check_package(package: Package, prefix: Prefix, weights: Weights) -> None:
-    """Refuse what a kind of package cannot express."""
+    """Refuse options that a kind of package cannot express."""
     if package != "cmsis-pack":
         return
     if weights == "incbin":
         raise UsageError(
-            "--package cmsis-pack cannot tell the assembler where the weights are: "
-            "take --weights source or file"
+            "--package cmsis-pack cannot pass the folder of the weights to the assembler: "
+            "use --weights source or file"
         )
-    if len(prefix.name) > MAX_COMPONENT_LETTERS:
+    if len(prefix.name) > MAX_COMPONENT_CHARACTERS:
         raise UsageError(
-            f"--package cmsis-pack takes names of up to {MAX_COMPONENT_LETTERS} letters, "
+            f"--package cmsis-pack requires names of up to {MAX_COMPONENT_CHARACTERS} letters, "
             f"and --name has {len(prefix.name)}"
         )
 
 
 def package_files(package: Package, model: Model) -> list[Artefact]:
-    """The files that make the folder such a package."""
     return _FILES[package](model)
 
 
@@ -335,7 +333,6 @@ def _zephyr(model: Model) -> list[Artefact]:
 
 
 def _esp_idf(model: Model) -> list[Artefact]:
-    """The other half of it is in the folder's own `CMakeLists.txt`."""
     text = filled(COMPONENT, {"VERSION": VERSION, "ABOUT": _about(model)})
     return [Artefact.of_text("idf_component.yml", "makes the folder an ESP-IDF component", text)]
 
@@ -360,4 +357,4 @@ _FILES: dict[Package, Callable[[Model], list[Artefact]]] = {
     "esp-idf": _esp_idf,
     "cmsis-pack": _cmsis_pack,
 }
-assert set(_FILES) == set(get_args(Package)), "every choice has its files"
+assert set(_FILES) == set(get_args(Package)), "each choice has files"

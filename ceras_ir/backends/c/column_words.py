@@ -1,8 +1,8 @@
 """
-Vectors of words that hold a column of a window: one byte, or 16 bits, from each of its rows.
+Vectors of words that hold a column of a window: a byte, or 16 bits, of each row.
 
-Bytes go four to a word, numbers of 16 bits two, so that one instruction adds up as many rows of a
-channel. The weights are [column][rows / 4][channel][4] bytes for both, in the order of channels.
+A word holds four bytes or two values of 16 bits, so that an instruction adds the products of
+these rows of a channel. The weights are [column][rows / 4][channel][4] bytes for both.
 """
 
 from collections.abc import Sequence
@@ -11,29 +11,28 @@ from dataclasses import dataclass
 from ceras_ir.backends.c.integer_layer import Epilogue
 
 STEP = 4
-"""Rows that a word holds at most: bytes of a word of weights."""
+"""The maximum number of rows in a word: the bytes of a word of weights."""
 
 WIDE_BLOCK = 32
-"""Channels of a block of 512 bits."""
 
 
 @dataclass(frozen=True)
 class Words:
-    """How the columns of windows lie in vectors."""
+    """The layout of the columns of windows in vectors."""
 
     bits: int
-    """Of a vector: 256 or 512."""
+    """Bits of a vector: 256 or 512."""
     block: int
-    """Channels at a time; the last block starts earlier, so that it is whole."""
-    seen: int
-    """Rows of the input: those of the windows of `taken` rows of results, one below the other."""
-    taken: int
+    """Channels at a time; the last block starts earlier if it would be incomplete."""
+    input_rows: int
+    """Rows of the input: the windows of `result_rows` adjacent rows of results."""
+    result_rows: int
     are_pairs: bool
-    """Whether a word holds two numbers of 16 bits; else four bytes."""
+    """Whether a word holds two values of 16 bits; otherwise four bytes."""
 
     @classmethod
     def narrow(cls, stored: str, channels: int, rows: int) -> "Words | None":
-        """Of 256 bits, one row of results at a time; None for few channels."""
+        """Return the layout for 256 bits and a row of results; few channels have no layout."""
         if stored != "int16_t" and channels >= 32:
             return cls(256, 32, rows, 1, are_pairs=False)
         return cls(256, 16, rows, 1, are_pairs=True) if channels >= 16 else None
@@ -41,8 +40,10 @@ class Words:
     @classmethod
     def wide(cls, stored: str, channels: int, rows: int, *, are_stacked: bool) -> "Words | None":
         """
-        Of 512 bits; `are_stacked` windows of two rows share their rows but one. A column of both
-        is interleaved once: the lower window has its weights a row further down.
+        Return the layout for 512 bits.
+
+        `are_stacked` windows of two rows of results share all input rows except one. A column of
+        both is interleaved a single time: the weights of the lower window are moved down by a row.
         """
         if channels < WIDE_BLOCK:
             return None
@@ -51,17 +52,16 @@ class Words:
 
     @property
     def groups(self) -> int:
-        """Words of a column."""
-        return -(-self.seen // (2 if self.are_pairs else STEP))
+        return -(-self.input_rows // (2 if self.are_pairs else STEP))
 
     @property
     def vectors(self) -> range:
-        """Of sums, for the channels of a block."""
+        """Vectors of sums for the channels of a block."""
         return range(self.block // (self.bits // 32))
 
     @property
     def parts(self) -> list[str]:
-        """Names of the vectors of a column, all of one group before the next."""
+        """Names of the vectors of a column, group by group."""
         return [f"{g}{j}" if g else f"{j}" for g in range(self.groups) for j in self.vectors]
 
     @property
@@ -69,11 +69,10 @@ class Words:
         return f"DOT_WORDS_{self.bits}" if self.are_pairs else f"DOT_{self.bits}"
 
     def call(self, function: str, *arguments: object) -> str:
-        """One of the processor's own functions on whole vectors."""
         return f"_mm{self.bits}_{function}({', '.join(map(str, arguments))})"
 
     def loads(self, name: str, at: str) -> list[str]:
-        """Statements that load a block's words or sums."""
+        """Return statements that load the words or sums of a block."""
         if self.bits == 512:
             texts = [f"LOAD_HALF({at}, {j})" for j in self.vectors]
         else:
@@ -85,18 +84,15 @@ class Words:
         ]
 
     def weights(self, name: str, places: Sequence[str]) -> list[str]:
-        """
-        Statements that load the weights of a column, four rows from each of the places; those of a
-        lower window are `NAMEbelow`.
-        """
+        """Return statements that load the weights of a column; lower windows have `NAMEbelow`."""
         lines: list[str] = []
         for i, at in enumerate(places):
             lines += self.loads(f"{name}_{i}_", at)
-        for q in range(self.taken):
+        for q in range(self.result_rows):
             ending = "below" * q
             for g, j in ((g, j) for g in range(self.groups) for j in self.vectors):
                 text = f"{name}_{g // 2 if self.are_pairs else g}_{j}"
-                # A window of which there is a lower one has all its rows in one word.
+                # A window with a lower window has all rows in a single word.
                 text = self.call("slli_epi32", text, 8 * q) if q else text
                 if self.are_pairs:
                     half = "UPPER_I8" if g % 2 else "LOWER_I8"
@@ -106,27 +102,27 @@ class Words:
         return lines
 
     def interleaving(self, stored: str) -> tuple[str, str]:
-        """A function that interleaves the rows of a column; name and text."""
+        """Return name and text of a function that interleaves the rows of a column."""
         if self.are_pairs:
             return _pairs(stored, self)
         return _bytes(stored, self, is_moved=stored == "int8_t")
 
     def residual(self, stored: str) -> tuple[str, str]:
-        """The same of a residual, whose numbers end a word."""
+        """Return name and text of a function that moves a residual to the end of words."""
         alone = Words(self.bits, self.block, 1, 1, self.are_pairs)
         return _pairs(stored, alone) if self.are_pairs else _bytes(stored, alone, is_moved=False)
 
     def stores(self, e: Epilogue, row: int) -> list[str]:
-        """Statements that narrow, clamp and store sums of rows of results, `row` elements apart."""
+        """Return statements that narrow, clamp and store sums, with rows at a distance of `row`."""
         return _wide_stores(self, e, row) if self.bits == 512 else _narrow_stores(self, e)
 
 
 def _clamps(words: Words, e: Epilogue, name: str, bits: int) -> list[str]:
     lines: list[str] = []
-    kind = "epu8" if bits == 8 and e.least == 0 else f"epi{bits}"
+    kind = "epu8" if bits == 8 and e.lowest == 0 else f"epi{bits}"
     for bound, function, is_used in ((e.low, "max", e.has_low), (e.high, "min", e.has_high)):
         if is_used:
-            # Of a byte without a sign, the char of the same bits.
+            # For an unsigned byte, the signed char with the same bits.
             number = bound - 256 if bits == 8 and bound > 127 else bound
             bounds = words.call(f"set1_epi{bits}", number)
             lines.append(f"  {name} = {words.call(f'{function}_{kind}', name, bounds)};")
@@ -134,8 +130,7 @@ def _clamps(words: Words, e: Epilogue, name: str, bits: int) -> list[str]:
 
 
 def _bytes_of(e: Epilogue) -> str:
-    """What packs numbers of 16 bits as bytes of the result."""
-    return "packus_epi16" if e.least == 0 else "packs_epi16"
+    return "packus_epi16" if e.lowest == 0 else "packs_epi16"
 
 
 def _narrow_stores(words: Words, e: Epilogue) -> list[str]:
@@ -160,17 +155,17 @@ def _narrow_stores(words: Words, e: Epilogue) -> list[str]:
 
 
 def _wide_stores(words: Words, e: Epilogue, row: int) -> list[str]:
-    """Of bytes, those of all rows of results are packed at once."""
+    """Pack and store the sums; bytes of all rows of results are packed together."""
     packed = [
         words.call("packs_epi32", *(f"s{i}{'below' * q}" for i in words.vectors))
-        for q in range(words.taken)
+        for q in range(words.result_rows)
     ]
     places = ["to", f"to + {row}"]
     if e.bits == 8:
         both = words.call(_bytes_of(e), packed[0], packed[-1])
         lines = [f"  model_512 whole = {both};", *_clamps(words, e, "whole", 8)]
         stores = ["STORE_EVEN(to, whole);", f"STORE_ODD({places[1]}, whole);"]
-        return lines + [f"  {store}" for store in stores[: words.taken]]
+        return lines + [f"  {store}" for store in stores[: words.result_rows]]
     lines: list[str] = []
     for q, text in enumerate(packed):
         name = f"whole{'below' * q}"
@@ -182,15 +177,15 @@ def _wide_stores(words: Words, e: Epilogue, row: int) -> list[str]:
 def _function(name: str, title: str, stored: str, words: Words, body: list[str]) -> tuple[str, str]:
     if words.bits == 512:
         name += "_512"
-    parameters = ", ".join(f"const {stored} *r{k}" for k in range(words.seen)) + ", int32_t at"
+    inputs = ", ".join(f"const {stored} *r{k}" for k in range(words.input_rows))
     outputs = ", ".join(f"model_{words.bits} *v{part}" for part in words.parts)
-    head = f"/* {title} */\nMODEL_INLINE void {name}({parameters}, {outputs})"
+    head = f"/* {title} */\nMODEL_INLINE void {name}({inputs}, int32_t at, {outputs})"
     return name, "\n".join([head, "{", *body, "}", ""])
 
 
 def _bytes(stored: str, words: Words, *, is_moved: bool) -> tuple[str, str]:
-    """Words of four bytes of 32 channels; what stands for a missing row meets weights of zero."""
-    rows = words.seen
+    """Return words of four bytes of 32 channels. Missing rows are multiplied by weights of zero."""
+    rows = words.input_rows
     name = f"words_{stored}_{rows}" + ("_moved" if is_moved else "")
     flip = "_mm256_xor_si256({}, _mm256_set1_epi8(-128))" if is_moved else "{}"
     lines = [
@@ -224,8 +219,7 @@ def _bytes(stored: str, words: Words, *, is_moved: bool) -> tuple[str, str]:
 
 
 def _pairs(stored: str, words: Words) -> tuple[str, str]:
-    """Words of two numbers of 16 bits."""
-    rows, bits = words.seen, words.bits
+    rows, bits = words.input_rows, words.bits
     load = {
         "int16_t": f"LOAD_{bits}(r{{k}} + at)",
         "int8_t": "_mm256_cvtepi8_epi16(HALF_256(r{k} + at))",

@@ -1,9 +1,9 @@
 """
-Constants of a model: what is packed for a layer, and how it is written.
+Pack the constants of a model and write them as C source.
 
-As source, each is a union of bytes, given as string literals, and of its real type: compilers
-read a string a hundred times faster than a list of numbers. Packing happens while writing,
-one constant after the other. Bytes are little-endian, which the header of the weights checks.
+In the source, a constant is a union of bytes, given as string literals, and of the real type.
+Compilers parse a string a hundred times faster than a list of numbers. Constants are packed one
+after the other while they are written. Bytes are little-endian, which the weights header checks.
 """
 
 from collections import defaultdict
@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 Array = NDArray[np.generic]
 
 ALIGNMENT = 64
-"""Of large constants, for vector loads."""
+"""The alignment of large constants in bytes, for vector loads."""
 
 LINE = 1 << 10
-"""Bytes per line of string literal."""
+"""Bytes in a line of a string literal."""
 
 CHUNK = 64 * LINE
 
@@ -36,19 +36,18 @@ class Constant:
     size: int
     nbytes: int
     data: Callable[[], Array]
-    """The elements, already in the order that the kernel reads; `nbytes` long."""
+    """Return the packed elements, `nbytes` bytes."""
     condition: str = ""
-    """Preprocessor condition under which this variant of the name is the right one."""
+    """The preprocessor condition that selects this variant of the name."""
 
     def chunks(self) -> Iterator[NDArray[np.uint8]]:
-        """The bytes, in pieces that stay in the cache."""
+        """Yield the bytes in pieces that fit the cache."""
         flat = np.ascontiguousarray(self.data()).reshape(-1).view(np.uint8)
         assert flat.nbytes == self.nbytes, (self.name, flat.nbytes, self.nbytes)
         for start in range(0, flat.size, CHUNK):
             yield flat[start : start + CHUNK]
 
     def conditional(self, line: str) -> list[str]:
-        """A line of C about this constant, under its condition."""
         return [f"#if {self.condition}", line, "#endif"] if self.condition else [line]
 
     @property
@@ -56,7 +55,6 @@ class Constant:
         return ALIGNMENT if self.nbytes >= ALIGNMENT else 8
 
     def digest(self) -> bytes:
-        """What equal bytes have in common."""
         found = sha256()
         for chunk in self.chunks():
             found.update(chunk.data)
@@ -64,12 +62,12 @@ class Constant:
 
 
 class ConstantPool:
-    """The constants of a model, in the order that layers asked for them."""
+    """The constants of a model, in the order of the first request."""
 
     def __init__(self) -> None:
         self.constants: list[Constant] = []
         self.copies: list[tuple[Constant, Constant]] = []
-        """Each that is not stored, and the one with its bytes."""
+        """Pairs of a constant that is not stored and the stored constant with equal bytes."""
 
     def add(
         self,
@@ -80,14 +78,13 @@ class ConstantPool:
         data: Callable[[], Array],
         condition: str = "",
     ) -> str:
-        """A new constant; returns the C expression for a pointer to its first element."""
+        """Add a constant and return the C expression for a pointer to the first element."""
         self.constants.append(Constant(name, ctype, size, size * itemsize, data, condition))
         return name.upper()
 
-    def store_equal_ones_once(self) -> None:
+    def merge_duplicates(self) -> None:
         """
-        Move constants whose bytes another has to `copies`: weights of the steps of a loop, which
-        each layer packs for itself. Only those of one type and size are packed to be compared.
+        Move constants with equal bytes to `copies`, such as the weights of the steps of a loop.
         """
         alike: defaultdict[tuple[str, int, str], list[Constant]] = defaultdict(list)
         for constant in self.constants:
@@ -103,7 +100,7 @@ class ConstantPool:
 
     @property
     def nbytes(self) -> int:
-        """Bytes in flash; of variants, one is compiled."""
+        """The bytes in flash. Variants of a name count a single time."""
         seen = {c.name: c.nbytes for c in self.constants}
         return sum(seen.values())
 
@@ -111,9 +108,10 @@ class ConstantPool:
 @cache
 def _escapes() -> NDArray[np.uint32]:
     """
-    For a byte and its successor (in the high half of the index) the characters that spell it,
-    padded with NUL. `?` is escaped because of trigraphs; an octal escape is short unless the
-    next character could be taken for one of its digits.
+    Return, for a byte and the next byte (in the high half of the index), the escaped characters.
+
+    Entries are padded with NUL. `?` is escaped because of trigraphs. An octal escape is short
+    unless the next character could be one of the digits.
     """
     spelt = np.zeros((2, 256), np.uint32)
     for byte in range(256):
@@ -131,7 +129,7 @@ def _escapes() -> NDArray[np.uint32]:
 
 
 def literal(data: NDArray[np.uint8]) -> bytes:
-    """The inside of a string literal for `data`, which must be one line's worth."""
+    """Return the content of a string literal for `data`, which must fit a line."""
     pairs = data.astype(np.uint16)
     pairs[:-1] |= data[1:].astype(np.uint16) << 8
     return _escapes()[pairs].tobytes().translate(None, b"\0")
@@ -140,7 +138,7 @@ def literal(data: NDArray[np.uint8]) -> bytes:
 def write_source(
     constants: list[Constant], header: str, renamed: Callable[[str], str], stream: BinaryIO
 ) -> None:
-    """`model_weights.c`; text that is not data is `renamed`."""
+    """Write `model_weights.c`; text that is not data is `renamed`."""
     stream.write(renamed(header).encode())
     for constant in constants:
         name = constant.name
@@ -156,7 +154,7 @@ def write_source(
 
 
 def declarations(pool: ConstantPool) -> str:
-    """The part of `model_weights.h` that names the constants; bytes end in an unused NUL."""
+    """Return the declarations for `model_weights.h`; bytes end in an unused NUL."""
     lines: list[str] = []
     for c in pool.constants:
         lines += c.conditional(
@@ -170,7 +168,7 @@ def declarations(pool: ConstantPool) -> str:
 
 
 def block_diagonal(weights: NDArray[np.generic], groups: int, together: int) -> NDArray[np.generic]:
-    """Weights [O, ..., C/groups] for the channels of so many groups `together`."""
+    """Return block-diagonal weights [O, ..., together * C/groups] for `together` merged groups."""
     if together == 1:
         return weights
     outputs, *taps, channels = weights.shape

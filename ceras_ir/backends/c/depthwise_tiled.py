@@ -1,14 +1,15 @@
 """
-Depthwise convolution in vectors: four rows of a window are interleaved, so that one word holds
-their column of a channel and one instruction adds up those of 8 channels, 32 channels at a time.
+Depthwise convolution in vectors, 32 channels at a time.
 
-Elements of 16 bits, and bytes of fewer channels, are interleaved as pairs of 16 bits: a word holds
-two rows of a column, 16 channels at a time. The weights are the same. Vectors of 512 bits hold 32
-channels of both, and four rows of the input serve two rows of results.
+Four rows of a window are interleaved, so that a word holds their column of a channel. An
+instruction adds the products of 8 channels. Elements of 16 bits, and bytes of fewer channels, are
+interleaved as pairs of 16 bits: a word holds two rows of a column, 16 channels at a time. The
+weights are the same. Vectors of 512 bits hold 32 channels of both, and four rows of the input
+contribute to two rows of results.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product
 from math import prod
 
@@ -19,29 +20,28 @@ from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.integer_layer import Epilogue, IntegerLayer, padded
 from ceras_ir.backends.c.linear_tiled import has_vector_products
 from ceras_ir.backends.c.register_tiles import CONDITION, LANES, WIDE
-from ceras_ir.backends.c.tile_nest import LEAST_SHARED
+from ceras_ir.backends.c.tile_nest import MIN_SHARED_PRODUCTS
 from ceras_ir.backends.c.values import int_literal, value_type, zero_point_of
 from ceras_ir.dialects.graph import Conv2dOp, shape_of
 
-MOST_WORDS = 16
-"""Words of four rows of a window's columns, which stay in registers or next to them."""
+MAX_COLUMN_WORDS = 16
+"""The maximum number of words of the columns of a window, which should fit in registers."""
 
 SMALL_MAP = 256
-"""Positions of a map of which a block's channels stay in the first cache from row to row."""
+"""Positions of a map for which a block of channels remains in the first-level cache."""
 
 
 @dataclass(frozen=True)
 class Windows:
-    """What is along height and width; a map of one row is taken for one of one column."""
+    """The sizes along height and width. A map of a single row is treated as a column."""
 
     size: tuple[int, int]
-    """Of the input."""
     result: tuple[int, int]
     kernel: tuple[int, int]
     strides: tuple[int, int]
     dilations: tuple[int, int]
     before: tuple[int, int]
-    """Padding above and to the left."""
+    """The padding above and to the left."""
 
     @classmethod
     def of(cls, op: Conv2dOp) -> "Windows":
@@ -58,20 +58,20 @@ class Windows:
 
 
 def has_columns(of: IntegerLayer) -> bool:
-    """Whether an operation is a depthwise convolution that can be computed by columns."""
+    """Return whether an operation is a depthwise convolution that can be computed by columns."""
     op = of.op
-    if not of.geometry.depthwise or not has_vector_products(of.layer, op, of.sums):
+    if not of.geometry.is_depthwise or not has_vector_products(of.layer, op, of.sums):
         return False
     rows, columns = Windows.of(of.window).kernel
     words = Words.narrow(value_type(op.input), shape_of(op.weights)[0], rows)
-    if words is None or -(-rows // STEP) * columns > MOST_WORDS:
+    if words is None or -(-rows // STEP) * columns > MAX_COLUMN_WORDS:
         return False
     epilogue = Epilogue.of(op, of.sums, of.rescale)
     return epilogue is not None and (words.are_pairs or epilogue.residual_bits == 8)
 
 
 def print_depthwise(of: IntegerLayer) -> str:
-    """The body of the layer's function where there are vectors; returns the weights' name."""
+    """Print the body of the layer for vectors; return the name of the weights."""
     layer, op, sums = of.layer, of.window, of.sums
     epilogue = Epilogue.of(op, sums, of.rescale)
     assert epilogue is not None
@@ -136,8 +136,7 @@ def _print(
     is_padded: bool,
 ) -> None:
     """
-    The loops over rows, blocks of channels and columns. `arrays` has a number of every channel,
-    by the names of the vectors that hold those of a block; bytes are moved by `offset`.
+    Print the loops; `arrays` has values per channel by vector name, bytes are moved by `offset`.
     """
     layer, op, x, y = of.layer, of.window, of.x, of.y
     images, _, _, channels = shape_of(op.input)
@@ -155,43 +154,43 @@ def _print(
     point = zero_point_of(of.sums.x) + offset
     edge = int(np.uint32((point & ((1 << word) - 1)) * repeated).astype(np.int32))
     layer.line(f"const model_{bits} edge = ALL_{bits}({int_literal(edge)});")
-    step = f"r += {kind.taken}" if kind.taken > 1 else "++r"
-    by_rows = _Loop(f"for (int32_t r = 0; r < {rows}; {step}) {{")
-    if rows % kind.taken:
-        last = rows - kind.taken
-        by_rows = _Loop(f"for (int32_t p = 0; p < {rows}; p += {kind.taken}) {{")
-        by_rows.lines.append(f"const int32_t r = p < {last} ? p : {last};")
+    step = f"r += {kind.result_rows}" if kind.result_rows > 1 else "++r"
+    by_rows = [f"for (int32_t r = 0; r < {rows}; {step}) {{"]
+    if rows % kind.result_rows:
+        last = rows - kind.result_rows
+        by_rows = [f"for (int32_t p = 0; p < {rows}; p += {kind.result_rows}) {{"]
+        by_rows.append(f"const int32_t r = p < {last} ? p : {last};")
     start = f"r * {stride_h} - {top}" if top else f"r * {stride_h}"
-    by_rows.lines.append(f"const int32_t first = {start};")
-    for k in range(kind.seen):
+    by_rows.append(f"const int32_t first = {start};")
+    for k in range(kind.input_rows):
         source = f"first + {k * dilation_h}" if k else "first"
         image = f"n * {height} + " if images > 1 else ""
         at = f"{x} + ({image}{source}) * {width * channels}"
         if is_padded:
             at = f"{source} >= 0 && {source} < {height} ? {at} : border"
-        by_rows.lines.append(f"const {stored} *r{k} = {at};")
-    by_blocks = _Loop(f"for (int32_t c = 0; c < {channels}; c += {block}) {{")
+        by_rows.append(f"const {stored} *r{k} = {at};")
+    by_blocks = [f"for (int32_t c = 0; c < {channels}; c += {block}) {{"]
     if channels % block:
         last = channels - block
-        by_blocks = _Loop(f"for (int32_t b = 0; b < {channels}; b += {block}) {{")
-        by_blocks.lines.append(f"const int32_t c = b < {last} ? b : {last};")
+        by_blocks = [f"for (int32_t b = 0; b < {channels}; b += {block}) {{"]
+        by_blocks.append(f"const int32_t c = b < {last} ? b : {last};")
     for k in range(kernel_w):
         fours = -(-kernel_h // STEP)
         starts = ((k * fours + i) * count for i in range(fours))
         places = [
             f"{weights} + (c + {s}) * {STEP}" if s else f"{weights} + c * {STEP}" for s in starts
         ]
-        by_blocks.lines += kind.weights(f"w{k}", places)
+        by_blocks += kind.weights(f"w{k}", places)
     for name, array in arrays.items():
-        by_blocks.lines += kind.loads(name, f"(const int8_t *)({array} + c)")
-    pointers = ", ".join(f"r{k}" for k in range(kind.seen))
+        by_blocks += kind.loads(name, f"(const int8_t *)({array} + c)")
+    pointers = ", ".join(f"r{k}" for k in range(kind.input_rows))
 
     def column(j: str, k: int) -> str:
         names = ", ".join(f"&v{k}{i}" for i in parts)
         return f"{words}({pointers}, {j} * {channels} + c, {names});"
 
-    # What the next window sees again is kept; the rest of its columns is loaded, one window ahead
-    # where there are registers for it.
+    # Columns that the next window shares are kept. The other columns are loaded, one window ahead
+    # if there are enough registers.
     is_ahead = bits == 512 and not kind.are_pairs and dilation_w == 1 and stride_w <= kernel_w <= 3
     is_ahead = is_ahead and kind.groups == 1
     held = kernel_w + stride_w if is_ahead else kernel_w
@@ -219,7 +218,7 @@ def _print(
             lines += [f"  if ({' && '.join(inside)}) {load}", f"  else {edges};"]
         else:
             lines.append(f"  {load}")
-    for below in ("below" * q for q in range(kind.taken)):
+    for below in ("below" * q for q in range(kind.result_rows)):
         for i in kind.vectors:
             products = f"b{i}"
             for k, part in product(range(kernel_w), parts[i :: len(kind.vectors)]):
@@ -232,31 +231,23 @@ def _print(
         moves = ", ".join(f"v{k}{i} = v{k + stride_w}{i}" for i in parts)
         lines.append(f"  {moves};")
     lines.append("}")
+    # The head of each loop, and the statements that all inner loops share.
     loops = [by_rows, by_blocks]
     if height * width <= SMALL_MAP and channels > block:
         loops.reverse()
     if images > 1:
-        loops.insert(0, _Loop(f"for (int32_t n = 0; n < {images}; ++n) {{"))
-    for depth, loop in enumerate(loops):
-        if depth == len(loops) - 2 and op.macs >= LEAST_SHARED:
+        loops.insert(0, [f"for (int32_t n = 0; n < {images}; ++n) {{"])
+    for depth, (head, *shared) in enumerate(loops):
+        if depth == len(loops) - 2 and op.macs >= MIN_SHARED_PRODUCTS:
             layer.line("MODEL_THREADS(1)", depth)
-        layer.line(loop.head, depth)
-        layer.block(loop.lines, depth + 1)
+        layer.line(head, depth)
+        layer.block(shared, depth + 1)
     layer.block(lines, len(loops))
     for depth in reversed(range(len(loops))):
         layer.line("}", depth)
 
 
-@dataclass
-class _Loop:
-    """What opens a loop, and what is the same in all loops inside."""
-
-    head: str
-    lines: list[str] = field(default_factory=list[str])
-
-
 def _residual(of: IntegerLayer, kind: Words, word: int) -> list[str]:
-    """Statements that add the residual to the sums of a block."""
     layer, op = of.layer, of.window
     if op.residual is None:
         return []
@@ -277,7 +268,6 @@ def _residual(of: IntegerLayer, kind: Words, word: int) -> list[str]:
 
 
 def _shifted(epilogue: Epilogue, kind: Words, i: int, below: str) -> str:
-    """Sums as integers of the result's scale."""
     if epilogue.scale_bits:
         numbers = f"{int_literal(epilogue.after)}, {epilogue.shift}"
         return f"SCALE_{epilogue.scale_bits}_{kind.bits}(s{i}{below}, m{i}, {numbers})"

@@ -1,10 +1,11 @@
 """
 Convolutions and matrix products in tiles, on cores with SMLAD.
 
-If there are many positions, a band of the input is widened to 16 bits once, border included, and so
-are two filters at a time. Tiles of four positions by two filters take 13 instructions for 16
-products. If there are few positions, four rows of weights, interleaved word by word, are multiplied
-by one widened row of the input. The last group of rows or positions may overlap the one before.
+If there are many positions, a band of the input, border included, is widened to 16 bits a single
+time, and so are two filters at a time. Tiles of four positions by two filters take 13 instructions
+for 16 products. If there are few positions, four rows of weights, interleaved by words, are
+multiplied by a widened row of the input. The last group of rows or positions may overlap the
+previous group.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,39 +17,39 @@ from numpy.typing import NDArray
 from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.values import zero_point_of
+from ceras_ir.backends.c.values import steps_left, zero_point_of
 from ceras_ir.dialects.graph import Conv2dOp, shape_of
 
 
-def earlier(index: str, count: int | str, size: int, divides: bool) -> str:
-    """`index`, or where the last group of `size` begins if that is earlier."""
-    if divides:
+def earlier(index: str, count: int, size: int) -> str:
+    """Return `index`, or the start of the last group of `size` if that is smaller."""
+    if count % size == 0:
         return index
     return f"{index} < {count} - {size} ? {index} : {count} - {size}"
 
 
 def groups_of(weights: NDArray[np.integer], count: int) -> NDArray[np.int8]:
-    """[groups, count, k]: the last group begins early where rows do not divide evenly."""
+    """Return [groups, count, k]. The last group starts earlier if rows do not divide evenly."""
     n = len(weights)
     starts = [min(start, n - count) for start in range(0, n, count)]
     return np.stack([weights[s : s + count] for s in starts]).astype(np.int8)
 
 
-# Products of four positions and two filters read both word by word from one place each:
+# Products of four positions and two filters load both word by word from contiguous memory:
 # `[group][words][4]` of the input, `[pair][words][2]` of weights.
 
 
 COLUMNS, FILTERS = 4, 2
-"""Of a call."""
+"""Positions and filters of a call."""
 
 LOOP_STEPS = 16
-"""Words of a loop's body at most."""
+"""The maximum number of words in the body of a loop."""
 
 SUMS = ("r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11")
 
 
 def products(layer: Layer, words: int, runs: int, *, has_bias: bool) -> str:
-    """The function for `runs` runs of `words` words each; sums start at the bias or at zero."""
+    """Return the function for `runs` runs of `words` words; sums start at the bias or at zero."""
     steps = next(count for count in range(LOOP_STEPS, 0, -1) if words % count == 0)
     begin: list[str] = []
     again: list[str] = []
@@ -85,7 +86,7 @@ def _assembler(lines: list[str]) -> str:
 
 
 def packed_pairs(weights: NDArray[np.integer]) -> NDArray[np.int8]:
-    """Two filters so that widening four bytes gives a pair of one, then the same of the other."""
+    """Pack two filters so that four widened bytes are a pair of the first, then of the second."""
     groups = groups_of(weights, FILTERS)
     # [groups, filter, word, half, parity] -> [groups, word, parity, half, filter]
     split = groups.reshape(len(groups), FILTERS, -1, 2, 2)
@@ -93,7 +94,7 @@ def packed_pairs(weights: NDArray[np.integer]) -> NDArray[np.int8]:
 
 
 def _tile(layer: Layer, pixel: int, row: int, pitch: int, height: int) -> str:
-    """The tile function for distances in words of two numbers."""
+    """Return the tile function for distances in words of two values."""
     taken = next(count for count in (8, 4, 2) if row % count == 0)
     steps: list[str] = []
     for t in range(taken):
@@ -124,7 +125,7 @@ def _pairs(
     tile: str,
     tiles: tuple[Sequence[str], str, str],
 ) -> None:
-    """For each two filters: widen them, then all tiles of the band; `tiles` opens their loop."""
+    """Print the loop over pairs of filters; `tiles` is head, input address and output position."""
     opening, source, at = tiles
     n = of.geometry.n
     w = of.layer.constant("weights", "int8_t", -(-n // FILTERS) * FILTERS * k, 1, packed)
@@ -132,7 +133,7 @@ def _pairs(
         "pair",
         -(-n // FILTERS),
         [
-            f"const int32_t f = {earlier('2 * pair', n, FILTERS, n % FILTERS == 0)};",
+            f"const int32_t f = {earlier('2 * pair', n, FILTERS)};",
             f"dsp_widen(panel, {w} + pair * {FILTERS * k}, {FILTERS * k});",
             *opening,
             f"  int32_t sums[{COLUMNS * FILTERS}];",
@@ -148,17 +149,16 @@ def _pairs(
 
 
 def _stored(of: IntegerLayer, c: int) -> list[str]:
-    """The epilogue of filter `c` of a tile, at position `i / 2` of it."""
     lines = of.epilogue(f"sums[i + {c}]")
     return [f"{{ const int32_t o = f + {c};", *(f"  {t}" for t in lines), "}"]
 
 
 @dataclass(frozen=True)
 class Band:
-    """Widened rows of the input that windows read at a time."""
+    """Widened rows of the input for several rows of windows."""
 
     rows: int
-    """Of the output that they serve."""
+    """Rows of the output."""
     columns: int
     """Pixels of a row, border included."""
     pitch: int
@@ -167,7 +167,7 @@ class Band:
 
 
 def band_of(op: Conv2dOp, workspace: int) -> Band:
-    """As many rows as the workspace has room for beside two filters, and one at least."""
+    """Return a band with the maximum number of rows that fits the workspace with two filters."""
     width, channels = shape_of(op.input)[2], whole_words(shape_of(op.input)[3])
     _, out_rows, out_columns, _ = shape_of(op.result)
     _, kernel_h, kernel_w, _ = shape_of(op.weights)
@@ -180,12 +180,12 @@ def band_of(op: Conv2dOp, workspace: int) -> Band:
 
 
 def whole_words(channels: int) -> int:
-    """Channels filled up to words of four bytes."""
+    """Return the number of channels padded to words of four bytes."""
     return -(-channels // 4) * 4
 
 
 def windows(of: IntegerLayer) -> None:
-    """Print a convolution by bands of its input."""
+    """Print a convolution by bands of the input."""
     layer, op, geometry, sums = of.layer, of.window, of.geometry, of.sums
     _, height, width, stored = shape_of(op.input)
     _, out_rows, out_columns, _ = shape_of(op.result)
@@ -199,9 +199,7 @@ def windows(of: IntegerLayer) -> None:
     layer.scratch("uint32_t", "panel", k, 4)
     layer.scratch("uint32_t", "band", shape.bytes // 4, 4)
     layer.line(f"for (int32_t first = 0; first < {out_rows}; first += {rows}) {{")
-    rest = f"{out_rows} - first"
-    count = f"{rest} < {rows} ? {rest} : {rows}" if out_rows % rows else str(rows)
-    layer.line(f"const int32_t count = {count};", 1)
+    layer.line(f"const int32_t count = {steps_left(out_rows, 'first', rows)};", 1)
     point = zero_point_of(sums.x)
     which = f"first * {stride_h} - {top}, (count - 1) * {stride_h} + {kernel_h}, {height}"
     if stored == channels:
@@ -219,7 +217,7 @@ def windows(of: IntegerLayer) -> None:
         layer.line(
             f"{padded}(band, {of.x}, {which}, {width}, {left}, {shape.columns}, {point});", 1
         )
-    column = earlier("4 * p", out_columns, COLUMNS, out_columns % COLUMNS == 0)
+    column = earlier("4 * p", out_columns, COLUMNS)
     opening = [
         f"for (int32_t r = 0; r < count; ++r) for (int32_t p = 0; "
         f"p < {-(-out_columns // COLUMNS)}; ++p) {{",
@@ -238,7 +236,7 @@ def windows(of: IntegerLayer) -> None:
 
 
 def direct_rows(of: IntegerLayer) -> None:
-    """Print a matrix product, or what is one, by blocks of its rows."""
+    """Print a matrix product, or an equivalent convolution, by blocks of rows."""
     layer, geometry, sums = of.layer, of.geometry, of.sums
     k, positions = geometry.k, geometry.positions
     room = max(layer.options.workspace - 4 * k, 0) // (2 * k)
@@ -250,16 +248,13 @@ def direct_rows(of: IntegerLayer) -> None:
     layer.kernels.use("dsp_columns")
     layer.scratch("uint32_t", "panel", k, 4)
     layer.scratch("uint32_t", "columns", groups * COLUMNS * k // 2, 4)
-    start = earlier(f"block * {block}", positions, block, positions % block == 0)
+    start = earlier(f"block * {block}", positions, block)
     layer.line(f"for (int32_t block = 0; block < {-(-positions // block)}; ++block) {{")
     layer.line(f"const int32_t first = {start};", 1)
     last = block - COLUMNS
     layer.line(f"dsp_columns(columns, {of.x} + first * {k}, {groups}, {last}, {k});", 1)
-    column = earlier("4 * p", block, COLUMNS, block % COLUMNS == 0)
-    opening = [
-        f"for (int32_t p = 0; p < {groups}; ++p) {{",
-        f"  const int32_t column = {column};",
-    ]
+    column = earlier("4 * p", block, COLUMNS)
+    opening = [f"for (int32_t p = 0; p < {groups}; ++p) {{", f"  const int32_t column = {column};"]
     source = f"columns + p * {2 * k}"
 
     _pairs(of, k, lambda: packed_pairs(sums.centred()), tile, (opening, source, "first + column"))
@@ -267,7 +262,7 @@ def direct_rows(of: IntegerLayer) -> None:
 
 
 ROWS = 4
-"""Rows of weights that meet one row of input together."""
+"""Rows of weights that share a row of input."""
 
 ROW_STEP = """\
     const uint32_t even@T@ = x[@X@], odd@T@ = x[@X@ + 1];
@@ -284,14 +279,13 @@ ROW_STEP = """\
 
 
 def packed_rows(weights: NDArray[np.integer]) -> NDArray[np.int8]:
-    """Four rows, a word of each in turn."""
+    """Pack four rows, a word of each in turn."""
     groups = groups_of(weights, ROWS)
     split = groups.reshape(len(groups), ROWS, -1, 4)
     return np.ascontiguousarray(split.transpose(0, 2, 1, 3))
 
 
 def _row_function(layer: Layer, taken: int) -> str:
-    """Four rows of weights times one of input, `taken` words of each at a time."""
     steps = (
         ROW_STEP.replace("@T@", str(t)).replace("@X@", str(2 * t)).replace("@W@", str(16 * t))
         for t in range(taken)
@@ -300,7 +294,7 @@ def _row_function(layer: Layer, taken: int) -> str:
 
 
 def few_positions(of: IntegerLayer) -> None:
-    """Print a layer of fewer positions than a tile has."""
+    """Print a layer with fewer positions than a tile."""
     layer, n, k = of.layer, of.geometry.n, of.geometry.k
 
     w = layer.constant(
@@ -308,20 +302,17 @@ def few_positions(of: IntegerLayer) -> None:
     )
     function = _row_function(layer, 2 if k % 8 == 0 else 1)
     layer.scratch("uint32_t", "row", k // 2, 4)
-    layer.loop(
-        "p",
-        of.geometry.positions,
-        [
-            f"const int32_t at = p * {n};",
-            f"dsp_widen(row, {of.x} + p * {k}, {k});",
-            f"for (int32_t group = 0; group < {-(-n // ROWS)}; ++group) {{",
-            f"  const int32_t f = {earlier('4 * group', n, ROWS, n % ROWS == 0)};",
-            f"  int32_t sums[{ROWS}];",
-            f"  {function}(sums, row, {w} + group * {ROWS * k}, {k // 4}, {of.bias} + f);",
-            f"  for (int32_t i = 0; i < {ROWS}; ++i) {{",
-            "    const int32_t o = f + i;",
-            *(f"    {t}" for t in of.epilogue("sums[i]")),
-            "  }",
-            "}",
-        ],
-    )
+    body = [
+        f"const int32_t at = p * {n};",
+        f"dsp_widen(row, {of.x} + p * {k}, {k});",
+        f"for (int32_t group = 0; group < {-(-n // ROWS)}; ++group) {{",
+        f"  const int32_t f = {earlier('4 * group', n, ROWS)};",
+        f"  int32_t sums[{ROWS}];",
+        f"  {function}(sums, row, {w} + group * {ROWS * k}, {k // 4}, {of.bias} + f);",
+        f"  for (int32_t i = 0; i < {ROWS}; ++i) {{",
+        "    const int32_t o = f + i;",
+        *(f"    {t}" for t in of.epilogue("sums[i]")),
+        "  }",
+        "}",
+    ]
+    layer.loop("p", of.geometry.positions, body)

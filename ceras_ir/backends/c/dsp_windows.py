@@ -1,9 +1,8 @@
 """
-Two kinds of windows on cores with SMLAD: depthwise windows, and 3x3 windows by Winograd's
-F(2x2, 3x3), which has 16 products instead of 36.
+Depthwise windows, and 3x3 windows by Winograd's F(2x2, 3x3), on cores with SMLAD.
 
-A depthwise layer has two rows of a channel in a word, so that an instruction computes two taps of a
-window, and neighbouring windows share what they load.
+Winograd has 16 products instead of 36. A depthwise layer stores two rows of a channel in a word, so
+that an instruction computes two taps of a window, and adjacent windows share loads.
 """
 
 from dataclasses import dataclass
@@ -20,17 +19,17 @@ from ceras_ir.backends.c.values import zero_point_of
 from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
 
 DSP_POSITIONS = 4
-"""Neighbouring windows at a time."""
+"""Adjacent windows at a time."""
 
-MOST_CHANNELS = 16
-"""Channels at a time: more need more memory and save little."""
+MAX_CHANNELS_AT_ONCE = 16
+"""The maximum number of channels at a time. More channels need more memory and save little."""
 
 DSP_TAPS = 49
 
 
 def fits_depthwise(op: LinearOperation, geometry: Geometry) -> bool:
-    """Whether a layer of int8 is depthwise, in whole words of channels, and of small windows."""
-    if not geometry.depthwise or not isinstance(op, Conv2dOp) or geometry.groups % 4:
+    """Return whether an int8 layer is depthwise, with small windows and words of channels."""
+    if not geometry.is_depthwise or not isinstance(op, Conv2dOp) or geometry.groups % 4:
         return False
     images = shape_of(op.result)[0]
     return images == 1 and op.dilations.get_values() == (1, 1) and geometry.k <= DSP_TAPS
@@ -38,13 +37,13 @@ def fits_depthwise(op: LinearOperation, geometry: Geometry) -> bool:
 
 @dataclass(frozen=True)
 class Pairs:
-    """How the pairs of rows lie in the workspace."""
+    """The layout of the pairs of rows in the workspace."""
 
     channels: int
     rows: int
-    """Rows of the output that they serve."""
+    """Rows of the output."""
     step: int
-    """Rows of the input from one pair to the next."""
+    """Rows of the input between pairs."""
     count: int
     columns: int
 
@@ -55,7 +54,7 @@ class Pairs:
 
     @property
     def cost(self) -> float:
-        """Of the pairs, per row of the output and channel: so much per pixel and per word."""
+        """The cost of the pairs per row of the output and channel: per pixel and per word."""
         return self.count / self.rows * (15 / self.channels + 18 / 4)
 
     @classmethod
@@ -73,13 +72,13 @@ class Pairs:
             rows = max(min(((room - 1) * step - last) // stride_h + 1, out_rows), 1)
             return cls(channels, rows, step, ((rows - 1) * stride_h + last) // step + 1, columns)
 
-        choices = [blocks(c) for c in range(MOST_CHANNELS, 0, -4) if total % c == 0]
+        choices = [blocks(c) for c in range(MAX_CHANNELS_AT_ONCE, 0, -4) if total % c == 0]
         fitting = [p for p in choices if 4 * p.count * p.pitch <= workspace]
         return min(fitting, key=lambda p: p.cost) if fitting else choices[-1]
 
 
-def neighbours(columns: int, width: int, stride: int) -> int:
-    """How many windows of a row at a time: what they load and what overlaps costs least."""
+def windows_at_once(columns: int, width: int, stride: int) -> int:
+    """Return the number of windows of a row at a time that minimizes loads and overlap."""
 
     def cost(count: int) -> int:
         return -(-columns // count) * ((count - 1) * stride + width + count * (width + 4) + 6)
@@ -88,7 +87,7 @@ def neighbours(columns: int, width: int, stride: int) -> int:
 
 
 def packed_taps(weights: NDArray[np.integer], height: int) -> NDArray[np.int16]:
-    """[channel, pair of rows, column, 2], the last row with zeros if their number is odd."""
+    """Pack weights as [channel, pair of rows, column, 2]; zeros follow an odd number of rows."""
     taps = weights.reshape(len(weights), height, -1).astype(np.int16)
     whole = np.pad(taps, ((0, 0), (0, height % 2), (0, 0)))
     split = whole.reshape(len(weights), -1, 2, whole.shape[2])
@@ -96,7 +95,7 @@ def packed_taps(weights: NDArray[np.integer], height: int) -> NDArray[np.int16]:
 
 
 def _function(layer: Layer, op: Conv2dOp, pairs: Pairs, positions: int) -> str:
-    """The windows of `positions` neighbours, every load named once."""
+    """Return the function of `positions` adjacent windows, with a name for each load."""
     _, height, width, _ = shape_of(op.weights)
     stride = op.strides.get_values()[1]
     lines = [f"  int32_t a{p} = bias;" for p in range(positions)]
@@ -130,14 +129,14 @@ def _function(layer: Layer, op: Conv2dOp, pairs: Pairs, positions: int) -> str:
 
 
 def depthwise(of: IntegerLayer) -> None:
-    """Print the layer; `fits_depthwise` holds."""
+    """Print a layer for which `fits_depthwise` holds."""
     layer, op, sums = of.layer, of.window, of.sums
     _, height, width, total = shape_of(op.input)
     _, out_rows, out_columns, _ = shape_of(op.result)
     _, kernel_h, kernel_w, _ = shape_of(op.weights)
     (stride_h, stride_w), (top, left, _, _) = op.strides.get_values(), op.padding.get_values()
     pairs = Pairs.of(op, layer.options.workspace)
-    positions = neighbours(out_columns, kernel_w, stride_w)
+    positions = windows_at_once(out_columns, kernel_w, stride_w)
     words = -(-kernel_h // 2) * kernel_w
     function = _function(layer, op, pairs, positions)
     fill = layer.kernels.use(
@@ -149,70 +148,62 @@ def depthwise(of: IntegerLayer) -> None:
     )
     layer.scratch("uint32_t", "pairs", pairs.count * pairs.pitch, 4)
     rows, point = pairs.rows, zero_point_of(sums.x)
-    start = earlier("block", out_rows, rows, out_rows % rows == 0)
+    start = earlier("block", out_rows, rows)
     row = f"first * {stride_h} - {top} + i * {pairs.step}"
     down = stride_h // pairs.step * pairs.pitch
-    column = earlier(f"{positions} * p", out_columns, positions, out_columns % positions == 0)
+    column = earlier(f"{positions} * p", out_columns, positions)
     layer.line(f"for (int32_t c = 0; c < {total}; c += {pairs.channels})")
     layer.line(f"for (int32_t block = 0; block < {out_rows}; block += {rows}) {{")
     layer.line(f"const int32_t first = {start};", 1)
-    layer.loop(
-        "i",
-        pairs.count,
-        [
-            f"{fill}(pairs + i * {pairs.pitch}, {of.x} + c, {row}, {height}, {width}, {total}, "
-            f"{left}, {pairs.columns}, {point});"
-        ],
-        1,
-    )
+    body = [
+        f"{fill}(pairs + i * {pairs.pitch}, {of.x} + c, {row}, {height}, {width}, {total}, "
+        f"{left}, {pairs.columns}, {point});"
+    ]
+    layer.loop("i", pairs.count, body, 1)
     layer.line(f"for (int32_t r = 0; r < {rows}; ++r)", 1)
-    layer.loop(
-        "i",
-        pairs.channels,
-        [
-            "const int32_t o = c + i;",
-            f"const uint32_t *taps = (const uint32_t *)(const void *)({w} + o * {2 * words});",
-            f"for (int32_t p = 0; p < {-(-out_columns // positions)}; ++p) {{",
-            f"  const int32_t column = {column};",
-            f"  const int32_t corner = ((first + r) * {out_columns} + column) * {total};",
-            f"  int32_t sums[{positions}];",
-            f"  {function}(sums, pairs + r * {down} + column * {stride_w * pairs.channels} + i, "
-            f"taps, {of.bias}[o]);",
-            *(
-                f"  {text}"
-                for p in range(positions)
-                for text in of.epilogue_at(f"sums[{p}]", p * total)
-            ),
-            "}",
-        ],
-        1,
-    )
+    body = [
+        "const int32_t o = c + i;",
+        f"const uint32_t *taps = (const uint32_t *)(const void *)({w} + o * {2 * words});",
+        f"for (int32_t p = 0; p < {-(-out_columns // positions)}; ++p) {{",
+        f"  const int32_t column = {column};",
+        f"  const int32_t corner = ((first + r) * {out_columns} + column) * {total};",
+        f"  int32_t sums[{positions}];",
+        f"  {function}(sums, pairs + r * {down} + column * {stride_w * pairs.channels} + i, "
+        f"taps, {of.bias}[o]);",
+        *(
+            f"  {text}"
+            for p in range(positions)
+            for text in of.epilogue_at(f"sums[{p}]", p * total)
+        ),
+        "}",
+    ]
+    layer.loop("i", pairs.channels, body, 1)
     layer.line("}")
 
 
-# Patches of 4x4 and filters are transformed to 16-bit numbers, filters by 2G, so that everything
-# is an integer and the sums are four times the convolution's. 16-bit results cannot overflow: a
-# patch's are within 4 * 128, a filter's within 9 * 128. Sums in 32 bits may wrap around on the
-# way; four times the result must not, which `fits_winograd` asks of the layer's bound: the low 32
-# bits of sums are right whatever the order, and dividing by four is exact.
+# Patches of 4x4 and filters are transformed to 16-bit values, filters by 2G, so that all values are
+# integers and the sums are four times the sums of the convolution. 16-bit values cannot overflow: a
+# patch has magnitudes up to 4 * 128, a filter up to 9 * 128. Intermediate sums may wrap around in
+# 32 bits. `fits_winograd` checks that four times the result fits, so the low 32 bits are correct in
+# any order, and the division by four is exact.
 
 
 WINOGRAD_SCALE = 4
-"""What sums of transformed numbers are multiplied by: twice in each direction."""
+"""The factor of sums of transformed values: two in each direction."""
 
 WINOGRAD_RUNS = 16
-"""Products that are left of a patch of four outputs."""
+"""Products of a patch of four outputs."""
 
 STORED_BLOCK = COLUMNS
-"""Patches at a time where filters are stored transformed: more would save nothing."""
+"""Patches at a time if filters are stored transformed. More patches would save no time."""
 
 G2 = np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]], np.int32)
-"""Twice the filter's transform."""
+"""Twice the transform of a filter."""
 
 
 def fits_winograd(op: LinearOperation, geometry: Geometry, sums: Sums) -> bool:
-    """Whether a layer that `fits_dsp` takes has 3x3 windows, enough of them, and small sums."""
-    if geometry.direct or geometry.taken % 4 or not isinstance(op, Conv2dOp):
+    """Return whether a layer with `fits_dsp` has enough 3x3 windows and small sums."""
+    if geometry.is_direct or geometry.group_channels % 4 or not isinstance(op, Conv2dOp):
         return False
     _, rows, columns, _ = shape_of(op.result)
     is_3x3 = shape_of(op.weights)[1:3] == (3, 3) and op.strides.get_values() == (1, 1)
@@ -225,13 +216,13 @@ def fits_winograd(op: LinearOperation, geometry: Geometry, sums: Sums) -> bool:
 
 
 def tile_count(op: Conv2dOp) -> int:
-    """Patches of four outputs; the last of a row or column may overlap its neighbour."""
+    """Return the number of patches of four outputs; the last may overlap the previous."""
     _, rows, columns, _ = shape_of(op.result)
     return -(-rows // 2) * -(-columns // 2)
 
 
 def scratch_bytes(channels: int, tiles: int, *, stored: bool) -> int:
-    """Of `tiles` transformed patches, of a border patch, of sums, and of a pair of filters."""
+    """Return the bytes of transformed patches, a border patch, sums, and a pair of filters."""
     panel = 0 if stored else 4 * WINOGRAD_RUNS * channels
     return (
         tiles * 2 * WINOGRAD_RUNS * channels
@@ -242,7 +233,7 @@ def scratch_bytes(channels: int, tiles: int, *, stored: bool) -> int:
 
 
 def tiles_at_once(op: Conv2dOp, workspace: int, *, stored: bool) -> int:
-    """How many patches fit the workspace, in even blocks; none if not four do."""
+    """Return the number of patches per equal block in the workspace; 0 if below four."""
     channels, total = shape_of(op.input)[3], tile_count(op)
     room = (workspace - scratch_bytes(channels, 0, stored=stored)) // (2 * WINOGRAD_RUNS * channels)
     most = min(room - room % COLUMNS, total - total % COLUMNS)
@@ -254,14 +245,14 @@ def tiles_at_once(op: Conv2dOp, workspace: int, *, stored: bool) -> int:
 
 
 def packed_filters(weights: NDArray[np.integer]) -> NDArray[np.int8]:
-    """[pairs, four channels, filter, taps, 4]: what `dsp_winograd_weights` reads."""
+    """Pack filters as [pairs, four channels, filter, taps, 4] for `dsp_winograd_weights`."""
     groups = groups_of(weights, FILTERS)
     split = groups.reshape(len(groups), FILTERS, 9, -1, 4)
     return np.ascontiguousarray(split.transpose(0, 3, 1, 2, 4))
 
 
 def transformed_filters(weights: NDArray[np.integer]) -> NDArray[np.int16]:
-    """[pairs, 16, words, filter, 2]: the same after it, even channels of four before odd ones."""
+    """Return transformed filters [pairs, 16, words, filter, 2]; even channels precede odd ones."""
     groups = groups_of(weights, FILTERS).reshape(-1, FILTERS, 3, 3, weights.shape[1] // 9)
     u = np.einsum("ia,pfabc,jb->pijfc", G2, groups.astype(np.int32), G2)
     pairs, _, _, _, channels = u.shape
@@ -304,56 +295,47 @@ def winograd(of: IntegerLayer, *, stored: bool) -> None:
         panel = [f"{transform}(panel, {w} + pair * {FILTERS * geometry.k});"]
 
     def corner(name: str, tile: str) -> list[str]:
-        """The first output of a patch."""
-        down = earlier(f"{tile} / {across} * 2", rows, 2, rows % 2 == 0)
-        right = earlier(f"{tile} % {across} * 2", columns, 2, columns % 2 == 0)
+        down = earlier(f"{tile} / {across} * 2", rows, 2)
+        right = earlier(f"{tile} % {across} * 2", columns, 2)
         return [f"const int32_t {name}row = {down};", f"const int32_t {name}column = {right};"]
 
     point = zero_point_of(sums.x)
-    first = earlier(f"block * {count}", total, count, total % count == 0)
+    first = earlier(f"block * {count}", total, count)
     layer.line(
         f"/* Blocks of {count} patches of 2x2 outputs; filters are transformed "
         + ("beforehand. */" if stored else "for each block. */")
     )
     layer.line(f"for (int32_t block = 0; block < {-(-total // count)}; ++block) {{")
     layer.line(f"const int32_t first = {first};", 1)
-    layer.loop(
-        "t",
-        count,
-        [
-            *corner("", "(first + t)"),
-            f"const int32_t down = row - {top}, right = column - {left};",
-            f"const int8_t *from = {of.x} + (down * {width} + right) * {channels};",
-            f"int32_t pitch = {width * channels};",
-            f"if (down < 0 || right < 0 || down > {height - 4} || right > {width - 4}) {{",
-            f"  dsp_patch(patch, {of.x}, down, right, {height}, {width}, {channels}, {point});",
-            f"  from = patch, pitch = {4 * channels};",
-            "}",
-            f"{change}(values + (t >> 2) * {COLUMNS * block} + (t & 3), from, {channels}, pitch);",
-        ],
-        1,
-    )
-    layer.loop(
-        "pair",
-        pairs,
-        [
-            f"const int32_t f = {earlier('2 * pair', n, FILTERS, n % FILTERS == 0)};",
-            *panel,
-            f"for (int32_t t = 0; t < {count}; ++t) {{",
-            f"  if ((t & 3) == 0) {multiply}(sums, values + t * {block}, panel, 0);",
-            *(f"  {text}" for text in corner("", "(first + t)")),
-            f"  const int32_t corner = (row * {columns} + column) * {n};",
-            f"  for (int32_t o = f; o < f + {FILTERS}; ++o) {{",
-            "    int32_t four[4];",
-            f"    dsp_winograd_output(four, sums + 2 * (t & 3) + o - f, {of.bias}[o]);",
-            *(
-                f"    {text}"
-                for i, distance in enumerate((0, n, columns * n, columns * n + n))
-                for text in of.epilogue_at(f"four[{i}]", distance)
-            ),
-            "  }",
-            "}",
-        ],
-        1,
-    )
+    body = [
+        *corner("", "(first + t)"),
+        f"const int32_t down = row - {top}, right = column - {left};",
+        f"const int8_t *from = {of.x} + (down * {width} + right) * {channels};",
+        f"int32_t pitch = {width * channels};",
+        f"if (down < 0 || right < 0 || down > {height - 4} || right > {width - 4}) {{",
+        f"  dsp_patch(patch, {of.x}, down, right, {height}, {width}, {channels}, {point});",
+        f"  from = patch, pitch = {4 * channels};",
+        "}",
+        f"{change}(values + (t >> 2) * {COLUMNS * block} + (t & 3), from, {channels}, pitch);",
+    ]
+    layer.loop("t", count, body, 1)
+    body = [
+        f"const int32_t f = {earlier('2 * pair', n, FILTERS)};",
+        *panel,
+        f"for (int32_t t = 0; t < {count}; ++t) {{",
+        f"  if ((t & 3) == 0) {multiply}(sums, values + t * {block}, panel, 0);",
+        *(f"  {text}" for text in corner("", "(first + t)")),
+        f"  const int32_t corner = (row * {columns} + column) * {n};",
+        f"  for (int32_t o = f; o < f + {FILTERS}; ++o) {{",
+        "    int32_t four[4];",
+        f"    dsp_winograd_output(four, sums + 2 * (t & 3) + o - f, {of.bias}[o]);",
+        *(
+            f"    {text}"
+            for i, distance in enumerate((0, n, columns * n, columns * n + n))
+            for text in of.epilogue_at(f"four[{i}]", distance)
+        ),
+        "  }",
+        "}",
+    ]
+    layer.loop("pair", pairs, body, 1)
     layer.line("}")

@@ -1,12 +1,16 @@
 """
-Elementwise operations: unary, binary with broadcasting, table lookup, softmax, comparison,
-selection, and casts between plain element types.
+Print elementwise operations, table lookup, softmax, and conversions between scales.
+
+Elementwise operations are unary and binary functions with broadcasting, comparison, selection, and
+casts between plain element types. Scales and zero points of conversions are per-tensor or
+per-channel.
 """
 
-from math import gcd, lcm, prod
+from math import frexp, gcd, lcm, prod
 
 import numpy as np
-from xdsl.dialects.builtin import Float32Type, IntegerType
+from xdsl.dialects.builtin import Float32Type, IntAttr, IntegerType
+from xdsl.ir import SSAValue
 
 from ceras_ir.backends.c.kernels import RELATIONS, SYMBOLS, apply, combine
 from ceras_ir.backends.c.layer import Layer, broadcast_nest, prints
@@ -14,38 +18,27 @@ from ceras_ir.backends.c.register_tiles import LANES
 from ceras_ir.backends.c.values import (
     Refused,
     centred_bound,
+    int_literal,
     less,
     quantized,
     rescaling,
     value_type,
     zero_point_of,
 )
-from ceras_ir.dialects.graph import (
-    Binary,
-    BinaryOp,
-    CastOp,
-    CompareOp,
-    LookupOp,
-    SelectOp,
-    ShiftSwishOp,
-    SoftmaxOp,
-    UnaryOp,
-    element_of,
-    numpy_dtype,
-    shape_of,
-)
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import LookupOp, QuantizeOp, shape_of
+from ceras_ir.dialects.quant import UniformType
 from ceras_ir.interpreters.float_text import float_literal
 
-MOST_PARTS = 24
-"""Instructions that look up 64 elements before gathering each by itself is as fast."""
+MAX_TABLE_PARTS = 24
+"""The maximum number of lookup instructions for 64 elements; beyond, a gather is as fast."""
 
-LEAST_PERIOD = 16
-"""Numbers of a vector, of which loops over channels are multiples where they can be."""
+MIN_PERIOD = 16
+"""Values of a vector; loops over channels are multiples of it if possible."""
 
 
-@prints(UnaryOp)
-def unary(layer: Layer, op: UnaryOp) -> None:
-    """`graph.unary`."""
+@prints(graph.UnaryOp)
+def unary(layer: Layer, op: graph.UnaryOp) -> None:
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     result = apply(layer.kernels, op.function, "v")
     size = prod(shape_of(op.result))
@@ -53,7 +46,7 @@ def unary(layer: Layer, op: UnaryOp) -> None:
         layer.line("MODEL_ALIKE")
         layer.loop("i", size, [f"const float v = {x}[i];", f"{y}[i] = {result};"])
         return
-    # As often as fills vectors: an index modulo the channels would keep compilers from them.
+    # Channels are repeated to fill vectors: an index modulo the channels prevents vectorization.
     channels = factors[0].size
     period = _period(channels, size) if layer.options.vectors else channels
     numbers = [np.resize(side, period) for side in factors]
@@ -69,14 +62,13 @@ def unary(layer: Layer, op: UnaryOp) -> None:
 
 
 def _period(channels: int, size: int) -> int:
-    """Elements after which channels repeat: vectors' worth, if `size` is a multiple of it."""
-    times = LEAST_PERIOD // gcd(channels, LEAST_PERIOD)
+    """Return the elements after which channels repeat, if possible a multiple of vectors."""
+    times = MIN_PERIOD // gcd(channels, MIN_PERIOD)
     return channels * times if size % (channels * times) == 0 else channels
 
 
-@prints(BinaryOp)
-def binary(layer: Layer, op: BinaryOp) -> None:
-    """`graph.binary`."""
+@prints(graph.BinaryOp)
+def binary(layer: Layer, op: graph.BinaryOp) -> None:
     a, b = layer.read(op.lhs, "a"), layer.read(op.rhs, "b")
     if op.is_quantized:
         body = _quantized_body(layer, op, a, b)
@@ -94,11 +86,11 @@ def binary(layer: Layer, op: BinaryOp) -> None:
     broadcast_nest(layer, op, body)
 
 
-def _quantized_body(layer: Layer, op: BinaryOp, a: str, b: str):
+def _quantized_body(layer: Layer, op: graph.BinaryOp, a: str, b: str):
     assert op.requant is not None
     elements = quantized(op.lhs, "first operand"), quantized(op.rhs, "second operand")
     bounds = [centred_bound(e) * f for e, f in zip(elements, op.factors, strict=True)]
-    bound = bounds[0] * bounds[1] if op.function is Binary.MUL else bounds[0] + bounds[1]
+    bound = bounds[0] * bounds[1] if op.function is graph.Binary.MUL else bounds[0] + bounds[1]
     if bound >= 1 << 63:
         raise Refused("a product of two 32-bit operands; requantize one to 8 or 16 bits")
     rescale = rescaling(op.requant, bound, value_type(op.result))
@@ -107,7 +99,7 @@ def _quantized_body(layer: Layer, op: BinaryOp, a: str, b: str):
 
     def operand(pointer: str, at: str, side: int) -> str:
         centred = less(f"{pointer}[{at}]", zero_point_of(elements[side]))
-        # 64 bits before the subtraction, for what is stored in 32.
+        # Convert to 64 bits before the subtraction, for 32-bit storage.
         text = f"((int64_t){centred})" if wide else f"({centred})"
         return f"{text} * {op.factors[side]}" if op.factors[side] != 1 else text
 
@@ -121,25 +113,26 @@ def _quantized_body(layer: Layer, op: BinaryOp, a: str, b: str):
 
 @prints(LookupOp)
 def lookup(layer: Layer, op: LookupOp) -> None:
-    """`graph.lookup`."""
-    rows, entries = op.tables.shape
+    entries = op.tables.shape[1]
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     source, target = value_type(op.input), value_type(op.result)
     if target == "float":
         _lookup_floats(layer, op, x, y)
         return
-    if op.has_pixel_input:
-        _lookup_pixels(layer, op, x, y)
-        return
-    if source == "int8_t" and target == "int16_t":
+    if source == "int8_t" and target == "int16_t" and not op.has_pixel_input:
         _lookup_halves(layer, op, x, y)
         return
-    bytes_each = op.tables.itemsize
-    name = layer.constant("table", target, rows * entries, bytes_each, lambda: op.tables)
+    tables = op.tables
+    if op.has_pixel_input:
+        # Unsigned bytes are indices as signed bytes, into tables with exchanged halves.
+        tables, source = np.roll(tables, entries // 2, axis=1), "int8_t"
+    name = layer.constant("table", target, tables.size, tables.itemsize, lambda: tables)
     size = prod(shape_of(op.result))
+    if op.has_pixel_input:
+        layer.line(f"const int8_t *const bytes = (const int8_t *){x};")
+        x = "bytes"
     if op.channel_rows is None and source == target == "int8_t":
-        kernel = layer.kernels.use("lookup")
-        layer.line(f"{kernel}({y}, {x}, {name}, {size});")
+        layer.line(f"{layer.kernels.use('lookup')}({y}, {x}, {name}, {size});")
         return
     first, channels = _first_entries(layer, op)
     if source == target == "int8_t":
@@ -147,18 +140,17 @@ def lookup(layer: Layer, op: LookupOp) -> None:
         layer.line(f"{kernel}({y}, {x}, {name}, {first}, {channels}, {size});")
         return
     kernel = layer.kernels.use("lookup_rows", NAME=f"{source}_{target}", X=source, Y=target)
-    tables = f"{name}, {first}, {entries // 2}, {channels}"
-    if target == "int16_t" or _most_parts(op) > MOST_PARTS:
-        layer.line(f"{kernel}({y}, {x}, {tables}, {size});")
+    rest = f"{name}, {first}, {entries // 2}, {channels}"
+    if op.has_pixel_input or target == "int16_t" or _most_parts(op) > MAX_TABLE_PARTS:
+        layer.line(f"{kernel}({y}, {x}, {rest}, {size});")
         return
     layer.line(
-        f"const int32_t done = {layer.kernels.use('lookup_finer')}({y}, {x}, {tables}, {size});"
+        f"const int32_t done = {layer.kernels.use('lookup_finer')}({y}, {x}, {rest}, {size});"
     )
-    layer.line(f"{kernel}({y} + done, {x} + done, {tables}, {size} - done);")
+    layer.line(f"{kernel}({y} + done, {x} + done, {rest}, {size} - done);")
 
 
 def _lookup_floats(layer: Layer, op: LookupOp, x: str, y: str) -> None:
-    """To floats, one element at a time."""
     rows, entries = op.tables.shape
     half = entries // 2
     name = layer.constant("table", "float", rows * entries, 4, lambda: op.tables)
@@ -173,29 +165,8 @@ def _lookup_floats(layer: Layer, op: LookupOp, x: str, y: str) -> None:
     layer.loop("i", prod(shape_of(op.result)), [f"{y}[i] = {name}[{at}];"])
 
 
-def _lookup_pixels(layer: Layer, op: LookupOp, x: str, y: str) -> None:
-    """
-    Plain bytes: what they are as signed ones is the place in a table whose halves are exchanged.
-    """
-    tables = np.roll(op.tables, op.tables.shape[1] // 2, axis=1)
-    target, size = value_type(op.result), prod(shape_of(op.result))
-    name = layer.constant("table", target, tables.size, tables.itemsize, lambda: tables)
-    layer.line(f"const int8_t *const bytes = (const int8_t *){x};")
-    if target != "int8_t":
-        first, channels = _first_entries(layer, op)
-        kernel = layer.kernels.use("lookup_rows", NAME=f"int8_t_{target}", X="int8_t", Y=target)
-        entries = op.tables.shape[1] // 2
-        layer.line(f"{kernel}({y}, bytes, {name}, {first}, {entries}, {channels}, {size});")
-    elif op.channel_rows is None:
-        layer.line(f"{layer.kernels.use('lookup')}({y}, bytes, {name}, {size});")
-    else:
-        first, channels = _first_entries(layer, op)
-        kernel = layer.kernels.use("lookup_channels")
-        layer.line(f"{kernel}({y}, bytes, {name}, {first}, {channels}, {size});")
-
-
 def _most_parts(op: LookupOp) -> int:
-    """The most that 64 elements in a row look up in, in parts of 128 entries."""
+    """Return the maximum number of parts of 128 entries that 64 adjacent elements look up."""
     entries = op.tables.shape[1]
     rows = np.array(op.channel_rows or [0])
     lanes = np.resize(rows, (lcm(len(rows), 64) // 64, 64))
@@ -203,17 +174,14 @@ def _most_parts(op: LookupOp) -> int:
 
 
 def _first_entries(layer: Layer, op: LookupOp) -> tuple[str, int]:
-    """
-    Where the tables of channels are as the index 0 sees them, so that a stored number is the index;
-    and of how many. One table for all is said of a whole vector of elements.
-    """
+    """Return the offsets of the entries of index 0 per channel, repeated to fill a vector."""
     entries = op.tables.shape[1]
     starts = np.array(op.channel_rows or [0] * LANES, np.int32) * entries + entries // 2
     return layer.array("first", starts, "int32_t"), len(starts)
 
 
 def _lookup_halves(layer: Layer, op: LookupOp, x: str, y: str) -> None:
-    """Of bytes, to 16 bits: two tables of bytes, which vector instructions look up."""
+    """Look up 16-bit results of bytes in two tables of bytes, for vector instructions."""
     entries = op.tables.astype(np.int16)
     low, high = (
         layer.constant(
@@ -226,9 +194,8 @@ def _lookup_halves(layer: Layer, op: LookupOp, x: str, y: str) -> None:
     layer.line(f"{kernel}({y}, {x}, {low}, {high}, {first}, {channels}, {size});")
 
 
-@prints(ShiftSwishOp)
-def shift_swish(layer: Layer, op: ShiftSwishOp) -> None:
-    """`graph.shift_swish`."""
+@prints(graph.ShiftSwishOp)
+def shift_swish(layer: Layer, op: graph.ShiftSwishOp) -> None:
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     bends = np.array(op.channel_bends, np.int32)
     name = layer.array("bends", bends, "int32_t")
@@ -245,9 +212,8 @@ def shift_swish(layer: Layer, op: ShiftSwishOp) -> None:
     layer.line("}")
 
 
-@prints(SoftmaxOp)
-def softmax(layer: Layer, op: SoftmaxOp) -> None:
-    """`graph.softmax`."""
+@prints(graph.SoftmaxOp)
+def softmax(layer: Layer, op: graph.SoftmaxOp) -> None:
     shape, axis = shape_of(op.result), op.axis.value.data
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     kernel = layer.kernels.use("softmax")
@@ -255,35 +221,28 @@ def softmax(layer: Layer, op: SoftmaxOp) -> None:
     layer.line(f"{kernel}({x}, {y}, {outer}, {shape[axis]}, {inner});")
 
 
-@prints(CompareOp)
-def compare(layer: Layer, op: CompareOp) -> None:
-    """`graph.compare`."""
+@prints(graph.CompareOp)
+def compare(layer: Layer, op: graph.CompareOp) -> None:
     a, b = layer.read(op.lhs, "a"), layer.read(op.rhs, "b")
     y, sign = layer.write(op.result), RELATIONS[op.function]
     broadcast_nest(
-        layer,
-        op,
-        lambda at: [f"{y}[{at[0]}] = (uint8_t)({a}[{at[1]}] {sign} {b}[{at[2]}]);"],
+        layer, op, lambda at: [f"{y}[{at[0]}] = (uint8_t)({a}[{at[1]}] {sign} {b}[{at[2]}]);"]
     )
 
 
-@prints(SelectOp)
-def select(layer: Layer, op: SelectOp) -> None:
-    """`graph.select`."""
+@prints(graph.SelectOp)
+def select(layer: Layer, op: graph.SelectOp) -> None:
     c, a, b = (layer.read(v, n) for v, n in zip(op.operands, "cab", strict=True))
     y = layer.write(op.result)
     broadcast_nest(
-        layer,
-        op,
-        lambda at: [f"{y}[{at[0]}] = {c}[{at[1]}] ? {a}[{at[2]}] : {b}[{at[3]}];"],
+        layer, op, lambda at: [f"{y}[{at[0]}] = {c}[{at[1]}] ? {a}[{at[2]}] : {b}[{at[3]}];"]
     )
 
 
-@prints(CastOp)
-def cast(layer: Layer, op: CastOp) -> None:
-    """`graph.cast`."""
+@prints(graph.CastOp)
+def cast(layer: Layer, op: graph.CastOp) -> None:
     x, y = layer.read(op.input, "x"), layer.write(op.result)
-    source, target = element_of(op.input), element_of(op.result)
+    source, target = graph.element_of(op.input), graph.element_of(op.result)
     storage, v = value_type(op.result), f"{x}[i]"
     if target == IntegerType(1):
         value = f"(uint8_t)({v} != 0)"
@@ -295,9 +254,9 @@ def cast(layer: Layer, op: CastOp) -> None:
     layer.loop("i", prod(shape_of(op.result)), [f"{y}[i] = {value};"])
 
 
-def _clamped(op: CastOp, y: str) -> list[str]:
-    """C leaves undefined what the type does not hold; powers of two are exact float bounds."""
-    dtype, storage = numpy_dtype(element_of(op.result)), value_type(op.result)
+def _clamped(op: graph.CastOp, y: str) -> list[str]:
+    """Saturate, because C leaves it undefined; powers of two are exact float bounds."""
+    dtype, storage = graph.numpy_dtype(graph.element_of(op.result)), value_type(op.result)
     name = dtype.name.upper()
     is_unsigned = dtype.kind == "u"
     bits = 8 * dtype.itemsize - (not is_unsigned)
@@ -306,3 +265,135 @@ def _clamped(op: CastOp, y: str) -> list[str]:
     return [
         f"{y}[i] = v != v ? 0 : v <= {low} ? {least} : v >= {high} ? {name}_MAX : ({storage})v;"
     ]
+
+
+def _tables(layer: Layer, value: SSAValue) -> tuple[UniformType, str, str, str]:
+    """Return the type of `value`, scales, zero points, and the channel of element `i`."""
+    element, shape = graph.element_of(value), shape_of(value)
+    assert isinstance(element, UniformType) and isinstance(element.axis, IntAttr)
+    axis = element.axis.data
+    inner = prod(shape[axis + 1 :])
+    scales = np.array([scale.data for scale in element.scales]).astype(np.float32)
+    points = np.array([point.data for point in element.zero_points], np.int32)
+    if element.storage.width.data > 16 and points.any():
+        raise Refused("32-bit numbers with zero points; use zero point 0")
+    index = "i" if inner == 1 else f"i / {inner}"
+    return (
+        element,
+        layer.array("scales", scales, "float"),
+        layer.array("points", points, "int32_t"),
+        f"const int32_t c = {index} % {shape[axis]};",
+    )
+
+
+def _quantize_channels(layer: Layer, op: QuantizeOp) -> None:
+    """Print per-channel `graph.quantize` to a type of 8 or 16 bits."""
+    element, scales, points, channel = _tables(layer, op.result)
+    if element.storage.width.data > 16:
+        raise Refused("a 32-bit result with a scale per channel; use one for the tensor")
+    x, y = layer.read(op.input, "x"), layer.write(op.result)
+    rint = layer.kernels.use("rint_f32")
+    low, high = int_literal(element.low), int_literal(element.high)
+    body = [
+        channel,
+        f"float v = {x}[i] / {scales}[c];",
+        "v = v == v ? v : 0.0f;",
+        # Larger values remain out of range with any zero point.
+        "v = v < -131072.0f ? -131072.0f : v > 131072.0f ? 131072.0f : v;",
+        f"const int32_t q = (int32_t){rint}(v) + {points}[c];",
+        f"{y}[i] = ({value_type(op.result)})(q < {low} ? {low} : q > {high} ? {high} : q);",
+    ]
+    layer.loop("i", prod(shape_of(op.result)), body)
+
+
+def _dequantize_channels(layer: Layer, op: graph.DequantizeOp) -> None:
+    _, scales, points, channel = _tables(layer, op.input)
+    x, y = layer.read(op.input, "x"), layer.write(op.result)
+    body = [channel, f"{y}[i] = (float)({x}[i] - {points}[c]) * {scales}[c];"]
+    layer.loop("i", prod(shape_of(op.result)), body)
+
+
+ROUNDED = 0x4B400000
+"""The bits of 1.5 * 2^23 in float32. The bits of the sum with an integer differ by this integer."""
+
+
+def _is_per_axis(value: SSAValue) -> bool:
+    element = graph.element_of(value)
+    return isinstance(element, UniformType) and element.is_per_axis
+
+
+def _divided(scale: float) -> str:
+    """Return `/ scale`, or the equal product with the inverse if the scale is a power of two."""
+    fraction, exponent = frexp(scale)
+    if fraction == 0.5 and abs(exponent) < 120:
+        return f"* {float_literal(1.0 / scale)}"
+    return f"/ {float_literal(scale)}"
+
+
+@prints(QuantizeOp)
+def quantize(layer: Layer, op: QuantizeOp) -> None:
+    (_quantize_channels if _is_per_axis(op.result) else _quantize)(layer, op)
+
+
+@prints(graph.ScaledQuantizeOp)
+def scaled_quantize(layer: Layer, op: graph.ScaledQuantizeOp) -> None:
+    _quantize(layer, op, f" * {float_literal(op.factor.value.data)}")
+
+
+def _quantize(layer: Layer, op: QuantizeOp | graph.ScaledQuantizeOp, factor: str = "") -> None:
+    element = quantized(op.result, "result")
+    storage, point = value_type(op.result), element.zero_point
+    x, y = layer.read(op.input, "x"), layer.write(op.result)
+    low, high = element.low - point, element.high - point
+    head = [f"float v = {x}[i]{factor} {_divided(element.scale)};"]
+    if element.storage.width.data < 32:
+        # 1.5 * 2^23 leaves no bits for a fraction. The bits of the sum are an integer in the order
+        # of the values, including infinities. The bounds are integers, so the clamp may follow the
+        # rounding.
+        body = [
+            *head,
+            "v = (v == v ? v : 0.0f) + 12582912.0f; /* ties to even */",
+            "int32_t q;",
+            "memcpy(&q, &v, sizeof q);",
+            f"q = q < {ROUNDED + low} ? {ROUNDED + low} : q > {ROUNDED + high} ? {ROUNDED + high} "
+            ": q;",
+            f"{y}[i] = ({storage})(q - {ROUNDED - point});",
+        ]
+    else:
+        rint = layer.kernels.use("rint_f32")
+        body = [
+            *head,
+            "v = v == v ? v : 0.0f;",
+            "v = v < -2147483648.0f ? -2147483648.0f : v > 2147483648.0f ? 2147483648.0f : v;",
+            f"int64_t q = (int64_t){rint}(v);",
+            f"q = (q > INT32_MAX ? INT32_MAX : q){less('', -point) if point else ''};",
+            f"{y}[i] = ({storage})(q < {int_literal(element.low)} ? {int_literal(element.low)} "
+            f": q > {int_literal(element.high)} ? {int_literal(element.high)} : q);",
+        ]
+    layer.loop("i", prod(shape_of(op.result)), body)
+
+
+@prints(graph.DequantizeOp)
+def dequantize(layer: Layer, op: graph.DequantizeOp) -> None:
+    if _is_per_axis(op.input):
+        _dequantize_channels(layer, op)
+        return
+    element = quantized(op.input, "input")
+    x, y = layer.read(op.input, "x"), layer.write(op.result)
+    if centred_bound(element) > 1 << 31:
+        raise Refused("a 32-bit input with a zero point; use zero point 0")
+    value = less(f"{x}[i]", element.zero_point)
+    layer.loop(
+        "i",
+        prod(shape_of(op.result)),
+        [f"{y}[i] = (float)({value}) * {float_literal(element.scale)};"],
+    )
+
+
+@prints(graph.RequantizeOp)
+def requantize(layer: Layer, op: graph.RequantizeOp) -> None:
+    element = quantized(op.input, "input")
+    rescale = rescaling(op.requant, centred_bound(element), value_type(op.result))
+    x, y = layer.read(op.input, "x"), layer.write(op.result)
+    terms = [less(f"{x}[i]", zero_point_of(element))]
+    layer.loop("i", prod(shape_of(op.result)), rescale.lines(terms, f"{y}[i]"))

@@ -1,8 +1,8 @@
 """
-The C backend's entry: a module whose values have been placed becomes files.
+Emit the files of the C backend from a module with placed values.
 
-Every layer is printed before anything is written, so that all that is unsupported is reported
-at once; constants are packed only while their file is written.
+All layers are printed before the first file is written, so that all unsupported operations are
+reported together. Constants are packed while their file is written.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,9 +21,9 @@ from ceras_ir.backends.c.constants import ConstantPool, write_source
 from ceras_ir.backends.c.interface import api_header, bench_source, program_source
 from ceras_ir.backends.c.kernels import Kernels
 from ceras_ir.backends.c.layer import CalledFunction, Layer, printer_of
+from ceras_ir.backends.c.machines import COptions
 from ceras_ir.backends.c.model import Model, returned_name
 from ceras_ir.backends.c.names import Package
-from ceras_ir.backends.c.options import COptions
 from ceras_ir.backends.c.program import Program
 from ceras_ir.backends.c.source import kernels_header, model_source, self_test
 from ceras_ir.backends.c.values import Refused, value_type
@@ -41,12 +41,12 @@ from ceras_ir.support.diagnostics import Finding, UnsupportedError, UsageError, 
 
 
 def emit(module: ModuleOp, options: COptions | None = None) -> list[Artefact]:
-    """The files of a network in C, in the order of `manifest.json`."""
+    """Return the files of a network in C, in the order of `manifest.json`."""
     return files_of(build(module, options or COptions()))
 
 
 def files_of(model: Model, package: Package | None = None) -> list[Artefact]:
-    """The files of a network whose layers are printed already, and those of its package."""
+    """Return the files of a printed network, including the files of the package."""
     weights, constants = model.options.weights, model.pool.constants
     crc = 0 if weights == "source" else checksum(constants)
     prefix = model.options.prefix
@@ -91,7 +91,7 @@ def files_of(model: Model, package: Package | None = None) -> list[Artefact]:
 
 
 def build(module: ModuleOp, options: COptions) -> Model:
-    """Print every layer; refuse all that is unsupported at once."""
+    """Print all layers; refuse all unsupported operations together."""
     program, pool, kernels = Program.of(module), ConstantPool(), Kernels()
     findings: list[Finding] = []
     bodies: list[Model] = []
@@ -108,7 +108,7 @@ def build(module: ModuleOp, options: COptions) -> Model:
         raise UnsupportedError(findings)
     for each in (program, *(body.program for body in bodies)):
         _add_returned_constants(each, pool)
-    pool.store_equal_ones_once()
+    pool.merge_duplicates()
     return Model(options, program, layers, pool, kernels, bodies)
 
 
@@ -121,7 +121,7 @@ def _layers(
     first: int,
     findings: list[Finding],
 ) -> list[Layer]:
-    """The printed steps of a program, numbered from `first` on; what is refused is a finding."""
+    """Print the steps of a program, numbered from `first`. Refusals are added to the findings."""
     layers: list[Layer] = []
     for index, op in enumerate(program.steps, first):
         there = program.operands_in_place(op)
@@ -141,7 +141,6 @@ def _layers(
 
 
 def _check_constants(op: Operation) -> None:
-    """Elided constants raise their `InputError` now, before any file is begun."""
     for operand in op.operands:
         graph.constant_array(operand)
 
@@ -157,7 +156,7 @@ def _add_returned_constants(program: Program, pool: ConstantPool) -> None:
 
 @dataclass(frozen=True)
 class CText(Target):
-    """One file of the C backend, `model.c` unless `file` names another."""
+    """Print a file of the C backend, `model.c` by default."""
 
     name = "c"
 

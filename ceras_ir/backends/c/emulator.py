@@ -1,9 +1,8 @@
 """
-Build C for a board with the compiler of its core, and run a Cortex-M's under qemu: real sizes, real
-integers, and instruction counts.
+Build C for a board, and run programs for Cortex-M under qemu to count instructions.
 
-The linker script has the board's memories, so that what does not fit does not link. qemu runs
-its mps2-an386 (Cortex-M4) with `-icount shift=0`: one tick of SysTick is 40 instructions.
+The linker script has the memories of the board, so that a program that is too large does not link.
+qemu runs the mps2-an386 (Cortex-M4) with `-icount shift=0`: a tick of SysTick is 40 instructions.
 """
 
 import shutil
@@ -14,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ceras_ir.backends.c.board import Board
 from ceras_ir.backends.c.kernels import filled
+from ceras_ir.backends.c.machines import Board
 from ceras_ir.backends.c.names import MODEL, Prefix, identifiers
+from ceras_ir.backends.c.runner import run_tool
 from ceras_ir.network.artefacts import TensorInfo
-from ceras_ir.support.diagnostics import InputError
 from ceras_ir.targets.capabilities import Array
 
 PREFIX = "arm-none-eabi-"
@@ -31,7 +30,7 @@ FIRMWARE_LEVEL = ("-O2",)
 
 
 def available() -> bool:
-    """Whether compiler and emulator are installed."""
+    """Return whether compiler and emulator are installed."""
     return all(shutil.which(tool) for tool in (f"{PREFIX}g++", QEMU))
 
 
@@ -43,7 +42,7 @@ def build_elf(
     include: Sequence[Path] = (),
     flags: Sequence[str] = FIRMWARE_LEVEL,
 ) -> Path:
-    """Compile `sources` (.c, .cpp, .ino) and link them; an `InputError` if they do not fit."""
+    """Compile and link `sources` (.c, .cpp, .ino). Raise an `InputError` if they do not fit."""
     runtime = files("ceras_ir.backends.c") / "emulation"
     tools = board.known_core.tools
     for name in (tools.startup, "prepare_memory.h", "semihosting.h"):
@@ -69,20 +68,8 @@ def build_elf(
     return elf
 
 
-def run_tool(command: Sequence[str]) -> str:
-    """What a tool prints; an `InputError` where it is missing, or fails."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError as error:
-        raise InputError(f"cannot run '{command[0]}': {error.strerror}; install it") from None
-    if done.returncode:
-        shown = "\n".join(done.stderr.splitlines()[:12])
-        raise InputError(f"'{command[0]}' failed:\n{shown}")
-    return done.stdout
-
-
 def run_elf(elf: Path, work: Path, *, timeout: float = 120) -> str:
-    """Run to the end; what it printed. Files that it opens are those of `work`."""
+    """Run a program to the end and return the output. It opens files in `work`."""
     semihosting = ["-semihosting-config", "enable=on,target=native", "-icount", "shift=0"]
     machine = ["-M", "mps2-an386", "-nographic", "-monitor", "none", "-serial", "none"]
     command = [QEMU, *machine, *semihosting, "-kernel", str(elf)]
@@ -112,7 +99,7 @@ class EmulatedModel:
         self.prefix = prefix
         self.inputs, self.outputs = list(inputs), list(outputs)
         self.instructions: list[float] = []
-        """Of one inference, for each sample of the last run; off by at most 40 / repeat."""
+        """Instructions of an inference for each sample of the last run, +- 40 / repeat."""
 
     def _harness(self, samples: int, repeat: int) -> Path:
         text = (files("ceras_ir.backends.c") / "emulation" / "harness.c").read_text("ascii")
@@ -143,7 +130,6 @@ class EmulatedModel:
         return path
 
     def build(self, samples: int = 1, repeat: int = 1) -> Path:
-        """The program with its harness, linked."""
         harness = self._harness(samples, repeat)
         include = [self.sources[0].parent]
         return build_elf(
@@ -153,7 +139,6 @@ class EmulatedModel:
     def run(
         self, samples: Sequence[Mapping[str, Array]], *, repeat: int = 1
     ) -> list[dict[str, Array]]:
-        """The outputs of each sample."""
         elf = self.build(len(samples), repeat)
         with open(self.work / "in.bin", "wb") as stream:
             for sample in samples:

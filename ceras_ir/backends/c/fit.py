@@ -1,12 +1,13 @@
 """
-Whether a network fits a microcontroller board, and what to do if it is too large.
+Choose kernels for a microcontroller board, and list remedies for a network that is too large.
 
 `printed_model` chooses the kernels and the workspace. For a model that is too large, `remedies`
-lists changes that were computed to fit, the one that costs the least accuracy and work first. A
-change that would not fit is not named. `ceras-compile` tries those that only another compilation
-can decide, such as int8. The last functions are the lines of the report about memory and time.
+lists changes that were computed to fit, in the order of accuracy and work lost. `ceras-compile`
+tries remedies that require another compilation, such as int8. `on_board` adds memory and time to
+the report.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
@@ -15,17 +16,21 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.c import emitter
-from ceras_ir.backends.c.board import Board, board_names, load_board
 from ceras_ir.backends.c.constants import Array
-from ceras_ir.backends.c.latency import annotate as note_times
-from ceras_ir.backends.c.latency import latency_of
+from ceras_ir.backends.c.costs import Footprint, latency_of
+from ceras_ir.backends.c.costs import annotate as note_times
 from ceras_ir.backends.c.linear_dsp import Way, cheapest, fits_dsp
+from ceras_ir.backends.c.machines import NATIVE, Board, COptions, Machine, board_names, load_board
 from ceras_ir.backends.c.model import Model
 from ceras_ir.backends.c.names import MODEL, Prefix
-from ceras_ir.backends.c.options import NATIVE, COptions, Machine
-from ceras_ir.backends.c.ordered_rows import KERNEL, Encoding, quantized_like_s4, weight_bytes
+from ceras_ir.backends.c.ordered_rows import (
+    KERNEL,
+    LOSSLESS,
+    Encoding,
+    quantized_like_s4,
+    weight_bytes,
+)
 from ceras_ir.backends.c.program import Occupied
-from ceras_ir.backends.c.sizes import Footprint
 from ceras_ir.backends.c.sums import Geometry, analyse
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Conv2dOp
@@ -34,12 +39,12 @@ from ceras_ir.pipeline.report import Entry, entries_of
 from ceras_ir.support.diagnostics import MAX_REMEDIES, DoesNotFitError
 from ceras_ir.targets import Emission
 
-# Some layers have filters that are transformed beforehand (Winograd's F(2x2, 3x3), 16-bit
-# numbers): flash that the model leaves free is used where a byte saves the most instructions.
+# Some layers can store transformed filters (Winograd's F(2x2, 3x3), 16-bit values). Free flash is
+# used for the filters that save the most instructions per byte.
 
 
 def stored_filters(model: Model, footprint: Footprint, board: Board) -> frozenset[int]:
-    """Indices of layers; the margin of the estimate of code is left free."""
+    """Return layers with stored filters; the margin of the code estimate remains free."""
     flash = board.free_flash - footprint.flash - int(board.known_core.code_margin * footprint.code)
     arena, occupied = board.free_sram - footprint.buffers, Occupied(model.program)
     found: list[tuple[float, int, int]] = []
@@ -60,9 +65,8 @@ def stored_filters(model: Model, footprint: Footprint, board: Board) -> frozense
 
 
 def _choices(op: Conv2dOp, options: COptions) -> tuple[Way, Way]:
-    """The best way without and with transformed filters in flash."""
     geometry, sums = Geometry.of(op), analyse(op)
-    if not options.dsp or geometry.direct or not fits_dsp(op, geometry, sums):
+    if not options.dsp or geometry.is_direct or not fits_dsp(op, geometry, sums):
         none = Way("smlad", 0, 0, 0)
         return none, none
     now, then = (
@@ -73,34 +77,27 @@ def _choices(op: Conv2dOp, options: COptions) -> tuple[Way, Way]:
 
 
 WORKSPACES = (24 << 10, 16 << 10, 12 << 10, 8 << 10, 4 << 10, 2 << 10, 1 << 10, 0)
-"""Bytes of scratch memory that a layer may take, the fastest first."""
+"""Bytes of scratch memory that a layer may use, the fastest first."""
 
 
 def printed_model(
-    module: ModuleOp,
-    board: Board,
-    title: str,
-    machine: Machine = NATIVE,
-    prefix: Prefix = MODEL,
+    module: ModuleOp, board: Board, title: str, machine: Machine = NATIVE, prefix: Prefix = MODEL
 ) -> tuple[Model, COptions, Footprint]:
     """
-    The network in C, with the fastest kernels and the largest workspace that fit the board, else
-    with those that exceed it least; transformed filters where flash is left.
+    Print the network with the fastest kernels and the largest workspace that fit the board.
+
+    If none fits, return the model with the smallest excess. Free flash holds transformed filters.
     """
     found: list[tuple[Model, COptions, Footprint]] = []
     kernels = (True, False) if board.has_dsp else (False,)
     for dsp, workspace in product(kernels, WORKSPACES):
         options = COptions(
-            title=title,
-            prefix=prefix,
-            machine=machine,
-            workspace=workspace,
-            vectors=False,
-            dsp=dsp,
+            title, prefix, machine=machine, workspace=workspace, vectors=False, dsp=dsp
         )
         model = emitter.build(module, options)
         found.append((model, options, Footprint.of(model, board)))
-        if found[-1][2].fits or not model.scratch_bytes:  # nothing to save without a workspace
+        # Without a workspace there is no memory to save.
+        if found[-1][2].fits or not model.scratch_bytes:
             break
     model, options, footprint = min(found, key=lambda item: item[2].excess)
     if chosen := stored_filters(model, footprint, board):
@@ -110,12 +107,13 @@ def printed_model(
     return model, options, footprint
 
 
-SMALLEST = (Encoding.DENSE, Encoding.CSR_DELTA8, Encoding.CSR_INDEX16)
+def _smallest_bytes(weights: Array) -> int:
+    return min(weight_bytes(encoding, weights) for encoding in LOSSLESS)
 
 
 @dataclass(frozen=True)
 class EncodedLayer:
-    """An encoded layer, as its weights were before any quantization of them."""
+    """An encoded layer, with the weights before quantization."""
 
     op: graph.LinearOperation
     weights: Array
@@ -129,7 +127,7 @@ class EncodedLayer:
 
 
 def check_fit(model: Model, footprint: Footprint) -> None:
-    """Refuse what does not fit, with the cheapest remedies."""
+    """Refuse a model that does not fit, with the cheapest remedies."""
     if not footprint.fits:
         ways = list(islice(remedies(model, footprint), MAX_REMEDIES))
         raise DoesNotFitError(footprint.line(), _largest(footprint), ways)
@@ -145,7 +143,7 @@ def _largest(footprint: Footprint) -> str:
 
 
 def remedies(model: Model, footprint: Footprint) -> Iterator[str]:
-    """Ways out that fit both memories, in words, cheapest first."""
+    """Yield remedies that fit both memories, the cheapest first."""
     board = footprint.board
     layers = _encoded_layers(model)
     rest = footprint.flash - sum(layer.nbytes for layer in layers)
@@ -154,7 +152,8 @@ def remedies(model: Model, footprint: Footprint) -> Iterator[str]:
         yield from _encodings(layers, rest, board)
         yield from _pruned(layers, rest, board)
     if layers and len(layers) == len(multiplies):
-        yield from _narrower(model, footprint)
+        if found := widest(model, footprint):
+            yield f"hidden layers of at most {found[1]}, now {found[0]}, trained again"
     elif any(isinstance(op, graph.TreeEnsembleOp) for op in model.program.steps):
         yield from _fewer_nodes(footprint)
     else:
@@ -164,18 +163,14 @@ def remedies(model: Model, footprint: Footprint) -> Iterator[str]:
 
 
 def _encodings(layers: Sequence[EncodedLayer], rest: int, board: Board) -> Iterator[str]:
-    def smallest(layer: EncodedLayer) -> int:
-        return min(weight_bytes(e, layer.weights) for e in SMALLEST)
+    def as_int8(weights: Array) -> int:
+        if weights.dtype != np.int8:
+            weights, _ = quantized_like_s4(weights.astype(np.float32))
+        return _smallest_bytes(weights)
 
-    def as_int8(layer: EncodedLayer) -> int:
-        if layer.weights.dtype == np.int8:
-            return smallest(layer)
-        stored, _ = quantized_like_s4(layer.weights.astype(np.float32))
-        return min(weight_bytes(e, stored) for e in SMALLEST)
-
-    last = smallest(layers[-1])
-    quantized = sum(map(as_int8, layers[:-1])) + last if len(layers) > 1 else as_int8(layers[0])
-    sizes = {"csr": sum(map(smallest, layers)), "csr-int8": quantized}
+    plain = [_smallest_bytes(layer.weights) for layer in layers]
+    int8 = [as_int8(layer.weights) for layer in layers]
+    sizes = {"csr": sum(plain), "csr-int8": sum(int8[:-1] + plain[-1:] if plain[1:] else int8)}
     now = sum(layer.nbytes for layer in layers)
     for name, size in sizes.items():
         if size < now and rest + size <= board.free_flash:
@@ -183,7 +178,7 @@ def _encodings(layers: Sequence[EncodedLayer], rest: int, board: Board) -> Itera
 
 
 def _pruned(layers: Sequence[EncodedLayer], rest: int, board: Board) -> Iterator[str]:
-    """The least sparsity, in percent, at which the layers as they are stored fit."""
+    """Yield the minimum sparsity in percent at which the layers fit."""
 
     def size(percent: int) -> int:
         total = 0
@@ -191,10 +186,10 @@ def _pruned(layers: Sequence[EncodedLayer], rest: int, board: Board) -> Iterator
             weights = layer.weights.copy()
             order = np.argsort(np.abs(weights.astype(np.float32)).reshape(-1), kind="stable")
             weights.reshape(-1)[order[: percent * weights.size // 100]] = 0
-            total += min(weight_bytes(e, weights) for e in SMALLEST)
+            total += _smallest_bytes(weights)
         return rest + total
 
-    percent = _least(1, 99, lambda p: size(p) <= board.free_flash)
+    percent = _smallest(1, 99, lambda p: size(p) <= board.free_flash)
     if percent is not None:
         yield (
             f'--prune="sparsity={percent / 100:.2f}" --encoding csr: {size(percent):,} bytes of '
@@ -202,23 +197,17 @@ def _pruned(layers: Sequence[EncodedLayer], rest: int, board: Board) -> Iterator
         )
 
 
-def _least(low: int, high: int, good: Callable[[int], bool]) -> int | None:
-    """The least number in [low, high] that is good, where all above a good one are."""
-    if not good(high):
-        return None
-    while low < high:
-        middle = (low + high) // 2
-        if good(middle):
-            high = middle
-        else:
-            low = middle + 1
-    return low
+def _smallest(low: int, high: int, is_good: Callable[[int], bool]) -> int | None:
+    """Return the smallest good number in [low, high], if all larger numbers are good too."""
+    number = bisect_left(range(low, high + 1), True, key=is_good) + low
+    return number if number <= high else None
 
 
 def widest(model: Model, footprint: Footprint) -> tuple[int, int] | None:
     """
-    Of a chain of encoded layers: the widest hidden layer now, and the widest with which all,
-    scaled alike, would fit at the density and in the encodings that they have.
+    Return the widest hidden layer of a chain, and the maximum width that fits.
+
+    All layers are scaled equally, with unchanged density and encodings.
     """
     layers = _encoded_layers(model)
     widths = [graph.shape_of(layer.op.result)[1] for layer in layers[:-1]]
@@ -236,14 +225,8 @@ def widest(model: Model, footprint: Footprint) -> tuple[int, int] | None:
         return flash <= board.free_flash and footprint.sram * factor <= board.free_sram
 
     most = now * max(board.free_flash // max(footprint.flash, 1), 1) * 8
-    lost = _least(0, most - 1, lambda lost: fits(most - lost))
+    lost = _smallest(0, most - 1, lambda lost: fits(most - lost))
     return None if lost is None else (now, most - lost)
-
-
-def _narrower(model: Model, footprint: Footprint) -> Iterator[str]:
-    if found := widest(model, footprint):
-        now, width = found
-        yield f"hidden layers of at most {width}, now {now}, trained again"
 
 
 def _multiplies(model: Model) -> list[graph.GraphOperation]:
@@ -261,7 +244,7 @@ def _encoded_layers(model: Model) -> list[EncodedLayer]:
 
 
 def _smaller_input(model: Model, footprint: Footprint) -> Iterator[str]:
-    """The largest square maps at which the results fit, all maps shrinking alike."""
+    """Yield the largest square maps at which the results fit, if all maps shrink equally."""
     maps = [t.shape for t in model.program.inputs if len(t.shape) == 4]
     if len(maps) != 1 or footprint.flash > footprint.board.free_flash:
         return
@@ -270,13 +253,12 @@ def _smaller_input(model: Model, footprint: Footprint) -> Iterator[str]:
     def fits(lost: int) -> bool:
         return footprint.sram * ((size - lost) / size) ** 2 <= footprint.board.free_sram
 
-    lost = _least(1, size - 1, fits)
-    if lost is not None:
+    if (lost := _smallest(1, size - 1, fits)) is not None:
         yield f"an input of about {size - lost} pixels a side, now {size}"
 
 
 def _fewer_channels(footprint: Footprint) -> Iterator[str]:
-    """The greatest share of all channels that fits: constants shrink with its square."""
+    """Yield the largest share of channels that fits. Constants are quadratic in the share."""
     board = footprint.board
 
     def fits(lost: int) -> bool:
@@ -284,27 +266,25 @@ def _fewer_channels(footprint: Footprint) -> Iterator[str]:
         flash = footprint.constants * factor**2 + footprint.code
         return flash <= board.free_flash and footprint.sram * factor <= board.free_sram
 
-    lost = _least(1, 99, fits)
-    if lost is not None:
+    if (lost := _smallest(1, 99, fits)) is not None:
         yield f"layers of about {100 - lost}% of their channels, trained again"
 
 
 def _fewer_nodes(footprint: Footprint) -> Iterator[str]:
-    """The greatest share of all nodes of trees that fits: constants shrink with it."""
+    """Yield the largest share of tree nodes that fits. Constants are linear in the share."""
     board = footprint.board
 
     def fits(lost: int) -> bool:
         return footprint.constants * (1 - lost / 100) + footprint.code <= board.free_flash
 
-    lost = _least(1, 99, fits)
-    if lost is not None and footprint.sram <= board.free_sram:
+    if (lost := _smallest(1, 99, fits)) is not None and footprint.sram <= board.free_sram:
         yield f"fewer or shallower trees, of about {100 - lost}% of the nodes, trained again"
 
 
 def _other_boards(footprint: Footprint) -> Iterator[str]:
     tools = footprint.board.known_core.tools
     boards = [(load_board(name), name) for name in board_names()]
-    # Another instruction set has other sizes.
+    # Sizes of other instruction sets differ.
     boards = [item for item in boards if item[0].known_core.tools == tools]
     for board, name in sorted(boards, key=lambda b: (b[0].flash_bytes, b[0].sram_bytes)):
         if footprint.flash <= board.free_flash and footprint.sram <= board.free_sram:

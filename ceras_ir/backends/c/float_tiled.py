@@ -1,6 +1,7 @@
 """
-Float convolution and matrix product in register tiles, like `linear_tiled` for integers, and
-3x3 convolutions of stride 1 by Winograd's F(2x2, 3x3) if that takes fewer cycles: 16 products for
+Float convolution and matrix product in register tiles, like `linear_tiled` for integers.
+
+3x3 convolutions of stride 1 use Winograd's F(2x2, 3x3) if that needs fewer cycles: 16 products for
 four results instead of 36.
 """
 
@@ -15,15 +16,14 @@ from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.register_tiles import FLOAT_LANES, FLOATS, LANES, Tile, Walk, whole_tiles
 from ceras_ir.backends.c.small_tiles import add_products
 from ceras_ir.backends.c.tile_functions import float_tile, products_tile
-from ceras_ir.backends.c.tile_nest import LEAST_SHARED, Nest
+from ceras_ir.backends.c.tile_nest import MIN_SHARED_PRODUCTS, Nest
 from ceras_ir.dialects.graph import ConstantOp, LinearOperation, known_array
 from ceras_ir.interpreters.float_text import float_literal
 
 
 def float_weights(layer: Layer, op: LinearOperation, nest: Nest, weights: ConstantOp) -> str:
     """
-    Weights as [panels, k, outputs of a panel]; the outputs of the last are filled up with zeros.
-    Tiles and portable loops read the same.
+    Add weights [panels, k, outputs of a panel] for tiles and portable loops; padded with zeros.
     """
     panels, runs, steps, width, _ = shape = nest.panel_shape(1)
 
@@ -36,7 +36,7 @@ def float_weights(layer: Layer, op: LinearOperation, nest: Nest, weights: Consta
 
 
 def float_bias(layer: Layer, op: LinearOperation, nest: Nest) -> str:
-    """The bias of whole panels."""
+    """Add the bias, padded to complete panels."""
 
     def padded() -> Array:
         result = np.zeros(nest.padded_outputs, np.float32)
@@ -50,7 +50,7 @@ def float_bias(layer: Layer, op: LinearOperation, nest: Nest) -> str:
 def print_float_tiles(
     layer: Layer, op: LinearOperation, nest: Nest, names: tuple[str, str, str, str, str]
 ) -> None:
-    """The body of the layer's function where there are vectors."""
+    """Print the body of the layer for vectors."""
     x, y, w, b, residual = names
     add_products(layer.kernels, nest.walk(1), FLOATS)
     layer.kernels.use("finish_f32")
@@ -88,7 +88,7 @@ def print_float_tiles(
 
 
 def activate(layer: Layer, op: LinearOperation, nest: Nest, y: str) -> None:
-    """The activation of all results where it is more than bounds."""
+    """Print the activation of all results unless it is a clamp, which the tiles apply."""
     if op.activation is None or op.activation.clip_range is not None:
         return
     size = nest.images * nest.rows * nest.columns * nest.all_outputs
@@ -97,7 +97,7 @@ def activate(layer: Layer, op: LinearOperation, nest: Nest, y: str) -> None:
     if op.activation.values or op.activation.affine is not None:
         layer.loop("i", size, lines)
         return
-    # One function for all layers, into which compilers inline what they make vectors of.
+    # A function per activation, so that compilers can inline and vectorize it.
     name = f"all_{op.activation.kind.value}"
     text = (
         f"MODEL_TILE void {name}(float *y, int32_t size)\n{{\n"
@@ -107,28 +107,28 @@ def activate(layer: Layer, op: LinearOperation, nest: Nest, y: str) -> None:
     layer.line(f"{layer.kernels.add(name, text, FLOAT_LANES)}({y}, {size});")
 
 
-# Patches of a strip and filters of a panel are transformed into the workspace while the layer
-# runs, so that its weights lie as every other kernel reads them; 16 matrix products follow, in
-# register tiles. Results differ from the interpreter's by rounding alone, a few times as much as
-# another order of the sums does. Ordered layers, whose sums are exact, are not transformed.
+# The layer transforms the patches of a strip and the filters of a panel into the workspace, so that
+# all kernels share the layout of weights. 16 matrix products in register tiles follow. Results
+# differ from the interpreter only by rounding, a few times as much as sums in another order differ.
+# Ordered layers require exact sums and are not transformed.
 
 
-NUMBERS = 16
-"""Of a transformed patch or filter."""
+WINOGRAD_VALUES = 16
+"""The number of values of a transformed patch or filter."""
 
 FLOAT_SLACK = 16
-"""Floats between number k and number k + 1, so that they do not share sets of the caches."""
+"""Floats between value k and value k + 1, so that they use different sets of the caches."""
 
-NEARLY = 1.1
-"""Cycles are not worth more memory, and the caches' misses with it, if they are so few more."""
+MAX_CYCLE_RATIO = 1.1
+"""The relative number of cycles that is accepted for less memory and fewer cache misses."""
 
-PATCH, FILTER, RESULT = 70.0, 100.0, 60.0
-"""Cycles to transform one patch, filter or four results, for 16 channels or outputs each."""
+PATCH_CYCLES, FILTER_CYCLES, RESULT_CYCLES = 70.0, 100.0, 60.0
+"""Cycles to transform a patch, a filter or four results, per 16 channels or outputs."""
 
 
 @dataclass(frozen=True)
 class Winograd:
-    """How a layer is cut: strips of rows of patches, panels of outputs, tiles of patches."""
+    """The loops of a layer: strips of rows of patches, panels of outputs, tiles of patches."""
 
     nest: Nest
     tile: Tile
@@ -137,7 +137,6 @@ class Winograd:
 
     @property
     def across(self) -> int:
-        """Patches of a row."""
         return -(-self.nest.columns // 2)
 
     @property
@@ -146,17 +145,15 @@ class Winograd:
 
     @property
     def patches(self) -> int:
-        """Of one strip."""
         return self.strip * self.across
 
     @property
     def width(self) -> int:
-        """Columns of the strip, border included."""
         return 2 * self.across + 2
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """Floats of a strip, of one number of its patches, of one number of a panel's filters."""
+        """Floats of a strip, of a value of its patches, and of a value of a panel of filters."""
         channels = self.nest.channels
         return (
             (2 * self.strip + 2) * self.width * channels,
@@ -167,7 +164,7 @@ class Winograd:
     @property
     def nbytes(self) -> int:
         strip, patch, filters = self.sizes
-        return 4 * (strip + NUMBERS * (patch + filters))
+        return 4 * (strip + WINOGRAD_VALUES * (patch + filters))
 
     @property
     def first(self) -> str:
@@ -177,22 +174,21 @@ class Winograd:
 
     @property
     def cycles(self) -> float:
-        """Of a whole layer."""
         nest, tile = self.nest, self.tile
         strips = nest.images * -(-self.down // self.strip)
         tiles = -(-self.patches // tile.rows) * (nest.outputs // tile.width)
-        products = tiles * NUMBERS * nest.channels * tile.step_cycles
+        products = tiles * WINOGRAD_VALUES * nest.channels * tile.step_cycles
         vectors_in, vectors_out = nest.channels / LANES, nest.outputs / LANES
         transforms = (
-            PATCH * self.patches * vectors_in
-            + FILTER * nest.channels * vectors_out
-            + RESULT * tiles * tile.rows * tile.blocks
+            PATCH_CYCLES * self.patches * vectors_in
+            + FILTER_CYCLES * nest.channels * vectors_out
+            + RESULT_CYCLES * tiles * tile.rows * tile.blocks
         )
         return strips * (products + transforms)
 
     @classmethod
     def of(cls, nest: Nest, workspace: int) -> "Winograd | None":
-        """A fast way of few bytes, within so many, if it is faster than tiles."""
+        """Return a fast choice with few bytes within the workspace, or None if tiles are faster."""
         if nest.kernel != (3, 3) or nest.stride != (1, 1) or nest.dilation != (1, 1):
             return None
         if nest.groups > 1 or nest.channels % LANES or nest.outputs % LANES:
@@ -207,12 +203,14 @@ class Winograd:
         least = min((way.cycles for way in ways), default=nest.cycles)
         if least >= nest.cycles:
             return None
-        return min((way for way in ways if way.cycles <= least * NEARLY), key=lambda w: w.nbytes)
+        return min(
+            (way for way in ways if way.cycles <= least * MAX_CYCLE_RATIO), key=lambda w: w.nbytes
+        )
 
     def print(
         self, layer: Layer, op: LinearOperation, names: tuple[str, str, str, str, str]
     ) -> None:
-        """The body of the layer's function where there are vectors."""
+        """Print the body of the layer for vectors."""
         x, y, w, bias, residual = names
         nest, tile = self.nest, self.tile
         strip, patch, panel = self.sizes
@@ -229,8 +227,8 @@ class Winograd:
             f"outputs, tiles of {tile.rows} patches. */"
         )
         layer.scratch("float", "strip", strip, 4)
-        layer.scratch("float", "patches", NUMBERS * patch, 4)
-        layer.scratch("float", "filters", NUMBERS * panel, 4)
+        layer.scratch("float", "patches", WINOGRAD_VALUES * patch, 4)
+        layer.scratch("float", "filters", WINOGRAD_VALUES * panel, 4)
         size = nest.rows * nest.columns * nest.outputs
         depth = 0
         if nest.images > 1:
@@ -240,7 +238,7 @@ class Winograd:
         at = f"2 * first * {nest.columns * nest.outputs} + b"
         at = f"image * {size} + {at}" if nest.images > 1 else at
         last = self.patches - tile.rows
-        shared = ["MODEL_THREADS(1)"] if op.macs >= LEAST_SHARED else []
+        shared = ["MODEL_THREADS(1)"] if op.macs >= MIN_SHARED_PRODUCTS else []
         layer.block(
             [
                 f"for (int32_t r = 0; r < {self.down}; r += {self.strip}) {{",
@@ -257,8 +255,8 @@ class Winograd:
                 *(f"    {text}" for text in shared),
                 f"    for (int32_t i = 0; i < {self.patches}; i += {tile.rows}) {{",
                 f"      const int32_t p = i < {last} ? i : {last};",
-                f"      float sums[{NUMBERS * tile.rows * tile.width}];",
-                f"      for (int32_t k = 0; k < {NUMBERS}; ++k)",
+                f"      float sums[{WINOGRAD_VALUES * tile.rows * tile.width}];",
+                f"      for (int32_t k = 0; k < {WINOGRAD_VALUES}; ++k)",
                 f"        {products}(patches + k * {patch} + p * {nest.channels}, "
                 f"filters + k * {panel}, sums + k * {tile.rows * tile.width});",
                 f"      const int32_t at = {at};",

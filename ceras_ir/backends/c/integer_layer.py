@@ -1,10 +1,8 @@
 """
-What the printers of quantized sums of products work with: a layer that is analysed and named, and
-the epilogue of its tiles.
+A quantized layer with analyzed sums and named operands, and the epilogue of register tiles.
 
-In the epilogue a tile changes its sums in vectors: a residual with its factor, a multiplier of
-every output, one addition, a shift, which each output may have of its own, and a clamp. The bias
-includes everything that is constant.
+In the epilogue, a tile converts the sums in vectors: add the residual times a factor, multiply, add
+a constant, shift (per-channel or per-tensor), and clamp. The bias includes all constant terms.
 """
 
 from collections.abc import Sequence
@@ -30,37 +28,37 @@ from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 
 @dataclass(frozen=True)
 class Epilogue:
-    """`(sum * multiplier + after) >> shift`, between two bounds; `extra` is in the bias."""
+    """The output stage `(sum * multiplier + after) >> shift`, followed by a clamp."""
 
     extra: NDArray[np.int64]
-    """For each output, or one number for all."""
+    """A constant of the bias, for each output or for all."""
     scale_bits: int
-    """Of products with multipliers: 32 or 64; 0 where there are none."""
+    """The width of products with multipliers, 32 or 64; 0 without multipliers."""
     after: int
-    """What is added to the products."""
+    """The constant that is added to the products."""
     residual_bits: int
     bits: int
-    """Of the result: 8 or 16."""
+    """The width of the result: 8 or 16."""
     shift: int
     low: int
     high: int
-    least: int
-    """Of the stored type."""
+    lowest: int
+    """The lowest value of the stored type."""
     shifts: tuple[int, ...] = ()
-    """One for each output, in place of `shift` and of multipliers that are powers of two."""
+    """Per-channel shifts, which replace `shift` and multipliers that are powers of two."""
 
     @property
     def has_low(self) -> bool:
-        """Whether there is a lower bound beside that of the stored type."""
-        return self.low > self.least
+        """Whether a clamp is needed in addition to saturation."""
+        return self.low > self.lowest
 
     @property
     def has_high(self) -> bool:
-        return self.high < self.least + (1 << self.bits) - 1
+        return self.high < self.lowest + (1 << self.bits) - 1
 
     @classmethod
     def of(cls, op: LinearOperation, sums: Sums, rescale: Rescaling) -> "Epilogue | None":
-        """None where more is to be done: other roundings, one multiplier for all outputs."""
+        """Return the output stage, unless it has other roundings or a multiplier per tensor."""
         requant = op.requant
         assert requant is not None
         shift, half = requant.shift.data, 0 if sums.half_folded else half_of(requant)
@@ -83,7 +81,7 @@ class Epilogue:
             extra = -np.left_shift(point, np.array(op.residual_shifts, np.int64))
         low, high = requant.low.data, requant.high.data
         if is_scaled and (shifts := _right_shifts(requant)):
-            # What is added to a product is a multiple of its power of two, or below its last bit.
+            # The constant is a multiple of the power of two, or below the last bit of the product.
             right = np.array(shifts, np.int64)
             halves = np.left_shift(1, right) >> 1 if half else 0
             moved = extra + halves + np.left_shift(requant.zero_point.data, right)
@@ -103,13 +101,13 @@ class Epilogue:
 
     @classmethod
     def to_bytes(cls, op: LinearOperation, sums: Sums, rescale: Rescaling) -> "Epilogue | None":
-        """That of sums that a shift and a clamp make bytes; None where more is to be done."""
+        """Return the epilogue if it is only a shift and a clamp to bytes."""
         found = None if op.residual is not None else cls.of(op, sums, rescale)
         return None if found is None or found.scale_bits or found.bits != 8 else found
 
 
 def _right_shifts(requant: RequantAttr) -> tuple[int, ...]:
-    """By how many bits sums of every output go right; none where they are truly multiplied."""
+    """Return per-channel right shifts; empty if a multiplier is not a power of two."""
     if any(m & (m - 1) for m in requant.multipliers):
         return ()
     shifts = requant.net_shifts
@@ -117,10 +115,7 @@ def _right_shifts(requant: RequantAttr) -> tuple[int, ...]:
 
 
 def residual_factors(layer: Layer, op: LinearOperation, count: int) -> str:
-    """
-    The array by which residuals of every output are multiplied, with zeros up to `count`; empty
-    where one number serves.
-    """
+    """Return the array of residual factors per output, padded to `count`; empty for one factor."""
     shifts = op.residual_shifts
     if len(shifts) == 1:
         return ""
@@ -129,21 +124,15 @@ def residual_factors(layer: Layer, op: LinearOperation, count: int) -> str:
 
 
 def residual_factor(factors: str, op: LinearOperation, channel: str) -> str:
-    """` * N`, by which a residual of output `channel` is multiplied; nothing for 1."""
+    """Return ` * N`, the factor of the residual of output `channel`; empty if it is 1."""
     if factors:
         return f" * {factors}[{channel}]"
     shift = op.residual_shifts[0]
     return f" * {1 << shift}" if shift else ""
 
 
-def multipliers(op: LinearOperation, count: int) -> NDArray[np.int32]:
-    """Those of every output, and zeros up to `count`."""
-    assert op.requant is not None
-    return padded(op.requant.multipliers, count)
-
-
 def padded(numbers: Sequence[int] | NDArray[np.int32], count: int) -> NDArray[np.int32]:
-    """Numbers, and zeros up to `count`."""
+    """Return the numbers, padded with zeros to `count`."""
     result = np.zeros(count, np.int32)
     result[: len(numbers)] = numbers
     return result
@@ -151,7 +140,7 @@ def padded(numbers: Sequence[int] | NDArray[np.int32], count: int) -> NDArray[np
 
 @dataclass(frozen=True)
 class IntegerLayer:
-    """A quantized convolution or matrix product; names are those of its pointers."""
+    """A quantized convolution or matrix product, with the names of the pointers."""
 
     layer: Layer
     op: LinearOperation
@@ -161,26 +150,24 @@ class IntegerLayer:
     x: str
     y: str
     residual: str
-    """Empty where there is none, as the next three."""
+    """The residual. This and the next three names are empty if there is no such operand."""
     multipliers: str
-    """Of every output."""
     factors: str
-    """Of the residuals of every output."""
     terms: Sequence[str]
-    """What is added to a sum beside its bias: the residual."""
+    """Terms that are added to the sum and bias: the residual."""
     bias: str = ""
-    """The constant, once its printer has made it."""
+    """The constant, after the printer has added it."""
 
     @classmethod
     def of(
-        cls, layer: Layer, op: LinearOperation, geometry: Geometry, sums: Sums, padded: int
+        cls, layer: Layer, op: LinearOperation, geometry: Geometry, sums: Sums, count: int
     ) -> "IntegerLayer":
-        """Name the operands; arrays of every output have zeros up to `padded`."""
+        """Name the operands; arrays with an entry per output are padded with zeros to `count`."""
         requant = op.requant
         assert requant is not None
         scales = ""
         if requant.is_per_channel:
-            scales = layer.array("multipliers", multipliers(op, padded), "int32_t")
+            scales = layer.array("multipliers", padded(requant.multipliers, count), "int32_t")
         rescale = rescaling(
             requant,
             sums.bound,
@@ -197,7 +184,7 @@ class IntegerLayer:
             point = zero_point_of(quantized(op.residual, "residual"))
             term = less(f"{residual}[at + o]", point)
             term = f"({term})" if point else term
-            factors = residual_factors(layer, op, padded)
+            factors = residual_factors(layer, op, count)
             factor = residual_factor(factors, op, _channel(geometry, sums))
             cast = "(int64_t)" if rescale.type == "int64_t" and factor else ""
             terms.append(f"{cast}{term}{factor}")
@@ -205,22 +192,23 @@ class IntegerLayer:
 
     @property
     def window(self) -> Conv2dOp:
-        """The operation, where it is known to be a convolution."""
+        """The operation as a convolution."""
         assert isinstance(self.op, Conv2dOp)
         return self.op
 
     def epilogue(self, *values: str) -> list[str]:
-        """Statements that make of a sum of values the output `o` of the position at `at`."""
+        """
+        Return statements that compute output `o` of the position at `at` from a sum of values.
+        """
         return self.rescale.lines([*values, *self.terms], f"{self.y}[at + o]")
 
     def epilogue_at(self, value: str, distance: int) -> list[str]:
-        """The same for one of a group's outputs, so far from its corner."""
+        """Return the same statements for an output at a distance from the corner of a group."""
         lines = self.epilogue(value)
         return [f"{{ const int32_t at = corner + {distance};", *(f"  {t}" for t in lines), "}"]
 
 
 def _channel(geometry: Geometry, sums: Sums) -> str:
-    """Which of all output channels `o` is."""
-    in_columns = geometry.depthwise and sums.weight_type != "int32_t"
+    in_columns = geometry.is_depthwise and sums.weight_type != "int32_t"
     grouped = geometry.groups > 1 and not in_columns
     return f"g * {geometry.n} + o" if grouped else "o"

@@ -1,10 +1,10 @@
 """
-The C functions of `runtime/`, and elementwise functions as C expressions.
+Load the C functions of `runtime/`, and print elementwise functions as C expressions.
 
-Functions are templates whose `@NAME@` holes are filled with types. A template has an `#include` of
-each function that it calls. Functions of floats are defined by the interpreter (`float_text`), so
-expressions compute the same operations in the same order. A model contains the functions that its
-layers use, a single time each, and each function follows the functions that it calls.
+Functions are templates with `@NAME@` holes for types. A template has an `#include` for each
+function that it calls. The interpreter (`float_text`) defines the functions of floats, so
+expressions compute the same operations in the same order. A model contains each function that a
+layer uses a single time, after the functions that it calls.
 """
 
 import re
@@ -24,20 +24,20 @@ def _template(name: str) -> Text:
 
 
 def filled(text: str, holes: Mapping[str, object]) -> str:
-    """`text` with a value in place of every `@NAME@`."""
+    """Return `text` with each `@NAME@` replaced by a value."""
     for hole, value in holes.items():
         text = text.replace(f"@{hole}@", str(value))
     return text
 
 
 class Kernels:
-    """The functions of one model, in the order they were asked for."""
+    """The C functions of a model, in the order of the first request."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
 
     def use(self, name: str, **holes: str) -> str:
-        """Ask for a function; returns what it is called."""
+        """Add a function of `runtime/` and return the name in C."""
         template = _template(name)
         for needed in template.needs:
             self.use(needed)
@@ -47,11 +47,10 @@ class Kernels:
         return self._keep(f"{name}_{suffix}" if suffix else name, text)
 
     def add(self, function: str, text: str, condition: str) -> str:
-        """Add a function made for this model under a condition; returns what it is called."""
+        """Add a generated function under a preprocessor condition and return the name in C."""
         return self._keep(function, f"#if {condition}\n{text}#endif\n")
 
     def _keep(self, function: str, text: str) -> str:
-        """Store the text of a function unless it is present; return the name."""
         known = self._texts.setdefault(function, text)
         assert known == text, function
         return function
@@ -62,8 +61,10 @@ class Kernels:
         return re.sub(r"^static (?!const )", "MODEL_STATIC ", whole, flags=re.MULTILINE)
 
 
-def apply(kernels: Kernels, function: FunctionAttr, x: str) -> str:
-    """`function(x)` for a float expression `x` without side effects."""
+def apply(kernels: Kernels, function: FunctionAttr | None, x: str) -> str:
+    """Return `function(x)` for a float expression `x` without side effects, or `x`."""
+    if function is None:
+        return x
     needs, text = expression(function.kind, x, [float_literal(v) for v in function.values])
     for name in needs:
         kernels.use(name)
@@ -73,24 +74,19 @@ def apply(kernels: Kernels, function: FunctionAttr, x: str) -> str:
     return f"(({text}) * {scale} + {offset})"
 
 
-SYMBOLS = {
-    Binary.ADD: "+",
-    Binary.SUB: "-",
-    Binary.MUL: "*",
-    Binary.DIV: "/",
-    Binary.AND: "&",
-    Binary.OR: "|",
-    Binary.XOR: "^",
-}
+_OPERATORS = (
+    Binary.ADD, Binary.SUB, Binary.MUL, Binary.DIV, Binary.AND, Binary.OR, Binary.XOR
+)  # fmt: skip
+SYMBOLS: dict[Binary, str] = dict(zip(_OPERATORS, "+-*/&|^", strict=True))
 
 RELATIONS = {Compare.EQUAL: "==", Compare.LESS: "<", Compare.LESS_OR_EQUAL: "<="}
 
 
 def combine(kernels: Kernels, kind: Binary, ctype: str, a: str, b: str) -> str:
-    """`a kind b` for two expressions of `ctype` without side effects, as a `ctype`."""
+    """Return `a kind b` for two expressions of `ctype` without side effects, as a `ctype`."""
     if kind in (Binary.MIN, Binary.MAX):
         sign = "<" if kind is Binary.MIN else ">"
-        # What is not a number wins: no comparison with the other one holds.
+        # NaN is propagated: no comparison with the other operand holds.
         nan = f" || {a} != {a}" if ctype == "float" else ""
         return f"({a} {sign} {b}{nan} ? {a} : {b})"
     if ctype == "float":
@@ -101,7 +97,7 @@ def combine(kernels: Kernels, kind: Binary, ctype: str, a: str, b: str) -> str:
 
 
 def _wrapping(kernels: Kernels, kind: Binary, ctype: str, a: str, b: str) -> str:
-    """In 64 unsigned bits, which overflow as documented."""
+    """Compute in 64 unsigned bits, which wrap around as the interpreter does."""
     left, right = f"(uint64_t){a}", f"(uint64_t){b}"
     is_unsigned = ctype.startswith("u")
     match kind:

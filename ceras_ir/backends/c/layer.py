@@ -1,10 +1,10 @@
 """
-What the printer of one operation works with, and which function prints which operation.
+The context of the printer of an operation, and the registry of printers.
 
-`@prints(MyOp)` stands above a function of a `Layer` and the operation. The printer adds lines to
-the function of its layer: it asks the layer for pointers to operands and results (`read`, `write`),
-for constants and scratch memory, and its kernels for shared functions. It raises `Refused` if it
-has no C for the operation.
+`@prints(MyOp)` decorates a function of a `Layer` and the operation. The printer adds lines to the
+function of the layer. The layer provides pointers to operands and results (`read`, `write`),
+constants and scratch memory, and `kernels` provides shared functions. The printer raises `Refused`
+if it has no C for the operation.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.backends.c.constants import Array, ConstantPool
 from ceras_ir.backends.c.kernels import Kernels
-from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.machines import COptions
 from ceras_ir.backends.c.program import WORKSPACE_ALIGNMENT
 from ceras_ir.backends.c.values import value_type
 from ceras_ir.dialects.graph import ConstantOp, GraphOperation, shape_of
@@ -33,10 +33,7 @@ from ceras_ir.transforms.memory.slices import element_bytes, may_overwrite
 
 @dataclass(frozen=True)
 class CalledFunction:
-    """
-    The C function of a step of a loop, or of a branch: what it is called, and the memory that it
-    works in.
-    """
+    """The C function of a loop step or branch: the name, and the size of the arena."""
 
     name: str
     arena_bytes: int
@@ -44,7 +41,7 @@ class CalledFunction:
 
 @dataclass
 class Layer:
-    """The C function of one operation, while it is printed."""
+    """The C function of an operation while it is printed."""
 
     index: int
     op: Operation
@@ -52,24 +49,24 @@ class Layer:
     kernels: Kernels
     pool: ConstantPool
     in_place: frozenset[SSAValue] = frozenset()
-    """Operands whose bytes are in the result already."""
+    """Operands that already have their bytes in the result."""
     bodies: Mapping[str, CalledFunction] = field(default_factory=dict[str, CalledFunction])
-    """By the names of their functions in the module."""
+    """Called functions by name in the module."""
     lines: list[str] = field(default_factory=list[str])
     parameters: list[tuple[str, SSAValue | None]] = field(
         default_factory=list[tuple[str, SSAValue | None]]
     )
-    """Declarations, and the values to pass; None is the workspace."""
+    """Declarations, and the values to pass; the workspace has no value."""
     scratch_bytes: int = 0
     kernel: str = ""
-    """Which of several ways to compute it was chosen, if any; for reports."""
+    """The name of the chosen kernel for reports, if there are several."""
     modelled: dict[str, object] = field(default_factory=dict[str, object])
-    """What else reports say of it."""
+    """Further entries of reports."""
     _names: dict[SSAValue, str] = field(default_factory=dict[SSAValue, str])
 
     @cached_property
-    def _alone(self) -> str:
-        """`restrict`, unless the result lies where an operand lies."""
+    def _restrict(self) -> str:
+        """`restrict`, unless the result shares the bytes of an operand."""
         result = block_of(self.op.results[0])
         places = (block_of(v) for v in self.op.operands if may_overwrite(self.op, v))
         in_place = any(
@@ -78,23 +75,26 @@ class Layer:
         return "" if in_place else "restrict "
 
     def read(self, value: SSAValue, name: str) -> str:
-        """A pointer to the elements of an operand: a parameter, or a constant as it is."""
+        """Return a pointer to the elements of an operand: a parameter or an unpacked constant."""
         if isinstance(value.owner, ConstantOp):
             constant = value.owner
             size, item = prod(shape_of(value)), element_bytes(value)
             return self.constant(name, value_type(value), size, item, constant.array)
         if value not in self._names:
             self._names[value] = name
-            self.parameters.append((f"const {value_type(value)} *{self._alone}{name}", value))
+            self.parameters.append((f"const {value_type(value)} *{self._restrict}{name}", value))
         return self._names[value]
 
+    def read_if(self, value: SSAValue | None, name: str) -> str | None:
+        return None if value is None else self.read(value, name)
+
     def write(self, value: SSAValue, name: str = "y") -> str:
-        """A pointer to where a result goes."""
-        self.parameters.append((f"{value_type(value)} *{self._alone}{name}", value))
+        """Return a pointer to the elements of a result."""
+        self.parameters.append((f"{value_type(value)} *{self._restrict}{name}", value))
         return name
 
     def scratch(self, ctype: str, name: str, size: int, itemsize: int) -> str:
-        """A local pointer to scratch memory of `size` elements."""
+        """Declare a local pointer to `size` elements of scratch memory and return the name."""
         if all(value is not None for _, value in self.parameters):
             self.parameters.append(("unsigned char *restrict workspace", None))
         self.line(f"{ctype} *{name} = ({ctype} *)(void *)(workspace + {self.scratch_bytes});")
@@ -110,12 +110,12 @@ class Layer:
         data: Callable[[], Array],
         condition: str = "",
     ) -> str:
-        """A packed constant of this layer."""
+        """Add a packed constant of this layer and return the pointer."""
         full = f"layer_{self.index}_{name}"
         return self.pool.add(full, ctype, size, itemsize, data, condition)
 
     def array(self, name: str, data: NDArray[np.generic], ctype: str) -> str:
-        """A small computed constant."""
+        """Add a small computed constant and return the pointer."""
         return self.constant(name, ctype, data.size, data.itemsize, lambda: data)
 
     def line(self, text: str, depth: int = 0) -> None:
@@ -123,10 +123,7 @@ class Layer:
 
     @contextmanager
     def variants(self, condition: str) -> Generator[Callable[[], None]]:
-        """
-        Two bodies of which one is compiled: the first under `condition`; what is yielded begins the
-        portable one. They share the workspace.
-        """
+        """Print two bodies: the first if `condition` holds, else the one after the yielded call."""
         start = self.scratch_bytes
         sizes: list[int] = []
         begins = [len(self.lines) + 1]
@@ -155,7 +152,9 @@ class Layer:
 
     @contextmanager
     def nested(self, name: str, extents: Sequence[int], depth: int = 0) -> Generator[int]:
-        """Loops around what is printed inside, at the depth that is yielded: `name` 0, 1, ..."""
+        """
+        Print loops around the enclosed lines and yield their depth; indices are `name` 0, 1, ...
+        """
         for d, extent in enumerate(extents):
             index = f"{name}{d}"
             self.line(f"for (int32_t {index} = 0; {index} < {extent}; ++{index}) {{", depth + d)
@@ -164,7 +163,7 @@ class Layer:
             self.line("}", depth + d)
 
     def loop(self, index: str, count: int | str, body: Sequence[str], depth: int = 0) -> None:
-        """`body` for each `index` in [0, count)."""
+        """Print a loop over `index` in [0, count)."""
         self.line(f"for (int32_t {index} = 0; {index} < {count}; ++{index}) {{", depth)
         self.block(body, depth + 1)
         self.line("}", depth)
@@ -172,21 +171,9 @@ class Layer:
 
 OpT = TypeVar("OpT", bound=Operation)
 Printer: TypeAlias = "Callable[[Layer, Operation], None]"
-"""Prints the body of one operation's function."""
 
-FAMILIES = (
-    "elementwise",
-    "linear",
-    "movement",
-    "quantize",
-    "recurrence",
-    "reduction",
-    "selection",
-)
-"""
-Modules beside this one with printers, imported when the first operation is printed. A dialect from
-elsewhere has its printers where it is defined.
-"""
+FAMILIES = ("elementwise", "linear", "movement", "recurrence", "reduction", "selection")
+"""Modules with printers, imported when the first operation is printed."""
 
 _PRINTERS: dict[type[Operation], Printer] = {}
 
@@ -208,14 +195,14 @@ def prints(
 
 
 def printer_of(op: Operation) -> Printer | None:
-    """What prints an operation; None where C has nothing for it."""
+    """Return the printer of an operation, or None if there is no C for it."""
     for family in FAMILIES:
         import_module(f"{__package__}.{family}")
     return _PRINTERS.get(type(op))
 
 
 def row_major(shape: Sequence[int]) -> list[int]:
-    """Elements between neighbours of each dimension."""
+    """Return the strides of a row-major tensor in elements."""
     strides = [1] * len(shape)
     for i in reversed(range(len(shape) - 1)):
         strides[i] = strides[i + 1] * shape[i + 1]
@@ -223,7 +210,7 @@ def row_major(shape: Sequence[int]) -> list[int]:
 
 
 def broadcast_strides(shape: Sequence[int], result: Sequence[int]) -> list[int]:
-    """Strides of an operand of `shape` seen as `result`; 0 where it repeats."""
+    """Return the strides of an operand of `shape` broadcast to `result`; 0 for repeated axes."""
     padded = (1,) * (len(result) - len(shape)) + tuple(shape)
     strides = row_major(padded)
     return [0 if extent == 1 else s for extent, s in zip(padded, strides, strict=True)]
@@ -232,7 +219,7 @@ def broadcast_strides(shape: Sequence[int], result: Sequence[int]) -> list[int]:
 def merge(
     shape: Sequence[int], strides: Sequence[Sequence[int]]
 ) -> tuple[list[int], list[list[int]]]:
-    """The fewest dimensions that walk the same elements of every operand in the same order."""
+    """Merge axes without a change of the order of elements in any operand."""
     extents: list[int] = []
     merged: list[list[int]] = [[] for _ in strides]
     for i, extent in enumerate(shape):
@@ -255,7 +242,7 @@ def nest(
     strides: Sequence[Sequence[int]],
     body: Callable[[list[str]], list[str]],
 ) -> None:
-    """Loops over `shape`; `body` gets one index expression per operand."""
+    """Print loops over `shape`; `body` receives an index expression for each operand."""
     extents, merged = merge(shape, strides)
     indices = [
         " + ".join(
@@ -273,7 +260,7 @@ def nest(
 def broadcast_nest(
     layer: Layer, op: GraphOperation, body: Callable[[list[str]], list[str]]
 ) -> None:
-    """Loops over the result of `op`; `body` gets its index, and one for each operand."""
+    """Print loops over the result; `body` receives the indices of result and operands."""
     shape = shape_of(op.output)
     operands = (broadcast_strides(shape_of(v), shape) for v in op.operands)
     nest(layer, shape, [row_major(shape), *operands], body)

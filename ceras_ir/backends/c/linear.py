@@ -1,8 +1,8 @@
 """
-Sums of products: which of the ways to print them an operation takes.
+Select the printer of a sum of products.
 
-A second factor that is computed is packed into the workspace as constant weights are at compile
-time, and then the same kernels multiply.
+A computed second factor is packed into the workspace in the same layout as constant weights, so
+that the same kernels multiply.
 """
 
 from functools import partial
@@ -17,8 +17,8 @@ from ceras_ir.backends.c.kernels import apply
 from ceras_ir.backends.c.layer import Layer, prints
 from ceras_ir.backends.c.linear_float import epilogue_lines, float_linear, float_nest
 from ceras_ir.backends.c.linear_integer import integer_linear, print_rows
-from ceras_ir.backends.c.linear_tiled import Panels, is_moved_late, print_tiles, tiled_nest
-from ceras_ir.backends.c.ordered_rows import ordered_rows, takes_ordered_rows
+from ceras_ir.backends.c.linear_tiled import Panels, adds_offset_on_load, print_tiles, tiled_nest
+from ceras_ir.backends.c.ordered_rows import ordered_rows, uses_ordered_rows
 from ceras_ir.backends.c.register_tiles import FLOAT_LANES, TILES, lanes_of
 from ceras_ir.backends.c.sums import LIMIT, ROW_TYPES, Geometry, analyse_computed, row_type
 from ceras_ir.backends.c.tile_nest import Nest
@@ -35,29 +35,28 @@ from ceras_ir.dialects.graph import MatmulOp, shape_of
 from ceras_ir.dialects.mem import FoldZeroPointOp, PackTilesOp
 from ceras_ir.dialects.quant import UniformType
 
-LEAST_PACKED = 1 << 12
-"""Products for which packing pays."""
+MIN_PACKED_PRODUCTS = 1 << 12
+"""The minimum number of products for which packing pays."""
 
-LEAST_PACKED_POSITIONS = 4
-"""Rows of the first factor for which packing bytes pays."""
+MIN_PACKED_POSITIONS = 4
+"""The minimum number of rows of the first factor for which packing of bytes pays."""
 
 NEON_BYTES = 16
-"""Products that Arm's vectors take at a time: longer rows are padded to a multiple."""
+"""Products of an Arm vector: longer rows are padded to a multiple."""
 
 
 def computed_matmul(layer: Layer, op: MatmulOp) -> None:
-    """`graph.matmul` on float32 without constant weights."""
+    """Print `graph.matmul` on float32 with computed weights."""
     geometry = Geometry.of(op)
     x, w, y = layer.read(op.input, "x"), layer.read(op.weights, "w"), layer.write(op.result)
-    bias = layer.read(op.bias, "bias") if op.bias is not None else None
-    residual = layer.read(op.residual, "residual") if op.residual is not None else None
+    bias, residual = layer.read_if(op.bias, "bias"), layer.read_if(op.residual, "residual")
     n, k = shape_of(op.weights)
-    if not layer.options.vectors or op.macs < LEAST_PACKED:
+    if not layer.options.vectors or op.macs < MIN_PACKED_PRODUCTS:
         _dot_products(layer, op, (x, w, y), bias, residual)
         return
     nest = float_nest(layer, op, geometry) if bias is None else None
     if nest is None:
-        # In the order of k, every step rounded: each output is a sum of its own in a vector.
+        # Each output is a separate sum in a vector, in the order of k with each step rounded.
         packed = layer.scratch("float", "columns", n * k, 4)
         pack = layer.kernels.use("pack_panels")
         multiply = layer.kernels.use("multiply_rows")
@@ -81,13 +80,8 @@ def computed_matmul(layer: Layer, op: MatmulOp) -> None:
 
 
 def _dot_products(
-    layer: Layer,
-    op: MatmulOp,
-    names: tuple[str, str, str],
-    bias: str | None,
-    residual: str | None,
+    layer: Layer, op: MatmulOp, names: tuple[str, str, str], bias: str | None, residual: str | None
 ) -> None:
-    """Rows times rows, one output after the other."""
     x, w, y = names
     (m, k), (n, _) = shape_of(op.input), shape_of(op.weights)
     layer.line(f"for (int32_t i = 0; i < {m}; ++i) {{")
@@ -97,16 +91,16 @@ def _dot_products(
         "float sum = 0.0f;",
         f"for (int32_t k = 0; k < {k}; ++k) sum += {x}[i * {k} + k] * {w}[j * {k} + k];",
         f"const float v = sum{terms};",
-        f"{y}[i * {n} + j] = {apply(layer.kernels, op.activation, 'v') if op.activation else 'v'};",
+        f"{y}[i * {n} + j] = {apply(layer.kernels, op.activation, 'v')};",
     ]
     layer.loop("j", n, body, 1)
     layer.line("}")
 
 
 def computed_integer_matmul(layer: Layer, op: MatmulOp) -> None:
-    """`graph.matmul` on quantized tensors without constant weights."""
+    """Print `graph.matmul` on quantized tensors with computed weights."""
     geometry, sums = Geometry.of(op), analyse_computed(op)
-    is_worth = geometry.positions >= LEAST_PACKED_POSITIONS and op.macs >= LEAST_PACKED
+    is_worth = geometry.positions >= MIN_PACKED_POSITIONS and op.macs >= MIN_PACKED_PRODUCTS
     nest = tiled_nest(layer, op, geometry, sums) if is_worth else None
     padded = nest.padded_outputs if nest else geometry.n
     of = IntegerLayer.of(layer, op, geometry, sums, padded)
@@ -123,14 +117,16 @@ def computed_integer_matmul(layer: Layer, op: MatmulOp) -> None:
 def _pack_bytes(
     w: str, of: IntegerLayer, nest: Nest, epilogue: Epilogue | None, offset: int
 ) -> Panels:
-    """Weights and bias in the workspace."""
+    """Pack weights and bias into the workspace."""
     layer = of.layer
     shape = nest.panel_shape(lanes_of(value_type(of.op.input)).step)
     packed = layer.scratch("int8_t", "panels", prod(shape), 1)
     pack = layer.kernels.use("pack_bytes", NAME=str(shape[-1]), STEP=str(shape[-1]))
     n, k = shape_of(of.op.weights)
     layer.line(f"{pack}({packed}, {w}, {n}, {k}, {nest.tile.width});")
-    moved = f"(MODEL_RVV ? 0 : {offset})" if offset and is_moved_late(of, nest) else str(offset)
+    moved = (
+        f"(MODEL_RVV ? 0 : {offset})" if offset and adds_offset_on_load(of, nest) else str(offset)
+    )
     extra = epilogue.extra if epilogue else np.zeros(1, np.int64)
     return Panels(packed, _bias(of, w, extra, moved, nest.padded_outputs, TILES))
 
@@ -138,10 +134,7 @@ def _pack_bytes(
 def _bias(
     of: IntegerLayer, w: str, extra: NDArray[np.int64], moved: str, count: int, condition: str
 ) -> str:
-    """
-    The bias in the workspace, where it depends on the sums of the weights because of the input's
-    zero point and of what its elements are moved by; zeros up to `count`.
-    """
+    """Compute the bias, which depends on the sums of the weights; padded with zeros to `count`."""
     layer, sums, (n, k) = of.layer, of.sums, shape_of(of.op.weights)
     bias = layer.scratch("int32_t", "bias", count, 4)
     start = sums.bias + extra
@@ -158,7 +151,7 @@ def _bias(
 
 
 def _integer_rows(of: IntegerLayer, w: str, condition: str = "") -> None:
-    """A few rows of the first factor at a time, in bytes where both are, in 16 bits or in 32."""
+    """Print blocks of rows, in bytes if both factors are bytes, else in 16 or 32 bits."""
     layer, op, x = of.layer, of.op, of.x
     assert op.requant is not None
     n, k = shape_of(op.weights)
@@ -191,17 +184,17 @@ def _integer_rows(of: IntegerLayer, w: str, condition: str = "") -> None:
 
 
 def _centre(layer: Layer, stored: str, element: UniformType, row: str) -> tuple[str, int]:
-    """The function that takes a zero point off every element, and that zero point."""
+    """Return the function that subtracts a zero point from each element, and the zero point."""
     name = f"{stored}_to_{row}"
     return layer.kernels.use("centre", NAME=name, IN=stored, ROW=row), zero_point_of(element)
 
 
-# The host computes tiles of the computed weights of a product on VTA, and a bias of them.
+# The host packs the computed weights of a product on VTA into tiles, and computes the bias.
 
 
 @prints(PackTilesOp)
 def pack_tiles(layer: Layer, op: PackTilesOp) -> None:
-    """`mem.pack_tiles`, in the order in which the input lies in memory."""
+    """Print `mem.pack_tiles`, in the order of the input in memory."""
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     shape, (n, k) = shape_of(op.result), op.plain_shape
     (_, blocks, *_, lanes), (rows, columns) = shape, shape_of(op.input)
@@ -216,7 +209,7 @@ def pack_tiles(layer: Layer, op: PackTilesOp) -> None:
 
 @prints(FoldZeroPointOp)
 def fold_zero_point(layer: Layer, op: FoldZeroPointOp) -> None:
-    """`mem.fold_zero_point`: the lanes of an output one after the other, tile by tile."""
+    """Print `mem.fold_zero_point`, for the lanes of an output in turn, tile by tile."""
     bias, tiles = layer.read(op.bias, "bias"), layer.read(op.tiles, "tiles")
     y = layer.write(op.result)
     blocks, *inner, lanes, _ = shape_of(op.tiles)
@@ -240,14 +233,14 @@ def fold_zero_point(layer: Layer, op: FoldZeroPointOp) -> None:
 
 @prints(graph.Conv2dOp, graph.MatmulOp)
 def linear(layer: Layer, op: graph.Conv2dOp | graph.MatmulOp) -> None:
-    """`graph.conv2d` and `graph.matmul`."""
+    """Print `graph.conv2d` and `graph.matmul`."""
     if op.table is not None:
         raise Refused("a table behind a sum of products; leave fuse-lookup out, which is for nnet")
     if isinstance(op, graph.MatmulOp) and not isinstance(op.weights.owner, graph.ConstantOp):
         (computed_integer_matmul if op.is_quantized else computed_matmul)(layer, op)
     elif op.is_quantized:
         integer_linear(layer, op)
-    elif takes_ordered_rows(layer, op):
+    elif uses_ordered_rows(layer, op):
         ordered_rows(layer, op)
     else:
         float_linear(layer, op)

@@ -1,10 +1,10 @@
 """
-Quantized convolution and matrix product for cores that multiply pairs of 16-bit numbers (SMLAD),
-and what each way to compute them costs: instructions, bytes of flash, and scratch memory.
+Quantized convolution and matrix product for cores with SMLAD, which multiplies pairs of 16 bits.
 
-Layers with many or few positions are in `dsp_tiles`, depthwise layers and Winograd's transform in
-`dsp_windows`. Without the instructions the same C computes the same integers, pair by pair. The
-coefficients of costs were counted under qemu with -Os, and a test compares them with new counts.
+The module chooses a kernel by instructions, flash and scratch memory. Layers with many or few
+positions are in `dsp_tiles`, depthwise layers and the Winograd transform in `dsp_windows`. Without
+SMLAD, the same C computes the same integers pair by pair. The coefficients of the cost model were
+counted under qemu with -Os, and a test compares them with new counts.
 """
 
 from dataclasses import dataclass, replace
@@ -46,22 +46,21 @@ from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
 Kind: TypeAlias = Literal["smlad", "winograd", "stored winograd"]
 
 INSTRUCTIONS_PER_WIDENED_BYTE = 1.75
-"""For a byte that becomes a 16-bit number."""
+"""Instructions to widen a byte to 16 bits."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """One way to compute a layer."""
+    """A kernel for a layer, and the costs."""
 
     kind: Kind
     instructions: float
     flash: int
-    """Of its weights."""
     scratch: int
 
 
 def ways(op: Conv2dOp, geometry: Geometry, sums: Sums, workspace: int) -> list[Way]:
-    """Every way to compute 3x3 and other windows within the workspace; the first always can."""
+    """Return all kernels that fit the workspace; the first supports all windows."""
     found = [_windows(op, geometry, workspace)]
     if fits_winograd(op, geometry, sums):
         for stored in (False, True):
@@ -73,7 +72,7 @@ def ways(op: Conv2dOp, geometry: Geometry, sums: Sums, workspace: int) -> list[W
 def cheapest(
     op: Conv2dOp, geometry: Geometry, sums: Sums, workspace: int, *, may_store: bool
 ) -> Way:
-    """The way with the fewest instructions; with transformed filters in flash if they may be."""
+    """Return the kernel with the fewest instructions; filters may be stored transformed."""
     known = ways(op, geometry, sums, workspace)
     allowed = [way for way in known if may_store or way.kind != "stored winograd"]
     return min(allowed, key=lambda way: way.instructions)
@@ -83,7 +82,7 @@ def _windows(op: Conv2dOp, geometry: Geometry, workspace: int) -> Way:
     _, rows, columns, _ = shape_of(op.result)
     band = band_of(op, workspace)
     bands, pairs = -(-rows // band.rows), -(-geometry.n // FILTERS)
-    k = geometry.k // geometry.taken * whole_words(geometry.taken)
+    k = geometry.k // geometry.group_channels * whole_words(geometry.group_channels)
     tiles = rows * -(-columns // COLUMNS) * pairs
     instructions = (
         tiles * (13 * k / 2 + 210)
@@ -111,14 +110,14 @@ def _winograd(op: Conv2dOp, geometry: Geometry, count: int, *, stored: bool) -> 
 
 
 def fits_dsp(op: LinearOperation, geometry: Geometry, sums: Sums) -> bool:
-    """Whether the layer's shape and types are such that words hold four products."""
+    """Return whether shape and types of the layer allow words of four products."""
     narrow = value_type(op.input) == "int8_t" and sums.weight_type == "int8_t"
     if not narrow or (np.abs(sums.bias) >= LIMIT).any():
         return False
     if geometry.groups != 1:
         return fits_depthwise(op, geometry)
-    if geometry.direct:
-        if geometry.taken % 4:
+    if geometry.is_direct:
+        if geometry.group_channels % 4:
             return False
         return geometry.n >= (FILTERS if geometry.positions >= COLUMNS else ROWS)
     assert isinstance(op, Conv2dOp)
@@ -128,16 +127,16 @@ def fits_dsp(op: LinearOperation, geometry: Geometry, sums: Sums) -> bool:
 
 
 def dsp_linear(of: IntegerLayer) -> None:
-    """Print the layer; `fits_dsp` holds."""
+    """Print a layer for which `fits_dsp` holds."""
     layer, geometry, sums = of.layer, of.geometry, of.sums
     layer.kernel = "smlad"
     bias = layer.array("bias", sums.bias.astype(np.int32), "int32_t")
     of = replace(of, rescale=narrowed(of), bias=bias)
-    if geometry.depthwise:
+    if geometry.is_depthwise:
         depthwise(of)
-    elif geometry.direct and geometry.positions < COLUMNS:
+    elif geometry.is_direct and geometry.positions < COLUMNS:
         few_positions(of)
-    elif geometry.direct:
+    elif geometry.is_direct:
         direct_rows(of)
     else:
         may_store = layer.index in layer.options.stored_filters
@@ -150,10 +149,7 @@ def dsp_linear(of: IntegerLayer) -> None:
 
 
 def narrowed(of: IntegerLayer) -> Rescaling:
-    """
-    The same rescaling by an instruction that shifts and clamps, where it does no more than that
-    and its clamp range is all of int8, or none of its negative half.
-    """
+    """Return the requantization by an instruction that shifts and clamps to int8, if possible."""
     requant, rescale = of.op.requant, of.rescale
     assert requant is not None
     low, high = requant.low.data, requant.high.data
@@ -166,7 +162,7 @@ def narrowed(of: IntegerLayer) -> Rescaling:
 
 
 def narrow(layer: Layer, value: str, low: int, shift: int) -> str:
-    """`value` shifted right and clamped from `low`, -128 or 0, to 127, by one instruction."""
+    """Return `value` shifted right and clamped from `low`, -128 or 0, to 127."""
     moved = f", asr #{shift}" if shift else ""
     function = layer.kernels.use(
         "dsp_narrow",
@@ -179,42 +175,40 @@ def narrow(layer: Layer, value: str, low: int, shift: int) -> str:
     return f"(int8_t){function}({value})"
 
 
-# Listed weights on cores with SMLAL: a weight is multiplied by two positions in one product, in
-# the words of `PairedPlanes`. Sums and biases stay in 64-bit registers. If only a shift and a
-# clamp are needed, bytes are computed there; other rescalings read the sums of a filter from
-# memory.
+# Sparse weights on cores with SMLAL: a product multiplies a weight by two positions, in the words
+# of `PairedPlanes`. Sums and biases are in 64-bit registers. If the output stage is a shift and a
+# clamp, bytes are computed there. Other output stages load the sums of a filter from memory.
 
 
-MOST_AT_ONCE = 8
-"""Entries between two looks at how many are left."""
+MAX_ENTRIES_AT_ONCE = 8
+"""The maximum number of entries between checks of the remaining count."""
 
-ABOVE = 32 - FIELD
-"""How far up sums of the first position lie in the low half of 64 bits."""
+UPPER_SHIFT = 32 - FIELD
+"""The position of the sums of the first position in the low half of 64 bits."""
 
-UPPER_SCALE = 1 << ABOVE
-"""What weights are multiplied by for that."""
+UPPER_SCALE = 1 << UPPER_SHIFT
+"""The factor of weights for that position."""
 
-PER_ENTRY, PER_LOOK = 8, 3
-"""Instructions of an entry, and of such a look."""
+INSTRUCTIONS_PER_ENTRY, INSTRUCTIONS_PER_CHECK = 8, 3
+"""Instructions of an entry, and of a check."""
 
 
 @dataclass(frozen=True)
 class _Finish:
-    """What becomes of a filter's sums."""
+    """The output stage of the sums of a filter."""
 
     start: NDArray[np.int64]
-    """What each filter's sum begins with."""
+    """The initial value of the sum of each filter."""
     element: str = "int32_t"
-    """Of what is stored of a sum."""
     shift: int = 0
     shifts: tuple[int, ...] = ()
-    """Of each filter, in place of one for all."""
+    """A shift for each filter, which replaces `shift`."""
     low: int = 0
     high: int = 0
 
     @classmethod
     def of(cls, of: IntegerLayer) -> "_Finish":
-        """To bytes at once where that is a shift and a clamp, else the sums."""
+        """Return the conversion to bytes if it is a shift and a clamp, else stored sums."""
         found = Epilogue.to_bytes(of.op, of.sums, of.rescale)
         if found is None:
             return cls(of.sums.bias)
@@ -226,7 +220,7 @@ class _Finish:
         return self.element == "int32_t"
 
     def stored(self, layer: Layer, above: int) -> str:
-        """What is stored of a sum that lies `above` bits up in `v`."""
+        """Return the stored value of a sum that is `above` bits up in `v`."""
         if self.is_sum:
             return f"v >> {above}" if above else "v"
         is_whole = self.high == 127 and self.low in (-128, 0)
@@ -240,7 +234,7 @@ class _Finish:
 
 
 def sparse_pairs(of: IntegerLayer, planes: Planes) -> bool:
-    """Print the layer; False, and nothing, where its sums, its shape or its inputs forbid pairs."""
+    """Print the layer, or return False if sums, shape or inputs do not allow pairs."""
     layer, op, finish = of.layer, of.op, _Finish.of(of)
     weights = of.sums.centred().astype(np.int64)
     largest = 128 * np.abs(weights).sum(1) + np.abs(finish.start)
@@ -269,7 +263,7 @@ def _print(
     if finish.shifts:
         shift = f"{layer.array('shifts', np.array(finish.shifts, np.int8), 'int8_t')}[o]"
     source = SparseSource.of(layer, op, weights, pairs.taps(), scale=UPPER_SCALE)
-    count, column = _at_once(source.counts), 1 if finish.is_sum else outputs
+    count, column = _entries_at_once(source.counts), 1 if finish.is_sum else outputs
     rows, columns = pairs.distance
     kernel = layer.kernels.use(
         "sparse_pairs",
@@ -279,7 +273,7 @@ def _print(
         COLUMNS=str(near.columns),
         PITCH=str(pairs.pitch),
         ELEMENT=finish.element,
-        NEAR=finish.stored(layer, ABOVE),
+        NEAR=finish.stored(layer, UPPER_SHIFT),
         NEXT=finish.stored(layer, 0),
         STEP="4" if near.columns % 4 == 0 else "(left < 4 ? left : 4)",
         ROW=str(whole.columns * column),
@@ -296,7 +290,7 @@ def _print(
         x += f" + image * {prod((near.height, near.width, near.channels))}"
     layer.line(f"for (int32_t strip = 0; strip < {pairs.strips}; ++strip) {{")
     strip = whole.strip
-    first = earlier(f"strip * {strip}", whole.rows, strip, whole.rows % strip == 0)
+    first = earlier(f"strip * {strip}", whole.rows, strip)
     layer.line(f"const int32_t first = {first};", 1)
     pairs.fill(layer, x, border)
     source.declare(1)
@@ -315,11 +309,11 @@ def _print(
         layer.line("}", depth)
 
 
-def _at_once(counts: NDArray[np.int64]) -> int:
-    """How many entries stand in a row of code: few are made up, and few looks are taken."""
+def _entries_at_once(counts: NDArray[np.int64]) -> int:
+    """Return the entries per iteration that minimize padding and checks."""
 
     def cost(count: int) -> int:
         turns = np.maximum(-(-counts // count), 1)
-        return int((turns * (PER_ENTRY * count + PER_LOOK)).sum())
+        return int((turns * (INSTRUCTIONS_PER_ENTRY * count + INSTRUCTIONS_PER_CHECK)).sum())
 
-    return min(range(2, MOST_AT_ONCE + 1), key=cost)
+    return min(range(2, MAX_ENTRIES_AT_ONCE + 1), key=cost)

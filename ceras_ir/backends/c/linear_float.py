@@ -1,11 +1,11 @@
 """
-Float convolution and matrix product: rows of windows times weights, outputs innermost.
+Float convolution and matrix product: rows of windows times weights, with outputs innermost.
 
-Depthwise convolution computes a vector of channels of several windows of a row at once or, if
-windows contain padding on either side, several vectors of one window.
+Depthwise convolution computes a vector of channels for several windows of a row. If windows contain
+padding on a side, it computes several vectors of a single window.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,18 +18,18 @@ from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.linear_sparse import sparse_float, sparse_planes
 from ceras_ir.backends.c.register_tiles import FLOAT_LANES, FLOAT_VECTORS
 from ceras_ir.backends.c.sums import Geometry, open_row_loop, rows_at_once, window
-from ceras_ir.backends.c.tile_nest import LEAST_SHARED, Nest
+from ceras_ir.backends.c.tile_nest import MIN_SHARED_PRODUCTS, Nest
 from ceras_ir.backends.c.values import Refused, constant_weights
 from ceras_ir.dialects.graph import ConstantOp, Conv2dOp, LinearOperation, shape_of
 
 FloatEpilogue = Callable[[str, str], list[str]]
-"""Statements that finish the elements from the first to before the second index."""
+"""A function that returns the statements of the epilogue for elements [first, second)."""
 
 REGISTER_TAPS = 9
-"""Weights of a channel that stay in registers from window to window."""
+"""The maximum number of weights per channel that remain in registers for several windows."""
 
 DEPTHWISE_POSITIONS = 8
-"""Windows at once: their sums fit into registers, and each weight is loaded once for all."""
+"""The maximum number of windows of a tile, with sums in registers and shared weights."""
 
 
 def print_float_depthwise(
@@ -39,7 +39,7 @@ def print_float_depthwise(
     names: tuple[str, str, str, str | None],
     epilogue: FloatEpilogue,
 ) -> None:
-    """The layer's function; names of input, result, weights [taps, channels] and bias."""
+    """Print a layer; names are of input, result, weights [taps, channels] and bias."""
     channels = geometry.groups
     if not layer.options.vectors or op.ordered is not None:
         _print_portable(layer, op, geometry, names, epilogue)
@@ -73,7 +73,7 @@ def _print_portable(
 
 
 def _inside(size: int, count: int, taps: int, stride: int, before: int, dilation: int) -> range:
-    """Positions along one dimension whose windows do not reach into the padding."""
+    """Return the positions along a dimension with windows that contain no padding."""
     first = min(-(-before // stride), count)
     end = (size - 1 - (taps - 1) * dilation + before) // stride + 1
     return range(first, max(first, min(end, count)))
@@ -101,7 +101,7 @@ def _print_vectors(
     count, above = str(kernel_h), ""
     if len(down) < rows:
         layer.kernels.use("window")
-        # Rows of a window that are outside are left out.
+        # Rows of a window outside of the map are skipped.
         lines += [
             f"const int32_t above = first_tap(first, {dilation_h});",
             f"const int32_t below = end_tap(first, {dilation_h}, {height}, {kernel_h});",
@@ -123,7 +123,7 @@ def _print_vectors(
         ]
 
     def inside(*, is_whole: bool) -> list[str]:
-        """Windows without columns outside; `is_whole` if they have no rows outside either."""
+        """Print windows without padding in columns; `is_whole` if rows are not padded either."""
         if not along:
             return []
         at = (along.start * stride_w - left) * channels
@@ -148,37 +148,53 @@ def _print_vectors(
     else:
         lines += inside(is_whole=not above)
     lines += [*edges(0, along.start), *edges(along.stop, columns)]
-    if op.macs >= LEAST_SHARED:
+    if op.macs >= MIN_SHARED_PRODUCTS:
         layer.line("MODEL_THREADS(1)")
     layer.loop("n", images * rows, [*lines, *epilogue(f"n * {size}", f"(n + 1) * {size}")])
 
 
 def _positions(count: int) -> int:
-    """How many windows of so many are computed at once: the last may be computed twice."""
+    """Return the number of windows of a tile; the last windows may be computed twice."""
     few = range(1, min(count, DEPTHWISE_POSITIONS) + 1)
-    # Each tap of a tile loads a weight and an element for each window.
+    # Each tap of a tile loads a weight, and an element for each window.
     return min(few, key=lambda size: (-(-count // size) * (size + 1), -size))
 
 
+def _window_function(
+    name: str, title: str, parameters: str, body: Sequence[str]
+) -> tuple[str, str]:
+    """Return name and text; the body is the loop over windows of a vector of channels."""
+    lines = [
+        f"/* `count` windows{title} */",
+        f"MODEL_TILE void {name}(float *restrict y, const float *restrict x,",
+        "  const float *restrict weights, const float *restrict bias, int32_t count, int32_t step,",
+        f"  {parameters}int32_t row, int32_t column, int32_t channels)",
+        "{",
+        "  for (int32_t b = 0; b < channels; b += MODEL_F32) {",
+        "    /* The last vector begins earlier, so that it is complete. */",
+        "    const int32_t c = b < channels - MODEL_F32 ? b : channels - MODEL_F32;",
+        "    const model_f32v start = LOAD_F32(bias + c);",
+        *body,
+        "    }",
+        "  }",
+        "}",
+        "",
+    ]
+    return name, "\n".join(lines)
+
+
 def _windows(positions: int) -> tuple[str, str]:
-    """A function that computes so many windows at once; name and text."""
-    name = f"depthwise_f32_{positions}"
+    """Return name and text of a function that computes tiles of `positions` windows."""
     each = range(positions)
 
     def step(p: int, name: str) -> str:
         return f" + {p} * {name}" if p > 1 else f" + {name}" if p else ""
 
-    lines = [
-        f"/* `count` windows, {positions} at once, `step` floats apart, all columns inside of",
-        " * the map. The last begin earlier, so that all are there. */",
-        f"MODEL_TILE void {name}(float *restrict y, const float *restrict x,",
-        "  const float *restrict weights, const float *restrict bias, int32_t count, int32_t step,",
-        "  int32_t rows, int32_t columns, int32_t row, int32_t column, int32_t channels)",
-        "{",
-        "  for (int32_t b = 0; b < channels; b += MODEL_F32) {",
-        "    /* So does the last vector. */",
-        "    const int32_t c = b < channels - MODEL_F32 ? b : channels - MODEL_F32;",
-        "    const model_f32v start = LOAD_F32(bias + c);",
+    title = (
+        f" in tiles of {positions}, at a distance of `step` floats, with all columns inside\n"
+        " * of the map. The last tile begins earlier, so that all windows exist."
+    )
+    body = [
         f"    for (int32_t i = 0; i < count; i += {positions}) {{",
         f"      const int32_t at = i < count - {positions} ? i : count - {positions};",
         "      const float *from = x + at * step + c, *w = weights + c;",
@@ -193,57 +209,40 @@ def _windows(positions: int) -> tuple[str, str]:
         "      }",
         "      float *const to = y + at * channels + c;",
         *(f"      STORE_F32(to{step(p, 'channels')}, s{p});" for p in each),
-        "    }",
-        "  }",
-        "}",
-        "",
     ]
-    return name, "\n".join(lines)
+    parameters = "int32_t rows, int32_t columns, "
+    return _window_function(f"depthwise_f32_{positions}", title, parameters, body)
 
 
 def _few_taps(rows: int, columns: int) -> tuple[str, str]:
-    """A function that computes windows of so many taps side by side; name and text."""
-    name = f"depthwise_f32_{rows}x{columns}"
+    """Return name and text of a function with all weights of a window in registers."""
     taps = [(i, j) for i in range(rows) for j in range(columns)]
-    products = [
-        f"      s = FMA(s, LOAD_F32(from + {i} * row + {j} * column), w{i}_{j});" for i, j in taps
-    ]
-    weights = [
-        f"    const model_f32v w{i}_{j} = LOAD_F32(weights + {i * columns + j} * channels + c);"
-        for i, j in taps
-    ]
-    lines = [
-        f"/* `count` windows of {rows}x{columns} taps inside of the map, `step` floats apart. */",
-        f"MODEL_TILE void {name}(float *restrict y, const float *restrict x,",
-        "  const float *restrict weights, const float *restrict bias, int32_t count, int32_t step,",
-        "  int32_t row, int32_t column, int32_t channels)",
-        "{",
-        "  for (int32_t b = 0; b < channels; b += MODEL_F32) {",
-        "    /* The last vector begins earlier, so that it is whole. */",
-        "    const int32_t c = b < channels - MODEL_F32 ? b : channels - MODEL_F32;",
-        "    const model_f32v start = LOAD_F32(bias + c);",
-        *weights,
+    body = [
+        *(
+            f"    const model_f32v w{i}_{j} = LOAD_F32(weights + {i * columns + j} * channels + c);"
+            for i, j in taps
+        ),
         "    const float *from = x + c;",
         "    float *to = y + c;",
         "    for (int32_t i = 0; i < count; ++i, from += step, to += channels) {",
         "      model_f32v s = start;",
-        *products,
+        *(
+            f"      s = FMA(s, LOAD_F32(from + {i} * row + {j} * column), w{i}_{j});"
+            for i, j in taps
+        ),
         "      STORE_F32(to, s);",
-        "    }",
-        "  }",
-        "}",
-        "",
     ]
-    return name, "\n".join(lines)
+    title = f" of {rows}x{columns} taps inside of the map, at a distance of `step` floats."
+    return _window_function(f"depthwise_f32_{rows}x{columns}", title, "", body)
 
 
 END = "(first + count) * {}"
 
 
 def float_linear(layer: Layer, op: LinearOperation) -> None:
-    """`graph.conv2d` and `graph.matmul` on float32."""
+    """Print `graph.conv2d` and `graph.matmul` on float32."""
     if op.weight_scale is not None:
-        raise Refused("int8 weights beside floats are for graph.matmul; quantize the network")
+        raise Refused("int8 weights with float inputs require graph.matmul; quantize the network")
     geometry = Geometry.of(op)
     if (planes := sparse_planes(layer, op, geometry)) is not None:
         sparse_float(layer, op, planes)
@@ -251,7 +250,7 @@ def float_linear(layer: Layer, op: LinearOperation) -> None:
     weights = constant_weights(op)
     total = geometry.groups * geometry.n
     x, y = layer.read(op.input, "x"), layer.write(op.result)
-    residual = layer.read(op.residual, "residual") if op.residual is not None else None
+    residual = layer.read_if(op.residual, "residual")
     nest = float_nest(layer, op, geometry)
     if nest is not None:
         winograd = Winograd.of(nest, layer.options.winograd)
@@ -265,13 +264,13 @@ def float_linear(layer: Layer, op: LinearOperation) -> None:
             else:
                 print_float_tiles(layer, op, nest, names)
             otherwise()
-            place = window(layer, op) if isinstance(op, Conv2dOp) and not geometry.direct else ""
+            place = window(layer, op) if isinstance(op, Conv2dOp) and not geometry.is_direct else ""
             epilogue = epilogue_lines(layer, op, y, residual, f"first * {total}", END.format(total))
-            joined = geometry.together(nest.together)
+            joined = geometry.with_merged_groups(nest.merged_groups)
             _rows(layer, joined, (x, y, w, place), bias, epilogue, nest.tile.width)
         return
-    bias = layer.read(op.bias, "bias") if op.bias is not None else None
-    # An ordered sum starts from 0: its bias comes last, with the residual.
+    bias = layer.read_if(op.bias, "bias")
+    # An ordered sum starts from 0; the bias is added last, with the residual.
     first, last = (bias, None) if op.ordered is None else (None, bias)
 
     def packed() -> Array:
@@ -282,17 +281,17 @@ def float_linear(layer: Layer, op: LinearOperation) -> None:
     def finish(start: str, end: str) -> list[str]:
         return epilogue_lines(layer, op, y, residual, start, end, last)
 
-    if isinstance(op, Conv2dOp) and geometry.depthwise:
+    if isinstance(op, Conv2dOp) and geometry.is_depthwise:
         print_float_depthwise(layer, op, geometry, (x, y, w, first), finish)
         return
-    place = window(layer, op) if isinstance(op, Conv2dOp) and not geometry.direct else ""
+    place = window(layer, op) if isinstance(op, Conv2dOp) and not geometry.is_direct else ""
     lines = finish(f"first * {total}", END.format(total))
     _rows(layer, geometry, (x, y, w, place), first, lines, geometry.n)
 
 
 def float_nest(layer: Layer, op: LinearOperation, geometry: Geometry) -> Nest | None:
-    """How a layer is cut into tiles, or None where loops serve."""
-    if not layer.options.vectors or geometry.depthwise or op.ordered is not None:
+    """Return the loops of a layer in tiles, or None if only portable loops support it."""
+    if not layer.options.vectors or geometry.is_depthwise or op.ordered is not None:
         return None
     if op.bias is not None and not isinstance(op.bias.owner, ConstantOp):
         return None
@@ -301,8 +300,8 @@ def float_nest(layer: Layer, op: LinearOperation, geometry: Geometry) -> Nest | 
 
 
 def pack(weights: NDArray[np.float32], geometry: Geometry) -> NDArray[np.float32]:
-    """[groups, k, n]; of depthwise filters [k, channels]."""
-    if geometry.depthwise:
+    """Pack weights as [groups, k, n]; of depthwise filters as [k, channels]."""
+    if geometry.is_depthwise:
         return np.ascontiguousarray(weights.reshape(geometry.groups, geometry.k).T)
     split = weights.reshape(geometry.groups, geometry.n, geometry.k)
     return np.ascontiguousarray(split.transpose(0, 2, 1))
@@ -321,30 +320,24 @@ def _rows(
     epilogue: list[str],
     panel: int,
 ) -> None:
-    """Weights in panels of `panel` outputs, which those of each group fill."""
+    """Print row products with weights in panels of `panel` outputs."""
     x, y, w, place = names
     k, n, total = geometry.k, geometry.n, geometry.groups * geometry.n
     multiply = layer.kernels.use("multiply_rows")
     rows = rows_at_once(layer, geometry, 4 * k)
-    if not geometry.direct:
+    if not geometry.is_direct:
         layer.scratch("float", "rows", rows * k, 4)
     depth = open_row_loop(layer, geometry, rows)
     layer.loop(
-        "r",
-        "count",
-        [
-            f"float *to = {y} + (first + r) * {total};",
-            _start(total, bias),
-        ],
-        depth,
+        "r", "count", [f"float *to = {y} + (first + r) * {total};", _start(total, bias)], depth
     )
-    rows_at = f"{x} + first * {k}" if geometry.direct else "rows"
+    rows_at = f"{x} + first * {k}" if geometry.is_direct else "rows"
     body: list[str] = []
     grouped = geometry.groups > 1
-    if not geometry.direct:
+    if not geometry.is_direct:
         gather = layer.kernels.use("gather", NAME="f32", IN="float", ROW="float", SHIFT="")
-        offset = f" + g * {geometry.taken}" if grouped else ""
-        arguments = f"{k}, {x}{offset}, {place}, first + r, {geometry.taken}, 0.0f"
+        offset = f" + g * {geometry.group_channels}" if grouped else ""
+        arguments = f"{k}, {x}{offset}, {place}, first + r, {geometry.group_channels}, 0.0f"
         body.append(f"for (int32_t r = 0; r < count; ++r) {gather}(rows + r * {k}, {arguments});")
     to, factors = f"{y} + first * {total}", w
     if grouped:
@@ -377,13 +370,13 @@ def epilogue_lines(
     end: str,
     bias: str | None = None,
 ) -> list[str]:
-    """Bias if it is not in the sums, residual and activation of the elements [start, end)."""
+    """Return bias (if it is not in the sums), residual and activation of elements [start, end)."""
     if residual is None and bias is None and op.activation is None:
         return []
     channels = shape_of(op.result)[-1]
     value = f"{y}[i]" + (f" + {bias}[i % {channels}]" if bias is not None else "")
     value += f" + {residual}[i]" if residual is not None else ""
-    result = apply(layer.kernels, op.activation, "v") if op.activation is not None else "v"
+    result = apply(layer.kernels, op.activation, "v")
     return [
         f"for (int32_t i = {start}; i < {end}; ++i) {{",
         f"  const float v = {value};",

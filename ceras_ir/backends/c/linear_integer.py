@@ -1,10 +1,10 @@
 """
-Quantized convolution and matrix product: rows of windows as integers, dot products with k
-contiguous, and one rescaling per output.
+Quantized convolution and matrix product: rows of windows as integers, dot products with contiguous
+k, and a requantization per output.
 
-Zero points never reach the inner loop. The border of a window is the input's zero point, so a
-sum of raw products is off by a constant per output, which is part of the bias. The 128 that is
-added to 8-bit rows for processors that multiply unsigned by signed bytes is part of it too.
+Zero points do not occur in the inner loop. The border of a window is the zero point of the input,
+so a raw sum differs by a constant per output, which is part of the bias. The bias also corrects the
+128 that is added to 8-bit rows for processors that multiply unsigned by signed bytes.
 """
 
 from dataclasses import dataclass, replace
@@ -33,79 +33,79 @@ from ceras_ir.backends.c.sums import (
     window,
 )
 from ceras_ir.backends.c.tile_nest import Nest
-from ceras_ir.backends.c.values import value_type, zero_point_of
+from ceras_ir.backends.c.values import steps_left, value_type, zero_point_of
 from ceras_ir.dialects.graph import Conv2dOp, LinearOperation
 
-# Portable loops over the constants of register tiles. The input of a row of windows is laid out by
-# columns, so that each window is contiguous; filters are taken out of their panel a few at a time.
-# The rest are dot products of two contiguous arrays of known length, for which compilers use
-# instructions of the processor.
+# Portable loops use the constants of register tiles. The input of a row of windows is copied by
+# columns, so that each window is contiguous. A few filters at a time are copied from their panel.
+# The dot products have two contiguous operands of known length, for which compilers use dot-product
+# instructions.
 
 
-MOST_FILTERS = 64 * 1024
-"""Bytes of filters taken out of a panel at a time: few enough for the second-level cache."""
+MAX_FILTER_BYTES = 64 * 1024
+"""The maximum bytes of filters copied from a panel, for the second-level cache."""
 
-WHOLE = 32
-"""Lengths of dot products are multiples of this many, so that no rest follows the vectors."""
+DOT_MULTIPLE = 32
+"""The multiple to which dot products are padded, so that no elements remain after the vectors."""
 
-SHORT = 320
-"""Products of a dot product up to which vectors of half the width are faster."""
+MAX_HALF_PRODUCTS = 320
+"""The maximum length of a dot product for which vectors of half the width are faster."""
 
-MOST_POSITIONS = 64
-"""Positions at a time where rows lie in the input as they are."""
+MAX_DIRECT_POSITIONS = 64
+"""Positions at a time if rows are contiguous in the input."""
 
 
 @dataclass(frozen=True)
 class Loops:
-    """How a layer is cut: `count` windows of `length` elements, `stride` apart, for each row."""
+    """The loops of a layer: `count` windows of `length` elements, `stride` apart, for each row."""
 
     nest: Nest
     is_direct: bool
     is_gathered: bool
-    """Whether each window is copied by itself: those of a row do not overlap as they lie."""
+    """Whether each window is copied separately, because windows do not overlap in memory."""
     count: int
     group: int
     """Windows that share a filter."""
     length: int
     stride: int
     filters: int
-    """Filters at a time."""
 
     @classmethod
     def of(cls, nest: Nest) -> "Loops":
         is_direct = nest.is_product and nest.images == 1 and nest.groups == 1
         k = nest.runs * nest.taps
-        length = -(-k // WHOLE) * WHOLE if k > WHOLE // 2 else k
+        length = -(-k // DOT_MULTIPLE) * DOT_MULTIPLE if k > DOT_MULTIPLE // 2 else k
         width = nest.tile.width
         few = [n for n in range(LANES, width + 1, LANES) if width % n == 0]
-        filters = max((n for n in few if n * length <= MOST_FILTERS), default=LANES)
+        filters = max((n for n in few if n * length <= MAX_FILTER_BYTES), default=LANES)
         total = nest.rows if is_direct else nest.columns
         group = min(range(1, min(total, 8) + 1), key=lambda g: -(-total // g) * (g + 1))
-        count = strip_length(total, group, MOST_POSITIONS) if is_direct else total
+        count = strip_length(total, group, MAX_DIRECT_POSITIONS) if is_direct else total
         stride = nest.channels if is_direct else nest.stride[1] * nest.kernel[0] * nest.channels
-        is_gathered = nest.groups > 1 or nest.is_apart
+        is_gathered = nest.groups > 1 or nest.has_gaps
         if is_gathered:
             stride = length
         return cls(nest, is_direct, is_gathered, count, group, length, stride, filters)
 
     @property
     def row_elements(self) -> int:
-        """Elements of the input of a row of windows; the last one's length may pass its end."""
+        """Elements of the input of a row of windows; the last window may extend beyond them."""
         return (self.count - 1) * self.stride + self.length
 
 
 def print_loops(of: IntegerLayer, nest: Nest, weights: str) -> None:
-    """The body of the layer's function where there are no vectors."""
+    """Print the body of the layer for processors without vectors."""
     layer, op, x = of.layer, of.op, of.x
     loops = Loops.of(nest)
     stored = value_type(op.input)
     row, shift = row_type(op.input)
+    holes = {"IN": stored, "ROW": row, "SHIFT": shift, "NAME": f"{stored}_to_{ROW_TYPES[row][0]}"}
     total, width, length = nest.outputs, nest.tile.width, loops.length
     layer.scratch("int8_t", "filters", loops.filters * length, 1)
     layer.scratch(row, "row", loops.row_elements, 2)
     layer.scratch("int32_t", "sums", loops.count * loops.filters, 4)
     step = lanes_of(stored).step
-    unit = step if nest.taken % step == 0 else 1
+    unit = step if nest.group_channels % step == 0 else 1
     unpack = layer.kernels.use("unpack", NAME=f"{step}_{unit}", STEP=str(step), UNIT=str(unit))
     if row == "model_row":
         layer.kernels.use("dots_neon")
@@ -113,38 +113,32 @@ def print_loops(of: IntegerLayer, nest: Nest, weights: str) -> None:
     at = nest.panel_at(weights, step)
     if loops.filters < width:
         at = nest.panel_at(weights, step, f"b / {width} * {width}") + f" + b % {width} * {step}"
-    here = f"{loops.filters}"
-    if total % loops.filters:
-        here = "here"
+    here = "here" if total % loops.filters else str(loops.filters)
     layer.line(f"/* {loops.filters} filters at a time, {loops.group} windows for each. */")
     if nest.groups > 1:
         layer.line(f"for (int32_t g = 0; g < {nest.groups}; ++g) {{")
     layer.line(f"for (int32_t b = 0; b < {total}; b += {loops.filters}) {{")
     if here == "here":
-        rest = f"{total} - b"
-        layer.line(f"const int32_t here = {rest} < {loops.filters} ? {rest} : {loops.filters};", 1)
+        layer.line(f"const int32_t here = {steps_left(total, 'b', loops.filters)};", 1)
     layer.line(
         f"{unpack}(filters, {length}, {at}, {here}, {width}, {nest.runs}, "
-        f"{nest.taps // nest.taken}, {nest.taken});",
+        f"{nest.taps // nest.group_channels}, {nest.group_channels});",
         1,
     )
     count = str(loops.count)
     if loops.is_direct:
         layer.line(f"for (int32_t first = 0; first < {nest.rows}; first += {loops.count}) {{", 1)
         if nest.rows % loops.count:
-            rest, count = f"{nest.rows} - first", "count"
-            text = f"const int32_t count = {rest} < {loops.count} ? {rest} : {loops.count};"
-            layer.line(text, 2)
-        widen = layer.kernels.use(
-            "widen", IN=stored, ROW=row, SHIFT=shift, NAME=f"{stored}_to_{ROW_TYPES[row][0]}"
-        )
+            count = "count"
+            layer.line(f"const int32_t count = {steps_left(nest.rows, 'first', loops.count)};", 2)
+        widen = layer.kernels.use("widen", **holes)
         size = f"{count} * {nest.channels}"
         layer.line(f"{widen}(row, {size}, {x} + first * {nest.channels}, {size});", 2)
         start = "first"
     else:
         layer.line(f"for (int32_t r = 0; r < {nest.images * nest.rows}; ++r) {{", 1)
         fill = _gather if loops.is_gathered else _fill
-        fill(layer, loops, x, (stored, row, shift), zero_point_of(of.sums.x))
+        fill(layer, loops, x, holes, f"{zero_point_of(of.sums.x)}{shift}")
         start = f"r * {nest.columns}"
     lines = of.epilogue(f"sums[p * {here} + o - b]", f"{of.bias}[{nest.first_output('o')}]")
     group = f" + {nest.first_output()}" if nest.groups > 1 else ""
@@ -166,38 +160,27 @@ def print_loops(of: IntegerLayer, nest: Nest, weights: str) -> None:
         layer.line("}")
 
 
-def _gather(layer: Layer, loops: Loops, x: str, types: tuple[str, str, str], point: int) -> None:
-    """Lay out each window of row `r` by itself."""
-    nest, (stored, row, shift) = loops.nest, types
+def _gather(layer: Layer, loops: Loops, x: str, holes: dict[str, str], border: str) -> None:
+    nest = loops.nest
     assert isinstance(layer.op, Conv2dOp)
-    gather = layer.kernels.use(
-        "gather", IN=stored, ROW=row, SHIFT=shift, NAME=f"{stored}_to_{ROW_TYPES[row][0]}"
-    )
+    gather = layer.kernels.use("gather", **holes)
     place = window(layer, layer.op)
-    source = f"{x} + g * {nest.taken}" if nest.groups > 1 else x
-    border = f"{point}{shift}" if shift else str(point)
-    layer.line(f"for (int32_t p = 0; p < {loops.count}; ++p) {{", 2)
-    layer.line(
+    source = f"{x} + g * {nest.group_channels}" if nest.groups > 1 else x
+    call = (
         f"{gather}(row + p * {loops.length}, {loops.length}, {source}, {place}, "
-        f"r * {nest.columns} + p, {nest.taken}, {border});",
-        3,
+        f"r * {nest.columns} + p, {nest.group_channels}, {border});"
     )
-    layer.line("}", 2)
+    layer.loop("p", loops.count, [call], 2)
 
 
-def _fill(layer: Layer, loops: Loops, x: str, types: tuple[str, str, str], point: int) -> None:
-    """Lay out the input of row `r` of windows."""
-    nest, (stored, row, shift) = loops.nest, types
-    columns = layer.kernels.use(
-        "columns", IN=stored, ROW=row, SHIFT=shift, NAME=f"{stored}_to_{ROW_TYPES[row][0]}"
-    )
+def _fill(layer: Layer, loops: Loops, x: str, holes: dict[str, str], border: str) -> None:
+    nest, columns = loops.nest, layer.kernels.use("columns", **holes)
     image, line = x, "r"
     if nest.images > 1:
         size = nest.height * nest.width * nest.channels
         image, line = f"{x} + r / {nest.rows} * {size}", f"r % {nest.rows}"
     first = f"{line} * {nest.stride[0]}" if nest.stride[0] > 1 else line
     first = f"{first} - {nest.top}" if nest.top else first
-    border = f"{point}{shift}" if shift else str(point)
     layer.line(
         f"{columns}(row, {image}, {nest.kernel[0]}, {first}, {nest.dilation[0]}, {nest.left}, "
         f"{nest.padded_width}, {nest.height}, {nest.width}, {nest.channels}, {border});",
@@ -206,7 +189,7 @@ def _fill(layer: Layer, loops: Loops, x: str, types: tuple[str, str, str], point
 
 
 def _dots(group: int, length: int, row: str) -> tuple[str, str]:
-    """A function of dot products of known length; name and text."""
+    """Return name and text of a function of dot products of known length."""
     name = f"dots_{group}x{length}_{ROW_TYPES[row][0]}"
     each = range(group)
     call = f"  dots_neon(count, stride, x, n, {length}, filters, sums);"
@@ -214,7 +197,7 @@ def _dots(group: int, length: int, row: str) -> tuple[str, str]:
     text = [
         f"/* sums[p][o] of window p and filter o, {length} products each; {group} windows share "
         "a filter. */",
-        *(["MODEL_HALF_VECTORS"] if length <= SHORT and row == "model_row" else []),
+        *(["MODEL_HALF_VECTORS"] if length <= MAX_HALF_PRODUCTS and row == "model_row" else []),
         f"MODEL_TILE void {name}(int32_t count, int32_t stride, const {row} *restrict x, "
         "int32_t n, const int8_t *restrict filters, int32_t *restrict sums)",
         "{",
@@ -244,30 +227,30 @@ def _dots(group: int, length: int, row: str) -> tuple[str, str]:
 SIGNED, UNSIGNED = "!MODEL_UNSIGNED_ROWS", "MODEL_UNSIGNED_ROWS"
 
 ROW_MULTIPLE = 32
-"""Rows are padded with zeros to whole vectors: three times faster where k is odd."""
+"""The multiple to which rows are padded with zeros: three times faster for odd k."""
 
 
 def integer_linear(layer: Layer, op: LinearOperation) -> None:
-    """`graph.conv2d` and `graph.matmul` on quantized tensors."""
+    """Print `graph.conv2d` and `graph.matmul` on quantized tensors."""
     geometry, sums = Geometry.of(op), analyse(op)
     planes = sparse_planes(layer, op, geometry) if fits_sparse(op, sums) else None
     nest = None if planes is not None else tiled_nest(layer, op, geometry, sums)
     padded = nest.padded_outputs if nest else geometry.groups * geometry.n
     if nest is not None:
-        geometry = geometry.together(nest.together)
+        geometry = geometry.with_merged_groups(nest.merged_groups)
     of = IntegerLayer.of(layer, op, geometry, sums, padded)
     if planes is not None:
         sparse_integer(of, planes)
         return
     if layer.options.dsp:
-        # Hosts need none of these modules; loading them takes some milliseconds.
+        # Hosts do not need these modules; the import costs some milliseconds.
         from ceras_ir.backends.c.linear_dsp import dsp_linear, fits_dsp
 
         if fits_dsp(op, geometry, sums):
             dsp_linear(of)
             return
     if nest is None and not has_columns(of):
-        if geometry.depthwise and sums.weight_type != "int32_t":
+        if geometry.is_depthwise and sums.weight_type != "int32_t":
             _depthwise(of)
         else:
             _rows(of)
@@ -292,7 +275,7 @@ def _bias(layer: Layer, values: NDArray[np.int64], condition: str = "") -> str:
 
 
 def _row_bias(layer: Layer, sums: Sums, row: str, condition: str = "") -> str:
-    """The bias of rows of a type; of `model_row` as signed bytes and moved by 128."""
+    """Return the bias for a row type; for `model_row` with and without offset 128."""
     if row != "model_row":
         return _bias(layer, sums.bias, condition)
     also = f"{condition} && " if condition else ""
@@ -302,7 +285,7 @@ def _row_bias(layer: Layer, sums: Sums, row: str, condition: str = "") -> str:
 
 
 def _depthwise(of: IntegerLayer, packed_weights: str = "") -> None:
-    """One window at a time; with `packed_weights` those are the vectors', and are unpacked."""
+    """Print a window at a time, with constant weights or unpacked `packed_weights`."""
     layer, op, geometry, sums = of.layer, of.window, of.geometry, of.sums
     place = window(layer, op)
     condition = f"!{CONDITION}" if packed_weights else ""
@@ -331,26 +314,23 @@ def _depthwise(of: IntegerLayer, packed_weights: str = "") -> None:
         layer.line(f"{unpack}({w}, {packed_weights}, {rows}, {columns}, {channels}, {padded});")
     else:
         w = layer.constant("weights", sums.weight_type, size, item, packed)
-    # The kernel takes the zero point off each element, and so the bias must not.
+    # The kernel subtracts the zero point from each element, so the bias must not correct it.
     bias = _bias(layer, sums.bias + point * sums.per_output, condition)
     layer.scratch("int32_t", "sums", channels, 4)
-    layer.loop(
-        "p",
-        geometry.positions,
-        [
-            f"const int32_t at = p * {channels};",
-            f"for (int32_t o = 0; o < {channels}; ++o) sums[o] = 0;",
-            f"{kernel}(sums, {of.x}, {w}, {place}, p, {point});",
-            f"for (int32_t o = 0; o < {channels}; ++o) {{",
-            *(f"  {t}" for t in of.epilogue("sums[o]", f"{bias}[o]")),
-            "}",
-        ],
-    )
+    body = [
+        f"const int32_t at = p * {channels};",
+        f"for (int32_t o = 0; o < {channels}; ++o) sums[o] = 0;",
+        f"{kernel}(sums, {of.x}, {w}, {place}, p, {point});",
+        f"for (int32_t o = 0; o < {channels}; ++o) {{",
+        *(f"  {t}" for t in of.epilogue("sums[o]", f"{bias}[o]")),
+        "}",
+    ]
+    layer.loop("p", geometry.positions, body)
 
 
 def _rows(of: IntegerLayer) -> None:
     layer, op, geometry, sums = of.layer, of.op, of.geometry, of.sums
-    place = window(layer, op) if isinstance(op, Conv2dOp) and not geometry.direct else ""
+    place = window(layer, op) if isinstance(op, Conv2dOp) and not geometry.is_direct else ""
     stored = value_type(op.input)
     row, shift = row_type(op.input)
     if row == "model_row" and (sums.raw_bound >= LIMIT or sums.weight_type != "int8_t"):
@@ -373,17 +353,16 @@ def _rows(of: IntegerLayer) -> None:
     bias = _row_bias(layer, sums, row)
     holes = {"IN": stored, "ROW": row, "SHIFT": shift}
     holes["NAME"] = f"{stored}_to_{ROW_TYPES[row][0]}"
-    if geometry.direct:
+    if geometry.is_direct:
         widen = layer.kernels.use("widen", **holes)
         k = geometry.k
         fill = f"{widen}(rows + r * {length}, {length}, {of.x} + (first + r) * {k}, {k});"
     else:
         gather = layer.kernels.use("gather", **holes)
-        source = f"{of.x} + g * {geometry.taken}" if geometry.groups > 1 else of.x
-        border = f"{point}{shift}" if shift else str(point)
+        source = f"{of.x} + g * {geometry.group_channels}" if geometry.groups > 1 else of.x
         fill = (
             f"{gather}(rows + r * {length}, {length}, {source}, {place}, first + r, "
-            f"{geometry.taken}, {border});"
+            f"{geometry.group_channels}, {point}{shift});"
         )
     channel = f"g * {n} + o" if geometry.groups > 1 else "o"
     print_rows(of, row, length, fill, (w, sums.weight_type), f"{bias}[{channel}]")
@@ -392,10 +371,7 @@ def _rows(of: IntegerLayer) -> None:
 def print_rows(
     of: IntegerLayer, row: str, length: int, fill: str, weights: tuple[str, str], *values: str
 ) -> None:
-    """
-    Rows of `length` elements of type `row` times rows of weights, given by name and type. `fill`
-    makes row `r` of those at `first`; `values` are added to the sum of output `o`.
-    """
+    """Print `length` elements of rows times rows of weights; `fill` writes row `r` from `first`."""
     layer, geometry, (name, weight_type) = of.layer, of.geometry, weights
     n, total = geometry.n, geometry.groups * geometry.n
     item = ROW_TYPES[row][1]

@@ -1,9 +1,9 @@
 """
-Convolutions and matrix products whose constant weights list what is not zero: sums over positions
-side by side, in planes of the input.
+Convolutions and matrix products with sparse constant weights: sums over adjacent positions, in
+planes of the input.
 
-Processors with vectors of 16 lanes run straight-line code (`sparse_code.py`); others read the
-weights as they lie in memory, a filter at a time.
+Processors with vectors of 16 lanes run straight-line code (`sparse_code.py`). Other processors
+decode the weights of a filter at a time.
 """
 
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ from ceras_ir.backends.c.kernels import apply
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.planes import Planes, shuffles
 from ceras_ir.backends.c.sparse_code import (
-    MOST_PRODUCTS,
+    MAX_CODE_PRODUCTS,
     SPARSE,
     SPARSE_CONDITION,
-    Narrow,
+    NarrowSums,
     SparseSource,
     block_text,
     blocks,
@@ -31,15 +31,15 @@ from ceras_ir.backends.c.sparse_code import (
     products,
 )
 from ceras_ir.backends.c.sums import LIMIT, Geometry, Sums
-from ceras_ir.backends.c.values import constant_weights, value_type, zero_point_of
+from ceras_ir.backends.c.values import constant_weights, steps_left, value_type, zero_point_of
 from ceras_ir.dialects.graph import ConstantOp, LinearOperation, quantized_element
 
 VECTORS_OF_BYTES, VECTORS_OF_FLOATS = 4, 8
-"""Vectors of positions that each block of code computes before the next: few enough for a cache."""
+"""Vectors of positions that a block of code computes before the next, for the cache."""
 
 
 def sparse_planes(layer: Layer, op: LinearOperation, geometry: Geometry) -> Planes | None:
-    """The planes of a layer whose weights are encoded and whose shape has a sparse kernel."""
+    """Return the planes of a layer, if weights are encoded and there is a sparse kernel."""
     if op.encoded_weights is None or op.weight_scale is not None:
         return None
     if op.bias is not None and not isinstance(op.bias.owner, ConstantOp):
@@ -49,7 +49,7 @@ def sparse_planes(layer: Layer, op: LinearOperation, geometry: Geometry) -> Plan
 
 
 def fits_sparse(op: LinearOperation, sums: Sums) -> bool:
-    """Whether inputs and weights are bytes whose raw sums 32 bits hold."""
+    """Return whether inputs and weights are bytes with raw sums in 32 bits."""
     return (
         value_type(op.input) in ("int8_t", "uint8_t")
         and sums.weight_type == "int8_t"
@@ -58,36 +58,35 @@ def fits_sparse(op: LinearOperation, sums: Sums) -> bool:
 
 
 @dataclass(frozen=True)
-class _Sparse:
-    """What both kinds of layers print, and how they differ."""
+class SparseLayer:
+    """A sparse layer: common parts of quantized and float layers, and the differences."""
 
     layer: Layer
     op: LinearOperation
     planes: Planes
     x: str
     weights: Array
-    """[filters, products]"""
+    """The weights [filters, products]."""
     epilogue: Sequence[str]
-    """Of the sum `sum` and output `o` at `at`."""
+    """The output stage of the sum `sum` and output `o` at `at`."""
     is_float: bool
-    narrow: Narrow | None = None
-    """What vectors do with sums, where it is no more than a shift to bytes."""
+    narrow: NarrowSums | None = None
+    """The output stage in vectors, if it is only a shift to bytes."""
 
     @cached_property
     def code_planes(self) -> Planes:
-        """What straight-line code reads."""
         return self.planes.clustered(self.weights)
 
     @cached_property
     def has_code(self) -> bool:
-        """Whether there is straight-line code, beside the loops of other processors."""
+        """Whether there is straight-line code in addition to the portable loops."""
         options = self.layer.options
         if options.dsp or not options.vectors:
             return False
-        return product_count(self.weights, self.code_planes) <= MOST_PRODUCTS
+        return product_count(self.weights, self.code_planes) <= MAX_CODE_PRODUCTS
 
     def print(self, biases: tuple[str, str] | None, borders: tuple[str, str]) -> None:
-        """Both bodies; biases and borders are of inputs moved by 128, and of those as they are."""
+        """Print both bodies; biases and borders are for inputs with offset 128 and without."""
         layer = self.layer
         layer.kernel = SPARSE
         if layer.options.vectors and (cost := host_cost(self.op, self.weights)):
@@ -105,14 +104,9 @@ class _Sparse:
         if p.images > 1:
             layer.line(f"for (int32_t image = 0; image < {p.images}; ++image)")
         layer.line(f"for (int32_t first = 0; first < {p.rows}; first += {p.strip}) {{")
-        if p.rows % p.strip:
-            rest = f"{p.rows} - first"
-            layer.line(f"const int32_t rows = {rest} < {p.strip} ? {rest} : {p.strip};", 1)
-        else:
-            layer.line(f"const int32_t rows = {p.strip};", 1)
+        layer.line(f"const int32_t rows = {steps_left(p.rows, 'first', p.strip)};", 1)
 
     def _row(self, row: str) -> str:
-        """An output row of a strip, in the whole result."""
         image = f"image * {self.planes.rows} + " if self.planes.images > 1 else ""
         return f"{image}first + {row}"
 
@@ -138,7 +132,7 @@ class _Sparse:
         read = np.array(words or [0], np.uint32)
         w = layer.constant("words", "uint32_t", read.size, 4, lambda: read, SPARSE_CONDITION)
         turn = layer.kernels.use("turn_words")
-        # Of bytes, four outputs are a word.
+        # A word holds four outputs of bytes.
         turned, width = ("int8_t", -(-outputs // 64) * 64) if self.narrow else (ctype, padded)
         words_of = width // 4 if self.narrow else width
         vectors = VECTORS_OF_FLOATS if self.is_float else VECTORS_OF_BYTES
@@ -231,10 +225,9 @@ class _Sparse:
 
 
 def sparse_integer(of: IntegerLayer, planes: Planes) -> None:
-    """A quantized layer; `fits_sparse` holds."""
     layer, op, sums = of.layer, of.op, of.sums
     if layer.options.dsp:
-        # Hosts need none of this; loading it takes some milliseconds.
+        # Hosts do not need this module; the import costs some milliseconds.
         from ceras_ir.backends.c.linear_dsp import sparse_pairs
 
         if sparse_pairs(of, planes):
@@ -244,14 +237,14 @@ def sparse_integer(of: IntegerLayer, planes: Planes) -> None:
     lines = of.epilogue("sum", "@BIAS@[o]")
     weights = np.ascontiguousarray(sums.centred()).astype(np.int8)
     moved = sums.bias - (128 if is_signed else 0) * sums.per_output
-    sparse = _Sparse(
+    sparse = SparseLayer(
         layer, op, planes, of.x, weights, lines, is_float=False, narrow=_narrow(of, moved)
     )
     ways = [("", sums.bias)]
     if sparse.has_code:
         ways = [(SPARSE_CONDITION, moved), (f"!({SPARSE_CONDITION})", sums.bias)]
     if sparse.narrow is not None:
-        # Code has biases among its words.
+        # The words of straight-line code include the biases.
         ways = ways[-1:]
     biases = [
         layer.constant("bias", "int32_t", v.size, 4, lambda v=v: v.astype(np.int32), condition)
@@ -260,17 +253,16 @@ def sparse_integer(of: IntegerLayer, planes: Planes) -> None:
     sparse.print((biases[0], biases[-1]), (str(point + (128 if is_signed else 0)), str(point)))
 
 
-def _narrow(of: IntegerLayer, biases: NDArray[np.int64]) -> Narrow | None:
-    """What makes bytes of sums, where that is a shift and a clamp."""
+def _narrow(of: IntegerLayer, biases: NDArray[np.int64]) -> NarrowSums | None:
+    """Return the conversion of sums to bytes, if it is only a shift and a clamp."""
     found = Epilogue.to_bytes(of.op, of.sums, of.rescale)
     if found is None or value_type(of.op.result) != "int8_t":
         return None
     shifts = np.resize(np.array(found.shifts or found.shift, np.int64), len(biases))
-    return Narrow(biases + found.extra, shifts, found.low, found.high)
+    return NarrowSums(biases + found.extra, shifts, found.low, found.high)
 
 
 def sparse_float(layer: Layer, op: LinearOperation, planes: Planes) -> None:
-    """A float layer."""
     stored = np.asarray(constant_weights(op).array(), np.float32)
     weights = stored.reshape(len(stored), -1)
     x, y = layer.read(op.input, "x"), layer.write(op.result)
@@ -279,6 +271,6 @@ def sparse_float(layer: Layer, op: LinearOperation, planes: Planes) -> None:
         value += f" + {layer.read(op.bias, 'bias')}[o]"
     if op.residual is not None:
         value += f" + {layer.read(op.residual, 'residual')}[at + o]"
-    result = apply(layer.kernels, op.activation, "v") if op.activation is not None else "v"
+    result = apply(layer.kernels, op.activation, "v")
     lines = [f"const float v = {value};", f"{y}[at + o] = {result};"]
-    _Sparse(layer, op, planes, x, weights, lines, is_float=True).print(None, ("0.0f", "0.0f"))
+    SparseLayer(layer, op, planes, x, weights, lines, is_float=True).print(None, ("0.0f", "0.0f"))

@@ -1,9 +1,9 @@
 """
-Quantized convolution and matrix product in register tiles: an implicit matrix product over a
-strip of the input that carries its border, four bytes of k at a time, or two words.
+Quantized convolution and matrix product in register tiles, as an implicit matrix product.
 
-The processor multiplies unsigned by signed bytes, so the strip holds the input moved by 128 where
-it is signed; the bias makes up for it, as for zero points and rounding. Words are signed.
+A strip of the input includes the border. A step uses four bytes of k, or two words. The processor
+multiplies unsigned by signed bytes, so 128 is added to signed bytes of the input. The bias corrects
+this, as it does for zero points and rounding. Words are signed.
 """
 
 from collections.abc import Callable
@@ -32,21 +32,18 @@ from ceras_ir.backends.c.tile_nest import SLACK, Nest
 from ceras_ir.backends.c.values import int_literal, value_type, zero_point_of
 from ceras_ir.dialects.graph import LinearOperation
 
-MOST_IN_PLACE, LEAST_IN_PLACE = 128, 64
+MAX_IN_PLACE_OUTPUTS, MIN_IN_PLACE_PRODUCTS = 128, 64
 """
-Outputs up to which, and products from which on, the input is moved by 128 as it is read; else it
-is copied once.
+Bounds of outputs and of products for which 128 is added as bytes are loaded. Other layers copy the
+input.
 """
 
 MIN_POSITIONS_OF_SUMS = 16
-"""
-Positions from which on tiles are faster than rows if the results have 32 bits: a loop stores these,
-after the tile.
-"""
+"""The minimum number of positions for tiles with 32-bit results, which a loop stores."""
 
 
 def has_vector_products(layer: Layer, op: LinearOperation, sums: Sums) -> bool:
-    """Whether products of bytes, or of words and bytes, summed in 32 bits can serve."""
+    """Return whether products of bytes, or of words and bytes, summed in 32 bits are sufficient."""
     return (
         layer.options.vectors
         and value_type(op.input) in ("int8_t", "uint8_t", "int16_t")
@@ -57,13 +54,13 @@ def has_vector_products(layer: Layer, op: LinearOperation, sums: Sums) -> bool:
 
 
 def tiled_nest(layer: Layer, op: LinearOperation, geometry: Geometry, sums: Sums) -> Nest | None:
-    """How a layer is cut into tiles, or None where only portable loops serve."""
-    if geometry.depthwise or not has_vector_products(layer, op, sums):
+    """Return the loops of a layer in tiles, or None if only portable loops support it."""
+    if geometry.is_depthwise or not has_vector_products(layer, op, sums):
         return None
     if value_type(op.result) == "int32_t" and geometry.positions < MIN_POSITIONS_OF_SUMS:
         return None
     stored = value_type(op.input)
-    is_worth = LANES < geometry.n <= MOST_IN_PLACE and geometry.k >= LEAST_IN_PLACE
+    is_worth = LANES < geometry.n <= MAX_IN_PLACE_OUTPUTS and geometry.k >= MIN_IN_PLACE_PRODUCTS
     item = 2 if stored == "int16_t" else 1
     options = layer.options
     nest = Nest.of(op, geometry, item, options.workspace, in_place=True, rank=options.tile_rank)
@@ -74,7 +71,7 @@ def tiled_nest(layer: Layer, op: LinearOperation, geometry: Geometry, sums: Sums
 
 @dataclass(frozen=True)
 class Panels:
-    """Names of the weights, as [panels, runs, steps, outputs, bytes of a step], and of the bias."""
+    """The names of the weights [panels, runs, steps, outputs, bytes of a step] and of the bias."""
 
     weights: str
     bias: str
@@ -82,19 +79,16 @@ class Panels:
 
 MakePanels: TypeAlias = Callable[[IntegerLayer, Nest, Epilogue | None, int], Panels]
 """
-Makes the panels of a layer, with what the epilogue wants in the bias, and the distance by which
-signed bytes of the input are moved; where RISC-V's vectors multiply signed bytes that are read in
-place, they are not.
+Creates the panels of a layer. RISC-V vectors multiply signed bytes in place without an offset.
 """
 
 
-def is_moved_late(of: IntegerLayer, nest: Nest) -> bool:
-    """Whether tiles move the input's bytes as they read them."""
+def adds_offset_on_load(of: IntegerLayer, nest: Nest) -> bool:
+    """Return whether tiles add the offset to the bytes of the input as they load them."""
     return nest.in_place and value_type(of.op.input) == "int8_t"
 
 
 def constant_panels(of: IntegerLayer, nest: Nest, epilogue: Epilogue | None, offset: int) -> Panels:
-    """Weights and bias as constants."""
     layer, sums = of.layer, of.sums
     panels, runs, steps, width, step = shape = nest.panel_shape(
         lanes_of(value_type(of.op.input)).step
@@ -112,7 +106,7 @@ def constant_panels(of: IntegerLayer, nest: Nest, epilogue: Epilogue | None, off
         return layer.constant("bias", "int32_t", count, 4, lambda: padded(values, count), condition)
 
     w = layer.constant("weights", "int8_t", prod(shape), 1, packed)
-    late = is_moved_late(of, nest)
+    late = adds_offset_on_load(of, nest)
     b = bias(CONDITION if late else TILES, offset)
     if late:
         bias(RVV, 0)
@@ -120,7 +114,7 @@ def constant_panels(of: IntegerLayer, nest: Nest, epilogue: Epilogue | None, off
 
 
 def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels) -> str:
-    """The body of the layer's function where there are vectors; returns the weights' name."""
+    """Print the body of the layer for vectors; return the name of the weights."""
     layer, op, sums, x, y = of.layer, of.op, of.sums, of.x, of.y
     layer.kernels.use("vectors_i8")
     stored = value_type(op.input)
@@ -137,12 +131,13 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
         layer.scratch(lanes.element, "strip", nest.strip_elements + SLACK, 4 // lanes.step)
         fill.append(_fill(layer, nest, x, (stored, lanes.element), zero_point_of(sums.x) + offset))
         source = f"strip + {nest.input_at()}"
-    if is_moved_late(of, nest):
+    if adds_offset_on_load(of, nest):
         lanes = MOVED_BYTES
     walk = replace(nest.walk(lanes.step), ends_in_half=nest.ends_in_half)
     is_short = nest.taps % lanes.step == 1 < walk.steps and 1 < walk.runs <= lanes.step
-    if lanes is BYTES and is_short and not nest.is_apart:
-        # For half a vector of outputs alone, to gather four bytes takes longer than products.
+    if lanes is BYTES and is_short and not nest.has_gaps:
+        # For half a vector of outputs, the combination of four bytes is slower than separate
+        # products.
         walk = replace(walk, joins_ends=nest.outputs > LANES // 2)
     if walk.ends_in_half:
         layer.kernels.use("half_vectors")
@@ -151,7 +146,7 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
     panel = f"{nest.panel_at(w, lanes.step)}, {b} + {first}"
 
     def shifted(e: Epilogue) -> list[str]:
-        stores = nest.stores(bool(of.residual)).ending_in(e, has_factors=bool(of.factors))
+        stores = nest.stores(bool(of.residual)).with_epilogue(e, has_factors=bool(of.factors))
         use_narrow(layer.kernels, stores)
         if stores.is_packed:
             layer.kernels.use("packed_stores")
@@ -202,7 +197,7 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
 
 
 def _fill(layer: Layer, nest: Nest, x: str, types: tuple[str, str], border: int) -> str:
-    """The call that fills a strip with unsigned bytes, or with words."""
+    """Return the call that fills a strip with unsigned bytes or with words."""
     stored, element = types
     is_signed = stored == "int8_t"
     halo = layer.kernels.use(

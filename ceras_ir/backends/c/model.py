@@ -1,8 +1,8 @@
 """
-A printed network: what the writers of the individual files share.
+A printed network: the data that the writers of the individual files share.
 
-This includes functions that several layers call, assertions that the files of a model were compiled
-together, the static memory of `model_run`, and the states that a network keeps between runs.
+The module also prints shared functions of layers, assertions that all files belong to the same
+model, the static memory of `model_run`, and the states that persist between runs.
 """
 
 import re
@@ -14,8 +14,8 @@ from functools import cached_property
 from ceras_ir.backends.c.constants import ConstantPool
 from ceras_ir.backends.c.kernels import Kernels
 from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.machines import COptions
 from ceras_ir.backends.c.names import Prefix, identifiers
-from ceras_ir.backends.c.options import COptions
 from ceras_ir.backends.c.program import STATE_ALIGNMENT, Arena, Program, place_workspaces
 from ceras_ir.backends.c.values import value_type
 from ceras_ir.dialects.graph import ConstantOp, quantized_element
@@ -24,18 +24,19 @@ from ceras_ir.transforms.memory.liveness import byte_size
 from ceras_ir.transforms.memory.offsets import aligned
 from ceras_ir.transforms.memory.slices import element_bytes
 
-# A C function computes several layers that differ in nothing but their places: the steps of an
-# unrolled loop, and the heads of attention.
+# Layers that differ only in the offsets of values share a C function: the steps of unrolled loops,
+# and the heads of attention.
 
 
 CONSTANT = re.compile(r"\bLAYER_\d+_\w+")
-"""What a layer calls a constant of its own."""
+"""The name of a constant of a layer."""
 
 
 def shared_functions(layers: Sequence[Layer], pool: ConstantPool) -> dict[int, int]:
     """
-    Of each layer that has something to do, the first one with the same parameters and the same
-    text; constants that are stored once are the same. Both by their index.
+    Return the layer that defines the function of each layer with code, both by index.
+
+    Layers share a function if parameters and text are equal. Merged constants count as equal.
     """
     stored = _stored_names(pool)
     first: dict[str, int] = {}
@@ -49,12 +50,11 @@ def shared_functions(layers: Sequence[Layer], pool: ConstantPool) -> dict[int, i
 
 
 def declared(layer: Layer) -> str:
-    """The parameters of a layer's function."""
     return ", ".join(text for text, _ in layer.parameters) or "void"
 
 
 def _stored_names(pool: ConstantPool) -> dict[str, str]:
-    """Of constants that are not stored, the one that is, where all variants agree on it."""
+    """Map constants that are not stored to the stored constant, if all variants agree."""
     known: defaultdict[str, set[str]] = defaultdict(set)
     for copy, constant in pool.copies:
         known[copy.name].add(constant.name)
@@ -64,15 +64,15 @@ def _stored_names(pool: ConstantPool) -> dict[str, str]:
 
 
 ARENA_ALIGNMENT = 8
-"""What the widest element needs; more is for speed, and not demanded of the caller."""
+"""The alignment of the widest element; a larger alignment is only faster."""
 
 C_TYPES = {"float32": "float", "bool": "uint8_t"}
-"""Of numpy types that C calls otherwise."""
+"""numpy types with other names in C."""
 
 
 @dataclass(frozen=True)
 class Model:
-    """Layers with their bodies printed, constants and kernels collected."""
+    """Printed layers, constants and kernels."""
 
     options: COptions
     program: Program
@@ -80,12 +80,11 @@ class Model:
     pool: ConstantPool
     kernels: Kernels
     bodies: Sequence["Model"] = ()
-    """Of loops and branches, each behind those that it calls."""
+    """Functions of loops and branches, each after the functions that it calls."""
     first: int = 0
-    """The index of the first layer: numbers go on from function to function."""
+    """The index of the first layer. Functions number their layers consecutively."""
 
     def layer(self, index: int) -> Layer:
-        """The layer of that index."""
         return self.layers[index - self.first]
 
     @property
@@ -95,25 +94,20 @@ class Model:
 
     @property
     def names(self) -> list[str]:
-        """An identifier for each tensor."""
         return identifiers([t.name for t in self.tensors], self.options.prefix.name)
 
     @cached_property
     def functions(self) -> dict[int, int]:
-        """Of each layer that has something to do, the one whose function does it."""
+        """The layer that defines the function of each layer with code."""
         return shared_functions(self.layers, self.pool)
 
     @property
     def scratch_bytes(self) -> int:
-        """Workspace of the layer that needs most."""
         return max((layer.scratch_bytes for layer in self.layers), default=0)
 
     @cached_property
     def workspaces(self) -> dict[int, Arena]:
-        """
-        Where the workspaces of layers that have one are in the arena, by position; with launches
-        nowhere.
-        """
+        """Workspaces in the arena by position of the layer; empty with launches."""
         if self.program.launches:
             return {}
         sizes = {i: layer.scratch_bytes for i, layer in enumerate(self.layers)}
@@ -121,13 +115,12 @@ class Model:
 
     @property
     def workspace_bytes(self) -> int:
-        """Bytes of the arena that workspaces take beyond those of values."""
+        """Bytes of the arena that workspaces add to the planned values."""
         values = sum(size for size, _ in self.program.regions.values())
         return sum(self._used_bytes.values()) - values
 
     @property
     def _used_bytes(self) -> dict[str, int]:
-        """What values and workspaces take of each memory that the arena is made of."""
         sizes = {region: size for region, (size, _) in self.program.regions.items()}
         for i, at in self.workspaces.items():
             sizes[at.region] = max(sizes[at.region], at.offset + self.layers[i].scratch_bytes)
@@ -136,14 +129,13 @@ class Model:
     @property
     def arena_bytes(self) -> int:
         """
-        Bytes that the caller provides. With launches the arena is the accelerator's memory
-        image, whose size is given, and the workspace is on the stack.
+        Bytes that the caller provides. With launches, the arena is the memory image of the
+        accelerator, and the workspace is on the stack.
         """
         return sum(self.region_bytes.values())
 
     @property
     def region_bytes(self) -> dict[str, int]:
-        """The same of each memory that the arena is made of."""
         sizes = {region: max(size, 1) for region, size in self._used_bytes.items()}
         if self.program.state_bytes:
             region = self.program.state_region
@@ -151,7 +143,7 @@ class Model:
         return sizes
 
     def memory_totals(self) -> dict[str, object]:
-        """The arena and its parts besides values, for the totals of a report."""
+        """Return the arena and the parts other than values, for the totals of a report."""
         totals: dict[str, object] = {
             "arena_bytes": self.arena_bytes,
             "workspace_bytes": self.workspace_bytes,
@@ -162,24 +154,21 @@ class Model:
 
     @property
     def state_offset(self) -> int:
-        """Where states begin, behind everything else in their memory."""
+        """The offset of the states, after all other bytes of the region."""
         return self.region_bytes[self.program.state_region] - self.program.state_bytes
 
 
 def arena_names(model: Model) -> list[str]:
-    """What the memories of the arena are called as parameters."""
     return [f"region_{region}" if region else "arena" for region in model.program.regions]
 
 
 def parameters(model: Model) -> list[str]:
-    """Declarations of the inputs and outputs."""
     return declarations(model.program.inputs, model.program.outputs, model.options.prefix)
 
 
 def declarations(
     inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo], prefix: Prefix
 ) -> list[str]:
-    """The parameters of a network with these inputs and outputs."""
     tensors = [*inputs, *outputs]
     names = identifiers([t.name for t in tensors], prefix.name)
     return [
@@ -189,12 +178,12 @@ def declarations(
 
 
 def tensor_c_type(tensor: TensorInfo) -> str:
-    """The C type of a tensor's elements."""
+    """Return the C type of the elements of a tensor."""
     return C_TYPES.get(tensor.dtype, f"{tensor.dtype}_t")
 
 
 def returned_name(program: Program, index: int) -> str:
-    """The constant that output number `index` is copied from."""
+    """Return the name of the constant that is copied to output number `index`."""
     return f"{program.name}_output_{index}"
 
 
@@ -202,12 +191,12 @@ def shape_text(shape: tuple[int, ...]) -> str:
     return "x".join(map(str, shape)) or "scalar"
 
 
-# Two models have files of the same names. If a file of another model is used, the numbers of
-# elements differ somewhere, and compilation stops, so that the program does not read wrong data.
+# Files of two models have equal names. If a file of another model is used, the numbers of elements
+# differ, so compilation stops and the program cannot use wrong data.
 
 
 def consistency_checks(model: Model) -> str:
-    """One assertion per constant, for where `model.h` and `model_weights.h` are included."""
+    """Return an assertion per constant for files that include `model.h` and `model_weights.h`."""
     lines = [
         "/* Compilation stops here if a file of another model is mixed in. */",
         f"MODEL_STATIC_ASSERT(MODEL_ARENA_BYTES == {model.arena_bytes}, arena_of_this_model);",
@@ -224,15 +213,14 @@ def consistency_checks(model: Model) -> str:
     return "\n".join(lines) + "\n"
 
 
-def own_arrays(model: Model) -> list[str]:
-    """What the arrays are called, one for each memory that the arena is made of."""
+def static_arrays(model: Model) -> list[str]:
+    """Return the names of the static arrays, one for each region of the arena."""
     return [f"arena_{region}" if region else "arena" for region in model.program.regions]
 
 
-def own_memory(model: Model, indent: str = "") -> list[str]:
-    """Their definitions."""
+def static_memory(model: Model, indent: str = "") -> list[str]:
     lines = ["/* A union, so that any type of element may be stored in it. */"]
-    for name, (region, size) in zip(own_arrays(model), model.region_bytes.items(), strict=True):
+    for name, (region, size) in zip(static_arrays(model), model.region_bytes.items(), strict=True):
         section = f"MODEL_SECTION_{region.upper()} " if region else ""
         lines += [
             f"static {section}MODEL_ALIGN(64) union {{",
@@ -244,21 +232,21 @@ def own_memory(model: Model, indent: str = "") -> list[str]:
     return [indent + line for line in lines]
 
 
-# States are bytes behind everything else in a memory of the arena, which stay from run to run. The
-# next state is written in place if nothing reads the last one any more, and else copied there at
-# the end of a run. `model_reset_in` starts again in memory of the caller, `model_reset` in that of
-# `model_run`, which starts with that by itself.
+# States are bytes after all other bytes of a region, which persist between runs. The next state is
+# written in place if the last state has no later use. Otherwise it is copied at the end of a run.
+# `model_reset_in` resets the memory of the caller. `model_reset` resets the static memory of
+# `model_run`, which calls it before the first run.
 
 
 def state_macro(model: Model) -> str:
-    """Where the states begin."""
     if not model.program.states:
         return ""
-    return f"/* Where states begin, behind the rest. */\n#define MODEL_STATE {model.state_offset}\n"
+    about = "/* The offset of the states, after all other bytes. */"
+    return f"{about}\n#define MODEL_STATE {model.state_offset}\n"
 
 
 def keep_states(program: Program, names: list[str]) -> list[str]:
-    """Statements at the end of a run: copies of the next states that are not in place."""
+    """Return the copies of next states that are not in place, for the end of a run."""
     first: list[str] = []
     then: list[str] = []
     for i, kept in enumerate(program.states, len(program.outputs)):
@@ -279,7 +267,7 @@ def keep_states(program: Program, names: list[str]) -> list[str]:
 
 
 def reset_functions(model: Model) -> str:
-    """`model_reset_in`: the first states."""
+    """Return `model_reset_in`, which writes the first states."""
     program = model.program
     arenas = arena_names(model)
     lines = [f"int model_reset_in({', '.join(f'void *{name}' for name in arenas)})", "{"]
@@ -304,9 +292,9 @@ def reset_functions(model: Model) -> str:
     return "\n".join([*lines, "  return MODEL_OK;", "}", ""])
 
 
-def reset_own(model: Model) -> list[str]:
-    """`model_reset`, and whether it was called."""
-    arguments = ", ".join(f"{name}.bytes" for name in own_arrays(model))
+def static_reset(model: Model) -> list[str]:
+    """Return `model_reset` and the flag that it sets."""
+    arguments = ", ".join(f"{name}.bytes" for name in static_arrays(model))
     return [
         "static int model_is_reset;",
         "",

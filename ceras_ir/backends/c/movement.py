@@ -1,4 +1,4 @@
-"""Operations that move elements: reshape, transpose, concat, resize, pack and unpack."""
+"""Print operations that move elements: reshape, transpose, concat, resize, pack and unpack."""
 
 from itertools import accumulate, groupby
 from math import prod
@@ -8,21 +8,14 @@ import numpy as np
 from ceras_ir.backends.c.layer import Layer, merge, nest, prints, row_major
 from ceras_ir.backends.c.register_tiles import FLOAT_VECTORS
 from ceras_ir.backends.c.values import value_type
-from ceras_ir.dialects.graph import (
-    ConcatOp,
-    ReshapeOp,
-    Resize,
-    ResizeOp,
-    TransposeOp,
-    shape_of,
-)
+from ceras_ir.dialects.graph import ConcatOp, ReshapeOp, Resize, ResizeOp, TransposeOp, shape_of
 from ceras_ir.dialects.mem import PackOp, PackWindowsOp, UnpackOp
 from ceras_ir.interpreters.selection import linear_weights, nearest_indices
 
 
 @prints(ReshapeOp)
 def reshape(layer: Layer, op: ReshapeOp) -> None:
-    """`graph.reshape` between two places; in one place nothing is printed at all."""
+    """Print a copy. A reshape in place has no code."""
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     layer.line(f"memcpy({y}, {x}, {prod(shape_of(op.result))} * sizeof *{y});")
 
@@ -33,12 +26,12 @@ BLOCKS = {
     "int8_t": ("bytes", 16),
     "uint8_t": ("bytes", 16),
 }
-"""What elements are called, and the rows and columns of a block that is turned in registers."""
+"""For each element type, the name and the size of a block that is transposed in registers."""
 
 
 @prints(TransposeOp)
 def transpose(layer: Layer, op: TransposeOp) -> None:
-    """`graph.transpose`; rows and columns change in blocks where there are vectors."""
+    """Print `graph.transpose`, in blocks if there are vectors."""
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     shape, strides = shape_of(op.result), row_major(shape_of(op.input))
     source = [strides[p] for p in op.permutation.get_values()]
@@ -80,13 +73,13 @@ def transpose(layer: Layer, op: TransposeOp) -> None:
 
 
 def _in_turns(lanes: range, block: int) -> str:
-    """The lanes of two vectors of a block's width, one of each after the other."""
+    """Return the lanes of two vectors of `block` lanes, alternating between the vectors."""
     return ", ".join(f"{lane}, {lane + block}" for lane in lanes)
 
 
 @prints(ConcatOp)
 def concat(layer: Layer, op: ConcatOp) -> None:
-    """`graph.concat`: copies the operands that are not in the result already."""
+    """Print `graph.concat`, as copies of the operands that are not in place."""
     shape, axis = shape_of(op.result), op.axis.value.data
     outer, stride = prod(shape[:axis]), prod(shape[axis:])
     runs = [prod(shape_of(value)[axis:]) for value in op.inputs]
@@ -106,7 +99,6 @@ def concat(layer: Layer, op: ConcatOp) -> None:
 
 @prints(ResizeOp)
 def resize(layer: Layer, op: ResizeOp) -> None:
-    """`graph.resize`."""
     n, height, width, channels = shape_of(op.input)
     _, rows, columns, _ = shape_of(op.result)
     mode = op.coordinates.data
@@ -164,7 +156,7 @@ def resize(layer: Layer, op: ResizeOp) -> None:
 def _packed_loops(
     layer: Layer, shape: tuple[int, ...], vector: tuple[int, ...], body: list[str]
 ) -> None:
-    """Loops over [N, H*W, C] of a plain tensor: n, p and c. A `vector` is [B] or [R, B]."""
+    """Print loops over [N, H*W, C] of a plain tensor: n, p and c. A `vector` is [B] or [R, B]."""
     image = len(shape) == 4
     rows, lanes = (1, *vector)[-2:]
     n, points = (shape[0], shape[1] * shape[2]) if image else (1, shape[0])
@@ -184,7 +176,6 @@ def _packed_loops(
 
 @prints(PackOp)
 def pack(layer: Layer, op: PackOp) -> None:
-    """`mem.pack`."""
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     shape, packed = shape_of(op.input), shape_of(op.result)
     channels, vector = shape[-1], packed[len(shape) :]
@@ -199,7 +190,6 @@ def pack(layer: Layer, op: PackOp) -> None:
 
 @prints(PackWindowsOp)
 def pack_windows(layer: Layer, op: PackWindowsOp) -> None:
-    """`mem.pack_windows`."""
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     _, height, width, channels = shape_of(op.input)
     shape, packed = op.plain_shape, shape_of(op.result)
@@ -231,7 +221,6 @@ def pack_windows(layer: Layer, op: PackWindowsOp) -> None:
 
 @prints(UnpackOp)
 def unpack(layer: Layer, op: UnpackOp) -> None:
-    """`mem.unpack`."""
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     shape = shape_of(op.result)
     body = [f"for (int32_t c = 0; c < {shape[-1]}; ++c) {y}[PLAIN] = {x}[VECTOR];"]

@@ -1,11 +1,10 @@
 """
-Names in the generated C: those of the user's model, and the prefix of everything that a model
-names outside of functions (`--name`).
+Names in the generated C: identifiers of tensors, and the prefix of all global names (`--name`).
 
 Templates and printers write `model_run`, `MODEL_OK` and `model.h`. Only `Prefix` renames them, so
-that two models link into one program. Text that a comment quotes of the user's network does not
-change, except for names of the interface. The target imports this module for its help, so the
-module must be fast to import.
+that two models link into one program. Comments quote the network of the user unchanged, except for
+names of the interface. The target imports this module for its help text, so the import must be
+fast.
 """
 
 import re
@@ -26,33 +25,29 @@ _WORDS = """
 """
 
 KEYWORDS = frozenset(_WORDS.split())
-"""Words that C, C++ or an Arduino sketch keeps for itself."""
+"""Words that C, C++ or Arduino sketches reserve."""
 
 _LOCAL = """
     arena base workspace scratch memcpy memset argc argv stream path file weights fail layer region
 """
 
 LOCAL = frozenset(_LOCAL.split())
-"""Words that our own functions and programs use."""
+"""Words that generated functions and programs use."""
 
 RESERVED = re.compile(r"^(layer_|model_|region_|[0-9])|_t$|_f32$")
-"""Names of our own functions, of types, and what does not start a name."""
+"""Names of generated functions and of types, and characters that cannot start a name."""
 
 SAFE = re.compile(rb"[A-Za-z0-9_ .:,;+\-=()\[\]{}<>@#&!~|^$'/]")
 
 
 def identifier(name: str, prefix: str = "model") -> str:
-    """
-    A name in lower case, so that it is no macro: `conv1/Relu:0` gives `conv1_relu_0`. None is like
-    a function's, which begin with `prefix`.
-    """
+    """Return a name that is no macro and no function: `conv1/Relu:0` gives `conv1_relu_0`."""
     text = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
     is_taken = text in KEYWORDS | LOCAL or text.startswith(f"{prefix}_") or RESERVED.search(text)
     return f"t_{text}" if not text or is_taken else text
 
 
 def identifiers(names: Sequence[str], prefix: str = "model") -> list[str]:
-    """One identifier per name, all different."""
     result: list[str] = []
     for name in names:
         base = candidate = identifier(name, prefix)
@@ -65,14 +60,13 @@ def identifiers(names: Sequence[str], prefix: str = "model") -> list[str]:
 
 def comment(text: str) -> str:
     """
-    `text` inside a comment or a string of C: whatever could end or change it, and all that is
-    not printable ASCII, as `%` and two hexadecimal digits.
+    Escape `text` for comments and strings of C: other characters become `%` and two hex digits.
     """
     return "".join(chr(b) if SAFE.fullmatch(bytes([b])) else f"%{b:02X}" for b in text.encode())
 
 
 def string_literal(text: str) -> str:
-    """A string of C with the bytes of `text`; escapes are octal, which three digits end."""
+    """Return a C string with the bytes of `text`; octal escapes have three digits."""
     parts = (chr(b) if SAFE.fullmatch(bytes([b])) else f"\\{b:03o}" for b in text.encode())
     return f'"{"".join(parts)}"'
 
@@ -100,15 +94,17 @@ class Prefix:
     def __post_init__(self) -> None:
         if not _LEGAL.fullmatch(self.name):
             raise UsageError(
-                f"--name '{self.name}' does not begin names of C: take a letter, then up to "
+                f"--name '{self.name}' is not an identifier of C: use a letter, then up to "
                 f"{MAX_LETTERS - 1} letters, digits and underscores"
             )
         if self.name.lower() in KEYWORDS | LOCAL:
-            raise UsageError(f"--name '{self.name}' is a word of C or of its code: add to it")
+            raise UsageError(
+                f"--name '{self.name}' is reserved by C or by the generated code: add a suffix"
+            )
 
     @classmethod
     def of_manifest(cls, content: Mapping[str, object]) -> "Prefix":
-        """The prefix of a compiled folder; files of that name are opened, so it is checked."""
+        """Return the checked prefix of a compiled folder, which names files to open."""
         name = content.get("prefix", DEFAULT_PREFIX)
         try:
             if isinstance(name, str):
@@ -118,11 +114,10 @@ class Prefix:
         raise InputError(f"names no prefix of C files, but {name!r}; compile again")
 
     def entry(self) -> dict[str, object]:
-        """What a manifest says of it."""
         return {} if self.name == DEFAULT_PREFIX else {"prefix": self.name}
 
     def renamed(self, text: str) -> str:
-        """C, C++ or text of build files with this prefix."""
+        """Return C, C++ or text of build files with this prefix."""
         if self.name == DEFAULT_PREFIX:
             return text
         parts = _COMMENT.split(text)
@@ -143,21 +138,21 @@ class Prefix:
 
 
 MODEL = Prefix()
-"""What templates are written with."""
+"""The prefix that templates use."""
 
 
 Weights: TypeAlias = Literal["source", "file", "incbin"]
-"""Where constants are: string literals, a file that is loaded, or one that is assembled in."""
+"""Constants in string literals, in a file that is loaded, or in a file that is assembled."""
 
 Package: TypeAlias = Literal["zephyr", "esp-idf", "cmsis-pack"]
-"""What frameworks of microcontrollers take a folder as."""
+"""Frameworks of microcontrollers that accept a folder as a package."""
 
 EncodingChoice: TypeAlias = Literal["auto", "dense", "csr", "csr-int8", "code"]
-"""How weights of float matrix products lie in flash; see the pass `encode-weights`."""
+"""The encoding of weights of float matrix products in flash; see the pass `encode-weights`."""
 
 NAME_HELP = (
-    "begin every function, macro, constant and file with this instead of model, so that several "
-    "models link into one program"
+    "start the names of functions, macros, constants and files with this instead of model, so "
+    "that several models link into a program"
 )
 
 ENCODING_HELP = (

@@ -1,11 +1,10 @@
 """
-Matrix products whose sums are ordered, and the encodings of their weights in flash.
+Matrix products with ordered sums, and the encodings of their weights in flash.
 
-Float rows are multiplied by weights as they lie in memory, and every step is rounded to float32.
-This is for machines without vectors and for encoded weights. The encodings are those of the dialect
-`sparse` whose places are whole bytes, and code: each weight that is not zero is a literal of
-straight-line code. An operation whose weights are code has this in `c.kernel`, and reads them from
-any encoding.
+Float rows are multiplied by weights in their order in memory, and each step is rounded to float32.
+These kernels are for machines without vectors and for encoded weights. Encodings are formats of the
+dialect `sparse` with positions in complete bytes, and code: each nonzero weight is a literal of
+straight-line code. The attribute `c.kernel` selects code, for weights in any encoding.
 """
 
 import numpy as np
@@ -22,28 +21,28 @@ from ceras_ir.dialects.sparse import CsrAttr
 from ceras_ir.interpreters.float_text import float_literal
 
 KERNEL, CODE = "c.kernel", "code"
-"""The discardable attribute of an operation, and its one value."""
+"""The discardable attribute of an operation, and its only value."""
 
 
 class Encoding(StrEnum):
-    """How the weights of one layer lie in flash."""
+    """The encoding of the weights of a layer in flash."""
 
     DENSE = "dense"
-    """Every weight."""
     CSR_DELTA8 = "csr_delta8"
-    """Weights row by row, each with its distance from the one before in 8 bits."""
+    """Nonzero weights by rows, each with the distance from the previous weight in 8 bits."""
     CSR_INDEX16 = "csr_index16"
-    """Weights row by row, each with its column in 16 bits, as S4 has them."""
+    """Nonzero weights by rows, each with the column in 16 bits, as in S4."""
     CODE = "code"
-    """Weights as literals of straight-line code."""
 
+
+LOSSLESS = (Encoding.DENSE, Encoding.CSR_DELTA8, Encoding.CSR_INDEX16)
 
 CODE_BYTES_PER_WEIGHT = 12
-"""Flash per weight as code: three loads or sums of 4 bytes, less what literals share."""
+"""Flash per weight as code: three loads or sums of 4 bytes, minus the share of common literals."""
 
 
 def encoded(encoding: Encoding, weights: Array) -> CsrAttr | None:
-    """`weights` [N, K] as a constant lists them; None where it has them all."""
+    """Encode `weights` [N, K]; return None for the dense encoding."""
     if encoding is Encoding.DENSE:
         return None
     element = i8 if weights.dtype == np.int8 else f32
@@ -51,13 +50,13 @@ def encoded(encoding: Encoding, weights: Array) -> CsrAttr | None:
 
 
 def stored_weights(encoding: Encoding, weights: Array) -> int:
-    """How many of `weights` are multiplied by."""
+    """Return the number of weights that are multiplied."""
     found = encoded(encoding, weights)
     return weights.size if found is None else int(found.stored.sum())
 
 
 def weight_bytes(encoding: Encoding, weights: Array) -> int:
-    """Flash that the weights take, without alignment."""
+    """Return the flash of the weights, without alignment."""
     if encoding is Encoding.CODE:
         return CODE_BYTES_PER_WEIGHT * int(np.count_nonzero(weights)) + 8 * weights.shape[0]
     found = encoded(encoding, weights)
@@ -66,8 +65,10 @@ def weight_bytes(encoding: Encoding, weights: Array) -> int:
 
 def quantized_like_s4(weights: NDArray[np.float32]) -> tuple[NDArray[np.int8], float]:
     """
-    S4's int8 weights and their scale S: `stored = clip(round(w * (127 / max|w|)), -128, 127)`,
-    ties to even, and `w` is about `stored * S` with `S = max|w| / 127` rounded to float32.
+    Return the int8 weights of S4 and the scale S.
+
+    `stored = clip(round(w * (127 / max|w|)), -128, 127)` with ties to even, and `w` is about
+    `stored * S` with `S = max|w| / 127` rounded to float32.
     """
     largest = float(np.abs(weights).max(initial=0.0))
     if largest == 0.0:
@@ -76,19 +77,18 @@ def quantized_like_s4(weights: NDArray[np.float32]) -> tuple[NDArray[np.int8], f
     return np.clip(scaled, -128, 127).astype(np.int8), float(np.float32(largest / 127.0))
 
 
-# The time of encoded weights on a microcontroller is a model, measured once on generated code
-# (`benchmarks/arduino_mlp.py` prints both).
+# The coefficients were measured on generated code (`benchmarks/arduino_mlp.py` prints both).
 
 
 INSTRUCTIONS_PER_WEIGHT = {Encoding.DENSE: 2.8, Encoding.CODE: 3.1}
 INSTRUCTIONS_PER_ROW = {Encoding.DENSE: 10.0, Encoding.CODE: 11.0}
 INSTRUCTIONS_PER_SPARSE_WEIGHT, INSTRUCTIONS_PER_SPARSE_ROW = 6.4, 25.0
 INSTRUCTIONS_PER_CONVERSION = 2.2
-"""Of a Cortex-M4, the core that encodings were measured on."""
+"""Instructions of a Cortex-M4."""
 
 
 def instructions(encoding: Encoding, weights: Array) -> float:
-    """Modelled instructions of one product with a vector."""
+    """Return the modelled instructions of a product with a vector."""
     count = stored_weights(encoding, weights)
     each = INSTRUCTIONS_PER_WEIGHT.get(encoding, INSTRUCTIONS_PER_SPARSE_WEIGHT)
     if weights.dtype == np.int8 and encoding is not Encoding.CODE:
@@ -97,12 +97,12 @@ def instructions(encoding: Encoding, weights: Array) -> float:
     return count * each + per_row * weights.shape[0]
 
 
-MOST_LITERALS = 4096
-"""Weights that may become code: more would be slow to compile and larger than any encoding."""
+MAX_LITERALS = 4096
+"""The maximum number of weights as code, which compiles slowly and is large."""
 
 
-def takes_ordered_rows(layer: Layer, op: LinearOperation) -> bool:
-    """Whether this is the way to print a float operation."""
+def uses_ordered_rows(layer: Layer, op: LinearOperation) -> bool:
+    """Return whether ordered rows are the kernel of a float operation."""
     if not isinstance(op, MatmulOp) or op.ordered is None:
         return False
     if not isinstance(op.weights.owner, ConstantOp):
@@ -112,7 +112,7 @@ def takes_ordered_rows(layer: Layer, op: LinearOperation) -> bool:
 
 
 def ordered_rows(layer: Layer, op: LinearOperation) -> None:
-    """One row of the input at a time."""
+    """Print the product, a row of the input at a time."""
     constant = constant_weights(op)
     weights = constant.array()
     (rows, k), n = shape_of(op.input), weights.shape[0]
@@ -140,7 +140,7 @@ def _short(ctype: str) -> str:
 
 
 def interleaved(weights: Array) -> Array:
-    """Groups of four rows column by column, the rows that are left over one by one."""
+    """Interleave groups of four rows by columns; the remaining rows follow."""
     whole, k = len(weights) // 4 * 4, weights.shape[1]
     groups = weights[:whole].reshape(-1, 4, k).transpose(0, 2, 1)
     return np.concatenate([groups.reshape(-1), weights[whole:].reshape(-1)])
@@ -180,9 +180,9 @@ def _section(section: BytesAttr, ctype: str) -> Array:
 
 
 def _code(layer: Layer, weights: Array, x: str, y: str, depth: int) -> None:
-    if np.count_nonzero(weights) > MOST_LITERALS:
+    if np.count_nonzero(weights) > MAX_LITERALS:
         raise Refused(
-            f"encoding 'code' is for tiny layers: at most {MOST_LITERALS} weights that are not "
+            f"encoding 'code' is for tiny layers: at most {MAX_LITERALS} weights that are not "
             f"zero, got {np.count_nonzero(weights)}; use csr_delta8"
         )
     layer.line("float sum;", depth)
@@ -206,5 +206,5 @@ def _epilogue(layer: Layer, op: LinearOperation, y: str, n: int, depth: int) -> 
         value += f" + ({layer.read(op.residual, 'residual')}{r})[o]"
     if value == f"{y}[o]" and op.activation is None:
         return
-    result = apply(layer.kernels, op.activation, "v") if op.activation is not None else "v"
+    result = apply(layer.kernels, op.activation, "v")
     layer.loop("o", n, [f"const float v = {value};", f"{y}[o] = {result};"], depth)

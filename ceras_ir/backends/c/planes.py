@@ -1,9 +1,8 @@
 """
-The input of a sparse convolution as planes: the elements that a weight is multiplied by in
-neighbouring positions are contiguous.
+The input of a sparse convolution as planes, in which the factors of a weight are contiguous.
 
-A plane is a channel of the padded input, every `stride`-th row and column of it from a phase on, so
-that a weight's input at position `(y, x)` is at `y * width + x` behind an offset of its own.
+A plane is a channel of the padded input, with each `stride`-th row and column from a phase. The
+factor of a weight at position `(y, x)` is at `y * width + x` plus an offset of the weight.
 """
 
 from dataclasses import dataclass, replace
@@ -16,19 +15,19 @@ from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.sums import Geometry
 from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
 
-# A filter's product with a word of four channels costs the same whether one or all of its weights
-# are zero, so channels that have weights together belong together. Two instructions bring 64
-# channels into an order: one that moves bytes within 16, and one that moves pairs among 64. Pairs
-# are therefore made within 16 channels, by how often both have a weight, and words of pairs within
-# 64.
+# The product of a filter with a word of four channels has the same cost for one or four nonzero
+# weights. Channels with weights at the same taps are therefore combined. Two instructions permute
+# 64 channels: the first moves bytes within 16, the second moves pairs within 64. Pairs are
+# therefore formed within 16 channels, by the number of taps at which both have a weight, and words
+# of pairs within 64.
 
 
 LANE, CHUNK = 16, 64
-"""Channels that one instruction brings into pairs, and that the other does."""
+"""Channels that the first instruction permutes, and channels of the second."""
 
 
 def clustered(nonzero: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """The channel at each place, for weights [products of a channel, channels]; in chunks."""
+    """Return the channel at each place, for weights [products, channels], in chunks."""
     rows, channels = nonzero.shape
     assert channels % CHUNK == 0
     if not rows:
@@ -43,7 +42,7 @@ def clustered(nonzero: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def _matched(sets: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Pairs of columns [pairs, 2], those that have most rows in common first."""
+    """Return pairs of columns [pairs, 2], in the order of the number of common rows."""
     values = sets.astype(np.float32)
     first, second = np.triu_indices(sets.shape[1], 1)
     common = (values.T @ values)[first, second]
@@ -58,10 +57,7 @@ def _matched(sets: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def shuffles(order: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """
-    For each chunk the bytes that both instructions take: which byte of its 16 goes where, and which
-    pair of 64 bytes does, as numbers of 16 bits.
-    """
+    """Return, for each chunk, the bytes within 16, then the pairs within 64 as 16-bit values."""
     tables: list[NDArray[np.uint8]] = []
     for chunk in (order.reshape(-1, CHUNK) % CHUNK).reshape(-1, CHUNK // 2, 2):
         lanes = chunk[:, 0] // LANE
@@ -74,13 +70,13 @@ def shuffles(order: NDArray[np.int64]) -> NDArray[np.uint8]:
 
 
 PLANE_SLACK = 64
-"""Elements behind a plane that the last vector of positions may read."""
+"""Elements after a plane that the last vector of positions may load."""
 
 AT_ONCE = 16
-"""Positions that are laid out at once, and words of four channels."""
+"""Positions, or words of four channels, that are written at once."""
 
-LEAST_PLANE_POSITIONS = 8
-"""Positions below which there is nothing to be side by side."""
+MIN_PLANE_POSITIONS = 8
+"""The minimum number of positions for which planes are useful."""
 
 
 @dataclass(frozen=True)
@@ -99,15 +95,15 @@ class Planes:
     top: int
     left: int
     strip: int
-    shares: bool = True
-    """Whether the border at the end of a row is that at the start of the next."""
+    shares_border: bool = True
+    """Whether the border at the end of a row is the border at the start of the next row."""
     order: tuple[int, ...] = ()
-    """The channel at each place, where not all are as they were."""
+    """The channel at each place, if channels are permuted."""
 
     @classmethod
     def of(cls, op: LinearOperation, geometry: Geometry, item: int, most: int) -> "Planes | None":
-        """Planes of `item` bytes an element in at most `most`; None where they are no use."""
-        if geometry.groups > 1 or geometry.positions < LEAST_PLANE_POSITIONS:
+        """Return planes with `item` bytes per element in at most `most` bytes, or None."""
+        if geometry.groups > 1 or geometry.positions < MIN_PLANE_POSITIONS:
             return None
         if isinstance(op, Conv2dOp):
             images, height, width, channels = shape_of(op.input)
@@ -115,7 +111,7 @@ class Planes:
             kernel, stride = shape_of(op.weights)[1:3], op.strides.get_values()
             dilation, padding = op.dilations.get_values(), op.padding.get_values()
         else:
-            # A matrix product is a map of one row.
+            # A matrix product is a map of a single row.
             images, height, rows = 1, 1, 1
             width, channels = shape_of(op.input)
             columns, kernel, stride, dilation, padding = width, (1, 1), (1, 1), (1, 1), (0, 0)
@@ -128,7 +124,7 @@ class Planes:
         return planes if planes.elements * item <= most else None
 
     def clustered(self, weights: NDArray[np.generic]) -> "Planes":
-        """The same with channels in an order that suits bytes, where there are whole chunks."""
+        """Return the planes with permuted channels, if bytes fill chunks."""
         inside = min(self.columns + self._reach(1) - self.left, self.width)
         if weights.dtype != np.int8 or self.channels % CHUNK or self.stride[1] != 1:
             return self
@@ -139,7 +135,7 @@ class Planes:
 
     @property
     def phases(self) -> list[tuple[int, int]]:
-        """Rows and columns, below the stride, at which planes begin."""
+        """Rows and columns, less than the stride, at which planes begin."""
         rows, columns = (
             sorted({i * d % s for i in range(k)})
             for k, d, s in zip(self.kernel, self.dilation, self.stride, strict=True)
@@ -155,8 +151,8 @@ class Planes:
 
     @property
     def shared(self) -> int:
-        """Columns of the border that a row has in common with the next; planes end with them."""
-        if not self.shares or self.stride[1] != 1:
+        """Columns of the border that adjacent rows share; planes end with them."""
+        if not self.shares_border or self.stride[1] != 1:
             return 0
         after = self.columns + self._reach(1) - self.left - self.width
         return max(min(self.left, after), 0)
@@ -172,7 +168,6 @@ class Planes:
 
     @property
     def count(self) -> int:
-        """Planes, filled up to whole words of four bytes."""
         return -(-len(self.phases) * self.channels // 4) * 4
 
     @property
@@ -181,11 +176,11 @@ class Planes:
 
     @property
     def positions(self) -> int:
-        """Of a strip, from its first to its last, those between its rows included."""
+        """Positions from the first to the last of a strip, including gaps between rows."""
         return (self.strip - 1) * self.plane_columns + self.columns
 
     def taps(self) -> list[tuple[int, int]]:
-        """For each element of the window, its first plane and its offset in planes."""
+        """Return the first plane and the offset in planes of each element of the window."""
         phases = self.phases
         found: list[tuple[int, int]] = []
         for i in range(self.kernel[0]):
@@ -197,7 +192,7 @@ class Planes:
         return found
 
     def places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The plane of each product of a filter, and the offset in it."""
+        """Return the plane of each product of a filter, and the offset in the plane."""
         taps = np.array(self.taps(), np.int64)
         channel = np.arange(self.channels)
         if self.order:
@@ -208,10 +203,7 @@ class Planes:
     def fill(
         self, layer: Layer, x: str, types: tuple[str, str], unit: int, border: str, order: str = ""
     ) -> None:
-        """
-        Print what fills `planes` for the rows from `first` on, `unit` planes interleaved; `order`
-        is the table of shuffles of channels in another order.
-        """
+        """Print the code that fills `planes` from row `first`, with `unit` planes interleaved."""
         stored, element = types
         moved = stored == "int8_t" and element == "uint8_t"
         if unit == 4 and self.channels % 4 == 0:
@@ -239,38 +231,38 @@ class Planes:
             )
 
 
-# Cores that multiply 32 bits into 64 have two positions in a word: an input in its low 23 bits
-# and, 23 bits up, the input of a position further on. Sums of products with bytes stay apart as
-# long as they keep within 23 bits. Positions go together by rows, the upper half of a strip with
-# the lower, or, in a map of one row, by columns; halves of an odd number overlap.
+# Cores that multiply 32 bits to 64 store two positions in a word: an input in the low 23 bits, and
+# the input of another position 23 bits higher. Sums of products with bytes remain separate if they
+# fit in 23 bits. Rows of the upper half of a strip are paired with rows of the lower half; in a map
+# of a single row, columns are paired. Halves of an odd number overlap.
 
 
 FIELD = 23
-"""Bits that a sum has to keep within: with one more, two inputs of -128 would not fit a word."""
+"""The maximum width of a sum in bits: with 24 bits, two inputs of -128 would not fit a word."""
 
 PAIR_COLUMNS = 4
-"""Words whose sums registers hold."""
+"""Words with sums in registers."""
 
 
 @dataclass(frozen=True)
 class PairedPlanes:
-    """Words for a strip of output rows."""
+    """Words of pairs of positions, for a strip of output rows."""
 
     whole: Planes
-    """Of all positions of the strip."""
+    """All positions of the strip."""
     near: Planes
-    """Of the first position of each pair: half of the rows, or of the columns."""
+    """The first position of each pair: half of the rows, or of the columns."""
 
     @classmethod
     def of(cls, planes: Planes, most: int) -> "PairedPlanes | None":
-        """Pairs in at most `most` bytes; None where there is no room, or there are few columns."""
+        """Return pairs in at most `most` bytes, or None without enough columns or memory."""
         columns = planes.columns if planes.rows > 1 else -(-planes.columns // 2)
         if columns < PAIR_COLUMNS:
             return None
         strips = 1
         while True:
             rows = -(-planes.rows // strips)
-            near = replace(planes, strip=-(-rows // 2), columns=columns, shares=False)
+            near = replace(planes, strip=-(-rows // 2), columns=columns, shares_border=False)
             found = cls(replace(planes, strip=rows), near)
             if found.nbytes <= most:
                 return found
@@ -280,7 +272,7 @@ class PairedPlanes:
 
     @property
     def strips(self) -> int:
-        """Of an image; the last begins early where rows do not divide evenly."""
+        """Strips of an image. The last starts earlier if the rows do not divide evenly."""
         return -(-self.whole.rows // self.whole.strip)
 
     @property
@@ -295,12 +287,10 @@ class PairedPlanes:
 
     @property
     def positions(self) -> int:
-        """Outputs of a filter in a strip."""
         return self.whole.strip * self.whole.columns
 
     @property
     def nbytes(self) -> int:
-        """Of words, and of the sums of one filter."""
         return 4 * (self.words + self.positions)
 
     @property
@@ -310,7 +300,7 @@ class PairedPlanes:
         return whole.strip - near.strip, whole.columns - near.columns
 
     def taps(self) -> list[int]:
-        """For each element of the window, the word of its first channel."""
+        """Return the word of the first channel for each element of the window."""
         wide = self.near.plane_columns
         return [
             offset // wide * self.pitch + plane * wide + offset % wide
@@ -318,7 +308,7 @@ class PairedPlanes:
         ]
 
     def fill(self, layer: Layer, x: str, border: str) -> None:
-        """Print what lays the rows from `first` on into words; `border` has a value a channel."""
+        """Print the code that stores rows in words; `border` has a value per channel."""
         near, (rows, columns) = self.near, self.distance
         function = layer.kernels.use(
             "pair_planes",

@@ -1,8 +1,8 @@
 """
-The network as the C printer sees it: layers in order, and the place of every value and workspace.
+Assign a place in memory to each value and workspace of a network.
 
-The workspace of a layer lies in bytes of the arena that hold nothing while the layer runs, as low
-as possible. It lies behind the plan only if no gap is wide enough.
+The workspace of a layer uses bytes of the arena that hold no value during the layer, at the lowest
+possible offset. It follows the planned values only if no gap is large enough.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ from ceras_ir.transforms.memory.slices import element_bytes, may_overwrite, refu
 
 @dataclass(frozen=True)
 class Arena:
-    """Bytes from `offset` of the arena, or of one of the memories that it is made of."""
+    """Bytes from `offset` of the arena, or of a region of the arena."""
 
     offset: int
     region: str = ""
@@ -36,76 +36,71 @@ class Arena:
 
 @dataclass(frozen=True)
 class Input:
-    """The caller's input buffer."""
-
     index: int
 
 
 @dataclass(frozen=True)
 class Output:
-    """The caller's output buffer."""
-
     index: int
 
 
 @dataclass(frozen=True)
-class Kept:
-    """Bytes that stay from run to run, from `offset` behind everything else in their memory."""
+class StateMemory:
+    """Bytes that persist between runs, from `offset` after all other bytes of the region."""
 
     offset: int
 
 
-Place = Arena | Input | Output | Kept
+Place = Arena | Input | Output | StateMemory
 
 
 @dataclass
-class KeptState:
-    """One state of the network, and where it stays."""
+class StoredState:
+    """A state of the network, and the place that stores it between runs."""
 
     state: State
-    place: Kept
-    next: Kept | None = None
-    """Where the next one is until the end of the run, if not in its place."""
+    place: StateMemory
+    next: StateMemory | None = None
+    """The place of the next state until the end of the run, if it differs."""
     is_copied: bool = False
-    """Whether the next one has to be copied into its place at all."""
+    """Whether the next state has to be copied into the place of the state."""
 
 
 STATE_ALIGNMENT = 16
-"""Of each state, for vectors."""
+"""The alignment of each state in bytes, for vectors."""
 
 
 @dataclass
 class Program:
-    """`main`, or what it calls, its steps, and where everything but constants lives."""
+    """`main` or a called function: the steps, and the place of each value that is not constant."""
 
     main: FuncOp
     inputs: list[TensorInfo]
     outputs: list[TensorInfo]
     steps: list[Operation]
-    """Everything but constants and the return, in order: the index is what tracing reports."""
+    """All operations except constants and the return, in order. Traces report the index."""
     launches: list[LaunchOp]
     arena_bytes: int
     alignment: int
     regions: dict[str, tuple[int, float]] = field(default_factory=dict[str, tuple[int, float]])
-    """Bytes that the plan uses of each memory, and that are there; one without a name is all."""
+    """The bytes of the plan and the capacity of each region; the arena has an empty name."""
     places: dict[SSAValue, Place] = field(default_factory=dict[SSAValue, Place])
     copied_in: list[int] = field(default_factory=list[int])
-    """Inputs that an accelerator reads, and so must be in the arena."""
+    """Inputs that an accelerator uses, so that they must be in the arena."""
     copied_out: list[tuple[SSAValue, int]] = field(default_factory=list[tuple[SSAValue, int]])
-    """Results that are not computed in place, with the output they are copied to."""
-    states: list[KeptState] = field(default_factory=list["KeptState"])
+    """Results that are not computed in place, with the output that receives the copy."""
+    states: list[StoredState] = field(default_factory=list["StoredState"])
     state_bytes: int = 0
     name: str = "model"
-    """What begins the names of its constants that no layer reads."""
+    """The prefix of constants that belong to no layer."""
 
     @classmethod
     def of(cls, module: ModuleOp) -> "Program":
-        """The program of the network."""
         return cls.of_function(main_function(module))
 
     @classmethod
     def of_function(cls, main: FuncOp, name: str = "model") -> "Program":
-        """That of `main`, or of a function that it calls, whose results have been placed alike."""
+        """Return the program of `main` or of a called function."""
         refuse_gaps(main, "c")
         arena = arena_of(main)
         if arena is None:
@@ -126,7 +121,7 @@ class Program:
             name=name,
         )
         if program.launches:
-            refuse_regions(main, "c, whose launches see one arena,")
+            refuse_regions(main, "c with launches, which use a single arena,")
             refuse_states(main)
         program._place_arguments()
         program._place_results()
@@ -138,21 +133,20 @@ class Program:
         for argument in self.main.body.block.args:
             block = block_of(argument)
             if argument in kept:
-                self.states.append(KeptState(kept[argument], self._reserve(argument)))
+                self.states.append(StoredState(kept[argument], self._reserve(argument)))
                 self.places[argument] = self.states[-1].place
                 continue
-            if _seen_by_launch(argument):
+            if _is_used_by_launch(argument):
                 if block is None:
-                    raise InputError("a launch reads an argument that has no block of the arena")
+                    raise InputError("a launch uses an argument that has no block in the arena")
                 self.places[argument] = Arena(block.offset.data, block.region.data)
                 self.copied_in.append(i)
             else:
                 self.places[argument] = Input(i)
             i += 1
 
-    def _reserve(self, value: SSAValue) -> Kept:
-        """Memory for a state."""
-        place = Kept(self.state_bytes)
+    def _reserve(self, value: SSAValue) -> StateMemory:
+        place = StateMemory(self.state_bytes)
         self.state_bytes += aligned(byte_size(value), STATE_ALIGNMENT)
         return place
 
@@ -161,7 +155,7 @@ class Program:
         kept = {state.position for state in states_of(self.main)}
         public = [v for i, v in enumerate(result_values(self.main)) if i not in kept]
         for i, value in enumerate(public):
-            if _is_computed(value) and value not in written and not _seen_by_launch(value):
+            if _is_computed(value) and value not in written and not _is_used_by_launch(value):
                 written.add(value)
                 self.places[value] = Output(i)
             else:
@@ -172,7 +166,7 @@ class Program:
                 continue
             if _is_computed(value) and value not in written:
                 written.add(value)
-                if _read_before(state.state, self.steps):
+                if _is_dead_before_update(state.state, self.steps):
                     self.places[value] = state.place
                     continue
                 self.places[value] = state.next = self._reserve(value)
@@ -184,28 +178,28 @@ class Program:
                     continue
                 source = viewed_operand(op)
                 if source is not None and isinstance(
-                    place := self.places.get(source), Input | Output | Kept
+                    place := self.places.get(source), Input | Output | StateMemory
                 ):
-                    # The caller's memory outlives the arena's: the same bytes serve.
+                    # The memory of the caller outlives the arena, so the bytes can be shared.
                     self.places[value] = place
                 elif (block := block_of(value)) is None:
                     message = "result has no 'mem.block'; run --allocate-blocks"
                     if isinstance(op, LaunchOp):
-                        message += "=io, because the network returns what a launch writes"
+                        message += "=io, because the network returns the result of a launch"
                     problems.append(Finding(node_name(op), op.name, message))
                 else:
                     self.places[value] = Arena(block.offset.data, block.region.data)
         if problems:
             raise InputError(problems)
         for state in self.states:
-            # Where other states are, they change before this one is copied.
+            # Other states change before this state is copied.
             source = self.places.get(state.state.result)
-            if state.is_copied and state.next is None and isinstance(source, Kept):
+            if state.is_copied and state.next is None and isinstance(source, StateMemory):
                 state.next = self._reserve(state.state.result)
         self._check_places()
 
     def _check_places(self) -> None:
-        """A plan that C would turn into misaligned accesses or overlapping loops is refused."""
+        """Refuse a plan with misaligned accesses or with results that overlap operands."""
         problems: list[Finding] = []
         too_large: list[Finding] = []
         for op in self.steps:
@@ -231,10 +225,9 @@ class Program:
                     if (
                         not isinstance(other, Arena)
                         or operand in there
+                        or other.region != place.region
                         or (other == place and may_overwrite(op, operand))
                     ):
-                        continue
-                    if other.region != place.region:
                         continue
                     if start < other.offset + byte_size(operand) and other.offset < end:
                         message = f"result at byte {start} overlaps an operand at {other.offset}"
@@ -245,7 +238,7 @@ class Program:
             raise UnsupportedError(too_large)
 
     def operands_in_place(self, op: Operation) -> frozenset[SSAValue]:
-        """The operands whose bytes are where the result has them: nothing moves these."""
+        """Return the operands that already have their bytes in the result."""
         whole = self.places.get(op.results[0]) if op.results else None
         source = viewed_operand(op)
         if source is not None:
@@ -262,11 +255,11 @@ class Program:
         return frozenset(part.operand for part in parts) - copied
 
     def is_in_place(self, op: Operation) -> bool:
-        """Whether an operation has nothing to do: all of its result is there already."""
+        """Return whether an operation needs no code because the result is already in place."""
         return bool(op.operands) and self.operands_in_place(op).issuperset(op.operands)
 
     def pointer(self, value: SSAValue, names: list[str]) -> str:
-        """The C expression for a value's first element; `names` are of inputs, then outputs."""
+        """Return the C expression for a value; `names` are of inputs, then outputs."""
         match self.places[value]:
             case Arena() as place:
                 return at(value_type(value), place)
@@ -274,44 +267,44 @@ class Program:
                 return names[i]
             case Output(i):
                 return names[len(self.inputs) + i]
-            case Kept() as place:
+            case StateMemory() as place:
                 return self.kept(value_type(value), place)
 
-    def kept(self, kind: str, place: Kept) -> str:
-        """The C expression for elements behind everything else in the memory of states."""
+    def kept(self, kind: str, place: StateMemory) -> str:
+        """Return the C expression for elements in the memory of states."""
         return at(kind, Arena(place.offset, self.state_region), "MODEL_STATE + ")
 
     @property
     def state_region(self) -> str:
-        """Where all states stay: the first memory that has room for them behind its values."""
+        """The region of all states: the first that has enough space after the values."""
         for region, (size, _) in self.regions.items():
             if self.has_room(region, size):
                 return region
         raise InputError(
-            f"no region has room for the {self.state_bytes:,} bytes of states behind its values; "
-            "give --regions one more that has it"
+            f"no region has room for the {self.state_bytes:,} bytes of states after the values; "
+            "add a larger region to --regions"
         )
 
     def has_room(self, region: str, end: int, states: bool = True) -> bool:
-        """Whether a memory holds what is used of it up to `end`, and the states behind if asked."""
+        """Return whether a region holds the bytes up to `end`, and the states if `states`."""
         kept = self.state_bytes if states else 0
         return (aligned(end, STATE_ALIGNMENT) + kept if kept else end) <= self.regions[region][1]
 
 
-def _seen_by_launch(value: SSAValue) -> bool:
-    """Whether an accelerator makes or reads `value`, be it under another shape."""
+def _is_used_by_launch(value: SSAValue) -> bool:
+    """Return whether an accelerator computes or uses `value`, possibly under another shape."""
     if isinstance(value.owner, LaunchOp):
         return True
     users = [use.operation for use in value.uses]
     return any(
         isinstance(user, LaunchOp)
-        or (viewed_operand(user) is not None and _seen_by_launch(user.results[0]))
+        or (viewed_operand(user) is not None and _is_used_by_launch(user.results[0]))
         for user in users
     )
 
 
 def at(kind: str, place: Arena, base: str = "") -> str:
-    """The C expression for elements in an arena, from `base` on."""
+    """Return the C expression for elements in an arena, starting at `base`."""
     if place.region:
         return f"MODEL_IN({place.region}, {kind}, {base}{place.offset})"
     return f"MODEL_AT({kind}, {base}{place.offset})"
@@ -321,13 +314,13 @@ def _is_computed(value: SSAValue) -> bool:
     return not isinstance(value, BlockArgument) and not isinstance(value.owner, ConstantOp)
 
 
-def _read_before(state: State, order: list[Operation]) -> bool:
-    """Whether nothing reads a state any more when the next one is written."""
+def _is_dead_before_update(state: State, order: list[Operation]) -> bool:
+    """Return whether all uses of a state precede the computation of the next state."""
     steps = {op: i for i, op in enumerate(order)}
     assert isinstance(state.result.owner, Operation)
     written = steps[state.result.owner]
     seen: list[SSAValue] = [state.argument]
-    for value in seen:  # Which grows by what is the same bytes.
+    for value in seen:  # The list grows by values that share the bytes.
         for use in value.uses:
             reader = use.operation
             if steps.get(reader, len(order)) >= written:
@@ -338,18 +331,15 @@ def _read_before(state: State, order: list[Operation]) -> bool:
 
 
 def refuse_states(main: FuncOp) -> None:
-    """Refuse states beside launches, whose memory is an image."""
     for state in states_of(main):
-        raise InputError(f"state '{state.name}': a network with launches keeps none")
+        raise InputError(f"state '{state.name}': a network with launches has no states")
 
 
 WORKSPACE_ALIGNMENT = 64
 
 
 class Occupied:
-    """
-    For each step, the bytes of one memory that hold operands, results, or what is read later.
-    """
+    """The bytes of a region that operands, results or later values use at each step."""
 
     def __init__(self, program: Program, region: str = ""):
         steps = {op: i for i, op in enumerate(program.steps)}
@@ -364,7 +354,7 @@ class Occupied:
                 self.bytes[step].append(span)
 
     def place(self, step: int, size: int) -> int:
-        """The lowest offset at which `size` bytes are free during a step."""
+        """Return the lowest offset with `size` free bytes during a step."""
         at = 0
         for start, end in sorted(self.bytes[step]):
             if at + size <= start:
@@ -374,10 +364,7 @@ class Occupied:
 
 
 def place_workspaces(program: Program, sizes: Mapping[int, int]) -> dict[int, Arena]:
-    """
-    Step -> place, for the steps that need a workspace: the first memory that has room, beside the
-    states where these stay.
-    """
+    """Return the workspaces by step, in the first region with space for it and states."""
     home = program.state_region if program.state_bytes else None
     occupied = {region: Occupied(program, region) for region in program.regions}
     found: dict[int, Arena] = {}
@@ -391,6 +378,6 @@ def place_workspaces(program: Program, sizes: Mapping[int, int]) -> dict[int, Ar
                 break
         else:
             op = program.steps[step]
-            reason = f"no region has room for the {size:,} bytes in which its kernel works"
+            reason = f"no region has room for the workspace of {size:,} bytes"
             raise InputError([Finding(node_name(op), op.name, reason)])
     return found

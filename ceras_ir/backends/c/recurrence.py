@@ -1,8 +1,8 @@
 """
-Recurrent layers, loops and branches.
+Print recurrent layers, loops and branches.
 
-A recurrent layer is a loop over steps, with the weights of the state packed column by column. The
-layer of a loop with a body calls the function of a step, and the layer of a branch calls one of two
+A recurrent layer is a loop over steps, with the weights of the state packed by columns. The layer
+of a loop with a body calls the function of a step, and the layer of a branch calls one of two
 functions.
 """
 
@@ -17,48 +17,35 @@ from ceras_ir.backends.c.kernels import apply
 from ceras_ir.backends.c.layer import Layer, prints
 from ceras_ir.backends.c.register_tiles import CONDITION
 from ceras_ir.backends.c.values import Refused, c_type, int_literal
-from ceras_ir.dialects.graph import (
-    BranchOp,
-    CallingOperation,
-    Cell,
-    ConstantOp,
-    ExtractOp,
-    LoopOp,
-    RecurrenceOp,
-    constant_array,
-    numpy_dtype,
-    shape_of,
-    tensor_type,
-)
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import Cell, RecurrenceOp, shape_of
 from ceras_ir.dialects.graph.calls import bytes_of, packed_offsets
 from ceras_ir.interpreters.float_text import float_literal
 
 WIDE_PANEL, PANEL = 128, 64
 """
-Outputs of a panel of weights. Panels are wider if the first cache holds all weights: more sums are
-computed in parallel, but less of the last panel remains for the next step.
+Outputs of a panel of weights. Panels are wider if the first-level cache holds all weights: more
+sums are computed in parallel, but less of the last panel remains in the cache for the next step.
 """
 FIRST_CACHE = 1 << 15
-"""Bytes that the first cache of a common processor holds."""
+"""Bytes of the first-level cache of a common processor."""
 
 VECTOR = 16
-"""Outputs of the longest vector: what follows the last panel is read with it, and dropped."""
+"""Outputs of the longest vector. Elements after the last panel are loaded with it and dropped."""
 
 INTEGER_PANEL = 64
-"""Likewise in `multiply_words.c`, where they are four vectors, or eight shorter vectors."""
+"""Outputs of a panel in `multiply_words.c`: four vectors, or eight shorter vectors."""
 
 
 @prints(RecurrenceOp)
 def recurrence(layer: Layer, op: RecurrenceOp) -> None:
-    """`graph.recurrence`."""
     kind = op.cell_kind
     steps, batch, width = shape_of(op.input)
     hidden = shape_of(op.state)[1]
 
     x, start = layer.read(op.input, "x"), layer.read(op.state, "start")
-    cell = layer.read(op.cell, "cell") if op.cell is not None else ""
-    bias = layer.read(op.bias, "bias") if op.bias is not None else ""
-    # Where the last gate's product waits for the second one, it has a matrix of its own.
+    cell, bias = layer.read_if(op.cell, "cell"), layer.read_if(op.bias, "bias")
+    # If the last gate depends on the product of other gates, it has a separate matrix.
     joint = 2 * hidden if kind is Cell.GRU_RESET_FIRST else width
     at = f"(t * {batch} + b)" if batch > 1 else "t"
     multiply, last = (
@@ -73,7 +60,7 @@ def recurrence(layer: Layer, op: RecurrenceOp) -> None:
         layer.line(f"float *last = p + {joint};")
     rows = prod((batch, hidden))
     if cell:
-        # The cell state is stored in its final place, after the last step.
+        # The cell state is stored in the result, after the last step.
         layer.line(f"memcpy({y} + {steps * rows}, {cell}, {rows} * sizeof *{y});")
     layer.line(f"for (int32_t t = 0; t < {steps}; ++t) {{")
     if op.scales is not None:
@@ -100,13 +87,10 @@ def recurrence(layer: Layer, op: RecurrenceOp) -> None:
             layer.loop("j", n, body, 2)
         case Cell.LSTM:
             f, g, k = functions
-            # Function by function, which compilers make vectors of.
+            # A loop per function, which compilers vectorize.
             gates = ["const float v = in[j] + p[j];", f"p[j] = {f};"]
             layer.loop("j", 3 * n, gates, 2)
-            body = [
-                f"const float v = in[{3 * n} + j] + p[{3 * n} + j];",
-                f"p[{3 * n} + j] = {g};",
-            ]
+            body = [f"const float v = in[{3 * n} + j] + p[{3 * n} + j];", f"p[{3 * n} + j] = {g};"]
             layer.loop("j", n, body, 2)
             layer.loop("j", n, [f"c[j] = p[{2 * n} + j] * c[j] + p[j] * p[{3 * n} + j];"], 2)
             body = ["const float v = c[j];", f"to[j] = p[{n} + j] * {k};"]
@@ -122,10 +106,7 @@ def recurrence(layer: Layer, op: RecurrenceOp) -> None:
                 inner = f"p[{2 * n} + j]"
                 if bias:
                     layer.loop("j", n, [f"p[{2 * n} + j] += {bias}[{2 * n} + j];"], 2)
-            body = [
-                f"const float v = in[{2 * n} + j] + {inner};",
-                f"p[{2 * n} + j] = {g};",
-            ]
+            body = [f"const float v = in[{2 * n} + j] + {inner};", f"p[{2 * n} + j] = {g};"]
             layer.loop("j", n, body, 2)
             layer.loop("j", n, [f"to[j] = (1.0f - p[j]) * p[{2 * n} + j] + p[j] * h[j];"], 2)
     layer.line("}", 1)
@@ -135,7 +116,7 @@ def recurrence(layer: Layer, op: RecurrenceOp) -> None:
 def _product(
     layer: Layer, op: RecurrenceOp, name: str, first: int, last: int, is_odd: str
 ) -> Callable[[str, str], list[str]]:
-    """Lines that multiply a state by weights of some outputs; `is_odd` in every second call."""
+    """Return a printer of the product of a state; `is_odd` is true in each second call."""
     hidden, outputs = shape_of(op.weights)[1], last - first
     if not op.is_integer:
         panel = WIDE_PANEL if 4 * outputs * hidden < FIRST_CACHE else PANEL
@@ -152,7 +133,6 @@ def _product(
         layer.scratch("int32_t", "sums", rows, 4)
 
     def product(to: str, q: str, total: str, scale: str) -> list[str]:
-        """From integers of a state to `p`."""
         return [
             f"{multiply}(sums, {q}, {w}, {hidden}, {outputs});",
             f"for (int32_t j = 0; j < {outputs}; ++j) {to}[j] = (float){total} * {scale};",
@@ -175,7 +155,7 @@ def _product(
     q = f"q + b * {_depth(op)}" if shape_of(op.state)[0] > 1 else "q"
     if not zero_point:
         return lambda to, _: product(to, q, "sums[j]", f"(scale * {scale})")
-    # Each sum has the zero point of the weights as often as `q` amounts to.
+    # Each sum contains the zero point of the weights times the sum of `q`.
     total = layer.kernels.use("sum_words")
     return lambda to, _: [
         f"const int32_t moved = {zero_point} * {total}({q}, {hidden});",
@@ -184,7 +164,6 @@ def _product(
 
 
 def _depth(op: RecurrenceOp) -> int:
-    """The elements that hold the integers of the state of one sequence."""
     return -(-shape_of(op.state)[1] // 4) * 4
 
 
@@ -193,10 +172,10 @@ def _in_panels(outputs: int) -> int:
 
 
 def _integers(layer: Layer, op: RecurrenceOp, name: str, first: int, last: int) -> str:
-    """The weights of some outputs, row by row, or in panels for vectors."""
+    """Return the weights of some outputs, by rows, or in panels for vectors."""
     hidden, outputs = shape_of(op.weights)[1], last - first
     rows, depth = _in_panels(outputs), _depth(op)
-    weights = constant_array(op.weights)
+    weights = graph.constant_array(op.weights)
     assert weights is not None
     part = np.ascontiguousarray(weights[first:last], np.int8)
 
@@ -212,19 +191,15 @@ def _integers(layer: Layer, op: RecurrenceOp, name: str, first: int, last: int) 
 
 
 def _in_vectors(outputs: int) -> int:
-    """`outputs`, rounded up to whole vectors."""
     return -(-outputs // VECTOR) * VECTOR
 
 
 def _panels(layer: Layer, op: RecurrenceOp, name: str, first: int, last: int, panel: int) -> str:
-    """
-    The weights of some outputs in panels [H, outputs of the panel]; computed weights are packed for
-    every run.
-    """
+    """Return the weights of some outputs in panels; computed weights are packed in each run."""
     hidden, outputs = shape_of(op.weights)[1], last - first
     owner, whole = op.weights.owner, outputs - outputs % panel
     size = outputs * hidden + _in_vectors(outputs) - outputs
-    if isinstance(owner, ConstantOp):
+    if isinstance(owner, graph.ConstantOp):
 
         def packed() -> Array:
             rows = np.asarray(owner.array(), np.float32)[first:last]
@@ -244,26 +219,25 @@ def _panels(layer: Layer, op: RecurrenceOp, name: str, first: int, last: int, pa
     return name
 
 
-# Carried values have two places, the result's own and one in the workspace, which change roles
-# from step to step. A step reads its elements where they lie and writes what is stacked at its
-# final place. The memory that a function works in is planned once and is workspace of the layer,
-# and so does not overlap anything that is alive around it.
+# Carried values alternate between the result and the workspace.
+# A step loads elements from their place in the operand and stores stacked results in their final
+# place. The memory of a function is planned separately and is workspace of the layer, so it does
+# not overlap live values.
 
 
-@prints(LoopOp)
-def loop(layer: Layer, op: LoopOp) -> None:
-    """`graph.loop`."""
+@prints(graph.LoopOp)
+def loop(layer: Layer, op: graph.LoopOp) -> None:
     body, kinds, steps = layer.bodies[op.body.string_value()], op.packed_types, op.step_count
     starts = [layer.read(v, f"start{i}") for i, v in enumerate(op.carried)]
     whole = [layer.read(v, f"x{i}") for i, v in enumerate(op.scanned)]
     captured = [layer.read(v, f"captured{i}") for i, v in enumerate(op.captured)]
-    going = None if op.condition is None else layer.read(op.condition, "going")
+    going = layer.read_if(op.condition, "going")
     _unpack(layer, op)
     arena = layer.scratch("unsigned char", "own_arena", body.arena_bytes, 1)
     types = [c_type(kind.element_type) for kind in kinds]
     spares: list[str] = []
     for i, kind in enumerate(kinds[: len(starts)]):
-        item = numpy_dtype(kind.element_type).itemsize
+        item = graph.numpy_dtype(kind.element_type).itemsize
         spares.append(layer.scratch(types[i], f"spare{i}", prod(kind.get_shape()), item))
     for i, (start, spare) in enumerate(zip(starts, spares, strict=True)):
         layer.line(f"const {types[i]} *now{i} = {start};")
@@ -299,9 +273,8 @@ def loop(layer: Layer, op: LoopOp) -> None:
         layer.line(f"if (now{i} != y{i}) memcpy(y{i}, now{i}, {bytes_of(kinds[i])});")
 
 
-@prints(BranchOp)
-def branch(layer: Layer, op: BranchOp) -> None:
-    """`graph.branch`."""
+@prints(graph.BranchOp)
+def branch(layer: Layer, op: graph.BranchOp) -> None:
     condition = layer.read(op.condition, "condition")
     captured = [layer.read(v, f"captured{i}") for i, v in enumerate(op.captured)]
     _unpack(layer, op)
@@ -313,10 +286,10 @@ def branch(layer: Layer, op: BranchOp) -> None:
         layer.line(f"{begin} {body.name}({', '.join((arena, *captured, *results))});")
 
 
-def _unpack(layer: Layer, op: CallingOperation) -> None:
-    """Name the places of the results, `y0` and so on, and clear the bytes between them."""
+def _unpack(layer: Layer, op: graph.CallingOperation) -> None:
+    """Declare pointers to the results, `y0` and so on, and clear the bytes between them."""
     if any(isinstance(use.operation, ReturnOp) for use in op.output.uses):
-        raise Refused("bytes have no alignment outside; return what is extracted of them")
+        raise Refused("packed bytes have no alignment outside; return extracted values")
     kinds, y = op.packed_types, layer.write(op.output)
     offsets = packed_offsets(kinds)
     for i, (kind, start) in enumerate(zip(kinds, offsets, strict=False)):
@@ -326,9 +299,8 @@ def _unpack(layer: Layer, op: CallingOperation) -> None:
             layer.line(f"memset({y} + {offsets[i + 1] - gap}, 0, {gap});")
 
 
-@prints(ExtractOp)
-def extract(layer: Layer, op: ExtractOp) -> None:
-    """`graph.extract`."""
+@prints(graph.ExtractOp)
+def extract(layer: Layer, op: graph.ExtractOp) -> None:
     x = layer.read(op.input, "x")
     y = layer.write(op.result)
-    layer.line(f"memcpy({y}, {x} + {op.start}, {bytes_of(tensor_type(op.result))});")
+    layer.line(f"memcpy({y}, {x} + {op.start}, {bytes_of(graph.tensor_type(op.result))});")

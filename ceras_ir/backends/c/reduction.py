@@ -1,8 +1,8 @@
 """
-Operations that combine several elements: reductions, the index of an extreme, pooling, and
-functions of whole rows (normalization, and softmax and normalization of integers).
+Print operations that combine several elements.
 
-Pooling computes one window at a time, with channels innermost.
+The operations are reductions, argmax and top-k, pooling, normalization and integer softmax. Pooling
+computes a window at a time, with channels innermost.
 """
 
 from math import prod
@@ -19,24 +19,9 @@ from ceras_ir.backends.c.values import (
     value_type,
     zero_point_of,
 )
-from ceras_ir.dialects.graph import (
-    ArgOp,
-    Binary,
-    Pool,
-    Pool2dOp,
-    Reduce,
-    ReduceOp,
-    TopKOp,
-    constant_array,
-    quantized_element,
-    shape_of,
-    stored_element,
-)
-from ceras_ir.dialects.graph.normalization import (
-    IntegerNormalizeOp,
-    IntegerSoftmaxOp,
-    NormalizeOp,
-)
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import Binary, Pool2dOp, Reduce, shape_of
+from ceras_ir.dialects.graph.normalization import IntegerNormalizeOp, IntegerSoftmaxOp, NormalizeOp
 from ceras_ir.dialects.quant import RequantAttr
 from ceras_ir.interpreters.float_text import float_literal
 
@@ -52,9 +37,8 @@ def _index(name: str, strides: list[int]) -> str:
     return " + ".join(f"{name}{d} * {s}" for d, s in enumerate(strides) if s) or "0"
 
 
-@prints(ReduceOp)
-def reduce(layer: Layer, op: ReduceOp) -> None:
-    """`graph.reduce`."""
+@prints(graph.ReduceOp)
+def reduce(layer: Layer, op: graph.ReduceOp) -> None:
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     shape, strides, axes = shape_of(op.input), row_major(shape_of(op.input)), op.axes.get_values()
     kept = [i for i in range(len(shape)) if i not in axes]
@@ -87,7 +71,7 @@ def _whole_rows(
     outer: tuple[list[int], list[int]],
     inner: tuple[list[int], list[int]],
 ) -> None:
-    """Results that lie side by side, together; each takes its elements in the order it would."""
+    """Print the reduction of adjacent results together, with the same order for each."""
     x, y, ctype, value = names
     (*others, size), (*other_steps, _) = outer
     with layer.nested("i", others) as depth:
@@ -102,9 +86,8 @@ def _whole_rows(
             layer.loop("j", size, lines, below)
 
 
-@prints(ArgOp)
-def arg(layer: Layer, op: ArgOp) -> None:
-    """`graph.arg`."""
+@prints(graph.ArgOp)
+def arg(layer: Layer, op: graph.ArgOp) -> None:
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     shape, axis = shape_of(op.input), op.axis.value.data
     inner, extent = prod(shape[axis + 1 :]), shape[axis]
@@ -122,9 +105,8 @@ def arg(layer: Layer, op: ArgOp) -> None:
     layer.line("}")
 
 
-@prints(TopKOp)
-def top_k(layer: Layer, op: TopKOp) -> None:
-    """`graph.top_k`."""
+@prints(graph.TopKOp)
+def top_k(layer: Layer, op: graph.TopKOp) -> None:
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     (*rows, extent), count = shape_of(op.input), shape_of(op.result)[-1]
     stored, most = value_type(op.input), op.function is Reduce.MAX
@@ -142,15 +124,14 @@ def top_k(layer: Layer, op: TopKOp) -> None:
     )
 
 
-LEAST_LOOKED_UP = 64
-"""Elements of a row for which a table of its results pays."""
+MIN_TABLE_ELEMENTS = 64
+"""The minimum number of elements of a reduced axis for which a table of results pays."""
 
 
 @prints(NormalizeOp)
 def normalize(layer: Layer, op: NormalizeOp) -> None:
-    """`graph.normalize`."""
     x, scale = layer.read(op.input, "x"), layer.read(op.scale, "scale")
-    bias = "NULL" if op.bias is None else layer.read(op.bias, "bias")
+    bias = layer.read_if(op.bias, "bias") or "NULL"
     y, kernel = layer.write(op.result), layer.kernels.use("normalize")
     n = shape_of(op.input)[-1]
     layer.line(
@@ -161,14 +142,13 @@ def normalize(layer: Layer, op: NormalizeOp) -> None:
 
 @prints(IntegerNormalizeOp)
 def integer_normalize(layer: Layer, op: IntegerNormalizeOp) -> None:
-    """`graph.integer_normalize`."""
     x, scale, bias = (
         layer.read(value, name)
         for value, name in ((op.input, "x"), (op.scale, "scale"), (op.bias, "bias"))
     )
     y, n = layer.write(op.result), shape_of(op.input)[-1]
     kernel = layer.kernels.use("integer_normalize", **_types(op))
-    centre = zero_point_of(stored_element(op.input))
+    centre = zero_point_of(graph.stored_element(op.input))
     layer.line(
         f"{kernel}({x}, {y}, {scale}, {bias}, {prod(shape_of(op.input)) // n}, {n}, {centre}, "
         f"{int(op.is_centred)}, {op.shift}, {int_literal(op.epsilon.value.data)}, {op.root}, "
@@ -178,7 +158,6 @@ def integer_normalize(layer: Layer, op: IntegerNormalizeOp) -> None:
 
 @prints(IntegerSoftmaxOp)
 def integer_softmax(layer: Layer, op: IntegerSoftmaxOp) -> None:
-    """`graph.integer_softmax`."""
     x, table = layer.read(op.input, "x"), layer.read(op.table, "table")
     y, shape, axis = layer.write(op.result), shape_of(op.input), op.axis.value.data
     outer, n, inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
@@ -196,11 +175,11 @@ def integer_softmax(layer: Layer, op: IntegerSoftmaxOp) -> None:
 
 
 def _has_byte_rows(layer: Layer, op: IntegerSoftmaxOp, n: int, inner: int) -> bool:
-    """Whether rows are contiguous bytes and long enough for tables in registers."""
+    """Return whether rows are contiguous bytes and long enough for tables in registers."""
     is_bytes = value_type(op.input) == value_type(op.result) == "int8_t"
-    if not (layer.options.vectors and is_bytes and inner == 1 and n >= LEAST_LOOKED_UP):
+    if not (layer.options.vectors and is_bytes and inner == 1 and n >= MIN_TABLE_ELEMENTS):
         return False
-    table = constant_array(op.table)
+    table = graph.constant_array(op.table)
     return table is not None and table.min() >= 0 and table.max() < 1 << 16
 
 
@@ -210,15 +189,14 @@ def _types(op: IntegerNormalizeOp | IntegerSoftmaxOp) -> dict[str, str]:
 
 
 def _rescaling(requant: RequantAttr) -> str:
-    """Shift, zero point and clamp range as arguments."""
+    """Return shift, zero point and clamp range as arguments."""
     fields = (requant.shift, requant.zero_point, requant.low, requant.high)
     return ", ".join(str(field.data) for field in fields)
 
 
 @prints(Pool2dOp)
 def pool2d(layer: Layer, op: Pool2dOp) -> None:
-    """`graph.pool2d`."""
-    if op.function is Pool.MAX:
+    if op.function is graph.Pool.MAX:
         _maximum(layer, op)
     elif op.is_quantized:
         _integer_average(layer, op)
@@ -232,7 +210,7 @@ def _positions(op: Pool2dOp) -> tuple[int, int]:
 
 
 def _maximum(layer: Layer, op: Pool2dOp) -> None:
-    element, ctype = quantized_element(op.input), value_type(op.input)
+    element, ctype = graph.quantized_element(op.input), value_type(op.input)
     least = float_literal(float("-inf")) if element is None else int_literal(element.low)
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     place = window(layer, op)
@@ -253,15 +231,12 @@ def _float_average(layer: Layer, op: Pool2dOp) -> None:
     call = f"{kernel}(to, row, {x}, {place}, p)"
     count = f"{call};" if op.includes_padding else f"const int32_t count = {call};"
     divisor = float_literal(size) if op.includes_padding else "(float)count"
-    layer.loop(
-        "p",
-        positions,
-        [
-            f"float *to = {y} + p * {channels};",
-            count,
-            f"for (int32_t c = 0; c < {channels}; ++c) to[c] /= {divisor};",
-        ],
-    )
+    body = [
+        f"float *to = {y} + p * {channels};",
+        count,
+        f"for (int32_t c = 0; c < {channels}; ++c) to[c] /= {divisor};",
+    ]
+    layer.loop("p", positions, body)
 
 
 def _integer_average(layer: Layer, op: Pool2dOp) -> None:
@@ -275,7 +250,7 @@ def _integer_average(layer: Layer, op: Pool2dOp) -> None:
         raise Refused("a dilated, padded average over elements inside; set count_include_pad")
     storage = value_type(op.result)
     if varies:
-        # A window of one element has the greatest multiplier, but also the least sum.
+        # A window of a single element has the largest multiplier, but also the smallest sum.
         most = bound * (full * size + 1)
         rescale = rescaling(op.requant, bound, storage, multiplier="multiplier", scaled_bound=most)
     else:
@@ -301,13 +276,10 @@ def _integer_average(layer: Layer, op: Pool2dOp) -> None:
             f"const {rescale.type} multiplier = (({rescale.type}){numerator} + count) "
             "/ (2 * count);",
         ]
-    layer.loop(
-        "p",
-        positions,
-        [
-            *head,
-            f"for (int32_t c = 0; c < {channels}; ++c) {{",
-            *(f"  {t}" for t in rescale.lines(["sums[c]"], f"{y}[p * {channels} + c]")),
-            "}",
-        ],
-    )
+    body = [
+        *head,
+        f"for (int32_t c = 0; c < {channels}; ++c) {{",
+        *(f"  {t}" for t in rescale.lines(["sums[c]"], f"{y}[p * {channels} + c]")),
+        "}",
+    ]
+    layer.loop("p", positions, body)

@@ -1,11 +1,10 @@
 """
-Register tiles: how many positions and outputs a processor with vectors of 16 lanes computes at
-once, chosen per shape, how a layer's positions are cut into tiles and strips, and the distances
-between the elements that a tile reads and writes.
+Choose register tiles: the positions and outputs that are computed at once.
 
-A tile keeps `positions * blocks` sums, `blocks` vectors of weights and one of the input in
-registers. Where tiles do not divide a row, the last one starts earlier and computes some outputs
-twice, so that every tile of a layer has one shape.
+The model describes a processor with vectors of 16 lanes. A tile keeps `positions * blocks` sums,
+`blocks` vectors of weights and a vector of the input in registers. If tiles do not divide a row,
+the last tile starts earlier and computes some outputs twice, so that all tiles have the same shape.
+`Walk` and `Stores` have the distances between the elements that a tile loads and stores.
 """
 
 from collections.abc import Iterator
@@ -15,39 +14,39 @@ from functools import cache
 from ceras_ir.backends.c.integer_layer import Epilogue
 
 LANES = 16
-"""Outputs of one vector: 32-bit sums in 512 bits."""
+"""Outputs of a vector: 32-bit sums in 512 bits."""
 
 CONDITION, WIDE = "MODEL_LANES", "MODEL_LANES == 16"
-"""What the preprocessor tests: whether there are x86's vectors, and whether they are this wide."""
+"""Preprocessor conditions: x86 vectors, and x86 vectors of 16 lanes."""
 
 RVV, TILES = "MODEL_RVV", "MODEL_TILES"
-"""Whether there are RISC-V's vectors, and whether there are register tiles for integers at all."""
+"""Preprocessor conditions: RISC-V vectors, and register tiles for integers."""
 
 FLOAT_LANES = "MODEL_F32"
-"""Lanes of float vectors, or 0: there may be some where there are none for integers."""
+"""Preprocessor expression: lanes of float vectors, or 0, independent of integer vectors."""
 
 FLOAT_VECTORS = f"{FLOAT_LANES} && !{RVV}"
-"""Where there are some, but not RISC-V's, whose compilers make vectors of loops as they are."""
+"""Float vectors other than RISC-V, for which compilers vectorize the portable loops."""
 
 VECTOR_REGISTERS = 32
 
 LATENCY_CYCLES = 4
-"""Cycles until a multiply-accumulate's result can be added to: fewer sums leave gaps."""
+"""Cycles until the result of a multiply-accumulate is available: fewer sums leave gaps."""
 
 OVERHEAD_CYCLES = 1.0
-"""Cycles of one step of floats that are neither a load nor a product."""
+"""Cycles of a float step in addition to loads and products."""
 
 CALL_CYCLES, SUM_CYCLES, ODD_CYCLES = 8.0, 0.6, 0.6
 """
-Cycles of a tile beside its steps: of each, of each sum, and more of those where vectors of outputs
-are odd, which are stored by quarters.
+Cycles per tile, per sum, and further cycles per sum for an odd number of vectors of outputs, which
+are stored in quarters.
 """
 
-MOST_AHEAD, CROWD_CYCLES = 8, 4.0
-"""Positions that cost nothing beside their sums, and cycles of a tile for each further one."""
+MAX_FREE_POSITIONS, FURTHER_POSITION_CYCLES = 8, 4.0
+"""Positions without further cost, and cycles of a tile for each further position."""
 
-LEAST_SHARING = 5
-"""Positions from which on compilers keep vectors of weights in registers."""
+MIN_SHARING_POSITIONS = 5
+"""The minimum number of positions at which compilers keep vectors of weights in registers."""
 
 
 @dataclass(frozen=True)
@@ -64,25 +63,23 @@ class Tile:
 
     @property
     def vectors(self) -> int:
-        """Of sums."""
         return self.positions * self.blocks
 
     @property
     def width(self) -> int:
-        """Outputs of one tile."""
         return self.blocks * LANES
 
     @property
     def step_cycles(self) -> float:
-        """Of one step over k: a product per sum, a load per vector of weights and position."""
+        """Cycles of a step over k: products, loads of weights and loads of positions."""
         return max(self.vectors, self.positions + self.blocks, LATENCY_CYCLES) + OVERHEAD_CYCLES
 
     def cycles(self, steps: int) -> float:
-        """Of all, as measured for integers on Zen 4."""
-        weights = self.blocks if self.positions >= LEAST_SHARING else self.vectors
+        """Return the cycles of a tile of integers, as measured on Zen 4."""
+        weights = self.blocks if self.positions >= MIN_SHARING_POSITIONS else self.vectors
         step = max(self.vectors, self.positions + weights, LATENCY_CYCLES)
         each = SUM_CYCLES + (ODD_CYCLES if self.blocks % 2 and self.blocks > 1 else 0)
-        crowd = CROWD_CYCLES * max(self.positions - MOST_AHEAD, 0)
+        crowd = FURTHER_POSITION_CYCLES * max(self.positions - MAX_FREE_POSITIONS, 0)
         return steps * step + CALL_CYCLES + each * self.vectors + crowd
 
 
@@ -90,28 +87,28 @@ def _shapes(rows: int, columns: int) -> Iterator[Tile]:
     for blocks in range(1, 16):
         most = (VECTOR_REGISTERS - 1 - blocks) // blocks
         for wide in range(1, min(columns, most) + 1):
-            # Only whole rows can be stacked.
+            # Only complete rows can be stacked.
             stacked = min(rows, most // wide) if wide == columns else 1
             for high in range(1, stacked + 1):
                 yield Tile(high, wide, blocks)
 
 
 def _tiles(tile: Tile, rows: int, columns: int, outputs: int) -> int:
-    """How many there are of all positions and outputs."""
     blocks = -(-outputs // LANES)
     return -(-rows // tile.rows) * -(-columns // tile.columns) * -(-blocks // tile.blocks)
 
 
 def step_cycles(tile: Tile, rows: int, columns: int, outputs: int) -> float:
-    """Of one step over k of all positions and outputs, in floats."""
+    """Return the cycles of a float step over k for all positions and outputs."""
     return _tiles(tile, rows, columns, outputs) * tile.step_cycles
 
 
 @cache
 def choose_tile(rows: int, columns: int, outputs: int, steps: int = 0, rank: int = 0) -> Tile:
     """
-    The tile that needs the fewest cycles for so many steps over k, or for one of floats without
-    any; or another by its rank. Among equals the first, which is the smallest.
+    Return the tile with the fewest cycles for `steps` integer steps, or for a float step if 0.
+
+    `rank` selects the next-best tiles. Ties are resolved to the smallest tile.
     """
 
     def cycles(tile: Tile) -> float:
@@ -125,7 +122,7 @@ def choose_tile(rows: int, columns: int, outputs: int, steps: int = 0, rank: int
 
 
 def whole_tiles(rows: int, outputs: int) -> list[Tile]:
-    """For each width that divides the outputs, the best tile of a matrix product."""
+    """Return the best tile of a matrix product for each width that divides the outputs."""
     best: dict[int, Tile] = {}
     for tile in _shapes(rows, 1):
         if outputs % tile.width == 0:
@@ -136,8 +133,9 @@ def whole_tiles(rows: int, outputs: int) -> list[Tile]:
 
 def strip_length(total: int, step: int, most: int) -> int:
     """
-    Into how long strips `total` rows (or positions) are cut, none longer than about `most`: a
-    multiple of `step` if there are several, and the last no shorter than `step`.
+    Return the length of strips of `total` rows, at most about `most`.
+
+    It is a multiple of `step` if there are several strips, and the last is not shorter than `step`.
     """
     tiles = -(-total // step)
     strips = -(-tiles * step // max(most, step))
@@ -149,7 +147,7 @@ def strip_length(total: int, step: int, most: int) -> int:
 
 @dataclass(frozen=True)
 class Walk:
-    """What a tile reads: distances in elements of the input, and how many."""
+    """The elements that a tile loads, by distances in elements of the input."""
 
     tile: Tile
     runs: int
@@ -157,91 +155,89 @@ class Walk:
     steps: int
     """Steps of a row."""
     pitch: int
-    """From one row of a window to the next."""
+    """Distance between rows of a window."""
     row: int
-    """From one output row to the next."""
+    """Distance between output rows."""
     column: int
-    """From one output position to the next."""
+    """Distance between output positions."""
     ends_in_half: bool = False
-    """Whether the lower half of the last vector holds all outputs that are left for it."""
+    """Whether the outputs of the last vector fit in its lower half."""
     pieces: int = 1
-    """Of a row of a window, each contiguous; the steps are those of one."""
+    """Contiguous pieces of a row of a window; `steps` counts the steps of a piece."""
     piece: int = 0
-    """From one of them to the next."""
+    """Distance between pieces."""
     joins_ends: bool = False
-    """Whether rows end in a step of one byte, and the ends of all, at most four, are one step."""
+    """Whether the single bytes at the ends of rows, at most four, form a step."""
 
     @property
     def offsets(self) -> list[int]:
-        """Where each position starts."""
         t = self.tile
         return [r * self.row + c * self.column for r in range(t.rows) for c in range(t.columns)]
 
 
 @dataclass(frozen=True)
 class Stores:
-    """Where a tile's results go: distances in elements of the result."""
+    """The places of the results of a tile: distances in elements of the result."""
 
     row: int
     column: int
     has_residual: bool
     is_masked: bool
-    """Whether the last vector of outputs may not be whole."""
+    """Whether the last vector of outputs may be incomplete."""
 
     low: bool = True
-    """Whether there is a lower bound beside that of the stored type; of integers."""
+    """Whether integers have a lower bound other than saturation; `high` is the upper bound."""
     high: bool = True
     bits: int = 8
-    """Of a stored integer: 8, which may be unsigned, or 16."""
+    """The width of a stored integer: 8 (signed or unsigned) or 16."""
     is_signed: bool = True
     residual_bits: int = 8
     has_factors: bool = False
-    """Whether the residual of each output has a factor of its own; else one shift is for all."""
+    """Whether the residual has a factor per output; otherwise all share a shift."""
     has_shifts: bool = False
-    """Whether each output goes right by bits of its own."""
+    """Whether each output has a separate right shift."""
     scale_bits: int = 0
-    """Of products of sums with multipliers, of which each output has its own; 0 without."""
+    """The width of products of sums with multipliers per output; 0 without multipliers."""
 
     @property
     def alignment(self) -> tuple[str, str]:
-        """Type and name of the parameter that brings residuals to the scale of sums."""
+        """Type and name of the parameter that converts residuals to the scale of the sums."""
         return ("const int32_t *", "factors") if self.has_factors else ("int32_t ", "left_shift")
 
     @property
     def shift(self) -> tuple[str, str]:
-        """Type and name of the parameter by which sums go right."""
+        """Type and name of the parameter of the right shift."""
         return ("const int32_t *", "shifts") if self.has_shifts else ("int32_t ", "shift")
 
     @property
     def residual_kind(self) -> str:
-        """Ends the names of functions that read a residual."""
+        """The suffix of functions that load a residual."""
         return f"{self.residual_bits}{'_each' if self.has_factors else ''}"
 
-    def ending_in(self, e: Epilogue, *, has_factors: bool) -> "Stores":
-        """The same of what an epilogue computes."""
+    def with_epilogue(self, e: Epilogue, *, has_factors: bool) -> "Stores":
         return replace(
-            self, low=e.has_low, high=e.has_high, bits=e.bits, is_signed=e.least < 0,
+            self, low=e.has_low, high=e.has_high, bits=e.bits, is_signed=e.lowest < 0,
             residual_bits=e.residual_bits, scale_bits=e.scale_bits, has_factors=has_factors,
             has_shifts=bool(e.shifts),
         )  # fmt: skip
 
     @property
     def kind(self) -> str:
-        """What macros call a stored integer: I8, U8 or I16."""
+        """The stored integer in names of macros: I8, U8 or I16."""
         return f"{'I' if self.is_signed else 'U'}{self.bits}"
 
     @property
     def result(self) -> str:
-        """What types call it, such as `int8`."""
+        """The stored integer in names of types, such as `int8`."""
         return f"{'' if self.is_signed else 'u'}int{self.bits}"
 
     @property
     def is_packed(self) -> bool:
-        """Whether vectors become bytes several at once."""
+        """Whether several vectors are packed to bytes together."""
         return self.bits == 8 and not self.is_masked
 
     def clamped(self, value: str, kind: str) -> str:
-        """An expression between the bounds of this kind of number, I32, I8 or U8."""
+        """Return an expression clamped to the bounds of a kind of number, I32, I8 or U8."""
         least, most = f"least_{kind.lower()}", f"most_{kind.lower()}"
         match self.low, self.high:
             case True, True:
@@ -254,50 +250,33 @@ class Stores:
                 return value
 
     def offset(self, tile: Tile, position: int) -> int:
-        """Where the outputs of one position of a tile start."""
+        """Return the start of the outputs of a position of a tile."""
         return position // tile.columns * self.row + position % tile.columns * self.column
 
 
 @dataclass(frozen=True)
 class Lanes:
-    """What the vectors of a kind of number are called."""
+    """Names of the vector operations on a kind of number."""
 
     vector: str
     element: str
     step: int
-    """Products that one lane adds up in one instruction."""
+    """Products that a lane adds in an instruction."""
     load: str
     load_weights: str
     splat: str
     dot: str
     suffix: str = ""
-    """Of the names of tiles."""
 
 
 BYTES = Lanes("model_i32v", "uint8_t", 4, "LOAD_I32", "LOAD_BYTES", "SPLAT", "DOT")
 MOVED_BYTES = replace(BYTES, element="int8_t", splat="SPLAT_MOVED", suffix="_moved")
-"""Signed bytes, moved by 128 as they are read."""
+"""Signed bytes, to which 128 is added as they are loaded."""
 WORDS = Lanes("model_i32v", "int16_t", 2, "LOAD_I32", "LOAD_WORDS", "SPLAT", "DOT_WORDS", "_words")
-"""Elements of 16 bits, two at a time; the bytes of weights are widened as they are read."""
+"""Elements of 16 bits, two at a time. The bytes of weights are widened as they are loaded."""
 FLOATS = Lanes("model_f32v", "float", 1, "LOAD_F32", "LOAD_F32", "SPLAT_F32", "FMA")
 
 
 def lanes_of(stored: str) -> Lanes:
-    """How elements of a stored type are multiplied by bytes."""
+    """Return the operations that multiply elements of a stored type by bytes."""
     return WORDS if stored == "int16_t" else BYTES
-
-
-def inner_loops(element: str, *, has_pieces: bool) -> tuple[list[str], list[str]]:
-    """What opens and closes the loops over the pieces and steps of a row, but for the last line."""
-    if not has_pieces:
-        return [f"    const {element} *at = x;"], ["    }"]
-    return [
-        f"    const {element} *part = x;",
-        "    for (int32_t p = 0; p < pieces; ++p, part += piece) {",
-        f"    const {element} *at = part;",
-    ], ["    }", "    }"]
-
-
-def pieces_parameters(*, has_pieces: bool) -> str:
-    """The parameters for the pieces of a row, which end with a comma."""
-    return "int32_t pieces, int32_t piece, " if has_pieces else ""

@@ -1,9 +1,9 @@
 """
 Compile the files of `emit` with the C compiler of the host and run them through ctypes.
 
-The compiler is `$CERAS_CC`, else `$CC`, else `cc`. The library is made in a temporary directory of
-its own, so that the directory of the artefacts does not change. It is kept in the user's cache:
-several workers that evaluate one network compile it once.
+The compiler is `$CERAS_CC`, else `$CC`, else `cc`. The library is built in a temporary directory,
+so that the directory of the artefacts does not change. A copy is stored in the cache of the user:
+several workers that evaluate a network compile it a single time.
 """
 
 import ctypes
@@ -28,7 +28,7 @@ from ceras_ir.support.native import cache_folder
 from ceras_ir.targets.capabilities import Array, Sample, Trace
 
 Launch: TypeAlias = Callable[[int, NDArray[np.uint8]], None]
-"""Called with the number of a launch and the arena, to be changed in place."""
+"""A function of the number of a launch and the arena, which it changes in place."""
 
 LIBRARY_FLAGS = (
     "-std=c99",
@@ -41,13 +41,13 @@ LIBRARY_FLAGS = (
 )
 
 LIBRARY_LEVEL = ("-O2",)
-"""Optimization that is worth its compile time for a few runs."""
+"""The optimization level for a few runs."""
 
 LIBRARIES = 256 << 20
-"""Bytes of libraries that are kept."""
+"""The limit of the cache of libraries in bytes."""
 
 SOURCE_SUFFIXES = (".c", ".h", ".weights")
-"""Endings of what compiling reads; the assembler may include weights."""
+"""Suffixes of the files that compiling uses; the assembler may include weights."""
 
 CALLBACKS = """\
 #include "model.h"
@@ -74,14 +74,13 @@ unsigned long arena_bytes(unsigned long i) { return sizes[i]; }
 unsigned long arena_alignment(void);
 unsigned long arena_alignment(void) { return MODEL_ARENA_ALIGNMENT; }
 """
-"""Compiled with the model: what a caller would otherwise have to supply."""
+"""Functions that a caller would have to provide, compiled with the model."""
 
 _TRACE = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_ulong)
 _LAUNCH = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p)
 
 
 def compiler() -> list[str]:
-    """The command of the host's C compiler."""
     return shlex.split(os.environ.get("CERAS_CC") or os.environ.get("CC") or "cc")
 
 
@@ -94,8 +93,7 @@ def build_library(
     flags: Sequence[str] = LIBRARY_LEVEL,
 ) -> None:
     """
-    Compile the C of the directory `source`, or take what was compiled of the same text; an
-    `InputError` without a working compiler.
+    Compile the C of the directory `source`, or copy the library of equal sources from the cache.
     """
     callbacks = library.with_name("callbacks.c")
     callbacks.write_text(prefix.renamed(CALLBACKS))
@@ -109,10 +107,10 @@ def build_library(
     command += [*map(str, files), "-o", str(library)]
 
     def make() -> bytes:
-        _call(command)
+        run_tool(command, "the C compiler ", "install one, or name it in CERAS_CC")
         return library.read_bytes()
 
-    # Sources have another place each time: what they say counts.
+    # The directory differs in each call, so the key has only the content of the sources.
     known = *compiler(), *LIBRARY_FLAGS, *flags, *defines
     read = sorted(path for path in {callbacks, *source.iterdir()} if path.suffix in SOURCE_SUFFIXES)
     parts = [part for path in read for part in (path.name, path.read_bytes())]
@@ -120,27 +118,25 @@ def build_library(
     try:
         content = cache.computed(key_of(*known, "", *parts), make)
     except CacheError:
-        # What cannot be kept can still be used.
+        # A library that cannot be cached can still be used.
         content = make()
     library.write_bytes(content)
 
 
-def _call(command: Sequence[str]) -> None:
-    """Run the C compiler."""
+def run_tool(command: Sequence[str], kind: str = "", remedy: str = "install it") -> str:
+    """Return the output of a tool. Raise an `InputError` if it is missing or fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:
-        raise InputError(
-            f"cannot run the C compiler '{command[0]}': {error.strerror}; "
-            "install one, or name it in CERAS_CC"
-        ) from None
+        raise InputError(f"cannot run {kind}'{command[0]}': {error.strerror}; {remedy}") from None
     if done.returncode:
         shown = "\n".join(done.stderr.splitlines()[:12])
-        raise InputError(f"the C compiler '{command[0]}' failed:\n{shown}")
+        raise InputError(f"{kind}'{command[0]}' failed with status {done.returncode}: {shown}")
+    return done.stdout
 
 
 class CModel:
-    """A compiled network; arrays in and out have the types and shapes of the manifest."""
+    """A compiled network. Input and output arrays have the types and shapes of the manifest."""
 
     def __init__(
         self,
@@ -153,7 +149,7 @@ class CModel:
         flags: Sequence[str] = LIBRARY_LEVEL,
         prefix: Prefix = MODEL,
     ):
-        """Compile `source`: a directory that has been written, or artefacts still in memory."""
+        """Compile `source`: a directory, or artefacts in memory."""
         self.inputs, self.outputs, self.prefix = list(inputs), list(outputs), prefix
         self._directory = tempfile.TemporaryDirectory(prefix="ceras-c-")
         work = Path(self._directory.name)
@@ -176,7 +172,7 @@ class CModel:
         sizes = [self._library.arena_bytes(i) for i in range(self._library.arenas())]
         self._size, alignment = sizes[0], self._library.arena_alignment()
         self.arena, *self._others = (aligned(size, alignment) for size in sizes)
-        # Kept as attributes: C has no other reference to them.
+        # Stored as attributes, because C has no reference that keeps them alive.
         self._callbacks = _TRACE(self._tracer(trace)), _LAUNCH(self._launcher(launch))
         self._library.set_callbacks(*self._callbacks)
         self.reset()
@@ -214,7 +210,7 @@ class CModel:
             raise InputError("not the weights of this model, or damaged", str(path))
 
     def use_arena(self, image: NDArray[np.uint8]) -> None:
-        """Run on a memory image, for example one that holds an accelerator's constants."""
+        """Run on a memory image, for example one that holds the constants of an accelerator."""
         if image.size < self._size:
             raise InputError(f"an image of {image.size} bytes, expected at least {self._size}")
         arena = aligned(image.size, 4096)
@@ -222,7 +218,7 @@ class CModel:
         self.arena = arena
 
     def reset(self) -> None:
-        """Begin with the first state, if the network keeps any."""
+        """Restore the first state, if the network has states."""
         name = self.prefix.renamed("model_reset_in")
         if hasattr(self._library, name):
             memory = (self.arena, *self._others)
@@ -231,7 +227,7 @@ class CModel:
                 raise AssertionError(f"{name} returned {status}")
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Run once; arrays by name, each exactly of its tensor's shape and type."""
+        """Run the network on arrays by name, with exactly the shapes and types of the tensors."""
         arrays = [_checked(inputs, info) for info in self.inputs]
         results = [np.empty(info.shape, info.dtype) for info in self.outputs]
         memory = (self.arena, *self._others, *arrays, *results)
@@ -248,7 +244,7 @@ class CModel:
 def _check_header(
     path: Path, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo], prefix: Prefix
 ) -> None:
-    """Refuse buffers that C would take for others: it reads and writes what its header says."""
+    """Refuse buffers that do not match the header, because C would access other memory."""
     header, tensors = path.read_text(encoding="utf-8", errors="replace"), [*inputs, *outputs]
     names = identifiers([tensor.name for tensor in tensors], prefix.name)
     lines = [
@@ -266,7 +262,7 @@ def _check_header(
 
 
 def aligned(size: int, alignment: int) -> NDArray[np.uint8]:
-    """Zeroed bytes at a multiple of `alignment`."""
+    """Return zeroed bytes at a multiple of `alignment`."""
     raw = np.zeros(size + alignment, np.uint8)
     start = -raw.ctypes.data % alignment
     return raw[start : start + size]
@@ -286,10 +282,7 @@ def _checked(inputs: Mapping[str, Array], info: TensorInfo) -> Array:
 
 
 class CompiledC:
-    """
-    The C in `folder`; `launch` runs what the host hands to an accelerator, and `image` is the
-    memory that both share.
-    """
+    """The C in `folder`; `launch` runs an accelerator on the shared memory `image`."""
 
     def __init__(
         self,
@@ -305,14 +298,8 @@ class CompiledC:
         self._model: CModel | None = None
 
     def build(self, trace: Trace | None = None) -> CModel:
-        model = CModel(
-            self.folder,
-            self.inputs,
-            self.outputs,
-            trace=trace,
-            launch=self.launch,
-            prefix=self.prefix,
-        )
+        tensors = self.inputs, self.outputs
+        model = CModel(self.folder, *tensors, trace=trace, launch=self.launch, prefix=self.prefix)
         if self.image is not None:
             model.use_arena(self.image)
         return model

@@ -1,8 +1,7 @@
 """
-Operations that select elements or rows, or place them at computed positions.
+Print operations that select elements or rows, or write them to computed positions.
 
-These are slice, gather, take and pad, rows that are written into a tensor, the suppression of
-overlapping boxes, and decision trees.
+The operations are slice, gather, take, pad, put, non-maximum suppression, and tree ensembles.
 """
 
 from math import isfinite, prod
@@ -13,24 +12,14 @@ from ceras_ir.backends.c.kernels import combine
 from ceras_ir.backends.c.layer import Layer, nest, prints, row_major
 from ceras_ir.backends.c.reduction import COMBINED
 from ceras_ir.backends.c.values import int_literal, value_type
-from ceras_ir.dialects.graph import (
-    GatherOp,
-    Pad,
-    PadOp,
-    PutOp,
-    SliceOp,
-    SuppressOp,
-    TakeOp,
-    TreeEnsembleOp,
-    shape_of,
-)
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import shape_of
 from ceras_ir.interpreters.float_text import float_literal
 from ceras_ir.interpreters.selection import border_indices
 
 
-@prints(SliceOp)
-def slice_(layer: Layer, op: SliceOp) -> None:
-    """`graph.slice`."""
+@prints(graph.SliceOp)
+def slice_(layer: Layer, op: graph.SliceOp) -> None:
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     shape, strides = shape_of(op.result), row_major(shape_of(op.input))
     starts = op.starts.get_values()
@@ -40,9 +29,8 @@ def slice_(layer: Layer, op: SliceOp) -> None:
     nest(layer, shape, [row_major(shape), steps], lambda at: [f"{y}[{at[0]}] = from[{at[1]}];"])
 
 
-@prints(GatherOp)
-def gather(layer: Layer, op: GatherOp) -> None:
-    """`graph.gather`."""
+@prints(graph.GatherOp)
+def gather(layer: Layer, op: graph.GatherOp) -> None:
     shape, axis = shape_of(op.input), op.axis.value.data
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     indices = op.indices.get_values()
@@ -59,9 +47,8 @@ def gather(layer: Layer, op: GatherOp) -> None:
     layer.line("}")
 
 
-@prints(TakeOp)
-def take(layer: Layer, op: TakeOp) -> None:
-    """`graph.take`."""
+@prints(graph.TakeOp)
+def take(layer: Layer, op: graph.TakeOp) -> None:
     (rows, width), count = shape_of(op.input), shape_of(op.indices)[0]
     x, at = layer.read(op.input, "x"), layer.read(op.indices, "at")
     y = layer.write(op.result)
@@ -74,13 +61,13 @@ def take(layer: Layer, op: TakeOp) -> None:
     layer.loop("i", count, body)
 
 
-@prints(PadOp)
-def pad(layer: Layer, op: PadOp) -> None:
-    """`graph.pad`: by a table of source indices per dimension, or a fill and a strided copy."""
+@prints(graph.PadOp)
+def pad(layer: Layer, op: graph.PadOp) -> None:
+    """Print a table of source indices per dimension, or a fill and a strided copy."""
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     source, target = shape_of(op.input), shape_of(op.result)
     low = op.low.get_values()
-    if op.function is Pad.CONSTANT:
+    if op.function is graph.Pad.CONSTANT:
         stored = op.stored_value
         fill = (
             float_literal(stored) if value_type(op.result) == "float" else int_literal(int(stored))
@@ -91,12 +78,7 @@ def pad(layer: Layer, op: PadOp) -> None:
         between = op.interior.get_values()
         steps = [(i + 1) * s for i, s in zip(between, strides, strict=True)]
         layer.line(f"{value_type(op.result)} *to = {y} + {first};")
-        nest(
-            layer,
-            source,
-            [steps, row_major(source)],
-            lambda at: [f"to[{at[0]}] = {x}[{at[1]}];"],
-        )
+        nest(layer, source, [steps, row_major(source)], lambda at: [f"to[{at[0]}] = {x}[{at[1]}];"])
         return
     tables: list[str] = []
     for d, (n, size, stride) in enumerate(zip(source, target, row_major(source), strict=True)):
@@ -108,9 +90,8 @@ def pad(layer: Layer, op: PadOp) -> None:
         layer.line(f"{y}[to++] = {x}[{index}];", depth)
 
 
-@prints(PutOp)
-def put(layer: Layer, op: PutOp) -> None:
-    """`graph.put`."""
+@prints(graph.PutOp)
+def put(layer: Layer, op: graph.PutOp) -> None:
     (count, width), n = shape_of(op.input), shape_of(op.indices)[0]
     x, at = layer.read(op.input, "x"), layer.read(op.indices, "at")
     rows, y = layer.read(op.rows, "rows"), layer.write(op.result)
@@ -135,15 +116,14 @@ def put(layer: Layer, op: PutOp) -> None:
     layer.loop("i", n, body)
 
 
-@prints(SuppressOp)
-def suppress(layer: Layer, op: SuppressOp) -> None:
-    """`graph.suppress`."""
+@prints(graph.SuppressOp)
+def suppress(layer: Layer, op: graph.SuppressOp) -> None:
     (images, count, _), kinds = shape_of(op.boxes), shape_of(op.scores)[1]
     rows, least = shape_of(op.result)[0], op.least.value.data
     boxes, scores = layer.read(op.boxes, "boxes"), layer.read(op.scores, "scores")
     y = layer.write(op.result)
     left = layer.scratch("uint8_t", "left", count, 1)
-    # Nothing is greater than positive infinity; what is finite or more is greater than the other.
+    # No value exceeds positive infinity. All finite values exceed negative infinity.
     above = f"score[i] > {float_literal(least)}" if isfinite(least) else f"{int(least < 0)}"
     if least == float("-inf"):
         above = "score[i] >= -FLT_MAX"
@@ -188,9 +168,8 @@ def suppress(layer: Layer, op: SuppressOp) -> None:
     layer.line(f"  {y}[rows * 3] = {y}[rows * 3 + 1] = {y}[rows * 3 + 2] = -1;")
 
 
-@prints(TreeEnsembleOp)
-def tree_ensemble(layer: Layer, op: TreeEnsembleOp) -> None:
-    """`graph.tree_ensemble`."""
+@prints(graph.TreeEnsembleOp)
+def tree_ensemble(layer: Layer, op: graph.TreeEnsembleOp) -> None:
     (rows, inputs), (trees,) = shape_of(op.input), shape_of(op.roots)
     outputs, width = shape_of(op.result)[1], shape_of(op.leaves)[1]
     feature, child = value_type(op.features), value_type(op.children)

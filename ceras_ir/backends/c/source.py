@@ -1,4 +1,4 @@
-"""`model.c` and `model_kernels.h`."""
+"""Print `model.c` and `model_kernels.h`."""
 
 import re
 from collections import defaultdict
@@ -16,17 +16,17 @@ from ceras_ir.backends.c.model import (
     consistency_checks,
     declared,
     keep_states,
-    own_arrays,
-    own_memory,
     parameters,
     reset_functions,
-    reset_own,
     returned_name,
     shape_text,
     state_macro,
+    static_arrays,
+    static_memory,
+    static_reset,
 )
 from ceras_ir.backends.c.names import comment
-from ceras_ir.backends.c.program import Arena, Input, Kept, at
+from ceras_ir.backends.c.program import Arena, Input, StateMemory, at
 from ceras_ir.backends.c.weights_file import loader
 from ceras_ir.dialects.graph import ConstantOp, Conv2dOp, MatmulOp, shape_of
 from ceras_ir.dialects.mem import CONTINUES, LaunchOp
@@ -44,15 +44,15 @@ KERNELS_HEAD = """\
 #include <string.h>
 
 @STRICT@#if defined(__clang__)
-/* Loops that may be vectorized need not be. */
+/* Vectorization of marked loops is optional. */
 #pragma clang diagnostic ignored "-Wpass-failed"
 #endif
-/* C99, which C++ reads but for this. */
+/* C++ accepts the C99 of this file except for this keyword. */
 #ifdef __cplusplus
 #define restrict __restrict
 #endif
 
-/* Elements of rows that int8 values are gathered into; see MODEL_UNSIGNED_ROWS. */
+/* Elements of rows into which int8 values are gathered; see MODEL_UNSIGNED_ROWS. */
 #if MODEL_UNSIGNED_ROWS
 typedef uint8_t model_row;
 #define MODEL_ROW_OFFSET 128
@@ -64,11 +64,11 @@ typedef int16_t model_row;
 #define MODEL_ROW_OFFSET 0
 #endif
 
-/* A processor's own kernels leave the portable ones unused, and the other way around. Tiles are
- * worth a call: they would be unrolled into the loops of layers. What copies rows is faster where
- * sizes are known, but clang takes ten times as long. Layers stay calls: where gcc 12.2 inlines
- * them at -O2 without AVX, it takes their `restrict` too far, and an LSTM of two units reads
- * products for what functions made of them. */
+/* Either the kernels for a processor or the portable kernels are unused. Tiles remain calls:
+ * inlined tiles would be unrolled into the loops of layers. Copies of rows are faster with known
+ * sizes, but clang needs ten times as long for inlined copies. Layers remain calls: if gcc 12.2
+ * inlines them at -O2 without AVX, it misuses their `restrict`, and an LSTM of two units loads
+ * products instead of the results of functions. */
 #if defined(__GNUC__)
 #define MODEL_STATIC static __attribute__((unused))
 #define MODEL_TILE static __attribute__((noinline, unused))
@@ -80,7 +80,7 @@ typedef int16_t model_row;
 #define MODEL_LAYER static
 #define MODEL_INLINE static inline
 #endif
-/* Of short dot products: to add up the lanes of wider vectors takes longer than the products. */
+/* For short dot products: the sum of the lanes of wider vectors takes longer than the products. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__AVX512F__)
 #define MODEL_HALF_VECTORS __attribute__((target("prefer-vector-width=256")))
 #else
@@ -91,21 +91,21 @@ typedef int16_t model_row;
 #else
 #define MODEL_COPY MODEL_INLINE
 #endif
-/* With OpenMP (-fopenmp) a layer's tiles are shared among threads: so many nested loops. A tile
- * that starts earlier to be whole computes some results twice, of the same value. */
+/* With OpenMP (-fopenmp), threads share the iterations of a number of nested loops over tiles.
+ * Overlapping tiles compute some results twice, with equal values. */
 #if defined(_OPENMP)
 #define MODEL_PRAGMA(text) _Pragma(#text)
 #define MODEL_THREADS(loops) MODEL_PRAGMA(omp parallel for collapse(loops) schedule(static))
 #else
 #define MODEL_THREADS(loops)
 #endif
-/* Asks for the bytes so far behind a pointer, which may end before them. */
+/* Prefetches the bytes at a distance from a pointer, possibly after the end of the array. */
 #if defined(__GNUC__)
 #define MODEL_FETCH(p, bytes) __builtin_prefetch((const void *)((uintptr_t)(p) + (bytes)))
 #else
 #define MODEL_FETCH(p, bytes)
 #endif
-/* Loops that are long enough as they are: unrolled once more they spill or only grow. */
+/* Loops with long bodies: if they are unrolled, registers spill or only the code grows. */
 #if defined(__clang__)
 #define MODEL_ROLLED _Pragma("clang loop unroll(disable)")
 #elif defined(__GNUC__)
@@ -113,13 +113,13 @@ typedef int16_t model_row;
 #else
 #define MODEL_ROLLED
 #endif
-/* Loops over variables that registers hold if each turn has its own. */
+/* Loops over variables that registers hold if the loop is unrolled completely. */
 #if defined(__clang__)
 #define MODEL_IN_REGISTERS _Pragma("clang loop unroll(full)")
 #elif defined(__GNUC__)
 #define MODEL_IN_REGISTERS _Pragma("GCC unroll 16")
 #endif
-/* Short loops over sums that registers hold: without vectors a turn costs more than its sum. */
+/* Short loops over sums in registers: without vectors the loop costs more than the sums. */
 #if defined(__clang__)
 #define MODEL_UNROLLED
 #elif defined(__GNUC__) && !defined(__SSE2__) && !defined(__ARM_NEON)
@@ -127,7 +127,7 @@ typedef int16_t model_row;
 #else
 #define MODEL_UNROLLED
 #endif
-/* Loops whose result may lie where an operand lies, element by element. */
+/* Elementwise loops in which the result may share the memory of an operand. */
 #if defined(__clang__)
 #define MODEL_ALIKE _Pragma("clang loop vectorize(assume_safety)")
 #elif defined(__GNUC__)
@@ -140,7 +140,6 @@ typedef int16_t model_row;
 
 
 def kernels_header(model: Model) -> str:
-    """The text of `model_kernels.h`."""
     head = filled(KERNELS_HEAD, {"STRICT": strict_floats()})
     return f"{head}{model.kernels.text}\n#endif\n"
 
@@ -153,11 +152,12 @@ int model_self_test(void) { return 0; }
 
 def self_test(model: Model, source: str) -> str:
     """
-    Return the self-test of the build, which the linker removes if no code calls it. A processor may
-    lack floats, so that the test has none if the code, whose text is `source`, has none.
+    Return the self-test, which the linker removes if no code calls it.
+
+    It has no floats if the code `source` has none, because a processor may not support them.
     """
     code = re.sub(r"/\*.*?\*/", "", source + model.kernels.text, flags=re.DOTALL)
-    # A member of the arena's union, which only aligns it.
+    # The float in the union of the arena only sets the alignment.
     if not re.search(r"\b(float(?! f32;)|double)\b", code):
         return NO_FLOATS
     return "\n" + (files("ceras_ir.backends.c") / "runtime" / "self_test.c").read_text("ascii")
@@ -188,7 +188,6 @@ def model_source(model: Model, crc: int) -> str:
 
 
 def _functions(model: Model) -> list[str]:
-    """Return the functions that the layers share, each a single time."""
     users: defaultdict[int, list[int]] = defaultdict(list)
     for index, first in model.functions.items():
         users[first].append(index)
@@ -196,7 +195,7 @@ def _functions(model: Model) -> list[str]:
 
 
 def _body(model: Model) -> str:
-    """Print the function of a loop step or of a branch; its values are in the bytes at `base`."""
+    """Print the function of a loop step or branch; the values are in the bytes at `base`."""
     name, lines = model.program.name, _steps(model, traced=False)
     head = [
         f"/* A step of a loop, or a branch, in {model.arena_bytes} bytes. */",
@@ -210,12 +209,11 @@ def _body(model: Model) -> str:
 
 
 def _plan(model: Model) -> str:
-    """The memory plan, one line per layer."""
     lines = [
         f"Memory plan: {model.program.arena_bytes} bytes of results"
         + (
             f" and up to {model.scratch_bytes} bytes of workspace "
-            + ("on the stack" if model.program.launches else "where nothing else is")
+            + ("on the stack" if model.program.launches else "in unused bytes")
             if model.scratch_bytes
             else ""
         )
@@ -229,7 +227,7 @@ def _plan(model: Model) -> str:
                     where = f"{region} {offset}".lstrip()
                 case Input():
                     where = "input"
-                case Kept():
+                case StateMemory():
                     where = "state"
                 case _:
                     where = "output"
@@ -256,12 +254,10 @@ def _is_constant(value: SSAValue) -> bool:
 
 
 def function_name(layer: Layer) -> str:
-    """For example `layer_3_conv2d`."""
     return f"layer_{layer.index}_{layer.op.name.rpartition('.')[2]}"
 
 
 def _function(layer: Layer, also: Sequence[int]) -> str:
-    """The function of a layer, and of others by their index."""
     title, body = _title(layer), "\n".join(layer.lines)
     if also:
         others = f"And layer{'s' * (len(also) > 1)} {', '.join(map(str, also))}."
@@ -303,7 +299,7 @@ def _run_in(model: Model) -> str:
 
 
 def _steps(model: Model, *, traced: bool = True) -> list[str]:
-    """One call per layer, its trace if they are `traced`, and the copies at both ends."""
+    """Return a call per layer, traces if `traced`, and the copies of inputs and outputs."""
     program, names = model.program, model.names
     lines: list[str] = []
     for i in program.copied_in:
@@ -342,7 +338,6 @@ def _steps(model: Model, *, traced: bool = True) -> list[str]:
 
 
 def workspace(model: Model, layer: Layer) -> str:
-    """The C expression for a layer's workspace."""
     if model.program.launches:
         return "scratch.bytes"
     none = Arena(0, next(iter(model.program.regions)))
@@ -350,7 +345,6 @@ def workspace(model: Model, layer: Layer) -> str:
 
 
 def _in_regions(model: Model) -> str:
-    """Define macros for values in several memories, and for the sections of these memories."""
     if "" in model.program.regions:
         return ""
     lines = (
@@ -364,12 +358,12 @@ def _in_regions(model: Model) -> str:
 
 
 def _run(model: Model) -> str:
-    """The function that brings its own memory, which with states others share."""
-    names = own_arrays(model)
+    """Return the function with static memory, which is a shared array if the network has states."""
+    names = static_arrays(model)
     arguments = ", ".join([*(f"{name}.bytes" for name in names), *model.names])
     head = f"int model_run({', '.join(parameters(model)) or 'void'})\n{{"
     run = [f"  return model_run_in({arguments});", "}", ""]
     if not model.program.states:
-        return "\n".join([head, *own_memory(model, "  "), *run])
+        return "\n".join([head, *static_memory(model, "  "), *run])
     first = "  if (!model_is_reset) model_reset();"
-    return "\n".join([*own_memory(model), *reset_own(model), head, first, *run])
+    return "\n".join([*static_memory(model), *static_reset(model), head, first, *run])

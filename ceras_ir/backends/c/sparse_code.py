@@ -1,10 +1,10 @@
 """
-Listed weights as kernels read them, sums over them as straight-line code, and their costs.
+Sparse weights for kernels, sums over them as straight-line code, and their costs.
 
-The code is for processors with vectors of 16 lanes, whose lanes are positions. Sums of a block of
-filters, for 16 positions, stay in registers. Each vector of inputs is loaded once and multiplied by
-its weights, which come from memory, the same in all lanes: four bytes at once (a dot product), or a
-float. Text is assembler, because compilers take minutes for so many statements of C.
+The code is for processors with vectors of 16 lanes, which hold 16 positions. The sums of a block of
+filters remain in registers. Each vector of inputs is loaded a single time and multiplied by four
+bytes of weights (a dot product) or by a float, which is broadcast from memory. The text is
+assembler, because compilers take minutes for this number of C statements.
 """
 
 from dataclasses import dataclass
@@ -22,25 +22,25 @@ from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
 from ceras_ir.dialects.sparse import CooAttr, SparseBlockAttr
 
 WIDTHS = range(2, 12)
-"""Bits of distances that are tried."""
+"""The widths of distances in bits that are tried."""
 
-WIDEST = 25
-"""Bits that kernels read at once."""
+MAX_LOAD_BITS = 25
+"""The maximum width of a value in bits that kernels load at once."""
 
-BEHIND = 3
-"""Bytes that they read with the last one."""
+TRAILING_BYTES = 3
+"""Bytes that kernels load with the last byte."""
 
 
 @dataclass(frozen=True)
 class SparseSource:
-    """The constants of a layer's listed weights, declared in its function as `source`."""
+    """The constants of the sparse weights of a layer, declared in C as `source`."""
 
     layer: Layer
     encoded: CooAttr | SparseBlockAttr
     unit: int
-    """Weights in each place."""
+    """The number of weights at each place."""
     kind: str
-    """Of entries."""
+    """The kind of entries, in names of functions."""
     taps: str
 
     @classmethod
@@ -53,10 +53,7 @@ class SparseSource:
         *,
         scale: int = 1,
     ) -> "SparseSource":
-        """
-        Of weights [filters, products], in entries times `scale`; `taps` are where inputs of the
-        window's elements are.
-        """
+        """Add the constants of weights [filters, products] times `scale`, with inputs at `taps`."""
         is_float = weights.dtype == np.float32
         kind, value, wide = ("f32", "float", "float") if is_float else ("i8", "int8_t", "int32_t")
         kind = kind if scale == 1 else f"{kind}_{scale}"
@@ -68,11 +65,10 @@ class SparseSource:
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """Weights of each filter."""
         return self.encoded.filter_counts.astype(np.int64) * self.unit
 
     def reserve(self, multiple: int = 1) -> None:
-        """Declare `entries`, for a filter's and none more, in whole groups."""
+        """Declare `entries` for a filter and a terminating entry, padded to a multiple."""
         most = int(self.counts.max(initial=0)) + 1
         most = -(-most // multiple) * multiple
         self.layer.scratch(f"struct sparse_entry_{self.kind}", "entries", most, 8)
@@ -81,7 +77,7 @@ class SparseSource:
         """Declare the source, at the first filter."""
         layer, encoded = self.layer, self.encoded
         counts, places = (
-            layer.array(name, np.frombuffer(data + bytes(BEHIND), np.uint8), "uint8_t")
+            layer.array(name, np.frombuffer(data + bytes(TRAILING_BYTES), np.uint8), "uint8_t")
             for name, data in (("counts", encoded.counts.data), ("places", encoded.places.data))
         )
         held = encoded.elements_of_values
@@ -93,10 +89,7 @@ class SparseSource:
         )
 
     def next_filter(self, channels: int, pitch: int) -> str:
-        """
-        The expression that reads the next filter's weights into `entries`, and says how many they
-        are; inputs of a place's channels are `pitch` apart.
-        """
+        """Return the expression that decodes the weights of the next filter into `entries`."""
         encoded = self.encoded
         equal = 0 if encoded.counts.data else int(encoded.filter_counts[0])
         return (
@@ -109,14 +102,18 @@ def readable(
     weights: NDArray[np.generic], op: LinearOperation
 ) -> tuple[CooAttr | SparseBlockAttr, int]:
     """
-    The weights as kernels read them, and how many stand in each place: as the constant lists them
-    where that is distances, or blocks of neighbours, else by distances of the best width.
+    Return weights in an encoding of kernels, and the number of weights at each place.
+
+    The constant keeps distances or blocks of adjacent weights; other weights become distances.
     """
     encoded, channels = op.encoded_weights, shape_of(op.weights)[-1]
-    if isinstance(encoded, CooAttr | SparseBlockAttr) and encoded.counts_width.data <= WIDEST:
-        # Zero points make other numbers of the weights.
+    if (
+        isinstance(encoded, CooAttr | SparseBlockAttr)
+        and encoded.counts_width.data <= MAX_LOAD_BITS
+    ):
+        # Zero points change the values of weights.
         is_same = np.array_equal(encoded.array.reshape(weights.shape), weights)
-        is_distance = 0 < encoded.delta.data <= WIDEST
+        is_distance = 0 < encoded.delta.data <= MAX_LOAD_BITS
         unit = 1 if isinstance(encoded, CooAttr) else encoded.columns.data
         in_row = isinstance(encoded, CooAttr) or encoded.rows.data == 1
         if is_same and is_distance and in_row and channels % unit == 0:
@@ -125,35 +122,34 @@ def readable(
 
 
 def smallest_distances(weights: NDArray[np.generic]) -> CooAttr:
-    """Coordinates as distances of the width that takes the fewest bytes."""
+    """Return coordinates as distances of the width with the fewest bytes."""
     element = f32 if weights.dtype == np.float32 else i8
     return min((CooAttr.of(weights, element, w) for w in WIDTHS), key=lambda coo: coo.nbytes)
 
 
 SPARSE_CONDITION = "MODEL_LANES == 16 && defined(__x86_64__)"
-"""What the preprocessor tests."""
+"""The preprocessor condition of the code."""
 
-MOST_SUMS, INPUT = 28, 31
-"""Registers that hold sums, and the one that holds inputs; one more takes products."""
+MAX_REGISTER_SUMS, INPUT = 28, 31
+"""Registers of sums, and the register of inputs. Another register holds products."""
 
 PRODUCT = 30
 
-ORDER, LEAST, MOST = 28, 29, 30
-"""What makes bytes of sums: how bytes of four outputs become words, and two bounds."""
+ORDER, LOW_BOUND, HIGH_BOUND = 28, 29, 30
+"""Registers for the permutation to words of four outputs, and for the bounds."""
 
-IN_FOURS = (0x0C080400, 0x0D090501, 0x0E0A0602, 0x0F0B0703)
-"""Bytes of four vectors, packed, in the order of positions."""
+POSITION_ORDER = (0x0C080400, 0x0D090501, 0x0E0A0602, 0x0F0B0703)
+"""The permutation of bytes of four packed vectors to the order of positions."""
 
-MOST_PRODUCTS = 1 << 16
-"""Instructions with a weight that one layer may become: some 650 KB."""
+MAX_CODE_PRODUCTS = 1 << 16
+"""The maximum number of instructions with a weight in a layer: about 650 KB."""
 
 
 @dataclass(frozen=True)
-class Narrow:
-    """How sums become bytes: they begin with a bias and end with a shift and a clamp."""
+class NarrowSums:
+    """The conversion of sums to bytes: an initial bias, a shift and a clamp."""
 
     biases: NDArray[np.int64]
-    """Of each filter."""
     shifts: NDArray[np.int64]
     low: int
     high: int
@@ -161,22 +157,18 @@ class Narrow:
 
 @dataclass(frozen=True)
 class Product:
-    """One instruction: a filter's weights at an input."""
+    """An instruction: the weights of a filter at an input."""
 
     order: int
-    """Inputs are taken in this order."""
     offset: int
-    """Of the input in the planes, in bytes."""
+    """The offset of the input in the planes, in bytes."""
     filter: int
     weight: int
-    """Its 32 bits."""
+    """The 32 bits of the weight."""
 
 
 def products(weights: NDArray[np.generic], planes: Planes) -> list[Product]:
-    """
-    What is to be multiplied, filter by filter: floats one by one in the order of the weights, bytes
-    as words of four planes.
-    """
+    """Return the products by filters: floats in the order of weights, or words of four planes."""
     plane, offset = planes.places()
     flat = np.ascontiguousarray(weights).reshape(len(weights), -1)
     if flat.dtype == np.float32:
@@ -198,7 +190,7 @@ def products(weights: NDArray[np.generic], planes: Planes) -> list[Product]:
 def _words(
     flat: NDArray[np.generic], planes: Planes
 ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """Weights of four planes in a word: [filters, places], and the places in words."""
+    """Return weights of four planes in words [filters, places], and the places in words."""
     plane, offset = planes.places()
     places, inverse = np.unique(plane // 4 * planes.pitch + offset, return_inverse=True)
     words = np.zeros((len(flat), len(places), 4), np.int8)
@@ -207,15 +199,15 @@ def _words(
 
 
 def product_count(weights: NDArray[np.generic], planes: Planes) -> int:
-    """How many instructions with a weight there are."""
+    """Return the number of instructions with a weight."""
     if weights.dtype == np.float32:
         return int(np.count_nonzero(weights))
     return int(np.count_nonzero(_words(weights.reshape(len(weights), -1), planes)[0]))
 
 
 def blocks(filters: int) -> list[range]:
-    """Filters whose sums are in registers at once, in fours."""
-    count = -(-filters // MOST_SUMS)
+    """Split filters into blocks with all sums in registers, in multiples of four."""
+    count = -(-filters // MAX_REGISTER_SUMS)
     size = -(-filters // count // 4) * 4
     return [range(i, min(i + size, filters)) for i in range(0, filters, size)]
 
@@ -228,11 +220,12 @@ def block_text(
     *,
     ordered: bool,
     is_float: bool,
-    narrow: Narrow | None,
+    narrow: NarrowSums | None,
 ) -> tuple[str, list[int]]:
     """
-    A function that stores the sums of a block as [filters, 16], or bytes as [filters / 4, 16, 4],
-    and the words that it reads, of which the first is number `first` of the layer.
+    Return a function that stores the sums of a block, and the words that it loads.
+
+    Sums are [filters, 16]; bytes are [filters / 4, 16, 4]. `first` is the index of the first word.
     """
     mine = sorted((p for p in found if p.filter in block), key=lambda p: (p.order, p.filter))
     register = {o: i for i, o in enumerate(block)}
@@ -260,10 +253,10 @@ def block_text(
                 lines.append(f"vmulps {weight}, %%zmm{INPUT}, %%zmm{PRODUCT}")
                 lines.append(f"vaddps %%zmm{PRODUCT}, {total}, {total}")
     if narrow:
-        at = word(IN_FOURS[0])
-        words += IN_FOURS[1:]
+        at = word(POSITION_ORDER[0])
+        words += POSITION_ORDER[1:]
         lines.append(f"vbroadcasti32x4 {at}, %%zmm{ORDER}")
-        for bound, register_of in ((narrow.low, LEAST), (narrow.high, MOST)):
+        for bound, register_of in ((narrow.low, LOW_BOUND), (narrow.high, HIGH_BOUND)):
             lines.append(f"vpbroadcastd {word((bound & 255) * 0x01010101)}, %%zmm{register_of}")
         for o, i in register.items():
             lines.append(f"vpsrad ${int(narrow.shifts[o])}, %%zmm{i}, %%zmm{i}")
@@ -284,77 +277,75 @@ def block_text(
 
 
 def _as_bytes(first: int, at: int) -> list[str]:
-    """Stores the sums of four registers, saturated to bytes, as words of 16 positions."""
+    """Return code that stores the saturated sums of four registers as words of 16 positions."""
     a, b, c, d = (f"%%zmm{first + i}" for i in range(4))
     return [
         f"vpackssdw {b}, {a}, {a}",
         f"vpackssdw {d}, {c}, {c}",
         f"vpacksswb {c}, {a}, {a}",
-        f"vpmaxsb %%zmm{LEAST}, {a}, {a}",
-        f"vpminsb %%zmm{MOST}, {a}, {a}",
+        f"vpmaxsb %%zmm{LOW_BOUND}, {a}, {a}",
+        f"vpminsb %%zmm{HIGH_BOUND}, {a}, {a}",
         f"vpshufb %%zmm{ORDER}, {a}, {a}",
         f"vmovdqu32 {a}, {at}(%[sums])",
     ]
 
 
-# Costs are cycles of a processor with vectors of 16 lanes, and instructions of a Cortex-M4.
-# Coefficients were fitted to `benchmarks/sparse_kernels.py`, which prints from which share of
-# zeros on sparse code is faster.
+# Costs are cycles of a processor with vectors of 16 lanes, and instructions of a Cortex-M4. The
+# coefficients were fitted to `benchmarks/sparse_kernels.py`, which also prints the share of zeros
+# from which sparse code is faster.
 
 
 SPARSE = "sparse"
-"""What reports call the kernel."""
+"""The name of the kernel in reports."""
 
 HOST_WORKSPACE, CORE_WORKSPACE = 256 * 1024, 24 * 1024
-"""Bytes of scratch memory that planes may take where the target does not say."""
+"""The default bytes of scratch memory for planes, on hosts and on microcontrollers."""
 
 DENSE_BYTES, DENSE_FLOATS, DENSE_WINOGRAD = 62.0, 15.4, 27.0
-"""Products in a cycle, of register tiles."""
+"""Products per cycle of register tiles."""
 
 CYCLES_PER_DOT, CYCLES_PER_FLOAT = 1.0, 2.1
-"""Of a product with 16 positions, its inputs' loads included."""
+"""Cycles of a product with 16 positions, including the loads of inputs."""
 
 CYCLES_PER_BYTE, CYCLES_PER_WORD = 0.25, 0.6
-"""Of a result of bytes, and of a word of four that is laid into planes."""
+"""Cycles of a result of bytes, and of a word of four elements that is stored in planes."""
 
 CYCLES_PER_OUTPUT, CYCLES_PER_ELEMENT = 0.6, 1.0
-"""The same of floats."""
+"""Cycles of a float result, and of a float element that is stored in planes."""
 
 CYCLES_PER_LOOSE_BYTE = 2.0
-"""The same of bytes where channels do not come in fours."""
+"""Cycles of a byte that is stored in planes, if the number of channels is no multiple of four."""
 
 TILE, PER_TILE, PER_OUTPUT, PER_ELEMENT, PER_DECODED = 8, 45.0, 10.0, 6.0, 26.0
-"""Instructions of a Cortex-M4, of eight positions at a time."""
+"""Positions at a time, and instructions per tile, output, element and decoded weight."""
 
 PAIRED_ENTRY, PAIRED_TILE, PAIRED_WORD, PAIRED_PLACE, PAIRED_FILTER = 8.5, 52.0, 4.5, 24.0, 80.0
-"""The same of pairs of positions: of words of a channel and of a place, and of a filter too."""
+"""Instructions with paired positions: per entry, tile, word of a channel, place and filter."""
 
 DENSE_INSTRUCTIONS = 0.9
-"""Of a product in tiles of pairs; `linear_dsp.py` computes it more exactly for windows of 3x3."""
+"""Instructions per product of pairs; `linear_dsp.py` has a better model for 3x3 windows."""
 
 PORTABLE_DENSE, PORTABLE_ENTRY = 8.3, 68.0
-"""Of bytes on cores without pairs: of a product, and of a weight at eight positions."""
+"""Instructions for bytes on cores without pairs: per product, and per weight at eight positions."""
 
 FLOAT_DENSE, FLOAT_ENTRY = 2.4, 26.0
-"""The same of floats."""
+"""Instructions for floats: per product, and per weight at eight positions."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Cycles or instructions of both ways."""
-
     dense: float
     sparse: float
 
 
 def host_cost(op: LinearOperation, weights: NDArray[np.generic]) -> Cost | None:
-    """Modelled cycles of one inference; None where there is no sparse kernel."""
+    """Return modelled cycles of an inference, or None if there is no sparse kernel."""
     is_float = weights.dtype == np.float32
     planes = Planes.of(op, Geometry.of(op), 4 if is_float else 1, HOST_WORKSPACE)
     if planes is None:
         return None
     count = product_count(weights.reshape(len(weights), -1), planes.clustered(weights))
-    if count > MOST_PRODUCTS:
+    if count > MAX_CODE_PRODUCTS:
         return None
     strips = planes.images * -(-planes.rows // planes.strip)
     vectors = strips * -(-planes.positions // 16)
@@ -384,7 +375,7 @@ def _is_winograd(op: LinearOperation) -> bool:
 def core_cost(
     op: LinearOperation, weights: NDArray[np.generic], *, has_pairs: bool, dense: float | None
 ) -> Cost | None:
-    """Modelled instructions of one inference; `dense` if it is known."""
+    """Return modelled instructions of an inference; `dense` overrides the dense model."""
     is_float = weights.dtype == np.float32
     planes = Planes.of(op, Geometry.of(op), 4 if is_float else 1, CORE_WORKSPACE)
     if planes is None:

@@ -1,6 +1,8 @@
 """
-Sums of products before a kernel is chosen: their bounds and the folded bias, which are known at
-compile time, and how the left factors of a convolution become contiguous rows.
+Analyze sums of products at compile time: bounds, folded bias, and the geometry of a layer.
+
+The module also prints the loops over blocks of rows, for which windows of a convolution become
+contiguous.
 """
 
 from dataclasses import dataclass, replace
@@ -18,19 +20,12 @@ from ceras_ir.backends.c.values import (
     constant_weights,
     half_of,
     quantized,
+    steps_left,
     value_type,
     zero_point_of,
 )
-from ceras_ir.dialects.graph import (
-    ConstantOp,
-    Conv2dOp,
-    LinearOperation,
-    MatmulOp,
-    Pool2dOp,
-    constant_array,
-    element_of,
-    shape_of,
-)
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import shape_of
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 
 LIMIT = 1 << 31
@@ -38,51 +33,50 @@ LIMIT = 1 << 31
 
 @dataclass(frozen=True)
 class Sums:
-    """What is known at compile time of the integer sums of a layer."""
+    """Properties of the integer sums of a layer that are known at compile time."""
 
-    weights: ConstantOp | None
-    """None where they are computed."""
+    weights: graph.ConstantOp | None
+    """None for computed weights."""
     x: UniformType
     bias: NDArray[np.int64]
     """
-    With the rounding folded in where that is exact, and the zero point of the input where the
-    weights are known.
+    The bias, including exact rounding, and the zero point of the input if weights are constant.
     """
     per_output: NDArray[np.int64]
-    """Sum of the weights of each output; of computed weights the most that it can be."""
+    """The sum of the weights of each output; for computed weights the maximum of the sum."""
     bounds: NDArray[np.int64]
-    """For each output, the magnitude that no sum of products, bias and residual exceeds."""
+    """For each output, the maximum magnitude of the sum of products, bias and residual."""
     raw_bound: int
     """
-    The same while rows of 8-bit elements are moved by 128; of 16 bits, the greatest of a sum and of
-    a bias alone, between which vectors may wrap.
+    The maximum magnitude with 128 added to 8-bit elements; for 16 bits, of a sum and of a bias
+    alone: vectors may wrap around in between.
     """
     weight_type: str
     half_folded: bool
 
     @property
     def bound(self) -> int:
-        """Magnitude that no sum of any output exceeds."""
+        """The maximum magnitude of a sum of any output."""
         return int(self.bounds.max())
 
     def products_bound(self, requant: RequantAttr) -> int:
-        """Magnitude that no sum times its multiplier exceeds."""
-        # A sum has 31 bits and a multiplier too.
+        """Return the maximum magnitude of a sum times the multiplier."""
+        # Sums and multipliers have 31 bits.
         return int((self.bounds * np.array(requant.multipliers, np.int64)).max())
 
     def has_room(self, extra: int) -> bool:
-        """Whether 32 bits hold sums and biases to which something constant is added."""
+        """Return whether sums and biases plus a constant fit in 32 bits."""
         return max(self.raw_bound, self.bound) + abs(extra) < LIMIT
 
     def centred(self) -> NDArray[np.integer]:
-        """The weights less their zero points, [outputs, k]."""
+        """Return the weights minus their zero points, [outputs, k]."""
         assert self.weights is not None
         return centred_weights(self.weights)
 
 
-def centred_weights(constant: ConstantOp) -> NDArray[np.integer]:
-    """Stored weights less their zero points, [outputs, k], in the stored type if they fit."""
-    element = element_of(constant.result)
+def centred_weights(constant: graph.ConstantOp) -> NDArray[np.integer]:
+    """Return the weights minus their zero points, [outputs, k], in the stored type if they fit."""
+    element = graph.element_of(constant.result)
     assert isinstance(element, UniformType)
     raw = constant.array()
     stored: NDArray[np.integer] = raw.view(
@@ -92,8 +86,8 @@ def centred_weights(constant: ConstantOp) -> NDArray[np.integer]:
     return stored.astype(np.int64) - points.reshape(-1, 1) if points.any() else stored
 
 
-def analyse(op: LinearOperation) -> Sums:
-    """Bounds and folded bias; refuses sums that 32 bits cannot hold."""
+def analyse(op: graph.LinearOperation) -> Sums:
+    """Return bounds and folded bias; refuse sums that exceed 32 bits."""
     constant = constant_weights(op)
     weights = centred_weights(constant)
     magnitude = np.abs(weights, dtype=np.int32 if weights.itemsize < 4 else np.int64)
@@ -109,8 +103,8 @@ def analyse(op: LinearOperation) -> Sums:
     return _sums(op, constant, totals, weights.sum(axis=1, dtype=np.int64), weight_type)
 
 
-def analyse_computed(op: MatmulOp) -> Sums:
-    """The same of weights that are computed: those of all that their type has are the largest."""
+def analyse_computed(op: graph.MatmulOp) -> Sums:
+    """Return the sums for computed weights, with the largest weights of their type."""
     (n, k), element = shape_of(op.weights), quantized(op.weights, "weights")
     bound = centred_bound(element)
     is_byte = element.storage.width.data == 8 and element.is_signed and not zero_point_of(element)
@@ -120,20 +114,20 @@ def analyse_computed(op: MatmulOp) -> Sums:
 
 
 def _sums(
-    op: LinearOperation,
-    weights: ConstantOp | None,
+    op: graph.LinearOperation,
+    weights: graph.ConstantOp | None,
     totals: NDArray[np.int64],
     per_output: NDArray[np.int64],
     weight_type: str,
 ) -> Sums:
-    """`totals` are the sums of the magnitudes of the weights of each output."""
+    """Complete the analysis; `totals` are the sums of the magnitudes of the weights per output."""
     x, total = quantized(op.input, "input"), int(totals.max())
     point = zero_point_of(x)
     bias = np.zeros(len(totals), np.int64)
     if op.bias is not None:
-        stored = constant_array(op.bias)
+        stored = graph.constant_array(op.bias)
         if stored is None:
-            raise Refused("bias must be a constant; fold or freeze what computes it")
+            raise Refused("bias must be a constant; fold or freeze its producer")
         bias = bias + stored.astype(np.int64)
     bounds = totals * centred_bound(x) + np.abs(bias)
     if op.residual is not None:
@@ -169,18 +163,18 @@ class Geometry:
     n: int
     """Outputs per group."""
     groups: int
-    taken: int
+    group_channels: int
     """Input channels per group."""
-    direct: bool
-    """Rows lie in the input as they are: a matrix product, or a 1x1 window of stride 1."""
-    depthwise: bool
+    is_direct: bool
+    """Whether rows are contiguous in the input: a matrix product, or a 1x1 window of stride 1."""
+    is_depthwise: bool
 
     @classmethod
-    def of(cls, op: LinearOperation) -> "Geometry":
+    def of(cls, op: graph.LinearOperation) -> "Geometry":
         outputs, *kernel = shape_of(op.weights)
         positions, k = prod(shape_of(op.result)[:-1]), prod(kernel)
-        if not isinstance(op, Conv2dOp):
-            return cls(positions, k, outputs, 1, k, direct=True, depthwise=False)
+        if not isinstance(op, graph.Conv2dOp):
+            return cls(positions, k, outputs, 1, k, is_direct=True, is_depthwise=False)
         groups, taken = op.group_count, kernel[2]
         direct = (
             groups == 1
@@ -191,19 +185,19 @@ class Geometry:
         depthwise = taken == 1 and groups == outputs and groups > 1
         return cls(positions, k, outputs // groups, groups, taken, direct, depthwise)
 
-    def together(self, count: int) -> "Geometry":
-        """The same with so many groups as one."""
+    def with_merged_groups(self, count: int) -> "Geometry":
+        """Return the geometry with each `count` groups merged."""
         return replace(
             self, k=self.k * count, n=self.n * count, groups=self.groups // count,
-            taken=self.taken * count,
+            group_channels=self.group_channels * count,
         )  # fmt: skip
 
 
-def window(layer: Layer, op: Conv2dOp | Pool2dOp) -> str:
-    """Declare the window of an operation; returns the expression for its address."""
+def window(layer: Layer, op: graph.Conv2dOp | graph.Pool2dOp) -> str:
+    """Declare the window of an operation; return the expression of the address."""
     _, height, width, channels = shape_of(op.input)
     _, rows, columns, _ = shape_of(op.result)
-    kernel = shape_of(op.weights)[1:3] if isinstance(op, Conv2dOp) else op.kernel.get_values()
+    kernel = shape_of(op.weights)[1:3] if isinstance(op, graph.Conv2dOp) else op.kernel.get_values()
     top, left = op.padding.get_values()[:2]
     layer.kernels.use("window")
     layer.line("static const struct window window = {")
@@ -214,35 +208,28 @@ def window(layer: Layer, op: Conv2dOp | Pool2dOp) -> str:
 
 
 def rows_at_once(layer: Layer, geometry: Geometry, bytes_per_row: int) -> int:
-    """How many rows the workspace has room for; even, since kernels take two at a time."""
+    """Return the number of rows in the workspace; even, for kernels of row pairs."""
     room = min(layer.options.workspace // bytes_per_row, layer.options.MAX_ROWS)
     return min(max(room - room % 2, 1), geometry.positions)
 
 
 def open_row_loop(layer: Layer, geometry: Geometry, rows: int) -> int:
-    """Begin the loop over blocks of `rows` positions; returns the depth of its body."""
+    """Open the loop over blocks of `rows` positions; return the depth of the body."""
     if rows == geometry.positions:
         layer.line("{")
         layer.line(f"const int32_t first = 0, count = {rows};", 1)
     else:
         layer.line(f"for (int32_t first = 0; first < {geometry.positions}; first += {rows}) {{")
-        if geometry.positions % rows:
-            rest = f"{geometry.positions} - first"
-            layer.line(f"const int32_t count = {rest} < {rows} ? {rest} : {rows};", 1)
-        else:
-            layer.line(f"const int32_t count = {rows};", 1)
+        layer.line(f"const int32_t count = {steps_left(geometry.positions, 'first', rows)};", 1)
     return 1
 
 
 UNSIGNED_OFFSET = 128
-"""What is taken off unsigned bytes, so that their rows are like those of signed ones."""
+"""The offset between unsigned bytes and the signed bytes in rows."""
 
 
 def row_type(value: SSAValue) -> tuple[str, str]:
-    """
-    The type of row elements for an integer operand, and how a stored number becomes one: wide
-    enough for itself and its border, narrow enough for dot-product instructions.
-    """
+    """Return the type of row elements for an integer operand, and the offset of stored values."""
     match value_type(value):
         case "int8_t":
             return "model_row", " + MODEL_ROW_OFFSET"
@@ -257,11 +244,11 @@ def row_type(value: SSAValue) -> tuple[str, str]:
 
 
 ROW_TYPES = {"model_row": ("bytes", 2), "int16_t": ("i16", 2), "int32_t": ("i32", 4)}
-"""What functions of a row type are called, and the most bytes that an element has."""
+"""The name of each row type in functions, and the maximum bytes of an element."""
 
 
 def dot_rows(layer: Layer, row: str, weight: str) -> str:
-    """The products of rows; of bytes with Arm's vectors where there are."""
+    """Return the function of dot products of rows, with Arm vectors for bytes if available."""
     neon = ("", "")
     if row == "model_row" and layer.options.vectors:
         function = layer.kernels.use("dots_neon")

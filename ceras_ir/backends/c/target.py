@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
@@ -13,6 +13,7 @@ from ceras_ir.backends.c.names import (
     NAME_HELP,
     EncodingChoice,
     Package,
+    Prefix,
     Weights,
 )
 from ceras_ir.support.diagnostics import UsageError
@@ -25,31 +26,33 @@ from ceras_ir.targets import (
     Manifest,
     Stage,
     Target,
-    by_convention,
     option,
 )
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ceras_ir.backends.c.costs import Footprint
+    from ceras_ir.backends.c.machines import Board, Machine
     from ceras_ir.backends.c.model import Model
     from ceras_ir.backends.c.runner import CompiledC
-    from ceras_ir.backends.c.sizes import Footprint
     from ceras_ir.network.artefacts import Artefact
 
 
 @dataclass(frozen=True)
 class CTarget(Target):
-    """Readable C99 without malloc, in one static arena: for hosts and microcontrollers."""
+    """Readable C99 without malloc, in a static arena, for hosts and microcontrollers."""
 
     name = "c"
     arithmetic = Arithmetic(residual_spread=ROW_SPREAD)
     verified_by_default = True
     runs_natively = True
     keeps_states = True
-    passes = by_convention(
-        "ceras_ir.backends.c.passes", "choose-encodings", "encode-weights", "store-unsigned"
-    )
+    passes: ClassVar = {
+        "choose-encodings": "ceras_ir.backends.c.passes:ChooseEncodingsPass",
+        "encode-weights": "ceras_ir.backends.c.passes:EncodeWeightsPass",
+        "store-unsigned": "ceras_ir.backends.c.passes:StoreUnsignedPass",
+    }
     text = "ceras_ir.backends.c.emitter:CText"
 
     board: str | None = option(
@@ -69,8 +72,8 @@ class CTarget(Target):
     )
     regions: tuple[str, ...] = option(
         (),
-        "plan for these memories, the preferred one first, such as sram:65536,psram:8388608; "
-        "every result lies in one of them",
+        "plan for these memories in the order of preference, such as sram:65536,psram:8388608; "
+        "each result is stored in one of them",
         metavar="NAME:BYTES,...",
     )
 
@@ -93,21 +96,19 @@ class CTarget(Target):
     )
     tune_runner: str | None = option(
         None,
-        "with --tune: what runs a program, such as a script that copies it to a board first; its "
-        "output is handed on",
+        "with --tune: the command that runs a program, such as a script that first copies it to a "
+        "board, and prints the output of the program",
         metavar="'CMD {binary}'",
         tools=("ceras-compile",),
     )
 
     @classmethod
     def check_board(cls, name: str) -> None:
-        from ceras_ir.backends.c.options import load_machine
+        from ceras_ir.backends.c.machines import load_machine
 
         load_machine(name)
 
     def check(self) -> None:
-        from ceras_ir.backends.c.names import Prefix
-
         super().check()
         prefix = Prefix(self.prefix)
         if self.regions:
@@ -118,51 +119,49 @@ class CTarget(Target):
             from ceras_ir.backends.c.build_files import check_package
 
             check_package(self.package, prefix, self.weights)
-        self._check_tuning()
-        if self.weights == "source" or self.board is None:
-            return
-        from ceras_ir.backends.c.options import Machine, load_machine
-
-        if not isinstance(load_machine(self.board), Machine):
-            raise UsageError(f"--weights {self.weights} is for computers: leave it out")
-
-    def _check_tuning(self) -> None:
         if self.tune_runner is not None and not self.tune:
-            raise UsageError("--tune-runner is for --tune")
+            raise UsageError("--tune-runner requires --tune")
         if self.tune_runner is not None and "{binary}" not in self.tune_runner:
-            raise UsageError("--tune-runner needs {binary}, where the program's name goes")
-        if not self.tune or self.board is None:
-            return
-        from ceras_ir.backends.c.options import Machine, load_machine
-
-        if not isinstance(load_machine(self.board), Machine):
+            raise UsageError("--tune-runner must contain {binary}, the name of the program")
+        if self.tune and self._is_microcontroller:
             raise UsageError("--tune is for computers, and the board is a microcontroller")
-        if self.tune_runner is None:
+        if self.tune and self.board is not None and self.tune_runner is None:
             raise UsageError("--tune for another machine needs --tune-runner 'CMD {binary}'")
+        if self.weights != "source" and self._is_microcontroller:
+            raise UsageError(f"--weights {self.weights} is for computers: remove the option")
+
+    @property
+    def _machine(self) -> Machine | Board:
+        from ceras_ir.backends.c.machines import NATIVE, load_machine
+
+        return NATIVE if self.board is None else load_machine(self.board)
+
+    @property
+    def _is_microcontroller(self) -> bool:
+        if self.board is None:
+            return False
+        from ceras_ir.backends.c.machines import Board
+
+        return isinstance(self._machine, Board)
 
     @classmethod
     def why_not(cls, op: Operation) -> str | None:
         return why_not_printed(op)
 
     def for_host(self) -> Self:
-        # C compilers are slow on text.
+        # C compilers are slow on long string literals.
         return replace(self, weights="file")
 
     def encode(self) -> list[Stage]:
         return [] if self.encoding is None else [encoding_stage(self.encoding)]
 
     def lower(self) -> list[Stage]:
-        from ceras_ir.backends.c.options import Machine, load_machine
-
-        if self.board is None or isinstance(load_machine(self.board), Machine):
-            return lowered(self.regions)
-        return lowered(self.regions, self.board)
+        return lowered(self.regions, self.board if self._is_microcontroller else None)
 
     def emit(self, module: ModuleOp, title: str) -> Emission:
+        from ceras_ir.backends.c.costs import annotate, latency_of
         from ceras_ir.backends.c.emitter import files_of
         from ceras_ir.backends.c.fit import on_board
-        from ceras_ir.backends.c.latency import annotate, latency_of
-        from ceras_ir.backends.c.options import NATIVE, load_machine
 
         notes: list[str] = []
         model, footprint = self._printed(module, notes)
@@ -172,7 +171,7 @@ class CTarget(Target):
         manifest = model.options.prefix.entry()
         if footprint is not None:
             return on_board(files, manifest, model, footprint)
-        latency = latency_of(model, NATIVE if self.board is None else load_machine(self.board))
+        latency = latency_of(model, self._machine)
         return Emission(
             files,
             manifest,
@@ -184,31 +183,17 @@ class CTarget(Target):
 
     def _printed(self, module: ModuleOp, notes: list[str]) -> tuple[Model, Footprint | None]:
         """
-        The network in C for its machine, and its sizes on a microcontroller, which refuses what it
-        cannot hold. What tuning found is added to `notes`.
+        Print the network, and compute sizes on a microcontroller, which may refuse it. `notes` gets
+        the result of tuning.
         """
         from ceras_ir.backends.c.emitter import build
         from ceras_ir.backends.c.fit import check_fit, printed_model
-        from ceras_ir.backends.c.names import Prefix
-        from ceras_ir.backends.c.options import (
-            NATIVE,
-            COptions,
-            Machine,
-            bare_machine,
-            load_machine,
-        )
+        from ceras_ir.backends.c.machines import COptions, Machine, bare_machine
 
-        prefix = Prefix(self.prefix)
-        machine = NATIVE if self.board is None else load_machine(self.board)
+        prefix, machine = Prefix(self.prefix), self._machine
         if isinstance(machine, Machine):
             winograd = COptions.winograd if self.winograd else 0
-            options = COptions(
-                title=prefix.name,
-                prefix=prefix,
-                weights=self.weights,
-                machine=machine,
-                winograd=winograd,
-            )
+            options = COptions(prefix.name, prefix, self.weights, machine, winograd=winograd)
             if self.tune:
                 from ceras_ir.backends.c.tuning import tuned
 
@@ -223,7 +208,6 @@ class CTarget(Target):
         return model, footprint
 
     def open(self, folder: Path, manifest: Manifest) -> CompiledC:
-        from ceras_ir.backends.c.names import Prefix
         from ceras_ir.backends.c.runner import CompiledC
 
         prefix = Prefix.of_manifest(manifest.content)
@@ -231,7 +215,6 @@ class CTarget(Target):
 
 
 def importable() -> Artefact:
-    """What makes the folder a Python module."""
     from importlib.resources import files
 
     from ceras_ir.network.artefacts import Artefact
@@ -243,23 +226,22 @@ def importable() -> Artefact:
 
 
 def why_not_printed(op: Operation) -> str | None:
-    """Why there is no C for an operation, or None."""
+    """Return the reason if an operation has no C, or None."""
     from ceras_ir.backends.c.layer import printer_of
 
     return None if printer_of(op) else f"there is no C for '{op.name}'"
 
 
 def encoding_stage(encoding: EncodingChoice, board: str | None = None) -> Stage:
-    """The stage that gives weights their encoding in flash, which orders the sums of floats."""
-    from ceras_ir.backends.c.passes.encode_weights import EncodeWeightsPass
+    """Return the stage that encodes weights for flash, which fixes the order of float sums."""
+    from ceras_ir.backends.c.passes import EncodeWeightsPass
 
     return Stage("encoded graph", (EncodeWeightsPass(encoding, board),), changes_values=True)
 
 
 def lowered(regions: tuple[str, ...] = (), board: str | None = None) -> list[Stage]:
-    """The levels of a network that the CPU runs alone; `board` is a microcontroller's, if any."""
-    from ceras_ir.backends.c.passes.choose_encodings import ChooseEncodingsPass
-    from ceras_ir.backends.c.passes.store_unsigned import StoreUnsignedPass
+    """Return the stages of a network that runs on the CPU; `board` is set for a microcontroller."""
+    from ceras_ir.backends.c.passes import ChooseEncodingsPass, StoreUnsignedPass
     from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
     from ceras_ir.transforms.memory.reorder_for_memory import ReorderForMemoryPass
     from ceras_ir.transforms.placement.place import PlacePass
@@ -269,7 +251,4 @@ def lowered(regions: tuple[str, ...] = (), board: str | None = None) -> list[Sta
     if board is None:
         placed = *placed, StoreUnsignedPass()
     allocate = AllocateBlocksPass(regions=regions, in_slices=not regions)
-    return [
-        Stage(PLACED, placed),
-        Stage(MEMORY, (ReorderForMemoryPass(), allocate)),
-    ]
+    return [Stage(PLACED, placed), Stage(MEMORY, (ReorderForMemoryPass(), allocate))]

@@ -1,10 +1,10 @@
 """
-The text of register tiles: C functions that add up products for a few positions and outputs.
+Print register tiles: C functions that add products for a few positions and outputs.
 
-A tile computes `runs` rows of `steps` steps. A step takes four bytes (two words, one float) of each
-position, which lie at literal distances, times one vector of weights per 16 outputs. Every sum has
-a name, so that compilers keep it in registers. Sums are stored as such, as bytes or words, or as
-floats.
+A tile computes `runs` rows of `steps` steps. A step multiplies four bytes (two words, one float) of
+each position by a vector of weights per 16 outputs. Positions are at literal distances. Each sum
+has a name, so that compilers keep it in a register. Sums are stored unchanged, as bytes or words,
+or as floats.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,17 +23,17 @@ from ceras_ir.backends.c.register_tiles import (
 )
 from ceras_ir.backends.c.small_tiles import sums_lines
 
-LEAST_FETCHED = 4 * 1024
+MIN_FETCHED_BYTES = 4 * 1024
 """
-Bytes of a panel of weights from which on those to come are asked for. Processors see by themselves
-what follows, but only within a page of 4 KiB, and late where each byte serves a few products.
+Bytes of a panel of weights from which prefetch pays. Processors prefetch only within a page of 4
+KiB, and late if each byte is used in few products.
 """
-FETCHED = 10 * 1024
-"""By how many bytes those are ahead, at most: what a third of the first cache holds."""
+MAX_FETCH_DISTANCE = 10 * 1024
+"""The maximum prefetch distance in bytes: a third of the first-level cache."""
 CACHE_LINE = 64
 
 HALF, HALF_VECTOR = "HALF_", "model_i32h"
-"""Begins what a macro is called for vectors of 8 lanes, and their type."""
+"""The prefix of macros for vectors of 8 lanes, and their type."""
 
 
 def sum_name(position: int, block: int) -> str:
@@ -45,12 +45,11 @@ def offset_of(pointer: str, offset: int) -> str:
 
 
 def product_lines(walk: Walk, lanes: Lanes, start: str = "") -> list[str]:
-    """The loops over k; sums start at `bias`, or at an expression."""
+    """Return the loops over k; sums start at `bias`, or at the expression `start`."""
     step, blocks, positions = lanes.step, walk.tile.blocks, range(walk.tile.positions)
     half = [walk.ends_in_half and b == blocks - 1 for b in range(blocks)]
 
     def defined(prefix: str, values: Sequence[str], qualifier: str = "") -> str:
-        """One vector per 16 outputs."""
         pairs = [f"{prefix}{b} = {value}" for b, value in enumerate(values)]
         last = f"{qualifier}{HALF_VECTOR} {pairs.pop()};" if half[-1] else ""
         whole = f"{qualifier}{lanes.vector} {', '.join(pairs)};" if pairs else ""
@@ -129,26 +128,25 @@ def product_lines(walk: Walk, lanes: Lanes, start: str = "") -> list[str]:
 
 
 def _fetches(walk: Walk, lanes: Lanes) -> list[str]:
-    """Statements that ask for weights of later steps, or of the next panel."""
+    """Return prefetches of the weights of later steps or of the next panel."""
     each = walk.tile.width * lanes.step * (4 if lanes is FLOATS else 1)
     panel = each * walk.steps * walk.pieces * walk.runs
-    if panel < LEAST_FETCHED:
+    if panel < MIN_FETCHED_BYTES:
         return []
-    ahead = min(panel, FETCHED // each * each)
+    ahead = min(panel, MAX_FETCH_DISTANCE // each * each)
     return [f"MODEL_FETCH(w, {ahead + at});" for at in range(0, each, CACHE_LINE)]
 
 
 def _joined(parts: Iterable[str]) -> str:
-    """A word of bytes, which are expressions of words whose other bytes are zero."""
+    """Combine bytes to a word. Each expression is a word in which the other bytes are zero."""
     return " | ".join(f"{byte} << {8 * i}" if i else byte for i, byte in enumerate(parts))
 
 
 PACKED = 4
-"""Vectors of sums that become bytes at once."""
+"""The number of vectors of sums that are packed to bytes together."""
 
 
 def _whole(walk: Walk, position: int, block: int) -> str:
-    """A sum as a vector of 16 lanes."""
     is_half = walk.ends_in_half and block == walk.tile.blocks - 1
     return f"WHOLE({sum_name(position, block)})" if is_half else sum_name(position, block)
 
@@ -162,25 +160,35 @@ def _title(walk: Walk) -> str:
 
 
 def sums_tile(walk: Walk, lanes: Lanes) -> tuple[str, str]:
-    """A function that stores sums of integer products as [positions, outputs]; name and text."""
-    t = walk.tile
+    """Return name and text of a function that stores sums of integers as [positions, outputs]."""
     name = f"sums_{_shape_name(walk)}{lanes.suffix}"
     head = (
         f"MODEL_TILE void {name}(const {lanes.element} *x, const int8_t *w, const int32_t *bias, "
     )
-    lines = [_title(walk), head + "int32_t *sums)", "{", f"#if {WIDE}"]
-    lines += product_lines(walk, lanes)
-    for p in range(t.positions):
-        stores = (
-            f"STORE_I32({offset_of('sums', p * t.width + b * LANES)}, {_whole(walk, p, b)})"
-            for b in range(t.blocks)
-        )
-        lines.append(f"  {', '.join(stores)};")
-    return name, "\n".join([*lines, "#else", *sums_lines(walk, lanes), "#endif", "}", ""])
+    wide = product_lines(walk, lanes) + _sum_stores(walk, "STORE_I32")
+    return _function(walk, name, head + "int32_t *sums)", wide, sums_lines(walk, lanes))
+
+
+def _sum_stores(walk: Walk, store: str) -> list[str]:
+    t = walk.tile
+    rows = (
+        [f"{store}({offset_of('sums', p * t.width + b * LANES)}, {_whole(walk, p, b)})"
+         for b in range(t.blocks)]
+        for p in range(t.positions)
+    )  # fmt: skip
+    return [f"  {', '.join(stores)};" for stores in rows]
+
+
+def _function(
+    walk: Walk, name: str, head: str, wide: Sequence[str], narrow: Sequence[str]
+) -> tuple[str, str]:
+    """Return name and text of a tile, with bodies for vectors of 16 lanes and for fewer lanes."""
+    lines = [_title(walk), head, "{", f"#if {WIDE}", *wide, "#else", *narrow, "#endif", "}", ""]
+    return name, "\n".join(lines)
 
 
 def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
-    """A function that also multiplies, shifts, clamps and narrows; name and text."""
+    """Return name and text of a function that multiplies, shifts, clamps and narrows the sums."""
     t = walk.tile
     name = f"tile_{_shape_name(walk)}_to_{stores.row}_{stores.column}"
     bits = stores.residual_bits
@@ -200,25 +208,18 @@ def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
     parameters += ", int32_t high" if stores.high else ""
     if stores.is_masked:
         parameters += ", int32_t outputs"
-    lines = [_title(walk), f"MODEL_TILE void {name}({parameters})", "{", f"#if {WIDE}"]
-    lines += product_lines(walk, lanes)
+    lines = product_lines(walk, lanes)
     packed = t.vectors // PACKED * PACKED if stores.is_packed else 0
     lines += _bounds(stores, "model_i32v", "I32") if packed < t.vectors else []
     lines += _bounds(stores, "model_packed", stores.kind) if packed else []
-    if stores.scale_bits:
+    for vector, array, is_used in (
+        ("m", "multipliers", stores.scale_bits),
+        ("f", "factors", stores.has_factors),
+        ("r", "shifts", stores.has_shifts),
+    ):
         lines += [
-            f"  const model_i32v m{b} = LOAD_I32({offset_of('multipliers', b * LANES)});"
-            for b in range(t.blocks)
-        ]
-    if stores.has_factors:
-        lines += [
-            f"  const model_i32v f{b} = LOAD_I32({offset_of('factors', b * LANES)});"
-            for b in range(t.blocks)
-        ]
-    if stores.has_shifts:
-        lines += [
-            f"  const model_i32v r{b} = LOAD_I32({offset_of('shifts', b * LANES)});"
-            for b in range(t.blocks)
+            f"  const model_i32v {vector}{b} = LOAD_I32({offset_of(array, b * LANES)});"
+            for b in range(t.blocks if is_used else 0)
         ]
     masks = ["-1"] * t.blocks
     if stores.is_masked:
@@ -249,12 +250,11 @@ def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
             if len(group) == PACKED:
                 lines += _packed_stores(stores, f"bytes{p}_{b}", group)
                 group.clear()
-    lines += ["#else", *_narrow_lines(walk, stores, lanes), "#endif"]
-    return name, "\n".join([*lines, "}", ""])
+    head = f"MODEL_TILE void {name}({parameters})"
+    return _function(walk, name, head, lines, _narrow_lines(walk, stores, lanes))
 
 
 def _bounds(stores: Stores, vector: str, kind: str) -> list[str]:
-    """Definitions of vectors of the bounds that there are."""
     bounds = (("least", "low", stores.low), ("most", "high", stores.high))
     return [
         f"  const {vector} {name}_{kind.lower()} = ALL_{kind}({bound});"
@@ -264,7 +264,6 @@ def _bounds(stores: Stores, vector: str, kind: str) -> list[str]:
 
 
 def _packed_stores(stores: Stores, name: str, group: Sequence[tuple[int, str]]) -> list[str]:
-    """What stores four vectors of sums, each with where it goes, as bytes."""
     values = ", ".join(value for _, value in group)
     value = stores.clamped(f"PACKED_{stores.kind}({values})", stores.kind)
     lines = [f"  const model_packed {name} = {value};"]
@@ -281,7 +280,6 @@ def _packed_stores(stores: Stores, name: str, group: Sequence[tuple[int, str]]) 
 
 
 def _narrow_lines(walk: Walk, stores: Stores, lanes: Lanes) -> list[str]:
-    """The body of a shifting tile where vectors have 8 lanes."""
     t = walk.tile
     residual = f"residual, {stores.alignment[1]}, " if stores.has_residual else ""
     residual += "multipliers, after, " if stores.scale_bits else ""
@@ -310,7 +308,7 @@ def _scaled(stores: Stores) -> str:
 
 
 def use_narrow(kernels: Kernels, stores: Stores) -> None:
-    """Ask for the function that narrows the sums of a tile if vectors have 8 lanes."""
+    """Add the function that narrows the sums of a tile for vectors of 8 lanes."""
     cast = "(int64_t)" if stores.scale_bits == 64 else ""
     scale = f"const int32_t *multipliers, int{stores.scale_bits}_t after, "
     skip = f"const int{stores.residual_bits}_t *residual, {''.join(stores.alignment)}, "
@@ -329,7 +327,6 @@ def use_narrow(kernels: Kernels, stores: Stores) -> None:
 
 
 def _masks(tile: Tile, macro: str) -> tuple[list[str], str]:
-    """Names of the masks of a tile's vectors, and their declaration."""
     names = [f"mask{b}" for b in range(tile.blocks)]
     values = ", ".join(
         f"{name} = {macro}({'outputs' if b == 0 else f'outputs - {b * LANES}'})"
@@ -339,7 +336,7 @@ def _masks(tile: Tile, macro: str) -> tuple[list[str], str]:
 
 
 def float_tile(walk: Walk, stores: Stores, has_clamp: bool) -> tuple[str, str]:
-    """A function that adds a residual, clamps and stores floats; name and text."""
+    """Return name and text of a function that adds a residual, clamps and stores floats."""
     t = walk.tile
     name = f"tile_f32_{_shape_name(walk)}_to_{stores.row}_{stores.column}"
     name += ("_residual" if stores.has_residual else "") + ("_clamped" if has_clamp else "")
@@ -348,8 +345,7 @@ def float_tile(walk: Walk, stores: Stores, has_clamp: bool) -> tuple[str, str]:
     parameters += ", const float *residual" if stores.has_residual else ""
     parameters += ", float low, float high" if has_clamp else ""
     parameters += ", int32_t outputs" if stores.is_masked else ""
-    lines = [_title(walk), f"MODEL_TILE void {name}({parameters})", "{", f"#if {WIDE}"]
-    lines += product_lines(walk, FLOATS)
+    lines = product_lines(walk, FLOATS)
     if has_clamp:
         lines.append("  const model_f32v least = ALL_F32(low), most = ALL_F32(high);")
     masks: list[str] = []
@@ -365,39 +361,25 @@ def float_tile(walk: Walk, stores: Stores, has_clamp: bool) -> tuple[str, str]:
                 lines.append(f"  {s} += {load};")
             if has_clamp:
                 lines.append(f"  {s} = AT_LEAST({s}, least), {s} = AT_MOST({s}, most);")
-            store = (
-                f"STORE_SOME_F32({offset_of('y', to)}, {s}, {masks[b]})"
-                if masks
-                else (f"STORE_F32({offset_of('y', to)}, {s})")
-            )
-            lines.append(f"  {store};")
+            store, mask = ("STORE_SOME_F32", f", {masks[b]}") if masks else ("STORE_F32", "")
+            lines.append(f"  {store}({offset_of('y', to)}, {s}{mask});")
     bounds = "low, high" if has_clamp else "-INFINITY, INFINITY"
-    lines += [
-        "#else",
+    narrow = [
         f"  float sums[{t.positions * t.width}];",
         *sums_lines(walk, FLOATS),
         f"  finish_f32(sums, {t.positions}, {t.width}, y, {t.columns}, {stores.row}, "
         f"{stores.column}, {'residual' if stores.has_residual else '0'}, {bounds}, "
         f"{'outputs' if stores.is_masked else t.width});",
-        "#endif",
     ]
-    return name, "\n".join([*lines, "}", ""])
+    return _function(walk, name, f"MODEL_TILE void {name}({parameters})", lines, narrow)
 
 
 def products_tile(walk: Walk) -> tuple[str, str]:
-    """A function that stores sums of float products as [positions, outputs]; name and text."""
-    t = walk.tile
+    """Return name and text of a function that stores sums of floats as [positions, outputs]."""
     name = f"products_f32_{_shape_name(walk)}"
     head = f"MODEL_TILE void {name}(const float *x, const float *w, float *sums)"
-    lines = [_title(walk), head, "{", f"#if {WIDE}", *product_lines(walk, FLOATS, "{0}")]
-    for p in range(t.positions):
-        stores = (
-            f"STORE_F32({offset_of('sums', p * t.width + b * LANES)}, {sum_name(p, b)})"
-            for b in range(t.blocks)
-        )
-        lines.append(f"  {', '.join(stores)};")
-    lines += ["#else", *sums_lines(walk, FLOATS, "0"), "#endif"]
-    return name, "\n".join([*lines, "}", ""])
+    wide = product_lines(walk, FLOATS, "{0}") + _sum_stores(walk, "STORE_F32")
+    return _function(walk, name, head, wide, sums_lines(walk, FLOATS, "0"))
 
 
 def _shape_name(walk: Walk) -> str:

@@ -1,8 +1,8 @@
 """
-Values in C: types of tensors, numbers, operands of kernels, and rescaling.
+Print values in C: types of tensors, literals, operands of kernels, and requantization.
 
-Numbers are written so that C reads the same value. `#graph.requant` becomes C statements on a local
-variable `v`, in 32 bits where that is enough.
+Literals denote exactly the same value in C. `#graph.requant` becomes C statements on a local
+variable `v`, in 32 bits if these are sufficient.
 """
 
 from collections.abc import Sequence
@@ -11,32 +11,26 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import Float32Type
 from xdsl.ir import Attribute, SSAValue
 
-from ceras_ir.dialects.graph import (
-    ConstantOp,
-    LinearOperation,
-    element_of,
-    numpy_dtype,
-    storage_type,
-)
+from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.support.diagnostics import Finding
 
 
 def c_type(element: Attribute) -> str:
-    """The type that holds `element`, for example `int8_t`."""
-    if isinstance(storage_type(element), Float32Type):
+    """Return the C type that stores `element`, for example `int8_t`."""
+    if isinstance(graph.storage_type(element), Float32Type):
         return "float"
-    name = numpy_dtype(element).name
+    name = graph.numpy_dtype(element).name
     return "uint8_t" if name == "bool" else f"{name}_t"
 
 
 def value_type(value: SSAValue) -> str:
-    """The C type of the elements of a tensor value."""
-    return c_type(element_of(value))
+    """Return the C type of the elements of a tensor value."""
+    return c_type(graph.element_of(value))
 
 
 def int_literal(value: int) -> str:
-    """An integer constant of a type wide enough; the least ones have no literal of their own."""
+    """Return an integer constant of a sufficiently wide type. INT32_MIN has no literal in C."""
     if value == -(1 << 31):
         return "INT32_MIN"
     if -(1 << 31) < value < 1 << 31:
@@ -46,59 +40,64 @@ def int_literal(value: int) -> str:
 
 
 def less(text: str, offset: int) -> str:
-    """`text - offset`, or `text` for zero."""
+    """Return the expression `text - offset`, or `text` if the offset is zero."""
     if offset == 0:
         return text
     return f"{text} - {offset}" if offset > 0 else f"{text} + {-offset}"
 
 
+def steps_left(total: int, start: str, step: int) -> str:
+    """Return the length of the step from `start`: `step`, or the rest of `total` if shorter."""
+    rest = f"{total} - {start}"
+    return f"{rest} < {step} ? {rest} : {step}" if total % step else str(step)
+
+
 def zero_point_of(element: UniformType) -> int:
-    """The zero point of a type, which must be the same for all channels."""
+    """Return the zero point of a type, which must be equal for all channels."""
     points = {z.data for z in element.zero_points}
     assert len(points) == 1
     return points.pop()
 
 
 def centred_bound(element: UniformType) -> int:
-    """The greatest magnitude of a stored number less its zero point."""
+    """Return the largest magnitude of a stored number minus the zero point."""
     point = zero_point_of(element)
     return max(element.high - point, point - element.low)
 
 
 class Refused(Exception):
-    """A layer that cannot be printed: the rule, and the way out."""
+    """A layer that cannot be printed: the rule and the remedy."""
 
     def finding(self, node: str, operator: str) -> Finding:
-        """This refusal as the diagnostic of a node."""
         return Finding(node, operator, f"unsupported by the C backend: {self}")
 
 
 @dataclass(frozen=True)
 class Rescaling:
-    """How to turn a sum of integer terms into a stored number."""
+    """The C code that converts a sum of integer terms to a stored number."""
 
     type: str
-    """Type of `v`: `int32_t` or `int64_t`."""
+    """The type of `v`: `int32_t` or `int64_t`."""
     statements: tuple[str, ...]
-    """From the sum in `v` to the clamped `v`."""
+    """The statements from the sum in `v` to the clamped `v`."""
     result: str
     """The stored number, an expression in `v`."""
 
     def lines(self, terms: Sequence[str], target: str) -> list[str]:
-        """Store the rescaled sum of `terms` in `target`."""
+        """Return statements that store the rescaled sum of `terms` in `target`."""
         cast = "(int64_t)" if self.type == "int64_t" else ""
         total = f"{cast}{terms[0]}" + "".join(f" + {t}" for t in terms[1:])
         return [f"{self.type} v = {total};", *self.statements, f"{target} = {self.result};"]
 
 
 def half_of(requant: RequantAttr) -> int:
-    """What rounding half up adds before the shift."""
+    """Return the constant that rounding half up adds before the shift."""
     shift = requant.shift.data
     return 1 << shift - 1 if shift and requant.mode is not Rounding.FLOOR else 0
 
 
 def can_fold_half(requant: RequantAttr) -> bool:
-    """Whether rounding is one constant that a bias can absorb."""
+    """Return whether the rounding is a constant that the bias can absorb."""
     return requant.multiplier.data == 1 and requant.mode in (Rounding.HALF_UP, Rounding.FLOOR)
 
 
@@ -112,9 +111,9 @@ def rescaling(
     scaled_bound: int = 0,
 ) -> Rescaling:
     """
-    The rescaling of a sum of magnitude up to `bound` (the half included if `half_folded`).
-    `multiplier` is a C expression that replaces the attribute's; products with it reach
-    `scaled_bound`.
+    Return the rescaling of a sum with magnitude up to `bound` (the half included if `half_folded`).
+
+    `multiplier` is a C expression instead of the attribute. Its products reach `scaled_bound`.
     """
     shift, zero_point = requant.shift.data, requant.zero_point.data
     low, high = requant.low.data - zero_point, requant.high.data - zero_point
@@ -122,7 +121,7 @@ def rescaling(
     scaled = scaled_bound if multiplier is not None else bound * factor
     half = 0 if half_folded else half_of(requant)
     most = scaled + half + 1
-    # Sums of 32-bit results do not reach the bounds.
+    # Sums with 32-bit results do not reach the bounds.
     if clamps := low > -most or most > high:
         most = max(most, abs(low), abs(high))
     if most >= 1 << 63:
@@ -151,7 +150,7 @@ def rescaling(
 
 
 def _shifted(mode: Rounding, shift: int, half: int) -> str:
-    """`v / 2^shift` rounded; right shifts are arithmetic, which the kernels' header checks."""
+    """Return `v / 2^shift` rounded; right shifts are arithmetic, as the header checks."""
     if half == 0:
         return f"v >> {shift}"
     match mode:
@@ -166,8 +165,8 @@ def _shifted(mode: Rounding, shift: int, half: int) -> str:
 
 
 def quantized(value: SSAValue, name: str) -> UniformType:
-    """The element type of an operand known to be quantized; refuses what has no kernel."""
-    element = element_of(value)
+    """Return the element type of a quantized operand; refuse types without kernels."""
+    element = graph.element_of(value)
     assert isinstance(element, UniformType)
     if element.storage.width.data == 32 and not element.is_signed:
         raise Refused(f"{name} is stored as {element.storage}; use i32 or 8 or 16 bits")
@@ -176,9 +175,9 @@ def quantized(value: SSAValue, name: str) -> UniformType:
     return element
 
 
-def constant_weights(op: LinearOperation) -> ConstantOp:
-    """The weights, which a kernel packs at compile time."""
+def constant_weights(op: graph.LinearOperation) -> graph.ConstantOp:
+    """Return the constant weights, which a kernel packs at compile time."""
     owner = op.weights.owner
-    if not isinstance(owner, ConstantOp):
-        raise Refused("weights must be constants; fold or freeze what computes them")
+    if not isinstance(owner, graph.ConstantOp):
+        raise Refused("weights must be constants; fold or freeze their producer")
     return owner

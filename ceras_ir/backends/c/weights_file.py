@@ -1,10 +1,11 @@
 """
-Files of constants: `model.weights`, `model_weights.h`, and the begin of `model_weights.c`.
+Write the files of constants: `model.weights`, `model_weights.h`, and the start of
+`model_weights.c`.
 
-`model.weights` is a binary file of all constants for targets that map or load it, and for
-assemblers that include it. It has 64 bytes of header (magic, format version, CRC-32 of what follows
-it, length of the file, zeros), then every constant at a multiple of 64. The generated code knows
-CRC and length, and refuses the file of another model, a damaged one, and a misaligned buffer.
+`model.weights` is a binary file of all constants that programs map, load or assemble. It has a
+header of 64 bytes (magic, format version, CRC-32 of the rest, length of the file, zeros), then each
+constant at a multiple of 64. The generated code contains CRC and length. It refuses the file of
+another model, a damaged file and a misaligned buffer.
 """
 
 import struct
@@ -23,7 +24,7 @@ HEADER_BYTES = 64
 
 
 def offsets(constants: list[Constant]) -> list[int]:
-    """Where each constant starts, from the start of the file."""
+    """Return the offset of each constant from the start of the file."""
     result: list[int] = []
     at = HEADER_BYTES
     for constant in constants:
@@ -33,7 +34,6 @@ def offsets(constants: list[Constant]) -> list[int]:
 
 
 def file_bytes(constants: list[Constant]) -> int:
-    """Length of the file."""
     padded = (-(-c.nbytes // ALIGNMENT) * ALIGNMENT for c in constants)
     return HEADER_BYTES + sum(padded)
 
@@ -46,7 +46,6 @@ def _body(constants: list[Constant]) -> Iterator[bytes]:
 
 
 def checksum(constants: list[Constant]) -> int:
-    """CRC-32 of everything after the header."""
     crc = 0
     for piece in _body(constants):
         crc = zlib.crc32(piece, crc)
@@ -54,7 +53,6 @@ def checksum(constants: list[Constant]) -> int:
 
 
 def write_file(constants: list[Constant], crc: int, stream: BinaryIO) -> None:
-    """`model.weights`."""
     header = struct.pack("<8sIIQ", MAGIC, FORMAT_VERSION, crc, file_bytes(constants))
     stream.write(header.ljust(HEADER_BYTES, b"\0"))
     for piece in _body(constants):
@@ -62,7 +60,7 @@ def write_file(constants: list[Constant], crc: int, stream: BinaryIO) -> None:
 
 
 def declarations(pool: ConstantPool, crc: int) -> str:
-    """The part of `model_weights.h` that finds the constants in the loaded file."""
+    """Return the part of `model_weights.h` that locates the constants in the loaded file."""
     lines = [
         f"#define MODEL_WEIGHTS_CRC 0x{crc:08X}u",
         "extern const unsigned char *model_weights;",
@@ -108,7 +106,7 @@ int model_load_weights(const void *file, unsigned long bytes)
 
 
 def loader(constants: list[Constant], crc: int) -> str:
-    """C that checks a file in memory and makes it the model's weights."""
+    """Return C that checks a file in memory and installs it as the weights of the model."""
     header = struct.pack("<8sIIQ", MAGIC, FORMAT_VERSION, crc, file_bytes(constants))
     magic = ", ".join(str(b) for b in header)
     return LOADER.replace("@MAGIC@", magic).replace("@HEADER@", str(HEADER_BYTES))
@@ -118,7 +116,7 @@ INCLUDE = """
 #if !defined(__GNUC__) || !defined(__ELF__)
 #error "model.weights is put into the program by GNU assembler; compile with --weights source"
 #endif
-/* `bytes` bytes of model.weights from `offset` on, and the NUL that a string would end in. */
+/* `bytes` bytes of model.weights from `offset`, and the NUL at the end of a string. */
 #define MODEL_INCLUDE(name, alignment, offset, bytes) \\
   __asm__(".pushsection .rodata\\n.balign " #alignment "\\n.globl " #name "\\n" \\
           ".type " #name ", %object\\n.size " #name ", " #bytes " + 1\\n" #name ":\\n" \\
@@ -127,7 +125,7 @@ INCLUDE = """
 
 
 def inclusions(constants: list[Constant]) -> str:
-    """The part of `model_weights.c` that takes the constants from the file when assembled."""
+    """Return the part of `model_weights.c` that includes the constants by the assembler."""
     lines = [INCLUDE]
     for c, offset in zip(constants, offsets(constants), strict=True):
         lines += c.conditional(f"MODEL_INCLUDE({c.name}, {c.alignment}, {offset}, {c.nbytes});")
@@ -144,8 +142,8 @@ HEAD = """\
 #error "constants and weights are stored little-endian: for a big-endian processor there is no code"
 #endif
 
-/* Processors that multiply unsigned by signed bytes want rows of 8-bit values moved by 128; the
- * bias of each layer makes up for it. Either way gives the same integers. */
+/* For processors that multiply unsigned by signed bytes, 128 is added to rows of 8-bit values; the
+ * bias of each layer corrects it. Both settings give the same integers. */
 #ifndef MODEL_UNSIGNED_ROWS
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
 #define MODEL_UNSIGNED_ROWS 1
@@ -154,8 +152,8 @@ HEAD = """\
 #endif
 #endif
 
-/* Arm's products of signed bytes: 3 with matrix instructions (i8mm), 2 with dot products, 1 with
- * neither; 0 for portable loops, which you may choose with -DMODEL_NEON=0. */
+/* Products of signed bytes on Arm: 3 with matrix instructions (i8mm), 2 with dot products, 1
+ * without both; 0 for portable loops, selected by -DMODEL_NEON=0. */
 #ifndef MODEL_NEON
 #if !defined(__GNUC__) || !defined(__aarch64__) || !defined(__ARM_NEON)
 #define MODEL_NEON 0
@@ -168,8 +166,8 @@ HEAD = """\
 #endif
 #endif
 
-/* Lanes of the vectors that kernels are written in; 0 for portable loops, which you may choose
- * with -DMODEL_LANES=0. All give the same integers. */
+/* Lanes of the vectors of kernels; 0 for portable loops, selected by -DMODEL_LANES=0. All settings
+ * give the same integers. */
 #ifndef MODEL_LANES
 #if defined(__GNUC__) && defined(__AVX512VNNI__) && defined(__AVX512BW__) && defined(__AVX512VL__)
 #define MODEL_LANES 16
@@ -180,8 +178,8 @@ HEAD = """\
 #endif
 #endif
 
-/* RISC-V's vectors, of any length, by the intrinsics that gcc 14 and clang 17 have; 0 for portable
- * loops, which you may choose with -DMODEL_RVV=0. */
+/* RISC-V vectors of any length, by the intrinsics of gcc 14 and clang 17; 0 for portable loops,
+ * selected by -DMODEL_RVV=0. */
 #ifndef MODEL_RVV
 #if defined(__riscv_v) && defined(__riscv_v_intrinsic) && __riscv_v_intrinsic >= 12000
 #define MODEL_RVV 1
@@ -193,7 +191,7 @@ HEAD = """\
 /* Whether sums of integers are computed in register tiles. */
 #define MODEL_TILES (MODEL_LANES || MODEL_RVV)
 
-/* Lanes of float vectors; 0 for portable loops. Their sums are rounded in different orders. */
+/* Lanes of float vectors; 0 for portable loops. The order of float sums depends on it. */
 #ifndef MODEL_F32
 #if MODEL_LANES == 16
 #define MODEL_F32 16
@@ -217,7 +215,7 @@ HEAD = """\
 """
 
 LONG_STRINGS = """\
-/* Compilers take longer strings than the 4095 characters of which ISO C is sure. */
+/* Compilers accept longer strings than the 4095 characters of ISO C. */
 #if defined(__GNUC__)
 #pragma GCC diagnostic ignored "-Woverlength-strings"
 #endif
@@ -226,7 +224,6 @@ LONG_STRINGS = """\
 
 
 def weights_header(model: Model, crc: int) -> str:
-    """The text of `model_weights.h`."""
     pool = model.pool
     if model.options.weights == "file":
         body = declarations(pool, crc)
@@ -237,7 +234,7 @@ def weights_header(model: Model, crc: int) -> str:
 
 
 def weights_source_header(model: Model) -> str:
-    """The beginning of `model_weights.c`; a file without constants still declares something."""
+    """Return the start of `model_weights.c`. A file without constants still declares a symbol."""
     title = f"/* Constants of {comment(model.options.title)}, generated by ceras_ir. */\n"
     includes = '#include "model.h"\n#include "model_weights.h"\n\n'
     return title + includes + LONG_STRINGS + consistency_checks(model)

@@ -17,7 +17,7 @@ from ceras_ir.targets.capabilities import Array, Sample
 
 
 class Interpreted:
-    """A network that needs no compiler."""
+    """A network that is interpreted without a compiler."""
 
     def __init__(self, module: ModuleOp):
         self.module = module
@@ -30,12 +30,12 @@ class Interpreted:
 
 @dataclass(frozen=True)
 class InterpTarget(Target):
-    """The interpreter, on numpy; it makes no files."""
+    """The interpreter, on numpy. It writes no files."""
 
     name = "interp"
     compiles = False
     keeps_states = True
-    # That of target C: both make the same network of a float one.
+    # Equal to target c, so that both quantize a float network in the same way.
     arithmetic = Arithmetic(residual_spread=ROW_SPREAD)
 
     encoding: EncodingChoice | None = option(None, ENCODING_HELP)

@@ -1,4 +1,4 @@
-"""S4's network with made-up weights: 3-H-H-3, ReLU, ReLU, sigmoid."""
+"""The network of S4 with random weights: 3-H-H-3, ReLU, ReLU, sigmoid."""
 
 import numpy as np
 from c_harness import constant, make_network
@@ -12,7 +12,7 @@ Floats = NDArray[np.float32]
 
 
 def sparse(rng: np.random.Generator, shape: tuple[int, ...], zeros: float) -> Floats:
-    """Normal numbers, a share of them exactly zero."""
+    """Return normal values with a share of exact zeros."""
     weights = rng.normal(size=shape)
     count = int(zeros * weights.size)
     weights.reshape(-1)[rng.permutation(weights.size)[:count]] = 0
@@ -20,7 +20,7 @@ def sparse(rng: np.random.Generator, shape: tuple[int, ...], zeros: float) -> Fl
 
 
 def colour_mlp(hidden: int, *, zeros: float = 0.0, seed: int = 0) -> ModuleOp:
-    """The colour corrector, its hidden weights with a share of zeros."""
+    """Return the color corrector, with a share of zeros in the hidden weights."""
     rng = np.random.default_rng(seed)
     relu, sigmoid = FunctionAttr(Function.RELU), FunctionAttr(Function.SIGMOID)
     layers = [(3, hidden, relu), (hidden, hidden, relu), (hidden, 3, sigmoid)]
@@ -38,7 +38,7 @@ def colour_mlp(hidden: int, *, zeros: float = 0.0, seed: int = 0) -> ModuleOp:
 
 
 def colours(count: int, seed: int = 1) -> list[dict[str, Floats]]:
-    """Inputs, the extremes of the range first."""
+    """Return inputs that start with the bounds of the range."""
     rng = np.random.default_rng(seed)
     values = rng.random((count, 1, 3)).astype(np.float32)
     values[0], values[-1] = 0, 1

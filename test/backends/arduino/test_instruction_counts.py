@@ -1,4 +1,4 @@
-"""The Cortex-M4 benchmark runs, its integers are right, and its figures are those asked for."""
+"""Test that the Cortex-M4 benchmark runs, and that integers and figures are as required."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ from c_harness import needs_arm
 
 SCRIPT = Path(__file__).parents[3] / "benchmarks/cortex_m4.py"
 ASKED = {"3x3, C = 32": 0.60, "1x1, K = 32": 1.1, "FC 256 to 64": 1.5, "depthwise 3x3": 3.2}
-"""The aims; nobody named one for depthwise layers."""
+"""The required figures; depthwise layers have no requirement."""
 
 
 @pytest.mark.slow

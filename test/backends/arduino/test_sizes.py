@@ -1,4 +1,4 @@
-"""Predicted flash and SRAM against the ELF that gcc -Os links for the core, and the refusals."""
+"""Test predicted flash and SRAM against the ELF of gcc -Os for the core, and the refusals."""
 
 import re
 from dataclasses import replace
@@ -17,12 +17,12 @@ from xdsl.utils.hints import isa
 from ceras_ir.backends.arduino.sketch import emit as emit_sketch
 from ceras_ir.backends.arduino.target import ArduinoTarget
 from ceras_ir.backends.c import emulator
-from ceras_ir.backends.c.board import board_names, load_board
+from ceras_ir.backends.c.costs import Footprint
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.fit import printed_model, remedies
+from ceras_ir.backends.c.machines import board_names, load_board
 from ceras_ir.backends.c.model import Model, tensor_c_type
 from ceras_ir.backends.c.names import EncodingChoice
-from ceras_ir.backends.c.sizes import Footprint
 from ceras_ir.backends.c.target import CTarget
 from ceras_ir.command.output_files import write_artefacts
 from ceras_ir.frontends.onnx import import_model
@@ -36,10 +36,7 @@ from ceras_ir.support.diagnostics import InputError, UnsupportedError
 pytestmark = pytest.mark.slow
 
 BOARD = load_board("uno_r4_wifi")
-CORES = [
-    pytest.param("uno_r4_wifi", marks=needs_arm),
-    pytest.param("esp32_c3", marks=needs_rv32),
-]
+CORES = [pytest.param("uno_r4_wifi", marks=needs_arm), pytest.param("esp32_c3", marks=needs_rv32)]
 TOOLS = {"esp32_c3": needs_rv32, "esp32_s3": needs_espressif}
 BOARDS = [pytest.param(name, marks=TOOLS.get(name, needs_arm)) for name in board_names()]
 SHARED = Path(__file__).parents[4] / "shared/models"
@@ -50,7 +47,7 @@ CALLER = '#include "model.h"\nfloat x[3], y[3];\nint main(void) { return model_r
 def elf_sizes(
     module: ModuleOp, options: BuildOptions, work: Path, core: str
 ) -> tuple[Footprint, firmware.Sizes]:
-    """What was predicted, and what a program has that only calls the model; of a board's core."""
+    """Return the prediction, and the sizes of a program that only calls the model."""
     roomy = replace(load_board(core), flash_bytes=4 << 20, sram_bytes=4 << 20)
     ctx = load_context()
     run_stages(ctx, module, front_stages(options))
@@ -65,7 +62,7 @@ def elf_sizes(
 
 
 def calling(model: Model) -> str:
-    """A program that only calls the model."""
+    """Return a program that only calls the model."""
     pairs = list(zip(model.tensors, model.names, strict=True))
     lines = [f"{tensor_c_type(t)} {n}_data[{t.size}];" for t, n in pairs]
     call = ", ".join(f"{n}_data" for _, n in pairs)
@@ -101,7 +98,7 @@ def test_sizes_of_real_networks(tmp_path: Path, name: str, quantize: Quantize, c
 
 @pytest.mark.parametrize("name", BOARDS)
 def test_every_board_compiles_and_links(tmp_path: Path, name: str):
-    """With the flags of its core, within its memories, and no larger than predicted."""
+    """With the flags of the core, within the memories, and not larger than predicted."""
     board = load_board(name)
     built = build(colour_mlp(40, zeros=0.9), BuildOptions(ArduinoTarget(board=name)))
     write_artefacts(tmp_path, built.files())
@@ -115,7 +112,7 @@ def test_every_board_compiles_and_links(tmp_path: Path, name: str):
 
 @pytest.mark.parametrize("name", [*CORES, pytest.param("due", marks=needs_arm)])
 def test_target_c_reports_the_same_sizes(tmp_path: Path, name: str):
-    """`flash_bytes` and `sram_bytes` are a linked program's, with its inputs and outputs."""
+    """`flash_bytes` and `sram_bytes` are the sizes of a linked program with inputs and outputs."""
     built = build(colour_mlp(40), BuildOptions(CTarget(board=name, prefix="model")))
     write_artefacts(tmp_path, built.files())
     caller = tmp_path / "caller.c"
@@ -152,7 +149,7 @@ def refusal(module: ModuleOp, options: BuildOptions) -> str:
 
 
 def remedy_options(text: str) -> list[BuildOptions]:
-    """The remedies of a message that are options, as options."""
+    """Return the remedies of a message that are options."""
     found: list[BuildOptions] = []
     for remedy in re.split(r"\(\d\) ", text.partition("What would fit: ")[2])[1:]:
         pruning = re.search(r'--prune="(.*?)"', remedy)
@@ -195,9 +192,9 @@ def test_auto_compresses_only_as_far_as_the_board_asks_for():
         return operations(built)
 
     assert scales(40, 0.0) == ["matmul"] * 3
-    assert scales(40, 0.95)[1] == "matmul csr_index16 code"  # 80 weights are left
+    assert scales(40, 0.95)[1] == "matmul csr_index16 code"  # 80 weights remain
     assert scales(200, 0.95)[1] == "matmul csr_delta8"
-    # 4 bytes a weight are too many, and there is nothing to leave out.
+    # 4 bytes per weight are too large, and there are no zeros to omit.
     assert scales(300, 0.0)[1] == "matmul int8"
     assert scales(1200, 0.95)[1] == "matmul csr_delta8 int8"
 
@@ -226,7 +223,7 @@ def test_the_board_is_a_file_too(tmp_path: Path):
 
 
 def test_a_core_that_is_not_known_is_refused(tmp_path: Path):
-    """A misspelled core would cost the kernels of the DSP extension."""
+    """A misspelled core would disable the kernels of the DSP extension."""
     board = tmp_path / "mine.toml"
     text = (resources("ceras_ir.backends.c") / "boards" / "uno_r4_wifi.toml").read_text()
     board.write_text(text.replace('"cortex-m4"', '"cortex-m44"', 1))
@@ -253,7 +250,7 @@ def test_the_largest_networks_asked_for_link(
 
 
 def forest(trees: int) -> ModuleOp:
-    """Trees of which the first of many are those of few, placed for a board."""
+    """Return trees placed for a board; a smaller number of trees is a prefix of a larger number."""
     nodes = random_trees(1, trees=trees, depth=6, features=8, targets=1)
     attributes = node_attributes(nodes, "target")
     node = ml_node("TreeEnsembleRegressor", ["x"], ["y"], n_targets=1, **attributes)
@@ -264,7 +261,7 @@ def forest(trees: int) -> ModuleOp:
 
 
 def test_forests_are_told_how_many_nodes_fit():
-    """They have no channels; so many trees do fit, less what trees differ by."""
+    """Forests have no channels; the named number of trees fits, within the differences of trees."""
     whole = forest(50)
     model, _, footprint = printed_model(whole, BOARD, "model")
     less = BOARD.free_flash - footprint.flash + footprint.constants // 2

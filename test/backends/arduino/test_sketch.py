@@ -1,4 +1,4 @@
-"""The sketch folder: compiles as C++, computes what the interpreter does, refuses mixed files."""
+"""Test the sketch folder: compiles as C++, equals the interpreter, refuses mixed files."""
 
 import shutil
 from pathlib import Path
@@ -19,7 +19,7 @@ from ceras_ir.support.diagnostics import InputError
 
 
 def compiled(module: ModuleOp, folder: Path, title: str = "colour") -> Build:
-    """The network's folder, as ceras-compile writes it."""
+    """Return the folder of the network, as ceras-compile writes it."""
     result = build(module, BuildOptions(ArduinoTarget(), title=title))
     write_artefacts(folder, result.files())
     return result

@@ -1,7 +1,8 @@
 """
-C without an operating system, run under qemu: a program that calls a model once.
+Run C without an operating system under qemu, in a program that calls a model.
 
-An architecture brings `call`, which asks qemu to READ, WRITE or EXIT, and what starts `begin`.
+An architecture provides `call`, which asks qemu to READ, WRITE or EXIT, and the code before
+`begin`.
 """
 
 import subprocess
@@ -13,10 +14,10 @@ from c_harness import Array, random_inputs
 from firmware import write_files
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.backends.c.board import Board
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.fit import printed_model
 from ceras_ir.backends.c.kernels import filled
+from ceras_ir.backends.c.machines import Board
 from ceras_ir.backends.c.model import tensor_c_type
 from ceras_ir.network.artefacts import network_inputs, network_outputs
 from ceras_ir.network.function import main_function
@@ -39,7 +40,7 @@ __attribute__((used)) static void begin(void)
 
 
 def sources_of(module: ModuleOp, board: Board, architecture: str, work: Path) -> list[str]:
-    """The files of a program that reads its inputs from file 0 and writes its outputs to file 1."""
+    """Return the files of a program that loads inputs from file 0 and writes outputs to file 1."""
     main = main_function(module)
     inputs, outputs = network_inputs(main), network_outputs(main)
     model, options, _ = printed_model(module, board, "model")
@@ -63,7 +64,7 @@ def sources_of(module: ModuleOp, board: Board, architecture: str, work: Path) ->
 
 
 def outputs_of(module: ModuleOp, command: Sequence[str]) -> dict[str, Array]:
-    """What the program computes of `random_inputs(module)`."""
+    """Return the outputs of the program for `random_inputs(module)`."""
     main, sample = main_function(module), random_inputs(module)
     given = b"".join(np.ascontiguousarray(sample[t.name]).tobytes() for t in network_inputs(main))
     done = subprocess.run(command, input=given, capture_output=True, check=True, timeout=120)

@@ -1,14 +1,13 @@
 """
-Generated C of random networks with every compiler, and for every processor, that is at hand.
+Compare generated C of random networks on all compilers and processors that are installed.
 
     python test/backends/c/everywhere.py [--count 50] [--first 0] [--only TEXT]
 
-Of four networks one is of integers throughout, one of integers that ends in float, one is a Q/DQ
-or QLinear network of `fuzz_as_written.py` with float layers inside, and one is float. In the first
-three every build computes the bits of the interpreter. In float, portable loops have the same bits
-in every build; those, and tiles for vectors, are within FLOAT_BOUND of the interpreter. Builds
-with warnings as errors, two of them with sanitizers. Whatever fails is printed, and makes the exit
-status 1.
+Four kinds of networks alternate: integers, integers with float outputs, Q/DQ or QLinear networks of
+`fuzz_as_written.py` with float layers, and floats. Each build of the first three kinds computes the
+bits of the interpreter. In float, portable loops have equal bits in all builds. Portable loops and
+tiles for vectors are within FLOAT_BOUND of the interpreter. Warnings are errors, and two builds
+have sanitizers. Failures are printed, and the exit status is 1.
 """
 
 import argparse
@@ -34,7 +33,7 @@ from onnx_models import random_inputs as random_inputs_of
 from onnx_random import random_network
 
 from ceras_ir.backends.c.emitter import emit
-from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.machines import COptions
 from ceras_ir.backends.c.target import CTarget
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
@@ -47,9 +46,9 @@ from ceras_ir.support.diagnostics import UnsupportedError
 
 FLOAT_BOUND = 1e-5
 """
-Of the greatest magnitude of an output, for float layers whose sums are in another order than the
-interpreter's. It grows with the length of sums and with what cancels in them: 2.3e-6 was the most
-of 13 networks, in a product whose two results cancel.
+The relative error of an output for float layers with another order of sums than the interpreter. It
+grows with the length of sums and with cancellation: the maximum of 13 networks was 2.3e-6, in a
+product with two results that cancel.
 """
 
 STRICT = ("-Wall", "-Wextra", "-Werror")
@@ -58,17 +57,17 @@ SANITIZERS = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 @dataclass(frozen=True)
 class Build:
-    """A compiler with its flags, and what runs its programs."""
+    """A compiler with its flags, and the command that runs programs."""
 
     compiler: str
     flags: tuple[str, ...]
     runner: tuple[str, ...] = ()
     portable: bool = True
-    """Whether float layers are portable loops; vectors add in another order."""
+    """Whether float layers are portable loops; vectors have another order of sums."""
 
     @property
     def missing(self) -> str:
-        """The first tool that is not installed; empty if all are."""
+        """The first tool that is not installed, or an empty string."""
         tools = (self.compiler, *self.runner[:1])
         return next((tool for tool in tools if shutil.which(tool) is None), "")
 
@@ -96,12 +95,12 @@ BUILDS: dict[str, Build] = {
         portable=False,
     ),
 }
-"""GNU dialects let a compiler contract products and sums, unless the code says no."""
+"""GNU dialects allow contraction of products and sums, unless the code forbids it."""
 
 
 @dataclass(frozen=True)
 class Network:
-    """The C of a network in a folder, an input, and what the interpreter makes of it."""
+    """The C of a network in a folder, an input, and the outputs of the interpreter."""
 
     folder: Path
     inputs: Sequence[TensorInfo]
@@ -112,10 +111,10 @@ class Network:
 
 
 def make(seed: int, folder: Path) -> Network | None:
-    """The network of one seed; None where it is dropped or refused."""
+    """Return the network of a seed, unless it is refused."""
     kind = seed % 4
     if kind == 2:
-        # Of 4 n + 2, QLinear operations, Q/DQ in 8 and in 16 bits by turns.
+        # Of seeds 4 n + 2: QLinear operations, and Q/DQ in 8 and in 16 bits, alternate.
         at = 1_000_000 + 2 * seed + seed // 4 % 4
         written = generate(at, folder) if GENERATOR.exists() else None
         if written is None:
@@ -127,9 +126,7 @@ def make(seed: int, folder: Path) -> Network | None:
     module = import_model(model)
     quantize: dict[int, Quantize] = {2: "auto", 3: "none"}
     options = BuildOptions(
-        CTarget(),
-        quantize=quantize.get(kind, "int8"),
-        io="int8" if kind == 0 else "model",
+        CTarget(), quantize=quantize.get(kind, "int8"), io="int8" if kind == 0 else "model"
     )
     try:
         run_stages(load_context(), module, all_stages(options.resolved(module)))
@@ -138,7 +135,7 @@ def make(seed: int, folder: Path) -> Network | None:
         return None
     main = main_function(module)
     inputs = network_inputs(main)
-    # At an int8 border the whole range.
+    # Use the full range at an int8 input.
     drawn = np.random.default_rng(seed)
     stored = {
         info.name: sample[info.name]
@@ -150,7 +147,7 @@ def make(seed: int, folder: Path) -> Network | None:
 
 
 def outputs_of(network: Network, build: Build) -> dict[str, Array]:
-    """Compile and run; a `RuntimeError` with what was said where either fails."""
+    """Compile and run; raise a `RuntimeError` with the output of a failing tool."""
     folder, program = network.folder, network.folder / "program"
     sources = [folder / name for name in ("model.c", "model_weights.c", "main.c")]
     command = [build.compiler, *STRICT, *build.flags, *map(str, sources), f"-I{folder}"]
@@ -176,7 +173,7 @@ def _done(command: Sequence[str]) -> None:
 def difference(
     network: Network, build: Build, got: Mapping[str, Array], portable: Mapping[str, Array]
 ) -> tuple[str, float]:
-    """What is not as it has to be, empty if nothing; and how far floats are off, of their range."""
+    """Return the difference, possibly empty, and the relative error of floats."""
     furthest = 0.0
     for name, expected in network.expected.items():
         actual = got[name]
@@ -198,7 +195,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=50)
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--only", default="", help="builds whose name contains this")
+    parser.add_argument("--only", default="", help="builds with this text in the name")
     arguments = parser.parse_args()
     builds = {name: build for name, build in BUILDS.items() if arguments.only in name}
     for name, build in list(builds.items()):

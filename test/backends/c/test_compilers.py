@@ -1,4 +1,4 @@
-"""Generated C with other compilers, as another language, for another processor: the same bits."""
+"""Test generated C with other compilers, as another language, for another processor: equal bits."""
 
 import platform
 import shutil
@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.c.emitter import emit
-from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.machines import COptions
 from ceras_ir.dialects.graph import Conv2dOp, Function, FunctionAttr, SoftmaxOp, UnaryOp
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.artefacts import network_inputs, network_outputs
@@ -32,7 +32,7 @@ COMPILERS = (
 
 
 def network() -> ModuleOp:
-    """Sums of products and what their exponentials share."""
+    """Return a network of sums of products and of their exponentials."""
     weights = np.random.default_rng(0).normal(size=(3, 3, 3, 2)).astype(np.float32)
 
     def body(x: SSAValue) -> tuple[SSAValue, ...]:
@@ -43,12 +43,12 @@ def network() -> ModuleOp:
 
 
 def function() -> ModuleOp:
-    """Two elements: a loop that clang unrolls and then cannot vectorize, as it is asked to."""
+    """Return two elements: a marked loop that clang unrolls and then cannot vectorize."""
     return place(make_network([(f32, (2,))], lambda x: (UnaryOp(x, TANH).result,)))
 
 
 def result(folder: Path, module: ModuleOp, *compiler: str) -> bytes:
-    """The raw output of the program whose model `compiler` compiles."""
+    """Return the raw output of the program, with the model compiled by `compiler`."""
     sample = random_inputs(module)
     (folder / "in.bin").write_bytes(b"".join(array.tobytes() for array in sample.values()))
     objects = [str(folder / f"{name}.o") for name in ("model", "model_weights")]

@@ -1,4 +1,4 @@
-"""Products of two activations in bytes: packed for register tiles, and in portable rows."""
+"""Test products of two activations in bytes, packed for register tiles and in portable rows."""
 
 import re
 from pathlib import Path
@@ -24,7 +24,7 @@ from slow_cases import first_fast
 from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness, i16, i32
 from xdsl.ir import SSAValue
 
-from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.machines import COptions
 from ceras_ir.backends.c.target import CTarget
 from ceras_ir.dialects.graph import MatmulOp, shape_of
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
@@ -43,11 +43,11 @@ INPUTS = (
     UniformType(1.0, 40, storage=i16),
 )
 SHAPES = [(5, 64, 33), (40, 7, 16), (17, 130, 100), (4, 33, 70), (3, 40, 40), (64, 96, 48)]
-"""Rows, products and outputs: whole steps and vectors, and not; too few rows to pack for."""
+"""Rows, products and outputs that do and do not fill steps and vectors; few rows are not packed."""
 
 
 def product(seed: int, x: SSAValue, w: SSAValue, result: UniformType) -> SSAValue:
-    """A product with one of the epilogues, with or without a bias and a residual."""
+    """Return a product with an output stage, with or without a bias and a residual."""
     rng = np.random.default_rng(seed)
     (m, k), (n, _) = shape_of(x), shape_of(w)
     shift = int(np.log2(np.sqrt(k) * 100 * (16384 if seed % 4 == 3 else 64))) - 5
@@ -75,7 +75,7 @@ def product(seed: int, x: SSAValue, w: SSAValue, result: UniformType) -> SSAValu
 
 
 def network() -> tuple[ModuleOp, dict[str, Array]]:
-    """Every shape and kind of input, and numbers of which half are extremes."""
+    """Return all shapes and kinds of inputs, with values of which half are extremes."""
     cases = [(x, shape) for x in INPUTS for shape in SHAPES]
 
     def layers(*values: SSAValue) -> Values:
@@ -119,8 +119,7 @@ def test_other_vectors(cross: Cross, build: str, tmp_path: Path):
 
 def test_weights_with_a_zero_point_are_not_packed():
     module = make_network(
-        [(BYTE, (9, 40)), (UniformType(1.0, 3), (20, 40))],
-        lambda x, w: [product(0, x, w, BYTE)],
+        [(BYTE, (9, 40)), (UniformType(1.0, 3), (20, 40))], lambda x, w: [product(0, x, w, BYTE)]
     )
     assert "pack_bytes" not in source(module)
     check(module, flags=BUILDS["tiles"])
@@ -128,7 +127,7 @@ def test_weights_with_a_zero_point_are_not_packed():
 
 @pytest.mark.parametrize("build", BUILDS)
 def test_the_greatest_sums(build: str):
-    """(-128)(-128) everywhere, as far as its sums fit 32 bits behind a zero point of -128."""
+    """The largest sums of (-128)(-128) that fit 32 bits with a zero point of -128."""
     k = 32000
     module = make_network(
         [(UniformType(1.0, 127), (4, k)), (BYTE, (3, k))],
@@ -146,7 +145,6 @@ def test_the_greatest_sums(build: str):
 
 @pytest.mark.parametrize("seed", first_fast(4, range(40)))
 def test_random_attention(seed: int):
-    """Networks with heads, as target c compiles them: the bits of the interpreter."""
     model = random_network(seed, steps=4, kinds=["attention", "convolution", "binary", "concat"])
     module = import_model(model)
     options = BuildOptions(CTarget(), quantize="int8").resolved(module)

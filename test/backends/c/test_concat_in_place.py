@@ -1,4 +1,4 @@
-"""Concatenations in C whose operands are in the result already, or some of them, or none."""
+"""Test concatenations in C with all, some or no operands in place."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.c.emitter import build
-from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.machines import COptions
 from ceras_ir.backends.c.program import Program
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Function, FunctionAttr
@@ -27,7 +27,7 @@ def concat_of(module: ModuleOp) -> graph.ConcatOp:
 
 
 def bytes_copied(module: ModuleOp) -> int:
-    """Bytes that the C of the concatenation copies."""
+    """Return the number of bytes that the C of the concatenation copies."""
     op = concat_of(module)
     layer = next(layer for layer in build(module, COptions()).layers if layer.op is op)
     copied = [v for v in op.operands if v not in layer.in_place]
@@ -81,7 +81,7 @@ def test_copies_columns():
 
 @pytest.mark.parametrize("io", [False, True])
 def test_copies_into_the_memory_of_the_caller(io: bool):
-    """A plan with outputs places operands inside of one, which C has elsewhere."""
+    """A plan with outputs puts operands inside of an output, which C stores elsewhere."""
     module = make_network(
         [(f32, (3, 5))], lambda x: [graph.ConcatOp([applied(RELU, x), applied(EXP, x)], 0).result]
     )
@@ -91,7 +91,7 @@ def test_copies_into_the_memory_of_the_caller(io: bool):
 
 
 def test_refuses_an_operand_elsewhere_in_the_result():
-    """One that is there twice is in its place once at most: the plan is refused."""
+    """A repeated operand can be in place a single time, so the plan is refused."""
     module = make_network(
         [(f32, (3, 5))],
         lambda x: [applied(SIGMOID, graph.ConcatOp([made := applied(RELU, x), made], 0).result)],

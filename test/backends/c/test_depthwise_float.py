@@ -1,4 +1,4 @@
-"""Depthwise convolutions of floats in vectors against the interpreter, and where there are none."""
+"""Test depthwise convolutions of floats in vectors, and in loops without vectors."""
 
 from functools import partial
 from itertools import cycle
@@ -25,7 +25,7 @@ from ceras_ir.dialects.graph import Conv2dOp, Function, FunctionAttr, shape_of
 pytestmark = pytest.mark.slow
 
 ROUNDING = 1e-5
-"""Of sums of up to 49 products around 1, added in one order with and without a rounding between."""
+"""The error of sums of up to 49 products around 1, with and without an intermediate rounding."""
 
 SHAPES = [
     # input, kernel, strides, dilations, padding
@@ -40,15 +40,15 @@ SHAPES = [
     ((1, 9, 10, 16), (3, 3), (1, 1), (1, 1), (0, 0, 0, 0)),
 ]
 """
-Channels that are whole vectors and not, fewer than one; windows without an inside; many taps; none
-that reaches outside.
+Channels that fill vectors, that do not, and fewer than a vector; only padded windows; large
+windows; windows without padding.
 """
 
 ACTIVATIONS = (None, FunctionAttr(Function.SWISH), FunctionAttr(Function.CLIP, (-0.5, 0.75)))
 
 
 def network() -> ModuleOp:
-    """Each shape without a bias, and with a bias, its own result as a residual and a function."""
+    """Return each shape without bias, and with bias, residual and activation."""
 
     def build(*inputs: SSAValue) -> Values:
         rng = np.random.default_rng(3)

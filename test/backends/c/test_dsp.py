@@ -1,4 +1,4 @@
-"""The kernels for SMLAD against the interpreter: in plain C here, on the emulated core there."""
+"""Test kernels for SMLAD against the interpreter, in plain C and on the emulated core."""
 
 from pathlib import Path
 
@@ -10,10 +10,9 @@ from slow_cases import first_fast
 from xdsl.dialects.builtin import ModuleOp, i32
 from xdsl.ir import SSAValue
 
-from ceras_ir.backends.c.board import load_board
 from ceras_ir.backends.c.emitter import build, emit
 from ceras_ir.backends.c.emulator import EmulatedModel
-from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.machines import COptions, load_board
 from ceras_ir.dialects.graph import Conv2dOp, MatmulOp
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.interpreters.network import run
@@ -24,7 +23,7 @@ ROUNDINGS = list(Rounding)
 
 
 def layer(seed: int) -> ModuleOp:
-    """A random convolution or matrix product that the kernels take, with extremes in it."""
+    """Return a random convolution or matrix product of the kernels, with extremes."""
     rng = np.random.default_rng(seed)
     pick = rng.integers
     point = int(rng.choice([0, -128, 5, 127]))
@@ -86,7 +85,7 @@ def test_plain_c_equals_the_interpreter(seed: int, workspace: int):
 
 
 def extremes(module: ModuleOp) -> dict[str, Array]:
-    """Only the greatest magnitudes, so that sums are as large as they get."""
+    """Return only the largest magnitudes, so that sums reach their maximum."""
     inputs = random_inputs(module)
     return {
         name: np.where(a.astype(np.int8) < 0, -128, 127).astype(np.int8)

@@ -1,6 +1,7 @@
 """
-Winograd, depthwise and padded windows for SMLAD against the interpreter, extremes among the
-numbers: in plain C here, on the emulated core there.
+Test Winograd, depthwise and padded windows for SMLAD against the interpreter.
+
+Inputs contain extremes. The code runs as plain C and on the emulated core.
 """
 
 from dataclasses import replace
@@ -13,12 +14,11 @@ from firmware import write_files
 from xdsl.dialects.builtin import ModuleOp, i32
 from xdsl.ir import SSAValue
 
-from ceras_ir.backends.c.board import load_board
 from ceras_ir.backends.c.dsp_windows import G2, fits_winograd, transformed_filters
 from ceras_ir.backends.c.emitter import build, emit
 from ceras_ir.backends.c.emulator import EmulatedModel
 from ceras_ir.backends.c.linear_dsp import ways
-from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.machines import COptions, load_board
 from ceras_ir.backends.c.sums import LIMIT, Geometry, analyse
 from ceras_ir.dialects.graph import Conv2dOp, shape_of
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
@@ -54,7 +54,7 @@ EXTREMES = np.array([-128, 127], np.int8)
 
 
 def numbers(rng: np.random.Generator, shape: tuple[int, ...], share: float) -> Array:
-    """Any numbers, and a share of the greatest magnitudes."""
+    """Return random values and a share of the largest magnitudes."""
     anything = rng.integers(-128, 128, shape).astype(np.int8)
     return np.where(rng.random(shape) < share, rng.choice(EXTREMES, shape), anything)
 
@@ -68,7 +68,7 @@ def convolution(
     padding: tuple[int, int, int, int],
     groups: int = 1,
 ) -> SSAValue:
-    """With every kind of epilogue by turns; every third has extreme weights alone."""
+    """Return a layer; output stages alternate, and each third layer has only extreme weights."""
     rng = np.random.default_rng(seed)
     taken = shape_of(x)[3] // groups
     weights = numbers(rng, (outputs, *kernel, taken), [0.1, 0.5, 1.0][seed % 3])
@@ -95,7 +95,7 @@ def convolution(
 
 
 def network(kind: str, point: int) -> ModuleOp:
-    """All shapes of a kind, each from an input of its own."""
+    """Return all shapes of a kind, each with a separate input."""
     match kind:
         case "winograd":
             cases = [(s, n, (3, 3), (1, 1), p, 1) for s, n, p in WINOGRAD]
@@ -132,7 +132,7 @@ OPTIONS = {
 
 
 POINTS = {"small": (0, 1.0), "large": (127, 1.0), "stored": (-128, 1.0)}
-"""Zero point of the input, and share of extremes in it."""
+"""The zero point of the input, and the share of extremes."""
 
 
 @pytest.mark.parametrize("name", ["small", "large", "stored"])
@@ -162,7 +162,7 @@ def test_the_emulated_core_equals_the_interpreter(kind: str, name: str, tmp_path
 
 
 def test_all_ways_are_taken():
-    """Else the tests above would prove nothing."""
+    """The tests above require that all kernels are chosen."""
     for name, text in (
         ("small", "dsp_tile"),
         ("large", "dsp_winograd_weights"),
@@ -175,7 +175,7 @@ def test_all_ways_are_taken():
 
 
 def test_transformed_numbers_fit_16_bits():
-    """Rows of the transforms, in two dimensions: what they make of the greatest magnitudes."""
+    """Rows of the transforms in two dimensions keep the largest magnitudes within 16 bits."""
     patch = np.array([[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]])
     assert 128 * np.abs(np.kron(patch, patch)).sum(axis=1).max() == 512
     assert 128 * np.abs(np.kron(G2, G2)).sum(axis=1).max() == 1152
@@ -206,7 +206,7 @@ def test_four_times_the_sum_must_fit_32_bits(channels: int, *, fits: bool):
 @needs_arm
 @pytest.mark.parametrize("shape", [(16, 16, 32), (32, 32, 16), (8, 8, 64), (8, 8, 8)])
 def test_the_model_of_costs_holds(shape: tuple[int, ...], tmp_path: Path):
-    """Instructions as counted, within 15%."""
+    """Modelled instructions are within 15% of counts."""
     outputs = shape[2]
     element = UniformType(0.5)
 

@@ -1,4 +1,4 @@
-"""Weights are listed from one share of zeros on: of large layers not at 30%, but at 94%."""
+"""Test that weights are encoded from a share of zeros: large layers not at 30%, but at 94%."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import SSAValue
 
-from ceras_ir.backends.c.passes.choose_encodings import ChooseEncodingsPass
+from ceras_ir.backends.c.passes import ChooseEncodingsPass
 from ceras_ir.dialects.graph import ConstantOp, Conv2dOp
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 
@@ -23,11 +23,11 @@ LAYERS = {
 """Input and weights."""
 
 SMALL = ("few",)
-"""Where few products share what it costs to lay out the input."""
+"""Few products do not amortize the cost of planes."""
 
 
 def network(name: str, zeros: float, *, is_float: bool) -> ModuleOp:
-    """The layer; what is zero at a smaller share is zero at a greater one."""
+    """Return the layer; zeros at a small share remain zeros at larger shares."""
     size, window = LAYERS[name]
     rng = np.random.default_rng(0)
     order, weights = rng.random(window), rng.integers(1, 128, window).astype(np.int8)

@@ -1,4 +1,4 @@
-"""A few of the networks of `everywhere.py` with every compiler, and for every processor."""
+"""Test a few networks of `everywhere.py` with all compilers and processors."""
 
 import os
 from pathlib import Path
@@ -7,12 +7,9 @@ import pytest
 from backends.c.everywhere import BUILDS, Network, difference, make, outputs_of
 
 COUNT = int(os.environ.get("CERAS_C_NETWORKS", "4"))
-"""Networks of each kind by turns: integers, mixed, Q/DQ, float."""
+"""Networks of alternating kinds: integers, mixed, Q/DQ, float."""
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(bool(BUILDS["gcc"].missing), reason="needs gcc"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(BUILDS["gcc"].missing), reason="needs gcc")]
 
 
 @pytest.fixture(scope="module")

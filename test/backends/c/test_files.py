@@ -1,4 +1,4 @@
-"""What is written: deterministic, warning-free, checked at every edge, and usable by `make`."""
+"""Test the files: deterministic, warning-free, checked inputs and outputs, usable by `make`."""
 
 import io
 import json
@@ -10,14 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from c_harness import (
-    check,
-    compiled,
-    constant,
-    make_network,
-    place,
-    random_inputs,
-)
+from c_harness import check, compiled, constant, make_network, place, random_inputs
 from xdsl.dialects.builtin import (
     UNKNOWN_LOC,
     ArrayAttr,
@@ -38,8 +31,8 @@ from xdsl.ir import Block, Region, SSAValue
 from ceras_ir.backends.c import emitter
 from ceras_ir.backends.c.constants import literal
 from ceras_ir.backends.c.emitter import emit
+from ceras_ir.backends.c.machines import COptions
 from ceras_ir.backends.c.names import comment, identifiers
-from ceras_ir.backends.c.options import COptions
 from ceras_ir.backends.c.runner import CModel
 from ceras_ir.dialects import graph, mem
 from ceras_ir.dialects.graph import Function, FunctionAttr
@@ -58,7 +51,7 @@ TABLE = DenseIntOrFPElementsAttr(
 
 
 def small_network(seed: int = 0) -> ModuleOp:
-    """Quantize, convolve, reshape in place, classify; one float and one quantized output."""
+    """Quantize, convolve, reshape in place, classify; a float and a quantized output."""
     rng = np.random.default_rng(seed)
 
     def build(x: SSAValue) -> list[SSAValue]:
@@ -78,7 +71,7 @@ def small_network(seed: int = 0) -> ModuleOp:
 
 
 def named(name: str) -> NameLoc:
-    """The location of an operation that came from this node."""
+    """Return the location of an operation that originates from this node."""
     return NameLoc(StringAttr(name), UNKNOWN_LOC)
 
 
@@ -101,7 +94,7 @@ def make(directory: Path, *variables: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_weights_are_written_once():
-    """However many kernels read them; biases come in variants."""
+    """Kernels share the stored weights; biases have variants."""
     text = contents(emit(place(small_network())))["model_weights.c"].decode("ascii")
     weights = [line for line in text.splitlines() if "const union" in line and "_weights " in line]
     assert weights and len(weights) == len(set(weights))
@@ -110,7 +103,9 @@ def test_weights_are_written_once():
 
 @pytest.mark.parametrize("weights", ["source", "file", "incbin"])
 def test_steps_of_a_loop_share_their_weights(weights: str):
-    """Layers of the same constant, or of equal ones, have it once, in all its variants."""
+    """
+    Layers of the same constant, or of equal constants, store it a single time with its variants.
+    """
     stored, rng = np.arange(-32, 32, dtype=np.int8).reshape(8, 8), np.random.default_rng(0)
     real = rng.normal(size=(8, 8)).astype(np.float32)
 
@@ -144,7 +139,7 @@ def test_output_is_deterministic():
 @pytest.mark.parametrize("weights", ["source", "file", "incbin"])
 @pytest.mark.parametrize("cc", ["gcc", "clang"])
 def test_make_builds_a_program(tmp_path: Path, cc: str, weights: str):
-    """Raw tensors in, raw tensors out, clean under both sanitizers."""
+    """The program converts raw tensors to raw tensors, clean under both sanitizers."""
     if shutil.which(cc) is None:
         pytest.skip(f"{cc} is not installed")
     module = place(small_network())
@@ -189,7 +184,7 @@ def test_make_builds_a_program(tmp_path: Path, cc: str, weights: str):
 
 
 def test_another_models_weights_are_refused(tmp_path: Path):
-    """Wrong contents, a flipped bit, a wrong length: each is refused when loaded."""
+    """Wrong contents, a flipped bit and a wrong length are refused on loading."""
     options = COptions(weights="file")
     module = place(small_network())
     check(small_network(), options=options, tolerance=1e-5)
@@ -208,7 +203,7 @@ def test_another_models_weights_are_refused(tmp_path: Path):
 
 
 def test_trace_reports_every_step():
-    """Also a reshape that computes nothing, under the index it has in the network."""
+    """A reshape without code is traced under the index in the network."""
     module = place(small_network())
     expected: list[bytes] = []
 
@@ -226,7 +221,7 @@ def test_trace_reports_every_step():
 
 
 def test_results_that_are_not_computed_are_copied():
-    """An argument, a constant, and one value twice; unused inputs are no warning."""
+    """An argument, a constant, and a repeated value; unused inputs cause no warning."""
     held = np.arange(6, dtype=np.float32)
 
     def build(x: SSAValue, unused: SSAValue) -> list[SSAValue]:
@@ -240,7 +235,7 @@ def test_results_that_are_not_computed_are_copied():
 
 
 def launch_network() -> ModuleOp:
-    """Pack, launch, unpack; the launch's weights are a constant of the image."""
+    """Pack, launch, unpack; the weights of the launch are a constant of the image."""
 
     def build(x: SSAValue) -> list[SSAValue]:
         packed = mem.PackOp(x, (16,)).result
@@ -356,7 +351,7 @@ def test_identifiers_are_distinct_and_legal():
 
 
 def test_literals_spell_every_pair_of_bytes(tmp_path: Path):
-    """All 65536 pairs, trigraphs and octal digits after escapes included, read by a compiler."""
+    """A compiler parses all 65536 pairs, including trigraphs and octal digits after escapes."""
     pairs = np.arange(1 << 16, dtype=np.uint16).view(np.uint8)
     lines = b"".join(b'"' + literal(pairs[i : i + 1024]) + b'"\n' for i in range(0, 1 << 17, 1024))
     (tmp_path / "f.c").write_bytes(b"const char data[] =\n" + lines + b";\n")
@@ -366,7 +361,7 @@ def test_literals_spell_every_pair_of_bytes(tmp_path: Path):
 
 
 def test_the_header_stops_what_cannot_work(tmp_path: Path):
-    """A limit on memory and a wrong buffer fail to compile; C++ takes the header too."""
+    """A memory limit and a wrong buffer stop compilation; C++ accepts the header too."""
     write(tmp_path, emit(place(small_network())))
     user = '#include "model.h"\nfloat image[100];\nMODEL_CHECK_BUFFER(image, MODEL_INPUT0_SIZE);\n'
 
@@ -414,7 +409,7 @@ def test_inputs_are_checked():
 
 
 def test_a_written_directory_runs(tmp_path: Path):
-    """And stays as it was."""
+    """The run does not change the directory."""
     module = place(small_network())
     main, inputs = network.main_function(module), random_inputs(module)
     write(tmp_path, emit(module))

@@ -1,6 +1,7 @@
 """
-Flags that let a compiler change float results: generated C computes the same bits, does not
-compile, or stops in its self-test.
+Test flags that let a compiler change float results.
+
+Generated C computes the same bits, does not compile, or stops in the self-test.
 """
 
 import os
@@ -18,10 +19,9 @@ from firmware import write_files
 from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import SSAValue
 
-from ceras_ir.backends.c.board import load_board
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.emulator import build_elf
-from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.machines import COptions, load_board
 from ceras_ir.dialects.graph import (
     Binary,
     BinaryOp,

@@ -1,4 +1,4 @@
-"""`--python-wrapper`: a compiled folder is a Python module, which needs numpy and a C compiler."""
+"""Test `--python-wrapper`: a compiled folder is a Python module, with numpy and a C compiler."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ np.savez("mine.npz", probabilities=np.stack(results))
 
 
 def python(folder: Path, text: str, **environment: str) -> Result:
-    """A program of its own, isolated from this project."""
+    """Run a separate program, isolated from this project."""
     kept = {k: v for k, v in os.environ.items() if k not in ("CC", "CFLAGS", "PYTHONPATH")}
     done = subprocess.run(
         [sys.executable, "-c", text], cwd=folder, env=kept | environment, capture_output=True,
@@ -49,7 +49,7 @@ def compiled(tool: Tool, *more: str) -> None:
     ],
 )
 def test_the_folder_is_a_module(tool: Tool, tmp_path: Path, more: tuple[str, ...]):
-    """It computes what the interpreter does; what it compiled is kept; the folder still runs."""
+    """The module equals the interpreter, the library is stored, and the folder still runs."""
     compiled(tool, *more)
     images = np.random.default_rng(0).random((3, 1, 1, 8, 8)).astype(np.float32)
     np.savez(tmp_path / "in.npz", image=images)
@@ -60,7 +60,7 @@ def test_the_folder_is_a_module(tool: Tool, tmp_path: Path, more: tuple[str, ...
     assert tool("ceras-run", DIGITS / "digits.onnx", "--target", "interp", *INT8, *ends).status == 0
     mine, theirs = (np.load(tmp_path / f"{n}.npz")["probabilities"] for n in ("mine", "theirs"))
     assert mine.tobytes() == theirs.tobytes() and mine.any()
-    # Without a compiler from now on.
+    # The rest runs without a compiler.
     assert python(tmp_path, PROGRAM, PATH="").status == 0
     assert len(list((tmp_path / "net/__pycache__").glob("*.so"))) == 1
     assert tool("ceras-run", "net", *ends).status == 0

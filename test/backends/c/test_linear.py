@@ -1,4 +1,4 @@
-"""Convolutions and matrix products in C against the interpreter, on random geometries."""
+"""Test convolutions and matrix products in C against the interpreter, on random geometries."""
 
 import platform
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from c_harness import SANITIZE, Array, check, constant, make_network
 from xdsl.dialects.builtin import IntegerType, Signedness, f32, i8, i16, i32
 from xdsl.ir import Attribute, SSAValue
 
-from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.machines import COptions
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Function, FunctionAttr
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
@@ -26,7 +26,7 @@ def integers(rng: np.random.Generator, element: UniformType, shape: tuple[int, .
 
 
 class Sample:
-    """One random convolution: everything but its element types."""
+    """A random convolution, except for the element types."""
 
     def __init__(self, seed: int):
         self.rng = rng = np.random.default_rng(seed)
@@ -40,10 +40,10 @@ class Sample:
         self.dilations = int(pick(1, 3)), int(pick(1, 4))
         self.strides = int(pick(1, 4)), int(pick(1, 3))
         self.padding = [int(v) for v in pick(0, 5, 4)]
-        if seed % 5 == 0:  # rows that lie in the input as they are
+        if seed % 5 == 0:  # rows that are contiguous in the input
             self.groups, kernel, self.strides, self.padding = 1, (1, 1), (1, 1), [0] * 4
         extent = [(k - 1) * d + 1 for k, d in zip(kernel, self.dilations, strict=True)]
-        if seed % 7 == 3:  # a map of one column, of which only some rows are read
+        if seed % 7 == 3:  # a map of one column, of which only some rows are used
             kernel, self.padding, extent = (1, 1), [0] * 4, [1, -4]
             self.strides = int(pick(2, 4)), 1
         height, width = extent[0] + int(pick(0, 6)), max(extent[1] + int(pick(0, 6)), 1)
@@ -86,7 +86,7 @@ class Sample:
 
 
 def random_requant(rng: np.random.Generator, sums: float) -> RequantAttr:
-    """One that uses the result's range for sums of this magnitude."""
+    """Return a requantization that uses the range of the result for sums of this magnitude."""
     shift = max(int(np.log2(sums / 100)), 0) if sums > 100 else 0
     rounding = list(Rounding)[int(rng.integers(4))]
     if rng.integers(2):
@@ -98,7 +98,7 @@ def random_requant(rng: np.random.Generator, sums: float) -> RequantAttr:
 
 
 def integer_convolutions(seeds: range, stored: IntegerType) -> list[SSAValue]:
-    """Independent networks in one, so that they are compiled together; inputs are constants."""
+    """Independent networks in a module, which is compiled a single time; inputs are constants."""
     results: list[SSAValue] = []
     for seed in seeds:
         sample, rng = Sample(seed), np.random.default_rng(1000 + seed)
@@ -134,7 +134,7 @@ def integer_convolutions(seeds: range, stored: IntegerType) -> list[SSAValue]:
 
 
 def identity(element: UniformType) -> RequantAttr:
-    """What changes nothing (a constant's values, in the arena)."""
+    """Return the identity, which copies a constant to the arena."""
     return RequantAttr(0, zero_point=element.zero_point, low=element.low, high=element.high)
 
 
@@ -144,7 +144,7 @@ BUILDS = {
     "native": ("-march=native",),
     "native loops": ("-march=native", "-DMODEL_LANES=0"),
 }
-"""Every way to compute that this processor has; tiles where it multiplies bytes in vectors."""
+"""All kernels for this processor; tiles if it multiplies bytes in vectors."""
 
 
 @pytest.mark.parametrize("flags", BUILDS.values(), ids=BUILDS.keys())
@@ -218,7 +218,7 @@ def test_matrix_products(shape: tuple[int, int, int], name: str):
 @pytest.mark.parametrize("rows", [2, 33])
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_extreme_products_saturate(sign: int, rows: int):
-    """(-128)(-128) and (-128)(127) in each element, against plain integers, also in tiles."""
+    """Compare (-128)(-128) and (-128)(127) in each element with plain integers, also in tiles."""
     k, n = 70, 6
     q = UniformType(1.0)
     x = np.full((rows, k), -128, np.int8)

@@ -1,4 +1,4 @@
-"""Loops with one body in C under the sanitizers, bit for bit as in the interpreter."""
+"""Test loops with a body in C under the sanitizers, bit for bit against the interpreter."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.c.emitter import build, files_of
-from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.machines import COptions
 from ceras_ir.dialects.graph import LinearOperation, LoopOp
 from ceras_ir.dialects.graph.calls import called_functions
 from ceras_ir.frontends.onnx import import_model
@@ -57,7 +57,9 @@ def test_sums_of_a_body_are_ordered_behind_fusion() -> None:
 
 
 def test_loops_share_the_memory_of_their_steps() -> None:
-    """A step holds nothing while another loop runs: two loops work in the bytes of one."""
+    """
+    A step holds no values while another loop runs, so two loops share the bytes of a single loop.
+    """
     proto = recurrent()
     other = proto.graph.node.add()
     other.CopyFrom(proto.graph.node[1])
@@ -77,5 +79,5 @@ def test_bytes_of_results_are_not_returned() -> None:
     assert end is not None
     end.operands[0] = packed.result
     main.update_function_type()
-    with pytest.raises(UnsupportedError, match="return what is extracted of them"):
+    with pytest.raises(UnsupportedError, match="return extracted values"):
         build(place(module), COptions())

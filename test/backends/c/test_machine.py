@@ -1,4 +1,4 @@
-"""Build files for this machine and for others: real make, real cmake, real cross compilers."""
+"""Test build files for this machine and for others with make, cmake and cross compilers."""
 
 import os
 import shutil
@@ -15,9 +15,15 @@ from c_harness import Array, needs_aarch64, needs_arm, needs_rvv, place, random_
 from cross import AARCH64, RISCV, Cross, riscv
 from firmware import write_files
 
-from ceras_ir.backends.c.board import Board
 from ceras_ir.backends.c.emitter import emit
-from ceras_ir.backends.c.options import COptions, Machine, bare_machine, load_machine, machine_names
+from ceras_ir.backends.c.machines import (
+    Board,
+    COptions,
+    Machine,
+    bare_machine,
+    load_machine,
+    machine_names,
+)
 from ceras_ir.backends.c.target import CTarget
 from ceras_ir.command.output_files import write_artefacts
 from ceras_ir.interpreters.network import run
@@ -40,7 +46,7 @@ needs_cmake = pytest.mark.skipif(not shutil.which("cmake"), reason="needs cmake"
 
 
 def agree(got: Mapping[str, Array], expected: Mapping[str, Array]) -> None:
-    """Integers to the bit; the softmax of a float product within the last digits."""
+    """Compare integers exactly, and the softmax of a float product within the last digits."""
     for name, array in expected.items():
         if array.dtype == np.float32:
             np.testing.assert_allclose(got[name].astype(np.float32), array.astype(np.float32), 1e-4)
@@ -72,7 +78,7 @@ def shell(*command: str | Path, environment: dict[str, str] | None = None) -> No
     ],
 )
 def test_make_for_a_board(tmp_path: Path, board: str, cross: Cross, compiler: str):
-    """Kernels of the processor, or portable loops: the integers of every other machine."""
+    """Kernels of the processor or portable loops give the integers of all other machines."""
     module = place(small_network())
     main = main_function(module)
     write_files(emit(module, COptions(machine=computer(board))), tmp_path)
@@ -87,7 +93,7 @@ def test_make_for_a_board(tmp_path: Path, board: str, cross: Cross, compiler: st
 @needs_cmake
 @pytest.mark.parametrize("board", [None, pytest.param("raspberry_pi_5", marks=needs_aarch64)])
 def test_cmake_builds_what_make_builds(tmp_path: Path, board: str | None):
-    """As a user's project does: `add_subdirectory`, then link with the library."""
+    """As in a project of a user: `add_subdirectory`, then link with the library."""
     options = COptions() if board is None else COptions(machine=computer(board))
     module = place(small_network())
     main = main_function(module)
@@ -121,7 +127,7 @@ def test_cmake_builds_what_make_builds(tmp_path: Path, board: str | None):
 @pytest.mark.slow
 @needs_cmake
 def test_cmake_installs_a_package(tmp_path: Path):
-    """What a user's project finds by `find_package` computes what the interpreter does."""
+    """A project finds the package by `find_package` and equals the interpreter."""
     module = place(small_network())
     main = main_function(module)
     write_files(emit(module), tmp_path / "net")
@@ -152,7 +158,7 @@ def test_cmake_installs_a_package(tmp_path: Path):
 @needs_arm
 @pytest.mark.parametrize("board", [None, "uno_r4_wifi"])
 def test_cmake_builds_for_an_arm_core(tmp_path: Path, board: str | None):
-    """With the user's toolchain, and with the one that stands in the folder of a board."""
+    """With the toolchain of the user, and with the toolchain in the folder of a board."""
     options = COptions()
     if board is not None:
         found = load_machine(board)
@@ -184,10 +190,10 @@ def test_descriptions_are_checked(tmp_path: Path):
     assert computer(str(path)).compiler == "gcc"
     for text, message in (
         (good + "flagz = 1\n", "no field 'flagz'"),
-        (good.replace('compiler = "gcc"\n', ""), "without 'compiler'"),
+        (good.replace('compiler = "gcc"\n', ""), "no field 'compiler'"),
         (good.replace("[]", '"-O2"'), "flags must be a list of texts, got '-O2'"),
         ("title = ", "not TOML"),
-        ("title = " + "[" * 5000, "not TOML"),
+        ("title = " + "[" * 5000, "unsupported TOML"),
         ("title = " + "9" * 5000, "not TOML"),
     ):
         path.write_text(text)
@@ -200,7 +206,7 @@ def test_descriptions_are_checked(tmp_path: Path):
 
 @needs_arm
 def test_make_for_a_microcontroller(tmp_path: Path):
-    """The kernels of its core, within its memories, linked for a debugger's console."""
+    """Kernels of the core, within the memories, linked for the console of a debugger."""
     model, data = str(DIGITS / "digits.onnx"), str(DIGITS / "digits_calibration.npz")
     options = BuildOptions(
         CTarget(board="uno_r4_wifi"), quantize="int8", calibration=data, recipe=("none",)

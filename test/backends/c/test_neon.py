@@ -1,4 +1,4 @@
-"""Kernels of 64-bit Arm against the interpreter: every choice, run under qemu."""
+"""Test kernels of 64-bit Arm against the interpreter: each variant, run under qemu."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.c.emitter import emit
-from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.machines import COptions
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.artefacts import network_inputs, network_outputs
@@ -24,7 +24,7 @@ PRODUCTS = {"neon": "smull", "dotprod": "sdot", "i8mm": "smmla"}
 
 
 def network(element: UniformType) -> ModuleOp:
-    """Shapes that fill vectors and that do not, with several epilogues, and depthwise ones."""
+    """Shapes that do and do not fill vectors, with several output stages, and depthwise layers."""
 
     def build(*inputs: SSAValue) -> Values:
         dense, channelwise = inputs[: len(SHAPES)], inputs[len(SHAPES) :]
@@ -75,7 +75,7 @@ def test_every_choice_equals_the_interpreter(name: str, tmp_path: Path):
 
 
 def compare(module: ModuleOp, cross: Cross, name: str, work: Path) -> None:
-    """Run on numbers of which half are extremes."""
+    """Run on values of which half are extremes."""
     place(module)
     main = main_function(module)
     files = emit(module, COptions(workspace=1 << 14))

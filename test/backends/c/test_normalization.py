@@ -1,4 +1,4 @@
-"""Functions of whole rows in C against the interpreter, and integers against real numbers."""
+"""Test functions along an axis in C against the interpreter, and integers against real values."""
 
 import numpy as np
 import pytest
@@ -48,7 +48,7 @@ def normalized(
 
 
 def rows(element: UniformType, shape: tuple[int, ...]) -> Array:
-    """Rows of all sizes: constant ones, extremes, and small differences."""
+    """Return rows of all magnitudes: constants, extremes, and small differences."""
     rng = np.random.default_rng(len(shape))
     spread = 2.0 ** rng.uniform(0, 15, (*shape[:-1], 1))
     drawn = rng.normal(size=shape) * spread
@@ -75,15 +75,14 @@ def test_integers(element: UniformType):
 @pytest.mark.parametrize("n", [1, 2, 700, 4096])
 def test_long_and_short_rows(n: int):
     module = make_network(
-        [(I16, (5, n))],
-        lambda v: [softmax_of(v, I16, 1), normalized(v, I16, n, centred=True)],
+        [(I16, (5, n))], lambda v: [softmax_of(v, I16, 1), normalized(v, I16, n, centred=True)]
     )
     check(module, {"input0": rows(I16, (5, n))})
 
 
 @pytest.mark.parametrize("build", ["tiles", "loops"])
 def test_rows_of_bytes(build: str):
-    """Whole vectors, some elements more, and one vector alone; tables shorter and longer."""
+    """Complete vectors, additional elements, and a single vector; tables of different length."""
     shapes = [(6, n) for n in (63, 64, 65, 127, 128, 1500)]
     elements = [I8, SHIFTED, UniformType(1.0)]
     cases = [(e, shape) for e in elements for shape in shapes]
@@ -114,7 +113,7 @@ def test_floats():
 
 
 def test_two_types_of_rows_in_one_model():
-    """The root that both need is there once."""
+    """Both types share the function of the root."""
     module = make_network(
         [(I16, (3, 8)), (SHIFTED, (3, 8))],
         lambda a, b: [normalized(a, I16, 8, centred=True), normalized(b, SHIFTED, 8, centred=True)],

@@ -1,4 +1,4 @@
-"""Float functions, pooling and data movement in C against the interpreter."""
+"""Test float functions, pooling and data movement in C against the interpreter."""
 
 from itertools import product
 
@@ -19,7 +19,7 @@ u8 = IntegerType(8, Signedness.UNSIGNED)
 
 
 def floats() -> np.ndarray[tuple[int], np.dtype[np.float32]]:
-    """Values of every magnitude and sign, the corners of `exp`, infinities and NaN."""
+    """Return values of all magnitudes and signs, corners of `exp`, infinities and NaN."""
     rng = np.random.default_rng(0)
     corners = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, -1e-40, 3.4e38, -3.4e38]
     edges = [v + d for v in (-87.33654, 88.37626, -3.0, 3.0, 0.5) for d in (-1e-5, 0.0, 1e-5)]
@@ -75,7 +75,7 @@ def test_float_binary_broadcasts(left: tuple[int, ...], right: tuple[int, ...]):
 
 
 def test_multipliers_of_partial_windows_near_31_bits():
-    """Twice the multiplier of one element, plus a count, left 32 bits: the sanitizer saw it."""
+    """Twice the multiplier of an element plus a count exceeded 32 bits (found by the sanitizer)."""
     requant = RequantAttr(29, multiplier=119304647)
     module = make_network(
         [(UniformType(1.0), (1, 4, 4, 1))],
@@ -156,7 +156,6 @@ PERMUTATIONS = ((0, 3, 1, 2), (3, 2, 1, 0), (1, 0, 2, 3))
 
 
 def test_movement():
-    """Transposes, concatenations and packing of several element types."""
     q = UniformType(0.5)
 
     def build(x: SSAValue, y: SSAValue, z: SSAValue) -> list[SSAValue]:
@@ -172,7 +171,7 @@ def test_movement():
 
 
 def test_packed_windows():
-    """Parts that reach over every edge, on vectors of one row and of two."""
+    """Windows that extend over each border, on vectors of a row or two."""
     q = UniformType(0.5)
 
     def build(x: SSAValue) -> list[SSAValue]:
@@ -196,7 +195,7 @@ def test_packed_windows():
 
 
 def test_computed_tiles():
-    """Whole tiles and parts, of a matrix and of its transpose; a bias of one row and of two."""
+    """Complete and partial tiles of a matrix and of the transpose; a bias of a row or two."""
     q = UniformType(0.5)
 
     def build(x: SSAValue, y: SSAValue, *biases: SSAValue) -> list[SSAValue]:

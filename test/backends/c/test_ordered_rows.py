@@ -1,4 +1,4 @@
-"""Ordered products of encoded weights: plain loops, the interpreter and C, bit for bit."""
+"""Test ordered products of encoded weights: plain loops, interpreter and C, bit for bit."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def product(
     residual: SSAValue | None = None,
     activation: FunctionAttr | None = None,
 ) -> SSAValue:
-    """An ordered product with weights in an encoding."""
+    """Return an ordered product with weights in an encoding."""
     kind = Encoding.CSR_INDEX16 if encoding is Encoding.CODE else encoding
     value = encoded(kind, weights)
     stored = constant(weights, element)
@@ -40,7 +40,7 @@ def product(
 
 
 def by_loops(x: Floats, weights: NDArray[np.generic], scale: float | None, bias: Floats) -> Floats:
-    """The definition, one float32 operation at a time, over the weights that are not zero."""
+    """Compute the definition, a float32 operation at a time, over nonzero weights."""
     result = np.empty((len(x), len(weights)), np.float32)
     for m, row in enumerate(x):
         for n, column in enumerate(weights.astype(np.float32)):
@@ -91,7 +91,7 @@ def test_quantization_is_that_of_s4():
 
 @pytest.mark.parametrize("encoding", list(Encoding))
 def test_infinities_meet_only_what_is_stored(encoding: Encoding):
-    """A zero that is stored makes a NaN of an infinity; C and interpreter agree on which are."""
+    """A stored zero times infinity is NaN; C and interpreter agree on stored zeros."""
     weights = np.array([[0, 1, 0, 2], [0, 0, 0, 3], [1, 1, 1, 1]], np.float32)
     module = make_network(
         [(f32, (1, 4))],
@@ -111,9 +111,6 @@ def test_encodings_agree_on_finite_inputs():
     weights = sparse(rng, (30, 700), 0.97)
     results: list[bytes] = []
     for encoding in Encoding:
-        module = make_network(
-            [(f32, (2, 700))],
-            lambda x, e=encoding: [product(x, weights, e)],
-        )
+        module = make_network([(f32, (2, 700))], lambda x, e=encoding: [product(x, weights, e)])
         results.append(run(module, random_inputs(module))["output0"].tobytes())
     assert len(set(results)) == 1

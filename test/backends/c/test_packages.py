@@ -1,8 +1,8 @@
 """
-`--package`: frameworks take the folder as it is.
+Test `--package`: frameworks accept the folder unchanged.
 
-Small stubs stand for the CMake functions of Zephyr and ESP-IDF, with the scopes of the real ones;
-the program that is linked with what they compile gives the bytes of the interpreter.
+Stubs replace the CMake functions of Zephyr and ESP-IDF, with the scopes of the originals. The
+linked program computes the bytes of the interpreter.
 """
 
 import json
@@ -22,8 +22,8 @@ from conftest import Tool
 from firmware import write_files
 
 from ceras_ir.backends.c.emitter import build, files_of
+from ceras_ir.backends.c.machines import COptions
 from ceras_ir.backends.c.names import Package, Prefix, Weights
-from ceras_ir.backends.c.options import COptions
 from ceras_ir.backends.c.target import CTarget
 from ceras_ir.interpreters.network import run
 from ceras_ir.support.diagnostics import UsageError
@@ -154,7 +154,7 @@ def test_a_zephyr_project_takes_two_networks(tmp_path: Path):
     for number, name in enumerate(NAMES):
         model = build(integers(number, 8 + 8 * number), COptions(prefix=Prefix(name)))
         write_files(files_of(model, "zephyr"), tmp_path / name)
-    # The functions once, and both modules.
+    # The functions, then both modules.
     functions, end, rest = ZEPHYR.partition("option(")
     modules = "".join(
         filled(end + rest, SWITCH=f"CONFIG_CERAS_{n.upper()}", FOLDER=n, MODULE="zephyr")
@@ -174,7 +174,7 @@ def test_a_zephyr_project_takes_two_networks(tmp_path: Path):
 
 @pytest.mark.parametrize("weights", ["source", "file"])
 def test_a_pack_lists_what_is_there(tmp_path: Path, weights: Weights):
-    """All that the library needs: a header, or a constant, that is left out is noticed."""
+    """A missing header or constant of the library is detected."""
     net = packed(tmp_path, "cmsis-pack", weights)
     package = ElementTree.parse(net / "Ceras.kws.pdsc").getroot()
     assert package.findtext("vendor") == "Ceras" and package.findtext("name") == "kws"
@@ -193,7 +193,7 @@ def test_a_pack_lists_what_is_there(tmp_path: Path, weights: Weights):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_packages_copy_no_source(tmp_path: Path, kind: Package):
-    """Every file of a package names the network, and none repeats a file of the folder."""
+    """Each file of a package names the network, and no file repeats a file of the folder."""
     options = COptions(prefix=Prefix("kws"))
     model = build(integers(3, 8), options)
     plain = {a.path for a in files_of(model)}
@@ -215,7 +215,7 @@ def test_what_a_pack_cannot_say_is_refused():
     replace(pack, prefix="x" * 32).check()
     with pytest.raises(UsageError, match="names of up to 32 letters"):
         replace(pack, prefix="x" * 33).check()
-    with pytest.raises(UsageError, match="take --weights source or file"):
+    with pytest.raises(UsageError, match="use --weights source or file"):
         replace(pack, weights="incbin").check()
     CTarget(package="zephyr", prefix="x" * 40, weights="incbin").check()
 
@@ -230,7 +230,7 @@ def test_unknown_packages_are_refused(tool: Tool, tmp_path: Path):
 
 @pytest.mark.slow
 def test_the_manifest_lists_the_package(tool: Tool, tmp_path: Path):
-    """And the folder runs as any other."""
+    """The folder runs like any other folder."""
     options = ["--target", "c", "--package", "zephyr", "--name", "kws", "-o", "net"]
     done = tool("ceras-compile", COLOUR, *options)
     assert done.status == 0, done.stderr

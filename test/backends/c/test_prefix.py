@@ -1,4 +1,4 @@
-"""`--name`: two models in one program, and what a name may be."""
+"""Test `--name`: two models in a program, and legal names."""
 
 import re
 import subprocess
@@ -18,10 +18,9 @@ from xdsl.ir import SSAValue
 
 from ceras_ir.backends.arduino.target import ArduinoTarget
 from ceras_ir.backends.c import emulator
-from ceras_ir.backends.c.board import load_board
 from ceras_ir.backends.c.emitter import emit
+from ceras_ir.backends.c.machines import COptions, load_board
 from ceras_ir.backends.c.names import MODEL, Prefix, Weights
-from ceras_ir.backends.c.options import COptions
 from ceras_ir.command.output_files import write_artefacts
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr, UniformType
@@ -38,7 +37,7 @@ Q = UniformType(0.5)
 
 
 def integers(seed: int, channels: int) -> ModuleOp:
-    """A convolution of bytes: what it computes has one answer."""
+    """Return a convolution of bytes, with a unique result."""
     rng = np.random.default_rng(seed)
 
     def build(x: SSAValue) -> list[SSAValue]:
@@ -55,14 +54,14 @@ def integers(seed: int, channels: int) -> ModuleOp:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two networks whose files share a folder, and a program that runs both."""
+    """Two networks with files in a shared folder, and a program that runs both."""
 
     folder: Path
     sources: list[Path]
     expected: list[Array]
 
     def verdict(self, printed: str) -> None:
-        """The program prints all results as integers, one network after the other."""
+        """Check the results, which the program prints as integers, network by network."""
         numbers = np.array([int(word) for word in printed.split()])
         wanted = np.concatenate([e.reshape(-1).astype(np.int64) for e in self.expected])
         np.testing.assert_array_equal(numbers, wanted)
@@ -73,7 +72,7 @@ def literals(array: Array) -> str:
 
 
 def two_models(folder: Path, weights: Weights = "source", show: str = "printf") -> Pair:
-    """Both in one folder, as a user copies them."""
+    """Write both into a folder, as a user copies them."""
     sources: list[Path] = []
     expected: list[Array] = []
     body = data = ""
@@ -110,7 +109,6 @@ def test_two_models_link_into_one_program(tmp_path: Path, weights: Weights):
 
 @pytest.mark.slow
 def test_every_name_that_a_linker_sees_has_the_prefix(tmp_path: Path):
-    """And every macro of the interface."""
     pair = two_models(tmp_path)
     for source in pair.sources[1:]:
         subprocess.run(["cc", "-c", *STRICT, str(source), "-o", f"{source}.o"], check=True)
@@ -128,7 +126,7 @@ def test_every_name_that_a_linker_sees_has_the_prefix(tmp_path: Path):
 
 @needs_arm
 def test_two_models_link_for_a_microcontroller(tmp_path: Path):
-    """The same program on an emulated Cortex-M4."""
+    """Run the same program on an emulated Cortex-M4."""
     pair = two_models(tmp_path, show="say")
     main = pair.sources[0]
     text = main.read_text().replace("#include <stdio.h>", SAY)
@@ -156,7 +154,7 @@ static void say(const char *format, int value)
 @pytest.mark.slow
 @needs_cmake
 def test_cmake_takes_both(tmp_path: Path):
-    """As subdirectories of one project, each a library of its name."""
+    """Both are subdirectories of a project, each a library with its own name."""
     pair = two_models(tmp_path)
     for number, name in enumerate(NAMES):
         options = COptions(prefix=Prefix(name))
@@ -173,7 +171,7 @@ def test_cmake_takes_both(tmp_path: Path):
 
 
 def test_tensors_may_be_called_like_functions():
-    """The parameter gets another name, the user's program keeps its own."""
+    """The parameter is renamed, the program of the user is unchanged."""
     module = make_network([(f32, (1, 3))], lambda x: [graph.ReshapeOp(x, (3,)).result])
     main = main_function(module)
     main.arg_attrs = ArrayAttr([DictionaryAttr({"graph.name": StringAttr("kws_run_in")})])
@@ -181,7 +179,7 @@ def test_tensors_may_be_called_like_functions():
 
 
 def test_comments_keep_the_names_of_layers():
-    """Keras begins them with `model_1/`."""
+    """Keras starts the names with `model_1/`."""
     text = "/* layer_0 of model_1/conv: model_run, -DMODEL_LANES=0 */ model_run(layer_0_bias);"
     assert Prefix("kws").renamed(text) == (
         "/* layer_0 of model_1/conv: kws_run, -DKWS_LANES=0 */ kws_run(kws_layer_0_bias);"
@@ -206,7 +204,7 @@ def test_manifests_are_not_trusted():
 
 @pytest.mark.slow
 def test_folders_of_any_name_run(tool: Tool, tmp_path: Path):
-    """Compiled, run, and refused before any work with the status of wrong usage."""
+    """Compile, run, and refuse illegal names with the status of wrong usage."""
     np.savez(tmp_path / "in.npz", input=np.stack([c["input0"][0] for c in colours(3)]))
     outputs: list[bytes] = []
     for target, name in (("c", "kws"), ("arduino", "Colours")):

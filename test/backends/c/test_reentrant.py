@@ -1,4 +1,4 @@
-"""No memory but the caller's: what a compiled model refers to, and runs at the same time."""
+"""Test that a compiled model uses only the memory of the caller, and runs in parallel."""
 
 import shutil
 import subprocess
@@ -16,8 +16,8 @@ from firmware import write_files
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.c.emitter import emit
+from ceras_ir.backends.c.machines import COptions
 from ceras_ir.backends.c.names import MODEL
-from ceras_ir.backends.c.options import COptions
 from ceras_ir.backends.c.runner import aligned, build_library, compiler
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.interpreters.network import run
@@ -25,7 +25,7 @@ from ceras_ir.network.artefacts import network_outputs
 from ceras_ir.network.function import main_function
 
 WRITABLE = "bBdDC"
-"""What nm calls symbols in memory that a program can write."""
+"""Symbol types of nm for writable memory."""
 
 
 @pytest.mark.slow
@@ -45,7 +45,7 @@ def test_no_state_but_the_arena(lanes: tuple[str, ...], tmp_path: Path):
 
 
 def network() -> ModuleOp:
-    """Strips, tiles and a residual."""
+    """Return a network with strips, tiles and a residual."""
     element = UniformType(1.0, 3)
     _, outputs, kernel, strides, padding, dilation = SHAPES[0]
     return make_network(
@@ -56,7 +56,7 @@ def network() -> ModuleOp:
 
 @pytest.mark.slow
 def test_two_runs_at_a_time(tmp_path: Path):
-    """Each with an arena of its own, many times; ctypes lets go of Python's lock meanwhile."""
+    """Each run has a separate arena; ctypes releases the lock of Python during calls."""
     module = place(network())
     write_files(emit(module, COptions(workspace=1 << 12)), tmp_path)
     build_library(tmp_path, tmp_path / "model.so", MODEL, flags=FLAGS)

@@ -1,4 +1,4 @@
-"""Target c with several memories: none holds more than it has, and results are the same."""
+"""Test target c with several memories: sizes are respected, and results are equal."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ from slow_cases import first_fast
 from xdsl.context import Context
 
 from ceras_ir.backends.c.emitter import build
-from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.machines import COptions
 from ceras_ir.driver.compile import main
 from ceras_ir.interpreters.network import run
 from ceras_ir.support.diagnostics import InputError

@@ -1,4 +1,4 @@
-"""Requantization, binary operations and borders in C, against plain Python integers."""
+"""Test requantization, binary operations and borders in C against plain Python integers."""
 
 from fractions import Fraction
 from math import ceil, floor, isnan
@@ -54,7 +54,7 @@ SCALES = [(1, 0), (1, 1), (1, 10), (1, 30), (1, 31), (1, 32), (3, 10), (2**31 - 
 
 
 def test_requantize_is_exact():
-    """Every mode and scale, from 32 bits to 8, zero points and ties included."""
+    """All modes and scales, from 32 bits to 8, zero points and ties included."""
     wide = UniformType(1.0, storage=i32)
     hows = [
         RequantAttr(s, multiplier=m, rounding=mode, zero_point=z, low=-128, high=127 - abs(z))
@@ -107,7 +107,7 @@ def test_binary_is_exact(kind: Binary, stored: IntegerType):
     UniformType(2.0**-20, storage=i32), UniformType(0.25, 3, storage=i16),
 ], ids=str)  # fmt: skip
 def test_quantize_and_back(element: UniformType):
-    """Ties to even, saturation, infinities; NaN gives the zero point."""
+    """Ties to even, saturation, infinities; NaN becomes the zero point."""
     special = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, 3e38, -3e38]
     ties = [element.scale * (k + 0.5) for k in range(-6, 7)]
     edges = [element.scale * (v + d) for v in (element.low, element.high) for d in (-1, -0.5, 0, 1)]

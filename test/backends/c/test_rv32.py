@@ -1,4 +1,4 @@
-"""C for 32-bit RISC-V without an operating system, floats or vectors, run under qemu."""
+"""Test C for 32-bit RISC-V without operating system, floats or vectors, under qemu."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from backends.c.test_files import small_network
 from backends.c.test_machine import DIGITS, agree, shell
 from c_harness import needs_rv32, place, random_inputs
 
-from ceras_ir.backends.c.board import load_board
+from ceras_ir.backends.c.machines import load_board
 from ceras_ir.backends.c.target import CTarget
 from ceras_ir.command.output_files import write_artefacts
 from ceras_ir.interpreters.network import run
@@ -57,7 +57,9 @@ def test_integers_are_the_interpreters(tmp_path: Path):
 
 
 def test_make(tmp_path: Path):
-    """Linked for a debugger's console, in the board's memories; no time is predicted."""
+    """
+    The program is linked for a debugger console in the memories of the board; no time is predicted.
+    """
     model, data = str(DIGITS / "digits.onnx"), str(DIGITS / "digits_calibration.npz")
     target = CTarget(board="esp32_c3")
     options = BuildOptions(target, quantize="int8", calibration=data, recipe=("none",))

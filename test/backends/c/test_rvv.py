@@ -1,4 +1,4 @@
-"""Kernels of RISC-V's vectors against the interpreter: every length, run under qemu."""
+"""Test kernels of RISC-V vectors against the interpreter: each vector length, under qemu."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from cross import AARCH64, RISCV, riscv
 from firmware import write_files
 
 from ceras_ir.backends.c.emitter import emit
-from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.machines import COptions
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.artefacts import network_inputs, network_outputs
@@ -28,7 +28,7 @@ SIGNED = UniformType(1.0, -7)
 def test_every_length_equals_the_interpreter(
     element: UniformType, vector_bits: int, tmp_path: Path
 ):
-    """The same program: vectors are as long as the processor's."""
+    """Run the same program for each vector length."""
     compare(network(element), riscv(vector_bits), "rvv", tmp_path)
     assert "call\tsums_i32_" in RISCV.assembly(tmp_path, RISCV.builds["rvv"])
 
@@ -43,7 +43,9 @@ def test_without_kernels(name: str, tmp_path: Path):
 @pytest.mark.parametrize("vector_bits", [128, 256])
 @pytest.mark.parametrize("winograd", [0, COptions.winograd], ids=("tiles", "winograd"))
 def test_floats(winograd: int, vector_bits: int, tmp_path: Path):
-    """Near the interpreter, and the bits of Arm's tiles: fused products in the same order."""
+    """
+    Results are near the interpreter, with the bits of the Arm tiles: fused products in equal order.
+    """
     module = place(winograd_network())
     main = main_function(module)
     ends = network_inputs(main), network_outputs(main)

@@ -1,4 +1,4 @@
-"""Layers alike are one function, which is called with their places."""
+"""Test that equal layers share a function, which is called with their pointers."""
 
 import re
 
@@ -15,7 +15,7 @@ WEIGHTS = [RNG.normal(size=(6, 6)).astype(np.float32) for _ in range(2)]
 
 
 def steps(x: SSAValue, weights: list[Array]) -> Values:
-    """A loop's body for each of several weights."""
+    """Return the body of a loop for several weights."""
     for w in weights:
         y = MatmulOp(x, constant(w), result_element=f32).result
         x = BinaryOp(Binary.ADD, y, x, result_element=f32).result
@@ -30,7 +30,7 @@ def functions(weights: list[Array]) -> list[str]:
 
 def test_equal_weights_share():
     a, b = WEIGHTS
-    # The last sum goes to the caller's memory, not to where an operand lies.
+    # The last sum is stored in the memory of the caller, not in an operand.
     first, last = ["layer_0_matmul", "layer_1_binary"], ["layer_5_binary"]
     assert functions([a, a.copy(), a]) == [*first, *last]
     assert functions([a, b, a]) == [*first, "layer_2_matmul", *last]

@@ -1,4 +1,4 @@
-"""Sparse kernels against the interpreter: integers to the bit, floats in order to the bit."""
+"""Test sparse kernels against the interpreter: exact integers, exact ordered floats."""
 
 from pathlib import Path
 
@@ -12,10 +12,9 @@ from xdsl.dialects.builtin import TensorType, UnitAttr, f32, i8, i32
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.c import linear_sparse
-from ceras_ir.backends.c.board import load_board
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.emulator import EmulatedModel
-from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.machines import COptions, load_board
 from ceras_ir.backends.c.planes import Planes, clustered
 from ceras_ir.backends.c.sparse_code import products
 from ceras_ir.backends.c.sums import Geometry
@@ -84,7 +83,7 @@ def test_convolutions_of_bytes(
 
 
 def relu_layer(x: SSAValue, weights: NDArray[np.float32], *, ordered: bool) -> SSAValue:
-    """A float convolution with sparse weights, bias and function."""
+    """Return a float convolution with sparse weights, bias and activation."""
     b = ConstantOp.from_array(np.linspace(-1, 1, len(weights)).astype(np.float32)).result
     op = Conv2dOp(
         x, stored(CooAttr.of(weights, f32, 6)), b, result_element=f32, padding=(1, 1, 1, 1),
@@ -166,7 +165,7 @@ def test_rows_of_a_product_and_strips_of_a_map():
 
 
 def test_layers_too_large_for_code_have_the_bias_of_their_loops(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(linear_sparse, "MOST_PRODUCTS", 0)
+    monkeypatch.setattr(linear_sparse, "MAX_CODE_PRODUCTS", 0)
     rng = np.random.default_rng(8)
     weights = sparse_weights(rng, (6, 3, 3, 5), 0.8)
 
@@ -211,7 +210,7 @@ def test_cores_with_pairs_compute_the_same(tmp_path: Path, zeros: float):
 def test_code_loads_nothing_behind_the_planes(
     shape: tuple[tuple[int, ...], ...], most: int, is_float: bool
 ):
-    """Assembler is what no sanitizer sees."""
+    """Sanitizers do not check assembler."""
     size, window, padding, strides, dilations = shape
     item, unit = (4, 1) if is_float else (1, 4)
     weights = np.ones(window, np.float32 if is_float else np.int8)
@@ -235,7 +234,7 @@ def test_code_loads_nothing_behind_the_planes(
 
 def test_channels_with_weights_together_share_words():
     rng = np.random.default_rng(0)
-    # Of 128 channels each has a partner in its 16 and another pair in its 64.
+    # Each of 128 channels has a partner within 16 channels, and a second pair within 64.
     kept = rng.random((200, 32)) < 0.1
     pairs = np.concatenate([64 * half + 16 * lane + np.array([[2, 9], [0, 15], [1, 4]])
                             for half in range(2) for lane in range(4)])  # fmt: skip
@@ -254,7 +253,7 @@ def test_channels_with_weights_together_share_words():
 
 
 def test_listed_weights_where_no_kernel_is_sparse():
-    """A recurrent layer reads what the list stands for."""
+    """A recurrent layer uses the dense weights."""
     rng = np.random.default_rng(0)
     weights = sparse_weights(rng, (4 * 3, 3), 0.5).astype(np.float32) / 64
     functions = [FunctionAttr(f) for f in (Function.SIGMOID, Function.TANH, Function.TANH)]

@@ -1,4 +1,4 @@
-"""Sparse kernels of every compiler and processor: the integers of the interpreter."""
+"""Test sparse kernels of all compilers and processors: the integers of the interpreter."""
 
 import platform
 import re
@@ -14,7 +14,7 @@ from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness, i8, i32
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.c.emitter import emit
-from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.machines import COptions
 from ceras_ir.dialects.graph import Conv2dOp, MatmulOp
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.dialects.sparse import CooAttr, SparseBlockAttr
@@ -50,7 +50,7 @@ MAPS = [
     ((1, 5, 37, 68), (70, 3, 2, 68), (1, 1, 1, 0), (1, 2), (1, 1)),
     ((1, 60, 50, 8), (6, 3, 3, 8), (1, 1, 1, 1), (1, 1), (1, 1)),
 ]
-"""Of the last, vectors come in more than one round; of the one before, channels do."""
+"""The last needs several rounds of vectors, the previous several rounds of channels."""
 
 
 LAYERS = len(MAPS) + 4
@@ -58,8 +58,8 @@ LAYERS = len(MAPS) + 4
 
 def network() -> ModuleOp:
     """
-    Windows of every stride, padding and gap; unsigned inputs; blocks, a residual and multipliers
-    of each output; a product.
+    Return windows of all strides, paddings and dilations, unsigned inputs, blocks, a residual,
+    per-channel multipliers, and a product.
     """
     rng = np.random.default_rng(11)
 
@@ -120,7 +120,7 @@ def network() -> ModuleOp:
 
 
 def extremes(sample: dict[str, Array]) -> dict[str, Array]:
-    """The same, half of it the ends of its range."""
+    """Return the sample with half of the values at the bounds of the range."""
     rng = np.random.default_rng(1)
     for name, array in sample.items():
         info = np.iinfo(array.dtype.name)
@@ -131,7 +131,7 @@ def extremes(sample: dict[str, Array]) -> dict[str, Array]:
 
 @pytest.fixture(scope="module", params=[COptions.workspace, 23_000], ids=["maps", "strips"])
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Network:
-    """Whole maps at once, and strips of their rows."""
+    """Complete maps, and strips of rows."""
     module, folder = place(network()), tmp_path_factory.mktemp("sparse")
     files = emit(module, COptions(workspace=int(request.param)))
     write_files(files, folder)

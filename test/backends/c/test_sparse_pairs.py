@@ -1,6 +1,8 @@
 """
-Listed weights on cores with SMLAL, two positions in a word: the interpreter's integers, in plain C
-and on an emulated core, whatever the shape, the strips and the rescaling.
+Test sparse weights on cores with SMLAL, with two positions in a word.
+
+Plain C and the emulated core give the integers of the interpreter, for all shapes, strips and
+output stages.
 """
 
 from pathlib import Path
@@ -15,10 +17,9 @@ from slow_cases import first_fast
 from xdsl.dialects.builtin import ModuleOp, i8, i32
 from xdsl.ir import SSAValue
 
-from ceras_ir.backends.c.board import load_board
 from ceras_ir.backends.c.emitter import build, emit
 from ceras_ir.backends.c.emulator import EmulatedModel
-from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.machines import COptions, load_board
 from ceras_ir.backends.c.planes import PairedPlanes, Planes
 from ceras_ir.backends.c.sparse_code import SPARSE
 from ceras_ir.backends.c.sums import Geometry
@@ -32,11 +33,13 @@ from ceras_ir.network.function import main_function
 BIAS, OUT = UniformType(0.125, storage=i32), UniformType(1.0)
 
 ROOM = (3000, 1 << 18)
-"""Workspaces: strips of few rows, and whole maps."""
+"""Workspaces for strips of few rows, and for complete maps."""
 
 
 def requant_of(rng: np.random.Generator, outputs: int) -> RequantAttr:
-    """One shift, a shift of each output, true multipliers; whole ranges and narrow ones."""
+    """
+    Return a single shift, per-channel shifts or multipliers, with full and narrow clamp ranges.
+    """
     low, high = [(-128, 127), (0, 127), (-90, 100)][int(rng.integers(3))]
     match int(rng.integers(3)):
         case 0:
@@ -50,7 +53,7 @@ def requant_of(rng: np.random.Generator, outputs: int) -> RequantAttr:
 
 
 def layer(seed: int) -> ModuleOp:
-    """A random convolution, or product of rows; of some, every input and weight is -128."""
+    """Return a random convolution or matrix product; some have only inputs and weights of -128."""
     rng = np.random.default_rng(seed)
     c, n = int(rng.integers(1, 9)) * (4 if seed % 3 == 0 else 1), int(rng.integers(1, 12))
     zeros = float(rng.choice([0.5, 0.8, 0.95, 1.0]))
@@ -88,7 +91,7 @@ def layer(seed: int) -> ModuleOp:
         (int(a), int(b)) for a, b in (rng.integers(1, most, 2) for most in (5, 4, 3))
     )
     padding = [int(p) for p in rng.integers(0, 3, 4)]
-    # Maps of one row too, and widths that four does not divide.
+    # Include maps of a single row, and widths that are no multiple of four.
     rows = 1 if seed % 4 == 1 else int(rng.integers(2, 12))
     columns = int(rng.integers(8 if rows == 1 else 4, 22))
     height, width = (
@@ -117,7 +120,7 @@ def layer(seed: int) -> ModuleOp:
 
 
 def kernel_of(module: ModuleOp, options: COptions) -> str:
-    """The functions that the only layer calls."""
+    """Return the functions that the only layer calls."""
     place(module)
     model = build(module, options)
     assert [layer.kernel for layer in model.layers] == [SPARSE]
@@ -157,7 +160,7 @@ def test_the_emulated_core_equals_the_interpreter(
 
 
 def wide(bias: int, inputs: int) -> ModuleOp:
-    """Every product as large as it gets, in sums of so many inputs."""
+    """Return the largest products, in sums of `inputs` terms."""
     weights = np.full((2, inputs), -128, np.int8)
 
     def product(x: SSAValue) -> list[SSAValue]:
@@ -170,7 +173,7 @@ def wide(bias: int, inputs: int) -> ModuleOp:
 
 @pytest.mark.parametrize("beyond", [False, True])
 def test_sums_of_more_than_23_bits_take_another_kernel(beyond: bool):
-    """255 products of 2^14, and what is left of 2^22 in the bias."""
+    """255 products of 2^14, and the rest of 2^22 in the bias."""
     module = wide((1 << 14) - (1 << 15) - 1 + beyond, 255)
     options = COptions(dsp=True, vectors=False)
     assert ("sparse_pairs" in kernel_of(module, options)) != beyond

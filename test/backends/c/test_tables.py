@@ -1,4 +1,4 @@
-"""Tables by channel, tables of int16 and swish of shifts: C against the interpreter."""
+"""Test per-channel tables, tables of int16 and swish of shifts: C against the interpreter."""
 
 import numpy as np
 import pytest
@@ -17,14 +17,14 @@ INT8, INT16 = UniformType(0.5), UniformType(2.0**-10, storage=i16)
 
 
 def tables(rows: int, entries: int) -> DenseIntOrFPElementsAttr:
-    """Random tables, one a row, or one alone."""
+    """Return random tables, a table per row, or a single table."""
     data = np.random.default_rng(rows).integers(-128, 128, (rows, entries)).astype(np.int8)
     shape = [rows, entries] if rows > 1 else [entries]
     return DenseIntOrFPElementsAttr(TensorType(i8, shape), BytesAttr(data.tobytes()))
 
 
 def every(dtype: type[np.int8] | type[np.int16], channels: int) -> NDArray[np.signedinteger]:
-    """Every stored number in every channel."""
+    """Return all stored values in all channels."""
     info = np.iinfo(dtype)
     values = np.arange(info.min, info.max + 1).astype(dtype)
     return np.repeat(values[:, None], channels, axis=1)
@@ -34,8 +34,7 @@ def every(dtype: type[np.int8] | type[np.int16], channels: int) -> NDArray[np.si
 def test_int16_tables(entries: int) -> None:
     x = every(np.int16, 1)
     module = make_network(
-        [(INT16, x.shape)],
-        lambda v: [graph.LookupOp(v, tables(1, entries), INT8).result],
+        [(INT16, x.shape)], lambda v: [graph.LookupOp(v, tables(1, entries), INT8).result]
     )
     check(module, {"input0": x})
 
@@ -66,7 +65,7 @@ def test_bytes_of_any_sign_become_anything(
     channels: int,
     flags: tuple[str, ...],
 ) -> None:
-    """Plain pixels or stored int8, to integers or floats, in one table or by channel."""
+    """Plain pixels or stored int8, to integers or floats, in a single table or per channel."""
     data = (np.random.default_rng(rows).normal(size=(rows, 256)) * 100).astype(dtype)
     storage = result.storage if isinstance(result, UniformType) else f32
     shape = [rows, 256] if rows > 1 else [256]

@@ -1,4 +1,4 @@
-"""Register tiles against the interpreter: shapes that fill vectors, and those that do not."""
+"""Test register tiles against the interpreter, with shapes that do and do not fill vectors."""
 
 import re
 import subprocess
@@ -23,7 +23,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.c.emitter import emit
-from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.machines import COptions
 from ceras_ir.backends.c.register_tiles import VECTOR_REGISTERS, choose_tile, strip_length
 from ceras_ir.backends.c.runner import compiler
 from ceras_ir.dialects import graph
@@ -47,7 +47,7 @@ SHAPES = [
     ((1, 1, 1, 70), 100, (1, 1), (1, 1), (0, 0, 0, 0), 1),
     ((2, 12, 1, 21), 88, (1, 1), (3, 3), (1, 2, 1, 0), 1),
     ((1, 6, 14, 12), 40, (3, 3), (1, 1), (1, 1, 1, 1), 1),
-    # Rows that end in a step of one byte: three, four, two; three with few outputs, and five.
+    # Rows that end in a step of a byte: three, four, two; three with few outputs, and five.
     ((1, 12, 15, 3), 24, (3, 3), (2, 2), (0, 0, 1, 1), 1),
     ((1, 11, 12, 1), 40, (4, 5), (1, 1), (2, 2, 1, 2), 1),
     ((1, 7, 9, 5), 36, (2, 1), (1, 1), (0, 0, 0, 0), 2),
@@ -62,10 +62,11 @@ DEPTHWISE = [
     ((1, 6, 6, 33), (1, 2), (1, 1), (0, 0, 0, 0), (1, 3)),
     ((1, 3, 3, 32), (3, 3), (1, 1), (0, 0, 0, 0), (1, 1)),
     ((1, 5, 4, 16), (2, 2), (1, 1), (1, 0, 0, 1), (1, 1)),
-    # More positions than a small map has; rows of results in pairs, of which the last overlap.
+    # Larger than a small map; rows of results in pairs, of which the last pair overlaps.
     ((1, 17, 18, 36), (3, 3), (1, 1), (1, 1, 1, 1), (1, 1)),
     ((2, 5, 8, 34), (2, 4), (1, 1), (0, 2, 1, 1), (1, 1)),
-    # Windows of more than four rows, of one column of a map, and of one row, which is taken for it.
+    # Windows of more than four rows, of a column of a map, and of a row, which is treated as a
+    # column.
     ((1, 9, 10, 36), (5, 5), (1, 1), (2, 2, 2, 2), (1, 1)),
     ((1, 11, 9, 17), (7, 7), (2, 2), (3, 3, 3, 3), (1, 1)),
     ((1, 18, 3, 32), (9, 2), (1, 1), (4, 0, 4, 1), (2, 1)),
@@ -75,16 +76,16 @@ DEPTHWISE = [
 
 GROUPED = [
     # input, outputs, kernel, strides, padding, dilations, groups
-    # Groups that are one vector of outputs, several of one, and one of several.
+    # Groups that fill a vector of outputs, share a vector, or need several vectors.
     ((1, 9, 7, 32), 32, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 2),
     ((2, 8, 9, 32), 32, (3, 3), (2, 2), (1, 1, 1, 1), (1, 1), 8),
     ((1, 7, 8, 24), 80, (2, 3), (1, 2), (0, 2, 1, 0), (1, 1), 2),
-    # All groups in one vector, and groups that share none; few inputs or outputs of each.
+    # All groups in a vector, and groups in separate vectors; few inputs or outputs per group.
     ((1, 6, 7, 12), 12, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 4),
     ((1, 6, 6, 21), 77, (3, 2), (1, 1), (0, 0, 0, 0), (1, 1), 7),
     ((1, 5, 9, 10), 30, (1, 1), (1, 1), (0, 0, 0, 0), (1, 1), 5),
     ((1, 9, 4, 6), 24, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 6),
-    # Windows dilated along a row, of one row and of several, and groups of such.
+    # Dilated windows of a row and of several rows, and groups of dilated windows.
     ((1, 1, 40, 8), 24, (1, 3), (1, 1), (0, 4, 0, 4), (1, 4), 1),
     ((2, 9, 11, 5), 16, (3, 3), (1, 2), (2, 2, 2, 2), (2, 2), 1),
     ((1, 8, 12, 16), 48, (2, 3), (1, 1), (1, 3, 0, 3), (1, 3), 4),
@@ -105,7 +106,7 @@ def layer(
     skip: UniformType = SKIP,
     spread: int = 0,
 ) -> SSAValue:
-    """One convolution, with and without residual, bias, zero points, and what a shift cannot do."""
+    """Return a convolution, with and without residual, bias, zero points, and multipliers."""
     rng = np.random.default_rng(seed)
     per_group = graph.shape_of(x)[3] // groups
     weights = stored(rng, OUT, (outputs, *kernel, per_group))
@@ -135,7 +136,7 @@ def layer(
             shift, multiplier=scales.tolist(), rounding=rounding, zero_point=7, low=low, high=high
         )
     if seed % 7 == 6:
-        # Powers of two, so that every output goes right by bits of its own, or by none.
+        # Powers of two give per-channel shifts, including zero.
         powers = 1 << rng.integers(0, shift + 2, outputs, endpoint=True)
         requant = RequantAttr(
             shift + 2,
@@ -176,7 +177,7 @@ def layer(
     ],
 )
 def test_convolutions(build: str, storage: IntegerType, workspace: int):
-    """Every shape with every kind of epilogue, in one strip and in many."""
+    """All shapes with all output stages, in a single strip and in several strips."""
     flags = BUILDS[build]
     element = UniformType(1.0, 0 if storage == i8 else 77, storage=storage)
 
@@ -201,7 +202,7 @@ def test_convolutions(build: str, storage: IntegerType, workspace: int):
     [(4, True), (8, True), (9, False), (24, True), (25, False), (32, False), (40, True)],
 )
 def test_half_vectors(outputs: int, has_half: bool, storage: IntegerType):
-    """Where eight outputs or fewer are left for the last vector of a tile."""
+    """Eight outputs or fewer remain for the last vector of a tile."""
     element = UniformType(1.0, storage=storage)
 
     def build(x: SSAValue) -> Values:
@@ -216,7 +217,7 @@ def test_half_vectors(outputs: int, has_half: bool, storage: IntegerType):
     [(16, {"HALF"}), (64, {"HALF"}), (144, {"HALF", "QUARTER"}), (24, set[str]())],
 )
 def test_packed_stores(outputs: int, parts: set[str]):
-    """Four vectors at once where all are whole: two by two where these lie side by side."""
+    """Four complete vectors are packed together, in pairs if these are adjacent."""
     element = UniformType(1.0)
 
     def build(x: SSAValue) -> Values:
@@ -305,7 +306,7 @@ def test_depthwise(build: str, point: int):
 @pytest.mark.parametrize("flags", BUILDS.values(), ids=BUILDS.keys())
 @pytest.mark.parametrize("storage", [i16, u8])
 def test_other_results(storage: IntegerType, flags: tuple[str, ...]):
-    """Of 16 bits, and of unsigned bytes that unsigned bytes become."""
+    """Results of 16 bits, and unsigned bytes from unsigned bytes."""
     element = UniformType(1.0, 3, storage=u8 if storage == u8 else i8)
     made = UniformType(1.0, storage=storage)
     inputs = [s[0] for s in (*SHAPES[:6], *DEPTHWISE)]
@@ -331,7 +332,7 @@ def test_other_results(storage: IntegerType, flags: tuple[str, ...]):
     [("tiles", 0), ("tiles", 3000), ("loops", 3000), ("avx2", 3000), ("vex", 0), ("256", 0)],
 )
 def test_inputs_of_16_bits(build: str, point: int):
-    """Words, half of them extremes, with every kind of epilogue, in one strip and in many."""
+    """Values of 16 bits, half of them extremes, with all output stages and one or more strips."""
     element = UniformType(1.0, point, storage=i16)
     wide, skips = UniformType(1.0, storage=i16), (SKIP, UniformType(2.0, 100, storage=i16))
     ways = [(*s[:5], (s[5], 1), 1) for s in SHAPES]
@@ -373,7 +374,7 @@ def test_inputs_of_16_bits(build: str, point: int):
 
 @pytest.mark.parametrize("build", [b for b in BUILDS if b != "vex"])
 def test_residuals_moved_by_channel(build: str):
-    """A left shift for each channel in tiles, with every kind of epilogue and of residual."""
+    """Per-channel shifts of residuals in tiles, with all output stages and types of residuals."""
     byte, word = UniformType(1.0, 3), UniformType(1.0, 3, storage=i16)
     wide, skip = UniformType(1.0, storage=i16), UniformType(2.0, 100, storage=i16)
     ways = [(*s[:5], (s[5], 1), 1) for s in (SHAPES[0], SHAPES[3], SHAPES[5], SHAPES[7])]
@@ -406,7 +407,7 @@ def test_residuals_moved_by_channel(build: str):
 
 @pytest.mark.parametrize("flags", (FLAGS, BUILDS["256"]), ids=("512", "256"))
 def test_threads(flags: tuple[str, ...]):
-    """Layers large enough to be shared, with tiles that overlap; several columns of threads."""
+    """Layers above the size for threads, with overlapping tiles; several columns of threads."""
     shapes = [
         ((1, 23, 25, 32), 40, (3, 3), (1, 1), (1, 1, 1, 1), 1),
         ((2, 17, 17, 96), 48, (1, 1), (1, 1), (0, 0, 0, 0), 1),
@@ -422,14 +423,14 @@ def test_threads(flags: tuple[str, ...]):
         ]
 
     module = make_network([(element, s[0]) for s in shapes], layers)
-    # The last is there with vectors of 512 bits and of 256.
+    # The last exists with vectors of 512 bits and of 256.
     assert source(module).count("  MODEL_THREADS(") == 2 * len(shapes) + 1
     check(module, flags=(*flags, "-fopenmp"))
 
 
 @pytest.mark.skipif(not X86, reason="a processor of another kind")
 def test_the_instruction_of_avx_vnni(tmp_path: Path):
-    """The same source compiled for a processor that has it: it is there, in its own encoding."""
+    """A processor with the instruction compiles it in the AVX-VNNI encoding."""
     module = make_network(
         [(OUT, SHAPES[0][0])],
         lambda x: [layer(0, x, OUT, 32, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1)],
@@ -442,7 +443,7 @@ def test_the_instruction_of_avx_vnni(tmp_path: Path):
 
 @pytest.mark.parametrize("flags", (FLAGS, BUILDS["loops"]), ids=("tiles", "loops"))
 def test_lookup(flags: tuple[str, ...]):
-    """Every index, in whole vectors and in what is left of them."""
+    """All indices, in complete vectors and in the remaining elements."""
     entries = np.random.default_rng(0).permutation(256).astype(np.uint8).tobytes()
     table = DenseIntOrFPElementsAttr(TensorType(i8, (256,)), BytesAttr(entries))
     x = np.arange(-128, 172).astype(np.int8)
@@ -456,7 +457,7 @@ def test_lookup(flags: tuple[str, ...]):
 @pytest.mark.parametrize("made", [8, 16])
 @pytest.mark.parametrize(("width", "entries"), [(8, 256), (16, 256), (16, 1024), (16, 2048)])
 def test_lookup_by_channel(flags: tuple[str, ...], width: int, entries: int, made: int):
-    """Few and many tables, channels that fill vectors and that do not, indices beyond a table."""
+    """Few and many tables, channels that do and do not fill vectors, indices beyond a table."""
     rng = np.random.default_rng(width + entries)
     source = UniformType(0.5, storage=IntegerType(width))
     target, most = UniformType(0.25, storage=IntegerType(made)), 1 << made - 1
@@ -491,8 +492,9 @@ def test_tiles_fit_the_registers(rows: int, columns: int):
 
 def test_known_tiles():
     """
-    Of floats two rows of a map of seven columns, and fourteen positions where they divide a row.
-    Integers take fewer where a tile has few steps; vectors of outputs are odd only in rows of such.
+    Float tiles have two rows of a map of seven columns, and fourteen positions that divide a row.
+    Integer tiles with few steps have fewer positions; odd numbers of vectors occur only in rows of
+    them.
     """
     assert choose_tile(56, 56, 64).positions == 14
     seven = choose_tile(8, 7, 512)

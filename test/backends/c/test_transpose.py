@@ -1,4 +1,4 @@
-"""Transposes of words and bytes in blocks against the interpreter, bit for bit, and in loops."""
+"""Test transposes of words and bytes in blocks and in loops, bit for bit."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from ceras_ir.dialects.quant import UniformType
 BYTE, WORD = UniformType(1.0), UniformType(1.0, storage=IntegerType(16))
 
 CASES = [
-    # shape, permutation, element, in blocks of what
+    # shape, permutation, element, the kind of blocks
     ((1, 6, 9, 16), (0, 3, 1, 2), f32, "words"),
     ((1, 16, 9, 6), (0, 2, 3, 1), f32, "words"),
     ((3, 5, 7, 9), (0, 3, 1, 2), f32, "words"),
@@ -35,8 +35,8 @@ CASES = [
     ((20, 30), (1, 0), WORD, ""),
 ]
 """
-Whole blocks and not, strips of more than one, and loops around; too narrow; whole runs; elements of
-16 bits.
+Shapes that do and do not fill blocks, several strips, outer loops, narrow shapes, contiguous runs,
+and elements of 16 bits.
 """
 
 

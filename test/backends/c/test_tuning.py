@@ -1,4 +1,6 @@
-"""`--tune`: what is faster is taken, what is not leaves the network as it was, and bad runners."""
+"""
+Test `--tune`: faster choices are used, other choices leave the network unchanged; bad runners.
+"""
 
 import sys
 from pathlib import Path
@@ -19,7 +21,7 @@ times = {{"default": 100.0, "tuned": {tuned}}}
 print("the last line counts")
 print(json.dumps([times.get(binary.parent.name, 50.0)] * len(real)))
 """
-"""Says of every candidate that it is faster, and of all together what it is told."""
+"""Reports each candidate as faster, and a given time for the final network."""
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +60,7 @@ def test_what_is_faster_is_taken_and_computes_the_same(
     samples = [{name: images[name][i : i + 1] for name in images.files} for i in range(20)]
     for a, b in zip(*(open_folder(f).run(samples) for f in (plain, faster)), strict=True):
         assert all(np.array_equal(a[name], b[name]) for name in a)
-    # What was found is kept: this runner is not asked any more.
+    # The results are cached: this runner is not called.
     (tmp_path / "tuned.py").write_text("raise SystemExit(1)")
     runner = f"{sys.executable} {tmp_path / 'tuned.py'} {{binary}}"
     assert compiled(tmp_path / "again", "--tune", "--tune-runner", runner) == 0
@@ -92,8 +94,8 @@ def test_a_bad_runner(tmp_path: Path, text: str, said: str, capsys: pytest.Captu
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--tune-runner", "ssh board {binary}"), "--tune-runner is for --tune"),
-        (("--tune", "--tune-runner", "ssh board"), "needs {binary}"),
+        (("--tune-runner", "ssh board {binary}"), "--tune-runner requires --tune"),
+        (("--tune", "--tune-runner", "ssh board"), "must contain {binary}"),
         (("--tune", "--board", "pico"), "the board is a microcontroller"),
         (("--tune", "--board", "raspberry_pi_4"), "needs --tune-runner"),
     ],

@@ -1,4 +1,4 @@
-"""Of every constant, each choice of kernels declares one variant."""
+"""Test that each choice of kernels declares a variant of each constant."""
 
 import re
 import shutil
@@ -25,7 +25,9 @@ CHOICES = [
 
 
 def build(x: SSAValue) -> list[SSAValue]:
-    """A product that reads its input in place, a window that does not, and one per channel."""
+    """
+    Return a product with the input in place, a window that does not, and per-channel scales.
+    """
     rng = np.random.default_rng(0)
 
     def layer(value: SSAValue, outputs: int, kernel: int, groups: int = 1) -> SSAValue:

@@ -1,4 +1,4 @@
-"""Float convolutions by Winograd's transforms against the interpreter, and where there are none."""
+"""Test float convolutions with and without Winograd transforms against the interpreter."""
 
 from functools import partial
 from io import BytesIO
@@ -6,15 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from c_harness import (
-    Values,
-    check,
-    check_elsewhere,
-    constant,
-    make_network,
-    needs_aarch64,
-    place,
-)
+from c_harness import Values, check, check_elsewhere, constant, make_network, needs_aarch64, place
 from c_tiles import FLAGS, SANITIZED, X86
 from cross import AARCH64
 from xdsl.dialects.builtin import ModuleOp, f32
@@ -22,7 +14,7 @@ from xdsl.ir import SSAValue
 
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.float_tiled import Winograd
-from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.machines import COptions
 from ceras_ir.backends.c.register_tiles import VECTOR_REGISTERS
 from ceras_ir.backends.c.sums import Geometry
 from ceras_ir.backends.c.tile_nest import Nest
@@ -32,7 +24,7 @@ from ceras_ir.dialects.graph import Conv2dOp, Function, FunctionAttr
 pytestmark = pytest.mark.slow
 
 ROUNDING = 1e-5
-"""Of results of two layers, around 1. Direct sums are off by half as much."""
+"""The error of two layers with results around 1. Direct sums have half of this error."""
 
 SHAPES = [
     # input, outputs, padding, activation
@@ -68,7 +60,7 @@ def layer(x: SSAValue, *, outputs: int, strides: tuple[int, int] = (1, 1)) -> Va
 
 
 def network() -> ModuleOp:
-    """Each shape once, and with its own result as a residual."""
+    """Return each shape without a residual, and with the result as a residual."""
 
     def build(*inputs: SSAValue) -> Values:
         results: list[SSAValue] = []
@@ -81,7 +73,6 @@ def network() -> ModuleOp:
 
 
 def source(module: ModuleOp, options: COptions | None = None) -> str:
-    """The generated `model.c`."""
     files = emit(place(module.clone()), options or COptions())
     (file,) = (f for f in files if f.path == "model.c")
     file.write(stream := BytesIO())
@@ -97,7 +88,7 @@ BUILDS = {
 
 @pytest.mark.parametrize("name", BUILDS)
 def test_results(name: str):
-    """Odd maps, borders of every kind, several images; residuals and activations."""
+    """Odd maps, all borders, several images; residuals and activations."""
     module = network()
     assert source(module).count("/* Winograd") == 2 * len(SHAPES)
     check(module, tolerance=ROUNDING, flags=BUILDS[name])
@@ -121,7 +112,7 @@ def test_strips_that_overlap():
 
 
 def test_where_it_is_not_taken():
-    """Switched off, strided, few channels, ordered sums, and where tiles take fewer cycles."""
+    """Disabled, strided, few channels, ordered sums, and tiles with fewer cycles."""
     module = network()
     assert "Winograd" not in source(module, COptions(winograd=0))
     assert "Winograd" not in source(module, COptions(vectors=False))
@@ -131,20 +122,14 @@ def test_where_it_is_not_taken():
         ((1, 16, 16, 16), 24, (1, 1)),
         ((1, 3, 3, 64), 64, (1, 1)),
     ):
-        module = make_network(
-            [(f32, shape)],
-            partial(layer, outputs=outputs, strides=strides),
-        )
+        module = make_network([(f32, shape)], partial(layer, outputs=outputs, strides=strides))
         assert "Winograd" not in source(module), shape
 
 
 @pytest.mark.parametrize("size", [6, 7, 14, 27, 56])
 @pytest.mark.parametrize("channels", [16, 48, 256, 512])
 def test_what_is_chosen_fits(size: int, channels: int):
-    module = make_network(
-        [(f32, (1, size, size, channels))],
-        partial(layer, outputs=channels),
-    )
+    module = make_network([(f32, (1, size, size, channels))], partial(layer, outputs=channels))
     (op,) = (op for op in module.walk() if isinstance(op, Conv2dOp))
     nest = Nest.of(op, Geometry.of(op), 4, COptions.workspace)
     assert nest is not None

@@ -1,4 +1,4 @@
-"""Workspaces lie where nothing is that a layer or a later one reads."""
+"""Test that workspaces use bytes that hold no value for this layer or later layers."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.c.emitter import build
-from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.machines import COptions
 from ceras_ir.dialects.graph import Conv2dOp
 from ceras_ir.dialects.mem import block_of
 from ceras_ir.dialects.quant import RequantAttr, UniformType
@@ -18,7 +18,7 @@ Q = UniformType(0.5)
 
 
 def hourglass() -> ModuleOp:
-    """Wide, narrow, wide, and a branch around it all."""
+    """Return wide, narrow and wide maps, with a branch around them."""
     rng = np.random.default_rng(0)
 
     def conv(
@@ -68,7 +68,7 @@ def test_no_live_byte_is_touched(options: COptions):
 
 
 def test_gaps_are_used():
-    """What is behind the plan is less than the largest workspace."""
+    """The workspaces after the plan are smaller than the largest workspace."""
     model = build(place(hourglass()), OPTIONS[1])
     assert model.arena_bytes < model.program.arena_bytes + model.scratch_bytes
 

@@ -1,7 +1,9 @@
 """
-C for Xtensa, run under qemu. Debian's compiler is for the LX106, whose instructions an LX7 has
-too, and whose library lacks what the ESP8266 has in ROM: sums of floats (integers alone are
-tried), and quotients, which an LX7 has instructions for and these tests bring.
+Test C for Xtensa under qemu.
+
+The compiler of Debian is for the LX106. An LX7 has all instructions of the LX106. The library lacks
+functions in the ROM of the ESP8266: float sums (so only integers are tested), and quotients, which
+an LX7 has instructions for and these tests provide.
 """
 
 from dataclasses import replace
@@ -21,13 +23,12 @@ from firmware import write_files
 from xdsl.dialects.builtin import ModuleOp, i32
 from xdsl.ir import SSAValue
 
-from ceras_ir.backends.c import board
-from ceras_ir.backends.c.board import load_board
+from ceras_ir.backends.c import machines
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.emulator import build_elf
 from ceras_ir.backends.c.fit import printed_model
 from ceras_ir.backends.c.kernels import filled
-from ceras_ir.backends.c.options import COptions, bare_machine
+from ceras_ir.backends.c.machines import COptions, bare_machine, load_board
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Pool
 from ceras_ir.dialects.quant import RequantAttr, UniformType
@@ -36,14 +37,14 @@ from ceras_ir.interpreters.network import run
 pytestmark = [pytest.mark.slow, needs_xtensa]
 
 BOARD = load_board("esp32_s3")
-LX106 = board.Tools(
+LX106 = machines.Tools(
     "xtensa-lx106-elf-",
     ("-specs=/usr/lib/xtensa-lx106-elf/picolibc.specs",),
     (),
     startup="startup_xtensa.c",
 )
 FLASH, SRAM = "0x50000000", "0x60000000"
-"""Of qemu's simulated machine."""
+"""Memories of the simulated machine of qemu."""
 SIMULATOR = ["qemu-system-xtensa", "-M", "sim", "-cpu", "lx106", "-m", "32M", "-nographic"]
 Q, SUMS = UniformType(0.5), UniformType(0.25, storage=i32)
 
@@ -85,8 +86,8 @@ int main(void)
 
 @pytest.fixture(autouse=True)
 def compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one at hand, in place of Espressif's."""
-    monkeypatch.setitem(board.CORES, BOARD.core, replace(BOARD.known_core, tools=LX106))
+    """Use the installed compiler instead of the compiler of Espressif."""
+    monkeypatch.setitem(machines.CORES, BOARD.core, replace(BOARD.known_core, tools=LX106))
 
 
 def integers() -> ModuleOp:
@@ -140,7 +141,7 @@ def test_integers_are_the_interpreters(tmp_path: Path):
 
 
 def test_size(tmp_path: Path):
-    """Within the margin of the core."""
+    """The size is within the margin of the core."""
     module = integers()
     model, options, footprint = printed_model(module, BOARD, "model")
     files = [a for a in emit(module, options) if a.path.startswith("model")]
@@ -152,7 +153,7 @@ def test_size(tmp_path: Path):
 
 
 def test_a_folder_for_the_board(tmp_path: Path):
-    """The Makefile compiles the model; the board's framework links it."""
+    """The Makefile compiles the model; the framework of the board links it."""
     machine = bare_machine(BOARD)
     assert machine.is_bare and not machine.link_flags
     options = COptions(machine=machine)

@@ -1,12 +1,12 @@
 """
-The network of this folder on numpy arrays, from Python 3.10 on:
+Run the network of this folder on numpy arrays, with Python 3.10 or later:
 
-    import out  # compiles the C beside this file, once for each kind of processor
+    import out  # compiles the C in this folder, a single time for each kind of processor
     probabilities = out.run({"image": image})["probabilities"]
 
-Arrays have the names, shapes and types of `out.INPUTS` and `out.OUTPUTS`. Threads may call `run`
-at the same time: each has intermediate results of its own. The compiler is $CC, or the first of cc,
-gcc and clang; $CFLAGS replaces `-O3 -march=native`.
+Arrays have the names, shapes and types of `out.INPUTS` and `out.OUTPUTS`. Threads may call `run` at
+the same time: each thread has separate intermediate results. The compiler is $CC, or the first of
+cc, gcc and clang. $CFLAGS replaces `-O3 -march=native`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ unsigned long ceras_arena_bytes(unsigned long i) { return sizes[i]; }
 unsigned long ceras_arena_alignment(void);
 unsigned long ceras_arena_alignment(void) { return @MACRO@_ARENA_ALIGNMENT; }
 """
-"""Compiled with the model: the memory that it needs."""
+"""Functions about the memory of the model, compiled with the model."""
 
 
 class Tensor(NamedTuple):
@@ -71,7 +71,7 @@ class Tensor(NamedTuple):
 
 
 def _manifest() -> dict[str, Any]:
-    """The description of this folder; the C must be what it was written for."""
+    """Return the description of this folder; check that the C is unchanged."""
     try:
         content: dict[str, Any] = json.loads((FOLDER / "manifest.json").read_text("utf-8"))
         digests: dict[str, str] = content["sha256"]
@@ -131,7 +131,7 @@ def _call(command: list[str]) -> bytes:
 
 
 def _processor() -> str:
-    """The processor at hand, as far as compilers tell them apart."""
+    """Return the properties of the processor on which compiled code depends."""
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
     except OSError:
@@ -141,7 +141,7 @@ def _processor() -> str:
 
 
 def _build() -> Path:
-    """The shared library for the processor at hand, compiled unless it is there."""
+    """Return the shared library for this processor; compile it if it is missing."""
     settings = _processor(), os.environ.get("CC"), os.environ.get("CFLAGS"), _MANIFEST["sha256"]
     key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:24]
     folder = _cache()
@@ -163,7 +163,7 @@ def _build() -> Path:
 
 
 def _flags(command: list[str]) -> list[str]:
-    """Those of $CFLAGS, else the optimization that the compiler knows."""
+    """Return $CFLAGS, or the best optimization that the compiler supports."""
     if (given := os.environ.get("CFLAGS")) is not None:
         return shlex.split(given)
     best = ["-O3", "-march=native"]
@@ -180,7 +180,7 @@ _temporary: list[tempfile.TemporaryDirectory[str]] = []
 
 
 def _cache() -> Path:
-    """Where libraries are kept: beside this file, or, where nothing can be written, nowhere."""
+    """Return the folder for libraries: in this folder, or temporary if this folder is read-only."""
     folder = FOLDER / "__pycache__"
     try:
         folder.mkdir(exist_ok=True)
@@ -209,7 +209,7 @@ if _rule := _library[f"{_PREFIX}_self_test"]():
 
 
 def _weights() -> NDArray[np.uint8] | None:
-    """The constants, where the program loads them; C keeps the pointer."""
+    """Return the constants if the program loads them. C stores the pointer."""
     if not hasattr(_library, f"{_PREFIX}_load_weights"):
         return None
     data = np.fromfile(FOLDER / f"{_PREFIX}.weights", np.uint8)
@@ -225,7 +225,7 @@ _loaded = _weights()
 
 
 class Network:
-    """The network with intermediate results of its own; one thread at a time calls it."""
+    """The network with separate intermediate results, for a single thread at a time."""
 
     def __init__(self) -> None:
         alignment = _library.ceras_arena_alignment()
@@ -236,14 +236,14 @@ class Network:
         self.reset()
 
     def reset(self) -> None:
-        """Begin anew: what stays from run to run, if anything does, is as before the first."""
+        """Restore the first states, if the network has states."""
         if hasattr(_library, name := f"{_PREFIX}_reset_in"):
             status = _library[name](*map(_pointer, self._arenas))
             if status:
                 raise RuntimeError(f"{name} returned {status}")
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """The outputs by name."""
+        """Return the outputs by name."""
         arrays = _checked(inputs)
         results = [np.empty(tensor.shape, tensor.dtype) for tensor in OUTPUTS]
         status = _run_in(*map(_pointer, (*self._arenas, *arrays, *results)))
@@ -253,7 +253,7 @@ class Network:
 
 
 def _checked(inputs: Mapping[str, Array]) -> list[Array]:
-    """The arrays in C's order, if they are what C reads."""
+    """Return the arrays in C order; check names, types and shapes."""
     wanted = ", ".join(map(str, INPUTS))
     if not hasattr(inputs, "keys"):
         name, kind = INPUTS[0].name, type(inputs).__name__
@@ -271,7 +271,7 @@ _own = threading.local()
 
 
 def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """The outputs by name, of inputs by name."""
+    """Return the outputs by name for the inputs by name."""
     if not hasattr(_own, "network"):
         _own.network = Network()
     return _own.network.run(inputs)

@@ -1,0 +1,400 @@
+"""
+Predict the memory and the time of a printed model, without a compiler.
+
+Constants and buffers are exact, alignment included. Code is estimated from the operators in the C
+text, with coefficients measured with gcc 12 -Os; `test/backends/arduino/test_sizes.py` checks the
+error. Times are instructions on a microcontroller, counted under qemu with -Os, and rates on a
+host; `benchmarks/predicted_times.py` compares them with counts and measured times.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.ir import Operation, SSAValue
+
+from ceras_ir.backends.c.constants import Constant
+from ceras_ir.backends.c.dsp_tiles import COLUMNS
+from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.linear_dsp import ways
+from ceras_ir.backends.c.machines import Board, Core, Machine
+from ceras_ir.backends.c.model import Model
+from ceras_ir.backends.c.ordered_rows import (
+    INSTRUCTIONS_PER_SPARSE_ROW,
+    INSTRUCTIONS_PER_SPARSE_WEIGHT,
+)
+from ceras_ir.backends.c.source import model_source
+from ceras_ir.backends.c.sparse_code import SPARSE, core_cost
+from ceras_ir.backends.c.sums import Geometry, analyse
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.attributes import viewed_operand
+from ceras_ir.dialects.mem import CPU
+from ceras_ir.pipeline.report import Entry, entries_of
+from ceras_ir.support.diagnostics import node_name
+from ceras_ir.targets import MICROSECONDS, Ceiling, Prediction
+from ceras_ir.transforms.memory import liveness
+from ceras_ir.transforms.quantization.analysis.time_model import time_of_operation
+
+BYTES_PER_INSTRUCTION = 4
+"""Bytes of an assembler instruction; few instructions have a short form."""
+
+START_UP_BYTES = 700
+"""Vectors, start-up code, memcpy, memset and the caller."""
+
+_OPERATORS = re.compile(r"[-+*/<>=?&|]+|\[|\(")
+_LITERALS = re.compile(r"[0-9]f\b")
+"""Float literals, which are stored in flash next to the code."""
+_INSTRUCTION = re.compile(r'^ *"([^"]*)\\n\\t"', re.MULTILINE)
+_COMMENTS = re.compile(r"/\*.*?\*/", re.DOTALL)
+
+
+def code_bytes(text: str, core: Core) -> int:
+    """Return the estimated code size of C source `text` on a core."""
+    compiled = _for_dsp(_COMMENTS.sub("", text))
+    operators = len(_OPERATORS.findall(_INSTRUCTION.sub("", compiled)))
+    fixed = BYTES_PER_INSTRUCTION * _assembler(compiled) + 4 * len(_LITERALS.findall(compiled))
+    return round(core.bytes_per_operator * operators) + fixed
+
+
+def _for_dsp(text: str) -> str:
+    """Keep only the variant for cores with the DSP extension; other text has no variants."""
+    lines: list[str] = []
+    taken: list[bool | None] = []
+    for line in text.splitlines():
+        if line.startswith("#if"):
+            taken.append(True if "__ARM_FEATURE_DSP" in line else None)
+        elif line.startswith("#else") and taken and taken[-1] is not None:
+            taken[-1] = False
+        elif line.startswith("#endif") and taken:
+            taken.pop()
+        elif False not in taken:
+            lines.append(line)
+    return "\n".join(lines)
+
+
+def _assembler(text: str) -> int:
+    """Return the number of assembler instructions in `text`, repetitions included."""
+    count, times = 0, 1
+    for instruction in _INSTRUCTION.findall(text):
+        if instruction.startswith((".rept", ".endr")):
+            times = int((*instruction.split(), 1)[1])
+        elif not instruction.endswith(":"):
+            count += times
+    return count
+
+
+def constant_bytes(constants: Sequence[Constant]) -> int:
+    """Return the flash of constants in this order, each with the NUL of a string literal."""
+    # The compiler selects one of the variants under conditions. All have the same size.
+    chosen = {c.name: c for c in constants}
+    end = 0
+    for constant in chosen.values():
+        align = constant.alignment
+        start = -(-end // align) * align
+        end = start + -(-(constant.nbytes + 1) // align) * align
+    return end
+
+
+@dataclass(frozen=True)
+class LayerSize:
+    """The flash that a layer adds, and the SRAM in use while it runs."""
+
+    name: str
+    flash: int
+    sram: int
+    kernel: str
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """The memory of a model compared with the memory of a board."""
+
+    board: Board
+    layers: list[LayerSize]
+    constants: int
+    code: int
+    arena: int
+    buffers: int
+    """Inputs and outputs of the sketch."""
+    widest: tuple[int, int] | None = None
+    """The widest hidden layer of a chain of matrix products, and the maximum that fits."""
+
+    @property
+    def flash(self) -> int:
+        return self.constants + self.code
+
+    @property
+    def sram(self) -> int:
+        return self.arena + self.buffers
+
+    @property
+    def excess(self) -> tuple[int, int]:
+        """The bytes of SRAM and of flash that the board lacks."""
+        sram, flash = self.sram - self.board.free_sram, self.flash - self.board.free_flash
+        return max(sram, 0), max(flash, 0)
+
+    @property
+    def fits(self) -> bool:
+        return self.excess == (0, 0)
+
+    @classmethod
+    def of(cls, model: Model, board: Board) -> "Footprint":
+        main, core = model.program.main, board.known_core
+        live, order = liveness.analyse(main).buffers, liveness.steps(main)
+        pool, own = model.pool.constants, set(model.functions.values())
+
+        def live_bytes(op: Operation) -> int:
+            step = order.index(op)
+            return sum(b.size for b in live if b.lower <= step < b.upper)
+
+        layers = [
+            LayerSize(
+                node_name(layer.op),
+                constant_bytes([c for c in pool if c.name.startswith(f"layer_{layer.index}_")])
+                + (code_bytes("\n".join(layer.lines), core) if layer.index in own else 0),
+                live_bytes(layer.op) + layer.scratch_bytes,
+                layer.kernel,
+            )
+            for layer in model.layers
+        ]
+        code = code_bytes(model_source(model, 0), core) + code_bytes(model.kernels.text, core)
+        code += core.float_library_bytes
+        buffers = sum(t.nbytes for t in model.tensors)
+        return cls(
+            board, layers, constant_bytes(pool), code + START_UP_BYTES, model.arena_bytes, buffers
+        )
+
+    def to_json(self) -> dict[str, object]:
+        wide = {} if self.widest is None else {"largest_hidden_that_fits": self.widest[1]}
+        return {
+            **wide,
+            "flash_bytes": self.flash,
+            "sram_bytes": self.sram,
+            "constant_bytes": self.constants,
+            "code_bytes": self.code,
+            "board_flash_bytes": self.board.free_flash,
+            "board_sram_bytes": self.board.free_sram,
+        }
+
+    def line(self) -> str:
+        """Return a sentence about both memories."""
+        memories = (
+            ("flash", self.flash, self.board.free_flash),
+            ("SRAM", self.sram, self.board.free_sram),
+        )
+        parts = (
+            f"{name} {used:,} of {free:,} bytes ({100 * used / free:.0f}%)"
+            for name, used, free in memories
+        )
+        return f"{self.board.title}: {', '.join(parts)}"
+
+    def width_line(self) -> str:
+        """Return a sentence about the possible width of hidden layers, or an empty string."""
+        if self.widest is None:
+            return ""
+        now, most = self.widest
+        return (
+            f"hidden layers of up to {most:,} would fit as they are stored now; they have {now:,}"
+        )
+
+
+PER_CHANNEL = 16.0
+"""Further instructions per output with per-channel multipliers."""
+
+WIDE_TAP, WIDE_OUTPUT, STRIDED = 3.0, 5.0, 1.25
+"""Depthwise by SMLAD: instructions per tap and output, and the factor of larger strides."""
+
+PAIR, PAIR_OUTPUT = 0.77, 10.5
+ROW_PAIR, ROW_OUTPUT = 1.8, 15.0
+"""By SMLAD: instructions per product and output of 1x1 windows, and of few positions."""
+
+WINDOW, DIRECT, PORTABLE_OUTPUT, GATHERED = 7.2, 3.9, 24.0, 3.0
+"""Portable C: instructions per window product, row product, output, and window element."""
+
+FLOAT_PRODUCT, FLOAT_OUTPUT = 3.5, 45.0
+SOFT, SOFT_DIRECT, SOFT_OUTPUT = 80.0, 53.0, 300.0
+"""Instructions of floats with a floating-point unit, and by the library of the compiler."""
+
+MAXIMUM = (7.5, 25.0)
+AVERAGE = (6.0, 27.0)
+"""Instructions per tap and output of a pooling window."""
+
+ELEMENTS: dict[str, tuple[float, float]] = {
+    "binary": (22.0, 22.0),
+    "concat": (1.2, 1.2),
+    "dequantize": (7.0, 56.0),
+    "lookup": (5.0, 5.0),
+    "pad": (1.1, 1.1),
+    "quantize": (20.0, 200.0),
+    "requantize": (9.0, 9.0),
+    "resize": (1.0, 1.0),
+    "slice": (5.0, 5.0),
+    "softmax": (94.0, 1430.0),
+    "transpose": (6.5, 6.5),
+    "unary": (76.0, 1200.0),
+}
+"""Instructions per element of the result, with and without floating-point unit, by operation."""
+
+OTHER, SIMPLE = (12.0, 60.0), (8.0, 60.0)
+"""Instructions per element of all other operations, and of a float sum, product or clamp."""
+
+VISIT, TREE, LEAF = (15.0, 55.0), (14.0, 20.0), (8.0, 35.0)
+"""Instructions per visited node, per tree, and per value that a leaf adds."""
+
+CHEAP = (graph.Function.RELU, graph.Function.CLIP)
+
+
+def instructions(layer: Layer, board: Board) -> float:
+    """Return the instructions of a run of a layer."""
+    op = layer.op
+    soft = not board.has_float_unit
+    if viewed_operand(op) is not None:
+        return 0.0
+    if isinstance(cycles := layer.modelled.get("cycles"), int):
+        return float(cycles)
+    match op:
+        case graph.LinearOperation() if layer.kernel == SPARSE:
+            return _sparse(layer, op)
+        case graph.LinearOperation() if op.is_quantized:
+            return _integer_linear(layer, op)
+        case graph.LinearOperation():
+            return _float_linear(op, soft=soft)
+        case graph.Pool2dOp():
+            tap, output = AVERAGE if op.function is graph.Pool.AVERAGE else MAXIMUM
+            if soft and not _is_quantized(op.result):
+                tap, output = 10 * tap, 4 * output
+            return _size(op.result) * (tap * prod(op.kernel.get_values()) + output)
+        case graph.UnaryOp() if op.function.kind in CHEAP:
+            return SIMPLE[soft] * _size(op.result)
+        case graph.BinaryOp() if not _is_quantized(op.result):
+            return SIMPLE[soft] * _size(op.result)
+        case graph.TreeEnsembleOp():
+            trees, width = graph.shape_of(op.roots)[0], graph.shape_of(op.leaves)[1]
+            each = VISIT[soft] * op.expected_visits + trees * (TREE[soft] + LEAF[soft] * width)
+            return graph.shape_of(op.input)[0] * each
+        case _:
+            each = ELEMENTS.get(op.name.removeprefix("graph."), OTHER)
+            there = sum(_size(operand) for operand in layer.in_place)
+            return each[soft] * (_size(op.results[0]) - there)
+
+
+def _sparse(layer: Layer, op: graph.LinearOperation) -> float:
+    weights = graph.constant_array(op.weights)
+    assert weights is not None
+    cost = core_cost(op, weights, has_pairs=layer.options.dsp, dense=0.0)
+    # The requested workspace may hold planes that the default workspace does not hold.
+    return _encoded(op, soft=False) if cost is None else cost.sparse
+
+
+def _integer_linear(layer: Layer, op: graph.LinearOperation) -> float:
+    geometry, outputs = Geometry.of(op), _size(op.result)
+    requant = op.requant
+    more = PER_CHANNEL if requant is not None and requant.is_per_channel else 0.0
+    if not layer.kernel:
+        each = DIRECT if isinstance(op, graph.MatmulOp) else WINDOW
+        gathered = GATHERED * geometry.positions * geometry.groups * geometry.k
+        return op.macs * each + gathered + outputs * (PORTABLE_OUTPUT + more)
+    if geometry.is_depthwise:
+        assert isinstance(op, graph.Conv2dOp)
+        factor = STRIDED if max(op.strides.get_values()) > 1 else 1.0
+        return outputs * ((WIDE_TAP * geometry.k + WIDE_OUTPUT) * factor + more)
+    if geometry.is_direct and geometry.positions < COLUMNS:
+        return op.macs * ROW_PAIR + outputs * (ROW_OUTPUT + more)
+    if geometry.is_direct:
+        whole = -(-geometry.positions // COLUMNS) * COLUMNS * geometry.n
+        return whole * (PAIR * geometry.k + PAIR_OUTPUT) + outputs * more
+    assert isinstance(op, graph.Conv2dOp)
+    known = ways(op, geometry, analyse(op), layer.options.workspace)
+    chosen = next(way for way in known if way.kind == layer.kernel)
+    return chosen.instructions + outputs * more
+
+
+def _float_linear(op: graph.LinearOperation, *, soft: bool) -> float:
+    weights = op.weights.owner
+    if isinstance(weights, graph.ConstantOp) and weights.encoded is not None:
+        return _encoded(op, soft=soft)
+    each = FLOAT_PRODUCT
+    if soft:
+        each = SOFT_DIRECT if isinstance(op, graph.MatmulOp) else SOFT
+    return op.macs * each + _size(op.result) * (SOFT_OUTPUT if soft else FLOAT_OUTPUT)
+
+
+def _encoded(op: graph.LinearOperation, *, soft: bool) -> float:
+    weights = op.weights.owner
+    assert isinstance(weights, graph.ConstantOp)
+    positions = op.macs // max(prod(graph.shape_of(op.weights)), 1)
+    count, rows = int(weights.nonzero().sum()), graph.shape_of(op.weights)[0]
+    each = INSTRUCTIONS_PER_SPARSE_WEIGHT + (SOFT_DIRECT if soft else 0.0)
+    return positions * (count * each + rows * INSTRUCTIONS_PER_SPARSE_ROW)
+
+
+def _size(value: SSAValue) -> int:
+    return prod(graph.shape_of(value))
+
+
+def _is_quantized(value: SSAValue) -> bool:
+    return graph.quantized_element(value) is not None
+
+
+PRODUCTS_PER_CYCLE_DSP, PRODUCTS_PER_CYCLE, BYTES_PER_CYCLE = 2.0, 1.0, 4.0
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Microseconds of each layer by index, and instructions if they are modelled."""
+
+    times: Mapping[int, float]
+    instructions: Mapping[int, int]
+    prediction: Prediction
+
+
+def annotate(entries: list[Entry], layers: Sequence[Layer], latency: Latency | None) -> None:
+    """Add kernels and times to the entries of the report, which may be in another order."""
+    for entry, layer in zip(entries_of(entries, (x.op for x in layers)), layers, strict=True):
+        if entry is None:
+            continue
+        entry |= layer.modelled
+        if layer.kernel:
+            entry["kernel"] = layer.kernel
+        if latency is not None:
+            entry[MICROSECONDS] = round(latency.times[layer.index], 3)
+            if layer.index in latency.instructions:
+                entry["instructions"] = latency.instructions[layer.index]
+
+
+def latency_of(model: Model, machine: Machine | Board) -> Latency | None:
+    """Return the prediction for a machine, or None if the rates are unknown."""
+    if isinstance(machine, Machine):
+        return _on_host(model, machine)
+    return _on_board(model, machine) if machine.known_core.has_times else None
+
+
+def _on_board(model: Model, board: Board) -> Latency:
+    counts = {layer.index: round(instructions(layer, board)) for layer in model.layers}
+    each = PRODUCTS_PER_CYCLE_DSP if model.options.dsp else PRODUCTS_PER_CYCLE
+    prediction = Prediction(
+        f"{board.title}, {board.core} at {board.clock_mhz} MHz",
+        "Instructions of each kernel as counted in an emulator, one per cycle; wait states of "
+        "flash are not included.",
+        (Ceiling(CPU, each * board.clock_mhz, BYTES_PER_CYCLE * board.clock_mhz),),
+    )
+    times = {index: count / board.clock_mhz for index, count in counts.items()}
+    return Latency(times, counts, prediction)
+
+
+def _on_host(model: Model, machine: Machine) -> Latency | None:
+    products, moved = machine.products_per_us, machine.bytes_per_us
+    if products is None or moved is None:
+        return None
+    prediction = Prediction(
+        f"{machine.title}, one core",
+        f"{products / 1000:,.0f} products of int8 in a nanosecond, and other work in proportion to "
+        "them as measured on one x86-64 host; caches are not modelled.",
+        (Ceiling(CPU, products, moved),),
+    )
+    times = {
+        layer.index: time_of_operation(layer.op) / products if layer.lines else 0.0
+        for layer in model.layers
+    }
+    return Latency(times, {}, prediction)

@@ -1,0 +1,308 @@
+"""
+Computers and microcontroller boards, read from TOML: memories, core, compiler and flags.
+
+`CORES` holds the facts about each core that do not depend on the board. The C is the same for all
+computers: macros that compilers define choose among the kernels.
+"""
+
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass, fields, replace
+from typing import Any
+
+from xdsl.utils.hints import isa
+
+from ceras_ir.backends.c.kernels import filled
+from ceras_ir.backends.c.names import MODEL, Prefix, Weights
+from ceras_ir.support.diagnostics import InputError, did_you_mean
+from ceras_ir.support.files import parse_toml
+from ceras_ir.targets.capabilities import board_files, board_text
+from ceras_ir.transforms.quantization.analysis.time_model import HOST
+
+
+@dataclass(frozen=True)
+class Tools:
+    """A compiler for programs without an operating system."""
+
+    prefix: str
+    small: tuple[str, ...]
+    """Flags of a small C library, for compiling and linking."""
+    console: tuple[str, ...]
+    """
+    Link flags if a debugger provides files and console; `@FLASH@` and `@SRAM@` are bytes. Without
+    them, the framework of the board links such programs.
+    """
+    console_flags: tuple[str, ...] = ()
+    """The part of `console` that compiling needs too."""
+    startup: str = "startup.c"
+    """The file of `emulation/` with which a program starts."""
+
+
+ARM = Tools("arm-none-eabi-", ("-specs=nano.specs",), ("--specs=rdimon.specs",))
+RISCV = Tools(
+    "riscv64-unknown-elf-",
+    ("--specs=picolibc.specs",),
+    ("--oslib=semihost", "-Wl,--defsym=__flash_size=@FLASH@", "-Wl,--defsym=__ram_size=@SRAM@"),
+    console_flags=("--specs=picolibc.specs",),
+    startup="startup_riscv.c",
+)
+XTENSA = Tools("xtensa-esp32s3-elf-", (), (), startup="startup_xtensa.c")
+
+
+@dataclass(frozen=True)
+class Core:
+    """Properties of a core on which sizes, times and kernels depend."""
+
+    has_dsp: bool = False
+    """Whether the core has the DSP extension, such as SMLAD."""
+    float_library_bytes: int = 0
+    """Bytes that the library of the compiler adds for floats if the core has no float unit."""
+    is_emulated: bool = False
+    """Whether the emulated core, a Cortex-M4, has all instructions of this core."""
+    tools: Tools = ARM
+    bytes_per_operator: float = 2.2
+    """Bytes of code at -Os for each operator in the text of the C."""
+    code_margin: float = 0.3
+    """The relative error of the code estimate. Constants are exact."""
+    has_times: bool = True
+    """Whether instruction counts of kernels, counted on a Cortex-M4, apply to this core."""
+
+
+CORES = {
+    "cortex-m0": Core(float_library_bytes=3400, is_emulated=True),
+    "cortex-m0plus": Core(float_library_bytes=3400, is_emulated=True),
+    "cortex-m23": Core(float_library_bytes=3400),
+    "cortex-m3": Core(float_library_bytes=1400, is_emulated=True),
+    "cortex-m4": Core(has_dsp=True, is_emulated=True),
+    "cortex-m7": Core(has_dsp=True),
+    "cortex-m33": Core(has_dsp=True),
+    "cortex-m35p": Core(has_dsp=True),
+    "cortex-m55": Core(has_dsp=True),
+    "cortex-m85": Core(has_dsp=True),
+    "rv32imc": Core(
+        float_library_bytes=3200,
+        tools=RISCV,
+        bytes_per_operator=3.2,
+        code_margin=0.4,
+        has_times=False,
+    ),
+    # Measured with integers on an LX106, which has the same base instructions.
+    "xtensa-lx7": Core(tools=XTENSA, bytes_per_operator=2.4, code_margin=0.4, has_times=False),
+}
+"""By the name in `core` of a board."""
+
+
+@dataclass(frozen=True)
+class Board:
+    """A board. Bytes are the totals of the board; a model cannot use the reserved bytes."""
+
+    title: str
+    core: str
+    clock_mhz: int
+    flash_bytes: int
+    sram_bytes: int
+    architecture: str
+    fqbn: str
+    """The name of the board for `arduino-cli --fqbn`."""
+    flags: tuple[str, ...]
+    reserved_flash_bytes: int = 0
+    reserved_sram_bytes: int = 0
+    stack_bytes: int = 1024
+
+    @property
+    def known_core(self) -> Core:
+        return CORES[self.core]
+
+    @property
+    def has_dsp(self) -> bool:
+        return self.known_core.has_dsp
+
+    @property
+    def has_float_unit(self) -> bool:
+        return "-mfloat-abi=hard" in self.flags
+
+    @property
+    def free_flash(self) -> int:
+        return self.flash_bytes - self.reserved_flash_bytes
+
+    @property
+    def free_sram(self) -> int:
+        return self.sram_bytes - self.reserved_sram_bytes - self.stack_bytes
+
+
+def parse_board(text: str, file: str) -> Board:
+    """Return the board that the TOML `text` describes; messages name `file`."""
+    required = [f.name for f in fields(Board) if f.default is MISSING]
+    names = [f.name for f in fields(Board)]
+    board = Board(**_described(text, file, "board", required, names[len(required) :]))
+    if board.core not in CORES:
+        hint, known = did_you_mean(board.core, CORES), ", ".join(CORES)
+        raise InputError(f"core '{board.core}' is not known{hint} (cores: {known})", file)
+    if board.free_flash < 1 or board.free_sram < 1:
+        raise InputError("the reserved bytes leave no memory for a model", file)
+    return board
+
+
+BOARD_FIELDS = frozenset({"fqbn", "core", "flash_bytes", "sram_bytes"})
+
+REMEDIES = {
+    "fqbn": ": add the name of the board in arduino-cli (arduino-cli board listall), such as fqbn "
+    '= "arduino:mbed_nano:nano33ble"',
+    "core": f": add one of {', '.join(CORES)}",
+}
+"""The ends of messages about missing fields of boards."""
+
+TEXTS = ("title", "core", "architecture", "fqbn", "compiler")
+RATES = ("products_per_us", "bytes_per_us")
+"""Optional fields of computers. Without them no time is predicted."""
+
+
+def _described(
+    text: str, file: str, kind: str, required: Sequence[str], optional: Sequence[str]
+) -> dict[str, Any]:
+    """Return the checked fields of the TOML `text`; fields are bytes or rates by default."""
+    content = parse_toml(text, file)
+    if unknown := sorted(set(content) - {*required, *optional}):
+        hint = did_you_mean(unknown[0], [*required, *optional])
+        raise InputError(f"a {kind} has no field '{unknown[0]}'{hint}", file)
+    if missing := [name for name in required if name not in content]:
+        remedy = REMEDIES.get(missing[0], "")
+        raise InputError(f"the {kind} has no field '{missing[0]}'{remedy}", file)
+    for name, value in content.items():
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if name == "flags":
+            wanted, is_good = "a list of texts", isa(value, list[str])
+        elif name in TEXTS:
+            wanted, is_good = "text", isinstance(value, str)
+        elif name in RATES:
+            wanted, is_good = "a number above 0", is_number and 0 < value < 1e9
+        else:
+            wanted = "an integer of at least 0"
+            is_good = is_number and isinstance(value, int) and value >= 0
+        if not is_good:
+            raise InputError(f"{name} must be {wanted}, got {value!r}", file)
+    return content | {"flags": tuple(content["flags"])}
+
+
+def load_board(name: str) -> Board:
+    """Return a board by name (`uno_r4_wifi`, ...) or by the path of a TOML file."""
+    text = board_text("arduino", "ceras_ir.backends.c", name, known=board_names())
+    return parse_board(text, name)
+
+
+def board_names() -> list[str]:
+    """Return the boards that are shipped with the compiler. Other descriptions have no `fqbn`."""
+    return described("fqbn")
+
+
+def described(field: str) -> list[str]:
+    """Return the names of the descriptions in this package that have a field."""
+    shipped = board_files("ceras_ir.backends.c").items()
+    return [name for name, f in shipped if field in parse_toml(f.read_text("utf-8"), f.name)]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The defaults of the build files."""
+
+    title: str
+    compiler: str
+    flags: tuple[str, ...]
+    link_flags: tuple[str, ...] = ()
+    is_bare: bool = False
+    """Whether a debugger provides files and console, because there is no operating system."""
+    products_per_us: float | None = None
+    """Products of int8 in dense layers, as the kernels compute them on one core."""
+    bytes_per_us: float | None = None
+    """Bytes of values that one core loads or stores."""
+
+    @property
+    def is_native(self) -> bool:
+        return self == NATIVE
+
+
+MEASURED_PRODUCTS_PER_US = 240_000
+"""Measured on an x86-64 host with 512-bit vectors; see `benchmarks/predicted_times.py`."""
+
+NATIVE = Machine(
+    "this machine",
+    "cc",
+    ("-march=native",),
+    products_per_us=MEASURED_PRODUCTS_PER_US,
+    bytes_per_us=2 * MEASURED_PRODUCTS_PER_US / HOST.element,
+)
+
+
+def parse_machine(text: str, file: str) -> Machine:
+    """Return the machine that the TOML `text` describes; messages name `file`."""
+    return Machine(**_described(text, file, "computer", ("title", "compiler", "flags"), RATES))
+
+
+def load_machine(name: str) -> Machine | Board:
+    """Return a machine or board by name or TOML path; fields of `BOARD_FIELDS` mean a board."""
+    text = board_text("c", "ceras_ir.backends.c", name)
+    is_board = not BOARD_FIELDS.isdisjoint(parse_toml(text, name))
+    return (parse_board if is_board else parse_machine)(text, name)
+
+
+def bare_machine(board: Board) -> Machine:
+    """Return a microcontroller without Arduino core: a debugger provides files and console."""
+    tools = board.known_core.tools
+    holes = {"FLASH": board.flash_bytes, "SRAM": board.sram_bytes}
+    link = tuple(filled(flag, holes) for flag in tools.console)
+    flags = (*board.flags, *tools.console_flags)
+    return Machine(board.title, f"{tools.prefix}gcc", flags, link, is_bare=True)
+
+
+def machine_names() -> list[str]:
+    """Return the machines that are shipped with the compiler."""
+    return described("compiler")
+
+
+@dataclass(frozen=True)
+class LayerChoice:
+    """The choices of the tuner for a single layer; see `COptions`."""
+
+    tile_rank: int
+    workspace: int
+    winograd: int
+
+
+@dataclass(frozen=True)
+class COptions:
+    """Options of `emit`."""
+
+    title: str = "model"
+    prefix: Prefix = MODEL
+    weights: Weights = "source"
+    """
+    Store constants as string literals in `model_weights.c` (source), or in `model.weights`, which
+    the program loads (file) or which GNU compilers for ELF include in the program (incbin).
+    """
+    machine: Machine = NATIVE
+    """The machine for which the build files compile by default."""
+    vectors: bool = True
+    """Whether to print kernels in vectors in addition to the portable loops."""
+    dsp: bool = False
+    """Whether the core multiplies pairs of 16-bit numbers, as the Cortex-M4 does."""
+    stored_filters: frozenset[int] = frozenset()
+    """Layers that may store filters in constant memory after the Winograd transform."""
+    workspace: int = 256 * 1024
+    """
+    Bytes of scratch memory that a layer may use for rows of windows. Fewer bytes mean fewer rows at
+    a time, so more passes over the weights. The minimum is one row.
+    """
+    winograd: int = 1 << 20
+    """Bytes of scratch memory of a float layer for Winograd transforms; 0 disables them."""
+
+    tile_rank: int = 0
+    """The rank of the register tiles by the model of cycles; 0 is the best."""
+    choices: tuple[tuple[int, "LayerChoice"], ...] = ()
+    """Measured choices for single layers, by layer index."""
+
+    def of_layer(self, index: int) -> "COptions":
+        """Return the options of a layer."""
+        choice = dict(self.choices).get(index)
+        return self if choice is None else replace(self, **vars(choice), choices=())
+
+    MAX_ROWS = 8
+    """Rows of windows at a time: the number of outputs that share a pass over the weights."""

@@ -1,0 +1,352 @@
+"""Passes of target c, which choose the encoding and the storage of weights and activations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeGuard
+
+from xdsl.dialects.builtin import (
+    Float32Type,
+    IntegerType,
+    Signedness,
+    StringAttr,
+    TensorType,
+    UnitAttr,
+    f32,
+    i8,
+)
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ceras_ir.backends.c.names import EncodingChoice
+from ceras_ir.backends.c.ordered_rows import (
+    CODE,
+    KERNEL,
+    LOSSLESS,
+    Encoding,
+    encoded,
+    instructions,
+    quantized_like_s4,
+    weight_bytes,
+)
+from ceras_ir.dialects.graph import (
+    ConstantOp,
+    LinearOperation,
+    MatmulOp,
+    element_of,
+    quantized_element,
+    shape_of,
+)
+from ceras_ir.dialects.mem import CPU, device_of
+from ceras_ir.dialects.quant import UniformType
+from ceras_ir.transforms.memory.liveness import byte_size
+from ceras_ir.transforms.pass_kinds import NetworkPass
+from ceras_ir.transforms.quantization.qdq_rules import shift_storage
+from ceras_ir.transforms.rebuilding import erase_unused, rebuild_linear
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ceras_ir.backends.c.constants import Array
+    from ceras_ir.backends.c.sparse_code import Cost
+    from ceras_ir.dialects.sparse import Encoded
+
+
+MIN_ZERO_SHARE = 0.4
+"""The share of zeros below which sparse kernels are rarely faster."""
+
+BLOCK = 4
+"""Adjacent weights of a dot product."""
+
+
+@dataclass(frozen=True)
+class ChooseEncodingsPass(NetworkPass):
+    """
+    Encode the constant weights of convolutions and matrix products on the CPU if this is faster.
+
+    The encoding is `#sparse.coo`, or `#sparse.block` of 1x4 if it is smaller. A layer is encoded if
+    the cost model predicts less time for the sparse kernel than for the dense kernel.
+
+    Exact: constants keep all elements. Sums of integers do not depend on the order, and sums of
+    floats follow the order of the operation.
+    """
+
+    name = "choose-encodings"
+
+    board: str | None = None
+    """
+    The microcontroller of the cost model; the default is a processor with vectors of 16 lanes.
+    """
+
+    def change(self, main: FuncOp) -> None:
+        for layer in list(main.body.block.ops):
+            if not isinstance(layer, LinearOperation) or device_of(layer) not in (None, CPU):
+                continue
+            constant = layer.weights.owner
+            if not isinstance(constant, ConstantOp) or constant.encoded or constant.is_elided:
+                continue
+            weights = constant.array()
+            if (1 - float((weights != 0).mean())) < MIN_ZERO_SHARE:
+                continue
+            cost = self.cost(layer, weights)
+            if cost is None or cost.sparse >= cost.dense:
+                continue
+            value = smallest(weights)
+            kind = TensorType(element_of(layer.weights), value.shape)
+            new = ConstantOp(value, kind, location=constant.location)
+            Rewriter.insert_op(new, InsertPoint.before(layer))
+            layer.operands[1] = new.result
+            erase_unused(constant)
+
+    def cost(self, layer: LinearOperation, weights: NDArray[np.generic]) -> Cost | None:
+        from ceras_ir.backends.c.machines import load_board
+        from ceras_ir.backends.c.sparse_code import core_cost, host_cost
+
+        if not _has_kernel(layer):
+            return None
+        if self.board is None:
+            return host_cost(layer, weights)
+        has_dsp = load_board(self.board).has_dsp
+        return core_cost(
+            layer, weights, has_pairs=has_dsp, dense=_dense_instructions(layer, has_dsp)
+        )
+
+
+def _has_kernel(layer: LinearOperation) -> bool:
+    """Return whether a sparse kernel supports the layer, except for the shape."""
+    if layer.bias is not None and not isinstance(layer.bias.owner, ConstantOp):
+        return False
+    if not layer.is_quantized:
+        return layer.weight_scale is None
+    from ceras_ir.backends.c.linear_sparse import fits_sparse
+    from ceras_ir.backends.c.sums import analyse
+    from ceras_ir.backends.c.values import Refused
+
+    try:
+        return fits_sparse(layer, analyse(layer))
+    except Refused:
+        # The printer reports this together with all other layers that have no C.
+        return False
+
+
+def _dense_instructions(layer: LinearOperation, has_dsp: bool) -> float | None:
+    """Return the instructions of the dense DSP kernel, or None without a model."""
+    from ceras_ir.backends.c.linear_dsp import cheapest, fits_dsp
+    from ceras_ir.backends.c.sparse_code import CORE_WORKSPACE
+    from ceras_ir.backends.c.sums import Geometry, analyse
+    from ceras_ir.dialects.graph import Conv2dOp
+
+    if not has_dsp or not layer.is_quantized or not isinstance(layer, Conv2dOp):
+        return None
+    geometry, sums = Geometry.of(layer), analyse(layer)
+    if geometry.is_direct or geometry.is_depthwise or not fits_dsp(layer, geometry, sums):
+        return None
+    return cheapest(layer, geometry, sums, CORE_WORKSPACE, may_store=False).instructions
+
+
+def smallest(weights: NDArray[np.generic]) -> Encoded:
+    """Return the smallest encoding that kernels support."""
+    from ceras_ir.backends.c.sparse_code import WIDTHS, smallest_distances
+    from ceras_ir.dialects.sparse import SparseBlockAttr
+
+    found: list[Encoded] = [smallest_distances(weights)]
+    if weights.shape[-1] % BLOCK == 0:
+        element = found[0].type.element_type
+        found += [SparseBlockAttr.of(weights, element, (1, BLOCK), width) for width in WIDTHS]
+    return min(found, key=lambda encoded: encoded.nbytes)
+
+
+RESERVED_CODE_BYTES = 4096
+"""Bytes of flash that `auto` reserves for code. The finished program is checked exactly."""
+
+MAX_TINY_WEIGHTS = 512
+"""The maximum number of nonzero weights that `auto` may print as code."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A layer and the current encoding."""
+
+    op: MatmulOp
+    encoding: Encoding
+    weights: Array
+    scale: float | None = None
+
+    @property
+    def nbytes(self) -> int:
+        return weight_bytes(self.encoding, self.weights)
+
+    @property
+    def instructions(self) -> float:
+        return instructions(self.encoding, self.weights)
+
+    def best(self, encodings: tuple[Encoding, ...], *, fast: bool = False) -> Choice:
+        """Return the layer in the smallest, or fastest, of the encodings."""
+        choices = [replace(self, encoding=e) for e in encodings]
+        return min(choices, key=lambda c: (c.instructions, c.nbytes)[:: 1 if fast else -1])
+
+    def fastest(self) -> Choice:
+        """Return the layer in the fastest lossless encoding, or as code if it is tiny."""
+        import numpy as np
+
+        is_tiny = np.count_nonzero(self.weights) <= MAX_TINY_WEIGHTS
+        return self.best((*LOSSLESS, Encoding.CODE) if is_tiny else LOSSLESS, fast=True)
+
+    def smallest(self) -> Choice:
+        return self.best(LOSSLESS)
+
+    def quantized(self) -> Choice:
+        """Return the layer with int8 weights as in S4, in the smallest encoding."""
+        import numpy as np
+
+        stored, scale = quantized_like_s4(self.weights.astype(np.float32, copy=False))
+        return replace(self, weights=stored, scale=scale).best(LOSSLESS)
+
+
+@dataclass(frozen=True)
+class EncodeWeightsPass(NetworkPass):
+    """
+    Order the sums of `graph.matmul` on float32 with constant weights, and encode the weights.
+
+    Constants are encoded by the dialect `sparse` if the encoding is smaller or faster. The
+    operation defines the order of its sums and the rounding of int8 weights. Otherwise values do
+    not change.
+    """
+
+    name = "encode-weights"
+
+    encoding: EncodingChoice = "auto"
+    """
+    dense, csr, code: this encoding for each layer (csr only if it is smaller than dense); csr-int8:
+    int8 weights with a scale per layer, in each layer except the last, as in S4; auto: the fastest
+    lossless encoding for each layer, then smaller encodings while the constants exceed the flash of
+    `board`, then int8, in the order of the bytes saved.
+    """
+    board: str | None = None
+    """
+    The board that limits the flash for `auto`, and for which tiny layers may become code. Without a
+    board the flash is unlimited.
+    """
+
+    def change(self, main: FuncOp) -> None:
+        found = [m for m in main.body.block.ops if isinstance(m, MatmulOp)]
+        layers = [Choice(m, Encoding.DENSE, w) for m in found if (w := _weights(m)) is not None]
+        if not layers:
+            return
+        match self.encoding:
+            case "auto":
+                all_bytes = sum(
+                    byte_size(c.result)
+                    for c in main.body.block.ops
+                    if isinstance(c, ConstantOp) and c.result.first_use is not None
+                )
+                layers = self._staged(layers, all_bytes - sum(c.nbytes for c in layers))
+            case "dense":
+                pass
+            case "csr":
+                layers = [c.smallest() for c in layers]
+            case "csr-int8":
+                quantized = [c.quantized() for c in layers[:-1] or layers]
+                layers = [*quantized, *(c.smallest() for c in layers[len(quantized) :])]
+            case "code":
+                layers = [replace(c, encoding=Encoding.CODE) for c in layers]
+        for choice in layers:
+            _rewrite(choice)
+
+    def _staged(self, layers: list[Choice], others: int) -> list[Choice]:
+        if self.board is None:
+            return [c.best(LOSSLESS, fast=True) for c in layers]
+        layers = [c.fastest() for c in layers]
+        from ceras_ir.backends.c.machines import load_board
+
+        budget = load_board(self.board).free_flash - RESERVED_CODE_BYTES - others
+        for shrink in (Choice.smallest, Choice.quantized):
+            smaller = [c if c.scale is not None else shrink(c) for c in layers]
+            saving = [a.nbytes - b.nbytes for a, b in zip(layers, smaller, strict=True)]
+            for i in sorted(range(len(layers)), key=lambda i: -saving[i]):
+                if sum(c.nbytes for c in layers) <= budget or saving[i] <= 0:
+                    break
+                layers[i] = smaller[i]
+        return layers
+
+
+def _weights(op: MatmulOp) -> Array | None:
+    """Return weights that can be encoded, without negative zeros, or None."""
+    import numpy as np
+
+    constant = op.weights.owner
+    if op.is_quantized or op.residual is not None or not isinstance(constant, ConstantOp):
+        return None
+    if not isinstance(element_of(op.weights), Float32Type) or shape_of(op.weights)[1] > 1 << 16:
+        return None
+    return constant.array().astype(np.float32) + np.float32(0)
+
+
+def _rewrite(choice: Choice) -> None:
+    op, old = choice.op, choice.op.weights.owner
+    assert isinstance(old, ConstantOp)
+    element = f32 if choice.scale is None else UniformType(choice.scale)
+    # Code omits zeros, as columns of 16 bits do.
+    kind = Encoding.CSR_INDEX16 if choice.encoding is Encoding.CODE else choice.encoding
+    if (value := encoded(kind, choice.weights)) is not None:
+        new = ConstantOp(value, TensorType(element, value.shape), location=old.location)
+    elif choice.scale is not None:
+        new = ConstantOp.from_array(choice.weights, element, location=old.location)
+    else:
+        new = old
+    if new is not old:
+        Rewriter.insert_op(new, InsertPoint.before(op))
+    rebuilt = rebuild_linear(op, {"ordered": UnitAttr()}, weights=new.result)
+    if choice.encoding is Encoding.CODE:
+        rebuilt.attributes[KERNEL] = StringAttr(CODE)
+    Rewriter.replace_op(op, rebuilt)
+    erase_unused(old)
+
+
+U8, HALF = IntegerType(8, Signedness.UNSIGNED), 128
+
+
+@dataclass(frozen=True)
+class StoreUnsignedPass(NetworkPass):
+    """
+    Store activations in 8 unsigned bits between two layers with vector kernels.
+
+    x86 multiplies unsigned by signed bytes. Kernels add 128 to signed bytes as they load them,
+    which uses the units of the products. The addition is free if a convolution or matrix product
+    computes the bytes. All consumers must multiply the value by constant weights. Encoded weights
+    require signed bytes.
+
+    Exact: stored values and zero points change by the same constant, so `q - zero_point` is
+    unchanged. Clamp ranges change by the same constant.
+    """
+
+    name = "store-unsigned"
+
+    def change(self, main: FuncOp) -> None:
+        for op in main.body.block.ops:
+            if _is_dense(op) and _is_only_multiplied(op.result):
+                element = quantized_element(op.result)
+                assert element is not None
+                if element.storage == i8 and not element.is_per_axis:
+                    point = element.zero_point + HALF
+                    moved = UniformType(element.scale, point, storage=U8)
+                    shift_storage(op.result, moved, HALF)
+
+
+def _is_dense(op: Operation) -> TypeGuard[LinearOperation]:
+    """Return whether `op` multiplies bytes by dense constant weights and requantizes."""
+    return (
+        isinstance(op, LinearOperation)
+        and op.requant is not None
+        and device_of(op) == CPU
+        and isinstance(op.weights.owner, ConstantOp)
+        and op.encoded_weights is None
+    )
+
+
+def _is_only_multiplied(value: SSAValue) -> bool:
+    """Return whether all consumers multiply `value` by such weights."""
+    uses = list(value.uses)
+    return bool(uses) and all(_is_dense(use.operation) and use.index == 0 for use in uses)
