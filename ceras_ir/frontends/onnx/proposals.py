@@ -34,54 +34,13 @@ MAX_INPUT_ELEMENTS = 1 << 21
 
 MAX_TRIED_EXTENT = 1 << 16
 
-SIDES = (
-    224,
-    32,
-    28,
-    64,
-    96,
-    112,
-    128,
-    160,
-    192,
-    256,
-    299,
-    320,
-    384,
-    416,
-    448,
-    480,
-    512,
-    640,
-)
+SIDES = (224, 32, 28, 64, 96, 112, 128, 160, 192, 256, 299, 320, 384, 416, 448, 480, 512, 640)
 """Usual heights and widths of pictures."""
 
 TEXT_LINE_SIDES = (48, 320)
 """Height and width of pictures of a line of text."""
 
-USUAL = (
-    16,
-    8,
-    32,
-    4,
-    2,
-    64,
-    10,
-    20,
-    48,
-    80,
-    96,
-    100,
-    128,
-    160,
-    256,
-    320,
-    400,
-    480,
-    512,
-    640,
-    1024,
-)
+USUAL = (16, 8, 32, 4, 2, 64, 10, 20, 48, 80, 96, 100, 128, 160, 256, 320, 400, 480, 512, 640, 1024)
 """Usual extents of other dimensions."""
 
 
@@ -167,8 +126,7 @@ class Search:
 
     def run(self) -> OptionProposal | None:
         """
-        Return the first complete proposal; otherwise the proposal with the fewest unsupported nodes
-        that no option can change, or None.
+        Return the first complete proposal, else that with the fewest unsupported nodes, or None.
         """
         self._partial: OptionProposal | None = None
         try:

@@ -20,10 +20,7 @@ PICTURE_SIDE, SOUND_SAMPLES, SEQUENCE_STEPS = 224, 512, 16
 
 
 class OpenDimensions:
-    """
-    The open dimensions of the inputs of `graph` that are not `fixed`. `shapes` are given by the
-    user, and `batch` is the extent of a first dimension.
-    """
+    """The open dimensions of the inputs that are not `fixed`; the user gives `shapes`."""
 
     def __init__(
         self,

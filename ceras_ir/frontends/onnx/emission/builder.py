@@ -86,10 +86,7 @@ class Builder:
 
     @contextmanager
     def trial(self) -> Generator[Block]:
-        """
-        Emit into a separate block. At the end, erase the operations and functions, unless the
-        operations were moved or the block became part of a region.
-        """
+        """Emit into a separate block, which is erased unless its operations are moved or used."""
         known = len(self.functions)
         with self.separate_block() as block:
             try:

@@ -191,10 +191,7 @@ class Emitter(Builder):
         return self.div(self.reduce(Reduce.SUM, x, axes), count)
 
     def running_sum(self, x: Value, axis: int) -> Value:
-        """
-        Return the inclusive prefix sums of integers along `axis`. The number of additions is the
-        number of binary digits of the extent.
-        """
+        """Return prefix sums of integers along `axis` by a logarithmic number of additions."""
         shape, distance = list(shape_of_value(x)), 1
         while distance < shape[axis]:
             before = [distance if i == axis else n for i, n in enumerate(shape)]

@@ -53,10 +53,10 @@ _REMEDIES = {
 REMEDIES = {name: remedy for remedy, names in _REMEDIES.items() for name in names.split()}
 """The remedies for operators that users are likely to bring."""
 
-COMPUTED_OPERAND_REMEDY = f"{fix_with_set(())}, or end the model before this node"
+COMPUTED_REMEDY = f"{fix_with_set(())}, or end the model before this node"
 """The remedy for operands that decide the size of a result or the number of steps."""
 
-OPTIMIZED_MODEL_REMEDY = "take the model as it was before ONNX Runtime optimized it"
+UNFUSED_MODEL = "take the model as it was before ONNX Runtime optimized it"
 """The remedy for operators that only ONNX Runtime defines."""
 
 DEFAULT_REMEDY = "export the model without it, or rewrite it with supported operators"
@@ -169,4 +169,4 @@ def _remedy(operator: str) -> str:
     if domain.startswith(QUARK_DOMAINS):
         return _QUARK_REMEDY
     is_optimized = domain in ("com.microsoft", "com.microsoft.nchwc")
-    return REMEDIES.get(operator, OPTIMIZED_MODEL_REMEDY if is_optimized else DEFAULT_REMEDY)
+    return REMEDIES.get(operator, UNFUSED_MODEL if is_optimized else DEFAULT_REMEDY)

@@ -154,14 +154,7 @@ Array: TypeAlias = NDArray[np.generic]
 MAX_ELEMENTS = 1 << 28
 """Maximum number of elements of a supported tensor."""
 
-LISTS = (
-    "float_data",
-    "double_data",
-    "int32_data",
-    "int64_data",
-    "uint64_data",
-    "string_data",
-)
+LISTS = ("float_data", "double_data", "int32_data", "int64_data", "uint64_data", "string_data")
 """Fields that list elements."""
 
 ELEMENT_FIELDS: dict[int, str] = {

@@ -37,10 +37,7 @@ def imported_versions(entries: Iterable[onnx.OperatorSetIdProto]) -> dict[str, i
 
 
 def has_one_definition(operator: str, first: int, second: int) -> bool:
-    """
-    Return whether ONNX defines `operator` equally in two versions of the operator set: with the
-    same operands, results, attributes and defaults. Element types may differ.
-    """
+    """Return whether ONNX defines `operator` equally in two versions, except for element types."""
     domain, _, kind = operator.rpartition("::")
     if not onnx.defs.has(kind, domain):
         return True  # Not an operator of ONNX.
@@ -294,9 +291,7 @@ class Node:
         return None if a is None else a.sparse_tensor
 
     def axis(self, value: int, rank: int, name: str = "axis") -> int:
-        """
-        Return `value` as a dimension of a tensor of `rank`; negative values count from the end.
-        """
+        """Return a dimension of a tensor of `rank`; negative values count from the end."""
         if not -rank <= value < rank:
             raise self.wrong(f"{name} must be in [{-rank}, {rank}), got {value}")
         return value % rank
@@ -316,10 +311,7 @@ def as_unsupported(finding: Finding) -> Finding:
 
 
 def in_branch(finding: Finding, node: Node, branch: str, other: str = "") -> Finding:
-    """
-    Return a finding inside a branch (`then` or `else`) of the If `node` with a computed condition.
-    `other` is the name of the other branch if that can be imported.
-    """
+    """Return a finding in a branch of an If; `other` names the other branch if it is supported."""
     decided = node.deciding_inputs(0)
     remedy = fix_with_set(decided) if decided else "export the model without the If"
     fine = f", and the {other} branch can be imported" if other else ""

@@ -63,10 +63,7 @@ MAX_SET_ELEMENTS = 16
 
 
 def origin_of(value: onnx.ValueInfoProto) -> frozenset[str]:
-    """
-    Return the name of an input that is small enough to be fixed by `--set`: a number, or a few
-    integers or booleans. Return `DATA` for other inputs.
-    """
+    """Return the name of an input that is small enough for `--set`, otherwise `DATA`."""
     kind = value.type.tensor_type
     dims = [dim.dim_value for dim in kind.shape.dim]
     is_open = any(dim <= 0 for dim in dims) and len(dims) > 1

@@ -132,9 +132,7 @@ def prelu(node: Node, emitter: Emitter) -> Value:
 
 @operator("Clip")
 def clip(node: Node, emitter: Emitter) -> Value:
-    """
-    Clamp to optional bounds; the upper bound has precedence. Quantized values have integer bounds.
-    """
+    """Clamp to optional bounds; the upper has precedence. Quantized values have integer bounds."""
     value = emitter.value(0)
     if node.opset < 11:
         # The defaults are finite, so an infinite value becomes the largest finite value.

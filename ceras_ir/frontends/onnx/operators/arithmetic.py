@@ -16,13 +16,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph import (
-    Binary,
-    Compare,
-    Function,
-    element_of,
-    plain_element,
-)
+from ceras_ir.dialects.graph import Binary, Compare, Function, element_of, plain_element
 from ceras_ir.dialects.graph.attributes import MovesElements
 from ceras_ir.dialects.graph.elementwise import BinaryAttr
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
@@ -54,9 +48,7 @@ def binary(node: Node, emitter: Emitter) -> Value:
 
 
 def _aligned(node: Node, emitter: Emitter) -> Value:
-    """
-    Return the second operand; before opset 7, the dimensions may start at `axis` of the first.
-    """
+    """Return the second operand; before opset 7, it may start at dimension `axis` of the first."""
     value = emitter.value(1)
     if node.opset >= 7:
         return value

@@ -138,10 +138,7 @@ def check_equal_types(emitter: Emitter, a: Value, b: Value) -> None:
 def results_of_both(
     node: Node, then: Sequence[V] | InputError, other: Sequence[V] | InputError
 ) -> tuple[Sequence[V], Sequence[V]]:
-    """
-    Return the results of both branches of an If with a computed condition. Errors are raised as
-    unsupported if a branch can be imported, or if a branch is unsupported.
-    """
+    """Return the results of both branches; errors are unsupported if one branch can be imported."""
     if not isinstance(then, InputError) and not isinstance(other, InputError):
         return then, other
     named = {"then": then, "else": other}

@@ -45,10 +45,7 @@ class SpatialWindow:
 def read_window(
     node: Node, extents: Sequence[int], weights: Sequence[int] | None = None
 ) -> SpatialWindow:
-    """
-    Return the window of `node` over spatial `extents`. Weights [O, C/g, ...] determine the kernel,
-    which the node may declare too; without weights, the node must declare it.
-    """
+    """Return the window over spatial `extents`; weights [O, C/g, ...] determine the kernel."""
     rank = len(extents)
     kernel = kernel_of(node, rank, weights)
     strides = node.per_dimension("strides", rank)

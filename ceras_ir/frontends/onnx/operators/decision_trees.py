@@ -136,10 +136,7 @@ def _are_opposite(node: Node) -> bool:
 def _sums(
     node: Node, emitter: Emitter, kind: str, targets: int, *, is_mirrored: bool = False
 ) -> Value:
-    """
-    Emit the sums of a classifier (`class`) or regressor (`target`); with `is_mirrored`, only for
-    the second class.
-    """
+    """Emit the sums of a `class` or `target`; with `is_mirrored`, only of the second class."""
     names = ("treeids", "nodeids", "featureids", "truenodeids", "falsenodeids")
     lists = [node.integers(f"nodes_{name}") or () for name in names]
     modes = node.strings("nodes_modes") or ()

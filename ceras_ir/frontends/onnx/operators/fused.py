@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ceras_ir.dialects.graph import Function
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
-from ceras_ir.frontends.onnx.emission.registry import MICROSOFT, OPTIMIZED_MODEL_REMEDY, operator
+from ceras_ir.frontends.onnx.emission.registry import MICROSOFT, UNFUSED_MODEL, operator
 from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators.activation import LAYER_FUNCTIONS
@@ -39,7 +39,7 @@ def _activated(node: Node, emitter: Emitter, x: Value, parameters: Sequence[floa
     if (function := FUSED_ACTIVATIONS.get(name)) is None:
         known = ", ".join(FUSED_ACTIVATIONS)
         message = f"activation is one of {known}, got '{name}'"
-        raise node.unsupported(f"{message}; {OPTIMIZED_MODEL_REMEDY}")
+        raise node.unsupported(f"{message}; {UNFUSED_MODEL}")
     if len(parameters) != len(function.facts.parameters):
         count = len(function.facts.parameters)
         raise node.wrong(f"{len(parameters)} parameters of {name}, expected {count}")

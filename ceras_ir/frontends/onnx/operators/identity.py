@@ -15,7 +15,7 @@ from xdsl.ir import SSAValue
 from ceras_ir.dialects.graph import Compare, numpy_dtype, plain_element
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import (
-    COMPUTED_OPERAND_REMEDY,
+    COMPUTED_REMEDY,
     constant_operands,
     operator,
     rule,
@@ -100,7 +100,7 @@ MAX_TENSORS = 1 << 12
 constant_operands(
     {"SequenceAt": [1], "SequenceErase": [1], "SequenceInsert": [2], "SplitToSequence": [1]},
     "indices and sizes must be constants",
-    COMPUTED_OPERAND_REMEDY,
+    COMPUTED_REMEDY,
 )
 
 

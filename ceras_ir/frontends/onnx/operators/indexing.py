@@ -26,9 +26,7 @@ def _indices(emitter: Emitter) -> Value:
 
 @operator("Gather")
 def gather(node: Node, emitter: Emitter) -> Value:
-    """
-    Gather at indices, negative from the end; a computed index outside of the operand is clamped.
-    """
+    """Gather at indices, negative from the end; a computed index out of range is clamped."""
     return gathered_along(node, emitter, emitter.value(0), node.integer("axis", 0))
 
 

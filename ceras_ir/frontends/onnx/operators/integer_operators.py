@@ -133,9 +133,7 @@ def qlinear_matmul(node: Node, emitter: Emitter) -> Value:
 
 @operator(f"{MICROSOFT}QGemm")
 def qgemm(node: Node, emitter: Emitter) -> Value:
-    """
-    Multiply real values; `C` has the scale alpha * scale(A) * scale(B). The result may be float.
-    """
+    """Multiply real values; `C` has scale alpha * scale(A) * scale(B). The result may be float."""
     axis = 0 if node.flag("transB") else -1
     operands = [_real(emitter, 0), _real(emitter, 3, axis)]
     if node.has_input(6):
@@ -169,7 +167,7 @@ def qlinear_unary(node: Node, emitter: Emitter) -> Value:
     dropped, added = ["channels_last", "opset"], list[onnx.AttributeProto]()
     if kind == "AveragePool" and node.flag("count_include_pad") and len(shape) in (3, 4):
         # If the quantized average of ONNX Runtime counts padding, it divides by the size of the
-        # window, unlike the float average, so the padding of `ceil_mode` is made explicit.
+        # window, unlike the float average, so `pads` has the padding of `ceil_mode`.
         top, left, bottom, right = read_window(node, shape[2:]).padding
         pads = [top, left, bottom, right] if len(shape) == 4 else [left, right]
         dropped += ["auto_pad", "ceil_mode", "pads"]
@@ -214,15 +212,13 @@ constant_operands(
 
 @operator("ConvInteger")
 def conv_integer(node: Node, emitter: Emitter) -> Value:
-    """
-    Convolve with weights at scale 1; the 32-bit result has the scale of the input, by default 1.
-    """
+    """Convolve with weights at scale 1; the 32-bit result has the scale of the input, else 1."""
     return _product(emitter, "Conv", 0, emitter.optional(2))
 
 
 @operator("MatMulInteger")
 def matmul_integer(node: Node, emitter: Emitter) -> Value:
-    """Multiply matrices, with weights and result like those of `ConvInteger`."""
+    """Multiply matrices, with weights and result as in `ConvInteger`."""
     return _product(emitter, "MatMul", -1, emitter.optional(2))
 
 

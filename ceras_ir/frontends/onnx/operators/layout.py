@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr, f32, i64
 from ceras_ir.dialects.graph import ConcatOp, Pad, PadOp
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import (
-    COMPUTED_OPERAND_REMEDY,
+    COMPUTED_REMEDY,
     constant_operands,
     operator,
     rule,
@@ -131,7 +131,7 @@ def concat(node: Node, emitter: Emitter) -> Value:
 constant_operands(
     {"Slice": (1, 2, 3, 4), "Split": (1,), "Pad": (1, 3), "Tile": (1,), "Expand": (1,)},
     "the selected elements must be known at compile time",
-    f"export with fixed shapes, {COMPUTED_OPERAND_REMEDY}",
+    f"export with fixed shapes, {COMPUTED_REMEDY}",
 )
 
 

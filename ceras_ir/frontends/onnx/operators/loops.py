@@ -16,11 +16,7 @@ from ceras_ir.dialects.graph import constant_array, element_of, plain_element, s
 from ceras_ir.dialects.graph.operation import Tensor
 from ceras_ir.frontends.onnx.emission.builder import LoopBody, emit_loop, outlined
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
-from ceras_ir.frontends.onnx.emission.registry import (
-    COMPUTED_OPERAND_REMEDY,
-    constant_operands,
-    operator,
-)
+from ceras_ir.frontends.onnx.emission.registry import COMPUTED_REMEDY, constant_operands, operator
 from ceras_ir.frontends.onnx.emission.values import (
     NO_VALUE,
     Constant,
@@ -56,7 +52,7 @@ NUMBER_OF_OUTPUTS = (
     "loop instead"
 )
 
-constant_operands({"Loop": [0]}, "the trip count must be a constant", COMPUTED_OPERAND_REMEDY)
+constant_operands({"Loop": [0]}, "the trip count must be a constant", COMPUTED_REMEDY)
 
 
 @operator("Loop")

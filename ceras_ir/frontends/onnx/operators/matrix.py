@@ -16,10 +16,7 @@ import numpy as np
 from ceras_ir.dialects.graph import Binary, Reduce
 from ceras_ir.dialects.graph.operation import broadcast_shape
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
-from ceras_ir.frontends.onnx.emission.registry import (
-    operator,
-    rule,
-)
+from ceras_ir.frontends.onnx.emission.registry import operator, rule
 from ceras_ir.frontends.onnx.emission.values import (
     Constant,
     QuantizedConstant,
@@ -133,7 +130,7 @@ def determinant(node: Node, emitter: Emitter) -> Value:
 
 
 MAX_DETERMINANT_ROWS = 3
-"""Maximum number of rows. Larger sums have many terms, which cancel."""
+"""Maximum number of rows. Terms of larger sums cancel."""
 
 
 @operator("Gemm")
@@ -224,7 +221,7 @@ def plain_equation(node: Node) -> str | None:
 
 @operator("Einsum")
 def einsum(node: Node, emitter: Emitter) -> Value:
-    """Emit products of matrices, one for each index of the common dimensions."""
+    """Emit a product of matrices for each index of the common dimensions."""
     operands, result = _labels(node)
     if len(node.inputs) != len(operands):
         raise node.wrong(f"{len(node.inputs)} operands, expected {len(operands)}")

@@ -37,10 +37,7 @@ from ceras_ir.frontends.onnx.operators.indexing import gathered_along
 
 @operator("DequantizeLinear", f"{MICROSOFT}DequantizeLinear")
 def dequantize_linear(node: Node, emitter: Emitter) -> Value:
-    """
-    Emit `graph.dequantize`; a constant keeps its integers. For a computed scale or computed
-    integers, such as rows of a table, emit float arithmetic.
-    """
+    """Emit `graph.dequantize`, or float arithmetic if the scale or the integers are computed."""
     node.ignore("output_dtype")
     value = emitter.value(0)
     if (computed := computed_scale(node, emitter)) is not None:
@@ -60,9 +57,7 @@ def dequantize_linear(node: Node, emitter: Emitter) -> Value:
 
 @operator("QuantizeLinear", f"{MICROSOFT}QuantizeLinear")
 def quantize_linear(node: Node, emitter: Emitter) -> Value:
-    """
-    Emit `graph.quantize` to the declared type or uint8; for a computed scale, float arithmetic.
-    """
+    """Emit `graph.quantize`, or float arithmetic if the scale is computed."""
     node.ignore("saturate", "precision")
     declared = node.integer("output_dtype", 0)
     storage = "uint8"
@@ -253,9 +248,7 @@ def known_width(node: Node) -> str | None:
 
 @operator(MATMUL_N_BITS)
 def matmul_n_bits(node: Node, emitter: Emitter) -> Value:
-    """
-    Multiply by float weights `(q - zero point) * scale`; the default zero point is the middle.
-    """
+    """Multiply by weights `(q - zero point) * scale`; the default zero point is mid-range."""
     node.ignore("accuracy_level", "weight_prepacked")
     k, n, size = (node.integer(name, 0) for name in ("K", "N", "block_size"))
     bits = node.integer("bits", 4)

@@ -369,9 +369,7 @@ class IntegerWeights:
         )
 
     def _after_ends(self, d: int, gates: Value, lengths: Value) -> Value:
-        """
-        Set the output gate so that the state becomes 0 and does not affect the range of the batch.
-        """
+        """Set the output gate so that the state is 0, which does not affect the batch's range."""
         emitter, (steps, _, width) = self.emitter, shape_of_value(gates)
         function = functions_of(self.node, Cell.LSTM, len(self.input.integers))[
             d * Cell.LSTM.functions

@@ -10,7 +10,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import ArgOp, Binary, Function, Pool, Pool2dOp, Reduce, SuppressOp
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import (
-    COMPUTED_OPERAND_REMEDY,
+    COMPUTED_REMEDY,
     constant_operands,
     operator,
     rule,
@@ -154,7 +154,7 @@ def softmax(node: Node, emitter: Emitter) -> Value:
     return emitter.reshaped(result, emitter.shape(0))
 
 
-constant_operands({"TopK": [1]}, "k must be a constant", COMPUTED_OPERAND_REMEDY)
+constant_operands({"TopK": [1]}, "k must be a constant", COMPUTED_REMEDY)
 
 
 @operator("TopK")
@@ -192,7 +192,7 @@ def _taken(emitter: Emitter, rows: Value, index: Value) -> Value:
 constant_operands(
     {"NonMaxSuppression": [2, 3, 4]},
     "the maximum number of boxes and both thresholds must be constants",
-    COMPUTED_OPERAND_REMEDY,
+    COMPUTED_REMEDY,
 )
 
 

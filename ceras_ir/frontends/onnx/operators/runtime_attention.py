@@ -14,12 +14,7 @@ from xdsl.dialects.builtin import i64
 
 from ceras_ir.dialects.graph import Compare, Function, SoftmaxOp
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
-from ceras_ir.frontends.onnx.emission.registry import (
-    MICROSOFT,
-    OPTIMIZED_MODEL_REMEDY,
-    operator,
-    rule,
-)
+from ceras_ir.frontends.onnx.emission.registry import MICROSOFT, UNFUSED_MODEL, operator, rule
 from ceras_ir.frontends.onnx.emission.values import (
     MAX_FLOAT32,
     Constant,
@@ -44,9 +39,9 @@ HIDDEN_SCORE = -MAX_FLOAT32
 def plain_softmax(node: Node) -> str | None:
     """softmax has no sinks, and keys and values are not quantized"""
     if node.integer("smooth_softmax", 0) > 0 or node.has_input(11):
-        return f"sinks are given; {OPTIMIZED_MODEL_REMEDY}"
+        return f"sinks are given; {UNFUSED_MODEL}"
     if node.has_output(3) or any(map(node.has_input, (12, 13))):
-        return f"quantized keys or the scores as an output; {OPTIMIZED_MODEL_REMEDY}"
+        return f"quantized keys or the scores as an output; {UNFUSED_MODEL}"
     return None
 
 
@@ -55,7 +50,7 @@ def whole_past(node: Node) -> str | None:
     """past keys and values have their exact length, and no shared buffer"""
     last = 6 if node.operator == JOINT_ATTENTION else 8
     if any(map(node.has_input, range(last, last + 3))) or node.flag("past_present_share_buffer"):
-        return f"a length of the past is given; {OPTIMIZED_MODEL_REMEDY}"
+        return f"a length of the past is given; {UNFUSED_MODEL}"
     return None
 
 
@@ -131,7 +126,7 @@ def multi_head_attention(node: Node, emitter: Emitter) -> Sequence[Value]:
     node.ignore("mask_filter_value")
     count = node.integer("num_heads", 0)
     if not all(map(node.has_input, range(3))) or any(len(emitter.shape(i)) > 4 for i in range(3)):
-        raise node.unsupported(f"packed queries, keys and values; {OPTIMIZED_MODEL_REMEDY}")
+        raise node.unsupported(f"packed queries, keys and values; {UNFUSED_MODEL}")
     given = map(emitter.value, range(3))
     parts = [x if len(shape_of_value(x)) == 4 else _heads(emitter, x, count) for x in given]
     if node.has_input(3):
@@ -154,7 +149,7 @@ def attention(node: Node, emitter: Emitter) -> Sequence[Value]:
     """Emit a single product for queries, keys and values, then products of heads."""
     node.ignore("mask_filter_value", "rotary_embedding_dim")
     if node.flag("do_rotary"):
-        raise node.unsupported(f"rotated positions; {OPTIMIZED_MODEL_REMEDY}")
+        raise node.unsupported(f"rotated positions; {UNFUSED_MODEL}")
     count = node.integer("num_heads", 0)
     batch, steps, width = emitter.shape(0)
     rows = emitter.reshaped(emitter.value(0), (batch * steps, width))
@@ -200,7 +195,7 @@ def _attended(
             rows = emitter.reshaped(given, (batch, 1, (1, *shape)[-2] if shape[2:] else 1, length))
             kept = emitter.compare(Compare.LESS, emitter.number(0, rows), rows)
         else:
-            raise node.unsupported(f"a mask of shape {list(shape)}; {OPTIMIZED_MODEL_REMEDY}")
+            raise node.unsupported(f"a mask of shape {list(shape)}; {UNFUSED_MODEL}")
         # The mask value is added, so a query without keys sees all of them.
         scores = emitter.select(
             kept,

@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import i64
 from ceras_ir.dialects.graph import Binary, Compare, Function, Reduce
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import (
-    COMPUTED_OPERAND_REMEDY,
+    COMPUTED_REMEDY,
     constant_operands,
     operator,
     rule,
@@ -36,9 +36,7 @@ class Tap(NamedTuple):
 
 @operator("GridSample")
 def grid_sample(node: Node, emitter: Emitter) -> Value:
-    """
-    Emit weighted sums around grid positions; outside are zeros, the border, or mirrored input.
-    """
+    """Emit weighted sums around grid positions; outside are zeros, the border or a reflection."""
     shape, grid = emitter.shape(0), emitter.shape(1)
     n, channels, *extents = shape
     if len(grid) != len(shape) or grid[0] != n or grid[-1] != len(extents):
@@ -66,8 +64,7 @@ def grid_sample(node: Node, emitter: Emitter) -> Value:
 
 @rule("GridSample")
 def _modes(node: Node) -> str | None:
-    """modes are linear, nearest and cubic, the latter in two dimensions; padding zeros, border and
-    reflection"""
+    """modes are linear, nearest and (in two dimensions) cubic; padding zeros, border, reflection"""
     mode, padding = node.string("mode", "linear"), node.string("padding_mode", "zeros")
     if OLDER_MODES.get(mode, mode) not in ("linear", "nearest", "cubic"):
         return f"got mode {mode}"
@@ -275,7 +272,7 @@ def weighted_rows(
 MAX_TRANSFORM_ELEMENTS = 1 << 24
 """Maximum number of elements of a transform matrix."""
 
-constant_operands({"DFT": [1, 2]}, "length and axis must be constants", COMPUTED_OPERAND_REMEDY)
+constant_operands({"DFT": [1, 2]}, "length and axis must be constants", COMPUTED_REMEDY)
 constant_operands(
     {"STFT": [1, 2, 3]}, "step, window and length of a frame must be constants", "make them so"
 )

@@ -167,9 +167,7 @@ def coupled(
     slopes: NDArray[np.float32],
     offsets: NDArray[np.float32],
 ) -> Value:
-    """
-    Return probabilities [rows, classes] from the sums of all pairs, in the order of `combinations`.
-    """
+    """Return probabilities [rows, classes] from sums of all pairs, ordered as `combinations`."""
     rows = shape_of_value(sums)[0]
     scaled = emitter.mul(sums, emitter.constant(-slopes, "slopes"))
     logits = emitter.add(scaled, emitter.constant(-offsets, "offsets"))
@@ -202,9 +200,7 @@ def coupled(
 
 
 def _weights(emitter: Emitter, first: Value, classes: int) -> Value:
-    """
-    Return `Q` of each row, [rows, classes, classes], from `r[i, j]` of all pairs with `i < j`.
-    """
+    """Return `Q` [rows, classes, classes] from `r[i, j]` of all pairs with `i < j`."""
     pairs = list(combinations(range(classes), 2))
     second = emitter.sub(emitter.number(1), first)
     against = np.zeros((classes, 2 * len(pairs)), np.float32)

@@ -116,9 +116,7 @@ def _padding(
     strides: tuple[int, ...],
     dilations: tuple[int, ...],
 ) -> tuple[list[int], list[int]]:
-    """
-    Return the elements that are cropped before and after the full result; negative adds zeros.
-    """
+    """Return the elements to crop before and after the full result; negative adds zeros."""
     rank = len(shape)
     extra = node.per_dimension("output_padding", rank, 0, 0)
     steps = [max(s, d) for s, d in zip(strides, dilations, strict=True)]

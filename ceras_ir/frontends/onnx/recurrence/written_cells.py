@@ -223,9 +223,7 @@ def _condition(factor: SSAValue) -> SSAValue | None:
 
 
 def _of_rows(mask: SSAValue) -> SSAValue | None:
-    """
-    Return a mask with an element for each row of a state, before it is repeated along the row.
-    """
+    """Return a mask with an element for each row of a state, before it is repeated."""
     shape = graph.shape_of(mask)
     if prod(shape) == 1 or shape[-1] == 1:
         return origin(mask)
