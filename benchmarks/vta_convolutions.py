@@ -18,10 +18,10 @@ from ceras_ir.backends.vta.machine.time import simulate_time
 from ceras_ir.backends.vta.passes.reshape_convolutions import (
     Im2colPass,
     SpaceToDepthPass,
-    put_together,
+    apply_windows,
 )
 from ceras_ir.backends.vta.passes.tiling import TilePass
-from ceras_ir.backends.vta.rules.windows import Windows, best_windows, host_microseconds
+from ceras_ir.backends.vta.rules.placement import WindowSplit, best_windows, host_microseconds
 from ceras_ir.backends.vta.schedule.search import Convolution
 from ceras_ir.dialects import graph
 
@@ -62,12 +62,12 @@ def main() -> None:
             cycles.append(thousands(timed(module, way, name)))
         module = convolution(size, channels, kernel, stride, dilation)
         conv = next(op for op in module.walk() if isinstance(op, graph.Conv2dOp))
-        whole = Windows.whole((kernel, kernel), (stride, stride))
+        whole = WindowSplit.whole((kernel, kernel), (stride, stride))
         cycles.append(thousands(host_microseconds(conv, whole, board) * board.clock))
         parts, chosen = best_windows(conv, board), ["-", "-", "-"]
         if parts is not None:
             host = thousands(host_microseconds(conv, parts, board) * board.clock)
-            put_together(conv, parts)
+            apply_windows(conv, parts)
             chosen = [
                 thousands(timed(module, "direct", name)),
                 "x".join(map(str, parts.size)),

@@ -7,6 +7,8 @@ simulator counts them on the 64-bit board, every stream checked and, unless --fa
 
 import argparse
 import sys
+from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +18,21 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "test"))
 from backends.vta_lowering.cosimulation import run_on_vta
 from vta_layers import S3_GEMMS, gemm, lowered
 
-from ceras_ir.backends.vta.execution.performance import svg, timeline
+from ceras_ir.backends.vta.execution.performance import timeline
 from ceras_ir.backends.vta.machine.check import check_program
 from ceras_ir.backends.vta.machine.time import simulate_time
 from ceras_ir.backends.vta.passes.tiling import Schedule, TilePass
-from ceras_ir.support.timeline import Timeline
+from ceras_ir.support.timeline import (
+    LABEL,
+    MARGIN,
+    ROW,
+    STYLE,
+    WIDTH,
+    Timeline,
+    height_of,
+    legend,
+    timeline_picture,
+)
 
 BOARD, BUS_BYTES, MACS_A_CYCLE = "de10nano", 8, 256
 REACHED = (14.7, 85.3, 597, 4469, 662, 629, 160, 612, 308, 604)
@@ -40,6 +52,29 @@ def cycles(size: tuple[int, int, int], schedule: Schedule, *, exact: bool) -> in
         sums = x.astype(np.int64) @ w.astype(np.int64).T
         np.testing.assert_array_equal(result, np.clip(sums >> 9, -128, 127))
     return simulate_time(launch.program.instructions, image.board).cycles
+
+
+def svg(launches: Sequence[Timeline]) -> str:
+    """Return the timelines in a standalone picture, on white."""
+    width = LABEL + WIDTH + MARGIN
+    height = ROW * 2 + sum(height_of(launch) + ROW * 2 for launch in launches)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}">',
+        f"<style>{STYLE}</style>",
+        f'<rect width="{width}" height="{height}" fill="#fff"/>',
+    ]
+    for place, (kind, colour) in enumerate(legend(launches[0]).items() if launches else ()):
+        x = LABEL + place * 120
+        parts.append(f'<rect x="{x}" y="8" width="12" height="12" fill="{colour}"/>')
+        parts.append(f'<text x="{x + 18}" y="19">{kind}</text>')
+    y = ROW * 2
+    for launch in launches:
+        text = f"{escape(launch.name)}: {launch.cycles:,} cycles, {launch.note}"
+        parts.append(f'<text x="{LABEL}" y="{y}">{text}</text>')
+        size = f'y="{y + 8}" width="{width}" height="{height_of(launch)}"'
+        parts.append(timeline_picture(launch, size))
+        y += height_of(launch) + ROW * 2
+    return "\n".join([*parts, "</svg>"]) + "\n"
 
 
 def picture(size: tuple[int, int, int]) -> str:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from vta_layers import S3_GEMMS
 
 from ceras_ir.backends.vta.machine.board import HlsModel
-from ceras_ir.backends.vta.machine.time import ALU_INTERVAL
+from ceras_ir.backends.vta.machine.time import ALU_INTERVAL_CYCLES
 
 Size = tuple[int, int, int]
 Vector = NDArray[np.float64]
@@ -114,7 +114,7 @@ def cycles(point: Point, model: HlsModel, variant: Variant) -> float:
     multiply = each + entries * (model.refill + length)
     block = each + model.latency + TILE_BYTES / width
     clear = each + entries * (model.refill + length)
-    alu = each + entries * (model.refill + ALU_INTERVAL * length)
+    alu = each + entries * (model.refill + ALU_INTERVAL_CYCLES * length)
     ending = m * n * (clear + ALU_PASSES * alu)
     if point.program == "alg2":
         rows = each + STEP * (model.latency + STEP / width)

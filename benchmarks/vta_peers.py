@@ -26,7 +26,7 @@ from vta_gemm import cycles
 from vta_layers import S3_GEMMS
 
 from ceras_ir.backends.vta.execution.stream_file import (
-    MOST_COUNTED,
+    MAX_COUNTED_FINDINGS,
     StreamFile,
     parse_pointers,
     read_image,
@@ -73,7 +73,7 @@ class Peer:
 
     def relies(self) -> list[str]:
         """What it relies on, and whether results depend on it."""
-        found = reliance(self.stream.check(self.dram, self.board, MOST_COUNTED))
+        found = reliance(self.stream.check(self.dram, self.board, MAX_COUNTED_FINDINGS))
         if len(self.stream.instructions) > MOST_TRIED:
             return found
         return [*found, *trial(self.stream.instructions, self.dram, self.board)]

@@ -8,7 +8,7 @@ from textwrap import fill
 from typing import get_type_hints
 
 from ceras_ir.backends.nnet import tool as nnet
-from ceras_ir.backends.vta.execution import calibration_tool as vta
+from ceras_ir.backends.vta.execution import calibration as vta
 from ceras_ir.command.tool_parser import value_text
 from ceras_ir.driver import compile
 from ceras_ir.driver import run as run

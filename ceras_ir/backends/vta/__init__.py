@@ -4,6 +4,6 @@ from ceras_ir.command.entry_point import Command
 
 command = Command(
     "ceras-vta",
-    "measure a board with VTA and make its board file",
-    "ceras_ir.backends.vta.execution.calibration_tool",
+    "measure a board with VTA and compute a board file",
+    "ceras_ir.backends.vta.execution.calibration",
 )

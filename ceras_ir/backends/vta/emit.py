@@ -1,14 +1,15 @@
 """
-Files and report entries for VTA: instructions of every launch, DRAM image, board, and driver.
+Create the files and report entries for VTA: instructions of launches, DRAM image, board and driver.
 
-The folder `driver` of a compiled network has C that runs it on Linux, and Python on top of it. The
-driver in `runtime/` is the same for all networks; the table `vta_network.c` is generated: launches
-with their cache maintenance, tensors, and the board.
+The folder `driver` of a compiled network has C that runs it on Linux, and a Python module that uses
+the C. The driver in `runtime/` is the same for all networks. The table `vta_network.c` is
+generated: launches with their cache maintenance, tensors, and the board.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from itertools import islice
 from math import ceil
@@ -16,17 +17,17 @@ from typing import IO, BinaryIO
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.utils.hints import isa
+from xdsl.dialects.func import FuncOp
 from xdsl.utils.target import Target
 
 from ceras_ir.backends.vta.execution.performance import (
-    Traced,
+    LaunchCost,
     chrome_trace,
     measure,
     timeline,
     totals,
 )
-from ceras_ir.backends.vta.kernels.launch import replaced_by
+from ceras_ir.backends.vta.kernels.launch import replaced_count
 from ceras_ir.backends.vta.lowering.image import (
     ByteRange,
     Maintenance,
@@ -41,16 +42,20 @@ from ceras_ir.backends.vta.machine.isa import DEFAULT_BOARD_NAME, MemoryType
 from ceras_ir.backends.vta.machine.time import Timing
 from ceras_ir.backends.vta.rules.admission import VTA
 from ceras_ir.dialects.mem import CPU, LaunchOp
-from ceras_ir.network.artefacts import Artefact, TensorInfo, network_inputs, network_outputs
+from ceras_ir.network.artefacts import Artefact, network_inputs, network_outputs
 from ceras_ir.network.function import main_function
 from ceras_ir.support.native import DEVICE_SOURCES
-from ceras_ir.support.timeline import Timeline
-from ceras_ir.targets import MICROSECONDS, Ceiling, Prediction
+from ceras_ir.targets import MICROSECONDS, Ceiling, Emission, Prediction
 
-FOLDER = "driver"
+FOLDER, DRAM_FILE, CONFIG_FILE = "driver", "dram.bin", "vta_config.json"
 
-LEAST_TIMEOUT_MS, TIMEOUT_FACTOR = 1000, 10
-"""A launch may take so many times what is predicted, and so long at least."""
+Entry = dict[str, object]
+
+COLUMNS = {"cycles": ("cycles", "{:,}"), "share_of_peak": ("of peak", "{:.1%}")}
+"""The columns of the table of layers."""
+
+MIN_TIMEOUT_MS, TIMEOUT_FACTOR = 1000, 10
+"""The timeout of a launch is this multiple of the predicted time, with this minimum."""
 
 DESCRIPTIONS = {
     "Makefile": "builds vta_run and libvta.so",
@@ -60,57 +65,46 @@ DESCRIPTIONS = {
     "vta_main.c": "driver: vta_run, the network on raw tensors",
     "vta_registers.c": "driver: registers of VTA's HLS and Chisel designs",
 }
-"""Files of `runtime/`."""
+"""The files of `runtime/`."""
 
 
-@dataclass(frozen=True)
-class DrivenLaunch:
-    """What the driver knows of a launch."""
+@dataclass(frozen=True, eq=False)
+class EmittedLaunch:
+    """A launch with the time, the cache maintenance, and the file of the stream."""
 
-    name: str
-    file: str
-    instructions: int
-    cycles: int
+    launch: LoweredLaunch
+    cost: LaunchCost
     caches: Maintenance
+    file: str
 
 
-def driver_files(
-    launches: Sequence[DrivenLaunch],
-    inputs: Sequence[TensorInfo],
-    outputs: Sequence[TensorInfo],
-    board: VtaBoard,
-    dram: tuple[str, int],
+def _driver_files(
+    launches: Sequence[EmittedLaunch], main: FuncOp, board: VtaBoard, dram_bytes: int
 ) -> list[Artefact]:
-    """The driver for `launches` on an image in the file and of the size `dram`."""
     runtime = files("ceras_ir.backends.vta.runtime")
-    network = _network(launches, inputs, outputs, board, dram)
+    sources = {runtime / name: description for name, description in DESCRIPTIONS.items()}
+    network = _network(launches, main, board, dram_bytes)
     return [
         *(
-            Artefact.of_text(f"{FOLDER}/{name}", what, (runtime / name).read_text(encoding="utf-8"))
-            for name, what in DESCRIPTIONS.items()
-        ),
-        *(
             Artefact.of_text(f"{FOLDER}/{path.name}", what, path.read_text(encoding="utf-8"))
-            for path, what in DEVICE_SOURCES.items()
+            for path, what in (sources | DEVICE_SOURCES).items()
         ),
         Artefact.of_text(f"{FOLDER}/vta_network.c", "driver: tables of this network", network),
     ]
 
 
 def _network(
-    launches: Sequence[DrivenLaunch],
-    inputs: Sequence[TensorInfo],
-    outputs: Sequence[TensorInfo],
-    board: VtaBoard,
-    dram: tuple[str, int],
+    launches: Sequence[EmittedLaunch], main: FuncOp, board: VtaBoard, dram_bytes: int
 ) -> str:
+    inputs, outputs = network_inputs(main), network_outputs(main)
     lines = ['/* Tables of this network, generated by ceras_ir. */\n#include "vta.h"\n']
     lines.append('#include "../model.h"\n')
     rows: list[str] = []
     for i, launch in enumerate(launches):
         clean = _ranges(lines, f"clean_{i}", launch.caches.clean)
         invalidate = _ranges(lines, f"invalidate_{i}", launch.caches.invalidate)
-        stream = f"{_text(launch.name)}, {_text(launch.file)}, {launch.instructions}u"
+        name, count = launch.launch.name, len(launch.launch.program.instructions)
+        stream = f"{_text(name)}, {_text(launch.file)}, {count}u"
         rows.append(f"  {{{stream}, {clean}, {invalidate}}},\n")
     lines.append(f"\nstatic const VtaLaunch launches[] = {{\n{''.join(rows)}}};\n")
     for table, tensors in (("inputs", inputs), ("outputs", outputs)):
@@ -136,10 +130,10 @@ def _network(
     driver = board.driver
     flow = f"VTA_{(FLOWS[0] if driver is None else driver.flow).upper()}"
     registers, offset = (0, 0) if driver is None else (driver.registers, driver.address_offset)
-    milliseconds = max(launch.cycles for launch in launches) / board.clock / 1000
-    timeout = max(LEAST_TIMEOUT_MS, ceil(TIMEOUT_FACTOR * milliseconds))
+    milliseconds = max(launch.cost.run.cycles for launch in launches) / board.clock / 1000
+    timeout = max(MIN_TIMEOUT_MS, ceil(TIMEOUT_FACTOR * milliseconds))
     lines.append(
-        f"const VtaNetwork vta_network = {{\n  {_text(dram[0])}, {dram[1]}u, {units},\n"
+        f"const VtaNetwork vta_network = {{\n  {_text(DRAM_FILE)}, {dram_bytes}u, {units},\n"
         f"  {len(launches)}u, {len(inputs)}u, {len(outputs)}u, launches, inputs, outputs,\n"
         f"  {flow}, {registers:#x}u, {offset:#x}u, {timeout}u, run\n}};\n"
     )
@@ -147,7 +141,7 @@ def _network(
 
 
 def _ranges(lines: list[str], name: str, ranges: Sequence[ByteRange]) -> str:
-    """The C expressions for a list of ranges, whose table is added to `lines`."""
+    """Return the C expressions for a list of ranges, and append the table to `lines`."""
     if not ranges:
         return "0, 0u"
     entries = ", ".join(f"{{{offset}u, {size}u}}" for offset, size in ranges)
@@ -156,7 +150,7 @@ def _ranges(lines: list[str], name: str, ranges: Sequence[ByteRange]) -> str:
 
 
 def _text(value: str) -> str:
-    """A C string literal; what is not printable ASCII is octal, so that no digit joins it."""
+    """Return a C string literal; bytes other than printable ASCII are octal, with 3 digits."""
     plain = (
         chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\?' else f"\\{byte:03o}"
         for byte in value.encode()
@@ -164,104 +158,95 @@ def _text(value: str) -> str:
     return f'"{"".join(plain)}"'
 
 
-DRAM_FILE, CONFIG_FILE = "dram.bin", "vta_config.json"
+def _binary_file(path: str, description: str, content: Callable[[], bytes]) -> Artefact:
+    def write(stream: BinaryIO) -> None:
+        stream.write(content())
+
+    return Artefact(path, description, write)
 
 
-def instruction_file(index: int) -> str:
-    """The file with the raw instructions of launch number `index`."""
-    return f"launch_{index}.insns"
-
-
-def emit(
-    module: ModuleOp, board_name: str | None = None, *, text: bool = False
-) -> tuple[list[Artefact], dict[str, object]]:
+def emit(module: ModuleOp, board_name: str) -> Emission:
     """
-    All files of the accelerator's part and its entries of `manifest.json`; `text` adds the
-    streams as `.vtas`. The host part is C and comes from that backend; a driver for both is in
-    `driver/`. Every stream is proven good,
-    as the bytes that the accelerator fetches.
+    Return the files of the accelerator, and the entries of manifest and report.
+
+    The backend of C emits the host part, and `driver/` has a driver for both. The bytes of each
+    stream are proven correct.
     """
-    board = load_board(board_name or DEFAULT_BOARD_NAME)
+    board = load_board(board_name)
     image = build_image(module, board)
     words = image.dram()[: image.size // 4 * 4].view("<u4")
     for index, launch in enumerate(image.launches):
         data = launch.program.instruction_bytes(board)
-        found = check_stream(data, words, 0, board, image.size)
-        if found:
+        if found := check_stream(data, words, 0, board, image.size):
             raise AssertionError(f"launch {index} ({launch.name}): {found[0]}")
-
-    def write_dram(stream: BinaryIO) -> None:
-        stream.write(image.dram().tobytes())
-
-    artefacts = [
-        Artefact(DRAM_FILE, "flat DRAM image: constants and micro-ops in place", write_dram),
-        Artefact.of_text(
-            CONFIG_FILE, "VTA configuration", json.dumps(board.config(), indent=2) + "\n"
-        ),
-    ]
-    entries: list[dict[str, object]] = []
-    costs = measure(image.launches, board)
-    caches = cache_maintenance(module)
-    for index, (launch, cost) in enumerate(zip(image.launches, costs, strict=True)):
-        name, program = launch.name, launch.program
-
-        def write_instructions(stream: BinaryIO, i: int = index) -> None:
-            stream.write(image.launches[i].program.instruction_bytes(board))
-
-        file = instruction_file(index)
-        description = f"raw VTA instructions of launch {index} ({name})"
-        artefacts.append(Artefact(file, description, write_instructions))
-        if text:
-            artefacts.append(
-                Artefact.of_text(
-                    f"launch_{index}.vtas",
-                    f"the same as text ({name})",
-                    disassemble_program(program),
-                )
-            )
-        entries.append(
-            {
-                "name": name,
-                "instructions": file,
-                "count": len(program.instructions),
-                "uop_base": program.uop_base,
-                "clean": caches[index].clean,
-                "invalidate": caches[index].invalidate,
-                "cycles": cost.run.cycles,
-                "layers": [
-                    {
-                        "name": part.name,
-                        "kernel": op.kernel.string_value(),
-                        "operations": replaced_by(op),
-                        "performance": part.to_json(),
-                    }
-                    for op, part in zip(launch.ops, cost.layers, strict=True)
-                ],
-            }
+    costs, maintenance = measure(image.launches, board), cache_maintenance(module)
+    launches = [
+        EmittedLaunch(launch, cost, caches, f"launch_{index}.insns")
+        for index, (launch, cost, caches) in enumerate(
+            zip(image.launches, costs, maintenance, strict=True)
         )
-    if image.launches:
-        main = main_function(module)
-        table = [
-            DrivenLaunch(
-                *(launch.name, instruction_file(i), len(launch.program.instructions)),
-                *(costs[i].run.cycles, caches[i]),
-            )
-            for i, launch in enumerate(image.launches)
-        ]
-        ends = network_inputs(main), network_outputs(main)
-        artefacts += driver_files(table, *ends, board, (DRAM_FILE, image.size))
-    manifest: dict[str, object] = {
+    ]
+    config = json.dumps(board.config(), indent=2) + "\n"
+    artefacts = [
+        _binary_file(
+            DRAM_FILE,
+            "flat DRAM image: constants and micro-ops in place",
+            lambda: image.dram().tobytes(),
+        ),
+        Artefact.of_text(CONFIG_FILE, "VTA configuration", config),
+    ]
+    for index, entry in enumerate(launches):
+        name, program = entry.launch.name, entry.launch.program
+        description = f"raw VTA instructions of launch {index} ({name})"
+        content = partial(program.instruction_bytes, board)
+        artefacts.append(_binary_file(entry.file, description, content))
+    if launches:
+        artefacts += _driver_files(launches, main_function(module), board, image.size)
+    sums = totals(costs)
+    manifest = {
         "dram": {"file": DRAM_FILE, "size": image.size, "arena": image.arena_bytes},
         "config": CONFIG_FILE,
-        "launches": entries,
+        "launches": [_manifest_entry(launch) for launch in launches],
         "regions": [region.to_json() for region in image.regions()],
+        "totals": sums,
     }
-    return artefacts, {"vta": manifest | {"totals": totals(costs)}}
+    traced = [(x.launch.name, x.launch.program.instructions, x.cost.run) for x in launches]
+    return Emission(
+        artefacts,
+        {"vta": manifest},
+        sums,
+        lambda layers: _annotate(layers, launches, board),
+        COLUMNS,
+        prediction=_prediction(board, board_name),
+        timelines=lambda: [timeline(*launch) for launch in traced],
+    )
+
+
+def _manifest_entry(emitted: EmittedLaunch) -> Entry:
+    launch, cost, caches = emitted.launch, emitted.cost, emitted.caches
+    return {
+        "name": launch.name,
+        "instructions": emitted.file,
+        "count": len(launch.program.instructions),
+        "uop_base": launch.program.uop_base,
+        "clean": caches.clean,
+        "invalidate": caches.invalidate,
+        "cycles": cost.run.cycles,
+        "layers": [
+            {
+                "name": part.name,
+                "kernel": op.kernel.string_value(),
+                "operations": replaced_count(op),
+                "performance": part.to_json(),
+            }
+            for op, part in zip(launch.ops, cost.layers, strict=True)
+        ],
+    }
 
 
 @dataclass(frozen=True)
 class VtaText(Target):
-    """One `.vtas` text per launch of a module with placed memory, for `board`."""
+    """The `.vtas` texts of all launches of a module with placed memory, for `board`."""
 
     name = "vta"
 
@@ -273,46 +258,20 @@ class VtaText(Target):
             output.write(disassemble_program(launch.program))
 
 
-Entry = dict[str, object]
-
-COLUMNS = {"cycles": ("cycles", "{:,}"), "share_of_peak": ("of peak", "{:.1%}")}
-"""What the table of layers shows."""
-
-
-def launch_totals(manifest: Entry) -> Entry:
-    """The totals of all launches that VTA's manifest entries describe."""
-    vta = manifest["vta"]
-    assert isa(vta, Entry)
-    totals = vta["totals"]
-    assert isa(totals, Entry)
-    return totals
-
-
-def note_launches(layers: list[Entry], manifest: Entry, board_name: str) -> None:
-    """Add what the manifest says of each launch to its layer, and times to all layers."""
-    vta = manifest["vta"]
-    assert isa(vta, Entry)
-    launches, board = vta["launches"], load_board(board_name)
-    assert isa(launches, list[Entry])
+def _annotate(layers: list[Entry], launches: Sequence[EmittedLaunch], board: VtaBoard) -> None:
+    """Add times to the report entries of all layers, and the performance of layers on VTA."""
     placed = iter([x for x in layers if x["device"] == VTA])
-    # In text of the tile level a launch stands for all that it replaced.
+    # In text of the tile level, a single launch represents all replaced operations.
     are_launches = any(layer["op"] == LaunchOp.name for layer in layers)
-    parts: list[Entry] = []
-    for launch in launches:
-        of_launch = launch["layers"]
-        assert isa(of_launch, list[Entry])
-        parts += of_launch
-    for part in parts:
-        count = part["operations"]
-        assert isinstance(count, int)
-        # What goes with a layer, a swish or a maximum, is in its cycles.
-        layer, *_ = islice(placed, 1 if are_launches else count)
-        performance, macs = part["performance"], layer["macs"]
-        assert isa(performance, Entry) and isinstance(macs, int)
-        cycles = performance["cycles"]
-        assert isinstance(cycles, int)
+    ops = [op for launch in launches for op in launch.launch.ops]
+    costs = [layer for launch in launches for layer in launch.cost.layers]
+    for op, cost in zip(ops, costs, strict=True):
+        # The cycles of a layer include a fused swish or maximum.
+        layer, *_ = islice(placed, 1 if are_launches else replaced_count(op))
+        macs, cycles = layer["macs"], cost.run.cycles
+        assert isinstance(macs, int)
         share = macs / board.macs_per_cycle / cycles if cycles else 0.0
-        layer |= {**performance, "share_of_peak": round(share, 4)}
+        layer |= {**cost.to_json(), "share_of_peak": round(share, 4)}
         layer[MICROSECONDS] = round(cycles / board.clock, 3)
     for layer in layers:
         if layer["device"] != VTA:
@@ -322,15 +281,12 @@ def note_launches(layers: list[Entry], manifest: Entry, board_name: str) -> None
             layer[MICROSECONDS] = round(host, 3)
 
 
-def prediction(module: ModuleOp, board_name: str) -> Prediction:
-    """Where the times come from, and what VTA and its host can do at most."""
-    board = load_board(board_name)
-    timing = Timing.of(board)
-    bytes_per_us = board.clock * timing.bus_bytes
+def _prediction(board: VtaBoard, board_name: str) -> Prediction:
+    bytes_per_us = board.clock * Timing.of(board).bus_bytes
     return Prediction(
         f"VTA {board_name} at {board.clock} MHz",
-        "Launches: cycles of the timed simulator, each from an idle machine. Host: products and "
-        "bytes at the board's rates. Packing and unpacking between them is not counted.",
+        "Launches: cycles of the timed simulator, each from an idle accelerator. Host: products "
+        "and bytes at the rates of the board. Packing and unpacking are not counted.",
         (
             Ceiling(VTA, board.clock * board.macs_per_cycle, bytes_per_us),
             Ceiling(CPU, board.host_macs_per_us, board.host_bytes_per_us),
@@ -338,32 +294,20 @@ def prediction(module: ModuleOp, board_name: str) -> Prediction:
     )
 
 
-def _traced(module: ModuleOp, board_name: str) -> tuple[Sequence[LoweredLaunch], Traced]:
-    """The launches of a module, and what the timed simulator says of each."""
+def pictures(module: ModuleOp, board_name: str) -> list[Artefact]:
+    """Return the streams as text, and the execution of each instruction as a Chrome trace."""
     board = load_board(board_name)
     launches = build_image(module, board).launches
     costs = measure(launches, board)
-    return launches, [
-        (launch.name, launch.program.instructions, cost.run)
-        for launch, cost in zip(launches, costs, strict=True)
-    ]
-
-
-def timelines(module: ModuleOp, board_name: str) -> list[Timeline]:
-    """When load, compute and store of every launch run."""
-    return [timeline(*launch) for launch in _traced(module, board_name)[1]]
-
-
-def pictures(module: ModuleOp, board_name: str) -> list[Artefact]:
-    """The streams as text, and when every instruction runs as a Chrome trace."""
-    launches, traced = _traced(module, board_name)
-    texts = [disassemble_program(launch.program) for launch in launches]
+    trace = chrome_trace(
+        [(x.name, x.program.instructions, c.run) for x, c in zip(launches, costs, strict=True)]
+    )
     return [
-        Artefact.of_text(
-            "timeline.json", "when each instruction runs, for Perfetto", chrome_trace(traced)
-        ),
+        Artefact.of_text("timeline.json", "when each instruction runs, for Perfetto", trace),
         *(
-            Artefact.of_text(f"launch_{i}.vtas", f"stream of launch {i}", text)
-            for i, text in enumerate(texts)
+            Artefact.of_text(
+                f"launch_{i}.vtas", f"stream of launch {i}", disassemble_program(launch.program)
+            )
+            for i, launch in enumerate(launches)
         ),
     ]

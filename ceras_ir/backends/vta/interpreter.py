@@ -1,9 +1,9 @@
 """
-Run operations of the `tile` dialect, and the `memref` operations that they need, in numpy.
+Execute operations of the `tile` dialect, and the `memref` operations that they need, in numpy.
 
 Buffers in DRAM are arrays, written in place. Scratchpads are arrays of vectors, and `tile.gemm` is
-computed as matrix products over boxes of them. Scratchpads begin as garbage, so that a kernel that
-reads elements that it never loaded differs from the network.
+computed as matrix products over boxes of them. The initial contents of scratchpads are garbage, so
+that a kernel that reads elements before it loads them differs from the network.
 """
 
 from dataclasses import dataclass, replace
@@ -18,6 +18,7 @@ from xdsl.dialects import memref
 from xdsl.interpreter import Interpreter, InterpreterFunctions, PythonValues, impl, register_impls
 
 from ceras_ir.backends.vta.machine.instruction_plans import FLOAT32_PRODUCTS
+from ceras_ir.backends.vta.machine.scratchpads import row_major
 from ceras_ir.dialects import tile
 from ceras_ir.dialects.graph import numpy_dtype
 from ceras_ir.dialects.quant import Rounding
@@ -39,24 +40,20 @@ class Scratchpad:
     vectors: Array
     shape: tuple[int, ...]
     turns: int = 0
-    """How often the next buffer of this ring has been asked for."""
+    """The number of accesses to the next buffer of this ring."""
 
     def position(self, indices: tuple[int, ...]) -> int:
-        """Which vector leading indices mean; those left out are zero."""
-        position, known = 0, index_values(indices)
-        for extent, index in zip(self.shape, (*known, *(0,) * len(self.shape)), strict=False):
-            position = position * extent + index
+        """Return the vector at leading indices; missing indices are zero."""
+        position = row_major(self.shape, indices)
         check("vector", position, position, len(self.vectors))
         return position
 
     def run(self, indices: tuple[int, ...], count: int) -> Array:
-        """A view of `count` vectors, one after the other."""
         start = self.position(indices)
         check("vector", start, start + count - 1, len(self.vectors))
         return self.vectors[start : start + count]
 
     def box(self, start: int, extents: tuple[int, ...], strides: tuple[int, ...]) -> Array:
-        """A view of the vectors that loops reach."""
         reach = [(e - 1) * s for e, s in zip(extents, strides, strict=True)]
         low, high = (sum(step(0, r) for r in reach) for step in (min, max))
         check("vector", start + low, start + high, len(self.vectors))
@@ -72,9 +69,11 @@ def accumulate(
     wgt: tuple[Scratchpad, int],
 ) -> None:
     """
-    `tile.gemm` as matrix products. Loops that move only input and accumulator are rows, those
-    that move only weights and accumulator columns, those that leave the accumulator alone are
-    summed over; any other loop is run one iteration after the other.
+    Compute `tile.gemm` as matrix products.
+
+    Loops that move only input and accumulator are rows, loops that move only weights and
+    accumulator are columns, and loops that do not move the accumulator are sums. Other loops are
+    executed sequentially.
     """
     strides = zip(
         op.acc_strides.get_values(),
@@ -118,7 +117,7 @@ def _box(pad: Scratchpad, start: int, loops: list[Loop], which: int) -> Array:
 
 
 def _distinct(loops: list[Loop]) -> bool:
-    """Whether every iteration has an accumulator of its own."""
+    """Return whether each iteration has a separate accumulator."""
     reached = np.zeros(1, np.int64)
     for extent, stride, _, _ in loops:
         reached = (reached[:, None] + stride * np.arange(extent)).reshape(-1)
@@ -239,9 +238,9 @@ class TileFunctions(InterpreterFunctions):
             acc += _moved_residual(residual, tile_weights, acc.shape) << (
                 op.residual_shift.value.data
             )
-        acc = combine(tile.Alu.SHR, acc, np.array([op.shift.value.data]))
+        acc = combine(tile.AluFunction.SHR, acc, np.array([op.shift.value.data]))
         if op.shifts is not None:
-            acc = combine(tile.Alu.SHR, acc, _of_channels(rest[-2], 1))
+            acc = combine(tile.AluFunction.SHR, acc, _of_channels(rest[-2], 1))
         acc = np.clip(acc, op.low.value.data, op.high.value.data)
         if op.swish is not None:
             shift, low, high = op.swish.get_values()
@@ -268,14 +267,14 @@ class TileFunctions(InterpreterFunctions):
         acc = np.zeros(total.shape, np.int64)
         for digit in weights.astype(np.int64):
             acc = (acc << op.DIGIT_BITS) + total @ digit.T
-        acc = combine(tile.Alu.SHR, acc + bias, np.array([op.shift.value.data]))
+        acc = combine(tile.AluFunction.SHR, acc + bias, np.array([op.shift.value.data]))
         result = np.clip(acc, op.low.value.data, op.high.value.data).astype(np.int8)
         output[...] = result.reshape(output.shape)
         return ()
 
 
 def _window_maxima(results: NDArray[np.int64], maximum: tile.WindowMaximum) -> NDArray[np.int64]:
-    """Of [N, H, W, C]; what is outside counts as nothing."""
+    """Return the maxima of [N, H, W, C]; elements outside are ignored."""
     (kh, kw), (top, left) = maximum.kernel, maximum.before
     padding = (0, 0), (top, kh), (left, kw), (0, 0)
     padded = np.pad(results, padding, constant_values=np.iinfo(np.int8).min)
@@ -287,7 +286,7 @@ def _window_maxima(results: NDArray[np.int64], maximum: tile.WindowMaximum) -> N
 def _pooled_taps(
     op: tile.MaxPoolOp | tile.AveragePoolOp, x: Array, outside: int = 0
 ) -> list[Array]:
-    """For each position of the window what all windows of all planes see there."""
+    """Return, for each position in the window, the elements of all windows of all planes."""
     n, c, h, w, *vector = x.shape
     planes = x.reshape(n * c, h, w, prod(vector)).astype(np.int8)
     window = Window.of(
@@ -297,7 +296,7 @@ def _pooled_taps(
 
 
 def _moved_residual(residual: Array, tiles: Array, shape: tuple[int, ...]) -> NDArray[np.int64]:
-    """A packed residual times one tile, or a tile for each block of channels, as it is plain."""
+    """Multiply a packed residual by one tile, or by a tile per block of channels, and unpack it."""
     lanes = residual.shape[-1]
     vectors = residual.reshape(*residual.shape[:2], -1, lanes).astype(np.int64)
     moved = vectors @ tiles.reshape(-1, lanes, lanes).swapaxes(1, 2).astype(np.int64)
@@ -305,14 +304,14 @@ def _moved_residual(residual: Array, tiles: Array, shape: tuple[int, ...]) -> ND
 
 
 def _of_channels(constants: NDArray[np.int32], rank: int) -> NDArray[np.int64]:
-    """Packed constants, with `rank` dimensions before the vector, in the order of channels."""
+    """Return packed constants in the order of channels; `rank` axes precede the vector."""
     if constants.ndim > rank + 1:
         constants = constants[..., 0, :]
     return constants.reshape(*constants.shape[: rank - 1], -1).astype(np.int64)
 
 
 def _added_to_channels(bias: Array, radix: Array | None) -> NDArray[np.int64]:
-    """A bias in the order of channels; one of digits has a radix."""
+    """Return a bias in the order of channels; a bias in digits has a radix."""
     if radix is None:
         return _of_channels(bias.astype(np.int32), 1)
     counts = radix.reshape(-1, radix.shape[-1])[0].astype(np.int64)
@@ -320,7 +319,7 @@ def _added_to_channels(bias: Array, radix: Array | None) -> NDArray[np.int64]:
 
 
 def matrix_at(array: Array, indices: tuple[int, ...]) -> tuple[Array, int, int]:
-    """The matrix of vectors that the last two indices are in (a view), and these indices."""
+    """Return the matrix of vectors at the leading indices (a view), and the last two indices."""
     indices = index_values(indices)
     if len(indices) == 1:
         return array[None], 0, indices[0]
@@ -329,15 +328,15 @@ def matrix_at(array: Array, indices: tuple[int, ...]) -> tuple[Array, int, int]:
 
 
 def combine(
-    kind: tile.Alu, target: NDArray[np.int64], other: NDArray[np.int64]
+    kind: tile.AluFunction, target: NDArray[np.int64], other: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """`kind(target, other)` without the final wrap to 32 bits."""
+    """Return `kind(target, other)` without the final wrap to 32 bits."""
     match kind:
-        case tile.Alu.ADD:
+        case tile.AluFunction.ADD:
             return target + other
-        case tile.Alu.MAX:
+        case tile.AluFunction.MAX:
             return np.maximum(target, other)
-        case tile.Alu.MIN:
+        case tile.AluFunction.MIN:
             return np.minimum(target, other)
-        case tile.Alu.SHR:
+        case tile.AluFunction.SHR:
             return (target << np.maximum(-other, 0)) >> np.maximum(other, 0)

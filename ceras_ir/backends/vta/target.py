@@ -1,9 +1,9 @@
-"""Target vta: instruction streams for VTA and the C of its host."""
+"""Target vta: instruction streams for VTA and the C of the host."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 Streams: TypeAlias = Literal["merged", "layers"]
 
 Convolution: TypeAlias = Literal["auto", "direct", "im2col", "kn2row"]
-"""How convolutions are computed; see the passes `im2col` and `schedule-tiles`."""
+"""The method for convolutions; see the passes `im2col` and `schedule-tiles`."""
 
 
 @dataclass(frozen=True)
 class VtaTarget(BoardOptions, Target):
-    """Instructions and the DRAM image of every launch, and the C of the host around them."""
+    """The instructions and the DRAM image of each launch, and the C of the host."""
 
     name = "vta"
     arithmetic = Arithmetic(
@@ -70,8 +70,7 @@ class VtaTarget(BoardOptions, Target):
             "launches": ("convert-tile-to-vta", "gather-launches", "merge-launches"),
             "reshape_convolutions": ("im2col", "space-to-depth"),
             "sort_channels": ("sort-channels",),
-            "tiling": ("expand-tiles", "schedule-tiles", "tile"),
-            "tuning": ("tune-tiles",),
+            "tiling": ("expand-tiles", "schedule-tiles", "tile", "tune-tiles"),
         }.items()
         for name in names
     }
@@ -79,25 +78,25 @@ class VtaTarget(BoardOptions, Target):
         "--vta-stream": RunAction(
             "FILE",
             "instead of a model: print the cycles of a VTA stream, raw or as .vtas text, on "
-            "--board; with --inputs and --outputs, flat DRAM images, run it as well",
+            "--board; with --inputs and --outputs, flat DRAM images, execute it as well",
             "ceras_ir.backends.vta.execution.stream_file:run_stream",
             {
-                "--check": "prove it good first: tokens, races, ranges, uninitialised reads; a raw "
-                "stream needs --inputs, where its micro-ops are",
-                "--relies": "say what it relies on that not every VTA gives, and try whether "
-                "results depend on what is on chip at the start, or on the order of modules",
-                "--zeroed": "run it on on-chip memories that are zero, as some simulators have "
-                "them, instead of noise",
+                "--check": "prove it correct first: tokens, races, ranges, uninitialized data; "
+                "for a raw stream, --inputs must have the micro-ops",
+                "--relies": "list dependences on behavior that not all VTAs share, and test "
+                "whether results depend on initial on-chip contents or on the order of modules",
+                "--zeroed": "execute it on zeroed on-chip memories, as in some simulators, instead "
+                "of noise",
             },
             {
                 "--dram-base": (
                     "ADDRESS",
-                    "where the image's first byte is for VTA (0); --inputs may be several files at "
-                    "addresses of theirs, FILE@ADDRESS,FILE@ADDRESS",
+                    "the address of the first byte of the image for VTA (0); --inputs may list "
+                    "several files with addresses, FILE@ADDRESS,FILE@ADDRESS",
                 ),
                 "--pointers": (
                     "MEMORY=ADDRESS,...",
-                    "what VTA's base registers hold (0), for uop, wgt, inp, acc and out",
+                    "the contents of the base registers of VTA (0), for uop, wgt, inp, acc and out",
                 ),
             },
         )
@@ -106,37 +105,36 @@ class VtaTarget(BoardOptions, Target):
     convolution: Convolution = option(
         "auto",
         "compute windows of several taps with all their inputs on chip (direct), as a product "
-        "with a matrix that the host makes (im2col), or tap by tap (kn2row); auto: by modelled "
-        "time",
+        "with a matrix of the host (im2col), or tap by tap (kn2row); auto: by modelled time",
     )
     streams: Streams = option(
         "merged",
-        "make one stream for all layers between which the CPU has nothing to do, with loads of the "
-        "next layer ahead (merged), or one stream for each layer (layers)",
+        "create a common stream for layers without work of the CPU between them, with loads of the "
+        "next layer ahead (merged), or a stream for each layer (layers)",
     )
     jobs: int = option(
         1,
-        "search for schedules in so many processes, -1 for one per core; the result is the same",
+        "search for schedules in N processes, -1 for all cores; the result is the same",
         metavar="N",
     )
     vta_runner: str | None = option(
         None,
-        "run each launch in this program instead of the built-in simulator: {config} is VTA's "
-        "JSON, {dram} the flat DRAM image before, {insns} the raw instructions, {out} where the "
-        "program leaves the image after",
+        "run each launch in this program instead of the built-in simulator: {config} is the JSON "
+        "of VTA, {dram} the flat DRAM image before, {insns} the raw instructions, {out} the file "
+        "to which the program writes the image after",
         metavar="'CMD {config} {dram} {insns} {out}'",
         tools=("ceras-run",),
     )
     tune: bool = option(
         False,
-        "choose schedules of layers by running candidates, in the timed simulator or by "
-        "--tune-runner; never slower than without, and kept in the cache",
+        "choose schedules of layers by execution of candidates, in the timed simulator or with "
+        "--tune-runner; never slower than without, and cached",
         tools=("ceras-compile",),
     )
     tune_runner: str | None = option(
         None,
-        "with --tune: what runs each layer, as --vta-runner of ceras-run does, and prints the "
-        "cycles alone on its last line",
+        "with --tune: the program that runs each layer, as --vta-runner of ceras-run, and prints "
+        "the cycles as its last line",
         metavar="'CMD {config} {dram} {insns} {out}'",
         tools=("ceras-compile",),
     )
@@ -182,8 +180,7 @@ class VtaTarget(BoardOptions, Target):
         from ceras_ir.backends.vta.passes.launches import GatherLaunchesPass, MergeLaunchesPass
         from ceras_ir.backends.vta.passes.reshape_convolutions import Im2colPass, SpaceToDepthPass
         from ceras_ir.backends.vta.passes.sort_channels import SortChannelsPass
-        from ceras_ir.backends.vta.passes.tiling import TilePass
-        from ceras_ir.backends.vta.passes.tuning import TuneTilesPass
+        from ceras_ir.backends.vta.passes.tiling import TilePass, TuneTilesPass
         from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
         from ceras_ir.transforms.placement.place import PlacePass
         from ceras_ir.transforms.quantization.fit_inputs import FoldFactorPass
@@ -201,10 +198,9 @@ class VtaTarget(BoardOptions, Target):
         windows = "auto" if self.convolution == "im2col" else self.convolution
         tiling = TilePass(board=board, convolution=windows, jobs=self.jobs)
         tuning: tuple[ModulePass, ...] = ()
-        if self.tune:
-            merged = self.streams == "merged"
-            tuning = (TuneTilesPass(board, windows, merged, self.tune_runner),)
         is_merged = self.streams == "merged"
+        if self.tune:
+            tuning = (TuneTilesPass(board, windows, is_merged, self.tune_runner),)
         gathering = (GatherLaunchesPass(),) if is_merged else ()
         merging = (MergeLaunchesPass(),) if is_merged else ()
         return [
@@ -216,25 +212,10 @@ class VtaTarget(BoardOptions, Target):
 
     def emit(self, module: ModuleOp, title: str) -> Emission:
         from ceras_ir.backends.c.emitter import emit as emit_host
-        from ceras_ir.backends.vta.emit import (
-            COLUMNS,
-            emit,
-            launch_totals,
-            note_launches,
-            prediction,
-            timelines,
-        )
+        from ceras_ir.backends.vta.emit import emit
 
-        files, manifest = emit(module, self.board)
-        return Emission(
-            [*emit_host(module), *files],
-            manifest,
-            launch_totals(manifest),
-            lambda layers: note_launches(layers, manifest, self.board),
-            COLUMNS,
-            prediction=prediction(module, self.board),
-            timelines=lambda: timelines(module, self.board),
-        )
+        emission = emit(module, self.board)
+        return replace(emission, artefacts=[*emit_host(module), *emission.artefacts])
 
     def temporaries(self, module: ModuleOp) -> list[Artefact]:
         from ceras_ir.backends.vta.emit import pictures
@@ -246,6 +227,6 @@ class VtaTarget(BoardOptions, Target):
         from ceras_ir.backends.vta.execution.runner import open_package
 
         image, runner = open_package(folder, manifest.content, self.vta_runner)
-        # Without launches it is C like any other, with a workspace in an arena of its own.
+        # Without launches, it is a C network with a workspace in a separate arena.
         shared = image if runner.streams else None
         return CompiledC(folder, manifest.inputs, manifest.outputs, runner.launch, shared)

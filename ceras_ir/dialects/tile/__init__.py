@@ -1,18 +1,18 @@
 """
-The `tile` dialect: blocks of a network's work on an accelerator with a matrix intrinsic.
+The `tile` dialect: blocks of a network on an accelerator with a matrix intrinsic.
 
-It moves boxes of vectors between DRAM and named scratchpads, and computes on vectors there.
-Which memory, which box and which order is said here; how an instruction spells it is not.
-Scratchpads are `memref.alloc` in memory spaces "inp" (int8 vectors, [rows][lanes]), "wgt" (int8
-tiles, [out][in]) and "acc" (int32 vectors); loops are `scf.for`, indices `arith`. How many rows
-and lanes there are, types say: an intrinsic of other sizes is another type of the same operations.
+It moves boxes of vectors between DRAM and named scratchpads, and computes on vectors. It specifies
+memories, boxes and order, but not the encoding of instructions. Scratchpads are `memref.alloc` in
+memory spaces "inp" (int8 vectors, [rows][lanes]), "wgt" (int8 tiles, [out][in]) and "acc" (int32
+vectors); loops are `scf.for`, indices `arith`. Types specify the numbers of rows and lanes: an
+intrinsic of a different size is a different type of the same operations.
 """
 
 from xdsl.ir import Dialect
 
 from ceras_ir.dialects.tile.compute import (
-    Alu,
     AluAttr,
+    AluFunction,
     AluOp,
     AveragePoolOp,
     ClearOp,
@@ -41,7 +41,7 @@ Tile = Dialect(
 )
 
 __all__ = [
-    "Alu",
+    "AluFunction",
     "AluOp",
     "AveragePoolOp",
     "ClearOp",

@@ -1,6 +1,4 @@
-"""
-Operations of the `tile` dialect that compute on vectors, and poolings before they become blocks.
-"""
+"""Operations of the `tile` dialect that compute on vectors, and poolings before expansion."""
 
 from collections.abc import Sequence
 from math import prod
@@ -52,9 +50,10 @@ from ceras_ir.dialects.tile.memory import (
 
 class _BoxOp(IRDLOperation):
     """
-    Work on boxes of vectors. `extents` are the loops, outermost first; `*_strides` say by how
-    many vectors each loop advances in a buffer. Indices give the first vector; trailing ones
-    that are left out are zero.
+    An operation on boxes of vectors.
+
+    `extents` are the loops, outermost first; `*_strides` are the steps of each loop in a buffer, in
+    vectors. Indices are of the first vector; omitted trailing indices are zero.
     """
 
     extents = prop_def(DenseArrayBase.constr(i64))
@@ -63,7 +62,6 @@ class _BoxOp(IRDLOperation):
 
     @property
     def loops(self) -> tuple[int, ...]:
-        """How often each loop runs, outermost first."""
         return tuple(self.extents.get_values())
 
     def verify_loops(self) -> None:
@@ -95,7 +93,7 @@ class _BoxOp(IRDLOperation):
 @irdl_op_definition
 class ClearOp(_BoxOp):
     """
-    `target = 0` for `extents` consecutive accumulators (one number).
+    Compute `target = 0` for `extents` consecutive accumulators (a single extent).
 
         tile.clear %acc[] {extents = array<i64: 12>} : memref<3x4x1x16xi32, "acc">
     """
@@ -118,13 +116,13 @@ class ClearOp(_BoxOp):
 @irdl_op_definition
 class GemmOp(_BoxOp):
     """
-    The matrix intrinsic over a box: for every iteration,
+    Apply the matrix intrinsic over a box. Each iteration computes
 
     `acc += inp . transpose(wgt)`
 
-    rows x inputs of int8 times a tile of outputs x inputs of int8 into rows x outputs of wrapping
-    int32. Loops in which `acc` does not move are reductions; the order of additions makes no
-    difference.
+    with rows x inputs of int8 times a tile of outputs x inputs of int8 into rows x outputs of
+    wrapping int32. Loops in which `acc` does not move are reductions; the result does not depend on
+    the order of additions.
 
         tile.gemm %acc[], %inp[], %wgt[]
             {extents = array<i64: 3, 4>, acc_strides = array<i64: 4, 1>,
@@ -156,7 +154,7 @@ class GemmOp(_BoxOp):
         wgt: tuple[SSAValue, Sequence[SSAValue]],
         loops: Sequence[tuple[int, int, int, int]],
     ):
-        """Each loop is its extent and its strides in `acc`, `inp` and `wgt`."""
+        """Create the operation; a loop is the extent, and the strides in `acc`, `inp` and `wgt`."""
         extents, acc_strides, inp_strides, wgt_strides = zip(*loops, strict=True)
         super().__init__(
             operands=[*acc, *inp, *wgt],
@@ -182,8 +180,8 @@ class GemmOp(_BoxOp):
             )
 
 
-class Alu(StrEnum):
-    """Lane by lane, in wrapping int32."""
+class AluFunction(StrEnum):
+    """A function of int32 lanes, with wrapping arithmetic."""
 
     ADD = "add"
     MAX = "max"
@@ -193,18 +191,20 @@ class Alu(StrEnum):
 
 
 @irdl_attr_definition
-class AluAttr(EnumAttribute[Alu], SpacedOpaqueSyntaxAttribute):
+class AluAttr(EnumAttribute[AluFunction], SpacedOpaqueSyntaxAttribute):
     name = "tile.alu"
 
 
 @irdl_op_definition
 class AluOp(_BoxOp):
     """
-    `target = kind(target, other)` for every iteration, where `other` is `source` or the
-    `immediate` in every lane. What an iteration reads, another may write only if it comes later, so
-    that all reads see the values from before the operation. `uniform` has, for each vector of
-    `source`, the number that all of its lanes are known to hold, or -1; then the outermost loop,
-    and no other, steps over them, one by one.
+    Compute `target = kind(target, other)` in each iteration, where `other` is `source` or the
+    `immediate` in each lane.
+
+    An operand of an iteration may be written only by a later iteration, so that all iterations use
+    the values from before the operation. `uniform` has, for each vector of `source`, the value that
+    all of its lanes are known to hold, or -1. Then only the outermost loop steps over these
+    vectors, with step 1.
 
         tile.alu add %acc[] with %bias[] : memref<1x1x16xi32, "acc">
             {extents = array<i64: 12>, target_strides = array<i64: 1>,
@@ -231,7 +231,7 @@ class AluOp(_BoxOp):
 
     def __init__(
         self,
-        kind: Alu,
+        kind: AluFunction,
         target: tuple[SSAValue, Sequence[SSAValue]],
         loops: Sequence[tuple[int, ...]],
         *,
@@ -239,7 +239,7 @@ class AluOp(_BoxOp):
         immediate: int | None = None,
         uniform: Sequence[int] | None = None,
     ):
-        """Each loop is its extent, its stride in `target` and, with a source, in that."""
+        """Create the operation; a loop has the extent, and the strides of the operands."""
         columns = list(zip(*loops, strict=True))
         properties: dict[str, Attribute | None] = {
             "kind": AluAttr(kind),
@@ -255,12 +255,12 @@ class AluOp(_BoxOp):
         )
 
     @property
-    def function(self) -> Alu:
+    def function(self) -> AluFunction:
         return self.kind.data
 
     def verify_(self) -> None:
         if (self.source is None) == (self.immediate is None):
-            raise VerifyException("either a source or an immediate expected")
+            raise VerifyException("expected either a source or an immediate")
         if (self.source is None) != (self.source_strides is None):
             raise VerifyException("source_strides belong to a source")
         if self.uniform is not None:
@@ -279,7 +279,7 @@ class AluOp(_BoxOp):
 
 
 class _PoolOp(IRDLOperation):
-    """What both poolings share: windows over planes."""
+    """The base class of poolings: windows over planes."""
 
     kernel = prop_def(DenseArrayBase.constr(i64))
     strides = prop_def(DenseArrayBase.constr(i64))
@@ -335,12 +335,12 @@ class _PoolOp(IRDLOperation):
 @irdl_op_definition
 class MaxPoolOp(_PoolOp):
     """
-    Maximum over windows of a packed buffer in DRAM, lane by lane:
+    Compute the maximum over windows of a packed buffer in DRAM, lane by lane:
 
     `output[n, c, y, x] = max over i, j of input[n, c, y*sh + i - top, x*sw + j - left]`
 
-    where positions outside `input` count as `least`. `identity` is the BxB unit matrix, by which
-    vectors come into the accumulators. Types: input and output [N, C/B, H, W, B] or, with R rows
+    Positions outside `input` have the value `least`. `identity` is the BxB unit matrix, by which
+    vectors are moved to the accumulators. Types: input and output [N, C/B, H, W, B] or, with R rows
     in a vector, [N/R, C/B, H, W, R, B], int8.
 
         tile.max_pool %x, %identity to %y {kernel = array<i64: 3, 3>, strides = array<i64: 2, 2>,
@@ -384,17 +384,16 @@ class MaxPoolOp(_PoolOp):
 @irdl_op_definition
 class AveragePoolOp(_PoolOp):
     """
-    Scaled sum over windows of a packed buffer in DRAM, lane by lane, in int32:
+    Compute a scaled sum over windows of a packed buffer in DRAM, lane by lane, in int32:
 
     `sum[n, c, y, x, t] = sum over i, j of
        input[n, c, y*sh + i - top, x*sw + j - left] . transpose(weights[t])`
-    `acc = sum[0]`, or `acc = (sum[0] << 7) + sum[1]` where there are two tiles of weights
+    `acc = sum[0]`, or `acc = (sum[0] << 7) + sum[1]` with two tiles of weights
     `output = clamp((acc + bias) >> shift, low, high)`
 
-    where positions outside `input` contribute zero and `>>` floors. Types: input and output
-    [N, C/B, H, W, B], int8; weights [1 or 2, B, B], int8; bias [B], int32, every lane the
-    same number `addend`. With R rows in a vector, [R, B] stands for the last [B] of all but
-    weights.
+    Positions outside `input` contribute zero, and `>>` floors. Types: input and output [N, C/B, H,
+    W, B], int8; weights [1 or 2, B, B], int8; bias [B], int32, with `addend` in each lane. With R
+    rows in a vector, all shapes except that of weights end with [R, B] instead of [B].
 
         tile.average_pool %x, %w, %b to %y {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>,
             padding = array<i64: 0, 0, 0, 0>, addend = 2, shift = 2, low = -128, high = 127}
@@ -441,7 +440,7 @@ class AveragePoolOp(_PoolOp):
     def verify_(self) -> None:
         tiles = memref_type(self.weights).get_shape()[0]
         if tiles not in (1, 2):
-            raise VerifyException(f"one or two tiles of weights expected, got {tiles}")
+            raise VerifyException(f"expected one or two tiles of weights, got {tiles}")
         vector = packed_vector(self.input)
         weights = ("weights", self.weights, (tiles, *vector[-1:] * 2))
         bias = ("bias", self.bias, vector)

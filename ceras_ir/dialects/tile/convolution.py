@@ -1,8 +1,4 @@
-"""
-The contraction of a kernel before it is cut into blocks, and its maximum over windows.
-
-A convolution takes the maximum of results while its sums are on chip.
-"""
+"""The contraction of a kernel before it is split into blocks, and the maximum over windows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,10 +34,10 @@ from ceras_ir.dialects.tile.memory import DRAM, ScheduleAttr, memref_type, packe
 @dataclass(frozen=True)
 class WindowMaximum:
     """
-    Windows of `kernel` elements, `strides` apart, that begin `before` elements ahead of theirs.
+    Windows of `kernel` elements, `strides` apart, that start `before` elements ahead.
 
-    `fits` holds where windows neither reach past the next one's first element nor past the end, so
-    that maxima can be taken in place.
+    `fits` is true if no window contains the first element of the next window or exceeds the extent,
+    so that maxima can be computed in place.
     """
 
     kernel: tuple[int, int]
@@ -55,25 +51,23 @@ class WindowMaximum:
 
     @property
     def values(self) -> tuple[int, ...]:
-        """As `of` takes them."""
         return (*self.kernel, *self.strides, *self.before)
 
     @property
     def merged(self) -> int:
-        """Elements for each maximum."""
+        """The number of elements for each maximum."""
         return self.strides[0] * self.strides[1]
 
     def results(self, rows: int, columns: int) -> tuple[int, int]:
-        """Rows and columns of maxima."""
         return rows // self.strides[0], columns // self.strides[1]
 
     def offsets(self, axis: int) -> list[int]:
-        """Of the other elements of a window, from the one at the stride's multiple on."""
+        """Return the offsets of the other elements of a window from the multiple of the stride."""
         kernel, before = self.kernel[axis], self.before[axis]
         return [offset for offset in range(-before, kernel - before) if offset]
 
     def fits(self, rows: int, columns: int) -> bool:
-        """Whether the maximum of `rows` x `columns` elements can be taken in place."""
+        """Return whether the maximum of `rows` x `columns` elements can be computed in place."""
         return all(
             stride > 1 and 0 <= before < stride and before < kernel <= before + stride
             for kernel, stride, before in zip(self.kernel, self.strides, self.before, strict=True)
@@ -83,35 +77,37 @@ class WindowMaximum:
 @irdl_op_definition
 class Conv2dOp(IRDLOperation):
     """
-    Convolution of packed buffers in DRAM, with `o`, `c` blocks of B channels, in int32:
+    Convolve packed buffers in DRAM, with `o`, `c` blocks of B channels, in int32:
 
     `acc[n, o, y, x] = bias[o] + sum over c, i, j of
        input[n, g(o) + c, y*sh + i*dh - top, x*sw + j*dw - left] . transpose(weights[o, c, i, j])`
     `acc += (residual[n, o, y, x] . transpose(residual_weights)) << residual_shift`
     `q = clamp(acc >> shift >> shifts[o], low, high)`
-    `output = q`, or the int8 result of `graph.shift_swish` for `q` and its constants, rescaled half
+    `output = q`, or the int8 result of `graph.shift_swish` for `q` and constants, rescaled half
        up by `swish = [shift, low, high]`
 
-    where positions outside `input` contribute `outside` in every lane and `>>` is a floor shift:
-    rounding is in `bias`. `shifts` are in [0, 15], zeros where not given. The sums must be proven
-    to fit 32 bits. Blocks of channels are in `groups` groups, and g(o) is the first input block of
-    the group of block o. Types: input and residual [N, C/B, H, W, B], weights
-    [O/B, C/B/groups, KH, KW, B out, B in], residual_weights [B, B], or [O/B, B, B] with a tile for
-    each block o, bias and shifts [O/B, B], bends [7, O/B, B]: the constants -k0 to -k4, then k2
-    and k3. Where vectors have R rows, [R, B] stands for the last [B] of all but weights, N for
-    groups of R images, and every row of a constant is the same.
-    A matrix product is the convolution of an image of one row. `border` [n, O/B, B]
-    goes with an `outside` that is not zero: what that adds to the sums at the edge, as
-    `backends/vta/schedule/contraction.py` has them in order.
-    Bias and border may be digits instead, int8 [.., T, B out, B in] instead of [.., B]: what is
-    added is the sum over t of `radix . transpose(digits[.., t])`, with `radix` [B], or [R, B] of
-    equal rows.
-    With `never_below` or `never_above`, no sum is below `low` or above `high` once it is shifted.
-    With `maximum = [kh, kw, sh, sw, top, left]`, `output` has the greatest `q` of each window of kh
-    x kw results instead, sh and sw apart and the first top and left before the first result. What
-    is outside counts as nothing; see `WindowMaximum` for what windows there can be.
-    Where `uniform_bias` or `uniform_bends` are given, every lane is known to hold these numbers; of
-    block o of `shifts` it is `uniform_shifts[o]`, where that is not -1.
+    A matrix product is the convolution of an image with one row.
+
+    1. Positions outside `input` contribute `outside` in each lane, and `>>` is a floor shift:
+       rounding is in `bias`. `shifts` are in [0, 15], by default 0. The sums must be proven to fit
+       32 bits. Blocks of channels are in `groups` groups; g(o) is the first input block of the
+       group of block o.
+    2. Types: input and residual [N, C/B, H, W, B], weights [O/B, C/B/groups, KH, KW, B out, B in],
+       residual_weights [B, B], or [O/B, B, B] with a tile for each block o, bias and shifts
+       [O/B, B], bends [7, O/B, B]: the constants -k0 to -k4, then k2 and k3. If vectors have R
+       rows, all shapes except weights end with [R, B] instead of [B], N counts groups of R images,
+       and all rows of a constant are equal.
+    3. `border` [n, O/B, B] is required if `outside` is not zero: its contribution to the sums at
+       the border, in the order of `backends/vta/schedule/contraction.py`.
+    4. Bias and border may be digits, int8 [.., T, B out, B in] instead of [.., B]. The addend is
+       the sum over t of `radix . transpose(digits[.., t])`, with `radix` [B], or [R, B] of equal
+       rows.
+    5. With `never_below` or `never_above`, no shifted sum is below `low` or above `high`.
+    6. With `maximum = [kh, kw, sh, sw, top, left]`, `output` has the maximum `q` of each window of
+       kh x kw results, sh and sw apart; the first window starts top and left before the first
+       result. Positions outside are ignored; `WindowMaximum` defines the supported windows.
+    7. All lanes are known to hold `uniform_bias` or `uniform_bends` if given. All lanes of block o
+       of `shifts` hold `uniform_shifts[o]` if it is not -1.
 
         tile.conv2d %x, %w, %b to %y {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>,
             dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127}
@@ -215,17 +211,17 @@ class Conv2dOp(IRDLOperation):
 
     @property
     def bias_tiles(self) -> int:
-        """Tiles with digits of the bias for each block of outputs; 0 if it is numbers."""
+        """The tiles with digits of the bias for each block of outputs; 0 without digits."""
         return _tiles_of(self.bias)
 
     @property
     def border_tiles(self) -> int:
-        """Likewise of each constant of the border."""
+        """The tiles of each constant of the border; 0 if they are not in digits."""
         return 0 if self.border is None else _tiles_of(self.border)
 
     @property
     def residual_tiles(self) -> int:
-        """Tiles that bring a residual in: 0 without, 1, or one for each block of outputs."""
+        """The tiles that add a residual: 0 without a residual, 1, or one per block of outputs."""
         if self.residual_weights is None:
             return 0
         shape = memref_type(self.residual_weights).get_shape()
@@ -233,12 +229,11 @@ class Conv2dOp(IRDLOperation):
 
     @property
     def window_maximum(self) -> WindowMaximum | None:
-        """The maximum over windows of results, if there is one."""
         return None if self.maximum is None else WindowMaximum.of(self.maximum.get_values())
 
     @property
     def plane(self) -> tuple[int, int]:
-        """Rows and columns of results, before a maximum over windows of them."""
+        """The rows and columns of results, before a maximum over windows."""
         _, _, h, w, *_ = memref_type(self.input).get_shape()
         _, _, kh, kw, *_ = memref_type(self.weights).get_shape()
         (sh, sw), (dh, dw) = self.strides.get_values(), self.dilations.get_values()
@@ -282,8 +277,8 @@ class Conv2dOp(IRDLOperation):
             maximum = WindowMaximum.of(self.maximum.get_values())
             if not maximum.fits(rows, columns) or self.residual or self.swish or groups > 1:
                 raise VerifyException(
-                    f"a maximum {list(maximum.values)} cannot be taken of {rows} x {columns} "
-                    "results in place; there can be no residual, swish or groups"
+                    f"a maximum {list(maximum.values)} of {rows} x {columns} results cannot be "
+                    "computed in place; residual, swish and groups are not supported"
                 )
             oh, ow = maximum.results(rows, columns)
         lanes = vector[-1]
@@ -335,8 +330,8 @@ class Conv2dOp(IRDLOperation):
                 f"residual_shift must be in [0, 31], got {self.residual_shift.value.data}"
             )
         bits = 8 if self.swish is None else 16
-        most = 1 << bits - 1
-        if not -most <= self.low.value.data <= self.high.value.data < most:
+        limit = 1 << bits - 1
+        if not -limit <= self.low.value.data <= self.high.value.data < limit:
             raise VerifyException(
                 f"[low, high] must be a range of int{bits}, got "
                 f"[{self.low.value.data}, {self.high.value.data}]"
@@ -344,6 +339,6 @@ class Conv2dOp(IRDLOperation):
 
 
 def _tiles_of(constants: SSAValue) -> int:
-    """Tiles of digits for each constant, 0 for numbers."""
+    """Return the tiles of digits for each constant, 0 if it is not in digits."""
     kind = memref_type(constants)
     return kind.get_shape()[-3] if kind.element_type == i8 and kind.get_num_dims() > 3 else 0

@@ -1,7 +1,7 @@
 """
-Operations of the `tile` dialect that say where vectors are and move them, and schedules.
+Operations of the `tile` dialect that address and move vectors, and schedules.
 
-The schedule of a contraction has its blocks, their order, and the number of buffers.
+The schedule of a contraction has the blocks, their order, and the number of buffers.
 """
 
 from collections.abc import Sequence
@@ -45,44 +45,44 @@ from ceras_ir.dialects.graph.attributes import integers
 
 DRAM, INP, WGT, ACC = "dram", "inp", "wgt", "acc"
 ELEMENTS: dict[str, IntegerType] = {INP: i8, WGT: i8, ACC: i32}
-"""Scratchpad -> type of its numbers."""
+"""The element type of each scratchpad."""
 VECTOR_RANK = 2
-"""Trailing dimensions that make one vector: rows and lanes, or outputs and inputs of a tile."""
+"""The trailing dimensions of a vector: rows and lanes, or outputs and inputs of a tile."""
 
 MemRef: TypeAlias = MemRefType[Attribute]
 
 
 def memref_type(value: SSAValue) -> MemRef:
-    """The type of a value that is known to be a buffer."""
+    """Return the type of a value that is known to be a buffer."""
     kind = value.type
-    # Not by `isa`: verifying the loops of a network asks 100,000 times.
+    # `isa` is too slow: verification of the loops of a network has 100,000 calls.
     assert isinstance(kind, MemRefType)
     return cast(MemRef, kind)
 
 
 def space_of(value: SSAValue) -> str:
-    """The memory that a buffer is in; empty where its type does not say."""
+    """Return the memory of a buffer; empty if the type specifies no memory."""
     space = memref_type(value).memory_space
     return space.data if isinstance(space, StringAttr) else ""
 
 
 def buffer_type(space: str, shape: Sequence[int], vector: tuple[int, int]) -> MemRef:
-    """`shape` vectors in a scratchpad."""
+    """Return the type of a scratchpad of `shape` vectors."""
     return MemRefType(ELEMENTS[space], (*shape, *vector), NoneAttr(), StringAttr(space))
 
 
 def vector_of(value: SSAValue) -> tuple[int, ...]:
-    """Rows and lanes of the vectors in a scratchpad, or outputs and inputs of its tiles."""
+    """Return the rows and lanes of the vectors in a scratchpad, or of its tiles."""
     return memref_type(value).get_shape()[-VECTOR_RANK:]
 
 
 def vectors_in(value: SSAValue) -> tuple[int, ...]:
-    """How many vectors a scratchpad holds along each of its other dimensions."""
+    """Return the numbers of vectors along the other dimensions of a scratchpad."""
     return memref_type(value).get_shape()[:-VECTOR_RANK]
 
 
 def packed_vector(value: SSAValue) -> tuple[int, ...]:
-    """The vector, [B] or [R, B], of packed feature maps in DRAM; refuses another rank."""
+    """Return the vector shape, [B] or [R, B], of packed feature maps in DRAM."""
     if len(shape := memref_type(value).get_shape()) not in (5, 6):
         raise VerifyException(
             f"input must be [N, C/B, H, W, B] or [N/R, C/B, H, W, R, B], got {value.type}"
@@ -91,7 +91,7 @@ def packed_vector(value: SSAValue) -> tuple[int, ...]:
 
 
 def expect_scratchpad(name: str, value: SSAValue, spaces: Sequence[str]) -> None:
-    """Refuse a buffer elsewhere, or of other numbers than that memory has."""
+    """Refuse a buffer in a different memory, or with a different element type."""
     space = space_of(value)
     if space not in spaces:
         raise VerifyException(f"{name} must be in memory {' or '.join(spaces)}, got {value.type}")
@@ -104,15 +104,15 @@ def expect_scratchpad(name: str, value: SSAValue, spaces: Sequence[str]) -> None
 
 def expect_indices(name: str, value: SSAValue, count: int) -> None:
     """Refuse more indices than a scratchpad has dimensions of vectors."""
-    most = len(vectors_in(value))
-    if count > most:
-        raise VerifyException(f"{name} of {most} dimensions of vectors got {count} indices")
+    rank = len(vectors_in(value))
+    if count > rank:
+        raise VerifyException(f"{name} of {rank} dimensions of vectors got {count} indices")
 
 
 @irdl_op_definition
 class ViewOp(IRDLOperation):
     """
-    The same bytes in the same row-major order, under another shape.
+    Return the same bytes in the same row-major order with a different shape.
 
         %v = tile.view %x : memref<4x9x16xi8, "dram"> to memref<1x4x1x9x16xi8, "dram">
     """
@@ -144,8 +144,8 @@ class ViewOp(IRDLOperation):
 @irdl_op_definition
 class RotateOp(IRDLOperation):
     """
-    The next of the buffers that `ring` holds along its first dimension: the k-th execution for
-    a ring gives buffer `k mod stages`. Double buffering is a ring of two.
+    Return the next of the buffers along the first dimension of `ring`: the k-th execution for a
+    ring returns buffer `k mod stages`. Double buffering is a ring of two.
 
         %acc = tile.rotate %ring : memref<2x4x56x1x16xi32, "acc"> to memref<4x56x1x16xi32, "acc">
     """
@@ -176,8 +176,8 @@ class RotateOp(IRDLOperation):
 
 class _TransferOp(IRDLOperation):
     """
-    A box of vectors, rows by columns, one after the other on chip. In DRAM, the last index is
-    that of the column and the one before that of the row.
+    A transfer of a box of vectors, rows by columns, which is contiguous on chip. In DRAM, the last
+    two indices are the row and the column.
     """
 
     source = operand_def(MemRefType)
@@ -208,19 +208,18 @@ class _TransferOp(IRDLOperation):
 
     @property
     def extents(self) -> tuple[int, int]:
-        """Rows and columns."""
         rows, columns = self.box.get_values()
         return rows, columns
 
     def verify_box(self, dram: SSAValue, dram_indices: int, chip: SSAValue) -> None:
         if space_of(dram) != DRAM:
-            raise VerifyException(f"a buffer in memory dram expected, got {dram.type}")
+            raise VerifyException(f"expected a buffer in memory dram, got {dram.type}")
         kind, (rows, *lanes) = memref_type(dram), vector_of(chip)
         vector = kind.get_shape()[dram_indices:]
-        # Vectors of one row may go without that dimension in DRAM.
+        # In DRAM, vectors of a single row may omit that dimension.
         if not dram_indices or vector not in ((rows, *lanes), tuple(lanes) if rows == 1 else ()):
             raise VerifyException(
-                f"{dram_indices} indices into {kind} give no vector as in {chip.type}"
+                f"{dram_indices} indices of {kind} do not select a vector of {chip.type}"
             )
         box = self.box.get_values()
         if len(box) != 2 or min(box) < 1 or (dram_indices == 1 and box[0] != 1):
@@ -232,8 +231,8 @@ class _TransferOp(IRDLOperation):
 @irdl_op_definition
 class LoadOp(_TransferOp):
     """
-    Copy a box from DRAM. Row `r` of the box is row `r * row_step` from the index on; what lies
-    outside of the source, whose indices may be negative or too large, is zero.
+    Copy a box from DRAM. Row `r` of the box is row `r * row_step` after the index. Elements outside
+    the source, for negative or too large indices, are zero.
 
         tile.load %x[%row, %column] to %inp[] {box = array<i64: 5, 4>}
             : memref<3x3x16xi8, "dram"> to memref<5x4x1x16xi8, "inp">
@@ -268,9 +267,10 @@ class LoadOp(_TransferOp):
 @irdl_op_definition
 class StoreOp(_TransferOp):
     """
-    Copy the low 8 bits of a box of accumulators to DRAM; what lies outside of the target is
-    dropped. They must have been computed: storing vectors that were only loaded or cleared
-    is undefined, because hardware stores what its arithmetic wrote.
+    Copy the low 8 bits of a box of accumulators to DRAM, except elements outside the target.
+
+    The accumulators must be computed: a store of vectors that were only loaded or cleared is
+    undefined, because hardware stores results of arithmetic.
 
         tile.store %acc[] to %y[%row, %column] {box = array<i64: 3, 4>}
             : memref<3x4x1x16xi32, "acc"> to memref<3x3x16xi8, "dram">
@@ -288,9 +288,10 @@ class StoreOp(_TransferOp):
 
 class Order(StrEnum):
     """
-    Loops over blocks from the outside in. What an inner loop does not change is loaded outside
-    of it: with one K-block, `nmk` keeps weights on chip and `mnk` inputs. `alg1`, `alg2` and
-    `alg3` are the loop nests of S3, for comparison: see `transforms.expand_s3`.
+    The loops over blocks from the outside in. An operand that an inner loop does not change is
+    loaded outside of it: with a single K-block, `nmk` keeps weights on chip and `mnk` inputs.
+    `alg1`, `alg2` and `alg3` are the loop nests of S3, for comparison: see
+    `backends/vta/kernels/s3.py`.
     """
 
     NMK = "nmk"
@@ -301,7 +302,7 @@ class Order(StrEnum):
 
     @property
     def is_s3(self) -> bool:
-        """Whether it is an algorithm of S3, whose K loop is outside of the N loop."""
+        """Whether it is an algorithm of S3, with the K loop outside of the N loop."""
         return self not in (Order.NMK, Order.MNK)
 
 
@@ -313,14 +314,15 @@ class OrderAttr(EnumAttribute[Order], SpacedOpaqueSyntaxAttribute):
 @irdl_attr_definition
 class ScheduleAttr(ParametrizedAttribute):
     """
-    Two-stage tiling: blocks of `rows` x `columns` output positions (M), `kblock` vectors of
-    input channels (K) and `nblock` of output channels (N), each made of one intrinsic.
-    `*_stages` buffers of each kind take turns, so that a transfer can overlap computation.
+    Two-stage tiling: blocks of `rows` x `columns` output positions (M), `kblock` vectors of input
+    channels (K) and `nblock` vectors of output channels (N), each consisting of intrinsics.
 
-    With `resident`, the operand that the inner loop over blocks does not change (weights for
-    `nmk`, inputs for `mnk`) stays on chip although it comes in several K-blocks. With `drain`,
-    results leave in groups of so many output vectors, each as soon as it is ready; 0 is all.
-    With `kn2row`, K-blocks are of one tap of the window each, whose inputs are loaded shifted.
+    `*_stages` buffers of each kind are used in rotation, so that a transfer can overlap
+    computation. With `resident`, the operand that the inner loop over blocks does not change
+    (weights for `nmk`, inputs for `mnk`) remains on chip although it has several K-blocks. With
+    `drain`, results are stored in groups of this number of output vectors, each when it is ready; 0
+    means all. With `kn2row`, each K-block belongs to a single tap of the window, and the shifted
+    inputs are loaded.
     """
 
     name = "tile.schedule"
@@ -373,7 +375,6 @@ class ScheduleAttr(ParametrizedAttribute):
 
     @property
     def integers(self) -> tuple[int, ...]:
-        """The values of `FIELDS`."""
         m = (self.rows, self.columns, self.kblock, self.nblock)
         stages = (self.inp_stages, self.wgt_stages, self.acc_stages)
         return tuple(value.data for value in (*m, *stages))

@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ceras_ir.backends.vta.execution.calibration import fit_board, probes, with_parameters
-from ceras_ir.backends.vta.execution.calibration_tool import main
+from ceras_ir.backends.vta.execution.calibration import fit_board, main, probes, with_parameters
 from ceras_ir.backends.vta.machine.board import VtaBoard, load_board
 from ceras_ir.backends.vta.machine.check import check_program
 from ceras_ir.backends.vta.machine.encoding import decode
@@ -78,13 +77,13 @@ def test_from_streams_to_a_board_file(tmp_path: Path, capsys: pytest.CaptureFixt
     times.write_text(json.dumps(measured))
     assert main(["fit", str(times), "--board", "ultra96", "-o", str(made)]) == 0
     assert load_board(made) == truth
-    assert "starting a stream takes 35.0 us" in capsys.readouterr().out
+    assert "start of a stream 35.0 us" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("[1]", "a JSON object with microseconds by stream is needed"),
+        ("[1]", "expected a JSON object with microseconds by stream"),
         ("{", "not JSON: "),
         ('{"start": 3}', "no times for instructions, entries_1, "),
         (None, "start must be microseconds above 0, got 'fast'"),

@@ -144,7 +144,7 @@ UOP = "uop 0, 0, 0\n"
         (UOP + RESET + "alu.add uops=0:1 iter=2,1 imm=1 dst=0,1 src=0,1", "1 iterations apart"),
         (UOP + RESET + "alu.add uops=0:1 iter=1,4 dst=0,1 src=0,1", ""),
         ("uop 1, 0, 0\n" + RESET + "alu.add uops=0:1 iter=1,4 dst=0,1 src=0,1",
-         "reads what the iteration before writes"),
+         "reads the result of the previous iteration"),
         ("uop 0, 1, 0\n" + RESET + "alu.add uops=0:1 iter=1,4 dst=0,1 src=0,1", ""),
         ("uop 0, 1, 0\n" + RESET + "alu.add uops=0:1 iter=1,1 imm=4",
          "src index equal to dst index"),
@@ -165,7 +165,7 @@ UOP = "uop 0, 0, 0\n"
         (UOP + RESET + "alu.add uops=0:1 iter=1,1 imm=1\nload.acc sram=0 dram=9 x=1 push_next\n"
          "store sram=0 dram=0 x=1 pop_prev push_prev\nload.uop sram=0 dram=0 x=0 pop_next",
          "last written by a reset or a load"),
-        (UOP + "finish", "ends with its only finish"),
+        (UOP + "finish", "must be the only finish"),
         (UOP + "load.inp sram=0 dram=9 x=1", "may still run when the stream finishes"),
     ],
 )  # fmt: skip
@@ -193,7 +193,7 @@ def test_accumulating_gemm_needs_two_other_destinations():
 
 
 def test_too_many_tokens(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(dependence, "MOST_TOKENS", 10**6)
+    monkeypatch.setattr(dependence, "MAX_OUTSTANDING_TOKENS", 10**6)
     stream = StreamBuilder()
     stream.gemm([(k,) for k in range(400)], reset=True)
     stream.load(MemoryType.WGT, 0, 0, 1)

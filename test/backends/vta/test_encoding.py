@@ -183,7 +183,7 @@ finish
         ("alu.foo x", 1, "unknown instruction 'alu.foo'"),
         ("gemm uops=0 iter=1,1", 11, "'uops' takes 2 values, got 1"),
         ("store sram=0 dram=zz x=1", 19, "expected an integer, got 'zz'"),
-        ("finish finish", 8, "unexpected 'finish' after 'finish', takes pop_prev, "),
+        ("finish finish", 8, "unexpected 'finish' after 'finish', expected pop_prev, "),
         ("finish pop_prev pop_prev", 17, "'pop_prev' given twice"),
         ("uop 1, 2", 1, "expected `uop DST, SRC, WGT`"),
         ("uop 1, 2048, 3", 8, "index must be in [0, 2047], got 2048"),

@@ -12,7 +12,7 @@ from ceras_ir.backends.vta.machine.encoding import MicroOps, micro_ops
 from ceras_ir.backends.vta.machine.hls_models import MODELS
 from ceras_ir.backends.vta.machine.instruction_plans import iteration_indices
 from ceras_ir.backends.vta.machine.isa import Alu, AluOpcode, Gemm, Load, MemoryType, Store
-from ceras_ir.backends.vta.machine.micro_op_lists import with_long_lists
+from ceras_ir.backends.vta.machine.micro_op_lists import lengthen_lists
 from ceras_ir.backends.vta.machine.time import Timing, simulate_time
 from ceras_ir.backends.vta.passes.tiling import TilePass
 from ceras_ir.backends.vta.schedule.contraction import Contraction
@@ -41,9 +41,9 @@ def test_cycles_of_instructions():
 
 def indices(i: Gemm | Alu, uops: MicroOps) -> list[tuple[int, ...]]:
     """Destination, source and weights of all iterations, in order."""
-    wgt = (i.wgt_factor_out, i.wgt_factor_in) if isinstance(i, Gemm) else (0, 0)
-    factors = (i.dst_factor_out, i.dst_factor_in), (i.src_factor_out, i.src_factor_in), wgt
-    columns = [iteration_indices(uops[:, k], i, *pair) for k, pair in enumerate(factors)]
+    wgt = i.wgt_factors if isinstance(i, Gemm) else (0, 0)
+    factors = i.dst_factors, i.src_factors, wgt
+    columns = [iteration_indices(uops[:, k], i, pair) for k, pair in enumerate(factors)]
     return list(zip(*(c.tolist() for c in columns), strict=True))
 
 
@@ -59,7 +59,7 @@ def test_lists_run_what_loops_ran(seed: int):
         i = Gemm(0, 1, outer, inner, *d, *s, wgt[0], wgt[1])
     if not seed % 2:
         uops[:, 2] = 0
-    longer = with_long_lists([(i, uops)], BOARD)
+    longer = lengthen_lists([(i, uops)], BOARD)
     ran: list[tuple[int, ...]] = []
     for part, listed in longer:
         assert isinstance(part, Gemm | Alu) and listed is not None

@@ -72,7 +72,8 @@ def test_what_a_stream_relies_on(folder: Path, capsys: pytest.CaptureFixture[str
     assert lines[at:] == [
         "relies on",
         "  on-chip memory that was never written: 1 instruction, first 3: reads acc element 0",
-        "  what implementations of VTA do differently: 1 instruction, first 3: bit 63 must be zero",
+        "  behavior that differs between implementations of VTA: 1 instruction, first 3: "
+        "bit 63 must be zero",
         "tried with",
         "  on-chip memory full of noise: 64 other bytes",
         "  modules in 12 other orders: no other results",
@@ -104,13 +105,17 @@ def test_registers_have_addresses(folder: Path):
 @pytest.mark.parametrize(
     ("options", "status", "message"),
     [
-        (["--inputs", PIECES], 1, "say with --dram-base where it begins"),
-        (["--inputs", "input.bin@0x1000", "--dram-base", "0x2000"], 1, "before the image at 0x2"),
+        (["--inputs", PIECES], 1, "set the start with --dram-base"),
+        (
+            ["--inputs", "input.bin@0x1000", "--dram-base", "0x2000"],
+            1,
+            "before the start of the",
+        ),
         (["--inputs", "input.bin@0x0,uop.bin@0x20"], 1, "two files at 0x20"),
         (["--inputs", "input.bin@here"], 1, "expected an address below 2^32, got 'here'"),
         (["--inputs", PIECES, "--dram-base", "0x10000008"], 1, "is not a multiple of 16 bytes"),
         (["--inputs", PIECES, "--pointers", "cache=1"], 1, "no base register 'cache', known are"),
-        (["--inputs", PIECES, "--relies", "--check"], 2, "give one of them"),
+        (["--inputs", PIECES, "--relies", "--check"], 2, "use only one option"),
     ],
 )
 def test_refused(

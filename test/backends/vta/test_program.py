@@ -9,13 +9,13 @@ from xdsl.parser import Parser
 
 from ceras_ir.backends.vta.machine.assembler import assemble_program, disassemble_program
 from ceras_ir.backends.vta.machine.dialect import (
-    AluOp,
     FinishOp,
-    GemmOp,
-    LoadOp,
     ProgramOp,
-    StoreOp,
     Vta,
+    VtaAluOp,
+    VtaGemmOp,
+    VtaLoadOp,
+    VtaStoreOp,
 )
 from ceras_ir.backends.vta.machine.encoding import VtaProgram
 from ceras_ir.backends.vta.machine.isa import AluOpcode, Instruction, MemoryType
@@ -55,7 +55,7 @@ def only_program(module: ModuleOp) -> VtaProgram:
     (op,) = (op for op in module.ops if isinstance(op, ProgramOp))
     instructions: list[Instruction] = []
     for i in op.body.block.ops:
-        assert isinstance(i, LoadOp | StoreOp | GemmOp | AluOp | FinishOp)
+        assert isinstance(i, VtaLoadOp | VtaStoreOp | VtaGemmOp | VtaAluOp | FinishOp)
         instructions.append(i.instruction())
     table = np.array(list(op.micro_ops.get_values()), np.int64).reshape(-1, 3)
     return VtaProgram(instructions, table, op.uop_base.value.data)

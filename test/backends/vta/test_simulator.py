@@ -27,7 +27,7 @@ from ceras_ir.backends.vta.machine.isa import (
     Module,
     Store,
 )
-from ceras_ir.backends.vta.machine.simulator import Simulator, simulate
+from ceras_ir.backends.vta.machine.simulator import VtaSimulator, simulate
 from ceras_ir.support.diagnostics import InputError
 
 pytestmark = pytest.mark.slow
@@ -46,7 +46,7 @@ class Naive:
 
     def __init__(self, dram: NDArray[np.uint8], board: VtaBoard):
         self.dram, self.board = dram, board
-        state = Simulator(dram, board, np.random.default_rng(0))
+        state = VtaSimulator(dram, board, np.random.default_rng(0))
         # Vectors of several rows are held one row after the other.
         self.inp: list[list[int]] = state.inp.astype(int).reshape(board.inp, -1).tolist()
         self.wgt: list[list[list[int]]] = state.wgt.swapaxes(1, 2).astype(int).tolist()
@@ -214,7 +214,7 @@ def test_equals_the_naive_model(
     table, body = program
     expected, actual = image(table, board), image(table, board)
     naive = Naive(expected, board)
-    machine = Simulator(actual, board, np.random.default_rng(0))
+    machine = VtaSimulator(actual, board, np.random.default_rng(0))
     for number, i in enumerate([load_uops(table), *body]):
         naive.run(i)
         machine.run(number, i)
@@ -235,7 +235,7 @@ def test_long_reduction_is_exact():
         Gemm(0, 1, 1, 1, reset=True),
         Gemm(0, 1, 100, 200),
     ]
-    machine = Simulator(dram, DEFAULT_BOARD, np.random.default_rng(0))
+    machine = VtaSimulator(dram, DEFAULT_BOARD, np.random.default_rng(0))
     for number, i in enumerate(stream):
         machine.run(number, i)
     assert (machine.acc[0] == wrap(20000 * 16 * 2**14)).all()
@@ -307,10 +307,10 @@ def test_many_iterations_on_one_accumulator():
 @pytest.mark.parametrize(
     ("work", "message"),
     [
-        (Gemm(0, 1, 16383, 16383, reset=True), "the stream runs 805,208,067 iterations"),
+        (Gemm(0, 1, 16383, 16383, reset=True), "the stream has 805,208,067 iterations"),
         (
             Alu(AluOpcode.ADD, 0, 1, 16383, 5),
-            "iterations wait for each other in more than 65,536",
+            "iterations depend on each other in over 65,536",
         ),
     ],
 )

@@ -15,7 +15,7 @@ from ceras_ir.backends.vta.machine.check import check_program
 from ceras_ir.backends.vta.machine.dependence import Footprints
 from ceras_ir.backends.vta.machine.encoding import DEFAULT_BOARD, VtaProgram, decode
 from ceras_ir.backends.vta.machine.isa import AluOpcode, Load, MemoryType, Module, Store, module_of
-from ceras_ir.backends.vta.machine.simulator import Simulator, simulate
+from ceras_ir.backends.vta.machine.simulator import VtaSimulator, simulate
 from ceras_ir.backends.vta.machine.stream import StreamBuilder
 
 pytestmark = pytest.mark.slow
@@ -33,7 +33,7 @@ def image(program: VtaProgram, seed: int = 1) -> NDArray[np.uint8]:
 
 def in_order(program: VtaProgram) -> NDArray[np.uint8]:
     dram = image(program)
-    machine = Simulator(dram, DEFAULT_BOARD, np.random.default_rng(5))
+    machine = VtaSimulator(dram, DEFAULT_BOARD, np.random.default_rng(5))
     for index, i in enumerate(program.instructions):
         machine.run(index, i)
     return dram
@@ -130,7 +130,7 @@ def test_any_interleaving_equals_the_program_order(program: list[Step]):
 def test_few_tokens_are_enough(program: list[Step], tokens: int):
     """Where the counters would overflow, coarser waits take the place of tokens."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dependence, "MOST_TOKENS", tokens)
+        patch.setattr(dependence, "MAX_OUTSTANDING_TOKENS", tokens)
         check_all_orders(build(program))
 
 
@@ -257,7 +257,7 @@ REFUSED: list[tuple[Callable[[StreamBuilder], None], str]] = [
     (lambda s: s.alu(AluOpcode.SHR, [(0,)], imm=16), "shift amount must be in"),
     (lambda s: s.alu(AluOpcode.MUL, [(0,)], imm=1), "mul exists in newer"),
     (lambda s: s.store(0, 0, 70000), "out element 69999"),
-    (lambda s: s.gemm([]), "takes 1 to 2048 micro-ops, got 0"),
+    (lambda s: s.gemm([]), "has 1 to 2048 micro-ops, got 0"),
 ]
 
 

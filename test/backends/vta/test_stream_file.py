@@ -65,8 +65,8 @@ def test_time_and_effect(text: bool, tmp_path: Path, capsys: pytest.CaptureFixtu
     ("arguments", "status", "message"),
     [
         (["--inputs", "x.bin"], 2, "--inputs and --outputs together"),
-        (["--target", "vta"], 2, "leave out model and --target"),
-        ([], 1, "17 bytes are not a number of instructions of 16 bytes"),
+        (["--target", "vta"], 2, "omit model and --target"),
+        ([], 1, "17 bytes are no multiple of the instruction size, 16"),
     ],
 )
 def test_refused(

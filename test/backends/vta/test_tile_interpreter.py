@@ -98,14 +98,14 @@ def test_gemm(loops: list[Loop], vector: Vector):
 @pytest.mark.parametrize(
     ("kind", "other", "expected"),
     [
-        (tile.Alu.ADD, 1, [-(2**31), -6, 1, 6]),
-        (tile.Alu.MAX, 0, [2**31 - 1, 0, 0, 5]),
-        (tile.Alu.MIN, 0, [0, -7, 0, 0]),
-        (tile.Alu.SHR, 1, [2**30 - 1, -4, 0, 2]),
-        (tile.Alu.SHR, -1, [-2, -14, 0, 10]),
+        (tile.AluFunction.ADD, 1, [-(2**31), -6, 1, 6]),
+        (tile.AluFunction.MAX, 0, [2**31 - 1, 0, 0, 5]),
+        (tile.AluFunction.MIN, 0, [0, -7, 0, 0]),
+        (tile.AluFunction.SHR, 1, [2**30 - 1, -4, 0, 2]),
+        (tile.AluFunction.SHR, -1, [-2, -14, 0, 10]),
     ],
 )
-def test_combine(kind: tile.Alu, other: int, expected: list[int]):
+def test_combine(kind: tile.AluFunction, other: int, expected: list[int]):
     values = np.array([2**31 - 1, -7, 0, 5], np.int64)
     result: NDArray[np.int32] = combine(kind, values, np.array([other])).astype(np.int32)
     assert result.tolist() == expected

@@ -4,9 +4,10 @@ import json
 from xml.etree import ElementTree
 
 from backends.vta.test_stream_file import BOARD, doubled_rows
+from vta_gemm import svg
 from xdsl.utils.hints import isa
 
-from ceras_ir.backends.vta.execution.performance import chrome_trace, svg, timeline
+from ceras_ir.backends.vta.execution.performance import chrome_trace, timeline
 from ceras_ir.backends.vta.machine.isa import Module
 from ceras_ir.backends.vta.machine.time import simulate_time
 from ceras_ir.support.timeline import COLUMNS, parse_bars

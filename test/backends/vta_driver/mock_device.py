@@ -30,7 +30,7 @@ from ceras_ir.backends.vta.machine.isa import (
     Store,
     module_of,
 )
-from ceras_ir.backends.vta.machine.simulator import Simulator, simulate
+from ceras_ir.backends.vta.machine.simulator import VtaSimulator, simulate
 from ceras_ir.backends.vta.machine.time import simulate_time
 from ceras_ir.support.diagnostics import InputError
 
@@ -46,7 +46,7 @@ class BusError(Exception):
     """What an AXI bus would answer with an error, and VTA with silence."""
 
 
-class Overwritten(Simulator):
+class Overwritten(VtaSimulator):
     """Behind whose stores caches write back lines that are still dirty there."""
 
     lines: ClassVar[dict[int, bytes]] = {}
@@ -149,7 +149,7 @@ class Device:
 
 def main() -> None:
     folder, flow, config, base = sys.argv[1:5]
-    simulator.Simulator = Overwritten
+    simulator.VtaSimulator = Overwritten
     device = Device(Path(folder), flow, load_board(config), int(base, 0))
     print("ready", flush=True)
     if "--hang" in sys.argv:

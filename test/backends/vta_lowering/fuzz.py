@@ -32,11 +32,11 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.vta.lowering.image import VtaImage
 from ceras_ir.backends.vta.machine.board import load_board
-from ceras_ir.backends.vta.passes.reshape_convolutions import Im2colPass, has_windows, put_together
+from ceras_ir.backends.vta.passes.reshape_convolutions import Im2colPass, apply_windows, has_windows
 from ceras_ir.backends.vta.passes.sort_channels import SortChannelsPass
 from ceras_ir.backends.vta.passes.tiling import Schedule, TilePass
 from ceras_ir.backends.vta.rules.admission import why_not
-from ceras_ir.backends.vta.rules.windows import Windows
+from ceras_ir.backends.vta.rules.placement import WindowSplit
 from ceras_ir.backends.vta.schedule.search import Convolution
 from ceras_ir.dialects import graph
 from ceras_ir.interpreters.network import Array
@@ -83,9 +83,9 @@ def take_apart(module: ModuleOp, rng: np.random.Generator, vector: Sequence[int]
             continue
         _, kh, kw, _ = graph.shape_of(op.weights)
         sh, sw = op.strides.get_values()
-        ways = list(Windows.of((kh, kw), (sh, sw)))
+        ways = list(WindowSplit.of((kh, kw), (sh, sw)))
         if ways:
-            put_together(op, ways[int(rng.integers(len(ways)))], vector)
+            apply_windows(op, ways[int(rng.integers(len(ways)))], vector)
 
 
 def run_case(

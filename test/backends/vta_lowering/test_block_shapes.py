@@ -146,7 +146,7 @@ def test_another_board_is_refused(tmp_path: Path):
     module = matmul(np.random.default_rng(0))[0]
     place(module, load_board(BOARD))
     apply(module, ConvertGraphToTilePass(BOARD), TilePass(board=BOARD), AllocateBlocksPass())
-    message = r"its vectors of inp are \(1, 16\), the board's \(2, 8\)"
+    message = r"vectors of inp are \(1, 16\), the board's \(2, 8\)"
     with pytest.raises(UnsupportedError, match=message):
         build_image(module, board)
 
@@ -163,7 +163,7 @@ def test_places_are_aligned(tmp_path: Path):
     moved = mem.BlockAttr(block.id.data, block.offset.data + 256, block.size.data)
     assert not isinstance(weights, Block)
     weights.attributes[mem.BLOCK] = moved
-    message = "its operand at byte [0-9]+ is not aligned to 1024 bytes"
+    message = "the operand at byte [0-9]+ is not aligned to 1024 bytes"
     with pytest.raises(UnsupportedError, match=message):
         build_image(module, image.board)
 

@@ -120,10 +120,13 @@ def test_what_all_channels_have_in_common(shifts: tuple[int, int], common: int):
 @pytest.mark.parametrize(
     ("requant", "reason"),
     [
-        (by_channel(RequantAttr(0), (2, 18)), "by at most 15 bits more than others, got 2 to 18"),
+        (by_channel(RequantAttr(0), (2, 18)), "differ by at most 15 bits in a layer, got 2 to 18"),
         (by_channel(RequantAttr(0), (20, 32)), "by at most 31, got 32"),
         (RequantAttr(9, multiplier=[4, 6]), "by shifts only, got a multiplier of 6"),
-        (by_channel(RequantAttr(0, zero_point=3), (-1, 4)), "of which the zero point 3 is no"),
+        (
+            by_channel(RequantAttr(0, zero_point=3), (-1, 4)),
+            "zero point 3 is not a multiple of 2",
+        ),
         (by_channel(RequantAttr(0, rounding=Rounding.HALF_EVEN), (0, 4)), "got half_even"),
         (by_channel(RequantAttr(0), (-14, 1)), "which the sum may exceed"),
     ],

@@ -1,4 +1,4 @@
-"""Windows whole, tap by tap, or as a matrix: the same integers, and the cheapest by choice."""
+"""WindowSplit whole, tap by tap, or as a matrix: the same integers, and the cheapest by choice."""
 
 from dataclasses import replace
 
@@ -11,10 +11,10 @@ from xdsl.context import Context
 from ceras_ir.backends.vta.lowering.image import VtaImage
 from ceras_ir.backends.vta.machine.board import VtaBoard, load_board
 from ceras_ir.backends.vta.machine.time import simulate_time
-from ceras_ir.backends.vta.passes.reshape_convolutions import Im2colPass, put_together
+from ceras_ir.backends.vta.passes.reshape_convolutions import Im2colPass, apply_windows
 from ceras_ir.backends.vta.passes.tiling import TilePass
 from ceras_ir.backends.vta.rules.channel_constants import folded_bias, tiles_for
-from ceras_ir.backends.vta.rules.windows import Windows, best_windows, host_microseconds
+from ceras_ir.backends.vta.rules.placement import WindowSplit, best_windows, host_microseconds
 from ceras_ir.backends.vta.schedule.blocks import Blocks, misfit
 from ceras_ir.backends.vta.schedule.contraction import Contraction
 from ceras_ir.backends.vta.schedule.search import Limits, best_blocks
@@ -113,7 +113,7 @@ def test_blocks_that_only_see_padding_do_not_fit():
     shape = Contraction(1, 1, 40, 40, 1, 40, 40, (3, 3), (1, 1), (13, 13, 13, 13), (13, 13))
     board = VtaBoard()
     refused = misfit(shape, Blocks(13, 40, 1, 1, kn2row=True), board)
-    assert refused == "some tap of its blocks sees nothing but padding at the top"
+    assert refused == "all inputs of a tap of a block are padding at the top"
     assert misfit(shape, Blocks(20, 40, 1, 1, kn2row=True), board) is None
     cut = misfit(replace(shape, kblocks=3), Blocks(14, 40, 2, 1, kn2row=True), board)
     assert cut == "kn2row cuts 3 blocks of a tap evenly, got 2"
@@ -135,7 +135,7 @@ def test_more_taps_are_together_where_the_host_is_fast():
     )
     slow = VtaBoard(host_bytes_per_us=500)
     fast = replace(slow, host_bytes_per_us=50_000)
-    op, whole = convolution(layer), Windows.whole((3, 3), (1, 1))
+    op, whole = convolution(layer), WindowSplit.whole((3, 3), (1, 1))
     some = best_windows(op, slow)
     assert some is not None and sorted(some.size) == [1, 3]
     assert best_windows(op, fast) == whole
@@ -167,12 +167,12 @@ def test_parts_of_windows(
         padding=padding,
         requant=RequantAttr(9),
     )
-    ways = list(Windows.of(kernel, strides))
-    assert Windows.whole(kernel, strides) in ways
+    ways = list(WindowSplit.of(kernel, strides))
+    assert WindowSplit.whole(kernel, strides) in ways
     for windows in ways:
         module = layer.module()
         op = next(op for op in module.walk() if isinstance(op, graph.Conv2dOp))
-        put_together(op, windows)
+        apply_windows(op, windows)
         module.verify()
         result = run(module, layer.inputs)["output0"]
         np.testing.assert_array_equal(result, layer.expected(), str(windows))
@@ -192,7 +192,7 @@ def test_parts_of_windows_on_vta(size: tuple[int, int]):
     )
     module = layer.module()
     op = next(op for op in module.walk() if isinstance(op, graph.Conv2dOp))
-    put_together(op, next(w for w in Windows.of((7, 7), (2, 2)) if w.size == size), (16,))
+    apply_windows(op, next(w for w in WindowSplit.of((7, 7), (2, 2)) if w.size == size), (16,))
     check_all_levels(module, layer.inputs, layer.expected())
     assert any(isinstance(op, mem.PackWindowsOp) for op in module.walk())
     assert not any(isinstance(op, graph.GatherOp) for op in module.walk())
@@ -215,7 +215,7 @@ def test_bias_in_spare_lanes(most: int, tiles: int | None):
     )
     module, size = layer.module(), (2, 7)
     op = next(op for op in module.walk() if isinstance(op, graph.Conv2dOp))
-    put_together(op, next(w for w in Windows.of((7, 7), (2, 2)) if w.size == size), (16,))
+    apply_windows(op, next(w for w in WindowSplit.of((7, 7), (2, 2)) if w.size == size), (16,))
     module.verify()
     (op,) = [op for op in module.walk() if isinstance(op, graph.Conv2dOp)]
     assert graph.shape_of(op.input)[3] == (42 if tiles is None else 48)
@@ -243,7 +243,7 @@ def test_pruned_layers_keep_their_bias_in_spare_lanes():
     module = layer.module()
     op = next(op for op in module.walk() if isinstance(op, graph.Conv2dOp))
     op.attributes[MASK] = MaskAttr.of(kept)
-    put_together(op, next(w for w in Windows.of((7, 7), (2, 2)) if w.size == (2, 7)), (16,))
+    apply_windows(op, next(w for w in WindowSplit.of((7, 7), (2, 2)) if w.size == (2, 7)), (16,))
     module.verify()
     (op,) = [op for op in module.walk() if isinstance(op, graph.Conv2dOp)]
     mask, weights = op.attributes[MASK], graph.known_array(op.weights)

@@ -6,7 +6,7 @@ import json
 import numpy as np
 from backends.vta_lowering.layers import Layer, check_all_levels, random_array
 
-from ceras_ir.backends.vta.emit import emit
+from ceras_ir.backends.vta.emit import emit, pictures
 from ceras_ir.backends.vta.machine.assembler import assemble_program
 from ceras_ir.backends.vta.machine.encoding import encode
 
@@ -15,9 +15,9 @@ def test_files():
     rng = np.random.default_rng(0)
     layer = Layer(random_array(rng, (5, 20)), random_array(rng, (18, 20)))
     image = check_all_levels(layer.module(), layer.inputs, layer.expected())
-    artefacts, extra = emit(image.module, "tsim", text=True)
+    emission = emit(image.module, "tsim")
     files: dict[str, bytes] = {}
-    for artefact in artefacts:
+    for artefact in (*emission.artefacts, *pictures(image.module, "tsim")):
         artefact.write(stream := io.BytesIO())
         files[artefact.path] = stream.getvalue()
     drivers = {path for path in files if path.startswith("driver/")}
@@ -26,6 +26,7 @@ def test_files():
         "dram.bin",
         "launch_0.insns",
         "launch_0.vtas",
+        "timeline.json",
         "vta_config.json",
     ]
     assert files["dram.bin"] == image.dram().tobytes()
@@ -33,7 +34,7 @@ def test_files():
     program = assemble_program(files["launch_0.vtas"].decode())
     assert encode(program.instructions, image.board) == files["launch_0.insns"]
 
-    manifest = json.loads(json.dumps(extra["vta"]))
+    manifest = json.loads(json.dumps(emission.manifest["vta"]))
     assert manifest["dram"]["size"] == len(files["dram.bin"])
     (entry,) = manifest["launches"]
     assert entry["count"] * 16 == len(files["launch_0.insns"])

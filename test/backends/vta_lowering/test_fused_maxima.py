@@ -28,10 +28,10 @@ from ceras_ir.dialects import graph, tile
 from ceras_ir.dialects.graph.pooling import Pool
 from ceras_ir.dialects.quant import RequantAttr
 
-Windows = tuple[tuple[int, int], tuple[int, int], tuple[int, int, int, int]]
+WindowSplit = tuple[tuple[int, int], tuple[int, int], tuple[int, int, int, int]]
 """Kernel, strides and padding."""
 
-SQUARE: Windows = ((3, 3), (2, 2), (1, 1, 1, 1))
+SQUARE: WindowSplit = ((3, 3), (2, 2), (1, 1, 1, 1))
 
 
 def layer(size: tuple[int, int] = (48, 32), channels: int = 24, batch: int = 1) -> Layer:
@@ -51,7 +51,7 @@ def bordered(first: Layer) -> Layer:
     return replace(first, points=(-128, 0), requant=by_channel(moved(RequantAttr(11), 5), shifts))
 
 
-def with_maximum(first: Layer, windows: Windows, *, twice: bool = False):
+def with_maximum(first: Layer, windows: WindowSplit, *, twice: bool = False):
     """A network of `first` and its maximum; `twice`: the layer's own result is an output too."""
     kernel, strides, padding = windows
     block = Block(arg_types=[TensorType(stored(first.points[0]), first.input.shape)])
@@ -80,7 +80,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("first, windows", [CASES[0], *(slow(*case) for case in CASES[1:])])
-def test_every_level(first: Layer, windows: Windows):
+def test_every_level(first: Layer, windows: WindowSplit):
     assert maxima(with_maximum(first, windows)[0]) == 1
     module, pool = with_maximum(first, windows)
     result = first.expected().astype(np.int8)
@@ -104,5 +104,5 @@ APART = [
 
 
 @pytest.mark.parametrize("first, windows, twice", APART)
-def test_others_stay_apart(first: Layer, windows: Windows, twice: bool):
+def test_others_stay_apart(first: Layer, windows: WindowSplit, twice: bool):
     assert maxima(with_maximum(first, windows, twice=twice)[0]) == 0

@@ -125,8 +125,8 @@ def test_left_shift(point: int, left: int, taken: bool):
         return
     (op,) = (o for o in layer.module().walk() if isinstance(o, graph.LinearOperation))
     assert why_not(op) == (
-        "VTA adds before it shifts left by 2, of which the zero point 6 is no multiple: run it on "
-        "the CPU"
+        "VTA adds before it shifts left by 2, and the zero point 6 is not a multiple of 4: "
+        "run it on the CPU"
     )
 
 
@@ -285,6 +285,6 @@ def test_per_channel_zero_points_are_refused():
     )
     block.add_op(op)
     assert why_not(op) == (
-        "VTA folds one zero point, but the input has one per channel: quantize with one"
+        "VTA folds one zero point, but the input has one per channel: use a common one"
     )
     network(block, op.result)

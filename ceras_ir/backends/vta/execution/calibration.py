@@ -1,42 +1,50 @@
 """
-Find the parameters of a board from the times of small streams on it.
+Find the parameters of a board from the measured times of small streams.
 
-Each stream repeats one kind of work thousands of times and does little of the others, so its time
-depends on one parameter. The parameters are those with which the cycles of the simulated time, and
-a constant for starting, come nearest to the measured times.
+Each stream repeats one kind of work thousands of times with little other work, so the time depends
+on a single parameter. The fitted parameters minimize the difference between measured times and
+simulated cycles plus a constant start time.
 """
 
+import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from xdsl.utils.hints import isa
 
-from ceras_ir.backends.vta.lowering.image import IMAGE_PAGE
-from ceras_ir.backends.vta.machine.board import HlsModel, VtaBoard
+from ceras_ir.backends.vta.lowering.image import IMAGE_PAGE_BYTES
+from ceras_ir.backends.vta.machine.board import HlsModel, VtaBoard, load_board
 from ceras_ir.backends.vta.machine.encoding import VtaProgram
 from ceras_ir.backends.vta.machine.isa import AluOpcode, MemoryType
 from ceras_ir.backends.vta.machine.stream import StreamBuilder
 from ceras_ir.backends.vta.machine.time import Timing, simulate_time
+from ceras_ir.command.exit_status import run_tool
+from ceras_ir.command.output_files import MANIFEST, FolderOptions, open_folder, open_output
+from ceras_ir.command.tool_parser import ToolParser, add_options
+from ceras_ir.support.diagnostics import InputError
 
-ENTRIES = (64, 128)
-"""Iterations of the two loops around a list."""
-REPEATS = 200
-"""Small instructions in a stream."""
+LOOP_EXTENTS = (64, 128)
+"""The iterations of the two loops around a list."""
+REPETITIONS = 200
+"""The number of small instructions in a stream."""
 
 
 @dataclass(frozen=True, eq=False)
 class Probe:
-    """A stream, and what its time tells."""
+    """A stream, and the parameter that determines the time."""
 
     name: str
-    tells: str
+    purpose: str
     program: VtaProgram
     size: int
-    """Bytes of DRAM that it needs."""
+    """The bytes of DRAM that it needs."""
 
     def dram(self, board: VtaBoard) -> bytes:
-        """The image before: zeros, and its micro-ops."""
+        """Return the image before execution: zeros and the micro-ops."""
         image = np.zeros(self.size, np.uint8)
         table = np.frombuffer(self.program.micro_op_bytes(board), np.uint8)
         start = 4 * self.program.uop_base
@@ -45,30 +53,30 @@ class Probe:
 
 
 def probes(board: VtaBoard) -> list[Probe]:
-    """Of a board; they fill its buffers and no more."""
-    # Lists stay as they are built here, whatever is best on the board.
+    # Lists are not changed, regardless of the best length for the board.
     plain = replace(board, timing="chisel", hls=None)
     data = max(board.elements(m) * board.element_bytes(m) for m in MemoryType) * 2
     found: list[Probe] = []
-    for name, (tells, build) in PROBES.items():
+    for name, (purpose, build) in PROBES.items():
         builder = StreamBuilder(plain)
         build(builder, plain)
         program = builder.finish(data // 4)
         end = data + len(program.micro_op_bytes(plain))
-        found.append(Probe(name, tells, program, -(-end // IMAGE_PAGE) * IMAGE_PAGE))
+        size = -(-end // IMAGE_PAGE_BYTES) * IMAGE_PAGE_BYTES
+        found.append(Probe(name, purpose, program, size))
     return found
 
 
-def _nothing(b: StreamBuilder, board: VtaBoard) -> None:
-    """Starting and finishing."""
+def _empty(b: StreamBuilder, board: VtaBoard) -> None:
+    pass
 
 
 def _entries(length: int) -> Callable[[StreamBuilder, VtaBoard], None]:
     def build(b: StreamBuilder, board: VtaBoard) -> None:
         uops = [[i] for i in range(length)]
-        outer = max(1, ENTRIES[0] // length)
+        outer = max(1, LOOP_EXTENTS[0] // length)
         for _ in range(2):
-            b.gemm(uops, iter=(outer, ENTRIES[1]), reset=True)
+            b.gemm(uops, iter=(outer, LOOP_EXTENTS[1]), reset=True)
 
     return build
 
@@ -86,7 +94,7 @@ def _alu(length: int) -> Callable[[StreamBuilder, VtaBoard], None]:
 
 
 def _small_loads(b: StreamBuilder, board: VtaBoard) -> None:
-    for _ in range(REPEATS):
+    for _ in range(REPETITIONS):
         b.load(MemoryType.INP, 0, 0, 1)
 
 
@@ -115,65 +123,65 @@ def _stores(rows: int) -> Callable[[StreamBuilder, VtaBoard], None]:
 
 
 def _instructions(b: StreamBuilder, board: VtaBoard) -> None:
-    for _ in range(4 * REPEATS):
+    for _ in range(4 * REPETITIONS):
         b.gemm([[0]], reset=True)
 
 
 PROBES: dict[str, tuple[str, Callable[[StreamBuilder, VtaBoard], None]]] = {
-    "start": ("what starting a stream takes, the host's part in it", _nothing),
-    "instructions": ("an instruction with one micro-op", _instructions),
-    "entries_1": ("entries of a GEMM with one micro-op", _entries(1)),
+    "start": ("the start of a stream, including the host", _empty),
+    "instructions": ("an instruction with a single micro-op", _instructions),
+    "entries_1": ("entries of a GEMM with a single micro-op", _entries(1)),
     "entries_8": ("entries of a GEMM with eight micro-ops", _entries(8)),
     "entries_64": ("entries of a GEMM with 64 micro-ops", _entries(64)),
-    "alu_1": ("entries of an ALU operation with one micro-op", _alu(1)),
+    "alu_1": ("entries of an ALU operation with a single micro-op", _alu(1)),
     "alu_16": ("entries of an ALU operation with 16 micro-ops", _alu(16)),
-    "loads": ("loads of one vector", _small_loads),
-    "rows": ("rows of one vector in a load", _rows),
+    "loads": ("loads of a vector", _small_loads),
+    "rows": ("rows of a single vector in a load", _rows),
     "weights": ("bytes of a long load", _large_loads),
-    "stored_rows": ("rows of one vector in a store", _stores(1)),
+    "stored_rows": ("rows of a single vector in a store", _stores(1)),
     "stored": ("bytes of a long store", _stores(0)),
 }
 
 
 Parameters = tuple[int, ...]
 
-FIRST: dict[str, tuple[dict[str, int], ...]] = {
+INITIAL_PARAMETERS: dict[str, tuple[dict[str, int], ...]] = {
     "hls": (
         {"refill": 8, "latency": 40, "bytes_per_cycle": 8, "instruction": 10},
         {"refill": 20, "latency": 100, "bytes_per_cycle": 16, "instruction": 30},
     ),
     "chisel": ({"read_latency": 50, "write_latency": 31, "bus_bytes": 8},),
 }
-"""What is tried first, for both kinds of timing."""
-LEAST = {"bytes_per_cycle": 1, "bus_bytes": 1}
-FACTORS = (2.0, 1.5, 1.2, 1.1, 1.05, 1.02)
-"""Steps of the search, each until none of it is better."""
+"""The starting points of the search, for both kinds of timing."""
+MIN_PARAMETERS = {"bytes_per_cycle": 1, "bus_bytes": 1}
+STEP_FACTORS = (2.0, 1.5, 1.2, 1.1, 1.05, 1.02)
+"""The steps of the search; a step is repeated until it gives no improvement."""
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """A board with its parameters, and how well they explain the times."""
+    """A board with fitted parameters, and the accuracy of the fit."""
 
     board: VtaBoard
     start_us: float
-    """What starting a stream takes."""
+    """The time of the start of a stream."""
     predicted: dict[str, float]
-    """Microseconds of each probe."""
+    """The time of each probe, in microseconds."""
     error: float
-    """Mean relative difference from what was measured."""
+    """The mean relative difference from measured times."""
 
 
 def with_parameters(board: VtaBoard, numbers: Mapping[str, int]) -> VtaBoard:
-    """`board` with these parameters, which are those of its kind of timing."""
     if board.is_hls:
         return replace(board, hls=HlsModel(**numbers))
     return replace(board, **numbers)
 
 
 def fit_board(board: VtaBoard, probes: Sequence[Probe], times: Mapping[str, float]) -> Fitted:
-    """The parameters that explain `times`, microseconds of probes by name, best."""
+    """Return the parameters that best fit `times`, the microseconds of probes by name."""
     search = _Search(board, [p for p in probes if p.name in times], times)
-    found = min((search.descend(first) for first in FIRST[board.timing]), key=search.loss)
+    starts = INITIAL_PARAMETERS[board.timing]
+    found = min((search.descend(start) for start in starts), key=search.loss)
     cycles, start = search.cycles(found), search.start(found)
     predicted = (cycles + start) / board.clock
     errors = np.abs(predicted / search.measured_us - 1)
@@ -194,7 +202,6 @@ class _Search:
         self._known: dict[tuple[tuple[str, int], ...], NDArray[np.float64]] = {}
 
     def cycles(self, numbers: Mapping[str, int]) -> NDArray[np.float64]:
-        """Of all probes with these parameters."""
         key = tuple(numbers.items())
         if key not in self._known:
             board = with_parameters(self.board, numbers)
@@ -204,36 +211,140 @@ class _Search:
         return self._known[key]
 
     def start(self, numbers: Mapping[str, int]) -> float:
-        """Cycles of starting that suit these parameters best, not below none."""
+        """Return the cycles of the start, at least 0, that best fit these parameters."""
         weights = 1 / self.measured**2
         gaps = self.measured - self.cycles(numbers)
         return max(0.0, float((gaps * weights).sum() / weights.sum()))
 
     def loss(self, numbers: Mapping[str, int]) -> float:
-        """Sum of squared relative differences."""
         predicted = self.cycles(numbers) + self.start(numbers)
         return float(((predicted / self.measured - 1) ** 2).sum())
 
-    def descend(self, first: Mapping[str, int]) -> dict[str, int]:
-        """From `first` on, the best in every direction by ever smaller steps."""
-        best = dict(first)
-        for factor in FACTORS:
+    def descend(self, start: Mapping[str, int]) -> dict[str, int]:
+        """Improve the parameters in all directions by decreasing steps."""
+        best = dict(start)
+        for factor in STEP_FACTORS:
             better = True
             while better:
                 better = False
-                for near in self._neighbours(best, factor):
+                for near in self._candidates(best, factor):
                     if self.loss(near) < self.loss(best) * (1 - 1e-9):
                         best, better = near, True
         return best
 
     @staticmethod
-    def _neighbours(numbers: Mapping[str, int], factor: float) -> list[dict[str, int]]:
+    def _candidates(parameters: Mapping[str, int], factor: float) -> list[dict[str, int]]:
         found: list[dict[str, int]] = []
-        for name, value in numbers.items():
-            least = LEAST.get(name, 0)
+        for name, value in parameters.items():
             up = max(value + 1, round(value * factor))
-            down = max(least, min(value - 1, round(value / factor)))
-            for other in (up, down):
-                if other != value:
-                    found.append({**numbers, name: other})
+            down = max(MIN_PARAMETERS.get(name, 0), min(value - 1, round(value / factor)))
+            found += [{**parameters, name: new} for new in (up, down) if new != value]
         return found
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return run_tool("ceras-vta", _vta, argv)
+
+
+def make_parser() -> ToolParser:
+    parser = ToolParser(
+        "ceras-vta",
+        description="Measure a board with VTA: write streams to measure the parameters, "
+        "and compute a board file from the times.",
+        epilog="Exit status: 0 done, 1 bad input, 2 wrong usage.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    calibrate = commands.add_parser(
+        "calibrate",
+        help="write the streams to a folder: NAME.insns, NAME.dram (the flat DRAM image before), "
+        "config.json, and the purpose of each in manifest.json",
+    )
+    calibrate.add_argument("folder", metavar="FOLDER")
+    add_options(calibrate, FolderOptions)
+    fit = commands.add_parser(
+        "fit",
+        help="compute a board file from the times of the streams, and print the fit",
+    )
+    fit.add_argument(
+        "times",
+        metavar="TIMES.json",
+        help="microseconds by name of the stream, the best of several runs",
+    )
+    fit.add_argument("-o", "--output", default="-", metavar="BOARD.json", help="default: stdout")
+    for command in (calibrate, fit):
+        command.add_argument(
+            "--board",
+            default="zcu102",
+            metavar="NAME|FILE",
+            help="the configuration, with TIMING and FPGA_FREQ (default: zcu102)",
+        )
+    return parser
+
+
+def _vta(argv: Sequence[str]) -> int:
+    arguments = make_parser().read(argv)
+    if arguments.command == "calibrate":
+        _calibrate(arguments.folder, arguments.board, force=arguments.force)
+    else:
+        _fit(arguments.times, arguments.board, arguments.output)
+    return 0
+
+
+def _calibrate(folder: str, name: str, *, force: bool) -> None:
+
+    board = load_board(name)
+    with open_folder(folder, force=force) as place:
+        files = {"config.json": "VTA configuration"}
+        (place / "config.json").write_text(json.dumps(board.config(), indent=2) + "\n")
+        found = probes(board)
+        for probe in found:
+            stream = probe.program.instruction_bytes(board)
+            (place / f"{probe.name}.insns").write_bytes(stream)
+            (place / f"{probe.name}.dram").write_bytes(probe.dram(board))
+            files[f"{probe.name}.insns"] = f"instructions: {probe.purpose}"
+            files[f"{probe.name}.dram"] = "flat DRAM image before"
+        content: dict[str, object] = {
+            "target": "vta",
+            "files": files,
+            "probes": {probe.name: probe.purpose for probe in found},
+        }
+        (place / MANIFEST).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def _fit(file: str, name: str, output: str) -> None:
+
+    board = load_board(name)
+    if board.clock_mhz is None:
+        raise InputError("a board without FPGA_FREQ has no cycles: add the clock", name)
+    all_probes = probes(board)
+    times = _read_times(file, [probe.name for probe in all_probes])
+    fitted = fit_board(board, all_probes, times)
+    with open_output(output) as stream:
+        stream.write(json.dumps(fitted.board.config(), indent=2) + "\n")
+    if output != "-":
+        print(f"{'stream':14} {'measured us':>12} {'fitted us':>12}")
+        for probe, predicted in fitted.predicted.items():
+            print(f"{probe:14} {times[probe]:12.1f} {predicted:12.1f}")
+        print(f"mean difference {fitted.error:.1%}; start of a stream {fitted.start_us:.1f} us")
+
+
+def _read_times(file: str, names: Sequence[str]) -> dict[str, float]:
+    try:
+        content: object = json.loads(Path(file).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"not JSON: {error}", file) from None
+    if not isa(content, dict[str, object]):
+        raise InputError("expected a JSON object with microseconds by stream", file)
+    if missing := [name for name in names if name not in content]:
+        raise InputError(f"no times for {', '.join(missing)}: run all streams", file)
+    times: dict[str, float] = {}
+    for name in names:
+        value = content[name]
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not 0 < value < math.inf
+        ):
+            raise InputError(f"{name} must be microseconds above 0, got {value!r}", file)
+        times[name] = float(value)
+    return times

@@ -1,9 +1,9 @@
 """
-Run launches: in the built-in simulator, or in an external program.
+Run launches in the built-in simulator or in an external program.
 
-An external program gets the configuration, the DRAM image and the raw instructions as files
-and leaves the image after the run in a file of the same size. `open_package` reads a compiled
-folder: the image, the streams and the board.
+An external program gets the configuration, the DRAM image and the raw instructions as files. It
+writes the image after execution to a file of the same size. `open_package` loads image, streams and
+board from a compiled folder.
 """
 
 import json
@@ -25,12 +25,12 @@ from ceras_ir.command.output_files import MANIFEST, is_inside
 from ceras_ir.support.diagnostics import InputError, UsageError
 
 PLACEHOLDERS = ("{config}", "{dram}", "{insns}", "{out}")
-NEEDED = PLACEHOLDERS[1:]
+REQUIRED_PLACEHOLDERS = PLACEHOLDERS[1:]
 
 
 def check_command(command: str) -> None:
-    """Refuse what cannot be the command of a runner."""
-    if missing := [p for p in NEEDED if p not in command]:
+    """Refuse a command without the required placeholders, or with invalid quotes."""
+    if missing := [p for p in REQUIRED_PLACEHOLDERS if p not in command]:
         raise UsageError(
             f"the VTA runner '{command}' has no {', '.join(missing)}; "
             f"expected CMD {' '.join(PLACEHOLDERS)}"
@@ -43,51 +43,49 @@ def check_command(command: str) -> None:
 
 @dataclass(frozen=True)
 class VtaRunner:
-    """Launches of one network, by number; `command` is None for the built-in simulator."""
+    """The launches of a network; `command` is `None` for the built-in simulator."""
 
     streams: Sequence[bytes]
-    """Raw instructions of each launch."""
+    """The raw instructions of each launch."""
     board: VtaBoard
     command: str | None = None
-    """`CMD {config} {dram} {insns} {out}`, split as a shell would; no shell runs it."""
+    """`CMD {config} {dram} {insns} {out}`, split as by a shell, but executed without one."""
 
     def __post_init__(self) -> None:
         if self.command is not None:
             check_command(self.command)
 
     def launch(self, index: int, dram: Dram) -> None:
-        """Run launch number `index` on `dram`, in place."""
         if index >= len(self.streams):
-            message = f"the host part runs launch {index}, and there are {len(self.streams)}"
-            raise InputError(message)
+            count = len(self.streams)
+            raise InputError(f"the host part runs launch {index}, but there are {count} launches")
         if self.command is None:
             simulate(dram, self.streams[index], self.board)
         else:
             dram[:], _ = self._run_external(self.command, index, dram)
 
     def cycles(self, index: int, dram: Dram) -> int:
-        """What the external program says that launch number `index` takes, on a copy of `dram`."""
+        """Return the cycles of launch `index` that the program prints, on a copy of `dram`."""
         assert self.command is not None
-        _, said = self._run_external(self.command, index, dram)
-        last = (said.strip().splitlines() or [""])[-1]
+        _, output = self._run_external(self.command, index, dram)
+        last = (output.strip().splitlines() or [""])[-1]
         if not last.isdecimal():
             program = shlex.split(self.command)[0]
             raise InputError(
-                f"--tune: the VTA runner '{program}' did not print the cycles of launch {index}: a "
-                f"whole number alone on its last line of output, got {last[:40]!r}"
+                f"--tune: the VTA runner '{program}' did not print the cycles of launch {index}: "
+                f"expected an integer as the last line of output, got {last[:40]!r}"
             )
         return int(last)
 
     def _run_external(self, command: str, index: int, dram: Dram) -> tuple[Dram, str]:
-        """The image after the launch, and what the program said."""
         with tempfile.TemporaryDirectory(prefix="ceras-vta-") as folder:
             files = {p: Path(folder) / p.strip("{}") for p in PLACEHOLDERS}
             files["{config}"].write_text(json.dumps(self.board.config(), indent=2) + "\n")
             files["{dram}"].write_bytes(dram.tobytes())
             files["{insns}"].write_bytes(self.streams[index])
             arguments = [_fill(part, files) for part in shlex.split(command)]
-            said = _execute(arguments, index)
-            return _read_back(files["{out}"], arguments[0], index, len(dram)), said
+            output = _execute(arguments, index)
+            return _read_back(files["{out}"], arguments[0], index, len(dram)), output
 
 
 def _fill(part: str, files: dict[str, Path]) -> str:
@@ -102,8 +100,8 @@ def _execute(arguments: list[str], index: int) -> str:
     except OSError as error:
         raise InputError(f"cannot run the VTA runner '{arguments[0]}': {error.strerror}") from error
     if done.returncode:
-        said = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
-        last = f": {said[-1]}" if said else ""
+        output = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
+        last = f": {output[-1]}" if output else ""
         raise InputError(
             f"the VTA runner '{arguments[0]}' failed on launch {index} "
             f"with exit status {done.returncode}{last}"
@@ -127,17 +125,14 @@ Entry = Mapping[str, object]
 
 
 def open_package(folder: Path, content: Entry, command: str | None) -> tuple[Dram, VtaRunner]:
-    """
-    The image before the first launch, and what runs launches by number; `content` is the manifest,
-    which names all files.
-    """
+    """Return the image before the first launch, and the runner; `content` is the manifest."""
     path = str(folder / MANIFEST)
     entry = content.get("vta")
     if not isa(entry, dict[str, object]):
         raise InputError("has no entry 'vta'", path)
     dram, launches = entry.get("dram"), entry.get("launches")
     if not isa(dram, dict[str, object]) or not isa(launches, list[dict[str, object]]):
-        raise InputError("needs 'dram' and a list of 'launches' in its entry 'vta'", path)
+        raise InputError("needs 'dram' and a list of 'launches' in the entry 'vta'", path)
 
     def named(entry: Entry, key: str) -> Path:
         name = entry.get(key)

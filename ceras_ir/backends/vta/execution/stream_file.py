@@ -1,18 +1,18 @@
 """
-`ceras-run --vta-stream`: check, time and run a VTA stream that anybody made.
+Check, time and execute a VTA stream from any source, for `ceras-run --vta-stream`.
 
-VTA adds the base register of a transfer's memory to its offset. Drivers of VTA leave all registers
-0 and use absolute addresses in streams, or have one buffer for each memory and its address in the
-register; `rebased` converts both to an image whose first byte is address 0. `reliance` reports what
-a stream relies on that not every VTA gives, and `trial` runs it on on-chip memories that are zero
-and that hold noise: where the results differ, they depend on it.
+VTA adds the base register of the memory of a transfer to the offset. Drivers of VTA leave all
+registers 0 and use absolute addresses in streams, or have a buffer for each memory with the address
+in the register. `rebased` converts both to an image at address 0. `reliance` lists
+dependences on behavior that not all VTAs share. `trial` executes the stream on on-chip memories
+with zeros and with noise: if the results differ, they depend on initial contents.
 """
 
 import argparse
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import permutations
+from itertools import permutations, product
 from pathlib import Path
 
 import numpy as np
@@ -44,7 +44,7 @@ NAMES = {
         *(MemoryType.ACC, MemoryType.OUT),
     )
 }
-"""Memories that have a base register."""
+"""The memories that have a base register."""
 
 _REGISTER_OF = {MemoryType.ACC_8BIT: MemoryType.ACC}
 
@@ -58,8 +58,8 @@ def rebased(
     ored: bool = False,
 ) -> list[Instruction]:
     """
-    The same stream for an image whose first byte was at address `base`, with `pointers` in the
-    base registers, or none; `ored` where registers are not added, as in VTA's Chisel design.
+    Return the stream for an image that was at address `base`, with `pointers` in the
+    base registers. With `ored`, registers are combined by OR, as in the Chisel design of VTA.
     """
     found: list[Instruction] = []
     for index, i in enumerate(stream):
@@ -74,14 +74,13 @@ def rebased(
         if address < base or (address - base) % unit:
             raise InputError(
                 f"instruction {index} ({describe(i)}): address {address:#x} is not a multiple of "
-                f"{unit} bytes from the image's, {base:#x}"
+                f"{unit} bytes from the start of the image, {base:#x}"
             )
         found.append(replace(i, dram_base=(address - base) // unit))
     return found
 
 
 def parse_address(text: str, what: str) -> int:
-    """An address as the command line has it."""
     try:
         address = int(text, 0)
     except ValueError:
@@ -92,7 +91,7 @@ def parse_address(text: str, what: str) -> int:
 
 
 def parse_pointers(text: str) -> dict[MemoryType, int]:
-    """`inp=0x1000,wgt=0x5000`: what is in base registers; the others are 0."""
+    """Parse `inp=0x1000,wgt=0x5000`, the contents of base registers; other registers are 0."""
     found: dict[MemoryType, int] = {}
     for part in text.split(","):
         name, _, address = part.partition("=")
@@ -105,26 +104,22 @@ def parse_pointers(text: str) -> dict[MemoryType, int]:
 RELIANCE_BY_RULE = {
     "uninitialised": "on-chip memory that was never written",
     "hazard": "the order in which modules happen to run",
-    "tokens": "tokens that are left over, or come from nowhere",
-    "finish": "an end that is no FINISH",
-    "range": "memory that is not there",
-    "portable": "what implementations of VTA do differently",
+    "tokens": "tokens that are left over, or not pushed",
+    "finish": "an end without FINISH",
+    "range": "memory that does not exist",
+    "portable": "behavior that differs between implementations of VTA",
 }
-"""Rule of the checker -> what a stream relies on that breaks it."""
+"""For each rule of the checker, the dependence of a stream that violates it."""
 
 NUMBER = re.compile(r"\d+")
-MOST_COUNTED = 1_000_000
-"""Findings; to count, all are wanted."""
+MAX_COUNTED_FINDINGS = 1_000_000
 NOISE_SEED = 1
 SWITCHES = (None, 1)
-"""Instructions before another module may run: as many as it can, or one."""
+"""The instructions before a different module may run: no limit, or a single one."""
 
 
 def reliance(findings: Sequence[StreamFinding]) -> list[str]:
-    """
-    A line for each kind of finding, with how many instructions and the first. Messages that differ
-    in numbers alone are of one kind.
-    """
+    """Return a line for each kind of finding; messages of a kind differ only in integers."""
     kinds: dict[tuple[str, str], list[StreamFinding]] = {}
     for finding in findings:
         plain = NUMBER.sub("", finding.message)
@@ -139,68 +134,46 @@ def reliance(findings: Sequence[StreamFinding]) -> list[str]:
 
 
 def trial(stream: Sequence[Instruction], dram: Dram, board: VtaBoard) -> list[str]:
-    """Whether results depend on what is on chip at the start, or on which module runs first."""
-    expected = _result(stream, dram, board, seed=None)
-    lines = [_difference("on-chip memory full of noise", expected, stream, dram, board)]
-    orders = [
-        _result_of_order(stream, dram, board, order, switch)
-        for order in permutations(Module)
-        for switch in SWITCHES
-    ]
-    wrong = sum(other is None or not np.array_equal(expected, other) for other in orders)
-    lines.append(f"  modules in {len(orders)} other orders: {wrong or 'no'} other results")
-    return lines
-
-
-def _result(stream: Sequence[Instruction], dram: Dram, board: VtaBoard, seed: int | None) -> Dram:
-    image = dram.copy()
-    simulate(image, stream, board, seed=seed)
-    return image
-
-
-def _result_of_order(
-    stream: Sequence[Instruction],
-    dram: Dram,
-    board: VtaBoard,
-    order: Iterable[Module],
-    switch: int | None,
-) -> Dram | None:
-    image = dram.copy()
+    """Report whether results depend on initial on-chip contents, or on the order of modules."""
+    expected, noisy = dram.copy(), dram.copy()
+    simulate(expected, stream, board, seed=None)
     try:
-        simulate(image, stream, board, order=tuple(order), switch_every=switch, seed=None)
-    except InputError:
-        return None
-    return image
-
-
-def _difference(
-    name: str, expected: Dram, stream: Sequence[Instruction], dram: Dram, board: VtaBoard
-) -> str:
-    try:
-        other = _result(stream, dram, board, NOISE_SEED)
+        simulate(noisy, stream, board, seed=NOISE_SEED)
+        count = int((expected != noisy).sum())
+        effect = f"{count:,} other bytes" if count else "the same results"
     except InputError as error:
-        return f"  {name}: it fails: {error}"
-    count = int((expected != other).sum())
-    return f"  {name}: {f'{count:,} other bytes' if count else 'the same results'}"
+        effect = f"it fails: {error}"
+    orders, different = list(product(permutations(Module), SWITCHES)), 0
+    for order, switch in orders:
+        image = dram.copy()
+        try:
+            simulate(image, stream, board, order=order, switch_every=switch, seed=None)
+            different += not np.array_equal(expected, image)
+        except InputError:
+            different += 1
+    return [
+        f"  on-chip memory full of noise: {effect}",
+        f"  modules in {len(orders)} other orders: {different or 'no'} other results",
+    ]
 
 
-MOST_BYTES = 1 << 28
-"""Of an image of several files; more is taken for a mistake in addresses."""
+MAX_IMAGE_BYTES = 1 << 28
+"""The limit of an image of several files; a larger size indicates wrong addresses."""
 
 
 @dataclass(frozen=True, eq=False)
 class StreamFile:
-    """Instructions, and the micro-op table if the file has one."""
+    """The instructions, and the micro-op table if the file has one."""
 
     name: str
     instructions: list[Instruction]
     program: VtaProgram | None
     unused: tuple[StreamFinding, ...] = ()
-    """Instructions with bits that no field has. No implementation reads them."""
+    """Instructions with bits that belong to no field. No implementation reads them."""
 
     @classmethod
     def read(cls, path: Path, board: VtaBoard) -> "StreamFile":
-        """`.vtas` is text; anything else holds raw instructions of 16 bytes."""
+        """Read a file: `.vtas` is text, other files contain raw instructions of 16 bytes."""
         try:
             data = path.read_bytes()
         except OSError as error:
@@ -213,7 +186,7 @@ class StreamFile:
             return cls(path.name, list(program.instructions), program)
         if not data or len(data) % INSTRUCTION_BYTES:
             raise InputError(
-                f"{len(data)} bytes are not a number of instructions of {INSTRUCTION_BYTES} bytes",
+                f"{len(data)} bytes are no multiple of the instruction size, {INSTRUCTION_BYTES}",
                 str(path),
             )
         unused = tuple(
@@ -226,46 +199,46 @@ class StreamFile:
     def placed(
         self, base: int, pointers: Mapping[MemoryType, int] | None, board: VtaBoard
     ) -> "StreamFile":
-        """The same for an image that was at `base`, with `pointers` in the base registers."""
+        """Return the stream for an image at `base`, with `pointers` in the base registers."""
         if not base and not pointers:
             return self
         if self.program is not None:
-            raise UsageError("the addresses of a .vtas are those of its image")
+            raise UsageError("--dram-base and --pointers do not apply to a .vtas file")
         return replace(self, instructions=rebased(self.instructions, board, base, pointers))
 
     def cost(self, board: VtaBoard) -> LayerCost:
-        """What the stream takes by itself; operands are not known, so all traffic is needed."""
+        """Return the cost of the stream; all traffic counts as required."""
         run = simulate_time(self.instructions, board)
         bound = run.loaded_bytes + run.stored_bytes
         return LayerCost(self.name, len(self.instructions), run, bound, skipped=0.0)
 
     def check(
-        self, dram: Dram | None, board: VtaBoard, most: int = MAX_FINDINGS
+        self, dram: Dram | None, board: VtaBoard, max_findings: int = MAX_FINDINGS
     ) -> list[StreamFinding]:
-        """What is wrong with it, `most` findings; micro-ops are its own, or those of `dram`."""
+        """Return at most `max_findings` errors; micro-ops are from the file or from `dram`."""
         size = None if dram is None else len(dram)
         if self.program is not None:
-            return check_program(self.program, board, size, most)
+            return check_program(self.program, board, size, max_findings)
         assert dram is not None
         table = dram[: len(dram) // 4 * 4].view(np.uint32)
-        found = check_stream(self.instructions, table, 0, board, size, most)
+        found = check_stream(self.instructions, table, 0, board, size, max_findings)
         return sorted([*self.unused, *found], key=lambda finding: finding.index)
 
     def grown(self, dram: Dram, board: VtaBoard) -> Dram:
-        """`dram`, with zeros behind it as far as the stream stores; results need no file."""
+        """Return `dram`, extended by zeros up to the last store."""
         unit = board.element_bytes(MemoryType.OUT)
-        ends = [
+        store_ends = [
             (i.dram_base + (i.y_size - 1) * i.x_stride + i.x_size) * unit
             for i in self.instructions
             if isinstance(i, Store) and i.x_size and i.y_size
         ]
-        missing = min(max(ends, default=0), MOST_BYTES) - len(dram)
+        missing = min(max(store_ends, default=0), MAX_IMAGE_BYTES) - len(dram)
         return dram if missing <= 0 else np.concatenate([dram, np.zeros(missing, np.uint8)])
 
     def run(self, dram: Dram, board: VtaBoard, *, zeroed: bool = False) -> None:
         """
-        Run on `dram`, in place, after putting the micro-op table of a `.vtas` into it; on chip is
-        noise, or zero with `zeroed`.
+        Execute on `dram`, in place, with the micro-op table of a `.vtas`. On-chip memories contain
+        noise, or zeros with `zeroed`.
         """
         if self.program is not None:
             table = np.frombuffer(self.program.micro_op_bytes(board), np.uint8)
@@ -281,7 +254,6 @@ class StreamFile:
 
 
 def summary(cost: LayerCost) -> str:
-    """A few lines for people."""
     run = cost.run
     lines = [
         f"{cost.name}: {cost.instructions:,} instructions, {run.cycles:,} cycles, "
@@ -301,8 +273,8 @@ def summary(cost: LayerCost) -> str:
 
 def read_pieces(pieces: str, base: int) -> Dram:
     """
-    The image from `FILE`, or of several files at addresses: `FILE@ADDRESS,FILE@ADDRESS`, zero
-    between them, as far as the last goes. It begins at address `base`.
+    Read an image from `FILE`, or from several files at addresses: `FILE@ADDRESS,FILE@ADDRESS`, with
+    zeros between them. It begins at address `base`.
     """
     if "@" not in pieces:
         return read_image(Path(pieces))
@@ -313,24 +285,21 @@ def read_pieces(pieces: str, base: int) -> Dram:
             raise InputError(f"expected FILE@ADDRESS, got '{piece}'")
         start = parse_address(address, file) - base
         if start < 0:
-            raise InputError(f"at {address}, before the image at {base:#x}", file)
+            raise InputError(f"at {address}, before the start of the image at {base:#x}", file)
         parts.append((start, read_image(Path(file))))
-    if (size := max(start + len(data) for start, data in parts)) > MOST_BYTES:
-        raise InputError(
-            f"the image would have {size:,} bytes: say with --dram-base where it begins"
-        )
+    if (size := max(start + len(data) for start, data in parts)) > MAX_IMAGE_BYTES:
+        raise InputError(f"the image has {size:,} bytes: set the start with --dram-base")
     image = np.zeros(size, np.uint8)
-    taken = np.zeros(len(image), np.bool_)
+    is_used = np.zeros(len(image), np.bool_)
     for start, data in parts:
-        if taken[start : start + len(data)].any():
+        if is_used[start : start + len(data)].any():
             raise InputError(f"two files at {base + start:#x}")
-        taken[start : start + len(data)] = True
+        is_used[start : start + len(data)] = True
         image[start : start + len(data)] = data
     return image
 
 
 def read_image(path: Path) -> Dram:
-    """A DRAM image from a file."""
     try:
         return np.fromfile(path, np.uint8)
     except OSError as error:
@@ -339,8 +308,10 @@ def read_image(path: Path) -> Dram:
 
 def run_stream(arguments: argparse.Namespace) -> None:
     """
-    Print what the stream costs; with `--inputs` and `--outputs`, run it on that image too; with
-    `--check`, refuse one that is not proven good; with `--relies`, say what it relies on instead.
+    Print the cost of the stream.
+
+    With `--inputs` and `--outputs`, execute it on that image too; with `--check`, refuse a stream
+    that is not proven correct; with `--relies`, list dependences instead.
     """
     from ceras_ir.backends.vta.machine.board import load_board
     from ceras_ir.backends.vta.machine.isa import DEFAULT_BOARD_NAME
@@ -362,7 +333,7 @@ def run_stream(arguments: argparse.Namespace) -> None:
         raise SourceError([Diagnostic(str(f), arguments.vta_stream) for f in findings])
     lines = [summary(cost)]
     if arguments.relies:
-        lines += ["relies on", *reliance(stream.check(dram, board, MOST_COUNTED))]
+        lines += ["relies on", *reliance(stream.check(dram, board, MAX_COUNTED_FINDINGS))]
     if dram is not None:
         with naming(arguments.vta_stream):
             if arguments.relies:
@@ -377,13 +348,13 @@ def run_stream(arguments: argparse.Namespace) -> None:
 
 def _check_usage(arguments: argparse.Namespace) -> None:
     if arguments.model is not None or arguments.target is not None:
-        raise UsageError("--vta-stream runs a stream alone: leave out model and --target")
+        raise UsageError("--vta-stream runs a stream only: omit model and --target")
     if (arguments.inputs is None) != (arguments.outputs is None):
-        raise UsageError("--vta-stream takes --inputs and --outputs together, as DRAM images")
+        raise UsageError("--vta-stream needs --inputs and --outputs together, as DRAM images")
     wanted = next((f for f in ("check", "relies") if getattr(arguments, f)), None)
     if wanted and arguments.inputs is None and not arguments.vta_stream.endswith(".vtas"):
         raise UsageError(
             f"--{wanted} of a raw stream needs --inputs: micro-ops are in the DRAM image"
         )
     if arguments.check and arguments.relies:
-        raise UsageError("--check refuses what --relies tells: give one of them")
+        raise UsageError("--check refuses the findings of --relies: use only one option")

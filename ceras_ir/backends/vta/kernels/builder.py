@@ -1,7 +1,8 @@
-"""Build the loops, index arithmetic and operations of a kernel, folding what is known."""
+"""Build the loops, index arithmetic and operations of a kernel, and the layouts of its results."""
 
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from xdsl.builder import Builder
@@ -10,33 +11,34 @@ from xdsl.dialects.builtin import IndexType, IntegerAttr
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint
 
+from ceras_ir.backends.vta.schedule.blocks import Blocks
+from ceras_ir.backends.vta.schedule.contraction import Contraction
 from ceras_ir.dialects import tile
 from ceras_ir.dialects.tile.memory import WGT, buffer_type, packed_vector
 
 Index: TypeAlias = SSAValue | int
-"""An index that is computed, or known."""
+"""An index that is computed, or a constant."""
 
 
-class IndexBuilder:
-    """
-    Inserts before `start`, or inside of the loop that is being built; constants go to the
-    front of the block, once each.
-    """
+class KernelBuilder:
+    """Inserts a kernel before `start`, or in the current loop. Constants are shared."""
 
-    def __init__(self, start: Operation):
+    def __init__(self, start: tile.Conv2dOp | tile.MaxPoolOp | tile.AveragePoolOp):
         block = start.parent
         assert block is not None
         self._block = block
         self._last_constant: arith.ConstantOp | None = None
         self._builder = Builder(InsertPoint.before(start))
         self._constants: dict[int, SSAValue] = {}
+        self.packed = packed_vector(start.input)
+        """The last dimensions of feature maps in DRAM."""
+        rows, self.lanes = (1, *self.packed)[-2:]
+        self.tile, self._vector = (self.lanes, self.lanes), (rows, self.lanes)
 
     def add(self, op: Operation) -> Operation:
-        """Insert `op` here."""
         return self._builder.insert(op)
 
     def value(self, index: Index) -> SSAValue:
-        """`index` as a value."""
         if isinstance(index, SSAValue):
             return index
         if index not in self._constants:
@@ -49,14 +51,13 @@ class IndexBuilder:
         return self._constants[index]
 
     def values(self, *indices: Index) -> list[SSAValue]:
-        """Indices as values, without trailing zeros."""
+        """Return indices as values, without trailing zeros."""
         kept = list(indices)
         while kept and isinstance(kept[-1], int) and kept[-1] == 0:
             kept.pop()
         return [self.value(i) for i in kept]
 
     def sum(self, a: Index, b: Index) -> Index:
-        """`a + b`"""
         if isinstance(a, int) and isinstance(b, int):
             return a + b
         if isinstance(a, int):
@@ -69,7 +70,6 @@ class IndexBuilder:
         return self._result(arith.AddiOp(a, self.value(b)))
 
     def product(self, a: Index, factor: int) -> Index:
-        """`a * factor`"""
         if isinstance(a, int):
             return a * factor
         return a if factor == 1 else self._result(arith.MuliOp(a, self.value(factor)))
@@ -80,7 +80,7 @@ class IndexBuilder:
 
     @contextmanager
     def loop(self, start: int, stop: int, step: int = 1) -> Generator[Index]:
-        """Build the body of a loop; one that runs once is no loop."""
+        """Build the body of a loop; a single iteration needs no loop."""
         if start + step >= stop:
             yield start
             return
@@ -95,7 +95,7 @@ class IndexBuilder:
 
     @contextmanager
     def when_zero(self, *indices: Index) -> Generator[None]:
-        """Build what runs only where all `indices` are zero; none of them may be negative."""
+        """Build a body that is executed if all `indices`, which are not negative, are zero."""
         computed = [i for i in indices if isinstance(i, SSAValue)]
         assert not any(i for i in indices if isinstance(i, int)), "known to be not zero"
         if not computed:
@@ -109,12 +109,12 @@ class IndexBuilder:
 
     @contextmanager
     def unless_zero(self, index: Index) -> Generator[None]:
-        """Build what runs only where `index`, which is computed, is not zero."""
+        """Build a body that is executed if `index`, which is computed, is not zero."""
         with self._when(index, "ne", 0):
             yield
 
     def where(self, index: Index, value: int) -> Iterator[None]:
-        """Build what runs only where `index` is `value`; nothing if that cannot be."""
+        """Build a body that is executed if `index` is `value`; skip it if this is impossible."""
         if isinstance(index, SSAValue):
             with self._when(index, "eq", value):
                 yield
@@ -135,10 +135,7 @@ class IndexBuilder:
         self._builder = outer
 
     def blocks(self, extent: int, block: int) -> Iterator[tuple[Index, int]]:
-        """
-        The start and size of every block of `extent`: a loop over whole blocks, then the rest,
-        if any, so that the body is built at most twice.
-        """
+        """Yield the start and size of each block of `extent`: a loop, then the rest, if any."""
         whole = extent // block * block
         if whole:
             with self.loop(0, whole, block) as start:
@@ -146,32 +143,102 @@ class IndexBuilder:
         if whole < extent:
             yield whole, extent - whole
 
-
-class KernelBuilder(IndexBuilder):
-    """Inserts before `start`, the operation that is cut into blocks."""
-
-    def __init__(self, start: tile.Conv2dOp | tile.MaxPoolOp | tile.AveragePoolOp):
-        super().__init__(start)
-        self.packed = packed_vector(start.input)
-        """The last dimensions of feature maps in DRAM."""
-        rows, self.lanes = (1, *self.packed)[-2:]
-        self.tile = (self.lanes, self.lanes)
-        self._vector = (rows, self.lanes)
-
     def view(self, value: SSAValue, *shape: int) -> SSAValue:
-        """A buffer in DRAM under another shape."""
+        """Return a buffer in DRAM with a different shape."""
         if tile.memref_type(value).get_shape() == shape:
             return value
         self.add(view := tile.ViewOp(value, shape))
         return view.result
 
     def alloc(self, space: str, *shape: int) -> SSAValue:
-        """A buffer on chip for so many vectors, or tiles."""
         vector = self.tile if space == WGT else self._vector
         self.add(alloc := memref.AllocOp([], [], buffer_type(space, shape, vector)))
         return alloc.memref
 
     def rotate(self, ring: SSAValue) -> SSAValue:
-        """The next buffer of a ring."""
         self.add(rotate := tile.RotateOp(ring))
         return rotate.buffer
+
+
+Span = tuple[int, int]
+"""The first element, and the number of elements."""
+Box = tuple[tuple[int, ...], list[tuple[int, int]]]
+"""Indices of one output vector in a block, and loops as extents and strides."""
+Loops = list[tuple[int, int, int, int]]
+"""Extents, and strides of sums, inputs and weights."""
+
+
+@dataclass(frozen=True)
+class RowMajor:
+    """The row-major layout of output positions."""
+
+    b: Blocks
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.b.rows, self.b.columns
+
+    @property
+    def finished(self) -> int:
+        """The number of positions that are rescaled and stored; these are the first positions."""
+        return self.b.positions
+
+    def loops(self, c: Contraction, row: int) -> Loops:
+        """Return the loops over all positions, for inputs with rows of `row` vectors."""
+        b = self.b
+        return [(b.rows, b.columns, c.row_stride * row, 0), (b.columns, 1, c.strides[1], 0)]
+
+    def boxes(self, rows: Span | None, columns: Span | None) -> Iterator[Box]:
+        """Return the boxes of a range of rows and of columns; `None` means all."""
+        (row, height), (column, width) = rows or (0, self.b.rows), columns or (0, self.b.columns)
+        if columns is None:
+            yield (row, column), [(height * width, 1)]
+            return
+        box = [(height, self.b.columns), (width, 1)]
+        yield (row, column), [loop for loop in box if loop[0] > 1] or box[:1]
+
+
+@dataclass(frozen=True)
+class MaximumPlanes:
+    """
+    A layout with a plane for each offset within the stride of a maximum.
+
+    Position `y`, `x` is in plane `y % sh * sw + x % sw` at `y // sh`, `x // sw`; planes are
+    row-major. The maximum of planes is then elementwise, and the results are dense.
+    """
+
+    b: Blocks
+    maximum: tile.WindowMaximum
+
+    @property
+    def plane(self) -> tuple[int, int]:
+        return self.maximum.results(self.b.rows, self.b.columns)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.maximum.merged, *self.plane
+
+    @property
+    def finished(self) -> int:
+        rows, columns = self.plane
+        return rows * columns
+
+    def loops(self, c: Contraction, row: int) -> Loops:
+        (sh, sw), (rows, columns), size = self.maximum.strides, self.plane, self.finished
+        down, right = c.row_stride * row, c.strides[1]
+        return [
+            *((rows, columns, sh * down, 0), (columns, 1, sw * right, 0)),
+            *((sh, sw * size, down, 0), (sw, size, right, 0)),
+        ]
+
+    def boxes(self, rows: Span | None, columns: Span | None) -> Iterator[Box]:
+        (sh, sw), (height, width), size = self.maximum.strides, self.plane, self.finished
+        down: list[tuple[int, int, list[Span]]] = [(0, 0, [(height, width), (sh, sw * size)])]
+        if rows is not None:
+            down = [(y % sh * sw, y // sh, []) for y in range(rows[0], sum(rows))]
+        across: list[tuple[int, int, list[Span]]] = [(0, 0, [(width, 1), (sw, size)])]
+        if columns is not None:
+            across = [(x % sw, x // sw, []) for x in range(columns[0], sum(columns))]
+        for plane, row, lines in down:
+            for offset, column, elements in across:
+                yield (plane + offset, row, column), [*lines, *elements] or [(1, 0)]

@@ -1,4 +1,4 @@
-"""Loops of one contraction: blocks of positions, of reductions and of channels."""
+"""The loops of a contraction: blocks of positions, of reductions and of channels."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -6,10 +6,9 @@ from math import prod
 
 from xdsl.ir import SSAValue
 
-from ceras_ir.backends.vta.kernels.border import Border, Planes, RowMajor
-from ceras_ir.backends.vta.kernels.builder import Index, KernelBuilder
-from ceras_ir.backends.vta.kernels.epilogue import Epilogue
-from ceras_ir.backends.vta.schedule.blocks import MERGE_FROM, Blocks
+from ceras_ir.backends.vta.kernels.builder import Index, KernelBuilder, MaximumPlanes, RowMajor
+from ceras_ir.backends.vta.kernels.epilogue import Border, ContractionEpilogue
+from ceras_ir.backends.vta.schedule.blocks import MIN_MERGED_NBLOCK, Blocks
 from ceras_ir.backends.vta.schedule.contraction import Contraction
 from ceras_ir.dialects import tile
 from ceras_ir.dialects.tile.memory import ACC, INP, WGT
@@ -17,17 +16,17 @@ from ceras_ir.dialects.tile.memory import ACC, INP, WGT
 
 @dataclass(frozen=True, eq=False)
 class _Reduction:
-    """A K-block: `size` blocks of input channels from `k` on, for `tap` of the window."""
+    """A K-block: `size` blocks of input channels, starting at `k`, for `tap` of the window."""
 
     k: Index
     size: int
     at: Index
-    """Where it is among all, in blocks."""
+    """The position among all K-blocks, in blocks."""
     tap: tuple[Index, Index] = (0, 0)
 
 
 class ConvolutionExpansion:
-    """Builds the loops of one contraction."""
+    """Builds the loops of a contraction."""
 
     def __init__(self, op: tile.Conv2dOp, shape: Contraction, blocks: Blocks):
         self.op, self.c, self.b = op, shape, blocks
@@ -53,12 +52,11 @@ class ConvolutionExpansion:
         self.weights = at.view(op.weights, *tiles, *at.tile)
         self._allocate()
 
-    def positions(self) -> RowMajor | Planes:
-        """How those of a block lie in the accumulators."""
+    def positions(self) -> RowMajor | MaximumPlanes:
+        """Return the layout of the positions of a block in the accumulators."""
         return RowMajor(self.b)
 
     def results(self) -> tuple[int, int]:
-        """Rows and columns of the output."""
         return self.c.rows, self.c.columns
 
     def _allocate(self) -> None:
@@ -66,7 +64,7 @@ class ConvolutionExpansion:
         inp_stages, wgt_stages, acc_stages = b.stages
         inp_shape = (self.window[1],) if self.c.is_flat else self.window
         acc_shape = (b.columns,) if self.c.is_flat else self.layout.shape
-        self.epilogue = Epilogue(self.op, self.at, self.c, self.layout.finished)
+        self.epilogue = ContractionEpilogue(self.op, self.at, self.c, self.layout.finished)
         self.border = None
         if self.c.outside:
             products = self.epilogue.products
@@ -83,7 +81,7 @@ class ConvolutionExpansion:
             self.residual_tiles = self.at.alloc(WGT, self.op.residual_tiles)
 
     def build(self) -> None:
-        """The kernel: what stays on chip throughout, then the loops over blocks."""
+        """Build the kernel: loads of constants, then the loops over blocks."""
         at, c = self.at, self.c
         zero = at.value(0)
         self.epilogue.load_bias()
@@ -97,22 +95,21 @@ class ConvolutionExpansion:
             self._loops()
 
     def _loops(self) -> None:
-        """The blocks of one group."""
         at, c, b = self.at, self.c, self.b
-        stays = b.resident or b.kblock >= c.kblocks
+        is_kept = b.resident or b.kblock >= c.kblocks
         if b.order is tile.Order.NMK:
             for n, size in at.blocks(c.nblocks, b.nblock):
-                weights = self.at.rotate(self.wgt_ring) if stays else None
+                weights = self.at.rotate(self.wgt_ring) if is_kept else None
                 for batch, y, x in self.blocks_of_positions():
                     self._block(batch, y, x, n, size, None, weights)
             return
         for batch, y, x in self.blocks_of_positions():
-            inputs = self.at.rotate(self.inp_ring) if stays else None
+            inputs = self.at.rotate(self.inp_ring) if is_kept else None
             for n, size in at.blocks(c.nblocks, b.nblock):
                 self._block(batch, y, x, n, size, inputs, None)
 
     def blocks_of_positions(self):
-        """Loops over M-blocks: batch, first row and first column."""
+        """Yield the M-blocks of loops over batch, first row and first column."""
         at, c, b = self.at, self.c, self.b
         with (
             at.loop(0, c.batch) as batch,
@@ -122,17 +119,16 @@ class ConvolutionExpansion:
             yield batch, y, x
 
     def image(self, batch: Index) -> list[Index]:
-        """The leading indices of a feature map."""
+        """Return the leading indices of a feature map."""
         return [batch, self.group] if self.c.groups > 1 else [batch]
 
     def _channel(self, n: Index) -> Index:
-        """Output vector `n` of the group, counted from the first of all."""
+        """Return the index of output vector `n` of the group among all output vectors."""
         return self.at.sum(self.at.product(self.group, self.c.nblocks), n)
 
     def _load_weights(
         self, buffer: SSAValue, at_k: Index, n: Index, nblock: int, part: _Reduction
     ) -> None:
-        """A K-block of weights, to block `at_k` of `buffer`."""
         at, c, taps = self.at, self.c, self.c.taps
         first, target = self._channel(n), at.product(at_k, self.b.nblock * taps)
         if not c.is_by_taps:
@@ -154,7 +150,6 @@ class ConvolutionExpansion:
     def _load_inputs(
         self, buffer: SSAValue, at_k: Index, batch: Index, y: Index, x: Index, part: _Reduction
     ) -> None:
-        """A K-block of inputs, to block `at_k` of `buffer`."""
         at, c, k, kblock = self.at, self.c, part.k, part.size
         down, right = (at.product(i, d) for i, d in zip(part.tap, c.dilations, strict=True))
         column = at.sum(at.sum(at.product(x, c.strides[1]), right), -c.padding[1])
@@ -180,8 +175,8 @@ class ConvolutionExpansion:
         weights: SSAValue | None,
     ) -> None:
         """
-        One M-block and N-block: all of K, then the epilogue. `inputs` or `weights` is what stays
-        over the inner loop over blocks; the first block of that loop loads it.
+        Build one M-block and N-block: all of K, then the epilogue. `inputs` or `weights` is the
+        buffer that the inner loop over blocks keeps; the first block of that loop loads it.
         """
         at, b = self.at, self.b
         acc = self.at.rotate(self.acc_ring)
@@ -205,7 +200,7 @@ class ConvolutionExpansion:
     def _add_constants(
         self, acc: SSAValue, batch: Index, y: Index, x: Index, n: Index, nblock: int
     ) -> None:
-        """Constants that are products, which the first block of all loads; and the border."""
+        """Add constants that are products, which the first block loads, and the border."""
         products, block = self.epilogue.products, (self.group, batch, y, x, n)
         if products is not None and all(isinstance(i, SSAValue) or i == 0 for i in block):
             with self.at.when_zero(*block):
@@ -216,10 +211,9 @@ class ConvolutionExpansion:
         self.epilogue.add_products(acc, self._channel(n), nblock)
 
     def combine(self, acc: SSAValue, y: Index) -> None:
-        """What is done with the sums of a block from row `y` on, before the bias is added."""
+        """Combine the sums of a block, from row `y` on, before the bias is added."""
 
     def _reductions(self) -> Iterator[_Reduction]:
-        """Every K-block; with kn2row those of one tap after the other."""
         at, c, b = self.at, self.c, self.b
         if not c.is_by_taps:
             for k, size in at.blocks(c.kblocks, b.kblock):
@@ -234,7 +228,6 @@ class ConvolutionExpansion:
     def store(
         self, acc: SSAValue, i: Index, batch: Index, y: Index, x: Index, n: Index, count: int
     ) -> None:
-        """Output vectors `i` to `i + count` of a block."""
         at, b = self.at, self.b
         if self.c.is_flat:
             start = [at.value(j) for j in (*self.image(batch), at.sum(n, i), x)]
@@ -254,7 +247,6 @@ class ConvolutionExpansion:
         nblock: int,
         kblock: int,
     ) -> None:
-        """A K-block, from operands at blocks of their buffers."""
         at, c, b = self.at, self.c, self.b
         (inp, inp_at), (wgt, wgt_at) = inputs, weights
         wgt_start = at.product(wgt_at, b.nblock * c.taps)
@@ -262,13 +254,13 @@ class ConvolutionExpansion:
         (kh, kw), (dh, dw) = c.kernel, c.dilations
         positions = self.layout.loops(c, iw)
         channels = (nblock, b.positions, 0, kblock * c.taps)
-        if nblock >= MERGE_FROM and c.is_flat:
-            # Both loops of the hardware are there for K and M: micro-ops need only say N.
+        if nblock >= MIN_MERGED_NBLOCK and c.is_flat:
+            # The hardware loops iterate over K and M, so micro-ops only iterate over N.
             loops = [(kblock, 0, ih * iw, 1), (b.columns, 1, 1, 0)]
             operands = (inp, at.values(inp_at)), (wgt, at.values(wgt_start))
             at.add(tile.GemmOp((acc, []), *operands, [*loops, channels]))
             return
-        if nblock >= MERGE_FROM:
+        if nblock >= MIN_MERGED_NBLOCK:
             sums = [(kblock, 0, ih * iw, c.taps), (kh, 0, dh * iw, kw), (kw, 0, dw, 1)]
             inner = [loop for loop in sums if loop[0] > 1]
             operands = (inp, at.values(inp_at)), (wgt, at.values(wgt_start))
@@ -299,7 +291,7 @@ class ConvolutionExpansion:
         n: Index,
         nblock: int,
     ) -> None:
-        """Bring the residual in by a diagonal tile of weights, then move it left."""
+        """Add the residual by a diagonal tile of weights, then shift it left."""
         at, b = self.at, self.b
         loops = [(b.rows, b.columns, b.columns, 0), (b.columns, 1, 1, 0)]
         with at.loop(0, nblock) as i:
@@ -312,16 +304,18 @@ class ConvolutionExpansion:
             weights = (self.residual_tiles, which)
             at.add(tile.GemmOp((acc, at.values(i)), (buffer, []), weights, loops))
         if shift := self.op.residual_shift.value.data:
-            self.epilogue.apply(tile.Alu.SHR, acc, 0, nblock, -shift)
+            self.epilogue.apply(tile.AluFunction.SHR, acc, 0, nblock, -shift)
 
 
 class MaximumExpansion(ConvolutionExpansion):
     """
-    Blocks of whole rows, one output vector each, from the top down. Maxima are taken along rows,
-    then down columns, all in place. The first maxima of a block need sums of the block before it,
-    which are still in the other accumulators.
+    A convolution with a maximum over windows, in blocks of entire rows from the top down, with a
+    single output vector each.
 
-    Exact: bias, shift and clamp never make the greater of two sums the lesser result.
+    Maxima are computed along rows, then down columns, in place. The first maxima of a block need
+    sums of the previous block, which are still in the other accumulators.
+
+    Exact: bias, shift and clamp are monotonic.
     """
 
     @property
@@ -329,8 +323,8 @@ class MaximumExpansion(ConvolutionExpansion):
         assert self.c.maximum is not None
         return self.c.maximum
 
-    def positions(self) -> Planes:
-        return Planes(self.b, self.maximum)
+    def positions(self) -> MaximumPlanes:
+        return MaximumPlanes(self.b, self.maximum)
 
     def results(self) -> tuple[int, int]:
         return self.maximum.results(self.c.rows, self.c.columns)
@@ -351,7 +345,8 @@ class MaximumExpansion(ConvolutionExpansion):
             elif columns > 1:
                 loops = [(rows, columns, columns), (columns - 1, 1, 1), lines]
                 self._greater(acc, (0, 0, 1), acc, (sw + offset,), loops)
-        # With two buffers, the next one is the one before. A third turn leaves this block's last.
+        # With two buffers, the next buffer is the previous one. The second rotation restores this
+        # block.
         before = at.rotate(self.acc_ring)
         at.rotate(self.acc_ring)
         for offset in self.maximum.offsets(0):
@@ -373,11 +368,11 @@ class MaximumExpansion(ConvolutionExpansion):
         source: Sequence[int],
         loops: Sequence[tuple[int, int, int]],
     ) -> None:
-        """Sums from plane, row and column `target` on become the greater of two."""
+        """Replace sums from plane, row and column `target` on by the maximum of two."""
         at = self.at
         vectors = (other, at.values(0, *source))
         where = (acc, at.values(0, *target))
-        at.add(tile.AluOp(tile.Alu.MAX, where, loops, source=vectors))
+        at.add(tile.AluOp(tile.AluFunction.MAX, where, loops, source=vectors))
 
     def store(
         self, acc: SSAValue, i: Index, batch: Index, y: Index, x: Index, n: Index, count: int

@@ -1,30 +1,39 @@
 """
-What is done with finished sums: bias, shifts, clamp and swish.
+The operations on finished sums: border, bias, shifts, clamp and swish.
 
-The ALU does it, except for constants of output channels that the GEMM core adds as products.
+The ALU executes them, except for constants of output channels that the GEMM core adds as products.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from math import prod
 
 from xdsl.ir import SSAValue
 
-from ceras_ir.backends.vta.kernels.builder import Index, KernelBuilder
+from ceras_ir.backends.vta.kernels.builder import (
+    Index,
+    KernelBuilder,
+    MaximumPlanes,
+    RowMajor,
+)
+from ceras_ir.backends.vta.schedule.blocks import Blocks
 from ceras_ir.backends.vta.schedule.contraction import (
     SWISH_TEMPORARIES,
+    BorderRun,
     Contraction,
     bias_immediate,
     borders_of,
 )
 from ceras_ir.dialects import tile
-from ceras_ir.dialects.tile import Alu
+from ceras_ir.dialects.tile import AluFunction
 from ceras_ir.dialects.tile.memory import ACC, INP, WGT
+from ceras_ir.support.diagnostics import InputError
 
 
 class ChannelProducts:
     """
-    Of one contraction. Its tiles stay on chip; `load` comes after the loads of the first block,
-    so that the first product need not wait for them.
+    The constants of a contraction that the GEMM core adds. Their tiles remain on chip; `load`
+    follows the loads of the first block, so that the first product need not wait.
     """
 
     def __init__(self, op: tile.Conv2dOp, at: KernelBuilder, shape: Contraction):
@@ -37,7 +46,6 @@ class ChannelProducts:
         self.border = at.alloc(WGT, self.kinds, *border) if shape.border_tiles else None
 
     def load(self) -> None:
-        """Bring the vector and all tiles on chip."""
         at, zero = self.at, self.at.value(0)
         assert self.op.radix is not None
         radix = at.view(self.op.radix, 1, *at.packed)
@@ -55,30 +63,30 @@ class ChannelProducts:
         first: Sequence[Index],
         loops: Sequence[tuple[int, int, int]],
     ) -> None:
-        """Constants from `first` on; loops are extents, and strides of sums and of constants."""
+        """Add constants from `first` on; loops are extents, and strides of sums and constants."""
         tiles = tile.vectors_in(digits)[-1]
         steps = [(extent, target, 0, step * tiles) for extent, target, step in loops]
-        # One instruction for each tile: consecutive iterations write different sums.
+        # One instruction per tile: consecutive iterations write different sums.
         for place in range(tiles):
             source = (digits, self.at.values(*first, place))
             self.at.add(tile.GemmOp(acc, (self.radix, []), source, steps))
 
 
 NEGATED_BITS = 17
-"""A number of 16 bits and its negative."""
+"""The bits of a 16-bit value and of the negative."""
 
 Vectors = tuple[SSAValue, Index]
-"""A buffer of accumulators, and the output vector of it."""
+"""A buffer of accumulators, and an output vector in it."""
 
 
 class SwishProgram:
     """
-    Swish of accumulators by MIN, MAX, ADD and shifts, as `graph.shift_swish` defines it, for a
-    contraction whose blocks have `positions` output positions.
+    Computes swish on accumulators by MIN, MAX, ADD and shifts, as `graph.shift_swish` defines it,
+    for blocks of `positions` output positions.
 
-    VTA's ALU has two addresses and no difference. A number is negated by a product with 2^18 - 1
-    modulo 2^32, after a shift to the left that leaves room for 17 bits: copies moved by 1, 2, 3, 6
-    and 9 bits are added. A copy is a sum with what was cleared.
+    The ALU of VTA has two addresses and no subtraction. A value is negated by a product with 2^18 -
+    1 modulo 2^32, after a left shift that leaves 17 bits: copies that are shifted by 1, 2, 3, 6 and
+    9 bits are added. A copy is an addition to a cleared vector.
     """
 
     def __init__(self, op: tile.Conv2dOp, at: KernelBuilder, positions: int):
@@ -91,58 +99,56 @@ class SwishProgram:
         self.constants = None if self.uniform is not None else at.alloc(ACC, *self.box)
 
     def load(self) -> None:
-        """Bring constants on chip that are no immediates."""
         if self.constants is not None:
             start = [self.at.value(0), self.at.value(0)]
             box = (self.box[0], self.box[1])
             self.at.add(tile.LoadOp(self.source, start, self.constants, [], box))
 
     def apply(self, acc: SSAValue, i: Index, n: Index) -> None:
-        """Output vector `i` of `acc`, which is vector `n` of all."""
+        """Compute swish of output vector `i` of `acc`, which is vector `n` of the result."""
         a: Vectors = (acc, i)
         b, c, d = ((self.temporaries, t) for t in range(SWISH_TEMPORARIES))
         self._negate(a, b, c)
         self._copy(c, a)
-        self._with(Alu.MIN, c, b)
-        self._with(Alu.MAX, b, a)
-        self._by(Alu.MAX, a, 0)
-        # Now b = |q| and c = -|q|; d becomes what is added to max(q, 0).
+        self._with(AluFunction.MIN, c, b)
+        self._with(AluFunction.MAX, b, a)
+        self._by(AluFunction.MAX, a, 0)
+        # Now b = |q| and c = -|q|; d becomes the addend of max(q, 0).
         self._copy(d, c)
-        self._by(Alu.SHR, d, 2)
-        self._constant(Alu.ADD, d, 0, n)
-        self._by(Alu.SHR, c, 1)
-        self._with(Alu.MAX, c, d)
-        self._constant(Alu.MAX, c, 1, n)
+        self._by(AluFunction.SHR, d, 2)
+        self._constant(AluFunction.ADD, d, 0, n)
+        self._by(AluFunction.SHR, c, 1)
+        self._with(AluFunction.MAX, c, d)
+        self._constant(AluFunction.MAX, c, 1, n)
         self._clear(d)
         for k, bits in ((2, 3), (3, 1), (4, 2)):
-            self._by(Alu.SHR, b, bits)
-            self._constant(Alu.ADD, b, k, n)
-            self._with(Alu.MIN, d, b)
+            self._by(AluFunction.SHR, b, bits)
+            self._constant(AluFunction.ADD, b, k, n)
+            self._with(AluFunction.MIN, d, b)
             if k < 4:
-                self._constant(Alu.ADD, b, k + 3, n)
-        self._with(Alu.MAX, c, d)
-        self._with(Alu.ADD, a, c)
+                self._constant(AluFunction.ADD, b, k + 3, n)
+        self._with(AluFunction.MAX, c, d)
+        self._with(AluFunction.ADD, a, c)
         shift, low, high = self.rescaling
         if shift:
-            self._by(Alu.ADD, a, 1 << shift - 1)
-            self._by(Alu.SHR, a, shift)
-        self._by(Alu.MAX, a, low)
-        self._by(Alu.MIN, a, high)
+            self._by(AluFunction.ADD, a, 1 << shift - 1)
+            self._by(AluFunction.SHR, a, shift)
+        self._by(AluFunction.MAX, a, low)
+        self._by(AluFunction.MIN, a, high)
 
     def _negate(self, a: Vectors, b: Vectors, c: Vectors) -> None:
-        """`b = -a`; uses `c`."""
+        """Compute `b = -a`; `c` is overwritten."""
         room = 32 - NEGATED_BITS
         self._copy(b, a)
-        self._by(Alu.SHR, b, -room)
+        self._by(AluFunction.SHR, b, -room)
         for times, bits in ((2, 1), (2, 3), (1, 9)):
             self._copy(c, b)
             for _ in range(times):
-                self._by(Alu.SHR, c, -bits)
-                self._with(Alu.ADD, b, c)
-        self._by(Alu.SHR, b, room)
+                self._by(AluFunction.SHR, c, -bits)
+                self._with(AluFunction.ADD, b, c)
+        self._by(AluFunction.SHR, b, room)
 
-    def _constant(self, kind: Alu, target: Vectors, row: int, n: Index) -> None:
-        """`target = kind(target, constant of this row)`"""
+    def _constant(self, kind: AluFunction, target: Vectors, row: int, n: Index) -> None:
         if self.constants is None:
             assert self.uniform is not None
             self._by(kind, target, self.uniform[row])
@@ -154,11 +160,11 @@ class SwishProgram:
     def _start(self, place: Vectors) -> tuple[SSAValue, list[SSAValue]]:
         return place[0], self.at.values(place[1])
 
-    def _by(self, kind: Alu, target: Vectors, immediate: int) -> None:
+    def _by(self, kind: AluFunction, target: Vectors, immediate: int) -> None:
         loops = [(self.positions, 1)]
         self.at.add(tile.AluOp(kind, self._start(target), loops, immediate=immediate))
 
-    def _with(self, kind: Alu, target: Vectors, source: Vectors) -> None:
+    def _with(self, kind: AluFunction, target: Vectors, source: Vectors) -> None:
         loops = [(self.positions, 1, 1)]
         op = tile.AluOp(kind, self._start(target), loops, source=self._start(source))
         self.at.add(op)
@@ -168,11 +174,11 @@ class SwishProgram:
 
     def _copy(self, target: Vectors, source: Vectors) -> None:
         self._clear(target)
-        self._with(Alu.ADD, target, source)
+        self._with(AluFunction.ADD, target, source)
 
 
-class Epilogue:
-    """Of one contraction whose blocks have `positions` output positions."""
+class ContractionEpilogue:
+    """Emits the operations on finished sums, for blocks of `positions` output positions."""
 
     def __init__(self, op: tile.Conv2dOp, at: KernelBuilder, shape: Contraction, positions: int):
         self.op, self.at, self.positions = op, at, positions
@@ -185,7 +191,7 @@ class Epilogue:
         self.swish = None if op.swish is None else SwishProgram(op, at, positions)
 
     def load_bias(self) -> None:
-        """Bring the bias on chip, where it stays, and what channels shift by; a swish's too."""
+        """Load bias, shifts of channels, and constants of a swish, which remain on chip."""
         for source, buffer in ((self.op.bias, self.bias), (self.op.shifts, self.shifts)):
             if source is not None and buffer is not None:
                 start = [self.at.value(0)]
@@ -194,51 +200,142 @@ class Epilogue:
             self.swish.load()
 
     def add_products(self, acc: SSAValue, n: Index, count: int) -> None:
-        """The bias of `count` output vectors, the first of which is vector `n`, if it has tiles."""
+        """Add the bias of `count` output vectors, of which `n` is the first, if it has tiles."""
         if self.products is not None and self.products.bias is not None:
             loops = [(count, self.positions, 1), (self.positions, 1, 0)]
             self.products.add((acc, []), self.products.bias, (n,), loops)
 
     def finish(self, acc: SSAValue, i: Index, n: Index, count: int) -> None:
-        """`count` output vectors from `i` of `acc` on, the first of which is vector `n` of all."""
+        """Finish `count` output vectors from `i` of `acc` on; vector `n` is the first."""
         at, op = self.at, self.op
         if self.bias is not None:
-            self._by_channel(tile.Alu.ADD, acc, i, count, (self.bias, n))
+            self._by_channel(AluFunction.ADD, acc, i, count, (self.bias, n))
         elif self.immediate:
-            self.apply(tile.Alu.ADD, acc, i, count, self.immediate)
+            self.apply(AluFunction.ADD, acc, i, count, self.immediate)
         if shift := op.shift.value.data:
-            self.apply(tile.Alu.SHR, acc, i, count, shift)
+            self.apply(AluFunction.SHR, acc, i, count, shift)
         if self.shifts is not None:
             known = op.uniform_shifts
             uniform = None if known is None else known.get_values()
-            self._by_channel(tile.Alu.SHR, acc, i, count, (self.shifts, n), uniform)
+            self._by_channel(AluFunction.SHR, acc, i, count, (self.shifts, n), uniform)
         if op.never_below is None:
-            self.apply(tile.Alu.MAX, acc, i, count, op.low.value.data)
+            self.apply(AluFunction.MAX, acc, i, count, op.low.value.data)
         if op.never_above is None:
-            self.apply(tile.Alu.MIN, acc, i, count, op.high.value.data)
+            self.apply(AluFunction.MIN, acc, i, count, op.high.value.data)
         if self.swish is not None:
             with at.loop(0, count) as j:
                 self.swish.apply(acc, at.sum(i, j), at.sum(n, j))
 
     def _by_channel(
         self,
-        kind: tile.Alu,
+        kind: AluFunction,
         acc: SSAValue,
         i: Index,
         count: int,
         source: tuple[SSAValue, Index],
         uniform: Sequence[int] | None = None,
     ) -> None:
-        """
-        One operation with the constants, from a vector on, of `count` output vectors; `uniform` of
-        all vectors.
-        """
+        """Apply an operation with constants from vector `source` on to `count` output vectors."""
         loops = [(count, self.positions, 1), (self.positions, 1, 0)]
         vectors = (source[0], self.at.values(source[1]))
         target = (acc, self.at.values(i))
         self.at.add(tile.AluOp(kind, target, loops, source=vectors, uniform=uniform))
 
-    def apply(self, kind: tile.Alu, acc: SSAValue, i: Index, count: int, immediate: int) -> None:
-        """One operation with a constant on `count` output vectors."""
+    def apply(self, kind: AluFunction, acc: SSAValue, i: Index, count: int, immediate: int) -> None:
         loops = [(count * self.positions, 1)]
         self.at.add(tile.AluOp(kind, (acc, self.at.values(i)), loops, immediate=immediate))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The part of a run in the block of output positions that starts at `block`."""
+
+    constant: int
+    block: int
+    first: int
+    """The position relative to the start of the block."""
+    count: int
+
+
+class Border:
+    """
+    Adds constants at the border of the input of a contraction.
+
+    Loads pad with zeros. The contribution of the actual padding is a constant for each channel and
+    kind of position. It remains on chip and is added by the ALU, or by the GEMM core as a product.
+    """
+
+    def __init__(
+        self,
+        op: tile.Conv2dOp,
+        at: KernelBuilder,
+        shape: Contraction,
+        blocks: Blocks,
+        positions: RowMajor | MaximumPlanes,
+        products: ChannelProducts | None,
+    ):
+        assert op.border is not None
+        self.all = borders_of(shape)
+        kinds, *_ = tile.memref_type(op.border).get_shape()
+        if kinds != self.all.constants:
+            raise InputError(
+                f"'tile.conv2d' has {self.all.constants} kinds of windows beyond the input, but "
+                f"the border has constants for {kinds}"
+            )
+        self.at, self.source, self.blocks, self.positions = at, op.border, blocks, positions
+        self.box = (self.all.constants, shape.nblocks * shape.groups)
+        self.products = products if shape.border_tiles else None
+        self.constants = None if shape.border_tiles else at.alloc(ACC, *self.box)
+
+    def load(self) -> None:
+        if self.constants is None:
+            return
+        start = [self.at.value(0), self.at.value(0)]
+        self.at.add(tile.LoadOp(self.source, start, self.constants, [], self.box))
+
+    def add(self, acc: SSAValue, n: Index, count: int, y: Index, x: Index) -> None:
+        """Add the constants to `count` output vectors from `n` on of the block at `y`, `x`."""
+        at, b = self.at, self.blocks
+        across = list(_parts(self.all.columns, b.columns, len(self.all.rows)))
+        for row, part in enumerate(self.all.rows):
+            for rows in _parts((part,), b.rows, row):
+                for _ in at.where(y, rows.block):
+                    self._add(acc, n, count, rows.constant, (rows.first, rows.count), None)
+                    for columns in across:
+                        corner = self.all.corner(row, columns.constant - len(self.all.rows))
+                        place = (rows.first, rows.count), (columns.first, columns.count)
+                        for _ in at.where(x, columns.block):
+                            self._add(acc, n, count, corner, *place)
+        for columns in across:
+            for _ in at.where(x, columns.block):
+                place = (columns.first, columns.count)
+                self._add(acc, n, count, columns.constant, None, place)
+
+    def _add(
+        self,
+        acc: SSAValue,
+        n: Index,
+        count: int,
+        constant: int,
+        rows: tuple[int, int] | None,
+        columns: tuple[int, int] | None,
+    ) -> None:
+        """Add a constant to ranges (first, count) of rows and columns; `None` means all."""
+        at, vectors = self.at, (count, self.blocks.positions, 1)
+        for start, loops in self.positions.boxes(rows, columns):
+            box = [vectors, *((extent, step, 0) for extent, step in loops)]
+            target = (acc, at.values(0, *start))
+            if self.products is not None and self.products.border is not None:
+                self.products.add(target, self.products.border, (constant, n), box)
+                continue
+            assert self.constants is not None
+            source = (self.constants, at.values(constant, n))
+            at.add(tile.AluOp(tile.AluFunction.ADD, target, box, source=source))
+
+
+def _parts(runs: Sequence[BorderRun], block: int, constant: int) -> Iterator[_Part]:
+    for number, run in enumerate(runs, constant):
+        end = run.first + run.count
+        for start in range(run.first // block * block, end, block):
+            first = max(run.first, start)
+            yield _Part(number, start, first - start, min(end, start + block) - first)

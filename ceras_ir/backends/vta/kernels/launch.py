@@ -1,7 +1,7 @@
 """
 Launches of kernels that replace operations, and their constants in the layout of the board.
 
-Each kernel is once in a module. Constants are tiles, and vectors of B lanes.
+KernelTable are shared within a module. Constants are tiles, and vectors of B lanes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -50,8 +50,8 @@ Array = NDArray[np.generic]
 
 def packed_weights(op: graph.LinearOperation, board: VtaBoard) -> graph.ConstantOp:
     """
-    [O, KH, KW, C] or [N, K] as [O/B, C/B, KH, KW, B out, B in], zeros in added lanes and between
-    groups.
+    Pack [O, KH, KW, C] or [N, K] as [O/B, C/B, KH, KW, B out, B in], with zeros in added lanes and
+    between groups.
     """
     plain, lanes = graph.known_array(op.weights), board.block
     if isinstance(op, graph.Conv2dOp):
@@ -66,48 +66,45 @@ def packed_weights(op: graph.LinearOperation, board: VtaBoard) -> graph.Constant
 
 
 def packed_bias(op: graph.LinearOperation, shape: Contraction, board: VtaBoard) -> graph.ConstantOp:
-    """The bias with all constants in it that are known, as `_added`."""
+    """Pack the bias, with all constants that are known at compile time."""
     scale = _scale(op.input) * _scale(op.weights)
-    return _added(folded_bias(op), board, shape.bias_tiles, scale)
+    return _packed_constants(folded_bias(op), board, shape.bias_tiles, scale)
 
 
 def packed_shifts(op: graph.LinearOperation, board: VtaBoard) -> graph.ConstantOp:
-    """By how many bits each channel goes right after all have, in the layout of the bias."""
+    """Pack the right shift of each channel after the common shift, in the layout of the bias."""
     assert op.requant is not None
     return _vectors(np.array(further_shifts(op.requant), np.int64), board)
 
 
 def uniform_shifts(op: graph.LinearOperation, board: VtaBoard) -> tuple[int, ...]:
-    """What all lanes of each vector of `packed_shifts` are; -1 where they differ."""
+    """Return the common value of all lanes of each vector of `packed_shifts`, or -1."""
     assert op.requant is not None
     shifts = np.array(further_shifts(op.requant), np.int64)
     blocks = np.pad(shifts, (0, -len(shifts) % board.block), "edge").reshape(-1, board.block)
-    alike = blocks.min(axis=1) == blocks.max(axis=1)
-    return tuple(np.where(alike, blocks[:, 0], -1).tolist())
+    is_uniform = blocks.min(axis=1) == blocks.max(axis=1)
+    return tuple(np.where(is_uniform, blocks[:, 0], -1).tolist())
 
 
 def border_sums(op: graph.LinearOperation, shape: Contraction, board: VtaBoard) -> graph.ConstantOp:
-    """What the zero point around the input contributes to sums at the edge, as `_added`."""
-    return _added(border_values(op, borders_of(shape)), board, shape.border_tiles)
+    """Pack the contribution of the zero point around the input to sums at the border."""
+    values = border_values(op, borders_of(shape))
+    return _packed_constants(values, board, shape.border_tiles)
 
 
 def packed_radix(board: VtaBoard) -> graph.ConstantOp:
-    """What the digits of constants count, in every row of a vector."""
+    """Return the weights of the digits of constants, in each row of a vector."""
     rows = np.broadcast_to(radix(board.block), board.vector)
     return graph.ConstantOp.from_array(np.ascontiguousarray(rows), UniformType(1.0))
 
 
-def one_number(value: int, *shape: int) -> graph.ConstantOp:
-    """An int32 that every lane has."""
+def uniform_constant(value: int, *shape: int) -> graph.ConstantOp:
     array = np.full(shape, value, np.int32)
     return graph.ConstantOp.from_array(array, UniformType(1.0, storage=i32))
 
 
 def residual_weights(op: graph.LinearOperation, board: VtaBoard) -> graph.ConstantOp:
-    """
-    The diagonal [B, B] that moves a residual left by up to six bits; [O/B, B, B] where channels go
-    by different numbers of bits.
-    """
+    """Return the diagonal [B, B] that shifts a residual left, or per-channel [O/B, B, B]."""
     shifts = np.array(op.residual_shifts) - common_residual_shift(op)
     if len(shifts) == 1:
         return diagonal(1 << int(shifts[0]), board)
@@ -117,42 +114,42 @@ def residual_weights(op: graph.LinearOperation, board: VtaBoard) -> graph.Consta
 
 
 def common_residual_shift(op: graph.LinearOperation) -> int:
-    """By how many bits the residual of every channel goes left behind these weights."""
+    """Return the left shift of the residual of all channels after these weights."""
     return max(0, max(op.residual_shifts) - RESIDUAL_WEIGHT_BITS)
 
 
 def diagonal(factor: int, board: VtaBoard) -> graph.ConstantOp:
-    """The tile that multiplies every lane by a factor."""
     tile = np.eye(board.block, dtype=np.int64) * factor
     return graph.ConstantOp.from_array(tile.astype(np.int8), UniformType(1.0))
 
 
 def averaging_weights(a: Averaging, board: VtaBoard) -> graph.ConstantOp:
-    """The digits of the multiplier as tiles [1 or 2, B, B]."""
+    """Return the digits of the multiplier as tiles [1 or 2, B, B]."""
     eye = np.eye(board.block, dtype=np.int64)
     tiles = np.stack([eye * digit for digit in multiplier_digits(a)])
     return graph.ConstantOp.from_array(tiles.astype(np.int8), UniformType(1.0))
 
 
 def swish_constants(op: graph.ShiftSwishOp, board: VtaBoard) -> graph.ConstantOp:
-    """The bends of every channel, negated, then the third and the fourth: [7, O/B, B]."""
+    """Return the negated bends of each channel, then the third and the fourth: [7, O/B, B]."""
     channels = graph.shape_of(op.result)[-1]
     bends = np.array(op.channel_bends, np.int32)
     rows = np.broadcast_to(bends, (channels, 5)).T
     return _vectors(np.concatenate([-rows, rows[2:4]]), board)
 
 
-def _added(
+def _packed_constants(
     channels: NDArray[np.integer], board: VtaBoard, tiles: int, scale: float = 1.0
 ) -> graph.ConstantOp:
     """
-    Constants of channels [.., O] as [.., O/B, B], or their digits in `tiles` [.., O/B, T, B, B].
-    Added lanes repeat the last channel of a bias, so that one number stays one; others are zero.
+    Pack constants of channels [.., O] as [.., O/B, B], or as digits in `tiles` [.., O/B, T, B, B].
+    Added lanes repeat the last channel of a bias, so that a uniform bias remains uniform; in other
+    constants they are zero.
     """
     if not tiles:
         return _vectors(channels, board, scale, "edge" if channels.ndim == 1 else "constant")
-    ends = [(0, 0)] * (channels.ndim - 1) + [(0, -channels.shape[-1] % board.block)]
-    padded = np.pad(channels, ends)
+    padding = [(0, 0)] * (channels.ndim - 1) + [(0, -channels.shape[-1] % board.block)]
+    padded = np.pad(channels, padding)
     vectors = padded.reshape(*channels.shape[:-1], -1, board.block)
     packed = digits(vectors, tiles, board.block).swapaxes(-3, -2)
     return graph.ConstantOp.from_array(np.ascontiguousarray(packed), UniformType(scale))
@@ -164,34 +161,33 @@ def _vectors(
     scale: float = 1.0,
     pad: Literal["edge", "constant"] = "edge",
 ) -> graph.ConstantOp:
-    """int32 of channels [.., O] as [.., O/B, B], or [.., O/B, R, B] with equal rows."""
-    ends = [(0, 0)] * (channels.ndim - 1) + [(0, -channels.shape[-1] % board.block)]
-    padded = np.pad(channels.astype(np.int32), ends, mode=pad)
+    """Pack int32 values of channels [.., O] as [.., O/B, B], or [.., O/B, R, B] with equal rows."""
+    padding = [(0, 0)] * (channels.ndim - 1) + [(0, -channels.shape[-1] % board.block)]
+    padded = np.pad(channels.astype(np.int32), padding, mode=pad)
     packed = padded.reshape(*channels.shape[:-1], -1, *(1,) * (len(board.vector) - 1), board.block)
     full = np.broadcast_to(packed, (*packed.shape[: -len(board.vector)], *board.vector))
     return graph.ConstantOp.from_array(np.ascontiguousarray(full), UniformType(scale, storage=i32))
 
 
 def _scale(value: SSAValue) -> float:
-    """The scale for the type of a packed constant; 1 where each channel has its own."""
     element = graph.quantized_element(value)
     return 1.0 if element is None or element.is_per_axis else element.scale
 
 
 LAYERS = "vta.layers"
-"""Of a launch: how many operations of the placed graph it replaces, one after the other."""
+"""The number of successive operations of the placed graph that a launch replaces."""
 
 Body = Callable[[Builder, Sequence[SSAValue]], None]
-"""Adds the operations of a kernel, on its arguments: the inputs, then the output."""
+"""Adds the operations of a kernel on its arguments: the inputs, then the output."""
 
 
-def replaced_by(launch: mem.LaunchOp) -> int:
-    """How many operations of the placed graph `launch` replaces; one if it does not say."""
+def replaced_count(launch: mem.LaunchOp) -> int:
+    """Return the number of operations of the placed graph that `launch` replaces; 1 by default."""
     count = launch.attributes.get(LAYERS)
     return count.value.data if isa(count, IntegerAttr) else 1
 
 
-class Kernels:
+class KernelTable:
     """The kernels of a module, one for each shape."""
 
     def __init__(self, module: ModuleOp):
@@ -201,7 +197,7 @@ class Kernels:
     def get(
         self, stem: str, tensors: Sequence[Tensor], properties: Mapping[str, object], body: Body
     ) -> str:
-        """The name of the kernel on packed operands of these types, the result last."""
+        """Return the name of the kernel on packed operands of these types, the result last."""
         types = [_buffer_type(tensor) for tensor in tensors]
         key = (stem, *types, *properties.items())
         if key not in self._names:
@@ -209,7 +205,6 @@ class Kernels:
         return self._names[key]
 
     def _build(self, stem: str, types: Sequence[MemRefType[Attribute]], body: Body) -> str:
-        """A new function at the end of the module."""
         count = len(self._names)
         while SymbolTable.lookup_symbol(self.module, name := f"{stem}_{count}"):
             count += 1
@@ -230,9 +225,9 @@ def _buffer_type(kind: Tensor) -> MemRefType[Attribute]:
 
 class Launch:
     """
-    What replaces operations, of which only the last has other readers: packed inputs, constants,
-    the launch, an unpacked result. They come where the first was, so that launches have the order
-    of the layers.
+    The replacement of operations of which only the last has other consumers: packed inputs,
+    constants, the launch, and an unpacked result. It has the position of the first operation, so
+    that launches have the order of the layers.
     """
 
     def __init__(self, board: VtaBoard, *replaced: graph.GraphOperation):
@@ -248,7 +243,7 @@ class Launch:
         self.inputs.append(self._insert(mem.PackOp(value, self.board.vector)))
 
     def tiles(self, weights: SSAValue, bias: graph.ConstantOp, zero_point: int) -> None:
-        """Computed weights in tiles, and the bias; what `zero_point` contributes is taken off."""
+        """Pack computed weights in tiles, and the bias without the contribution of `zero_point`."""
         packed = self._insert(mem.PackTilesOp(weights, self.board.block))
         constant = self._insert(bias)
         if zero_point:
@@ -261,7 +256,7 @@ class Launch:
         return new.output
 
     def run(
-        self, kernels: Kernels, stem: str, properties: Mapping[str, object], body: Body
+        self, kernels: KernelTable, stem: str, properties: Mapping[str, object], body: Body
     ) -> None:
         """Replace the operations by a launch of the kernel with this body."""
         op = self.op
@@ -272,7 +267,7 @@ class Launch:
         name = kernels.get(stem, types, properties, body)
         launch = mem.LaunchOp(name, self.inputs, [packed])
         launch.attributes.update(op.attributes)
-        # The weights are packed from here on; a mask of weights as they were is of no launch.
+        # The weights are packed now; a mask of the unpacked weights does not apply.
         launch.attributes.pop(MASK, None)
         launch.location = self.location
         if len(self.replaced) > 1:
@@ -282,11 +277,12 @@ class Launch:
         assert isinstance(function, FuncOp)
         function.attributes[mem.ALIGNMENT] = IntegerAttr(self.board.alignment, i64)
         op.output.replace_all_uses_with(self._insert(mem.UnpackOp(launch.outputs[0], plain)))
-        makers = [value.owner for old in self.replaced for value in old.operands]
+        producers = [value.owner for old in self.replaced for value in old.operands]
         for old in reversed(self.replaced):
             old.detach()
             old.erase()
-        for maker in makers:
-            if isinstance(maker, graph.ConstantOp) and not maker.result.uses and maker.parent:
-                maker.detach()
-                maker.erase()
+        for producer in producers:
+            is_constant = isinstance(producer, graph.ConstantOp)
+            if is_constant and not producer.result.uses and producer.parent:
+                producer.detach()
+                producer.erase()

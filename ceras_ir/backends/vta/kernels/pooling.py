@@ -1,4 +1,4 @@
-"""Loops of poolings: of maxima along rows and columns in place, of averages by GEMMs."""
+"""The loops of poolings: maxima along rows and columns in place, and averages by GEMMs."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -14,7 +14,6 @@ from ceras_ir.dialects.tile.memory import ACC, INP, WGT
 
 
 def pooling_of(op: tile.MaxPoolOp | tile.AveragePoolOp) -> Pooling:
-    """The shape of `op`."""
     n, c, h, w, *_ = tile.memref_type(op.input).get_shape()
     _, _, rows, columns, *_ = tile.memref_type(op.output).get_shape()
     (kh, kw), (sh, sw) = op.kernel.get_values(), op.strides.get_values()
@@ -24,7 +23,7 @@ def pooling_of(op: tile.MaxPoolOp | tile.AveragePoolOp) -> Pooling:
 
 
 class _PoolExpansion:
-    """What both have: blocks of `rows` x `columns` results, and where they come from."""
+    """The base class: blocks of `rows` x `columns` results, and their inputs."""
 
     def __init__(
         self, op: tile.MaxPoolOp | tile.AveragePoolOp, shape: Pooling, rows: int, columns: int
@@ -34,14 +33,14 @@ class _PoolExpansion:
         self.window = shape.window(rows, columns)
 
     def corner(self, y: Index, x: Index) -> tuple[Index, Index]:
-        """The first row and column of the input that a block reads."""
+        """Return the first input row and column of a block."""
         at, p = self.at, self.p
         row = at.sum(at.product(y, p.strides[0]), -p.padding[0])
         return row, at.sum(at.product(x, p.strides[1]), -p.padding[1])
 
 
 class MaxExpansion(_PoolExpansion):
-    """Builds the loops of one maximum, a plane of vectors after the other."""
+    """Builds the loops of a maximum, plane by plane."""
 
     def __init__(self, op: tile.MaxPoolOp, shape: Pooling, rows: int, columns: int):
         super().__init__(op, shape, rows, columns)
@@ -74,7 +73,7 @@ class MaxExpansion(_PoolExpansion):
                 at.add(tile.StoreOp(result, [], target, start, (self.rows, self.columns)))
 
     def _corners(self) -> Iterator[tuple[Index, Index]]:
-        """The first position of every block: loops, but where each has padding of its own."""
+        """Yield the first position of each block; there are loops if padding is the same."""
         at, p = self.at, self.p
         if self.op.least.value.data:
             yield from product(range(0, p.rows, self.rows), range(0, p.columns, self.columns))
@@ -83,7 +82,7 @@ class MaxExpansion(_PoolExpansion):
             yield y, x
 
     def _pad(self, inputs: SSAValue, y: Index, x: Index) -> None:
-        """Zeros from outside of the input become `least`, as the minimum with it."""
+        """Replace zeros outside the input by `least`, with a minimum."""
         at, (row, column), (ih, iw) = self.at, self.corner(y, x), self.window
         if not isinstance(row, int) or not isinstance(column, int):
             return
@@ -96,12 +95,14 @@ class MaxExpansion(_PoolExpansion):
         ):
             if rows and columns and (least := self.op.least.value.data):
                 where, loops = (inputs, at.values(*start)), [(rows, iw), (columns, 1)]
-                at.add(tile.AluOp(tile.Alu.MIN, where, loops, immediate=least))
+                at.add(tile.AluOp(tile.AluFunction.MIN, where, loops, immediate=least))
 
     def _along_rows(self, inputs: SSAValue) -> None:
         """
-        Every `strides[1]`-th element becomes the maximum from there on. Elements that are
-        written and still to be read come first, and an iteration reads what a later one writes.
+        Compute the maximum from each `strides[1]`-th element on, in place.
+
+        Elements that are written and later read are first, and operands of an iteration are
+        written only by later iterations.
         """
         (_, kw), (_, sw), (ih, iw) = self.p.kernel, self.p.strides, self.window
         if sw == 1:
@@ -124,7 +125,7 @@ class MaxExpansion(_PoolExpansion):
         self.at.add(tile.ClearOp(result, [], self.rows * self.columns))
         loops, source = (self.rows, self.columns), (sh * iw, sw)
         for i in range(1 if sh == 1 else kh):
-            kind = tile.Alu.ADD if i == 0 else tile.Alu.MAX
+            kind = tile.AluFunction.ADD if i == 0 else tile.AluFunction.MAX
             self._combine(result, inputs, i * iw, loops, (self.columns, 1), source, kind)
 
     def _combine(
@@ -135,7 +136,7 @@ class MaxExpansion(_PoolExpansion):
         extents: tuple[int, int],
         target_steps: tuple[int, int],
         source_steps: tuple[int, int],
-        kind: tile.Alu = tile.Alu.MAX,
+        kind: tile.AluFunction = tile.AluFunction.MAX,
     ) -> None:
         at = self.at
         row, column = divmod(source_at, self.window[1])
@@ -146,8 +147,8 @@ class MaxExpansion(_PoolExpansion):
 
 class AverageExpansion(_PoolExpansion):
     """
-    Builds the loops of one average, several planes at once: one GEMM for every position of the
-    window, so that no accumulator is written twice within its pipeline.
+    Builds the loops of an average over several planes. Each window position is a separate GEMM, so
+    that no accumulator is written twice within the pipeline.
     """
 
     def __init__(
@@ -217,7 +218,7 @@ class AverageExpansion(_PoolExpansion):
         loops = [loop for loop in box if loop[0] > 1] or box[:1]
         for t in range(self.tiles):
             if t:
-                self._apply(tile.Alu.SHR, acc, vectors_out, -self.op.DIGIT_BITS)
+                self._apply(tile.AluFunction.SHR, acc, vectors_out, -self.op.DIGIT_BITS)
             with at.loop(0, p.kernel[0]) as i, at.loop(0, p.kernel[1]) as j:
                 operands = (vectors, at.values(0, i, j)), (self.weights, at.values(t))
                 at.add(tile.GemmOp((acc, []), *operands, loops))
@@ -226,13 +227,13 @@ class AverageExpansion(_PoolExpansion):
         at, op = self.at, self.op
         if self.bias is not None:
             loops = [(count, 1, 0)]
-            at.add(tile.AluOp(tile.Alu.ADD, (acc, []), loops, source=(self.bias, [])))
+            at.add(tile.AluOp(tile.AluFunction.ADD, (acc, []), loops, source=(self.bias, [])))
         elif addend := op.addend.value.data:
-            self._apply(tile.Alu.ADD, acc, count, addend)
+            self._apply(tile.AluFunction.ADD, acc, count, addend)
         if shift := op.shift.value.data:
-            self._apply(tile.Alu.SHR, acc, count, shift)
-        self._apply(tile.Alu.MAX, acc, count, op.low.value.data)
-        self._apply(tile.Alu.MIN, acc, count, op.high.value.data)
+            self._apply(tile.AluFunction.SHR, acc, count, shift)
+        self._apply(tile.AluFunction.MAX, acc, count, op.low.value.data)
+        self._apply(tile.AluFunction.MIN, acc, count, op.high.value.data)
 
-    def _apply(self, kind: tile.Alu, acc: SSAValue, count: int, immediate: int) -> None:
+    def _apply(self, kind: tile.AluFunction, acc: SSAValue, count: int, immediate: int) -> None:
         self.at.add(tile.AluOp(kind, (acc, []), [(count, 1)], immediate=immediate))

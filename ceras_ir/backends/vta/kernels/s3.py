@@ -1,16 +1,16 @@
 """
-The loop nests of S3's Algorithms 1, 2 and 3 for a matrix product, one GEMM instruction for
-every block of a product (16x16x16 in the paper).
+The loop nests of Algorithms 1, 2 and 3 of S3 for a matrix product, with a GEMM instruction for
+each block of a product (16x16x16 in the paper).
 
-Where the paper stores partial sums, so does Algorithm 2 here; the sums themselves stay in the
-accumulators of an M-block, and the last K-block's store overwrites what was stored before.
-A CPU has no blocks on chip, so for Algorithm 1 every product loads its own operands.
+Algorithm 2 stores partial sums, as in the paper. The sums remain in the accumulators of an M-block,
+and the store of the last K-block overwrites the previous stores. A CPU has no blocks on chip,
+so each product of Algorithm 1 loads the operands.
 """
 
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.vta.kernels.builder import Index, KernelBuilder
-from ceras_ir.backends.vta.kernels.epilogue import Epilogue
+from ceras_ir.backends.vta.kernels.epilogue import ContractionEpilogue
 from ceras_ir.backends.vta.schedule.blocks import Blocks
 from ceras_ir.backends.vta.schedule.contraction import Contraction
 from ceras_ir.dialects import tile
@@ -18,7 +18,7 @@ from ceras_ir.dialects.tile.memory import ACC, INP, WGT
 
 
 class S3Expansion:
-    """Builds the loops of one matrix product before `op`."""
+    """Builds the loops of a matrix product before `op`."""
 
     def __init__(self, op: tile.Conv2dOp, shape: Contraction, blocks: Blocks):
         self.op, self.c, self.b = op, shape, blocks
@@ -29,7 +29,7 @@ class S3Expansion:
         self.output = at.view(op.output, c.batch, c.nblocks, c.columns, *at.packed)
         inp_stages, wgt_stages, _ = b.stages
         rows = self.step if b.order is tile.Order.ALG3 else b.columns
-        self.epilogue = Epilogue(op, at, c, b.columns)
+        self.epilogue = ContractionEpilogue(op, at, c, b.columns)
         self.inp = at.alloc(INP, inp_stages, b.kblock, rows)
         self.wgt = at.alloc(WGT, wgt_stages, b.nblock, b.kblock)
         self.acc = at.alloc(ACC, c.nblocks, b.columns)
@@ -74,12 +74,11 @@ class S3Expansion:
     def _column(
         self, batch: Index, m: Index, size: int, k: Index, kblock: int, *, is_last: bool
     ) -> None:
-        """All N-blocks of one M-block and K-block."""
         at, c, b = self.at, self.c, self.b
-        whole = b.order is tile.Order.ALG2
+        by_blocks = b.order is tile.Order.ALG2
         for n, nblock in at.blocks(c.nblocks, b.nblock):
             inp, wgt = at.rotate(self.inp), at.rotate(self.wgt)
-            if whole:
+            if by_blocks:
                 self._load_inputs(inp, batch, k, m, (kblock, b.columns))
                 self._load_weights(wgt, n, k, (nblock, kblock))
             with (
@@ -87,7 +86,7 @@ class S3Expansion:
                 at.loop(0, kblock) as bk,
                 at.loop(0, nblock) as bn,
             ):
-                if whole:
+                if by_blocks:
                     tiles = (inp, bk, bm), (wgt, 0, at.sum(at.product(bn, kblock), bk))
                 else:
                     self._load_inputs(inp, batch, at.sum(k, bk), at.sum(m, bm), (1, self.step))
@@ -96,7 +95,7 @@ class S3Expansion:
                 self._product((at.sum(n, bn), bm), *tiles)
             if is_last:
                 self.epilogue.finish(self.acc, n, n, nblock)
-            if whole or is_last:
+            if by_blocks or is_last:
                 self._store(batch, n, m, nblock)
 
     def _load_inputs(
@@ -115,7 +114,7 @@ class S3Expansion:
         inp: tuple[SSAValue, Index, Index],
         wgt: tuple[SSAValue, Index, Index],
     ) -> None:
-        """As many positions as a tile has outputs, times one tile of weights."""
+        """Multiply a tile of weights by a position per output of the tile."""
         at = self.at
         self.at.add(
             tile.GemmOp(

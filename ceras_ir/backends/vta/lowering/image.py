@@ -1,12 +1,13 @@
 """
 The DRAM image that all launches of a network share, and the cache maintenance around launches.
 
-Physical address 0 is the first byte of the image. It begins with the arena of the host part:
-constants are in place, activations are zero until they are computed. Micro-op tables follow. The
-host accesses the image through its caches, VTA directly: before a launch, bytes that the host wrote
-must be in memory, both those that the launch reads and those that it writes, since a later write
-back would destroy results. After it, results must not come from the cache. Values begin at cache
-lines, so that a line holds one value.
+Physical address 0 is the first byte of the image. The arena of the host part is at the start:
+constants are in place, activations are zero until they are computed. Micro-op tables follow.
+
+The host accesses the image through caches, VTA directly. Before a launch, bytes that the host
+wrote must be in memory. This includes the results of the launch, because a later write-back would
+destroy them. After the launch, results must not come from the cache. Values are aligned to cache
+lines, so that a line contains a single value.
 """
 
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.backends.vta.lowering.launches import LoweredLaunch, lower_launches
-from ceras_ir.backends.vta.machine.board import CACHE_LINE, VtaBoard
+from ceras_ir.backends.vta.machine.board import CACHE_LINE_BYTES, VtaBoard
 from ceras_ir.dialects import graph, mem
 from ceras_ir.dialects.graph.attributes import viewed_operand
 from ceras_ir.network.function import input_names, main_function, output_names, result_values
@@ -30,8 +31,8 @@ from ceras_ir.transforms.memory.slices import refuse_gaps
 
 Dram = NDArray[np.uint8]
 
-IMAGE_PAGE = 4096
-"""The image is a whole number of pages, as programs that map it into memory expect."""
+IMAGE_PAGE_BYTES = 4096
+"""The image size is a multiple of the page size, as programs that map it into memory expect."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class ImageRegion:
     shape: tuple[int, ...]
     dtype: str
     layout: str
-    """`plain` (row-major as the shape says), `packed` (channels in vectors, as the shape says)."""
+    """`plain` (row-major) or `packed` (channels in vectors), with the extents in `shape`."""
 
     def to_json(self) -> dict[str, object]:
         return {**self.__dict__, "shape": list(self.shape)}
@@ -54,7 +55,7 @@ class ImageRegion:
 
 @dataclass(frozen=True, eq=False)
 class VtaImage:
-    """Streams of all launches and the memory that they work on."""
+    """The streams of all launches, and the memory that they use."""
 
     module: ModuleOp
     board: VtaBoard
@@ -62,22 +63,22 @@ class VtaImage:
 
     @property
     def arena_bytes(self) -> int:
-        """How much of the image the host part uses."""
+        """The bytes of the image that the host part uses."""
         return arena_size(main_function(self.module))
 
     @property
     def size(self) -> int:
-        """Bytes of the image."""
         end = self.arena_bytes
         for launch in self.launches:
             table = len(launch.program.micro_op_bytes(self.board))
             end = max(end, launch.micro_op_address + table)
-        return max(1, -(-end // IMAGE_PAGE)) * IMAGE_PAGE
+        return max(1, -(-end // IMAGE_PAGE_BYTES)) * IMAGE_PAGE_BYTES
 
     def dram(self, garbage: int | None = None) -> Dram:
         """
-        A new image, with constants and micro-ops in place; the rest is zero, or noise from the
-        seed `garbage`, as nothing may depend on it.
+        Return a new image with constants and micro-ops in place.
+
+        The rest is zero, or noise from the seed `garbage`, because no result may depend on it.
         """
         image = np.zeros(self.size, np.uint8)
         if garbage is not None:
@@ -92,7 +93,6 @@ class VtaImage:
         return image
 
     def regions(self) -> list[ImageRegion]:
-        """Everything that has a place, in the order of the network."""
         main = main_function(self.module)
         outputs = dict(zip(result_values(main), output_names(main), strict=True))
         found: list[ImageRegion] = []
@@ -117,19 +117,19 @@ class VtaImage:
 
 
 def build_image(module: ModuleOp, board: VtaBoard) -> VtaImage:
-    """Lower all launches of a module whose values have their places."""
+    """Lower all launches of a module; values must have addresses."""
     main = main_function(module)
     arena = arena_size(main)
     return VtaImage(module, board, lower_launches(launch_groups(main), arena, board))
 
 
 def arena_size(main: FuncOp) -> int:
-    """Bytes of the arena of a network; refuses one whose values have no places yet."""
+    """Return the size of the arena of a network in bytes; refuse a network without addresses."""
     refuse_regions(main, "vta")
     refuse_gaps(main, "vta")
     arena = mem.arena_of(main)
     if arena is None:
-        raise InputError("values have no places in memory yet: run allocate-blocks first")
+        raise InputError("values have no addresses yet: run allocate-blocks first")
     return arena.size.data
 
 
@@ -146,7 +146,7 @@ def _region(name: str, kind: str, value: SSAValue) -> list[ImageRegion]:
 
 
 def _is_packed(value: SSAValue) -> bool:
-    """Whether a launch reads or writes `value`; then its layout is the accelerator's."""
+    """Return whether `value` has the layout of the accelerator, because a launch uses it."""
     return isinstance(value.owner, mem.LaunchOp | mem.PackOp | mem.PackWindowsOp) or any(
         isinstance(use.operation, mem.LaunchOp) for use in value.uses
     )
@@ -158,7 +158,7 @@ ByteRange = tuple[int, int]
 
 @dataclass
 class Maintenance:
-    """Of one launch: ranges to write back before it, and to forget after it."""
+    """The ranges of a launch that are written back before it, and invalidated after it."""
 
     clean: list[ByteRange] = field(default_factory=list[ByteRange])
     invalidate: list[ByteRange] = field(default_factory=list[ByteRange])
@@ -166,14 +166,14 @@ class Maintenance:
 
 def cache_maintenance(module: ModuleOp) -> list[Maintenance]:
     """
-    The least for every launch, whole values at a time. The network is followed twice, as the
-    second run finds the caches as the first leaves them.
+    Return the minimal maintenance of each launch, in units of values. The network is simulated
+    twice, because the second run starts with the caches that the first run leaves.
     """
     caches = _Caches(module)
     for _ in range(2):
         for argument in main_function(module).body.block.args:
-            if (place := _range(argument)) is not None:
-                caches.host_writes(place)
+            if (block := _range(argument)) is not None:
+                caches.host_writes(block)
         for op in steps(main_function(module)):
             caches.visit(op)
         caches.read_results(module)
@@ -185,32 +185,32 @@ def _range(value: SSAValue) -> ByteRange | None:
     return None if block is None else (block.offset.data, byte_size(value))
 
 
-def _lines(place: ByteRange) -> slice:
-    return slice(place[0] // CACHE_LINE, -(-(place[0] + place[1]) // CACHE_LINE))
+def _lines(block: ByteRange) -> slice:
+    return slice(block[0] // CACHE_LINE_BYTES, -(-(block[0] + block[1]) // CACHE_LINE_BYTES))
 
 
 class _Caches:
-    """Which lines the host wrote since they were clean, and which result of VTA is in others."""
+    """The dirty cache lines, and the lines with outdated copies of results of VTA."""
 
     def __init__(self, module: ModuleOp):
-        size = -(-arena_size(main_function(module)) // CACHE_LINE)
+        size = -(-arena_size(main_function(module)) // CACHE_LINE_BYTES)
         self.starts = launch_groups(main_function(module))
         self.numbers = {launches[0]: i for i, launches in enumerate(self.starts)}
         self.found = [Maintenance() for _ in self.starts]
         self.dirty = np.zeros(size, np.bool_)
         self.writer: NDArray[np.int32] = np.full(size, -1, np.int32)
-        """The result that the host may have an older copy of, an index of `results`, or -1."""
+        """The index in `results` of the result that the host may have an older copy of, or -1."""
         self.results = [
-            (number, place)
+            (number, block)
             for number, launches in enumerate(self.starts)
             for op in launches
-            for place in map(_range, op.outputs)
-            if place is not None
+            for block in map(_range, op.outputs)
+            if block is not None
         ]
 
     def visit(self, op: Operation) -> None:
         if isinstance(op, mem.LaunchOp):
-            # Those that start with the one before have been visited with it.
+            # Launches that start with the previous launch were visited with it.
             if op in self.numbers:
                 self.launch(self.numbers[op])
             return
@@ -219,36 +219,36 @@ class _Caches:
         for operand in op.operands:
             self.host_reads(operand)
         for result in op.results:
-            if (place := _range(result)) is not None:
-                self.host_writes(place)
+            if (block := _range(result)) is not None:
+                self.host_writes(block)
 
     def host_reads(self, value: SSAValue) -> None:
-        place = _range(value)
-        if place is None or isinstance(value.owner, graph.ConstantOp):
+        block = _range(value)
+        if block is None or isinstance(value.owner, graph.ConstantOp):
             return
-        writers = self.writer[_lines(place)]
+        writers = self.writer[_lines(block)]
         for index in map(int, np.unique(writers[writers >= 0])):
             number, result = self.results[index]
             if result not in self.found[number].invalidate:
                 self.found[number].invalidate.append(result)
-        self.writer[_lines(place)] = -1
+        self.writer[_lines(block)] = -1
 
-    def host_writes(self, place: ByteRange) -> None:
-        self.dirty[_lines(place)] = True
-        self.writer[_lines(place)] = -1
+    def host_writes(self, block: ByteRange) -> None:
+        self.dirty[_lines(block)] = True
+        self.writer[_lines(block)] = -1
 
     def launch(self, number: int) -> None:
         found = self.found[number]
         values = [v for op in self.starts[number] for v in (*op.inputs, *op.outputs)]
-        places = {place for place in map(_range, values) if place is not None}
-        # The largest first: results of one start may lie over each other.
-        for place in sorted(places, key=lambda p: (-p[1], p[0])):
-            if self.dirty[_lines(place)].any():
-                self.dirty[_lines(place)] = False
-                if place not in found.clean:
-                    found.clean.append(place)
+        blocks = {block for block in map(_range, values) if block is not None}
+        # The largest first: results of a start may overlap.
+        for block in sorted(blocks, key=lambda p: (-p[1], p[0])):
+            if self.dirty[_lines(block)].any():
+                self.dirty[_lines(block)] = False
+                if block not in found.clean:
+                    found.clean.append(block)
         found.clean.sort()
-        # Where one result lies over another, the later one is what the host finds.
+        # If two results overlap, the host finds the later result.
         for index, (of, result) in enumerate(self.results):
             if of == number:
                 self.writer[_lines(result)] = index

@@ -1,11 +1,11 @@
 """
-The launches of a module as VTA programs.
+Lower the launches of a module to VTA programs.
 
-The loops of a kernel are run, and every tile operation goes to the stream builder: scratchpads get
-addresses, boxes get pads, and loop nests become micro-ops and affine factors. The two outermost
-loops of an operation are those of the hardware, all others are unrolled into micro-ops. One DRAM
-image serves all launches: first the arena, with activations and constants at their `mem.block`,
-then the micro-op tables of the programs, one after the other.
+The loops of a kernel are executed, and each tile operation is passed to the stream builder:
+scratchpads get addresses, boxes get pads, and loop nests become micro-ops and affine factors. The
+two outermost loops of an operation are loops of the hardware, the other loops are unrolled into
+micro-ops. All launches share a DRAM image: first the arena, with activations and constants at their
+`mem.block`, then the micro-op tables of the programs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,51 +36,47 @@ from ceras_ir.backends.vta.machine.scratchpads import (
     WeightTiles,
     constant_tiles,
     matrix_at,
+    row_major,
     shift_steps,
     unrolled,
 )
 from ceras_ir.backends.vta.machine.stream import StreamBuilder
 from ceras_ir.dialects import mem, tile
-from ceras_ir.interpreters.calls import index_values
 from ceras_ir.support.diagnostics import InputError, UnsupportedError, node_name
 
 OPCODES = {
-    tile.Alu.ADD: AluOpcode.ADD,
-    tile.Alu.MAX: AluOpcode.MAX,
-    tile.Alu.MIN: AluOpcode.MIN,
-    tile.Alu.SHR: AluOpcode.SHR,
+    tile.AluFunction.ADD: AluOpcode.ADD,
+    tile.AluFunction.MAX: AluOpcode.MAX,
+    tile.AluFunction.MIN: AluOpcode.MIN,
+    tile.AluFunction.SHR: AluOpcode.SHR,
 }
 
 
 @dataclass(eq=False)
 class DramBuffer:
-    """A buffer in DRAM, from byte `address` on."""
+    """A buffer in DRAM, starting at byte `address`."""
 
     address: int
     tiles: Flags | None = None
-    """Of weights with tiles of zeros: which tiles are others."""
+    """The flags of `tiles_with_values`, for weights with zero tiles."""
 
 
 @dataclass(eq=False)
 class ChipBuffer:
-    """`shape` vectors of `memory`, from element `base` on."""
+    """`shape` vectors of `memory`, starting at element `base`."""
 
     memory: MemoryType
     base: int
     shape: tuple[int, ...]
     turns: int = 0
 
-    def position(self, indices: Sequence[int]) -> int:
-        """The element that leading indices mean; those left out are zero."""
-        position, known = 0, index_values(indices)
-        for extent, index in zip(self.shape, (*known, *(0,) * len(self.shape)), strict=False):
-            position = position * extent + index
-        return self.base + position
+    def position(self, indices: tuple[int, ...]) -> int:
+        return self.base + row_major(self.shape, indices)
 
 
 @register_impls
 class VtaFunctions(InterpreterFunctions):
-    """Emitting implementations of the tile dialect."""
+    """Implementations of the tile dialect that emit instructions."""
 
     def __init__(self, builder: StreamBuilder, places: Mapping[memref.AllocOp, Place]):
         self.builder, self.places = builder, places
@@ -97,7 +93,7 @@ class VtaFunctions(InterpreterFunctions):
         rows = self.board.block if memory is MemoryType.WGT else self.board.batch
         if vector != (expected := (rows, self.board.block)):
             raise UnsupportedError(
-                f"unsupported kernel: its vectors of {memory.name.lower()} are {vector}, the "
+                f"unsupported kernel: vectors of {memory.name.lower()} are {vector}, the "
                 f"board's {expected}; convert the graph for this board"
             )
         place = self.places[op]
@@ -125,7 +121,7 @@ class VtaFunctions(InterpreterFunctions):
         step = op.row_step.value.data
         y, x = Clip.of(row, rows, height, step), Clip.of(column, columns, width)
         if not y.inside or not x.inside:
-            raise _refusal(op, f"a box at {[row, column]} lies outside of {op.source.type}")
+            raise _refusal(op, f"a box at {[row, column]} is outside of {op.source.type}")
         vectors = (outer * height + row + y.before * step) * width + column + x.before
         dram = self._element(op, target.memory, args[0], vectors)
         x_size, y_size, stride = x.inside, y.inside, step * width
@@ -155,7 +151,7 @@ class VtaFunctions(InterpreterFunctions):
         dram = self._element(op, MemoryType.OUT, args[1 + count], vectors)
         try:
             if x.after:
-                # On chip rows are as wide as the box: a narrower store can take only one.
+                # On chip, rows are as wide as the box: a narrower store can have only a single row.
                 for r in range(y.inside):
                     self.builder.store(sram + r * columns, dram + r * width, x.inside)
             elif x.inside == width:
@@ -222,17 +218,15 @@ class VtaFunctions(InterpreterFunctions):
     def _immediate(
         self, op: tile.AluOp, dst: int, loops: Sequence[tuple[int, int]], number: int
     ) -> None:
-        """With one number for all lanes."""
-        amounts = shift_steps(number) if op.function is tile.Alu.SHR else (number,)
+        amounts = shift_steps(number) if op.function is tile.AluFunction.SHR else (number,)
         for amount in amounts:
             self._run(op, unrolled((dst,), loops[2:]), loops[:2], imm=amount)
 
     def _element(self, op: Operation, memory: MemoryType, start: DramBuffer, count: int) -> int:
-        """The element of `memory` that is `count` after the one at `start`."""
         element, rest = divmod(start.address, size := self.board.element_bytes(memory))
         if rest:
             raise _refusal(
-                op, f"its operand at byte {start.address} is not aligned to {size} bytes"
+                op, f"the operand at byte {start.address} is not aligned to {size} bytes"
             )
         return element + count
 
@@ -245,8 +239,8 @@ class VtaFunctions(InterpreterFunctions):
         reset: bool = False,
         imm: int | None = None,
     ) -> None:
-        """One GEMM or ALU instruction: `loops` are extents and strides, outermost first."""
-        # A loop that runs once has no factor; the hardware always has two loops.
+        """Emit a GEMM or ALU instruction; `loops` are extents and strides, outermost first."""
+        # A loop with a single iteration has no factor; the hardware always has two loops.
         nest = [(1, 0, 0, 0)] * (2 - len(loops))
         nest += [(e, *(s if e > 1 else 0 for s in steps), 0, 0)[:4] for e, *steps in loops]
         (outer, *outer_steps), (inner, *inner_steps) = nest
@@ -263,28 +257,26 @@ class VtaFunctions(InterpreterFunctions):
 
 
 def _refusal(op: Operation, message: str) -> InputError:
-    """For an operation that is valid at its level, but that no instruction can spell."""
     return UnsupportedError(f"unsupported '{op.name}' on VTA: {message}")
 
 
-TABLE_ALIGNMENT = 64
-"""Bytes; tables begin at a cache line, so that a read of one touches no other data."""
+TABLE_ALIGNMENT_BYTES = 64
+"""Tables are aligned to cache lines, so that a read of a table accesses no other data."""
 
 
 @dataclass(frozen=True, eq=False)
 class LoweredLaunch:
-    """Launches that start together, a layer each, and the program that runs them."""
+    """Launches that start together, one per layer, and the program that executes them."""
 
     ops: Sequence[mem.LaunchOp]
     program: VtaProgram
     micro_op_address: int
-    """Where the micro-op table must be in DRAM, in bytes."""
+    """The address of the micro-op table in DRAM, in bytes."""
     skipped: Sequence[float]
-    """Of each layer: the share of its products that tiles of zeros save."""
+    """For each layer, the share of products that zero tiles save."""
 
     @property
     def name(self) -> str:
-        """The layers, from the first to the last."""
         first, last = node_name(self.ops[0]), node_name(self.ops[-1])
         return first if len(self.ops) == 1 else f"{first} to {last}"
 
@@ -293,12 +285,12 @@ def lower_launches(
     starts: Sequence[Sequence[mem.LaunchOp]], table: int, board: VtaBoard
 ) -> list[LoweredLaunch]:
     """
-    The programs of launches, one for those that start together, with micro-op tables from address
-    `table` on. The i-th is launch number i everywhere.
+    Return the programs of launches, a common program for launches that start together, in the order
+    of the launch numbers. Micro-op tables begin at address `table`.
     """
     lowered: list[LoweredLaunch] = []
     for ops in starts:
-        table = -(-table // TABLE_ALIGNMENT) * TABLE_ALIGNMENT
+        table = -(-table // TABLE_ALIGNMENT_BYTES) * TABLE_ALIGNMENT_BYTES
         builder, scratchpads = StreamBuilder(board), Scratchpads(board)
         skipped: list[float] = []
         for op in ops:
@@ -312,7 +304,7 @@ def lower_launches(
 
 
 def _run_kernel(op: mem.LaunchOp, builder: StreamBuilder, scratchpads: Scratchpads) -> float:
-    """Append the operations of a launch; the share of its products that are left out."""
+    """Append the operations of a launch; return the share of products that are omitted."""
     name = op.kernel.string_value()
     kernel = SymbolTable.lookup_symbol(op, name)
     assert isinstance(kernel, FuncOp)
@@ -333,8 +325,8 @@ def _buffers(op: mem.LaunchOp) -> tuple[DramBuffer, ...]:
         block = mem.block_of(value)
         if block is None:
             raise InputError(
-                f"launch '{node_name(op)}' uses a value of type {value.type} without a place in "
-                "memory: run allocate-blocks first"
+                f"launch '{node_name(op)}' uses a value of type {value.type} without an address: "
+                "run allocate-blocks first"
             )
         buffers.append(DramBuffer(block.offset.data, constant_tiles(value)))
     return tuple(buffers)

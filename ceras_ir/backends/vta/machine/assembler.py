@@ -1,10 +1,10 @@
 """
 Read `.vtas` text into instructions and micro-ops, and print them as such text.
 
-A line is a mnemonic, `key=value` fields in any order and token flags; `;` starts a comment.
-`.uops N` gives the place in DRAM (in 4-byte elements) of the table of the `uop` lines. Defaults are
-left out when printing: no pads, factors 0; `y=1` and `stride` equal to `x` may be left out in text.
-Every mistake is an `InputError` at FILE:LINE:COL.
+A line has a mnemonic, `key=value` fields in any order and token flags; `;` starts a comment. `.uops
+N` is the position in DRAM (in 4-byte elements) of the table of the `uop` lines. Printed text omits
+defaults (no pads, factors 0). Input text may omit `y=1`, and `stride` if equal to `x`. Each mistake
+is an `InputError` at FILE:LINE:COL.
 """
 
 import re
@@ -54,7 +54,7 @@ KEYS: dict[type[Instruction], dict[str, tuple[str, ...]]] = {
     Alu: _LOOP | {"imm": ("imm",), "unused_imm": ("imm",)},
     Finish: {},
 }
-"""What a line says as `key=value`, in order, and the fields that it is."""
+"""The keys of a line, in order, and the fields that each key sets."""
 _REQUIRED: dict[type[Instruction], tuple[str, ...]] = {
     Load: ("sram", "dram", "x"),
     Store: ("sram", "dram", "x"),
@@ -75,7 +75,7 @@ _WORD = re.compile(r"[^\s,]+(?:,[^\s,]+)*,?")
 
 @dataclass(frozen=True)
 class _Line:
-    """One line of text, for messages."""
+    """The position of a line, for messages."""
 
     file: str
     number: int
@@ -93,7 +93,6 @@ class _Line:
 def assemble_program(
     text: str, file: str = "<vtas>", board: VtaBoard = DEFAULT_BOARD
 ) -> VtaProgram:
-    """The program that `text` spells."""
     instructions: list[Instruction] = []
     table: list[list[int]] = []
     base = 0
@@ -135,18 +134,18 @@ def _instruction(
     limits = field_limits(kind, board)
     fields: dict[str, int] = {}
     flags: dict[str, bool] = {}
-    seen: set[str] = set()
+    keys: set[str] = set()
     for word, at in words:
         key, equals, text = word.partition("=")
-        if key in seen:
+        if key in keys:
             line.error(at, f"'{key}' given twice")
-        seen.add(key)
+        keys.add(key)
         if key in FLAGS and not equals:
             flags[key] = True
             continue
         if (names := KEYS[kind].get(key)) is None or not equals:
             known = ", ".join((*(f"{k}=" for k in KEYS[kind]), *FLAGS))
-            line.error(at, f"unexpected '{word}' after '{mnemonic}', takes {known}")
+            line.error(at, f"unexpected '{word}' after '{mnemonic}', expected {known}")
         at += len(key) + 1
         parts = text.split(":" if key == "uops" else ",")
         if len(parts) != len(names):
@@ -159,9 +158,9 @@ def _instruction(
             fields[name] = value
             at += len(part) + 1
     for key in _REQUIRED[kind]:
-        if key not in seen:
+        if key not in keys:
             line.error(column, f"'{mnemonic}' without '{key}='")
-    return _build(kind, mnemonic, fields, flags, use_imm="imm" in seen)
+    return _build(kind, mnemonic, fields, flags, use_imm="imm" in keys)
 
 
 def _build(
@@ -187,11 +186,10 @@ def _build(
 
 
 _ALWAYS = frozenset({"sram", "dram", "y", "x", "stride", "uops", "iter"})
-"""What is printed even where it is zero."""
+"""The keys that are printed even if they are zero."""
 
 
 def print_instruction(instruction: Instruction) -> str:
-    """The line of `instruction`."""
     match instruction:
         case Load(memory=memory):
             words = [f"load.{memory.name.lower()}"]
@@ -213,7 +211,7 @@ def print_instruction(instruction: Instruction) -> str:
 
 
 def disassemble(instructions: Iterable[Instruction]) -> str:
-    """The text of a stream without its micro-ops, a comment with the index every 16 lines."""
+    """Return the text of a stream without micro-ops; each 16th line has its index as comment."""
     lines: list[str] = []
     for index, instruction in enumerate(instructions):
         line = print_instruction(instruction)
@@ -222,7 +220,7 @@ def disassemble(instructions: Iterable[Instruction]) -> str:
 
 
 def disassemble_program(program: VtaProgram) -> str:
-    """The text of a program: micro-op table with its place in DRAM, then the stream."""
+    """Return the text of a program: position in DRAM, micro-op table, stream."""
     lines = [f".uops {program.uop_base}\n"]
     rows: list[list[int]] = program.micro_ops.tolist()
     lines += [f"uop {dst}, {src}, {wgt}\n" for dst, src, wgt in rows]

@@ -1,11 +1,11 @@
 """
-A VTA configuration, read from VTA's own JSON (`vta_config.json`), with the keys that it lacks.
+A VTA configuration, read from the JSON file of VTA (`vta_config.json`) with additional keys.
 
 Number formats are fixed, because all arithmetic depends on them. The intrinsic and the buffer sizes
-may vary as far as instructions can be encoded. `DRIVER_FLOW` names the registers (`hls`: the HLS
-design, four modules a page apart; `chisel`: the shell of the Chisel design), `DRIVER_REGISTERS` the
-physical address of the first, and `DRIVER_ADDRESS_OFFSET` what VTA adds to physical addresses of
-memory. Addresses are integers, or text such as "0x43C00000".
+may vary, provided that instructions can be encoded. `DRIVER_FLOW` selects the registers (`hls`: the
+HLS design, four modules on separate pages; `chisel`: the shell of the Chisel design),
+`DRIVER_REGISTERS` is the physical address of the first register, and `DRIVER_ADDRESS_OFFSET` is
+added to physical addresses of memory. Addresses are integers, or text such as "0x43C00000".
 """
 
 import json
@@ -23,26 +23,25 @@ from ceras_ir.targets.capabilities import board_files, board_text
 Flow = Literal["hls", "chisel"]
 FLOWS: tuple[Flow, ...] = get_args(Flow)
 DRIVER_KEYS = FLOW, REGISTERS, OFFSET = "DRIVER_FLOW", "DRIVER_REGISTERS", "DRIVER_ADDRESS_OFFSET"
-DRIVER_PAGE = 4096
-"""Registers and memory are mapped by pages, and VTA fetches in bursts that must not leave one."""
+DRIVER_PAGE_BYTES = 4096
+"""Registers and memory are mapped by pages, and a burst of VTA must not cross a page."""
 
 
 @dataclass(frozen=True)
 class DriverInterface:
-    """What a driver has to know of a board."""
+    """The properties of a board that a driver needs."""
 
     flow: Flow
     registers: int
     address_offset: int = 0
 
     def config(self) -> dict[str, str]:
-        """The same as keys of a board's JSON."""
         offset = {OFFSET: f"{self.address_offset:#x}"} if self.address_offset else {}
         return {FLOW: self.flow, REGISTERS: f"{self.registers:#x}", **offset}
 
 
 def parse_driver(config: Mapping[str, object], file: str | None) -> DriverInterface | None:
-    """What `config` says of a driver, if anything; `file` is named in messages."""
+    """Return the driver properties in `config`, or `None`. Messages name `file`."""
     if FLOW not in config:
         if key := next((key for key in (REGISTERS, OFFSET) if key in config), None):
             raise InputError(f"{key} without {FLOW}", file)
@@ -60,8 +59,8 @@ def parse_driver(config: Mapping[str, object], file: str | None) -> DriverInterf
                 raise InputError(f"{key} is no address: {value!r}", file) from None
         if not isinstance(value, int) or isinstance(value, bool):
             raise InputError(f"{key} is no address: {value!r}", file)
-        if not 0 <= value < 1 << 32 or value % DRIVER_PAGE:
-            message = f"{key} must be a multiple of {DRIVER_PAGE} below 2^32, got {value:#x}"
+        if not 0 <= value < 1 << 32 or value % DRIVER_PAGE_BYTES:
+            message = f"{key} must be a multiple of {DRIVER_PAGE_BYTES} below 2^32, got {value:#x}"
             raise InputError(message, file)
         return value
 
@@ -88,11 +87,11 @@ _BUFFERS = {
     "LOG_ACC_BUFF_SIZE": (MemoryType.ACC, "log_acc"),
 }
 MIN_LOG_BUS, MAX_LOG_BUS = 5, 10
-"""AXI has buses of 32 to 1024 bits; VTA's designs have 64 and 128."""
+"""AXI has buses of 32 to 1024 bits; the designs of VTA have 64 and 128."""
 MAX_LOG_INTRINSIC = 8
-"""Of rows and of lanes: 65,536 multipliers."""
-CACHE_LINE = 64
-"""Bytes; the longest line of the CPUs beside VTA."""
+"""The limit for rows and for lanes: 65,536 multipliers."""
+CACHE_LINE_BYTES = 64
+"""The longest cache line of the CPUs on boards with VTA."""
 
 _OWN_KEYS = {
     "DRAM_READ_LATENCY": "read_latency",
@@ -100,7 +99,7 @@ _OWN_KEYS = {
     "HOST_MACS_PER_US": "host_macs_per_us",
     "HOST_BYTES_PER_US": "host_bytes_per_us",
 }
-"""Keys that VTA's JSON does not have, for measured boards."""
+"""Keys for measured boards, in addition to the JSON of VTA."""
 
 _HLS_KEYS = {
     "HLS_REFILL": "refill",
@@ -108,41 +107,36 @@ _HLS_KEYS = {
     "HLS_BYTES_PER_CYCLE": "bytes_per_cycle",
     "HLS_INSTRUCTION": "instruction",
 }
-"""What a calibrated board is like that is built from the HLS source; see `HlsModel`."""
+"""Keys of a calibrated board that is built from the HLS source; see `HlsModel`."""
 _OPTIONAL = (*_OWN_KEYS, *_HLS_KEYS, "FPGA_LOG_AXI_BUS_WIDTH", "FPGA_FREQ", "TIMING", *DRIVER_KEYS)
-"""Keys without which a board has defaults; VTA's tools write others that say nothing here."""
+"""Keys that may be missing. Other unknown keys are ignored, because tools of VTA write more."""
 
 TIMINGS = ("chisel", "hls")
-"""Whose cycles a board takes (TIMING): those of VTA's Chisel source, or of its HLS source."""
+"""The designs with a cycle model (TIMING): the Chisel or the HLS source of VTA."""
 
 
 @dataclass(frozen=True, order=True)
 class HlsModel:
     """
-    The parameters on which the time of VTA's HLS source (`vta.cc`) on a board depends. Only its
-    loops over micro-ops are pipelined: every entry of a loop refills the pipeline, and every row of
-    a transfer waits for its first data.
+    The parameters of the cycle model of the HLS source of VTA (`vta.cc`) on a board.
+
+    Only loops over micro-ops are pipelined: each entry of such a loop refills the pipeline, and
+    each row of a transfer waits for the first data.
     """
 
     refill: int
-    """Cycles of an entry of a loop over micro-ops, in addition to its micro-ops."""
+    """Cycles of an entry of a loop over micro-ops, in addition to the micro-ops."""
     latency: int
-    """Cycles of a row of a transfer, in addition to its bytes."""
+    """Cycles of a row of a transfer, in addition to the bytes."""
     bytes_per_cycle: int
-    """Of the one port to DRAM."""
+    """The bandwidth of the port to DRAM."""
     instruction: int
-    """Cycles of every instruction, in addition to its work."""
-
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            least = int(name == "bytes_per_cycle")
-            if value < least:
-                raise ValueError(f"{name} must be at least {least}, got {value}")
+    """Cycles of each instruction, in addition to the work."""
 
 
 @dataclass(frozen=True)
 class VtaBoard:
-    """The intrinsic, buffer sizes in elements, and what is told of the memory system."""
+    """The intrinsic, the buffer sizes in elements, and the parameters of the memory system."""
 
     target: str = "sim"
     log_uops: int = 13
@@ -150,72 +144,68 @@ class VtaBoard:
     log_wgt: int = 10
     log_acc: int = 11
     bus_bytes: int | None = None
-    """Bytes of one beat of the memory bus."""
+    """Bytes of a beat of the memory bus."""
     clock_mhz: int | None = None
     read_latency: int = 50
-    """Cycles from a request to DRAM to its first beat; VTA's own JSON does not tell."""
+    """Cycles from a request to DRAM to the first beat; the JSON of VTA does not specify it."""
     write_latency: int = 31
     host_macs_per_us: int = 335
-    """Of a plain product on one A53 (papers, S3: 1024 x 1024 x 1024 in 3.2 s)."""
+    """The rate of a matrix product on an A53 (papers, S3: 1024 x 1024 x 1024 in 3.2 s)."""
     host_bytes_per_us: int = 500
-    """Bytes that the host reads and writes in element-wise work, packing included."""
+    """The bandwidth of the host for elementwise work, packing included."""
     log_batch: int = 0
     log_block: int = 4
     driver: DriverInterface | None = None
     timing: str = "chisel"
     hls: HlsModel | None = None
-    """As calibrated."""
+    """The calibrated model, if any."""
 
     @property
     def is_hls(self) -> bool:
-        """Whether it is built from VTA's HLS source."""
         return self.timing == "hls"
 
     @property
     def batch(self) -> int:
-        """Rows of a vector."""
         return 1 << self.log_batch
 
     @property
     def block(self) -> int:
-        """Lanes of a row, and inputs and outputs of a tile of weights."""
+        """The lanes of a row, which are also the inputs and outputs of a weight tile."""
         return 1 << self.log_block
 
     @property
     def vector(self) -> tuple[int, ...]:
-        """The last dimensions of packed tensors: rows, where there are several, and lanes."""
+        """The last dimensions of packed tensors: rows if there are several, and lanes."""
         return (self.block,) if self.batch == 1 else (self.batch, self.block)
 
     @property
     def macs_per_cycle(self) -> int:
-        """Multiplications of one GEMM iteration, which takes one cycle."""
         return self.batch * self.block**2
 
     @property
     def alignment(self) -> int:
         """
-        Bytes at whose multiples every element of every memory can begin in DRAM, and which are
-        cache lines of no other value.
+        The alignment of values in DRAM, in bytes: a multiple of the element size of each memory,
+        and of a cache line, so that no two values share a line.
         """
-        return max(CACHE_LINE, *(self.element_bytes(memory) for memory in MemoryType))
+        return max(CACHE_LINE_BYTES, *(self.element_bytes(memory) for memory in MemoryType))
 
     def element_bytes(self, memory: MemoryType) -> int:
-        """Bytes of one element in DRAM, by which `dram_base` is multiplied."""
+        """Return the bytes of an element in DRAM, the unit of `dram_base`."""
         return 1 << _log_bytes(memory, self.log_batch, self.log_block)
 
     @property
     def clock(self) -> int:
-        """Cycles of a microsecond; the slowest of the published boards' where nothing is said."""
+        """The cycles per microsecond; by default, the clock of the slowest published board."""
         return self.clock_mhz or 100
 
     @property
     def uops(self) -> int:
-        """Micro-ops that the configuration has room for."""
         return 1 << self.log_uops
 
     @property
     def portable_uops(self) -> int:
-        """Micro-ops that every implementation has room for."""
+        """The micro-ops that fit on each implementation."""
         return min(self.uops, PORTABLE_UOPS)
 
     @property
@@ -228,16 +218,15 @@ class VtaBoard:
 
     @property
     def acc(self) -> int:
-        """Accumulator vectors; OUT has as many."""
+        """The number of accumulator vectors, and of OUT vectors."""
         return 1 << self.log_acc
 
     def elements(self, memory: MemoryType) -> int:
-        """Size of `memory` in elements."""
         sizes = {MemoryType.UOP: self.uops, MemoryType.WGT: self.wgt, MemoryType.INP: self.inp}
         return sizes.get(memory, self.acc)
 
     def config(self) -> dict[str, str | int]:
-        """The same in VTA's own JSON fields, for programs that read those."""
+        """Return the configuration in the JSON keys of VTA, for other programs."""
         memory: dict[str, str | int] = {
             key: getattr(self, field)
             for key, field in _OWN_KEYS.items()
@@ -271,7 +260,7 @@ def _log_bytes(memory: MemoryType, batch: int, block: int) -> int:
 
 
 def parse_board(text: str, file: str | None = None) -> VtaBoard:
-    """The board that the JSON `text` describes; `file` is named in messages."""
+    """Parse the JSON `text` of a board. Messages name `file`."""
     try:
         loaded: object = json.loads(text, object_pairs_hook=_object(file))
     except (ValueError, RecursionError) as e:
@@ -292,9 +281,9 @@ def parse_board(text: str, file: str | None = None) -> VtaBoard:
         return value
 
     for key in (*_OWN_KEYS, "FPGA_LOG_AXI_BUS_WIDTH", "FPGA_FREQ"):
-        least = {"DRAM_READ_LATENCY": 0, "DRAM_WRITE_LATENCY": 0}
-        least["FPGA_LOG_AXI_BUS_WIDTH"] = MIN_LOG_BUS
-        if key in config and (value := integer(key)) < (low := least.get(key, 1)):
+        minimums = {"DRAM_READ_LATENCY": 0, "DRAM_WRITE_LATENCY": 0}
+        minimums["FPGA_LOG_AXI_BUS_WIDTH"] = MIN_LOG_BUS
+        if key in config and (value := integer(key)) < (low := minimums.get(key, 1)):
             raise InputError(f"{key} must be at least {low}, got {value}", file)
     target = config.get("TARGET", "sim")
     if not isinstance(target, str):
@@ -340,8 +329,6 @@ def parse_board(text: str, file: str | None = None) -> VtaBoard:
 
 
 def _object(file: str | None) -> Callable[[list[tuple[str, object]]], dict[str, object]]:
-    """Makes objects, none with a key twice, of which a reader would take the last unseen."""
-
     def build(pairs: list[tuple[str, object]]) -> dict[str, object]:
         found: dict[str, object] = {}
         for key, value in pairs:
@@ -354,7 +341,6 @@ def _object(file: str | None) -> Callable[[list[tuple[str, object]]], dict[str, 
 
 
 def _check_derived(config: Mapping[str, object], file: str | None) -> None:
-    """Keys of older VTA files that follow from others must say the same."""
     for key, other in _DERIVED.items():
         if key in config and config[key] != config[other]:
             raise UnsupportedError(
@@ -365,7 +351,6 @@ def _check_derived(config: Mapping[str, object], file: str | None) -> None:
 def _timing(
     config: Mapping[str, object], integer: Callable[[str], int], file: str | None
 ) -> tuple[str, HlsModel | None]:
-    """Whose cycles, and the model of a calibrated board."""
     timing = config.get("TIMING", "chisel")
     if not isinstance(timing, str) or timing not in TIMINGS:
         raise InputError(f"TIMING must be one of {', '.join(TIMINGS)}, got {timing!r}", file)
@@ -377,19 +362,22 @@ def _timing(
             file,
         )
     for key in _HLS_KEYS:
-        if integer(key) < (least := int(key == "HLS_BYTES_PER_CYCLE")):
-            raise InputError(f"{key} must be at least {least}, got {integer(key)}", file)
+        if integer(key) < (minimum := int(key == "HLS_BYTES_PER_CYCLE")):
+            raise InputError(f"{key} must be at least {minimum}, got {integer(key)}", file)
     return timing, HlsModel(**{field: integer(key) for key, field in _HLS_KEYS.items()})
 
 
 def _check_encodable(logs: Mapping[MemoryType, int], file: str | None) -> None:
     """
-    Indices must fit the 32-bit micro-op and the 128-bit instruction, and the input buffer must
-    hold as many vectors as the accumulator: else HLS (`VTA_UOP_GEM_2_0`) and the simulator
-    (`VTAUop.src_idx`) disagree on where the weight index is.
+    Refuse buffer sizes for which indices do not fit the 32-bit micro-op or the 128-bit
+    instruction.
+
+    The input buffer must hold at least as many vectors as the accumulator. Otherwise HLS
+    (`VTA_UOP_GEM_2_0`) and the simulator (`VTAUop.src_idx`) disagree on the position of the weight
+    index.
     """
     uop, inp, wgt, acc = (logs[memory] for memory, _ in _BUFFERS.values())
-    for used, most, reason in (
+    for used, limit, reason in (
         (2 * (acc + inp + wgt), 64, "GEMM index factors exceed 64 bits"),
         (acc + inp + wgt, 32, "micro-op indices exceed 32 bits"),
         (4 * acc, 44, "ALU index factors exceed 44 bits"),
@@ -397,17 +385,16 @@ def _check_encodable(logs: Mapping[MemoryType, int], file: str | None) -> None:
         (max(logs.values()), 16, "sram_base has 16 bits"),
         (acc, inp, "VTA's implementations disagree on micro-ops with fewer inputs than sums"),
     ):
-        if used > most:
+        if used > limit:
             sizes = f"{1 << uop} uop, {1 << inp} inp, {1 << wgt} wgt, {1 << acc} acc"
             raise UnsupportedError(f"unsupported buffer sizes ({sizes}): {reason}", file)
 
 
 def load_board(name: str | Path) -> VtaBoard:
-    """A board by name (`pynq`, `zcu102`, ...) or by the path of a JSON file."""
+    """Load a board by name (`pynq`, `zcu102`, ...) or from a JSON file."""
     text = board_text("vta", "ceras_ir.backends.vta", str(name), suffix=".json")
     return parse_board(text, str(name))
 
 
 def board_names() -> list[str]:
-    """Boards that come with the compiler."""
     return list(board_files("ceras_ir.backends.vta", ".json"))

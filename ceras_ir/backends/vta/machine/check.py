@@ -1,9 +1,9 @@
 """
-Prove that a stream is good, without trust in the code that made it.
+Prove that a stream is correct, independently of the code that generates it.
 
-All checks follow one walk over the stream, that of `token_walk`: token balance, hazards between
-modules, ranges, initialised reads and the portable subset. Only the definition of instructions is
-shared with the builder and the simulators.
+All checks follow the order of `token_walk`: token balance, hazards between modules, ranges,
+initialized reads and the portable subset. Only the definition of instructions is shared with the
+builder and the simulators.
 """
 
 from collections.abc import Hashable, Sequence
@@ -36,7 +36,7 @@ from ceras_ir.backends.vta.machine.isa import (
 from ceras_ir.backends.vta.machine.token_walk import StreamFinding, walk
 
 MAX_FINDINGS = 100
-"""There is little to learn from further findings."""
+"""Further findings contain little information."""
 
 Indices = NDArray[np.int64]
 Elements = slice | Indices
@@ -50,36 +50,37 @@ def check_stream(
     uop_base: int = 0,
     board: VtaBoard = DEFAULT_BOARD,
     dram_bytes: int | None = None,
-    most: int = MAX_FINDINGS,
+    max_findings: int = MAX_FINDINGS,
 ) -> list[StreamFinding]:
     """
-    What is wrong with a stream, in the order of the stream and `most` at most; empty for a good
-    one. `uop_words` is what DRAM holds from 4-byte element `uop_base` on: a micro-op table, or a
-    whole image, which has the amounts of shifts by vectors too.
+    Return at most `max_findings` errors of a stream, in the order of the stream.
+
+    `uop_words` are the contents of DRAM from 4-byte element `uop_base` on: a micro-op table, or
+    an image, which also has the operands of shifts by vectors.
     """
     stream = decode(instructions, board) if isinstance(instructions, bytes) else instructions
     checker = StreamChecker(stream, board, uop_words, uop_base, dram_bytes)
-    return checker.findings(most)
+    return checker.findings(max_findings)
 
 
 def check_program(
     program: VtaProgram,
     board: VtaBoard = DEFAULT_BOARD,
     dram_bytes: int | None = None,
-    most: int = MAX_FINDINGS,
+    max_findings: int = MAX_FINDINGS,
 ) -> list[StreamFinding]:
-    """What is wrong with `program`; empty for a good one."""
     words = encode_micro_ops(program.micro_ops, board)
     base = program.uop_base
-    return check_stream(program.instructions, words, base, board, dram_bytes, most)
+    return check_stream(program.instructions, words, base, board, dram_bytes, max_findings)
 
 
 class StreamChecker:
     """
-    Follows the walk of a stream, and remembers who touched each element last and whether it was
-    written. Two accesses of an element from different modules, one of them a write, must be ordered
-    by tokens. Stores are taken to read the accumulators too, as in the functional simulator, so a
-    load into ACC counts as a write of OUT.
+    The state of the checks: the last access of each element, and whether it was written.
+
+    Two accesses of an element by different modules, including a write, must be ordered by tokens.
+    Stores access the accumulators too, as in the functional simulator, so a load into ACC counts as
+    a write of OUT.
     """
 
     def __init__(
@@ -98,10 +99,10 @@ class StreamChecker:
         self.holds = {m: np.zeros(board.elements(m), np.bool_) for m in MemoryType}
         self.out = np.zeros(board.acc, np.uint8)
         self.amounts = np.zeros(board.acc, np.bool_)
-        """Which accumulators hold what was loaded to shift by."""
+        """The accumulators that hold loaded values from which vectors are shifted."""
         self.uops = np.zeros(board.uops, np.uint32)
         self.unit = board.element_bytes(MemoryType.OUT)
-        """Bytes of DRAM that are told apart: a smaller element shares its unit with neighbours."""
+        """The granule of DRAM in bytes: smaller elements share a granule with their neighbors."""
         last = 0
         for i in stream:
             if isinstance(i, Load | Store):
@@ -115,23 +116,21 @@ class StreamChecker:
             "dram": last // self.unit + 1,
         }
 
-    def findings(self, most: int) -> list[StreamFinding]:
-        """What is wrong with the stream, in its order, at most so many."""
+    def findings(self, max_findings: int) -> list[StreamFinding]:
         for index, i in enumerate(self.stream):
             for message in violations(i):
                 self.report(index, "portable", message)
         self.found += self.order.findings
         for index in self.order.sequence:
             self.visit(index)
-            if len(self.found) >= most:
+            if len(self.found) >= max_findings:
                 break
-        return sorted(self.found, key=lambda f: f.index)[:most]
+        return sorted(self.found, key=lambda f: f.index)[:max_findings]
 
     def report(self, index: int, rule: str, message: str) -> None:
         self.found.append(StreamFinding(index, rule, message))
 
     def visit(self, index: int) -> None:
-        """Check instruction `index`, and remember what it does."""
         match i := self.stream[index]:
             case Load() if i.x_size:
                 self.load(index, i)
@@ -143,15 +142,15 @@ class StreamChecker:
                 pass
 
     def access(self, index: int, space: str, elements: Elements, *, write: bool) -> None:
-        """Report a race of this access with an earlier one, and remember it."""
+        """Report a race of this access with an earlier access, and record the access."""
         module = module_of(self.stream[index])
         clock = self.order.clocks[index]
         for other in Module:
             for wrote in (True, False) if write else (True,):
                 past = self.touched.get((space, other, wrote))
-                if other is module or past is None or not (seen := past[elements]).size:
+                if other is module or past is None or not (positions := past[elements]).size:
                     continue
-                if (latest := int(seen.max())) > clock[other]:
+                if (latest := int(positions.max())) > clock[other]:
                     kinds = f"{'write' if write else 'read'} after {'write' if wrote else 'read'}"
                     culprit = self.order.members[other][latest - 1]
                     self.report(
@@ -165,7 +164,7 @@ class StreamChecker:
         self.touched[key][elements] = self.order.positions[index]
 
     def dram(self, index: int, i: Load | Store, memory: MemoryType, *, write: bool) -> None:
-        """The access of a transfer to DRAM, and its range."""
+        """Check the range of a transfer in DRAM, and record the access."""
         if not i.y_size:
             return
         unit = self.board.element_bytes(memory)
@@ -179,7 +178,7 @@ class StreamChecker:
         self.access(index, "dram", units[units < self.sizes["dram"]], write=write)
 
     def fits(self, index: int, memory: MemoryType, last: int) -> bool:
-        """Whether element `last` exists; reported if not."""
+        """Return whether element `last` exists, and report it otherwise."""
         if last < (size := self.board.elements(memory)):
             return True
         self.report(index, "range", f"{memory.name.lower()} element {last} of {size}")
@@ -206,11 +205,11 @@ class StreamChecker:
         self.access(index, memory.name.lower(), chip, write=True)
 
     def portable_amounts(self, i: Load) -> bool:
-        """Whether all implementations shift alike by what `i` loads, as far as it is known."""
+        """Return whether `i` loads known values by which all implementations shift equally."""
         size = self.board.element_bytes(i.memory) // self.uop_words.itemsize
         starts = (i.dram_base + i.x_stride * np.arange(i.y_size)) * size - self.uop_base
         rows = (self.uop_words[max(0, s) : max(0, s + i.x_size * size)] for s in starts.tolist())
-        # As unsigned words, negative numbers are beyond it too.
+        # As unsigned words, negative values exceed the limit too.
         return all(bool((row <= SHR_RANGE[1]).all()) for row in rows)
 
     def store(self, index: int, i: Store) -> None:
@@ -233,14 +232,13 @@ class StreamChecker:
         if not self.initialised(index, MemoryType.UOP, slice(i.uop_bgn, i.uop_end)):
             return
         uops = decode_micro_ops(self.uops[i.uop_bgn : i.uop_end], self.board)
-        reads: list[tuple[MemoryType, int, int, int]] = []
+        reads: list[tuple[MemoryType, int, tuple[int, int]]] = []
         if isinstance(i, Gemm) and not i.reset:
-            reads.append((MemoryType.INP, 1, i.src_factor_out, i.src_factor_in))
-            reads.append((MemoryType.WGT, 2, i.wgt_factor_out, i.wgt_factor_in))
+            reads += [(MemoryType.INP, 1, i.src_factors), (MemoryType.WGT, 2, i.wgt_factors)]
         elif isinstance(i, Alu) and not i.use_imm:
-            reads.append((MemoryType.ACC, 1, i.src_factor_out, i.src_factor_in))
-        for memory, column, outer, inner in reads:
-            elements = self.reached(index, i, memory, uops[:, column], outer, inner)
+            reads.append((MemoryType.ACC, 1, i.src_factors))
+        for memory, column, factors in reads:
+            elements = self.reached(index, i, memory, uops[:, column], factors)
             if elements is None:
                 return
             self.initialised(index, memory, elements)
@@ -248,7 +246,7 @@ class StreamChecker:
                 self.shifts(index, elements)
             if memory is not MemoryType.ACC:
                 self.access(index, memory.name.lower(), elements, write=False)
-        dst = self.reached(index, i, MemoryType.ACC, uops[:, 0], i.dst_factor_out, i.dst_factor_in)
+        dst = self.reached(index, i, MemoryType.ACC, uops[:, 0], i.dst_factors)
         if dst is None:
             return
         reset = isinstance(i, Gemm) and i.reset
@@ -262,22 +260,26 @@ class StreamChecker:
         self.out[dst] = _STALE if reset else _GOOD
 
     def shifts(self, index: int, elements: Indices) -> None:
-        """Report a shift by what was not loaded as 0 to 15: HLS reads five bits with a sign."""
+        """Report a shift by a value that was not loaded as 0 to 15: HLS uses five signed bits."""
         if (bad := elements[~self.amounts[elements]]).size:
             message = f"shifts by acc element {bad[0]}, which was not loaded as 0 to {SHR_RANGE[1]}"
             self.report(index, "portable", message)
 
     def reached(
-        self, index: int, i: Gemm | Alu, memory: MemoryType, first: Indices, outer: int, inner: int
+        self,
+        index: int,
+        i: Gemm | Alu,
+        memory: MemoryType,
+        first: Indices,
+        factors: tuple[int, int],
     ) -> Indices | None:
-        """The elements of `memory` that an index reaches, or None where it leaves `memory`."""
-        last = int(first.max()) + outer * (i.iter_out - 1) + inner * (i.iter_in - 1)
-        if not self.fits(index, memory, last):
+        """Return the elements of `memory` that an index reaches, or `None` if out of range."""
+        if not self.fits(index, memory, i.last_index(int(first.max()), factors)):
             return None
-        return self.loops.elements(np.ascontiguousarray(first), i, outer, inner)
+        return self.loops.elements(np.ascontiguousarray(first), i, factors)
 
     def initialised(self, index: int, memory: MemoryType, elements: Elements) -> bool:
-        """Whether all of `elements` hold something; reported if not."""
+        """Return whether all of `elements` were written, and report the first otherwise."""
         holds = self.holds[memory][elements]
         if holds.all():
             return True
@@ -289,17 +291,19 @@ class StreamChecker:
 
 class _Loops:
     """
-    Which elements the loops of a GEMM or ALU instruction reach, and whether iterations that overlap
-    in the pipelines are independent. Results are kept, because a stream repeats its loops.
+    The elements that the loops of a GEMM or ALU instruction reach, and their pipeline conflicts.
+
+    Results are cached, because a stream repeats loops.
     """
 
     def __init__(self):
         self._elements: dict[Hashable, Indices] = {}
         self._conflicts: dict[Hashable, str | None] = {}
 
-    def elements(self, first: Indices, i: Gemm | Alu, outer: int, inner: int) -> Indices:
-        """All elements that index `first` with factors `outer` and `inner` reaches, once each."""
-        key = (first.tobytes(), i.iter_out, i.iter_in, outer, inner)
+    def elements(self, first: Indices, i: Gemm | Alu, factors: tuple[int, int]) -> Indices:
+        """Return the distinct elements that index `first` reaches with these factors."""
+        outer, inner = factors
+        key = (first.tobytes(), i.iter_out, i.iter_in, factors)
         if (found := self._elements.get(key)) is None:
             a = np.arange(i.iter_out if outer else 1, dtype=np.int64) * outer
             b = np.arange(i.iter_in if inner else 1, dtype=np.int64) * inner
@@ -312,16 +316,17 @@ class _Loops:
 
     def conflict(self, uops: Indices, i: Gemm | Alu) -> str | None:
         """
-        Why iterations close to each other must not overlap, or None. GEMM: HLS pipelines
-        `acc_mem` with `DEPENDENCE inter false`, so the two iterations before must write
-        elsewhere. ALU: the result of the iteration before is not there yet.
+        Return the reason for which iterations in the pipeline must not overlap, or `None`.
+
+        GEMM: HLS pipelines `acc_mem` with `DEPENDENCE inter false`, so an iteration must not write
+        the accumulators of the two previous iterations. ALU: the result of the previous iteration
+        is not yet available.
         """
         if isinstance(i, Gemm) and i.reset:
             return None
         use_imm = isinstance(i, Alu) and i.use_imm
-        loop = (i.iter_out, i.iter_in, i.dst_factor_out, i.dst_factor_in)
-        src = (i.src_factor_out, i.src_factor_in)
-        key = (type(i), use_imm, uops.tobytes(), loop, src)
+        loop = (i.iter_out, i.iter_in, i.dst_factors, i.src_factors)
+        key = (type(i), use_imm, uops.tobytes(), loop)
         if key not in self._conflicts:
             self._conflicts[key] = self._find_conflict(uops, i, use_imm)
         return self._conflicts[key]
@@ -329,8 +334,8 @@ class _Loops:
     def _find_conflict(self, uops: Indices, i: Gemm | Alu, use_imm: bool) -> str | None:
         if use_imm and (uops[:, 0] != uops[:, 1]).any():
             return "an immediate operation must have src index equal to dst index"
-        same_steps = (i.dst_factor_out, i.dst_factor_in) == (i.src_factor_out, i.src_factor_in)
-        # What later outer iterations do differs only in where sources are, seen from dst.
+        same_steps = i.dst_factors == i.src_factors
+        # Later outer iterations differ only in the position of sources relative to dst.
         sources_matter = isinstance(i, Alu) and not use_imm and not same_steps
         outer = i.iter_out if sources_matter else min(i.iter_out, 3)
         a = np.arange(outer, dtype=np.int64)[:, None]
@@ -346,12 +351,12 @@ class _Loops:
             if (dst[:, lag:] == dst[:, :-lag]).any():
                 return f"writes the same accumulator {lag} iterations apart"
         if isinstance(i, Alu) and not use_imm and (src[:, 1:] == dst[:, :-1]).any():
-            return "reads what the iteration before writes"
+            return "reads the result of the previous iteration"
         return None
 
 
 def _consecutive(steps: Indices) -> Indices:
-    """Every three consecutive of `steps` as a row; two iterations two apart are in one of them."""
+    """Return each three consecutive `steps` as a row; a row contains the overlapping iterations."""
     if len(steps) < 3:
         return steps[None, :]
     return np.stack([steps[:-2], steps[1:-1], steps[2:]], axis=1)

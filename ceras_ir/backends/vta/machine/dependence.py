@@ -1,10 +1,10 @@
 """
-Insert the dependence tokens with which a stream runs as if in order.
+Insert dependence tokens, with which a stream has the results of in-order execution.
 
-The input is in dataflow order. `Footprints` finds the memory that an instruction touches and that
-another module can touch too, `Shadow` the last instructions that touched it. An instruction that
-depends on an earlier one of another module gets a token from the latest such instruction, unless
-vector clocks show that it is done.
+The input is in dataflow order. `Footprints` computes the memory that an instruction accesses and
+that another module can access too, `Shadow` holds the last instructions that accessed it. An
+instruction that depends on an earlier instruction of another module gets a token from the latest
+such instruction, unless vector clocks show that it is done.
 """
 
 from bisect import bisect_right
@@ -58,8 +58,8 @@ READERS = {
 
 
 @dataclass
-class Footprint:
-    """Regions read and written, each in one space."""
+class InstructionFootprint:
+    """Regions that are read and written, each with its space."""
 
     reads: list[tuple[Space, Region]] = field(default_factory=list[tuple[Space, Region]])
     writes: list[tuple[Space, Region]] = field(default_factory=list[tuple[Space, Region]])
@@ -67,50 +67,51 @@ class Footprint:
 
 class Footprints:
     """
-    Makes footprints; equal loop nests share their index sets.
+    Computes footprints; equal loop nests share index sets.
 
-    OUT stands for the accumulators as well: the functional simulator stores from them
-    (`SRAM::TruncStore`), so that even a load into ACC must wait for an earlier store. DRAM is
-    followed in granules of one element of OUT, the smallest that is ever written there.
+    OUT includes the accumulators: the functional simulator stores from them (`SRAM::TruncStore`),
+    so a load into ACC must wait for an earlier store too. DRAM is tracked in granules of one
+    element of OUT, the smallest unit that is written there.
     """
 
     def __init__(self, board: VtaBoard):
         self._board = board
         self._sets: dict[Hashable, Region] = {}
 
-    def of(self, i: Instruction, uops: MicroOps | None) -> Footprint:
-        """The footprint of `i`, which runs the micro-ops `uops` if it runs any."""
+    def of(self, i: Instruction, uops: MicroOps | None) -> InstructionFootprint:
+        """Return the footprint of `i`, which runs the micro-ops `uops`, if any."""
         match i:
             case Load(memory=memory):
                 reads = [(Space.DRAM, self._dram_region(i, memory))]
                 chip = slice(i.sram_base, i.sram_base + i.elements)
                 if memory is MemoryType.UOP:
-                    return Footprint(reads)
-                return Footprint(reads, [(LOADED.get(memory, Space.OUT), chip)])
+                    return InstructionFootprint(reads)
+                return InstructionFootprint(reads, [(LOADED.get(memory, Space.OUT), chip)])
             case Store():
                 chip = slice(i.sram_base, i.sram_base + i.elements)
                 target = self._dram_region(i, MemoryType.OUT)
-                return Footprint([(Space.OUT, chip)], [(Space.DRAM, target)])
+                return InstructionFootprint([(Space.OUT, chip)], [(Space.DRAM, target)])
             case Gemm() | Alu():
                 assert uops is not None
-                dst = self._indices(uops, 0, i, i.dst_factor_out, i.dst_factor_in)
-                footprint = Footprint([], [(Space.OUT, dst)])
+                dst = self._indices(uops, 0, i, i.dst_factors)
+                footprint = InstructionFootprint([], [(Space.OUT, dst)])
                 if isinstance(i, Gemm) and not i.reset:
-                    src = self._indices(uops, 1, i, i.src_factor_out, i.src_factor_in)
-                    wgt = self._indices(uops, 2, i, i.wgt_factor_out, i.wgt_factor_in)
+                    src = self._indices(uops, 1, i, i.src_factors)
+                    wgt = self._indices(uops, 2, i, i.wgt_factors)
                     footprint.reads = [(Space.INP, src), (Space.WGT, wgt)]
                 return footprint
             case _:
-                return Footprint()
+                return InstructionFootprint()
 
     def _indices(
-        self, uops: MicroOps, column: int, i: Gemm | Alu, factor_out: int, factor_in: int
+        self, uops: MicroOps, column: int, i: Gemm | Alu, factors: tuple[int, int]
     ) -> Region:
         fields = np.ascontiguousarray(uops[:, column])
-        key = (fields.tobytes(), i.iter_out, i.iter_in, factor_out, factor_in)
+        counts = (i.iter_out, i.iter_in)
+        key = (fields.tobytes(), counts, factors)
         if (region := self._sets.get(key)) is None:
             reached = np.unique(fields)
-            for factor, count in ((factor_out, i.iter_out), (factor_in, i.iter_in)):
+            for factor, count in zip(factors, counts, strict=True):
                 if factor:
                     steps = factor * np.arange(count, dtype=np.int64)
                     reached = np.unique(reached[:, None] + steps)
@@ -121,13 +122,13 @@ class Footprints:
         return region
 
     def _dram_region(self, i: Load | Store, memory: MemoryType) -> Region:
-        """The granules of a transfer."""
         if not i.x_size or not i.y_size:
             return slice(0, 0)
         granule, unit = (self._board.element_bytes(m) for m in (MemoryType.OUT, memory))
         start, width, pitch = i.dram_base * unit, i.x_size * unit, i.x_stride * unit
         if pitch == width or i.y_size == 1 or unit < granule:
-            # Rows of small elements need not begin at a granule: take all between them as well.
+            # Rows of small elements need not begin at a granule: include all bytes between rows as
+            # well.
             end = start + pitch * (i.y_size - 1) + width
             return slice(start // granule, -(-end // granule))
         rows = (start + pitch * np.arange(i.y_size, dtype=np.int64)) // granule
@@ -135,7 +136,7 @@ class Footprints:
 
 
 class Shadow:
-    """For every element of every space: the last instruction to write it, and to read it."""
+    """The last instruction that wrote, and that read, each element of each space."""
 
     def __init__(self, board: VtaBoard):
         sizes = {Space.INP: board.inp, Space.WGT: board.wgt, Space.OUT: board.acc}
@@ -145,8 +146,8 @@ class Shadow:
             for module in (WRITER[space], *READERS[space])
         }
 
-    def needs(self, module: Module, footprint: Footprint) -> list[int]:
-        """For each module, the last instruction that `footprint` in `module` must follow."""
+    def needs(self, module: Module, footprint: InstructionFootprint) -> list[int]:
+        """Return the last instruction of each module on which `footprint` depends."""
         needs = [0, 0, 0]
         for space, region, other in self._conflicts(footprint):
             if other is not module:
@@ -155,10 +156,10 @@ class Shadow:
                     needs[other] = max(needs[other], int(last.max()))
         return needs
 
-    def latest(self, footprint: Footprint) -> int:
+    def latest(self, footprint: InstructionFootprint) -> int:
         """
-        The last instruction that `footprint` must follow if nothing keeps two instructions of one
-        module in order; positions must be those of the whole stream.
+        Return the last instruction on which `footprint` depends if instructions of a module are not
+        ordered either; positions must be those of the whole stream.
         """
         touched = [(s, r, m) for s, r, m in self._conflicts(footprint)]
         touched += [(space, region, WRITER[space]) for space, region in footprint.writes]
@@ -168,13 +169,13 @@ class Shadow:
             found = max(found, int(last.max()) if last.size else 0)
         return found
 
-    def record(self, module: Module, position: int, footprint: Footprint) -> None:
-        """Instruction `position` of `module` has touched `footprint`."""
+    def record(self, module: Module, position: int, footprint: InstructionFootprint) -> None:
+        """Record that instruction `position` of `module` accesses `footprint`."""
         for space, region in (*footprint.reads, *footprint.writes):
             self._array(space, module, region)[region] = position
 
     @staticmethod
-    def _conflicts(footprint: Footprint) -> Iterator[tuple[Space, Region, Module]]:
+    def _conflicts(footprint: InstructionFootprint) -> Iterator[tuple[Space, Region, Module]]:
         for space, region in footprint.reads:
             yield space, region, WRITER[space]
         for space, region in footprint.writes:
@@ -192,36 +193,37 @@ class Shadow:
         return array
 
 
-MOST_TOKENS = (TOKEN_LIMIT + 1) // 2
-"""Tokens of one kind that may be outstanding."""
+MAX_OUTSTANDING_TOKENS = (TOKEN_LIMIT + 1) // 2
+"""The maximum number of outstanding tokens of a kind."""
 
 Clock = tuple[int, int, int]
-"""How many instructions of each module are known to be done."""
+"""The number of instructions of each module that are known to be done."""
 
 NO_OP = Load(MemoryType.UOP, 0, 0, 0, 0, 0)
-"""Does nothing, in the compute module."""
+"""An instruction of the compute module without effect."""
 
 
 @dataclass
 class _Node:
     instruction: Instruction
     clock: Clock
-    """What is done when this instruction is, itself included."""
+    """The instructions that are done when this one is, itself included."""
     flags: dict[str, bool] = field(default_factory=dict[str, bool])
-    """The token flags that are on."""
+    """The token flags that are set."""
 
 
 class DependenceInserter:
     """
-    Takes instructions in dataflow order, without flags; `instructions` returns them with flags.
+    Adds token flags to instructions in dataflow order; `instructions` returns the stream.
 
-    For each pair of neighbours, givers and takers both come in increasing order, one token each:
+    For each pair of adjacent modules, the instructions that push and the instructions that pop are
+    both in increasing order, with one token each:
 
-    - the k-th token taken is the k-th given, so anonymous tokens mean what they should;
-    - no instruction gives or takes two tokens of one kind, and every token given is taken;
-    - all tokens go forward in the stream, so it cannot deadlock, however short the queues.
+    - The k-th token popped is the k-th token pushed, so anonymous tokens have the intended meaning.
+    - No instruction pushes or pops two tokens of a kind, and each pushed token is popped.
+    - All tokens go forward in the stream, so it cannot deadlock for any length of the queues.
 
-    Load and store are no neighbours: a no-op of compute passes the token on.
+    Load and store are not adjacent: a no-op of compute passes the token on.
     """
 
     def __init__(self, shadow: Shadow):
@@ -229,16 +231,14 @@ class DependenceInserter:
         self._stream: list[_Node] = []
         self._modules: dict[Module, list[_Node]] = {m: [] for m in Module}
         self._pops: dict[tuple[Module, Module], list[int]] = {}
-        """Per giver and taker: the positions, in the taker's module, of the takers."""
+        """Per source and target: the positions, in the target module, of instructions that pop."""
         self._floor: dict[tuple[Module, Module], int] = {}
-        """Per taker and giver: what the next instruction of the taker must know."""
+        """Per target and source: the minimum that the next instruction of the target must know."""
 
     def __len__(self) -> int:
-        """Instructions so far."""
         return len(self._stream)
 
-    def add(self, instruction: Instruction, footprint: Footprint) -> None:
-        """Append `instruction`, which touches `footprint`."""
+    def add(self, instruction: Instruction, footprint: InstructionFootprint) -> None:
         module = module_of(instruction)
         position = len(self._modules[module]) + 1
         self._emit(module, instruction, self._shadow.needs(module, footprint))
@@ -255,46 +255,45 @@ class DependenceInserter:
         queue = self._modules[module]
         clock = queue[-1].clock if queue else (0, 0, 0)
         node = _Node(instruction, clock)
-        for giver in Module:
-            if abs(giver - module) == 1 and needed[giver] > node.clock[giver]:
-                self._token(giver, module, needed[giver], node)
+        for source in Module:
+            if abs(source - module) == 1 and needed[source] > node.clock[source]:
+                self._token(source, module, needed[source], node)
         done = list(node.clock)
         done[module] = len(queue) + 1
         node.clock = (done[0], done[1], done[2])
         queue.append(node)
         self._stream.append(node)
 
-    def _relay(self, taker: Module, giver: Module, needed: int) -> int:
-        """The first instruction of compute that knows `needed` of the far module `giver`."""
-        taken = self._modules[taker]
-        if needed <= (taken[-1].clock[giver] if taken else 0):
+    def _relay(self, target: Module, source: Module, needed: int) -> int:
+        """Return the first instruction of compute that knows `needed` of the far `source`."""
+        waiting = self._modules[target]
+        if needed <= (waiting[-1].clock[source] if waiting else 0):
             return 0
         compute = self._modules[Module.COMPUTE]
-        if not compute or compute[-1].clock[giver] < needed:
+        if not compute or compute[-1].clock[source] < needed:
             needs = [0, 0, 0]
-            needs[giver] = needed
+            needs[source] = needed
             self._emit(Module.COMPUTE, NO_OP, needs)
-        return bisect_right(compute, needed - 1, key=lambda node: node.clock[giver]) + 1
+        return bisect_right(compute, needed - 1, key=lambda node: node.clock[source]) + 1
 
-    def _token(self, giver: Module, taker: Module, position: int, node: _Node) -> None:
-        """Let `node`, next of `taker`, wait for instruction `position` of `giver`."""
-        pops = self._pops.setdefault((giver, taker), [])
-        source = self._modules[giver][position - 1]
-        if len(pops) + 1 - bisect_right(pops, source.clock[taker]) > MOST_TOKENS:
-            # Wait for all that giver has been told to do, and let it wait for us in turn.
-            position = len(self._modules[giver])
-            source = self._modules[giver][-1]
-            self._floor[giver, taker] = len(self._modules[taker]) + 1
-        if giver < taker:
-            source.flags["push_next"] = node.flags["pop_prev"] = True
+    def _token(self, source: Module, target: Module, position: int, node: _Node) -> None:
+        """Let `node`, the next of `target`, wait for instruction `position` of `source`."""
+        pops = self._pops.setdefault((source, target), [])
+        pushing = self._modules[source][position - 1]
+        if len(pops) + 1 - bisect_right(pops, pushing.clock[target]) > MAX_OUTSTANDING_TOKENS:
+            # Wait for all instructions of the source so far, and let the source wait in turn.
+            position = len(self._modules[source])
+            pushing = self._modules[source][-1]
+            self._floor[source, target] = len(self._modules[target]) + 1
+        if source < target:
+            pushing.flags["push_next"] = node.flags["pop_prev"] = True
         else:
-            source.flags["push_prev"] = node.flags["pop_next"] = True
-        pops.append(len(self._modules[taker]) + 1)
-        before, known = node.clock, source.clock
+            pushing.flags["push_prev"] = node.flags["pop_next"] = True
+        pops.append(len(self._modules[target]) + 1)
+        before, known = node.clock, pushing.clock
         node.clock = (max(before[0], known[0]), max(before[1], known[1]), max(before[2], known[2]))
 
     def drain(self) -> None:
-        """Let compute wait until the other modules are done."""
         compute = self._modules[Module.COMPUTE]
         known = compute[-1].clock if compute else (0, 0, 0)
         needs = [len(self._modules[m]) for m in Module]
@@ -303,5 +302,4 @@ class DependenceInserter:
             self._emit(Module.COMPUTE, NO_OP, needs)
 
     def instructions(self) -> list[Instruction]:
-        """The stream so far, with its token flags."""
         return [replace(node.instruction, **node.flags) for node in self._stream]

@@ -1,11 +1,11 @@
 """
-The `vta` dialect: VTA's instructions, one operation each, in the order of the stream.
+The `vta` dialect: an operation for each instruction of VTA, in the order of the stream.
 
-A `vta.program` is what one launch fetches: straight-line, with the micro-op table that its
-UOP loads bring on chip. Fields have the names and ranges of `isa`, which defines them bit for bit:
-integers are `i64`, pairs are arrays that are left out when zero, and token flags are units.
-Verifiers hold each operation to the portable subset. The immediate of an ALU instruction that does
-not use it is not kept.
+A `vta.program` is the stream of a launch: straight-line code, with the micro-op table from which
+UOP loads read. Fields have the names and ranges of `isa`, which defines them bit for bit: integers
+are `i64`, pairs are arrays that are omitted if zero, and token flags are units. Verifiers restrict
+each operation to the portable subset. An immediate that an ALU instruction does not use is not
+kept.
 """
 
 from abc import ABC, abstractmethod
@@ -91,7 +91,7 @@ class MemoryAttr(EnumAttribute[Memory], SpacedOpaqueSyntaxAttribute):
 
 @irdl_attr_definition
 class AluOperatorAttr(EnumAttribute[AluOperator], SpacedOpaqueSyntaxAttribute):
-    """What an ALU instruction computes."""
+    """The function of an ALU instruction."""
 
     name = "vta.alu_operator"
 
@@ -115,16 +115,18 @@ def integer(value: int) -> IntegerAttr[I64]:
 
 
 @lru_cache(1 << 14)
-def spelled(name: str, values: tuple[int, ...]) -> Attribute | None:
-    """The property `name` with one number or several; None where it is left out."""
+def number_attribute(name: str, values: tuple[int, ...]) -> Attribute | None:
+    """Return the property `name` with its values, or `None` if it is omitted."""
     if len(values) == 1:
         return integer(values[0])
-    left_out = name in ZERO_UNLESS_GIVEN and not any(values)
-    return None if left_out else DenseArrayBase.from_list(i64, values)
+    return (
+        None
+        if name in ZERO_UNLESS_GIVEN and not any(values)
+        else DenseArrayBase.from_list(i64, values)
+    )
 
 
-def numbers_of(attribute: Attribute | None, name: str, length: int) -> tuple[int, ...]:
-    """What the property `name` says; zeros where it is left out."""
+def number_values(attribute: Attribute | None, name: str, length: int) -> tuple[int, ...]:
     if isinstance(attribute, IntegerAttr):
         return (attribute.value.data,)
     if not isinstance(attribute, DenseArrayBase):
@@ -137,10 +139,10 @@ def numbers_of(attribute: Attribute | None, name: str, length: int) -> tuple[int
 
 
 class _InstructionOp(IRDLOperation, ABC):
-    """What all instructions share: token flags, and verification of the value they spell."""
+    """The base class of instructions: token flags, and verification of the encoded value."""
 
     FIELDS: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    """Properties that are one number or an array of several, and the fields that these are."""
+    """The properties with one or several integers, and the names of these fields."""
 
     traits = lazy_traits_def(lambda: (HasParent(ProgramOp),))
 
@@ -151,7 +153,7 @@ class _InstructionOp(IRDLOperation, ABC):
 
     def __init__(self, i: Instruction, **properties: Attribute | None):
         numbers = {
-            name: spelled(name, tuple(getattr(i, field) for field in fields))
+            name: number_attribute(name, tuple(getattr(i, field) for field in fields))
             for name, fields in self.FIELDS.items()
         }
         flags = {name: UnitAttr() for name in FLAGS if getattr(i, name)}
@@ -159,18 +161,16 @@ class _InstructionOp(IRDLOperation, ABC):
 
     @abstractmethod
     def instruction(self) -> Instruction:
-        """The value of this operation."""
+        """Return the value of this operation."""
 
     def numbers(self) -> dict[str, int]:
-        """The fields of `FIELDS`, for the constructor of an instruction."""
         found: dict[str, int] = {}
         for name, fields in self.FIELDS.items():
             attribute = self.properties.get(name)
-            found.update(zip(fields, numbers_of(attribute, name, len(fields)), strict=True))
+            found.update(zip(fields, number_values(attribute, name, len(fields)), strict=True))
         return found
 
     def flags(self) -> dict[str, bool]:
-        """The token flags, likewise."""
         return {name: name in self.properties for name in FLAGS}
 
     def verify_(self) -> None:
@@ -184,8 +184,8 @@ class _InstructionOp(IRDLOperation, ABC):
             raise VerifyException(message)
 
 
-class _TransferOp(_InstructionOp, ABC):
-    """A box between DRAM and a memory on chip."""
+class _VtaTransferOp(_InstructionOp, ABC):
+    """A transfer of a box between DRAM and an on-chip memory."""
 
     FIELDS: ClassVar = {
         "sram_base": ("sram_base",),
@@ -197,21 +197,21 @@ class _TransferOp(_InstructionOp, ABC):
     sram_base = prop_def(INTEGER)
     dram_base = prop_def(INTEGER)
     size = prop_def(PAIR)
-    """Rows and elements of a row."""
+    """Rows, and elements of a row."""
     stride = prop_def(INTEGER)
 
 
 @irdl_op_definition
-class LoadOp(_TransferOp):
+class VtaLoadOp(_VtaTransferOp):
     """
-    DRAM to `memory`, rows with zero padding `[top, bottom, left, right]` (`isa.Load`).
+    Load rows from DRAM, with zero padding `[top, bottom, left, right]` (`isa.Load`).
 
         vta.load inp sram 0 dram 3 size [2, 4] stride 7 pad [1, 1, 0, 2]
     """
 
     name = "vta.load"
     FIELDS: ClassVar = {
-        **_TransferOp.FIELDS,
+        **_VtaTransferOp.FIELDS,
         "pad": ("y_pad_top", "y_pad_bottom", "x_pad_left", "x_pad_right"),
     }
 
@@ -228,9 +228,9 @@ class LoadOp(_TransferOp):
 
 
 @irdl_op_definition
-class StoreOp(_TransferOp):
+class VtaStoreOp(_VtaTransferOp):
     """
-    OUT to DRAM, consecutive elements to rows `stride` apart (`isa.Store`).
+    Store consecutive elements of OUT to DRAM, in rows `stride` apart (`isa.Store`).
 
         vta.store sram 0 dram 5 size [1, 8] stride 8 pop_prev push_prev
     """
@@ -244,7 +244,7 @@ class StoreOp(_TransferOp):
 
 
 class _LoopOp(_InstructionOp, ABC):
-    """The loop nest of GEMM and ALU; index pairs are `[outer, inner]`, zeros left out."""
+    """The loop nest of GEMM and ALU; index pairs are `[outer, inner]`, and zeros are omitted."""
 
     FIELDS: ClassVar = {
         "uops": ("uop_bgn", "uop_end"),
@@ -254,16 +254,16 @@ class _LoopOp(_InstructionOp, ABC):
     }
 
     uops = prop_def(PAIR)
-    """First micro-op and the one after the last."""
+    """The first micro-op, and the end."""
     iter = prop_def(PAIR)
     dst_factors = opt_prop_def(PAIR)
     src_factors = opt_prop_def(PAIR)
 
 
 @irdl_op_definition
-class GemmOp(_LoopOp):
+class VtaGemmOp(_LoopOp):
     """
-    Accumulate vectors times transposed tiles, or clear (`isa.Gemm`).
+    Accumulate vectors times transposed tiles, or clear accumulators (`isa.Gemm`).
 
         vta.gemm uops [0, 2] iter [4, 3] dst [2, 0] src [2, 1] wgt [0, 3] pop_prev push_prev
     """
@@ -284,7 +284,7 @@ class GemmOp(_LoopOp):
 
 
 @irdl_op_definition
-class AluOp(_LoopOp):
+class VtaAluOp(_LoopOp):
     """
     Combine accumulators with an immediate or with other accumulators (`isa.Alu`).
 
@@ -311,7 +311,7 @@ class AluOp(_LoopOp):
 @irdl_op_definition
 class FinishOp(_InstructionOp):
     """
-    Tell the host that the program is done (`isa.Finish`).
+    Signal the end of the program to the host (`isa.Finish`).
 
         vta.finish
     """
@@ -327,8 +327,8 @@ class FinishOp(_InstructionOp):
 @irdl_op_definition
 class ProgramOp(IRDLOperation):
     """
-    One launch: instructions up to `vta.finish`, and the table of micro-ops (rows of dst, src,
-    wgt) that is in DRAM from 4-byte element `uop_base` on.
+    A launch: instructions up to `vta.finish`, and the table of micro-ops (rows of dst, src, wgt) at
+    4-byte element `uop_base` of DRAM.
 
         vta.program @launch uops at 64 dense<[[0, 0, 0]]> : tensor<1x3xi16> {
           vta.load uop sram 0 dram 64 size [1, 1] stride 1
@@ -377,26 +377,26 @@ class ProgramOp(IRDLOperation):
                     )
         for op in self.body.block.ops:
             if not isinstance(op, _InstructionOp):
-                raise VerifyException(f"a program holds vta instructions only, got '{op.name}'")
+                raise VerifyException(f"a program has only vta instructions, got '{op.name}'")
             if isinstance(op, FinishOp) != (op.next_op is None):
-                raise VerifyException("vta.finish must be the last instruction, and only it")
+                raise VerifyException("the last instruction must be the only vta.finish")
+
+
+_OPERATIONS: dict[type[Instruction], type[_InstructionOp]] = {
+    Load: VtaLoadOp,
+    Store: VtaStoreOp,
+    Gemm: VtaGemmOp,
+    Alu: VtaAluOp,
+    Finish: FinishOp,
+}
 
 
 def from_instruction(instruction: Instruction) -> Operation:
-    """The operation of `instruction`."""
-    match instruction:
-        case Load():
-            return LoadOp(instruction)
-        case Store():
-            return StoreOp(instruction)
-        case Gemm():
-            return GemmOp(instruction)
-        case Alu():
-            return AluOp(instruction)
-        case Finish():
-            return FinishOp(instruction)
+    return _OPERATIONS[type(instruction)](instruction)
 
 
 Vta = Dialect(
-    "vta", [ProgramOp, LoadOp, StoreOp, GemmOp, AluOp, FinishOp], [MemoryAttr, AluOperatorAttr]
+    "vta",
+    [ProgramOp, VtaLoadOp, VtaStoreOp, VtaGemmOp, VtaAluOp, FinishOp],
+    [MemoryAttr, AluOperatorAttr],
 )

@@ -1,9 +1,10 @@
 """
-Instructions as 128-bit little-endian words and micro-ops as 32-bit words, and back, bit for bit.
+Encode instructions as 128-bit little-endian words and micro-ops as 32-bit words, and decode
+them.
 
 The layout is that of the C bit-fields in `hw_spec.h` (`VTAMemInsn`, `VTAGemInsn`, `VTAAluInsn`,
 `VTAUop`), packed for the buffer sizes of a board. A value of the compiler that does not fit is a
-`ValueError`; external bytes that are no instruction are an `InputError` that names it.
+`ValueError`. External bytes that are no instruction are an `InputError` with the index.
 """
 
 from collections.abc import Iterable, Sequence
@@ -42,13 +43,13 @@ _KINDS: dict[type[Instruction], Opcode] = {
 
 
 class _Layout:
-    """Where the fields of one instruction kind are, and which bits belong to none."""
+    """The bit positions of the fields of an instruction kind, and the bits without a field."""
 
-    def __init__(self, widths: Iterable[tuple[str, int]]):
+    def __init__(self, widths: dict[str, int]):
         self.fields: list[tuple[str, int, int]] = []
-        """Name, lowest bit, limit (exclusive) of the unsigned value."""
+        """Name, lowest bit, and limit (exclusive) of the unsigned value."""
         position, used = 3, 0b111
-        for name, width in (*((flag, 1) for flag in FLAGS), *widths):
+        for name, width in (dict.fromkeys(FLAGS, 1) | widths).items():
             # A C bit-field never straddles its 64-bit unit.
             if position % 64 + width > 64:
                 position += 64 - position % 64
@@ -62,36 +63,21 @@ class _Layout:
 
 @lru_cache
 def _layouts(board: VtaBoard) -> dict[Opcode, _Layout]:
-    transfer = (
-        *(("sram_base", 16), ("dram_base", 32)),
-        *(("y_size", 16), ("x_size", 16), ("x_stride", 16)),
-    )
-    pads = (*(("y_pad_top", 4), ("y_pad_bottom", 4)), *(("x_pad_left", 4), ("x_pad_right", 4)))
-    loop = (
-        *(("uop_bgn", board.log_uops), ("uop_end", board.log_uops + 1)),
-        *(("iter_out", 14), ("iter_in", 14)),
-        *(("dst_factor_out", board.log_acc), ("dst_factor_in", board.log_acc)),
-    )
+    memory = {"memory": 3}
+    transfer = {"sram_base": 16, "dram_base": 32, "y_size": 16, "x_size": 16, "x_stride": 16}
+    pads = {"y_pad_top": 4, "y_pad_bottom": 4, "x_pad_left": 4, "x_pad_right": 4}
+    uops, acc = board.log_uops, board.log_acc
+    loop = {"uop_bgn": uops, "uop_end": uops + 1, "iter_out": 14, "iter_in": 14}
+    loop |= {"dst_factor_out": acc, "dst_factor_in": acc}
+    gemm = {"src_factor_out": board.log_inp, "src_factor_in": board.log_inp}
+    gemm |= {"wgt_factor_out": board.log_wgt, "wgt_factor_in": board.log_wgt}
+    alu = {"src_factor_out": acc, "src_factor_in": acc, "opcode": 3, "use_imm": 1, "imm": 16}
     return {
-        Opcode.LOAD: _Layout([("memory", 3), *transfer, *pads]),
-        Opcode.STORE: _Layout([("memory", 3), *transfer]),
-        Opcode.GEMM: _Layout(
-            [
-                ("reset", 1),
-                *loop,
-                *(("src_factor_out", board.log_inp), ("src_factor_in", board.log_inp)),
-                *(("wgt_factor_out", board.log_wgt), ("wgt_factor_in", board.log_wgt)),
-            ]
-        ),
-        Opcode.ALU: _Layout(
-            [
-                ("_reset", 1),
-                *loop,
-                *(("src_factor_out", board.log_acc), ("src_factor_in", board.log_acc)),
-                *(("opcode", 3), ("use_imm", 1), ("imm", 16)),
-            ]
-        ),
-        Opcode.FINISH: _Layout([]),
+        Opcode.LOAD: _Layout(memory | transfer | pads),
+        Opcode.STORE: _Layout(memory | transfer),
+        Opcode.GEMM: _Layout({"reset": 1} | loop | gemm),
+        Opcode.ALU: _Layout({"_reset": 1} | loop | alu),
+        Opcode.FINISH: _Layout({}),
     }
 
 
@@ -101,7 +87,7 @@ DEFAULT_BOARD = VtaBoard()
 def field_limits(
     kind: type[Instruction], board: VtaBoard = DEFAULT_BOARD
 ) -> dict[str, tuple[int, int]]:
-    """Lowest and highest value of every field of `kind`."""
+    """Return the lowest and highest value of each field of `kind`."""
     fields = _layouts(board)[_KINDS[kind]].fields
     limits = {name: (0, limit - 1) for name, _, limit in fields if name != "memory"}
     if "imm" in limits:
@@ -110,12 +96,11 @@ def field_limits(
 
 
 def micro_op_limits(board: VtaBoard) -> tuple[int, int, int]:
-    """How many indices of accumulators, inputs and weights a micro-op can name."""
+    """Return the number of accumulators, inputs and weights that a micro-op can index."""
     return board.acc, max(board.acc, board.inp), board.wgt
 
 
 def encode_instruction(instruction: Instruction, board: VtaBoard = DEFAULT_BOARD) -> bytes:
-    """The 16 bytes of `instruction`."""
     opcode = _KINDS[type(instruction)]
     word = int(opcode)
     for name, position, limit in _layouts(board)[opcode].fields:
@@ -140,12 +125,11 @@ def encode_instruction(instruction: Instruction, board: VtaBoard = DEFAULT_BOARD
 
 
 def encode(instructions: Iterable[Instruction], board: VtaBoard = DEFAULT_BOARD) -> bytes:
-    """The stream as VTA fetches it."""
     return b"".join([encode_instruction(i, board) for i in instructions])
 
 
 def unused_bits(word: int, board: VtaBoard = DEFAULT_BOARD) -> int:
-    """The bits of `word` that no field has, as far as its opcode is known."""
+    """Return the bits of `word` that belong to no field; 0 if the opcode is unknown."""
     opcode = word & 7
     return word & _layouts(board)[Opcode(opcode)].unused if opcode in _OPCODES else 0
 
@@ -154,8 +138,8 @@ def decode_instruction(
     word: int, board: VtaBoard = DEFAULT_BOARD, index: int = 0, *, lenient: bool = False
 ) -> Instruction:
     """
-    The instruction that the 128-bit `word` encodes; `index` is for messages. Bits that no field
-    has must be zero, unless `lenient`: no implementation reads them.
+    Decode the 128-bit `word`. Messages name `index`. Bits without a field must be zero, unless
+    `lenient`: no implementation reads them.
     """
 
     def bad(message: str) -> InputError:
@@ -200,7 +184,6 @@ _OPCODES = frozenset(Opcode)
 
 
 def words(data: bytes) -> list[int]:
-    """The 128-bit words of a raw stream."""
     if len(data) % INSTRUCTION_BYTES:
         raise InputError(
             f"a stream has {INSTRUCTION_BYTES} bytes per instruction, got {len(data)} bytes in all"
@@ -212,7 +195,7 @@ def words(data: bytes) -> list[int]:
 def decode(
     data: bytes, board: VtaBoard = DEFAULT_BOARD, *, lenient: bool = False
 ) -> list[Instruction]:
-    """The instructions of a raw stream; `lenient` as `decode_instruction` takes it."""
+    """Decode a raw stream; `lenient` as in `decode_instruction`."""
     return [
         decode_instruction(word, board, index, lenient=lenient)
         for index, word in enumerate(words(data))
@@ -224,8 +207,8 @@ MicroOps = NDArray[np.int64]
 
 
 def micro_ops(rows: Iterable[Sequence[int]] | MicroOps) -> MicroOps:
-    """An array of micro-ops from rows of one to three indices each, the missing ones zero."""
-    # A table is taken as it is: going through rows would take milliseconds.
+    """Return an array of micro-ops from rows of one to three indices; missing indices are zero."""
+    # Conversion by rows would take milliseconds for a table.
     if hasattr(rows, "dtype"):
         table = np.asarray(rows, np.int64)
         assert table.shape[1:] == (3,), "micro-ops are [n, 3]"
@@ -235,7 +218,6 @@ def micro_ops(rows: Iterable[Sequence[int]] | MicroOps) -> MicroOps:
 
 
 def encode_micro_ops(table: MicroOps, board: VtaBoard = DEFAULT_BOARD) -> NDArray[np.uint32]:
-    """The words of `table`."""
     limits = zip(("dst", "src", "wgt"), micro_op_limits(board), strict=True)
     for column, (name, limit) in enumerate(limits):
         values = table[:, column]
@@ -250,7 +232,6 @@ def encode_micro_ops(table: MicroOps, board: VtaBoard = DEFAULT_BOARD) -> NDArra
 
 
 def decode_micro_ops(words: NDArray[np.uint32], board: VtaBoard = DEFAULT_BOARD) -> MicroOps:
-    """The micro-ops of `words`."""
     wide = words.astype(np.int64)
     src_at, wgt_at = _positions(board)
     dst = wide & (board.acc - 1)
@@ -264,19 +245,18 @@ def _positions(board: VtaBoard) -> tuple[int, int]:
 
 @dataclass(frozen=True, eq=False)
 class VtaProgram:
-    """Instructions, and the micro-op table that they load from element `uop_base` of DRAM."""
+    """Instructions, and the micro-op table that they load from DRAM."""
 
     instructions: Sequence[Instruction]
     micro_ops: MicroOps
     uop_base: int = 0
-    """Where the table is, in 4-byte elements."""
+    """The position of the table in DRAM, in 4-byte elements."""
     kernels: Sequence[int] = ()
-    """For every instruction, the number of the kernel that it is of; empty if there is one."""
+    """The kernel number of each instruction; empty if there is a single kernel."""
 
     def instruction_bytes(self, board: VtaBoard = DEFAULT_BOARD) -> bytes:
-        """The stream as VTA fetches it."""
         return encode(self.instructions, board)
 
     def micro_op_bytes(self, board: VtaBoard = DEFAULT_BOARD) -> bytes:
-        """The table as it must be in DRAM, at byte `4 * uop_base`."""
+        """Return the table as it is stored in DRAM, at byte `4 * uop_base`."""
         return encode_micro_ops(self.micro_ops, board).astype("<u4").tobytes()

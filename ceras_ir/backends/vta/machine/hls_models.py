@@ -1,8 +1,9 @@
 """
-Models of VTA's HLS source that agree with all times that S3 measured on a ZCU102 (papers, S3:
-Table 2 and Figure 10); the first agrees best. What S3 measured does not say more.
+Models of the HLS source of VTA that agree with all times that S3 measured on a ZCU102 (papers,
+S3: Table 2 and Figure 10). The first model agrees best; the measurements do not distinguish
+further.
 
-Printed by `benchmarks/vta_hls_fit.py --write`, which says how.
+Printed by `benchmarks/vta_hls_fit.py --write`, which explains the method.
 """
 
 from ceras_ir.backends.vta.machine.board import HlsModel

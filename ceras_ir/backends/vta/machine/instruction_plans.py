@@ -1,10 +1,10 @@
 """
-Plans of the simulator for one instruction: a GEMM as matrix products, an ALU operation as stages.
+Plans of the simulator for an instruction: a GEMM as matrix products, an ALU operation as stages.
 
 Sums of int32 are the same in any order, so the iterations of a GEMM are sorted by destination; rows
-with equal weight tiles become one product. ALU iterations are sequential. They are put in stages in
-which no iteration reads or writes what another writes, except that it may overwrite what another
-reads; a stage reads all its operands first.
+with equal weight tiles become a single product. ALU iterations are sequential and are grouped in
+stages. An iteration of a stage does not access the destination of another, except that it may
+overwrite the source of another; all operands of a stage are loaded first.
 """
 
 from dataclasses import dataclass
@@ -18,26 +18,25 @@ from ceras_ir.backends.vta.machine.isa import Alu, AluOpcode, Gemm
 Indices = NDArray[np.int64]
 
 FLOAT32_PRODUCTS = 1 << 10
-"""Sums of so many products of int8 are exact in float32: 2^10 * 2^14 = 2^24."""
+"""The maximum number of int8 products with an exact sum in float32: 2^10 * 2^14 = 2^24."""
 
 
 def iteration_indices(
     uops: NDArray[np.int64],
     i: Gemm | Alu,
-    factor_out: int,
-    factor_in: int,
+    factors: tuple[int, int],
     outer: range | None = None,
 ) -> Indices:
-    """The index of every iteration, in order: `uops[k] + factor_out * a + factor_in * b`."""
+    """Return the index of each iteration, in order: `uops[k] + factors[0] * a + factors[1] * b`."""
     outer = range(i.iter_out) if outer is None else outer
-    a = np.arange(outer.start, outer.stop, dtype=np.int64)[:, None, None] * factor_out
-    b = np.arange(i.iter_in, dtype=np.int64)[None, :, None] * factor_in
+    a = np.arange(outer.start, outer.stop, dtype=np.int64)[:, None, None] * factors[0]
+    b = np.arange(i.iter_in, dtype=np.int64)[None, :, None] * factors[1]
     return (a + b + uops).reshape(-1)
 
 
 @dataclass(frozen=True)
 class _Product:
-    """`g` products of `r` vectors by `k` tiles one below the other, to what nothing else writes."""
+    """`g` products of `r` vectors by `k` stacked tiles, to destinations of no other product."""
 
     dst: Indices
     """`[g, r]`"""
@@ -49,11 +48,11 @@ class _Product:
 
 @dataclass(frozen=True)
 class GemmPlan:
-    """All products of an instruction; each destination belongs to one of them."""
+    """All products of an instruction; each destination belongs to a single product."""
 
     products: list[_Product]
     dst: Indices
-    """Every destination once."""
+    """The distinct destinations."""
 
     def run(
         self, inp: NDArray[np.float32], wgt: NDArray[np.float32], acc: NDArray[np.int32]
@@ -73,8 +72,9 @@ class GemmPlan:
 
 def _equal_rows(rows: Indices) -> tuple[Indices, Indices]:
     """
-    Numbers from 0 on, the same for equal rows, and where each number occurs first. As
-    `np.unique` by rows, which makes a field of every column and so is slow for wide ones.
+    Return a number for each row, equal for equal rows, and the first row of each number.
+
+    This is `np.unique` by rows, which is slow for wide rows because each column becomes a field.
     """
     numbers: dict[bytes, int] = {}
     group = np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in rows], np.int64)
@@ -83,10 +83,9 @@ def _equal_rows(rows: Indices) -> tuple[Indices, Indices]:
 
 
 def plan_gemm(uops: MicroOps, i: Gemm, outer: range) -> GemmPlan:
-    """Group the iterations of `i` with `outer` for its outer loop."""
-    dst = iteration_indices(uops[:, 0], i, i.dst_factor_out, i.dst_factor_in, outer)
-    src = iteration_indices(uops[:, 1], i, i.src_factor_out, i.src_factor_in, outer)
-    wgt = iteration_indices(uops[:, 2], i, i.wgt_factor_out, i.wgt_factor_in, outer)
+    dst = iteration_indices(uops[:, 0], i, i.dst_factors, outer)
+    src = iteration_indices(uops[:, 1], i, i.src_factors, outer)
+    wgt = iteration_indices(uops[:, 2], i, i.wgt_factors, outer)
     order = np.argsort((dst << 32) | wgt, kind="stable")
     dst, src, wgt = dst[order], src[order], wgt[order]
     targets, starts, counts = np.unique(dst, return_index=True, return_counts=True)
@@ -111,15 +110,14 @@ Int32 = NDArray[np.int32]
 
 @dataclass(frozen=True)
 class AluPlan:
-    """Destination and source indices of every stage; sources are unused with an immediate."""
+    """Destination and source indices of each stage; sources are unused with an immediate."""
 
     stages: list[tuple[Indices, Indices]]
 
 
 def plan_alu(uops: MicroOps, i: Alu, outer: range) -> AluPlan:
-    """Stages of `i` with `outer` for its outer loop."""
-    dst = iteration_indices(uops[:, 0], i, i.dst_factor_out, i.dst_factor_in, outer)
-    src = iteration_indices(uops[:, 1], i, i.src_factor_out, i.src_factor_in, outer)
+    dst = iteration_indices(uops[:, 0], i, i.dst_factors, outer)
+    src = iteration_indices(uops[:, 1], i, i.src_factors, outer)
     if i.use_imm or not np.isin(src, dst).any():
         stage = _occurrence(dst)
     elif _independent(dst, src):
@@ -133,7 +131,6 @@ def plan_alu(uops: MicroOps, i: Alu, outer: range) -> AluPlan:
 
 
 def _occurrence(values: Indices) -> Indices:
-    """How often each value has occurred before its position."""
     order = np.argsort(values, kind="stable")
     _, starts, counts = np.unique(values[order], return_index=True, return_counts=True)
     rank = np.empty_like(values)
@@ -142,7 +139,7 @@ def _occurrence(values: Indices) -> Indices:
 
 
 def _independent(dst: Indices, src: Indices) -> bool:
-    """Whether no iteration writes what another has written or a later one reads."""
+    """Return whether no iteration writes a previous destination or a later source."""
     written_at = np.full(int(max(dst.max(), src.max())) + 1, len(dst))
     position = np.arange(len(dst))
     written_at[dst] = position
@@ -151,7 +148,7 @@ def _independent(dst: Indices, src: Indices) -> bool:
 
 
 def _schedule(dst: list[int], src: list[int]) -> Indices:
-    """The earliest stage of each iteration under RAW, WAW and WAR order."""
+    """Return the earliest stage of each iteration under RAW, WAW and WAR order."""
     after_write: dict[int, int] = {}
     last_read: dict[int, int] = {}
     stages: list[int] = []
@@ -164,7 +161,7 @@ def _schedule(dst: list[int], src: list[int]) -> Indices:
 
 
 def compute(opcode: AluOpcode, x: Int32, y: Int32) -> Int32:
-    """`opcode` on int32 vectors, wrapping; shift amounts are taken modulo 32."""
+    """Apply `opcode` to int32 vectors, wrapping; shift amounts are modulo 32."""
     match opcode:
         case AluOpcode.MIN:
             return np.minimum(x, y)

@@ -1,11 +1,11 @@
 """
-Instructions of VTA as values, and the limits that all implementations have in common.
+Instructions of VTA as values, and the limits that all implementations share.
 
-Field names are those of `hw_spec.h` in apache/tvm-vta. Sizes, strides and bases count elements of
+Field names are from `hw_spec.h` in apache/tvm-vta. Sizes, strides and bases count elements of
 the addressed memory. The functional simulator (`sim_driver.cc`), the HLS design (`vta.cc`) and the
-Chisel RTL (`core/`) differ outside the portable subset, which `violations` checks for single
+Chisel RTL (`core/`) differ outside the portable subset. `violations` checks it for single
 instructions; `check` has the rules that need micro-ops or the order of the stream. `encoding` has
-the bits of instructions, `assembler` the text, `simulator` the meaning and `time` the cycles.
+the bits of instructions, `assembler` the text, `simulator` the semantics and `time` the cycles.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from enum import IntEnum
 from ceras_ir.support.options import option, options
 
 DEFAULT_BOARD_NAME = "tsim"
-"""The Chisel design in its cycle-accurate simulator, on which `timing` was measured."""
+"""The Chisel design in the cycle-accurate simulator, on which `timing` was measured."""
 
 
 @options
@@ -28,37 +28,37 @@ class BoardOptions:
 INSTRUCTION_BYTES = 16
 
 PORTABLE_UOPS = 2048
-"""Micro-op memory of the Chisel RTL (`uopMemDepth`); higher indices alias there."""
+"""The size of the micro-op memory of the Chisel RTL (`uopMemDepth`); higher indices alias there."""
 
 IMMEDIATE_RANGE = (-(2**15), 2**15 - 1)
-"""What an ALU operation takes as a constant."""
+"""The range of the constant of an ALU operation."""
 
 SHR_RANGE = (-16, 15)
-"""HLS reads five signed bits of a shift amount (`aluop_shr_arg_T`)."""
+"""HLS uses five signed bits of a shift amount (`aluop_shr_arg_T`)."""
 
 QUEUE_LENGTH = 512
-"""Instructions that wait in front of a module (`instQueueEntries`, `STREAM_IN_DEPTH`)."""
+"""The instructions that can wait before a module (`instQueueEntries`, `STREAM_IN_DEPTH`)."""
 
 TOKEN_LIMIT = 255
-"""Most tokens of one kind outstanding: the RTL's semaphores have 8 bits and saturate."""
+"""The maximum of outstanding tokens of a kind: semaphores of the RTL have 8 bits."""
 
 GEMM_PIPELINE = 2
 """
-Iterations of a GEMM before an accumulator that one has written may be written again: HLS pipelines
-`acc_mem` with `DEPENDENCE inter false`.
+The GEMM iterations between two writes of the same accumulator: HLS pipelines `acc_mem` with
+`DEPENDENCE inter false`.
 """
 
 RESIDUAL_WEIGHT_BITS = 6
-"""Most bits by which an int8 diagonal can move a residual left; 2^7 would not be int8."""
+"""The maximum left shift of a residual by an int8 diagonal; 2^7 is not an int8."""
 
 
 def is_immediate(value: int) -> bool:
-    """Whether an ALU operation takes `value` as a constant."""
+    """Return whether an ALU operation can have `value` as a constant."""
     return IMMEDIATE_RANGE[0] <= value <= IMMEDIATE_RANGE[1]
 
 
 class Opcode(IntEnum):
-    """Bits [2:0] of every instruction."""
+    """Bits [2:0] of each instruction."""
 
     LOAD = 0
     STORE = 1
@@ -79,7 +79,7 @@ class MemoryType(IntEnum):
 
 
 class AluOpcode(IntEnum):
-    """What an ALU instruction does with two int32 vectors; `MUL` is not portable."""
+    """The operations of the ALU on two int32 vectors; `MUL` is not portable."""
 
     MIN = 0
     MAX = 1
@@ -89,7 +89,7 @@ class AluOpcode(IntEnum):
 
 
 class Module(IntEnum):
-    """The units that run concurrently; `prev` and `next` of a flag are neighbours here."""
+    """The units that run concurrently; `prev` and `next` of a flag are neighbors in this order."""
 
     LOAD = 0
     COMPUTE = 1
@@ -99,8 +99,8 @@ class Module(IntEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tokens:
     """
-    Dependence flags: wait for a token of the previous or next module before running, give it
-    one afterwards. Load has no previous module, store no next.
+    Dependence flags: before execution, wait for a token of the previous or next module (pop);
+    after execution, send it a token (push). Load has no previous module, store has no next one.
     """
 
     pop_prev: bool = False
@@ -116,8 +116,8 @@ FLAGS = ("pop_prev", "pop_next", "push_prev", "push_next")
 @dataclass(frozen=True, slots=True)
 class Load(Tokens):
     """
-    Copy `y_size` rows of `x_size` elements, `x_stride` apart in DRAM, to consecutive elements
-    of `memory`, with zeros around them. `x_size == 0` moves nothing and carries tokens.
+    Copy `y_size` rows of `x_size` elements, `x_stride` apart in DRAM, to consecutive elements of
+    `memory`, with zeros around them. `x_size == 0` copies no data and carries tokens.
     """
 
     memory: MemoryType
@@ -133,17 +133,15 @@ class Load(Tokens):
 
     @property
     def rows(self) -> int:
-        """Rows written on chip, padding included."""
         return self.y_pad_top + self.y_size + self.y_pad_bottom
 
     @property
     def columns(self) -> int:
-        """Elements of one row on chip, padding included."""
         return self.x_pad_left + self.x_size + self.x_pad_right
 
     @property
     def elements(self) -> int:
-        """Elements written on chip, from `sram_base` on."""
+        """The number of elements written on chip, starting at `sram_base`."""
         return self.rows * self.columns if self.x_size else 0
 
 
@@ -159,17 +157,50 @@ class Store(Tokens):
 
     @property
     def elements(self) -> int:
-        """Elements read on chip, from `sram_base` on."""
+        """The number of elements read on chip, starting at `sram_base`."""
         return self.y_size * self.x_size
 
 
+class LoopNest:
+    """The loops over micro-ops of GEMM and ALU: outer, inner, and a range of micro-ops."""
+
+    __slots__ = ()
+
+    uop_bgn: int
+    uop_end: int
+    iter_out: int
+    iter_in: int
+    dst_factor_out: int
+    dst_factor_in: int
+    src_factor_out: int
+    src_factor_in: int
+
+    @property
+    def iterations(self) -> int:
+        return self.iter_out * self.iter_in * max(0, self.uop_end - self.uop_bgn)
+
+    @property
+    def dst_factors(self) -> tuple[int, int]:
+        return self.dst_factor_out, self.dst_factor_in
+
+    @property
+    def src_factors(self) -> tuple[int, int]:
+        return self.src_factor_out, self.src_factor_in
+
+    def last_index(self, first: int, factors: tuple[int, int]) -> int:
+        """Return the index of the last iteration, which is the highest: factors are unsigned."""
+        return first + factors[0] * (self.iter_out - 1) + factors[1] * (self.iter_in - 1)
+
+
 @dataclass(frozen=True, slots=True)
-class Gemm(Tokens):
+class Gemm(LoopNest, Tokens):
     """
-    For i < iter_out, j < iter_in and each micro-op u in [uop_bgn, uop_end):
+    Accumulate products. For i < iter_out, j < iter_in and each micro-op u in [uop_bgn, uop_end):
+
     `acc[u.dst + i * dst_factor_out + j * dst_factor_in] += inp[u.src + ...] . wgt[u.wgt + ...]^T`
+
     in wrapping int32, and OUT at the same index becomes the low 8 bits. With `reset`, the
-    accumulator becomes zero and OUT is left alone.
+    accumulator becomes zero and OUT is not changed.
     """
 
     uop_bgn: int
@@ -185,16 +216,15 @@ class Gemm(Tokens):
     reset: bool = False
 
     @property
-    def iterations(self) -> int:
-        """How many micro-operations run."""
-        return self.iter_out * self.iter_in * max(0, self.uop_end - self.uop_bgn)
+    def wgt_factors(self) -> tuple[int, int]:
+        return self.wgt_factor_out, self.wgt_factor_in
 
 
 @dataclass(frozen=True, slots=True)
-class Alu(Tokens):
+class Alu(LoopNest, Tokens):
     """
-    In the loop order of `Gemm`, one after the other: `acc[dst] = opcode(acc[dst], other)` with
-    `other` the immediate or `acc[src]`, and OUT at `dst` becomes the low 8 bits.
+    Apply `acc[dst] = opcode(acc[dst], operand)` sequentially, in the loop order of `Gemm`. The
+    operand is the immediate or `acc[src]`. OUT at `dst` becomes the low 8 bits.
     """
 
     opcode: AluOpcode
@@ -209,22 +239,16 @@ class Alu(Tokens):
     use_imm: bool = False
     imm: int = 0
 
-    @property
-    def iterations(self) -> int:
-        """How many micro-operations run."""
-        return self.iter_out * self.iter_in * max(0, self.uop_end - self.uop_bgn)
-
 
 @dataclass(frozen=True, slots=True)
 class Finish(Tokens):
-    """Tell the host that the stream is done; the last instruction."""
+    """Signal the end of the stream to the host; the last instruction."""
 
 
 Instruction = Load | Store | Gemm | Alu | Finish
 
 
 def module_of(instruction: Instruction) -> Module:
-    """The module that executes `instruction`."""
     match instruction:
         case Store():
             return Module.STORE
@@ -235,7 +259,7 @@ def module_of(instruction: Instruction) -> Module:
 
 
 def describe(instruction: Instruction) -> str:
-    """A short name for messages: `load inp`, `alu add`."""
+    """Return a short name for messages, such as `load inp` or `alu add`."""
     match instruction:
         case Load(memory=memory):
             return f"load {memory.name.lower()}"
@@ -246,29 +270,28 @@ def describe(instruction: Instruction) -> str:
 
 
 TokenQueue = tuple[int, int]
-"""The numbers of the module that gives the tokens of a queue, and of the one that takes them."""
+"""The numbers of the modules that push and pop the tokens of a queue."""
 
 
-def tokens_taken(i: Instruction) -> list[TokenQueue]:
-    """The queues that `i` takes a token from; flags for modules that do not exist are left out."""
+def tokens_popped(i: Instruction) -> list[TokenQueue]:
+    """Return the queues from which `i` pops a token; ignore modules that do not exist."""
     m = module_of(i)
     return [(other, int(m)) for other in _neighbours(m, i.pop_prev, i.pop_next)]
 
 
-def tokens_given(i: Instruction) -> list[TokenQueue]:
-    """The queues that `i` gives a token to, likewise."""
+def tokens_pushed(i: Instruction) -> list[TokenQueue]:
+    """Return the queues to which `i` pushes a token; ignore modules that do not exist."""
     m = module_of(i)
     return [(int(m), other) for other in _neighbours(m, i.push_prev, i.push_next)]
 
 
 def _neighbours(module: Module, has_previous: bool, has_next: bool) -> list[int]:
-    """The numbers of the modules before and after `module` that exist and whose flag is set."""
     either = ((module - 1, has_previous), (module + 1, has_next))
     return [other for other, is_set in either if is_set and 0 <= other <= Module.STORE]
 
 
 def violations(instruction: Instruction) -> list[str]:
-    """What is not portable in `instruction`, looked at alone."""
+    """Return the violations of the portable subset by the single `instruction`."""
     found = _token_violations(instruction)
     match instruction:
         case Load() as i:
@@ -326,10 +349,9 @@ def _loop_violations(i: Gemm | Alu) -> list[str]:
     low, high = SHR_RANGE
     if i.opcode is AluOpcode.SHR and i.use_imm and not low <= i.imm <= high:
         found.append(f"shift amount must be in [{low}, {high}], got {i.imm}")
-    src, dst = (i.src_factor_out, i.src_factor_in), (i.dst_factor_out, i.dst_factor_in)
-    if i.use_imm and src != dst:
+    if i.use_imm and i.src_factors != i.dst_factors:
         found.append(
             f"an immediate operation must have src factors equal to dst factors, "
-            f"got {list(src)} and {list(dst)}"
+            f"got {list(i.src_factors)} and {list(i.dst_factors)}"
         )
     return found

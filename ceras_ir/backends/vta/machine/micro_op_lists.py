@@ -1,11 +1,11 @@
 """
-The lists of micro-ops of a stream: their place on chip, and their length for the HLS source.
+The micro-op lists of a stream: their place on chip, and their length for the HLS source.
 
-A stream is cut into phases, each of which begins with one UOP load. A kernel is one phase if all
-its lists fit the micro-op memory, after those of earlier kernels if there is room; lists that are
-on chip are not loaded again, and equal lists of a phase are kept once. For the HLS source long
-lists replace loops around short ones: exact, as a list has the iterations of the loop in order.
-Their length is limited, because all share a small memory and reloads cost more than refills.
+A stream is cut into phases, each of which begins with a UOP load. A kernel is a single phase if all
+lists fit the micro-op memory, after the lists of earlier kernels if there is space. Lists on chip
+are not loaded again, and equal lists of a phase are stored a single time. For the HLS source, long
+lists replace loops around short lists. This is exact, because a list has the iterations of the loop
+in order. The length is limited: all lists share a small memory, and reloads cost more than refills.
 """
 
 from collections.abc import Sequence
@@ -24,30 +24,30 @@ class Phase:
     """Micro-ops that are on chip from position `start` of the stream on."""
 
     start: int
-    """The first user, as a position in the list of sequences; 0 of the first phase."""
+    """The first user, as a position in the list of sequences; 0 for the first phase."""
     table_base: int
-    """Where the phase begins in the table."""
+    """The start of the phase in the table."""
     length: int
     place: int = 0
-    """Where it is put on chip."""
+    """The position on chip."""
 
 
 @dataclass(frozen=True)
 class Residency:
-    """The micro-op table in DRAM, its phases, and the place of every user's sequence."""
+    """The micro-op table in DRAM, the phases, and the place of the sequence of each user."""
 
     table: MicroOps
     phases: list[Phase]
     places: list[int | None]
-    """Index on chip of the first micro-op of each user; None for users without micro-ops."""
+    """The on-chip index of the first micro-op of each user; `None` for users without micro-ops."""
 
 
 def plan_residency(
     users: Sequence[MicroOps | None], capacity: int, kernels: Sequence[int] = ()
 ) -> Residency:
     """
-    Place the sequence of each user, in the order of the stream; `kernels` has the number of each
-    user's kernel, one kernel for all if it is left out.
+    Place the sequence of each user, in the order of the stream. `kernels` has the kernel number of
+    each user; by default there is a single kernel.
     """
     phases: list[Phase] = []
     places: list[int | None] = []
@@ -67,7 +67,7 @@ def plan_residency(
         if rows is None:
             places.append(None)
             continue
-        assert 0 < len(rows) <= capacity, f"{len(rows)} micro-ops in one instruction"
+        assert 0 < len(rows) <= capacity, f"{len(rows)} micro-ops in an instruction"
         key = rows.tobytes()
         if kernels and kernels[position] != kernel:
             kernel = kernels[position]
@@ -92,7 +92,6 @@ def plan_residency(
 
 
 def _needs(users: Sequence[MicroOps | None], kernels: Sequence[int]) -> dict[int, dict[bytes, int]]:
-    """The lengths of the distinct sequences of each kernel."""
     found: dict[int, dict[bytes, int]] = {}
     for kernel, rows in zip(kernels, users, strict=False):
         if rows is not None:
@@ -102,16 +101,15 @@ def _needs(users: Sequence[MicroOps | None], kernels: Sequence[int]) -> dict[int
 
 Listed = tuple[Instruction, MicroOps | None]
 
-LENGTHS = (512, 256, 128, 64, 32, 16, 8, 1)
-"""Lists that are tried, at most so long."""
+LIST_LENGTHS = (512, 256, 128, 64, 32, 16, 8, 1)
+"""Candidates for the maximum length of lists."""
 OPERANDS = ("dst", "src", "wgt")
 
 
-def with_long_lists(operations: Sequence[Listed], board: VtaBoard) -> list[Listed]:
-    """The operations with lists of the length that takes the fewest cycles in all."""
+def lengthen_lists(operations: Sequence[Listed], board: VtaBoard) -> list[Listed]:
     best: tuple[float, list[Listed]] | None = None
     known: dict[tuple[object, ...], float] = {}
-    for length in LENGTHS:
+    for length in LIST_LENGTHS:
         found = [longer for o in operations for longer in _lengthened(o, length, board)]
         cycles = _cycles(found, board, known)
         if best is None or cycles < best[0]:
@@ -123,7 +121,6 @@ def with_long_lists(operations: Sequence[Listed], board: VtaBoard) -> list[Liste
 def _cycles(
     operations: Sequence[Listed], board: VtaBoard, known: dict[tuple[object, ...], float]
 ) -> float:
-    """Of all instructions that compute, and of loading their micro-ops."""
     timing, total = Timing.of(board), 0.0
     for i, uops in operations:
         if not isinstance(i, Gemm | Alu) or uops is None:
@@ -139,19 +136,19 @@ def _cycles(
 
 
 def _lengthened(operation: Listed, length: int, board: VtaBoard) -> list[Listed]:
-    """The same with iterations of its inner loop, then of its outer loop, in the list."""
+    """Move iterations of the inner loop, then of the outer loop, into the list."""
     i, uops = operation
     if not isinstance(i, Gemm | Alu) or uops is None:
         return [operation]
     if i.iter_in == 1:
         i = _inwards(i)
-    most = length // len(uops)
-    if most < 2 or i.iter_in == 1:
+    limit = length // len(uops)
+    if limit < 2 or i.iter_in == 1:
         return [(i, uops)]
-    whole = max(d for d in range(1, min(most, i.iter_in) + 1) if i.iter_in % d == 0)
-    if i.iter_out == 1 and i.iter_in > most and i.iter_in // most + 2 < i.iter_in // whole:
-        # Two instructions have fewer entries than one whose lists are equally long.
-        cut = i.iter_in // most * most
+    whole = max(d for d in range(1, min(limit, i.iter_in) + 1) if i.iter_in % d == 0)
+    if i.iter_out == 1 and i.iter_in > limit and i.iter_in // limit + 2 < i.iter_in // whole:
+        # Two instructions have fewer entries than a single instruction with lists of equal length.
+        cut = i.iter_in // limit * limit
         rest = uops + np.array(_factors(i)[1], np.int64) * cut
         parts = [(replace(i, iter_in=cut), uops), (replace(i, iter_in=i.iter_in - cut), rest)]
         return [one for part in parts for one in _lengthened(part, length, board)]
@@ -171,12 +168,10 @@ def _lengthened(operation: Listed, length: int, board: VtaBoard) -> list[Listed]
 
 
 def _inwards(i: Gemm | Alu) -> Gemm | Alu:
-    """The outer loop as the inner one, which runs once."""
     return _with_loops(i, (1, i.iter_out), (0, 0, 0), _factors(i)[0])
 
 
 def _fits(i: Gemm | Alu, whole: int, board: VtaBoard) -> bool:
-    """Whether the inner loop can step over so many iterations."""
     if i.iter_in == whole:
         return True
     limits = field_limits(type(i), board)
@@ -188,13 +183,10 @@ def _fits(i: Gemm | Alu, whole: int, board: VtaBoard) -> bool:
 
 
 def _factors(i: Gemm | Alu) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-    """Of the outer and of the inner loop, for destination, source and weights."""
-    if isinstance(i, Gemm):
-        return (
-            (i.dst_factor_out, i.src_factor_out, i.wgt_factor_out),
-            (i.dst_factor_in, i.src_factor_in, i.wgt_factor_in),
-        )
-    return (i.dst_factor_out, i.src_factor_out, 0), (i.dst_factor_in, i.src_factor_in, 0)
+    """Return the factors of the outer and the inner loop, for destination, source and weights."""
+    wgt = i.wgt_factors if isinstance(i, Gemm) else (0, 0)
+    outer, inner = zip(i.dst_factors, i.src_factors, wgt, strict=True)
+    return outer, inner
 
 
 def _with_loops(

@@ -1,11 +1,11 @@
 """
 Boxes, tiles and buffers of a kernel on chip.
 
-`Clip`, `unrolled` and `shift_steps` cut boxes, loops and shifts to what one instruction can take.
-`WeightTiles` leaves out products with tiles of weights that are zero. `Scratchpads` places buffers:
-each kernel could have all of every memory. What the previous kernel uses last is free last, so
-buffers are where the oldest values are, and a ring begins with its oldest stage; then loads of a
-kernel need not wait for the end of the previous one.
+`Clip`, `unrolled` and `shift_steps` cut boxes, loops and shifts to the limits of an instruction.
+`WeightTiles` omits products with weight tiles that are zero. `Scratchpads` places buffers. Each
+kernel can use all memories. To let loads of a kernel begin before the end of the previous kernel,
+buffers are placed on the elements with the oldest accesses, and a ring begins with the oldest
+stage.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,7 +31,7 @@ from ceras_ir.support.diagnostics import UnsupportedError
 
 @dataclass(frozen=True)
 class Clip:
-    """The part of a row of `count` elements, `step` apart, that lies inside `[0, size)`."""
+    """The parts of `count` elements, `step` apart, before, inside and after `[0, size)`."""
 
     before: int
     inside: int
@@ -45,7 +45,7 @@ class Clip:
 
 
 def shift_steps(amount: int) -> list[int]:
-    """`amount` in as few portable steps as possible; floors compose, so the sum is the same."""
+    """Return `amount` as the shortest list of portable shifts; floors compose."""
     low, high = SHR_RANGE
     steps: list[int] = []
     while amount:
@@ -58,8 +58,8 @@ def matrix_at(
     dram: SSAValue, indices: tuple[int, ...]
 ) -> tuple[int, tuple[int, int], tuple[int, int]]:
     """
-    Row-major position of the matrix that the last two indices are in, these indices, and its
-    extents, in vectors; a single index is that of a column.
+    Return the row-major position of the matrix of the last two indices, these indices, and the
+    extents, all in vectors. A single index is that of a column.
     """
     indices = index_values(indices)
     shape = tile.memref_type(dram).get_shape()[: len(indices)]
@@ -72,7 +72,7 @@ def matrix_at(
 
 
 def unrolled(first: Sequence[int], loops: Sequence[tuple[int, ...]]) -> MicroOps:
-    """Rows of three indices, from `first` on, in the order of `loops`; missing ones are zero."""
+    """Return rows of three indices from `first` on, in the order of `loops`."""
     rows = np.array([(*first, 0, 0)[:3]], np.int64)
     for extent, *steps in loops:
         offsets = np.arange(extent)[:, None] * np.array((*steps, 0, 0)[:3], np.int64)
@@ -80,18 +80,30 @@ def unrolled(first: Sequence[int], loops: Sequence[tuple[int, ...]]) -> MicroOps
     return rows
 
 
+def row_major(shape: Sequence[int], indices: tuple[int, ...]) -> int:
+    """Return the row-major position at leading indices; missing indices are zero."""
+    position, known = 0, index_values(indices)
+    for extent, index in zip(shape, (*known, *(0,) * len(shape)), strict=False):
+        position = position * extent + index
+    return position
+
+
 Loop = tuple[int, ...]
-"""Extent and strides of accumulators, inputs and weights."""
+"""Extent, and strides of accumulators, inputs and weights."""
 Nest = tuple[MicroOps, Sequence[Loop]]
-"""One GEMM: micro-ops, and the hardware's loops around them."""
+"""A GEMM: micro-ops, and the loops of the hardware around them."""
 Flags = NDArray[np.bool_]
 
 WEIGHT_DIMENSIONS = 6
-"""Of packed weights: [O/B, C/B, KH, KW, B, B]. Other constants of tiles are dense."""
+"""The rank of packed weights: [O/B, C/B, KH, KW, B, B]. Other constants of tiles are dense."""
 
 
 def tiles_with_values(array: NDArray[np.generic]) -> Flags | None:
-    """Which tiles of packed weights are not all zero, in order; None if all or no weights."""
+    """
+    Return a flag for each tile of packed weights that is not zero, in order.
+
+    `None` if all tiles have values, or if `array` has no packed weights.
+    """
     if array.ndim != WEIGHT_DIMENSIONS:
         return None
     flags = array.any(axis=(-2, -1)).reshape(-1)
@@ -99,47 +111,47 @@ def tiles_with_values(array: NDArray[np.generic]) -> Flags | None:
 
 
 def constant_tiles(value: SSAValue) -> Flags | None:
-    """The same of what a launch reads, if that is constant."""
+    """Return the flags of `tiles_with_values` if an operand of a launch is constant."""
     owner = value.owner
     return tiles_with_values(owner.array()) if isinstance(owner, graph.ConstantOp) else None
 
 
 class WeightTiles:
     """
-    What the weight memory holds while a kernel is expanded, and how many products it takes.
+    The contents of the weight memory while a kernel is expanded, and the number of products.
 
-    Leaving out products with tiles of zeros is exact: such a product adds zero, and int32 sums are
+    The omission of products with zero tiles is exact: such a product adds zero, and int32 sums are
     the same in any order. A GEMM without such a tile is unchanged, and so are dense networks.
     """
 
     def __init__(self, board: VtaBoard):
         self._live = np.ones(board.elements(MemoryType.WGT), np.bool_)
-        self._most = board.portable_uops
+        self._max_uops = board.portable_uops
         self._load_cycles = Timing.of(board).beats_of(MemoryType.UOP)
         self.products = self.skipped = 0
-        """Of a vector by a tile: those that a dense layer takes, and those left out of them."""
+        """Products of a vector by a tile: in a dense layer, and omitted."""
 
     @property
     def skipped_share(self) -> float:
-        """The share of products that are left out."""
         return self.skipped / self.products if self.products else 0.0
 
     def load(self, first: int, tiles: Flags | None, at: NDArray[np.int64]) -> None:
-        """Elements from `first` on are now the tiles `at` of an operand; None is all dense."""
+        """Record that elements from `first` on hold the tiles `at`; `None` is all dense."""
         self._live[first : first + at.size] = True if tiles is None else tiles[at.reshape(-1)]
 
     def nests(self, first: Sequence[int], loops: Sequence[Loop]) -> list[Nest]:
-        """The loops of a GEMM operation, from elements `first` on, as instructions."""
+        """Return the loops of a GEMM operation, from elements `first` on, as instructions."""
         dense = [(unrolled(first, loops[2:]), loops[:2])]
         count = prod(extent for extent, *_ in loops)
         self.products += count
         moving = [loop for loop in loops if loop[3]]
         live = self._live[unrolled(first, moving)[:, 2]]
-        # S3's nests stay as published, one loop of positions each: Algorithm 2 stores sums that
-        # nothing but a product writes.
+        # The nests of S3 remain as published, with a single loop of positions: Algorithm 2 stores
+        # sums that only a product writes.
         if live.all() or len(loops) == 1:
             return dense
-        # Positions share their tiles: the hardware's loops go over them, micro-ops over tiles.
+        # Positions share their tiles: the loops of the hardware iterate over positions, micro-ops
+        # over tiles.
         outer = [loop for loop in loops[:2] if not loop[3]]
         inner = [*(loop for loop in loops[:2] if loop[3]), *loops[2:]]
         table = unrolled(first, inner)
@@ -149,15 +161,16 @@ class WeightTiles:
         if saved <= len(kept) * self._load_cycles:
             return dense
         self.skipped += saved
-        starts = range(0, len(kept), self._most)
-        return [(kept[start : start + self._most], outer) for start in starts]
+        starts = range(0, len(kept), self._max_uops)
+        return [(kept[start : start + self._max_uops], outer) for start in starts]
 
 
 @lru_cache(maxsize=4096)
 def _spaced(table_bytes: bytes, live_bytes: bytes) -> MicroOps:
     """
-    The micro-ops of a table whose tiles have values, those of one accumulator as far apart as the
-    pipeline needs. Where nothing else is left to put between two, a tile of zeros is.
+    Return the micro-ops of a table with nonzero tiles, with the distance that the pipeline
+    needs between two accesses of an accumulator. If no other micro-op can fill the distance, a
+    product with a zero tile does.
     """
     table = np.frombuffer(table_bytes, np.int64).reshape(-1, 3)
     live = np.frombuffer(live_bytes, np.bool_)
@@ -186,7 +199,6 @@ def _spaced(table_bytes: bytes, live_bytes: bytes) -> MicroOps:
 
 
 def _conflicts(table: MicroOps) -> bool:
-    """Whether an accumulator is written again before the pipeline allows."""
     dst = table[:, 0]
     return any(bool((dst[lag:] == dst[:-lag]).any()) for lag in range(1, 1 + GEMM_PIPELINE))
 
@@ -197,7 +209,7 @@ SPACES = {Space.INP: MemoryType.INP, Space.WGT: MemoryType.WGT, Space.OUT: Memor
 
 @dataclass(frozen=True)
 class Place:
-    """Of one buffer: its first element, and which stage it begins with if it is a ring."""
+    """The first element of a buffer, and the first stage of a ring."""
 
     base: int
     stage: int = 0
@@ -205,8 +217,9 @@ class Place:
 
 class Scratchpads:
     """
-    The memories of a board over a stream: which operation touched each element last. Within a
-    kernel no two buffers overlap.
+    The last operation that accessed each element of the on-chip memories, over a stream.
+
+    Buffers of a kernel do not overlap.
     """
 
     def __init__(self, board: VtaBoard):
@@ -218,7 +231,7 @@ class Scratchpads:
         self._count = 0
 
     def record(self, operations: Iterable[tuple[Instruction, MicroOps | None]]) -> None:
-        """These operations come next in the stream."""
+        """Record that these operations are next in the stream."""
         for i, uops in operations:
             self._count += 1
             footprint = self._footprints.of(i, uops)
@@ -227,7 +240,7 @@ class Scratchpads:
                     self._last[memory][region] = self._count
 
     def places(self, kernel: FuncOp) -> dict[memref.AllocOp, Place]:
-        """Of all buffers of `kernel`, which comes next."""
+        """Return the buffers of `kernel` with their first elements, which is next in the stream."""
         found: dict[memref.AllocOp, Place] = {}
         buffers = [op for op in kernel.walk() if isinstance(op, memref.AllocOp)]
         for name, memory in MEMORIES.items():
@@ -236,7 +249,6 @@ class Scratchpads:
         return found
 
     def _place(self, memory: MemoryType, buffers: Sequence[memref.AllocOp]) -> list[Place]:
-        """All buffers of one memory: the layout whose stages that come first are oldest."""
         capacity = self._board.elements(memory)
         sizes = [prod(tile.vectors_in(op.memref)) for op in buffers]
         if (needed := sum(sizes)) > capacity:
@@ -247,9 +259,9 @@ class Scratchpads:
         last = self._last[memory]
         stages = [_stages(op) for op in buffers]
         best: tuple[tuple[int, int], list[Place]] | None = None
-        # Only where the age changes can another beginning be better.
+        # A different start can be better only where the age changes.
         for start in (0, *(np.flatnonzero(np.diff(last)) + 1).tolist()):
-            bases = _in_turn(sizes, start, capacity)
+            bases = _consecutive_bases(sizes, start, capacity)
             if bases is None:
                 continue
             ages = [
@@ -266,13 +278,12 @@ class Scratchpads:
 
 
 def _stages(buffer: memref.AllocOp) -> int:
-    """How many buffers a ring has, 1 for what is no ring."""
     is_ring = any(isinstance(use.operation, tile.RotateOp) for use in buffer.memref.uses)
     return tile.vectors_in(buffer.memref)[0] if is_ring else 1
 
 
-def _in_turn(sizes: Sequence[int], start: int, capacity: int) -> list[int] | None:
-    """One after the other from `start` on and then from 0 on; None if they do not fit so."""
+def _consecutive_bases(sizes: Sequence[int], start: int, capacity: int) -> list[int] | None:
+    """Place buffers from `start` on, then from 0 on; return `None` if they do not fit."""
     bases: list[int] = []
     at, end = start, capacity
     for size in sizes:

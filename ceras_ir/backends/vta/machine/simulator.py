@@ -1,9 +1,9 @@
 """
-Run a stream on a DRAM image: the meaning of `isa`, bit for bit, in numpy.
+Run a stream on a DRAM image: the semantics of `isa`, bit for bit, in numpy.
 
-Load, compute and store are three queues of instructions that meet only in dependence tokens,
-as on the hardware; on-chip memories start as noise. So a missing token or an uninitialised
-read shows in the result. OUT is a memory of its own, as in the HLS design and the RTL.
+Load, compute and store are three queues of instructions that only dependence tokens synchronize, as
+on the hardware. On-chip memories start with noise, so a missing token or an uninitialized read
+changes the result. OUT is a separate memory, as in the HLS design and the RTL.
 """
 
 from collections import Counter
@@ -36,37 +36,36 @@ from ceras_ir.backends.vta.machine.isa import (
     TokenQueue,
     describe,
     module_of,
-    tokens_given,
-    tokens_taken,
+    tokens_popped,
+    tokens_pushed,
 )
 from ceras_ir.support.diagnostics import InputError
 
 Dram = NDArray[np.uint8]
 Integer = TypeVar("Integer", np.int8, np.int32, np.uint32)
 
-_CHUNK = 1 << 18
-"""Most iterations planned at once."""
-MOST_ITERATIONS = 1 << 29
-"""Of all instructions of a stream; hardware takes seconds for so many, this simulator minutes."""
-MOST_STEPS = 1 << 16
-"""Of ALU iterations that wait for the results of others."""
-_CACHED_ITERATIONS = 1 << 22
-"""Plans are forgotten when they hold more than this."""
+_MAX_PLANNED_ITERATIONS = 1 << 18
+"""The iterations of a single plan."""
+MAX_ITERATIONS = 1 << 29
+"""The iterations of a stream: seconds on hardware, minutes in this simulator."""
+MAX_ALU_STAGES = 1 << 16
+"""The stages of ALU iterations that depend on each other."""
+_MAX_CACHED_ITERATIONS = 1 << 22
 
 
 @dataclass
 class SimulationStatistics:
-    """What a run did."""
+    """Counts of a simulation."""
 
     instructions: Counter[str] = field(default_factory=Counter[str])
-    """How many of each kind, `load inp` for example."""
+    """The number of instructions of each kind, for example `load inp`."""
     gemm_iterations: int = 0
     tokens_left: int = 0
-    """Tokens given and never taken; they would confuse the next launch."""
+    """Tokens that were pushed and not popped; they would affect the next launch."""
 
 
 class _Fault(Exception):
-    """What an instruction did wrong; becomes an `InputError` with its index."""
+    """An error of an instruction; becomes an `InputError` with the index."""
 
 
 def simulate(
@@ -79,16 +78,17 @@ def simulate(
     seed: int | None = 0,
 ) -> SimulationStatistics:
     """
-    Run `instructions` on `dram`, in place. `order` says which module is preferred when several
-    can run, `switch_every` lets it go on for so many instructions at most; `seed` makes the
-    noise in the on-chip memories, which are zero with None.
+    Run `instructions` on `dram`, in place.
+
+    `order` is the preference between modules that can run, `switch_every` limits the instructions
+    of a module in sequence. `seed` generates the noise in on-chip memories; `None` means zeros.
     """
     stream = decode(instructions, board) if isinstance(instructions, bytes) else instructions
-    if (count := sum(_iterations(i) for i in stream)) > MOST_ITERATIONS:
+    if (count := sum(_iterations(i) for i in stream)) > MAX_ITERATIONS:
         raise InputError(
-            f"the stream runs {count:,} iterations, the simulator takes {MOST_ITERATIONS:,}"
+            f"the stream has {count:,} iterations, the limit of the simulator is {MAX_ITERATIONS:,}"
         )
-    machine = Simulator(dram, board, None if seed is None else np.random.default_rng(seed))
+    machine = VtaSimulator(dram, board, None if seed is None else np.random.default_rng(seed))
     queues: dict[Module, list[int]] = {m: [] for m in Module}
     modules = [module_of(i) for i in stream]
     for index, module in enumerate(modules):
@@ -103,10 +103,10 @@ def simulate(
             queue, done = queues[module], 0
             while at[module] < len(queue) and done != switch_every:
                 index = queue[at[module]]
-                if not _take(stream[index], tokens):
+                if not _pop_tokens(stream[index], tokens):
                     break
                 machine.run(index, stream[index])
-                _give(stream[index], tokens)
+                _push_tokens(stream[index], tokens)
                 at[module] += 1
                 done += 1
             progress |= done > 0
@@ -119,9 +119,9 @@ def _iterations(i: Instruction) -> int:
     return i.iterations if isinstance(i, Gemm | Alu) else 0
 
 
-def _take(i: Instruction, tokens: Counter[TokenQueue]) -> bool:
-    """Take the tokens that `i` waits for, if all are there."""
-    waits = tokens_taken(i)
+def _pop_tokens(i: Instruction, tokens: Counter[TokenQueue]) -> bool:
+    """Remove the tokens for which `i` waits, if all are available."""
+    waits = tokens_popped(i)
     if len(waits) < i.pop_prev + i.pop_next:
         _refuse_flags(i, ("pop_prev", "pop_next"))
     if any(not tokens[queue] for queue in waits):
@@ -130,15 +130,15 @@ def _take(i: Instruction, tokens: Counter[TokenQueue]) -> bool:
     return True
 
 
-def _give(i: Instruction, tokens: Counter[TokenQueue]) -> None:
-    given = tokens_given(i)
+def _push_tokens(i: Instruction, tokens: Counter[TokenQueue]) -> None:
+    given = tokens_pushed(i)
     if len(given) < i.push_prev + i.push_next:
         _refuse_flags(i, ("push_prev", "push_next"))
     tokens.update(given)
 
 
 def _refuse_flags(i: Instruction, flags: tuple[str, str]) -> NoReturn:
-    """Only load has no previous module, and only store no next."""
+    # Only load has no previous module, and only store has no next one.
     flag = flags[module_of(i) is Module.STORE]
     raise InputError(f"{describe(i)}: {flag}, but there is no such module")
 
@@ -149,13 +149,13 @@ def _check_finished(
     stuck = [queues[m][at[m]] for m in Module if at[m] < len(queues[m])]
     if stuck:
         names = ", ".join(f"instruction {i} ({describe(stream[i])})" for i in stuck)
-        raise InputError(f"deadlock: {names} wait for tokens that never come")
+        raise InputError(f"deadlock: {names} wait for tokens that are never pushed")
     if not any(isinstance(i, Finish) for i in stream):
         raise InputError("the stream has no finish")
 
 
-class Simulator:
-    """On-chip memories, and what each instruction does to them and to DRAM."""
+class VtaSimulator:
+    """The on-chip memories, and the effect of each instruction on them and on DRAM."""
 
     def __init__(self, dram: Dram, board: VtaBoard, noise: np.random.Generator | None):
         assert dram.dtype == np.uint8 and dram.ndim == 1 and dram.flags.c_contiguous
@@ -170,7 +170,7 @@ class Simulator:
             return noise.integers(limits.min, limits.max, shape, dtype, endpoint=True)
 
         vector, tile = (board.batch, board.block), (board.block, board.block)
-        # Held as float32 for the matrix products; the values are int8.
+        # Stored as float32 for the matrix products; the values are int8.
         self.inp = initial(np.int8, board.inp, *vector).astype(np.float32)
         self.wgt = initial(np.int8, board.wgt, *tile).astype(np.float32)
         self.acc = initial(np.int32, board.acc, *vector)
@@ -198,7 +198,7 @@ class Simulator:
             raise InputError(f"instruction {index} ({describe(i)}): {e}") from None
 
     def rows(self, i: Load | Store, unit: int) -> Dram:
-        """The rows of a transfer in DRAM, as a view `[y_size, x_size * unit]`."""
+        """Return the rows of a transfer in DRAM, as a view `[y_size, x_size * unit]`."""
         start, pitch, width = i.dram_base * unit, i.x_stride * unit, i.x_size * unit
         end = start + (i.y_size - 1) * pitch + width
         if i.y_size and end > self.dram.size:
@@ -207,7 +207,6 @@ class Simulator:
         return np.ndarray((i.y_size, width), np.uint8, self.dram, start, (pitch, 1))
 
     def on_chip(self, memory: MemoryType, base: int, count: int) -> slice:
-        """The elements of a transfer."""
         if base + count > (size := self.board.elements(memory)):
             raise _Fault(f"elements [{base}, {base + count}) of {size}")
         return slice(base, base + count)
@@ -242,7 +241,7 @@ class Simulator:
         where = self.on_chip(MemoryType.OUT, i.sram_base, i.elements)
         rows = self.rows(i, self.board.element_bytes(MemoryType.OUT))
         data = self.out[where].view(np.uint8).reshape(rows.shape)
-        # Where rows overlap, the later one stays: numpy does not promise an order.
+        # If rows overlap, the later row must win: numpy does not guarantee an order.
         if i.x_stride < i.x_size:
             for row, values in zip(rows, data, strict=True):
                 row[...] = values
@@ -250,18 +249,16 @@ class Simulator:
             rows[...] = data
 
     def window(self, i: Gemm | Alu) -> tuple[MicroOps, list[range]]:
-        """The micro-ops of an instruction, and its outer loop in pieces that fit memory."""
+        """Return the micro-ops of an instruction, and pieces of its outer loop that fit memory."""
         if i.uop_end > self.board.uops:
             raise _Fault(f"micro-ops [{i.uop_bgn}, {i.uop_end}) of {self.board.uops}")
         uops = decode_micro_ops(self.uops[i.uop_bgn : i.uop_end], self.board)
-        step = max(1, _CHUNK // max(1, i.iter_in * len(uops)))
+        step = max(1, _MAX_PLANNED_ITERATIONS // max(1, i.iter_in * len(uops)))
         pieces = [range(a, min(a + step, i.iter_out)) for a in range(0, i.iter_out, step)]
         return uops, pieces
 
     def limit(self, name: str, highest: int, factors: tuple[int, int], i: Gemm | Alu, size: int):
-        """Refuse indices beyond `size`."""
-        last = highest + factors[0] * (i.iter_out - 1) + factors[1] * (i.iter_in - 1)
-        if last >= size:
+        if (last := i.last_index(highest, factors)) >= size:
             raise _Fault(f"{name} index {last} of {size}")
 
     def gemm(self, i: Gemm) -> None:
@@ -270,13 +267,13 @@ class Simulator:
         self.statistics.gemm_iterations += 0 if i.reset else i.iterations
         uops, pieces = self.window(i)
         top = uops.max(axis=0).tolist()
-        self.limit("acc", top[0], (i.dst_factor_out, i.dst_factor_in), i, self.board.acc)
+        self.limit("acc", top[0], i.dst_factors, i, self.board.acc)
         if not i.reset:
-            self.limit("inp", top[1], (i.src_factor_out, i.src_factor_in), i, self.board.inp)
-            self.limit("wgt", top[2], (i.wgt_factor_out, i.wgt_factor_in), i, self.board.wgt)
+            self.limit("inp", top[1], i.src_factors, i, self.board.inp)
+            self.limit("wgt", top[2], i.wgt_factors, i, self.board.wgt)
         for piece in pieces:
             if i.reset:
-                dst = iteration_indices(uops[:, 0], i, i.dst_factor_out, i.dst_factor_in, piece)
+                dst = iteration_indices(uops[:, 0], i, i.dst_factors, piece)
                 self.acc[dst] = 0
                 continue
             key = _plan_key(uops, i, piece)
@@ -291,9 +288,9 @@ class Simulator:
             return
         uops, pieces = self.window(i)
         top = uops.max(axis=0).tolist()
-        self.limit("dst", top[0], (i.dst_factor_out, i.dst_factor_in), i, self.board.acc)
+        self.limit("dst", top[0], i.dst_factors, i, self.board.acc)
         if not i.use_imm:
-            self.limit("src", top[1], (i.src_factor_out, i.src_factor_in), i, self.board.acc)
+            self.limit("src", top[1], i.src_factors, i, self.board.acc)
         immediate = np.int32(i.imm)
         for piece in pieces:
             key = (*_plan_key(uops, i, piece), i.use_imm)
@@ -301,8 +298,8 @@ class Simulator:
                 self.make_room(len(piece) * i.iter_in * len(uops))
                 plan = self.alu_plans[key] = plan_alu(uops, i, piece)
             self.steps += len(plan.stages)
-            if self.steps > MOST_STEPS:
-                raise _Fault(f"iterations wait for each other in more than {MOST_STEPS:,} steps")
+            if self.steps > MAX_ALU_STAGES:
+                raise _Fault(f"iterations depend on each other in over {MAX_ALU_STAGES:,} stages")
             for dst, src in plan.stages:
                 other = immediate if i.use_imm else self.acc[src]
                 result = compute(i.opcode, self.acc[dst], np.asarray(other))
@@ -310,16 +307,15 @@ class Simulator:
                 self.out[dst] = result.astype(np.int8)
 
     def make_room(self, iterations: int) -> None:
-        """Forget the plans so far when a new one would make them hold too much."""
+        """Clear the caches of plans if a new plan would exceed the limit."""
         self.cached += iterations
-        if self.cached > _CACHED_ITERATIONS:
+        if self.cached > _MAX_CACHED_ITERATIONS:
             self.gemm_plans.clear()
             self.alu_plans.clear()
             self.cached = iterations
 
 
 def _plan_key(uops: MicroOps, i: Gemm | Alu, outer: range) -> tuple[Hashable, ...]:
-    """What a plan depends on: everything but tokens, opcode and immediate."""
-    wgt = (i.wgt_factor_out, i.wgt_factor_in) if isinstance(i, Gemm) else ()
-    loop = (i.iter_in, i.dst_factor_out, i.dst_factor_in, i.src_factor_out, i.src_factor_in)
-    return (uops.tobytes(), outer.start, outer.stop, *loop, *wgt)
+    """Return the key of a plan: all properties except tokens, opcode and immediate."""
+    wgt = i.wgt_factors if isinstance(i, Gemm) else ()
+    return (uops.tobytes(), outer.start, outer.stop, i.iter_in, i.dst_factors, i.src_factors, wgt)

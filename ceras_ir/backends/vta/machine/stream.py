@@ -1,10 +1,9 @@
 """
-Build a stream from loads, GEMMs, ALU operations and stores in the order of the dataflow.
+Build a stream from loads, GEMMs, ALU operations and stores in dataflow order.
 
-The result computes what the calls compute one after the other, but the three modules overlap as far
-as the memory that they touch allows, and loads of a kernel move before the end of the previous one.
-Micro-ops are given with each call; their residency and the dependence tokens are found here, never
-by the caller.
+The result computes the same values as the calls in sequence, but the three modules overlap as far
+as the accessed memory allows, and loads of a kernel move before the end of the previous kernel.
+Each call gives micro-ops; their placement on chip and the dependence tokens are computed here.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,8 +14,8 @@ from ceras_ir.backends.vta.machine.board import VtaBoard
 from ceras_ir.backends.vta.machine.dependence import (
     NO_OP,
     DependenceInserter,
-    Footprint,
     Footprints,
+    InstructionFootprint,
     Shadow,
 )
 from ceras_ir.backends.vta.machine.encoding import (
@@ -40,25 +39,24 @@ from ceras_ir.backends.vta.machine.isa import (
     module_of,
     violations,
 )
-from ceras_ir.backends.vta.machine.micro_op_lists import plan_residency, with_long_lists
+from ceras_ir.backends.vta.machine.micro_op_lists import lengthen_lists, plan_residency
 from ceras_ir.backends.vta.machine.time import Timing
 
 
 @dataclass(frozen=True, eq=False)
 class Operation:
-    """An instruction before it has tokens, and its micro-ops have places."""
+    """An instruction without tokens and without a place for the micro-ops."""
 
     instruction: Instruction
     uops: MicroOps | None
-    footprint: Footprint
+    footprint: InstructionFootprint
     kernel: int
-    """The number of its kernel in the stream."""
+    """The number of the kernel in the stream."""
 
 
-def listed(
+def list_operations(
     kernels: Sequence[Sequence[tuple[Instruction, MicroOps | None]]], footprints: Footprints
 ) -> list[Operation]:
-    """The operations of all kernels, one after the other."""
     return [
         Operation(i, uops, footprints.of(i, uops), kernel)
         for kernel, operations in enumerate(kernels)
@@ -68,16 +66,19 @@ def listed(
 
 def load_ahead(operations: Sequence[Operation], board: VtaBoard) -> list[Operation]:
     """
-    The same with loads of every kernel but the first moved forward. The load module takes its
-    instructions in order and runs ahead as far as buffers allow, so the first loads of a kernel go
-    directly after the last load of the previous one, and are fetched while that one computes.
+    Move loads of each kernel except the first forward.
 
-    1. Only the order of loads of inputs and weights changes. Each remains after every operation
-       that touches what it writes on chip or wrote what it reads, so that values are the same.
-    2. A load that reads what the previous kernel stores waits through a no-op of the compute
-       module. The no-op goes where, by `machine.time`, the store is done when compute gets there:
-       just before a load that is moved, and separately before a load that is not.
-    3. No more is loaded ahead than the rest of the previous kernel takes to compute.
+    The load module executes instructions in order and runs ahead as far as buffers allow. The
+    first loads of a kernel are placed directly after the last load of the previous kernel, and are
+    fetched while that kernel computes.
+
+    1. Only the order of loads of inputs and weights changes. Each load remains after all operations
+       that access the on-chip target or write the DRAM source, so values are the same.
+    2. A load of results of the previous kernel waits through a no-op of the compute module. By
+       `machine.time`, the store is done when compute reaches the no-op. It is placed directly
+       before a load that is moved, and separately before a load that is not moved.
+    3. The loads that are moved take no longer than the remaining computation of the previous
+       kernel.
     """
     if not operations or operations[-1].kernel == 0:
         return list(operations)
@@ -94,8 +95,9 @@ def load_ahead(operations: Sequence[Operation], board: VtaBoard) -> list[Operati
             start, floor = index, last
             budget = clock.compute[start] - clock.compute[floor]
         if o.kernel and load is not None:
-            stored = shadow.latest(Footprint(o.footprint.reads))
-            # Whatever of this kernel it must follow is behind `start`, where it stays.
+            stored = shadow.latest(InstructionFootprint(o.footprint.reads))
+            # Operations of this kernel on which the load depends are after `start`; then it is not
+            # moved.
             ahead = max(floor, shadow.latest(o.footprint), clock.when_stored(stored))
             if ahead < start and budget > 0:
                 position = ahead
@@ -105,26 +107,25 @@ def load_ahead(operations: Sequence[Operation], board: VtaBoard) -> list[Operati
             relayed = max(relayed, stored)
         if load is not None:
             last = max(last, position + (position == index))
-        # Odd numbers are before what is there, an even number is the operation itself.
+        # Odd keys precede the operation at a position; an even key is the operation itself.
         placed.append((2 * position - (position != index), index, o))
         shadow.record(module_of(i), index + 1, o.footprint)
     return [o for _, _, o in sorted(placed, key=itemgetter(0, 1))]
 
 
 def _relay(load: Operation) -> Operation:
-    """What lets the compute module wait for the stores that `load` reads."""
-    return Operation(NO_OP, None, Footprint(load.footprint.reads), load.kernel)
+    return Operation(NO_OP, None, InstructionFootprint(load.footprint.reads), load.kernel)
 
 
 class _ComputeClock:
-    """When compute gets to each operation, and when stores are done, with nothing to wait for."""
+    """The time at which compute reaches each operation, and at which stores end, without stalls."""
 
     def __init__(self, operations: Sequence[Operation], board: VtaBoard):
         timing = Timing.of(board)
         self.compute: list[int] = []
         """Cycles of compute before each operation."""
         self.stored: dict[int, int] = {}
-        """When stores are done, by their position from 1."""
+        """The end of each store, by position from 1."""
         now = free = 0
         for index, o in enumerate(operations):
             self.compute.append(now)
@@ -141,7 +142,7 @@ class _ComputeClock:
                     pass
 
     def when_stored(self, position: int) -> int:
-        """The first operation at which compute finds store `position` done; 0 if it is none."""
+        """Return the first operation at which compute finds store `position` done, or 0."""
         done = self.stored.get(position)
         if done is None:
             return 0
@@ -151,14 +152,14 @@ class _ComputeClock:
 
 
 Rows = Iterable[Sequence[int]] | MicroOps
-"""Micro-ops: one row of dst, src, wgt each; trailing zeros may be left out."""
+"""Micro-ops: rows of dst, src and wgt. Trailing zeros may be omitted."""
 
 Pair = tuple[int, int]
-"""Outer and inner."""
+"""The values of the outer and the inner loop."""
 
 
 class StreamBuilder:
-    """Collects operations; `finish` makes the program. Bases and sizes count elements."""
+    """Collects operations; `finish` creates the program. Bases and sizes count elements."""
 
     def __init__(self, board: VtaBoard = DEFAULT_BOARD):
         self.board = board
@@ -166,11 +167,10 @@ class StreamBuilder:
 
     @property
     def kernel(self) -> Sequence[tuple[Instruction, MicroOps | None]]:
-        """The operations of the kernel that was begun last."""
         return self._kernels[-1]
 
     def begin_kernel(self) -> None:
-        """What follows is another kernel, whose loads may overlap the end of the one before."""
+        """Begin a kernel; its loads may overlap the end of the previous kernel."""
         self._kernels.append([])
 
     def load(
@@ -184,7 +184,7 @@ class StreamBuilder:
         *,
         pad: tuple[int, int, int, int] = (0, 0, 0, 0),
     ) -> None:
-        """DRAM to INP, WGT or ACC; `pad` is top, bottom, left, right."""
+        """Load DRAM to INP, WGT or ACC; `pad` is top, bottom, left, right."""
         if memory not in (MemoryType.INP, MemoryType.WGT, MemoryType.ACC):
             raise ValueError(f"a stream loads inp, wgt and acc, not {memory.name.lower()}")
         stride = x_size if x_stride is None else x_stride
@@ -195,7 +195,6 @@ class StreamBuilder:
     def store(
         self, sram: int, dram: int, x_size: int, y_size: int = 1, x_stride: int | None = None
     ) -> None:
-        """OUT to DRAM."""
         i = Store(sram, dram, y_size, x_size, x_size if x_stride is None else x_stride)
         self._within(MemoryType.OUT, sram, i.elements)
         self._append(i)
@@ -210,7 +209,7 @@ class StreamBuilder:
         wgt: Pair = (0, 0),
         reset: bool = False,
     ) -> None:
-        """`acc[dst] += inp[src] . wgt^T` over `iter` and `uops`, or zeros with `reset`."""
+        """Compute `acc[dst] += inp[src] . wgt^T` over `iter` and `uops`, or clear `acc`."""
         self._loop(Gemm(0, 1, *iter, *dst, *src, *wgt, reset=reset), micro_ops(uops))
 
     def alu(
@@ -224,8 +223,8 @@ class StreamBuilder:
         imm: int | None = None,
     ) -> None:
         """
-        `acc[dst] = opcode(acc[dst], imm or acc[src])`. With `imm`, sources are destinations
-        (their indices need not be given); without, `src` is `dst` where it is left out.
+        Compute `acc[dst] = opcode(acc[dst], imm or acc[src])`. With `imm`, sources equal
+        destinations and their indices may be omitted. Without `imm`, `src` is `dst` by default.
         """
         table = micro_ops(uops)
         if imm is not None:
@@ -236,12 +235,12 @@ class StreamBuilder:
         self._loop(Alu(opcode, 0, 1, *iter, *dst, *src, use_imm=use_imm, imm=value), table)
 
     def finish(self, uop_base: int = 0) -> VtaProgram:
-        """The program, with its micro-op table from 4-byte element `uop_base` of DRAM on."""
+        """Return the program; the micro-op table is at 4-byte element `uop_base` of DRAM."""
         kernels = self._kernels
         if self.board.is_hls:
-            kernels = [with_long_lists(operations, self.board) for operations in kernels]
+            kernels = [lengthen_lists(operations, self.board) for operations in kernels]
         footprints = Footprints(self.board)
-        operations = load_ahead(listed(kernels, footprints), self.board)
+        operations = load_ahead(list_operations(kernels, footprints), self.board)
         residency = plan_residency(
             [o.uops for o in operations], self.board.portable_uops, [o.kernel for o in operations]
         )
@@ -263,7 +262,7 @@ class StreamBuilder:
             inserter.add(i, o.footprint)
             owners += [o.kernel] * (len(inserter) - len(owners))
         inserter.drain()
-        inserter.add(Finish(), Footprint())
+        inserter.add(Finish(), InstructionFootprint())
         owners += [max(0, len(kernels) - 1)] * (len(inserter) - len(owners))
         return VtaProgram(inserter.instructions(), residency.table, uop_base, owners)
 
@@ -277,22 +276,18 @@ class StreamBuilder:
 
     def _loop(self, i: Gemm | Alu, uops: MicroOps) -> None:
         if not 0 < len(uops) <= self.board.portable_uops:
-            raise ValueError(
-                f"one instruction takes 1 to {self.board.portable_uops} micro-ops, got {len(uops)}"
-            )
+            limit = self.board.portable_uops
+            raise ValueError(f"an instruction has 1 to {limit} micro-ops, got {len(uops)}")
         encode_micro_ops(uops, self.board)
         self._append(i, uops)
-        # Factors are unsigned, so the highest index is the one of the last iteration.
         top: list[int] = uops.max(axis=0).tolist()
-        a, b = i.iter_out - 1, i.iter_in - 1
-        self._below("acc", top[0] + i.dst_factor_out * a + i.dst_factor_in * b, self.board.acc)
-        src = top[1] + i.src_factor_out * a + i.src_factor_in * b
+        self._below("acc", i.last_index(top[0], i.dst_factors), self.board.acc)
+        src = i.last_index(top[1], i.src_factors)
         if isinstance(i, Alu):
             self._below("acc", src, self.board.acc)
         elif not i.reset:
             self._below("inp", src, self.board.inp)
-            wgt = top[2] + i.wgt_factor_out * a + i.wgt_factor_in * b
-            self._below("wgt", wgt, self.board.wgt)
+            self._below("wgt", i.last_index(top[2], i.wgt_factors), self.board.wgt)
 
     def _within(self, memory: MemoryType, base: int, count: int) -> None:
         self._below(memory.name.lower(), base + count - 1, self.board.elements(memory))

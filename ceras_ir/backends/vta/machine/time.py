@@ -1,10 +1,10 @@
 """
-How many cycles instructions take, and when each instruction of a stream runs.
+Compute the cycles of instructions, and the time at which each instruction of a stream runs.
 
-`Timing` has the cycles of one instruction. Its defaults were measured on the cycle-accurate RTL of
-VTA's Chisel source; `Timing.hls` has the parameters of the HLS source. `simulate_time` runs fetch,
-load, compute and store, which overlap as dependence tokens allow and share one channel for reads
-from DRAM. Cost models, reports, calibration and the simulated time of streams use the same rules.
+`Timing` has the cycles of single instructions. The defaults were measured on the cycle-accurate RTL
+of the Chisel source of VTA; `Timing.hls` has the parameters of the HLS source. `simulate_time` runs
+fetch, load, compute and store. They overlap as dependence tokens allow, and share a channel for
+reads from DRAM. Cost models, reports and calibration use the same rules.
 """
 
 from collections import Counter, deque
@@ -28,57 +28,55 @@ from ceras_ir.backends.vta.machine.isa import (
     Store,
     TokenQueue,
     module_of,
-    tokens_given,
-    tokens_taken,
+    tokens_popped,
+    tokens_pushed,
 )
 from ceras_ir.support.diagnostics import InputError
 
-BURST_BEATS = 256
-"""Longest read burst of AXI."""
-STORE_BURST_BYTES = 2048
-"""Longest write burst."""
-ALU_INTERVAL = 2
+MAX_READ_BURST_BEATS = 256
+"""The longest read burst of AXI."""
+MAX_WRITE_BURST_BYTES = 2048
+ALU_INTERVAL_CYCLES = 2
 """Cycles between micro-ops of an ALU operation; 1 for immediate operations of the Chisel source."""
 
 
 @dataclass(frozen=True)
 class Timing:
     """
-    Cycles of the memory system and of the pipelines. The defaults are those of the Chisel source,
+    Cycles of the memory system and of the pipelines. The defaults are for the Chisel source,
     which joins rows that are contiguous in DRAM and requests rows of a load ahead.
 
-    In the HLS source only the loops over micro-ops are pipelined: every iteration of the two outer
-    loops refills the pipeline. Rows of a transfer do not overlap, and a zero that a load writes
-    around them takes a cycle.
+    In the HLS source only the loops over micro-ops are pipelined: each iteration of the two outer
+    loops refills the pipeline. Rows of a transfer do not overlap, and each zero of the padding of a
+    load needs a cycle.
     """
 
     bus_bytes: int = 8
-    """Bytes of one beat."""
+    """Bytes of a beat."""
     read_latency: int = 50
     write_latency: int = 31
     load: int = 5
-    """Of a load of tensors, in addition to its beats and the latency."""
+    """Cycles of a load of tensors, in addition to beats and latency."""
     load_micro_ops: int = 4
     command: int = 3
-    """Between the commands for two rows of a load."""
+    """Cycles between the commands for two rows of a load."""
     outstanding: int = 16
-    """Row commands that wait for their data."""
+    """The number of row commands that can wait for data."""
     instruction: int = 7
-    """Of GEMM and ALU, in addition to iterations and refills."""
+    """Cycles of GEMM and ALU, in addition to iterations and refills."""
     refill: int = 0
-    """Of one iteration of the loops around a list of micro-ops."""
+    """Cycles of an iteration of the loops around a list of micro-ops."""
     no_op: int = 2
     burst: int = 3
-    """Of a write burst, in addition to its elements and the latency."""
+    """Cycles of a write burst, in addition to elements and latency."""
     fetch_batch: int = 128
-    """Instructions that are fetched together."""
+    """The number of instructions that are fetched together."""
     board: VtaBoard = DEFAULT_BOARD
-    """The board whose elements are transferred."""
+    """The board, which determines the sizes of elements."""
     is_hls: bool = False
 
     @classmethod
     def of(cls, board: VtaBoard) -> "Timing":
-        """The timing of `board`; the best known model of it if it has the HLS source."""
         if board.is_hls:
             return cls.hls(models_of(board)[0], board)
         bus = board.bus_bytes or cls.bus_bytes
@@ -86,7 +84,6 @@ class Timing:
 
     @classmethod
     def hls(cls, model: HlsModel, board: VtaBoard) -> "Timing":
-        """The timing of the HLS source on `board` with the parameters of `model`."""
         each = model.instruction
         return cls(
             bus_bytes=model.bytes_per_cycle,
@@ -106,45 +103,44 @@ class Timing:
 
     @property
     def pipeline(self) -> int:
-        """Cycles of GEMM and ALU with one list of micro-ops, in addition to its iterations."""
+        """Cycles of GEMM and ALU with a list of micro-ops, in addition to iterations."""
         return self.instruction + self.refill
 
     @property
     def store_element(self) -> int:
-        """Of each element of a store: one to read it, then its beats."""
+        """Cycles of each element of a store: a read, then the beats."""
         return 1 + self.beats(self.board.element_bytes(MemoryType.OUT))
 
     @property
     def store_burst(self) -> int:
-        """Elements of the longest write burst."""
-        return max(1, STORE_BURST_BYTES // self.board.element_bytes(MemoryType.OUT))
+        return max(1, MAX_WRITE_BURST_BYTES // self.board.element_bytes(MemoryType.OUT))
 
     def beats_of(self, memory: MemoryType) -> float:
-        """Beats of an element among many that follow each other."""
+        """Return the beats of an element in a long transfer."""
         return self.board.element_bytes(memory) / self.bus_bytes
 
     def beats(self, size: int) -> int:
-        """Beats of the bus for `size` consecutive bytes."""
+        """Return the beats of the bus for `size` consecutive bytes."""
         return -(-size // self.bus_bytes)
 
     def load_bursts(self, i: Load) -> list[int]:
-        """Beats of each read burst of `i`."""
+        """Return the beats of each read burst of `i`."""
         rows, row = i.y_size, i.x_size * self.board.element_bytes(i.memory)
         if self.is_hls:
             return [self.beats(row)] * rows
         if i.x_stride == i.x_size and not (i.x_pad_left or i.x_pad_right):
             rows, row = 1, rows * row
-        whole, rest = divmod(self.beats(row), BURST_BEATS)
-        return ([BURST_BEATS] * whole + [rest] * (rest > 0)) * rows
+        whole, rest = divmod(self.beats(row), MAX_READ_BURST_BEATS)
+        return ([MAX_READ_BURST_BEATS] * whole + [rest] * (rest > 0)) * rows
 
     def after_load(self, i: Load) -> int:
-        """Of a load, in addition to its bursts."""
+        """Return the cycles of a load in addition to the bursts."""
         if i.memory is MemoryType.UOP:
             return self.load_micro_ops
         return self.load + (i.elements - i.y_size * i.x_size if self.is_hls else 0)
 
     def store_cycles(self, i: Store) -> int:
-        """Of all bursts of `i`, one after the other."""
+        """Return the cycles of all bursts of `i` in sequence."""
         if self.is_hls:
             row = self.beats(i.x_size * self.board.element_bytes(MemoryType.OUT))
             return self.instruction + i.y_size * (self.write_latency + row)
@@ -153,21 +149,21 @@ class Timing:
         return i.elements * self.store_element + bursts * (self.write_latency + self.burst)
 
     def compute_cycles(self, i: Instruction) -> int:
-        """Of an instruction that moves nothing."""
+        """Return the cycles of an instruction without transfers."""
         if not isinstance(i, Gemm | Alu):
             return self.no_op
         by_alu = isinstance(i, Alu) and (self.is_hls or not i.use_imm)
-        interval = ALU_INTERVAL if by_alu else 1
+        interval = ALU_INTERVAL_CYCLES if by_alu else 1
         return self.instruction + i.iter_out * i.iter_in * self.refill + interval * i.iterations
 
 
 def models_of(board: VtaBoard) -> tuple[HlsModel, ...]:
-    """The models of a board with the HLS source: as calibrated, or all that agree with S3."""
+    """Return the calibrated model of a board with the HLS source, or all models."""
     return MODELS if board.hls is None else (board.hls,)
 
 
 class Stall(StrEnum):
-    """Why a module did nothing: it waited for fetch, or for a token of a module."""
+    """The reason for idle cycles of a module: it waits for fetch, or for a token of a module."""
 
     FETCH = "fetch"
     LOAD = "load"
@@ -177,21 +173,21 @@ class Stall(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """When instruction `index` ran in its module: cycles [start, end)."""
+    """The execution of instruction `index` in a module, in cycles [start, end)."""
 
     index: int
     module: Module
     start: int
     end: int
     waited: int
-    """Cycles in which the module did nothing before it."""
+    """Idle cycles of the module before the instruction."""
     reason: Stall
-    """What it waited for last."""
+    """The last event for which the module waited."""
 
 
 @dataclass
 class TimedRun:
-    """What a stream takes."""
+    """The times and traffic of a stream."""
 
     cycles: int = 0
     spans: list[Activity] = field(default_factory=list[Activity])
@@ -203,7 +199,7 @@ class TimedRun:
     stored_bytes: int = 0
 
     def add(self, span: Activity, i: Instruction, timing: Timing) -> None:
-        """Count instruction `i`, which ran in `span`, except for the cycles of the whole run."""
+        """Count instruction `i`, which ran in `span`, except for the total cycles."""
         self.spans.append(span)
         self.busy[span.module] += span.end - span.start
         if span.waited:
@@ -223,12 +219,11 @@ class TimedRun:
 
     @property
     def gemm_share(self) -> float:
-        """The fraction of all cycles in which the GEMM core multiplies."""
+        """The share of cycles in which the GEMM core multiplies."""
         return self.gemm_iterations / self.cycles if self.cycles else 0.0
 
     @property
     def bound_by(self) -> str:
-        """The module that is busy longest."""
         return max(Module, key=lambda m: self.busy[m]).name.lower()
 
 
@@ -237,12 +232,13 @@ def simulate_time(
     board: VtaBoard = DEFAULT_BOARD,
     timing: Timing | None = None,
 ) -> TimedRun:
-    """The run of a stream on `board`; refuses one that waits for tokens that never come."""
+    """Simulate the times of a stream on `board`; refuse a stream with a deadlock."""
     stream = decode(instructions, board) if isinstance(instructions, bytes) else instructions
     state = _TimedState(stream, timing or Timing.of(board))
     units = [_TimedModule(m, state) for m in Module]
     fetch = _Fetch(state, units)
-    # Events happen in the order of their start, so that the read channel serves requests in order.
+    # Events are processed in the order of their start, so that the read channel serves requests in
+    # order.
     actors = (fetch, *units)
     while True:
         times = [actor.next_time() for actor in actors]
@@ -250,41 +246,40 @@ def simulate_time(
             break
         actors[times.index(first)].step()
     if stuck := [unit.queue[0][0] for unit in units if unit.queue]:
-        raise InputError(f"deadlock: instruction {stuck[0]} waits for a token that never comes")
+        raise InputError(f"deadlock: instruction {stuck[0]} waits for a token that is never pushed")
     state.result.cycles = max((unit.free for unit in units), default=0)
     return state.result
 
 
 class _TimedState:
-    """What fetch and the modules share: the stream, tokens, and the read channel."""
+    """The state that fetch and the modules share: stream, tokens, and the read channel."""
 
     def __init__(self, stream: Sequence[Instruction], timing: Timing):
         self.stream, self.timing = stream, timing
-        self.taken = [tokens_taken(i) for i in stream]
+        self.popped = [tokens_popped(i) for i in stream]
         self.result = TimedRun()
         self.channel = 0
-        """When the read channel is free."""
+        """The cycle from which the read channel is free."""
         self.tokens: dict[TokenQueue, deque[int]] = {
             pair: deque() for pair in ((0, 1), (1, 0), (1, 2), (2, 1))
         }
 
     def read(self, at: int, beats: int) -> int:
-        """When the data of a burst that is requested at `at` arrives."""
+        """Return the arrival of the data of a burst that is requested at cycle `at`."""
         self.channel = max(self.channel, at + self.timing.read_latency) + beats
         return self.channel
 
 
 class _Fetch:
-    """Reads instructions in batches and hands them out, one a cycle, while queues have room."""
+    """Fetches instructions in batches and issues one per cycle while queues have space."""
 
     def __init__(self, state: _TimedState, units: "Sequence[_TimedModule]"):
         self.state, self.units = state, units
         self.next, self.end = 0, 0
         self.time = 0
-        """Of the last thing done."""
+        """The cycle of the last action."""
 
     def _target(self) -> "_TimedModule":
-        """The module that gets the next instruction."""
         return self.units[module_of(self.state.stream[self.next])]
 
     def next_time(self) -> float:
@@ -306,21 +301,21 @@ class _Fetch:
 
 
 class _TimedModule:
-    """One of load, compute and store."""
+    """The state of load, compute or store."""
 
     def __init__(self, module: Module, state: _TimedState):
         self.module, self.state = module, state
         self.queue: deque[tuple[int, int]] = deque()
-        """Instructions and when they arrived."""
+        """Instructions and their arrival times."""
         self.room_at = 0
-        """When an instruction was last taken from the queue."""
+        """The last time at which an instruction was removed from the queue."""
         self.free = self.started = self.index = 0
         self.waited, self.reason = 0, Stall.FETCH
         self.bursts: list[int] = []
-        """Beats of the reads that the running instruction has still to request, the next last."""
+        """Beats of the bursts that the current instruction has yet to request, in reverse order."""
         self.asked = 0
         self.arrivals: deque[int] = deque()
-        """Of the bursts that were requested last."""
+        """The arrivals of the last bursts that were requested."""
 
     def next_time(self) -> float:
         if self.bursts:
@@ -328,15 +323,14 @@ class _TimedModule:
         return self._ready()[0] if self.queue else inf
 
     def _next_command(self) -> int:
-        """When the next row can be requested."""
         full = len(self.arrivals) == self.state.timing.outstanding
         return max(self.asked, self.arrivals[0]) if full else self.asked
 
     def _ready(self) -> tuple[float, Stall]:
-        """When the next instruction can start, and what it waited for last."""
+        """Return the start of the next instruction, and the last event for which it waits."""
         index, latest = self.queue[0]
         reason = Stall.FETCH
-        for pair in self.state.taken[index]:
+        for pair in self.state.popped[index]:
             if not (queue := self.state.tokens[pair]):
                 return inf, reason
             if queue[0] > latest:
@@ -345,13 +339,13 @@ class _TimedModule:
 
     def step(self) -> None:
         if self.bursts:
-            self._ask()
+            self._request_burst()
             return
         time, self.reason = self._ready()
         start = int(time)
         self.index, _ = self.queue.popleft()
         i, timing = self.state.stream[self.index], self.state.timing
-        for pair in self.state.taken[self.index]:
+        for pair in self.state.popped[self.index]:
             self.state.tokens[pair].popleft()
         self.waited = max(0, start - self.free)
         self.room_at = self.started = start
@@ -365,8 +359,8 @@ class _TimedModule:
             case _:
                 self._end(start + timing.compute_cycles(i))
 
-    def _ask(self) -> None:
-        """Request the next burst; with the last one, the instruction's end is known."""
+    def _request_burst(self) -> None:
+        """Request the next burst. The last burst determines the end of the instruction."""
         at, timing = self._next_command(), self.state.timing
         if len(self.arrivals) == timing.outstanding:
             self.arrivals.popleft()
@@ -379,10 +373,9 @@ class _TimedModule:
             self._end(arrival + timing.after_load(i))
 
     def _end(self, time: int) -> None:
-        """The running instruction is done at `time`."""
         self.free = time
         i = self.state.stream[self.index]
         span = Activity(self.index, self.module, self.started, time, self.waited, self.reason)
         self.state.result.add(span, i, self.state.timing)
-        for pair in tokens_given(i):
+        for pair in tokens_pushed(i):
             self.state.tokens[pair].append(time)

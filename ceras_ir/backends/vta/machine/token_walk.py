@@ -1,8 +1,8 @@
 """
-One walk over the instructions of a stream that runs nothing but their dependence tokens.
+Execute the dependence tokens of a stream, without the instructions.
 
-It gives an order that the tokens allow, and the happens-before relation as vector clocks, on which
-all checks of `check` rest.
+The result is an order that the tokens allow, and the happens-before relation as vector clocks, on
+which all checks of `check` are based.
 """
 
 from bisect import bisect_right
@@ -19,8 +19,8 @@ from ceras_ir.backends.vta.machine.isa import (
     TokenQueue,
     describe,
     module_of,
-    tokens_given,
-    tokens_taken,
+    tokens_popped,
+    tokens_pushed,
 )
 
 Clock = tuple[int, int, int]
@@ -28,10 +28,10 @@ Clock = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class StreamFinding:
-    """An instruction that is wrong, and the reason."""
+    """An incorrect instruction, and the reason."""
 
     index: int
-    """Position in the stream."""
+    """The position in the stream."""
     rule: str
     """`tokens`, `finish`, `hazard`, `range`, `uninitialised` or `portable`."""
     message: str
@@ -42,32 +42,34 @@ class StreamFinding:
 
 @dataclass
 class TokenWalk:
-    """What must have happened before each instruction, by the tokens of the stream."""
+    """The instructions that must have run before each instruction, by the tokens of the stream."""
 
     sequence: list[int] = field(default_factory=list[int])
-    """Instructions in one order that the tokens allow."""
+    """The instructions in an order that the tokens allow."""
     clocks: dict[int, Clock] = field(default_factory=dict[int, Clock])
-    """How many instructions of each module are surely done when this one is."""
+    """The number of instructions of each module that are certainly done when an instruction is."""
     positions: dict[int, int] = field(default_factory=dict[int, int])
-    """Which instruction of its module it is, from 1."""
+    """The position of an instruction in the module, from 1."""
     members: list[list[int]] = field(default_factory=lambda: [[], [], []])
     """The instructions of each module."""
     findings: list[StreamFinding] = field(default_factory=list[StreamFinding])
-    """What is wrong with the tokens."""
+    """Errors of tokens."""
 
 
 def walk(stream: Sequence[Instruction]) -> TokenWalk:
     """
-    Run the tokens of `stream`. Fetch hands instructions out in order to three queues of bounded
-    length; each module takes from its queue. Which module goes first makes no difference to what is
-    waited for, so one run gives the happens-before relation, as vector clocks.
+    Execute the tokens of `stream`.
+
+    Fetch issues instructions in order to three queues of bounded length, and each module executes
+    a queue. The order of modules does not change the dependences, so a single run gives the
+    happens-before relation, as vector clocks.
     """
     order = TokenWalk()
     findings = order.findings
     queues = [deque[int]() for _ in Module]
     tokens: dict[TokenQueue, deque[Clock]] = {q: deque() for q in ((0, 1), (1, 0), (1, 2), (2, 1))}
-    gives_at: dict[TokenQueue, list[int]] = {q: [] for q in tokens}
-    takes_at: dict[TokenQueue, list[int]] = {q: [] for q in tokens}
+    pushed_at: dict[TokenQueue, list[int]] = {q: [] for q in tokens}
+    popped_at: dict[TokenQueue, list[int]] = {q: [] for q in tokens}
     now: list[Clock] = [(0, 0, 0)] * 3
     modules = [module_of(i) for i in stream]
     fetched, progress = 0, True
@@ -80,29 +82,29 @@ def walk(stream: Sequence[Instruction]) -> TokenWalk:
         for module in Module:
             queue = queues[module]
             while queue:
-                takes, gives = tokens_taken(stream[queue[0]]), tokens_given(stream[queue[0]])
-                if not all(tokens[q] for q in takes):
+                pops, pushes = tokens_popped(stream[queue[0]]), tokens_pushed(stream[queue[0]])
+                if not all(tokens[q] for q in pops):
                     break
                 index = queue.popleft()
                 members = order.members[module]
                 members.append(index)
                 clock = list(now[module])
-                for q in takes:
+                for q in pops:
                     clock = [max(a, b) for a, b in zip(clock, tokens[q].popleft(), strict=True)]
-                    takes_at[q].append(len(members))
+                    popped_at[q].append(len(members))
                 clock[module] = order.positions[index] = len(members)
                 now[module] = order.clocks[index] = (clock[0], clock[1], clock[2])
                 order.sequence.append(index)
-                for q in gives:
+                for q in pushes:
                     tokens[q].append(now[module])
-                    gives_at[q].append(index)
+                    pushed_at[q].append(index)
                 progress = True
 
     for queue in queues:
         if queue:
             name = describe(stream[queue[0]])
             findings.append(
-                StreamFinding(queue[0], "tokens", f"{name} waits for a token that never comes")
+                StreamFinding(queue[0], "tokens", f"{name} waits for a token that is never pushed")
             )
     if fetched < len(stream):
         findings.append(
@@ -114,12 +116,12 @@ def walk(stream: Sequence[Instruction]) -> TokenWalk:
         names = f"{Module(q[0]).name.lower()} to {Module(q[1]).name.lower()}"
         if left:
             findings.append(
-                StreamFinding(gives_at[q][-1], "tokens", f"{len(left)} tokens {names} never taken")
+                StreamFinding(pushed_at[q][-1], "tokens", f"{len(left)} tokens {names} not popped")
             )
-        for count, index in enumerate(gives_at[q], 1):
-            taken = bisect_right(takes_at[q], order.clocks[index][q[1]])
-            if count - taken > TOKEN_LIMIT:
-                message = f"{count - taken} tokens {names} outstanding, at most {TOKEN_LIMIT}"
+        for count, index in enumerate(pushed_at[q], 1):
+            popped = bisect_right(popped_at[q], order.clocks[index][q[1]])
+            if count - popped > TOKEN_LIMIT:
+                message = f"{count - popped} tokens {names} outstanding, at most {TOKEN_LIMIT}"
                 findings.append(StreamFinding(index, "tokens", message))
                 break
     findings += _check_finish(stream, order)
@@ -127,11 +129,10 @@ def walk(stream: Sequence[Instruction]) -> TokenWalk:
 
 
 def _check_finish(stream: Sequence[Instruction], order: TokenWalk) -> list[StreamFinding]:
-    """There is one finish, the last instruction, and all else is done before."""
     at = [k for k, i in enumerate(stream) if isinstance(i, Finish)]
     if at != [len(stream) - 1]:
         index = at[0] if at else len(stream) - 1
-        return [StreamFinding(index, "finish", "a stream ends with its only finish")]
+        return [StreamFinding(index, "finish", "the last instruction must be the only finish")]
     if (clock := order.clocks.get(at[0])) is None:
         return []
     return [

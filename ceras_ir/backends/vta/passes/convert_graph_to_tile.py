@@ -1,4 +1,4 @@
-"""Turn what is placed on VTA into launches of kernels on packed tensors."""
+"""Convert operations on VTA to launches of kernels on packed tensors."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,19 +13,19 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
 from ceras_ir.backends.vta.kernels.launch import (
-    Kernels,
+    KernelTable,
     Launch,
     averaging_weights,
     border_sums,
     common_residual_shift,
     diagonal,
-    one_number,
     packed_bias,
     packed_radix,
     packed_shifts,
     packed_weights,
     residual_weights,
     swish_constants,
+    uniform_constant,
     uniform_shifts,
 )
 from ceras_ir.backends.vta.machine.board import VtaBoard, load_board
@@ -64,27 +64,28 @@ from ceras_ir.support.diagnostics import Finding, UnsupportedError, node_name
 @dataclass(frozen=True)
 class ConvertGraphToTilePass(BoardOptions, ModulePass):
     """
-    Replace every operation on device vta by `mem.launch` of a kernel, between `mem.pack` of its
-    inputs and `mem.unpack` of its result. Constants are packed here; computed weights, of a product
-    of activations, become tiles by `mem.pack_tiles`. Equal kernels become one.
-    `mem.alignment` on the function says at which multiples operands must begin. The intrinsic of
-    `board` specifies the length of vectors.
+    Replace each operation on device vta by `mem.launch` of a kernel, between `mem.pack` of the
+    inputs and `mem.unpack` of the result.
+
+    Constants are packed at compile time; computed weights, of a product of activations, become
+    tiles by `mem.pack_tiles`. Equal kernels are shared. `mem.alignment` on the function specifies
+    the alignment of operands. The intrinsic of `board` specifies the length of vectors.
 
     Exact, for these reasons:
 
-    1. Lanes past the last channel of an input meet zero weights or stay in their lane. Those of a
-       result are dropped by `mem.unpack` or meet zero weights in turn.
-    2. Zero points are in the bias, where weights are computed by `mem.fold_zero_point`. Loads pad
-       with zeros, so the zero point's share at the edge has constants of its own.
-    3. A residual is multiplied by a diagonal of powers of two, one for each channel if need be,
-       then shifted left by the rest. An addition is a residual on a convolution by a diagonal.
-    4. A shift for each channel is one shift of all channels and a vector of differences.
-    5. Rounding half up is a floor after adding half. The half is in the bias and proven not to
-       overflow.
-    6. A clamp is left out where no input leads beyond it.
-    7. A maximum over windows goes with the convolution before it: rescaling never turns the
-       greater of two sums into the lesser result.
-    8. The multiplier of an average is one for which every possible sum was tried.
+    1. Lanes after the last channel of an input are multiplied by zero weights or remain in their
+       lane. In a result, `mem.unpack` drops them, or they are multiplied by zero weights in turn.
+    2. Zero points are part of the bias; for computed weights, `mem.fold_zero_point` adds them.
+       Loads pad with zeros, so the contribution of the zero point at the border has separate
+       constants.
+    3. A residual is multiplied by a diagonal of powers of two, which can differ between channels,
+       and then shifted left by the rest. An addition is a residual on a convolution by a diagonal.
+    4. Per-channel shifts are a common shift of all channels and a vector of differences.
+    5. Rounding half up is a floor after the addition of half. The half is in the bias and proven
+       not to overflow.
+    6. A clamp is omitted if no input leads to a value outside it.
+    7. A maximum over windows is fused into the preceding convolution: rescaling is monotonic.
+    8. The multiplier of an average is one for which each possible sum was tested.
     """
 
     name = "convert-graph-to-tile"
@@ -100,31 +101,31 @@ class ConvertGraphToTilePass(BoardOptions, ModulePass):
         ]
         if findings:
             raise UnsupportedError(findings)
-        kernels = Kernels(op)
-        # Asked now, while the producers that tell are still there.
+        kernels = KernelTable(op)
+        # Computed now, because the producers on which this depends are replaced below.
         pools = [o for o in work if isinstance(o, graph.Pool2dOp)]
-        least = {pool: padding_of_maxima(pool) for pool in pools}
+        padding_values = {pool: padding_of_maxima(pool) for pool in pools}
         proven = {o: proven_clamps(o) for o in work}
         linear = [o for o in work if isinstance(o, graph.LinearOperation)]
         fused = {o: maximum_after(o, board) for o in linear}
-        taken = {pool for pool in fused.values() if pool is not None}
+        fused_pools = {pool for pool in fused.values() if pool is not None}
         for operation in work:
             match operation:
                 case graph.LinearOperation():
-                    ending = swish_after(operation) or fused[operation]
-                    _launch_linear(operation, ending, proven[operation], kernels, board)
-                case graph.Pool2dOp() if operation in taken:
-                    # Went with the layer before it, too.
+                    consumer = swish_after(operation) or fused[operation]
+                    _launch_linear(operation, consumer, proven[operation], kernels, board)
+                case graph.Pool2dOp() if operation in fused_pools:
+                    # Fused into the preceding layer.
                     pass
                 case graph.ShiftSwishOp():
-                    # Went with the layer before it.
+                    # Fused into the preceding layer.
                     pass
                 case graph.BinaryOp():
                     _launch_addition(operation, proven[operation], kernels, board)
                 case graph.Pool2dOp() if operation.function is Pool.AVERAGE:
                     _launch_average(operation, kernels, board)
                 case graph.Pool2dOp():
-                    _launch_max(operation, kernels, least[operation], board)
+                    _launch_max(operation, kernels, padding_values[operation], board)
                 case _:
                     raise AssertionError(operation.name)
 
@@ -133,7 +134,7 @@ def _launch_linear(
     op: graph.LinearOperation,
     after: graph.ShiftSwishOp | graph.Pool2dOp | None,
     proven: tuple[bool, bool],
-    kernels: Kernels,
+    kernels: KernelTable,
     board: VtaBoard,
 ) -> None:
     assert op.requant is not None
@@ -206,7 +207,7 @@ def _launch_linear(
 
 
 def _as_image(builder: Builder, buffer: SSAValue) -> SSAValue:
-    """A matrix [K/B, M, B] as an image of one row; anything else as it is."""
+    """Return a matrix [K/B, M, B] as an image of a single row, and other buffers unchanged."""
     blocks, *rest = list(tile.memref_type(buffer).get_shape())
     if len(rest) > 3:
         return buffer
@@ -214,7 +215,7 @@ def _as_image(builder: Builder, buffer: SSAValue) -> SSAValue:
 
 
 def _launch_addition(
-    op: graph.BinaryOp, proven: tuple[bool, bool], kernels: Kernels, board: VtaBoard
+    op: graph.BinaryOp, proven: tuple[bool, bool], kernels: KernelTable, board: VtaBoard
 ) -> None:
     terms, plane = terms_of(op), addition_plane(op, board)
     assert op.requant is not None and terms is not None
@@ -223,7 +224,7 @@ def _launch_addition(
     launch = Launch(board, op)
     launch.pack(first.value)
     launch.constant(diagonal(first.sign << first.bits, board))
-    launch.constant(one_number(constant, 1, *board.vector))
+    launch.constant(uniform_constant(constant, 1, *board.vector))
     launch.pack(second.value)
     launch.constant(diagonal(second.sign << bits, board))
     shift = second.bits - bits
@@ -247,13 +248,11 @@ Made = TypeVar("Made")
 
 
 def _rescaled(make: partial[Made], requant: RequantAttr) -> partial[Made]:
-    """`make` with the end of an epilogue."""
     shift = common_shift(requant)
     return partial(make, shift=shift, low=requant.low.data, high=requant.high.data)
 
 
 def _windowed(make: Callable[..., Made], op: graph.Pool2dOp) -> partial[Made]:
-    """`make` with the windows of `op`."""
     return partial(
         make,
         kernel=tuple(op.kernel.get_values()),
@@ -262,8 +261,8 @@ def _windowed(make: Callable[..., Made], op: graph.Pool2dOp) -> partial[Made]:
     )
 
 
-def _launch_max(op: graph.Pool2dOp, kernels: Kernels, least: int, board: VtaBoard) -> None:
-    launch, make = Launch(board, op), partial(_windowed(tile.MaxPoolOp, op), least=least)
+def _launch_max(op: graph.Pool2dOp, kernels: KernelTable, outside: int, board: VtaBoard) -> None:
+    launch, make = Launch(board, op), partial(_windowed(tile.MaxPoolOp, op), least=outside)
     launch.pack(op.input)
     launch.constant(diagonal(1, board))
 
@@ -273,13 +272,13 @@ def _launch_max(op: graph.Pool2dOp, kernels: Kernels, least: int, board: VtaBoar
     launch.run(kernels, "max_pool", make.keywords, body)
 
 
-def _launch_average(op: graph.Pool2dOp, kernels: Kernels, board: VtaBoard) -> None:
+def _launch_average(op: graph.Pool2dOp, kernels: KernelTable, board: VtaBoard) -> None:
     average = averaging_of(op)
     assert average is not None and op.requant is not None
     launch = Launch(board, op)
     launch.pack(op.input)
     launch.constant(averaging_weights(average, board))
-    launch.constant(one_number(average.addend, *board.vector))
+    launch.constant(uniform_constant(average.addend, *board.vector))
     make = _rescaled(_windowed(tile.AveragePoolOp, op), op.requant)
     make = partial(make, addend=average.addend, shift=average.shift)
 

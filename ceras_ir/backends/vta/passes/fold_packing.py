@@ -1,4 +1,4 @@
-"""Keep the accelerator's layout between neighbouring launches."""
+"""Keep the layout of the accelerator between launches."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ from ceras_ir.dialects import graph, mem
 
 @dataclass(frozen=True)
 class FoldedWindows:
-    """`kernel` elements of `source` from every stride on, `value` around it."""
+    """Windows of `kernel` elements of `source` at each stride, with `value` around the source."""
 
     source: SSAValue
     kernel: tuple[int, int]
@@ -32,19 +32,20 @@ class FoldedWindows:
 
 def folded_windows(value: SSAValue) -> FoldedWindows | None:
     """
-    The windows [N, Y, X, KH * KW * C] that `value` consists of, where only this reads what leads to
-    it: rows gathered, then columns, with padding before, or neither where every element is in one
-    window.
+    Return the windows [N, Y, X, KH * KW * C] of which `value` consists, or `None`.
+
+    All intermediate values must have a single consumer. The windows are gathered rows, then
+    columns, after padding, or a reshape if windows do not overlap.
     """
-    flat = _alone(value)
+    flat = _sole_producer(value)
     if not isinstance(flat, graph.ReshapeOp) or len(graph.shape_of(flat.result)) != 4:
         return None
-    order = _alone(flat.input)
+    order = _sole_producer(flat.input)
     if not isinstance(order, graph.TransposeOp):
         return None
     if tuple(order.permutation.get_values()) != (0, 1, 3, 2, 4, 5):
         return None
-    split = _alone(order.input)
+    split = _sole_producer(order.input)
     if not isinstance(split, graph.ReshapeOp):
         return None
     n, rows, kh, columns, kw, channels = graph.shape_of(split.result)
@@ -53,7 +54,7 @@ def folded_windows(value: SSAValue) -> FoldedWindows | None:
     if graph.shape_of(split.input) == (n, rows * kh, columns * kw, channels):
         return FoldedWindows(split.input, (kh, kw), (kh, kw))
     across = _gathered(split.input, 3)
-    between = None if across is None else _alone(across.input)
+    between = None if across is None else _sole_producer(across.input)
     down = _gathered(between.input, 1) if isinstance(between, graph.ReshapeOp) else None
     if across is None or down is None:
         return None
@@ -65,18 +66,17 @@ def folded_windows(value: SSAValue) -> FoldedWindows | None:
     return _without_padding(FoldedWindows(down.input, (kh, kw), strides))
 
 
-def _alone(value: SSAValue) -> Operation | None:
-    """What makes `value` for one reader."""
+def _sole_producer(value: SSAValue) -> Operation | None:
     return value.owner if isinstance(value.owner, Operation) and value.has_one_use() else None
 
 
 def _gathered(value: SSAValue, axis: int) -> graph.GatherOp | None:
-    op = _alone(value)
+    op = _sole_producer(value)
     return op if isinstance(op, graph.GatherOp) and op.axis.value.data == axis else None
 
 
 def _stride(op: graph.GatherOp, count: int, size: int) -> int:
-    """Between the first elements of `count` windows of `size` neighbours; 0 if it is no such."""
+    """Return the distance between `count` windows of `size` adjacent elements; 0 if it varies."""
     indices: Sequence[int] = op.indices.get_values()
     stride = indices[size] - indices[0] if count > 1 else 1
     regular = [y * stride + i for y in range(count) for i in range(size)]
@@ -84,23 +84,23 @@ def _stride(op: graph.GatherOp, count: int, size: int) -> int:
 
 
 def _without_padding(windows: FoldedWindows) -> FoldedWindows:
-    """The same of what was padded in rows and columns by a number."""
-    pad = _alone(windows.source)
+    """Replace a source that is a constant padding of rows and columns by the padded value."""
+    pad = _sole_producer(windows.source)
     if not isinstance(pad, graph.PadOp) or pad.function is not graph.Pad.CONSTANT:
         return windows
     value, low, high = pad.value, pad.low.get_values(), pad.high.get_values()
-    ends = (low[0], low[3], high[0], high[3], *pad.interior.get_values())
-    if any(ends) or min(*low, *high) < 0 or not isa(value, IntegerAttr):
+    other_pads = (low[0], low[3], high[0], high[3], *pad.interior.get_values())
+    if any(other_pads) or min(*low, *high) < 0 or not isa(value, IntegerAttr):
         return windows
     return replace(windows, source=pad.input, offset=(low[1], low[2]), value=value.value.data)
 
 
 class CancelPackOfUnpack(RewritePattern):
     """
-    `pack(unpack(x))` becomes `x`.
+    Replace `pack(unpack(x))` by `x`.
 
-    Exact where packed values are read by launches, whose weights are zero in lanes past the
-    last channel, and by `mem.unpack`, which drops those lanes.
+    Exact: all consumers ignore the lanes after the last channel. Launches have zero weights there,
+    and `mem.unpack` drops these lanes.
     """
 
     @op_type_rewrite_pattern
@@ -117,9 +117,9 @@ class CancelPackOfUnpack(RewritePattern):
 
 class PackOfFlattened(RewritePattern):
     """
-    `pack(reshape(unpack(x)))` becomes `reshape(x)` where one position of one image becomes a row.
+    Replace `pack(reshape(unpack(x)))` by `reshape(x)` if a position of an image becomes a row.
 
-    Exact where the first pattern is: both layouts are the vectors of channels in order.
+    Exact as `CancelPackOfUnpack`: both layouts are the vectors of channels in order.
     """
 
     @op_type_rewrite_pattern
@@ -140,7 +140,7 @@ class PackOfFlattened(RewritePattern):
 
 
 class SharePack(RewritePattern):
-    """A value that is packed twice is packed once, where it is made."""
+    """Pack a value that is packed several times only at the first of them."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: mem.PackOp, rewriter: PatternRewriter, /):
@@ -156,9 +156,9 @@ class SharePack(RewritePattern):
 
 class PackOfWindows(RewritePattern):
     """
-    Windows that the host puts side by side are packed in one step, straight from the image.
+    Pack windows that the host gathers directly from the image, with `mem.pack_windows`.
 
-    Exact: every element goes where gathers and transpose took it.
+    Exact: each element has the position to which gathers and transpose move it.
     """
 
     @op_type_rewrite_pattern
@@ -188,7 +188,7 @@ class PackOfWindows(RewritePattern):
 
 class PackTilesOfTransposed(RewritePattern):
     """
-    Weights that are only transposed to become tiles are read as they are.
+    Read the tiles of transposed weights from the weights before the transpose.
 
     Exact: tiles of [N, K] are read from [K, N].
     """
@@ -210,7 +210,7 @@ class PackTilesOfTransposed(RewritePattern):
 
 
 class EraseUnusedUnpack(RewritePattern):
-    """An unpacked value that nothing reads need not be unpacked."""
+    """Erase an unpacking without consumers."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: mem.UnpackOp, rewriter: PatternRewriter, /):
@@ -219,17 +219,18 @@ class EraseUnusedUnpack(RewritePattern):
 
 
 def _only_for_vta(op: mem.PackOp) -> bool:
-    """Whether nothing looks at lanes past the last channel but through zero weights."""
+    """Return whether all consumers ignore lanes after the last channel."""
     return {type(use.operation) for use in op.result.uses} <= {mem.LaunchOp, mem.UnpackOp}
 
 
 @dataclass(frozen=True)
 class FoldPackingPass(ModulePass):
     """
-    Remove `mem.unpack` followed by `mem.pack`, also around a flattened vector, and pack no value
-    twice. What the host only gathers into windows is packed in one step, and a transpose goes into
-    `mem.pack_tiles`. Data is then packed only where it comes from the CPU, and unpacked only where
-    the CPU reads it. Changes no value.
+    Remove `mem.unpack` followed by `mem.pack`, also around a flattened vector, and share packings.
+
+    Windows that the host only gathers are packed in a single step, and a transpose is folded into
+    `mem.pack_tiles`. Data is then packed only if the CPU computes it, and unpacked only if the
+    CPU uses it. No value changes.
     """
 
     name = "fold-packing"

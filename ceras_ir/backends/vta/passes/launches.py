@@ -1,4 +1,4 @@
-"""Move and mark launches so that they start together, and show their instruction streams."""
+"""Group launches that start together, and convert them to the dialect `vta`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,14 +25,14 @@ from ceras_ir.transforms.pass_kinds import NetworkPass
 @dataclass(frozen=True)
 class GatherLaunchesPass(NetworkPass):
     """
-    Move a launch to the one before where the host only moves elements for it, of what is there
-    already: its operands are packed before the first of both. What the host does with results
-    follows behind them. Heads of attention so start together (`merge-launches`).
+    Move a launch to the previous launch if the host only moves existing elements between them.
 
-    What computes for a launch stays where it is, as its results would lie in memory for longer: of
-    scores and shares one head is alive at a time.
+    The operands are packed before the first of both, and operations of the host on results follow
+    after them. Heads of attention then start together (`merge-launches`). Computations of the host
+    for a launch are not moved, because their results would be live for longer: only a single
+    head of scores and attention weights is live at a time.
 
-    Exact: no operation comes before what it reads. Launches keep their order.
+    Exact: each operation remains after its producers, and launches keep their order.
     """
 
     name = "gather-launches"
@@ -40,43 +40,42 @@ class GatherLaunchesPass(NetworkPass):
     def change(self, main: FuncOp) -> None:
         group: list[LaunchOp] = []
         for launch in [step for step in steps(main) if isinstance(step, LaunchOp)]:
-            if not (group and _follow(group, launch)):
+            if not (group and _move_after(group, launch)):
                 group.clear()
             group.append(launch)
 
 
-def _follow(group: Sequence[LaunchOp], launch: LaunchOp) -> bool:
-    """Move `launch` behind the launches of `group`, which are side by side, if that can be."""
+def _move_after(group: Sequence[LaunchOp], launch: LaunchOp) -> bool:
+    """Move `launch` after the adjacent launches of `group`; return whether this is possible."""
     block = launch.parent
     assert block is not None
-    behind = _between(group[-1], launch)
+    following = _between(group[-1], launch)
     inside = [op for op in _between(group[0], group[-1]) if op not in group]
-    needed = _needed(launch, {*inside, *behind})
-    waiting = set[Operation](group)
-    """The group, and views of what it makes."""
+    needed = _producers(launch, {*inside, *following})
+    dependent = set[Operation](group)
+    """The group, and views of the results."""
     before: list[Operation] = []
-    for op in [*inside, *behind]:
+    for op in [*inside, *following]:
         if op not in needed:
             continue
-        if any(operand.owner in waiting for operand in op.operands):
+        if any(operand.owner in dependent for operand in op.operands):
             if viewed_operand(op) is None:
                 return False
-            waiting.add(op)
-        elif _is_movement(op):
+            dependent.add(op)
+        elif _is_data_movement(op):
             before.append(op)
         else:
             return False
     for op in before:
         op.detach()
         block.insert_op_before(op, group[0])
-    for op in reversed([op for op in behind if op not in needed]):
+    for op in reversed([op for op in following if op not in needed]):
         op.detach()
         block.insert_op_after(op, launch)
     return True
 
 
 def _between(first: Operation, last: Operation) -> list[Operation]:
-    """The operations behind `first` and before `last`; none if both are one."""
     found: list[Operation] = []
     op = first if first is last else first.next_op
     while op is not None and op is not last:
@@ -85,8 +84,7 @@ def _between(first: Operation, last: Operation) -> list[Operation]:
     return found
 
 
-def _needed(launch: LaunchOp, among: set[Operation]) -> set[Operation]:
-    """The operations of `among` that lead to an operand of `launch`."""
+def _producers(launch: LaunchOp, among: set[Operation]) -> set[Operation]:
     found, left = set[Operation](), list[Operation]([launch])
     while left:
         for operand in left.pop().operands:
@@ -97,8 +95,7 @@ def _needed(launch: LaunchOp, among: set[Operation]) -> set[Operation]:
     return found
 
 
-def _is_movement(op: Operation) -> bool:
-    """Whether nothing is computed but what packing takes."""
+def _is_data_movement(op: Operation) -> bool:
     if isinstance(op, ConstantOp | FoldZeroPointOp):
         return True
     return any(
@@ -110,12 +107,12 @@ def _is_movement(op: Operation) -> bool:
 @dataclass(frozen=True)
 class MergeLaunchesPass(NetworkPass):
     """
-    Give `mem.continues` to every launch that follows another with no work of the host's between.
-    No other launch has it then. A target may make one program of such launches.
+    Set `mem.continues` on each launch that follows another without work of the host between them.
 
-    Values have their places already (`allocate-blocks`), as a view is work where it is a copy.
+    The attribute is removed from all other launches. A target may create a common program of
+    such launches. Run it after `allocate-blocks`, which decides whether a view is a copy.
 
-    Exact: launches keep their order; it only says that the host does not look in between.
+    Exact: launches keep their order; the attribute only states that the host does not intervene.
     """
 
     name = "merge-launches"
@@ -138,13 +135,12 @@ LOGS = ("log_uops", "log_inp", "log_wgt", "log_acc")
 @dataclass(frozen=True)
 class ConvertTileToVtaPass(BoardOptions, ModulePass):
     """
-    Append `vta.program @launch_<i>` for the i-th `mem.launch`. It is the kernels of the launch, and
-    of those that start together with it (`mem.continues`), with all loops expanded, at the
-    addresses that `mem.block` gives their operands.
+    Append `vta.program @launch_<i>` for the i-th `mem.launch`.
 
-    Launches and kernels stay as the meaning that programs are held to. Values must have their
-    places already. Boards with larger buffers than the published ones are refused, because indices
-    would not fit the dialect.
+    It contains the kernels of the launch, and of launches that start with it (`mem.continues`),
+    with all loops expanded, at the addresses in `mem.block` of the operands. Launches and kernels
+    remain as the specification of the programs. Values must have addresses. Boards with larger
+    buffers than published are refused, because indices would not fit the dialect.
     """
 
     name = "convert-tile-to-vta"
@@ -164,6 +160,5 @@ class ConvertTileToVtaPass(BoardOptions, ModulePass):
 
 
 def program_to_op(program: VtaProgram, name: str) -> vta.ProgramOp:
-    """`program` as operations."""
     body = [vta.from_instruction(i) for i in program.instructions]
     return vta.ProgramOp(name, program.micro_ops, program.uop_base, body)

@@ -1,8 +1,8 @@
 """
-Replace convolutions of few channels by others that fill the lanes of the multipliers.
+Replace convolutions with few channels by convolutions that fill the lanes of the multipliers.
 
-`space-to-depth` removes strides, `im2col` makes taps of a window channels of one position. Both
-keep the epilogue of the convolution; lanes that are still empty can add the bias.
+`space-to-depth` removes strides, `im2col` converts taps of a window to channels of a position.
+Both keep the epilogue of the convolution. Lanes that are still unused can add the bias.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,22 +28,22 @@ from ceras_ir.backends.vta.rules.channel_constants import (
     tiles_for,
     zero_point,
 )
-from ceras_ir.backends.vta.rules.windows import Windows
+from ceras_ir.backends.vta.rules.placement import WindowSplit, best_windows
 from ceras_ir.dialects import graph, mem
 from ceras_ir.dialects.mem.packing import packed_shape
 from ceras_ir.dialects.sparse import MASK, MaskAttr
 from ceras_ir.transforms.rebuilding import erase_unused
 
 MIN_SPARE_LANES = 2
-"""Lanes: one that counts ones, and one that counts more."""
+"""A lane with the constant 1, and a lane with a larger constant."""
 
 
 @dataclass(frozen=True, eq=False)
 class SpareLanes:
-    """Constant channels behind those of the input, what weights have for them, and the new bias."""
+    """Constant channels after the input channels, the weights for them, and the new bias."""
 
     channels: tuple[int, ...]
-    """The number in each."""
+    """The constant of each channel."""
     weights: NDArray[np.generic]
     bias: NDArray[np.int32]
 
@@ -52,11 +52,13 @@ def bias_in_spare_lanes(
     op: graph.Conv2dOp, weights: NDArray[np.generic], lanes: int
 ) -> SpareLanes | None:
     """
-    The bias of `op` in lanes that `weights` [O, KH, KW, C] leave empty, all of it or so much that
-    one tile of the rest is enough; None where that is not to be had. Every position must have all
-    taps, as the added channels are nowhere padded.
+    Move the bias of `op` into lanes that `weights` [O, KH, KW, C] do not use.
 
-    Exact: what the products add is taken from the bias.
+    This is the entire bias, or so much of it that a constant tile is sufficient for the rest;
+    `None` if neither is possible. Each position must have all taps, because the added channels are
+    not padded.
+
+    Exact: the sum of the added products is subtracted from the bias.
     """
     o, kh, kw, c = weights.shape
     spare, taps, total = -c % lanes, kh * kw, folded_bias(op)
@@ -85,11 +87,10 @@ def bias_in_spare_lanes(
 
 Weights = NDArray[np.generic]
 Insert = Callable[[graph.GraphOperation], SSAValue]
-"""Puts an operation where the next of a rewrite comes; gives its result."""
+"""Inserts an operation at the position of a rewrite and returns the result."""
 
 
 def inserting_before(op: graph.GraphOperation) -> Insert:
-    """Operations go before `op` and have its location."""
     at = InsertPoint.before(op)
 
     def insert(new: graph.GraphOperation) -> SSAValue:
@@ -102,8 +103,10 @@ def inserting_before(op: graph.GraphOperation) -> Insert:
 
 def arrangeable_weights(op: graph.Conv2dOp) -> Weights | None:
     """
-    The weights of a quantized convolution that zeros may be put between, or None: where weights
-    have a zero point, which the accelerator does not take either, a stored 0 is another number.
+    Return the weights of a quantized convolution if zeros may be inserted between them, or `None`.
+
+    With a zero point of weights, which the accelerator does not support either, a stored 0 is a
+    different value.
     """
     weights, element = graph.constant_array(op.weights), graph.quantized_element(op.input)
     kind = graph.quantized_element(op.weights)
@@ -122,9 +125,10 @@ def replace_convolution(
     spare: SpareLanes | None = None,
 ) -> None:
     """
-    The convolution of `value` without strides for `op`, whose bias, residual and rescaling it takes
-    over. `arranged` makes the new weights [O, KH, KW, C] of the old ones, and a mask of a mask: all
-    that it adds is zero. Weights and bias of `spare`, if any, take their place.
+    Replace `op` by a convolution of `value` without strides, with the same residual and rescaling.
+
+    `arranged` computes the new weights [O, KH, KW, C] from the old weights, and a mask from a mask;
+    all added elements are zero. Weights and bias of `spare`, if any, replace the computed values.
     """
     weights = arranged(graph.known_array(op.weights)) if spare is None else spare.weights
     weights = np.ascontiguousarray(weights)
@@ -150,11 +154,11 @@ def replace_convolution(
         plain = arranged(mask.array) != 0
         kept[..., : plain.shape[-1]] = plain
         new.attributes[MASK] = MaskAttr.of(kept)
-    makers = [value.owner for value in (op.weights, op.bias) if value is not None]
+    producers = [value.owner for value in (op.weights, op.bias) if value is not None]
     op.result.replace_all_uses_with(insert(new))
     op.detach()
     op.erase()
-    for old in makers:
+    for old in producers:
         if isinstance(old, Operation):
             erase_unused(old)
 
@@ -165,15 +169,17 @@ Pair = tuple[int, int]
 @dataclass(frozen=True)
 class SpaceToDepthPass(BoardOptions, ModulePass):
     """
-    Replace a convolution with strides `sh`, `sw` by one without strides on the input as [N, H/sh,
-    W/sw, sh*sw*C]. Its weights are sorted into the new channels, with zeros between them. The
-    strides must divide the input's extents, and the convolution must not be grouped. Only where
-    that needs fewer products on `board`: few channels, as in a stem, leave lanes of the multipliers
-    empty.
+    Replace a convolution with strides `sh`, `sw` by a convolution without strides on the input as
+    [N, H/sh, W/sw, sh*sw*C].
 
-    Exact: with `p = ceil(top / sh)`, output row y reads rows y*sh + i - top, which is new row y - p
-    + (i + p*sh - top) // sh at new channel (i + p*sh - top) % sh; columns likewise. Every product
-    is there once, and every new one has a zero weight. Zero points stay as they are.
+    The weights are rearranged for the new channels, with zeros between them. The strides must
+    divide the extents of the input, and the convolution must not be grouped. The rule applies only
+    if it needs fewer products on `board`: with few channels, as in a stem, lanes of the multipliers
+    are unused.
+
+    Exact: with `p = ceil(top / sh)`, output row y uses rows y*sh + i - top, which is new row y - p
+    + (i + p*sh - top) // sh at new channel (i + p*sh - top) % sh; columns likewise. Each product
+    occurs a single time, and each added product has a zero weight. Zero points are unchanged.
     """
 
     name = "space-to-depth"
@@ -187,7 +193,7 @@ class SpaceToDepthPass(BoardOptions, ModulePass):
 
 @dataclass(frozen=True)
 class _Axis:
-    """One direction of a convolution without stride."""
+    """An axis of the convolution without stride."""
 
     stride: int
     kernel: int
@@ -195,7 +201,7 @@ class _Axis:
     """Zeros before the old kernel."""
     before: int
     after: int
-    """New padding."""
+    """The new padding."""
 
     @classmethod
     def of(cls, extent: int, result: int, kernel: int, stride: int, before: int) -> "_Axis | None":
@@ -209,7 +215,7 @@ class _Axis:
 
 
 def _axes(op: graph.Conv2dOp, block: int) -> tuple[_Axis, _Axis] | None:
-    """The new convolution, or None where there is none or it is no better."""
+    """Return the axes of the new convolution, or `None` if it is impossible or not better."""
     sh, sw = strides = op.strides.get_values()
     if prod(strides) == 1 or op.group_count != 1 or prod(op.dilations.get_values()) != 1:
         return None
@@ -240,7 +246,7 @@ def _rewrite(op: graph.Conv2dOp, y: _Axis, x: _Axis) -> None:
 
 
 def _sorted(weights: NDArray[np.generic], y: _Axis, x: _Axis) -> NDArray[np.generic]:
-    """Weights [O, KH, KW, C] in the new channels, with zeros between them."""
+    """Return weights [O, KH, KW, C] for the new channels, with zeros between them."""
     o, kh, kw, c = weights.shape
     wide = np.zeros((o, y.kernel * y.stride, x.kernel * x.stride, c), weights.dtype)
     wide[:, y.offset : y.offset + kh, x.offset : x.offset + kw] = weights
@@ -252,31 +258,29 @@ def _sorted(weights: NDArray[np.generic], y: _Axis, x: _Axis) -> NDArray[np.gene
 @dataclass(frozen=True)
 class Im2colPass(BoardOptions, ModulePass):
     """
-    Replace int8 convolutions with windows of several taps by convolutions of fewer taps on more
-    channels. With all taps of a window that is a 1x1 convolution on the matrix of windows, [N, OH,
-    OW, KH*KW*C]; a part of them needs fewer bytes. The host makes the channels: by cost in one step
-    with packing (`mem.pack_windows`), else by padding, two gathers and a transpose. Weights are
-    sorted into them. Grouped convolutions stay.
+    Replace int8 convolutions with several taps by convolutions with fewer taps and more channels.
 
-    This pays where few channels leave lanes of the multipliers empty.
+    With all taps of a window, the result is a 1x1 convolution on the matrix of windows, [N, OH, OW,
+    KH*KW*C]; a part of the taps needs fewer bytes. The host creates the channels: with `auto` in a
+    single step with packing (`mem.pack_windows`), otherwise by padding, two gathers and a
+    transpose. Grouped convolutions are not changed.
 
-    Where lanes are still empty they hold constants, whose products are the bias.
+    This is faster if few channels leave lanes of the multipliers unused. Lanes that are still
+    unused hold constants; their products with weights are the bias.
 
-    Exact: the same products are added, each once. Padding is there as what the taps read: zeros, or
-    the zero point. What constants add is taken from the bias.
+    Exact: the same products are added, each a single time. Padding is explicit: zeros, or the zero
+    point. The contribution of constants is subtracted from the bias.
     """
 
     name = "im2col"
 
     convolution: Literal["auto", "im2col"] = "auto"
     """
-    auto: parts of windows as VTA's cost model for `board` says that they take least, with the
-    host's time to make and pack them; im2col: all taps, of all convolutions.
+    auto: parts of windows with the shortest time in the cost model of VTA for `board`, including
+    the time of the host to create and pack them; im2col: all taps of all convolutions.
     """
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        from ceras_ir.backends.vta.machine.board import load_board
-        from ceras_ir.backends.vta.rules.windows import best_windows
 
         board = load_board(self.board)
         for conv in list(op.walk()):
@@ -285,21 +289,22 @@ class Im2colPass(BoardOptions, ModulePass):
             _, kh, kw, _ = graph.shape_of(conv.weights)
             sh, sw = conv.strides.get_values()
             if self.convolution == "im2col":
-                put_together(conv, Windows.whole((kh, kw), (sh, sw)))
+                apply_windows(conv, WindowSplit.whole((kh, kw), (sh, sw)))
             elif (windows := best_windows(conv, board)) is not None:
-                put_together(conv, windows, board.vector)
+                apply_windows(conv, windows, board.vector)
 
 
 def has_windows(op: graph.Conv2dOp) -> bool:
-    """Whether `op` is quantized, and its window is not 1x1 already."""
     weights = arrangeable_weights(op)
     return weights is not None and op.group_count == 1 and prod(weights.shape[1:3]) > 1
 
 
-def put_together(op: graph.Conv2dOp, windows: Windows, vector: Sequence[int] = ()) -> None:
+def apply_windows(op: graph.Conv2dOp, windows: WindowSplit, vector: Sequence[int] = ()) -> None:
     """
-    Replace `op` by a convolution of parts of its windows. Where it will run on vectors that are
-    given, the parts are packed at once, with the bias in lanes that they leave empty, if any.
+    Replace `op` by a convolution of parts of the windows.
+
+    If the shape `vector` of vectors is given, the parts are packed in a single step, with the bias
+    in unused lanes.
     """
     arranged, insert = partial(sorted_weights, windows=windows), inserting_before(op)
     spare = None
@@ -309,8 +314,8 @@ def put_together(op: graph.Conv2dOp, windows: Windows, vector: Sequence[int] = (
     replace_convolution(op, insert, value, arranged, dilations=windows.dilations, spare=spare)
 
 
-def sorted_weights(weights: NDArray[np.generic], windows: Windows) -> NDArray[np.generic]:
-    """[O, KH, KW, C] for the convolution that is left, each tap once."""
+def sorted_weights(weights: NDArray[np.generic], windows: WindowSplit) -> NDArray[np.generic]:
+    """Return weights [O, KH, KW, C] of the remaining convolution, with each tap a single time."""
     o, _, _, c = weights.shape
     (kh, kw), (a, b) = windows.kernel, windows.size
     parts = np.zeros((o, kh, kw, a, b, c), weights.dtype)
@@ -323,9 +328,9 @@ def sorted_weights(weights: NDArray[np.generic], windows: Windows) -> NDArray[np
 
 
 def _packed(
-    op: graph.Conv2dOp, windows: Windows, vector: Sequence[int], spare: SpareLanes | None
+    op: graph.Conv2dOp, windows: WindowSplit, vector: Sequence[int], spare: SpareLanes | None
 ) -> SSAValue:
-    """The parts, packed from the image in one step; `fold-packing` drops that they are unpacked."""
+    """Pack the parts from the image in a single step; `fold-packing` removes the unpacking."""
     insert, (top, left, _, _) = inserting_before(op), op.padding.get_values()
     n, rows, columns, _ = graph.shape_of(op.result)
     constants = () if spare is None else spare.channels
@@ -343,8 +348,7 @@ def _packed(
     return insert(mem.UnpackOp(insert(packed), TensorType(graph.element_of(op.input), plain)))
 
 
-def _gathered(op: graph.Conv2dOp, windows: Windows) -> SSAValue:
-    """The parts, by padding, two gathers and a transpose."""
+def _gathered(op: graph.Conv2dOp, windows: WindowSplit) -> SSAValue:
     insert, value = inserting_before(op), op.input
     n, rows, columns, _ = graph.shape_of(op.result)
     _, height, width, c = graph.shape_of(op.input)

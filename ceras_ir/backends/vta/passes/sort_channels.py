@@ -14,7 +14,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ceras_ir.backends.vta.machine.board import load_board
 from ceras_ir.backends.vta.machine.isa import BoardOptions
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.quant import RequantAttr, UniformType
+from ceras_ir.dialects.quant import UniformType
 from ceras_ir.dialects.sparse import MASK
 from ceras_ir.transforms.pass_kinds import NetworkPass
 from ceras_ir.transforms.rebuilding import erase_unused, rebuild_linear
@@ -22,9 +22,10 @@ from ceras_ir.transforms.rebuilding import erase_unused, rebuild_linear
 
 class ChannelClasses:
     """
-    Classes of values with the same channels (the last dimension) in the same order. A class is
-    fixed where an operation that is not known here reads or makes one of its values, and where that
-    is an input or an output of the network.
+    Classes of values with the same channels (the last dimension) in the same order.
+
+    The order of a class is fixed if an unknown operation uses or defines a value, or if a value
+    is a graph input or output.
     """
 
     def __init__(self, main: FuncOp):
@@ -37,13 +38,13 @@ class ChannelClasses:
                 self._join(op)
 
     def root(self, value: SSAValue) -> SSAValue:
-        """What stands for the class of `value`."""
+        """Return the representative of the class of `value`."""
         while (parent := self._parent.get(value, value)) is not value:
             value = parent
         return value
 
-    def makers(self) -> dict[SSAValue, list[graph.LinearOperation]]:
-        """The layers that compute the values of each class whose order is free."""
+    def producers(self) -> dict[SSAValue, list[graph.LinearOperation]]:
+        """Return the layers that compute the values of each class with a free order."""
         fixed = {self.root(value) for value in self._fixed}
         found: dict[SSAValue, list[graph.LinearOperation]] = {}
         for op in self._linear:
@@ -68,16 +69,15 @@ class ChannelClasses:
                 self._fix([*op.operands, *op.results])
 
     def _unite(self, values: Iterable[SSAValue]) -> None:
-        first, *others = [self.root(value) for value in values]
-        for other in others:
-            self._parent[other] = first
+        first, *rest = [self.root(value) for value in values]
+        for value in rest:
+            self._parent[value] = first
 
     def _fix(self, values: Iterable[SSAValue]) -> None:
         self._fixed.update(values)
 
 
 def _is_sortable(op: graph.LinearOperation) -> bool:
-    """Whether `op` has all of its channels in constants that can be put in another order."""
     if isinstance(op, graph.Conv2dOp) and op.group_count > 1 and not graph.is_depthwise(op):
         return False
     if op.table is not None or MASK in op.attributes or not op.is_quantized:
@@ -91,7 +91,7 @@ def _is_sortable(op: graph.LinearOperation) -> bool:
 
 
 def _is_plain(op: graph.BinaryOp) -> bool:
-    """Whether both operands are computed, and have the shape of the result."""
+    """Return whether both operands are computed and have the shape of the result."""
     return all(
         not isinstance(value.owner, graph.ConstantOp)
         and graph.shape_of(value) == graph.shape_of(op.result)
@@ -100,25 +100,25 @@ def _is_plain(op: graph.BinaryOp) -> bool:
 
 
 def _keeps_channels(op: graph.ReshapeOp) -> bool:
-    """Whether the last dimension stays."""
     return graph.shape_of(op.input)[-1:] == graph.shape_of(op.result)[-1:]
 
 
 ChannelOrder: TypeAlias = list[int]
-"""Of the channels as they become, which each was."""
+"""The old index of each channel in the new order."""
 
 
 @dataclass(frozen=True)
 class SortChannelsPass(BoardOptions, NetworkPass):
     """
-    Put channels with the same shift side by side, so that all lanes of a vector shift alike: then
-    an immediate does it, in half of the time. Feature maps that share channels (residuals,
-    additions, poolings, depthwise convolutions) are sorted together, by the layers with the most
-    vectors. Inputs and outputs of the network, and what other operations read, stay. `board`
-    specifies the number of channels of a vector.
+    Make channels with the same shift adjacent, so that all lanes of a vector have the same shift.
 
-    Exact: weights, bias and shifts of a layer move with its output channels, weights of its readers
-    with their input channels. Sums have other orders, and are integers.
+    An immediate can then shift the vector in half of the time. Feature maps that share channels
+    (residuals, additions, poolings, depthwise convolutions) are sorted together, by the layers with
+    the most vectors. Graph inputs, graph outputs and operands of other operations are not sorted.
+    `board` specifies the number of channels of a vector.
+
+    Exact: weights, bias and shifts of a layer move with the output channels, and weights of
+    consumers with their input channels. Sums are reordered, and are integers.
     """
 
     name = "sort-channels"
@@ -127,12 +127,12 @@ class SortChannelsPass(BoardOptions, NetworkPass):
         lanes = load_board(self.board).block
         classes = ChannelClasses(main)
         orders: dict[SSAValue, ChannelOrder] = {}
-        for root, makers in classes.makers().items():
-            order = _best_order([m for m in makers if _shifts(m)], lanes)
+        for root, producers in classes.producers().items():
+            order = _best_order([m for m in producers if _shifts(m)], lanes)
             if order is not None:
                 orders[root] = order
         linear = [o for o in main.body.block.ops if isinstance(o, graph.LinearOperation)]
-        # Looked up before any is replaced, and its result with it.
+        # Computed before operations and their results are replaced.
         found = [
             (
                 orders.get(classes.root(o.result)),
@@ -140,60 +140,61 @@ class SortChannelsPass(BoardOptions, NetworkPass):
             )
             for o in linear
         ]
-        for operation, (made, read) in zip(linear, found, strict=True):
-            if made is not None or read is not None:
-                _sort(operation, made, read)
+        for operation, (outputs, inputs) in zip(linear, found, strict=True):
+            if outputs is not None or inputs is not None:
+                _sort(operation, outputs, inputs)
 
 
 def _shifts(op: graph.LinearOperation) -> tuple[int, ...]:
     return () if op.requant is None else op.requant.channel_shifts
 
 
-def _best_order(makers: Sequence[graph.LinearOperation], lanes: int) -> ChannelOrder | None:
-    """The order with the fewest vectors of several shifts; None if it is as it is."""
-    if not makers:
+def _best_order(producers: Sequence[graph.LinearOperation], lanes: int) -> ChannelOrder | None:
+    """Return the order with the fewest vectors of several shifts, or `None` if it is unchanged."""
+    if not producers:
         return None
-    largest = sorted(makers, key=lambda op: -prod(graph.shape_of(op.result)))
+    largest = sorted(producers, key=lambda op: -prod(graph.shape_of(op.result)))
     shifts = np.array([_shifts(op) for op in largest])
-    # The last key is the first by which lexsort goes.
+    # The last key of lexsort is the primary key.
     order: ChannelOrder = np.lexsort(shifts[::-1]).tolist()
     before, after = (_mixed(largest, s, lanes) for s in (shifts, shifts[:, order]))
     return order if after < before else None
 
 
-def _mixed(makers: Sequence[graph.LinearOperation], shifts: NDArray[np.int_], lanes: int) -> int:
-    """Vectors with several shifts."""
+def _mixed(producers: Sequence[graph.LinearOperation], shifts: NDArray[np.int_], lanes: int) -> int:
     count = 0
-    for op, row in zip(makers, shifts, strict=True):
+    for op, row in zip(producers, shifts, strict=True):
         blocks = np.pad(row, (0, -len(row) % lanes), "edge").reshape(-1, lanes)
         mixed = int((blocks.min(axis=1) != blocks.max(axis=1)).sum())
         count += mixed * prod(graph.shape_of(op.result)[:-1])
     return count
 
 
-def _sort(op: graph.LinearOperation, made: ChannelOrder | None, read: ChannelOrder | None) -> None:
-    """Replace `op` by the same with its output and input channels in other orders."""
+def _sort(
+    op: graph.LinearOperation, outputs: ChannelOrder | None, inputs: ChannelOrder | None
+) -> None:
     weights = graph.known_array(op.weights)
-    if read is not None:
-        weights = weights[..., read]
+    if inputs is not None:
+        weights = weights[..., inputs]
     bias: SSAValue | None = op.bias
     epilogue: dict[str, Attribute | None] = {}
     element = graph.element_of(op.weights)
-    if made is not None:
-        weights, element = weights[made], _sorted_type(element, made)
+    if outputs is not None:
+        weights, element = weights[outputs], _sorted_type(element, outputs)
         if op.bias is not None:
-            kind = _sorted_type(graph.element_of(op.bias), made)
-            bias = _constant(op, graph.known_array(op.bias)[made], kind)
+            kind = _sorted_type(graph.element_of(op.bias), outputs)
+            bias = _constant(op, graph.known_array(op.bias)[outputs], kind)
         if op.requant is not None and op.requant.is_per_channel:
-            epilogue["requant"] = _sorted_requant(op.requant, made)
+            multipliers = [op.requant.multipliers[i] for i in outputs]
+            epilogue["requant"] = op.requant.replaced(multiplier=multipliers)
         if len(shifts := op.residual_shifts) > 1:
-            epilogue["residual_shift"] = graph.shifts_of_channels([shifts[i] for i in made])
+            epilogue["residual_shift"] = graph.shifts_of_channels([shifts[i] for i in outputs])
     new = rebuild_linear(op, epilogue, weights=_constant(op, weights, element), bias=bias)
-    makers = [value.owner for value in (op.weights, op.bias) if value is not None]
+    constants = [value.owner for value in (op.weights, op.bias) if value is not None]
     Rewriter.replace_op(op, new)
-    for maker in makers:
-        assert isinstance(maker, graph.ConstantOp), "sortable layers have constants alone"
-        erase_unused(maker)
+    for constant in constants:
+        assert isinstance(constant, graph.ConstantOp), "parameters of sortable layers are constant"
+        erase_unused(constant)
 
 
 def _constant(op: Operation, array: NDArray[np.generic], element: Attribute) -> SSAValue:
@@ -204,7 +205,6 @@ def _constant(op: Operation, array: NDArray[np.generic], element: Attribute) -> 
 
 
 def _sorted_type(element: Attribute, order: ChannelOrder) -> Attribute:
-    """The type with its scales, if each output channel has one, in another order."""
     if not isinstance(element, UniformType) or not element.is_per_axis:
         return element
     scales, points = element.scales.data, element.zero_points.data
@@ -214,8 +214,3 @@ def _sorted_type(element: Attribute, order: ChannelOrder) -> Attribute:
         storage=element.storage,
         axis=0,
     )
-
-
-def _sorted_requant(requant: RequantAttr, order: ChannelOrder) -> RequantAttr:
-    multipliers = requant.multipliers
-    return requant.replaced(multiplier=[multipliers[i] for i in order])

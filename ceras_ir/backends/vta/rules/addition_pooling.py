@@ -1,9 +1,9 @@
 """
-Which poolings and additions VTA can run.
+The rules for poolings and additions on VTA.
 
-Maxima are ALU operations, and averages GEMMs with a diagonal: a multiplier of one or two int8
-digits, and shifts. An addition is a convolution by a diagonal of weights with a residual. Both of
-its operands are multiplied by powers of two: one by weights, the other by weights and shifts.
+Maxima are ALU operations, and averages are GEMMs with a diagonal: a multiplier of up to two int8
+digits, and shifts. An addition is a convolution by a diagonal of weights with a residual. Both
+operands are multiplied by powers of two: the first by weights, the second by weights and shifts.
 """
 
 from dataclasses import dataclass
@@ -33,54 +33,53 @@ from ceras_ir.network.integer import Averaging
 from ceras_ir.network.storage import WIDE
 
 LOW_BITS = 7
-"""Bits of the multiplier that the second weight tile has; the first is moved left by them."""
+"""The bits of the multiplier in the second weight tile; the first tile is shifted left by them."""
 MAX_MULTIPLIER = 127 << LOW_BITS | 127
 """The largest multiplier of two tiles."""
 
 
 def multiplier_digits(average: Averaging) -> tuple[int, ...]:
-    """The multiplier in digits of int8, the most significant first."""
+    """Return the multiplier as int8 digits, the most significant first."""
     if average.multiplier <= 127:
         return (average.multiplier,)
     return (average.multiplier >> LOW_BITS, average.multiplier & 127)
 
 
 def averaging(window: int, requant: RequantAttr, point: int = 0) -> Averaging | None:
-    """The division by `window` that VTA does exactly, if there is one."""
+    """Return the exact division by `window` on VTA, if any."""
     return division.averaging(
         window, requant, point, max_multiplier=MAX_MULTIPLIER, product_limit=1 << 30
     )
 
 
 def averaging_of(op: graph.Pool2dOp) -> Averaging | None:
-    """That of an average pooling whose windows all have the same divisor."""
+    """Return the division of an average pooling with the same divisor for all windows."""
     assert op.requant is not None
     kh, kw = op.kernel.get_values()
     return averaging(kh * kw, op.requant, zero_point(op.input))
 
 
 def why_not_pool(op: graph.Pool2dOp, board: VtaBoard) -> str | None:
-    """None if VTA can run `op`, else the rule that it breaks and the way out."""
+    """Return `None` if VTA supports `op`, else the rule that it violates and the remedy."""
     if reason := why_not_int8(input=op.input, result=op.result):
         return reason
     if any(d != 1 for d in op.dilations.get_values()):
-        return "VTA pools neighbours only: a dilated window runs on the CPU"
+        return "VTA pools adjacent elements only: a dilated window runs on the CPU"
     shape = graph_pooling(op, board)
-    if max(shape.width, shape.columns, shape.height * shape.width * shape.is_global) > (
-        most := longest_row(board)
-    ):
-        return f"VTA steps over rows of at most {most} vectors: use a smaller input"
+    limit = longest_row(board)
+    if max(shape.width, shape.columns, shape.height * shape.width * shape.is_global) > limit:
+        return f"VTA iterates over rows of at most {limit} vectors: use a smaller input"
     if op.function is Pool.AVERAGE:
         return why_not_average(op, shape, board)
     return why_not_max(op, shape, board)
 
 
 def why_not_average(op: graph.Pool2dOp, shape: Pooling, board: VtaBoard) -> str | None:
-    """Averages divide all windows by one number, for which there is an exact multiplier."""
+    """Averages divide all windows by the same number, for which an exact multiplier exists."""
     if any(shape.padding) and not op.includes_padding:
         return (
-            "VTA divides by one number, but windows at the border have fewer elements: count the "
-            "padding, or pool without"
+            "VTA divides by a constant, but windows at the border have fewer elements: count the "
+            "padding, or pool without padding"
         )
     if any(shape.padding) and (point := zero_point(op.input)):
         return (
@@ -92,7 +91,7 @@ def why_not_average(op: graph.Pool2dOp, shape: Pooling, board: VtaBoard) -> str 
         window, mode = "x".join(map(str, shape.kernel)), op.requant.mode.value
         return f"VTA has no multiplier that divides exactly for a window of {window}, {mode}"
     if averaging_blocks(shape, len(multiplier_digits(average)), board) is None:
-        return "VTA cannot hold a window in its buffers: use a smaller one"
+        return "VTA cannot store a window in the buffers: use a smaller window"
     return None
 
 
@@ -104,12 +103,11 @@ def why_not_max(op: graph.Pool2dOp, shape: Pooling, board: VtaBoard) -> str | No
             f"at stride {shape.strides[1]}"
         )
     if pooling_blocks(shape, board) is None:
-        return "VTA cannot hold a window in its buffers: use a smaller one"
+        return "VTA cannot store a window in the buffers: use a smaller window"
     return None
 
 
 def graph_pooling(op: graph.Pool2dOp, board: VtaBoard) -> Pooling:
-    """The shape of `op` on packed tensors."""
     n, c, h, w, *_ = packed_shape(graph.shape_of(op.input), board.vector)
     _, rows, columns, _ = graph.shape_of(op.result)
     (kh, kw), (sh, sw) = op.kernel.get_values(), op.strides.get_values()
@@ -119,8 +117,10 @@ def graph_pooling(op: graph.Pool2dOp, board: VtaBoard) -> Pooling:
 
 def padding_of_maxima(op: graph.Pool2dOp) -> int:
     """
-    What positions outside of the input may count as: zero, which loads pad with, if the producer
-    of the input clamps at zero or above, or there is no padding; else the least int8.
+    Return the value of positions outside the input.
+
+    It is zero, the padding of loads, if the producer of the input clamps at zero or above, or if
+    there is no padding; else the lowest int8.
     """
     producer = op.input.owner
     clamped = isinstance(producer, graph.LinearOperation) and (
@@ -139,7 +139,7 @@ class Term:
 
 
 def terms_of(op: graph.BinaryOp) -> tuple[Term, Term] | None:
-    """The operands of a quantized sum or difference, the one moved less first, if they shift."""
+    """Return the operands of a sum if they are aligned by shifts, the smaller shift first."""
     if any(factor & (factor - 1) for factor in op.factors):
         return None
     lhs, rhs = (factor.bit_length() - 1 for factor in op.factors)
@@ -151,7 +151,7 @@ def terms_of(op: graph.BinaryOp) -> tuple[Term, Term] | None:
 
 
 def constant_of(op: graph.BinaryOp, terms: tuple[Term, Term]) -> int:
-    """What is added to the sum of both terms: half a unit and what zero points contribute."""
+    """Return the constant that is added to both terms: half a unit and the zero points."""
     assert op.requant is not None
     points = sum(term.sign * zero_point(term.value) << term.bits for term in terms)
     (constant,) = rescaling_constants(op.requant)
@@ -159,7 +159,7 @@ def constant_of(op: graph.BinaryOp, terms: tuple[Term, Term]) -> int:
 
 
 def why_not_add(op: graph.BinaryOp, board: VtaBoard) -> str | None:
-    """Sums and differences are of two tensors of one shape, int8, aligned by shifts."""
+    """Sums and differences have two int8 tensors of the same shape, aligned by shifts."""
     if op.function not in (Binary.ADD, Binary.SUB):
         return f"VTA adds and subtracts; '{op.function.value}' of two tensors runs on the CPU"
     if op.requant is None:
@@ -172,31 +172,31 @@ def why_not_add(op: graph.BinaryOp, board: VtaBoard) -> str | None:
         return reason
     shape = graph.shape_of(op.result)
     if {graph.shape_of(op.lhs), graph.shape_of(op.rhs)} != {shape} or len(shape) not in (2, 4):
-        return "VTA adds matrices or feature maps of one shape: others run on the CPU"
+        return "VTA adds matrices or feature maps of equal shapes: other sums run on the CPU"
     if any(isinstance(v.owner, graph.ConstantOp) for v in (op.lhs, op.rhs)):
-        return "VTA adds what layers made: fold a constant into the bias of the layer before"
+        return "VTA adds results of layers: fold a constant into the bias of the previous layer"
     terms = terms_of(op)
     if terms is None or terms[0].bits > RESIDUAL_WEIGHT_BITS:
-        return f"VTA aligns operands by shifts of one another, got factors {list(op.factors)}"
+        return f"VTA aligns operands by shifts of one operand, got factors {list(op.factors)}"
     bound = sum(128 << term.bits for term in terms) + abs(constant_of(op, terms))
     if bound << max(0, -common_shift(op.requant)) >= 1 << 31:
         return "VTA accumulates in 32 bits, which the sum may exceed: align the scales"
     contraction = addition_contraction(op, board)
     if max(contraction.width, contraction.height) > longest_row(board):
-        return f"VTA steps over rows of at most {longest_row(board)} vectors: use a smaller input"
+        return f"VTA iterates over rows of at most {longest_row(board)} vectors: use smaller inputs"
     if reason := misfit(contraction, Blocks(1, 1, 1, 1), board):
-        return f"VTA cannot hold it: {reason}"
+        return f"VTA cannot store it: {reason}"
     return None
 
 
 def _is_wide(op: graph.BinaryOp) -> bool:
-    """Whether the result is what `split-wide{results}` makes of two layers."""
+    """Return whether the result has 16 bits, which `split-wide{results}` computes by two layers."""
     element = graph.quantized_element(op.result)
     return element is not None and element.storage.width.data == WIDE
 
 
 def addition_contraction(op: graph.BinaryOp, board: VtaBoard) -> Contraction:
-    """All vectors as positions of one channel block: in one row, or one row for each block."""
+    """Return the shape of an addition: all vectors are positions of a single channel block."""
     terms = terms_of(op)
     assert op.requant is not None and terms is not None
     rows, columns = addition_plane(op, board)
@@ -209,7 +209,7 @@ def addition_contraction(op: graph.BinaryOp, board: VtaBoard) -> Contraction:
 
 
 def addition_plane(op: graph.BinaryOp, board: VtaBoard) -> tuple[int, int]:
-    """Rows and columns of that image."""
+    """Return rows and columns of the image of an addition: a single row, or a row per block."""
     shape = packed_shape(graph.shape_of(op.result), board.vector)
     extents = shape[: -len(board.vector)]
     vectors = prod(extents)
@@ -220,5 +220,5 @@ def addition_plane(op: graph.BinaryOp, board: VtaBoard) -> tuple[int, int]:
 
 
 def _immediate_cycles(constant: int) -> int:
-    """Of adding a number to every vector: one too large for an immediate is loaded."""
+    # A constant that is too large for an immediate is loaded.
     return int(constant != 0) if is_immediate(constant) else 2

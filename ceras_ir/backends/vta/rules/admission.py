@@ -1,9 +1,9 @@
 """
-What VTA can run, as a list of rules, and the ranges of rescaled sums.
+The rules for operations on VTA, and the ranges of rescaled sums.
 
-The docstring of a rule says what is allowed. A rule returns a sentence with the reason why an
-operation breaks it and the way out, or None. Placement asks `why_not`. `proven_clamps` finds clamps
-beyond all values that an operation can produce, which are left out.
+The docstring of a rule describes the supported operations. A rule returns `None`, or a sentence
+with the violation and the remedy. Placement calls `why_not`. `proven_clamps` finds clamps outside
+the range of all results, which are omitted.
 """
 
 from collections.abc import Callable
@@ -46,13 +46,13 @@ from ceras_ir.dialects.mem.packing import packed_shape
 from ceras_ir.dialects.quant import RequantAttr
 
 VTA = "vta"
-"""What `#mem.device` calls the accelerator."""
+"""The name of the accelerator in `#mem.device`."""
 
 Rule: TypeAlias = Callable[[graph.LinearOperation, VtaBoard], str | None]
 
 
 def why_not(op: Operation, board: VtaBoard = DEFAULT_BOARD) -> str | None:
-    """None if VTA can run `op`, else one sentence: the rule that it breaks and the way out."""
+    """Return `None` if VTA supports `op`, else a sentence with the violated rule and the remedy."""
     if isinstance(op, graph.Pool2dOp):
         return why_not_pool(op, board)
     if isinstance(op, graph.BinaryOp):
@@ -60,18 +60,18 @@ def why_not(op: Operation, board: VtaBoard = DEFAULT_BOARD) -> str | None:
     if isinstance(op, graph.ShiftSwishOp):
         return why_not_swish(op, board)
     if isinstance(op, graph.LookupOp):
-        return "VTA has no tables: they run on the CPU (a SiLU can be shifts: --silu piecewise)"
+        return "VTA has no lookup tables: they run on the CPU (--silu piecewise is SiLU by shifts)"
     if not isinstance(op, graph.Conv2dOp | graph.MatmulOp):
         return (
-            "VTA runs convolutions, matrix products, pooling and additions; others run on the CPU"
+            "VTA runs convolutions, matrix products, poolings and additions, not other operations"
         )
     if op.table is not None:
-        return "VTA has no tables behind a sum of products; leave fuse-lookup out"
+        return "VTA has no lookup tables after a sum of products: omit the pass fuse-lookup"
     return next((reason for rule in RULES if (reason := rule(op, board))), None)
 
 
 def quantized(op: graph.LinearOperation, board: VtaBoard) -> str | None:
-    """Numbers are quantized."""
+    """The operation is quantized."""
     if not op.is_quantized:
         return "VTA computes on int8 only: quantize the network (--quantize, or calibration data)"
     return None
@@ -79,8 +79,8 @@ def quantized(op: graph.LinearOperation, board: VtaBoard) -> str | None:
 
 def int8(op: graph.LinearOperation, board: VtaBoard) -> str | None:
     """
-    Input, weights, residual and result are signed int8, all but the weights with any zero point;
-    the sum may be of 16 bits where nothing but a swish of shifts reads it.
+    Input, weights, residual and result are signed int8, and the zero point of weights is 0. The sum
+    can have 16 bits if the only consumer is a swish of shifts.
     """
     named = {"input": op.input, "weights": op.weights}
     if op.residual is not None:
@@ -89,66 +89,63 @@ def int8(op: graph.LinearOperation, board: VtaBoard) -> str | None:
     if reason := why_not_int8(**named, result=op.result if swish is None else swish.result):
         return reason
     if point := zero_point(op.weights):
-        return f"VTA has no zero point of weights, got {point}: quantize them symmetrically"
+        return f"VTA has no zero point of weights, got {point}: quantize weights symmetrically"
     return None
 
 
 def constant_weights(op: graph.LinearOperation, board: VtaBoard) -> str | None:
     """
-    Weights and bias are constants, packed into tiles at compile time; only the weights of a matrix
-    product may be computed, where the host packs them.
+    Weights and bias are constants, packed into tiles at compile time. Only the weights of a matrix
+    product can be computed; then the host packs them.
     """
     constants = [("bias", op.bias)]
     if isinstance(op, graph.Conv2dOp):
         constants.append(("weights", op.weights))
     for name, value in constants:
         if value is not None and graph.constant_array(value) is None:
-            return f"VTA needs constant {name}: fold what computes them, or run it on the CPU"
+            return f"VTA needs constant {name}: fold the producers, or run it on the CPU"
     return None
 
 
 def shifted(op: graph.LinearOperation, board: VtaBoard) -> str | None:
-    """
-    Sums are rescaled by shifts that round half up or floor, each channel's by at most 15 bits
-    more than another's.
-    """
+    """Sums are rescaled by shifts; those of channels differ by at most 15 bits."""
     assert op.requant is not None
     return why_not_shift(op.requant)
 
 
 def residual_moved(op: graph.LinearOperation, board: VtaBoard) -> str | None:
-    """A residual goes left by at most six bits more in one channel than in another."""
-    least, most = min(op.residual_shifts), max(op.residual_shifts)
-    if least < most - RESIDUAL_WEIGHT_BITS:
+    """The left shift of a residual differs by at most six bits between channels."""
+    low, high = min(op.residual_shifts), max(op.residual_shifts)
+    if low < high - RESIDUAL_WEIGHT_BITS:
         return (
-            f"VTA shifts a residual by up to {RESIDUAL_WEIGHT_BITS} bits more in one channel than "
-            f"in another, got {least} to {most}: quantize with one scale for all channels"
+            f"VTA supports residual shifts that differ by at most {RESIDUAL_WEIGHT_BITS} bits "
+            f"between channels, got {low} to {high}: quantize with per-tensor scales"
         )
     return None
 
 
 def bounded(op: graph.LinearOperation, board: VtaBoard) -> str | None:
-    """The sum, with bias, residual, rounding and zero points, fits 32 bits for every input."""
+    """The sum, with bias, residual, rounding and zero points, fits 32 bits for all inputs."""
     if accumulator_bound(op) >= 1 << 31:
         return "VTA accumulates in 32 bits, which the sum may exceed: quantize with finer weights"
     return None
 
 
 def fits(op: graph.LinearOperation, board: VtaBoard) -> str | None:
-    """The smallest block, one output vector from one of inputs, fits the buffers."""
+    """The smallest block, an output vector from an input vector, fits the buffers."""
     shape = graph_contraction(op, board)
     if any(p >= e for p, e in zip(shape.padding, shape.extents * 2, strict=True)):
         return f"VTA needs padding smaller than the window, got {list(shape.padding)}: pad before"
-    most = longest_row(board)
-    if max(shape.flattened(most).width, shape.columns, shape.kblocks * shape.taps) > most:
-        return f"VTA steps over rows of at most {most} vectors: use a smaller input or window"
+    limit = longest_row(board)
+    if max(shape.flattened(limit).width, shape.columns, shape.kblocks * shape.taps) > limit:
+        return f"VTA iterates over rows of at most {limit} vectors: use a smaller input or window"
     if reason := misfit(shape, Blocks(1, 1, 1, 1), board):
-        return f"VTA cannot hold it, {reason}: use a smaller window, dilation or layer"
+        return f"VTA cannot store it, {reason}: use a smaller window, dilation or layer"
     return None
 
 
 def swish_after(op: graph.LinearOperation) -> graph.ShiftSwishOp | None:
-    """The swish of shifts that is the only reader of the result, which has 16 bits."""
+    """Return the swish of shifts if it is the only consumer of the result, which has 16 bits."""
     element = graph.quantized_element(op.result)
     if element is None or element.storage.width.data != 16 or not op.result.has_one_use():
         return None
@@ -157,17 +154,17 @@ def swish_after(op: graph.LinearOperation) -> graph.ShiftSwishOp | None:
 
 
 def why_not_swish(op: graph.ShiftSwishOp, board: VtaBoard) -> str | None:
-    """A swish of shifts ends the product before it, whose sum never leaves the chip."""
+    """A swish of shifts is fused into the product before it, and the sum remains on the chip."""
     linear = op.input.owner
     if not isinstance(linear, graph.LinearOperation) or swish_after(linear) is not op:
-        return "VTA takes swish of 16-bit sums that nothing else reads; others run on the CPU"
+        return "VTA fuses swish into a layer with a 16-bit sum and no other consumer of the sum"
     if reason := why_not(linear, board):
-        return f"VTA takes swish with the layer before it, which it cannot run: {reason}"
+        return f"VTA fuses swish into the layer before it, which it cannot run: {reason}"
     return None
 
 
 def swished(op: graph.LinearOperation, board: VtaBoard) -> str | None:
-    """A swish in the epilogue has constants and halves that are immediates."""
+    """A swish in the epilogue has constants that are immediates."""
     swish = swish_after(op)
     if swish is not None and swish.requant.shift.data > 15:
         return f"VTA shifts a swish by at most 15, got {swish.requant.shift.data}"
@@ -192,23 +189,22 @@ OTHER_RULES: tuple[Callable[..., str | None], ...] = (
     why_not_add,
     why_not_swish,
 )
-"""Those of operations that are no products, a function for each kind."""
+"""The rules of other operations than products, a function for each kind."""
 
 
 def accumulator_bound(op: graph.LinearOperation) -> int:
-    """No partial sum, in any order, with folded bias and left shift, exceeds this in magnitude."""
+    """Return a bound of the magnitude of all partial sums, with folded bias and left shift."""
     assert op.requant is not None
-    # What is around the input comes in three parts: rows, columns and corners.
+    # The contribution of the padding has three parts: rows, columns and corners.
     reach = 128 + is_bordered(op) * 3 * abs(zero_point(op.input)) + abs(computed_point(op))
-    most = _absolute_sums(op) * reach + np.abs(folded_bias(op))
-    bound = int(most.max())
+    bound = int((_absolute_sums(op) * reach + np.abs(folded_bias(op))).max())
     if op.residual is not None:
         bound += 128 << max(op.residual_shifts)
     return bound << max(0, -common_shift(op.requant))
 
 
 def _absolute_sums(op: graph.LinearOperation) -> NDArray[np.int64]:
-    """Of the weights of every output channel; of computed ones the most that they can be."""
+    """Return the sum of weight magnitudes of each output channel, or the maximum if computed."""
     if has_computed_weights(op):
         channels, *inputs = graph.shape_of(op.weights)
         return np.full(channels, 128 * prod(inputs), np.int64)
@@ -217,7 +213,6 @@ def _absolute_sums(op: graph.LinearOperation) -> NDArray[np.int64]:
 
 
 def graph_contraction(op: graph.LinearOperation, board: VtaBoard) -> Contraction:
-    """The shape of `op` on packed tensors."""
     assert op.requant is not None
     has_residual, shifts = op.residual is not None, int(common_shift(op.requant) != 0)
     by_channel = bool(op.requant.channel_shifts)
@@ -259,7 +254,6 @@ def graph_contraction(op: graph.LinearOperation, board: VtaBoard) -> Contraction
 
 
 def _swish_vectors(op: graph.LinearOperation, block: int) -> int:
-    """See `Contraction.swish`."""
     swish = swish_after(op)
     if swish is None:
         return 0
@@ -273,22 +267,24 @@ SumRange = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 def proven_clamps(op: Operation) -> tuple[bool, bool]:
     """
-    Whether no sum is rescaled to less than the lower, or to more than the upper end. Nothing is
-    known of sums with computed weights.
+    Return whether no rescaled sum is below the lower bound, and whether none is above the upper
+    bound.
+
+    Sums with computed weights are not proven.
     """
     match op:
         case graph.LinearOperation() if op.requant is not None and not has_computed_weights(op):
-            requant, (least, most) = op.requant, _products(op)
+            requant, (lowest, highest) = op.requant, _product_range(op)
         case graph.BinaryOp() if op.requant is not None:
-            requant, (least, most) = op.requant, _addition(op)
+            requant, (lowest, highest) = op.requant, _addition_range(op)
         case _:
             return False, False
-    low, high = _shifted(least, requant), _shifted(most, requant)
+    low, high = _shifted(lowest, requant), _shifted(highest, requant)
     return bool((low >= requant.low.data).all()), bool((high <= requant.high.data).all())
 
 
 def stored_range(value: SSAValue) -> tuple[int, int]:
-    """What a value of int8 can hold, by the clamp of what makes it."""
+    """Return the range of an int8 value, by the clamp of the producer."""
     producer = value.owner
     if isinstance(producer, graph.Pool2dOp) and producer.function is Pool.MAX:
         return stored_range(producer.input)
@@ -297,36 +293,34 @@ def stored_range(value: SSAValue) -> tuple[int, int]:
     return -128, 127
 
 
-def _products(op: graph.LinearOperation) -> SumRange:
-    """Of the sums of every channel; a tap outside of the input adds nothing."""
+def _product_range(op: graph.LinearOperation) -> SumRange:
+    """Return the range of the sums of each channel; a tap outside the input adds zero."""
     weights = graph.known_array(op.weights).astype(np.int64)
     weights = weights.reshape(len(weights), -1)
     point = zero_point(op.input)
-    low, high = (end - point for end in stored_range(op.input))
+    low, high = (bound - point for bound in stored_range(op.input))
     low, high = min(low, 0), max(high, 0)
     constant = folded_bias(op) + point * weights.sum(axis=1)
-    ends = weights * low, weights * high
-    least, most = (pick(*ends).sum(axis=1) + constant for pick in (np.minimum, np.maximum))
+    bounds = weights * low, weights * high
+    lowest, highest = (pick(*bounds).sum(axis=1) + constant for pick in (np.minimum, np.maximum))
     if op.residual is not None:
         start, end = stored_range(op.residual)
-        least, most = (
-            total + (number << np.array(op.residual_shifts))
-            for total, number in ((least, start), (most, end))
-        )
-    return least, most
+        shifts = np.array(op.residual_shifts)
+        lowest, highest = lowest + (start << shifts), highest + (end << shifts)
+    return lowest, highest
 
 
-def _addition(op: graph.BinaryOp) -> SumRange:
+def _addition_range(op: graph.BinaryOp) -> SumRange:
     terms = terms_of(op)
     assert terms is not None
-    least = most = constant_of(op, terms)
+    lowest = highest = constant_of(op, terms)
     for term in terms:
-        ends = sorted(term.sign * number << term.bits for number in stored_range(term.value))
-        least, most = least + ends[0], most + ends[1]
-    return np.array([least]), np.array([most])
+        bounds = sorted(term.sign * number << term.bits for number in stored_range(term.value))
+        lowest, highest = lowest + bounds[0], highest + bounds[1]
+    return np.array([lowest]), np.array([highest])
 
 
 def _shifted(sums: NDArray[np.int64], requant: RequantAttr) -> NDArray[np.int64]:
-    """Sums that have all constants in them, floored by the shift of each channel."""
+    """Return sums that include all constants, floored by the shift of each channel."""
     shifts = np.broadcast_to(np.array(requant.net_shifts, np.int64), sums.shape)
     return np.where(shifts >= 0, sums >> np.maximum(shifts, 0), sums << np.maximum(-shifts, 0))

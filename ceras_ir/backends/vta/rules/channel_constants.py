@@ -1,12 +1,11 @@
 """
 Constants and rescaling of output channels: bias, zero points, shifts, and groups of channels.
 
-VTA's shifter moves sums right by a number of bits, one for all channels or one for each, rounding
-half up. Zero points of operands and result are constants of a sum: `(sum >> s) + z` is
-`(sum + (z << s)) >> s`, floored, without exception. The GEMM core can add constants as products:
-digits in tiles of weights times a vector with the weight of each digit. It adds a tile in one cycle
-for each vector of results, where the ALU takes two, and the load module brings it while the core
-multiplies.
+The shifter of VTA moves sums right by a number of bits, equal for all channels or per channel, and
+rounds half up. Zero points of operands and result are constants of a sum: `(sum >> s) + z` is
+always `(sum + (z << s)) >> s`, floored. The GEMM core can add constants as products: digits in
+tiles of weights times a vector with the weight of each digit. It adds a tile in a cycle per
+vector of results, the ALU in two, and the load module loads the tile while the core multiplies.
 """
 
 from dataclasses import replace
@@ -24,103 +23,101 @@ from ceras_ir.dialects.quant import RequantAttr, Rounding
 
 
 def why_not_int8(**values: SSAValue) -> str | None:
-    """Why one of the named values is not what VTA computes with, or None."""
+    """Return the reason if VTA does not support the type of a named value, or `None`."""
     for name, value in values.items():
         element = graph.quantized_element(value)
         if element is not None and (width := element.storage.width.data) > 8:
             return (
-                f"VTA stores 8 bits, but the {name} has {width}, for accuracy or as the model "
-                "says: it runs on the CPU"
+                f"VTA stores 8 bits, but the {name} has {width}, for accuracy or by the model: "
+                "it runs on the CPU"
             )
         if element is None or element.storage.width.data != 8 or not element.is_signed:
             return f"VTA needs int8, but the {name} is {graph.element_of(value)}: quantize to i8"
         if len({point.data for point in element.zero_points}) > 1:
-            return (
-                f"VTA folds one zero point, but the {name} has one per channel: quantize with one"
-            )
+            return f"VTA folds one zero point, but the {name} has one per channel: use a common one"
     return None
 
 
 def zero_point(value: SSAValue) -> int:
-    """The stored number that stands for zero in what `why_not_int8` has admitted."""
+    """Return the zero point of a value that `why_not_int8` has accepted."""
     element = graph.quantized_element(value)
     assert element is not None
     return element.zero_points.data[0].data
 
 
 def why_not_shift(requant: RequantAttr) -> str | None:
-    """Why sums cannot be rescaled by shifts that round half up or floor, or None."""
+    """Return the reason if sums cannot be rescaled by shifts, or `None`."""
     for multiplier in requant.multipliers:
         if multiplier & (multiplier - 1):
             return (
                 f"VTA rescales by shifts only, got a multiplier of {multiplier}: "
                 "quantize with power-of-two scales (--snap-scales)"
             )
-    least, most = min(requant.net_shifts), max(requant.net_shifts)
-    for amount in (least, most):
+    low, high = min(requant.net_shifts), max(requant.net_shifts)
+    for amount in (low, high):
         if not -31 <= amount <= 31:
             return f"VTA shifts 32-bit sums by at most 31, got {amount}"
-    if most - least > SHR_RANGE[1]:
+    if high - low > SHR_RANGE[1]:
         return (
-            f"VTA shifts channels of a layer by at most {SHR_RANGE[1]} bits more than others, got "
-            f"{least} to {most}: quantize with one scale for all channels"
+            f"VTA supports channel shifts that differ by at most {SHR_RANGE[1]} bits in a layer, "
+            f"got {low} to {high}: quantize with per-tensor scales"
         )
-    if most > 0 and requant.mode not in (Rounding.HALF_UP, Rounding.FLOOR):
+    if high > 0 and requant.mode not in (Rounding.HALF_UP, Rounding.FLOOR):
         return f"VTA rounds half up or floors, got {requant.mode.value}: quantize with half_up"
-    if least < 0 and requant.zero_point.data % (1 << -least):
+    if low < 0 and requant.zero_point.data % (1 << -low):
         return (
-            f"VTA adds before it shifts left by {-least}, of which the zero point "
-            f"{requant.zero_point.data} is no multiple: run it on the CPU"
+            f"VTA adds before it shifts left by {-low}, and the zero point "
+            f"{requant.zero_point.data} is not a multiple of {1 << -low}: run it on the CPU"
         )
     return None
 
 
 def common_shift(requant: RequantAttr) -> int:
     """
-    By how many bits all sums go right, by immediates: all there is where channels go alike, else
-    so many, nearest to zero, that `further_shifts` are in reach.
+    Return the right shift of all sums by immediates.
+
+    If channels have equal shifts, this is the shift. Otherwise it is the value nearest to zero for
+    which `further_shifts` are in range.
     """
-    least, most = min(requant.net_shifts), max(requant.net_shifts)
-    return least if least == most else min(least, max(0, most - SHR_RANGE[1]))
+    low, high = min(requant.net_shifts), max(requant.net_shifts)
+    return low if low == high else min(low, max(0, high - SHR_RANGE[1]))
 
 
 def further_shifts(requant: RequantAttr) -> tuple[int, ...]:
     """
-    By how many bits more each channel goes right, none where channels go alike. A vector of
-    amounts is read alike by all of VTA's implementations from 0 to 15; floors compose.
+    Return the additional right shift of each channel; empty if channels have equal shifts.
+
+    All implementations of VTA agree on vectors of amounts from 0 to 15. Floors compose.
     """
     return tuple(shift - common_shift(requant) for shift in requant.channel_shifts)
 
 
 def rescaling_constants(requant: RequantAttr) -> list[int]:
-    """
-    What must be added before a floor shift, for each multiplier, so that it rounds as `requant`
-    says and its zero point is in the result.
-    """
+    """Return the addends that implement the rounding and the zero point of `requant`."""
     point, half = requant.zero_point.data, int(requant.mode is Rounding.HALF_UP)
     return [(point << s) + (half << s >> 1) if s > 0 else point >> -s for s in requant.net_shifts]
 
 
 MAX_DIGIT = 127
-"""Of a digit, and what all digits but the first count."""
+"""The maximum of a digit, and the weight of all digits except the first."""
 MAX_CONSTANT_TILES = 2
-"""With more, the ALU takes less."""
+"""With more tiles, the ALU is faster."""
 
 
 def radix(lanes: int) -> NDArray[np.int8]:
-    """What the digits in a tile count."""
+    """Return the weights of the digits in a tile."""
     return np.array([1] + [MAX_DIGIT] * (lanes - 1), np.int8)
 
 
 def tiles_for(values: NDArray[np.integer], lanes: int) -> int:
-    """Tiles whose digits reach all `values`; 0 if `MAX_CONSTANT_TILES` do not."""
+    """Return the number of tiles with digits for `values`, 0 if above `MAX_CONSTANT_TILES`."""
     largest, each = int(np.abs(values).max()), MAX_DIGIT * MAX_DIGIT * (lanes - 1)
     count = max(1, -(-(largest - MAX_DIGIT // 2) // each))
     return count if count <= MAX_CONSTANT_TILES else 0
 
 
 def digits(values: NDArray[np.integer], tiles: int, lanes: int) -> NDArray[np.int8]:
-    """`[.., tiles, lanes]`; `values` are the sums of the products with `radix(lanes)`."""
+    """Return digits [.., tiles, lanes] of `values`, with the weights `radix(lanes)`."""
     wide = values.astype(np.int64)
     rest = (wide + MAX_DIGIT // 2) // MAX_DIGIT
     ones = wide - MAX_DIGIT * rest
@@ -131,15 +128,16 @@ def digits(values: NDArray[np.integer], tiles: int, lanes: int) -> NDArray[np.in
             continue
         columns.append(np.clip(rest, -MAX_DIGIT, MAX_DIGIT))
         rest = rest - columns[-1]
-    assert not rest.any(), "constants beyond the reach of their digits"
+    assert not rest.any(), "constants exceed the range of their digits"
     return np.stack(columns, axis=-1).astype(np.int8).reshape(*wide.shape, tiles, lanes)
 
 
 def groups_together(op: graph.LinearOperation, block: int) -> int:
     """
-    How many of the convolution's groups make one group of blocks of so many channels: the fewest
-    that begin and end at blocks of input and output alike, or all of them. 1 for a matrix product.
-    Weights are zero between channels of different groups.
+    Return the number of groups of the convolution that form a group of blocks of channels.
+
+    It is the minimum for which groups are aligned to blocks of input and output, or all groups; 1
+    for a matrix product. Weights are zero between channels of different groups.
     """
     if not isinstance(op, graph.Conv2dOp):
         return 1
@@ -158,36 +156,36 @@ def groups_together(op: graph.LinearOperation, block: int) -> int:
 
 
 def block_groups(op: graph.LinearOperation, block: int) -> int:
-    """How many groups of blocks there are."""
     if not isinstance(op, graph.Conv2dOp):
         return 1
     return -(-op.group_count // groups_together(op, block))
 
 
 def widened(op: graph.Conv2dOp, weights: NDArray[np.generic], block: int) -> NDArray[np.generic]:
-    """Weights [O, KH, KW, C/groups] for all channels of a group of blocks, zeros between groups."""
+    """Return weights [O, KH, KW, C/groups] for all channels of a group of blocks."""
     return block_diagonal(weights, op.group_count, groups_together(op, block))
 
 
-TILES_FOR_CONSTANTS = 4
-"""Constants take at most so great a part of the weight buffer, which products need."""
+CONSTANT_BUFFER_DIVISOR = 4
+"""Constants use at most this fraction of the weight buffer, which products need."""
 
 
 def has_computed_weights(op: graph.LinearOperation) -> bool:
-    """Whether the host packs the weights, in each run."""
+    """Return whether the host packs the weights, in each run."""
     return graph.constant_array(op.weights) is None
 
 
 def computed_point(op: graph.LinearOperation) -> int:
-    """The zero point of the input of which only the host can tell what it contributes; else 0."""
+    """Return the zero point of the input if only the host can compute its contribution; else 0."""
     return zero_point(op.input) if has_computed_weights(op) else 0
 
 
 def folded_bias(op: graph.LinearOperation) -> NDArray[np.int64]:
     """
-    What is added to the sum of products of stored numbers, for every output channel, before a
-    floor shift: the bias, half a unit for rounding, and what zero points contribute, but for that
-    of the input where weights are computed.
+    Return the addend of each output channel before the floor shift.
+
+    It is the sum of the bias, half a unit for rounding, and the contribution of zero points. With
+    computed weights, the contribution of the zero point of the input is not included.
     """
     assert op.requant is not None
     channels = graph.shape_of(op.result)[-1]
@@ -203,15 +201,17 @@ def folded_bias(op: graph.LinearOperation) -> NDArray[np.int64]:
 
 
 def is_bordered(op: graph.LinearOperation) -> bool:
-    """Whether the number around the input is not zero, with which loads pad."""
+    """Return whether the padding of the input is not zero, which is the padding of loads."""
     padded = isinstance(op, graph.Conv2dOp) and any(op.padding.get_values())
     return padded and zero_point(op.input) != 0
 
 
 def border_values(op: graph.LinearOperation, borders: Borders) -> NDArray[np.int64]:
     """
-    What the zero point around the input contributes to sums at the edge, as [n, O]: for runs of
-    rows, for runs of columns, and, because it is in both, negated for where they meet.
+    Return the contribution of the zero point around the input to sums at the border, as [n, O].
+
+    The rows are for runs of rows, for runs of columns, and, negated, for their intersections, which
+    both contain.
     """
     taps = graph.known_array(op.weights).astype(np.int64).sum(axis=3) * zero_point(op.input)
     down = [taps[:, list(run.taps)] for run in borders.rows]
@@ -222,19 +222,19 @@ def border_values(op: graph.LinearOperation, borders: Borders) -> NDArray[np.int
 
 
 def with_products(shape: Contraction, op: graph.LinearOperation, board: VtaBoard) -> Contraction:
-    """`shape`, the constants of `op` told: which are added as products, and what the bias takes."""
+    """Return `shape` with the constants that are added as products, and the cycles of the bias."""
     bias, borders = folded_bias(op), borders_of(shape)
-    most = board.wgt // TILES_FOR_CONSTANTS
+    limit = board.wgt // CONSTANT_BUFFER_DIVISOR
     blocks = shape.nblocks * shape.groups
     by_host = computed_point(op) != 0
     is_one = not by_host and bool(np.all(bias == bias[0])) and is_immediate(int(bias[0]))
     bias_tiles = 0 if is_one or by_host else tiles_for(bias, board.block)
-    if bias_tiles * blocks > most:
+    if bias_tiles * blocks > limit:
         bias_tiles = 0
     border_tiles = 0
     if borders.constants:
         border_tiles = tiles_for(border_values(op, borders), board.block)
-        if blocks * (borders.constants * border_tiles + bias_tiles) > most:
+        if blocks * (borders.constants * border_tiles + bias_tiles) > limit:
             border_tiles = 0
     cycles = int(bool(bias[0])) if is_one else bias_tiles or 2
     return replace(shape, bias_cycles=cycles, bias_tiles=bias_tiles, border_tiles=border_tiles)

@@ -1,13 +1,16 @@
 """
-The time of an operation on VTA and on the host's CPU, in microseconds, for placement by cost.
+The time of an operation on VTA and on the CPU of the host, in microseconds, for placement by cost.
 
-VTA's times are those of the schedules that will be chosen; the host's are its rates in the board
-file. A value that changes sides is packed or unpacked by the host. `maximum_after` decides whether
-a maximum over windows is taken of the sums of a convolution before they are rescaled.
+Times of VTA are for the schedules that will be chosen; times of the host follow from the rates in
+the board file. The host packs or unpacks a value that changes devices. `maximum_after` decides
+whether a maximum over windows is fused into a convolution. `best_windows` chooses the number of
+taps of a window that become channels: all of them (im2col), a number equal to the stride (space to
+depth), or a number in between, which leaves a convolution with fewer taps and more channels.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 from math import prod
 
 from xdsl.ir import Operation, SSAValue
@@ -37,19 +40,20 @@ from ceras_ir.backends.vta.schedule.search import (
 from ceras_ir.dialects import graph, mem
 from ceras_ir.dialects.graph.attributes import MovesElements, viewed_operand
 from ceras_ir.dialects.graph.pooling import Pool
+from ceras_ir.dialects.mem.packing import packed_shape
 from ceras_ir.dialects.tile import WindowMaximum
 from ceras_ir.targets.capabilities import Accelerator, Cost
 from ceras_ir.transforms.memory.liveness import byte_size
 from ceras_ir.transforms.quantization.analysis.function_forms import Form
 
 WEIGHTS = 1
-"""Which operand of a `graph.LinearOperation` they are."""
-NEVER = 1e9
-"""Microseconds for a value that VTA can neither load nor store."""
+"""The operand index of weights in `graph.LinearOperation`."""
+UNSUPPORTED_TRANSFER_US = 1e9
+"""The time of a value that VTA can neither load nor store."""
 
 
 class VtaAccelerator(Accelerator):
-    """VTA in its default configuration, or that of the `board` whose rates are known."""
+    """VTA in its default configuration, or in that of `board` with known rates."""
 
     device = VTA
 
@@ -67,25 +71,22 @@ class VtaAccelerator(Accelerator):
         search_all(shapes, self.board, jobs=self.jobs)
 
     def must_run(self, op: Operation) -> bool:
-        """
-        Dense products with constants are what VTA is for: where they run is not a question of
-        transfers.
-        """
+        """Return whether `op` is a dense product with constants, which always runs on VTA."""
         if not isinstance(op, graph.LinearOperation) or has_computed_weights(op):
             return False
         return not isinstance(op, graph.Conv2dOp) or op.group_count == 1
 
     def host_operands(self, op: Operation) -> Sequence[int]:
-        """Computed weights, of which the host makes tiles."""
+        """Return the operands that the host packs: computed weights."""
         is_computed = isinstance(op, graph.LinearOperation) and has_computed_weights(op)
         return (WEIGHTS,) if is_computed else ()
 
     def cost(self, op: Operation, *, admitted: bool) -> Cost:
-        """Modelled time of `op` on each side; none on VTA unless the rules have `admitted` it."""
+        """Return the modelled time of `op` on the CPU, and on VTA if `admitted`."""
         board = self.board
         moved = sum(byte_size(value) for value in {*op.operands, *op.results})
         if op.has_trait(MovesElements):
-            # A slice reads no more than it writes.
+            # A slice loads and stores the same number of bytes.
             moved = 2 * byte_size(op.results[0])
         macs = op.macs if isinstance(op, graph.GraphOperation) else 0
         cpu = macs / board.host_macs_per_us + moved / board.host_bytes_per_us
@@ -103,7 +104,7 @@ class VtaAccelerator(Accelerator):
 
 
 def form_for_alu(board: VtaBoard) -> Callable[[graph.UnaryOp, graph.LinearOperation], Form]:
-    """SiLU as shifts where they take no longer on VTA's ALU; tables for all else."""
+    """Return a function that offers SiLU as shifts if the ALU of VTA is not slower."""
 
     def offer(op: graph.UnaryOp, linear: graph.LinearOperation) -> Form:
         is_swish = op.function == graph.FunctionAttr(graph.Function.SWISH)
@@ -115,7 +116,7 @@ def form_for_alu(board: VtaBoard) -> Callable[[graph.UnaryOp, graph.LinearOperat
 
 
 def _swish_note(op: Operation, board: VtaBoard) -> str:
-    """What the swish of a sum takes as ALU operations, and as a table with both transfers."""
+    """Return a note with the times of a swish on the ALU and as a table with both transfers."""
     if not isinstance(op, graph.LookupOp | graph.ShiftSwishOp) or not _is_swish(op):
         return ""
     linear = op.input.owner
@@ -128,18 +129,20 @@ def _swish_note(op: Operation, board: VtaBoard) -> str:
 
 
 def swish_microseconds(vectors: int, size: int, board: VtaBoard) -> tuple[float, float]:
-    """Of the swish of `vectors` with `size` bytes: on the ALU, and by a table on the host."""
-    # An eighth of the accumulators at once: the temporaries and two buffers take the rest.
+    """Return the time of a swish of `vectors` with `size` bytes on the ALU, and by a table."""
+    # A step processes an eighth of the accumulators: temporaries and two buffers use the rest.
     instructions = SWISH_PASSES * -(-8 * vectors // board.acc)
     cycles = vectors * SWISH_CYCLES + instructions * Timing.instruction
-    # The host reads and writes, once for the table and once for either transfer.
+    # The host loads and stores all bytes for the table and for both transfers.
     return cycles / board.clock, 4 * size / board.host_bytes_per_us
 
 
 def swish_pays(shape: Sequence[int], board: VtaBoard) -> bool:
     """
-    Whether the ALU is the faster one for a result of this shape. Both times grow with its
-    positions, so that the answer depends on what fills vectors: channels, and rows if there are.
+    Return whether the ALU is faster than a table for a result of this shape.
+
+    Both times are proportional to the positions, so only the extents that fill vectors matter:
+    channels, and rows if there are several.
     """
     rows = -(-shape[0] // board.batch)
     vectors = rows * prod(shape[1:-1]) * -(-shape[-1] // board.block)
@@ -148,7 +151,6 @@ def swish_pays(shape: Sequence[int], board: VtaBoard) -> bool:
 
 
 def _is_swish(op: graph.LookupOp | graph.ShiftSwishOp) -> bool:
-    """Whether it is one, or a table of one."""
     return isinstance(op, graph.ShiftSwishOp) or any(
         isinstance(a, graph.FunctionAttr) and a.kind is graph.Function.SWISH
         for a in op.attributes.values()
@@ -156,15 +158,15 @@ def _is_swish(op: graph.LookupOp | graph.ShiftSwishOp) -> bool:
 
 
 def transfer(value: SSAValue, board: VtaBoard) -> float:
-    """Microseconds for a value to change sides: packed or unpacked by the host."""
+    """Return the time to pack or unpack a value on the host."""
     element = graph.quantized_element(value)
     if element is not None and element.storage.width.data != 8:
-        return NEVER
+        return UNSUPPORTED_TRANSFER_US
     return byte_size(value) / board.host_bytes_per_us
 
 
 def tile_microseconds(op: Operation, board: VtaBoard) -> float:
-    """Of the host, for tiles of the computed weights of `op`, and for sums of them if need be."""
+    """Return the time of the host for tiles of the computed weights of `op`, and for their sums."""
     if not isinstance(op, graph.LinearOperation) or not has_computed_weights(op):
         return 0.0
     passes = 2 if computed_point(op) else 1
@@ -172,15 +174,15 @@ def tile_microseconds(op: Operation, board: VtaBoard) -> float:
 
 
 def cycles_of(op: Operation, board: VtaBoard) -> float:
-    """Of an operation that VTA's rules admit."""
+    """Return the cycles of an operation that the rules accept."""
     match op:
         case graph.LinearOperation() | graph.BinaryOp():
             shape = _contraction(op, board)
             blocks = best_blocks(shape, board)
-            assert blocks is not None, "the rules admit what fits in blocks of one"
+            assert blocks is not None, "blocks of 1 fit if the rules admit an operation"
             return estimate(shape, blocks, board)
         case graph.ShiftSwishOp():
-            # It is in the epilogue of the layer before, and counted there.
+            # It is fused into the previous layer, and counted there.
             return 0.0
         case graph.Pool2dOp() if op.function is Pool.AVERAGE:
             average, shape = averaging_of(op), graph_pooling(op, board)
@@ -199,22 +201,21 @@ def cycles_of(op: Operation, board: VtaBoard) -> float:
 
 
 def _contraction(op: graph.LinearOperation | graph.BinaryOp, board: VtaBoard) -> Contraction:
-    """The shape of `op` as it is scheduled."""
     if isinstance(op, graph.BinaryOp):
         return addition_contraction(op, board).flattened(longest_row(board))
     return graph_contraction(op, board).flattened(longest_row(board))
 
 
 def window_maximum(op: graph.Pool2dOp) -> WindowMaximum:
-    """The windows of `op`."""
     top, left, _, _ = op.padding.get_values()
     return WindowMaximum.of((*op.kernel.get_values(), *op.strides.get_values(), top, left))
 
 
 def maximum_after(op: graph.LinearOperation, board: VtaBoard) -> graph.Pool2dOp | None:
     """
-    The maximum over windows that comes next, is the only reader of `op` on the same device, and
-    costs less with it.
+    Return the maximum over windows that follows `op` if fusion reduces the cost.
+
+    It must be the only consumer of `op`, on the same device.
     """
     if not isinstance(op, graph.Conv2dOp):
         return None
@@ -237,13 +238,160 @@ def maximum_after(op: graph.LinearOperation, board: VtaBoard) -> graph.Pool2dOp 
 
 
 def _pays(pool: graph.Pool2dOp, fused: Contraction, board: VtaBoard) -> bool:
-    """Whether `fused` takes less than the convolution and the maximum one after the other."""
-    alone, windows = replace(fused, maximum=None), graph_pooling(pool, board)
+    unfused, windows = replace(fused, maximum=None), graph_pooling(pool, board)
     blocks, sizes = best_blocks(fused, board), pooling_blocks(windows, board)
     if blocks is None or sizes is None:
         return blocks is not None
-    apart = best_blocks(flat := alone.flattened(longest_row(board)), board)
-    if apart is None:
+    separate = best_blocks(flat := unfused.flattened(longest_row(board)), board)
+    if separate is None:
         return True
-    cycles = estimate(flat, apart, board) + maximum_cycles(windows, *sizes) * windows.planes
+    cycles = estimate(flat, separate, board) + maximum_cycles(windows, *sizes) * windows.planes
     return estimate(fused, blocks, board) < cycles
+
+
+@dataclass(frozen=True)
+class WindowAxis:
+    """An axis of parts of `taps` taps at distance `step`; the first part with a tap computes it."""
+
+    kernel: int
+    stride: int
+    taps: int
+    step: int
+
+    @property
+    def parts(self) -> int:
+        """The number of parts, which is the kernel extent of the remaining convolution."""
+        return 1 + -(-(self.kernel - self.taps) // self.step)
+
+    @property
+    def dilation(self) -> int:
+        """The number of positions between the parts of a result."""
+        return self.step // self.stride if self.parts > 1 else 1
+
+    def positions(self, results: int) -> int:
+        """Return the number of parts along the axis; one begins at each stride."""
+        return results + (self.parts - 1) * self.dilation
+
+    def tap(self, part: int, place: int) -> int | None:
+        """
+        Return the tap at `place` in a part; `None` if there is none or a previous part has it.
+        """
+        if part and place < self.taps - self.step:
+            return None
+        tap = part * self.step + place
+        return tap if tap < self.kernel else None
+
+
+@dataclass(frozen=True)
+class WindowSplit:
+    """The parts of windows along both axes."""
+
+    down: WindowAxis
+    across: WindowAxis
+
+    @classmethod
+    def whole(cls, kernel: tuple[int, int], strides: tuple[int, int]) -> "WindowSplit":
+        down, across = (WindowAxis(k, s, k, s) for k, s in zip(kernel, strides, strict=True))
+        return cls(down, across)
+
+    @classmethod
+    def of(cls, kernel: tuple[int, int], strides: tuple[int, int]) -> "Iterator[WindowSplit]":
+        """Return all splits of a window, except into single taps."""
+        axes = [list(_window_axes(k, s)) for k, s in zip(kernel, strides, strict=True)]
+        for down, across in product(*axes):
+            if down.taps * across.taps > 1:
+                yield cls(down, across)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return self.down.taps, self.across.taps
+
+    @property
+    def kernel(self) -> tuple[int, int]:
+        return self.down.parts, self.across.parts
+
+    @property
+    def dilations(self) -> tuple[int, int]:
+        return self.down.dilation, self.across.dilation
+
+    def plane(self, results: tuple[int, int]) -> tuple[int, int]:
+        return self.down.positions(results[0]), self.across.positions(results[1])
+
+
+def _window_axes(kernel: int, stride: int) -> Iterator[WindowAxis]:
+    for taps in range(stride, kernel):
+        yield WindowAxis(kernel, stride, taps, taps // stride * stride)
+    yield WindowAxis(kernel, stride, kernel, stride)
+
+
+MAX_SEARCHED_SPLITS = 4
+"""The splits with the fewest products and bytes are searched for schedules."""
+
+
+def best_windows(op: graph.Conv2dOp, board: VtaBoard) -> WindowSplit | None:
+    """
+    Return the split of windows with the shortest time of `op`, including the work of the host;
+    `None` if `op` without a split is faster.
+    """
+    _, kh, kw, channels = graph.shape_of(op.weights)
+    if prod(op.dilations.get_values()) != 1 or why_not(op, board) is not None:
+        return None
+    shape = graph_contraction(op, board)
+    splits: list[tuple[float, int, WindowSplit]] = []
+    for windows in WindowSplit.of((kh, kw), (shape.strides[0], shape.strides[1])):
+        fewer = _with_split(windows, shape, channels, board)
+        if fewer.taps * fewer.kblocks < shape.taps * shape.kblocks:
+            cycles = fewer.taps * fewer.kblocks * shape.nblocks * shape.rows * shape.columns
+            rough = shape.batch * cycles / board.clock + host_microseconds(op, windows, board)
+            splits.append((rough, len(splits), windows))
+    if not splits:
+        return None
+    producer = op.input.owner
+    here = isinstance(producer, Operation) and why_not(producer, board) is None
+    plain = packed_shape(graph.shape_of(op.input), board.vector)
+    moved = prod(graph.shape_of(op.input)) + prod(plain)
+    best, shortest = None, cycles_of(op, board) / board.clock
+    shortest += (not here) * moved / board.host_bytes_per_us
+    for _, _, windows in sorted(splits)[:MAX_SEARCHED_SPLITS]:
+        time = product_microseconds(op, windows, board)
+        if time is None:
+            continue
+        time += host_microseconds(op, windows, board) + here * transfer(op.input, board)
+        if time < shortest:
+            best, shortest = windows, time
+    return best
+
+
+def product_microseconds(op: graph.Conv2dOp, windows: WindowSplit, board: VtaBoard) -> float | None:
+    """Return the time of the remaining convolution on VTA; `None` if it does not fit."""
+    channels = graph.shape_of(op.weights)[-1]
+    shape = _with_split(windows, graph_contraction(op, board), channels, board)
+    shape = shape.flattened(longest_row(board))
+    blocks = best_blocks(shape, board)
+    return None if blocks is None else estimate(shape, blocks, board) / board.clock
+
+
+def _with_split(
+    windows: WindowSplit, shape: Contraction, channels: int, board: VtaBoard
+) -> Contraction:
+    height, width = windows.plane((shape.rows, shape.columns))
+    return replace(
+        shape,
+        kblocks=-(-prod(windows.size) * channels // board.block),
+        height=height,
+        width=width,
+        kernel=windows.kernel,
+        strides=(1, 1),
+        padding=(0, 0, 0, 0),
+        dilations=windows.dilations,
+        outside=False,
+        border_tiles=0,
+    )
+
+
+def host_microseconds(op: graph.Conv2dOp, windows: WindowSplit, board: VtaBoard) -> float:
+    """Return the time to pack the parts: each element is read, each lane is written."""
+    n, _, _, channels = graph.shape_of(op.input)
+    _, rows, columns, _ = graph.shape_of(op.result)
+    parts = (n, *windows.plane((rows, columns)), prod(windows.size) * channels)
+    return (prod(parts) + prod(packed_shape(parts, board.vector))) / board.host_bytes_per_us

@@ -1,1 +1,1 @@
-"""What is copied into the folder `driver` of a compiled network, to run it on a board."""
+"""Files that are copied into the folder `driver` of a compiled network."""

@@ -1,11 +1,11 @@
 """
-Run a network that was compiled for VTA on the board, from Python 3.8 on, with numpy alone.
+Run a network that was compiled for VTA on the board, with Python 3.8 or later and numpy.
 
     network = ceras_vta.load("out", bitstream="vta.bit")  # memory from PYNQ
     network = ceras_vta.load("out", udmabuf="udmabuf0")   # memory from u-dma-buf
     outputs = network.run({"image": image})
 
-`out` is the compiled folder. The C in it does the work; it is built on first use, by make and cc.
+`out` is the compiled folder. The C code in it runs the network; make and cc build it on first use.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     Array = NDArray[np.generic]
 
     class Buffer(Protocol):
-        """What `pynq.allocate` returns, as far as it is used here: bytes of contiguous memory."""
+        """
+        The members of the result of `pynq.allocate` that are used: bytes of contiguous memory.
+        """
 
         @property
         def ctypes(self) -> _Address: ...
@@ -52,7 +54,7 @@ _Maintain = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_uint64, cty
 
 
 class _Memory(ctypes.Structure):
-    """VtaMemory of vta.h."""
+    """`VtaMemory` of vta.h."""
 
     _fields_ = (
         ("data", ctypes.c_void_p),
@@ -65,7 +67,7 @@ class _Memory(ctypes.Structure):
 
 
 class _Settings(ctypes.Structure):
-    """VtaSettings of vta.h."""
+    """`VtaSettings` of vta.h."""
 
     _fields_ = (
         ("flow", ctypes.c_int),
@@ -76,7 +78,7 @@ class _Settings(ctypes.Structure):
 
 
 class VtaError(RuntimeError):
-    """What the driver says went wrong."""
+    """An error of the driver."""
 
 
 def load(
@@ -93,10 +95,12 @@ def load(
     classes: str = "/sys/class",
 ) -> Network:
     """
-    Load the compiled `folder`: into the u-dma-buf `udmabuf`, into a `buffer` of bytes from
-    `pynq.allocate`, or, if neither is given, into one that is allocated here. `bitstream` is loaded
-    first, by PYNQ. `flow` and `registers` are the board's configuration's if they are not given,
-    `timeout_ms` ten times what the longest launch takes by prediction, at least a second.
+    Load the compiled `folder` into the u-dma-buf `udmabuf`, into a `buffer` of bytes from
+    `pynq.allocate`, or into a buffer that is allocated here.
+
+    PYNQ loads `bitstream` first. The board has the defaults of `flow` and `registers`; the
+    default of `timeout_ms` is ten times the predicted time of the longest launch, at least a
+    second.
     """
     if bitstream is not None:
         importlib.import_module("pynq").Overlay(bitstream)
@@ -131,7 +135,7 @@ def load(
 
 
 def _error(library: ctypes.CDLL, failures: list[BaseException]) -> VtaError:
-    """What the driver says, with the reason if cache maintenance raised one."""
+    """Return the error of the driver, with the reason if cache maintenance raised an exception."""
     error = VtaError(library.vta_error().decode())
     if failures:
         error.__cause__ = failures.pop()
@@ -159,8 +163,8 @@ def _use_buffer(
     memory: _Memory, buffer: Buffer, offset: int, failures: list[BaseException]
 ) -> tuple[object, ...]:
     """
-    Fill in `memory`; what is returned must live as long as it. `failures` gets what maintenance
-    raises, as no exception goes through C.
+    Fill in `memory`, and return the objects that must live as long as it. `failures` gets
+    exceptions of maintenance, because no exception can pass through C.
     """
 
     def maintain(action: str) -> object:
@@ -183,7 +187,7 @@ def _use_buffer(
 
 
 class Network:
-    """A network in VTA's memory; from one thread at a time."""
+    """A network in the memory of VTA, for use by one thread at a time."""
 
     def __init__(
         self,
@@ -203,7 +207,7 @@ class Network:
         self._is_udmabuf, self._is_open = is_udmabuf, True
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Outputs by name; arrays have exactly the shapes and types of manifest.json."""
+        """Return outputs by name; arrays must have the shapes and types in manifest.json."""
         arrays = [_checked(inputs, tensor) for tensor in self.inputs]
         results: dict[str, Array] = {
             t["name"]: np.empty(t["shape"], t["dtype"]) for t in self.outputs
@@ -214,7 +218,9 @@ class Network:
         return results
 
     def times(self) -> list[tuple[str, float, int]]:
-        """Of every launch in the last run: name, microseconds, cycles where VTA counts them."""
+        """
+        Return for each launch of the last run: name, microseconds, and cycles if VTA counts them.
+        """
         return [
             (
                 name,
@@ -225,7 +231,7 @@ class Network:
         ]
 
     def close(self) -> None:
-        """Give registers and memory back."""
+        """Release registers and memory."""
         if self._is_open:
             self._library.vta_close()
             if self._is_udmabuf:

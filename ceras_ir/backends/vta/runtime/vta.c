@@ -1,4 +1,4 @@
-/* A network on VTA: its memory, its launches, and which bytes caches must not hold. */
+/* A network on VTA: memory, launches and cache maintenance. */
 #define _POSIX_C_SOURCE 200809L
 #include "vta.h"
 
@@ -10,7 +10,7 @@
 
 enum { INSTRUCTION_BYTES = 16, MOST_LAUNCHES = 4096 };
 
-/* A no-op of the compute module, a load of nothing: see vta_registers.c. */
+/* A no-op of the compute module, an empty load: see vta_registers.c. */
 static const unsigned char no_op[INSTRUCTION_BYTES] = {0};
 
 static struct {
@@ -27,8 +27,8 @@ static uint64_t whole_pages(uint64_t bytes)
   return (bytes + VTA_PAGE - 1) / VTA_PAGE * VTA_PAGE;
 }
 
-/* Streams follow the image, each on a page of its own, as bursts must not cross one. The last
- * page has the no-op. */
+/* Streams follow the image on separate pages, because bursts must not cross a page. The last page
+ * has the no-op. */
 static uint64_t stream_offset(unsigned launch)
 {
   uint64_t offset = whole_pages(vta_network.dram_bytes);
@@ -55,10 +55,10 @@ static int read_file(const char *folder, const char *name, unsigned char *data, 
   return 0;
 }
 
-/* Transfers name DRAM in elements of their memory, from address 0, which is where the image
- * begins for the compiler. Base registers could add its real address, but the modules of the HLS
- * design may latch them when they begin to wait for an instruction, and the Chisel design ors
- * instead of adding. So the address goes into the instructions, and the registers stay 0. */
+/* Transfers address DRAM in elements of their memory, with the image at address 0. Base registers
+ * could add the actual address, but modules of the HLS design may latch them before an instruction
+ * arrives, and the Chisel design combines them by OR. Therefore the address is added to the
+ * instructions, and the registers remain 0. */
 static int relocate(unsigned char *stream, uint32_t count, uint64_t address)
 {
   const uint32_t units[] = {vta_network.uop_bytes, vta_network.wgt_bytes, vta_network.inp_bytes,
@@ -67,7 +67,7 @@ static int relocate(unsigned char *stream, uint32_t count, uint64_t address)
     uint64_t word = 0, x_size = stream[10] | (uint64_t)stream[11] << 8;
     for (int byte = 7; byte >= 0; byte--) word = word << 8 | stream[byte];
     unsigned opcode = word & 7, memory = word >> 7 & 7;
-    if (opcode > 1 || x_size == 0) continue; /* no transfer */
+    if (opcode > 1 || x_size == 0) continue; /* not a transfer */
     if (memory >= sizeof units / sizeof units[0])
       return device_fail("instruction %lu: unknown memory %u", (unsigned long)i, memory);
     uint64_t base = (word >> 26 & 0xffffffffu) + address / units[memory];
@@ -134,7 +134,7 @@ int vta_run(const void *const *inputs, void *const *outputs)
   return status;
 }
 
-/* What the host part calls for every launch. */
+/* Run a launch; the host part calls this function. */
 int model_launch(int number, void *arena)
 {
   if (number < 0 || (unsigned)number >= vta_network.launch_count || arena != vta.memory.data)

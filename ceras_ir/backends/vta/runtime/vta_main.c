@@ -1,4 +1,4 @@
-/* vta_run: the network on raw tensors, in the order of manifest.json, sample after sample. */
+/* Run the network on raw tensors in the order of manifest.json, sample by sample. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +33,7 @@ static void **tensors(const VtaTensor *table, unsigned count)
   return data;
 }
 
-/* 1 for a sample, 0 at the end of the file, -1 in the middle of one. */
+/* Return 1 for a sample, 0 at the end of the file, -1 if the file ends within a sample. */
 static int read_sample(FILE *file, void **inputs)
 {
   for (unsigned i = 0; i < vta_network.input_count; i++) {

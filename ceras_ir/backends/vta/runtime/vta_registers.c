@@ -1,10 +1,10 @@
-/* Start a stream and wait for its end, by the registers of either design of VTA. */
+/* Start a stream and wait for its end, through the registers of either design of VTA. */
 #define _POSIX_C_SOURCE 200809L
 #include <sched.h>
 
 #include "vta.h"
 
-/* HLS: four modules, a page each. The first word of a module is HLS's own control word. */
+/* HLS: four modules on separate pages. The first word of a module is the HLS control word. */
 enum {
   FETCH = 0x0000,
   LOAD = 0x1000,
@@ -25,7 +25,7 @@ enum {
   STORE_OUTPUTS = 0x10
 };
 
-/* Chisel: one block; six pointers from CHISEL_POINTERS on, of which the first is instructions. */
+/* Chisel: one block with six pointers at CHISEL_POINTERS; the first one is for instructions. */
 enum {
   CHISEL_CONTROL = 0x00,
   CHISEL_LAUNCH = 0x01,
@@ -113,8 +113,9 @@ static int fetch(uint64_t instructions, uint32_t count, const char *name)
   return 0;
 }
 
-/* `done` keeps the 1 of the last stream until compute begins an instruction, which may be late: it
- * takes tokens first. A no-op without tokens clears it, so that a 1 can only be of this stream. */
+/* `done` remains 1 after the last stream until compute starts an instruction, which can be late
+ * because compute pops tokens first. A no-op without tokens clears it, so that a 1 belongs to this
+ * stream. */
 static int run_hls(uint64_t instructions, uint32_t count, uint64_t no_op, const char *name)
 {
   if (read_register(COMPUTE + COMPUTE_DONE) & 1) {

@@ -1,10 +1,11 @@
 """
-Block sizes of a contraction as numbers, one schedule or many at once, and their needs.
+The block sizes of a contraction, for single schedules and for arrays of schedules, and the required
+memory.
 
-Capacities and pads are computed on arrays, so that a search can rule out thousands of schedules
-together; `misfit` gives the reason why a single one does not fit. `S3Blocks` are the block sizes of
-S3's Algorithms 1 to 3 (two-stage tiling of a matrix product), which exist for comparison: their
-loop nests are those of the paper, not of the search.
+Capacities and pads are computed on arrays, so that a search can exclude thousands of schedules
+together; `misfit` returns the reason if a single schedule does not fit. `S3Blocks` are the block
+sizes of Algorithms 1 to 3 of S3 (two-stage tiling of a matrix product), with the loop nests of the
+paper.
 """
 
 from collections.abc import Sequence
@@ -22,27 +23,26 @@ from ceras_ir.dialects.tile import Order, ScheduleAttr
 
 Counts: TypeAlias = NDArray[np.int64]
 
-MERGE_FROM = GEMM_PIPELINE + 1
+MIN_MERGED_NBLOCK = GEMM_PIPELINE + 1
 """
-N-blocks from which one GEMM can run all reductions: the accumulators of a position take turns,
-so that no two of three consecutive iterations write the same one.
+The N-block size from which a GEMM can compute all reductions: of three consecutive iterations,
+no two write the same accumulator.
 """
 
-
-ONLY_PADDING = 1 << 20
-"""More padding than any load can have."""
+INFINITE_PADDING = 1 << 20
+"""The padding of a tap that is outside the input; more than any load supports."""
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """A schedule in plain numbers; see `tile.ScheduleAttr`."""
+    """A schedule as integers; see `tile.ScheduleAttr`."""
 
     rows: int
     columns: int
     kblock: int
     nblock: int
     stages: tuple[int, int, int] = (1, 1, 1)
-    """Buffers of inp, wgt and acc."""
+    """The number of buffers of inp, wgt and acc."""
     order: Order = Order.NMK
     resident: bool = False
     drain: int = 0
@@ -53,7 +53,7 @@ class Blocks:
         return self.rows * self.columns
 
     def view(self, shape: Contraction) -> Contraction:
-        """`shape` as this schedule sees it."""
+        """Return `shape` with the axes of this schedule."""
         return shape.by_taps() if self.kn2row else shape
 
     def attribute(self) -> ScheduleAttr:
@@ -76,7 +76,7 @@ class Blocks:
 
 @dataclass(frozen=True, eq=False)
 class Schedules:
-    """Many schedules of one contraction: the fields of `Blocks` as arrays of one length."""
+    """An array of schedules of a contraction: the fields of `Blocks` as arrays of equal length."""
 
     shape: Contraction
     rows: Counts
@@ -86,16 +86,16 @@ class Schedules:
     inp_stages: Counts
     wgt_stages: Counts
     acc_stages: Counts
-    inputs_stay: NDArray[np.bool_]
+    keeps_inputs: NDArray[np.bool_]
     """Whether the order is `mnk`."""
     resident: NDArray[np.bool_]
 
     @classmethod
     def of(cls, shape: Contraction, table: Counts) -> "Schedules":
-        """From rows of the fields in order, the last but one 1 for `mnk`."""
+        """Create schedules from rows of the fields in order; the second to last is 1 for `mnk`."""
         rows, columns, kblock, nblock, inp, wgt, acc, order, resident = table.T
-        stays, stay = order.astype(np.bool_), resident.astype(np.bool_)
-        return cls(shape, rows, columns, kblock, nblock, inp, wgt, acc, stays, stay)
+        flags = order.astype(np.bool_), resident.astype(np.bool_)
+        return cls(shape, rows, columns, kblock, nblock, inp, wgt, acc, *flags)
 
     @classmethod
     def single(cls, shape: Contraction, b: Blocks) -> "Schedules":
@@ -111,26 +111,25 @@ class Schedules:
         return Blocks(
             *(rows, columns, kblock, nblock),
             (inp, wgt, acc),
-            Order.MNK if self.inputs_stay[index] else Order.NMK,
+            Order.MNK if self.keeps_inputs[index] else Order.NMK,
             bool(self.resident[index]),
             kn2row=self.shape.is_by_taps,
         )
 
     @property
     def weight_loads(self) -> Counts:
-        """Loads of a block of weights: one tap of some inputs lies in pieces, one per output."""
+        """The loads of a block of weights: with kn2row of part of the inputs, one per output."""
         c = self.shape
         pieces = c.is_by_taps & (self.kblock < c.input_blocks)
         return np.where(pieces, self.nblock, 1)
 
     @property
     def positions(self) -> Counts:
-        """Output positions of an M-block."""
         return self.rows * self.columns
 
     @property
     def window(self) -> tuple[Counts, Counts]:
-        """Rows and columns on chip that an M-block needs."""
+        """The rows and columns on chip that an M-block needs."""
         c = self.shape
         heights, widths = c.extents
         return (
@@ -139,17 +138,17 @@ class Schedules:
         )
 
     def needs(self) -> dict[str, Counts]:
-        """Vectors of each scratchpad, and micro-ops of the longest GEMM."""
+        """Return the vectors of each scratchpad, and the micro-ops of the longest GEMM."""
         c = self.shape
-        merged = self.nblock >= MERGE_FROM
-        # Positions whose maximum is taken lie in planes, with a micro-op for each.
+        merged = self.nblock >= MIN_MERGED_NBLOCK
+        # Positions of a maximum are stored in planes, with a separate micro-op for each plane.
         planes = c.merged
         ih, iw = self.window
         residual = self.nblock * self.positions * c.residual
-        # Of an operand that stays, all K-blocks are on chip.
+        # All K-blocks of an operand that the inner loop keeps are on chip.
         k_tiles = -(-c.kblocks // self.kblock)
-        inp_blocks = self.kblock * np.where(self.resident & self.inputs_stay, k_tiles, 1)
-        wgt_blocks = self.kblock * np.where(self.resident & ~self.inputs_stay, k_tiles, 1)
+        inp_blocks = self.kblock * np.where(self.resident & self.keeps_inputs, k_tiles, 1)
+        wgt_blocks = self.kblock * np.where(self.resident & ~self.keeps_inputs, k_tiles, 1)
         vectors, borders = c.nblocks * c.groups, borders_of(c).constants
         constants = (c.constants + borders * (c.border_tiles == 0)) * vectors
         constants += c.swish * (c.swish > 1)
@@ -166,18 +165,18 @@ class Schedules:
 
     @property
     def micro_ops(self) -> Counts:
-        """Micro-ops of all GEMMs together: one sequence for each place that operands have."""
+        """The micro-ops of all GEMMs: a sequence for each combination of operand positions."""
         c = self.shape
         k_tiles = -(-c.kblocks // self.kblock)
-        kept = np.where(self.inputs_stay, self.inp_stages, self.wgt_stages)
-        moving = np.where(self.inputs_stay, self.wgt_stages, self.inp_stages)
-        stays = self.resident | (k_tiles == 1)
-        places = np.where(stays, kept * np.lcm(k_tiles, moving), np.lcm(kept, moving))
+        kept = np.where(self.keeps_inputs, self.inp_stages, self.wgt_stages)
+        moving = np.where(self.keeps_inputs, self.wgt_stages, self.inp_stages)
+        is_kept = self.resident | (k_tiles == 1)
+        places = np.where(is_kept, kept * np.lcm(k_tiles, moving), np.lcm(kept, moving))
         reductions = 1 if c.is_flat else self.kblock * c.taps
         return self.acc_stages * places * self.nblock * reductions * c.merged
 
     def pads(self) -> dict[str, Counts]:
-        """Widest padding of any load: of the first block, and of the last, which may overhang."""
+        """Return the widest padding of the loads of the first and of the last block."""
         c = self.shape
         top, left, _, _ = c.padding
         ih, iw = self.window
@@ -195,27 +194,26 @@ class Schedules:
         return {"top": zeros + top, "left": zeros + left, "bottom": bottom, "right": right}
 
     def fitting(self, board: VtaBoard) -> NDArray[np.bool_]:
-        """Which schedules fit the buffers and pads of `board`."""
-        sizes, most = capacities(board), widest_pad(board)
+        sizes, limit = capacities(board), max_pad(board)
         fits = np.ones(len(self.rows), np.bool_)
         for name, need in self.needs().items():
             fits &= need <= sizes[name]
         for pad in self.pads().values():
-            fits &= pad <= most
-        return fits & self.takes_maximum()
+            fits &= pad <= limit
+        return fits & self.supports_maximum()
 
-    def takes_maximum(self) -> NDArray[np.bool_]:
-        """Whether a maximum over windows can be taken: of whole rows, beside the block before."""
+    def supports_maximum(self) -> NDArray[np.bool_]:
+        """Return whether a maximum is possible: blocks have entire rows and two accumulators."""
         if (maximum := self.shape.maximum) is None:
             return np.ones(len(self.rows), np.bool_)
-        whole = (self.columns == self.shape.columns) & (self.rows % maximum.strides[0] == 0)
-        return whole & (self.nblock == 1) & (self.acc_stages == 2) & ~self.inputs_stay
+        full_rows = (self.columns == self.shape.columns) & (self.rows % maximum.strides[0] == 0)
+        return full_rows & (self.nblock == 1) & (self.acc_stages == 2) & ~self.keeps_inputs
 
 
 def tap_pads(c: Contraction, axis: int, blocks: Counts) -> tuple[Counts, Counts]:
     """
-    Widest padding before and after the shifted inputs of any tap of any block, in the direction
-    `axis`; `ONLY_PADDING` where that is all that some tap of a block would see.
+    Return the widest padding before and after the shifted inputs of a tap, along `axis`;
+    `INFINITE_PADDING` if all inputs of a tap of a block are padding.
     """
     extent, size = ((c.rows, c.height), (c.columns, c.width))[axis]
     stride = c.strides[axis]
@@ -231,54 +229,54 @@ def tap_pads(c: Contraction, axis: int, blocks: Counts) -> tuple[Counts, Counts]
         after = np.maximum(count + (start - size) // step, 0)
         pad[:] = before.max(), after.max()
         if (before + after >= count).any():
-            pad[:] = ONLY_PADDING
+            pad[:] = INFINITE_PADDING
     before, after = pads[places].T
     return before, after
 
 
 def capacities(board: VtaBoard) -> dict[str, int]:
-    """Vectors, or micro-ops, that each on-chip memory holds."""
+    """Return the vectors, or micro-ops, that fit each on-chip memory."""
     sizes = {"inp": board.inp, "wgt": board.wgt, "acc": board.acc}
     return {**sizes, "uop": board.portable_uops}
 
 
-def widest_pad(board: VtaBoard) -> int:
-    """Vectors of zeros that a load can put at one side."""
+def max_pad(board: VtaBoard) -> int:
+    """Return the maximum number of zero vectors that a load can add at a side."""
     return field_limits(Load, board)["x_pad_left"][1]
 
 
 def longest_row(board: VtaBoard) -> int:
-    """Vectors in a row of DRAM that a transfer can step over."""
+    """Return the maximum number of vectors in a row of DRAM, which is the stride of a transfer."""
     return field_limits(Load, board)["x_stride"][1]
 
 
 def misfit(shape: Contraction, blocks: Blocks, board: VtaBoard) -> str | None:
-    """Why a schedule does not fit `board`, or None."""
+    """Return the reason for which a schedule does not fit `board`, or `None`."""
     shape = blocks.view(shape)
     if shape.is_by_taps and shape.input_blocks % blocks.kblock:
-        return f"kn2row cuts {shape.input_blocks} blocks of a tap evenly, got {blocks.kblock}"
+        return f"kn2row splits {shape.input_blocks} blocks of a tap evenly, got {blocks.kblock}"
     schedule = Schedules.single(shape, blocks)
     for name, need in schedule.needs().items():
         if (count := int(need[0])) > (size := capacities(board)[name]):
-            return f"its blocks need {count} elements of {name}, the board has {size}"
-    if not schedule.takes_maximum()[0]:
-        return "a maximum needs blocks of whole rows, nblock 1, two buffers of acc and order nmk"
+            return f"blocks need {count} elements of {name}, the board has {size}"
+    if not schedule.supports_maximum()[0]:
+        return "a maximum needs blocks of entire rows, nblock 1, two buffers of acc and order nmk"
     for side, pad in schedule.pads().items():
-        if (count := int(pad[0])) > (most := widest_pad(board)):
-            if count == ONLY_PADDING:
-                return f"some tap of its blocks sees nothing but padding at the {side}"
-            return f"its blocks need {count} vectors of padding at the {side}, at most {most}"
+        if (count := int(pad[0])) > (limit := max_pad(board)):
+            if count == INFINITE_PADDING:
+                return f"all inputs of a tap of a block are padding at the {side}"
+            return f"blocks need {count} vectors of padding at the {side}, at most {limit}"
     return None
 
 
 def even_blocks(extent: int) -> Sequence[int]:
-    """Sizes that cut `extent` into equal parts, the last perhaps smaller; largest first."""
+    """Return the sizes that split `extent` into equal parts except the last; largest first."""
     return sorted({-(-extent // parts) for parts in range(1, extent + 1)}, reverse=True)
 
 
 @dataclass(frozen=True)
 class S3Blocks:
-    """What the user fixes, in positions and vectors; None is the default of the algorithm."""
+    """The sizes that the user specifies, in positions and vectors; `None` is the default."""
 
     order: Order
     mblock: int | None = None
@@ -287,9 +285,11 @@ class S3Blocks:
 
     def blocks(self, shape: Contraction, board: VtaBoard) -> Blocks:
         """
-        Algorithms 1 and 2 have blocks of one intrinsic for as many positions as it has lanes
-        (16 x 16 in S3), as S3's second stage. Algorithm 3 fills the accumulators with an M-block
-        of all N, and takes as much of K as two buffers hold.
+        Return the blocks of the algorithm.
+
+        Algorithms 1 and 2 have blocks of an intrinsic with a position for each lane (16 x
+        16 in S3), the second stage of S3. Algorithm 3 fills the accumulators with an M-block of all
+        N, and uses the largest K of which two buffers fit.
         """
         step = board.block
         rows = _whole(shape.columns, step)
@@ -298,25 +298,25 @@ class S3Blocks:
             k, n = min(self.kblock or 1, shape.kblocks), min(self.nblock or 1, shape.nblocks)
             return Blocks(1, _whole(m, step), k, n, (1, 1, 1), self.order)
         free = board.acc - shape.constants * shape.nblocks
-        most = max(step, free // shape.nblocks // step * step)
+        max_m = max(step, free // shape.nblocks // step * step)
         tiles = board.wgt - shape.bias_tiles * shape.nblocks
         vectors = board.inp - shape.has_products
-        deepest = max(1, min(vectors // (2 * step), tiles // 2, shape.kblocks))
-        m, k = min(self.mblock or most, rows), min(self.kblock or deepest, shape.kblocks)
+        max_k = max(1, min(vectors // (2 * step), tiles // 2, shape.kblocks))
+        m, k = min(self.mblock or max_m, rows), min(self.kblock or max_k, shape.kblocks)
         return Blocks(1, _whole(m, step), k, 1, (2, 2, 1), self.order)
 
 
 def s3_misfit(shape: Contraction, blocks: Blocks, board: VtaBoard) -> str | None:
-    """Why an algorithm of S3 cannot run, or None."""
+    """Return the reason for which an algorithm of S3 cannot run, or `None`."""
     if shape.swish:
         return "S3's algorithms have no swish; use schedule=auto"
     if not shape.is_flat or shape.groups > 1:
         return "S3's algorithms are for matrix products; use schedule=auto for convolutions"
     if blocks.positions % (step := board.block):
-        return f"its M-block must be a multiple of {step} positions, got {blocks.positions}"
+        return f"the M-block must be a multiple of {step} positions, got {blocks.positions}"
     if blocks.order is Order.ALG2 and (over := -shape.columns % blocks.positions) >= step:
         return (
-            f"blocks of {blocks.positions} rows go {over} beyond the matrix, at most "
+            f"blocks of {blocks.positions} rows exceed the matrix by {over}, at most "
             f"{step - 1} can be padded"
         )
     alg3 = blocks.order is Order.ALG3
@@ -328,7 +328,7 @@ def s3_misfit(shape: Contraction, blocks: Blocks, board: VtaBoard) -> str | None
     }
     for name, need in needs.items():
         if need > (size := capacities(board)[name]):
-            return f"its blocks need {need} elements of {name}, the board has {size}"
+            return f"blocks need {need} elements of {name}, the board has {size}"
     return None
 
 

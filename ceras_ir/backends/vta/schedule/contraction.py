@@ -1,11 +1,10 @@
 """
-The shape of a contraction on packed tensors: everything on which a schedule depends.
+The shape of a contraction on packed tensors, with all properties on which a schedule depends.
 
-Convolution and matrix product are treated alike; channels are counted in vectors, and images, or
-rows of a matrix, in groups that fill the rows of a vector. `Borders` are the places where windows
-reach over the edge of the input. A tap is outside if its row is or if its column is: the
-contribution of all taps outside is the sum over rows outside and columns outside, less the taps in
-both.
+Convolutions and matrix products have the same form. Channels are counted in vectors, and images, or
+rows of a matrix, in groups that fill the rows of a vector. `Borders` are the positions with windows
+that exceed the input. A tap is outside if the row or the column is outside. The contribution of all
+outside taps is the sum over outside rows and over outside columns, minus the taps in both.
 """
 
 from dataclasses import dataclass, replace
@@ -18,17 +17,14 @@ from ceras_ir.dialects import tile
 from ceras_ir.dialects.graph.operation import window_extent
 
 SWISH_TEMPORARIES, SWISH_PASSES, SWISH_CYCLES = 3, 49, 69
-"""Buffers and instructions of a swish in the epilogue, and cycles of one vector."""
+"""The buffers and instructions of a swish in the epilogue, and the cycles per vector."""
 SWISH_CONSTANTS, SWISH_ROWS = 7, 7
-"""Instructions with constants, and vectors that hold them where they are no immediates."""
+"""The instructions with constants, and the vectors that hold constants that are not immediates."""
 
 
 @dataclass(frozen=True)
 class Contraction:
-    """
-    `rows` x `columns` output positions of `nblocks` vectors, from `kblocks` vectors each, in
-    every group.
-    """
+    """`rows` x `columns` positions of `nblocks` vectors, from `kblocks` vectors, per group."""
 
     batch: int
     kblocks: int
@@ -43,40 +39,40 @@ class Contraction:
     dilations: tuple[int, int] = (1, 1)
     residual: bool = False
     residual_by_channel: bool = False
-    """Whether each output vector has a tile of its own that brings the residual in."""
+    """Whether each output vector has a separate tile that adds the residual."""
     shifts: int = 1
-    """ALU operations that shift the sum by an immediate, 0 or 1."""
+    """The number of ALU operations that shift the sum by an immediate, 0 or 1."""
     by_channel: bool = False
-    """Whether another shifts by a vector, with an amount for each channel."""
+    """Whether an additional operation shifts by a vector with an amount for each channel."""
     bias_cycles: int = 2
     """
-    Of adding the bias to one vector: 2, or 1 if it is one small number or has one tile, or 0 if it
-    is 0.
+    Cycles of the addition of the bias to a vector: 0 if it is 0, 1 if it is an immediate or has a
+    single tile, otherwise 2.
     """
     clamps: int = 2
-    """ALU operations that clamp: those that may change something."""
+    """The number of ALU operations that clamp, without clamps that have no effect."""
     groups: int = 1
-    """Contractions of this shape side by side, on channels of their own."""
+    """The number of adjacent contractions of this shape on separate channels."""
     swish: int = 0
-    """Vectors of constants of a swish in the epilogue: 0 without, 1 where they are immediates."""
+    """The vectors of constants of a swish in the epilogue: 0 without, 1 if they are immediates."""
     spread: tuple[int, int] = (1, 1)
-    """The window that `by_taps` took apart."""
+    """The window that `by_taps` split."""
     outside: bool = False
-    """Whether what is around the input is something else than zeros; see `borders_of`."""
+    """Whether the padding is not zero; see `borders_of`."""
     bias_tiles: int = 0
-    """Tiles with digits of the bias for each output vector, if it is added as a product."""
+    """The tiles with digits of the bias for each output vector, if it is added as a product."""
     border_tiles: int = 0
-    """Likewise of each constant for what is around the input."""
+    """The tiles of each constant of the border, if it is added as a product."""
     maximum: tile.WindowMaximum | None = None
-    """What is taken over windows of the sums before they are rescaled."""
+    """The maximum over windows of sums before rescaling."""
 
     @property
     def merged(self) -> int:
-        """Output positions for each vector that is rescaled and stored."""
+        """The output positions for each vector that is rescaled and stored."""
         return 1 if self.maximum is None else self.maximum.merged
 
     def maxima(self, positions: int) -> list[int]:
-        """Vectors of each ALU operation that takes the maximum over windows of `positions`."""
+        """Return the vectors of each ALU operation that computes the maximum of `positions`."""
         if self.maximum is None:
             return []
         across = positions // self.maximum.strides[1]
@@ -86,90 +82,86 @@ class Contraction:
 
     @property
     def constants(self) -> int:
-        """Vectors on chip for each output vector: the bias unless it is a number, and shifts."""
+        """The constant vectors on chip for each output vector: bias and shifts."""
         return (self.bias_cycles > 1 and not self.bias_tiles) + self.by_channel
 
     @property
     def has_products(self) -> bool:
-        """Whether constants are added as products with a vector of their own."""
+        """Whether constants are added as products with a separate vector."""
         return bool(self.bias_tiles or self.border_tiles)
 
     @property
     def border_cycles(self) -> int:
-        """Of adding a constant for what is around the input to one vector."""
+        """Cycles of the addition of a constant of the border to a vector."""
         return self.border_tiles or 2
 
     @property
     def shift_passes(self) -> int:
-        """Instructions that shift."""
         return self.shifts + self.by_channel
 
     @property
     def shift_cycles(self) -> int:
-        """Of shifting one vector: an operation with another vector takes two."""
+        """Cycles of the shifts of a vector; an operation with a vector operand has two."""
         return self.shifts + 2 * self.by_channel
 
     @property
     def swish_cycles(self) -> int:
-        """Of the swish of one vector: constants that are no immediates take one more each."""
+        """Cycles of the swish of a vector; constants that are no immediates need one more."""
         return 0 if not self.swish else SWISH_CYCLES + SWISH_CONSTANTS * (self.swish > 1)
 
     @property
     def temporaries(self) -> int:
-        """Accumulators for each position of one output vector that the epilogue needs besides."""
+        """The additional accumulators of the epilogue for each position of an output vector."""
         return SWISH_TEMPORARIES * (self.swish > 0)
 
     @property
     def taps(self) -> int:
-        """Positions of the window."""
         return self.kernel[0] * self.kernel[1]
 
     @property
     def is_by_taps(self) -> bool:
-        """Whether `by_taps` took a window apart."""
         return self.spread != (1, 1)
 
     @property
     def input_blocks(self) -> int:
-        """Blocks of input channels, which every tap of a window that was taken apart has."""
+        """The number of blocks of input channels, for each tap of a split window."""
         return self.kblocks // prod(self.spread)
 
     @property
     def is_pointwise(self) -> bool:
-        """Whether every output position reads the input position of the same index."""
+        """Whether each output position depends on the input position of the same index only."""
         windows = (self.kernel, self.spread, self.strides)
         return set(windows) == {(1, 1)} and not any(self.padding)
 
     @property
     def is_flat(self) -> bool:
-        """Whether positions are one row, so that a K-block is one two-dimensional transfer."""
+        """Whether positions are a single row, so that a K-block is a two-dimensional transfer."""
         return self.is_pointwise and self.height == 1
 
     @property
     def row_step(self) -> int:
-        """Input rows that a block need not load: all but every n-th."""
+        """The step between the input rows that a block loads."""
         return self.strides[0] if self.kernel[0] == 1 else 1
 
     @property
     def row_stride(self) -> int:
-        """Rows on chip between the windows of neighbouring output rows."""
+        """The rows on chip between the windows of adjacent output rows."""
         return self.strides[0] // self.row_step
 
     @property
     def extents(self) -> tuple[int, int]:
-        """Rows and columns from the first to the last tap of a window."""
+        """The rows and columns from the first to the last tap of a window."""
         (kh, kw), (dh, dw) = self.kernel, self.dilations
         return window_extent(kh, dh), window_extent(kw, dw)
 
     def window(self, rows: int, columns: int) -> tuple[int, int]:
-        """Rows and columns on chip that a block of output positions needs."""
         height, width = self.extents
         return (rows - 1) * self.row_stride + height, (columns - 1) * self.strides[1] + width
 
     def by_taps(self) -> "Contraction":
         """
-        The same as kn2row sees it: one pointwise product of shifted inputs for every tap, as
-        blocks of K of its own, so that no more than a tap's inputs need be on chip.
+        Return the contraction for kn2row: each tap is a pointwise product of shifted inputs with
+        separate blocks of K, so that only the inputs of a single tap must be on chip.
         """
         if self.taps == 1:
             return self
@@ -177,8 +169,8 @@ class Contraction:
 
     def flattened(self, longest: int) -> "Contraction":
         """
-        The same with positions in one row where that changes nothing: a pointwise contraction
-        whose planes are at most `longest` vectors.
+        Return the contraction with positions in a single row if this is equivalent: it is
+        pointwise, and planes have at most `longest` vectors.
         """
         if self.maximum or not self.is_pointwise or self.height * self.width > longest:
             return self
@@ -187,7 +179,7 @@ class Contraction:
 
 
 def bias_immediate(op: tile.Conv2dOp) -> int | None:
-    """The bias, where it is one number that an ALU operation can add."""
+    """Return the bias if it is a single value that an ALU operation can add."""
     if (
         op.bias_tiles
         or op.uniform_bias is None
@@ -198,7 +190,6 @@ def bias_immediate(op: tile.Conv2dOp) -> int | None:
 
 
 def contraction_of(op: tile.Conv2dOp) -> Contraction:
-    """The shape of `op`."""
     n, _, h, w, *_ = tile.memref_type(op.input).get_shape()
     o, kblocks, kh, kw, _, _ = tile.memref_type(op.weights).get_shape()
     groups = op.groups.value.data
@@ -236,7 +227,7 @@ def _bias_cycles(op: tile.Conv2dOp) -> int:
 
 @dataclass(frozen=True)
 class BorderRun:
-    """`count` neighbours among rows, or columns, of outputs that have these taps outside."""
+    """`count` adjacent output rows, or columns, that have the same taps outside."""
 
     first: int
     count: int
@@ -245,30 +236,29 @@ class BorderRun:
 
 @dataclass(frozen=True)
 class Borders:
-    """Runs of output rows and of output columns whose windows have taps outside."""
+    """The runs of output rows and of output columns with windows that have taps outside."""
 
     rows: tuple[BorderRun, ...] = ()
     columns: tuple[BorderRun, ...] = ()
 
     @property
     def constants(self) -> int:
-        """What is added, for every output channel: for rows, for columns, and where both meet."""
+        """The number of constants per output channel: for rows, columns and intersections."""
         rows, columns = len(self.rows), len(self.columns)
         return rows + columns + rows * columns
 
     def corner(self, row: int, column: int) -> int:
-        """The constant of two runs, by their numbers."""
         return len(self.rows) + len(self.columns) + row * len(self.columns) + column
 
     def additions(self, rows: int, columns: int) -> int:
-        """Vectors that are added to, for `rows` x `columns` outputs of one block of channels."""
+        """Return the vector additions for `rows` x `columns` outputs of a channel block."""
         down, across = (sum(run.count for run in runs) for runs in (self.rows, self.columns))
         return down * columns + across * rows + down * across
 
 
 @lru_cache
 def borders_of(shape: Contraction) -> Borders:
-    """Of a contraction around whose input is something else than zeros; none of any other."""
+    """Return the borders of a contraction with nonzero padding, otherwise no borders."""
     return Borders(_runs(shape, 0), _runs(shape, 1)) if shape.outside else Borders()
 
 

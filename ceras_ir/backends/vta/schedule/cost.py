@@ -1,11 +1,11 @@
 """
-What schedules of a contraction cost, in cycles of `machine.time`.
+The costs of schedules of a contraction, in cycles of `machine.time`.
 
-`cost` estimates thousands of schedules at once, roughly. `BlockTimeline` walks the loops of one
-schedule block by block, which is more exact and thousands of times slower; the exact time is that
-of the stream. For the Chisel source the cycles are known, and schedules are compared by them. For
-the HLS source several models agree with the measurements: schedules are compared by their loss, the
-time over that of the best schedule, in the model in which it is largest.
+`cost` estimates thousands of schedules together. `BlockTimeline` simulates the loops of a schedule
+block by block, which is more exact and thousands of times slower; the exact time is that of the
+stream. Schedules for the Chisel source are compared by cycles. For the HLS source, several models
+agree with the measurements: schedules are compared by their loss, the time over that of the best
+schedule, in the model with the largest loss.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,36 +16,36 @@ from numpy.typing import NDArray
 
 from ceras_ir.backends.vta.machine.board import HlsModel, VtaBoard
 from ceras_ir.backends.vta.machine.isa import MemoryType
-from ceras_ir.backends.vta.machine.micro_op_lists import LENGTHS
-from ceras_ir.backends.vta.machine.time import ALU_INTERVAL, Timing, models_of
-from ceras_ir.backends.vta.schedule.blocks import MERGE_FROM, Blocks, Counts, Schedules
+from ceras_ir.backends.vta.machine.micro_op_lists import LIST_LENGTHS
+from ceras_ir.backends.vta.machine.time import ALU_INTERVAL_CYCLES, Timing, models_of
+from ceras_ir.backends.vta.schedule.blocks import MIN_MERGED_NBLOCK, Blocks, Counts, Schedules
 from ceras_ir.backends.vta.schedule.contraction import SWISH_PASSES, Contraction, borders_of
 from ceras_ir.dialects.tile import Order
 
 Cycles = NDArray[np.floating]
 
-MODELS_WALKED = 6
-"""Models whose timelines are walked: the first, which differ most from each other."""
-MAX_STEPS = 300
-"""Blocks of K that are walked before extrapolation."""
+MAX_TIMELINE_MODELS = 6
+"""The number of models with timelines: the first models, which differ most from each other."""
+MAX_TIMELINE_STEPS = 300
+"""The number of K-blocks that are simulated before extrapolation."""
 
 
 def estimate(shape: Contraction, blocks: Blocks, board: VtaBoard) -> float:
-    """Cycles of one schedule; for the HLS source, in the model that agrees best."""
+    """Return the cycles of a schedule; for the HLS source, in the model that agrees best."""
     return BlockTimeline(blocks.view(shape), blocks, Timing.of(board)).run()
 
 
 def scores(shape: Contraction, found: Sequence[Blocks], board: VtaBoard) -> list[float]:
-    """Scores of some schedules by their timelines; less is better."""
+    """Return scores of schedules by their timelines; lower is better."""
     if not board.is_hls:
         return [estimate(shape, blocks, board) for blocks in found]
-    timings = [Timing.hls(model, board) for model in models_of(board)[:MODELS_WALKED]]
+    timings = [Timing.hls(model, board) for model in models_of(board)[:MAX_TIMELINE_MODELS]]
     times = [[BlockTimeline(b.view(shape), b, timing).run() for b in found] for timing in timings]
     return worst_losses(np.array(times)).tolist()
 
 
 def rough_scores(tables: Sequence[Schedules], board: VtaBoard) -> Cycles:
-    """Scores of all schedules of all tables; less is better, infinite for those that do not fit."""
+    """Return scores of all schedules; lower is better, infinite if one does not fit."""
     fits = np.concatenate([table.fitting(board) for table in tables])
 
     def costs(timing: Timing) -> Cycles:
@@ -62,41 +62,42 @@ def rough_scores(tables: Sequence[Schedules], board: VtaBoard) -> Cycles:
 
 
 def worst_losses(times: Cycles) -> Cycles:
-    """Of times [models, schedules]: each over the model's best, in the worst of the models."""
+    """Return the loss of each schedule in the worst model, from times [models, schedules]."""
     return (times / times.min(axis=1, keepdims=True)).max(axis=0)
 
 
 def cost(s: Schedules, board: VtaBoard, model: HlsModel | None = None) -> Cycles:
-    """Cycles of each schedule, roughly; `model` replaces the one that agrees best."""
+    """Return the approximate cycles of each schedule, in `model` or in the best model."""
     return _cost(s, Timing.of(board) if model is None else Timing.hls(model, board))
 
 
 def _cost(s: Schedules, timing: Timing) -> Cycles:
-    """Cycles of the three modules, which overlap if there are two buffers of a kind."""
+    """Return the cycles of the three modules, which overlap if there are two buffers of a kind."""
     c, latency, load, is_hls = s.shape, timing.read_latency, timing.load, timing.is_hls
     m_tiles = c.batch * -(-c.rows // s.rows) * -(-c.columns // s.columns)
-    # Groups run one after the other, with separate channels and weights.
+    # Groups run in sequence, with separate channels and weights.
     n_tiles, k_tiles = -(-c.nblocks // s.nblock), -(-c.kblocks // s.kblock)
     tiles, vectors = m_tiles * n_tiles, m_tiles * s.positions * c.nblocks
     computing = _hls_compute if is_hls else _chisel_compute
     compute = computing(s, timing, tiles, vectors)
 
-    # Transfers: their beats, `load` for each instruction, and the latency of rows that are waited
-    # for. The Chisel source requests rows ahead and waits for the first alone.
-    stays = s.resident | (k_tiles == 1)
-    inp_repeats = np.where(stays & s.inputs_stay, 1, n_tiles)
-    wgt_repeats = np.where(stays & ~s.inputs_stay, 1, m_tiles)
+    # Transfers: their beats, `load` for each instruction, and the latency of rows. The Chisel
+    # source requests rows ahead and waits only for the first row.
+    is_kept = s.resident | (k_tiles == 1)
+    inp_repeats = np.where(is_kept & s.keeps_inputs, 1, n_tiles)
+    wgt_repeats = np.where(is_kept & ~s.keeps_inputs, 1, m_tiles)
     inp_beats, wgt_beats = timing.beats_of(MemoryType.INP), timing.beats_of(MemoryType.WGT)
     ih, iw = s.window
     inp_blocks, depth = m_tiles * inp_repeats * k_tiles, 1.0 * m_tiles * inp_repeats * c.kblocks
-    whole = (s.columns == c.columns) & (c.padding == (0, 0, 0, 0))
+    full_rows = (s.columns == c.columns) & (c.padding == (0, 0, 0, 0))
     loads = inp_blocks if (c.is_flat if is_hls else c.height == 1) else depth
     waits = loads
     if is_hls:
-        waits = np.where(whole, inp_blocks, depth) if c.is_flat else depth * np.where(whole, 1, ih)
+        rows = np.where(full_rows, 1, ih)
+        waits = np.where(full_rows, inp_blocks, depth) if c.is_flat else depth * rows
     inp = depth * ih * iw * inp_beats + waits * latency + loads * load
     if c.residual:
-        rows = np.where(whole, 1, s.rows) if is_hls else 1
+        rows = np.where(full_rows, 1, s.rows) if is_hls else 1
         inp = inp + vectors * inp_beats + tiles * s.nblock * (load + rows * latency)
     wgt_blocks = n_tiles * wgt_repeats * k_tiles
     rows = np.where(s.kblock >= c.kblocks, 1, s.nblock) if is_hls else 1
@@ -114,10 +115,10 @@ def _cost(s: Schedules, timing: Timing) -> Cycles:
         store += tiles * s.nblock * (timing.write_latency + timing.burst)
         last_store = store / (m_tiles * c.nblocks)
 
-    # One buffer whose K-blocks come one after the other still overlaps.
-    inp_alone = (s.inp_stages == 1) & (inp_blocks > 1) & ~(s.resident & s.inputs_stay)
-    wgt_alone = (s.wgt_stages == 1) & (wgt_blocks > 1) & ~(s.resident & ~s.inputs_stay)
-    exposed = np.where(inp_alone, inp, 0.0) + np.where(wgt_alone, wgt, 0.0)
+    # A single buffer with K-blocks in sequence still overlaps.
+    inp_exposed = (s.inp_stages == 1) & (inp_blocks > 1) & ~(s.resident & s.keeps_inputs)
+    wgt_exposed = (s.wgt_stages == 1) & (wgt_blocks > 1) & ~(s.resident & ~s.keeps_inputs)
+    exposed = np.where(inp_exposed, inp, 0.0) + np.where(wgt_exposed, wgt, 0.0)
     exposed += np.where((s.acc_stages == 1) & (tiles > 1), store, 0)
     first = (inp + wgt) / np.maximum(inp_blocks, wgt_blocks)
     busiest = np.maximum(compute, np.maximum(inp + wgt, store))
@@ -125,12 +126,12 @@ def _cost(s: Schedules, timing: Timing) -> Cycles:
 
 
 def _chisel_compute(s: Schedules, timing: Timing, tiles: Counts, vectors: Counts) -> Cycles:
-    """Cycles of GEMM and ALU: products, clearing, bias, shifts, clamps, maxima and borders."""
+    """Return the cycles of GEMM and ALU, for products and for all constants."""
     c, board, k_tiles = s.shape, timing.board, -(-s.shape.kblocks // s.kblock)
-    steps = np.where(s.nblock >= MERGE_FROM, k_tiles, c.kblocks * c.taps)
+    steps = np.where(s.nblock >= MIN_MERGED_NBLOCK, k_tiles, c.kblocks * c.taps)
     rescaling = c.bias_cycles + c.shift_cycles + c.clamps + c.swish_cycles
     compute = 1.0 * vectors * (c.kblocks * c.taps + 1 + c.residual + rescaling / c.merged)
-    compute += ALU_INTERVAL * vectors * sum(c.maxima(c.merged)) / c.merged
+    compute += ALU_INTERVAL_CYCLES * vectors * sum(c.maxima(c.merged)) / c.merged
     passes = s.nblock * (c.residual + SWISH_PASSES * (c.swish > 0))
     border = 1.0 * c.border_cycles * c.batch * c.nblocks
     compute += border * borders_of(c).additions(c.rows, c.columns)
@@ -143,62 +144,63 @@ def _chisel_compute(s: Schedules, timing: Timing, tiles: Counts, vectors: Counts
 
 
 def _hls_compute(s: Schedules, timing: Timing, tiles: Counts, vectors: Counts) -> Cycles:
-    """The same with the refills of lists, and ALU operations of two cycles."""
     c, each, refill = s.shape, timing.instruction, timing.refill
     products, alu = list_lengths(s, timing.board)
     k_tiles = -(-c.kblocks // s.kblock)
     iterations = 1.0 * vectors * c.kblocks * c.taps
-    instructions = tiles * np.where(s.nblock >= MERGE_FROM, k_tiles, c.kblocks * c.taps)
+    by_block = s.nblock >= MIN_MERGED_NBLOCK
+    instructions = tiles * np.where(by_block, k_tiles, c.kblocks * c.taps)
     compute = iterations * (1 + refill / products) + instructions * each
     added = vectors * (1 + c.residual + c.bias_tiles / c.merged)
     compute += added * (1 + refill / alu)
     edges = borders_of(c).additions(c.rows, c.columns) / (c.rows * c.columns)
     work = alu_passes(c) / c.merged + edges + sum(c.maxima(c.merged)) / c.merged
     passes = alu_passes(c) + edges + len(c.maxima(1))
-    compute += vectors * work * (ALU_INTERVAL + refill / alu)
+    compute += vectors * work * (ALU_INTERVAL_CYCLES + refill / alu)
     swish = SWISH_PASSES * (c.swish > 0)
     return compute + tiles * each * (2 + passes + s.nblock * (c.residual + swish))
 
 
 def alu_passes(c: Contraction) -> int:
-    """ALU operations on each vector: bias, shifts, clamp and swish."""
+    """Return the number of ALU operations on each vector: bias, shifts, clamp and swish."""
     bias = int(c.bias_cycles > 0 and not c.bias_tiles)
     return bias + c.shift_passes + c.clamps + c.swish_cycles
 
 
 def list_lengths(s: Schedules, board: VtaBoard) -> tuple[Counts, Counts]:
     """
-    Micro-ops of a list of a block's GEMM, and of its ALU operations, for the HLS source. All lists
-    of a kernel share the micro-op memory. `long_lists` makes them; this predicts their length.
+    Predict the lengths of micro-op lists of the GEMMs and ALU operations of a block, for HLS.
+
+    All lists of a kernel share the micro-op memory; `lengthen_lists` creates them.
     """
-    c, merged = s.shape, s.nblock >= MERGE_FROM
+    c, merged = s.shape, s.nblock >= MIN_MERGED_NBLOCK
     reductions = s.kblock * c.taps
-    own = c.merged * s.nblock * np.where(merged & (not c.is_flat), reductions, 1)
+    per_block = c.merged * s.nblock * np.where(merged & (not c.is_flat), reductions, 1)
     sequences = s.micro_ops // (c.merged * s.nblock * (1 if c.is_flat else reductions))
     sequences = sequences * np.where(merged, 1, reductions)
     vectors = s.acc_stages * (2 + s.nblock * c.by_channel)
     room = np.maximum(1, board.portable_uops // np.maximum(1, sequences + vectors))
-    longest = np.minimum(LENGTHS[0], 1 << np.log2(room).astype(np.int64))
-    products = own * np.clip(longest // own, 1, s.positions // c.merged)
+    longest = np.minimum(LIST_LENGTHS[0], 1 << np.log2(room).astype(np.int64))
+    products = per_block * np.clip(longest // per_block, 1, s.positions // c.merged)
     return products, np.minimum(longest, s.nblock * s.positions // c.merged)
 
 
 @dataclass
 class BlockTimeline:
     """
-    When the blocks of one schedule are loaded, computed and stored: the loops of `expand-tiles`,
-    with a time for each module. Long walks stop early and are extrapolated.
+    The times at which blocks of a schedule are loaded, computed and stored: the loops of
+    `expand-tiles`, with a clock for each module. Long simulations stop early and are extrapolated.
     """
 
     c: Contraction
     b: Blocks
     timing: Timing
     load: float = 0
-    """When the load module is free; likewise `compute` and `store`."""
+    """The time from which the load module is free; likewise `compute` and `store`."""
     compute: float = 0
     store: float = 0
     inp_free: dict[tuple[int, int], float] = field(default_factory=dict[tuple[int, int], float])
-    """When the last GEMM has read a K-block of a buffer; weights likewise."""
+    """The end of the last GEMM that uses a K-block of a buffer; likewise for weights."""
     wgt_free: dict[tuple[int, int], float] = field(default_factory=dict[tuple[int, int], float])
     inp_ready: dict[tuple[int, int], float] = field(default_factory=dict[tuple[int, int], float])
     wgt_ready: dict[tuple[int, int], float] = field(default_factory=dict[tuple[int, int], float])
@@ -207,7 +209,6 @@ class BlockTimeline:
     turns: list[int] = field(default_factory=lambda: [0, 0, 0])
 
     def run(self) -> float:
-        """The cycles of the schedule."""
         c, b, timing = self.c, self.b, self.timing
         self.start = timing.read_latency + timing.load
         self.inp_beats = timing.beats_of(MemoryType.INP)
@@ -215,39 +216,39 @@ class BlockTimeline:
         self.k_sizes = _sizes(c.kblocks, b.kblock)
         n_sizes = _sizes(c.nblocks, b.nblock)
         m_tiles = c.batch * len(_sizes(c.rows, b.rows)) * len(_sizes(c.columns, b.columns))
-        self.stays = b.resident or len(self.k_sizes) == 1
+        self.is_kept = b.resident or len(self.k_sizes) == 1
         single = Schedules.single(c, b)
         self.weight_loads = int(single.weight_loads[0])
-        # Without refills the length of lists does not matter.
+        # Without refills, the length of lists has no effect.
         lengths = list_lengths(single, timing.board) if timing.is_hls else ([1], [1])
         self.product_list, self.alu_list = (int(length[0]) for length in lengths)
-        uops, most = int(single.micro_ops[0]) + 2 * b.nblock, timing.board.portable_uops
+        uops, limit = int(single.micro_ops[0]) + 2 * b.nblock, timing.board.portable_uops
         self.border = self._border(m_tiles // c.batch)
         self.load = self.compute = timing.read_latency + 2 * timing.fetch_batch
-        self.compute += self.start + min(uops, most) / 2
-        self.reload = self.start + most / 2 if uops > most else 0
+        self.compute += self.start + min(uops, limit) / 2
+        self.reload = self.start + limit / 2 if uops > limit else 0
         tiles, marks = c.groups * m_tiles * len(n_sizes), list[tuple[int, float]]()
         total = tiles * len(self.k_sizes)
         walk = (tile for _ in range(c.groups) for tile in self._tiles(m_tiles, n_sizes))
         for walked, (size, first) in enumerate(walk, 1):
             self._tile(size, first)
-            if total > MAX_STEPS and walked * len(self.k_sizes) * 2 >= MAX_STEPS:
+            if total > MAX_TIMELINE_STEPS and walked * len(self.k_sizes) * 2 >= MAX_TIMELINE_STEPS:
                 marks.append((walked, self.compute))
-                if walked * len(self.k_sizes) >= MAX_STEPS and len(marks) > 1:
+                if walked * len(self.k_sizes) >= MAX_TIMELINE_STEPS and len(marks) > 1:
                     (a, then), (z, now) = marks[0], marks[-1]
                     return max(self.store, now) + (tiles - walked) * (now - then) / (z - a)
         return max(self.store, self.compute)
 
     def _tiles(self, m_tiles: int, n_sizes: list[int]) -> Iterator[tuple[int, bool]]:
-        """The size of each N-block, and whether the operand that stays must be loaded."""
+        """Yield the size of each N-block, and whether the operand that is kept must be loaded."""
         if self.b.order is Order.NMK:
             for size in n_sizes:
-                self.turns[1] += self.stays
+                self.turns[1] += self.is_kept
                 for m in range(m_tiles):
                     yield size, m == 0
         else:
             for _ in range(m_tiles):
-                self.turns[0] += self.stays
+                self.turns[0] += self.is_kept
                 for n, size in enumerate(n_sizes):
                     yield size, n == 0
 
@@ -275,7 +276,7 @@ class BlockTimeline:
         self.acc_free[acc] = self.store
 
     def _border(self, m_tiles: int) -> tuple[float, float]:
-        """Cycles of an output vector and of instructions, on average over the blocks of a map."""
+        """Return average cycles per block: of an output vector, and of instructions."""
         c, borders = self.c, borders_of(self.c)
         down, across = len(borders.rows), len(borders.columns)
         row_tiles, column_tiles = (
@@ -295,8 +296,8 @@ class BlockTimeline:
 
     def _step(self, k: int, kblock: int, nblock: int, first: bool) -> None:
         c, b = self.c, self.b
-        keeps_inp = self.stays and b.order is Order.MNK
-        keeps_wgt = self.stays and b.order is Order.NMK
+        keeps_inp = self.is_kept and b.order is Order.MNK
+        keeps_wgt = self.is_kept and b.order is Order.NMK
         if not keeps_inp:
             self.turns[0] += 1
         if not keeps_wgt:
@@ -311,24 +312,23 @@ class BlockTimeline:
             self.load = self.wgt_ready[wgt] = at + self._weights(nblock, kblock)
         ready = max(self.compute, self.inp_ready[inp], self.wgt_ready[wgt])
         products = nblock * b.positions * kblock * c.taps
-        instructions = 1 if nblock >= MERGE_FROM else kblock * c.taps
+        instructions = 1 if nblock >= MIN_MERGED_NBLOCK else kblock * c.taps
         self.compute = ready + self._products(products, instructions)
         self.inp_free[inp] = self.wgt_free[wgt] = self.compute
 
     def _products(self, count: int, instructions: int) -> float:
-        """Cycles of GEMMs with `count` products, or vectors to clear, in all."""
+        """Return the cycles of GEMMs with `count` products, or vectors to clear, in total."""
         timing = self.timing
         length = self.product_list if count > self.b.nblock * self.b.positions else self.alu_list
         entries = instructions * -(-count // (length * instructions))
         return count + entries * timing.refill + instructions * timing.instruction
 
     def _combined(self, count: int) -> float:
-        """Cycles of an ALU operation with other vectors."""
         entries = -(-count // max(1, min(self.alu_list, count)))
-        return ALU_INTERVAL * count + entries * self.timing.refill + self.timing.instruction
+        cycles = ALU_INTERVAL_CYCLES * count + self.timing.instruction
+        return cycles + entries * self.timing.refill
 
     def _epilogue(self, count: int) -> float:
-        """Cycles of the ALU operations on `count` output vectors."""
         c, vectors = self.c, count * self.b.positions // self.c.merged
         if self.timing.is_hls:
             return alu_passes(c) * self._combined(vectors)
@@ -339,36 +339,33 @@ class BlockTimeline:
         return passes * self.timing.pipeline + vectors * each
 
     def _weights(self, nblock: int, kblock: int) -> float:
-        """Cycles of loading a K-block of weights."""
         timing, loads = self.timing, self.weight_loads
-        apart = timing.is_hls and kblock < self.c.kblocks
-        rows = nblock // loads if apart else 1
+        by_rows = timing.is_hls and kblock < self.c.kblocks
+        rows = nblock // loads if by_rows else 1
         beats = nblock * kblock * self.c.taps * self.wgt_beats
         return loads * (timing.load + rows * timing.read_latency) + beats
 
     def _inputs(self, kblock: int) -> float:
-        """Cycles of loading a K-block of inputs."""
         c, b, timing = self.c, self.b, self.timing
         rows, columns = c.window(b.rows, b.columns)
-        # The Chisel source requests rows ahead: what counts is how fast requests follow each other.
+        # The Chisel source requests rows ahead: the interval between requests is the limit.
         row, loads = timing.command, 1 if c.is_flat else kblock
         if not (c.is_flat or timing.is_hls):
             row = max(row, self.start / timing.outstanding)
-        apart = timing.is_hls and (b.columns != c.columns or any(c.padding))
-        waits = (kblock if c.is_flat else kblock * rows) if apart else loads
+        by_rows = timing.is_hls and (b.columns != c.columns or any(c.padding))
+        waits = (kblock if c.is_flat else kblock * rows) if by_rows else loads
         beats = max(kblock * rows * columns * self.inp_beats, kblock * rows * row)
         return loads * timing.load + waits * timing.read_latency + beats
 
     def _stored(self, count: int) -> float:
-        """Cycles of storing `count` output vectors."""
         c, b, timing = self.c, self.b, self.timing
-        whole, positions = b.columns == c.columns, b.positions // c.merged
+        full_rows, positions = b.columns == c.columns, b.positions // c.merged
         if timing.is_hls:
             stores = 1 if c.is_flat else count
-            rows = stores if whole or c.is_flat else count * b.rows
+            rows = stores if full_rows or c.is_flat else count * b.rows
             beats = count * b.positions // c.merged * self.inp_beats
             return stores * timing.instruction + rows * timing.write_latency + beats
-        runs, row = (1, positions) if whole else (b.rows, b.columns)
+        runs, row = (1, positions) if full_rows else (b.rows, b.columns)
         bursts = count * runs * -(-row // timing.store_burst)
         return count * positions * timing.store_element + bursts * (
             timing.write_latency + timing.burst
@@ -376,6 +373,5 @@ class BlockTimeline:
 
 
 def _sizes(extent: int, block: int) -> list[int]:
-    """Sizes of the blocks that cut `extent`."""
     whole, rest = divmod(extent, block)
     return [block] * whole + [rest] * (rest > 0)

@@ -9,49 +9,48 @@ import numpy as np
 from ceras_ir.backends.vta.machine.board import VtaBoard
 from ceras_ir.backends.vta.machine.isa import MemoryType
 from ceras_ir.backends.vta.machine.time import Timing
-from ceras_ir.backends.vta.schedule.blocks import Blocks, Schedules, even_blocks, widest_pad
+from ceras_ir.backends.vta.schedule.blocks import Blocks, Schedules, even_blocks, max_pad
 from ceras_ir.backends.vta.schedule.contraction import Contraction
 from ceras_ir.backends.vta.schedule.cost import rough_scores, scores
 from ceras_ir.support.workers import parallel
 
 Convolution: TypeAlias = Literal["auto", "direct", "kn2row"]
 """
-How windows of several taps are computed: on inputs that all taps share, or with shifted inputs
-for every tap (`Contraction.by_taps`).
+The methods for windows of several taps: on inputs that all taps share, or with shifted inputs for
+each tap (`Contraction.by_taps`).
 """
 
 STAGES = ((2, 2), (1, 2), (2, 1), (1, 1))
-"""Buffers of inputs and of weights that are tried."""
+"""The candidates for the numbers of buffers of inputs and of weights."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What the user fixes of a schedule; None leaves it to the search."""
+    """The parameters of a schedule that the user specifies; the search chooses the rest."""
 
     positions: int | None = None
-    """Output positions of an M-block, at most."""
+    """The maximum number of output positions of an M-block."""
     kblock: int | None = None
     nblock: int | None = None
     serial: bool = False
-    """One buffer of each kind, so that nothing overlaps."""
+    """A single buffer of each kind, without overlap."""
     convolution: Convolution = "auto"
 
 
-MAX_WALKED, MAX_WALKED_HLS, REFINED = 64, 24, 8
-"""
-Schedules, the cheapest by rough cost, whose timelines are compared; fewer for the HLS source, as
-that is in each of its models; and those tried further.
-"""
+MAX_TIMELINES, MAX_TIMELINES_HLS = 64, 24
+"""The schedules with the lowest rough cost are compared by timelines. HLS has more models."""
+MAX_DRAIN_VARIANTS = 8
+"""The schedules for which variants of `drain` are compared."""
 
 
 _FOUND: dict[tuple[Contraction, VtaBoard, Limits], Blocks | None] = {}
-"""What was searched for in this process."""
+"""The search results of this process."""
 
 
 def best_blocks(shape: Contraction, board: VtaBoard, limits: Limits = Limits()) -> Blocks | None:
     """
-    The cheapest schedule within `limits`, the first of equal ones; None if none fits. A window
-    that no kn2row schedule fits stays whole even if kn2row is asked for.
+    Return the cheapest schedule within `limits`, the first of equal costs; `None` if no schedule
+    fits. If no kn2row schedule fits a window, direct schedules are searched instead.
     """
     key = shape, board, limits
     if key not in _FOUND:
@@ -63,8 +62,8 @@ def search_all(
     shapes: Iterable[Contraction], board: VtaBoard, limits: Limits = Limits(), jobs: int = 1
 ) -> None:
     """
-    Find `best_blocks` of all shapes, each once, in `jobs` processes of joblib, or on whatever
-    backend joblib is configured with. No search knows of another: `jobs` changes no result.
+    Compute `best_blocks` of all distinct shapes, in `jobs` processes of joblib, or on the backend
+    that joblib is configured with. Searches are independent, so `jobs` does not change the result.
     """
     keys = [(shape, board, limits) for shape in dict.fromkeys(shapes)]
     missing = [key for key in keys if key not in _FOUND]
@@ -73,13 +72,13 @@ def search_all(
 
 
 def good_blocks(shape: Contraction, board: VtaBoard, limits: Limits = Limits()) -> Sequence[Blocks]:
-    """The cheapest schedules within `limits`, the best first; none if none fits."""
+    """Return the cheapest schedules within `limits`, the best first; empty if no schedule fits."""
     found = _ranked(_views(shape, limits.convolution), board, limits)
     if not found and limits.convolution == "kn2row":
         found = _ranked([shape], board, limits)
     if limits.serial or not found:
         return found
-    found = _sorted(shape, found, board)[:REFINED]
+    found = _sorted(shape, found, board)[:MAX_DRAIN_VARIANTS]
     variants = [replace(b, drain=drain) for b in found for drain in _drains(b.nblock)]
     return _sorted(shape, variants, board)
 
@@ -89,23 +88,21 @@ def _search(shape: Contraction, board: VtaBoard, limits: Limits) -> Blocks | Non
 
 
 def _sorted(shape: Contraction, found: Sequence[Blocks], board: VtaBoard) -> list[Blocks]:
-    """The best first, of equal ones that which came first."""
     order = np.argsort(scores(shape, found, board), kind="stable")
     return [found[i] for i in order.tolist()]
 
 
 def _views(shape: Contraction, convolution: Convolution) -> list[Contraction]:
-    """What is scheduled: the contraction as it is, its taps one by one, or either."""
     if shape.taps == 1 or convolution == "direct" or shape.maximum:
         return [shape]
     return [shape.by_taps()] if convolution == "kn2row" else [shape, shape.by_taps()]
 
 
 def _ranked(views: Sequence[Contraction], board: VtaBoard, limits: Limits) -> list[Blocks]:
-    """The cheapest schedules of all `views` by rough cost."""
     tables = [candidates(view, board, limits) for view in views]
     cycles = rough_scores(tables, board)
-    order = np.argsort(cycles, kind="stable")[: MAX_WALKED_HLS if board.is_hls else MAX_WALKED]
+    limit = MAX_TIMELINES_HLS if board.is_hls else MAX_TIMELINES
+    order = np.argsort(cycles, kind="stable")[:limit]
     found: list[Blocks] = []
     for i in order[~np.isinf(cycles[order])].tolist():
         for table in tables:
@@ -117,12 +114,11 @@ def _ranked(views: Sequence[Contraction], board: VtaBoard, limits: Limits) -> li
 
 
 def _drains(nblock: int) -> list[int]:
-    """Groups of output vectors that leave together."""
     return [0, *(d for d in (1, 2, 4) if d < nblock)]
 
 
 def candidates(shape: Contraction, board: VtaBoard, limits: Limits) -> Schedules:
-    """All schedules that are tried: even cuts of each extent, both orders, one or two buffers."""
+    """Return all candidates: even splits of each extent, both orders, up to two buffers."""
     positions = np.array(_position_blocks(shape, limits.positions), np.int64)
     positions = positions[positions.prod(axis=1) <= board.acc]
     kblocks = _fixed(limits.kblock, shape.kblocks)
@@ -142,7 +138,7 @@ def candidates(shape: Contraction, board: VtaBoard, limits: Limits) -> Schedules
     places = np.meshgrid(*(np.arange(len(a)) for a in axes), indexing="ij")
     columns = [axis[place.reshape(-1)] for axis, place in zip(axes, places, strict=True)]
     table = np.concatenate(columns, axis=1)
-    # Where K is one block, what stays on chip stays anyway.
+    # With a single K-block, an operand is kept with or without `resident`.
     return Schedules.of(shape, table[(table[:, -1] == 0) | (table[:, 2] < shape.kblocks)])
 
 
@@ -150,14 +146,14 @@ def _fixed(value: int | None, extent: int) -> Sequence[int]:
     return even_blocks(extent) if value is None else [min(value, extent)]
 
 
-def _divisors(most: int | None, extent: int) -> Sequence[int]:
-    """Sizes that cut `extent` into equal parts; the largest up to `most` where that is given."""
+def _divisors(limit: int | None, extent: int) -> Sequence[int]:
+    """Return the divisors of `extent`, or only the largest up to `limit`."""
     sizes = [size for size in range(extent, 0, -1) if extent % size == 0]
-    return sizes if most is None else [size for size in sizes if size <= most][:1]
+    return sizes if limit is None else [size for size in sizes if size <= limit][:1]
 
 
 def _position_blocks(c: Contraction, limit: int | None) -> list[tuple[int, int]]:
-    """Rows and columns of M-blocks; with a limit, those that use more than half of it."""
+    """Return rows and columns of M-blocks; with a limit, blocks that use more than half of it."""
     if c.maximum is not None:
         rows, step = c.rows // c.maximum.strides[0], c.maximum.strides[0]
         return [(step * r, c.columns) for r in even_blocks(rows)]
@@ -165,8 +161,8 @@ def _position_blocks(c: Contraction, limit: int | None) -> list[tuple[int, int]]
     if limit is None:
         return sizes
     allowed = [(r, s) for r, s in sizes if r * s <= limit]
-    most = max(r * s for r, s in allowed)
-    return [(r, s) for r, s in allowed if 2 * r * s > most]
+    largest = max(r * s for r, s in allowed)
+    return [(r, s) for r, s in allowed if 2 * r * s > largest]
 
 
 @dataclass(frozen=True)
@@ -183,27 +179,26 @@ class Pooling:
     padding: tuple[int, int, int, int]
 
     def window(self, rows: int, columns: int) -> tuple[int, int]:
-        """Rows and columns on chip that a block of output positions needs."""
         (kh, kw), (sh, sw) = self.kernel, self.strides
         return (rows - 1) * sh + kh, (columns - 1) * sw + kw
 
     @property
     def is_global(self) -> bool:
-        """Whether a plane is one window, and so consecutive in DRAM."""
+        """Whether a plane is a single window, and therefore contiguous in DRAM."""
         return self.rows == self.columns == 1 and self.kernel == (self.height, self.width)
 
     @property
     def is_separable_in_place(self) -> bool:
         """
-        Whether maxima along a row can replace its elements: with stride 1 one step at a time,
-        else if a window meets only one position of the next.
+        Whether maxima along a row can replace the elements: with stride 1 step by step,
+        otherwise if a window overlaps only a single position of the next window.
         """
         kw, sw = self.kernel[1], self.strides[1]
         return sw == 1 or kw <= 2 * sw
 
 
 def pooling_blocks(p: Pooling, board: VtaBoard) -> tuple[int, int] | None:
-    """Rows and columns of the cheapest block that fits twice, or None."""
+    """Return the rows and columns of the cheapest block that fits twice, or `None`."""
     best: tuple[float, int, int] | None = None
     for rows in even_blocks(p.rows):
         for columns in even_blocks(p.columns):
@@ -211,7 +206,7 @@ def pooling_blocks(p: Pooling, board: VtaBoard) -> tuple[int, int] | None:
             outputs = rows * columns
             if 2 * ih * iw > board.inp or ih * iw + 2 * outputs > board.acc:
                 continue
-            if max(_pads(p, rows, columns)) > widest_pad(board):
+            if max(_pads(p, rows, columns)) > max_pad(board):
                 continue
             total = maximum_cycles(p, rows, columns)
             if best is None or total < best[0]:
@@ -220,7 +215,7 @@ def pooling_blocks(p: Pooling, board: VtaBoard) -> tuple[int, int] | None:
 
 
 def maximum_cycles(p: Pooling, rows: int, columns: int) -> float:
-    """About how long the maxima of one plane take, in blocks of this size."""
+    """Return the approximate cycles of the maxima of a plane, in blocks of this size."""
     ih, iw = p.window(rows, columns)
     blocks = -(-p.rows // rows) * -(-p.columns // columns)
     (kh, kw), (sh, sw) = p.kernel, p.strides
@@ -232,8 +227,8 @@ def maximum_cycles(p: Pooling, rows: int, columns: int) -> float:
 
 def doubled(window: int) -> list[int]:
     """
-    Distances whose maxima in place make those of `window` neighbours: as many elements as are
-    known already, or what is missing.
+    Return the distances of in-place maxima that cover `window` adjacent elements: each doubles the
+    covered elements, or covers the rest.
     """
     steps: list[int] = []
     known = 1
@@ -244,15 +239,15 @@ def doubled(window: int) -> list[int]:
 
 
 def averaging_blocks(p: Pooling, weight_tiles: int, board: VtaBoard) -> tuple[int, int, int] | None:
-    """Planes, rows and columns of the cheapest block that fits twice, or None."""
+    """Return the planes, rows and columns of the cheapest block that fits twice, or `None`."""
     best: tuple[float, int, int, int] | None = None
     for rows in even_blocks(p.rows):
         for columns in even_blocks(p.columns):
             ih, iw = p.window(rows, columns)
-            most = min(board.inp // (2 * ih * iw), (board.acc - 1) // (2 * rows * columns))
-            if not most or max(_pads(p, rows, columns)) > widest_pad(board):
+            limit = min(board.inp // (2 * ih * iw), (board.acc - 1) // (2 * rows * columns))
+            if not limit or max(_pads(p, rows, columns)) > max_pad(board):
                 continue
-            planes = min(most, p.planes, board.portable_uops // 2)
+            planes = min(limit, p.planes, board.portable_uops // 2)
             planes = -(-p.planes // -(-p.planes // planes))
             cycles = averaging_cycles(p, weight_tiles, (planes, rows, columns), board)
             if best is None or cycles < best[0]:
@@ -263,7 +258,7 @@ def averaging_blocks(p: Pooling, weight_tiles: int, board: VtaBoard) -> tuple[in
 def averaging_cycles(
     p: Pooling, weight_tiles: int, blocks: tuple[int, int, int], board: VtaBoard
 ) -> float:
-    """About how long an average takes: the longer of its loads and its arithmetic."""
+    """Return the approximate cycles of an average: the maximum of loads and arithmetic."""
     timing = Timing.of(board)
     planes, rows, columns = blocks
     ih, iw = p.window(rows, columns)
@@ -279,7 +274,6 @@ def averaging_cycles(
 
 
 def _pads(p: Pooling, rows: int, columns: int) -> tuple[int, int, int, int]:
-    """Widest padding of any load, at each side."""
     top, left, _, _ = p.padding
     ih, iw = p.window(rows, columns)
     last_row = ((p.rows - 1) // rows) * rows * p.strides[0] - top

@@ -22,7 +22,7 @@
 // CHECK:       vta.load inp sram {{.*}} dram {{.*}} size [1, 4] stride 4
 // CHECK:       vta.store sram {{.*}} dram {{.*}} size [1, 2] stride 2
 
-// OTHER: unsupported kernel: its vectors of inp are (2, 8), the board's (1, 16); convert the graph for this board
+// OTHER: unsupported kernel: vectors of inp are (2, 8), the board's (1, 16); convert the graph for this board
 func.func @main(%x: tensor<3x1x2x12x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x1x2x3x!quant.uniform<i8:f32, 0.5>> {
   %w = graph.constant dense<1> : tensor<3x1x1x12xi8> : tensor<3x1x1x12x!quant.uniform<i8:f32, 0.5>>
   %b = graph.constant dense<[0, 1, 2]> : tensor<3xi32> : tensor<3x!quant.uniform<i32:f32, 0.25>>

@@ -8,7 +8,7 @@
 // TEXT:      ; launch 0
 // TEXT-NEXT: .uops 256
 // TEXT:      load.uop
-// UNPLACED: values have no places in memory yet: run allocate-blocks first
+// UNPLACED: values have no addresses yet: run allocate-blocks first
 
 // The launch and its kernel stay. The input is at byte 256 (vector 16), the bias at 512 (8), the
 // result at 768 (48); micro-ops follow the arena of 1024 bytes. A row above and one below the

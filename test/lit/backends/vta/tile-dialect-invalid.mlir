@@ -46,7 +46,7 @@ func.func @no_rows(%t: memref<16xi32, "acc">) {
 
 func.func @narrow(%x: memref<1x6x8x8xi8, "dram">, %t: memref<4x1x16xi8, "inp">) {
   %i = arith.constant 0 : index
-  // expected-error@+1 {{3 indices into memref<1x6x8x8xi8, "dram"> give no vector as in memref<4x1x16xi8, "inp">}}
+  // expected-error@+1 {{3 indices of memref<1x6x8x8xi8, "dram"> do not select a vector of memref<4x1x16xi8, "inp">}}
   tile.load %x[%i, %i, %i] to %t[] {box = array<i64: 1, 1>} : memref<1x6x8x8xi8, "dram"> to memref<4x1x16xi8, "inp">
   func.return
 }
@@ -55,7 +55,7 @@ func.func @narrow(%x: memref<1x6x8x8xi8, "dram">, %t: memref<4x1x16xi8, "inp">) 
 
 func.func @one_row(%x: memref<1x6x8x16xi8, "dram">, %t: memref<4x2x16xi8, "inp">) {
   %i = arith.constant 0 : index
-  // expected-error@+1 {{3 indices into memref<1x6x8x16xi8, "dram"> give no vector as in memref<4x2x16xi8, "inp">}}
+  // expected-error@+1 {{3 indices of memref<1x6x8x16xi8, "dram"> do not select a vector of memref<4x2x16xi8, "inp">}}
   tile.load %x[%i, %i, %i] to %t[] {box = array<i64: 1, 1>} : memref<1x6x8x16xi8, "dram"> to memref<4x2x16xi8, "inp">
   func.return
 }
@@ -112,7 +112,7 @@ func.func @pooled_lanes(%x: memref<1x1x2x2x8xi8, "dram">, %i: memref<16x16xi8, "
 
 func.func @f(%x: memref<1x6x8x16xi8, "dram">, %t: memref<6x8x1x16xi8, "inp">) {
   %i = arith.constant 0 : index
-  // expected-error@+1 {{2 indices into memref<1x6x8x16xi8, "dram"> give no vector as in memref<6x8x1x16xi8, "inp">}}
+  // expected-error@+1 {{2 indices of memref<1x6x8x16xi8, "dram"> do not select a vector of memref<6x8x1x16xi8, "inp">}}
   tile.load %x[%i, %i] to %t[] {box = array<i64: 1, 1>} : memref<1x6x8x16xi8, "dram"> to memref<6x8x1x16xi8, "inp">
   func.return
 }
@@ -166,7 +166,7 @@ func.func @f(%x: memref<1x6x8x16xi8, "dram">, %t: memref<4x8x1x16xi32, "acc">) {
 
 func.func @f(%x: memref<6x8x1x16xi8, "inp">, %t: memref<6x8x1x16xi8, "inp">) {
   %i = arith.constant 0 : index
-  // expected-error@+1 {{a buffer in memory dram expected}}
+  // expected-error@+1 {{expected a buffer in memory dram}}
   tile.load %x[%i, %i] to %t[] {box = array<i64: 1, 1>} : memref<6x8x1x16xi8, "inp"> to memref<6x8x1x16xi8, "inp">
   func.return
 }
@@ -238,7 +238,7 @@ func.func @f(%a: memref<4x8x1x16xi32, "acc">) {
 
 func.func @f(%a: memref<4x8x1x16xi32, "acc">) {
   %i = arith.constant 0 : index
-  // expected-error@+1 {{either a source or an immediate expected}}
+  // expected-error@+1 {{expected either a source or an immediate}}
   tile.alu add %a[] {extents = array<i64: 4>, target_strides = array<i64: 1>} : memref<4x8x1x16xi32, "acc">
   func.return
 }
@@ -418,7 +418,7 @@ func.func @sixteen_bits(%x: memref<1x4x1x9x16xi8, "dram">, %w: memref<2x2x1x1x16
 // -----
 
 func.func @three_digits(%x: memref<1x2x8x8x16xi8, "dram">, %w: memref<3x16x16xi8, "dram">, %b: memref<16xi32, "dram">, %y: memref<1x2x4x4x16xi8, "dram">) {
-  // expected-error@+1 {{one or two tiles of weights expected, got 3}}
+  // expected-error@+1 {{expected one or two tiles of weights, got 3}}
   tile.average_pool %x, %w, %b to %y {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>, padding = array<i64: 0, 0, 0, 0>, addend = 2, shift = 2, low = -128, high = 127} : memref<1x2x8x8x16xi8, "dram">, memref<3x16x16xi8, "dram">, memref<16xi32, "dram"> to memref<1x2x4x4x16xi8, "dram">
   func.return
 }
@@ -498,7 +498,7 @@ func.func @maximum_fields(%x: memref<1x1x4x4x16xi8, "dram">, %w: memref<1x1x1x1x
 // -----
 
 func.func @maximum_past_the_next_window(%x: memref<1x1x4x4x16xi8, "dram">, %w: memref<1x1x1x1x16x16xi8, "dram">, %b: memref<1x16xi32, "dram">, %y: memref<1x1x2x2x16xi8, "dram">) {
-  // expected-error@+1 {{a maximum [3, 3, 2, 2, 0, 0] cannot be taken of 4 x 4 results in place}}
+  // expected-error@+1 {{a maximum [3, 3, 2, 2, 0, 0] of 4 x 4 results cannot be computed in place}}
   tile.conv2d %x, %w, %b to %y {maximum = array<i64: 3, 3, 2, 2, 0, 0>, strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 0, low = 0, high = 127} : memref<1x1x4x4x16xi8, "dram">, memref<1x1x1x1x16x16xi8, "dram">, memref<1x16xi32, "dram"> to memref<1x1x2x2x16xi8, "dram">
   func.return
 }

@@ -202,7 +202,7 @@ vta.program @p uops at -1 dense<0> : tensor<1x3xi16> {
 
 // -----
 
-// expected-error@+1 {{a program holds vta instructions only, got 'builtin.module'}}
+// expected-error@+1 {{a program has only vta instructions, got 'builtin.module'}}
 vta.program @p uops at 0 dense<0> : tensor<1x3xi16> {
   builtin.module {
   }
@@ -211,7 +211,7 @@ vta.program @p uops at 0 dense<0> : tensor<1x3xi16> {
 
 // -----
 
-// expected-error@+1 {{vta.finish must be the last instruction, and only it}}
+// expected-error@+1 {{the last instruction must be the only vta.finish}}
 vta.program @p uops at 0 dense<0> : tensor<1x3xi16> {
   vta.load inp sram 0 dram 0 size [1, 1] stride 1
 }
