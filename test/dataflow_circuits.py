@@ -62,8 +62,8 @@ def convolution(
     spread: int = 0,
 ) -> Convolution:
     """
-    A convolution with random weights, `zeros` of them 0, whose results fill int8. Sums of channels
-    go right by up to `spread` bits more than those of others.
+    A convolution with random weights, a share `zeros` of which is 0, and results over the range of
+    int8. The extra shifts of channels are at most `spread` bits.
     """
     f = operand.feature
     shape = (filters, *kernel, f.channels // groups)
@@ -106,7 +106,7 @@ def max_pool(
 
 
 def average(operand: Block, multiplier: int, shift: int) -> Convolution:
-    """The average of a whole feature map, as one number for each channel."""
+    """The average of an entire feature map, an element per channel."""
     f = operand.feature
     weights = np.full((f.channels, f.rows, f.columns, 1), multiplier, np.int64)
     return Convolution(
@@ -136,7 +136,7 @@ def addition(first: Block, second: Block, terms: tuple[Addend, Addend]) -> Addit
 
 
 def expected(block: Block, operands: Sequence[Integers]) -> Integers:
-    """What a block makes of [frames, rows, columns, channels]."""
+    """The result of a block, [frames, rows, columns, channels]."""
     x, f = operands[0], block.feature
     if isinstance(block, FunctionTable):
         return block.table[x & 255]
@@ -187,7 +187,7 @@ def _scaled(total: Integers, scale: SumScale, further: Integers | int = 0) -> In
 def plan_of(
     pipeline: Pipeline, lanes: dict[Block, BlockLanes], *, paired: bool = True
 ) -> PipelinePlan:
-    """The plan with these lanes and as many slots as they need."""
+    """The plan with these lanes and the number of slots that they need."""
     planned: dict[Block, PlannedConvolution] = {}
     for block in pipeline.blocks:
         if isinstance(block, Convolution):

@@ -1,7 +1,6 @@
 """
-Small circuits of every kind, with what yosys counted of them.
-
-`benchmarks/dataflow_estimates.py` counts them and fits the estimates to that.
+Small circuits of all kinds, with counts of yosys. `benchmarks/dataflow_estimates.py` counts them
+and fits the estimates.
 """
 
 import json
@@ -20,11 +19,11 @@ from ceras_ir.backends.dataflow.storage import WeightEncoding, encodings_of
 
 COUNTS = Path(__file__).parent / "backends" / "dataflow" / "yosys_counts.json"
 KINDS = ("dense", "coo", "delta", "depthwise", "parts", "residual", "pool", "other")
-"""Of the circuits whose seeds are 0 to 7 modulo 8."""
+"""For circuits with seeds 0 to 7 modulo 8."""
 MOST_LANES = 48
 PORT_BYTES = {"xcup": 8, "ecp5": 4}
 Samples: TypeAlias = dict[str, dict[int, Resources]]
-"""By family and seed, what yosys counted."""
+"""The counts of yosys by family and seed."""
 
 
 def sample(seed: int, family: str) -> tuple[Pipeline, PipelinePlan]:
@@ -98,7 +97,7 @@ def _lanes(layer: Convolution, kind: str, zeros: float, rng: np.random.Generator
 
 
 def counted() -> Samples:
-    """What yosys counted."""
+    """The counts of yosys."""
     content: object = json.loads(COUNTS.read_text())
     assert isa(content, dict[str, dict[str, dict[str, int]]])
     return {

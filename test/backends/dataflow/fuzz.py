@@ -46,7 +46,7 @@ def random_chain(rng: np.random.Generator) -> tuple[list[Block], dict[Block, Blo
     def pick(low: int, high: int) -> int:
         return int(rng.integers(low, high + 1))
 
-    # Of a quarter of chains all channels go alike.
+    # In a quarter of the chains, all channels have equal shifts.
     spread = pick(0, 3) and pick(1, 10)
 
     source = Source("input", Feature(pick(1, 7), pick(1, 5), pick(1, 6)))
@@ -118,7 +118,7 @@ def _other(kind: int, blocks: list[Block], rng: np.random.Generator) -> Block:
 def _lanes(block: Convolution, rng: np.random.Generator) -> BlockLanes:
     rows = int(rng.integers(1, block.feature.rows + 1))
     per_group = len(block.weights) // block.groups
-    # Verilator compiles every lane: few keep it fast.
+    # Verilator compiles each lane, so few lanes keep the test fast.
     most = min(4, per_group)
     counts = [n for n in range(1, most + 1) if block.groups == 1 or per_group % n == 0]
     known = [e for e in WeightEncoding if e is not WeightEncoding.DELTA or delta_bits(block)]

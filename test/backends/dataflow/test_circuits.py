@@ -39,7 +39,7 @@ def agree(outcome: Outcome) -> None:
 
 
 def test_chain(tmp_path: Path):
-    """Strides and padding of every side, depthwise, residual, subtraction, average, product."""
+    """Strides and padding on all sides, depthwise, residual, subtraction, average, product."""
     rng = np.random.default_rng(1)
     source = Source("input", Feature(19, 3, 23))
     first = convolution(
@@ -113,7 +113,7 @@ def test_groups_and_overlapping_pools(tmp_path: Path):
 
 
 def test_long_way_round(tmp_path: Path):
-    """A residual that passes three layers of many rows waits in a ring of few."""
+    """A residual that skips three layers with several rows needs only a small ring."""
     rng = np.random.default_rng(4)
     source = Source("input", Feature(12, 4, 7))
     start = convolution(source, 4, (1, 1), rng)
@@ -130,7 +130,7 @@ def test_long_way_round(tmp_path: Path):
 
 
 def test_rows_that_no_window_reads(tmp_path: Path):
-    """A slot is free before its last row has come, where windows are smaller than strides."""
+    """A slot is free before the last row is written if windows are smaller than strides."""
     rng = np.random.default_rng(5)
     source = Source("input", Feature(6, 1, 3))
     skipping = convolution(source, 1, (1, 1), rng, strides=(2, 2))
@@ -138,7 +138,7 @@ def test_rows_that_no_window_reads(tmp_path: Path):
 
 
 def test_function_and_its_argument(tmp_path: Path):
-    """Words of several channels, added to what a function makes of them; rows in batches."""
+    """Words of several channels, added to the result of a function, with rows in batches."""
     rng = np.random.default_rng(6)
     source = Source("input", Feature(5, 3, 4))
     first = convolution(source, 4, (1, 1), rng, padding=(1, 0, 0, 0))
@@ -148,7 +148,7 @@ def test_function_and_its_argument(tmp_path: Path):
 
 
 def test_channels_with_shifts_of_their_own(tmp_path: Path):
-    """Several filters and rows at once, a last block that is not full, and a residual."""
+    """Several filters and rows in parallel, an incomplete last block, and a residual."""
     rng = np.random.default_rng(8)
     source = Source("input", Feature(7, 5, 6))
     first = convolution(source, 5, (3, 3), rng, padding=(1, 1, 1, 1), zeros=0.6, spread=10)

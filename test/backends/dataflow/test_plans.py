@@ -61,7 +61,9 @@ def random_layer(seed: int) -> Convolution:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_taps_meet_their_rows(seed: int):
-    """What a tap reads for a window row is where its padded row was written, for all of a frame."""
+    """
+    A tap reads a window row at the position to which the padded row was written, for all rows.
+    """
     layer = random_layer(seed)
     w, rows = layer.windows, layer.feature.rows
     for banks in range(1, min(5, rows) + 1):
@@ -141,7 +143,9 @@ def test_deltas_have_every_weight_once(zeros: float):
 
 
 def test_deltas_are_offered_where_they_pay():
-    """Of one group with many channels; of few, or very sparse ones, bridges would take over."""
+    """
+    Deltas need a single group with several channels; very sparse weights need too many bridges.
+    """
     rng = np.random.default_rng(10)
     source = Source("input", Feature(5, 64, 5))
     ninety = convolution(source, 64, (3, 3), rng, zeros=0.9)
@@ -193,7 +197,7 @@ def test_wide_rows_fit_few_multipliers():
     plan = choose(Pipeline(source, [wide]), board, Budget.of(board, 40, 0))
     planned = plan.convolutions[wide]
     assert planned.lanes.parts > 1 and planned.multipliers <= 40
-    # Two words of each row of the input for every part, one for each residue of columns.
+    # Two words of each input row for each part: a word for each residue of columns.
     writing = planned.buffer.padded_rows * 3 * 2 * planned.lanes.parts
     assert lane_cycles(planned) >= writing
     thinner = PlannedConvolution(wide, BlockLanes(parts=32, filters=4), board.pairs)
@@ -217,7 +221,7 @@ def test_parts_store_what_their_windows_read(parts: int):
 
 
 def test_zeros_cost_nothing():
-    """At nine zeros of ten, weights are COO and cycles those of what is left."""
+    """With 90% zeros, weights are COO, and only nonzero weights need cycles."""
     pipeline, board = chain(), load_board("zcu102")
     plan = choose(pipeline, board, Budget.of(board, 16, 0))
     for planned in plan.convolutions.values():
@@ -239,7 +243,7 @@ def test_batches_go_through_pools():
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 5])
 def test_with_fewer_slots_it_would_stop(rows: int):
-    """The model runs with the least number of slots, and stops with one less."""
+    """The model runs with the minimum number of slots, and stops with one slot less."""
     rng = np.random.default_rng(6)
     source = Source("input", Feature(12, 2, 6))
     first = convolution(source, 3, (1, 1), rng)
@@ -283,7 +287,7 @@ def test_rings_hold_what_runs_ahead():
 
 
 def test_a_short_way_waits_for_the_ring():
-    """A function in between keeps one word; the ring gives none before a row is complete."""
+    """A function between the operands stores a word; the ring provides only complete rows."""
     source = Source("input", Feature(4, 3, 2))
     rng = np.random.default_rng(8)
     function = table(source, rng)
@@ -300,7 +304,9 @@ def test_a_short_way_waits_for_the_ring():
     ("rows", "at_once"), [(9, (3, 3, 3, 3)), (9, (1, 3, 3, 1)), (7, (2, 2, 2, 1))]
 )
 def test_rings_keep_the_rate(rows: int, at_once: tuple[int, ...]):
-    """The ring has room for what two convolutions compute; no layer waits for another then."""
+    """
+    The ring has room for the rows that two convolutions compute, so no layer waits for another.
+    """
     rng = np.random.default_rng(11)
     source = Source("input", Feature(rows, 8, 4))
     start = convolution(source, 8, (3, 3), rng, padding=(1, 1, 1, 1))
@@ -327,13 +333,13 @@ def test_memories():
     assert blocks(37, 512) == 2
     assert blocks(9, 2049) == 2
     assert blocks(8, 16384) == 8
-    # Tables are cheaper for few words; those of ECP5 have 16.
+    # Tables are cheaper for small depths; tables of ECP5 have 16 words.
     assert blocks(64, 64) == 0 and blocks(48, 80) == 0 and blocks(88, 96) == 3
     assert blocks(64, 64, "ecp5") == 2 and blocks(64, 16, "ecp5") == 0
 
 
 def test_no_chip_is_large_enough():
-    """The message names the layer, the resource, and what would do."""
+    """The message names the layer, the resource, and the remedy."""
     pipeline, board = chain(), load_board("zcu102")
     with pytest.raises(UnsupportedError, match=r"2 multipliers, 1 of them.*may use 1.*with 2"):
         choose(pipeline, board, Budget.of(board, 1, 0))

@@ -1,4 +1,4 @@
-"""A few of the chains that `fuzz.py` makes; `make fuzz-dataflow COUNT=300` runs more."""
+"""Some of the chains of `fuzz.py`; `make fuzz-dataflow COUNT=300` runs more."""
 
 import pytest
 from backends.dataflow.fuzz import run_seed

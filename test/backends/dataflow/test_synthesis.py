@@ -71,7 +71,7 @@ def assert_near(
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_estimates_are_near_the_kept_counts(family: str):
-    """Of circuits of every kind; all of them together are nearer."""
+    """For circuits of all kinds; the sum over all circuits is more accurate."""
     far: list[object] = []
     sums = np.zeros((2, 3))
     for seed, found in counted()[family].items():

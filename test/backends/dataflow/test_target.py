@@ -1,4 +1,4 @@
-"""Target dataflow from the command line: what it writes, reports and refuses."""
+"""Target dataflow on the command line: files, reports and refusals."""
 
 import json
 from pathlib import Path
@@ -39,7 +39,7 @@ def net(tmp_path: Path) -> str:
 
 @pytest.mark.slow
 def test_layers_of_one_node_have_figures_of_their_own(tool: Tool, tmp_path: Path):
-    """A function that was fused is a table behind its convolution, and has its name."""
+    """A fused function is a table after the convolution, with the name of the convolution."""
     (tmp_path / "net.onnx").write_bytes(network("Sigmoid").SerializeToString())
     done = tool("ceras-compile", "net.onnx", "--target", "dataflow", "--dsp", "64", "-o", "out")
     assert done.status == 0, done.stderr
@@ -148,7 +148,7 @@ def inverted_residuals() -> ModelProto:
 @needs_verilator
 @pytest.mark.slow
 def test_depthwise_layers(tool: Tool, tmp_path: Path):
-    """Every layer has a block, and the circuit has the integers of the quantized graph."""
+    """All layers have blocks, and the circuit computes the integers of the quantized graph."""
     (tmp_path / "net.onnx").write_bytes(inverted_residuals().SerializeToString())
     options = ["--targets", "dataflow", "--dsp", "60", "--stall", "30", "--seed", "0"]
     done = tool("ceras-verify", "net.onnx", *options)
@@ -203,7 +203,7 @@ def test_refusals(
 
 
 def test_a_layer_without_a_block_is_named(tool: Tool, tmp_path: Path):
-    """Nothing is left for a pipeline: each operation says why."""
+    """Without a pipeline, the message has the reason for each operation."""
     proto = model([node("Softmax", "x", "y", "soft", axis=1)], {"x": (1, 8)}, ["y"])
     (tmp_path / "net.onnx").write_bytes(proto.SerializeToString())
     done = tool("ceras-compile", "net.onnx", "--target", "dataflow", "-o", "out")

@@ -40,7 +40,7 @@ Window = tuple[tuple[int, int], tuple[int, int, int, int], tuple[int, int]]
 def function_tables(
     rng: np.random.Generator, rows: int | None, made: Float32Type | None
 ) -> DenseIntOrFPElementsAttr:
-    """One random table of 256 entries, or as many as `rows`, of int8 or floats."""
+    """A random table of 256 entries, or `rows` tables, of int8 or floats."""
     shape = (256,) if rows is None else (rows, 256)
     if made is not None:
         entries = rng.normal(0, 4, shape).astype(np.float32)
@@ -52,8 +52,8 @@ def function_tables(
 @dataclass
 class Drawn:
     """
-    Layers that share nothing but their inputs, drawn with one generator; of convolutions and
-    products `by_channel` have a shift for each output channel.
+    Random layers that share only their inputs. With `by_channel`, convolutions and products have
+    per-channel shifts.
     """
 
     seed: int
@@ -102,7 +102,9 @@ class Drawn:
         )
 
     def rescaling(self, element: UniformType, outputs: int) -> RequantAttr:
-        """To the right mostly, from ties to what nothing is left of; and to the left."""
+        """
+        Mostly shifts to the right, from ties to shifts that leave no bits; and shifts to the left.
+        """
         if self.rng.random() < self.by_channel:
             return self.channel_shifts(element, outputs)
         shift = self.pick(1, 2, 3, 5, 7, 9, 11, 13, 31, 32, 47, 0)
@@ -111,7 +113,9 @@ class Drawn:
         )
 
     def channel_shifts(self, element: UniformType, outputs: int) -> RequantAttr:
-        """Equal, eight octaves apart, to both sides, or as far apart as multipliers admit."""
+        """
+        Equal multipliers, eight octaves of difference, on both sides, or the maximum difference.
+        """
         base = self.pick(1, 3, 6, 9, 24, 39)
         low, high = ((base, base), (base, base + 8), (-8, 7), (-8, 21), (17, 47))[
             self.pick(*range(5))
@@ -132,7 +136,7 @@ class Drawn:
     def residual(
         self, shape: Sequence[int], requant: RequantAttr
     ) -> tuple[SSAValue, list[int]] | tuple[None, None]:
-        """And by how many bits each channel shifts it: by as much more as `requant` its sums."""
+        """The per-channel shifts of the residual, which follow those of `requant`."""
         shifts = np.broadcast_to(requant.net_shifts, shape[-1:])
         shifts = shifts - shifts.min() + self.pick(0, 3, 8)
         if self.rng.random() < 0.5 or shifts.max() > 16:

@@ -47,7 +47,7 @@ def close(actual: Array, expected: Array, tolerance: float) -> None:
 
 
 def agree(module: ModuleOp, tolerance: float = 0.0, flags: Sequence[str] = SANITIZERS) -> None:
-    """Run a module in the interpreter and in the engine; every layer must be bit-equal."""
+    """Run a module in the interpreter and in the engine, and compare all layers bit for bit."""
     main = module.body.block.first_op
     assert isinstance(main, FuncOp)
     inputs: dict[str, Array] = {}
@@ -80,7 +80,7 @@ def agree(module: ModuleOp, tolerance: float = 0.0, flags: Sequence[str] = SANIT
 
 
 def resealed(data: bytes, at: int, value: bytes) -> bytes:
-    """`data` with bytes replaced and every checksum made right again."""
+    """Replace bytes of `data`, and update all checksums."""
     changed = bytearray(data)
     changed[at : at + len(value)] = value
     for i in range(13):

@@ -148,10 +148,10 @@ bool holds(Simulation& core, const ValueLimit& limit) {
 
 int main() {
   const Limit limits[] = {
-      {"its rows is", 65535, [](FpgaLinear& l, int n) { l.window.rows = l.window.height = n; }},
-      {"its columns is", 65535, [](FpgaLinear& l, int n) { l.window.columns = l.window.width = n; }},
-      {"its images is", 65535, [](FpgaLinear& l, int n) { l.images = n; }},
-      {"its height is", (1 << 23) - 1, [](FpgaLinear& l, int n) { l.window.height = n; }},
+      {"the register 'rows'", 65535, [](FpgaLinear& l, int n) { l.window.rows = l.window.height = n; }},
+      {"the register 'columns'", 65535, [](FpgaLinear& l, int n) { l.window.columns = l.window.width = n; }},
+      {"the register 'images'", 65535, [](FpgaLinear& l, int n) { l.images = n; }},
+      {"the register 'height'", (1 << 23) - 1, [](FpgaLinear& l, int n) { l.window.height = n; }},
       {"its stride_y is", 65535,
        [](FpgaLinear& l, int n) {
          l.window.stride_y = n;
@@ -172,15 +172,15 @@ int main() {
          l.window.dilation_x = 2;
          l.window.width = 2 * n - 1;
        }},
-      {"its tiles is", 65535 / 3,
+      {"the register 'tiles'", 65535 / 3,
        [](FpgaLinear& l, int n) {
          l.window.kernel_height = l.window.height = 3;
          l.window.kernel_width = n;
          l.window.dilation_x = 2;
          l.window.width = 2 * n - 1;
        }},
-      {"its outputs is", 65535, [](FpgaLinear& l, int n) { l.outputs = n; }},
-      {"its outputs is", 65535,
+      {"the register 'outputs'", 65535, [](FpgaLinear& l, int n) { l.outputs = n; }},
+      {"the register 'outputs'", 65535,
        [](FpgaLinear& l, int n) {
          l.by_channel = true;
          l.outputs = l.window.channels = n;
@@ -201,7 +201,7 @@ int main() {
          l.window.columns = 3;
          l.window.kernel_width = l.window.width = n;
        }},
-      {"its tiles is", 2 * 65535 / 3,
+      {"the register 'tiles'", 2 * 65535 / 3,
        [](FpgaLinear& l, int n) {
          l.by_channel = true;
          l.outputs = l.window.channels = 1;
@@ -240,8 +240,8 @@ int main() {
     ++number;
   }
   const ValueLimit values[] = {
-      {"it repeats a pixel 257 times", 256, repeated},
-      {"it takes more than 64 launches", 32, launched},
+      {"a pixel is repeated 257 times", 256, repeated},
+      {"the copy needs more than 64 launches", 32, launched},
       {"it has 5 function tables of floats, the core has room for 4", 4, nullptr},
   };
   for (const ValueLimit& limit : values) {

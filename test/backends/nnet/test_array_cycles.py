@@ -1,4 +1,4 @@
-"""The modelled cycles of the array in Verilog, against those that a simulation counts."""
+"""Compare the modelled cycles of the array in Verilog with those of a simulation."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,11 +80,11 @@ LAYERS = (
 SUMMED = (Conv(104, 16, 16, kernel=1), Conv(52, 32, 32, kernel=1), Conv(26, 64, 64, kernel=1))
 """Of YOLOX-Nano; their results are added to their inputs, and have gaps between rows."""
 RESIDUALS = [(1, 26, 26, 64), (1, 14, 14, 64)]
-"""Behind the inputs of the layers."""
+"""After the inputs of the layers."""
 
 
 def network() -> ModuleOp:
-    """Each layer from an input of its own; sums, a maximum and a product beside them."""
+    """Each layer has a separate input; additions, a maximum and a product are included."""
     shapes = [c.shape for c in LAYERS]
     summed = [c.shape for c in SUMMED]
     net = Network([(shape, INT8) for shape in (*shapes, *RESIDUALS, *summed)])
@@ -112,7 +112,7 @@ def network() -> ModuleOp:
 
 
 def moved(net: Network) -> list[SSAValue]:
-    """What is looked up, repeated, cut, transposed and copied, of bytes and of floats."""
+    """Lookups, repetitions, slices, transpositions and copies, of bytes and of floats."""
     rng = np.random.default_rng(5)
     small, wide = net.inputs[2], net.inputs[LAYERS.index(Conv(300, 4, 16, rows=40))]
     shape = graph.shape_of(wide)
@@ -135,14 +135,14 @@ def moved(net: Network) -> list[SSAValue]:
     for op in ops:
         assert why_not(op) is None, why_not(op)
         results.append(net.add(op, FPGA))
-    # Three bytes of every twelve, at any place of a word.
+    # Three of every twelve bytes, at any offset in a word.
     corners = [(0, y, x, 0) for y in (0, 1) for x in (0, 1)]
     quarters = [graph.SliceOp(wide, at, (1, 20, 150, 3), (1, 2, 2, 1)) for at in corners]
     return [*results, net.add(graph.ConcatOp([net.add(q, FPGA) for q in quarters], 3), FPGA)]
 
 
 def joined(net: Network, index: int, layer: Conv, requant: RequantAttr) -> list[SSAValue]:
-    """A sum, of whose operands one has gaps between its rows, as the result has."""
+    """An addition with gaps between the rows of an operand and of the result."""
     first, second = convolution(net, index, layer, requant), net.inputs[index]
     operands = (first, second) if index % 2 else (second, first)
     total = graph.BinaryOp(
@@ -218,7 +218,9 @@ def test_a_layer_without_waiting_takes_its_products():
 
 
 def test_by_channel_a_lane_multiplies_a_row_of_the_window_a_cycle():
-    """28x28 of 192 channels, 3x3: 30 reads for the 28 pixels of each of 3 rows, and little else."""
+    """
+    28x28 pixels, 192 channels, 3x3: 30 reads for the 28 pixels of each of 3 rows, and few more.
+    """
     window = ArrayWindow(3, 1, 1)
     layer = ArrayLayer(1, 28, 28, 192, 28, 28, 192, 192, 192, 0, window, window, by_channel=True)
     ideal = 3 * 30 * 28 * 192 // 16
@@ -237,5 +239,5 @@ def test_a_register_that_cannot_hold_a_size_refuses_the_layer():
     """All 256x256 pixels of a channel are a row of the result, as in the transpose of ESPCN."""
     net = Network([((1, 256, 256, 3), INT8)])
     op = graph.TransposeOp(net.inputs[0], (0, 3, 1, 2))
-    assert why_not_in_verilog(op, DEFAULT) == "its columns is 65536, the register holds 0 to 65535"
+    assert why_not_in_verilog(op, DEFAULT) == "the register 'columns' holds 0 to 65535, got 65536"
     assert core_cycles_of(op, DEFAULT) is None

@@ -22,7 +22,7 @@ from ceras_ir.pipeline.stages import quantize_pass
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 SHIFTS = (-8, -1, 0, 1, 2, 7, 8, 9, 15, 16, 22)
-"""Left, none and right, of neighbours in one tile of 16 channels and over its end."""
+"""Left, no and right shifts of adjacent channels, in a tile of 16 channels and across its end."""
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -40,7 +40,7 @@ def test_random_layers_on_other_processors(flags: tuple[str, ...]):
 
 
 def sums(requant: RequantAttr, bias: list[int]) -> ModuleOp:
-    """Channels whose sums are `bias` alone, whatever the input."""
+    """Channels with the sum `bias` for all inputs."""
     net = Network([((3, 5), INT8)])
     weights = net.constant(np.zeros((len(bias), 5), np.int8), INT8)
     op = graph.MatmulOp(
@@ -52,7 +52,7 @@ def sums(requant: RequantAttr, bias: list[int]) -> ModuleOp:
 
 @pytest.mark.parametrize("mode", [Rounding.HALF_UP, Rounding.HALF_EVEN])
 def test_ties_and_their_neighbours(mode: Rounding):
-    """Around odd and even halves of every shift, and around what saturates on the left."""
+    """Values around odd and even ties of all shifts, and around saturation on the left."""
     drawn = [
         (shift, sign * number + near)
         for shift in SHIFTS
@@ -69,7 +69,7 @@ def test_ties_and_their_neighbours(mode: Rounding):
 
 @pytest.mark.parametrize("mode", [Rounding.HALF_UP, Rounding.HALF_EVEN])
 def test_the_longest_shifts_of_the_greatest_sums(mode: Rounding):
-    """Of 31 bits and more nothing is left but a half or less."""
+    """A shift of 31 bits or more leaves at most a half."""
     extremes = (-(1 << 31) + 1, -(1 << 30) - 1, -(1 << 30), -1, 1, 1 << 30, (1 << 31) - 1)
     drawn = [(shift, number) for shift in (20, 30, 31, 32, 33, 46, 47) for number in extremes]
     multipliers = [1 << 47 - shift for shift, _ in drawn]
@@ -97,7 +97,7 @@ def test_residuals_of_channels(mode: Rounding, device: str):
 
 
 def test_a_network_with_rows_runs_on_the_fpga(tmp_path: Path):
-    """All its convolutions and products, shifted by channel; nothing of that asks for one shift."""
+    """All convolutions and products have per-channel shifts, without a common shift."""
     data = str(DIGITS / "digits_calibration.npz")
     options = (
         "--calibrate",

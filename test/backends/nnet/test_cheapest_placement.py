@@ -39,7 +39,7 @@ def no_operands(op: Operation) -> Sequence[int]:
 
 
 def second_operand(op: Operation) -> Sequence[int]:
-    """Of additions: what the CPU reads wherever they run."""
+    """The operands of additions that the CPU reads on any device."""
     return (1,) if len(op.operands) == 2 else ()
 
 

@@ -44,7 +44,7 @@ def product(
     requant: RequantAttr,
     residual: SSAValue | None = None,
 ) -> SSAValue:
-    # Of each channel by as much more as its sum goes to the right.
+    # The residual shift of each channel follows the right shift of the sum.
     shifts = [3 + net - min(requant.net_shifts) for net in requant.net_shifts]
     if len(shifts) == 1:
         shifts *= shape_of(weights)[0]
@@ -57,7 +57,7 @@ def product(
 
 
 def attention(heads: int = 2, tokens: int = 19, width: int = 5) -> ModuleOp:
-    """Heads of Q K^T and P V of int8, without what lies in between."""
+    """Attention heads: Q K^T and P V in int8, without the operations between them."""
     shape = (tokens, width)
     net = Network([(shape, element) for element in (SHIFTED, INT8, INT8) for _ in range(heads)])
     results: list[SSAValue] = []
@@ -71,7 +71,7 @@ def attention(heads: int = 2, tokens: int = 19, width: int = 5) -> ModuleOp:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_random_shapes(seed: int):
-    """Ties, both ends of the range, zero points, residuals, shifts and tables by channel."""
+    """Ties, both bounds of the range, zero points, residuals, and per-channel shifts and tables."""
     rng = np.random.default_rng(seed)
 
     def pick(*choices: int) -> int:
@@ -160,7 +160,7 @@ def test_the_cpu_reads_what_it_packs(tmp_path: Path):
 
 
 def test_packing_costs_time():
-    """What the CPU reads and writes for it, and what it has packed on the way to the FPGA."""
+    """The cost of packing: bytes that the CPU reads and writes, and the transfer to the FPGA."""
     board = load_board("ceras_zcu104")
     module = attention(1, 197, 64)
     op = next(op for op in steps(main_function(module)) if isinstance(op, graph.MatmulOp))
@@ -182,7 +182,7 @@ def section(data: bytes, number: int) -> int:
 
 
 def refusal(path: Path, data: bytes, at: int, new: bytes) -> str:
-    """What the engine says of a file that has other bytes there."""
+    """The message of the engine for a file with these bytes replaced."""
     path.write_bytes(resealed(data, at, new))
     done = subprocess.run(
         [str(build()), str(path), "/dev/null", "/dev/null"], capture_output=True, text=True
@@ -206,7 +206,7 @@ def on_the_cpu(weights: UniformType, *, convolves: bool = False) -> bytes:
         (on_the_cpu(UniformType(0.5, 3)), "takes weights without zero point"),
         (
             on_the_cpu(UniformType(0.5, 128, storage=IntegerType(8, Signedness.UNSIGNED))),
-            "the FPGA takes int8",
+            "the FPGA requires int8",
         ),
     ],
 )
@@ -226,16 +226,16 @@ def test_the_second_operand_lies_in_its_block(tmp_path: Path):
     tensor = section(data, TENSORS) + TENSOR_BYTES * number
     block = section(data, BLOCKS) + 24 * struct.unpack_from("<I", data, tensor + 16)[0]
     cases = [
-        (tensor + 24, struct.pack("<Q", 1 << 40), "it does not lie inside its block"),
+        (tensor + 24, struct.pack("<Q", 1 << 40), "the tensor is not inside the block"),
         (tensor + 24, struct.pack("<Q", file.tensors[number].offset + 1), "inside its block"),
-        (tensor + 32, struct.pack("<I", 1 << 20), "it does not lie inside its block"),
-        (tensor + 32, struct.pack("<I", 4), "its shapes are not those of a product"),
-        (tensor + 36, struct.pack("<I", 5), "its shapes are not those of a product"),
-        (tensor + 20, struct.pack("<I", 8), "it does not lie inside its block"),
-        (tensor + 16, struct.pack("<I", 99), "its block does not exist"),
-        (tensor + 16, struct.pack("<I", 0xFFFFFFFF), "its block does not exist"),
-        (tensor + 4, b"\3", "it does not lie inside its block"),
-        (block + 16, struct.pack("<Q", 29), "it does not lie inside its block"),
+        (tensor + 32, struct.pack("<I", 1 << 20), "the tensor is not inside the block"),
+        (tensor + 32, struct.pack("<I", 4), "the shapes do not fit a matrix product"),
+        (tensor + 36, struct.pack("<I", 5), "the shapes do not fit a matrix product"),
+        (tensor + 20, struct.pack("<I", 8), "the tensor is not inside the block"),
+        (tensor + 16, struct.pack("<I", 99), "the block does not exist"),
+        (tensor + 16, struct.pack("<I", 0xFFFFFFFF), "the block does not exist"),
+        (tensor + 4, b"\3", "the tensor is not inside the block"),
+        (block + 16, struct.pack("<Q", 29), "the tensor is not inside the block"),
         (section(data, LAYERS) + 12, struct.pack("<I", 1), "number of operands"),
     ]
     for at, new, reason in cases:
@@ -256,7 +256,7 @@ def test_the_result_does_not_lie_over_it(tmp_path: Path):
     )
     moved = data[second + 16 : second + 32]  # Block, pitch and offset.
     path = tmp_path / "m.nnet"
-    assert "its result overlaps an operand" in refusal(path, data, result + 16, moved)
+    assert "the result overlaps an operand" in refusal(path, data, result + 16, moved)
 
 
 def test_wide_activations_stay_on_the_cpu():
@@ -286,7 +286,7 @@ def transformer_heads() -> bytes:
 
 
 def test_heads_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """Both products of both heads run on the array, and every level gives the same integers."""
+    """Both products of both heads run on the array, and all levels give equal integers."""
     path, data, folder = tmp_path / "m.onnx", tmp_path / "c.npz", tmp_path / "out"
     path.write_bytes(transformer_heads())
     samples = np.random.default_rng(2).uniform(-1, 1, (40, 19, 10)).astype(np.float32)

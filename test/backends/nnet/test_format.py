@@ -31,7 +31,7 @@ DOCUMENT = Path(__file__).parents[3] / "docs" / "nnet-format.md"
 
 
 def example() -> ModuleOp:
-    """The network of the document: a product in the FPGA between float ends."""
+    """The network of the document: a product on the FPGA with float inputs and outputs."""
     net = Network([((1, 4), f32)])
     weights = net.constant(random_array((2, 4), INT8, 1), INT8)
     bias = net.constant(np.array([300, -200], np.int32), INT32)
@@ -87,7 +87,7 @@ def test_round_trip():
 
 
 def test_constants_of_one_section():
-    """Weights begin at multiples of 64 bytes, each with its own numbers behind the other's."""
+    """Weights begin at multiples of 64 bytes, and are stored in order."""
     net = Network([((1, 4), INT8)])
     (x,) = net.inputs
     for i in range(3):
@@ -101,7 +101,9 @@ def test_constants_of_one_section():
 
 
 def test_equal_constants_are_stored_once():
-    """Such as weights of the steps of a loop; not where a type reads the bytes as other numbers."""
+    """
+    Such as the weights of all steps of a loop; except if a type interprets the bytes differently.
+    """
     offsets = Constants(alignment=64)
     array = random_array((20, 4), INT8, 1)
     wide = array.view(np.int32)
@@ -147,7 +149,7 @@ def test_bytes_behind_the_last_section_are_refused():
         read(longer)
 
 
-# (section, byte in it, replacement, what the reader says)
+# (section, byte in it, replacement, message of the reader)
 CRAFTED = [
     ("network", 0, (16).to_bytes(8, "little"), "is not inside the arena"),
     ("network", 12, (99).to_bytes(4, "little"), "does not hold 99 entries"),
@@ -187,7 +189,9 @@ def test_crafted_files_are_refused(
 
 
 def test_values_that_are_not_there_are_refused():
-    """What nothing has written yet, and two inputs in the same bytes: by the reader alone."""
+    """
+    A value that is not written yet, and two inputs in the same bytes; only the reader checks this.
+    """
     net = Network([((1, 4), f32), ((1, 4), f32)])
     data = written(
         net.module(net.add(graph.BinaryOp(graph.Binary.ADD, *net.inputs, result_element=f32)))
@@ -261,7 +265,7 @@ def test_the_document_lists_every_kind():
 
 
 def _names(code: CodeType) -> Iterator[str]:
-    """The globals that a function asks for, those of comprehensions in it included."""
+    """The globals of a function, including those of comprehensions."""
     yield from (i.argval for i in get_instructions(code) if i.opname == "LOAD_GLOBAL")
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
@@ -269,7 +273,7 @@ def _names(code: CodeType) -> Iterator[str]:
 
 
 def _used(function: FunctionType) -> Iterator[object]:
-    """What a function takes from outside, and what those of its own module take."""
+    """The external objects of a function, and of the functions of the same module that it calls."""
     for name in _names(function.__code__):
         yield (value := function.__globals__.get(name))
         if isinstance(value, FunctionType) and value.__module__ == function.__module__:
@@ -277,7 +281,7 @@ def _used(function: FunctionType) -> Iterator[object]:
 
 
 def test_checks_use_nothing_of_the_writer():
-    """A check stands beside the encoder of its operation, and may not ask it for the truth."""
+    """A check is declared next to the encoder of the operation, but must not use it."""
     for kind in KINDS.values():
         for function in (kind.check, kind.kept, kind.requant):
             assert isinstance(function, FunctionType)

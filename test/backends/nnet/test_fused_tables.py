@@ -1,4 +1,4 @@
-"""Tables behind sums of products, and what the FPGA looks up and moves, bit for bit."""
+"""Tables after convolutions and products, and lookups and copies of the FPGA, bit for bit."""
 
 import numpy as np
 import pytest
@@ -56,7 +56,7 @@ def layers(net: Network, x: SSAValue, made: Float32Type | None, rows: tuple[int,
 def test_fused(device: str, made: Float32Type | None, rows: tuple[int, ...] | None) -> None:
     net = Network([((1, 5, 6, 17), SHIFTED)])
     ends = [net.add(op, device) for op in layers(net, net.inputs[0], made, rows)]
-    # Results lie in columns of wider ones.
+    # The results are columns of wider values.
     joined = [net.add(graph.ConcatOp([v, v], len(graph.shape_of(v)) - 1), device) for v in ends]
     agree(net.module(*joined, strategy="slices"))
 

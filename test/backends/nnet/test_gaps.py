@@ -1,4 +1,4 @@
-"""Every operator reads and writes columns of wider values, with others' bytes between its rows."""
+"""All operators support columns of wider values, with other bytes between the rows."""
 
 from collections.abc import Callable
 
@@ -48,7 +48,7 @@ Operator = Callable[[Network, SSAValue], SSAValue]
 
 
 def made(net: Network, x: SSAValue) -> SSAValue:
-    """A copy of `x` that an operation makes, elsewhere."""
+    """A copy of `x` in other memory."""
     shape = shape_of(x)
     return net.add(graph.SliceOp(x, (0,) * len(shape), shape, (1,) * len(shape)))
 

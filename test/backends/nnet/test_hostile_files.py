@@ -42,7 +42,7 @@ def every_operator() -> bytes:
         return net.add(op, device)
 
     def tabulated(x: SSAValue, device: str) -> SSAValue:
-        """A product with a table by channel, and floats of a lookup, moved in every way."""
+        """A product with per-channel tables, and all copies of the floats of a lookup."""
         rows = graph.integers((0, 2, 1, 1, 0, 2))
         flat = net.add(graph.ReshapeOp(x, (16, 6)), device)
         weights = net.constant(random_array((6, 6), INT8, 4), INT8)
@@ -60,7 +60,7 @@ def every_operator() -> bytes:
         return net.add(graph.ConcatOp([m, m], 2), device)
 
     def of_activations(x: SSAValue, device: str) -> SSAValue:
-        """A product whose weights are computed, of fewer channels than a tile of the array."""
+        """A product with computed weights, with fewer channels than a tile of the array."""
         flat = net.add(graph.ReshapeOp(x, (16, 6)), device)
         scores = net.add(graph.RequantizeOp(flat, INT8, RequantAttr(1)))
         op = graph.MatmulOp(flat, scores, result_element=SHIFTED, requant=RequantAttr(5))
@@ -130,7 +130,7 @@ def every_operator() -> bytes:
 
 @pytest.fixture(scope="module")
 def mutate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The program `mutate` with the engine in it, and `model.nnet` beside it."""
+    """The program `mutate` with the engine, and `model.nnet` in the same folder."""
     folder = tmp_path_factory.mktemp("mutate")
     (folder / "model.nnet").write_bytes(every_operator())
     build_around_engine("mutate.cpp", folder / "mutate", "a program that damages files")

@@ -44,7 +44,7 @@ FLOATS = [
 
 
 def integers(*shapes: tuple[int, ...], element: Attribute) -> tuple[Network, list[SSAValue]]:
-    """Inputs, and a constant after them, of every size; zeros are among them."""
+    """Inputs and a constant of each size, including zeros."""
     net = Network([(shape, element) for shape in shapes])
     array = random_array(shapes[0], element, 9)
     array[..., 0] = 0
@@ -53,7 +53,7 @@ def integers(*shapes: tuple[int, ...], element: Attribute) -> tuple[Network, lis
 
 @pytest.mark.parametrize("element", INTEGERS)
 def test_arithmetic_wraps_around(element: Attribute):
-    """Broadcast, and with a constant whose zeros divide; least numbers are divided by -1."""
+    """Broadcast operands, and a constant with zeros as divisors; the minimum is divided by -1."""
     net, (x, y, constant) = integers((2, 3, 300), (3, 1), element=element)
     minus = net.constant(np.array([-1]).astype(graph.numpy_dtype(element)), element)
     pairs = [(x, y), (y, x), (x, constant), (constant, y), (x, minus)]
@@ -96,7 +96,7 @@ def test_reduction(element: Attribute):
 
 @pytest.mark.parametrize("element", [*NUMBERS[1:], INT8])
 def test_where_the_extreme_is(element: Attribute):
-    """Of equal ones the first or the last; nothing is greater than NaN."""
+    """The first or the last of equal elements; NaN is the maximum."""
     special = random_array((16, 3), element, 3)
     if element == f32:
         special[:, 0] = FLOATS
@@ -114,7 +114,7 @@ def test_where_the_extreme_is(element: Attribute):
 
 @pytest.mark.parametrize("element", [*NUMBERS[1:], INT8])
 def test_which_are_the_first(element: Attribute):
-    """Of equal ones in order; NaN last."""
+    """Equal elements in order, and NaN last."""
     special = random_array((3, 16), element, 3)
     if element == f32:
         special[0] = FLOATS
@@ -131,7 +131,7 @@ def test_which_are_the_first(element: Attribute):
 
 @pytest.mark.parametrize("element", [*NUMBERS, INT8])
 def test_elements_are_repeated_anywhere(element: Attribute):
-    """Constant indices along each axis, and borders on all sides of every rank."""
+    """Constant indices along each axis, and padding on all sides for all ranks."""
     net = Network([((2, 3, 5), element), ((4,), element)])
     x, y = net.inputs
     ops: list[graph.GraphOperation] = [
@@ -179,7 +179,7 @@ def test_gaps_between_rows():
 
 
 def test_a_mask_is_computed(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """Attention over as many tokens as a mask of integers has, from the model to the engine."""
+    """Attention with an integer mask, from the model to the engine."""
     rng = np.random.default_rng(0)
     end = helper.make_tensor_value_info
     inputs = [end(name, TensorProto.INT64, [1, 6]) for name in ("ids", "mask")]
@@ -271,7 +271,7 @@ def test_crafted_tensors_are_refused(
 
 @pytest.mark.parametrize("kind", [6, 8, 10])
 def test_floats_have_no_bits(tmp_path: Path, kind: int):
-    """Kinds of integers between those of floats are refused."""
+    """Numbers of integer functions between the numbers of float functions are refused."""
     net = Network([((3,), f32)])
     op = graph.BinaryOp(Binary.POW, *net.inputs, *net.inputs, result_element=f32)
     data = written(net.module(net.add(op)))

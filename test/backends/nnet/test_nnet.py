@@ -1,4 +1,4 @@
-"""`ceras-nnet` on files of this compiler and on damaged ones."""
+"""Run `ceras-nnet` on files of this compiler and on damaged files."""
 
 from pathlib import Path
 

@@ -27,7 +27,7 @@ TOLERANCE = 1e-5
 
 
 def networks() -> Iterator[tuple[str, ModuleOp]]:
-    """Every sixth case that is imported; the others are refused by their operator."""
+    """Every sixth importable case; the other cases are refused because of the operator."""
     loader: Any = import_module("onnx.backend.test.loader")
     for case in loader.load_model_tests(kind="node")[::EVERY]:
         try:

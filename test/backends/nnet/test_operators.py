@@ -1,4 +1,4 @@
-"""Every operator of the engine against the interpreter, bit for bit, on corner data."""
+"""Compare all operators of the engine with the interpreter, bit for bit, on corner cases."""
 
 from operator import itemgetter
 from typing import TypedDict, Unpack
@@ -58,7 +58,7 @@ ROUNDINGS = [
 
 
 class Windows(TypedDict, total=False):
-    """Where the windows of a convolution or pool lie."""
+    """The windows of a convolution or pool."""
 
     strides: tuple[int, int]
     padding: tuple[int, int, int, int]
@@ -284,12 +284,12 @@ def test_binaries(kind: Binary, lhs: tuple[int, ...], rhs: tuple[int, ...]):
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("kind", [k for k in FLOAT_BINARIES if k not in QUANTIZED_BINARIES])
 def test_float_binaries_at_the_edges(kind: Binary):
-    """Every pair of zeros of both signs, infinities, NaN, and what over- and underflows."""
+    """All pairs of zeros of both signs, infinities, NaN, and values that overflow or underflow."""
     edges = np.array([0.0, -0.0, 1e-45, -3, 7, 3e38, np.inf, -np.inf, np.nan], np.float32)
     net = Network([])
     lhs, rhs = net.constant(edges[:, None]), net.constant(edges)
     bounded = net.add(graph.BinaryOp(kind, lhs, rhs, result_element=f32))
-    # 1 / x tells the zeros apart.
+    # 1 / x distinguishes the zeros.
     one = net.constant(np.ones(1, np.float32))
     op = graph.BinaryOp(Binary.DIV, one, bounded, result_element=f32)
     agree(net.module(net.add(op), bounded))

@@ -1,4 +1,4 @@
-"""Recurrent layers in the engine against the interpreter, bit for bit, and files that lie."""
+"""Compare recurrent layers of the engine with the interpreter, and refuse wrong files."""
 
 import struct
 from pathlib import Path
@@ -32,7 +32,7 @@ def layer(
     backwards: bool = False,
     functions: tuple[FunctionAttr, ...] | None = None,
 ) -> ModuleOp:
-    """A network of one layer, whose state is an input or a constant."""
+    """A network with a single layer; the state is an input or a constant."""
     arguments = [((steps, batch, kind.gates * hidden), f32)]
     arguments += [((batch, hidden), f32)] * 2 if starts else []
     net = Network(arguments)
@@ -60,7 +60,7 @@ def test_every_cell(kind: Cell, integer: bool):
 
 @pytest.mark.parametrize("integer", [False, True])
 def test_other_forms(integer: bool):
-    """Nothing but what must be there; widths beside those of vectors; from the last step on."""
+    """Only required operands; widths next to vector widths; from the last step on."""
     agree(layer(Cell.LSTM, steps=1, hidden=1, starts=False, biased=False, integer=integer))
     agree(layer(Cell.GRU_RESET_FIRST, hidden=33, biased=False, integer=integer))
     agree(layer(Cell.GRU, steps=3, batch=2, hidden=32, integer=integer, backwards=True))
@@ -122,7 +122,7 @@ INTEGER, FLOATS = (
 )
 DYNAMIC = written(layer(Cell.LSTM, batch=2, hidden=3, integer="dynamic"))
 
-# (what is in the file, word of the attributes, its value, what the reader says)
+# (content of the file, word of the attributes, value, message of the reader)
 CRAFTED = [
     (INTEGER, 0, 4, "unknown attribute"),
     (INTEGER, 0, 1, "3 or 4 operands expected"),
@@ -152,7 +152,7 @@ def test_crafted_attributes_are_refused(
     refuse(build(SANITIZERS), tmp_path / "bad.nnet", changed)
 
 
-# (operand, byte of its tensor, replacement, what the reader says)
+# (operand, byte of the tensor, replacement, message of the reader)
 TENSORS = [
     (0, 32, struct.pack("<2I", 1, 10), "state: wrong shape"),
     (0, 5, b"\x02", "weights of rank 2 and input of 3|reserved bytes|extent"),
@@ -213,7 +213,7 @@ def test_sums_that_could_overflow_are_refused(tmp_path: Path):
 
 
 def test_one_that_asks_for_years_is_refused(tmp_path: Path):
-    """Layer after layer of 2^38 products each, whose weights are 4 MiB."""
+    """A sequence of layers with 2^38 products and 4 MiB of weights each."""
     net = Network([((1 << 16, 1, 2048), f32), ((1, 2048), f32)])
     x, state = net.inputs
     for _ in range(4):

@@ -1,4 +1,4 @@
-"""What the engine would refuse at load is refused when the file is written, with its node."""
+"""The writer refuses files that the engine would refuse, and names the node."""
 
 from pathlib import Path
 
@@ -64,7 +64,7 @@ def test_sums():
 
 
 def test_residuals():
-    """All channels multiply the residual by one number: of equal shifts, equal ones."""
+    """All channels multiply the residual by the same factor; equal shifts are accepted."""
     net = Network([((2, 3), INT8), ((2, 4), INT8)])
     op = graph.MatmulOp(
         net.inputs[0],
@@ -139,7 +139,7 @@ def test_a_file_that_asks_for_years_is_refused(tmp_path: Path):
     path.write_bytes(written(net.module(net.add(op))))
     assert path.stat().st_size < 4096
     inputs = {f"input{i}": np.zeros(shape_of(v), np.float32) for i, v in enumerate((x, weights))}
-    with pytest.raises(InputError, match="more work than this engine takes"):
+    with pytest.raises(InputError, match="exceeds the work limit of this engine"):
         NnetModel(path).run(inputs)
 
 

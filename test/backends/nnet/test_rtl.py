@@ -1,4 +1,4 @@
-"""The circuits in Verilog against those in C++, which are held to the interpreter elsewhere."""
+"""Compare the circuits in Verilog with the circuits in C++, which other tests check."""
 
 import subprocess
 from pathlib import Path
@@ -57,7 +57,9 @@ def test_random_layers_under_random_stalls(size: CircuitSize):
 
 
 def test_registers_at_their_limits():
-    """What they hold runs; one more is refused by the register's name."""
+    """
+    The maximum of each register runs; the next value is refused with the name of the register.
+    """
     size = CircuitSize(lanes=4, bus_bytes=8, result_bytes=8192, paired=False)
     program = build_simulation("rtl_limits", [LAYERS.parent / "rtl_limits.cpp", *CIRCUITS], size)
     done = subprocess.run([program], capture_output=True, text=True, timeout=600, check=False)
@@ -66,8 +68,8 @@ def test_registers_at_their_limits():
 
 def held_to_cpp(module: ModuleOp, path: Path, rtl: Rtl) -> tuple[NnetModel, list[str]]:
     """
-    The model after a run whose results are those of the circuits in C++, and what the report says
-    beforehand of each layer of the FPGA: why the core does not take it.
+    A model after a run, with results that are checked, and the reasons in the report why the core
+    refuses layers.
     """
     path.write_bytes(written(module))
     inputs = {
@@ -86,18 +88,18 @@ def held_to_cpp(module: ModuleOp, path: Path, rtl: Rtl) -> tuple[NnetModel, list
 
 @pytest.mark.parametrize("seed", range(3))
 def test_random_networks(seed: int, tmp_path: Path):
-    """Every layer of the FPGA, with the pitches and places that the compiler gives."""
+    """All layers of the FPGA, with the pitches and offsets of the compiler."""
     module = Drawn(seed, by_channel=0.5).module(30)
     model, told = held_to_cpp(module, tmp_path / "model.nnet", Rtl(stall=20))
     assert any(model.cycles[0])
-    # What the report says beforehand of each layer that runs, the engine finds.
+    # The engine confirms the report for each layer.
     pairs = list(zip(told, model.refused, strict=True))
     assert all((reason == "") == (found == "") for reason, found in pairs), pairs
 
 
 @pytest.mark.parametrize("lanes", [4, 16])
 def test_products_of_activations(lanes: int, tmp_path: Path):
-    """Weights of several layers come one after the other to one place, others in each sample."""
+    """The weights of several layers share an address, and change for each sample."""
     narrow = CircuitSize(lanes=4, bus_bytes=8, result_bytes=8192, paired=False)
     size = narrow if lanes == 4 else CircuitSize()
     module = attention(tokens=21, width=9)
@@ -116,7 +118,7 @@ def test_products_of_activations(lanes: int, tmp_path: Path):
 
 
 def test_a_core_without_tables(tmp_path: Path):
-    """It says so itself; layers that look up are refused with the reason, and run in C++."""
+    """A core without tables refuses lookups with a reason; they run in C++."""
     size = CircuitSize(lanes=4, bus_bytes=8, result_bytes=8192, paired=False, tables=0)
     module = Drawn(0, by_channel=0.5).module(30)
     model, told = held_to_cpp(module, tmp_path / "model.nnet", Rtl(size))
@@ -127,7 +129,7 @@ def test_a_core_without_tables(tmp_path: Path):
 
 
 def test_a_network_on_the_command_line(tmp_path: Path):
-    """`ceras-run --fpga rtl` gives what the engine gives."""
+    """`ceras-run --fpga rtl` gives the results of the engine."""
     folder = tmp_path / "digits"
     model, data = str(DIGITS / "digits.onnx"), str(DIGITS / "digits_calibration.npz")
     options = ["--target", "nnet", "--quantize", "int8", "--calibrate", data]

@@ -1,4 +1,4 @@
-"""What the FPGA cannot run is said in one sentence, and the circuits agree on the limits."""
+"""Refusals of the FPGA are a sentence, and the limits are those of the circuits."""
 
 import re
 from pathlib import Path
@@ -204,7 +204,9 @@ def test_every_rule_is_in_the_document():
 
 
 def test_floats_are_followed_once() -> None:
-    """Of a chain of 64 concatenations the last asks for what made the first, as all before do."""
+    """
+    In a chain of 64 concatenations, each asks for the same producer; visits must not multiply.
+    """
     net = Network([((2, 3), INT8)])
     tables = function_tables(np.random.default_rng(0), 1, None)
     made = net.add(graph.LookupOp(net.inputs[0], tables, f32))

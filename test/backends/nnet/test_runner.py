@@ -1,4 +1,4 @@
-"""Running a compiled folder, and what is said when that cannot be done."""
+"""Run a compiled folder, and check the messages if this fails."""
 
 import subprocess
 from pathlib import Path
@@ -98,7 +98,9 @@ def test_compiler_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_values_that_change_sides_are_listed(tmp_path: Path):
-    """Once in each direction, however many layers read them; the caller is on the CPU's side."""
+    """
+    A transfer per value and direction, for any number of readers; the caller is on the CPU side.
+    """
     int8 = UniformType(0.5)
     net = Network([((1, 4, 4, 8), int8)])
     (x,) = net.inputs

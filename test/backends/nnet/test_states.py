@@ -27,8 +27,8 @@ STEPS = 6
 
 def network() -> ModuleOp:
     """
-    Sums of bytes with a zero point, of words and of floats, that stay; one float that is there a
-    step later, which is an input; outputs between them.
+    Sums of bytes with a zero point, of words and of floats as states; a float that is an input in
+    the next step; and outputs between them.
     """
     arguments = [((2, 3), INT8), ((2, 3), WIDE), ((5,), f32), ((5,), f32), ((5,), f32)]
     net = Network([*arguments, ((2, 3), INT8)])
@@ -42,7 +42,7 @@ def network() -> ModuleOp:
     total = net.add(graph.BinaryOp(Binary.ADD, sum_, late, result_element=f32))
     seen = net.add(graph.BinaryOp(Binary.MUL, total, x, result_element=f32))
     real = net.add(graph.DequantizeOp(net.add(graph.TransposeOp(bytes_, (1, 0)))))
-    # Of outputs 0 to 5, those that callers see are the second and the last.
+    # Of outputs 0 to 5, callers get the second and the last.
     return net.module(words, seen, bytes_, total, x, real, states=STATES)
 
 
@@ -74,7 +74,7 @@ def test_a_sequence_begins_anew(tmp_path: Path):
     data = (tmp_path / "out.bin").read_bytes()
     once = len(data) // 2
     assert once == STEPS * (5 * 4 + 6 * 4) and data[:once] == data[once:]
-    # What stays matters, or the second round would prove nothing.
+    # The states must influence the results, otherwise the second round proves nothing.
     assert data[: once // STEPS] != data[once // STEPS : 2 * once // STEPS]
 
 
@@ -105,7 +105,7 @@ def test_wrong_counts_are_refused(tmp_path: Path, count: int, message: str):
 
 
 def test_one_input_for_two_states_is_refused(tmp_path: Path):
-    """The reader says so; the engine, that they are more than there is."""
+    """The reader names the input; the engine finds that the states exceed the arena."""
     net = Network([((4,), f32), ((1 << 16,), f32)])
     relu = FunctionAttr(Function.RELU)
     outputs = [net.add(graph.UnaryOp(x, relu)) for x in net.inputs]
@@ -118,4 +118,4 @@ def test_one_input_for_two_states_is_refused(tmp_path: Path):
     with pytest.raises(InputError, match="is an input twice"):
         read(changed)
     said = refuse(build(SANITIZERS), tmp_path / "bad.nnet", changed)
-    assert "states take more than the arena" in said
+    assert "the states exceed the arena" in said

@@ -17,7 +17,7 @@ INT8, WIDE = UniformType(0.5), UniformType(0.125, storage=i16)
 
 
 def tables(rows: int, entries: int, made: UniformType) -> DenseIntOrFPElementsAttr:
-    """Random tables, one a row, or one alone."""
+    """Random tables, a table per row or a single table."""
     data = np.random.default_rng(rows).integers(made.low, made.high + 1, (rows, entries))
     stored = data.astype(np.int8 if made is INT8 else np.int16)
     shape = [rows, entries] if rows > 1 else [entries]

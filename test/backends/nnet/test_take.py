@@ -37,7 +37,7 @@ def test_rows_of_every_storage(element: Attribute):
 
 @pytest.mark.parametrize("element", [f32, INT8, WIDE])
 def test_rows_are_put(element: Attribute):
-    """One index twice, and some that put nothing."""
+    """An index that occurs twice, and indices that are ignored."""
     net = Network([((18, 3), element), ((40,), i64), ((40, 3), element)])
     x, indices, rows = net.inputs
     table = net.constant(random_array((18, 3), element, 4), element)
@@ -139,14 +139,14 @@ def putting() -> bytes:
     return written(net.module(net.add(graph.PutOp(x, indices, rows))))
 
 
-# (tensor, byte of its record, replacement, what the reader says)
+# (tensor, byte of the record, replacement, message of the reader)
 TENSORS = [
     ("indices", 8, struct.pack("<f", 2.0), "scale 1, no zero point"),
     ("indices", 12, struct.pack("<i", 1), "scale 1, no zero point"),
     ("indices", 4, b"\x00", "has no scale"),
     ("indices", 4, b"\x07", "indices of scale 1"),
     ("indices", 4, b"\x08", "unknown storage 8"),
-    ("indices", 24, struct.pack("<Q", 4), "not aligned|does not lie inside"),
+    ("indices", 24, struct.pack("<Q", 4), "not aligned|not inside"),
     ("rows", 8, struct.pack("<f", 2.0), "different types"),
     ("rows", 32, struct.pack("<2I", 3, 5), "wrong shape"),
     ("result", 32, struct.pack("<2I", 3, 4), "wrong shape"),

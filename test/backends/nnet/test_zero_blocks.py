@@ -49,7 +49,7 @@ def convolution(net: Network, x: SSAValue, share: float, seed: int, device: str)
 @pytest.mark.parametrize("device", [CPU, FPGA])
 @pytest.mark.parametrize("share", [0.4, 0.9, 1.0])
 def test_convolutions_and_products(device: str, share: float):
-    """Odd ends: 9 x 13 and 9 x 40 products, 40 filters, and more of them than a K-block has."""
+    """Odd sizes: 9 x 13 and 9 x 40 products, 40 filters, and more than a K-block."""
     net = Network([((1, 7, 6, 13), ASYMMETRIC)])
     (x,) = net.inputs
     y = convolution(net, x, share, 1, device)
@@ -62,7 +62,7 @@ def test_convolutions_and_products(device: str, share: float):
 
 
 def test_zero_is_the_zero_point():
-    """On the CPU weights have zero points; blocks of those are the ones that add nothing."""
+    """Weights on the CPU have zero points; blocks of zero points contribute nothing."""
     net = Network([((5, 50), INT8)])
     element = UniformType(INT8.scale, 5)
     plain = weights(np.random.default_rng(4), 0.5, 33, 50, zero=5)
@@ -84,7 +84,7 @@ def test_other_processors(flags: tuple[str, ...]):
 
 
 def test_the_share_is_of_products():
-    """Blocks at the ends have fewer: 4 of 20 filters, 2 of 18 products."""
+    """Blocks at the border are smaller: 4 of 20 filters, 2 of 18 products."""
     net = Network([((1, 18), INT8)])
     plain = np.ones((20, 18), np.int8)
     plain[16:, 16:] = 0

@@ -40,7 +40,7 @@ def test_constants_next_to_32_bits(point: int):
         result_element=INT8, requant=RequantAttr(24),
     )  # fmt: skip
     net.add(op, FPGA)
-    # Where every number is as far from its zero point as can be, the sum is the greatest.
+    # The sum is largest if all values have the maximum distance from the zero point.
     far = np.full((1, 2, 1, rules.MAX_PATCH // 2), -1 - point, np.int8)
     same = net.add(graph.Conv2dOp(
         net.constant(far, element), op.weights, op.bias, result_element=INT8,

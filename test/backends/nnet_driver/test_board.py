@@ -45,7 +45,7 @@ Samples = NDArray[np.float32]
 
 @dataclass
 class Board:
-    """A mock device that is served, and what runs a network on it."""
+    """A mock device, and an engine that runs a network on it."""
 
     folder: Path
     engine: Path
@@ -97,7 +97,7 @@ def samples(count: int = COUNT) -> Samples:
 
 @pytest.fixture(scope="module")
 def expected(network: Path) -> Samples:
-    """What the engine computes on the development machine."""
+    """The results of the engine on the development machine."""
     run = open_folder(network).run([{"image": image[None]} for image in samples()])
     return np.concatenate([outputs["probabilities"] for outputs in run]).astype(np.float32)
 
@@ -124,7 +124,7 @@ def board(tmp_path: Path, device: Path, network: Path, caches: Path) -> Generato
 
 
 def crossings(engine: Path, model: Path, folder: Path) -> list[tuple[str, int, int]]:
-    """The transfer log: what one side makes and the other reads."""
+    """The transfer log: values that one side writes and the other reads."""
     inputs = samples(1)
     inputs.tofile(folder / "in.bin")
     command = [str(engine), str(model), "in.bin", "out.bin", "--transfers"]
@@ -150,14 +150,14 @@ def test_samples_are_exact_and_each_crossing_is_maintained(
     assert (again.returncode, again.stderr) == (0, "")
     np.testing.assert_array_equal(board.outputs(), expected[:1])
     found = operations(log)
-    assert found[0][:2] == ("clean", 0)  # Constants, once.
+    assert found[0][:2] == ("clean", 0)  # Constants are transferred a single time.
     assert all(covers(found, wanted) for wanted in crossings(board.engine, board.model, tmp_path))
     lines = (board.folder / "cycles").read_text().splitlines()
     assert sum(line != "0" and int(line.split()[0]) > 0 for line in lines) >= COUNT * 5
 
 
 def test_what_the_cpu_packs_reaches_the_core(tmp_path: Path, device: Path, caches: Path):
-    """Products of activations: others in each sample, of layers that share the place."""
+    """Products of activations: weights change for each sample, and layers share the address."""
     module = attention(tokens=21, width=9)
     (model := tmp_path / "model.nnet").write_bytes(written(module))
     arguments = main_function(module).body.block.args
@@ -179,7 +179,9 @@ def test_what_the_cpu_packs_reaches_the_core(tmp_path: Path, device: Path, cache
 
 
 def test_an_engine_that_cmake_builds(board: Board, expected: Samples, tmp_path: Path):
-    """What `ceras-nnet engine` writes is whole, and its parts agree on the order of weights."""
+    """
+    The output of `ceras-nnet engine` is complete, and all parts use the same order of weights.
+    """
     if shutil.which("cmake") is None:
         pytest.skip("cmake is not installed")
     folder = tmp_path / "engine"
@@ -195,7 +197,7 @@ def test_an_engine_that_cmake_builds(board: Board, expected: Samples, tmp_path: 
 
 
 def test_an_interrupt_ends_the_wait(board: Board, expected: Samples):
-    """A pipe answers as a UIO device does: enabling writes, and an interrupt reads."""
+    """A pipe behaves as a UIO device: a write enables the interrupt, a read waits for it."""
     os.mkfifo(board.folder / "interrupt")
     done = board.run(samples(), "--interrupt", "interrupt")
     assert (done.returncode, done.stderr) == (0, "")
@@ -250,7 +252,7 @@ def test_another_design_is_refused(tmp_path: Path, device: Path, network: Path, 
     with served(tmp_path / "device", device, network, caches, "--other") as board:
         done = board.run(samples(1))
     assert done.returncode == 1
-    assert "no nnet core at 0xa0000000: its identity reads 0xdeadbeef" in done.stderr
+    assert "no nnet core at 0xa0000000: the identity reads 0xdeadbeef" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The registers that engine and page are given, and the folder that a bitstream is made of."""
+"""The registers in the header and on the page, and the folder for a bitstream."""
 
 import re
 import shutil
@@ -55,7 +55,7 @@ def test_a_number_of_the_core_has_one_value():
 
 @pytest.mark.slow
 def test_the_circuits_of_a_bitstream(tmp_path: Path):
-    """Verilator reads them below the wrapper; the scripts have the size that was asked for."""
+    """Verilator accepts the sources with the wrapper, and the scripts have the requested size."""
     assert main(["circuits", str(tmp_path), "--lanes", "8", "--bus", "8"]) == 0
     script = (tmp_path / "block_design.tcl").read_text()
     assert "CONFIG.LANES 8 CONFIG.BUS_BYTES 8" in script and "@" not in script

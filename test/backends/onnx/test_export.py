@@ -99,8 +99,8 @@ def check(
     plain: bool = False,
 ) -> int:
     """
-    How many output elements ONNX Runtime makes otherwise; `apart` is the most, in units. With
-    `plain` it runs the nodes as they are, and fuses none.
+    The number of output elements that differ in ONNX Runtime; `apart` is the maximum difference in
+    units. With `plain`, no nodes are fused.
     """
     module = quantized(path, replace(options, rows="float"))
     model = export_model(module, "network")
@@ -129,7 +129,7 @@ def check(
             if isinstance(owner, graph.DequantizeOp):
                 unit = graph.scale_of(owner.input)
             distance = np.abs(actual.astype(np.float64) - array.astype(np.float64)) / unit
-            # What follows a float operation such as softmax is as exact as that is.
+            # Results after a float operation such as softmax are as exact as the operation.
             assert distance.max() <= apart + 1e-5, name
             differing += int((distance > 1e-5).sum())
     return differing
@@ -266,7 +266,7 @@ def test_folder_is_compiled_run_and_verified(tool: Tool) -> None:
 
 
 def test_sums_of_a_network_that_is_all_float_are_in_order(tool: Tool, tmp_path: Path) -> None:
-    """Nothing in the file says that the network was quantized."""
+    """A file without information about quantization."""
     random = np.random.default_rng(0)
     weights = random.normal(0, 1, (3, 2, 3, 3)).astype(np.float32)
     convolution = node("Conv", "x w", "y", pads=[1, 1, 1, 1])
@@ -284,7 +284,7 @@ def test_text_that_cannot_be_written(tool: Tool) -> None:
 
 
 def test_a_scaled_quantization_is_a_product_and_a_quantization() -> None:
-    """As `fold-factor` makes it of `fit-inputs`: a level that --emit-levels exports."""
+    """The result of `fold-factor` after `fit-inputs`: a level that --emit-levels exports."""
     text = """
     func.func @main(%x: tensor<1x4x6x6xf32> {graph.name = "x"})
         -> (tensor<1x4x6x6xf32> {graph.name = "y"}) {
@@ -304,7 +304,7 @@ def test_a_scaled_quantization_is_a_product_and_a_quantization() -> None:
 
 
 def test_a_constant_is_not_called_as_an_output_is() -> None:
-    """Models of keras2onnx call the last layer and its output alike; so is its bias called."""
+    """In models of keras2onnx, the last layer, the output and the bias have the same name."""
     text = """
     func.func @main(%x: tensor<1x2xf32> {graph.name = "x"})
         -> (tensor<1x1xf32> {graph.name = "dense"}, tensor<1x1xf32> {graph.name = "dense_2"}) {

@@ -1,4 +1,4 @@
-"""Plain integers in exported models: what ONNX has no operator for, and what it says otherwise."""
+"""Plain integers in exported models, including functions without an ONNX operator."""
 
 import numpy as np
 import onnx
@@ -15,7 +15,7 @@ from ceras_ir.support.diagnostics import UnsupportedError
 
 
 def check(proto: onnx.ModelProto, inputs: dict[str, Array], kinds: list[str]) -> None:
-    """ONNX Runtime and a second import compute what the network does, by nodes of these kinds."""
+    """ONNX Runtime and a second import compute the results of the network, with these operators."""
     module = import_model(proto)
     exported = export_model(module, "network")
     onnx.checker.check_model(exported, full_check=True)  # pyright: ignore[reportUnknownMemberType]

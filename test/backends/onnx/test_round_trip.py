@@ -1,6 +1,6 @@
 """
-What `-t onnx` writes comes back as the same integers, and ONNX Runtime computes these, for random
-networks in every scheme of quantization; averages go where their reciprocals take them.
+Random networks give equal integers after `-t onnx` and an import, and in ONNX Runtime, for all
+quantization schemes; averages may differ by the error of reciprocals.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def compiled(proto: onnx.ModelProto, options: BuildOptions) -> ModuleOp:
 
 
 def layers(proto: onnx.ModelProto) -> list[str]:
-    """The names of what computes, which may have another precision."""
+    """The names of operations with arithmetic, which may have a different precision."""
     module = import_model(proto)
     FusePass().apply(load_context(), module)
     kinds = (graph.Conv2dOp, graph.MatmulOp, graph.BinaryOp, graph.Pool2dOp, graph.UnaryOp)
@@ -58,8 +58,7 @@ def layers(proto: onnx.ModelProto) -> list[str]:
 
 def same_again(module: ModuleOp) -> tuple[onnx.ModelProto, list[dict[str, Array]]]:
     """
-    The model made of `module`, which gives the same when imported, for targets that only shift too,
-    and what to run it on.
+    The model of `module`, the module after an import, and inputs; also for targets that only shift.
     """
     proto = export_model(module, "network")
     imported = [compiled(proto, BuildOptions(target)) for target in (CTarget(), VtaTarget())]
@@ -82,7 +81,7 @@ def test_schemes(scheme: str, seed: int) -> None:
         expected = run(module, sample)
         found = run_onnxruntime(proto, sample)
         for name, array in expected.items():
-            # What follows a float operation such as softmax is as exact as that is.
+            # Results after a float operation such as softmax are as exact as the operation.
             assert np.abs(found[name] - np.asarray(array, np.float32)).max() <= 1e-6
 
 
@@ -109,7 +108,7 @@ AVERAGES: dict[str, dict[str, Attribute]] = {
 @pytest.mark.parametrize("bits", [8, 16])
 @pytest.mark.parametrize("case", AVERAGES)
 def test_ties_of_averages(case: str, bits: int) -> None:
-    """Stored numbers are small, so that many averages lie half way between two results."""
+    """Small integers, so that several averages are ties."""
     shape = (1, 16, 12, 15)
     proto = model([node("AveragePool", "x", "y", **AVERAGES[case])], {"x": shape}, ["y"])
     int16 = ("*",) if bits == 16 else ()

@@ -1,4 +1,4 @@
-"""Constants that break ties move nothing else, whatever a sum is rescaled by."""
+"""Constants that break ties change no other result, for any requantization."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ SCALES = [(1.0, 3.3), (1.0, 1.5), (1.0, 0.7), (1.25, 1.0), (0.625, 1.0), (1.0, 4
 
 @pytest.mark.parametrize(("source", "scale"), SCALES)
 def test_products_are_rescaled_as_they_are_here(source: float, scale: float):
-    """A quarter of the sum's unit did it for the last ratio alone."""
+    """A quarter of the unit of the accumulator is sufficient only for the last ratio."""
     result = UniformType(float(np.float32(scale)))
     unit, one = UniformType(source), UniformType(1.0)
     module = make_network(

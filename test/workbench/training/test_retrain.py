@@ -147,7 +147,7 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path, monkeypatch, cap
         (["--soft", "nothing"], 1, "there is no layer 'nothing'"),
         (["--soft", "a,b", "--alpha", "1,2,3"], 2, "--alpha has 3 numbers for 2 layers"),
         (["--epochs", "0"], 2, "--epochs must be >= 1"),
-        (["--target", "c"], 2, "--target and --calibrate are for --int8"),
+        (["--target", "c"], 2, "--target and --calibrate require --int8"),
         (["--label-output", "other"], 2, "there is no output 'other'"),
         (["--resume"], 1, "no such checkpoint"),
     ),
@@ -253,7 +253,7 @@ def test_patterns_of_soft_layers(silu: Path):
 def test_only_hard_swish_is_for_floats(silu: Path, tmp_path: Path, capsys):
     options = ["--silu", "table16", "--data", str(tmp_path / "x.npz"), "-o", "out.onnx"]
     assert main([str(silu), *options]) == 2
-    assert "--silu table16 is for --int8" in capsys.readouterr().err
+    assert "--silu table16 requires --int8" in capsys.readouterr().err
 
 
 def test_steps_are_shares_of_a_channel(silu: Path, tmp_path: Path):

@@ -1,5 +1,5 @@
 // Add two streams: requantize(first * 2^FIRST_SHIFT +- second * 2^SECOND_SHIFT + CONSTANT).
-// The first comes the longer way; the second waits for it in a ring of rows.
+// The first operand arrives later; a ring of rows stores the second.
 module addition #(
     parameter ROWS = 1,
     parameter CHANNELS = 1,

@@ -1,8 +1,8 @@
-// A convolution: one weight a cycle, for each of FILTERS filters, meets BANKS rows of windows. Where
-// columns are in PARTS parts, it meets one after the other, each in a cycle of its own.
+// A convolution: in each cycle, a weight of each of FILTERS filters is multiplied by BANKS rows of
+// windows. If the columns are in PARTS parts, each part needs a cycle.
 //
-// Stages: 0 weights, 1 addresses, 2 memories, 3 columns, 4 products, then the sums. A filter's last
-// weight waits at stage 0 until the sums of the filter before have left.
+// Stages: 0 weights, 1 addresses, 2 memories, 3 columns, 4 products, then the sums. The last weight
+// of a filter waits at stage 0 until the sums of the previous filter have left.
 module convolution #(
     parameter ROWS = 1,
     parameter CHANNELS = 1,
@@ -17,12 +17,12 @@ module convolution #(
     parameter BLOCKS = 1,
     parameter FILTERS = 1,
     parameter SPARSE = 0,
-    parameter DELTA_BITS = 0,  // of sparse weights; 0 where they have their places
+    parameter DELTA_BITS = 0,  // of sparse weights; 0 if they have positions
     parameter ENTRIES = 1,
     parameter PAIRED = 0,
     parameter PARTS = 1,
-    parameter PART_WORDS = 1,  // of the window buffer, for each row of a channel
-    // Of the window buffer.
+    parameter PART_WORDS = 1,  // of the window buffer, per row of a channel
+    // The window buffer.
     parameter TOP = 0,
     parameter PAD = 0,
     parameter PADDED_ROWS = 1,
@@ -37,22 +37,22 @@ module convolution #(
     parameter FIRST = 0,
     parameter STORED = 1,
     parameter ADDRESS_BITS = 1,
-    // Padded rows that the first group of rows needs, and that the last one does.
+    // The padded rows that the first and the last group of rows need.
     parameter FIRST_ROWS = 1,
     parameter LAST_ROWS = 1,
     parameter GROUPS = 1,
-    // Of the sequencer.
+    // The sequencer.
     parameter ROTATION_BITS = 1,
     parameter SHIFT_BITS = 1,
     parameter MOST_SHIFT = 0,
     parameter [KERNEL_ROWS*(ADDRESS_BITS+ROTATION_BITS)-1:0] ROW_TABLE = 0,
     parameter [KERNEL_COLUMNS*(ADDRESS_BITS+SHIFT_BITS)-1:0] COLUMN_TABLE = 0,
     parameter [KERNEL_ROWS*KERNEL_COLUMNS*(ADDRESS_BITS+ROTATION_BITS+SHIFT_BITS)-1:0] TAP_TABLE = 0,
-    // Of the arithmetic.
+    // The arithmetic.
     parameter WEIGHT_BITS = 8,
     parameter UNIFORM = 0,
     parameter SUM_BITS = 32,
-    parameter FURTHER_BITS = 0,  // of a shift behind each bias; 0 if filters have none of their own
+    parameter FURTHER_BITS = 0,  // of an extra shift per filter, stored with the bias; 0 without
     parameter RESIDUAL = 0,
     parameter RESIDUAL_SHIFT = 0,
     parameter RESIDUAL_CAPACITY = 2,
@@ -92,7 +92,7 @@ module convolution #(
   localparam CONSTANT = SUM_BITS + FURTHER_BITS;
   localparam BLOCK_BITS = BLOCKS > 1 ? $clog2(BLOCKS) : 1;
 
-  // Groups of rows: which slots they read, and when these are written.
+  // Groups of rows: the slots that they read, and the times at which these are written.
   logic [15:0] rows_written, slots_freed, frame_rows, needed, group;
   logic [ADDRESS_BITS:0] base, next_base, jump;
   logic go, group_ends, last_group, pending, done;
@@ -241,7 +241,7 @@ module convolution #(
     end
   end
 
-  // Stages 1 to 4, and the sums behind them.
+  // Stages 1 to 4, and the sums.
   logic [4:1] valid, first, last, ends;
   logic [PART_BITS-1:0] part1, part2, part3, part4, sums_part;
   logic [READERS*ROTATION_BITS-1:0] rotation1, rotation2;
@@ -275,7 +275,7 @@ module convolution #(
     weight2 <= weight1;
     weight3 <= weight2;
     columns <= selected;
-    // At stage 3 the filter at hand is known; its bias is there at stage 4.
+    // At stage 3 the current filter is known. The bias is available at stage 4.
     bias <= biases[block];
     if (valid[3] && last[3] && ends[3]) block <= block == BLOCK_BITS'(BLOCKS - 1) ? 0 : block + 1;
     if (done) pending <= 0;
@@ -287,7 +287,7 @@ module convolution #(
     end
   end
 
-  // A bank below the rotation has its row one slot later.
+  // A bank below the rotation has the row in the next slot.
   generate
     for (genvar r = 0; r < READERS; r++) begin : reader
       logic [ADDRESS_BITS:0] here, later;
@@ -301,7 +301,7 @@ module convolution #(
               ADDRESS_BITS'(b < rotation0[r*ROTATION_BITS+:ROTATION_BITS] ? later : here);
         end
       end
-      // Window row b reads bank b + rotation; window x of a row begins `shift` columns further.
+      // Window row b reads bank b + rotation; window x of a row begins `shift` columns later.
       for (genvar b = 0; b < BANKS; b++) begin : row
         logic [WORD-1:0] word;
         always_comb begin

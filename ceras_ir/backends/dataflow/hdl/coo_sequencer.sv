@@ -1,7 +1,7 @@
-// The non-zero weights of every filter, one after the other, with where their inputs are.
+// Read the nonzero weights of each filter in order, with the positions of their inputs.
 //
-// A word of the memory has FILTERS entries, of filters that are computed at once, and a bit that
-// is set with their last. An entry is {address, rotation, shift, weight}.
+// A word of the memory has an entry for each of FILTERS filters that are computed in parallel, and
+// a bit that is set in the last word. An entry is {address, rotation, shift, weight}.
 module coo_sequencer #(
     parameter ENTRIES = 1,
     parameter FILTERS = 1,
@@ -13,9 +13,9 @@ module coo_sequencer #(
 ) (
     input logic clk,
     input logic rst,
-    input logic go,  // the rows of the next group are there
-    input logic free,  // the sums of the filters before have left
-    input logic next,  // this entry is needed no longer
+    input logic go,  // the rows of the next group are complete
+    input logic free,  // the sums of the previous filters have left
+    input logic next,  // this entry is no longer needed
     output logic valid,
     output logic first,
     output logic last,

@@ -1,8 +1,8 @@
-// The non-zero weights of every filter, one after the other, with how far each is behind the last.
+// Read the nonzero weights of each filter in order, with the distance to the previous weight.
 //
-// As coo_sequencer, but an entry is {delta, weight}: positions of a filter go by taps, then
-// channels, and a delta is at most CHANNELS, so that it passes one tap at most. Of every tap the
-// table has {address, rotation, shift}.
+// As coo_sequencer, but an entry is {delta, weight}. Positions of a filter are in the order of
+// taps, then channels. A delta is at most CHANNELS, so it passes the end of at most a single tap.
+// The table has {address, rotation, shift} for each tap.
 module delta_sequencer #(
     parameter ENTRIES = 1,
     parameter FILTERS = 1,
@@ -19,9 +19,9 @@ module delta_sequencer #(
 ) (
     input logic clk,
     input logic rst,
-    input logic go,  // the rows of the next group are there
-    input logic free,  // the sums of the filters before have left
-    input logic next,  // this entry is needed no longer
+    input logic go,  // the rows of the next group are complete
+    input logic free,  // the sums of the previous filters have left
+    input logic next,  // this entry is no longer needed
     output logic valid,
     output logic first,
     output logic last,

@@ -1,11 +1,11 @@
-// All weights of every filter, one after the other; counters say where their inputs are.
+// Read all weights of each filter in order. Counters determine the positions of their inputs.
 //
-// Taps go by rows of the window, then columns, then channels. Of every row of the window the
-// tables have {address, rotation}, of every column {phase, shift}. FILTERS filters, of one group
-// of channels, read the same input.
+// Taps are in the order of rows of the window, then columns, then channels. The tables have
+// {address, rotation} for each row of the window, and {phase, shift} for each column. FILTERS
+// filters of a group of channels read the same input.
 module dense_sequencer #(
     parameter BLOCKS = 1,  // of FILTERS filters
-    parameter GROUP_BLOCKS = 1,  // of them in a group of channels
+    parameter GROUP_BLOCKS = 1,  // of FILTERS filters in a group of channels
     parameter KERNEL_ROWS = 1,
     parameter KERNEL_COLUMNS = 1,
     parameter CHANNELS = 1,  // of a group
@@ -17,14 +17,14 @@ module dense_sequencer #(
     parameter WEIGHT_BITS = 8,
     parameter [KERNEL_ROWS*(OFFSET_BITS+ROTATION_BITS)-1:0] ROW_TABLE = 0,
     parameter [KERNEL_COLUMNS*(OFFSET_BITS+SHIFT_BITS)-1:0] COLUMN_TABLE = 0,
-    parameter UNIFORM = 0,  // what all weights are, if they are the same
+    parameter UNIFORM = 0,  // the value of all weights, if they are equal
     parameter WEIGHTS = ""
 ) (
     input logic clk,
     input logic rst,
-    input logic go,  // the rows of the next group are there
-    input logic free,  // the sums of the filters before have left
-    input logic next,  // this weight is needed no longer
+    input logic go,  // the rows of the next group are complete
+    input logic free,  // the sums of the previous filters have left
+    input logic next,  // this weight is no longer needed
     output logic valid,
     output logic first,
     output logic last,
@@ -39,8 +39,8 @@ module dense_sequencer #(
 
   logic [COUNT_BITS-1:0] count;  // of the weights to fetch
   logic [15:0] channel, column, row, block;
-  logic [OFFSET_BITS-1:0] inner;  // the channel's part of the address
-  logic [OFFSET_BITS-1:0] group;  // where the group's first channel is
+  logic [OFFSET_BITS-1:0] inner;  // the offset of the channel in the address
+  logic [OFFSET_BITS-1:0] group;  // the address of the first channel of the group
   logic [OFFSET_BITS-1:0] row_offset, column_offset;
   logic running, fetched, advance;
 

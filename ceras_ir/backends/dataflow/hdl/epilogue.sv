@@ -1,6 +1,6 @@
-// Sums of FILTERS filters and BANKS rows leave as words, one a cycle, filter by filter: they go right
-// by what their filter says, the residual is added, the rest is `requantize`. What lies past the
-// last filter or row is left out. A word whose columns are in PARTS parts takes as many cycles.
+// Send the sums of FILTERS filters and BANKS rows as words, a word per cycle, in the order of
+// filters: apply the extra shift of the filter, add the residual, and requantize. Words after the
+// last filter or row are omitted. A word with columns in PARTS parts needs PARTS cycles.
 module epilogue #(
     parameter OUT_ROWS = 1,
     parameter OUT_CHANNELS = 1,
@@ -13,18 +13,18 @@ module epilogue #(
     parameter SUM_BITS = 32,
     parameter RESIDUAL = 0,
     parameter RESIDUAL_SHIFT = 0,
-    parameter FURTHER_BITS = 0,  // of what sums of a filter go right by itself; 0 if all are alike
+    parameter FURTHER_BITS = 0,  // of the extra shift of a filter; 0 if all shifts are equal
     parameter SHIFT = 0,
     parameter LOW = -128,
     parameter HIGH = 127
 ) (
     input logic clk,
     input logic rst,
-    input logic load,  // `sums` are those of the next filters from now on
+    input logic load,  // from now on, `sums` belong to the next filters
     output logic [PART_BITS-1:0] part,
     input logic [FILTERS*BANKS*PART_COLUMNS*SUM_BITS-1:0] sums,  // of this part
     input logic [FILTERS*(FURTHER_BITS?FURTHER_BITS:1)-1:0] further,  // of the next filters
-    output logic done,  // the last of them is leaving
+    output logic done,  // the last sum is leaving
     output logic read,
     output logic [15:0] read_row,  // of all frames, modulo 2^16
     output logic [15:0] read_channel,
@@ -52,7 +52,7 @@ module epilogue #(
   logic [AMOUNT-1:0] amount, middle_amount;
   logic [15:0] middle_row, middle_channel;
 
-  // One of several words, each masked by whether it is the one: cheaper than a shifter.
+  // Select a word by masks, which is cheaper than a shifter.
   always_comb begin
     chosen = '0;
     amount = '0;
@@ -130,7 +130,7 @@ module epilogue #(
     end
   end
 
-  // Parts come from the left and move down, so that the first ends at column 0.
+  // Parts enter at the top and move down, so that the first part ends at column 0.
   assign out_data = collected[8*COLUMNS-1:0];
   assign added_to = PART'((PARTS * PART)'(residual) >> (middle_part * PART));
 

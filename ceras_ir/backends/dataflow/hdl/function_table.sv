@@ -1,7 +1,7 @@
-// A function of int8 by a table, for all columns of a word at once.
+// A function table of int8, for all columns of a word in parallel.
 module function_table #(
     parameter COLUMNS = 1,
-    parameter TABLE = ""  // 256 entries, by the stored number as unsigned
+    parameter TABLE = ""  // 256 entries; the index is the unsigned byte
 ) (
     input logic clk,
     input logic rst,
@@ -27,7 +27,7 @@ module function_table #(
     if (rst) out_valid <= 0;
   end
 
-  // A memory for each column: yosys finds no place for one with many ports.
+  // A memory per column, because yosys cannot map a memory with several ports.
   generate
     for (genvar x = 0; x < COLUMNS; x++) begin : column
       logic [7:0] memory[0:255];

@@ -1,8 +1,8 @@
-// The maximum of windows: first along the columns of a word, then down the rows. Every channel
-// has WINDOWS open windows, each in the place of its output row modulo WINDOWS.
+// The maximum of windows: first over the columns of a word, then over the rows. Each channel has
+// WINDOWS open windows; the index of a window is the output row modulo WINDOWS.
 //
-// ROW_MAP says of every row: which windows take it, which of them begin, which end, the place of
-// the first that ends, and its output row.
+// ROW_MAP specifies for each row: the windows that use it, the windows that begin, the windows that
+// end, the index of the first window that ends, and the output row.
 module max_pool #(
     parameter ROWS = 1,
     parameter CHANNELS = 1,
@@ -74,7 +74,7 @@ module max_pool #(
     for (int w = 0; w < WINDOWS; w++) out_data |= ended[w*WORD+:WORD] & {WORD{place == 8'(w)}};
   end
 
-  // Words that end at once leave one after the other, from the place of the first on.
+  // Windows that end with the same row leave in order, from the index of the first.
   assign last = (waiting & (waiting - 1'b1)) == 0;
   assign out_valid = |waiting;
   assign step = !out_valid || (out_ready && last);

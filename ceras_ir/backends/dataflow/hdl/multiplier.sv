@@ -1,7 +1,7 @@
-// One or two lanes: columns times one weight, summed up. A filter begins with its bias. Each part of
-// the columns has sums of its own.
-// Two products of int8 come from one multiplier: the second is 18 bits above the first, whose
-// sign it must give back.
+// One or two lanes: accumulate the products of columns and a weight. A filter begins with the bias.
+// Each part of the columns has separate sums.
+// A multiplier computes two products of int8: the second is 18 bits above the first and must be
+// corrected by the sign of the first.
 module multiplier #(
     parameter LANES = 1,
     parameter PARTS = 1,
@@ -10,7 +10,7 @@ module multiplier #(
     parameter SUM_BITS = 32
 ) (
     input logic clk,
-    input logic first,  // with the product that `columns` and `weight` of the cycle before gave
+    input logic first,  // with the product of `columns` and `weight` of the previous cycle
     input logic add,
     input logic last,
     input logic [PART_BITS-1:0] part,  // of the product

@@ -1,4 +1,4 @@
-// What a sum becomes: floor(sum / 2^SHIFT), clamped. Rounding and zero points are in the sum.
+// Requantize: floor(sum / 2^SHIFT), clamped. The sum includes rounding and zero points.
 // A negative SHIFT multiplies.
 module requantize #(
     parameter SUM_BITS = 32,

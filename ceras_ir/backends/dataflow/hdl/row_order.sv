@@ -1,4 +1,4 @@
-// Put the words of a stream, whose rows may come several at a time, into the order of rows.
+// Order the words of a stream by rows. The rows of the input can form batches.
 module row_order #(
     parameter ROWS = 1,
     parameter CHANNELS = 1,

@@ -1,8 +1,8 @@
-// The last rows of a stream, to be read at any channel of a row that is complete: the second
-// operand of an addition, which waits for the first to come the longer way.
+// A ring with the last rows of a stream: the second operand of an addition, which waits for the
+// first. Any channel of a complete row can be read.
 //
-// Rows are counted over all frames, modulo 2^16. CAPACITY, a power of two, is chosen from the
-// schedule: with less, the way around would starve behind it.
+// Rows are counted over all frames, modulo 2^16. CAPACITY, a power of two, follows from the plan.
+// With less capacity, the path of the first operand would starve.
 module row_ring #(
     parameter ROWS = 1,
     parameter CHANNELS = 1,

@@ -1,10 +1,11 @@
-// Run frames through the circuit: bytes of the input port from one file, of the output port to
-// another, with stalls of both ports at random. Prints at which cycle each frame ended.
+// Simulate the circuit: read the bytes of the input port from a file, and write the bytes of the
+// output port to another file, with random stalls of both ports. Print the last cycle of each
+// frame.
 //
 //   simulate IN OUT BEATS_IN BEATS_OUT FRAMES SEED STALL
 //
-// BEATS are of a frame; with STALL of 0 ports are always ready, with 60 they wait in 60 of 100
-// cycles. Exit status 3: nothing moved for 4 million cycles.
+// BEATS are per frame. STALL is the percentage of cycles in which the ports wait. Exit status 3:
+// there was no transfer for 4 million cycles.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -79,7 +80,7 @@ int main(int argc, char** argv) {
   while (received < all_out) {
     if (cycle == 4) top->rst = 0;
     const bool running = cycle >= 4;
-    // An offer stands until it is taken.
+    // An offer remains until it is accepted.
     if (!offered) offered = running && sent < all_in && random.below(100) >= stall;
     top->s_axis_tvalid = offered;
     if (sent < all_in) std::memcpy(&top->s_axis_tdata, &input[sent * PORT_BYTES], PORT_BYTES);

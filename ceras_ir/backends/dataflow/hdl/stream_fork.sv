@@ -1,4 +1,4 @@
-// One stream for several readers. Each takes a word when it can; the next comes when all have.
+// Distribute a stream to several readers. The next word is offered when all have taken the current.
 module stream_fork #(
     parameter READERS = 2
 ) (

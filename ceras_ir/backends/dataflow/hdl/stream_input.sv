@@ -1,5 +1,5 @@
-// Bytes of the input port as rows of one channel: a word for every (row, channel), in that order.
-// A word begins at a beat of its own; what its last beat has more is ignored.
+// Convert bytes of the input port to rows of a channel: a word per (row, channel), in this order. A
+// word begins with a new beat. The additional bytes of the last beat are ignored.
 module stream_input #(
     parameter ROWS = 1,
     parameter CHANNELS = 1,
@@ -33,7 +33,7 @@ module stream_input #(
       if (out_channel == 16'(CHANNELS - 1)) out_row <= out_row == 16'(ROWS - 1) ? 0 : out_row + 1;
     end
     if (port_valid && port_ready) begin
-      // Beats move down, so that the first ends at column 0.
+      // Beats move down, so that the first beat ends at column 0.
       word <= (8 * PORT_BYTES * BEATS)'({port_data, word} >> (8 * PORT_BYTES));
       beat <= beat == 16'(BEATS - 1) ? 0 : beat + 1;
       out_valid <= beat == 16'(BEATS - 1);

@@ -1,5 +1,6 @@
-// Rows of one channel as bytes of the output port: for every row, for every channel, the columns
-// from the left, the last beat of a word filled with zeros. `port_last` marks the end of a frame.
+// Convert rows of a channel to bytes of the output port: for each row and each channel, the columns
+// from the left. The last beat of a word is padded with zeros. `port_last` marks the end of a
+// frame.
 module stream_output #(
     parameter ROWS = 1,
     parameter CHANNELS = 1,

@@ -1,12 +1,13 @@
-// The rows of an input that windows still need, in BANKS memories that are read at once.
+// Store the rows of an input that windows still need, in BANKS memories that are read in parallel.
 //
-// Rows are padded: PAD fills those above and below the input. BANKS * (vertical stride) padded
-// rows are a slot; SLOTS of them are kept, and a frame begins with a slot of its own. A word of
-// the input is stored as PHASES words: of every part of the columns one for each residue of padded
-// columns modulo STRIDE that windows read, so that neighbouring windows read neighbouring columns.
+// Rows are padded: PAD is the value of the rows above and below the input. BANKS * (vertical
+// stride) padded rows are a slot. SLOTS slots are stored, and a frame begins with a new slot. A
+// word of the input is stored as PHASES words: for each part of the columns, a word for each
+// residue modulo STRIDE of the padded columns that windows read. Adjacent windows therefore read
+// adjacent columns.
 //
-// ROW_MAP says of every padded row: its slot in the frame, its bank, and its address in the bank
-// if the frame's first slot is at 0.
+// ROW_MAP specifies for each padded row: the slot in the frame, the bank, and the address in the
+// bank if the first slot of the frame is at 0.
 module window_buffer #(
     parameter ROWS = 1,
     parameter CHANNELS = 1,
@@ -20,7 +21,7 @@ module window_buffer #(
     parameter BANKS = 1,
     parameter STRIDE = 1,
     parameter PHASES = 1,
-    parameter [16*PHASES-1:0] STARTS = 0,  // which input column is stored column 0 of each phase
+    parameter [16*PHASES-1:0] STARTS = 0,  // the input column of stored column 0 of each phase
     parameter STORED = 1,
     parameter PAD = 0,
     parameter READERS = 1,
@@ -45,7 +46,7 @@ module window_buffer #(
   localparam WORD = 8 * STORED;
 
   logic [39:0] map[0:PADDED_ROWS-1];
-  logic padding;  // whether the next row is one above or below the input
+  logic padding;  // whether the next row is above or below the input
   logic [15:0] pad_row, pad_channel, frame_slot, frame_rows, phase;
   logic [16:0] frame_address, sum, next_frame;
   logic [15:0] row, channel, following, slot, start;
@@ -59,7 +60,7 @@ module window_buffer #(
   assign row = padding ? pad_row : in_row + 16'(TOP);
   assign channel = padding ? pad_channel : in_channel;
   assign {slot, bank, start} = map[ROW_BITS'(row)];
-  // Negative for a row that no window reads, if its slot has been read already.
+  // Negative for a row that no window reads, if the slot has already been read.
   assign room = $signed(16'(frame_slot + slot - slots_freed)) < $signed(16'(SLOTS));
   assign write = (padding || in_valid) && room;
   assign in_ready = !padding && room && phase == 16'(PHASES - 1);

@@ -1,7 +1,7 @@
-# From these sources to a bitstream for the ZCU104, in Vivado:
+# Build a bitstream for the ZCU104 from these sources, in Vivado:
 #   vivado -mode batch -source block_design.tcl
-# Another Zynq UltraScale+ board: its part, and its board part where the PS has presets. Nobody has
-# run this script yet.
+# For another Zynq UltraScale+ board, change the part and the board part (if the PS has presets). This
+# script has not been run yet.
 set part xczu7ev-ffvc1156-2-e
 set board_part xilinx.com:zcu104:part0:1.1
 set clock_mhz 200
@@ -16,7 +16,7 @@ update_compile_order -fileset sources_1
 create_bd_design nnet_board
 set ps [create_bd_cell -type ip -vlnv xilinx.com:ip:zynq_ultra_ps_e ps]
 apply_bd_automation -rule xilinx.com:bd_rule:zynq_ultra_ps_e -config {apply_board_preset 1} $ps
-# Registers on the first master port; memory behind HP0, which is not coherent.
+# Registers are on the first master port. Memory is on HP0, which is not coherent.
 set_property -dict [list \
     CONFIG.PSU__USE__M_AXI_GP0 1 CONFIG.PSU__USE__M_AXI_GP1 0 CONFIG.PSU__USE__M_AXI_GP2 0 \
     CONFIG.PSU__USE__S_AXI_GP2 1 CONFIG.PSU__SAXIGP2__DATA_WIDTH [expr {8 * @BUS_BYTES@}] \

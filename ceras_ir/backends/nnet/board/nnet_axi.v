@@ -1,4 +1,5 @@
-// nnet_core as Vivado's block designs take it: Verilog, whole AXI interfaces, reset active low.
+// A wrapper of nnet_core for block designs of Vivado: Verilog, complete AXI interfaces, reset
+// active low.
 module nnet_axi #(
     parameter LANES = 16,
     parameter BUS_BYTES = 16,
@@ -64,13 +65,13 @@ module nnet_axi #(
 );
   localparam [2:0] SIZE = BUS_BYTES == 16 ? 3'd4 : 3'd3;
 
-  // Words of registers are written whole: strobes have no meaning. The core does not look at what
-  // memory answers, as the driver shows it nothing but memory.
+  // Registers are written as full words: strobes are ignored. The core ignores responses of memory,
+  // because the driver only grants access to memory.
   assign s_axi_bresp = 2'b00;
   assign s_axi_rresp = 2'b00;
   assign m_axi_arsize = SIZE;
   assign m_axi_awsize = SIZE;
-  // Bursts of rising addresses, to memory that is not cached.
+  // Bursts with incrementing addresses, to uncached memory.
   assign m_axi_arburst = 2'b01;
   assign m_axi_awburst = 2'b01;
   assign m_axi_arcache = 4'b0011;

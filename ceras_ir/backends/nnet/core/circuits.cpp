@@ -1,4 +1,4 @@
-// A launch: what the core may see of memory, then its registers.
+// Launch a layer: grant the core access to memory, then write the registers.
 #include "circuits.h"
 
 #include <algorithm>
@@ -86,7 +86,7 @@ bool CoreCircuits::linear(const void* layer, const FpgaLinear& registers, const 
                        residual != nullptr);
   };
   if (!registers.computed) return run_one(layer, plan, input, residual, result);
-  // Registers and length of the stream are the same in each run.
+  // The registers and the length of the stream do not change between runs.
   const auto found = layers_.find(layer);
   Part& part = found != layers_.end()
                    ? found->second.front()

@@ -1,4 +1,4 @@
-// The circuits of a core in the place of those in C++, layer by layer.
+// Execute layers on a core instead of the circuits in C++.
 #pragma once
 
 #include <cstdio>
@@ -11,14 +11,14 @@
 
 namespace ceras {
 
-// Run a layer that is planned; its cycles.
+// Execute a planned layer, and return the cycles.
 uint32_t run_plan(Core& core, CorePlan& plan, uint64_t stream, const int8_t* input,
                   const int8_t* residual, int8_t* result);
 
-// Layers are planned once and run often.
+// A layer is planned a single time.
 class CoreCircuits : public FpgaCircuits {
  public:
-  // `log`, if there is one, gets a line for each layer: its cycles, or 0 and why it is not run.
+  // `log`, if not null, gets a line per layer: the cycles, or 0 and the reason of the refusal.
   CoreCircuits(Core& core, const char* log);
   ~CoreCircuits() override;
 
@@ -36,19 +36,19 @@ class CoreCircuits : public FpgaCircuits {
   void end_planning() override;
 
  private:
-  // Launches of one plan, and the address of its stream.
+  // The launches of a plan, and the address of the stream.
   struct Part {
     MovePlan plan;
     uint64_t stream;
   };
-  using Kept = std::vector<Part>;  // of a layer; it runs in Verilog as a whole, or not at all
+  using Kept = std::vector<Part>;  // of a layer; all launches run in Verilog, or no launch
   struct Ends {
     const int8_t *input, *residual;
     int8_t* result;
   };
-  // The address of a stream that is other bytes in each run; all such layers share it.
+  // The address of a stream that changes in each run. All such layers share the address.
   uint64_t changed(const std::vector<uint8_t>& stream);
-  // `ends` of each part.
+  // `ends` has an entry for each part.
   bool run(Kept& kept, const Ends* ends);
   template <class Plan>
   Kept& planned(const void* layer, Plan plan);
@@ -60,8 +60,8 @@ class CoreCircuits : public FpgaCircuits {
   std::FILE* log_;
   std::map<const void*, Kept> layers_;
   bool planning_ = false;
-  uint64_t shared_ = 0;  // where streams are that change
-  size_t shared_bytes_ = 0, longest_ = 0;  // what is there, and what the longest of them needs
+  uint64_t shared_ = 0;  // the address of streams that change
+  size_t shared_bytes_ = 0, longest_ = 0;  // the size there, and the size of the longest stream
 };
 
 }  // namespace ceras

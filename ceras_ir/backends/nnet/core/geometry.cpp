@@ -1,4 +1,4 @@
-// Blocks as large as the sums, rings of lines, and the registers that say so.
+// Choose the blocks of pixels and the ring of lines, and set the registers.
 #include "geometry.h"
 
 #include <algorithm>
@@ -8,10 +8,10 @@ namespace {
 
 using namespace registers;
 
-constexpr int64_t MOST = int64_t{1} << 22;  // of positions in a row
-constexpr int64_t SHORT = 4;
+constexpr int64_t MAX_POSITIONS = int64_t{1} << 22;  // in a row
+constexpr int64_t MIN_ROW_WORDS = 4;
 
-// As many pixels as a block may have of a row; those that are the same one stay together.
+// The pixels of a row in a block. Repetitions of a pixel of the input are not separated.
 int64_t columns_of_block(const Geometry& g) {
   const int64_t own = g.columns / g.repeats;
   const int64_t most = std::max<int64_t>(g.most_pixels / g.repeats, 1);
@@ -26,9 +26,9 @@ void refuse(CorePlan& plan, const std::string& reason) {
 
 void set_field(CorePlan& plan, const Field& field, int64_t value) {
   if (value < field.least || value > field.most)
-    refuse(plan, std::string("its ") + field.name + " is " + std::to_string(value) +
-                     ", the register holds " + std::to_string(field.least) + " to " +
-                     std::to_string(field.most));
+    refuse(plan, std::string("the register '") + field.name + "' holds " +
+                     std::to_string(field.least) + " to " + std::to_string(field.most) +
+                     ", got " + std::to_string(value));
   const uint64_t bits = static_cast<uint64_t>(value);
   uint32_t& word = plan.words[field.word];
   if (field.bits < 32)
@@ -45,17 +45,17 @@ void lay_lines(Geometry& g) {
   g.pixel_step = g.channels;
 }
 
-// Of those that fill blocks alike the least, for rows are what the circuit waits for; but a row
-// takes the time of SHORT words at least.
+// Of the widths that fill blocks equally, choose the smallest, because the circuit waits for rows.
+// A row takes at least the time of MIN_ROW_WORDS words.
 bool as_image(const CoreSize& size, int64_t pixels, int64_t bytes, Geometry& g) {
-  int64_t width = 0, most = 0;
+  int64_t width = 0, largest = 0;
   for (int64_t w = 1; w <= g.most_pixels && w <= pixels; ++w) {
     if (pixels % w != 0 || pixels / w > ROWS.most || w * bytes * 2 > size.line_bytes) continue;
     const int64_t rows = std::min(
         {g.most_pixels / w, std::max<int64_t>(size.line_bytes / (w * bytes) / 2, 1), pixels / w});
-    const bool is_short = width * bytes < SHORT * size.bus_bytes;
-    if (w * rows > most || (w * rows == most && is_short)) {
-      most = w * rows;
+    const bool is_short = width * bytes < MIN_ROW_WORDS * size.bus_bytes;
+    if (w * rows > largest || (w * rows == largest && is_short)) {
+      largest = w * rows;
       width = w;
     }
   }
@@ -75,8 +75,8 @@ int64_t even_length(const CoreSize& size, int64_t bytes) {
   return best;
 }
 
-// One tap of each pixel after the other, or all positions under several taps, which is less to read
-// where strides and dilations are small.
+// A tile has a single tap of each pixel, or all positions of several taps. The second form reads
+// less data if strides and dilations are small.
 RowTaps taps_by_channel(int lanes, const Geometry& g) {
   const int64_t columns = columns_of_block(g), span = (g.kernel_x - 1) * g.dilation_x + 1;
   const int64_t tiles = ceiling(span, std::min(lanes / 2, CORE_CHAIN)), taps = ceiling(span, tiles);
@@ -92,19 +92,19 @@ void set_geometry(const CoreSize& size, const Geometry& g, CorePlan& plan) {
   const int64_t slots = size.line_bytes / std::max<int64_t>(row_bytes, 1);
   const int64_t extent = (g.kernel_y - 1) * g.dilation_y + 1;
   if (slots < extent) {
-    refuse(plan, "the rows under its window are " + std::to_string(extent * row_bytes) +
+    refuse(plan, "the rows of a window are " + std::to_string(extent * row_bytes) +
                      " bytes, the line buffer has " + std::to_string(size.line_bytes));
     return;
   }
   const int64_t furthest =
       std::max((g.columns / g.repeats * g.stride_x + g.kernel_x * g.dilation_x) * g.pixel_step,
                g.left * g.pixel_step) + 4 * L;
-  if (furthest > MOST || (g.rows * g.stride_y + extent + g.top) > MOST) {
-    refuse(plan, "its windows reach further than 2^22 positions");
+  if (furthest > MAX_POSITIONS || (g.rows * g.stride_y + extent + g.top) > MAX_POSITIONS) {
+    refuse(plan, "the windows exceed 2^22 positions");
     return;
   }
 
-  // Blocks as large as the sums, while the next block's rows have room beside.
+  // A block fills the memory of sums. The line buffer must also hold the rows of the next block.
   const int64_t block_columns = columns_of_block(g);
   const int64_t column_blocks = ceiling(g.columns, block_columns);
   const int64_t single = g.stride_y == 0 ? g.rows : (slots - extent) / g.stride_y + 1;
@@ -121,10 +121,10 @@ void set_geometry(const CoreSize& size, const Geometry& g, CorePlan& plan) {
   const int64_t run_tiles = g.by_channel ? 1 : ceiling(run, L);
   const int64_t tiles = g.values ? 0 : g.kernel_y * row.tiles * run_tiles;
   const int64_t output_tiles = ceiling(g.outputs, L), pixels = block_rows * block_columns;
-  // Groups alike, so that none waits for one before it that takes longer to write.
-  const int64_t most =
+  // Groups have equal sizes, so that no group waits for a longer previous group.
+  const int64_t max_tiles =
       std::max<int64_t>(size.result_bytes / 2 / (pixels * L * g.result_size), 1);
-  const int64_t group = ceiling(output_tiles, ceiling(output_tiles, most));
+  const int64_t group = ceiling(output_tiles, ceiling(output_tiles, max_tiles));
   const bool whole = group == output_tiles;
   if (g.by_channel) plan.words[MODE.word] |= BY_CHANNEL;
   if (g.result_size != 1) plan.words[MODE.word] |= MAKES_FLOATS;

@@ -1,5 +1,4 @@
-// From the registers that the engine has for a layer to those of the core, and the order of
-// constants.
+// Convert the registers of the engine to the registers of the core, and order the constants.
 #include "geometry.h"
 
 #include <algorithm>
@@ -27,18 +26,18 @@ void set_numbers(const Numbers& n, CorePlan& plan) {
   set_field(plan, INPUT_SHIFT, n.input_shift);
 }
 
-// What the channels of a layer end with. Pointers may be null, where all channels are alike.
+// The output stage of the channels of a layer. Pointers are null if all channels are equal.
 struct Ends {
   const int32_t* constants;
-  int32_t constant;  // besides those
+  int32_t constant;  // added to the constants
   const int8_t* shifts;
-  int shift;  // without those
+  int shift;  // if `shifts` is null
   int residual_zero;
-  int residual_shift;  // with `shift`; of other shifts it keeps its distance
+  int residual_shift;  // for `shift`; for other shifts the difference is constant
   const uint8_t* tables;
 };
 
-// Constant, shift, number of its table and shift of its residual of each lane of a tile of outputs.
+// Constant, shift, table number and residual shift of each lane of a tile of outputs.
 void put_header(std::vector<uint8_t>& stream, int L, int64_t first, int64_t outputs,
                 const Ends& ends) {
   const size_t at = stream.size();
@@ -58,8 +57,8 @@ void put_header(std::vector<uint8_t>& stream, int L, int64_t first, int64_t outp
   }
 }
 
-// Tiles of weights of the outputs from `first`, row by row; `place(o, p)` is where the weights have
-// product `p` of output `o`.
+// The tiles of weights of the outputs from `first`, row by row. `place(o, p)` is the index of
+// product `p` of output `o` in the weights.
 template <class Place>
 void put_tiles(std::vector<uint8_t>& stream, int L, const Geometry& g, int64_t first,
                const int8_t* weights, Place place) {
@@ -76,7 +75,7 @@ void put_tiles(std::vector<uint8_t>& stream, int L, const Geometry& g, int64_t f
     }
 }
 
-// The same by channel: of each lane the weights of the rows that it has for itself.
+// The same for depthwise layers: each lane has separate rows of weights.
 void put_taps(std::vector<uint8_t>& stream, int L, const Geometry& g, int64_t first,
               const int8_t* weights) {
   const RowTaps row = taps_by_channel(L, g);
@@ -94,27 +93,27 @@ void put_taps(std::vector<uint8_t>& stream, int L, const Geometry& g, int64_t fi
   }
 }
 
-// Headers alone, of what multiplies nothing; the function tables are there already.
+// The headers of a layer without products. The function tables precede them.
 void put_headers(const CoreSize& size, int64_t outputs, const Ends& ends, CorePlan& plan) {
   for (int64_t o = 0; o < outputs; o += size.lanes)
     put_header(plan.stream, size.lanes, o, outputs, ends);
   set_field(plan, STREAM_BYTES, static_cast<int64_t>(plan.stream.size() - plan.table_bytes));
 }
 
-// The tables that channels choose from: those of a linear layer or of a lookup.
+// The tables of the channels of a linear layer or of a lookup.
 void put_tables(const CoreSize& size, const FpgaTables& tables, int64_t channels, CorePlan& plan) {
   if (tables.entries == nullptr) return;
   const int unit = tables.entry_bytes, room = size.tables / unit;
   const int needed =
       tables.rows == nullptr ? 1 : 1 + *std::max_element(tables.rows, tables.rows + channels);
   if (unit != 1 && unit != FLOAT_BYTES)
-    refuse(plan, "its table has entries of " + std::to_string(unit) + " bytes");
+    refuse(plan, "the entries of the table have " + std::to_string(unit) + " bytes");
   if (needed > room)
-    refuse(plan, "it has " + std::to_string(needed) + " function tables" +
+    refuse(plan, "there are " + std::to_string(needed) + " function tables" +
                      (unit != 1 ? " of floats" : "") + ", the core has room for " +
                      std::to_string(room));
   if (!plan.taken()) return;
-  // The circuit looks up the byte, the engine the number from -128 on.
+  // The circuit uses the unsigned byte as the index, the engine the signed number plus 128.
   for (int i = 0; i < 256 * needed; ++i) {
     const uint8_t* entry = tables.entries + (i ^ 128) * unit;
     plan.stream.insert(plan.stream.end(), entry, entry + unit);
@@ -123,7 +122,7 @@ void put_tables(const CoreSize& size, const FpgaTables& tables, int64_t channels
   set_field(plan, TABLE_BYTES, static_cast<int64_t>(plan.table_bytes));
 }
 
-// Results of `bytes` bytes, of which a half of the result buffer holds a tile of outputs.
+// Results of `bytes` bytes. A half of the result buffer must hold a tile of outputs.
 void set_result_size(const CoreSize& size, int64_t bytes, Geometry& g) {
   g.result_size = bytes;
   g.most_pixels = std::min(g.most_pixels, size.result_bytes / 2 / (size.lanes * bytes));
@@ -166,7 +165,7 @@ CorePlan plan_linear(const CoreSize& size, const FpgaLinear& layer, const int8_t
   put_tables(size, tables, layer.outputs, plan);
   Geometry g = of_linear(size, layer, tables, residual);
   if (layer.product && !as_image(size, layer.pixels, g.channels, g))
-    refuse(plan, "its rows do not fit the line buffer");
+    refuse(plan, "the rows do not fit the line buffer");
   lay_lines(g);
   if (plan.taken()) set_geometry(size, g, plan);
   if (!plan.taken()) return plan;
@@ -220,14 +219,14 @@ CorePlan plan_pool(const CoreSize& size, const FpgaPool& layer) {
   int shift = 0, constant = 0;
   Numbers n{TAKES_VALUES | TAKES_GREATEST, -128, 0, -128, 127, 0};
   if (layer.average) {
-    // A multiplier would be one more for each lane; means by a power of two need none.
+    // Lanes have no multiplier for averages, so the divisor must be a power of two.
     if (layer.multiplier <= 0 || (layer.multiplier & (layer.multiplier - 1)) != 0) {
-      refuse(plan, "it divides by no power of two");
+      refuse(plan, "the divisor is not a power of two");
       return plan;
     }
     shift = layer.shift;
     for (int m = layer.multiplier; m > 1; m /= 2) --shift;
-    if (shift < -FPGA_MAX_LEFT_SHIFT) refuse(plan, "it shifts to the left by more than 8 bits");
+    if (shift < -FPGA_MAX_LEFT_SHIFT) refuse(plan, "the shift to the left exceeds 8 bits");
     constant = -layer.input_zero * layer.window.kernel_height * layer.window.kernel_width;
     n = {TAKES_VALUES | (layer.to_even ? TO_EVEN : 0u), layer.input_zero, layer.zero_point,
          layer.low, layer.high, 0};
@@ -246,7 +245,7 @@ CorePlan plan_add(const CoreSize& size, const FpgaAdd& layer) {
   int64_t pixels = layer.rows;
   g.channels = layer.length;
   if (layer.rows == 1) {
-    // Without gaps any length of a pixel will do that divides them all.
+    // Without gaps, any divisor is possible as the length of a pixel.
     g.channels = even_length(size, layer.length);
     pixels = layer.length / g.channels;
   }
@@ -256,7 +255,7 @@ CorePlan plan_add(const CoreSize& size, const FpgaAdd& layer) {
   g.input_pitch = layer.rows == 1 ? g.channels : layer.lhs_pitch;
   g.residual_pitch = layer.rows == 1 ? g.channels : layer.rhs_pitch;
   g.result_pitch = layer.rows == 1 ? g.channels : layer.result_pitch;
-  if (!as_image(size, pixels, g.channels, g)) refuse(plan, "its rows do not fit the line buffer");
+  if (!as_image(size, pixels, g.channels, g)) refuse(plan, "the rows do not fit the line buffer");
   lay_lines(g);
   if (plan.taken()) set_geometry(size, g, plan);
   if (!plan.taken()) return plan;
@@ -290,7 +289,7 @@ CorePlan plan_lookup(const CoreSize& size, const FpgaLookup& layer, const FpgaTa
   g.result_pitch = layer.result_pitch;
   const bool dense = g.input_pitch == g.channels && g.result_pitch == g.channels * unit;
   if (tables.rows == nullptr && dense) {
-    // Where all bytes are alike, any length of a pixel will do.
+    // If all channels have equal tables, any length of a pixel is possible.
     g.channels = g.input_pitch = even_length(size, pixels * g.channels);
     g.result_pitch = g.channels * unit;
     pixels = layer.rows * layer.channels / g.channels;
@@ -300,7 +299,7 @@ CorePlan plan_lookup(const CoreSize& size, const FpgaLookup& layer, const FpgaTa
   set_result_size(size, unit, g);
   CorePlan plan;
   if (!as_image(size, pixels, g.channels, g)) {
-    refuse(plan, "its rows do not fit the line buffer");
+    refuse(plan, "the rows do not fit the line buffer");
     return plan;
   }
   lay_lines(g);

@@ -1,4 +1,4 @@
-// What a layer's registers are for the core, and the stream of its constants.
+// The registers of a layer for the core, and the stream of constants.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,19 @@ namespace ceras {
 struct CorePlan {
   uint32_t words[registers::WORDS] = {};
   std::vector<uint8_t> stream;
-  size_t table_bytes = 0;  // of the function tables that it begins with
-  int64_t input_bytes = 0, residual_bytes = 0, result_bytes = 0;  // from first to last
-  std::string refused;  // why the core does not take the layer; the rest has no meaning then
+  size_t table_bytes = 0;  // of the function tables at the start of the stream
+  int64_t input_bytes = 0, residual_bytes = 0, result_bytes = 0;  // from the first to the last byte
+  std::string refused;  // the reason of a refusal; the other fields are then undefined
 
   bool taken() const { return refused.empty(); }
 };
 
-// Constants and shifts as fpga_linear_circuit takes them; `weights` in the order of its array, or
-// [outputs][products] where they are computed. Without weights, the plan has registers only.
+// Plan a linear layer. Constants and shifts have the format of fpga_linear_circuit. `weights` have
+// the order of the array, or [outputs][products] if computed. Without weights, only plan registers.
 CorePlan plan_linear(const CoreSize& size, const FpgaLinear& layer, const int8_t* weights,
                      const int32_t* constants, const int8_t* shifts, const FpgaTables& tables,
                      bool residual);
-// Put others into the stream of a plan that is taken; it is as long as before.
+// Replace the constants in the stream of an accepted plan. The length does not change.
 void refill_linear(const CoreSize& size, const FpgaLinear& layer, const int8_t* weights,
                    const int32_t* constants, const int8_t* shifts, const FpgaTables& tables,
                    bool residual, CorePlan& plan);
@@ -33,11 +33,11 @@ CorePlan plan_pool(const CoreSize& size, const FpgaPool& layer);
 CorePlan plan_add(const CoreSize& size, const FpgaAdd& layer);
 CorePlan plan_lookup(const CoreSize& size, const FpgaLookup& layer, const FpgaTables& tables);
 
-// Bytes from the first of input and result to those that a launch begins with.
+// The byte offsets of a launch in the input and the result.
 struct Place {
   int64_t input, result;
 };
-// Launches of one plan, which differ in their places.
+// Launches with equal registers at different offsets.
 struct MovePlan {
   CorePlan plan;
   std::vector<Place> places;

@@ -1,7 +1,7 @@
-// Boxes of elements as pixels: what is read one after the other, and what lies in a line together.
+// Plan copies of boxes of elements as layers of pixels.
 //
-// A result has one pitch. The input may have two: from row to row and from pixel to pixel, each of
-// them zero where it is repeated. What has more takes several launches.
+// A result has a single pitch. The input can have two: from row to row and from pixel to pixel; a
+// pitch is zero if rows or pixels are repeated. Boxes with more dimensions need several launches.
 #include "geometry.h"
 
 #include <algorithm>
@@ -10,14 +10,14 @@ namespace ceras {
 namespace {
 
 constexpr int64_t MOST_LAUNCHES = 64;
-constexpr int64_t SHORT_BURST = 2;  // words that take no longer than a burst of fewer bytes
+constexpr int64_t SHORT_BURST = 2;  // words that take no longer than a shorter burst
 
-// A dimension of a box: bytes from one index to the next.
+// A dimension of a box, with the bytes from index to index.
 struct Axis {
   int64_t count, from, to;
 };
 
-// Dimensions outside a run of bytes that lie side by side, in input and result.
+// The dimensions of a box outside a run of bytes that is contiguous in input and result.
 struct Box {
   std::vector<Axis> axes;
   int64_t run;
@@ -40,7 +40,7 @@ Box box_of(const CoreSize& size, const FpgaMove& move) {
     box.run *= axes.back().count;
     axes.pop_back();
   }
-  // Long runs are pixels too, where those of the result lie side by side.
+  // Long runs are also pixels if they are contiguous in the result.
   const bool dense = axes.empty() || (axes.size() == 1 && axes[0].to == box.run);
   if (dense && box.run > 8 * size.lanes) {
     const int64_t length = even_length(size, box.run);
@@ -51,8 +51,7 @@ Box box_of(const CoreSize& size, const FpgaMove& move) {
   return box;
 }
 
-// Pixels of `run` bytes, one in each `pixels.from` bytes of memory. Gaps between short runs are
-// read with them.
+// Pixels of `run` bytes, `pixels.from` bytes apart in memory. Gaps of short runs are read, too.
 Line line_of(const CoreSize& size, const Axis& pixels, int64_t run) {
   if (pixels.from == run || pixels.from <= SHORT_BURST * size.bus_bytes)
     return {1, (pixels.count - 1) * pixels.from + run, pixels.from, 0};
@@ -73,8 +72,8 @@ bool lay_rows(const CoreSize& size, const Axis& rows, const Axis& pixels, Geomet
   return g.line.bytes() <= size.line_bytes;
 }
 
-// Several rows of the result of one line: all of them where `rows.from` is 0, or as many as have
-// room for lines of all their pixels.
+// Several rows of the result from a single line: all rows if `rows.from` is 0, otherwise the number
+// of rows that fit a line.
 bool lay_rows_in_lines(const CoreSize& size, const Axis& images, const Axis& rows,
                        const Axis& pixels, Geometry& g) {
   g.stride_y = 0;
@@ -94,7 +93,7 @@ bool lay_rows_in_lines(const CoreSize& size, const Axis& images, const Axis& row
   return false;
 }
 
-// Pixels that are one after the other, in lines of any length.
+// Contiguous pixels, in lines of any length.
 bool lay_pixels(const CoreSize& size, const Axis& pixels, Geometry& g) {
   g.most_pixels = CORE_PIXELS / g.repeats;
   const Line all = line_of(size, pixels, g.channels);
@@ -108,7 +107,7 @@ bool lay_pixels(const CoreSize& size, const Axis& pixels, Geometry& g) {
   return true;
 }
 
-// As many of the inner axes as one launch has; 0 where it has not even one.
+// The number of inner axes of a launch; 0 if the layer is refused.
 size_t lay_axes(const CoreSize& size, const Box& box, Geometry& g) {
   std::vector<Axis> axes = box.axes;
   g = {};
@@ -141,7 +140,7 @@ size_t lay_axes(const CoreSize& size, const Box& box, Geometry& g) {
   return lay_pixels(size, pixels, g) ? popped + 1 : 0;
 }
 
-// The places of all indices of the outer axes.
+// The offsets for all indices of the outer axes.
 std::vector<Place> places_of(const std::vector<Axis>& axes) {
   std::vector<Place> places{{0, 0}};
   for (const Axis& axis : axes) {
@@ -162,26 +161,26 @@ MovePlan plan_move(const CoreSize& size, const FpgaMove& move) {
   const bool backwards = std::any_of(box.axes.begin(), box.axes.end(),
                                      [](const Axis& axis) { return axis.from < 0; });
   if (backwards) {
-    refuse(planned.plan, "it reads from the last element to the first");
+    refuse(planned.plan, "negative strides are not supported");
     return planned;
   }
   const Axis& last = box.axes.back();
   if (last.from == 0 && last.count > CORE_PIXELS) {
-    refuse(planned.plan, "it repeats a pixel " + std::to_string(last.count) +
+    refuse(planned.plan, "a pixel is repeated " + std::to_string(last.count) +
                              " times, a block has " + std::to_string(CORE_PIXELS) + " pixels");
     return planned;
   }
   Geometry g{};
   const size_t inner = lay_axes(size, box, g);
   if (inner == 0) {
-    refuse(planned.plan, "its rows do not fit the line buffer");
+    refuse(planned.plan, "the rows do not fit the line buffer");
     return planned;
   }
   box.axes.resize(box.axes.size() - std::min(inner, box.axes.size()));
   int64_t launches = 1;
   for (const Axis& axis : box.axes) launches = std::min(launches * axis.count, MOST_LAUNCHES + 1);
   if (launches > MOST_LAUNCHES)
-    refuse(planned.plan, "it takes more than " + std::to_string(MOST_LAUNCHES) + " launches");
+    refuse(planned.plan, "the copy needs more than " + std::to_string(MOST_LAUNCHES) + " launches");
   if (!planned.plan.taken()) return planned;
   planned.plan = plan_values(size, g, {});
   planned.places = places_of(box.axes);

@@ -1,5 +1,5 @@
-// Read bursts of three clients over one AXI4 port: the first before the others, which take
-// turns. A client asks only for what it has room for, so that data is always taken.
+// Read bursts for three clients over an AXI4 port. The first client has priority; the other two
+// alternate. A client requests only data for which it has room, so data is always accepted.
 module axi_reader #(
     parameter ADDRESS_BITS = 40,
     parameter PLACE_BITS = 18,
@@ -23,8 +23,8 @@ module axi_reader #(
     output logic rready,
     input logic [8*BUS_BYTES-1:0] rdata,
     input logic rlast,
-    output logic [2:0] beat_valid,  // for which client
-    output logic [PLACE_BITS-1:0] beat_place,  // of the first byte, which may not be its own
+    output logic [2:0] beat_valid,  // per client
+    output logic [PLACE_BITS-1:0] beat_place,  // of the first byte of the beat
     output logic [BUS_BYTES-1:0] beat_mask,
     output logic [8*BUS_BYTES-1:0] beat_data,
     output logic beat_last

@@ -1,5 +1,5 @@
-// Write runs of bytes from a buffer over one AXI4 port, in bursts. The buffer answers three cycles
-// after it was asked.
+// Write runs of bytes from a buffer over an AXI4 port, in bursts. The buffer responds after three
+// cycles.
 module axi_writer #(
     parameter ADDRESS_BITS = 40,
     parameter PLACE_BITS = 16,
@@ -16,7 +16,7 @@ module axi_writer #(
     input logic [31:0] pitch,
     input logic [PLACE_BITS-1:0] place,
     output logic read_done,  // with the last byte that leaves the buffer
-    output logic quiet,  // all that was started is written
+    output logic quiet,  // all started runs are written
     output logic [PLACE_BITS-1:0] read_address,
     input logic [8*BUS_BYTES-1:0] read_data,
     output logic awvalid,
@@ -63,7 +63,7 @@ module axi_writer #(
       .burst_last(burst_last)
   );
 
-  // The burst at hand.
+  // The current burst.
   logic active, last, ask, final_beat, pop;
   logic [LANE-1:0] skip;
   logic [SIZE_BITS:0] stop, position;
@@ -76,7 +76,7 @@ module axi_writer #(
   assign burst_ready = (!active || (ask && final_beat)) && (!awvalid || awready);
   assign read_address = from + PLACE_BITS'(position);
 
-  // What comes with the data.
+  // Signals that accompany the data.
   logic [2:0] asked, ends, releases;
   logic [3*BUS_BYTES-1:0] masks;
   logic [BUS_BYTES-1:0] mask;

@@ -1,5 +1,6 @@
-// The blocks of a result: whole rows, or parts of one; row after row, image after image. Pixels of
-// a block follow one another. After a step or the start the numbers take three cycles to settle.
+// Iterate over the blocks of a result, in the order of rows and images. A block consists of
+// complete rows or of a part of a row. The outputs are valid three cycles after a step or the
+// start.
 module block_walker (
     input logic clk,
     input logic start,
@@ -8,8 +9,8 @@ module block_walker (
     output logic [8:0] block_rows,
     output logic [8:0] block_columns,
     output logic [9:0] pixels,
-    output logic last_columns,  // its rows end with it
-    output logic last_rows,  // and its image
+    output logic last_columns,  // the last block of the rows
+    output logic last_rows,  // the last block of the image
     output logic last
 );
   logic [15:0] row, column, image, rows_left, columns_left;

@@ -1,6 +1,6 @@
-// A memory of bytes that is written and read at any byte, WRITE and READ bytes at a time.
-// Every column of the memory has its own address, so that no access is in two halves. Addresses
-// wrap at the end. What is read is there three cycles later.
+// A memory with unaligned writes of WRITE bytes and reads of READ bytes. Each column of the memory
+// has a separate address, so that an access needs a single cycle. Addresses wrap at the end. The
+// latency of a read is three cycles.
 module byte_buffer #(
     parameter BYTES = 4096,
     parameter WRITE = 16,
@@ -8,7 +8,7 @@ module byte_buffer #(
     parameter ADDRESS_BITS = $clog2(BYTES)
 ) (
     input logic clk,
-    input logic [WRITE-1:0] write,  // which bytes
+    input logic [WRITE-1:0] write,  // enable per byte
     input logic [ADDRESS_BITS-1:0] write_address,
     input logic [8*WRITE-1:0] write_data,
     input logic [ADDRESS_BITS-1:0] read_address,

@@ -1,5 +1,5 @@
-// The AXI4-Lite port: start and interrupt as in what HLS tools make, the layer's registers, and what
-// can only be read. Which word is what, `layer_registers` says.
+// The AXI4-Lite port: start and interrupt as in the output of HLS tools, the registers of the
+// layer, and read-only registers. `layer_registers` defines the words.
 module control_registers #(
     parameter ADDRESS_BITS = 9,
     parameter LANES = 16,
@@ -46,7 +46,7 @@ module control_registers #(
   assign from = s_araddr[ADDRESS_BITS-1:2];
   assign irq = global_enable && enable && pending;
 
-  // Addresses come low half first.
+  // The low half of an address comes first.
   always_comb begin
     layer = '0;
     for (int i = 0; i < WORDS; i++)

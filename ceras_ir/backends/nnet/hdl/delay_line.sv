@@ -1,4 +1,4 @@
-// A value as it is, and as it was 1 to STAGES cycles before.
+// A value with delays of 0 to STAGES cycles.
 module delay_line #(
     parameter WIDTH = 1,
     parameter STAGES = 1,

@@ -1,6 +1,6 @@
-// Send the sums of a half through the epilogue, a pixel a cycle, and their results into one half
-// of the output buffer: group after group of outputs. Floats take four cycles a pixel, each of
-// which writes a quarter of the lanes' results.
+// Send the sums of a half through the epilogue, a pixel per cycle, and the results to a half of the
+// output buffer, in the order of groups of outputs. Floats need four cycles per pixel; each cycle
+// writes the results of a quarter of the lanes.
 module epilogue_sequencer #(
     parameter LANES = 16,
     parameter PLACE_BITS = 16,
@@ -21,7 +21,7 @@ module epilogue_sequencer #(
     input logic [1:0] header_ready,
     output logic [1:0] header_taken,
     output logic header_bank,  // with the sums
-    output logic table_bank,  // the same, with what is looked up
+    output logic table_bank,  // the same, with the looked-up values
     input logic [1:0] residual_there,
     output logic [1:0] residual_taken,
     output logic [PLACE_BITS-1:0] residual_address,
@@ -30,7 +30,7 @@ module epilogue_sequencer #(
     output logic [LANES-1:0] write,  // LATENCY cycles later
     output logic [PLACE_BITS-1:0] write_address,
     output logic [1:0] write_quarter,
-    // Results that wait to be written.
+    // The results to be written.
     output logic [1:0] result_full,
     input logic [1:0] result_written,
     output logic [1:0][9:0] result_pixels,
@@ -51,7 +51,7 @@ module epilogue_sequencer #(
   logic [31:0] outputs_left;
   logic signed [LANE_BITS+3:0] go_bytes;
 
-  // What happened so many cycles before.
+  // Delayed signals; the index is the delay in cycles.
   logic [DEPTH:0] ended, ended_group, halves, banks, residual_halves, result_halves, issued;
   logic [(PLACE_BITS-1)*(LATENCY+1)-1:0] places;
   logic [LANES*(LATENCY+1)-1:0] masks;

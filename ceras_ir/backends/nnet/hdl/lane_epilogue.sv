@@ -1,12 +1,13 @@
-// What a sum of one output channel becomes: its constant and the residual added, shifted, rounded
-// half up or to even, moved to the zero point and clamped. Five cycles; the shift comes two later.
+// The output stage of a lane: add the constant and the residual, shift, round half up or half to
+// even, add the zero point, and clamp. The latency is five cycles; the shift arrives two cycles
+// later.
 module lane_epilogue (
     input logic clk,
     input logic [31:0] sum,
     input logic [31:0] constant,
     input logic [7:0] residual,  // 0 without one
     input logic [4:0] residual_shift,
-    input logic signed [7:0] shift,  // to the left where negative, by 8 at most
+    input logic signed [7:0] shift,  // to the left if negative, by at most 8
     input logic to_even,
     input logic [7:0] zero_point,
     input logic [7:0] low,
@@ -19,7 +20,7 @@ module lane_epilogue (
   logic sticky, up;
   logic signed [33:0] rounded;
 
-  // What is beyond 16 bits ends at the clamp, wherever it is shifted to the left.
+  // Sums of more than 16 bits reach the clamp for all shifts to the left.
   assign near = all < -32'sd32768 ? -32'sd32768 : all > 32'sd32768 ? 32'sd32768 : all;
   assign left = 33'(near) <<< 4'(-shift);
   assign right = shift > 8'sd33 ? 6'd33 : 6'(shift);
@@ -29,7 +30,7 @@ module lane_epilogue (
     own <= sum + constant;
     other <= 32'($signed(residual)) <<< residual_shift;
     all <= own + other;
-    // Of what is shifted to the right, one bit more stays; `sticky` says whether there is more.
+    // A right shift keeps a guard bit. `sticky` is set if a lower bit was set.
     shifted <= halves >>> right;
     sticky <= |(halves & ~({33{1'b1}} << right));
     if (shift < 0) begin

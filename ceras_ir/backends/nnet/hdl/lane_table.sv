@@ -1,6 +1,6 @@
-// Functions of int8 by tables for two lanes, which share one memory of two ports. Each lane has a
-// table of its own choice; while tables are written nothing is looked up. A word of the memory has
-// four bytes of a function, or all of one float.
+// Function tables of int8 for two lanes, which share a memory with two ports. Each lane selects a
+// table. There are no lookups while tables are written. A word of the memory has four entries of a
+// function of int8, or a float.
 module lane_table #(
     parameter TABLES = 16,
     parameter NUMBER_BITS = $clog2(TABLES)
@@ -24,7 +24,7 @@ module lane_table #(
   logic [15:0] index;
   logic used;
 
-  // Of floats there are a quarter as many tables.
+  // The number of float tables is a quarter of that.
   assign first_place = write ? {write_place, 1'b0}
       : floats ? PLACE_BITS'({number[0+:NUMBER_BITS], in_data[7:0]})
       : {number[0+:NUMBER_BITS], in_data[7:2]};

@@ -1,4 +1,4 @@
-// Rows of the input, each read once, into the ring of the line buffer, as far as rows are free.
+// Load each row of the input a single time into the ring of the line buffer, if a slot is free.
 module line_loader #(
     parameter ADDRESS_BITS = 40,
     parameter PLACE_BITS = 18,
@@ -9,10 +9,10 @@ module line_loader #(
     input logic rst,
     input logic start,
     input layer_registers::layer_t layer,
-    input logic [31:0] rows_free,  // so many are read no more
+    input logic [31:0] rows_free,  // the number of rows that are no longer needed
     input logic row_arrives,
     output logic [31:0] rows_there,
-    output logic idle,  // all rows are there
+    output logic idle,  // all rows are loaded
     output logic burst_valid,
     input logic burst_ready,
     output logic [ADDRESS_BITS-1:0] burst_address,

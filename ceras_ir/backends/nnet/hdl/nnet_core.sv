@@ -1,8 +1,8 @@
-// The nnet circuits: convolution of all channels or each by itself, matrix product, pooling and
-// addition on one array.
+// The nnet circuits: convolution, depthwise convolution, matrix product, pooling and addition on an
+// array.
 //
-// AXI4-Lite registers say what a layer is; one AXI4 master reads its input, constants and residual
-// and writes its result. Where all is ready, the array takes one pixel a cycle.
+// AXI4-Lite registers specify a layer. An AXI4 master reads input, constants and residual, and
+// writes the result. Without waits, the array processes a pixel per cycle.
 module nnet_core #(
     parameter LANES = 16,
     parameter BUS_BYTES = 16,
@@ -10,7 +10,7 @@ module nnet_core #(
     parameter RESULT_BYTES = 65536,
     parameter PIXELS = 256,
     parameter PAIRED = 1,
-    parameter TABLES = 16,  // of a layer, a power of two from 2; 0: none
+    parameter TABLES = 16,  // of a layer: a power of two >= 2, or 0
     parameter ADDRESS_BITS = 40,
     parameter BURST_BYTES = 256
 ) (
@@ -55,7 +55,7 @@ module nnet_core #(
   localparam RESULT_BITS = $clog2(RESULT_BYTES);
   localparam SIZE_BITS = $clog2(BURST_BYTES) + 1;
   localparam CHAIN = LANES < 8 ? LANES : 8;
-  // From the reading of a value: its memory, the border, the array, the sums.
+  // Stages after the read of a value: memory, padding, array, sums.
   localparam VALUE = 4;
   localparam TERM = VALUE + CHAIN + 2;
   localparam EPILOGUE = 9;
@@ -93,7 +93,7 @@ module nnet_core #(
       .layer(layer)
   );
 
-  // Memory: constants first, for they are few, then the residual, then rows.
+  // Memory. Constants have priority, because they are few. Then the residual and rows alternate.
   logic [2:0] burst_valid, burst_ready, burst_last, beat_valid;
   logic [3*ADDRESS_BITS-1:0] burst_address;
   logic [3*SIZE_BITS-1:0] burst_bytes;
@@ -222,7 +222,7 @@ module nnet_core #(
       .burst_last(burst_last[2])
   );
 
-  // Tiles, and what they read.
+  // Tiles and their reads.
   logic planner_idle, runner_idle, tile_valid, tile_taken, first, last, half, weights_ready;
   logic [LINE_BITS-1:0] ring, read_address;
   logic signed [23:0] y, position, read_position;
@@ -321,7 +321,7 @@ module nnet_core #(
 
   assign swap = begins[3] && !values;
 
-  // What a value brings along to the sums.
+  // Signals that accompany a value to the sums.
   logic [TERM:0] reads, firsts, halves, endings;
   logic [8*(TERM+1)-1:0] read_pixels;
 
@@ -435,7 +435,7 @@ module nnet_core #(
     end
   endgenerate
 
-  // Sums of two tiles of outputs: one is added to, one goes through the epilogue.
+  // Sums of two tiles of outputs: one is accumulated, the other is in the epilogue.
   logic [32*LANES-1:0] sums0, sums1, old, finished;
   logic [7:0] sum_address, write_pixel;
   logic sum_half, sum_half1, write_sum, write_half, write_ends;
@@ -569,10 +569,10 @@ module nnet_core #(
   generate
     for (genvar j = 0; j < LANES; j++) begin : lane
       logic [39:0] constant;
-      // The shift is needed two cycles later than the constant; both stay for the whole tile, and
-      // the next one begins two cycles later at least.
+      // The shift is needed two cycles after the constant. Both remain for the entire tile, and the
+      // next tile starts at least two cycles later.
       assign constant = header_bank ? header1[64*j+:40] : header0[64*j+:40];
-      // A header's byte 4 is the shift, 5 the table, 6 the shift of the residual.
+      // In a header, byte 4 is the shift, 5 the table, 6 the residual shift.
       logic [4:0] residual_shift;
       assign residual_shift = header_bank ? header1[64*j+48+:5] : header0[64*j+48+:5];
       logic [7:0] next_shift, shift;
@@ -596,7 +596,7 @@ module nnet_core #(
       logic [32*LANES-1:0] entries;
       assign results = floats ? entries[8*LANES*write_quarter+:8*LANES] : looked_up;
       for (genvar j = 0; j < LANES; j += 2) begin : two
-        // A header stays until its last pixel was looked up.
+        // A header remains until the lookup of the last pixel.
         logic [2*TABLE_BITS-1:0] number;
         assign number = table_bank
             ? {header1[64*(j+1)+40+:TABLE_BITS], header1[64*j+40+:TABLE_BITS]}
@@ -695,7 +695,7 @@ module nnet_core #(
       .bready(m_bready)
   );
 
-  // Nothing is left: no tile, no sums, no results on the way.
+  // The launch is done: there are no pending tiles, sums or results.
   assign done = launched && !start && planner_idle && runner_idle && reads[TERM:1] == 0
       && lines_idle && !write_sum && claimed == 0 && full == 0 && epilogue_idle && result_full == 0 && result_idle
       && quiet;

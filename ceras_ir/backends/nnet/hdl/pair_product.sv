@@ -1,6 +1,6 @@
-// One value times the weights of two outputs, added to what the row above gave; two cycles.
-// PAIRED puts both products into one multiplier, the second 18 bits above the first: eight of
-// them add up without a carry from one into the other (see product_array).
+// Multiply a value by the weights of two outputs, and add the sums of the row above, in two cycles.
+// With PAIRED, a multiplier computes both products, the second 18 bits above the first. Up to eight
+// such products can be added without a carry from the first to the second (see product_array).
 module pair_product #(
     parameter PAIRED = 1
 ) (

@@ -1,10 +1,11 @@
-// LANES values times a tile of LANES x LANES weights that stays: LANES sums a cycle. The next tile
-// is loaded meanwhile. Columns of up to eight products add up on the way down; each row works one
-// cycle after the row above, and so it changes its weights. Sums come CHAIN + 2 cycles after the values.
+// Multiply LANES values by a stationary tile of LANES x LANES weights: LANES sums per cycle. The
+// next tile is loaded during this time. Chains of up to CHAIN products are summed from the top to
+// the bottom; each row works a cycle after the row above, and changes weights accordingly. The sums
+// are valid CHAIN + 2 cycles after the values.
 //
-// `by_channel` each lane multiplies its own values alone: its row k gets the value of the same cycle as
-// row 0, so what comes out is the sum of value k times weight k over as many rows. A multiplier takes
-// one value, so even lanes use the upper half of the rows, and odd ones the lower; their other
+// With `by_channel`, each lane multiplies only the values of its channel: row k gets the value in
+// the same cycle as row 0, so the sum is that of value k times weight k. A multiplier has a single
+// value, so even lanes use the upper half of the rows, and odd lanes the lower half; the other
 // weights are zero.
 module product_array #(
     parameter LANES = 16,
@@ -114,7 +115,8 @@ module product_array #(
         for (int h = 0; h < CHAINS; h++) begin
           both = partial[48*(PAIRS*(CHAIN*h+CHAIN-1)+q)+:48];
           if (PAIRED) begin
-            // The least number of 18 bits is eight times (-128)^2, which no negative sum reaches.
+            // The minimum of 18 bits is the representation of eight times (-128)^2, because no sum
+            // is that negative.
             negative = both[17] && both[16:0] != 0;
             low = low + 32'($signed({negative, both[17:0]}));
             high = high + 32'($signed(both[38:18])) + 32'(negative);

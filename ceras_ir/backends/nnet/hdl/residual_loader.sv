@@ -1,4 +1,5 @@
-// The residual of each group of outputs of each block, into one of two halves of its buffer.
+// Load the residual of each group of outputs of each block into one of the two halves of the
+// buffer.
 module residual_loader #(
     parameter LANES = 16,
     parameter ADDRESS_BITS = 40,
@@ -10,7 +11,7 @@ module residual_loader #(
     input logic rst,
     input logic start,
     input layer_registers::layer_t layer,
-    input logic arrives,  // all of a half
+    input logic arrives,  // a half is complete
     output logic [1:0] there,
     input logic [1:0] taken,
     output logic burst_valid,

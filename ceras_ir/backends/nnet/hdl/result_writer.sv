@@ -31,7 +31,7 @@ module result_writer #(
   } state_t;
   state_t state;
   logic half, dense;
-  logic [1:0] size;  // bits of the number of a byte in a result
+  logic [1:0] size;  // bits of the index of a byte in a result
   logic [31:0] distance, block_distance, all_bytes;
 
   assign idle = state == IDLE;
@@ -51,7 +51,7 @@ module result_writer #(
     case (state)
       IDLE:
       if (full[half]) begin
-        // A block begins with its first group, where the one before ended.
+        // A block begins with the first group, at the end of the previous block.
         if (group[half] == 0) distance <= distance + block_distance;
         state <= MULTIPLY;
       end

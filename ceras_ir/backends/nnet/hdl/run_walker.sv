@@ -1,5 +1,5 @@
-// Cut `runs` runs of `length` bytes, `pitch` bytes from one to the next in memory and one after
-// the other from `place` in a buffer, into bursts that cross no multiple of BURST_BYTES.
+// Divide `runs` runs of `length` bytes, which are `pitch` bytes apart in memory and contiguous from
+// `place` in a buffer, into bursts that cross no multiple of BURST_BYTES.
 module run_walker #(
     parameter ADDRESS_BITS = 40,
     parameter PLACE_BITS = 18,
@@ -28,7 +28,7 @@ module run_walker #(
   logic [SIZE_BITS-1:0] room, bytes;
   logic active, ends, last;
 
-  // The next burst is made while one waits.
+  // The next burst is prepared while a burst waits.
   assign ready = !active;
   assign room = SIZE_BITS'(BURST_BYTES) - SIZE_BITS'(at[SIZE_BITS-2:0]);
   assign ends = left <= 32'(room);

@@ -1,6 +1,6 @@
-// What comes of the stream of constants: function tables, if there are any, in words of 64 bits;
-// then, once for each block of pixels, of each tile of outputs eight bytes for each (constant,
-// shift, number of its table) and its tiles of weights.
+// Load the stream of constants: function tables, if any, in words of 64 bits. Then, for each block
+// of pixels and each tile of outputs: eight bytes per output (constant, shift, table number), and
+// the tiles of weights.
 module stream_loader #(
     parameter LANES = 16,
     parameter BUS_BYTES = 16,
@@ -34,7 +34,7 @@ module stream_loader #(
   localparam DEPTH = 128;
   localparam FIFO_BITS = $clog2(DEPTH);
   localparam LANE = $clog2(BUS_BYTES);
-  // Rows of the array take their weights one after the other; wide beats must not come before.
+  // Rows of the array accept weights in order, so wide beats must wait.
   localparam WAIT = BUS_BYTES > LANES ? 8 : 0;
   localparam TABLE_PARTS = BUS_BYTES / 8;
   localparam HEADER_BEATS = 8 * LANES / BUS_BYTES;
@@ -113,7 +113,7 @@ module stream_loader #(
   assign pop = (load_table && last_part) || load_header || load_tile;
   assign last_beat = beat == (state == TABLE ? 16'(layer.table_bytes[12:LANE]) - 1
       : state == HEADER ? 16'(HEADER_BEATS - 1) : 16'(TILE_BEATS - 1));
-  // The last beat of all that belongs to a tile of outputs.
+  // The last beat of a tile of outputs.
   assign outputs_end = last_beat && (load_header ? layer.tiles == 0 : load_tile && tiles_left == 1);
 
   always_ff @(posedge clk) begin

@@ -1,4 +1,4 @@
-// Sums of LANES outputs of up to 256 pixels: one address to read, one to write.
+// The sums of LANES outputs of up to 256 pixels, with a read address and a write address.
 module sum_memory #(
     parameter LANES = 16,
     parameter PIXELS = 256

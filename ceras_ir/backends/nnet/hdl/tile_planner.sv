@@ -1,5 +1,6 @@
-// The next tile for the array: of each block of pixels all outputs, of each tile of outputs all
-// products. A block waits for its rows, and a tile of outputs for a half of the sums.
+// Plan the next tile for the array: for each block of pixels, all tiles of outputs; for each tile
+// of outputs, all tiles of products. A block waits for rows, and a tile of outputs for a half of
+// the sums.
 module tile_planner #(
     parameter LANES = 16,
     parameter PLACE_BITS = 18
@@ -15,19 +16,19 @@ module tile_planner #(
     input logic tile_taken,
     output logic [PLACE_BITS-1:0] ring,  // of the first row
     output logic signed [23:0] y,
-    output logic signed [23:0] position,  // of the first value in its row
+    output logic signed [23:0] position,  // of the first value in the row
     output logic [8:0] block_rows,
     output logic [8:0] block_columns,
     output logic first,
     output logic last,
     output logic half,
-    output logic [31:0] rows_free,  // once the tile has been read
-    // What a half of the sums will hold.
+    output logic [31:0] rows_free,  // after the tile has been read
+    // The contents of a half of the sums.
     input logic [1:0] half_free,
     output logic [1:0] claimed,
     output logic [1:0][9:0] pixels,
     output logic [1:0][31:0] group,  // first output of the group
-    output logic [1:0][31:0] group_place,  // in the group, of the tile
+    output logic [1:0][31:0] group_place,  // of the tile in the group
     output logic [1:0][31:0] group_bytes,
     output logic [1:0] group_ends
 );
@@ -88,7 +89,7 @@ module tile_planner #(
   always_ff @(posedge clk) begin
     claimed <= claimed & ~half_free;
     if (tile_taken) tile_valid <= 0;
-    // One after the other, while the block's numbers settle.
+    // In sequence, while the outputs of the block walker settle.
     reach <= 32'(y_block) + layer.extent - layer.stride_y;
     windows <= 32'(rows_here) * 16'(layer.stride_y);
     window_end <= reach + windows;
@@ -99,7 +100,7 @@ module tile_planner #(
         settled <= settled + 1;
         if (settled == 3'(SETTLED)) state <= ROWS;
       end
-      // `needed` may be below the first row where a window is outside.
+      // `needed` can precede the first row if a window is outside.
       ROWS: if ($signed(rows_there - needed) >= 0) state <= TILES;
       ADVANCE: begin
         state <= last_block ? IDLE : SETUP;

@@ -1,10 +1,10 @@
-// Read the values of a tile for one pixel of the block after the other, a pixel a cycle, tile
-// after tile without a pause where the next one is ready. By channel the array wants all values
-// between the pixels, and some after them.
+// Read the values of a tile for all pixels of the block, a pixel per cycle, without a pause between
+// tiles if the next tile is ready. With `by_channel`, the array also needs the values between the
+// pixels and some values after them.
 module tile_runner #(
     parameter LANES = 16,
     parameter PLACE_BITS = 18,
-    parameter LEAST = 6  // cycles of a tile: its sums must be there before they are added to
+    parameter LEAST = 6  // cycles of a tile: sums must be written before they are read again
 ) (
     input logic clk,
     input logic rst,
@@ -24,10 +24,10 @@ module tile_runner #(
     input logic half,
     input logic [31:0] rows_free,
     output logic [31:0] rows_freed,
-    // Of each value that is read.
+    // For each value that is read.
     output logic read,
-    output logic read_begins,  // with the first of a tile
-    output logic read_counts,  // it is of a pixel, and not between two
+    output logic read_begins,  // with the first value of a tile
+    output logic read_counts,  // the value belongs to a pixel
     output logic [PLACE_BITS-1:0] read_address,
     output logic signed [23:0] read_position,
     output logic read_outside,  // the row is not in the image
@@ -43,7 +43,7 @@ module tile_runner #(
   logic is_last, last_pixel, row_ends, tile_ends, behind;
   logic [2:0] left_behind;
   logic [3:0] phase;
-  logic [7:0] same;  // pixels of this position that are read
+  logic [7:0] same;  // repetitions of this position that are read
   logic [3:0] age;
 
   assign next_ring = row_ring + (PLACE_BITS + 1)'(layer.ring_row_step);

@@ -1,4 +1,4 @@
-// A launch on a board: caches, registers, start, and the wait for its end.
+// Launch on a board: maintain caches, write registers, start, and wait for the end.
 #include "board.h"
 
 #include <cctype>
@@ -18,8 +18,8 @@ namespace {
 
 constexpr uint64_t PAGE = 4096;
 constexpr uint32_t START = 1, IDLE = 4;  // of `control`
-constexpr uint64_t LONGEST_SLEEP_MS = 100;  // without a look at the registers
-constexpr uint64_t REACHED = uint64_t{1} << 40;  // addresses of the core
+constexpr uint64_t LONGEST_SLEEP_MS = 100;  // between two reads of the registers
+constexpr uint64_t REACHED = uint64_t{1} << 40;  // the end of the addresses of the core
 
 [[noreturn]] void fail_with(const std::string& reason) { throw FpgaError(reason); }
 
@@ -50,8 +50,8 @@ BoardCore::BoardCore(const BoardSettings& settings) : settings_(settings) {
     fail_with(device_error());
   const uint32_t identity = read(IDENTITY);
   if (identity != VERSION)
-    fail_with("no nnet core at " + at + ": its identity reads " + hex(identity) + ", expected " +
-              hex(VERSION) + "; load the bitstream, or say where its registers are");
+    fail_with("no nnet core at " + at + ": the identity reads " + hex(identity) + ", expected " +
+              hex(VERSION) + "; load the bitstream, or name the registers with --registers");
   size_ = {static_cast<int>(read(BUILT_LANES)), static_cast<int>(read(BUILT_BUS_BYTES)), read(BUILT_LINE_BYTES),
            read(BUILT_RESULT_BYTES), static_cast<int>(read(BUILT_TABLES))};
   if ((read(CONTROL) & IDLE) == 0)
@@ -98,7 +98,7 @@ uint8_t* BoardCore::arena(uint64_t bytes) {
 uint64_t BoardCore::keep(const void* data, size_t bytes) {
   const uint64_t at = (used_ + PAGE - 1) / PAGE * PAGE;
   used_ = at + bytes;
-  // What does not fit is counted on, so that the message has all.
+  // Continue to count after the end of the memory, so that the message has the total.
   if (used_ > memory_.size) return 0;
   std::memcpy(memory_.data + at, data, bytes);
   return memory_.address + at;
@@ -116,7 +116,7 @@ void BoardCore::check_memory() const {
     fail_with("the model needs " + std::to_string(used_) + " bytes, the buffer " +
               settings_.memory + " has " + std::to_string(memory_.size) + ": load u-dma-buf with " +
               settings_.memory + "=" + std::to_string((used_ + PAGE - 1) / PAGE * PAGE));
-  // Constants are written once, and the device only reads them.
+  // Constants are written a single time, and the device only reads them.
   if (!lines_->device_uses(0, used_, false)) fail_with("the caches cannot be cleaned");
 }
 
@@ -147,7 +147,7 @@ uint32_t BoardCore::launch(const uint32_t (&words)[registers::WORDS]) {
   return read(CYCLES);
 }
 
-// Idle says that the launch is over; an interrupt only that it is time to look.
+// Only the idle bit shows the end of a launch. An interrupt triggers a read of this bit.
 void BoardCore::wait() const {
   const uint64_t start = device_now();
   while ((read(registers::CONTROL) & (START | IDLE)) != IDLE) {

@@ -1,4 +1,4 @@
-// The core of a bitstream, driven from Linux: its registers, and memory that it shares with the CPU.
+// Drive the core of a bitstream from Linux, through registers and shared memory.
 #pragma once
 
 #include <memory>
@@ -11,19 +11,19 @@
 namespace ceras {
 
 struct BoardSettings {
-  std::string memory = "udmabuf0";       // buffer of u-dma-buf
-  std::string registers = "/dev/uio0";   // a file that maps them, or their physical address
-  std::string register_file = "/dev/mem";  // where they are by address
-  std::string interrupt;  // what reads when one comes; the UIO device, else empty: poll
+  std::string memory = "udmabuf0";       // the buffer of u-dma-buf
+  std::string registers = "/dev/uio0";   // a file to map, or the physical address
+  std::string register_file = "/dev/mem";  // maps physical addresses
+  std::string interrupt;  // blocks a read until an interrupt; default: the UIO device, or poll
   std::string devices = "/dev";
   std::string classes = "/sys/class";
-  uint32_t timeout_ms = 1000;  // of a launch
+  uint32_t timeout_ms = 1000;  // per launch
 };
 
-// Memory begins with the arena; the constants of all layers follow.
+// The arena is at the start of the memory. The constants of all layers follow.
 class BoardCore : public Core {
  public:
-  explicit BoardCore(const BoardSettings& settings);  // FpgaError where there is none
+  explicit BoardCore(const BoardSettings& settings);  // throws FpgaError if there is no core
   ~BoardCore() override;
   const CoreSize& size() const override { return size_; }
   void begin() override {}
@@ -33,7 +33,7 @@ class BoardCore : public Core {
   uint32_t launch(const uint32_t (&words)[registers::WORDS]) override;
 
   uint8_t* arena(uint64_t bytes);
-  void check_memory() const;  // FpgaError where arena and constants do not fit
+  void check_memory() const;  // throws FpgaError if arena and constants do not fit
   void cpu_uses(const void* data, int64_t bytes, CpuUse use);
 
  private:
@@ -48,10 +48,10 @@ class BoardCore : public Core {
   std::unique_ptr<CacheLines> lines_;
   int interrupt_ = -1;
   CoreSize size_;
-  uint64_t used_ = 0;  // of the memory, or more than it has
+  uint64_t used_ = 0;  // can exceed the size of the memory
 };
 
-// FPGA layers on a board's core, and what it has no circuit for on its CPU.
+// Execute FPGA layers on the core of a board, and layers without a circuit on the CPU.
 class BoardCircuits : public CoreCircuits {
  public:
   BoardCircuits(BoardCore& core, const char* log) : CoreCircuits(core, log), core_(core) {}

@@ -1,4 +1,4 @@
-// Spans of lines are cleaned or invalidated at once, clean lines between them included.
+// Ranges of lines are cleaned or invalidated together, including clean lines between them.
 #include "cache_lines.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ bool CacheLines::cpu_uses(uint64_t offset, uint64_t bytes, CpuUse use) {
   const uint64_t first = offset / LINE, end = (offset + bytes + LINE - 1) / LINE;
   uint64_t whole = first, behind = first;
   if (use == CpuUse::WritesAll) {
-    // Nothing of a line is read that is written whole.
+    // A line that is entirely overwritten need not be read.
     whole = (offset + LINE - 1) / LINE;
     behind = std::max((offset + bytes) / LINE, whole);
     whole = std::min(whole, end);
@@ -42,7 +42,7 @@ void CacheLines::mark(uint64_t first, uint64_t end, State state) {
             lines_.begin() + static_cast<std::ptrdiff_t>(end), state);
 }
 
-// Maintain the lines of `state` in [first, end); they are clean then.
+// Clean or invalidate the lines of `state` in [first, end). The lines are clean afterwards.
 bool CacheLines::settle(uint64_t first, uint64_t end, State state, Maintain maintain) {
   for (uint64_t i = first; i < end;) {
     if (lines_[i] != state) {

@@ -1,8 +1,8 @@
-// Which lines of shared memory the CPU's caches may hold other bytes of than memory.
+// Track the lines of shared memory that can differ between the caches of the CPU and memory.
 //
-// A line is clean, or the CPU has written to it, or the device has. It is never both: what the CPU
-// has written goes to memory before the device reads or writes it, and what the device has written
-// leaves the caches before the CPU reads or writes it. So values may share a line.
+// A line is clean, written by the CPU, or written by the device. It is never written by both: lines
+// written by the CPU are cleaned before the device uses them, and lines written by the device are
+// invalidated before the CPU uses them. Values can therefore share a line.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace ceras {
 class CacheLines {
  public:
   explicit CacheLines(const DeviceMemory& memory);
-  // The CPU, or the device, is about to use these bytes. False where the caches cannot be reached.
+  // Prepare the use of these bytes by the CPU or the device. Return false if this fails.
   bool cpu_uses(uint64_t offset, uint64_t bytes, CpuUse use);
   bool device_uses(uint64_t offset, uint64_t bytes, bool writes);
 

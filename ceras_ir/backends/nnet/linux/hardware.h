@@ -1,4 +1,4 @@
-// Options of an engine whose FPGA layers run on a board.
+// The options of an engine that executes FPGA layers on a board.
 #pragma once
 
 #include <memory>
@@ -8,14 +8,14 @@
 namespace ceras {
 
 constexpr const char* HARDWARE_USAGE =
-    "       --memory NAME         run the FPGA's layers on the board: its buffer of u-dma-buf\n"
+    "       --memory NAME         execute FPGA layers on the board, with this buffer of u-dma-buf\n"
     "       --registers FILE|ADDRESS   a UIO device, or a physical address (/dev/uio0)\n"
-    "       --register-file FILE  where registers are by address (/dev/mem)\n"
-    "       --interrupt FILE      what reads when one comes (the UIO device; else poll)\n"
-    "       --timeout MS          for a layer (1000)\n"
-    "       --cycles FILE         gets a line for each layer: its cycles, or 0 and why there is none\n"
-    "       --devices DIR         where devices are (/dev)\n"
-    "       --classes DIR         where u-dma-buf's class is (/sys/class)\n";
+    "       --register-file FILE  the file that maps physical addresses (/dev/mem)\n"
+    "       --interrupt FILE      blocks a read until an interrupt (the UIO device; else poll)\n"
+    "       --timeout MS          the timeout of a layer (1000)\n"
+    "       --cycles FILE         write a line per layer: the cycles, or 0 and the reason\n"
+    "       --devices DIR         the folder of devices (/dev)\n"
+    "       --classes DIR         the folder of the class of u-dma-buf (/sys/class)\n";
 
 struct HardwareOptions {
   BoardSettings board;
@@ -25,7 +25,7 @@ struct HardwareOptions {
   bool take(const char* option, const char* value);
 };
 
-// Null where no option asks for it; FpgaError where it is not there.
+// Null without options. Throws FpgaError if there is no board.
 std::unique_ptr<FpgaCircuits> open_hardware(const HardwareOptions& options);
 
 }  // namespace ceras

@@ -12,7 +12,7 @@ namespace {
 
 enum class Circuit { Linear, Pool, Add, Lookup, Move };
 
-// Takes integers in their order.
+// Reads the integers of a request in order.
 class Request {
  public:
   explicit Request(const int64_t* next) : next_(next) {}
@@ -24,7 +24,7 @@ class Request {
   const int64_t* next_;
 };
 
-// Tables of zeros: a plan depends on their number, on the size of an entry and on nothing else.
+// Tables of zeros: a plan depends only on the number of tables and the size of an entry.
 class Tables {
  public:
   Tables(int count, int entry_bytes, int64_t channels)
@@ -110,8 +110,8 @@ CorePlan planned(const CoreSize& size, Circuit circuit, Request r) {
 }  // namespace
 }  // namespace ceras
 
-// The number of launches of equal registers, which go to `words`; or 0, and why, to `reason`, which
-// has `room` bytes.
+// Return the number of launches, and write the registers to `words`. If the core refuses the layer,
+// return 0 and write the reason to `reason`, which has `room` bytes.
 extern "C" int64_t ceras_nnet_plan(const int64_t* core, const int64_t* request, uint32_t* words,
                                    char* reason, int64_t room) {
   using namespace ceras;

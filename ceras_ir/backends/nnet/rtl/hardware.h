@@ -1,4 +1,4 @@
-// Options of an engine whose FPGA layers run in the simulated core.
+// The options of an engine that executes FPGA layers in the simulated core.
 #pragma once
 
 #include <memory>
@@ -8,10 +8,10 @@
 namespace ceras {
 
 constexpr const char* HARDWARE_USAGE =
-    "       --rtl FILE        run the FPGA's layers in the simulated core; FILE gets a line for\n"
-    "                         each, with its cycles, or 0 and why the core does not take it\n"
-    "       --stall PERCENT   of cycles, those in which a channel of the bus waits (0)\n"
-    "       --latency CYCLES  from a request to its first data (32)\n";
+    "       --rtl FILE        execute FPGA layers in the simulated core; write a line per layer:\n"
+    "                         the cycles, or 0 and the reason of the refusal\n"
+    "       --stall PERCENT   of cycles in which a channel of the bus waits (0)\n"
+    "       --latency CYCLES  from a request to the first data (32)\n";
 
 struct HardwareOptions {
   const char* log = nullptr;
@@ -20,7 +20,7 @@ struct HardwareOptions {
   bool take(const char* option, const char* value);
 };
 
-// Null where no option asks for it.
+// Null without options.
 std::unique_ptr<FpgaCircuits> open_hardware(const HardwareOptions& options);
 
 }  // namespace ceras

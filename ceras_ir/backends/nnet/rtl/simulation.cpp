@@ -1,5 +1,5 @@
-// The simulated core and its memory. A wrong address, or a core that stands still, ends the
-// program: both are faults of the circuit and no input's.
+// Simulate the core and the memory. A wrong address or a core that makes no progress terminates the
+// program: these are faults of the circuit and not of the input.
 #include "simulation.h"
 
 #include <algorithm>
@@ -15,10 +15,10 @@
 namespace ceras {
 namespace {
 
-constexpr uint64_t PATIENCE = 10000000;  // cycles without a transfer
+constexpr uint64_t MAX_IDLE_CYCLES = 10000000;  // cycles without a transfer
 constexpr int MOST_BUS_BYTES = 16;
 constexpr uint64_t PAGE = 1 << 16;
-constexpr uint64_t FIRST = uint64_t{1} << 36;  // behind all constants
+constexpr uint64_t FIRST = uint64_t{1} << 36;  // after all constants
 
 struct Region {
   uint64_t address;
@@ -30,7 +30,7 @@ struct Region {
 struct Burst {
   uint64_t address;
   int beats;
-  uint64_t ready;  // the cycle from which data may come
+  uint64_t ready;  // the first cycle in which data can arrive
 };
 
 [[noreturn]] void fail(const char* what, uint64_t number) {
@@ -98,7 +98,7 @@ struct Simulation::State {
     }
   }
 
-  // One cycle. Nothing that the core says to memory depends on what memory says in that cycle.
+  // Simulate a cycle. No output of the core depends on an input of the same cycle.
   void tick(const SimulatedMemory& m) {
     arready = !waits(m.stall) && reads.size() < 64;
     awready = !waits(m.stall) && writes.size() < 64;
@@ -134,7 +134,7 @@ struct Simulation::State {
         fail("crosses 4 KiB at", top.m_awaddr);
       writes.push_back({top.m_awaddr, top.m_awlen + 1, 0});
     }
-    // Data may come before its address; then it waits.
+    // Data can precede the address, and then waits.
     if (writes.empty()) top.m_wready = wready = false;
     if (top.m_wvalid && wready) {
       moved = true;
@@ -153,7 +153,7 @@ struct Simulation::State {
     top.eval();
     ++cycle;
     quiet = moved ? 0 : quiet + 1;
-    if (quiet > PATIENCE) fail("stands still since cycle", cycle - quiet);
+    if (quiet > MAX_IDLE_CYCLES) fail("makes no progress since cycle", cycle - quiet);
   }
 
   void put(uint32_t word, uint32_t value, const SimulatedMemory& m) {
@@ -254,7 +254,7 @@ uint32_t Simulation::launch(const uint32_t (&words)[registers::WORDS]) {
   s.put(CONTROL, 1, memory);
   while (!s.top.irq) s.tick(memory);
   s.put(PENDING, 1, memory);
-  if ((s.get(CONTROL, memory) & 6) != 6) fail("is not done after its interrupt in cycle", s.cycle);
+  if ((s.get(CONTROL, memory) & 6) != 6) fail("is not done after the interrupt in cycle", s.cycle);
   return s.get(CYCLES, memory);
 }
 

@@ -1,4 +1,4 @@
-// The core in Verilog, simulated: registers through AXI4-Lite, shared memory behind AXI4.
+// Simulate the core in Verilog, with registers on AXI4-Lite and shared memory on AXI4.
 #pragma once
 
 #include <memory>
@@ -7,9 +7,9 @@
 
 namespace ceras {
 
-// How memory answers.
+// The timing of the memory.
 struct SimulatedMemory {
-  int latency = 32;   // cycles from a request to its first data
+  int latency = 32;   // cycles from a request to the first data
   int stall = 0;      // percent of cycles in which a channel waits
   uint64_t seed = 1;  // of the next launch
 };
@@ -25,9 +25,9 @@ class Simulation : public Core {
   uint64_t keep(const void* data, size_t bytes) override;
   void replace(uint64_t address, const void* data, size_t bytes) override;
   uint32_t launch(const uint32_t (&words)[registers::WORDS]) override;
-  // Forget what `keep` had.
+  // Discard the constants of `keep`.
   void forget();
-  // The same of memory that is nowhere else, at its own address; until `begin`.
+  // Show memory to launches at `address`, until `begin`.
   void show_at(uint64_t address, void* data, int64_t bytes);
 
  private:

@@ -1,4 +1,4 @@
-// Proof that no accumulator overflows, for every input; operators then compute without care.
+// Prove that no accumulator overflows for any input, so that operators need no overflow checks.
 #include <algorithm>
 #include <cstdlib>
 
@@ -24,7 +24,7 @@ int64_t row_magnitude(const Tensor& weights, int64_t row, int64_t length) {
 
 const char* fits_64(int64_t bound, int64_t multiplier) {
   constexpr int64_t LIMIT = int64_t{1} << 62;
-  return bound <= LIMIT / multiplier ? nullptr : "its requantization may overflow 64 bits";
+  return bound <= LIMIT / multiplier ? nullptr : "the requantization may overflow 64 bits";
 }
 
 const char* operand_fits(const Layer& layer) {

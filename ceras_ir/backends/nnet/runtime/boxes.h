@@ -1,7 +1,7 @@
-// Which boxes operators that move elements copy, whoever copies them.
+// The boxes that data movement operators copy.
 //
-// `copy(in, start, from, out, start, to, dims, rank)` copies a box of `dims` elements from and to
-// wherever the strides lead, in elements.
+// `copy(in, start, from, out, start, to, dims, rank)` copies a box of `dims` elements.
+// `from` and `to` are strides in elements.
 #pragma once
 
 #include "fpga_host.h"
@@ -41,7 +41,7 @@ void concat_boxes(const Layer& layer, Copy copy) {
     const Tensor& operand = *layer.operands[i];
     int64_t from[MAX_RANK] = {};
     strides_of(operand, from);
-    // An operand that was written to its place has nothing to move.
+    // An operand that is in place is not copied.
     if (!is_in_its_slice(layer, i)) copy(operand, 0, from, out, start, to, operand.dims, out.rank);
     start += operand.dims[axis] * to[axis];
   }

@@ -1,4 +1,4 @@
-// Rows of elementwise operators whose operands broadcast as numpy's do.
+// Iterate over the rows of elementwise operators, with broadcasting as in numpy.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace ceras {
 
-// Along a row each of `count` operands moves by 0 or 1.
+// Along a row, each of `count` operands advances by 0 or 1 elements.
 template <int operands>
 struct Rows {
   int64_t length = 1, count = 1, pitch = 0;
@@ -51,7 +51,7 @@ struct Rows {
     if (operand.rank == 0) steps[index] = 0;
   }
 
-  // First element of row `row` of an operand.
+  // The first element of row `row` of an operand.
   int64_t start(int index, int64_t row) const {
     int64_t at = 0;
     for (uint32_t d = rank; d-- > 0;) {
@@ -77,7 +77,7 @@ struct Rows {
   }
 };
 
-// Whether the operands broadcast to the result.
+// Return whether the operands broadcast to the result.
 const char* check_broadcast(const Layer& layer);
 
 }  // namespace ceras

@@ -55,7 +55,7 @@ const char* open_container(const uint8_t* data, uint64_t size, Container& contai
     const uint64_t bytes = file.at<uint64_t>(entry + 16);
     if (file.at<uint32_t>(entry) != type) return "sections are missing or out of order";
     if (offset != aligned(end) || !file.holds(offset, bytes))
-      return "a section does not lie where it must";
+      return "a section has the wrong offset";
     for (uint64_t i = end; i < offset; ++i)
       if (data[i] != 0) return "bytes between sections are not zero";
     if (file.at<uint32_t>(entry + 4) != crc32(0, data + offset, bytes))

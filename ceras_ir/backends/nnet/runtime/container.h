@@ -1,4 +1,4 @@
-// The file as a container: header, section table and checksums, and bounds-checked reading.
+// Read the container: header, section table and checksums, with checks of bounds.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace ceras {
 #error "nnet files hold little-endian weights, which this engine reads in place"
 #endif
 
-// Bytes of one section. Callers check `holds` before they read.
+// The bytes of a section. Callers must check `holds` before reading.
 struct Bytes {
   const uint8_t* data = nullptr;
   uint64_t size = 0;
@@ -36,7 +36,7 @@ struct Container {
   const Bytes& operator[](Section section) const { return sections[section]; }
 };
 
-// Null, or what is wrong with the container.
+// Return null, or the fault of the container.
 const char* open_container(const uint8_t* data, uint64_t size, Container& container);
 
 }  // namespace ceras

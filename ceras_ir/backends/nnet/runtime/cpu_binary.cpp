@@ -1,4 +1,4 @@
-// Operators of two operands under broadcasting.
+// Operators with two operands and broadcasting.
 #include <algorithm>
 
 #include "broadcast.h"
@@ -31,7 +31,7 @@ void combine(uint32_t kind, Number* lhs, const Number* rhs, int64_t count) {
   }
 }
 
-// The same with what integers do not have. Of equal extremes the second wins, of NaNs the first.
+// The functions of floats. Of equal extremes the second is selected, of NaNs the first.
 void combine_floats(uint32_t kind, float* lhs, const float* rhs, int64_t count) {
   switch (kind) {
     case BINARY_DIV:
@@ -79,7 +79,7 @@ void binary_float(const Layer& layer, Scratch&) {
   });
 }
 
-// Operands of a quantized sum are multiplied and shifted.
+// The operands of a quantized sum are multiplied and shifted.
 const char* prepare(Layer& layer) {
   const auto& words = layer.attributes;
   if (words.size() != 3 && words.size() != 5) return "wrong number of attributes";
@@ -96,7 +96,7 @@ const char* check(const Layer& layer) {
   const Tensor& out = layer.output();
   if (layer.attributes[0] > BINARY_MAX && layer.attributes[0] != BINARY_POW)
     return "unknown attribute";
-  if (out.quantized() && layer.attributes[0] > BINARY_MUL) return "it has no quantized form";
+  if (out.quantized() && layer.attributes[0] > BINARY_MUL) return "there is no quantized form";
   if (const char* reason = check_broadcast(layer)) return reason;
   for (const Tensor* operand : layer.operands)
     if (out.quantized() && !is_narrow(*operand)) return "operands of 8 or 16 bits are expected";

@@ -1,4 +1,4 @@
-// Operators of one operand whose result has its shape.
+// Operators with a single operand and a result of equal shape.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -13,8 +13,8 @@
 namespace ceras {
 namespace {
 
-// Calls `body(operand start, result start, first element, count)` for each run of an operator
-// whose result has its operand's shape: all at once if there are no gaps, else row by row.
+// Call `body(operand start, result start, first element, count)` for each run of elements: a single
+// run without gaps, otherwise each row.
 template <class Body>
 void each_run(const Layer& layer, Body body) {
   const Tensor &in = layer.input(), &out = layer.output();
@@ -23,7 +23,7 @@ void each_run(const Layer& layer, Body body) {
     body(row * in.pitch, row * out.pitch, row * out.row, out.row);
 }
 
-// The same with at most a chunk each.
+// The same with runs of at most a chunk.
 template <class Body>
 void each_chunk(const Layer& layer, Body body) {
   each_run(layer, [&](int64_t in, int64_t out, int64_t element, int64_t length) {
@@ -32,8 +32,8 @@ void each_chunk(const Layer& layer, Body body) {
   });
 }
 
-// Rows of channels, each with its table; or one table for all. The middle of a table is that of
-// signed 0, and of unsigned 128.
+// Apply a table per channel or a single table. The middle of a table is the entry of signed 0, or
+// of unsigned 128.
 template <class Stored, class Made>
 void lookup_by_channel(const Layer& layer) {
   constexpr int64_t middle = std::is_signed_v<Stored> ? 0 : 128;
@@ -91,7 +91,7 @@ void unary(const Layer& layer, Scratch&) {
       if (in != out) std::copy(in, in + count, out);
       return apply_all(layer.function, layer.parameters, out, count);
     }
-    // Exponents of the operand, then those of the result.
+    // The exponents of the operand, then the exponents of the result.
     const auto scale = [&](const float* from, size_t first, int sign) {
       for (int64_t i = 0; i < count; ++i) {
         const size_t c = static_cast<size_t>(element + i) % channels;
@@ -136,7 +136,7 @@ void softmax(const Layer& layer, Scratch&) {
     float greatest = x[0];
     for (int64_t i = 1; i < length; ++i) greatest = maximum(greatest, x[i * a]);
     for (int64_t i = 0; i < length; ++i) y[i * b] = x[i * a] - greatest;
-    // Apart, so that compilers make vectors of rows.
+    // A separate loop, which compilers vectorize.
     if (b == 1)
       for (int64_t i = 0; i < length; ++i) y[i] = exp_f32(y[i]);
     else
@@ -187,7 +187,7 @@ const char* check_floats(const Layer& layer) {
                                                              : "float tensors are expected";
 }
 
-// Nothing, or of each channel the exponent of the operand, then of each that of the result.
+// The attributes are empty, or the exponents of the operand and then of the result per channel.
 const char* check_unary(const Layer& layer) {
   if (layer.function == Function::None) return "a function is missing";
   if (const char* reason = check_floats(layer)) return reason;
@@ -200,7 +200,7 @@ const char* check_unary(const Layer& layer) {
   return nullptr;
 }
 
-// The number of entries, then the table of all channels or of each; the loader found them.
+// The number of entries, then a single table or a table per channel, which the loader has resolved.
 const char* check_lookup(const Layer& layer) {
   const Tensor &in = layer.input(), &out = layer.output();
   if (in.storage == Storage::I8 && out.storage == Storage::I8 && layer.attributes.empty())
@@ -209,9 +209,9 @@ const char* check_lookup(const Layer& layer) {
   const bool looked_up = wide || in.storage == Storage::I8 || in.storage == Storage::U8;
   const bool made = out.storage == Storage::I8 || out.storage == Storage::I16 || !out.quantized();
   if (layer.attributes.empty() || !looked_up || !made) return "int8 is expected";
-  if (layer.attributes[0] > (wide ? 1u << 16 : 256u)) return "its tables are too long";
+  if (layer.attributes[0] > (wide ? 1u << 16 : 256u)) return "the tables are too long";
   if (layer.tables.size() != 1 && static_cast<int64_t>(layer.tables.size()) != channels_of(out))
-    return "one table for each channel is expected";
+    return "a table per channel is expected";
   return nullptr;
 }
 
@@ -230,7 +230,7 @@ const char* check_shift_swish(const Layer& layer) {
 
 const char* check_softmax(const Layer& layer) {
   return layer.attributes[0] < layer.output().rank ? check_floats(layer)
-                                                   : "its axis does not exist";
+                                                   : "the axis does not exist";
 }
 
 const char* check_quantize(const Layer& layer) {

@@ -1,8 +1,8 @@
 // Convolution and matrix product on the CPU.
 //
-// A tile of output pixels is gathered once into patches, with zeros where the padding is, and
-// meets the weights of every output channel; both are widened so that compilers find the
-// multiply-add of 16-bit lanes. A matrix product is a convolution whose patches are its rows.
+// The patches of a tile of output pixels are gathered a single time, with zeros for padding, and
+// multiplied by the weights of all output channels. Both are widened to 16 bits, because processors
+// have multiply-add instructions for them. A matrix product is a convolution with rows as patches.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -15,14 +15,14 @@
 namespace ceras {
 namespace {
 
-constexpr int64_t PIXELS = 8;        // output pixels that share a reading of the weights
+constexpr int64_t PIXELS = 8;        // output pixels that share a load of the weights
 constexpr int64_t FLOAT_PIXELS = 16;  // lanes of the float kernel
 constexpr int64_t LANES = 16;         // patches are padded with zeros to whole vectors
 
 int64_t whole_lanes(int64_t length) { return (length + LANES - 1) / LANES * LANES; }
 
 struct Shape {
-  int64_t height, width, channels;  // of the input; a product is one row of pixels
+  int64_t height, width, channels;  // of the input; a product is a single row of pixels
   int64_t rows, columns;            // of the result
   int64_t pixels, outputs;
   int64_t group_channels, group_outputs, length;
@@ -43,7 +43,7 @@ struct Shape {
   }
 };
 
-// The input under the window of one output pixel: `length` numbers, `step` apart in `patch`.
+// Gather the window of an output pixel: `length` elements, `step` apart in `patch`.
 template <class Stored, class Lane>
 void gather(const Layer& layer, const Shape& s, int64_t pixel, int64_t first_channel, Lane* patch,
             int64_t step) {
@@ -84,7 +84,7 @@ void gather_integers(const Layer& layer, const Shape& s, int64_t pixel, int64_t 
   }
 }
 
-// Stored 8-bit numbers less their zero point, each `step` apart.
+// Subtract the zero point from 8-bit elements, and store them `step` apart.
 void widen_bytes(const Tensor& tensor, int64_t start, int64_t count, int16_t* out,
                    int64_t step) {
   const int zero_point = static_cast<int>(tensor.zero_point);
@@ -97,7 +97,7 @@ void widen_bytes(const Tensor& tensor, int64_t start, int64_t count, int16_t* ou
   }
 }
 
-// A row of weights, of its blocks only the live ones where `live` says which those are.
+// Widen a row of weights. With `live`, only copy the blocks with nonzero weights.
 void widen_row(const Tensor& weights, int64_t start, int64_t length, const uint8_t* live,
                int16_t* out) {
   if (live == nullptr) return widen_bytes(weights, start, length, out, 1);
@@ -110,7 +110,7 @@ void widen_row(const Tensor& weights, int64_t start, int64_t length, const uint8
   }
 }
 
-// Four pixels against two rows of weights: eight sums per reading of six vectors.
+// Multiply four pixels by two rows of weights: eight sums for six loaded vectors.
 void dot_4x2(const int16_t* a, const int16_t* w, int64_t length, int32_t sums[2][4]) {
   const int16_t *a0 = a, *a1 = a + length, *a2 = a + 2 * length, *a3 = a + 3 * length;
   const int16_t* w1 = w + length;
@@ -129,7 +129,7 @@ void dot_4x2(const int16_t* a, const int16_t* w, int64_t length, int32_t sums[2]
   std::memcpy(sums, all, sizeof all);
 }
 
-// The entries of `count` stored numbers, from `channel`, to element `to` of the result.
+// Look up `count` integers of the channels from `channel`, and write to element `to` of the result.
 void look_up(const Layer& layer, int64_t channel, int64_t count, const int64_t* stored,
              int64_t to) {
   const int64_t size = bytes_of(layer.output().storage);
@@ -141,7 +141,7 @@ void look_up(const Layer& layer, int64_t channel, int64_t count, const int64_t* 
   }
 }
 
-// bias + residual + requantization of `count` accumulators of one pixel, from `channel`.
+// Apply the output stage to `count` accumulators of a pixel, from `channel` on.
 void finish(const Layer& layer, const int32_t* sums, int64_t pixel, int64_t channel,
             int64_t count) {
   const int64_t start = pixel * layer.output().pitch + channel;
@@ -156,7 +156,7 @@ void finish(const Layer& layer, const int32_t* sums, int64_t pixel, int64_t chan
     Requant requant = layer.requant;
     int64_t factor = int64_t{1} << layer.residual_shift;
     if (layer.multipliers != nullptr) {
-      // Products of 31-bit multipliers and 32-bit sums, rescaled as with a multiplier of one.
+      // The products with 31-bit multipliers are requantized with a multiplier of one.
       read_integers(*layer.multipliers, channel + at, part, extra);
       for (int64_t i = 0; i < part; ++i) acc[i] *= extra[i];
       factor *= requant.multiplier;
@@ -225,7 +225,7 @@ void conv2d_integer(const Layer& layer, Scratch& scratch) {
         for (int64_t r = 0; r < rows; ++r)
           widen_row(layer.weights(), (first + o + r) * s.length, s.length, live,
                     parts.weights + r * width);
-        // Patches past the last pixel and a second row past the last are stale, and unused.
+        // Patches after the last pixel, and a second row after the last, are undefined and unused.
         for (int64_t p = 0; p < pixels; p += 4) {
           int32_t sums[2][4];
           dot_4x2(patches + p * width, parts.weights, width, sums);
@@ -296,48 +296,48 @@ void conv2d_float(const Layer& layer, Scratch& scratch) {
     }
 }
 
-// One multiplier per output channel, the greatest of which is that of the requantization.
+// A multiplier per output channel. The largest is the multiplier of the requantization.
 const char* check_multipliers(const Layer& layer, int64_t channels) {
   const Tensor& all = *layer.multipliers;
   if (!layer.quantized()) return "a float layer has no multipliers";
   if (!all.constant() || all.storage != Storage::I32 || all.rank != 1 || all.dims[0] != channels)
-    return "its multipliers must be one constant of 32 bits per channel";
+    return "the multipliers must be one constant of 32 bits per channel";
   int64_t greatest = 0;
   for (int64_t i = 0; i < channels; ++i) {
     int64_t multiplier = 0;
     read_integers(all, i, 1, &multiplier);
-    if (multiplier < 1) return "its multiplier is out of range";
+    if (multiplier < 1) return "the multiplier is out of range";
     greatest = std::max(greatest, multiplier);
   }
   return greatest == layer.requant.multiplier ? nullptr
-                                              : "its multiplier is not the greatest of them";
+                                              : "the multiplier is not the largest of the channels";
 }
 
-// Shapes are known; bias, residual, multipliers and types.
+// Check bias, residual, multipliers and types. The shapes must be known.
 const char* check_epilogue(const Layer& layer) {
   const Tensor &in = layer.input(), &weights = layer.weights(), &out = layer.output();
   const int64_t channels = weights.dims[0];
   if (weights.has_gaps()) return "weights have no gaps between rows";
   if (layer.bias != nullptr && (layer.bias->rank != 1 || layer.bias->dims[0] != channels))
-    return "its bias has the wrong shape";
+    return "the bias has the wrong shape";
   if (layer.residual != nullptr && !same_shape(*layer.residual, out))
-    return "its residual has the wrong shape";
+    return "the residual has the wrong shape";
   if (const char* reason = check_rescaling(layer)) return reason;
   if (layer.multipliers != nullptr)
     if (const char* reason = check_multipliers(layer, channels)) return reason;
   if (!layer.quantized()) return nullptr;
   if (layer.table != nullptr && out.storage != Storage::I8 && out.storage != Storage::F32)
-    return "a table makes int8 or floats";
+    return "a table of int8 or floats is expected";
   if (layer.tables.size() > 1 && static_cast<int64_t>(layer.tables.size()) != channels)
-    return "one table for each channel is expected";
+    return "a table per channel is expected";
   const bool wide_input = in.storage == Storage::I16 && in.zero_point == 0;
   if (!is_byte(weights) || !(is_byte(in) || wide_input))
     return "weights of 8 bits and an input of 8, or of 16 bits without zero point, are expected";
   if (layer.bias != nullptr && layer.bias->storage != Storage::I32)
-    return "its bias must be stored in 32 bits";
+    return "the bias must be stored in 32 bits";
   if (layer.residual != nullptr && !is_narrow(*layer.residual))
-    return "its residual must be stored in 8 or 16 bits";
-  return layer.residual_shift > 23 ? "its residual shift is above 23" : nullptr;
+    return "the residual must be stored in 8 or 16 bits";
+  return layer.residual_shift > 23 ? "the residual shift is above 23" : nullptr;
 }
 
 const char* check_conv2d(const Layer& layer) {
@@ -346,8 +346,8 @@ const char* check_conv2d(const Layer& layer) {
   const int64_t g = layer.groups;
   if (g < 1 || in.dims[3] % g != 0 || weights.dims[0] % g != 0 ||
       weights.dims[3] * g != in.dims[3])
-    return "its groups do not divide its channels";
-  if (out.dims[3] != weights.dims[0]) return "its result has the wrong number of channels";
+    return "the groups do not divide the channels";
+  if (out.dims[3] != weights.dims[0]) return "the result has the wrong number of channels";
   return check_epilogue(layer);
 }
 
@@ -355,7 +355,7 @@ const char* check_matmul(const Layer& layer) {
   const Tensor &in = layer.input(), &weights = layer.weights(), &out = layer.output();
   if (in.rank != 2 || weights.rank != 2 || out.rank != 2 || in.dims[1] != weights.dims[1] ||
       out.dims[0] != in.dims[0] || out.dims[1] != weights.dims[0])
-    return "its shapes are not those of a product";
+    return "the shapes do not fit a matrix product";
   return check_epilogue(layer);
 }
 
@@ -369,7 +369,7 @@ const char* prepare_conv2d(Layer& layer) {
   return prepare_window(layer, 0);
 }
 
-constexpr const char* OVERFLOWS = "its accumulator may overflow 32 bits";
+constexpr const char* OVERFLOWS = "the accumulator may overflow 32 bits";
 
 const char* sum_fits(const Layer& layer) {
   const Tensor& weights = layer.weights();
@@ -379,11 +379,11 @@ const char* sum_fits(const Layer& layer) {
   for (int64_t row = 0; row < channels; ++row) {
     int64_t bias = 0, own = layer.requant.multiplier;
     if (layer.bias != nullptr) {
-      if (!layer.bias->constant()) return "its bias must be a constant";
+      if (!layer.bias->constant()) return "the bias must be a constant";
       read_integers(*layer.bias, row, 1, &bias);
     }
     const int64_t sum = row_magnitude(weights, row, length) * magnitude(layer.input());
-    // The residual in units of the channel's sums, which their multiplier is for.
+    // The residual in units of the accumulator of the channel, before the multiplication.
     if (layer.multipliers != nullptr) read_integers(*layer.multipliers, row, 1, &own);
     const int64_t moved = (residual * layer.requant.multiplier + own - 1) / own;
     if (moved > INT32_MAX >> layer.residual_shift) return OVERFLOWS;

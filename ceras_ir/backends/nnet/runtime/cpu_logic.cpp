@@ -1,5 +1,4 @@
-// Operators of plain integers and booleans: arithmetic that wraps around, comparison, selection, and
-// conversion.
+// Operators of plain integers and booleans: wrapping arithmetic, comparison, selection, conversion.
 #include <cstring>
 
 #include "broadcast.h"
@@ -8,23 +7,23 @@
 namespace ceras {
 namespace {
 
-// `count` numbers of an operand that moves by `step`.
+// `count` elements of an operand that advances by `step`.
 void read_plain(const Tensor& tensor, int64_t start, int64_t step, int64_t count, int64_t* out) {
   read_integers(tensor, start, step == 0 ? 1 : count, out);
   if (step == 0) std::fill(out + 1, out + count, out[0]);
 }
 
-// 0 where the divisor is; the fraction is dropped.
+// Division truncates. A division by 0 gives 0.
 int64_t quotient(int64_t a, int64_t b) {
   if (b == 0) return 0;
   return b == -1 ? static_cast<int64_t>(0 - static_cast<uint64_t>(a)) : a / b;
 }
 
-// By squaring. A reciprocal has its fraction dropped, and that of 0 counts as 0.
+// Exponentiation by squaring. A reciprocal truncates; the reciprocal of 0 is 0.
 uint64_t power(uint64_t a, int64_t exponent) {
   const bool is_unit = a == 1 || a + 1 == 0;
   if (exponent < 0 && !is_unit) return 0;
-  // Of a unit the last bit says the sign.
+  // For a base of 1 or -1, the last bit of the exponent determines the sign.
   uint64_t b = exponent < 0 ? exponent & 1 : exponent, result = 1;
   for (; b != 0; b >>= 1, a *= a)
     if ((b & 1) != 0) result *= a;
@@ -36,7 +35,7 @@ void combine(int64_t* lhs, const int64_t* rhs, int64_t count, Combine one) {
   for (int64_t i = 0; i < count; ++i) lhs[i] = static_cast<int64_t>(one(lhs[i], rhs[i]));
 }
 
-// 64 bits wrap around to the same low bits as fewer do.
+// The low bits of 64-bit arithmetic equal those of narrower arithmetic.
 void combine_integers(uint32_t kind, int64_t* lhs, const int64_t* rhs, int64_t count) {
   switch (kind) {
     case BINARY_ADD:
@@ -116,7 +115,7 @@ void select(const Layer& layer, Scratch&) {
   with_word(layer.output().storage, [&](auto word) { select_words<decltype(word)>(layer); });
 }
 
-// The fraction dropped, then clamped; NaN is 0. Powers of two are exact bounds.
+// Truncate, then clamp. NaN becomes 0. The bounds are powers of two and therefore exact.
 int64_t whole(float value, Storage storage) {
   if (value != value) return 0;
   const bool wide = storage == Storage::I64;
@@ -156,7 +155,7 @@ const char* check_integer_binary(const Layer& layer) {
 
 const char* check_compare(const Layer& layer) {
   if (layer.attributes[0] > COMPARE_LESS_OR_EQUAL) return "unknown attribute";
-  if (!same_type(*layer.operands[0], *layer.operands[1])) return "its operands differ in type";
+  if (!same_type(*layer.operands[0], *layer.operands[1])) return "the operands differ in type";
   if (layer.output().storage != Storage::Bool) return "a result of booleans is expected";
   return check_broadcast(layer);
 }
@@ -165,7 +164,7 @@ const char* check_select(const Layer& layer) {
   const Tensor& out = layer.output();
   if (layer.operands[0]->storage != Storage::Bool) return "a condition of booleans is expected";
   if (!same_type(*layer.operands[1], out) || !same_type(*layer.operands[2], out))
-    return "both choices and the result have one type";
+    return "both choices and the result must have the same type";
   return check_broadcast(layer);
 }
 

@@ -1,4 +1,4 @@
-// Operators of the CPU that move elements, linear resizing included.
+// Data movement operators of the CPU, and linear resizing.
 #include <algorithm>
 #include <cstring>
 
@@ -10,7 +10,7 @@
 namespace ceras {
 namespace {
 
-// Copy a box of `dims` elements from and to wherever the strides lead.
+// Copy a box of `dims` elements with strides.
 template <class Word>
 void copy_words(const Word* in, const int64_t* from, Word* out, const int64_t* to,
                 const int64_t* dims, uint32_t rank) {
@@ -47,7 +47,7 @@ void copy_box(const Tensor& in, int64_t in_start, const int64_t* from, const Ten
   });
 }
 
-// `count` elements from `start`, all of the same bits; 64 of them have the sign of 32.
+// Fill `count` elements from `start`. A pattern for 64 bits is sign-extended from 32 bits.
 void fill(const Tensor& out, int64_t start, int64_t count, uint32_t value) {
   const auto elements = static_cast<size_t>(count);
   switch (bytes_of(out.storage)) {
@@ -96,7 +96,7 @@ void pad(const Layer& layer, Scratch&) {
   copy_box(in, 0, from, out, start, to, in.dims, out.rank);
 }
 
-// For each dimension of the result where the list of its indices begins; null where all stay.
+// The list of indices of each dimension of the result; null for unchanged dimensions.
 struct Lists {
   const uint32_t* of[MAX_RANK] = {};
 
@@ -139,21 +139,21 @@ void gather(const Layer& layer, Scratch&) {
 
 void concat(const Layer& layer, Scratch&) { concat_boxes(layer, copy_box); }
 
-// The row `from` of a matrix to the row `to` of another.
+// Copy the row `from` of a matrix to the row `to` of another matrix.
 void copy_row(const Tensor& in, int64_t from, const Tensor& out, int64_t to) {
   const int64_t unit = bytes_of(out.storage);
   std::memcpy(out.target + to * out.pitch * unit, in.data + from * in.pitch * unit,
               static_cast<size_t>(out.row * unit));
 }
 
-// Index `i` of the second operand, which counts from the end of `rows` below 0.
+// Index `i` of the second operand. Negative indices count from the end of `rows`.
 int64_t index_of(const Layer& layer, int64_t i, int64_t rows) {
   int64_t index = 0;
   read_integers(*layer.operands[1], i, 1, &index);
   return index < 0 ? index + rows : index;
 }
 
-// Indices outside are the nearest row.
+// Indices outside are clamped to the nearest row.
 void take(const Layer& layer, Scratch&) {
   const Tensor &in = layer.input(), &out = layer.output();
   const int64_t rows = in.dims[0];
@@ -161,7 +161,7 @@ void take(const Layer& layer, Scratch&) {
     copy_row(in, std::clamp<int64_t>(index_of(layer, i, rows), 0, rows - 1), out, i);
 }
 
-// The last of equal indices wins, and those outside change nothing.
+// Of equal indices, the last counts. Indices outside are ignored.
 void put(const Layer& layer, Scratch&) {
   const Tensor &in = layer.input(), &rows = *layer.operands[2], &out = layer.output();
   for (int64_t i = 0; i < out.dims[0]; ++i) copy_row(in, i, out, i);
@@ -200,7 +200,7 @@ void resize_linear(const Layer& layer, Scratch&) {
         const float tx = as_float(columns[3 * x + 2]), sx = 1.0f - tx;
         const int64_t left = columns[3 * x] * in.pitch, right = columns[3 * x + 1] * in.pitch;
         for (int64_t c = 0; c < out.row; ++c) {
-          // Along height first, as graph.resize says.
+          // Interpolate along the height first, as graph.resize specifies.
           const float first = above[left + c] * sy + below[left + c] * ty;
           const float second = above[right + c] * sy + below[right + c] * ty;
           target[c] = first * sx + second * tx;
@@ -211,9 +211,9 @@ void resize_linear(const Layer& layer, Scratch&) {
 
 const char* check_reshape(const Layer& layer) {
   const Tensor &in = layer.input(), &out = layer.output();
-  if (in.elements != out.elements) return "its shapes differ in size";
+  if (in.elements != out.elements) return "the shapes differ in size";
   const bool gaps = in.has_gaps() || out.has_gaps();
-  return gaps && in.row != out.row ? "it changes rows that have gaps" : nullptr;
+  return gaps && in.row != out.row ? "rows with gaps cannot be reshaped" : nullptr;
 }
 
 const char* check_transpose(const Layer& layer) {
@@ -224,7 +224,7 @@ const char* check_transpose(const Layer& layer) {
   for (uint32_t i = 0; i < out.rank; ++i) {
     if (words[i] >= out.rank || (seen >> words[i] & 1u)) return "not a permutation";
     seen |= 1u << words[i];
-    if (in.dims[words[i]] != out.dims[i]) return "its result has the wrong shape";
+    if (in.dims[words[i]] != out.dims[i]) return "the result has the wrong shape";
   }
   return nullptr;
 }
@@ -232,7 +232,7 @@ const char* check_transpose(const Layer& layer) {
 const char* check_concat(const Layer& layer) {
   const Tensor& out = layer.output();
   const auto& words = layer.attributes;
-  if (words[0] >= out.rank) return "its axis does not exist";
+  if (words[0] >= out.rank) return "the axis does not exist";
   int64_t total = 0;
   for (const Tensor* operand : layer.operands) {
     if (operand->rank != out.rank) return "wrong rank";
@@ -241,7 +241,7 @@ const char* check_concat(const Layer& layer) {
     total += operand->dims[words[0]];
     if (total > out.dims[words[0]]) return "an operand does not fit";
   }
-  return total == out.dims[words[0]] ? nullptr : "its operands do not fill its result";
+  return total == out.dims[words[0]] ? nullptr : "the operands do not fill the result";
 }
 
 const char* check_resize(const Layer& layer) {
@@ -259,26 +259,26 @@ const char* check_resize(const Layer& layer) {
   for (int axis = 1; axis <= 2; ++axis)
     for (int64_t i = 0; i < out.dims[axis]; ++i, at += static_cast<size_t>(entry))
       for (size_t j = 0; j < (linear ? 2u : 1u); ++j)
-        if (words[at + j] >= in.dims[axis]) return "an index lies outside its input";
+        if (words[at + j] >= in.dims[axis]) return "an index is outside the input";
   return nullptr;
 }
 
-// Starts, then signed strides: the first and the last index of each dimension exist.
+// The attributes are the starts, then the signed strides.
 const char* check_slice(const Layer& layer) {
   const Tensor &in = layer.input(), &out = layer.output();
   if (in.rank != out.rank || layer.attributes.size() != 2 * size_t{out.rank}) return "wrong rank";
   for (uint32_t d = 0; d < out.rank; ++d) {
     const int64_t start = layer.attributes[d];
     const int64_t stride = static_cast<int32_t>(layer.attributes[out.rank + d]);
-    // Below 2^31 each, so that the product is exact.
+    // Both are below 2^31, so the product is exact.
     const int64_t last = start + (out.dims[d] - 1) * stride;
     if (stride == 0 || start >= in.dims[d] || last < 0 || last >= in.dims[d])
-      return "it has elements outside its input";
+      return "elements are outside the input";
   }
   return nullptr;
 }
 
-// Elements before, elements between neighbours, and the stored value of all of them.
+// The elements before, the elements between neighbours, and the stored value.
 const char* check_pad(const Layer& layer) {
   const Tensor &in = layer.input(), &out = layer.output();
   if (in.rank != out.rank || layer.attributes.size() != 2 * size_t{out.rank} + 1)
@@ -286,12 +286,12 @@ const char* check_pad(const Layer& layer) {
   for (uint32_t d = 0; d < out.rank; ++d) {
     const int64_t step = int64_t{layer.attributes[out.rank + d]} + 1;
     if (layer.attributes[d] + (in.dims[d] - 1) * step >= out.dims[d])
-      return "it has elements outside its result";
+      return "elements are outside the result";
   }
   return nullptr;
 }
 
-// The dimensions that have lists, as bits, then the lists.
+// The dimensions with lists, as bits, then the lists.
 const char* check_gather(const Layer& layer) {
   const Tensor &in = layer.input(), &out = layer.output();
   const auto& words = layer.attributes;
@@ -300,25 +300,25 @@ const char* check_gather(const Layer& layer) {
   size_t at = 1;
   for (uint32_t d = 0; d < out.rank; ++d) {
     if ((words[0] >> d & 1u) == 0) {
-      if (in.dims[d] != out.dims[d]) return "its result has the wrong shape";
+      if (in.dims[d] != out.dims[d]) return "the result has the wrong shape";
       continue;
     }
     const auto count = static_cast<size_t>(out.dims[d]);
     if (words.size() - at < count) return "wrong number of attributes";
     for (size_t end = at + count; at < end; ++at)
-      if (words[at] >= in.dims[d]) return "an index lies outside its input";
+      if (words[at] >= in.dims[d]) return "an index is outside the input";
   }
   return at == words.size() ? nullptr : "wrong number of attributes";
 }
 
-// A matrix, and rows for indices of its own.
+// Check a matrix, and rows for a list of indices.
 const char* check_rows(const Layer& layer, const Tensor& rows) {
   const Tensor &in = layer.input(), &indices = *layer.operands[1];
   if (in.rank != 2 || indices.rank != 1 || rows.rank != 2 || rows.dims[0] != indices.dims[0] ||
       rows.dims[1] != in.dims[1])
-    return "its shapes are not those of rows and indices";
+    return "the shapes do not fit rows and indices";
   if (!same_type(in, rows) || !same_type(in, layer.output()))
-    return "moving elements keeps their type";
+    return "the result must have the type of the operands";
   if (!is_plain(indices) || indices.storage == Storage::Bool)
     return "indices of scale 1 without zero point are expected";
   return nullptr;
@@ -327,7 +327,7 @@ const char* check_rows(const Layer& layer, const Tensor& rows) {
 const char* check_take(const Layer& layer) { return check_rows(layer, layer.output()); }
 
 const char* check_put(const Layer& layer) {
-  if (!same_shape(layer.input(), layer.output())) return "its result has the wrong shape";
+  if (!same_shape(layer.input(), layer.output())) return "the result has the wrong shape";
   return check_rows(layer, *layer.operands[2]);
 }
 
@@ -335,7 +335,7 @@ Run operator_of_resize(const Layer& layer) {
   return layer.attributes[0] == RESIZE_LINEAR ? resize_linear : resize_nearest;
 }
 
-// The FPGA moves too.
+// The FPGA can also copy.
 constexpr Operation mover(uint16_t opcode, int operands, int words, Check check, Choose run,
                           Overlap may_overwrite = never) {
   return {opcode, operands, words, SAME_TYPE | ALL_STORAGES, check, run, may_overwrite,
@@ -359,7 +359,7 @@ const Operation OPERATIONS[] = {
 
 const Family MOVEMENT(OPERATIONS);
 
-// Whether an operand of a concatenation is already where the result has it.
+// Return whether an operand of a concatenation is in place.
 bool is_in_its_slice(const Layer& layer, size_t index) {
   const Tensor &operand = *layer.operands[index], &out = layer.output();
   const uint32_t axis = layer.attributes[0];

@@ -1,4 +1,4 @@
-// Pooling on the CPU, a run of channels at a time.
+// Pooling on the CPU, for runs of channels.
 #include <algorithm>
 
 #include "checks.h"
@@ -8,7 +8,7 @@
 namespace ceras {
 namespace {
 
-// The part of one window that lies inside the input: taps [begin, end) of each axis.
+// The part of a window inside the input: taps [begin, end) of each axis.
 struct Inside {
   int64_t origin[2], begin[2], end[2];
 
@@ -81,7 +81,7 @@ void pool2d_average(const Layer& layer, Scratch&) {
   const Tensor &in = layer.input(), &out = layer.output();
   const int64_t taps = layer.window.kernel[0] * layer.window.kernel[1];
   each_window(layer, [&](const Inside& inside, int64_t image, int64_t at) {
-    // Without a tap inside, the sum is zero whatever the divisor.
+    // Without a tap inside, the sum is zero for any divisor.
     const int64_t inside_count = std::max<int64_t>(inside.count(), 1);
     const Requant requant = average_requant(layer, includes_padding(layer) ? taps : inside_count);
     for (int64_t c = 0; c < out.dims[3]; c += CHUNK) {
@@ -97,7 +97,7 @@ void pool2d_average(const Layer& layer, Scratch&) {
   });
 }
 
-// Errors grow with height and width of the window, not with their product.
+// The sums are nested, so that errors grow with height plus width instead of their product.
 void pool2d_float_average(const Layer& layer, Scratch&) {
   const Tensor &in = layer.input(), &out = layer.output();
   const int64_t taps = layer.window.kernel[0] * layer.window.kernel[1];
@@ -148,14 +148,14 @@ const char* check(const Layer& layer) {
   const Tensor &in = layer.input(), &out = layer.output();
   const Window& w = layer.window;
   if (const char* reason = check_window(layer)) return reason;
-  if (in.dims[3] != out.dims[3]) return "its result has the wrong number of channels";
+  if (in.dims[3] != out.dims[3]) return "the result has the wrong number of channels";
   for (int i = 0; i < 4; ++i)
     if (w.padding[i] >= (w.kernel[i % 2] - 1) * w.dilations[i % 2] + 1)
-      return "a window lies wholly in the padding";
+      return "a window is entirely in the padding";
   if (layer.attributes[0] > POOL_AVERAGE || layer.attributes[11] > 1) return "unknown attribute";
   if (layer.attributes[0] == POOL_AVERAGE) return check_rescaling(layer);
   if (layer.has_requant) return "maximum pooling has no requantization";
-  return same_type(in, out) ? nullptr : "maximum pooling keeps the type of its input";
+  return same_type(in, out) ? nullptr : "maximum pooling must keep the type of the input";
 }
 
 const char* sum_fits(const Layer& layer) {
@@ -164,7 +164,7 @@ const char* sum_fits(const Layer& layer) {
   const auto& padding = layer.window.padding;
   const bool partial = !includes_padding(layer) &&
                        std::any_of(padding, padding + 4, [](int64_t p) { return p != 0; });
-  // Multipliers of windows at the border grow to `taps` times that of a full one.
+  // The multiplier of a window with a single element is `taps` times that of a full window.
   if (partial && own > INT32_MAX / taps) return "the multiplier of one element exceeds 31 bits";
   return fits_64(taps * magnitude(layer.input()), partial ? own * taps : own);
 }

@@ -10,10 +10,10 @@
 namespace ceras {
 namespace {
 
-constexpr int64_t PANEL = 32;  // outputs of the float kernel that are summed beside each other
-constexpr int64_t STATE_BOUND = 1 << 15;  // magnitude of the integers that stand for the state
+constexpr int64_t PANEL = 32;  // outputs of the float kernel that are computed in parallel
+constexpr int64_t STATE_BOUND = 1 << 15;  // magnitude of the integers of the state
 constexpr int64_t MAX_EXPONENT = 60;
-constexpr int32_t DYNAMIC = INT32_MIN;  // in place of the exponent of a state with dynamic scales
+constexpr int32_t DYNAMIC = INT32_MIN;  // replaces the exponent of a state with dynamic scales
 constexpr size_t WORDS_OF_FUNCTION = 3;
 
 size_t functions_of(uint32_t cell) { return cell == CELL_RNN ? 1 : cell == CELL_LSTM ? 3 : 2; }
@@ -36,21 +36,21 @@ int exponent_of(const Layer& layer, size_t index) {
 
 bool is_dynamic(const Layer& layer) { return is_integer(layer) && exponent_of(layer, 0) == DYNAMIC; }
 
-// Replace values by what the layer's function `index` makes of them.
+// Apply the function `index` of the layer in place.
 void apply_own(const Layer& layer, size_t index, float* values, int64_t count) {
   const uint32_t* words = layer.attributes.data() + 1 + WORDS_OF_FUNCTION * index;
   const float parameters[] = {as_float(words[1]), as_float(words[2])};
   apply_all(static_cast<Function>(words[0]), parameters, values, count);
 }
 
-// Units of a state, in pairs.
+// The units of a state, rounded up to pairs.
 int64_t pairs_of(int64_t hidden) { return (hidden + PAIR - 1) / PAIR; }
 
-// Rows of integers that are summed beside each other.
+// The number of integer rows that are computed in parallel.
 int64_t whole_lanes(int64_t rows) { return (rows + LANES - 1) / LANES * LANES; }
 
 // Panels [hidden][PANEL] of floats, or blocks [pairs][LANES][PAIR] of 16 bits and then the scale of
-// each row; zeros behind the last row and the last unit.
+// each row, padded with zeros.
 int64_t packed_bytes(const Layer& layer) {
   const int64_t width = layer.weights().dims[0], hidden = layer.weights().dims[1];
   if (!is_integer(layer)) return 4 * panels_of(width) * PANEL * hidden;
@@ -93,7 +93,7 @@ int64_t scratch_of(const Layer& layer) {
   return 4 * (width + hidden + whole_lanes(width)) + 2 * PAIR * pairs_of(hidden);
 }
 
-// The state's part of the gates: `p` of the operation.
+// The contribution of the state to the gates: `p` of the operation.
 class Product {
  public:
   Product(const Layer& layer, void* memory) : layer_(layer) {
@@ -106,7 +106,7 @@ class Product {
     if (!is_dynamic(layer)) up_ = std::ldexp(1.0f, -exponent_of(layer, 0));
   }
 
-  // Before the sequences of a step: the scale and the bounds of all of their states.
+  // Called before the sequences of a step: compute scale and bounds of all states.
   void begin(const float* h, int64_t batch, int64_t pitch) {
     if (!is_dynamic(layer_)) return;
     float low = 0, high = 0;
@@ -122,7 +122,7 @@ class Product {
     high_ = low_ + 255;
   }
 
-  // Of the rows of weights from `first` to `end`.
+  // For the rows of weights from `first` to `end`.
   void run(const float* h, int64_t first, int64_t end, float* p) const {
     if (is_integer(layer_))
       of_integers(h, first, end, p);
@@ -135,7 +135,7 @@ class Product {
   }
 
  private:
-  // From 0 on, in the order of `h`; lanes are outputs, so that no sum is reordered.
+  // Add in the order of `h`, starting with 0. Lanes are outputs, so no sum is reordered.
   void of_floats(const float* h, int64_t first, int64_t end, float* p) const {
     const float* panels = reinterpret_cast<const float*>(layer_.ordered.data());
     for (int64_t start = first / PANEL * PANEL; start < end; start += PANEL) {
@@ -171,7 +171,7 @@ class Product {
   float up_ = 0, scale_ = 1, low_ = -32768.0f, high_ = 32767.0f;
 };
 
-// What a step of one sequence reads and writes.
+// The operands and results of a step of a sequence.
 struct Step {
   const float *x, *h;
   float *y, *c;     // the next state, and the cell state of an LSTM
@@ -252,7 +252,7 @@ const char* check_words(const Layer& layer) {
   const auto& words = layer.attributes;
   if (words.empty() || words[0] > CELL_LSTM) return "unknown attribute";
   const size_t functions = functions_of(words[0]);
-  if (layer.operands.size() < 2) return "its weights are missing";
+  if (layer.operands.size() < 2) return "the weights are missing";
   const size_t rows = static_cast<size_t>(layer.weights().dims[0]);
   const size_t least = 1 + WORDS_OF_FUNCTION * functions;
   if (is_integer(layer) && words.size() <= least) return "wrong number of attributes";
@@ -271,7 +271,7 @@ const char* check_words(const Layer& layer) {
   if (!dynamic) return nullptr;
   if (words[0] != CELL_LSTM) return "only an lstm has dynamic scales";
   if (exponent_of(layer, 1) < -128 || exponent_of(layer, 1) > 127)
-    return "its zero point is out of range";
+    return "the zero point is out of range";
   for (size_t i = 0; i < rows; ++i) {
     const float scale = as_float(word_of(layer, i + 2));
     if (!(scale >= 0) || std::isinf(scale)) return "a scale is negative or not finite";
@@ -285,19 +285,19 @@ const char* check_shapes(const Layer& layer) {
   const bool lstm = layer.attributes[0] == CELL_LSTM;
   const int64_t width = weights.dims[0], hidden = weights.dims[1];
   if (hidden > MAX_STATE_WIDTH || width != gates_of(layer.attributes[0]) * hidden)
-    return "its weights have the wrong shape";
-  if (in.rank != 3 || in.dims[2] != width) return "its input has the wrong shape";
+    return "the weights have the wrong shape";
+  if (in.rank != 3 || in.dims[2] != width) return "the input has the wrong shape";
   for (size_t i = 2; i < 3u + lstm; ++i) {
     const Tensor& state = *layer.operands[i];
     if (state.rank != 2 || state.dims[0] != in.dims[1] || state.dims[1] != hidden)
-      return "its state has the wrong shape";
+      return "the state has the wrong shape";
   }
   const Tensor& last = *layer.operands.back();
   if (layer.operands.size() == 4u + lstm && (last.rank != 1 || last.dims[0] != width))
-    return "its bias has the wrong shape";
+    return "the bias has the wrong shape";
   if (out.rank != 3 || out.dims[0] != in.dims[0] + lstm || out.dims[1] != in.dims[1] ||
       out.dims[2] != hidden)
-    return "its result has the wrong shape";
+    return "the result has the wrong shape";
   return nullptr;
 }
 
@@ -313,14 +313,14 @@ const char* check(const Layer& layer) {
   if (!is_float(layer.output())) return "float tensors are expected";
   if (!weights.constant()) return "constant weights are expected";
   if (const char* reason = check_shapes(layer)) return reason;
-  if (weights.elements > MAX_STATE_WEIGHTS) return "it has too many weights";
+  if (weights.elements > MAX_STATE_WEIGHTS) return "there are too many weights";
   if (!is_integer(layer)) return nullptr;
   if (weights.storage != Storage::I8 || weights.zero_point != 0 || weights.scale != 1.0f)
     return "weights of 8 bits, of scale 1 without zero point, are expected";
   if (is_dynamic(layer)) return nullptr;  // No sum of 8-bit integers and MAX_STATE_WIDTH overflows.
   for (int64_t row = 0; row < weights.dims[0]; ++row)
     if (row_magnitude(weights, row, weights.dims[1]) * STATE_BOUND > INT32_MAX)
-      return "its accumulator may overflow 32 bits";
+      return "the accumulator may overflow 32 bits";
   return nullptr;
 }
 

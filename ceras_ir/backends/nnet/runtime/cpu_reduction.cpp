@@ -1,4 +1,4 @@
-// Operators of the CPU that make one element of many.
+// Reductions, arg and top_k on the CPU.
 #include <algorithm>
 #include <numeric>
 
@@ -8,7 +8,7 @@
 namespace ceras {
 namespace {
 
-// Dimensions of one side of a reduction, and how far apart their elements are.
+// The reduced or the remaining dimensions, with strides.
 struct Dimensions {
   int64_t extents[MAX_RANK], steps[MAX_RANK];
   uint32_t rank = 0;
@@ -42,7 +42,7 @@ bool is_axis(const Layer& layer, uint32_t d) {
   return false;
 }
 
-// From the first element on, one after the other. Of equal extremes the second wins, of NaNs the
+// Reduce in order from the first element. Of equal extremes the second is selected, of NaNs the
 // first, as in `binary`.
 template <class Element, class Combine>
 void reduce_by(const Layer& layer, Combine combine) {
@@ -86,7 +86,7 @@ void reduce_integers(const Layer& layer) {
   }
 }
 
-// Whether any is true, or all are.
+// Return whether any element is true, or all are.
 void reduce_booleans(const Layer& layer) {
   if (layer.attributes[0] == REDUCE_SUM || layer.attributes[0] == REDUCE_MAX)
     return reduce_by<uint8_t>(layer, [](uint8_t a, uint8_t b) -> uint8_t { return (a | b) != 0; });
@@ -110,13 +110,13 @@ void reduce(const Layer& layer, Scratch&) {
   }
 }
 
-// Whether the extents of axes became 1, and the others stayed.
+// Check that reduced axes have extent 1 in the result, and the other axes are unchanged.
 template <class IsAxis>
 const char* check_reduced(const Layer& layer, IsAxis is_reduced) {
   const Tensor &in = layer.input(), &out = layer.output();
   if (in.rank != out.rank) return "wrong rank";
   for (uint32_t d = 0; d < in.rank; ++d)
-    if (out.dims[d] != (is_reduced(d) ? 1 : in.dims[d])) return "its result has the wrong shape";
+    if (out.dims[d] != (is_reduced(d) ? 1 : in.dims[d])) return "the result has the wrong shape";
   return nullptr;
 }
 
@@ -129,11 +129,11 @@ const char* check_reduce(const Layer& layer) {
     return "a sum of floats or of plain integers is expected";
   for (size_t i = 1; i < words.size(); ++i)
     if (words[i] >= in.rank || (i > 1 && words[i] <= words[i - 1]))
-      return "its axis does not exist, or they do not ascend";
+      return "an axis does not exist, or the axes are not in ascending order";
   return check_reduced(layer, [&](uint32_t d) { return is_axis(layer, d); });
 }
 
-// Where the extreme of each row along an axis is.
+// The index of the extreme of each row along an axis.
 template <class Element>
 void arg_of(const Layer& layer) {
   const Tensor &in = layer.input(), &out = layer.output();
@@ -166,18 +166,18 @@ void arg(const Layer& layer, Scratch&) {
   with_number(layer.input().storage, [&](auto number) { arg_of<decltype(number)>(layer); });
 }
 
-// 0 for the greatest or 1 for the least, the axis, and 1 if the last of equal ones counts.
+// 0 for maximum or 1 for minimum; the axis; 1 if the last of equal elements is selected.
 const char* check_arg(const Layer& layer) {
   const Tensor &in = layer.input(), &out = layer.output();
   const auto& words = layer.attributes;
   if (words[0] > 1 || words[2] > 1) return "unknown attribute";
-  if (words[1] >= in.rank) return "its axis does not exist";
+  if (words[1] >= in.rank) return "the axis does not exist";
   if (in.storage == Storage::Bool) return "numbers are expected";
   if (out.storage != Storage::I64) return "integers of 64 bits are expected";
   return check_reduced(layer, [&](uint32_t d) { return d == words[1]; });
 }
 
-// The indices of the first elements of each row: a heap of those so far, the last of them on top.
+// The indices of the first elements in order of each row, with a heap that has the last on top.
 template <class Element>
 void top_k_of(const Layer& layer) {
   const Tensor &in = layer.input(), &out = layer.output();
@@ -189,7 +189,7 @@ void top_k_of(const Layer& layer) {
     const auto comes_first = [&](int64_t a, int64_t b) {
       const Element u = x[a], v = x[b];
       if (u < v || v < u) return least ? u < v : v < u;
-      // What is no number comes behind all numbers.
+      // NaN is ordered after all numbers.
       if ((u != u) != (v != v)) return v != v;
       return a < b;
     };
@@ -209,7 +209,7 @@ void top_k(const Layer& layer, Scratch&) {
   with_number(layer.input().storage, [&](auto number) { top_k_of<decltype(number)>(layer); });
 }
 
-// 0 for the greatest or 1 for the least; as many of each row as the result has indices.
+// 0 for maximum or 1 for minimum. The result has the number of indices per row.
 const char* check_top_k(const Layer& layer) {
   const Tensor &in = layer.input(), &out = layer.output();
   if (layer.attributes[0] > 1) return "unknown attribute";
@@ -217,8 +217,8 @@ const char* check_top_k(const Layer& layer) {
   if (out.storage != Storage::I64) return "integers of 64 bits are expected";
   if (in.rank == 0 || in.rank != out.rank) return "wrong rank";
   for (uint32_t d = 0; d + 1 < in.rank; ++d)
-    if (out.dims[d] != in.dims[d]) return "its result has the wrong shape";
-  return out.row > in.row ? "its result has the wrong shape" : nullptr;
+    if (out.dims[d] != in.dims[d]) return "the result has the wrong shape";
+  return out.row > in.row ? "the result has the wrong shape" : nullptr;
 }
 
 double work_of_input(const Layer& layer) { return static_cast<double>(layer.input().elements); }

@@ -1,4 +1,4 @@
-// Functions of whole rows: normalization, and softmax and normalization of integers.
+// Functions of rows: normalization, and softmax and normalization of integers.
 #include <cmath>
 
 #include "checks.h"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t MAX_EXTENT = 1 << 16, MAX_ENTRIES = 1 << 12;
 constexpr int64_t LEAST_EPSILON = 1 << 10, MOST_EPSILON = int64_t{1} << 62;
-constexpr int FRACTION = 12;  // bits behind the point of a normalized number
+constexpr int FRACTION = 12;  // fractional bits of a normalized value
 
 void normalize(const Layer& layer, Scratch&) {
   const Tensor &in = layer.input(), &out = layer.output();
@@ -48,7 +48,7 @@ int64_t root_of(uint64_t x) {
   return static_cast<int64_t>(root);
 }
 
-// To the left, or to the right and rounded half up.
+// Shift to the left, or to the right with rounding half up.
 int64_t shifted(int64_t x, int shift) {
   return shift >= 0 ? x * (int64_t{1} << shift) : round_shift(x, -shift, Rounding::HalfUp);
 }
@@ -132,13 +132,13 @@ void integer_softmax(const Layer& layer, Scratch&) {
   return narrow ? softmax_of<int16_t, int8_t>(layer) : softmax_of<int16_t, int16_t>(layer);
 }
 
-// Constants for the elements of a row.
+// Check the constants for the elements of a row.
 const char* check_channels(const Layer& layer) {
   for (size_t i = 1; i < layer.operands.size(); ++i) {
     const Tensor& channels = *layer.operands[i];
     if (channels.rank != 1 || channels.dims[0] != channels_of(layer.output()))
-      return "its channels differ";
-    if (channels.has_gaps() || channels.zero_point != 0) return "its constants have gaps";
+      return "the channels differ";
+    if (channels.has_gaps() || channels.zero_point != 0) return "the constants have gaps";
   }
   return nullptr;
 }
@@ -146,7 +146,7 @@ const char* check_channels(const Layer& layer) {
 const char* check_normalize(const Layer& layer) {
   if (layer.operands.size() < 2 || layer.operands.size() > 3) return "2 or 3 operands are expected";
   if (!same_shape(layer.input(), layer.output()) || layer.output().rank == 0)
-    return "rows of one shape are expected";
+    return "equal shapes are expected";
   for (const Tensor* tensor : layer.operands)
     if (!is_float(*tensor)) return "float tensors are expected";
   if (!is_float(layer.output())) return "float tensors are expected";
@@ -158,36 +158,36 @@ const char* check_integers(const Layer& layer, int64_t extent) {
   for (const Tensor* tensor : {&layer.input(), &layer.output()})
     if (tensor->storage != Storage::I8 && tensor->storage != Storage::I16)
       return "int8 or int16 is expected";
-  if (extent > MAX_EXTENT) return "its rows are too long";
+  if (extent > MAX_EXTENT) return "the rows are too long";
   if (layer.requant.multiplier != 1 || layer.requant.rounding != Rounding::HalfUp)
-    return "it rescales by a shift that rounds half up";
+    return "a requantization by a shift that rounds half up is expected";
   return check_requant(layer);
 }
 
 const char* check_integer_normalize(const Layer& layer) {
   if (!same_shape(layer.input(), layer.output()) || layer.output().rank == 0)
-    return "rows of one shape are expected";
+    return "equal shapes are expected";
   if (layer.operands[1]->storage != Storage::I16 || layer.operands[2]->storage != Storage::I32)
     return "constants of 16 and 32 bits are expected";
   if (const char* reason = check_channels(layer)) return reason;
   const uint64_t epsilon = layer.attributes[0] + (uint64_t{layer.attributes[1]} << 32);
-  if (epsilon < LEAST_EPSILON || epsilon > MOST_EPSILON) return "its epsilon is out of range";
+  if (epsilon < LEAST_EPSILON || epsilon > MOST_EPSILON) return "the epsilon is out of range";
   if (layer.attributes[2] > 1) return "unknown attribute";
   return check_integers(layer, layer.output().row);
 }
 
 const char* check_integer_softmax(const Layer& layer) {
   const Tensor &out = layer.output(), &table = *layer.operands[1];
-  if (!same_shape(layer.input(), out)) return "its shapes differ";
-  if (layer.attributes[0] >= out.rank) return "its axis does not exist";
+  if (!same_shape(layer.input(), out)) return "the shapes differ";
+  if (layer.attributes[0] >= out.rank) return "the axis does not exist";
   if (!table.constant() || table.storage != Storage::I32 || table.rank != 1 ||
       table.zero_point != 0 || table.elements < 2 || table.elements > MAX_ENTRIES)
     return "a constant table of 32 bits is expected";
   const int32_t* entries = reinterpret_cast<const int32_t*>(table.data);
   for (int64_t i = 0; i < table.elements; ++i)
-    if (entries[i] < 0 || entries[i] > 1 << 15) return "its table is out of range";
-  if (entries[0] != 1 << 15) return "its table begins with 2^15";
-  if (layer.requant.shift < 1) return "it shifts to the right";
+    if (entries[i] < 0 || entries[i] > 1 << 15) return "the table is out of range";
+  if (entries[0] != 1 << 15) return "the table must begin with 2^15";
+  if (layer.requant.shift < 1) return "a shift to the right is expected";
   return check_integers(layer, out.dims[layer.attributes[0]]);
 }
 

@@ -1,4 +1,4 @@
-// The C interface, and which operator runs a layer.
+// The C interface, and the execution of layers.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -39,7 +39,7 @@ ceras_rows rows_of(const Tensor& tensor) {
           static_cast<size_t>(tensor.row) * unit, static_cast<size_t>(tensor.pitch) * unit};
 }
 
-// The layer before `end` that wrote `tensor` last; `end` if none did.
+// Return the last layer before `end` that wrote `tensor`, or `end`.
 size_t maker_of(const Model& model, const Tensor* tensor, size_t end) {
   for (size_t i = end; i-- > 0;)
     if (model.layers[i].result == tensor) return i;
@@ -52,7 +52,7 @@ bool reads(const Layer& layer, const Tensor* tensor, Device side) {
   return false;
 }
 
-// Show the crossing of `tensor`, read on `side` by layer `reader`, if it is its first.
+// Report the transfer of `tensor` to `side` if layer `reader` is the first consumer there.
 void show_crossing(const Model& model, const Tensor* tensor, Device side, size_t reader,
                    ceras_transfer transfer, void* context) {
   const size_t maker = maker_of(model, tensor, reader);
@@ -65,7 +65,7 @@ void show_crossing(const Model& model, const Tensor* tensor, Device side, size_t
   transfer(context, &crossing);
 }
 
-// Let hardware prepare the layers that it will run.
+// Let hardware plan the layers.
 void plan(Model& model) {
   if (fpga_circuits == nullptr) return;
   fpga_circuits->begin_planning();
@@ -192,7 +192,7 @@ ceras_status ceras_run_traced(ceras_model* model, ceras_trace trace, void* conte
 void ceras_transfers(const ceras_model* model, ceras_transfer transfer, void* context) {
   const ceras::Model& m = model->model;
   for (size_t i = 0; i < m.layers.size(); ++i) {
-    // Once for each side that reads a value.
+    // A single time for each side that reads a value.
     for (const ceras::Device side : {ceras::Device::Cpu, ceras::Device::Fpga}) {
       const auto& operands = m.layers[i].operands;
       for (auto at = operands.begin(); at != operands.end(); ++at)

@@ -1,4 +1,4 @@
-// The numbers of the nnet format, version 3; docs/nnet-format.md says what they mean.
+// The constants of the nnet format; docs/nnet-format.md specifies them.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@ constexpr uint64_t TABLE_BYTES = 256;
 constexpr uint32_t NONE = 0xffffffffu;
 constexpr uint32_t MAX_RANK = 8;
 
-// What this engine accepts; larger files are valid, but not for it.
+// The limits of this engine. Larger files are valid, but refused.
 constexpr uint64_t MAX_ARENA_BYTES = uint64_t{1} << 31;
 constexpr uint32_t MAX_WINDOW = 1u << 15;
 constexpr int64_t MAX_SCRATCH_BYTES = int64_t{1} << 28;
 constexpr int64_t MAX_PACKED_BYTES = int64_t{1} << 30;
-constexpr double MAX_WORK = 1e12;  // Products and elements of one run.
+constexpr double MAX_WORK = 1e12;  // Products and elements of a run.
 
 enum Section : uint32_t {
   NETWORK = 1,
@@ -52,7 +52,7 @@ enum class Location : uint8_t { Arena = 0, Weights, Biases, Floats };
 
 enum class Rounding : uint8_t { HalfUp = 0, HalfAway, HalfEven, Floor };
 
-// Others are numbers in the order of docs/dialects.md; "functions.h" has them.
+// Other functions have the numbers of the order in docs/dialects.md; see "functions.h".
 enum class Function : uint8_t { None = 0 };
 
 enum LayerFlag : uint8_t {
@@ -64,7 +64,7 @@ enum LayerFlag : uint8_t {
   ALL_FLAGS = 31
 };
 constexpr int64_t MAX_STATE_WIDTH = 1 << 14;    // units of a recurrent layer
-constexpr int64_t MAX_STATE_WEIGHTS = 1 << 25;  // of such a layer
+constexpr int64_t MAX_STATE_WEIGHTS = 1 << 25;  // of a recurrent layer
 constexpr uint32_t MAX_FACTOR = 1u << 22;  // of an operand of `binary`
 
 enum PoolKind : uint32_t { POOL_MAX = 0, POOL_AVERAGE = 1 };
@@ -72,13 +72,13 @@ enum BinaryKind : uint32_t {
   BINARY_ADD = 0,
   BINARY_SUB = 1,
   BINARY_MUL = 2,
-  // Of floats only:
+  // Only for floats:
   BINARY_DIV = 3,
   BINARY_MIN = 4,
   BINARY_MAX = 5,
   BINARY_POW = 9
 };
-// Of integers that wrap around also:
+// Only for integers that wrap around:
 enum IntegerKind : uint32_t { INTEGER_AND = 6, INTEGER_OR = 7, INTEGER_XOR = 8 };
 enum CompareKind : uint32_t { COMPARE_EQUAL = 0, COMPARE_LESS = 1, COMPARE_LESS_OR_EQUAL = 2 };
 enum ReduceKind : uint32_t { REDUCE_SUM = 0, REDUCE_PRODUCT = 1, REDUCE_MAX = 2, REDUCE_MIN = 3 };

@@ -1,4 +1,4 @@
-// Pooling and addition: no products, bytes as fast as memory gives them.
+// Pooling and addition, with bytes at the rate of memory.
 #include "fpga.h"
 
 namespace ceras {
@@ -8,7 +8,7 @@ int8_t averaged(int32_t sum, const FpgaPool& p) {
   const int64_t half = p.shift > 0 ? int64_t{1} << (p.shift - 1) : 0;
   const int64_t product = int64_t{sum} * p.multiplier;
   int64_t mean = (product + half) >> p.shift;
-  // A half that went up to an odd number.
+  // A tie that was rounded up to an odd value.
   if (p.to_even && (product & (2 * half - 1)) == half) mean -= mean & 1;
   mean += p.zero_point;
   return static_cast<int8_t>(mean < p.low ? p.low : mean > p.high ? p.high : mean);
@@ -52,7 +52,7 @@ void fpga_pool_circuit(const FpgaPool& layer, const int8_t* input, int8_t* resul
 }
 
 void fpga_add_circuit(const FpgaAdd& layer, const int8_t* lhs, const int8_t* rhs, int8_t* result) {
-  // Shifts are at most 22, so that a sum of numbers less zero points has 32 bits.
+  // Shifts are at most 22, so the sum of elements minus zero points fits 32 bits.
   const int32_t left = 1 << layer.lhs_shift, right = 1 << layer.rhs_shift;
   const int32_t zero = layer.lhs_zero * left + layer.rhs_zero * right;
   for (int64_t row = 0; row < layer.rows; ++row) {

@@ -1,4 +1,4 @@
-// Depthwise convolution: 16 channels beside each other, one tap of each at a time.
+// Depthwise convolution: 16 channels in parallel, with a tap of each per step.
 #include "fpga_epilogue.h"
 
 namespace ceras {
@@ -6,7 +6,7 @@ namespace {
 
 int at_most(int value, int limit) { return value < limit ? value : limit; }
 
-// Sums of up to 16 channels of `pixels` pixels of one row, from `column`.
+// The sums of up to 16 channels of `pixels` pixels of a row, from `column`.
 void sum_taps(const FpgaLinear& layer, const int8_t* image, const int8_t* weights, int row,
               int column, int pixels, int channel, int lanes, int32_t* sums) {
   const FpgaWindow& w = layer.window;

@@ -1,4 +1,4 @@
-// The end of every circuit that multiplies: constants, residual, rescaling and function tables.
+// The output stage of circuits with products: constants, residual, requantization, function tables.
 #pragma once
 
 #include "fpga.h"
@@ -7,8 +7,8 @@
 
 namespace ceras {
 
-// Shift 16 sums of each pixel, each lane by its own, so far that all have `rest` bits left to go.
-// Of two bits the last stands for all below, which is what rounding to even needs to know of them.
+// Shift the 16 sums of each pixel by lane until `rest` bits of the shift remain. If two bits
+// remain, the last is a sticky bit for all lower bits, which rounding to even needs.
 inline void fpga_shift_lanes(int32_t* sums, int pixels, int outputs, const int8_t* shifts,
                              int rest) {
   int32_t right[LANES] = {}, below[LANES] = {}, most[LANES], factor[LANES];
@@ -34,11 +34,11 @@ inline void fpga_shift_lanes(int32_t* sums, int pixels, int outputs, const int8_
     shift_rows<true>(sums, pixels, right, below);
 }
 
-// Entries of up to 16 channels, of stored numbers that are 16 a pixel; `rows` are those channels'.
+// Look up the values of up to 16 channels, with 16 values per pixel and the `rows` of the channels.
 inline void fpga_look_up(const FpgaTables& tables, const uint8_t* rows, const int32_t* stored,
                          int pixels, int outputs, int8_t* result, int64_t pitch) {
   if (rows == nullptr && tables.entry_bytes == 1) {
-    // One table for all lanes: bytes side by side, as many at a time as a processor can.
+    // A single table for all lanes: the bytes are contiguous and looked up in vectors.
     uint8_t bytes[FPGA_MBLOCK * LANES];
     for (int i = 0; i < pixels * LANES; ++i) bytes[i] = static_cast<uint8_t>(stored[i]);
     Translation(tables.entries).run(bytes, bytes, pixels * LANES);
@@ -58,7 +58,7 @@ inline void fpga_look_up(const FpgaTables& tables, const uint8_t* rows, const in
   }
 }
 
-// What is added to the sums of one layer's channels, and how they become results.
+// The output stage of a layer.
 struct FpgaEnd {
   FpgaRescale rescale;
   int residual_zero;
@@ -67,12 +67,12 @@ struct FpgaEnd {
   int64_t result_pitch;
 };
 
-// Constants, residual, rescaling and table of up to 16 channels of `pixels` pixels, the first of
-// which is `channel`; all pointers but that to the sums are to the first channel of the first pixel.
+// Apply constants, residual, requantization and table to up to 16 channels of `pixels` pixels, from
+// `channel` on. All pointers except that of the sums are to the first channel of the first pixel.
 inline void fpga_finish(const FpgaEnd& end, int pixels, int channel, int outputs,
                         const int32_t* constants, const int8_t* shifts, const FpgaTables& tables,
                         const int8_t* residual, int8_t* result, int32_t* sums) {
-  // Of its own: bytes that are written through `result` might be the registers'.
+  // A copy, because bytes written through `result` might alias the registers.
   const int64_t from = end.residual_pitch, to = end.result_pitch;
   const int shared = end.rescale.right - end.rescale.left;
   int32_t offsets[LANES] = {}, factors[LANES] = {};

@@ -1,4 +1,4 @@
-// The host's side of the FPGA: which layers its circuits take, and their registers.
+// The host side of the FPGA: check layers for the circuits, and set registers.
 #include "fpga.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ FpgaRescale rescale_of(const Requant& r) {
           static_cast<int>(r.high)};
 }
 
-// Registers of a window.
+// The registers of a window.
 FpgaWindow window_of(const Layer& layer) {
   const Tensor &in = layer.input(), &out = layer.output();
   FpgaWindow w{};
@@ -47,7 +47,7 @@ bool all_are(const int64_t* values, int count, int64_t expected) {
   return std::all_of(values, values + count, [&](int64_t value) { return value == expected; });
 }
 
-// A matrix product, or a convolution that is one on its pixels.
+// A matrix product, or a convolution that is a matrix product on pixels.
 bool is_product(const Layer& layer) {
   const Window& w = layer.window;
   return all_are(w.kernel, 2, 1) && all_are(w.strides, 2, 1) && all_are(w.padding, 4, 0);
@@ -87,19 +87,19 @@ const char* check_extents(const Layer& layer) {
   return nullptr;
 }
 
-// Numbers that circuits compute on; what is moved is of any storage.
+// Check the storage of operands and results. Copies support all storages.
 const char* check_numbers(const Layer& layer) {
   for (const Tensor* operand : layer.operands) {
     if (operand == layer.bias || operand == layer.multipliers) continue;
-    if (operand->storage != Storage::I8) return "the FPGA takes int8";
+    if (operand->storage != Storage::I8) return "the FPGA requires int8";
   }
   const Tensor& out = layer.output();
-  if (out.storage != Storage::I8 && layer.table == nullptr) return "the FPGA gives int8";
+  if (out.storage != Storage::I8 && layer.table == nullptr) return "results of the FPGA are int8";
   if (!layer.has_requant) return nullptr;
   const Requant& r = layer.requant;
   if ((r.rounding != Rounding::HalfUp && r.rounding != Rounding::HalfEven) ||
       r.shift > FPGA_MAX_SHIFT)
-    return "the FPGA rounds half up or to even in a shift of at most 47";
+    return "the FPGA rounds half up or half to even, with a shift of at most 47";
   if (r.zero_point < low_of(Storage::I8) || r.zero_point > high_of(Storage::I8))
     return "the FPGA adds a zero point of int8";
   if (layer.operation->circuit == Circuit::Pool) return nullptr;
@@ -107,7 +107,7 @@ const char* check_numbers(const Layer& layer) {
   for (int64_t o = 0; o < channels; ++o) {
     const int64_t multiplier = multiplier_of(layer, o);
     if (!is_power_of_two(multiplier) || log2_of(multiplier) - r.shift > FPGA_MAX_LEFT_SHIFT)
-      return "the FPGA rescales by a shift";
+      return "the FPGA requantizes by a shift";
   }
   return nullptr;
 }
@@ -218,7 +218,7 @@ void run_moves(const Layer& layer, Scratch&) {
 
 const char* check_tables(const Layer& layer) {
   return distinct_tables(layer).size() > static_cast<size_t>(FPGA_MAX_TABLES)
-             ? "it has more tables than the FPGA's lanes"
+             ? "the number of tables exceeds that of the FPGA"
              : nullptr;
 }
 
@@ -233,22 +233,22 @@ const char* check_fpga_layer(const Layer& layer) {
   switch (layer.operation->circuit) {
     case Circuit::Array:
       if (layer.groups != 1 && !is_depthwise(layer))
-        return "the FPGA convolves all channels or each by itself";
+        return "the FPGA requires depthwise convolutions or a single group";
       if (!layer.weights().constant() && layer.weights().rank != 2)
-        return "the FPGA takes constant weights of a convolution";
-      if (layer.weights().zero_point != 0) return "the FPGA takes weights without zero point";
+        return "the FPGA requires constant weights of a convolution";
+      if (layer.weights().zero_point != 0) return "the FPGA requires weights without zero point";
       if (layer.weights().dims[0] > FPGA_MAX_EXTENT || products_of(layer) > FPGA_MAX_PATCH)
-        return "its weights exceed the FPGA's counters";
+        return "the weights exceed the FPGA's counters";
       if (layer.groups == 1 && !is_product(layer) && ((w.kernel[0] - 1) * w.dilations[0] + 1) * layer.input().dims[2] *
                                         layer.input().dims[3] > FPGA_LINE_BYTES)
-        return "its rows exceed the FPGA's line buffer";
+        return "the rows exceed the FPGA's line buffer";
       return nullptr;
     case Circuit::Pool: {
       const bool padded =
           std::any_of(w.padding, w.padding + 4, [](int64_t pad) { return pad != 0; });
       if (layer.attributes[0] == POOL_AVERAGE && padded && layer.attributes[11] == 0)
-        return "the FPGA divides every window by the same number";
-      if (w.kernel[0] * w.kernel[1] > FPGA_MAX_TAPS) return "its window exceeds the FPGA's adder";
+        return "the FPGA divides all windows by the same number";
+      if (w.kernel[0] * w.kernel[1] > FPGA_MAX_TAPS) return "the window exceeds the FPGA's adder";
       return nullptr;
     }
     case Circuit::Adder:
@@ -256,12 +256,12 @@ const char* check_fpga_layer(const Layer& layer) {
       if (layer.attributes[0] != BINARY_ADD) return "the FPGA only adds";
       if (layer.operands[0]->elements != layer.output().elements ||
           layer.operands[1]->elements != layer.output().elements)
-        return "the FPGA adds tensors of one shape";
+        return "the FPGA adds tensors of equal shape";
       return nullptr;
     case Circuit::Table:
       return nullptr;
     default:
-      return "the FPGA has no circuit for it";
+      return "the FPGA has no circuit for this operation";
   }
 }
 

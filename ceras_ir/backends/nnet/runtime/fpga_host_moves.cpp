@@ -1,18 +1,18 @@
-// The host's side of the mover: boxes of slices, transposed tensors, concatenations and resizes.
+// The host side of copies: the boxes of slices, transposed tensors, concatenations and resizes.
 //
-// A box has six dimensions; what has fewer begins with ones.
+// A box has six dimensions. Missing dimensions are prepended with extent 1.
 #include "boxes.h"
 
 namespace ceras {
 namespace {
 
-// `count` dimensions of a box, in elements.
+// The last `count` dimensions of a box, in elements.
 FpgaBox box_of(const Tensor& in, int64_t from_start, const int64_t* from, const Tensor& out,
                int64_t to_start, const int64_t* to, const int64_t* dims, uint32_t count) {
   const int64_t unit = bytes_of(out.storage);
   FpgaMove move{};
   for (int i = 0; i < FPGA_BOX; ++i) move.dims[i] = 1;
-  // Of one element, or of none at all, the next would be behind it.
+  // With a single element, the stride is arbitrary.
   move.from[FPGA_BOX - 1] = move.to[FPGA_BOX - 1] = unit;
   move.unit = static_cast<int>(unit);
   const int first = FPGA_BOX - static_cast<int>(count);
@@ -26,7 +26,7 @@ FpgaBox box_of(const Tensor& in, int64_t from_start, const int64_t* from, const 
           reinterpret_cast<int8_t*>(out.target) + to_start * unit};
 }
 
-// Rows are as wide in both where one has gaps; else all is one run.
+// With gaps, input and result have equal rows. Without gaps, all elements are a single run.
 FpgaBox reshaped(const Layer& layer) {
   const Tensor &in = layer.input(), &out = layer.output();
   const bool gaps = in.has_gaps() || out.has_gaps();
@@ -35,7 +35,7 @@ FpgaBox reshaped(const Layer& layer) {
   return box_of(in, 0, from, out, 0, to, dims, 2);
 }
 
-// Rows and columns of an input are read as often as the result repeats them.
+// The rows and columns of the input are repeated in the result.
 FpgaBox repeated(const Layer& layer) {
   const Tensor &in = layer.input(), &out = layer.output();
   const int64_t rows = out.dims[1] / in.dims[1], columns = out.dims[2] / in.dims[2];
@@ -64,14 +64,14 @@ const char* check_fpga_move(const Layer& layer) {
   const Tensor &in = layer.input(), &out = layer.output();
   const uint16_t opcode = layer.operation->opcode;
   for (const Tensor* operand : layer.operands)
-    if (operand->constant()) return "the FPGA moves what is in the arena";
+    if (operand->constant()) return "the FPGA copies only tensors in the arena";
   if (opcode != RESHAPE && out.rank > static_cast<uint32_t>(FPGA_MAX_RANK))
-    return "the FPGA moves tensors of at most 5 dimensions";
+    return "the FPGA copies tensors of at most 5 dimensions";
   if (opcode != RESIZE) return nullptr;
   const uint32_t* rows = layer.attributes.data() + 1;
   if (layer.attributes[0] != RESIZE_NEAREST || !repeats_all(rows, in.dims[1], out.dims[1]) ||
       !repeats_all(rows + out.dims[1], in.dims[2], out.dims[2]))
-    return "the FPGA repeats rows and columns a whole number of times";
+    return "the FPGA repeats rows and columns an integer number of times";
   return nullptr;
 }
 

@@ -1,8 +1,8 @@
-// Convolution and matrix product: one 16-lane multiplier array behind a line buffer.
+// Convolution and matrix product: a 16-lane multiplier array with a line buffer.
 //
-// An M-block of pixels meets a K-block of products and up to 256 output channels before the next
-// K-block is read. Convolutions read each row of the input once into the line buffer, and
-// take their patches from there; products take rows from memory.
+// For an M-block of pixels and up to 256 output channels, K-blocks of products are processed in
+// order. Convolutions load each row of the input a single time into the line buffer, from which
+// they gather patches. Products load rows from memory.
 #include "fpga_epilogue.h"
 
 namespace ceras {
@@ -10,27 +10,27 @@ namespace {
 
 int at_most(int value, int limit) { return value < limit ? value : limit; }
 
-// Whole rows of the result, or a part of one.
+// Complete rows of the result, or a part of a row.
 struct Block {
-  int row, column;    // of its first pixel
-  int columns;        // pixels of each of its rows
-  int64_t first;      // number of its first pixel in the image
+  int row, column;    // of the first pixel
+  int columns;        // pixels of each row
+  int64_t first;      // number of the first pixel in the image
   int pixels;
 };
 
-// Rows [`next`, ...) of one image are not on chip yet; row y is in slot y % slots.
+// The line buffer of an image. Rows [`next`, ...) are not loaded yet; row y is in slot y % slots.
 struct Lines {
   int slots;
   int row_bytes;
   int next;
 };
 
-// Have rows up to `end` on chip, of those from `begin`; pixels are `pitch` apart in memory.
+// Load the rows from `begin` to `end` that are missing. Pixels are `pitch` apart in memory.
 void load_lines(Lines& lines, const FpgaWindow& w, const int8_t* image, int64_t pitch, int begin,
                 int end, int8_t* buffer) {
   const int from = begin > lines.next ? begin : lines.next;
   const int until = at_most(end, w.height);
-  // Pixels side by side are read in one burst.
+  // Contiguous pixels are read in a single burst.
   const bool dense = pitch == w.channels;
   const int bursts = dense ? 1 : w.width, length = dense ? lines.row_bytes : w.channels;
   for (int y = from; y < until; ++y) {
@@ -44,7 +44,7 @@ void load_lines(Lines& lines, const FpgaWindow& w, const int8_t* image, int64_t 
   if (until > lines.next) lines.next = until;
 }
 
-// Numbers [start, start + count) of a row on chip, `outside` beyond its ends.
+// The elements [start, start + count) of a row on chip, or `outside` outside the row.
 void copy_part(const int8_t* row, int length, int start, int count, Number outside, Number* to) {
   const int before = start < 0 ? at_most(-start, count) : 0;
   const int end = length - start < count ? length - start : count;
@@ -53,11 +53,10 @@ void copy_part(const int8_t* row, int length, int start, int count, Number outsi
   for (int i = end > before ? end : before; i < count; ++i) to[i] = outside;
 }
 
-// Products [first, first + count) of the window of one output pixel, `outside` where it leaves
-// the input.
+// The products [first, first + count) of the window of an output pixel, with `outside` for padding.
 void load_patch(const FpgaWindow& w, const Lines& lines, const int8_t* buffer, int row, int column,
                 int first, int count, Number outside, Number* patch) {
-  // Taps side by side lie side by side in memory too.
+  // Adjacent taps are contiguous in memory.
   const bool dense = w.dilation_x == 1;
   const int run = dense ? w.kernel_width * w.channels : w.channels;
   const int top = row * w.stride_y - w.top, left = column * w.stride_x - w.left;
@@ -82,14 +81,14 @@ void load_weights(const int8_t* weights, int groups, Weight* tile) {
   }
 }
 
-// Which blocks from product `k` on of the `tile`-th 16 output channels have weights other than zero;
-// null for all.
+// The blocks with nonzero weights from product `k` on, for the 16 output channels of `tile`; null
+// for all blocks.
 const uint8_t* live_of(const FpgaLinear& layer, int tile, int length, int k) {
   if (layer.live == nullptr) return nullptr;
   return layer.live + static_cast<int64_t>(tile) * ((length + LANES - 1) / LANES) + k / LANES;
 }
 
-// The group behind the blocks from `from` on that are alike.
+// The end of the sequence of equal blocks from `from` on.
 int end_of_run(const uint8_t* live, int from, int groups) {
   if (live == nullptr) return groups;
   constexpr int STEP = LANES / GROUP;
@@ -98,7 +97,7 @@ int end_of_run(const uint8_t* live, int from, int groups) {
   return at_most(until, groups);
 }
 
-// All products of the block with output channels [first, first + channels).
+// Multiply all products of the block for output channels [first, first + channels).
 void multiply_block(const FpgaLinear& layer, const Lines& lines, const Block& block,
                     const int8_t* image, const int8_t* weights, int first, int channels,
                     FpgaBuffers& b) {
@@ -109,7 +108,7 @@ void multiply_block(const FpgaLinear& layer, const Lines& lines, const Block& bl
   for (int tile = 0; tile < tiles; ++tile)
     for (int i = 0; i < sums; ++i) b.sums[tile][i] = 0;
   for (int k = 0; k < length; k += FPGA_KBLOCK) {
-    // Numbers past the last product meet weights of zero.
+    // The weights after the last product are zero.
     const int count = at_most(length - k, FPGA_KBLOCK), groups = (count + GROUP - 1) / GROUP;
     for (int p = 0; p < block.pixels; ++p) {
       Number* patch = b.input + p * FPGA_KBLOCK;
@@ -133,7 +132,7 @@ void multiply_block(const FpgaLinear& layer, const Lines& lines, const Block& bl
   }
 }
 
-// What a layer reads and writes beside its input.
+// The memory that a layer accesses in addition to the input.
 struct Ends {
   const int8_t* weights;
   const int32_t* constants;
@@ -143,7 +142,7 @@ struct Ends {
   int8_t* result;
 };
 
-// One block for all output channels.
+// Compute a block for all output channels.
 void run_block(const FpgaLinear& layer, const Lines& lines, const Block& block,
                const int8_t* image, const Ends& ends, FpgaBuffers& b) {
   const FpgaEnd end{layer.rescale, layer.residual_zero, layer.residual_shift, layer.residual_pitch,
@@ -178,7 +177,7 @@ void fpga_linear_circuit(const FpgaLinear& layer, const int8_t* input, const int
   const int row_bytes = w.width * w.channels;
   const int extent = (w.kernel_height - 1) * w.dilation_y + 1;
   const int slots = FPGA_LINE_BYTES / row_bytes;
-  // As many whole rows of the result as the block and the line buffer have room for.
+  // The number of complete rows of the result that fit the block and the line buffer.
   int rows = (slots - extent) / w.stride_y + 1;
   if (rows * static_cast<int64_t>(w.columns) > FPGA_MBLOCK) rows = FPGA_MBLOCK / w.columns;
   if (rows < 1) rows = 1;

@@ -1,4 +1,4 @@
-// Moving and looking up: no sums, bytes as fast as memory gives them.
+// Copies and lookups, with bytes at the rate of memory.
 #include "fpga_epilogue.h"
 
 namespace ceras {

@@ -1,5 +1,5 @@
-// Constants as the FPGA's circuits take them: weights in the order of the array, what is added to
-// the sums of output channels, their shifts, and tables. Computed weights are packed before each run.
+// Pack constants for the circuits of the FPGA: weights in the order of the array, constants and
+// shifts of output channels, and tables. Computed weights are packed before each run.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -17,7 +17,7 @@ void fpga_pack_tables(Model& model) {
   const auto looks_up = [](const Layer& layer) {
     return layer.device == Device::Fpga && layer.table != nullptr;
   };
-  // As many bytes as all will take, so that none moves.
+  // Reserve the total size, so that no packed weights are moved.
   size_t entries = 0, rows = 0;
   for (const Layer& layer : model.layers) {
     if (!looks_up(layer)) continue;
@@ -33,7 +33,7 @@ void fpga_pack_tables(Model& model) {
         TABLE_BYTES * static_cast<size_t>(bytes_of(layer.output().storage));
     layer.table_entries = model.tables.data() + model.tables.size();
     const std::vector<const uint8_t*> found = distinct_tables(layer);
-    // A lookup of bytes without attributes has the one table of its record.
+    // A lookup without attributes has the table of the record.
     if (found.empty()) model.tables.insert(model.tables.end(), layer.table, layer.table + bytes);
     for (const uint8_t* table : found)
       model.tables.insert(model.tables.end(), table - bytes / 2, table + bytes / 2);
@@ -82,7 +82,7 @@ std::vector<const uint8_t*> distinct_tables(const Layer& layer) {
 bool fpga_pack(Model& model) {
   fpga_pack_tables(model);
   constexpr int64_t CHANNEL_BYTES = sizeof(int32_t) + sizeof(int8_t);
-  // Weights in each of the two orders.
+  // The weights in both orders.
   std::map<std::pair<const Tensor*, bool>, int64_t> places;
   int64_t bytes = 0, channels = 0;
   for (const Layer& layer : model.layers) {
@@ -113,7 +113,7 @@ bool fpga_pack(Model& model) {
     }
     for (int64_t o = 0; o < outputs; ++o)
       shifts[o] = static_cast<int8_t>(layer.requant.shift - log2_of(multiplier_of(layer, o)));
-    // Where all channels are alike one register says it.
+    // Equal shifts of all channels are stored in a register.
     if (std::any_of(shifts, shifts + outputs, [&](int8_t shift) { return shift != *shifts; }))
       layer.shifts = shifts;
     at += outputs;

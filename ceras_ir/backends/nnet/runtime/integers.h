@@ -1,4 +1,4 @@
-// Stored integers in and out of 64 bits, and the one rescaling between them.
+// Convert stored integers to 64 bits and back, and requantize them.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace ceras {
 
-constexpr int64_t CHUNK = 256;  // elements that an integer operator handles at a time
+constexpr int64_t CHUNK = 256;  // elements that an integer operator processes in a step
 
 template <class Stored>
 inline void widen(const uint8_t* data, int64_t start, int64_t count, int64_t* out) {
@@ -15,7 +15,7 @@ inline void widen(const uint8_t* data, int64_t start, int64_t count, int64_t* ou
   for (int64_t i = 0; i < count; ++i) out[i] = stored[i];
 }
 
-// `count` stored numbers from `start`.
+// Load `count` stored integers from `start`.
 inline void read_integers(const Tensor& tensor, int64_t start, int64_t count, int64_t* out) {
   if (tensor.storage == Storage::Bool) {
     for (int64_t i = 0; i < count; ++i) out[i] = tensor.data[start + i] != 0;
@@ -26,7 +26,7 @@ inline void read_integers(const Tensor& tensor, int64_t start, int64_t count, in
   });
 }
 
-// The same less the zero point.
+// The same minus the zero point.
 inline void read_centred(const Tensor& tensor, int64_t start, int64_t count, int64_t* out) {
   read_integers(tensor, start, count, out);
   if (tensor.zero_point == 0) return;
@@ -39,7 +39,7 @@ inline void narrow(const int64_t* values, int64_t start, int64_t count, uint8_t*
   for (int64_t i = 0; i < count; ++i) stored[i] = static_cast<Stored>(values[i]);
 }
 
-// Values that are known to be in the range of the storage, or of which it holds the low bits.
+// Store values that fit the storage, or the low bits of values.
 inline void write_integers(const Tensor& tensor, int64_t start, int64_t count,
                            const int64_t* values) {
   if (tensor.storage == Storage::Bool) {
@@ -78,7 +78,7 @@ inline int64_t requantize(int64_t accumulator, const Requant& r) {
   return std::min(std::max(rounded, r.low), r.high);
 }
 
-// In place, `count` accumulators.
+// Requantize `count` accumulators in place.
 inline void requantize(int64_t* values, int64_t count, const Requant& r) {
   if (r.rounding == Rounding::HalfUp) {
     const int64_t half = r.shift > 0 ? int64_t{1} << (r.shift - 1) : 0;

@@ -1,7 +1,6 @@
-// What the lanes compute: sums of products, and shifts of them.
+// The arithmetic of the lanes: sums of products, and shifts.
 //
-// Apart from lanes.h, because the compiler reads the processor's instructions as long as all else
-// that most sources include.
+// Separate from lanes.h, because the headers of processor intrinsics take long to compile.
 #pragma once
 
 #include <cstdint>
@@ -60,8 +59,8 @@ inline void multiply_rows(const Number* x, int64_t step, const Weight* weights, 
   for (; r < rows; ++r) multiply_tile<1>(x + r * step, step, weights, groups, sums + r * LANES);
 }
 
-// sums[r][lane] >>= right[lane], of at most 31; with STICKY the last bit is 1 too where one of the
-// bits that went, below[lane], was.
+// sums[r][lane] >>= right[lane], of at most 31. With STICKY, the last bit is also 1 if one of the
+// bits in below[lane] that were shifted out was 1.
 template <bool STICKY>
 inline void shift_rows(int32_t* sums, int rows, const int32_t* right, const int32_t* below) {
 #if defined(CERAS_VECTORS) && defined(__AVX2__)
@@ -84,7 +83,7 @@ inline void shift_rows(int32_t* sums, int rows, const int32_t* right, const int3
     }
   }
 #elif defined(CERAS_VECTORS)
-  // Four numbers by each of their shifts, of which one each is taken.
+  // Shift four values by each of the four shifts, and select one result of each.
   constexpr int WIDTH = 4;
   using Vector = __m128i;
   const auto at = [](const int32_t* from) {

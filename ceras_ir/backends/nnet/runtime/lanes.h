@@ -1,9 +1,9 @@
-// The lanes of the multiplier array: 16 output channels beside each other, a group of products in
-// each at a time.
+// The lanes of the multiplier array: 16 output channels in parallel, with a group of products per
+// step.
 //
-// The same sums everywhere. The lanes are a vector of the processor, and a group is what one of its
-// instructions multiplies and adds (lane_products.h). CERAS_PLAIN leaves all instructions to the
-// compiler.
+// All variants compute equal sums. The lanes are a vector of the processor, and a group is the
+// number of products of a multiply-add instruction (lane_products.h). CERAS_PLAIN uses no
+// intrinsics.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ constexpr int LANES = 16;
 
 #if defined(CERAS_PRODUCTS_OF_FOUR)
 
-// Groups of four. The instruction takes one factor without sign: 128 is added to it, and 128
-// times the sum of the weights taken off in the end, both modulo 2^32.
+// Groups of four. The instruction requires an unsigned factor: 128 is added to it, and 128 times
+// the sum of the weights is subtracted at the end, both modulo 2^32.
 constexpr int GROUP = 4;
 using Number = uint8_t;
 using Weight = int8_t;
@@ -31,7 +31,7 @@ inline Number number(int8_t value) { return static_cast<uint8_t>(value ^ -128); 
 
 #else
 
-// Pairs of 16-bit numbers, which is what the other instruction sets multiply best.
+// Pairs of 16-bit integers, for which other instruction sets have multiply-add instructions.
 constexpr int GROUP = 2;
 using Number = int16_t;
 using Weight = Number;

@@ -1,11 +1,11 @@
-// Where the bytes of tensors are: rows with gaps between them, and who may share bytes with whom.
+// The layout of tensors in memory: rows with gaps, and the rules for shared bytes.
 #include "operation.h"
 
 namespace ceras {
 namespace {
 
-// Whether two tensors share no byte: their ranges are apart, or they are different columns of
-// one wider value.
+// Return whether two tensors share no byte: their ranges are disjoint, or they are different
+// columns of a wider value.
 bool are_apart(const Tensor& a, const Tensor& b) {
   if (a.data + a.extent <= b.data || b.data + b.extent <= a.data) return true;
   const int64_t pitch = a.pitch * bytes_of(a.storage);
@@ -18,7 +18,7 @@ bool are_apart(const Tensor& a, const Tensor& b) {
 
 bool never(const Layer&, size_t) { return false; }
 
-// Where the operator writes element i of the result only after it has read element i.
+// For operators that write element i of the result after reading element i of the operand.
 bool in_place(const Layer& layer, size_t index) {
   const Tensor &operand = *layer.operands[index], &out = layer.output();
   if (operand.data != out.data || bytes_of(operand.storage) < bytes_of(out.storage)) return false;
@@ -27,13 +27,13 @@ bool in_place(const Layer& layer, size_t index) {
           bytes_of(operand.storage) == bytes_of(out.storage));
 }
 
-// The same of operands that broadcast.
+// The same for operands that broadcast.
 bool over_equal(const Layer& layer, size_t operand) {
   const Tensor &own = *layer.operands[operand], &out = layer.output();
   return same_shape(own, out) && own.storage == out.storage && in_place(layer, operand);
 }
 
-// Rows `pitch` bytes apart, 0 for a tensor without gaps.
+// Set the pitch of rows in bytes; 0 without gaps.
 const char* lay_rows(Tensor& tensor, uint64_t pitch) {
   const int64_t unit = bytes_of(tensor.storage);
   tensor.row = tensor.rank > 0 ? tensor.dims[tensor.rank - 1] : 1;
@@ -41,7 +41,7 @@ const char* lay_rows(Tensor& tensor, uint64_t pitch) {
   tensor.extent = tensor.bytes;
   if (pitch == 0) return nullptr;
   const int64_t rows = tensor.elements / tensor.row, apart = static_cast<int64_t>(pitch);
-  if (rows < 2 || apart % unit != 0 || apart <= tensor.row * unit) return "its pitch is wrong";
+  if (rows < 2 || apart % unit != 0 || apart <= tensor.row * unit) return "the pitch is wrong";
   tensor.pitch = apart / unit;
   // Below 2^31 rows of a pitch below 2^32.
   tensor.extent = (rows - 1) * apart + tensor.row * unit;
@@ -54,7 +54,7 @@ const char* check_overlap(const Layer& layer) {
     const Tensor& operand = *layer.operands[i];
     if (!operand.constant() && !layer.operation->may_overwrite(layer, i) &&
         !are_apart(operand, out))
-      return "its result overlaps an operand";
+      return "the result overlaps an operand";
   }
   return nullptr;
 }

@@ -39,7 +39,7 @@ struct Loader {
     return false;
   }
 
-  // The text at an offset of the string section; null outside it.
+  // The text at an offset of the string section; null outside the section.
   const char* string(uint32_t offset) const {
     const Bytes& strings = file[STRINGS];
     return offset < strings.size ? reinterpret_cast<const char*>(strings.data) + offset : nullptr;
@@ -58,21 +58,22 @@ struct Loader {
                    {OUTPUTS, BORDER_BYTES}, {LAYERS, LAYER_BYTES}};
     for (int i = 0; i < 5; ++i)
       if (info.at<uint32_t>(12 + 4 * i) * counted[i].bytes != file[counted[i].section].size)
-        return fail("a table does not have as many entries as the network section says");
+        return fail("a table does not have the number of entries in the network section");
     if (info.at<uint32_t>(36) != 0) return fail("reserved bytes are not zero");
     for (Section section : {OPERANDS, ATTRIBUTES})
-      if (file[section].size % 4 != 0) return fail("a list section is not of whole words");
-    if (file[TABLES].size % TABLE_BYTES != 0) return fail("a lookup table is cut short");
+      if (file[section].size % 4 != 0)
+        return fail("the size of a list section is not a multiple of 4");
+    if (file[TABLES].size % TABLE_BYTES != 0) return fail("a lookup table is truncated");
     const uint32_t alignment = info.at<uint32_t>(8);
     if (alignment == 0 || (alignment & (alignment - 1)) != 0 || alignment > 4096)
       return fail("the arena alignment must be a power of two of at most 4096");
     arena_bytes = info.at<uint64_t>(0);
-    if (arena_bytes > MAX_ARENA_BYTES) return fail("the arena is larger than this engine takes");
+    if (arena_bytes > MAX_ARENA_BYTES) return fail("the arena exceeds the limit of this engine");
     return true;
   }
 
   bool arena() {
-    // Zeroed, and by calloc: pages that no layer touches are never made.
+    // calloc returns zeroed memory, and does not allocate pages that no layer uses.
     constexpr uint64_t ALIGNMENT = 4096;
     if (fpga_circuits != nullptr && (model.base = fpga_circuits->arena(arena_bytes)) != nullptr)
       return true;
@@ -83,18 +84,18 @@ struct Loader {
     return true;
   }
 
-  // Where the tensor's bytes are; null, or the reason why they are nowhere.
+  // Resolve the address of the tensor. Return null, or the reason of a refusal.
   const char* place(Tensor& tensor, Location location, uint32_t block, uint64_t offset) {
     const uint64_t bytes = static_cast<uint64_t>(tensor.extent);
     const uint64_t unit = static_cast<uint64_t>(bytes_of(tensor.storage));
-    if (offset % unit != 0) return "it is not aligned to its elements";
+    if (offset % unit != 0) return "it is not aligned to the elements";
     if (location == Location::Arena) {
       const Bytes& blocks = file[BLOCKS];
-      if (block >= blocks.size / BLOCK_BYTES) return "its block does not exist";
+      if (block >= blocks.size / BLOCK_BYTES) return "the block does not exist";
       const uint64_t start = blocks.at<uint64_t>(block * BLOCK_BYTES + 8);
       const uint64_t size = blocks.at<uint64_t>(block * BLOCK_BYTES + 16);
       if (offset < start || offset - start > size || bytes > size - (offset - start))
-        return "it does not lie inside its block";
+        return "the tensor is not inside the block";
       tensor.target = model.base + offset;
       tensor.data = tensor.target;
       return nullptr;
@@ -107,8 +108,8 @@ struct Loader {
     const bool fits = location == Location::Weights  ? unit == 1
                       : location == Location::Biases ? tensor.quantized() && unit > 1
                                                      : !tensor.quantized();
-    if (!fits) return "its elements belong in another section";
-    if (!file[section].holds(offset, bytes)) return "it does not lie inside its section";
+    if (!fits) return "the elements belong to another section";
+    if (!file[section].holds(offset, bytes)) return "the tensor is not inside the section";
     tensor.data = file[section].data + offset;
     return nullptr;
   }
@@ -118,9 +119,9 @@ struct Loader {
     const uint8_t storage = table.at<uint8_t>(record + 4), rank = table.at<uint8_t>(record + 5);
     const uint8_t location = table.at<uint8_t>(record + 6);
     const char* name = string(table.at<uint32_t>(record));
-    if (name == nullptr) return "its name is outside the strings";
+    if (name == nullptr) return "the name is outside the string section";
     if (storage > LAST_STORAGE) return "unknown storage type";
-    if (rank > MAX_RANK) return "its rank is above 8";
+    if (rank > MAX_RANK) return "the rank is above 8";
     if (location > static_cast<uint8_t>(Location::Floats)) return "unknown location";
     if (table.at<uint8_t>(record + 7) != 0) return "reserved bytes are not zero";
     tensor.name = name;
@@ -133,19 +134,19 @@ struct Loader {
         if (extent != 0) return "reserved bytes are not zero";
         continue;
       }
-      // Bounded by 2^31 after each step, so the product cannot overflow 64 bits.
+      // The product is at most 2^31 after each step, so it cannot overflow 64 bits.
       if (extent == 0 || extent > MAX_ARENA_BYTES) return "an extent is out of range";
       tensor.dims[i] = extent;
       tensor.elements *= extent;
-      if (tensor.elements > static_cast<int64_t>(MAX_ARENA_BYTES)) return "it is too large";
+      if (tensor.elements > static_cast<int64_t>(MAX_ARENA_BYTES)) return "the tensor is too large";
     }
     tensor.bytes = tensor.elements * bytes_of(tensor.storage);
     tensor.scale = table.at<float>(record + 8);
     tensor.zero_point = table.at<int32_t>(record + 12);
     if (tensor.quantized()) {
-      if (!std::isfinite(tensor.scale) || tensor.scale <= 0) return "its scale is not positive";
+      if (!std::isfinite(tensor.scale) || tensor.scale <= 0) return "the scale is not positive";
       if (tensor.zero_point < low_of(tensor.storage) || tensor.zero_point > high_of(tensor.storage))
-        return "its zero point is out of range";
+        return "the zero point is out of range";
       if (is_only_plain(tensor.storage) && !is_plain(tensor))
         return "integers of 64 bits and booleans have no scale or zero point";
     } else if (table.at<uint32_t>(record + 8) != 0 || tensor.zero_point != 0) {
@@ -164,7 +165,7 @@ struct Loader {
       if (blocks.at<uint32_t>(i * BLOCK_BYTES + 4) != 0)
         return fail("block", i, "reserved bytes are not zero");
       if (offset > arena_bytes || size > arena_bytes - offset)
-        return fail("block", i, "it does not lie inside the arena");
+        return fail("block", i, "the block is not inside the arena");
     }
     const uint64_t count = file[TENSORS].size / TENSOR_BYTES;
     model.tensors.resize(count);
@@ -183,18 +184,19 @@ struct Loader {
         const uint32_t id = table.at<uint32_t>(at);
         const char* name = string(table.at<uint32_t>(at + 4));
         if (id >= model.tensors.size()) return fail("an input or output does not exist");
-        if (name == nullptr) return fail("the name of an input or output is outside the strings");
+        if (name == nullptr)
+          return fail("the name of an input or output is outside the string section");
         list.push_back({&model.tensors[id], name});
         if (section == INPUTS && model.tensors[id].constant())
           return fail("an input is a constant");
         if (model.tensors[id].has_gaps())
-          return fail("an input or output has gaps between its rows");
+          return fail("an input or output has gaps between the rows");
       }
     }
     return true;
   }
 
-  // The last inputs and outputs, as many as the network section says.
+  // The states are the last inputs and outputs; the network section has their number.
   bool states() {
     const uint64_t count = file[NETWORK].at<uint32_t>(32);
     if (count > model.inputs.size() || count > model.outputs.size())
@@ -204,10 +206,10 @@ struct Loader {
       const Tensor& input = *model.inputs[model.inputs.size() - i].tensor;
       const Tensor& output = *model.outputs[model.outputs.size() - i].tensor;
       if (!same_shape(input, output) || !same_type(input, output))
-        return fail("a state and what follows it are of different types");
-      // Inputs do not overlap, so that no valid file asks for more.
+        return fail("a state and its next value have different types");
+      // Inputs do not overlap, so no valid file exceeds the arena.
       bytes += static_cast<uint64_t>(input.bytes);
-      if (bytes > arena_bytes) return fail("states take more than the arena");
+      if (bytes > arena_bytes) return fail("the states exceed the arena");
       std::unique_ptr<uint8_t[]> kept(new uint8_t[static_cast<size_t>(input.bytes)]);
       model.states.push_back({&input, &output, std::move(kept)});
     }
@@ -215,7 +217,7 @@ struct Loader {
     return true;
   }
 
-  // The fixed fields of a layer record and the lists that it points to.
+  // Read the fields of a layer record and the lists to which it refers.
   const char* layer(uint64_t record, Layer& layer) {
     const Bytes& table = file[LAYERS];
     const uint16_t opcode = table.at<uint16_t>(record);
@@ -235,16 +237,16 @@ struct Loader {
     if (rounding > static_cast<uint8_t>(Rounding::Floor)) return "unknown rounding";
     if (table.at<uint32_t>(record + 60) != 0) return "reserved bytes are not zero";
     layer.name = string(table.at<uint32_t>(record + 4));
-    if (layer.name == nullptr) return "its name is outside the strings";
-    // Lists follow each other, so that a small file cannot ask for much memory.
+    if (layer.name == nullptr) return "the name is outside the string section";
+    // Lists must be contiguous, so that a small file cannot require much memory.
     if (operand != next_operand || !file[OPERANDS].holds(next_operand * 4, uint64_t{operands} * 4))
-      return "its operands are not where they must be";
+      return "the operands do not follow those of the previous layer";
     if (word != next_word || !file[ATTRIBUTES].holds(next_word * 4, uint64_t{words} * 4))
-      return "its attributes are not where they must be";
+      return "the attributes do not follow those of the previous layer";
     next_operand += operands;
     next_word += words;
     if (result >= model.tensors.size() || model.tensors[result].constant())
-      return "its result is not a tensor of the arena";
+      return "the result is not a tensor of the arena";
     layer.device = static_cast<Device>(device);
     layer.result = &model.tensors[result];
     layer.operands.reserve(operands);
@@ -269,47 +271,47 @@ struct Loader {
     requant.high = table.at<int32_t>(record + 52);
     layer.residual_shift = table.at<uint8_t>(record + 31);
     if (lookup != NONE) {
-      if (lookup >= file[TABLES].size / TABLE_BYTES) return "its lookup table does not exist";
+      if (lookup >= file[TABLES].size / TABLE_BYTES) return "the lookup table does not exist";
       layer.table = file[TABLES].data + lookup * TABLE_BYTES;
     }
     const bool fused = (flags & HAS_TABLE) != 0;
     if (fused && !layer.operation->takes(EPILOGUE)) return "only convolutions and products fuse a table";
     if (layer.operation->takes(EPILOGUE) && fused != (lookup != NONE))
-      return "its flags do not say whether it has a table";
+      return "the flags and the table disagree";
     const char* reason = fused ? fused_tables(lookup, layer) : tables(layer);
     return reason != nullptr ? reason : counts(flags, layer);
   }
 
-  // Of a lookup that has attributes: the number of entries, then where each table begins.
+  // The attributes of a lookup: the number of entries, then the begin of each table.
   const char* tables(Layer& layer) {
     if (layer.table == nullptr || !layer.operation->takes(LOOKUP) || layer.attributes.empty())
       return nullptr;
     const uint64_t entries = layer.attributes[0];
     if (entries < TABLE_BYTES || entries > 1u << 16 || (entries & (entries - 1)) != 0)
-      return "its tables have a wrong number of entries";
-    if (layer.attributes.size() < 2) return "its tables are missing";
+      return "the tables have a wrong number of entries";
+    if (layer.attributes.size() < 2) return "the tables are missing";
     for (size_t i = 1; i < layer.attributes.size(); ++i)
-      if (!add_table(layer, layer.attributes[i], entries)) return "its lookup table does not exist";
+      if (!add_table(layer, layer.attributes[i], entries)) return "the lookup table does not exist";
     return nullptr;
   }
 
-  // Of a convolution or product: behind its attributes where the table of each channel begins, or
-  // nothing where all have the one of the record.
+  // The begins of the tables of channels follow the attributes of a convolution or product. Without
+  // them, all channels have the table of the record.
   const char* fused_tables(uint32_t first, Layer& layer) {
     auto& words = layer.attributes;
     const size_t own = static_cast<size_t>(layer.operation->words);
     if (words.size() <= own) {
-      if (!add_table(layer, first, TABLE_BYTES)) return "its lookup table does not exist";
+      if (!add_table(layer, first, TABLE_BYTES)) return "the lookup table does not exist";
       return nullptr;
     }
-    if (words[own] != first) return "its table is not that of its first channel";
+    if (words[own] != first) return "the table is not that of the first channel";
     for (size_t i = own; i < words.size(); ++i)
-      if (!add_table(layer, words[i], TABLE_BYTES)) return "its lookup table does not exist";
+      if (!add_table(layer, words[i], TABLE_BYTES)) return "the lookup table does not exist";
     words.resize(own);
     return nullptr;
   }
 
-  // Note where index 0 of a table is; false if it does not lie in its section.
+  // Add the address of index 0 of a table. Return false if the table is outside the section.
   bool add_table(Layer& layer, uint64_t piece, uint64_t entries) {
     const Storage made = layer.result->storage;
     const uint64_t size = made == Storage::F32 ? 4 : made == Storage::I16 ? 2 : 1;
@@ -318,8 +320,8 @@ struct Loader {
     return true;
   }
 
-  // Operands and attributes are as many as the operation has. Bias, multipliers and residual are
-  // the last operands, in this order, as the flags say.
+  // Check the numbers of operands and attributes. Bias, multipliers and residual are the last
+  // operands, in this order, if the flags are set.
   static const char* counts(uint8_t flags, Layer& layer) {
     const Operation& operation = *layer.operation;
     const bool bias = (flags & HAS_BIAS) != 0, residual = (flags & HAS_RESIDUAL) != 0;
@@ -354,7 +356,7 @@ struct Loader {
       if (reason != nullptr) return fail("layer", i, reason);
       const int64_t own = item.operation->packed(item);
       packed += own;
-      if (packed > MAX_PACKED_BYTES) return fail("its weights need more memory than there is");
+      if (packed > MAX_PACKED_BYTES) return fail("the weights exceed the available memory");
       item.ordered.resize(static_cast<size_t>(own));
       item.operation->pack(item, item.ordered.data());
       item.live = live_blocks(item);
@@ -364,15 +366,15 @@ struct Loader {
       fpga = fpga || item.device == Device::Fpga;
     }
     if (next_operand * 4 != file[OPERANDS].size || next_word * 4 != file[ATTRIBUTES].size)
-      return fail("operands or attributes follow those of the last layer");
-    if (scratch > MAX_SCRATCH_BYTES) return fail("a layer needs more working memory than there is");
-    // A small file can ask for years, which is as good as a hang.
-    if (work > MAX_WORK) return fail("it is more work than this engine takes");
+      return fail("the layers do not use all operands or attributes");
+    if (scratch > MAX_SCRATCH_BYTES) return fail("a layer exceeds the limit of working memory");
+    // A small file can require years of computation.
+    if (work > MAX_WORK) return fail("the network exceeds the work limit of this engine");
     model.scratch.storage.reset(new uint8_t[static_cast<size_t>(scratch) + 64]);
     const uintptr_t address = reinterpret_cast<uintptr_t>(model.scratch.storage.get());
     model.scratch.base = model.scratch.storage.get() + (64 - address % 64) % 64;
     if (fpga) model.scratch.fpga = std::make_unique<FpgaBuffers>();
-    return fpga_pack(model) || fail("its weights need more memory than there is");
+    return fpga_pack(model) || fail("the weights exceed the available memory");
   }
 };
 

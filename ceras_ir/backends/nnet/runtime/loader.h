@@ -1,4 +1,4 @@
-// From the bytes of a file to a model that can run, or to the reason why not.
+// Load a model from the bytes of a file, or return the reason of the refusal.
 #pragma once
 
 #include <cstddef>
@@ -8,10 +8,10 @@
 
 namespace ceras {
 
-// May throw std::bad_alloc. `message` is written when the result is false.
+// May throw std::bad_alloc. `message` is written if the result is false.
 bool load(const uint8_t* data, uint64_t size, Model& model, char* message, size_t message_size);
 
-// Give every state its first value: zero, as it is stored.
+// Set all states to the initial value zero.
 void reset(Model& model);
 
 }  // namespace ceras

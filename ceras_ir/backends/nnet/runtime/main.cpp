@@ -1,10 +1,10 @@
 // ceras_engine MODEL.nnet IN.bin OUT.bin [--samples N] [--trace FILE] [--transfers]
 //
-// IN.bin holds N samples (1 unless said), each the raw inputs in table order; OUT.bin gets the
-// outputs likewise; states go on from sample to sample. The trace has one record per layer and
+// IN.bin has N samples (default: 1) with the raw inputs in table order. OUT.bin has the outputs in
+// the same format. States continue from sample to sample. The trace has a record per layer and
 // sample: u32 layer, u32 bytes, data.
-// --transfers prints a line for each value that changes sides: who reads it, and its bytes.
-// An engine that is built with hardware has options of it: hardware.h.
+// --transfers prints a line for each value that one side writes and the other reads.
+// An engine with hardware has additional options: hardware.h.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -40,7 +40,7 @@ int fail(const std::string& file, const std::string& reason) {
   return 1;
 }
 
-// The whole file, in memory aligned to 64 bytes.
+// Read a file to memory that is aligned to 64 bytes.
 bool read_file(const char* path, Buffer& buffer) {
   const File file(std::fopen(path, "rb"));
   if (!file || std::fseek(file.get(), 0, SEEK_END) != 0) return false;
@@ -71,7 +71,7 @@ void print_transfer(void*, const ceras_crossing* crossing) {
   std::printf("\n");
 }
 
-// What runs the FPGA's layers, of an option and its value.
+// Create the hardware for an option and the value.
 struct Hardware {
 #if defined(CERAS_HARDWARE)
   ceras::HardwareOptions options;
@@ -111,7 +111,7 @@ int run(const std::vector<const char*>& paths, unsigned long samples, const char
     for (size_t i = 0; i < ceras_input_count(model.get()); ++i) {
       const size_t bytes = ceras_input_info(model.get(), i).bytes;
       if (std::fread(ceras_input(model.get(), i), 1, bytes, in.get()) != bytes)
-        return fail(paths[1], "is shorter than its samples");
+        return fail(paths[1], "is shorter than the samples");
     }
     if (ceras_run_traced(model.get(), trace ? write_record : nullptr, trace.get()) != CERAS_OK)
       return fail(paths[0], ceras_failure(model.get()));
@@ -119,7 +119,7 @@ int run(const std::vector<const char*>& paths, unsigned long samples, const char
       std::fwrite(ceras_output(model.get(), i), 1, ceras_output_info(model.get(), i).bytes,
                   out.get());
   }
-  if (std::fgetc(in.get()) != EOF) return fail(paths[1], "is longer than its samples");
+  if (std::fgetc(in.get()) != EOF) return fail(paths[1], "is longer than the samples");
   if (std::fflush(out.get()) != 0 || std::ferror(out.get()))
     return fail(paths[2], "cannot be written");
   if (trace && (std::fflush(trace.get()) != 0 || std::ferror(trace.get())))

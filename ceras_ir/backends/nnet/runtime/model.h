@@ -1,4 +1,4 @@
-// A loaded model: tensors with resolved addresses and layers with the function that runs them.
+// A loaded model: tensors with resolved addresses, and layers with operators.
 #pragma once
 
 #include <algorithm>
@@ -16,10 +16,10 @@ struct Tensor {
   uint32_t rank = 0;
   int64_t dims[MAX_RANK] = {};
   int64_t elements = 0;
-  int64_t bytes = 0;   // of its elements
-  int64_t extent = 0;  // from its first byte to its last, gaps included
-  int64_t row = 1;     // elements of a row: the last dimension
-  int64_t pitch = 1;   // elements from one row to the next
+  int64_t bytes = 0;   // of the elements
+  int64_t extent = 0;  // from the first to the last byte, including gaps
+  int64_t row = 1;     // elements of a row (the last dimension)
+  int64_t pitch = 1;   // elements from row to row
   float scale = 0;
   int64_t zero_point = 0;
   const uint8_t* data = nullptr;
@@ -27,7 +27,7 @@ struct Tensor {
 
   bool quantized() const { return storage != Storage::F32; }
   bool constant() const { return target == nullptr; }
-  // Whether it is some columns of a wider value, with others' elements between its rows.
+  // Whether the tensor consists of columns of a wider value, with other elements between rows.
   bool has_gaps() const { return pitch != row; }
   const float* floats() const { return reinterpret_cast<const float*>(data); }
   float* float_target() const { return reinterpret_cast<float*>(target); }
@@ -49,7 +49,7 @@ inline int64_t bytes_of(Storage storage) {
   }
 }
 
-// `body` of a number as wide as elements of `storage`.
+// Call `body` with an integer of the width of `storage`.
 template <class Body>
 inline void with_word(Storage storage, Body body) {
   switch (bytes_of(storage)) {
@@ -64,7 +64,7 @@ inline void with_word(Storage storage, Body body) {
   }
 }
 
-// `body` of a number of the type of integers that `storage` has.
+// Call `body` with an integer of the type of `storage`.
 template <class Body>
 inline void with_integer(Storage storage, Body body) {
   switch (storage) {
@@ -83,14 +83,14 @@ inline void with_integer(Storage storage, Body body) {
   }
 }
 
-// The same of a float, where it stores those.
+// The same, and with a float for float storage.
 template <class Body>
 inline void with_number(Storage storage, Body body) {
   if (storage == Storage::F32) return body(float{});
   with_integer(storage, body);
 }
 
-// Storages that quantized numbers do not have.
+// Storages that quantized values cannot have.
 inline bool is_only_plain(Storage storage) {
   return storage == Storage::I64 || storage == Storage::Bool;
 }
@@ -99,7 +99,7 @@ inline bool same_shape(const Tensor& a, const Tensor& b) {
   return a.rank == b.rank && std::equal(a.dims, a.dims + a.rank, b.dims);
 }
 
-// Elements from one index of each dimension to the next.
+// The strides of the dimensions in elements.
 inline void strides_of(const Tensor& tensor, int64_t* strides) {
   int64_t elements = 1;
   for (uint32_t d = tensor.rank; d-- > 0;) {
@@ -108,7 +108,7 @@ inline void strides_of(const Tensor& tensor, int64_t* strides) {
   }
 }
 
-// Least and greatest stored integer.
+// The lowest and the highest stored integer.
 inline int64_t low_of(Storage storage) {
   switch (storage) {
     case Storage::I8:
@@ -155,7 +155,7 @@ struct Window {
 
 struct FpgaBuffers;
 
-// Working memory of the operators, allocated when the model is loaded.
+// Working memory of operators, allocated at load time.
 struct Scratch {
   std::unique_ptr<uint8_t[]> storage;
   uint8_t* base = nullptr;  // aligned to 64 bytes
@@ -173,7 +173,7 @@ struct Layer {
   std::vector<const Tensor*> operands;
   const Tensor* bias = nullptr;
   const Tensor* residual = nullptr;
-  const Tensor* multipliers = nullptr;  // of each output channel
+  const Tensor* multipliers = nullptr;  // per output channel
   const Tensor* result = nullptr;
   std::vector<uint32_t> attributes;
   Window window;       // of convolutions and pools
@@ -185,30 +185,30 @@ struct Layer {
   int residual_shift = 0;
   int64_t factors[2] = {1, 1};  // of the operands of `binary`
   const uint8_t* table = nullptr;
-  std::vector<uint8_t> ordered;    // constants in the order of its kernel on the CPU
+  std::vector<uint8_t> ordered;    // constants in the order of the kernel on the CPU
   std::vector<uint8_t> live;       // blocks of weights that are not all zero, see zero_blocks.h
   const int8_t* packed = nullptr;  // constant weights in the order of the FPGA's array
-  const int32_t* constants = nullptr;  // of each output channel on the FPGA, for such weights
-  const int8_t* shifts = nullptr;      // the same, where they differ
-  std::vector<const uint8_t*> tables;  // of all channels or of each: where index 0 is
-  const uint8_t* table_entries = nullptr;  // the different tables, as the FPGA's circuits take them
-  const uint8_t* table_rows = nullptr;     // which of them each channel has, where they differ
+  const int32_t* constants = nullptr;  // per output channel on the FPGA, for constant weights
+  const int8_t* shifts = nullptr;      // the same, if they differ
+  std::vector<const uint8_t*> tables;  // addresses of index 0, for all channels or per channel
+  const uint8_t* table_entries = nullptr;  // the different tables, in the format of the FPGA
+  const uint8_t* table_rows = nullptr;     // the table of each channel, if they differ
   Run run = nullptr;
 
   const Tensor& input() const { return *operands[0]; }
   const Tensor& weights() const { return *operands[1]; }
   const Tensor& output() const { return *result; }
-  // Whether its sums are of integers; a table makes floats of them.
+  // Whether sums are integers; a table may convert them to floats.
   bool quantized() const { return table != nullptr || output().quantized(); }
 };
 
-// An input or output of the network, under the name that the user's model gave it.
+// An input or output of the network, with the name in the model of the user.
 struct Border {
   const Tensor* tensor = nullptr;
   const char* name = "";
 };
 
-// A value that stays from run to run, and where a run reads it and leaves the next.
+// A state, with the tensors from which a run reads it and to which it writes the next value.
 struct State {
   const Tensor* input = nullptr;
   const Tensor* output = nullptr;
@@ -217,12 +217,12 @@ struct State {
 
 struct Model {
   std::vector<Tensor> tensors;
-  std::vector<Border> inputs;  // the last of them, and of the outputs, those of states
+  std::vector<Border> inputs;  // states are the last inputs and outputs
   std::vector<Border> outputs;
   std::vector<State> states;
   std::vector<Layer> layers;
   std::unique_ptr<uint8_t, void (*)(void*)> arena{nullptr, nullptr};
-  uint8_t* base = nullptr;  // first byte of the arena, at a page
+  uint8_t* base = nullptr;  // first byte of the arena, aligned to a page
   std::unique_ptr<int8_t[]> packed;  // the weights of all layers on the FPGA
   std::unique_ptr<int32_t[]> constants;
   std::unique_ptr<int8_t[]> shifts;
@@ -231,23 +231,23 @@ struct Model {
   Scratch scratch;
 };
 
-// Give a tensor whose shape is known its rows, `pitch` bytes apart; 0 is without gaps.
+// Set the rows of a tensor with a known shape. `pitch` is in bytes; 0 without gaps.
 const char* lay_rows(Tensor& tensor, uint64_t pitch);
 
-// A result may lie on an operand only where its operator is exact there.
+// Check overlap: a result may share bytes with an operand only if the operator permits it.
 const char* check_overlap(const Layer& layer);
 
-// Everything that must hold before a layer may run; null, or what does not.
+// Check a layer completely. Return null, or the fault.
 const char* check_layer(const Layer& layer);
 const char* check_fpga_layer(const Layer& layer);
 const char* check_accumulator(const Layer& layer);
 
-// The operator of a checked layer and the scratch bytes that it needs.
+// Set the operator of a checked layer, and return the scratch bytes that it needs.
 Run operator_of(const Layer& layer);
 int64_t scratch_bytes(const Layer& layer);
 
-// Give checked layers on the FPGA what its circuits take: weights in the order of the array, which
-// layers may share, and the constants and shifts of output channels. False where that is too much.
+// Pack the constants of checked layers on the FPGA: weights in the order of the array, which layers
+// can share, and constants and shifts of output channels. Return false if memory is insufficient.
 bool fpga_pack(Model& model);
 
 }  // namespace ceras

@@ -1,7 +1,7 @@
-// What an operation is: one entry in the table of its family, beside the code that runs it.
+// Define an operation by an entry in a table, next to the operators.
 //
-// The loader, the checks, the memory rules and the engine walk the tables. An operation of the
-// format is an entry of a `cpu_*.cpp` and nothing elsewhere.
+// The loader, the checks, the memory rules and the engine use the tables. An operation of the
+// format is defined by a single entry in a `cpu_*.cpp`.
 #pragma once
 
 #include "model.h"
@@ -10,16 +10,16 @@ namespace ceras {
 
 constexpr int ANY = -1;
 
-// What a layer of the operation may have, and what of its operand its result keeps.
+// The permitted parts of a layer, and the properties that operands and result share.
 enum Rule : unsigned {
   PLAIN = 0,
-  EPILOGUE = 1,      // bias, multipliers and residual behind its operands, and a table
+  EPILOGUE = 1,      // bias, multipliers and residual after the operands, and a table
   FUNCTION = 2,      // a function and its parameters
-  LOOKUP = 4,        // lookup tables; it must have them
+  LOOKUP = 4,        // lookup tables, which are required
   REQUANT = 8,       // a requantization
-  SAME_SHAPE = 16,   // its result has the shape of its operand
-  SAME_TYPE = 32,    // and storage, scale and zero point of each
-  ALL_STORAGES = 64  // also integers of 64 bits, and booleans
+  SAME_SHAPE = 16,   // the result has the shape of the operand
+  SAME_TYPE = 32,    // the result has storage, scale and zero point of all operands
+  ALL_STORAGES = 64  // integers of 64 bits and booleans are permitted
 };
 
 enum class Circuit : uint8_t { None, Array, Pool, Adder, Mover, Table };
@@ -28,7 +28,7 @@ using Check = const char* (*)(const Layer&);
 using Choose = Run (*)(const Layer&);
 using Overlap = bool (*)(const Layer&, size_t operand);
 
-// Its operator, where it has one for all layers.
+// The operator of an operation with a single operator.
 template <Run run>
 Run always(const Layer&) {
   return run;
@@ -45,18 +45,18 @@ void pack_nothing(const Layer& layer, uint8_t* to);
 
 struct Operation {
   uint16_t opcode;
-  int operands;    // those of its epilogue not counted; ANY: one or more
+  int operands;    // without those of the output stage; ANY: one or more
   int words;       // attributes; ANY: `prepare` or `check` counts them
   unsigned rules;  // of `Rule`
-  Check check;     // what the rules do not say; null, or what does not hold
+  Check check;     // checks that are not in the rules; null, or the fault
   Choose run;      // the operator of a checked layer
-  Overlap may_overwrite = never;                     // Whether its result may lie over an operand.
-  const char* (*prepare)(Layer&) = accept_as_it_is;  // Attributes as numbers, before any check.
-  Check sum_fits = operand_fits;                     // Of layers with a requantization.
-  int64_t (*scratch)(const Layer&) = no_scratch;     // Bytes that it needs on the CPU.
+  Overlap may_overwrite = never;                     // Whether the result may overwrite an operand.
+  const char* (*prepare)(Layer&) = accept_as_it_is;  // Converts the attributes, before any check.
+  Check sum_fits = operand_fits;                     // For layers with a requantization.
+  int64_t (*scratch)(const Layer&) = no_scratch;     // The scratch bytes on the CPU.
   Circuit circuit = Circuit::None;
-  double (*work)(const Layer&) = work_of_elements;  // Products and elements of one run, at most.
-  int64_t (*packed)(const Layer&) = no_scratch;     // Bytes of constants in the order of its kernel.
+  double (*work)(const Layer&) = work_of_elements;  // The maximum products and elements per run.
+  int64_t (*packed)(const Layer&) = no_scratch;     // Bytes of constants in kernel order.
   void (*pack)(const Layer&, uint8_t*) = pack_nothing;
 
   bool takes(Rule rule) const { return (rules & rule) != 0; }
@@ -72,18 +72,17 @@ struct Family {
 
 extern const Family BINARY, ELEMENTWISE, LINEAR, LOGIC, MOVEMENT, POOLING, RECURRENT, REDUCTION, ROWS;
 
-// The operation of a number; null if there is none.
+// Return the operation of an opcode, or null.
 const Operation* operation_of(uint32_t opcode);
 
 Run fpga_operator_of(const Layer& layer);
 int64_t fpga_scratch_bytes(const Layer& layer);
-// Whether its weights are computed, so that the CPU puts them into the order of the FPGA's array
-// before each run.
+// Return whether weights are computed, so that the CPU packs them for the FPGA before each run.
 bool packs_in_each_run(const Layer& layer);
-// Which side reads an operand.
+// The side that reads an operand.
 Device side_of(const Layer& layer, size_t operand);
 
-// Have in the CPU's caches what it is about to read or write: a value, or those of a layer.
+// Prepare the caches of the CPU for a value, or for the values of a layer.
 void cpu_reads(const Tensor& tensor);
 void cpu_writes(const Tensor& tensor);
 void cpu_uses(const Layer& layer);

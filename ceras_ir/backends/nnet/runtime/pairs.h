@@ -1,7 +1,7 @@
-// Products of pairs of 16-bit numbers, summed in 16 lanes beside each other.
+// Sums of products of pairs of 16-bit integers, in 16 lanes.
 //
-// The same sums everywhere. The lanes are a vector of the processor, or two or four; CERAS_PLAIN
-// leaves all instructions to the compiler.
+// All variants compute equal sums. The lanes are one, two or four vectors of the processor.
+// CERAS_PLAIN uses no intrinsics.
 #pragma once
 
 #include <cstdint>

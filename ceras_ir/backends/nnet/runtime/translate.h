@@ -1,4 +1,4 @@
-// Bytes through a table of 256: 64 of them at a time where the processor has the instruction.
+// Look up bytes in a table of 256 entries, 64 at a time if the processor has an instruction.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace ceras {
 class Translation {
  public:
   explicit Translation(const uint8_t* table) {
-    // By the byte without sign, so that it is the index.
+    // The index is the unsigned byte.
     for (int i = 0; i < 256; ++i) entries_[i] = table[i ^ 128];
   }
 
@@ -32,7 +32,7 @@ class Translation {
       _mm512_mask_storeu_epi8(to + i, some, found);
     }
 #else
-    // Eight in one word: compilers would gather single bytes, which is slower.
+    // Eight bytes in a word: compilers would gather single bytes, which is slower.
     for (; i + 8 <= count; i += 8) {
       uint64_t word, found = 0;
       std::memcpy(&word, from + i, sizeof word);

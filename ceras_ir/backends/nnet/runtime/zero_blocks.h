@@ -1,5 +1,5 @@
-// Blocks of weights that are all zero: 16 output channels by 16 products, found when a model is
-// loaded. Their products add nothing, whatever the input is, so that nobody computes them.
+// Find blocks of zero weights (16 output channels by 16 products) when a model is loaded. Their
+// products are zero for all inputs and are not computed.
 #pragma once
 
 #include <algorithm>
@@ -14,12 +14,11 @@ constexpr int64_t ZERO_BLOCK = 16;
 
 constexpr int64_t blocks_of(int64_t count) { return (count + ZERO_BLOCK - 1) / ZERO_BLOCK; }
 
-// For each 16 output channels, of each 16 products whether one of the weights is not zero. Empty
-// where all blocks have such weights, and where weights are not constant integers of one group.
+// For each block, whether a weight is not zero. Empty if all blocks have nonzero weights, or if the
+// weights are not constant integers of a single group.
 std::vector<uint8_t> live_blocks(const Layer& layer);
 
-// Put the blocks of `rows` rows that `live` names side by side; rows are `step` apart. How long
-// they are then.
+// Move the live blocks of `rows` rows together. Rows are `step` apart. Return the new length.
 inline int64_t keep_live(const uint8_t* live, int64_t blocks, const int16_t* from, int64_t step,
                          int64_t rows, int16_t* to) {
   const int64_t length = ZERO_BLOCK * std::count(live, live + blocks, uint8_t{1});

@@ -25,7 +25,7 @@ FLAGS = (
 )  # fmt: skip
 LIMITS = ("-max_len=32768", "-rss_limit_mb=4096", "-malloc_limit_mb=4096", "-timeout=20")
 ENVIRONMENT = {**os.environ, "ASAN_OPTIONS": "allocator_may_return_null=1"}
-"""What is refused for want of memory is not a finding."""
+"""A refusal because of insufficient memory is not a finding."""
 
 
 def has_compiler() -> bool:
@@ -54,7 +54,7 @@ def fuzz(program: Path, folder: Path, seconds: int, seed: int = 1) -> str:
 
 
 def keep_fewest(program: Path, found: Path) -> None:
-    """Put into the corpus the fewest of its own inputs and of those found that reach as much."""
+    """Reduce the corpus to a minimal set of inputs with equal coverage."""
     with tempfile.TemporaryDirectory() as name:
         fewest = Path(name)
         merge = [str(program), "-set_cover_merge=1", *LIMITS, name, str(CORPUS), str(found)]
