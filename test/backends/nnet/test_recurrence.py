@@ -219,4 +219,4 @@ def test_one_that_asks_for_years_is_refused(tmp_path: Path):
     for _ in range(4):
         x = recurrence(net, Cell.RNN, x, state, biased=False, integer=True)
     data = written(net.module(x))
-    assert "more work than" in refuse(build(SANITIZERS), tmp_path / "bad.nnet", data)
+    assert "exceeds the work limit" in refuse(build(SANITIZERS), tmp_path / "bad.nnet", data)

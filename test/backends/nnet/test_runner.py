@@ -82,7 +82,7 @@ def test_damaged_model_names_its_file(tmp_path: Path):
 def test_compiler_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "model.nnet").write_bytes(written(module()))
     monkeypatch.setenv("CXX", "no-such-compiler -x")
-    with pytest.raises(InputError, match="CXX names, 'no-such-compiler', is not there"):
+    with pytest.raises(InputError, match="compiler 'no-such-compiler' in CXX is not installed"):
         NnetModel(tmp_path)
     monkeypatch.delenv("CXX")
     monkeypatch.setenv("PATH", str(tmp_path))
