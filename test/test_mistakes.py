@@ -84,7 +84,7 @@ MISTAKES = {
         "observe-ranges:",
         "--calibrate FILE.npz",
     ),
-    18: Mistake(f"{C} --calibrate zeros.npz", 0, "is 0 everywhere", "'image'", "give inputs"),
+    18: Mistake(f"{C} --calibrate zeros.npz", 0, "is 0 everywhere", "'image'", "typical inputs"),
     19: Mistake(
         f"ceras-compile nonzero.onnx {C_MODEL}", 3, "unsupported NonZero", "node 'odd'", "--set"
     ),

@@ -13,12 +13,11 @@ from tempfile import TemporaryDirectory
 from xdsl.utils.hints import isa
 
 from ceras_ir.api import presentation
-from ceras_ir.api.presentation import diagnosed
+from ceras_ir.api.presentation import PAGES, Pages, diagnosed, pages_if_installed
 from ceras_ir.api.samples import Data, read_samples
 from ceras_ir.command.output_files import REPORT, open_folder, open_output
 from ceras_ir.data.image_options import ImageOptions
 from ceras_ir.data.samples import Array
-from ceras_ir.driver.hooks import PAGES, Pages, pages_if_installed
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.pipeline.build import Build, read_manifest, run_all
 from ceras_ir.pipeline.build import open_folder as open_machine

@@ -15,13 +15,12 @@ from xdsl.utils.hints import isa
 
 from ceras_ir.api import presentation
 from ceras_ir.api.compiled import Compiled, compiled_of
-from ceras_ir.api.presentation import diagnosed
+from ceras_ir.api.presentation import diagnosed, pages_if_installed
 from ceras_ir.api.samples import Data, SampleFiles, read_samples
 from ceras_ir.command.output_files import open_output
 from ceras_ir.data.image_options import ImageOptions
 from ceras_ir.data.samples import Array
 from ceras_ir.driver.compile import remedied
-from ceras_ir.driver.hooks import pages_if_installed
 from ceras_ir.driver.target_options import reference_target
 from ceras_ir.network.artefacts import TensorInfo, network_inputs, network_outputs
 from ceras_ir.network.function import is_quantized, main_function

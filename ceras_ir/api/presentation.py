@@ -7,6 +7,7 @@ of passes are warnings; nothing is printed. Each part of HTML is complete.
 
 import sys
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
 from html import escape
@@ -17,7 +18,9 @@ from xdsl.utils.exceptions import DiagnosticException
 
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.pipeline.printing import print_module
+from ceras_ir.pipeline.report import Entry
 from ceras_ir.support.diagnostics import InputError, each_once, with_remedy
+from ceras_ir.support.extensions import find_hook
 
 
 class CerasWarning(UserWarning):
@@ -45,6 +48,31 @@ def diagnosed(file: str) -> Generator[None]:
         raise _noted(InputError(str(error).strip()), file) from error
     finally:
         _warn(remarks.getvalue())
+
+
+class Pages(ABC):
+    """The page and pictures of a network, as HTML; the hook `pages`."""
+
+    @abstractmethod
+    def page(self, report: Entry, title: str, target: str) -> str:
+        """Return the page of `ceras-report` about the content of a `report.json`."""
+
+    @abstractmethod
+    def graph(self, module: ModuleOp) -> str:
+        """Draw the function `main`."""
+
+    @abstractmethod
+    def memory(self, report: Entry, title: str, target: str) -> str | None:
+        """Draw the memory plan of a report; None without a plan."""
+
+
+PAGES = "pages"
+
+
+def pages_if_installed() -> Pages | None:
+    """Return the pages, or None without the extension."""
+    found = find_hook(PAGES, Pages)
+    return None if found is None else found()
 
 
 def _noted(error: InputError, file: str) -> InputError:

@@ -3,6 +3,7 @@
 import argparse
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass, replace
@@ -10,13 +11,13 @@ from functools import partial
 from io import StringIO
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.output_files import FolderOptions
 from ceras_ir.command.tool_parser import ToolParser, add_options
-from ceras_ir.driver.hooks import CompileView
 from ceras_ir.driver.options import (
     EXIT_STATUS,
     add_bisection,
@@ -47,11 +48,29 @@ from ceras_ir.support.extensions import need_hook
 from ceras_ir.support.terminal import progress
 from ceras_ir.targets.protocol import PLACED, Stage
 
+if TYPE_CHECKING:
+    from ceras_ir.pipeline.build import Build
+
 VIEWS = ("report", "model-explorer")
 """The options that an extension implements, in the order of their files."""
 
 TEMPORARY_DESCRIPTION = "the network at a level"
 """The description of files in `temps` for the manifest."""
+
+
+class CompileView(ABC):
+    """Files about a compilation, for an option of `ceras-compile`: `report` or `model-explorer`."""
+
+    def __init__(self, options: BuildOptions):
+        self.options = options
+
+    @abstractmethod
+    def see(self, level: str, title: str, module: ModuleOp) -> None:
+        """Receive the module at the end of a level, which reports call `title`."""
+
+    @abstractmethod
+    def add(self, compiled: "Build") -> None:
+        """Add the files to those of the compiled network."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

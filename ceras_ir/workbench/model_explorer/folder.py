@@ -26,7 +26,7 @@ from xdsl.utils.hints import isa
 
 from ceras_ir.dialects.graph import ConstantOp
 from ceras_ir.dialects.sparse import Encoded
-from ceras_ir.driver.hooks import CompileView
+from ceras_ir.driver.compile import CompileView
 from ceras_ir.network.artefacts import Artefact
 from ceras_ir.network.function import input_names, main_function
 from ceras_ir.pipeline.build import Build

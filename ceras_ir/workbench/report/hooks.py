@@ -8,9 +8,10 @@ from math import isfinite, isnan
 
 from xdsl.dialects.builtin import ModuleOp
 
+from ceras_ir.api.presentation import Pages
 from ceras_ir.command.exit_status import phase
 from ceras_ir.data.sample_stream import open_samples
-from ceras_ir.driver.hooks import CompileView, Pages
+from ceras_ir.driver.compile import CompileView
 from ceras_ir.network.artefacts import Artefact, network_inputs
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.build import Build
