@@ -108,8 +108,8 @@ MAX_RESULT_ERROR = 0.25
 
 def fitted(made: list[GraphOperation]) -> list[GraphOperation] | None:
     """
-    Return operations with the same result and sums that fit 32 bits, or None. Operations that are
-    not part of the result are erased.
+    Return operations with the same result and sums that fit 32 bits, if possible. Operations that
+    are not part of the result are erased.
 
     Quantizers store a bias in steps of scale(input) * scale(weights). If all weights of a channel
     are tiny, such a bias fills 32 bits or is clipped, and products overflow. With steps that are

@@ -55,8 +55,8 @@ def reduction_form(
     op: graph.SoftmaxOp | graph.NormalizeOp, input: SSAValue, target: UniformType
 ) -> list[graph.GraphOperation] | None:
     """
-    Return the constants and the operation on a stored `input`. Return None if scales are not powers
-    of two, or are so fine that a table would be too long.
+    Return the constants and the operation on a stored `input`. There is no such form if scales are
+    not powers of two, or are so fine that a table would be too long.
     """
     if isinstance(op, graph.SoftmaxOp):
         return _softmax(op, input, target)
@@ -245,7 +245,7 @@ def _linear(
 
 
 def residual_shifts(residual: SSAValue, scales: NDArray[np.float64]) -> tuple[int, ...] | None:
-    """Return the left shifts from a residual to each scale of the accumulator, or None."""
+    """Return the left shifts that align a residual with each scale of the accumulator."""
     mantissas, exponents = np.frexp(graph.stored_element(residual).scale / scales)
     shifts = (exponents - 1).tolist()
     aligned = bool((mantissas == 0.5).all()) and 0 <= min(shifts) <= max(shifts)
@@ -319,7 +319,7 @@ def _binary(
 
 
 def _alignment(lhs: UniformType, rhs: UniformType) -> tuple[int, int] | None:
-    """Return the left shifts to the finer scale of two addends, or None if too long."""
+    """Return the left shifts to the finer scale of two addends, if the shifts are allowed."""
     finer = min(lhs.scale, rhs.scale)
     shifts = round(np.log2(lhs.scale / finer)), round(np.log2(rhs.scale / finer))
     return shifts if max(shifts) <= graph.BinaryOp.MAX_SHIFT else None

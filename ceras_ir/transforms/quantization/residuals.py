@@ -1,8 +1,8 @@
 """
-Passes that take a residual out of the layer that added it.
+Move a residual from the layer that adds it to a separate addition.
 
-The pass `split-residual` does this for layers that will have a scale for each row of weights. The
-pass `unfuse-residual` does this where the residual cannot be aligned with the accumulator.
+The pass `split-residual` does this for layers that gain from per-channel weight scales. The pass
+`unfuse-residual` does this if the residual cannot be aligned with the accumulator.
 """
 
 from dataclasses import dataclass
@@ -44,12 +44,10 @@ from ceras_ir.transforms.quantization.analysis.scale_classes import value_expone
 from ceras_ir.transforms.quantization_options import ResidualSpreadOptions
 from ceras_ir.transforms.rebuilding import rebuild_linear
 
-# What the passes that depend on how a target shifts residuals have in common.
-
 
 @dataclass(frozen=True)
 class ResidualSpreadPass(ResidualSpreadOptions, NetworkPass):
-    """Does something else where the residual of each channel has a shift of its own."""
+    """Base class of passes that depend on per-channel residual shifts."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.residual_spread <= ROW_SPREAD:
@@ -58,15 +56,12 @@ class ResidualSpreadPass(ResidualSpreadOptions, NetworkPass):
             )
 
 
-# A residual outside of the layer that added it.
-
-
 def split_residual(
     op: graph.LinearOperation, residual: SSAValue
 ) -> tuple[graph.LinearOperation, graph.BinaryOp]:
-    """The layer without its residual, and the addition, put in its place."""
+    """Replace a layer by the layer without residual and an addition; return both."""
     plain = rebuild_linear(op, {"activation": None, "residual_shift": None}, residual=None)
-    drop_statistics(plain)  # They are the sum's.
+    drop_statistics(plain)  # They belong to the sum.
     total = graph.BinaryOp(
         graph.Binary.ADD,
         plain.result,
@@ -82,74 +77,67 @@ def split_residual(
     return plain, total
 
 
-# Take out residuals of layers that will have a scale for each row of weights.
-
-WORTHWHILE = 2
-"""How much less error weights must have to pay for an addition of its own."""
+MIN_ERROR_RATIO = 2
+"""The minimum ratio of squared errors for which a separate addition pays."""
 
 
 @dataclass(frozen=True)
 class SplitResidualPass(FloatNetworkPass, ResidualSpreadPass):
     """
-    Take a residual out of an epilogue where the layer gains from per-channel weight scales. It
-    gains if they have at most half of the squared error of its constant weights. A target that
-    shifts the residual of each channel by itself keeps the residual where scales that are
-    `residual_spread` octaves apart, as `choose-row-exponents` then makes them, gain enough.
+    Separate the residual of a layer that gains from per-channel weight scales, which is the case if
+    they halve the squared error of its constant weights.
 
-    Runs behind `equalize-channels`, which moves rows apart, and before ranges are observed.
-    Calibration then sees the range of the layer alone. `unfuse-residual` only knows that range as
-    sum less residual, which is often octaves more.
+    A target with per-channel residual shifts keeps the residual if scales that differ by at most
+    `residual_spread` octaves, as chosen by `choose-row-exponents`, are sufficient.
 
-    Exact, because the epilogue adds the residual before it applies its function.
+    Runs after `equalize-channels`, which increases the differences between output channels, and
+    before ranges are observed. Calibration then observes the range of the layer without residual.
+    `unfuse-residual` only knows the difference of sum and residual, which is often octaves wider.
+
+    Exact, because the residual is added before the activation.
     """
 
     name = "split-residual"
 
     def change(self, main: FuncOp) -> None:
         for linear in quantized_layers(main):
-            if linear.residual is not None and _rows_pay(linear, self.residual_spread):
+            if linear.residual is not None and _gains_from_channel_scales(
+                linear, self.residual_spread
+            ):
                 split_residual(linear, linear.residual)
 
 
-def _rows_pay(op: graph.LinearOperation, spread: int) -> bool:
-    """
-    Whether a scale for each row takes so much error from the weights, beside scales that are
-    `spread` octaves apart, that it pays for a sum.
-    """
+def _gains_from_channel_scales(op: graph.LinearOperation, spread: int) -> bool:
     weights = graph.constant_array(op.weights)
     if weights is None:
         return False
     rows = weights.astype("float32", copy=False)
-    one = squared_error(rows, least_squares_exponent(rows, WEIGHT_LOW), WEIGHT_LOW)
+    common = squared_error(rows, least_squares_exponent(rows, WEIGHT_LOW), WEIGHT_LOW)
 
     def error(spread: int) -> float:
         exponents = row_exponents_within(rows, spread) or [0] * len(rows)
         return sum(squared_error(*pair, WEIGHT_LOW) for pair in zip(rows, exponents, strict=True))
 
-    kept = min(one, error(spread)) if spread else one
-    return kept >= WORTHWHILE * error(ROW_SPREAD) > 0
-
-
-# Undo `fuse-epilogues{residuals}` where the residual cannot be aligned with the accumulator.
+    fused = min(common, error(spread)) if spread else common
+    return fused >= MIN_ERROR_RATIO * error(ROW_SPREAD) > 0
 
 
 @dataclass(frozen=True)
 class UnfuseResidualPass(FloatNetworkPass):
     """
-    Take a residual out of an epilogue into an addition of its own where the epilogue cannot add it.
-    There are two reasons:
+    Separate the residual of a layer that cannot add it, in one of two cases:
 
-    1. The residual is finer than the accumulator of a channel, so that no left shift aligns it.
+    1. The residual is finer than the accumulator of a channel, so no left shift aligns it.
     2. It is so coarse that the shifted residual could overflow 32 bits.
 
-    Runs on final exponents, which `fuse-epilogues` cannot know: until then the sum is observed,
-    equalized and given a scale as one.
+    Runs on final exponents, which `fuse-epilogues` does not know: before, the sum is observed,
+    equalized and given a scale as a single value.
 
-    Exact, because the epilogue adds the residual before it applies its function.
+    Exact, because the residual is added before the activation.
     """
 
     name = "unfuse-residual"
-    removed_options: ClassVar = {"for-rows": "split-residual is a pass of its own"}
+    removed_options: ClassVar = {"for-rows": "use the pass split-residual"}
 
     def change(self, main: FuncOp) -> None:
         for linear in quantized_layers(main):
@@ -161,9 +149,9 @@ def _unfuse(op: graph.LinearOperation, residual: SSAValue) -> None:
     source, weights = factor_exponents(op, value_exponent)
     accumulator = source + weights
     rows = row_exponents(op) or (0,)
-    least, most = (value_exponent(residual) - accumulator - end for end in (max(rows), min(rows)))
-    aligned = least >= 0 and most <= MAX_RESIDUAL_SHIFT
-    if aligned and holds(op, value_exponent):
+    shift = value_exponent(residual) - accumulator
+    is_aligned = shift >= max(rows) and shift - min(rows) <= MAX_RESIDUAL_SHIFT
+    if is_aligned and holds(op, value_exponent):
         return
     low, high = _before_residual(op, residual)
     bits = width(op.result)
@@ -178,12 +166,12 @@ def _unfuse(op: graph.LinearOperation, residual: SSAValue) -> None:
 
 def _before_residual(op: graph.LinearOperation, residual: SSAValue) -> tuple[float, float]:
     """
-    What the convolution alone can be while the sum is as it was seen: sum less residual.
-    Where a lower bound of the activation hides the sum, smaller values end at that bound too.
+    Return the range of the sum minus the residual. If the lower bound of the activation hides
+    smaller sums, the range ends at this bound.
     """
-    ends: list[tuple[float, float]] = []
+    ranges: list[tuple[float, float]] = []
     for value in (op.result, residual):
-        end = (max_stored_distance(value) - 1) * 2.0 ** value_exponent(value)
-        ends.append(interval(value) or (-end, end))
-    total, added = ends
+        bound = (max_stored_distance(value) - 1) * 2.0 ** value_exponent(value)
+        ranges.append(interval(value) or (-bound, bound))
+    total, added = ranges
     return total[0] - added[1], total[1] - added[0]

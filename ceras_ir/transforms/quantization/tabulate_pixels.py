@@ -50,7 +50,7 @@ class ByteFunction:
         return None if self.axis is None else self.order.index(self.axis)
 
     def then(self, op: graph.GraphOperation) -> "ByteFunction | None":
-        """Return the function followed by `op`; None if that is not a function of a pixel."""
+        """Return the function followed by `op`, if that is a function of a pixel."""
         if isinstance(op, graph.TransposeOp):
             order = tuple(self.order[p] for p in op.permutation.get_values())
             return ByteFunction(self.source, (*self.steps, op), order, self.axis)
@@ -99,7 +99,7 @@ PIXEL_OPERATIONS = (graph.CastOp, graph.UnaryOp, graph.BinaryOp, graph.QuantizeO
 
 
 def byte_function(value: SSAValue) -> ByteFunction | None:
-    """Return the function that computes `value` from plain ui8 pixels, or None."""
+    """Return the function that computes `value` from plain ui8 pixels, if there is one."""
     steps: list[graph.GraphOperation] = []
     while not _is_bytes(value):
         op = value.owner

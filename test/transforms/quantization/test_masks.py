@@ -45,7 +45,7 @@ def masked(folder: Path, fill: str, source: str = SOURCE) -> Path:
 
 
 def data(count: int) -> dict[str, NDArray[np.generic]]:
-    """Between one and four tokens are present."""
+    """From 1 to 4 tokens are present."""
     random = np.random.default_rng(6)
     lengths = random.integers(1, 5, count)
     return {

@@ -108,7 +108,7 @@ func.func @main(%x: tensor<1xf32> {graph.name = "x"},
 
 @pytest.mark.parametrize("numbers", [[], [0, 1, 2], [3, 4, 9], [9]])
 def test_states_are_those_of_all_steps_before(tmp_path: Path, numbers: list[int]) -> None:
-    """Unobserved steps, as between those that a seed draws, also change the states."""
+    """Unobserved steps between the samples of a seed also change the states."""
     module = parse_text(load_context(), SUM, "n.mlir")
     save_arrays(str(tmp_path / "x.npz"), {"x": np.arange(1, 11, dtype=np.float32).reshape(10, 1)})
     found = list(chosen_samples(module, str(tmp_path / "x.npz"), numbers))

@@ -1,6 +1,6 @@
 """
 Check that a saturating QuantizeLinear is a clip, after each operation and for each target. A Q/DQ
-network with a single operation ends in a copy of the result (a product with the identity). The
+network consists of a single operation and a copy of the result (a product with the identity). The
 range of QuantizeLinear is a small part of the results. ONNX Runtime computes the expected values.
 """
 
@@ -177,7 +177,7 @@ class Network:
         self.value = name
 
     def copy(self, name: str, shape: Sequence[int | str]) -> None:
-        """A product with the identity. Its weights are stored exactly."""
+        """A product with the identity, with exactly stored weights."""
         size = shape[1] if len(shape) == 4 else shape[-1]
         assert isinstance(size, int)
         identity = np.eye(size, dtype=np.int8) * np.int8(64)
