@@ -89,7 +89,7 @@ def test_a_mask_of_infinities_is_told_what_to_be(tmp_path: Path) -> None:
     samples["input1"] = np.where(np.equal(samples["input1"], 1), 0, -np.inf).astype(np.float32)[
         :, None
     ]
-    with pytest.raises(ceras.InputError, match=r"'input1' has NaN or infinite elements; .* -10000"):
+    with pytest.raises(ceras.InputError, match=r"'input1' has NaN or infinite elements: .* -10000"):
         model.quantize(samples, target="c")
 
 
