@@ -8,7 +8,8 @@ target. `xdsl.universe` in `pyproject.toml` refers to `CERAS_UNIVERSE`, which `c
 `xdsl-opt` use.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib import import_module
 
 from xdsl.ir import Dialect
@@ -84,32 +85,23 @@ def load(path: str) -> object:
     return getattr(import_module(module), attribute)
 
 
-def _dialect(path: str) -> Callable[[], Dialect]:
-    def factory() -> Dialect:
-        dialect = load(path)
-        assert isinstance(dialect, Dialect), path
-        return dialect
-
-    return factory
+def _dialect(path: str) -> Dialect:
+    dialect = load(path)
+    assert isinstance(dialect, Dialect), path
+    return dialect
 
 
-def _pass(name: str, path: str) -> Callable[[], type[ModulePass]]:
-    def factory() -> type[ModulePass]:
-        cls = load(path)
-        assert isinstance(cls, type) and issubclass(cls, ModulePass), name
-        assert cls.name == name, f"{cls} is named {cls.name}, expected {name}"
-        return cls
-
-    return factory
+def _pass(name: str, path: str) -> type[ModulePass]:
+    cls = load(path)
+    assert isinstance(cls, type) and issubclass(cls, ModulePass), name
+    assert cls.name == name, f"{cls} is named {cls.name}, expected {name}"
+    return cls
 
 
-def _text(path: str) -> Callable[[], type[TextTarget]]:
-    def factory() -> type[TextTarget]:
-        cls = load(path)
-        assert isinstance(cls, type) and issubclass(cls, TextTarget), path
-        return cls
-
-    return factory
+def _text(path: str) -> type[TextTarget]:
+    cls = load(path)
+    assert isinstance(cls, type) and issubclass(cls, TextTarget), path
+    return cls
 
 
 def universe_of(target: type[Target]) -> Universe:
@@ -139,9 +131,9 @@ def _universe(
     dialects: Mapping[str, str], passes: Mapping[str, str], targets: Sequence[type[Target]]
 ) -> Universe:
     return Universe(
-        all_dialects={name: _dialect(path) for name, path in dialects.items()},
-        all_passes={name: _pass(name, path) for name, path in passes.items()},
-        all_targets={t.name: _text(t.text) for t in targets if t.text is not None},
+        all_dialects={name: partial(_dialect, path) for name, path in dialects.items()},
+        all_passes={name: partial(_pass, name, path) for name, path in passes.items()},
+        all_targets={t.name: partial(_text, t.text) for t in targets if t.text is not None},
     )
 
 

@@ -193,13 +193,8 @@ class UniformType(ParametrizedAttribute, TypeAttribute):
                 if axis is None
                 else parser.parse_comma_separated_list(parser.Delimiter.BRACES, entry)
             )
-        return (
-            storage,
-            f32,
-            NoneAttr() if axis is None else IntAttr(axis),
-            ArrayAttr([FloatData(s) for s, _ in entries]),
-            ArrayAttr([IntAttr(z) for _, z in entries]),
-        )
+        scales, points = [scale for scale, _ in entries], [point for _, point in entries]
+        return UniformType(scales, points, storage=storage, axis=axis).parameters
 
     def print_parameters(self, printer: Printer) -> None:
         entries = ", ".join(
@@ -323,25 +318,14 @@ class RequantAttr(ParametrizedAttribute):
         return self.replaced(low=max(self.low.data, low), high=min(self.high.data, high))
 
     def replaced(
-        self,
-        *,
-        shift: int | None = None,
-        multiplier: int | Sequence[int] | None = None,
-        zero_point: int | None = None,
-        low: int | None = None,
-        high: int | None = None,
+        self, *, multiplier: int | Sequence[int] | None = None, **changed: int
     ) -> "RequantAttr":
         """Return a copy with the given fields replaced."""
         if multiplier is None:
             multiplier = self.multipliers if self.is_per_channel else self.multiplier.data
-        return RequantAttr(
-            self.shift.data if shift is None else shift,
-            multiplier=multiplier,
-            rounding=self.mode,
-            zero_point=self.zero_point.data if zero_point is None else zero_point,
-            low=self.low.data if low is None else low,
-            high=self.high.data if high is None else high,
-        )
+        names = ("shift", "zero_point", "low", "high")
+        fields: dict[str, int] = {name: getattr(self, name).data for name in names}
+        return RequantAttr(**{**fields, **changed}, multiplier=multiplier, rounding=self.mode)
 
     def verify(self) -> None:
         if not 0 <= self.shift.data <= self.MAX_SHIFT:
@@ -376,7 +360,6 @@ class RequantAttr(ParametrizedAttribute):
                     )
                 ):
                     channels = listed
-                    integers[key] = max(listed)
                 else:
                     integers[key] = parser.parse_integer()
                 if not parser.parse_optional_punctuation(","):
@@ -384,15 +367,8 @@ class RequantAttr(ParametrizedAttribute):
             if missing := [key for key in required if key not in parsed]:
                 parser.raise_error(f"#graph.requant needs {', '.join(missing)}")
         assert rounding is not None
-        return (
-            IntAttr(integers["multiplier"]),
-            IntAttr(integers["shift"]),
-            RoundingAttr(rounding),
-            IntAttr(integers["zero_point"]),
-            IntAttr(integers["low"]),
-            IntAttr(integers["high"]),
-            ArrayAttr([IntAttr(m) for m in channels]),
-        )
+        factor = integers.pop("multiplier")
+        return RequantAttr(**integers, multiplier=channels or factor, rounding=rounding).parameters
 
     def print_parameters(self, printer: Printer) -> None:
         fields: list[str] = []

@@ -1,10 +1,9 @@
 """
 Elementwise float32 functions as fixed sequences of float32 operations.
 
-All targets compute the same operations in the same order, without contraction to fused
-multiply-add, so that float parts of a quantized network are equal bit for bit. The error of `exp`
-is at most 1.4 units in the last place, compared with double precision. In the statistics mode,
-functions are faster and approximate.
+All targets compute these operations in order, without fused multiply-add, so that float parts of a
+quantized network are equal bit for bit. The error of `exp` is at most 1.4 units in the last place,
+compared with double precision. Functions are faster and approximate in the statistics mode.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -293,10 +292,7 @@ MAX_CACHED_ELEMENTS = 1 << 15
 
 
 def apply_function(function: FunctionAttr, x: Floats, out: Floats | None = None) -> Floats:
-    """
-    Compute the function of a `graph.unary` or of a fused activation. `out`, without gaps, can be
-    `x`.
-    """
+    """Compute the function of a `graph.unary` or an activation. `out` can be `x`, without gaps."""
     if out is None and x.size <= MAX_CACHED_ELEMENTS:
         return _scaled(function, _apply(function, x))
     result = np.empty(x.shape, np.float32) if out is None else out
@@ -315,10 +311,7 @@ def _scaled(function: FunctionAttr, y: Floats) -> Floats:
 
 
 def clip(x: Floats, low: np.float32, high: np.float32 = INFINITY) -> Floats:
-    """
-    Return `low` if `x < low`, `high` if `x > high`, else `x`. A zero keeps the sign, unlike with
-    the maximum of some processors.
-    """
+    """Return `low` if `x < low`, `high` if `x > high`, else `x`; a zero keeps the sign."""
     if not low <= high:
         return np.where(x < low, low, np.where(x > high, high, x))
     # Eight times as fast as two masks. `np.clip` returns a scalar for a scalar, unless given out.

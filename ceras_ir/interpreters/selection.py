@@ -14,7 +14,7 @@ from xdsl.interpreter import (
 )
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.layout import Coordinates, Nearest
+from ceras_ir.dialects.graph.pooling import Coordinates, Nearest
 from ceras_ir.dialects.graph.selection import Pad
 from ceras_ir.interpreters.graph import cast, combine, compare
 from ceras_ir.interpreters.windows import index_of_extreme, reduce_rows

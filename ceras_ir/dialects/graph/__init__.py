@@ -43,11 +43,7 @@ from ceras_ir.dialects.graph.elementwise import ShiftSwishOp as ShiftSwishOp
 from ceras_ir.dialects.graph.elementwise import SoftmaxOp as SoftmaxOp
 from ceras_ir.dialects.graph.elementwise import UnaryOp as UnaryOp
 from ceras_ir.dialects.graph.layout import ConcatOp as ConcatOp
-from ceras_ir.dialects.graph.layout import Coordinates as Coordinates
-from ceras_ir.dialects.graph.layout import Nearest as Nearest
 from ceras_ir.dialects.graph.layout import ReshapeOp as ReshapeOp
-from ceras_ir.dialects.graph.layout import Resize as Resize
-from ceras_ir.dialects.graph.layout import ResizeOp as ResizeOp
 from ceras_ir.dialects.graph.layout import TransposeOp as TransposeOp
 from ceras_ir.dialects.graph.linear import Conv2dOp as Conv2dOp
 from ceras_ir.dialects.graph.linear import LinearOperation as LinearOperation
@@ -79,8 +75,12 @@ from ceras_ir.dialects.graph.operation import tensor_type as tensor_type
 from ceras_ir.dialects.graph.operation import type_with_element as type_with_element
 from ceras_ir.dialects.graph.operation import window_extent as window_extent
 from ceras_ir.dialects.graph.operation import window_output as window_output
+from ceras_ir.dialects.graph.pooling import Coordinates as Coordinates
+from ceras_ir.dialects.graph.pooling import Nearest as Nearest
 from ceras_ir.dialects.graph.pooling import Pool as Pool
 from ceras_ir.dialects.graph.pooling import Pool2dOp as Pool2dOp
+from ceras_ir.dialects.graph.pooling import Resize as Resize
+from ceras_ir.dialects.graph.pooling import ResizeOp as ResizeOp
 from ceras_ir.dialects.graph.pooling import average_requant as average_requant
 from ceras_ir.dialects.graph.pooling import reciprocal_requant as reciprocal_requant
 from ceras_ir.dialects.graph.recurrence import Cell as Cell

@@ -1,7 +1,7 @@
 """
-Data movement operations for layouts, and resizing, which can interpolate.
+Data movement operations for layouts.
 
-Canonical forms have no identity reshape or transpose, no two in a row, and none of a constant. A
+Canonical forms have no identity reshape or transpose, no two in a row, and no constant operand. A
 transpose that moves only dimensions of extent 1 is a reshape. Two slices in a row, which exporters
 write for separate dimensions, are merged.
 """
@@ -15,14 +15,11 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     IntegerType,
     TensorType,
-    f64,
     i64,
 )
-from xdsl.dialects.utils import EnumAttribute
 from xdsl.interfaces import HasFolderInterface
-from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue
+from xdsl.ir import SSAValue
 from xdsl.irdl import (
-    irdl_attr_definition,
     irdl_op_definition,
     prop_def,
     traits_def,
@@ -31,7 +28,6 @@ from xdsl.irdl import (
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.traits import HasCanonicalizationPatternsTrait
 from xdsl.utils.exceptions import VerifyException
-from xdsl.utils.str_enum import StrEnum
 
 from ceras_ir.dialects.graph.attributes import MovesElements, View, integers
 from ceras_ir.dialects.graph.constant import ConstantOp
@@ -40,12 +36,10 @@ from ceras_ir.dialects.graph.operation import (
     InputOperation,
     element_of,
     expect_axis,
-    expect_rank,
     expect_same_element,
     expect_shape,
     is_per_axis,
     is_plain,
-    quantized_element,
     shape_of,
 )
 from ceras_ir.dialects.graph.selection import SliceOp
@@ -160,132 +154,6 @@ class ConcatOp(GraphOperation, HasFolderInterface):
             raise VerifyException(f"extents along axis {axis} add to {total}, not {result[axis]}")
 
 
-class Resize(StrEnum):
-    """The result of the elements near a coordinate."""
-
-    NEAREST = "nearest"
-    LINEAR = "linear"
-
-
-@irdl_attr_definition
-class ResizeAttr(EnumAttribute[Resize], SpacedOpaqueSyntaxAttribute):
-    name = "graph.resize"
-
-
-class Coordinates(StrEnum):
-    """The coordinate of output index `i` in the input; ONNX `coordinate_transformation_mode`."""
-
-    HALF_PIXEL = "half_pixel"
-    """`(i + 0.5) / scale - 0.5`"""
-    PYTORCH_HALF_PIXEL = "pytorch_half_pixel"
-    """as half_pixel, but 0 for an output extent of 1"""
-    ALIGN_CORNERS = "align_corners"
-    """`i * (in - 1) / (out - 1)`, 0 for an output extent of 1"""
-    ASYMMETRIC = "asymmetric"
-    """`i / scale`"""
-    HALF_PIXEL_SYMMETRIC = "half_pixel_symmetric"
-    """
-    `c + (i + 0.5) / scale - 0.5` with the center offset `c = in / 2 * (1 - out / (scale * in))`
-    """
-
-
-@irdl_attr_definition
-class CoordinatesAttr(EnumAttribute[Coordinates], SpacedOpaqueSyntaxAttribute):
-    name = "graph.coordinates"
-
-
-class Nearest(StrEnum):
-    """The rounding of a coordinate to an index; ONNX `nearest_mode`."""
-
-    ROUND_PREFER_FLOOR = "round_prefer_floor"
-    """the nearest index; the lower if within 1e-6 of a tie"""
-    ROUND_PREFER_CEIL = "round_prefer_ceil"
-    """the nearest index; the upper if within 1e-6 of a tie"""
-    FLOOR = "floor"
-    CEIL = "ceil"
-
-
-@irdl_attr_definition
-class NearestAttr(EnumAttribute[Nearest], SpacedOpaqueSyntaxAttribute):
-    name = "graph.nearest"
-
-
-@irdl_op_definition
-class ResizeOp(InputOperation):
-    """
-    Resample height and width of `input` [N, H, W, C] by `scales` [sy, sx].
-
-    `coordinates` specifies the coordinate of an output index. The scale and each step are rounded
-    to float32. `rounding` converts it to an index, which is clamped to the input. `linear` (float
-    only) combines the two neighbors in each dimension with float32 weights `1 - t` and `t`, first
-    along height (`a*(1-t) + b*t`), then along width. After ONNX `Resize`.
-
-        %y = graph.resize nearest %x coordinates asymmetric rounding floor
-            {scales = array<f64: 2.0, 2.0>} : (tensor<1x2x2x4xf32>) -> tensor<1x4x4x4xf32>
-    """
-
-    name = "graph.resize"
-
-    kind = prop_def(ResizeAttr)
-    scales = prop_def(DenseArrayBase.constr(f64))
-    coordinates = prop_def(CoordinatesAttr)
-    rounding = prop_def(NearestAttr)
-
-    assembly_format = (
-        "$kind $input `coordinates` $coordinates `rounding` $rounding attr-dict "
-        "`:` functional-type(operands, results)"
-    )
-
-    def __init__(
-        self,
-        kind: Resize,
-        input: SSAValue,
-        size: tuple[int, int],
-        scales: tuple[float, float],
-        coordinates: Coordinates = Coordinates.HALF_PIXEL,
-        rounding: Nearest = Nearest.ROUND_PREFER_FLOOR,
-    ):
-        n, _, _, c = shape_of(input)
-        properties: dict[str, Attribute] = {
-            "kind": ResizeAttr(kind),
-            "scales": DenseArrayBase.from_list(f64, list(scales)),
-            "coordinates": CoordinatesAttr(coordinates),
-            "rounding": NearestAttr(rounding),
-        }
-        super().__init__(input, properties, shape=(n, *size, c))
-
-    @property
-    def factors(self) -> tuple[float, float]:
-        """The scales of height and width."""
-        height, width = self.scales.get_values()
-        return float(height), float(width)
-
-    @property
-    def function(self) -> Resize:
-        return self.kind.data
-
-    @property
-    def is_alias(self) -> bool:
-        return self.function is Resize.NEAREST
-
-    @property
-    def keeps_channels(self) -> bool:
-        return True
-
-    def verify_semantics(self) -> None:
-        expect_same_element(self)
-        expect_rank("input", self.input, 4)
-        expect_rank("result", self.result, 4)
-        scales = self.scales.get_values()
-        if len(scales) != 2 or any(not 0.0 < s < float("inf") for s in scales):
-            raise VerifyException("two positive scales expected")
-        source, target = shape_of(self.input), shape_of(self.result)
-        if (source[0], source[3]) != (target[0], target[3]):
-            raise VerifyException(f"only height and width can change, got {source} -> {target}")
-        if self.function is Resize.LINEAR and quantized_element(self.result) is not None:
-            raise VerifyException("linear resizing requires float; dequantize the input")
-
-
 def permutation_of(op: TransposeOp) -> tuple[int, ...]:
     return tuple(op.permutation.get_values())
 
@@ -302,7 +170,7 @@ def is_reshape(shape: tuple[int, ...], permutation: tuple[int, ...]) -> bool:
 
 
 class RemoveIdentityLayout(RewritePattern):
-    """Replace a reshape to the same shape, or a transpose to the same order, by its operand."""
+    """Replace a reshape to the same shape, or a transpose to the same order, by the operand."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: ReshapeOp | TransposeOp, rewriter: PatternRewriter, /):

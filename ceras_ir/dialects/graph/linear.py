@@ -64,6 +64,7 @@ from ceras_ir.dialects.graph.operation import (
     Tensor,
     element_of,
     expect_length,
+    expect_multipliers,
     expect_rank,
     expect_rescaling,
     expect_shape,
@@ -124,30 +125,24 @@ class LinearOperation(GraphOperation, ABC):
         The left shift of a quantized residual: a single shift, or one for each output channel; 0
         without a residual.
         """
-        match self.residual_shift:
-            case None:
-                return (0,)
-            case IntegerAttr(value=value):
-                return (value.data,)
-            case shifts:
-                return tuple(shifts.get_values())
+        if (shifts := self.residual_shift) is None:
+            return (0,)
+        return (shifts.value.data,) if isinstance(shifts, IntegerAttr) else shifts.get_values()
 
     @property
     def data_operands(self) -> Sequence[SSAValue]:
-        weights = () if isinstance(self.weights.owner, ConstantOp) else (self.weights,)
-        residual = () if self.residual is None else (self.residual,)
-        return (self.input, *weights, *residual)
+        weights = None if isinstance(self.weights.owner, ConstantOp) else self.weights
+        return [v for v in (self.input, weights, self.residual) if v is not None]
 
     @property
     def rescales(self) -> bool:
         # A computed bias would need the scale of the accumulator.
-        computed = self.bias is not None and not isinstance(self.bias.owner, ConstantOp)
-        if computed or not only_clips(self.activation):
+        if self.bias is not None and not isinstance(self.bias.owner, ConstantOp):
             return False
         # With more products no scale of the weights would keep the accumulator in 32 bits.
         constant = isinstance(self.weights.owner, ConstantOp)
         taps = prod(shape_of(self.weights)[1:])
-        return taps < (MAX_TAPS if constant else MAX_COMPUTED_TAPS)
+        return only_clips(self.activation) and taps < (MAX_TAPS if constant else MAX_COMPUTED_TAPS)
 
     @property
     def macs(self) -> int:
@@ -157,7 +152,7 @@ class LinearOperation(GraphOperation, ABC):
     @property
     def has_single_channel_groups(self) -> bool:
         """Whether each channel depends on a single input channel, as in depthwise convolutions."""
-        return False
+        return shape_of(self.weights)[3:] == (1,)
 
     @property
     def encoded_weights(self) -> Encoded | None:
@@ -183,14 +178,13 @@ class LinearOperation(GraphOperation, ABC):
 
     def _verify_mixed(self, element: UniformType) -> None:
         floats = (self.input, self.bias, self.residual, self.result)
-        if any(v is not None and quantized_element(v) is not None for v in floats):
-            raise VerifyException("operands and result must be all float or all quantized")
-        if self.ordered is None:
+        is_mixed = any(v is not None and quantized_element(v) is not None for v in floats)
+        if is_mixed or self.ordered is None:
             raise VerifyException(
                 "operands and result must be all float or all quantized, except weights of "
                 "'ordered' sums"
             )
-        if not _is_plain_int8(element):
+        if element.is_per_axis or element != UniformType(element.scale):
             raise VerifyException(
                 "weights of float sums must be f32, or i8 with a single scale and no zero point, "
                 f"got {element}"
@@ -214,11 +208,10 @@ class LinearOperation(GraphOperation, ABC):
                 raise VerifyException(
                     f"'residual_shift' has {len(shifts)} shifts, expected {channels}"
                 )
-            for shift in shifts:
-                if not 0 <= shift <= MAX_RESIDUAL_SHIFT:
-                    raise VerifyException(
-                        f"residual_shift must be in [0, {MAX_RESIDUAL_SHIFT}], got {shift}"
-                    )
+            if wrong := [s for s in shifts if not 0 <= s <= MAX_RESIDUAL_SHIFT]:
+                raise VerifyException(
+                    f"residual_shift must be in [0, {MAX_RESIDUAL_SHIFT}], got {wrong[0]}"
+                )
         if (element := quantized_element(self.weights)) is not None and not self.is_quantized:
             self._verify_mixed(element)
             return
@@ -246,17 +239,9 @@ class LinearOperation(GraphOperation, ABC):
             raise VerifyException(f"a table for int8 has {BYTE_ENTRIES} entries, got {entries}")
         if any(quantized_element(v) is None for v in self.operands) or self.requant is None:
             raise VerifyException("a 'table' needs quantized operands and 'requant'")
-        if self.requant.is_per_channel and len(self.requant.channels) != channels:
-            raise VerifyException(
-                f"'requant' has {len(self.requant.channels)} multipliers, expected {channels}"
-            )
+        expect_multipliers(self.requant, channels)
         if not -128 <= self.requant.low.data <= self.requant.high.data <= 127:
             raise VerifyException("the clamp range before a table must be in [-128, 127]")
-
-
-def _is_plain_int8(element: UniformType) -> bool:
-    is_byte = element.is_signed and element.storage.width.data == 8
-    return is_byte and not element.is_per_axis and element.zero_point == 0
 
 
 def shifts_of_channels(shifts: Sequence[int]) -> IntegerAttr | DenseArrayBase[IntegerType]:
@@ -340,10 +325,6 @@ class Conv2dOp(LinearOperation):
     @property
     def group_count(self) -> int:
         return self.groups.value.data
-
-    @property
-    def has_single_channel_groups(self) -> bool:
-        return shape_of(self.weights)[3] == 1
 
     def verify_semantics(self) -> None:
         expect_rank("input", self.input, 4)

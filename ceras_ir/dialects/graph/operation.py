@@ -361,12 +361,16 @@ def expect_rescaling(op: Operation, requant: RequantAttr | None, channels: int =
     if not quantized[-1] and requant is not None:
         raise VerifyException("a float operation cannot have 'requant'")
     if requant is not None:
-        if requant.is_per_channel and len(requant.channels) != channels:
-            raise VerifyException(
-                f"'requant' has {len(requant.channels)} multipliers, "
-                + (f"expected {channels}" if channels else "expected a single multiplier")
-            )
+        expect_multipliers(requant, channels)
         expect_storable(op.results[0], requant)
+
+
+def expect_multipliers(requant: RequantAttr, channels: int) -> None:
+    """Refuse multipliers per channel, unless their number is `channels`."""
+    if requant.is_per_channel and len(requant.channels) != channels:
+        raise VerifyException(
+            f"'requant' has {len(requant.channels)} multipliers, expected {channels or 1}"
+        )
 
 
 def expect_storable(result: SSAValue, requant: RequantAttr) -> None:

@@ -1,9 +1,9 @@
-"""Maximum and average pooling of feature maps over sliding windows."""
+"""Pooling of feature maps over sliding windows, and resizing, which can interpolate."""
 
 from collections.abc import Sequence
 from math import prod
 
-from xdsl.dialects.builtin import BoolAttr, DenseArrayBase, i64
+from xdsl.dialects.builtin import BoolAttr, DenseArrayBase, f64, i64
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue
 from xdsl.irdl import irdl_attr_definition, irdl_op_definition, opt_prop_def, prop_def
@@ -16,6 +16,7 @@ from ceras_ir.dialects.graph.operation import (
     expect_length,
     expect_rank,
     expect_rescaling,
+    expect_same_element,
     expect_shape,
     quantized_element,
     scale_of,
@@ -185,3 +186,129 @@ def reciprocal_requant(window: int, input: SSAValue, result_scale: float) -> Req
     while ratio * window * 2.0 ** (shift + 1) < 1 << 30 and shift < 40:
         shift += 1
     return RequantAttr(shift, multiplier=int(ratio * 2.0**shift + 0.5))
+
+
+class Resize(StrEnum):
+    """The result of the elements near a coordinate."""
+
+    NEAREST = "nearest"
+    LINEAR = "linear"
+
+
+@irdl_attr_definition
+class ResizeAttr(EnumAttribute[Resize], SpacedOpaqueSyntaxAttribute):
+    name = "graph.resize"
+
+
+class Coordinates(StrEnum):
+    """The coordinate of output index `i` in the input; ONNX `coordinate_transformation_mode`."""
+
+    HALF_PIXEL = "half_pixel"
+    """`(i + 0.5) / scale - 0.5`"""
+    PYTORCH_HALF_PIXEL = "pytorch_half_pixel"
+    """as half_pixel, but 0 for an output extent of 1"""
+    ALIGN_CORNERS = "align_corners"
+    """`i * (in - 1) / (out - 1)`, 0 for an output extent of 1"""
+    ASYMMETRIC = "asymmetric"
+    """`i / scale`"""
+    HALF_PIXEL_SYMMETRIC = "half_pixel_symmetric"
+    """
+    `c + (i + 0.5) / scale - 0.5` with the center offset `c = in / 2 * (1 - out / (scale * in))`
+    """
+
+
+@irdl_attr_definition
+class CoordinatesAttr(EnumAttribute[Coordinates], SpacedOpaqueSyntaxAttribute):
+    name = "graph.coordinates"
+
+
+class Nearest(StrEnum):
+    """The rounding of a coordinate to an index; ONNX `nearest_mode`."""
+
+    ROUND_PREFER_FLOOR = "round_prefer_floor"
+    """the nearest index; the lower if within 1e-6 of a tie"""
+    ROUND_PREFER_CEIL = "round_prefer_ceil"
+    """the nearest index; the upper if within 1e-6 of a tie"""
+    FLOOR = "floor"
+    CEIL = "ceil"
+
+
+@irdl_attr_definition
+class NearestAttr(EnumAttribute[Nearest], SpacedOpaqueSyntaxAttribute):
+    name = "graph.nearest"
+
+
+@irdl_op_definition
+class ResizeOp(InputOperation):
+    """
+    Resample height and width of `input` [N, H, W, C] by `scales` [sy, sx].
+
+    `coordinates` specifies the coordinate of an output index. The scale and each step are rounded
+    to float32. `rounding` converts it to an index, which is clamped to the input. `linear` (float
+    only) combines the two neighbors in each dimension with float32 weights `1 - t` and `t`, first
+    along height (`a*(1-t) + b*t`), then along width. After ONNX `Resize`.
+
+        %y = graph.resize nearest %x coordinates asymmetric rounding floor
+            {scales = array<f64: 2.0, 2.0>} : (tensor<1x2x2x4xf32>) -> tensor<1x4x4x4xf32>
+    """
+
+    name = "graph.resize"
+
+    kind = prop_def(ResizeAttr)
+    scales = prop_def(DenseArrayBase.constr(f64))
+    coordinates = prop_def(CoordinatesAttr)
+    rounding = prop_def(NearestAttr)
+
+    assembly_format = (
+        "$kind $input `coordinates` $coordinates `rounding` $rounding attr-dict "
+        "`:` functional-type(operands, results)"
+    )
+
+    def __init__(
+        self,
+        kind: Resize,
+        input: SSAValue,
+        size: tuple[int, int],
+        scales: tuple[float, float],
+        coordinates: Coordinates = Coordinates.HALF_PIXEL,
+        rounding: Nearest = Nearest.ROUND_PREFER_FLOOR,
+    ):
+        n, _, _, c = shape_of(input)
+        properties: dict[str, Attribute] = {
+            "kind": ResizeAttr(kind),
+            "scales": DenseArrayBase.from_list(f64, list(scales)),
+            "coordinates": CoordinatesAttr(coordinates),
+            "rounding": NearestAttr(rounding),
+        }
+        super().__init__(input, properties, shape=(n, *size, c))
+
+    @property
+    def factors(self) -> tuple[float, float]:
+        """The scales of height and width."""
+        height, width = self.scales.get_values()
+        return float(height), float(width)
+
+    @property
+    def function(self) -> Resize:
+        return self.kind.data
+
+    @property
+    def is_alias(self) -> bool:
+        return self.function is Resize.NEAREST
+
+    @property
+    def keeps_channels(self) -> bool:
+        return True
+
+    def verify_semantics(self) -> None:
+        expect_same_element(self)
+        expect_rank("input", self.input, 4)
+        expect_rank("result", self.result, 4)
+        scales = self.scales.get_values()
+        if len(scales) != 2 or any(not 0.0 < s < float("inf") for s in scales):
+            raise VerifyException("two positive scales expected")
+        source, target = shape_of(self.input), shape_of(self.result)
+        if (source[0], source[3]) != (target[0], target[3]):
+            raise VerifyException(f"only height and width can change, got {source} -> {target}")
+        if self.function is Resize.LINEAR and quantized_element(self.result) is not None:
+            raise VerifyException("linear resizing requires float; dequantize the input")

@@ -12,9 +12,8 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Conv2dOp, Function, FunctionAttr, MatmulOp, Pool2dOp
-from ceras_ir.dialects.graph.layout import Resize
 from ceras_ir.dialects.graph.logic import Compare
-from ceras_ir.dialects.graph.pooling import Pool
+from ceras_ir.dialects.graph.pooling import Pool, Resize
 from ceras_ir.dialects.graph.selection import Pad
 from ceras_ir.interpreters.registry import interpreter_of
 from ceras_ir.network.function import main_function

@@ -9,7 +9,7 @@ func.func @count(%x: tensor<1x2x!quant.uniform<i8:f32, 0.5>>, %w: tensor<2x2x!qu
 // -----
 
 func.func @binary(%x: tensor<2x!quant.uniform<i8:f32, 0.5>>) {
-  // expected-error@+1 {{'requant' has 2 multipliers, expected a single multiplier}}
+  // expected-error@+1 {{'requant' has 2 multipliers, expected 1}}
   %y = graph.binary add %x, %x {requant = #graph.requant<multiplier = [5, 7], shift = 3, rounding = half_up, low = -128, high = 127>} : (tensor<2x!quant.uniform<i8:f32, 0.5>>, tensor<2x!quant.uniform<i8:f32, 0.5>>) -> tensor<2x!quant.uniform<i8:f32, 0.5>>
   func.return
 }
