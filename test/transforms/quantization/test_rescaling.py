@@ -144,7 +144,7 @@ def test_exponents_of_rows_are_those_of_each_alone(monkeypatch: pytest.MonkeyPat
     rows[::7] = np.rint(rows[::7] / rows[::7].max()) * 0.5
     rows[5] = 0
     alone = [least_squares_exponent(row, WEIGHT_LOW) for row in rows]
-    monkeypatch.setattr(integer, "ROWS_AT_ONCE", 100)
+    monkeypatch.setattr(integer, "WEIGHTS_PER_BATCH", 100)
     assert integer.least_squares_exponents(rows).tolist() == alone
     greatest = max(e for e, row in zip(alone, rows, strict=True) if row.any())
     within = [
