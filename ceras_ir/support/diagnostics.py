@@ -117,9 +117,9 @@ def node_names(op: Operation) -> list[str]:
     return [loc.desc.data for loc in _parts(op.location) if isinstance(loc, NameLoc)]
 
 
-def fused_location(kept: Operation, *gone: Operation) -> LocationAttr:
+def fused_location(kept: Operation, *merged: Operation) -> LocationAttr:
     """Return the location of an operation that replaces several; `kept` determines the name."""
-    parts = dict.fromkeys(part for op in (kept, *gone) for part in _parts(op.location))
+    parts = dict.fromkeys(part for op in (kept, *merged) for part in _parts(op.location))
     names = tuple(part for part in parts if isinstance(part, NameLoc))
     if len(names) < 2 or not node_names(kept):
         return kept.location

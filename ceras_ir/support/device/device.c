@@ -91,7 +91,7 @@ static const char *const names[ATTRIBUTES] = {"sync_offset", "sync_size", "sync_
                                               "sync_for_cpu", "sync_for_device"};
 static int files[ATTRIBUTES] = {-1, -1, -1, -1, -1};
 
-/* The module's class had another name once. */
+/* The class of older versions of the module has another name. */
 static const char *const class_names[] = {"u-dma-buf", "udmabuf"};
 
 static int write_number(int attribute, uint64_t value)

@@ -1,5 +1,5 @@
-/* A device on Linux: registers by mapping, contiguous memory by u-dma-buf, cache maintenance. C99
- * and C++. Functions that return int return 0, or 1 and leave their reason in device_error. */
+/* A device on Linux: mapped registers, contiguous memory of u-dma-buf, cache maintenance. C99 and
+ * C++. Functions that return int return 0, or 1 and store the reason for device_error. */
 #ifndef CERAS_DEVICE_H
 #define CERAS_DEVICE_H
 
@@ -10,18 +10,18 @@
 extern "C" {
 #endif
 
-/* Contiguous memory that CPU and device share; its start is at a page for both. */
+/* Contiguous shared memory of CPU and device, aligned to pages of both. */
 typedef struct {
-  unsigned char *data; /* where this process sees it */
-  uint64_t address;    /* where the device sees it */
+  unsigned char *data; /* the address in this process */
+  uint64_t address;    /* the address of the device */
   uint64_t size;
-  void *context;       /* first argument of the functions, which return 0 when done */
+  void *context;       /* first argument of the functions, which return 0 for success */
   int (*clean)(void *context, uint64_t offset, uint64_t size);      /* write caches to memory */
-  int (*invalidate)(void *context, uint64_t offset, uint64_t size); /* forget what caches hold */
+  int (*invalidate)(void *context, uint64_t offset, uint64_t size); /* discard cached data */
 } DeviceMemory;
 
 /* The buffer `name` of the kernel module u-dma-buf, for example udmabuf0. `devices` is /dev and
- * `classes` is /sys/class; a message names a buffer of `wanted` bytes. One for a process. */
+ * `classes` is /sys/class; a message states the `wanted` bytes. A process has a single buffer. */
 int device_open_udmabuf(DeviceMemory *memory, const char *name, const char *devices,
                         const char *classes, uint64_t wanted);
 void device_close_udmabuf(DeviceMemory *memory);
@@ -38,13 +38,13 @@ void device_unmap_registers(DeviceRegisters *registers);
 void device_write(const DeviceRegisters *registers, unsigned offset, uint32_t value);
 uint32_t device_read(const DeviceRegisters *registers, unsigned offset);
 
-/* Memory before registers, and registers before memory, for the device too. */
+/* Order accesses to memory and registers, also for the device. */
 void device_barrier(void);
 
-/* Nanoseconds of a clock that only goes forward. */
+/* Return the nanoseconds of a monotonic clock. */
 uint64_t device_now(void);
 
-/* Keep a reason, which device_error gives; 1. */
+/* Store a reason for device_error, and return 1. */
 int device_fail(const char *format, ...);
 const char *device_error(void);
 void device_clear_error(void);

@@ -1,5 +1,5 @@
-// Words of a stream that wait for their block: the first operand of an addition whose second
-// comes later.
+// A queue for words of a stream, for example the first operand of an addition with a later
+// second operand.
 module stream_fifo #(
     parameter COLUMNS = 1,
     parameter ROW_BITS = 1,
@@ -24,7 +24,7 @@ module stream_fifo #(
 
   logic [WIDTH-1:0] memory[0:DEPTH-1];
   logic [WIDTH-1:0] word;
-  logic [ADDRESS_BITS-1:0] written, read;  // where the next word goes, and where it comes from
+  logic [ADDRESS_BITS-1:0] written, read;  // addresses of the next write and the next read
   logic [ADDRESS_BITS:0] count;
   logic write, step;
 

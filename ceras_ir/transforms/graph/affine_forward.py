@@ -68,12 +68,12 @@ class MatmulToConvolution(RewritePattern):
         )
         new.location = product.location
         copy_statistics(product, new)
-        made: list[graph.GraphOperation] = [constant, new]
+        new_ops: list[graph.GraphOperation] = [constant, new]
         for function in reversed(functions):
-            made.append(function.rebuilt([made[-1].output], shape=shape))
-        rewriter.replace(op, made)
-        for gone in (*functions, product):
-            rewriter.erase(gone)
+            new_ops.append(function.rebuilt([new_ops[-1].output], shape=shape))
+        rewriter.replace(op, new_ops)
+        for fused in (*functions, product):
+            rewriter.erase(fused)
 
 
 def _is_plain(product: graph.MatmulOp) -> bool:
@@ -325,13 +325,13 @@ def _make_depthwise(total: graph.BinaryOp) -> None:
     layer = graph.Conv2dOp(
         image, weights, bias, result_element=f32, groups=shape[-1], activation=total.activation
     )
-    made = [layer, graph.ReshapeOp(layer.result, shape)] if before else [layer]
-    for op in made:
+    new_ops = [layer, graph.ReshapeOp(layer.result, shape)] if before else [layer]
+    for op in new_ops:
         op.location = fused_location(product, total)
         copy_statistics(total, op)
-    made[-1].result.name_hint = total.result.name_hint
-    Rewriter.insert_op((*constants, *before, *made), InsertPoint.before(total))
-    total.result.replace_all_uses_with(made[-1].result)
+    new_ops[-1].result.name_hint = total.result.name_hint
+    Rewriter.insert_op((*constants, *before, *new_ops), InsertPoint.before(total))
+    total.result.replace_all_uses_with(new_ops[-1].result)
     erase_with_constants(total)
     erase_with_constants(product)
 

@@ -194,7 +194,7 @@ class Formula:
 
     @property
     def key(self) -> str:
-        """Text that is equal for formulas that are equal."""
+        """A text that is equal for equal formulas."""
         numbers = {self.argument: "x"} | {op.results[0]: str(i) for i, op in enumerate(self.ops)}
 
         def operand(value: SSAValue) -> str:

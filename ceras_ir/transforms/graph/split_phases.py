@@ -108,11 +108,11 @@ class SplitPhases(RewritePattern):
             Axis(sizes[i], strides[i], zeros.low[i] + borders[i], kernel[i], outputs[i])
             for i in (0, 1)
         ]
-        made = _phases(op, source, axes)
-        for each in made:
+        ops = _phases(op, source, axes)
+        for each in ops:
             each.location = op.location
         dequantize = op.weights.owner
-        rewriter.replace(op, made, [made[-1].results[0]])
+        rewriter.replace(op, ops, [ops[-1].results[0]])
         if isinstance(dequantize, graph.DequantizeOp) and dequantize.result.first_use is None:
             rewriter.erase(dequantize)
         zeros.erase_unused(rewriter)
@@ -125,27 +125,27 @@ def _phases(
     wanted = graph.shape_of(op.result)
     columns = _parts(op, along, wanted[3])
     rows = _parts(op, down, wanted[3] * len(columns[0].taps))
-    made: list[graph.GraphOperation] = []
+    ops: list[graph.GraphOperation] = []
     results: list[SSAValue] = []
     for (i, row), (j, column) in product(enumerate(rows), enumerate(columns)):
-        made += _convolution(op, source, (row, column), (i, j), [a.stride for a in axes])
-        results.append(made[-1].results[0])
+        ops += _convolution(op, source, (row, column), (i, j), [a.stride for a in axes])
+        results.append(ops[-1].results[0])
     if len(results) > 1:
-        made.append(graph.ConcatOp(results, 0))
+        ops.append(graph.ConcatOp(results, 0))
     n, h, w, _ = graph.shape_of(results[0])
     together = len(rows[0].taps)
-    made += _side_by_side(
-        made[-1].results[0],
+    ops += _side_by_side(
+        ops[-1].results[0],
         [len(rows), len(columns), n * h, w, together, len(columns[0].taps) * wanted[3]],
     )
-    made.append(_reshaped(made[-1].results[0], (n, h * down.stride, w * along.stride, wanted[3])))
-    if graph.shape_of(made[-1].results[0]) != wanted:
+    ops.append(_reshaped(ops[-1].results[0], (n, h * down.stride, w * along.stride, wanted[3])))
+    if graph.shape_of(ops[-1].results[0]) != wanted:
         starts = [
             axis.start if len(parts) < axis.stride else 0
             for axis, parts in ((down, rows), (along, columns))
         ]
-        made.append(graph.SliceOp(made[-1].results[0], (0, *starts, 0), wanted))
-    return made
+        ops.append(graph.SliceOp(ops[-1].results[0], (0, *starts, 0), wanted))
+    return ops
 
 
 def _parts(op: graph.Conv2dOp, axis: Axis, outputs: int) -> list[PhaseGroup]:
@@ -170,19 +170,19 @@ def _convolution(
 ) -> list[graph.GraphOperation]:
     # The channels of the result are [down, along, O]; `phase` is the first phase of both axes.
     down, along = parts
-    made = _weights(op, down, along)
-    weights, bias, residual = made[-1].results[0], op.bias, op.residual
+    ops = _weights(op, down, along)
+    weights, bias, residual = ops[-1].results[0], op.bias, op.residual
     repeats = len(down.taps) * len(along.taps)
     if bias is not None and repeats > 1:
         repeated = graph.ConstantOp.from_array(np.tile(graph.known_array(bias), repeats))
-        made.append(repeated)
+        ops.append(repeated)
         bias = repeated.result
     padding = [part.padding[side] for side in (0, 1) for part in parts]
     if residual is not None:
         n, h, w, outputs = graph.shape_of(op.result)
         sizes = (n, h // strides[0], w // strides[1], outputs)
         rows = graph.SliceOp(residual, (0, *phase, 0), sizes, (1, *strides, 1))
-        made.append(rows)
+        ops.append(rows)
         residual = rows.result
     new = graph.Conv2dOp(
         source, weights, bias, residual, result_element=graph.element_of(op.result),
@@ -190,7 +190,7 @@ def _convolution(
     )  # fmt: skip
     new.properties |= op.properties | {"padding": new.padding}
     new.attributes |= op.attributes
-    return [*made, new]
+    return [*ops, new]
 
 
 def _weights(op: graph.Conv2dOp, down: PhaseGroup, along: PhaseGroup) -> list[graph.GraphOperation]:

@@ -96,7 +96,7 @@ class _Memory:
         # The live bytes during job `number`, and after it.
         problem, job = self.problem, self.problem.jobs[number]
         after = done | 1 << number
-        made = sum(
+        allocated = sum(
             problem.sizes[b]
             for b in job.writes
             if b not in problem.given and self.users[b] & done == 0
@@ -111,7 +111,7 @@ class _Memory:
             (problem.sizes[b] for b in dying if b in job.replaces and b not in job.writes),
             default=0,
         )
-        return alive + made - reused, alive + made - sum(problem.sizes[b] for b in dying)
+        return alive + allocated - reused, alive + allocated - sum(problem.sizes[b] for b in dying)
 
 
 MAX_OPTIONS_PER_STATE = 2
@@ -225,7 +225,7 @@ class ReorderForMemoryPass(BufferOptions, NetworkPass):
 
 
 def problem_of(main: FuncOp, *, include_io: bool) -> Problem:
-    """The operations of `main` as jobs, and the memory of the values as buffers."""
+    """Return the operations of `main` as jobs, and the memory of the values as buffers."""
     numbers: dict[SSAValue, int] = {}
     sizes: list[int] = []
     kept: set[int] = set()

@@ -129,10 +129,15 @@ def refuse_gaps(main: FuncOp, target: str) -> None:
 
 def operand_in_place(op: ConcatOp, part: Slice) -> bool:
     """Return whether the plan stores an operand at the position in the result."""
-    own, whole = block_of(part.operand), block_of(op.result)
-    if own is None or whole is None or own.region != whole.region:
+    part_block, whole = block_of(part.operand), block_of(op.result)
+    if part_block is None or whole is None or part_block.region != whole.region:
         return False
     start = spread(part.start, row_bytes(op.result), whole.pitch.data)
     pitch = whole.pitch.data or part.pitch
-    there = pitch if row_count(part.operand) > 1 and pitch != row_bytes(part.operand) else 0
-    return own.offset.data == whole.offset.data + start and own.pitch.data == there
+    expected_pitch = (
+        pitch if row_count(part.operand) > 1 and pitch != row_bytes(part.operand) else 0
+    )
+    return (
+        part_block.offset.data == whole.offset.data + start
+        and part_block.pitch.data == expected_pitch
+    )

@@ -63,15 +63,15 @@ def _page(record: Record, outcome: Outcome) -> str:
         )
         return f"<table>{''.join(cells)}</table>"
 
-    said = f"<p><b>{escape(record.state)}</b></p>"
+    message = f"<p><b>{escape(record.state)}</b></p>"
     if record.diagnostic:
-        said += f"<pre>{escape(record.diagnostic)}</pre>"
+        message += f"<pre>{escape(record.diagnostic)}</pre>"
     title = ", ".join(record.point.values())
     return "\n".join(
         [
             '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">',
             f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>",
-            f'<p><a href="../../index.html">all points</a></p><h1>{escape(title)}</h1>{said}',
+            f'<p><a href="../../index.html">all points</a></p><h1>{escape(title)}</h1>{message}',
             f"<h2>Choices</h2>{rows({**record.point})}<h2>Figures</h2>{rows({**record.figures})}",
             f"<h2>Command</h2><pre>{escape(record.command)}</pre>",
             f"<h2>Report</h2><pre>{escape(outcome.table)}</pre></body></html>\n",
@@ -108,13 +108,13 @@ def study_page(study: Study, records: Sequence[Record]) -> str:
         ) from None
     done = [record for record in records if record.state == DONE]
     best = pareto(study, records)
-    others = [record for record in records if record.state != DONE]
+    excluded = [record for record in records if record.state != DONE]
     parts = [
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">',
         f"<title>{escape(study.name)}</title><style>{STYLE}</style>",
         f"<script>{offline.get_plotlyjs()}</script></head><body><h1>{escape(study.name)}</h1>",
         f'<p class="soft">{len(records)} points: {len(done)} measured, {len(best)} of them on the '
-        f"Pareto front, {len(others)} without figures or ruled out. A click on a point opens its "
+        f"Pareto front, {len(excluded)} without figures or ruled out. A click on a point opens its "
         "report.</p>",
     ]
     if done:
@@ -209,8 +209,8 @@ def _table(study: Study, records: Sequence[Record]) -> str:
     for number, record in enumerate(records, 1):
         cells = [escape(record.point.get(name, "")) for name in axes]
         cells += [f"{record.figures[n]:.6g}" if n in record.figures else "" for n in goals]
-        said = "" if record.state == DONE else f"{record.state}: {record.diagnostic}"
-        cells.append(escape(said if len(said) < 90 else f"{said[:87]}..."))
+        message = "" if record.state == DONE else f"{record.state}: {record.diagnostic}"
+        cells.append(escape(message if len(message) < 90 else f"{message[:87]}..."))
         link = f"<a href={json.dumps(_place(record))}>{number}</a>"
         rows.append(f"<tr><td>{link}</td>{''.join(f'<td>{c}</td>' for c in cells)}</tr>")
     joined = "\n".join(rows)

@@ -1,18 +1,19 @@
-// Exact search for byte offsets: place every buffer below a capacity so that buffers that are
-// alive together never overlap, or prove that there is no such placement.
+// Exact search for byte offsets: place each buffer below a capacity so that buffers that are
+// live together do not overlap, or prove that there is no such placement.
 //
-// Time is cut into sections in which the same buffers live; each has a floor (the skyline) and
-// the bytes still to come. A *niche* is a run of sections of one floor between higher ones:
-// whatever touches its floor lies inside it. The search takes the section of a niche with the
-// fewest candidates and branches: one of them stands there, or nothing does and the floor rises
-// to the least height at which something still can. Only bottom-justified placements are tried,
-// and every placement can be pushed down to one, so the search is complete.
+// Time is divided into sections with constant sets of live buffers. Each section has a floor (the
+// skyline) and a number of remaining bytes. A *niche* is a range of sections with equal floors
+// between higher floors: a buffer on the floor is inside the niche. The search selects the section
+// of a niche with the fewest candidates and branches: a candidate is placed on the floor, or the
+// floor is raised to the lowest height at which a buffer can still be placed. Only bottom-justified
+// placements are tried. Each placement can be moved down to such a placement, so the search is
+// complete.
 //
-// What makes it fast: a section whose floor and remaining bytes exceed the capacity ends a
-// branch; parts that share no section are searched on their own; skylines that failed are
-// remembered, over restarts too; restarts change the order of candidates, sections in which
-// branches ended first. The same input gives the same answer, wherever it ends in time; another
-// seed gives other restarts, and searches side by side have different ones.
+// The search is fast for these reasons: a section with a floor and remaining bytes above the
+// capacity ends a branch; parts without common sections are searched separately; failed skylines
+// are stored, also across restarts; restarts change the order of candidates and prefer sections in
+// which branches ended. Equal inputs give equal answers, except for time limits. Parallel searches
+// have different seeds and therefore different restarts.
 //
 // stdin: count capacity seconds nodes searches, then lower upper size of each buffer.
 // stdout: "found" and the offsets, "impossible", or "stopped".
@@ -41,7 +42,7 @@ struct Buffer {
   int first = 0, last = 0;  // Sections, half-open.
 };
 
-// SplitMix64: the same numbers everywhere.
+// SplitMix64: equal numbers on all machines.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed) {}
@@ -59,7 +60,7 @@ class Random {
   std::uint64_t state_;
 };
 
-// 128-bit signatures of failed states; a new one takes the place of an old one in its slot.
+// 128-bit signatures of failed states; a new signature replaces the signature in its slot.
 class Failures {
  public:
   struct Key {
@@ -96,7 +97,7 @@ class Search {
 
   const std::vector<Bytes>& offsets() const { return offsets_; }
 
-  // Until there is an answer, a limit is met, or `stop` is set.
+  // Run until there is an answer, a limit is reached, or `stop` is set.
   Result run(const std::atomic<bool>& stop) {
     stop_ = &stop;
     activity_.assign(sections_, 0.0);
@@ -117,7 +118,7 @@ class Search {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // Sections in which a birth is followed by a death hold all others' buffers.
+  // Keep sections in which a start is followed by an end; they contain all buffers of the rest.
   void cut_sections() {
     std::vector<Bytes> births, cuts;
     std::vector<std::pair<Bytes, int>> events;
@@ -149,8 +150,8 @@ class Search {
     }
   }
 
-  // Tightest sections first, then by area or lifetime; later rounds with noise, and every
-  // second group of rounds with the sections in which branches ended counting as tighter.
+  // Sort by tightness of sections, then by area or duration. Later rounds add noise, and each
+  // second group of rounds treats sections in which branches ended as tighter.
   void order_candidates(int round) {
     const bool noisy = round >= 3, adaptive = noisy && round / 3 % 2 == 0;
     const double most = *std::max_element(activity_.begin(), activity_.end()) + 1;
@@ -179,7 +180,7 @@ class Search {
     for (std::size_t i = 0; i < order.size(); ++i) ranks_[order[i]] = static_cast<int>(i);
   }
 
-  // Parts that share no section, smallest first. Leaves floors as it wants on failure.
+  // Solve parts without common sections, the smallest first. Floors are undefined on failure.
   Result solve_parts(Indices open) {
     std::sort(open.begin(), open.end(), [&](int a, int b) {
       return buffers_[a].first != buffers_[b].first ? buffers_[a].first < buffers_[b].first : a < b;
@@ -223,7 +224,7 @@ class Search {
         Clock::now() > deadline_)
       ended_ = true;
     if (ended_ || nodes_ > round_end_) return Result::kStopped;
-    // Where each buffer could stand at best, and the lowest of those in each section.
+    // The lowest possible offset of each buffer, and the minimum of these in each section.
     std::vector<Bytes> heights(open.size()), lowest(last - first, kNever);
     Indices standing(last - first, 0);
     for (std::size_t q = 0; q < open.size(); ++q) {
@@ -281,7 +282,7 @@ class Search {
     }
     floor_[at] = next;
     const Result result = solve(open);
-    // What was searched below may have left its own floors behind.
+    // The inner search can have changed the floors.
     if (result == Result::kImpossible) {
       std::copy(floors.begin(), floors.end(), floor_.begin() + first);
       std::copy(rests.begin(), rests.end(), rest_.begin() + first);
@@ -289,7 +290,7 @@ class Search {
     return result;
   }
 
-  // The section of a niche with the fewest ways to go on.
+  // Return the section of a niche with the fewest candidates.
   int tightest_niche(int first, int last, const Indices& standing) const {
     int best = -1;
     double fewest = 0;
@@ -311,7 +312,7 @@ class Search {
     return best;
   }
 
-  // Whether no section that `j` covers is over-full with `j` at `offset`.
+  // Place buffer `j` at `offset`; return whether its sections still fit below the capacity.
   bool place(int j, Bytes offset) {
     const Buffer& b = buffers_[j];
     offsets_[j] = offset;
@@ -327,8 +328,8 @@ class Search {
     return fits;
   }
 
-  // Where something can stand in section `at` if nothing does at its floor: on what is there
-  // already, or on another buffer that is still to come next to it.
+  // Return the next floor of section `at` if the floor remains empty: on a placed buffer, or on a
+  // remaining buffer of an adjacent section.
   Bytes next_floor(const Indices& open, const std::vector<Bytes>& heights, int at) const {
     Bytes next = kNever;
     for (std::size_t q = 0; q < open.size(); ++q) {
