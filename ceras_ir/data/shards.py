@@ -1,9 +1,9 @@
 """
 Divide data into shards: consecutive samples that are read without the samples before them.
 
-A shard has at most `MAX_SHARD_SAMPLES` samples of a file or folder, regardless of the number of workers. Files
-are `.npz`, folders of images, or tar archives. In an archive, a sample consists of the members with
-a common stem: `0001.npy` or an image, and the class as text in `0001.cls`.
+A shard has at most `MAX_SHARD_SAMPLES` samples of a file or folder, regardless of the number of
+workers. Files are `.npz`, folders of images, or tar archives. In an archive, a sample consists of
+the members with a common stem: `0001.npy` or an image, and the class as text in `0001.cls`.
 """
 
 import io

@@ -6,8 +6,7 @@
 // between higher floors: a buffer on the floor is inside the niche. The search selects the section
 // of a niche with the fewest candidates and branches: a candidate is placed on the floor, or the
 // floor is raised to the lowest height at which a buffer can still be placed. Only bottom-justified
-// placements are tried. Each placement can be moved down to such a placement, so the search is
-// complete.
+// placements are tried, to which each placement can be moved, so the search is complete.
 //
 // The search is fast for these reasons: a section with a floor and remaining bytes above the
 // capacity ends a branch; parts without common sections are searched separately; failed skylines
