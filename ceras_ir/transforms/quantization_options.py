@@ -134,7 +134,7 @@ class ObserverOptions:
     observer: ObserverName = option("auto", shows_default=False)
     """
     Choose scales by the minimal squared error (mse) or by the extremes (minmax); auto, the default,
-    is mse for 16 samples or more, and minmax for fewer.
+    is mse for 16 samples or more, and clips no value for fewer.
 
     With mse, zero points are chosen too. With auto, no value changes by more than half a step after
     the consumer's function, in two cases: for fewer than 16 samples, which do not show the

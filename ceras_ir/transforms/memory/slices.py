@@ -134,7 +134,7 @@ def operand_in_place(op: ConcatOp, part: Slice) -> bool:
         return False
     start = spread(part.start, row_bytes(op.result), whole.pitch.data)
     pitch = whole.pitch.data or part.pitch
-    if row_count(part.operand) == 1 or pitch == row_bytes(part.operand):
+    if row_count(part.operand) <= 1 or pitch == row_bytes(part.operand):
         pitch = 0
     expected = whole.offset.data + start, pitch
     return (part_block.offset.data, part_block.pitch.data) == expected

@@ -171,7 +171,7 @@ class _Reader:
         if not isinstance(sampler, str) or sampler not in SAMPLERS:
             hint = did_you_mean(str(sampler), SAMPLERS)
             raise InputError(f"search.sampler must be one of {', '.join(SAMPLERS)}{hint}")
-        trials = _whole(search, "trials", 1)
+        trials = _integer(search, "trials", 1)
         if sampler != "grid" and trials is None:
             raise InputError(f"search.sampler {sampler} needs search.trials, their number")
         limits = _texts(objectives.get("constraints", []), "objectives.constraints")
@@ -185,7 +185,7 @@ class _Reader:
             figures=self._figures(axes),
             sampler=sampler,
             trials=trials,
-            seed=_whole(search, "seed", 0) or 0,
+            seed=_integer(search, "seed", 0) or 0,
         )
 
     def _section(self, name: str) -> Table:
@@ -209,7 +209,7 @@ class _Reader:
         if "labels" in paths and "inputs" not in paths:
             raise InputError(f"[{where}] has labels and no inputs")
         metric = table.get("metric")
-        samples = _whole(table, "samples", 1)
+        samples = _integer(table, "samples", 1)
         return ModelData(
             **paths,
             metric=None if metric is None else _text(metric, f"{where}.metric"),
@@ -365,12 +365,12 @@ def _texts(value: object, where: str) -> list[str]:
     return values
 
 
-def _whole(table: Table, key: str, least: int) -> int | None:
+def _integer(table: Table, key: str, least: int) -> int | None:
     value = table.get(key)
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise InputError(f"{key} must be a whole number of at least {least}, got {value!r}")
+        raise InputError(f"{key} must be an integer and not below {least}, got {value!r}")
     return value
 
 
@@ -411,8 +411,8 @@ def grid_size(study: Study) -> int:
 
 def random_points(study: Study) -> Iterator[Point]:
     """
-    Yield distinct points, with equal probability within a target and for equal seeds the same. The
-    number is that of the study, or all points.
+    Yield distinct random points; equal seeds give equal points. The points of a target have equal
+    probability. The number is the number of trials, at most all points.
     """
     generator = random.Random(study.seed)
     wanted = min(study.trials or 0, grid_size(study))

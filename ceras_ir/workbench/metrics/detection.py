@@ -28,9 +28,7 @@ MAX_CANDIDATES = 1000
 """The number of highest scores that are examined."""
 
 MIN_SCORE, MAX_OVERLAP = 0.001, 0.65
-"""
-Thresholds of COCO: lower scores are ignored, and boxes of a class with more overlap are merged.
-"""
+"""Thresholds of COCO: lower scores are ignored, and more overlap suppresses the weaker box."""
 
 STRIDES = (8, 16, 32, 64)
 """The strides of grids of boxes that the network does not decode."""
