@@ -141,10 +141,6 @@ def node_name(op: Operation) -> str:
     return f"{op.name} at line {location.line.data}" if is_line else op.name
 
 
-TYPO_SIMILARITY = 0.85
-"""The similarity of a name that is almost certainly a typing error: 1 of 6 letters may differ."""
-
-
 def did_you_mean(name: str, known: Iterable[str], min_similarity: float = 0.6) -> str:
     """
     Return the end of a message about the unknown `name`: the most similar known name. The result is

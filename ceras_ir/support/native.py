@@ -189,8 +189,6 @@ OPTIONS = (
     *("-Wno-fatal", "-Wno-lint", "-Wno-style"),
 )
 STANDARD = "-std=c++17"
-SIMULATION_FLAGS = ("-O2", "-fno-tree-pre", "-fno-schedule-insns2")
-"""Flags that give the simulation speed of -O3 in half of the compile time."""
 STARTUP_FLAG = "-O0"
 """The flag for code that runs a single time at the start, half of the generated C++."""
 RUNTIME_FLAGS = (STANDARD, "-O1", "-pthread")

@@ -17,8 +17,11 @@ from typing import Literal, get_args
 from xdsl.utils.hints import isa
 
 from ceras_ir.backends.vta.machine.isa import PORTABLE_UOPS, MemoryType
-from ceras_ir.support.diagnostics import TYPO_SIMILARITY, InputError, UnsupportedError, did_you_mean
+from ceras_ir.support.diagnostics import InputError, UnsupportedError, did_you_mean
 from ceras_ir.targets.capabilities import board_files, board_text
+
+TYPO_SIMILARITY = 0.85
+"""The similarity of a name that is almost certainly a typing error: 1 of 6 letters may differ."""
 
 Flow = Literal["hls", "chisel"]
 FLOWS: tuple[Flow, ...] = get_args(Flow)
