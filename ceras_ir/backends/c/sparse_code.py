@@ -128,7 +128,6 @@ def smallest_distances(weights: NDArray[np.generic]) -> CooAttr:
 
 
 SPARSE_CONDITION = "MODEL_LANES == 16 && defined(__x86_64__)"
-"""The preprocessor condition of the code."""
 
 MAX_REGISTER_SUMS, INPUT = 28, 31
 """Registers of sums, and the register of inputs. Another register holds products."""
@@ -326,10 +325,8 @@ DENSE_INSTRUCTIONS = 0.9
 """Instructions per product of pairs; `linear_dsp.py` has a better model for 3x3 windows."""
 
 PORTABLE_DENSE, PORTABLE_ENTRY = 8.3, 68.0
-"""Instructions for bytes on cores without pairs: per product, and per weight at eight positions."""
-
 FLOAT_DENSE, FLOAT_ENTRY = 2.4, 26.0
-"""Instructions for floats: per product, and per weight at eight positions."""
+"""Instructions per product, and per weight at eight positions: bytes without pairs, and floats."""
 
 
 @dataclass(frozen=True)
