@@ -1,10 +1,10 @@
 """
 Read `.vtas` text into instructions and micro-ops, and print them as such text.
 
-A line has a mnemonic, `key=value` fields in any order and token flags; `;` starts a comment. `.uops
-N` is the position in DRAM (in 4-byte elements) of the table of the `uop` lines. Printed text omits
-defaults (no pads, factors 0). Input text may omit `y=1`, and `stride` if equal to `x`. Each mistake
-is an `InputError` at FILE:LINE:COL.
+A line has a mnemonic, `key=value` fields in any order and token flags. A semicolon starts a
+comment. `.uops N` is the position in DRAM (in 4-byte elements) of the table of the `uop` lines.
+Printed text omits defaults (no pads, factors 0). Input text may omit `y=1`, and `stride` if equal
+to `x`. Mistakes are `InputError`s at FILE:LINE:COL.
 """
 
 import re
