@@ -52,7 +52,7 @@ def half_and_zero_point_in_the_bias() -> None:
 @identity(
     relied_on={VTA: "else point >> -s for s in requant.net_shifts"},
     requires="the zero point is a multiple of 2^k",
-    checked_by={VTA: "if least < 0 and requant.zero_point.data % (1 << -least):"},
+    checked_by={VTA: "if low < 0 and requant.zero_point.data % (1 << -low):"},
     by="all 16-bit sums and zero points of int8, k up to 8",
     slow=True,
 )
@@ -67,7 +67,7 @@ def zero_point_before_a_left_shift() -> None:
 @identity(
     relied_on={
         QUANT: "return tuple(self.shift.data - (m.bit_length() - 1) for m in self.multipliers)",
-        VTA: "least, most = min(requant.net_shifts), max(requant.net_shifts)",
+        VTA: "low, high = min(requant.net_shifts), max(requant.net_shifts)",
         EPILOGUE: "shifts = requant.net_shifts",
     },
     requires="the multiplier is a power of two",
@@ -90,7 +90,7 @@ def powers_of_two_are_net_shifts() -> None:
 
 
 @identity(
-    relied_on={BOXES: "floors compose, so the sum is the same"},
+    relied_on={BOXES: "shortest list of portable shifts; floors compose"},
     requires="none",
     by="all 16-bit v, shifts up to 16 and 16",
 )

@@ -70,9 +70,9 @@ WORDS = RequantAttr(0, low=-(1 << 15), high=(1 << 15) - 1)
 @pytest.mark.parametrize(
     ("op", "reason"),
     [
-        (added((1, 2, 2, 4), (0, 0), RequantAttr(0), other=(1, 1, 1, 4))[1], "of one shape"),
-        (added((4,), (0, 0), RequantAttr(0))[1], "of one shape"),
-        (added((2, 4), (7, 9), RequantAttr(9))[1], "by shifts of one another"),
+        (added((1, 2, 2, 4), (0, 0), RequantAttr(0), other=(1, 1, 1, 4))[1], "of equal shapes"),
+        (added((4,), (0, 0), RequantAttr(0))[1], "of equal shapes"),
+        (added((2, 4), (7, 9), RequantAttr(9))[1], "by shifts of one operand"),
         (added((2, 4), (0, 0), RequantAttr(0), Binary.MUL)[1], "'mul' of two tensors"),
         (added((2, 4), (0, 0), EVEN)[1], "got half_even"),
         (added((2, 4), (0, 22), RequantAttr(0, multiplier=4))[1], "which the sum may exceed"),

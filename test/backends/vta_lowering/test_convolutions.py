@@ -116,7 +116,7 @@ def test_blocks_that_only_see_padding_do_not_fit():
     assert refused == "all inputs of a tap of a block are padding at the top"
     assert misfit(shape, Blocks(20, 40, 1, 1, kn2row=True), board) is None
     cut = misfit(replace(shape, kblocks=3), Blocks(14, 40, 2, 1, kn2row=True), board)
-    assert cut == "kn2row cuts 3 blocks of a tap evenly, got 2"
+    assert cut == "kn2row splits 3 blocks of a tap evenly, got 2"
 
 
 def test_windows_that_no_block_can_take_apart_stay_whole():
