@@ -245,9 +245,9 @@ def _clarified(error: ParseError, parser: LocatingParser | None) -> ParseError:
         )
     elif message == "Could not parse entire input!":
         message = "expected the end of the text: a '{' is missing before this place, or remove it"
-    elif message.startswith(("Expected '('", "'<' expected", "Expected")) and "form" not in message:
+    elif message.startswith(("Expected", "'<' expected")):
         message = _with_form(message, parser)
-    return ParseError(error.span, message)
+    return error if message == error.msg else ParseError(error.span, message)
 
 
 def _with_form(message: str, parser: LocatingParser | None) -> str:
