@@ -127,9 +127,7 @@ class ToolParser(UsageParser):
         self.explain: Callable[[str], str | None] | None = None
         """A function that returns the reason why an option is unknown, or None."""
         self.set_defaults(tool=prog)
-        self.add_argument(
-            "--version", action=_PrintVersions, nargs=0, help="print versions and exit"
-        )
+        add_version(self)
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         if action.choices is not None and value not in action.choices:
@@ -167,6 +165,11 @@ class ToolParser(UsageParser):
                 if self.explain is not None and (reason := self.explain(flag)) is not None:
                     raise UsageError(reason)
                 raise UsageError(f"unknown option '{flag}'{did_you_mean(flag, known)}")
+
+
+def add_version(group: ArgumentContainer) -> None:
+    """Add `--version`."""
+    group.add_argument("--version", action=_PrintVersions, nargs=0, help="print versions and exit")
 
 
 class _PrintVersions(argparse.Action):

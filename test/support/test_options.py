@@ -56,7 +56,6 @@ SHARED = {
     "time-limit": 2,
     "tune": 2,
     "tune-runner": 2,
-    "version": 2,
 }
 """Names that have several owners, and their number of declarations; each has another meaning."""
 

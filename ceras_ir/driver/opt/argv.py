@@ -10,7 +10,7 @@ import argparse
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from ceras_ir.command.tool_parser import UsageParser, add_options, values_of
+from ceras_ir.command.tool_parser import UsageParser, add_options, add_version, values_of
 from ceras_ir.driver.model_options import ShapeOptions
 from ceras_ir.pipeline.context import add_plugins
 from ceras_ir.pipeline.instrumentation import DumpOptions
@@ -97,8 +97,6 @@ class InformationOptions:
     """List all passes."""
     help_pass: str | None = option(None, metavar="PASS")
     """Describe a pass and its options."""
-    version: bool = option(False)
-    """Print versions."""
 
 
 @dataclass(frozen=True)
@@ -231,7 +229,9 @@ def make_parser() -> _OptParser:
         help="do not verify the IR, at your own risk",
     )
     add_options(group, ReproducerOptions)
-    add_options(parser.add_argument_group("information"), InformationOptions)
+    group = parser.add_argument_group("information")
+    add_options(group, InformationOptions)
+    add_version(group)
     return parser
 
 

@@ -16,7 +16,6 @@ from xdsl.universe import Universe
 
 from ceras_ir.command.exit_status import explain_crash, phase, report, run_tool
 from ceras_ir.command.output_files import open_output, refuse_overwriting
-from ceras_ir.command.tool_parser import versions
 from ceras_ir.driver.model_options import bindings_of
 from ceras_ir.driver.opt.argv import OptArguments, make_parser, parse_arguments, replayed
 from ceras_ir.pipeline.context import load_context, load_universe, plugins
@@ -75,8 +74,6 @@ def _process(argv: Sequence[str], universe: Universe) -> int:
 def _information(arguments: OptArguments, universe: Universe) -> str | None:
     if arguments.help:
         return make_parser().format_help().rstrip()
-    if arguments.version:
-        return versions("ceras-opt")
     if arguments.list_passes:
         from ceras_ir.driver.opt.modes import list_passes
 
