@@ -19,9 +19,7 @@ explore = Command(
 )
 lsp = Command("ceras-lsp", "serve editors that show IR text", "ceras_ir.workbench.lsp.tool")
 plan = Command(
-    "ceras-plan",
-    "place buffers of given sizes and lifetimes in memory",
-    "ceras_ir.workbench.plan",
+    "ceras-plan", "place buffers of given sizes and lifetimes in memory", "ceras_ir.workbench.plan"
 )
 reduce = Command(
     "ceras-reduce",
@@ -34,7 +32,5 @@ report = Command(
     "ceras_ir.workbench.report.tool",
 )
 retrain = Command(
-    "ceras-retrain",
-    "train a network further; zeros remain zero",
-    "ceras_ir.workbench.retrain.tool",
+    "ceras-retrain", "train a network further; zeros remain zero", "ceras_ir.workbench.retrain.tool"
 )

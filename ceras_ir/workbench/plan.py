@@ -48,11 +48,7 @@ def make_parser() -> ToolParser:
         help="columns id,lower,upper,size; live range [lower, upper); -: stdin",
     )
     parser.add_argument(
-        "--capacity",
-        metavar="BYTES",
-        type=_bytes,
-        required=True,
-        help="the size of the memory",
+        "--capacity", metavar="BYTES", type=_bytes, required=True, help="the size of the memory"
     )
     end = parser.add_mutually_exclusive_group(required=True)
     end.add_argument(

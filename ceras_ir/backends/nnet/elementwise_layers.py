@@ -5,6 +5,7 @@ A recurrent layer contains all steps of one direction.
 """
 
 import struct
+from collections.abc import Callable, Sequence
 from math import inf, isnan
 
 import numpy as np
@@ -59,16 +60,10 @@ def _check_softmax(case: Case) -> None:
     case.must(case.words[0] < len(case.result.shape), "the axis does not exist")
 
 
-def _check_quantize(case: Case) -> None:
-    case.stored_as(FLOAT_STORAGES, INTEGER_STORAGES, "float to quantized expected")
-
-
-def _check_dequantize(case: Case) -> None:
-    case.stored_as(INTEGER_STORAGES, FLOAT_STORAGES, "quantized to float expected")
-
-
-def _check_requantize(case: Case) -> None:
-    case.stored_as(INTEGER_STORAGES, INTEGER_STORAGES, "quantized tensors expected")
+def _storages(
+    operands: Sequence[str], results: Sequence[str], message: str
+) -> Callable[[Case], None]:
+    return lambda case: case.stored_as(operands, results, f"{message} expected")
 
 
 def _check_shift_swish(case: Case) -> None:
@@ -83,11 +78,18 @@ def _check_shift_swish(case: Case) -> None:
 UNARY = Kind(4, "unary", _check_unary, words=None, function=True, same_shape=True, in_place=True)
 LOOKUP = Kind(6, "lookup", _check_lookup, words=None, table=True, same_shape=True, in_place=True)
 SOFTMAX = Kind(7, "softmax", _check_softmax, words=1, same_shape=True, in_place=True)
-QUANTIZE = Kind(12, "quantize", _check_quantize, same_shape=True, in_place=True)
-DEQUANTIZE = Kind(13, "dequantize", _check_dequantize, same_shape=True)
+QUANTIZE = Kind(
+    12, "quantize", _storages(FLOAT_STORAGES, INTEGER_STORAGES, "float to quantized"),
+    same_shape=True, in_place=True,
+)  # fmt: skip
+DEQUANTIZE = Kind(
+    13, "dequantize", _storages(INTEGER_STORAGES, FLOAT_STORAGES, "quantized to float"),
+    same_shape=True,
+)  # fmt: skip
 REQUANTIZE = Kind(
-    14, "requantize", _check_requantize, requant=always, same_shape=True, in_place=True
-)
+    14, "requantize", _storages(INTEGER_STORAGES, INTEGER_STORAGES, "quantized tensors"),
+    requant=always, same_shape=True, in_place=True,
+)  # fmt: skip
 SHIFT_SWISH = Kind(
     17, "shift_swish", _check_shift_swish, words=None, requant=always, same_shape=True,
     in_place=True,
@@ -183,24 +185,21 @@ INTEGER_SOFTMAX = Kind(
 )
 
 
-@encodes(graph.NormalizeOp)
-def encode_normalize(op: graph.NormalizeOp, add_table: AddTable) -> LayerRecord:
-    attributes = [float_word(op.epsilon.value.data), int(op.is_centred)]
-    return LayerRecord(NORMALIZE, attributes=attributes)
-
-
-@encodes(graph.IntegerNormalizeOp)
-def encode_integer_normalize(op: graph.IntegerNormalizeOp, add_table: AddTable) -> LayerRecord:
+def _integer_normalize_words(op: graph.IntegerNormalizeOp) -> list[int]:
     epsilon = op.epsilon.value.data
-    words = [epsilon & 0xFFFFFFFF, epsilon >> 32, int(op.is_centred)]
-    return LayerRecord(INTEGER_NORMALIZE, attributes=words, requant=op.requant)
+    return [epsilon & 0xFFFFFFFF, epsilon >> 32, int(op.is_centred)]
 
 
 record_as(
-    INTEGER_SOFTMAX,
-    graph.IntegerSoftmaxOp,
-    lambda op: [op.axis.value.data],
-    lambda op: op.requant,
+    NORMALIZE,
+    graph.NormalizeOp,
+    lambda op: [float_word(op.epsilon.value.data), int(op.is_centred)],
+)
+record_as(
+    INTEGER_NORMALIZE, graph.IntegerNormalizeOp, _integer_normalize_words, lambda op: op.requant
+)
+record_as(
+    INTEGER_SOFTMAX, graph.IntegerSoftmaxOp, lambda op: [op.axis.value.data], lambda op: op.requant
 )
 
 

@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.tool_parser import ToolParser, UsageParser, add_options, names
 from ceras_ir.driver.model_options import ShapeOptions
-from ceras_ir.driver.options import (
-    EXIT_STATUS,
-    add_extensions,
-    add_scheme,
-    with_image_options,
-)
+from ceras_ir.driver.options import EXIT_STATUS, add_extensions, add_scheme, with_image_options
 from ceras_ir.pipeline.context import plugins
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.transforms.quantization_options import ArithmeticOptions
@@ -145,64 +140,34 @@ def _add_losses(parser: UsageParser) -> None:
 
 def _add_schedule(parser: UsageParser) -> None:
     group = parser.add_argument_group("schedule")
-    add, default = group.add_argument, "(default: %(default)s)"
-    add(
-        "--epochs",
-        type=int,
-        default=DEFAULTS.epochs,
-        metavar="N",
-        help=f"passes over all examples {default}",
-    )
     # `--batch` is the value of a symbolic dimension, as in all commands.
-    add(
-        "--batch-size",
-        type=int,
-        default=DEFAULTS.batch,
-        metavar="N",
-        help=f"samples per step {default}",
-    )
-    add(
-        "--optimizer",
-        choices=get_args(Optimizer),
-        default=DEFAULTS.optimizer,
-        help=f"the algorithm {default}",
-    )
-    add("--rate", type=float, default=DEFAULTS.rate, help=f"initial learning rate {default}")
-    add(
+    for field, flag, metavar, text in (
+        ("epochs", "epochs", "N", "passes over all examples"),
+        ("batch", "batch-size", "N", "samples per step"),
+        ("optimizer", "optimizer", None, "the algorithm"),
+        ("rate", "rate", None, "initial learning rate"),
+        ("schedule", "schedule", None, "schedule of the learning rate"),
+        ("step_epochs", "step-epochs", "N", "with schedule step, change the rate every N epochs"),
+        ("step_factor", "step-factor", "F", "with schedule step, the factor of the change"),
+        ("weight_decay", "weight-decay", "D", "weight decay of AdamW"),
+    ):
+        default: int | float | str = getattr(DEFAULTS, field)
+        group.add_argument(
+            f"--{flag}",
+            type=type(default),
+            choices={"optimizer": get_args(Optimizer), "schedule": get_args(Schedule)}.get(field),
+            default=default,
+            metavar=metavar,
+            help=f"{text} (default: %(default)s)",
+        )
+    group.add_argument(
         "--channel-rates",
         action="store_true",
         help="multiply the rate of each output channel by the root mean square of the weights, and "
         "the rate of biases by that of the biases: after folding batch norms, the sizes of "
         "channels differ by large factors",
     )
-    add(
-        "--schedule",
-        choices=get_args(Schedule),
-        default=DEFAULTS.schedule,
-        help=f"schedule of the learning rate {default}",
-    )
-    add(
-        "--step-epochs",
-        type=int,
-        default=DEFAULTS.step_epochs,
-        metavar="N",
-        help=f"with schedule step, change the rate every N epochs {default}",
-    )
-    add(
-        "--step-factor",
-        type=float,
-        default=DEFAULTS.step_factor,
-        metavar="F",
-        help=f"with schedule step, the factor of the change {default}",
-    )
-    add(
-        "--weight-decay",
-        type=float,
-        default=DEFAULTS.weight_decay,
-        metavar="D",
-        help=f"weight decay of AdamW {default}",
-    )
-    add(
+    group.add_argument(
         "--patience",
         type=int,
         metavar="N",
