@@ -152,21 +152,21 @@ int main() {
       {"the register 'columns'", 65535, [](FpgaLinear& l, int n) { l.window.columns = l.window.width = n; }},
       {"the register 'images'", 65535, [](FpgaLinear& l, int n) { l.images = n; }},
       {"the register 'height'", (1 << 23) - 1, [](FpgaLinear& l, int n) { l.window.height = n; }},
-      {"its stride_y is", 65535,
+      {"the register 'stride_y'", 65535,
        [](FpgaLinear& l, int n) {
          l.window.stride_y = n;
          l.window.rows = 2;
          l.window.height = n + 1;
        }},
-      {"its kernel_rows is", 65535,
+      {"the register 'kernel_rows'", 65535,
        [](FpgaLinear& l, int n) { l.window.kernel_height = l.window.height = n; }},
-      {"the rows under its window", 262143,
+      {"the rows of a window", 262143,
        [](FpgaLinear& l, int n) {
          l.window.kernel_height = 2;
          l.window.dilation_y = n;
          l.window.height = n + 1;
        }},
-      {"its row_taps is", 65535,
+      {"the register 'row_taps'", 65535,
        [](FpgaLinear& l, int n) {
          l.window.kernel_width = n;
          l.window.dilation_x = 2;
@@ -185,7 +185,7 @@ int main() {
          l.by_channel = true;
          l.outputs = l.window.channels = n;
        }},
-      {"its row_taps is", 65535,
+      {"the register 'row_taps'", 65535,
        [](FpgaLinear& l, int n) {
          l.by_channel = true;
          l.outputs = l.window.channels = 2;
@@ -194,7 +194,7 @@ int main() {
          l.window.width = n;
        }},
       // Two taps at a time, which is all that four rows of the array have for each lane.
-      {"its row_taps is", 2 * 65535,
+      {"the register 'row_taps'", 2 * 65535,
        [](FpgaLinear& l, int n) {
          l.by_channel = true;
          l.outputs = l.window.channels = 1;
@@ -209,26 +209,26 @@ int main() {
          l.window.kernel_height = l.window.height = 3;
          l.window.kernel_width = l.window.width = n;
        }},
-      {"its result_pitch is", (1 << 24) - 1,
+      {"the register 'result_pitch'", (1 << 24) - 1,
        [](FpgaLinear& l, int n) {
          l.window.columns = l.window.width = 2;
          l.result_pitch = n;
        }},
-      {"its residual_pitch is", (1 << 24) - 1,
+      {"the register 'residual_pitch'", (1 << 24) - 1,
        [](FpgaLinear& l, int n) {
          l.window.columns = l.window.width = 2;
          l.residual_pitch = n;
        },
        true},
-      {"its windows reach", POSITIONS,
+      {"the windows exceed", POSITIONS,
        [](FpgaLinear& l, int n) {
          // The first window ends before the row begins.
          l.window.left = n;
          l.window.kernel_width = 2;
        }},
-      {"its windows reach", POSITIONS - 1,
+      {"the windows exceed", POSITIONS - 1,
        [](FpgaLinear& l, int n) { l.window.stride_x = n; }},
-      {"its windows reach", (1 << 22) - 2, [](FpgaLinear& l, int n) { l.window.top = n; }},
+      {"the windows exceed", (1 << 22) - 2, [](FpgaLinear& l, int n) { l.window.top = n; }},
   };
   Simulation core;
   const auto buffers = std::make_unique<FpgaBuffers>();
@@ -242,7 +242,7 @@ int main() {
   const ValueLimit values[] = {
       {"a pixel is repeated 257 times", 256, repeated},
       {"the copy needs more than 64 launches", 32, launched},
-      {"it has 5 function tables of floats, the core has room for 4", 4, nullptr},
+      {"there are 5 function tables of floats, the core has room for 4", 4, nullptr},
   };
   for (const ValueLimit& limit : values) {
     core.memory = {32, 25, ++number};
