@@ -190,7 +190,7 @@ CONSTANT_ALIGNMENT = {Section.WEIGHTS: 64, Section.BIASES: 4, Section.FLOATS: 4}
 class Constants:
     """
     The constants of a section. Offsets are multiples of `alignment` and of the element size.
-    Constants with equal bytes, such as the weights of all steps of a loop, are stored once.
+    Constants with equal bytes, such as the weights of all steps of a loop, share an offset.
     """
 
     alignment: int

@@ -63,7 +63,7 @@ def flatten(op: Operation) -> bool:
 def shrunk(module: ModuleOp, extent: int, smaller: int, *, attributes: bool) -> ModuleOp | None:
     """
     Return a copy in which `smaller` replaces `extent`. With `attributes`, array attributes (such as
-    kernels) change, too. The result is None if a constant cannot be sliced.
+    kernels) change, too. There is no copy if a constant cannot be sliced.
     """
     copy = module.clone()
 
