@@ -125,10 +125,9 @@ def _scaled(weights: SSAValue, factor: NDArray[np.float32]) -> ConstantOp | None
 
 class FoldDepthwiseOfOnePixel(RewritePattern):
     """
-    Fold a depthwise 1x1 convolution into the convolution before it, as factors and a bias.
-
-    Some converters write batch normalizations in this form. Equal over the reals; each weight and
-    bias is rounded a second time.
+    Fold a depthwise 1x1 convolution into the convolution before it, as factors and a bias. Some
+    converters write batch normalizations in this form. Equal over the reals; each weight and bias
+    is rounded a second time.
     """
 
     @op_type_rewrite_pattern
@@ -189,7 +188,6 @@ class BatchNormRule(PatternPass):
 class FuseBias(RewritePattern):
     """
     Rewrite `matmul(x, w) + dequantize(c)` to `matmul(x, w) bias dequantize(c)`; `conv2d` likewise.
-
     `batch-norms` handles float constants. Exact, because the output stage first adds the same
     number.
     """

@@ -28,11 +28,9 @@ if TYPE_CHECKING:
 
 class MatmulToConvolution(RewritePattern):
     """
-    Rewrite `reshape(matmul(reshape(x), w))` to a 1x1 convolution `conv2d(x, w)`.
-
-    x and the result must be float feature maps with the same pixels, more than one. Functions
-    before the last reshape move after the convolution. Exact: each sum has the same terms in the
-    same order.
+    Rewrite `reshape(matmul(reshape(x), w))` to a 1x1 convolution `conv2d(x, w)`. x and the result
+    must be float feature maps with the same pixels, more than one. Functions before the last
+    reshape move after the convolution. Exact: each sum has the same terms in the same order.
     """
 
     @op_type_rewrite_pattern

@@ -38,11 +38,9 @@ if TYPE_CHECKING:
 
 class FuseBranches(RewritePattern):
     """
-    Rewrite `conv2d(x, w) + conv2d(x, v)` to `conv2d(x, w + v)`.
-
-    The larger window must cover the smaller, and likewise for the groups. The two results must have
-    no other consumers. Equal over the reals. In float32 each bias, and each weight that is a sum,
-    is rounded a second time.
+    Rewrite `conv2d(x, w) + conv2d(x, v)` to `conv2d(x, w + v)`. The larger window must cover the
+    smaller, and likewise for the groups. The two results must have no other consumers. Equal over
+    the reals. In float32 each bias, and each weight that is a sum, is rounded a second time.
     """
 
     @op_type_rewrite_pattern
@@ -178,11 +176,9 @@ def runs_of(op: graph.ConcatOp) -> dict[Run, SSAValue]:
 
 class DistributeConcat(RewritePattern):
     """
-    Rewrite `slice(f(concat(a, b, ...)))` to `f(a)`.
-
-    Each slice must contain all elements of an operand. `f` is a chain of elementwise operations,
-    softmax along rows and reshapes. Exact: each element is computed from the same elements in the
-    same order.
+    Rewrite `slice(f(concat(a, b, ...)))` to `f(a)`. Each slice must contain all elements of an
+    operand. `f` is a chain of elementwise operations, softmax along rows and reshapes. Exact: each
+    element is computed from the same elements in the same order.
     """
 
     @op_type_rewrite_pattern

@@ -108,7 +108,6 @@ def without_transpose(
 class SinkTranspose(RewritePattern):
     """
     Rewrite `f(transpose(x))` to `transpose(g(x))`, where g is f in the order of x.
-
     `GraphOperation.reordered` returns the properties of g. Several broadcast operands are
     transposed by the same order, or receive the inverse transpose.
     """
@@ -148,11 +147,10 @@ class SinkReshapeThroughUnary(RewritePattern):
 
 class SinkReshapeThroughBinary(RewritePattern):
     """
-    Rewrite `op(reshape(x), y)` to `reshape(op(x, z))` if z broadcasts to the same elements of x.
-
-    y must be another reshape from the same shape, a vector along a last axis that the reshape
-    keeps, or a constant, if the reshape only moves extents of 1. Transposes of the results of an
-    average pooling become such reshapes.
+    Rewrite `op(reshape(x), y)` to `reshape(op(x, z))` if z broadcasts to the same elements of x. y
+    must be another reshape from the same shape, a vector along a last axis that the reshape keeps,
+    or a constant, if the reshape only moves extents of 1. Transposes of the results of an average
+    pooling become such reshapes.
     """
 
     @op_type_rewrite_pattern
@@ -256,10 +254,9 @@ def reshape_groups(source: tuple[int, ...], target: tuple[int, ...]) -> list[Gro
 
 class SinkTransposeThroughReshape(RewritePattern):
     """
-    Rewrite `reshape(transpose(x))` to `transpose(reshape(x))`.
-
-    Each group of axes that the reshape merges or splits must also be adjacent in x. Adjacent axes
-    in another order (a channel shuffle) are first transposed among themselves.
+    Rewrite `reshape(transpose(x))` to `transpose(reshape(x))`. Each group of axes that the reshape
+    merges or splits must also be adjacent in x. Adjacent axes in another order (a channel shuffle)
+    are first transposed among themselves.
     """
 
     @op_type_rewrite_pattern
@@ -299,9 +296,8 @@ class SinkTransposeThroughReshape(RewritePattern):
 
 class FoldTransposeIntoMatmul(RewritePattern):
     """
-    Permute the weights of a product instead of its input, which is flattened after a transpose.
-
-    The products are equal and are added in another order, so that float32 sums differ by rounding.
+    Permute the weights of a product instead of its input, which is flattened after a transpose. The
+    products are equal and are added in another order, so that float32 sums differ by rounding.
     """
 
     @op_type_rewrite_pattern

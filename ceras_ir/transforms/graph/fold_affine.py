@@ -33,10 +33,9 @@ from ceras_ir.transforms.pass_kinds import PatternPass, RulePass
 
 class FuseClips(RewritePattern):
     """
-    Rewrite `clip(clip(x, a, b), c, d)` to a single clip with a and b clipped to [c, d].
-
-    Exact: a clip is monotonic, so that the smallest and the largest result are those of a and b,
-    and values between them are unchanged.
+    Rewrite `clip(clip(x, a, b), c, d)` to a single clip with a and b clipped to [c, d]. Exact: a
+    clip is monotonic, so that the smallest and the largest result are those of a and b, and values
+    between them are unchanged.
     """
 
     @op_type_rewrite_pattern
@@ -86,11 +85,10 @@ ACTIVATIONS = frozenset(
 
 class FuseAffine(RewritePattern):
     """
-    Rewrite `f(x) * a` and `f(x) + b` to `f(x)` with a scale and an offset.
-
-    a and b are scalars and f is an activation. A clip is moved instead: `f(x * a)` and `f(x + b)`
-    with other bounds. Exact, because roundings have the same order and rounding is monotonic: a
-    bound is rounded as the result was. The sign of zeros can differ.
+    Rewrite `f(x) * a` and `f(x) + b` to `f(x)` with a scale and an offset. a and b are scalars and
+    f is an activation. A clip is moved instead: `f(x * a)` and `f(x + b)` with other bounds. Exact,
+    because roundings have the same order and rounding is monotonic: a bound is rounded as the
+    result was. The sign of zeros can differ.
     """
 
     @op_type_rewrite_pattern
@@ -168,9 +166,8 @@ class AffineFunctionRule(PatternPass):
 
 class SplitAffine(RewritePattern):
     """
-    Rewrite `f(x)` with a scale and an offset to `f(x) * scale + offset`.
-
-    The function can also be the activation of a float convolution, product or binary operation.
+    Rewrite `f(x)` with a scale and an offset to `f(x) * scale + offset`. The function can also be
+    the activation of a float convolution, product or binary operation.
     """
 
     @op_type_rewrite_pattern

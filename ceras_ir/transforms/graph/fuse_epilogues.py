@@ -26,11 +26,10 @@ from ceras_ir.transforms.rebuilding import rebuild_linear
 
 class FuseResidual(RewritePattern):
     """
-    Rewrite `conv2d(x) + y` to `conv2d(x) residual y`; `matmul` likewise.
-
-    Exact, because the output stage adds the residual to the same float32 number and addition
-    commutes. The fused operation replaces the addition, where both operands and the residual are
-    defined. The addition was the only consumer.
+    Rewrite `conv2d(x) + y` to `conv2d(x) residual y`; `matmul` likewise. Exact, because the output
+    stage adds the residual to the same float32 number and addition commutes. The fused operation
+    replaces the addition, where both operands and the residual are defined. The addition was the
+    only consumer.
     """
 
     @op_type_rewrite_pattern
@@ -91,11 +90,10 @@ class ResidualRule(PatternPass):
 @dataclass
 class FuseActivation(RewritePattern):
     """
-    Rewrite `f(conv2d(x))` to `conv2d(x) {activation = f}`; `matmul` and `binary` likewise.
-
-    Exact, because the output stage applies the same function to the same number. The fused
-    operation keeps its position, location and name. Functions other than clips are not fused if the
-    range of the argument is known, as after `observe-ranges`.
+    Rewrite `f(conv2d(x))` to `conv2d(x) {activation = f}`; `matmul` and `binary` likewise. Exact,
+    because the output stage applies the same function to the same number. The fused operation keeps
+    its position, location and name. Functions other than clips are not fused if the range of the
+    argument is known, as after `observe-ranges`.
     """
 
     only_clips: bool
@@ -179,10 +177,9 @@ def split_activation(
 
 class SplitActivation(RewritePattern):
     """
-    Rewrite `conv2d(x) {activation = f}` to `f(conv2d(x))` if f is not a clip.
-
-    Exact, because the output stage applied the same function to the same number. The value before
-    the function, which indexes a lookup table, becomes a value of the graph.
+    Rewrite `conv2d(x) {activation = f}` to `f(conv2d(x))` if f is not a clip. Exact, because the
+    output stage applied the same function to the same number. The value before the function, which
+    indexes a lookup table, becomes a value of the graph.
     """
 
     @op_type_rewrite_pattern

@@ -101,12 +101,11 @@ RECIPROCAL_ERROR = 2.0**-23
 
 class FuseMean(RewritePattern):
     """
-    Rewrite `reduce sum (x) / n`, or the product with 1 / n, to `pool2d average`.
-
-    The summed axes must be adjacent and precede the last axis, and n is the number of summed
-    elements. A value that is not a feature map is reshaped: the tokens of a transformer, or pixels
-    along a single axis. Both forms add in row-major order and then divide. Exact except for sums
-    along height and width, which `pool2d` adds row by row, and for products.
+    Rewrite `reduce sum (x) / n`, or the product with 1 / n, to `pool2d average`. The summed axes
+    must be adjacent and precede the last axis, and n is the number of summed elements. A value that
+    is not a feature map is reshaped: the tokens of a transformer, or pixels along a single axis.
+    Both forms add in row-major order and then divide. Exact except for sums along height and width,
+    which `pool2d` adds row by row, and for products.
     """
 
     @op_type_rewrite_pattern
@@ -188,10 +187,8 @@ def _replace_mean(
 
 class MergeMeans(RewritePattern):
     """
-    Merge averages along height and width to an average along both.
-
-    Equal over the reals, because all elements have the same weight. The result is rounded a single
-    time instead of twice.
+    Merge averages along height and width to an average along both. Equal over the reals, because
+    all elements have the same weight. The result is rounded a single time instead of twice.
     """
 
     @op_type_rewrite_pattern
@@ -238,11 +235,10 @@ class MeanRule(PatternPass):
 
 class FusePad(RewritePattern):
     """
-    Rewrite `conv2d(pad(x))` to `conv2d(x)` with more padding.
-
-    The pad must add zeros or zero points around height and width. A transpose can be between pad
-    and convolution, or the equivalent reshape of a single channel. Exact, because padding of a
-    convolution contributes 0, as these elements do.
+    Rewrite `conv2d(pad(x))` to `conv2d(x)` with more padding. The pad must add zeros or zero points
+    around height and width. A transpose can be between pad and convolution, or the equivalent
+    reshape of a single channel. Exact, because padding of a convolution contributes 0, as these
+    elements do.
     """
 
     @op_type_rewrite_pattern
@@ -267,10 +263,9 @@ class PadRule(PatternPass):
 
 class FoldCrop(RewritePattern):
     """
-    Rewrite `slice(conv2d(x))` to `conv2d(x)` with less padding.
-
-    The slice must remove only rows and columns that the padding added, and be the only consumer.
-    Exact: the remaining elements are computed from the same elements.
+    Rewrite `slice(conv2d(x))` to `conv2d(x)` with less padding. The slice must remove only rows and
+    columns that the padding added, and be the only consumer. Exact: the remaining elements are
+    computed from the same elements.
     """
 
     @op_type_rewrite_pattern
@@ -319,11 +314,10 @@ MIN_KERNEL_CHANNELS = 4
 
 class FoldStride(RewritePattern):
     """
-    Convert the stride of a convolution with few channels to channels.
-
-    The window must be a single row with a width that is a multiple of the stride s. [N, H, W, C] is
-    read as [N, H, W / s, s * C], and weights [O, 1, K, C] as [O, 1, K / s, s * C]. Exact: the
-    elements have the same addresses, and sums have the same order.
+    Convert the stride of a convolution with few channels to channels. The window must be a single
+    row with a width that is a multiple of the stride s. [N, H, W, C] is read as [N, H, W / s, s *
+    C], and weights [O, 1, K, C] as [O, 1, K / s, s * C]. Exact: the elements have the same
+    addresses, and sums have the same order.
     """
 
     @op_type_rewrite_pattern

@@ -86,9 +86,8 @@ With fewer channels, only several phases together fill a vector.
 
 class SplitPhases(RewritePattern):
     """
-    Split a convolution of stride 1 over `graph.pad` with s - 1 zeros between elements.
-
-    See `SplitPhasesPass`.
+    Split a convolution of stride 1 over `graph.pad` with s - 1 zeros between elements. See
+    `SplitPhasesPass`.
     """
 
     @op_type_rewrite_pattern
