@@ -394,7 +394,7 @@ def test_folders_of_others_stay(model: ceras.Model, tmp_path: Path) -> None:
 
 
 def test_choices_are_checked(model: ceras.Model) -> None:
-    """An invalid choice once became the default, or crashed a pass."""
+    """An invalid choice must not become the default, or crash a pass."""
     for option in ("silu", "rows", "observer", "io"):
         with pytest.raises(ceras.UsageError, match=f"{option} must be one of .*, got 'much'"):
             getattr(model, "quantize")(**{option: "much"})  # noqa: B009
@@ -418,7 +418,7 @@ def test_errors_name_what_the_caller_gave(model: ceras.Model, tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_what_does_not_fit_is_told_what_does(tmp_path: Path) -> None:
-    """The trials are those of `ceras-compile`, and also start before quantization."""
+    """The trials equal the trials of `ceras-compile`, and also start before quantization."""
     board = tmp_path / "board.toml"
     board.write_text(BOARD.format(sram=7000))
     model = ceras.Model.parse(NETWORK, "net")

@@ -81,4 +81,4 @@ def test_a_report_is_of_a_folder(tool: Tool, tmp_path: Path) -> None:
     (tmp_path / "m.onnx").touch()
     done = tool("ceras-report", "m.onnx")
     assert (done.status, done.stdout) == (1, "")
-    assert "m.onnx: error: a file, and no folder; expected one that ceras-compile" in done.stderr
+    assert "m.onnx: error: not a folder; expected a folder of ceras-compile" in done.stderr
