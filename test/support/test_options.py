@@ -50,7 +50,6 @@ SHARED = {
     "regions": 2,
     "rows": 3,  # In the rule depthwise and in equalize-channels a switch.
     "samples": 2,  # Of comparisons, and of the scan of prune.
-    "schedule": 2,  # Of tiles, and of training.
     "seed": 3,  # Of stalls, of training, of synthetic samples.
     "target": 8,
     "time-limit": 2,
