@@ -43,7 +43,7 @@ is compiled for each target, and `ceras-verify` runs all levels: the quantized g
 graph, memory, and machine code or instruction streams.
 
 - *inputs*: the number of samples.
-- *calibrated on*: separate data, the inputs, or synthetic samples. *Q/DQ* networks keep the scales
+- *calibrated on*: *separate* data, *its own* inputs, or synthetic samples. *Q/DQ* networks keep the scales
   of the model on c and nnet; vta snaps them to powers of two.
 - *ONNX Runtime*: the maximum difference of the float network relative to the maximum output, in the
   interpreter and in C. [quantized-import.md](quantized-import.md) has Q/DQ networks.
@@ -121,7 +121,7 @@ def verified(path: Path, targets: Sequence[str], samples: int) -> Row:
     model = onnx.load_model_from_string(path.read_bytes())
     is_quantized = not QUANTIZED.isdisjoint(node.op_type for node in model.graph.node)
     own = "its own" if inputs.exists() else "synthetic"
-    calibrated = "Q/DQ" if is_quantized else "others" if calibration.exists() else own
+    calibrated = "Q/DQ" if is_quantized else "separate" if calibration.exists() else own
     floats = ["-", "-"] if is_quantized else list(float_differences(path))
     row = Row(path.stem, str(samples) if inputs.exists() else "1", calibrated, floats)
     done = verify(path, targets, options)

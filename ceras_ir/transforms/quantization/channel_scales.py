@@ -225,10 +225,10 @@ def _apply(factors: ChannelFactors, exponents: Vector) -> None:
 @dataclass(frozen=True)
 class LevelRowsPass(FloatNetworkPass, ResidualSpreadPass):
     """
-    Multiply the weights and bias of each output channel of a layer by a power of two, so that all
-    output channels have the same weight scale, and divide the results in float.
+    Multiply the weights of output channels by powers of two, so that a layer has a single weight
+    scale, and divide the results in float.
 
-    This is done if all consumers are float operations, and the weights of output channels are more
+    The bias is multiplied too. This is done if all consumers are float operations, and the weights of output channels are more
     than `residual_spread` octaves apart. An accelerator with a common residual shift can then
     compute 16-bit results of such a layer, see `split-wide{results}`. Runs before ranges are
     observed.
