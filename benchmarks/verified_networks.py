@@ -43,8 +43,8 @@ is compiled for each target, and `ceras-verify` runs all levels: the quantized g
 graph, memory, and machine code or instruction streams.
 
 - *inputs*: the number of samples.
-- *calibrated on*: *separate* data, *its own* inputs, or synthetic samples. *Q/DQ* networks keep the scales
-  of the model on c and nnet; vta snaps them to powers of two.
+- *calibrated on*: *separate* data, *its own* inputs, or synthetic samples. *Q/DQ* networks keep
+  the scales of the model on c and nnet; vta snaps them to powers of two.
 - *ONNX Runtime*: the maximum difference of the float network relative to the maximum output, in the
   interpreter and in C. [quantized-import.md](quantized-import.md) has Q/DQ networks.
 - *signal to noise*: int8 compared with float at the outputs, with default options.

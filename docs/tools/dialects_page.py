@@ -97,7 +97,7 @@ def _describe(cls: type[Attribute] | type[Operation]) -> str:
     doc = inspect.cleandoc(cls.__doc__ or getattr(cls, "enum_type", cls).__doc__ or "")
     text, _, last = doc.rpartition("\n\n")
     if last.startswith("    "):
-        # The example is printed after the syntax.
+        # The example is printed after the operands.
         doc, body = text, [*body, f"```mlir\n{textwrap.dedent(last)}\n```"]
     return "\n\n".join([heading, markdown(doc), *body])
 
@@ -120,17 +120,7 @@ def _operation(cls: type[Operation]) -> list[str]:
     lines = [
         f"- {kind}: {_listed(names, docs)}" for kind, names in _members(definition).items() if names
     ]
-    parts = ["\n".join(lines)] if lines else []
-    if definition.assembly_format is not None:
-        syntax = textwrap.fill(
-            f"{cls.name} {definition.assembly_format}",
-            width=96,
-            subsequent_indent="    ",
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        parts.append(f"```\n{syntax}\n```")
-    return parts
+    return ["\n".join(lines)] if lines else []
 
 
 def _members(definition: OpDef) -> dict[str, list[str]]:

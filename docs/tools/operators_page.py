@@ -70,15 +70,22 @@ NonMaxSuppression and no ScatterElements with addition: it refuses such a networ
 
 def operators_page() -> str:
     load_operators()
-    rows = ["| operator | import | rules |", "|---|---|---|"]
+    rows = ["| operator | rules |", "|---|---|"]
     for name in sorted(OPERATORS):
-        rules = "<br>".join(_line(rule.__doc__) for rule in OPERATOR_RULES.get(name, ()))
-        rows.append(f"| `{name}` | {_line(OPERATORS[name].__doc__)} | {rules} |")
+        if rules := OPERATOR_RULES.get(name, ()):
+            lines = "<br>".join(_line(rule.__doc__) for rule in rules)
+            rows.append(f"| `{name}` | {lines} |")
+    free = ", ".join(f"`{name}`" for name in sorted(OPERATORS) if not OPERATOR_RULES.get(name))
     versions = {"OLDEST": OLDEST_OPSET, "NEWEST": NEWEST_OPSET}
     introduction = INTRODUCTION
     for name, version in versions.items():
         introduction = introduction.replace(name, str(version))
-    parts = [introduction, "\n".join(rows), FOLDED + ", ".join(f"`{n}`" for n in sorted(FOLDABLE))]
+    parts = [
+        introduction,
+        f"These operators have no rules: {free}.",
+        "\n".join(rows),
+        FOLDED + ", ".join(f"`{n}`" for n in sorted(FOLDABLE)),
+    ]
     parts.append(BODIES + ", ".join(f"`{name}`" for name in _functions()))
     parts += [REFUSED.replace("OPSET", str(onnx_opset_version())), _refused(), TARGETS]
     vta = (*vta_rules.RULES, *vta_rules.OTHER_RULES)

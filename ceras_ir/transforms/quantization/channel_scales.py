@@ -228,10 +228,10 @@ class LevelRowsPass(FloatNetworkPass, ResidualSpreadPass):
     Multiply the weights of output channels by powers of two, so that a layer has a single weight
     scale, and divide the results in float.
 
-    The bias is multiplied too. This is done if all consumers are float operations, and the weights of output channels are more
-    than `residual_spread` octaves apart. An accelerator with a common residual shift can then
-    compute 16-bit results of such a layer, see `split-wide{results}`. Runs before ranges are
-    observed.
+    The bias is multiplied too. This is done if all consumers are float operations, and the weights
+    of output channels are more than `residual_spread` octaves apart. An accelerator with a common
+    residual shift can then compute 16-bit results of such a layer, see `split-wide{results}`. Runs
+    before ranges are observed.
 
     Exact: products with powers of two are exact.
     """
