@@ -58,8 +58,7 @@ class CheckScalesPass(ModulePass):
     the types.
 
     1. Each requantization converts the scale of the accumulator to that of the result, and adds the
-       zero
-       point of the result.
+       zero point of the result.
     2. Biases and residuals have the scale of the accumulator.
     3. Addends have the same scale.
 

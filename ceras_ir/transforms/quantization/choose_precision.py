@@ -98,9 +98,8 @@ class ChoosePrecisionPass(ResidualSpreadOptions, BudgetOptions, CalibratedPass):
     spent:
 
     1. Layers with 16-bit operands take twice the time. An 8-bit accelerator (`narrow`) computes
-       layers
-       between 8 and 16 bits twice, see `split-wide`. It leaves other such layers to the CPU, which
-       takes 64 times as long. Depthwise layers and functions run on the CPU anyway.
+       layers between 8 and 16 bits twice, see `split-wide`. It leaves other such layers to the CPU,
+       which takes 64 times as long. Depthwise layers and functions run on the CPU anyway.
     2. If a value has layers and other consumers, such as a residual connection, the layers use an
        8-bit copy. Then 16 bits for the other consumers cost a copy, but no product.
     3. A function of a sum uses a table of 1024 entries.
@@ -109,9 +108,8 @@ class ChoosePrecisionPass(ResidualSpreadOptions, BudgetOptions, CalibratedPass):
        values together may take 1% of the time. Without `narrow` the limit is 2%, if each value
        saves ten times as large a share of the remaining noise as it costs of the time.
     6. A value with only float consumers, such as scores before a sigmoid, is chosen first if no
-       layer
-       leaves the accelerator for it, because int8 scores have ties. Without `narrow` it does not
-       count in these limits.
+       layer leaves the accelerator for it, because int8 scores have ties. Without `narrow` it does
+       not count in these limits.
 
     Finally, the noise of all stored values is measured on other samples, if there are any. This
     includes effects that the estimate omits, such as sums with terms below half a step.

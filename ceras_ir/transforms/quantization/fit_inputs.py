@@ -66,8 +66,7 @@ class FitInputsPass(CalibratedPass):
     1. The step would become shorter by less than a tenth.
     2. The input has 16 bits.
     3. It has consumers other than convolutions and matrix products with constant weights. Data
-       movement
-       operations in between are allowed. `choose-zero-points` can fit such an input.
+       movement operations in between are allowed. `choose-zero-points` can fit such an input.
     4. There is no calibration data.
 
     Float operations on inputs before the first layers, such as a normalization by mean and

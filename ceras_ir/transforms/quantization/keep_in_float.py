@@ -190,17 +190,14 @@ class RangeRule(FloatNetworkPass):
     operations get `graph.precision = "f32"`. The reasons are:
 
     1. A logarithm has equal results for equal ratios, and so has a quotient for its divisor, but
-       the
-       steps of int8 are equal for small and large values.
+       the steps of int8 are equal for small and large values.
     2. Squares double the dynamic range, and a root halves it again: 255 steps of a square are 16
        steps of the root. If a layer, such as the filters of a spectrum, uses squares, both also
        remain in float.
     3. Operations from a logarithm to an exponential, and the exponential, also remain in float: in
-       a
-       sum of logarithms, a step of int8 would be a factor.
+       a sum of logarithms, a step of int8 would be a factor.
     4. A layer before them can end in a clip with a positive lower bound, such as 1e-7. The bound
-       would
-       round to 0 and the logarithm to minus infinity, so the clip becomes a float operation.
+       would round to 0 and the logarithm to minus infinity, so the clip becomes a float operation.
 
     Changes no value.
     """

@@ -98,8 +98,7 @@ class MaskRule(FloatNetworkPass):
     int8 the mask and the scores would share a scale, without steps for the scores. A mask is
 
     1. a constant with an element of magnitude 64 or more, or infinite, that reaches the softmax
-       only by
-       elementwise operations, selections, scatters and data movement; or
+       only by elementwise operations, selections, scatters and data movement; or
     2. an input of the network that is only added to operands of softmaxes.
 
     Integers have no infinities. If a mask or a padding value has infinities, all operations that

@@ -158,9 +158,9 @@ class ObserveRangesPass(ObserverOptions, SampleOptions, FloatNetworkPass):
     The error is the sum of squared errors over all observed elements, with two refinements:
 
     1. Clipping errors have a higher weight, because neighboring elements of a feature map are
-       clipped
-       to the same side and their errors add up, while rounding errors cancel. The weight is the
-       root of the side length of the feature map, at most 4 (16x16 positions), and 1 in a vector.
+       clipped to the same side and their errors add up, while rounding errors cancel. The weight is
+       the root of the side length of the feature map, at most 4 (16x16 positions), and 1 in a
+       vector.
     2. If a value has a single consumer that is a function, such as SiLU after a product, the error
        is measured after the function, for each channel.
 

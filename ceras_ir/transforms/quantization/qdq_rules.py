@@ -298,8 +298,7 @@ class TieRule(NetworkPass):
     Remove additions and factors that only decide how QuantizeLinear rounds ties.
 
     1. Replace `quantize(x + c)` by `quantize(x)` if c is positive and below half a unit of the sum
-       x. If
-       an odd multiplier m rescales x, the limit is half a unit divided by m.
+       x. If an odd multiplier m rescales x, the limit is half a unit divided by m.
     2. Replace `quantize(x * f)` by `quantize(x)` if x is an average and f is so near 1 that it only
        decides ties.
 

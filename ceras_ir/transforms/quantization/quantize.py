@@ -82,8 +82,7 @@ class QuantizePass(ArithmeticOptions, QuantizationOptions, PipelinePass):
     Quantize a network.
 
     1. A network with Q/DQ keeps its scales and zero points. They are folded into integer operations
-       with
-       multipliers and shifts.
+       with multipliers and shifts.
     2. A float network becomes int8 with power-of-two scales and 32-bit biases. Operations after the
        last layer remain float unless `tail` is int8.
     3. A quantized network is left unchanged.

@@ -381,8 +381,7 @@ class RoundWeightsPass(CalibratedPass):
     output, so that only deviations from the mean input count.
 
     1. Correlations from few patches are shrunk: a layer with fewer patches than inputs is rounded
-       more
-       nearly to the nearest.
+       more nearly to the nearest.
     2. Layers with equal weights, such as the steps of a loop, are rounded together and remain
        equal.
     3. At most 32 samples are used. Without data the pass does nothing.

@@ -221,11 +221,9 @@ class AlignScalesPass(FloatNetworkPass):
     3.1.4).
 
     1. If all consumers of a value need another scale, the producer computes it at that scale. The
-       shift
-       becomes part of the shift of the producer.
+       shift becomes part of the shift of the producer.
     2. Exponents are then raised until no rule changes them: a result is not finer than the
-       accumulator,
-       no shift exceeds 31, and no accumulator can exceed 32 bits.
+       accumulator, no shift exceeds 31, and no accumulator can exceed 32 bits.
 
     The argument and the result of a state (`graph.state`) have the same scale. Changes no value of
     the float network.

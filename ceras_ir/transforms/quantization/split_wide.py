@@ -73,8 +73,7 @@ class WideInputRule(ResidualSpreadPass):
     Convert a layer with a 16-bit operand to two layers with 8-bit operands:
 
     1. the products with the lower byte, in 8 bits, at the finest power of two for which four
-       standard
-       deviations of products with random bytes fit;
+       standard deviations of products with random bytes fit;
     2. the layer on the upper byte, with the first result as the residual.
 
     The bytes are the two layers that `results` created for the value, or separate operations. An
@@ -219,8 +218,7 @@ class WideResultRule(ResidualSpreadPass):
     2. The lower byte: the layer, with the negated upper byte as the residual.
     3. The 16-bit result: the lower byte minus 2^8 times the negated upper byte.
     4. A residual is added afterwards in 16 bits. The steps of the first three are then doubled, so
-       that
-       only the sum saturates at 16 bits.
+       that only the sum saturates at 16 bits.
 
     An 8-bit accelerator needs twice the time for both layers, but would leave a 16-bit layer to the
     host. A layer is left unchanged in each of these cases:

@@ -4,9 +4,8 @@ Compute the signal-to-noise ratio of outputs, which all decisions and reports us
 1. The signal of an element is the variance over the samples. A constant carries no signal.
 2. The noise of an element is the mean squared error.
 3. Signal and noise are summed over the elements of a quantity. An output has the mean
-   noise-to-signal
-   ratio of the quantities; a network has the mean ratio of the outputs. Quantities and outputs
-   that do not vary are ignored.
+   noise-to-signal ratio of the quantities; a network has the mean ratio of the outputs. Quantities
+   and outputs that do not vary are ignored.
 4. Without a second sample, or without variance, the ratio is NaN, printed as "n/a". All
    comparisons with NaN are false: a decision must not depend on it.
 
