@@ -119,8 +119,8 @@ class Compiled:
         return [path for name in names if (path := self._folder / name).is_file()]
 
     def __repr__(self) -> str:
-        ends = presentation.ends(self.inputs, self.outputs)
-        return f"<ceras_ir.Compiled for {self.target}: {len(self.files)} files, {ends}>"
+        signature = presentation.signature(self.inputs, self.outputs)
+        return f"<ceras_ir.Compiled for {self.target}: {len(self.files)} files, {signature}>"
 
     def __str__(self) -> str:
         """Return the table that `ceras-compile` prints."""

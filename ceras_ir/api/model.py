@@ -157,19 +157,21 @@ class Model:
             if calibration is not None:
                 data = files.paths(calibration, self.inputs, "calibration", images)
             chosen = Target() if target is None else _target(target, board, {})
-            whole = replace(
+            quantize_options = replace(
                 BuildOptions(chosen, "int8", calibration=data),
                 title=self.title,
                 prune=self._options.prune,
                 insertions=self._options.insertions,
                 **given,
             )
-            whole.check()
+            quantize_options.check()
             module = self._module.clone()
-            run_stages(load_context(), module, graph_stages(whole))
-        made = Model.__new__(type(self))._init(module, replace(whole, int16=(), float=()), files)
-        made._source, made._chosen = self._module, whole
-        return made
+            run_stages(load_context(), module, graph_stages(quantize_options))
+        quantized = Model.__new__(type(self))._init(
+            module, replace(quantize_options, int16=(), float=()), files
+        )
+        quantized._source, quantized._chosen = self._module, quantize_options
+        return quantized
 
     def apply(self, *passes: Passes) -> Model:
         """Run passes in order; a pass is text like `"canonicalize,my-pass{x=1}"` or an object."""
@@ -202,13 +204,13 @@ class Model:
             chosen.check()
             begun = time.monotonic()
             try:
-                made = build(self._module.clone(), chosen)
+                built = build(self._module.clone(), chosen)
             except DoesNotFitError as error:
                 seconds = time.monotonic() - begun
                 named = self._chosen
-                whole = replace(chosen, int16=named.int16, float=named.float)
-                raise remedied(error, self._source.clone, whole, seconds) from None
-            return compiled_of(made, [] if self._files is None else [self._files])
+                remedy_options = replace(chosen, int16=named.int16, float=named.float)
+                raise remedied(error, self._source.clone, remedy_options, seconds) from None
+            return compiled_of(built, [] if self._files is None else [self._files])
 
     def run(self, inputs: Data, *, images: ImageOptions | None = None) -> dict[str, Array]:
         """Return the outputs by name for one or more samples, computed by the interpreter."""
@@ -231,8 +233,8 @@ class Model:
 
     def __repr__(self) -> str:
         kind = "quantized" if self.is_quantized else "float"
-        ends = presentation.ends(self.inputs, self.outputs)
-        return f"<ceras_ir.Model '{self.title}', {kind}: {len(self.layers)} layers, {ends}>"
+        signature = presentation.signature(self.inputs, self.outputs)
+        return f"<ceras_ir.Model '{self.title}', {kind}: {len(self.layers)} layers, {signature}>"
 
     def __str__(self) -> str:
         """Return the IR with large constants elided."""

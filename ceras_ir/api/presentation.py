@@ -100,7 +100,7 @@ MAX_IR_CHARACTERS = 200_000
 NUMBERS = "text-align:right;font-variant-numeric:tabular-nums"
 
 
-def ends(inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> str:
+def signature(inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> str:
     """Return the inputs and outputs as a line of text."""
     sides = (
         ", ".join(f"{t.name} {t.model_dtype or t.dtype}{list(t.shape)}" for t in side)

@@ -151,8 +151,8 @@ def _plan(argv: Sequence[str]) -> int:
         MAX_SEARCHED,
         Outcome,
         Span,
+        max_live_bytes,
         misplaced,
-        most_alive,
         place_quickly,
     )
 
@@ -160,7 +160,7 @@ def _plan(argv: Sequence[str]) -> int:
     capacity: int = arguments.capacity
     requests = read_requests(path, placed=arguments.check)
     spans = [Span(r.size, r.lower, r.upper) for r in requests]
-    bound = most_alive(spans)
+    bound = max_live_bytes(spans)
     if arguments.check:
         offsets = [request.offset for request in requests]
         if wrong := misplaced([r.id for r in requests], spans, offsets, capacity):

@@ -124,10 +124,10 @@ class ForwardRule(FloatNetworkPass):
     name = "forward"
 
     def change(self, main: FuncOp) -> None:
-        behind = values_after_layers(main)
+        after_layers = values_after_layers(main)
         for op in reversed(list(main.body.block.ops)):
             if isinstance(op, graph.BinaryOp):
-                _fold(op, is_input=behind.isdisjoint(op.operands))
+                _fold(op, is_input=after_layers.isdisjoint(op.operands))
 
 
 def _fold(op: graph.BinaryOp, *, is_input: bool) -> None:
@@ -277,11 +277,11 @@ class DepthwiseRule(FloatNetworkPass):
 
 def _between_layers(main: FuncOp) -> list[Operation]:
     # Operations that depend on a layer and on which a layer depends.
-    behind, before = values_after_layers(main), set[SSAValue]()
+    after_layers, before = values_after_layers(main), set[SSAValue]()
     found: list[Operation] = []
     for op in reversed(list(main.body.block.ops)):
         leads = not before.isdisjoint(op.results)
-        if leads and not behind.isdisjoint(op.operands):
+        if leads and not after_layers.isdisjoint(op.operands):
             found.append(op)
         if leads or isinstance(op, graph.LinearOperation):
             before.update(op.operands)

@@ -75,39 +75,39 @@ def _branch(value: SSAValue) -> graph.Conv2dOp | None:
 
 
 def _fused(
-    whole: graph.Conv2dOp, part: graph.Conv2dOp
+    base: graph.Conv2dOp, part: graph.Conv2dOp
 ) -> tuple[graph.Conv2dOp, NDArray[np.float32], NDArray[np.float32]] | None:
-    # Weights and bias with which `whole` computes the sum; none if `part` accesses other elements.
+    # Weights and bias with which `base` computes the sum; none if `part` accesses other elements.
     import numpy as np
 
-    if whole.strides != part.strides or whole.group_count > part.group_count:
+    if base.strides != part.strides or base.group_count > part.group_count:
         return None
-    if part.group_count % whole.group_count:
+    if part.group_count % base.group_count:
         return None
-    weights, added = graph.constant_array(whole.weights), graph.constant_array(part.weights)
-    outputs = graph.shape_of(whole.weights)[0]
-    biases = known_bias(whole, outputs), known_bias(part, outputs)
+    weights, added = graph.constant_array(base.weights), graph.constant_array(part.weights)
+    outputs = graph.shape_of(base.weights)[0]
+    biases = known_bias(base, outputs), known_bias(part, outputs)
     if weights is None or added is None or biases[0] is None or biases[1] is None:
         return None
-    rows, columns = _taps(whole, part, 0), _taps(whole, part, 1)
+    rows, columns = _taps(base, part, 0), _taps(base, part, 1)
     if rows is None or columns is None:
         return None
     total = weights.astype(np.float32)
-    # The input channels of an output of `part`, as indices in the group of `whole`.
+    # The input channels of an output of `part`, as indices in the group of `base`.
     channels, wide = added.shape[3], total.shape[3]
     group = np.arange(outputs) // (outputs // part.group_count)
     for o, first in enumerate(group * channels % wide):
         total[o, rows, columns, first : first + channels] += added[o]
-    return whole, total, biases[0] + biases[1]
+    return base, total, biases[0] + biases[1]
 
 
-def _taps(whole: graph.Conv2dOp, part: graph.Conv2dOp, axis: int) -> slice | None:
-    # The taps of `whole` along an axis that read the same elements as the taps of `part`.
-    size, inner = whole.window[axis], part.window[axis]
-    step = whole.dilations.get_values()[axis]
+def _taps(base: graph.Conv2dOp, part: graph.Conv2dOp, axis: int) -> slice | None:
+    # The taps of `base` along an axis that read the same elements as the taps of `part`.
+    size, inner = base.window[axis], part.window[axis]
+    step = base.dilations.get_values()[axis]
     if inner > 1 and part.dilations.get_values()[axis] != step:
         return None
-    before = whole.padding.get_values()[axis] - part.padding.get_values()[axis]
+    before = base.padding.get_values()[axis] - part.padding.get_values()[axis]
     first, left = divmod(before, step)
     return None if left or first < 0 or first + inner > size else slice(first, first + inner)
 
@@ -241,7 +241,7 @@ def _maps_rows(op: Operation, value: SSAValue) -> bool:
 
 def _applied(
     chain: Sequence[graph.GraphOperation],
-    whole: SSAValue,
+    source: SSAValue,
     part: SSAValue,
     run: Run,
     rewriter: PatternRewriter,
@@ -252,14 +252,14 @@ def _applied(
         if not link.has_trait(View, value_if_unregistered=False):
             part = _reshaped(part, block[1], link, rewriter)
             operands = [
-                part if operand is whole else _sliced(operand, block, link, rewriter)
+                part if operand is source else _sliced(operand, block, link, rewriter)
                 for operand in link.operands
             ]
             new = link.rebuilt(operands, shape=block[1])
             drop_statistics(new)
             rewriter.insert(new)
             part = new.results[0]
-        whole = link.results[0]
+        source = link.results[0]
     return part
 
 

@@ -360,8 +360,8 @@ def _beside_boundaries(formula: Formula) -> Floats:
         found = differences(_numbers(middle))[rows, np.arange(len(rows))]
         is_low = np.sign(found) == signs[rows, at]
         low, high = np.where(is_low, middle, low), np.where(is_low, high, middle)
-    ends = np.concatenate([low, high])
-    return _numbers(np.unique(ends[:, None] + np.arange(-2, 3)))
+    boundaries = np.concatenate([low, high])
+    return _numbers(np.unique(boundaries[:, None] + np.arange(-2, 3)))
 
 
 def _differences(op: Operation, values: Mapping[SSAValue, Reals]) -> Iterator[Reals]:

@@ -59,10 +59,10 @@ def check_plan(main: FuncOp) -> list[Finding]:
         return None if block is None else _rows(value, block, starts[block.region.data])
 
     # Values inside the result of a concatenation are only aligned to their elements.
-    wholes = [
-        (op.result, whole)
+    results = [
+        (op.result, result)
         for op in main.body.block.ops
-        if isinstance(op, ConcatOp) and _in_place(op, at) and (whole := at(op.result)) is not None
+        if isinstance(op, ConcatOp) and _in_place(op, at) and (result := at(op.result)) is not None
     ]
 
     def claim(value: SSAValue, kept: Sequence[Rows] = ()) -> None:
@@ -76,8 +76,8 @@ def check_plan(main: FuncOp) -> list[Finding]:
         if place.pitch < place.width:
             findings.append(_at(value, f"rows of {place.width} bytes are {place.pitch} apart"))
         is_part = any(
-            whole is not value and a.start <= place.start and place.end <= a.end
-            for whole, a in wholes
+            result is not value and a.start <= place.start and place.end <= a.end
+            for result, a in results
         )
         element = storage_type(tensor_type(value).element_type).size
         unit = element if is_part else arena.alignment.data
@@ -193,24 +193,24 @@ def _common(a: Rows, b: Rows) -> int:
 def _in_place(op: Operation, at: Callable[[SSAValue], Rows | None]) -> list[tuple[SSAValue, Rows]]:
     # Operands with bytes that are already in place in the result, and these bytes.
     is_view = op.has_trait(View, value_if_unregistered=False)
-    whole = at(op.results[0])
-    if whole is None or not (is_view or isinstance(op, ConcatOp)):
+    result_rows = at(op.results[0])
+    if result_rows is None or not (is_view or isinstance(op, ConcatOp)):
         return []
     shape = shape_of(op.results[0])
     if not isinstance(op, ConcatOp):
-        return [(op.operands[0], whole)] if at(op.operands[0]) == whole else []
+        return [(op.operands[0], result_rows)] if at(op.operands[0]) == result_rows else []
     axis, last = op.axis.value.data, len(shape) - 1
     if prod(shape[:axis]) != 1 and axis != last:
         return []
     size = storage_type(tensor_type(op.result).element_type).size
     row = shape[-1] * size
-    pitch = row if whole.count == 1 else whole.pitch
+    pitch = row if result_rows.count == 1 else result_rows.pitch
     found: list[tuple[SSAValue, Rows]] = []
     index = 0  # The index of the operand's first byte in a result without gaps.
     for operand in op.operands:
         *outer, columns = shape_of(operand)
         count, width = prod(outer), columns * size
-        first = whole.start + index // row * pitch + index % row
+        first = result_rows.start + index // row * pitch + index % row
         rows = Rows(first, count, width, pitch)
         if count == 1 or pitch == width:
             rows = Rows(first, 1, count * width, count * width)

@@ -79,9 +79,9 @@ def fewest_copied_bytes(main: FuncOp) -> int:
     return total
 
 
-def _is_run(part: list[SSAValue], whole: list[SSAValue]) -> bool:
-    starts = range(len(whole) - len(part) + 1)
-    return any(all(a is b for a, b in zip(part, whole[i:], strict=False)) for i in starts)
+def _is_run(part: list[SSAValue], operands: list[SSAValue]) -> bool:
+    starts = range(len(operands) - len(part) + 1)
+    return any(all(a is b for a, b in zip(part, operands[i:], strict=False)) for i in starts)
 
 
 Pair: TypeAlias = tuple[Operation, SSAValue]

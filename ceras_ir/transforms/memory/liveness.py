@@ -20,7 +20,7 @@ from ceras_ir.dialects.mem import CONTINUES, LaunchOp, block_of
 from ceras_ir.network.function import input_names, result_values
 from ceras_ir.support.diagnostics import InputError, node_name
 from ceras_ir.support.options import options
-from ceras_ir.transforms.memory.offsets import Span, most_alive
+from ceras_ir.transforms.memory.offsets import Span, max_live_bytes
 from ceras_ir.transforms.memory.slices import (
     Slice,
     Slicing,
@@ -173,9 +173,9 @@ class Liveness:
         if not merged:
             return False
         old = [buffer for buffer, _, _ in merged.values()]
-        whole = Buffer(byte_size(op.result), min(b.lower for b in old), upper)
-        self._put(op.result, whole)
-        self.buffers[self.buffers.index(old[0])] = whole
+        result_buffer = Buffer(byte_size(op.result), min(b.lower for b in old), upper)
+        self._put(op.result, result_buffer)
+        self.buffers[self.buffers.index(old[0])] = result_buffer
         for buffer, part, shift in merged.values():
             width = self._width(part)
             for value in buffer.values:
@@ -184,7 +184,7 @@ class Liveness:
                 if part.pitch:
                     has_gaps = row_count(value) > 1 and part.pitch != row_bytes(value)
                     pitch = part.pitch if has_gaps else 0
-                self.take_over(value, whole, (start, pitch), buffer.upper)
+                self.take_over(value, result_buffer, (start, pitch), buffer.upper)
         self.buffers = [b for b in self.buffers if all(b is not merged for merged in old)]
         self.buffers.sort(key=lambda b: b.lower)
         return True
@@ -258,8 +258,8 @@ class Liveness:
         return [buffer.span for buffer in self.buffers]
 
     def lower_bound(self, alignment: int = 1) -> int:
-        """Return the most bytes that are live at a step: a lower bound of each plan."""
-        return most_alive(self.spans, alignment)
+        """Return the maximum bytes that are live at a step, a lower bound of each plan."""
+        return max_live_bytes(self.spans, alignment)
 
 
 def analyse(

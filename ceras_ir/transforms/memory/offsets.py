@@ -2,7 +2,7 @@
 Assign byte offsets to memory requests, so that requests that are live together do not overlap.
 
 A request has a size and a live range. `liveness.py` derives requests from a network. The greedy
-placement is not optimal; if it does not reach `most_alive`, an exact search in C++
+placement is not optimal; if it does not reach `max_live_bytes`, an exact search in C++
 (`runtime/offset_search.cpp`) follows.
 """
 
@@ -51,8 +51,8 @@ def aligned_spans(spans: Iterable[Span], alignment: int) -> list[Span]:
     return [Span(aligned(s.size, alignment), s.lower, s.upper) for s in spans]
 
 
-def most_alive(spans: Iterable[Span], alignment: int = 1) -> int:
-    """Return the most bytes that are live at the same time: a lower bound of each plan."""
+def max_live_bytes(spans: Iterable[Span], alignment: int = 1) -> int:
+    """Return the maximum of bytes that are live at the same time, a lower bound of each plan."""
     change = Counter[int]()
     for span in aligned_spans(spans, alignment):
         change[span.lower] += span.size
@@ -174,7 +174,7 @@ def place_within(
     limits give equal results on all machines. Several `searches` run in parallel with different
     restarts; the first to finish answers.
     """
-    if most_alive(spans) > capacity:
+    if max_live_bytes(spans) > capacity:
         return Answer(Outcome.IMPOSSIBLE)
     real = [span for span in spans if span.needs_memory]
     if not real:
@@ -204,7 +204,7 @@ def place_within(
 def place_quickly(spans: Sequence[Span], capacity: int, *, seconds: float) -> Answer:
     """Place greedily without a compiler, then search on two processors."""
     end = time.monotonic() + seconds
-    if most_alive(spans) > capacity:
+    if max_live_bytes(spans) > capacity:
         return Answer(Outcome.IMPOSSIBLE)
     for offsets, peak in greedy_plans(spans, 1):
         if peak <= capacity:
@@ -240,8 +240,8 @@ def improve(spans: Sequence[Span], plan: Plan, alignment: int, nodes: int) -> Pl
         answer = place_within(rounded, target, nodes=nodes)
         if answer.outcome is Outcome.FOUND:
             placed = zip(answer.offsets, rounded, strict=True)
-            ends = (o + s.size for o, s in placed if s.needs_memory)
-            best = Plan(answer.offsets, max(ends), low)
+            upper_addresses = (o + s.size for o, s in placed if s.needs_memory)
+            best = Plan(answer.offsets, max(upper_addresses), low)
         elif answer.outcome is Outcome.IMPOSSIBLE:
             low = target + unit
         else:
@@ -253,7 +253,7 @@ def improve(spans: Sequence[Span], plan: Plan, alignment: int, nodes: int) -> Pl
 def plan_offsets(spans: Sequence[Span], alignment: int, nodes: int = SEARCH_NODES) -> Plan:
     """Return the greedy plan, or a better plan of the search if a compiler is installed."""
     offsets, peak = first_fit(spans, alignment)
-    plan = Plan(tuple(offsets), peak, most_alive(spans, alignment))
+    plan = Plan(tuple(offsets), peak, max_live_bytes(spans, alignment))
     if peak > plan.bound:
         if has_compiler():
             return improve(spans, plan, alignment, nodes)

@@ -284,7 +284,7 @@ def min_capacity(
     rounded = aligned_spans(spans, alignment)
     limits = [capacity // alignment * alignment for capacity in capacities]
     allowed = [tuple(range(len(limits)))] * len(spans)
-    low, high = 0, offsets.most_alive(rounded) // alignment
+    low, high = 0, offsets.max_live_bytes(rounded) // alignment
     while low < high:
         middle = (low + high) // 2
         limits[region] = middle * alignment
@@ -310,8 +310,8 @@ def _place_all(
         if plan.bound <= limit < plan.peak and has_compiler():
             answer = offsets.place_within(members, limit, nodes=offsets.SEARCH_NODES)
             if answer.outcome is Outcome.FOUND:
-                ends = (o + s.size for o, s in zip(answer.offsets, members, strict=True))
-                plan = Plan(answer.offsets, max(ends), plan.bound)
+                upper_addresses = (o + s.size for o, s in zip(answer.offsets, members, strict=True))
+                plan = Plan(answer.offsets, max(upper_addresses), plan.bound)
             elif answer.outcome is Outcome.IMPOSSIBLE:
                 plan = Plan(plan.offsets, plan.peak, limit + alignment)
         plans.append(plan)

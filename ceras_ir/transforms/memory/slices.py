@@ -129,12 +129,12 @@ def refuse_gaps(main: FuncOp, target: str) -> None:
 
 def operand_in_place(op: ConcatOp, part: Slice) -> bool:
     """Return whether the plan stores an operand at the position in the result."""
-    part_block, whole = block_of(part.operand), block_of(op.result)
-    if part_block is None or whole is None or part_block.region != whole.region:
+    part_block, result_block = block_of(part.operand), block_of(op.result)
+    if part_block is None or result_block is None or part_block.region != result_block.region:
         return False
-    start = spread(part.start, row_bytes(op.result), whole.pitch.data)
-    pitch = whole.pitch.data or part.pitch
+    start = spread(part.start, row_bytes(op.result), result_block.pitch.data)
+    pitch = result_block.pitch.data or part.pitch
     if row_count(part.operand) <= 1 or pitch == row_bytes(part.operand):
         pitch = 0
-    expected = whole.offset.data + start, pitch
+    expected = result_block.offset.data + start, pitch
     return (part_block.offset.data, part_block.pitch.data) == expected

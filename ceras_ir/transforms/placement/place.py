@@ -142,8 +142,8 @@ def cheapest(
         graph.add_edge(node, SINK, INFINITE if cost.accelerator is None else _ns(cost.accelerator))
         graph.add_edge(SOURCE, node, _ns(cost.cpu))
         if op in pins:
-            ends = (SOURCE, node) if pins[op] else (node, SINK)
-            graph.add_edge(*ends, INFINITE)
+            edge = (SOURCE, node) if pins[op] else (node, SINK)
+            graph.add_edge(*edge, INFINITE)
     returned = set(result_values(main))
     for value in [*main.body.block.args, *(v for op in nodes for v in op.results)]:
         producer = nodes[value.owner] if isinstance(value.owner, Operation) else SINK

@@ -51,12 +51,12 @@ def n_of_m(weights: Weights, n: int, m: int) -> Kept:
     """Keep the `n` largest of each `m` products of a filter, and the same part of a rest."""
     flat = np.abs(weights).reshape(len(weights), -1)
     rows, columns = flat.shape
-    whole = columns // m * m
+    grouped = columns // m * m
     kept = np.zeros(flat.shape, np.bool_)
-    groups = flat[:, :whole].reshape(-1, m)
-    kept[:, :whole] = _largest(groups, n).reshape(rows, whole)
-    if rest := columns - whole:
-        kept[:, whole:] = _largest(flat[:, whole:], -(-rest * n // m))
+    groups = flat[:, :grouped].reshape(-1, m)
+    kept[:, :grouped] = _largest(groups, n).reshape(rows, grouped)
+    if rest := columns - grouped:
+        kept[:, grouped:] = _largest(flat[:, grouped:], -(-rest * n // m))
     return kept.reshape(weights.shape)
 
 
@@ -178,8 +178,9 @@ def losses(
 ) -> NDArray[np.float64]:
     """Return the noise-to-signal ratio at the outputs for each layer and each of `SHARES`."""
     # Use the graph outputs, because operations after the quantized part are pruned too.
-    ends = [v for v in result_values(main_function(module)) if not graph.is_plain(v)]
-    meter, interpreter = SensitivityMeter(module, samples, outputs=ends), interpreter_of(module)
+    float_outputs = [v for v in result_values(main_function(module)) if not graph.is_plain(v)]
+    meter = SensitivityMeter(module, samples, outputs=float_outputs)
+    interpreter = interpreter_of(module)
     index: dict[SSAValue, int] = {op.result: i for i, op in enumerate(layers)}
     result = np.zeros((len(layers), len(SHARES)))
     for sample in samples:

@@ -274,10 +274,10 @@ class PrunePass(ModulePass):
             )
         target = self.target_bytes or self.target_products
         unit = "products" if self.target_products else "bytes"
-        least = int(costs.min(axis=1).sum())
+        min_cost = int(costs.min(axis=1).sum())
         return (
-            f"unsupported target: {target:,} {unit} are fewer than the {least:,} that remain with "
-            "99% zeros in each layer; choose a larger target, or smaller layers"
+            f"unsupported target: {target:,} {unit} are fewer than the {min_cost:,} that remain "
+            "with 99% zeros in each layer; choose a larger target, or smaller layers"
         )
 
     def _samples(self, module: ModuleOp) -> list[Mapping[str, Array]]:

@@ -106,7 +106,7 @@ MAX_RESULT_ERROR = 0.25
 """The maximum error of a result due to coarser weights, in steps of the result."""
 
 
-def fitted(made: list[GraphOperation]) -> list[GraphOperation] | None:
+def fitted(operations: list[GraphOperation]) -> list[GraphOperation] | None:
     """
     Return operations with the same result and sums that fit 32 bits, if possible. Operations that
     are not part of the result are erased.
@@ -115,26 +115,26 @@ def fitted(made: list[GraphOperation]) -> list[GraphOperation] | None:
     are tiny, such a bias fills 32 bits or is clipped, and products overflow. With steps that are
     coarser by a power of two, the sums of the channel fit, and the results do not change visibly.
     """
-    new = _fitted(made)
-    for op in reversed(made):
+    new = _fitted(operations)
+    for op in reversed(operations):
         if new is None or op not in new:
             op.erase()
     return new
 
 
-def _fitted(made: list[GraphOperation]) -> list[GraphOperation] | None:
-    match made[-1]:
+def _fitted(operations: list[GraphOperation]) -> list[GraphOperation] | None:
+    match operations[-1]:
         case graph.LinearOperation() as op:
-            return _linear(made, op)
+            return _linear(operations, op)
         case graph.BinaryOp() as op:
             a, b = _reach(op.lhs) * op.factors[0], _reach(op.rhs) * op.factors[1]
             bound = a * b if op.function is graph.Binary.MUL else a + b
-            return made if bound + _half(op) <= MAX_ACCUMULATOR else None
+            return operations if bound + _half(op) <= MAX_ACCUMULATOR else None
         case graph.Pool2dOp() as op:
             bound = prod(op.kernel.get_values()) * _reach(op.input)
-            return made if bound + _half(op) <= MAX_ACCUMULATOR else None
+            return operations if bound + _half(op) <= MAX_ACCUMULATOR else None
         case _:
-            return made
+            return operations
 
 
 def _reach(value: SSAValue) -> int:
@@ -147,11 +147,13 @@ def _half(op: graph.LinearOperation | graph.BinaryOp | graph.Pool2dOp) -> float:
     return 2.0**op.requant.shift.data / 2 if op.requant is not None and is_shift else 0.0
 
 
-def _linear(made: list[GraphOperation], op: graph.LinearOperation) -> list[GraphOperation] | None:
+def _linear(
+    operations: list[GraphOperation], op: graph.LinearOperation
+) -> list[GraphOperation] | None:
     assert op.requant is not None
     weights, bias = graph.constant_array(op.weights), _bias(op)
     if weights is None or bias is None:
-        return made
+        return operations
     kind, rank = graph.stored_element(op.weights), weights.ndim
     points = zero_points(kind, rank)
     centred = weights.astype(np.float64) - points
@@ -160,7 +162,7 @@ def _linear(made: list[GraphOperation], op: graph.LinearOperation) -> list[Graph
     if op.residual is not None:
         bound = bound + (_reach(op.residual) << np.array(op.residual_shifts))
     if bound.max() <= MAX_ACCUMULATOR:
-        return made
+        return operations
     if op.residual is not None:
         return None
     taps = centred[0].size

@@ -42,8 +42,8 @@ from ceras_ir.transforms.quantization.analysis.scale_classes import (
     ChannelSlots,
     absorbs,
     channel_addend,
+    consuming_layers,
     is_channel_scale,
-    layers_behind,
 )
 from ceras_ir.transforms.quantization.residuals import ResidualSpreadPass
 from ceras_ir.transforms.rebuilding import erase_unused, replace_constant, spread_columns
@@ -69,7 +69,7 @@ def insert_channel_scales(main: FuncOp, *, inputs: bool) -> None:
     for value in (*main.body.block.args, *computed):
         if value in states or width(value) != NARROW or not (inputs or value in after):
             continue
-        layers = layers_behind(main, value)
+        layers = consuming_layers(main, value)
         if layers and not any(map(is_kept_in_float, layers)):
             multiply_by_ones(value)
 

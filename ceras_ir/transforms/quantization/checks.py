@@ -377,8 +377,8 @@ def _part(chosen: NDArray[np.bool_]) -> str:
         return ""
     ranges: list[str] = []
     for axis, extent in enumerate(chosen.shape):
-        others = tuple(i for i in range(chosen.ndim) if i != axis)
-        indices = np.flatnonzero(np.any(chosen, axis=others))
+        other_axes = tuple(i for i in range(chosen.ndim) if i != axis)
+        indices = np.flatnonzero(np.any(chosen, axis=other_axes))
         first, last = int(indices[0]), int(indices[-1]) + 1
         ranges.append(":" if (first, last) == (0, extent) else f"{first}:{last}")
     return f"[{', '.join(ranges)}]"

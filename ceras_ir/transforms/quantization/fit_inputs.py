@@ -28,7 +28,7 @@ from ceras_ir.network.storage import NARROW, is_kept_in_float, width
 from ceras_ir.support.diagnostics import node_name
 from ceras_ir.transforms.pass_kinds import PatternPass
 from ceras_ir.transforms.quantization.analysis.calibration import CalibratedPass
-from ceras_ir.transforms.quantization.analysis.scale_classes import layers_behind
+from ceras_ir.transforms.quantization.analysis.scale_classes import consuming_layers
 from ceras_ir.transforms.quantization.channel_scales import multiply
 from ceras_ir.transforms.quantization.keep_in_float import SUMS
 from ceras_ir.transforms.quantization.tabulate_pixels import byte_values
@@ -95,7 +95,7 @@ class FitInputsPass(CalibratedPass):
             value: layers
             for value in (*inputs, *computed)
             if width(value) == NARROW
-            and (layers := layers_behind(main, value))
+            and (layers := consuming_layers(main, value))
             and not any(map(is_kept_in_float, layers))
         }
         if not consumers:
@@ -118,7 +118,7 @@ class FitInputsPass(CalibratedPass):
 
     def _fit_pixels(self, main: FuncOp) -> set[SSAValue]:
         for value, function in byte_values(list(main.body.block.ops)).items():
-            if width(value) != NARROW or not (layers := layers_behind(main, value)):
+            if width(value) != NARROW or not (layers := consuming_layers(main, value)):
                 continue
             reals = function.evaluate().astype(np.float64)
             low, high = min(float(reals.min()), 0.0), max(float(reals.max()), 0.0)
@@ -183,8 +183,8 @@ def fitting_step(low: float, high: float, clipped: float = MAX_CLIPPED_SHARE) ->
         return None
     below = -low / extent * MAX_STEPS
     # A side that is not empty needs a step, however small its share of the range.
-    least, most = int(low < 0), MAX_STEPS - int(high > 0)
-    counts = (min(max(n, least), most) for n in (floor(below), ceil(below)))
+    min_steps, max_steps = int(low < 0), MAX_STEPS - int(high > 0)
+    counts = (min(max(n, min_steps), max_steps) for n in (floor(below), ceil(below)))
     step = min(max(_part(-low, n), _part(high, MAX_STEPS - n)) for n in counts)
     power = ldexp(1.0, ceil(log2(step * (1 - clipped))))
     return step * ROUNDING_MARGIN if power > MIN_STEP_RATIO * step else None

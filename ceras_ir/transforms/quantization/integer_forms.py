@@ -106,7 +106,7 @@ def _normalized(
     bias = np.broadcast_to(bias.astype(np.float64), scale.shape)
     # Choose the finest step for 16 and 32 bits that the shift of the result allows.
     limits = [(float(np.abs(scale).max()), 15), (float(np.abs(bias).max()), 31 + FRACTION_BITS)]
-    step = max(ceil(log2(max(most, 2.0**-60) * (1 + 2.0**-14))) - bits for most, bits in limits)
+    step = max(ceil(log2(max(peak, 2.0**-60) * (1 + 2.0**-14))) - bits for peak, bits in limits)
     step = min(
         max(step, exponent + FRACTION_BITS - RequantAttr.MAX_SHIFT), exponent + FRACTION_BITS
     )

@@ -180,7 +180,7 @@ class InputMoments:
     """Sums over the inputs of a layer, or of several layers with equal weights."""
 
     op: graph.LinearOperation
-    others: Sequence[graph.LinearOperation] = ()
+    equal_layers: Sequence[graph.LinearOperation] = ()
     total: NDArray[np.float64] = field(init=False)
     origin: NDArray[np.float32] | None = field(init=False, default=None)
     """A value near the inputs, [groups, 1, K]. Products are computed for differences from it."""
@@ -283,9 +283,9 @@ def input_moments(
 ) -> list[InputMoments]:
     """Return the moments over `samples` for each group of layers with equal weights."""
     consumers: dict[SSAValue, list[tuple[InputMoments, graph.LinearOperation]]] = {}
-    found = [InputMoments(op, others) for op, *others in layers]
+    found = [InputMoments(op, equal_layers) for op, *equal_layers in layers]
     for moments in found:
-        for op in (moments.op, *moments.others):
+        for op in (moments.op, *moments.equal_layers):
             consumers.setdefault(op.input, []).append((moments, op))
 
     def add(value: SSAValue, array: NDArray[np.float32]) -> None:
@@ -329,7 +329,7 @@ def round_weights(moments: InputMoments) -> None:
     Replace weights by the rounded weights that change the outputs least. If the layer has a bias,
     the bias compensates the mean change of the outputs, and only deviations from the mean count.
     """
-    layers = moments.op, *moments.others
+    layers = moments.op, *moments.equal_layers
     weights = graph.known_array(moments.op.weights).astype(np.float64)
     weights = weights.reshape(moments.groups, len(weights) // moments.groups, -1)
     bias, steps = _biases(layers), steps_by_row(moments.op).reshape(moments.groups, -1, 1)

@@ -167,8 +167,12 @@ def _function(function: graph.FunctionAttr, bounds: Bounds) -> Bounds:
     if function.affine is None:
         return low, high
     scale, offset = function.affine
-    ends = (low * scale + offset, high * scale + offset)
-    return UNBOUNDED if any(map(isnan, ends)) else (min(ends), max(ends))
+    bounds_of_result = (low * scale + offset, high * scale + offset)
+    return (
+        UNBOUNDED
+        if any(map(isnan, bounds_of_result))
+        else (min(bounds_of_result), max(bounds_of_result))
+    )
 
 
 def _core(function: graph.FunctionAttr, bounds: Bounds) -> Bounds:
@@ -192,8 +196,8 @@ def _core(function: graph.FunctionAttr, bounds: Bounds) -> Bounds:
         case graph.Function.ELU | graph.Function.CELU if function.values[0] > 0.0:
             return -function.values[0], max(high, 0.0)
         case graph.Function.LEAKY_RELU if function.values[0] != 0.0:
-            ends = (0.0, function.values[0] * min(low, 0.0), max(high, 0.0))
-            return min(ends), max(ends)
+            candidates = (0.0, function.values[0] * min(low, 0.0), max(high, 0.0))
+            return min(candidates), max(candidates)
         case _:
             return UNBOUNDED
 

@@ -147,9 +147,9 @@ def _choose(value: SSAValue) -> None:
     # Zero is always represented exactly, because padding is zero.
     low, high = min(bounds[0], 0.0), max(bounds[1], 0.0)
     point = zero_point_of(low, known - 1)
-    least, most = signed_bounds(NARROW)
-    reach, kept = ldexp(most, known), ldexp(most - point, known - 1)
-    if least <= point <= most and (high <= kept or -low <= MAX_LOST_SHARE * reach):
+    min_integer, max_integer = signed_bounds(NARROW)
+    reach, kept = ldexp(max_integer, known), ldexp(max_integer - point, known - 1)
+    if min_integer <= point <= max_integer and (high <= kept or -low <= MAX_LOST_SHARE * reach):
         set_exponent(value, known - 1)
         set_zero_point(value, point)
     else:
@@ -158,8 +158,8 @@ def _choose(value: SSAValue) -> None:
 
 def _shifted_zero_point(low: float, high: float) -> int:
     """Return the zero point that reduces clipping on one side by the free integers on the other."""
-    least, most = signed_bounds(NARROW)
-    below, above = round(low) - least, most - round(high)
+    min_integer, max_integer = signed_bounds(NARROW)
+    below, above = round(low) - min_integer, max_integer - round(high)
     if above < 0 < below:
         return max(above, -below)
     return min(-below, above) if below < 0 < above else 0

@@ -195,8 +195,8 @@ def _exponent_of_few_bits(value: SSAValue, element: UniformType, chosen: int) ->
     owner = value.owner
     if isinstance(owner, graph.PadOp) or keeps_scale(owner):  # The operand decides.
         return chosen
-    least, most = range_of(element)
-    low, high = (min(max(end, least), most) for end in proven_bounds(value))
+    min_integer, max_integer = range_of(element)
+    low, high = (min(max(end, min_integer), max_integer) for end in proven_bounds(value))
     finer = fitting_exponent(max(-low, high))
     return finer if chosen - finer >= MIN_UNUSED_BITS else chosen
 
@@ -216,8 +216,8 @@ def _set_missing_exponents(main: FuncOp) -> None:
             if chosen is not None and is_free and not isinstance(value.owner, graph.ConstantOp):
                 set_exponent(value, chosen)
     for value in observed_values(main):
-        if exponent(value) is None and isfinite(most := max(map(abs, proven_bounds(value)))):
-            set_exponent(value, fitting_exponent(most))
+        if exponent(value) is None and isfinite(magnitude := max(map(abs, proven_bounds(value)))):
+            set_exponent(value, fitting_exponent(magnitude))
 
 
 def _keeps_range(op: graph.GraphOperation) -> bool:

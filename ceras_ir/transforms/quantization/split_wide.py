@@ -111,8 +111,10 @@ def _split_input(op: graph.LinearOperation, known: dict[SSAValue, Bytes], spread
     rows = np.abs(weights).reshape(len(weights), -1)
     spread_of_bytes = (1 << BYTE_BITS) / 12**0.5
     likely = DEVIATIONS * spread_of_bytes * np.sqrt(np.square(rows).sum(1))
-    most = np.minimum(likely, -INT8_LOW * rows.sum(1))
-    needed = np.maximum(np.ceil(np.log2(np.maximum(most, 1) / INT8_HIGH)), BYTE_BITS).astype(int)
+    max_sums = np.minimum(likely, -INT8_LOW * rows.sum(1))
+    needed = np.maximum(np.ceil(np.log2(np.maximum(max_sums, 1) / INT8_HIGH)), BYTE_BITS).astype(
+        int
+    )
     finer = int((shifts - needed).min())
     moved = shifts - finer - BYTE_BITS
     if finer < 0 or np.ptp(shifts) > spread or moved.max() > MAX_RESIDUAL_SHIFT:
@@ -146,7 +148,7 @@ def _split_input(op: graph.LinearOperation, known: dict[SSAValue, Bytes], spread
         offset = graph.ConstantOp.from_array(coarse.astype(np.int32), element)
         new.append(offset)
         bias = offset.result
-    whole = rebuild_linear(
+    joined = rebuild_linear(
         op,
         {
             "requant": requant.replaced(shift=requant.shift.data - BYTE_BITS),
@@ -157,11 +159,11 @@ def _split_input(op: graph.LinearOperation, known: dict[SSAValue, Bytes], spread
         bias=bias,
         residual=share.results[0],
     )
-    new.append(whole)
+    new.append(joined)
     for part in new:
         part.location = op.location
     Rewriter.insert_op(new, InsertPoint.before(op))
-    op.results[0].replace_all_uses_with(whole.results[0])
+    op.results[0].replace_all_uses_with(joined.results[0])
     source = op.input.owner
     erase_with_constants(op)
     if isinstance(source, Operation):
@@ -203,9 +205,9 @@ def _joins_bytes(op: graph.BinaryOp) -> bool:
     factors = op.lhs_multiplier, op.rhs_multiplier, op.activation
     if shifts != (0, BYTE_BITS) or requant.multiplier.data != 1 or any(factors):
         return False
-    least, most = (requant.zero_point.data + end for end in (MIN_JOINED, MAX_JOINED))
-    return requant.low.data <= max(least, -(1 << WIDE - 1)) and requant.high.data >= min(
-        most, (1 << WIDE - 1) - 1
+    min_joined, max_joined = (requant.zero_point.data + end for end in (MIN_JOINED, MAX_JOINED))
+    return requant.low.data <= max(min_joined, -(1 << WIDE - 1)) and requant.high.data >= min(
+        max_joined, (1 << WIDE - 1) - 1
     )
 
 
@@ -284,22 +286,22 @@ def _split_result(op: graph.LinearOperation, spread: int) -> None:
     lower = rebuild_linear(
         op, bytes_of(0) | {"residual_shift": moved}, residual=upper.results[0], element=element
     )
-    ends = requant.zero_point.data, requant.low.data, requant.high.data
-    whole, (point, low, high) = target, ends
+    bounds = requant.zero_point.data, requant.low.data, requant.high.data
+    joined_element, (point, low, high) = target, bounds
     if op.residual is not None:
-        whole = UniformType(element.scale, storage=target.storage)
-        point, low, high = 0, whole.low, whole.high
+        joined_element = UniformType(element.scale, storage=target.storage)
+        point, low, high = 0, joined_element.low, joined_element.high
     joined = graph.BinaryOp(
         graph.Binary.SUB,
         lower.results[0],
         upper.results[0],
-        result_element=whole,
+        result_element=joined_element,
         shifts=(0, BYTE_BITS),
         requant=RequantAttr(0, zero_point=point, low=max(low, MIN_JOINED + point), high=high),
     )
     new = [negated, offset, upper, lower, joined]
     if op.residual is not None:
-        point, low, high = ends
+        point, low, high = bounds
         new.append(
             graph.BinaryOp(
                 graph.Binary.ADD,

@@ -159,8 +159,8 @@ def stored_operation(op: GraphOperation, values: QuantizedValues) -> list[GraphO
     for name in (WEIGHT_EXPONENT, ROW_EXPONENTS):
         new[-1].attributes.pop(name, None)
     owners = [operand.owner for operand in operands]
-    made = [o for o in owners if isinstance(o, graph.ConstantOp) and o.parent is None]
-    return [*new[:-1], *made, new[-1]]
+    constants = [o for o in owners if isinstance(o, graph.ConstantOp) and o.parent is None]
+    return [*new[:-1], *constants, new[-1]]
 
 
 def _operands(op: GraphOperation, values: QuantizedValues) -> Sequence[SSAValue]:
@@ -231,8 +231,8 @@ def _aligned_exponents(op: graph.BinaryOp, values: QuantizedValues) -> tuple[int
     # of the sum, or 2^-13 if the other operand has 16 bits, because a sum has 32 bits.
     coarser = op.lhs if lhs >= rhs else op.rhs
     reach = (values.storage(coarser).element.reach - 1).bit_length()
-    least = max(lhs, rhs) - graph.BinaryOp.MAX_SHIFT + reach - NARROW + 1
-    return max(lhs, least), max(rhs, least)
+    min_exponent = max(lhs, rhs) - graph.BinaryOp.MAX_SHIFT + reach - NARROW + 1
+    return max(lhs, min_exponent), max(rhs, min_exponent)
 
 
 def _in_float(op: GraphOperation, input: SSAValue, target: UniformType) -> list[GraphOperation]:

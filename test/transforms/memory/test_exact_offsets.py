@@ -15,8 +15,8 @@ from ceras_ir.transforms.memory.offsets import (
     first_fit,
     greedy_plans,
     improve,
+    max_live_bytes,
     misplaced,
-    most_alive,
     place_within,
     plan_offsets,
 )
@@ -85,7 +85,9 @@ def test_agrees_with_trying_everything(seed: int):
 @pytest.mark.parametrize("bound, text", NO_PLAN_AT_THE_BOUND)
 def test_proves_that_the_bound_cannot_be_reached(bound: int, text: str):
     spans = [Span(*map(int, part.split(","))) for part in text.split()]
-    assert most_alive(spans) == bound and not has_plan(spans, bound) and has_plan(spans, bound + 1)
+    assert (
+        max_live_bytes(spans) == bound and not has_plan(spans, bound) and has_plan(spans, bound + 1)
+    )
     assert place_within(spans, bound).outcome is Outcome.IMPOSSIBLE
     one_by_one = tuple(sum(s.size for s in spans[:i]) for i in range(len(spans)))
     worst = Plan(one_by_one, sum(s.size for s in spans), bound)

@@ -28,7 +28,7 @@ from ceras_ir.support.native import has_compiler
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
 from ceras_ir.transforms.memory.check_blocks import check_plan
 from ceras_ir.transforms.memory.liveness import analyse, steps
-from ceras_ir.transforms.memory.offsets import Span, misplaced, most_alive
+from ceras_ir.transforms.memory.offsets import Span, max_live_bytes, misplaced
 from ceras_ir.transforms.memory.regions import (
     Region,
     Traffic,
@@ -50,7 +50,7 @@ def random_instance(seed: int, most: int) -> Instance:
         lower = source.randint(0, 7)
         spans.append(Span(source.randint(1, 6), lower, lower + source.randint(1, 5)))
     traffic = [source.randint(0, 9) for _ in spans]
-    alive = most_alive(spans)
+    alive = max_live_bytes(spans)
     capacities = [source.randint(1, max(alive // 2, 1)) for _ in range(source.randint(1, 2))]
     return spans, traffic, [*capacities, source.randint(alive // 2, alive)]
 
@@ -89,7 +89,7 @@ def best_by_trying(
         if best is not None and moved <= best:
             continue
         pairs = list(zip(sets, capacities, strict=True))
-        if all(most_alive(own) <= c for own, c in pairs) and (
+        if all(max_live_bytes(own) <= c for own, c in pairs) and (
             not offsets or all(fits(own, c) for own, c in pairs)
         ):
             best = moved
@@ -115,7 +115,7 @@ def test_the_best_of_all_choices(first: int):
             own = [i for i, place in enumerate(plan.choice.places) if place == region]
             found = [spans[i] for i in own]
             assert not misplaced(own, found, plan.plans[region].offsets, capacity), seed
-            assert most_alive(found) <= plan.plans[region].bound <= plan.plans[region].peak
+            assert max_live_bytes(found) <= plan.plans[region].bound <= plan.plans[region].peak
     assert outcomes == {False, True}
 
 
@@ -146,7 +146,7 @@ TIGHT = [
 @pytest.mark.slow
 @pytest.mark.skipif(not has_compiler(), reason="the exact search needs a C++ compiler")
 def test_choices_that_bytes_alive_allow_but_offsets_do_not():
-    assert most_alive(TIGHT) == 5 and not fits(TIGHT, 5)
+    assert max_live_bytes(TIGHT) == 5 and not fits(TIGHT, 5)
     for seed in range(6):
         source = random.Random(seed)
         traffic = [source.randint(1, 9) for _ in TIGHT]

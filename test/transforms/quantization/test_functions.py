@@ -18,7 +18,11 @@ from ceras_ir.driver.verify import tool as verify
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text
-from ceras_ir.transforms.quantization.analysis.function_forms import Form, flat_ends, quantized_form
+from ceras_ir.transforms.quantization.analysis.function_forms import (
+    Form,
+    flat_bounds,
+    quantized_form,
+)
 from ceras_ir.transforms.quantization.analysis.output_noise import output_ratio
 from ceras_ir.transforms.quantization.quantize import QuantizePass
 from ceras_ir.transforms.quantization_options import CHANNELS, OPTIONAL, Silu
@@ -94,10 +98,10 @@ def test_hardswish_says_what_it_costs(tmp_path: Path, capfd: pytest.CaptureFixtu
 
 
 def test_flat_ends() -> None:
-    assert flat_ends(FunctionAttr(Function.HARD_SWISH)) == (-3.0, inf)
-    assert flat_ends(FunctionAttr(Function.CLIP, (0.0, 6.0))) == (0.0, 6.0)
-    assert flat_ends(FunctionAttr(Function.LEAKY_RELU, (0.1,))) == (-inf, inf)
-    low, high = flat_ends(FunctionAttr(Function.SIGMOID))
+    assert flat_bounds(FunctionAttr(Function.HARD_SWISH)) == (-3.0, inf)
+    assert flat_bounds(FunctionAttr(Function.CLIP, (0.0, 6.0))) == (0.0, 6.0)
+    assert flat_bounds(FunctionAttr(Function.LEAKY_RELU, (0.1,))) == (-inf, inf)
+    low, high = flat_bounds(FunctionAttr(Function.SIGMOID))
     assert 6 < high == -low < 7
 
 

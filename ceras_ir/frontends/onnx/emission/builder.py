@@ -270,8 +270,8 @@ def outlined(
     known = len(builder.functions)
     with builder.in_loop_body(), builder.trial() as block:
         number, *rest = [block.insert_arg(kind, i) for i, kind in enumerate(kinds)]
-        made = step(number, rest[: len(carried)], rest[len(carried) :])
-        results = [builder.materialize(value) for value in made]
+        emitted = step(number, rest[: len(carried)], rest[len(carried) :])
+        results = [builder.materialize(value) for value in emitted]
         captured = _captured(block, results)
         function = _function(block, results, captured)
     inner = builder.functions[known:]

@@ -152,15 +152,15 @@ class QuantizedConstant(Constant):
 
     def scaled(self, factor: float) -> QuantizedConstant:
         """Return the product with a positive `factor`: equal integers, other scales."""
-        made = self.make(self.name, self.shape, self.stored, self.element.rescaled(factor))
-        return replace(made, key=self._key("scale", factor))
+        rescaled = self.make(self.name, self.shape, self.stored, self.element.rescaled(factor))
+        return replace(rescaled, key=self._key("scale", factor))
 
     def _moved(self, shape: Shape, move: Move, kind: str, argument: Shape) -> Constant:
         element, stored = self._element_after(kind, argument), self.stored
         if element is None:
             return super()._moved(shape, move, kind, argument)
-        made = self.make(self.name, shape, lambda: move(stored()), element)
-        return replace(made, key=self._key(kind, argument))
+        moved = self.make(self.name, shape, lambda: move(stored()), element)
+        return replace(moved, key=self._key(kind, argument))
 
     def _element_after(self, kind: str, argument: tuple[int, ...]) -> UniformType | None:
         """Return the type after data movement, None if a channel would have several scales."""

@@ -178,10 +178,10 @@ class _Inliner:
             return None
         if (key := (name, text(node.overload))) in self.functions:
             return key
-        if others := [overload for known, overload in self.functions if known == name]:
+        if overloads := [overload for known, overload in self.functions if known == name]:
             raise Node(node, 0).wrong(
                 f"calls overload '{key[1]}' of the function, but the model defines only "
-                + ", ".join(f"'{overload}'" for overload in others)
+                + ", ".join(f"'{overload}'" for overload in overloads)
             )
         return None
 

@@ -119,11 +119,11 @@ class _Loop:
         """The condition of the first step."""
         if node.has_input(1):
             self.condition = known_condition(emitter, emitter.value(1))
-        ends = [text(value.name) for value in body.output]
+        output_names = [text(value.name) for value in body.output]
         changing = [
             i
             for i, value in enumerate(self.carried)
-            if self.names[i + 2] != ends[i + 1] or isinstance(value, QuantizedConstant)
+            if self.names[i + 2] != output_names[i + 1] or isinstance(value, QuantizedConstant)
         ]
         self.changing = changing or range(len(self.carried))
         """The carried values that the body changes. Exporters carry weights too."""
@@ -135,9 +135,9 @@ class _Loop:
         if isinstance(condition, bool):
             condition = Constant.of(self.names[1], np.array(condition))
         bound = dict(zip(self.names, (number, condition, *carried), strict=True))
-        again, *made = self.emitter.subgraph("body", bound)
+        again, *emitted = self.emitter.subgraph("body", bound)
         states = len(self.carried)
-        results = [*made[:states], *(made[states + i] for i in self.used)]
+        results = [*emitted[:states], *(emitted[states + i] for i in self.used)]
         return known_condition(self.emitter, again), results
 
     def unrolled(self) -> Sequence[Value] | None:
@@ -267,8 +267,8 @@ def scan(node: Node, emitter: Emitter) -> Sequence[Value]:
     (length,) = lengths
 
     def step(carried: Sequence[Value], elements: Sequence[Value]) -> Sequence[Value]:
-        made = emitter.subgraph("body", dict(zip(names, (*carried, *elements), strict=True)))
-        return [*made[:states], *(made[states + i] for i in used)]
+        emitted = emitter.subgraph("body", dict(zip(names, (*carried, *elements), strict=True)))
+        return [*emitted[:states], *(emitted[states + i] for i in used)]
 
     def step_of_body(
         _: SSAValue, carried: Sequence[SSAValue], elements: Sequence[SSAValue]
@@ -285,7 +285,7 @@ def scan(node: Node, emitter: Emitter) -> Sequence[Value]:
         try:
             step_body = outlined(emitter, first, kinds, step_of_body)
         except (InputError, UnsupportedError):
-            made = None
+            emitted = None
         else:
             rows = [
                 partial(_axis_first, emitter, v, a, back)
@@ -293,10 +293,10 @@ def scan(node: Node, emitter: Emitter) -> Sequence[Value]:
             ]
             unused = [i for i in range(states) if not node.has_output(i)]
             layer = RecurrentLoop(emitter, step_body, carried, rows, length, unused=unused)
-            made = layer.results()
-        if made is not None:
-            stacks = zip(made[states:], out_axes, out_backwards, strict=True)
-            return all_results(made, [_axis_to(emitter, *stack) for stack in stacks])
+            emitted = layer.results()
+        if emitted is not None:
+            stacks = zip(emitted[states:], out_axes, out_backwards, strict=True)
+            return all_results(emitted, [_axis_to(emitter, *stack) for stack in stacks])
     if length > MAX_STEPS:
         moved = [
             emitter.materialize(_axis_first(emitter, v, a))
@@ -306,9 +306,9 @@ def scan(node: Node, emitter: Emitter) -> Sequence[Value]:
         elements = [TensorType(element_of(v), shape_of(v)[1:]) for v in moved]
         step_body = outlined(emitter, first, elements, step_of_body)
         directions = [int(bool(back)) for back in (*backwards, *out_backwards)]
-        made = emit_loop(emitter, step_body, length, first, moved, backwards=directions)
-        stacks = zip(made[states:], out_axes, strict=True)
-        return all_results(made, [_axis_to(emitter, *stack) for stack in stacks])
+        emitted = emit_loop(emitter, step_body, length, first, moved, backwards=directions)
+        stacks = zip(emitted[states:], out_axes, strict=True)
+        return all_results(emitted, [_axis_to(emitter, *stack) for stack in stacks])
     scanned: list[list[Value]] = [[] for _ in used]
     for t in range(length):
         parts = [

@@ -240,9 +240,9 @@ def einsum(node: Node, emitter: Emitter) -> Value:
     if unknown := set(wanted) - set(extents):
         raise node.wrong(f"the result has '{min(unknown)}', which no operand has")
     terms = [
-        _summed(emitter, EinsumTerm(emitter.value(i), labels), others, extents)
+        _summed(emitter, EinsumTerm(emitter.value(i), labels), needed_labels, extents)
         for i, labels in enumerate(lists)
-        for others in [{*wanted, *chain.from_iterable(lists[:i] + lists[i + 1 :])}]
+        for needed_labels in [{*wanted, *chain.from_iterable(lists[:i] + lists[i + 1 :])}]
     ]
     total, *rest = terms
     for i, term in enumerate(rest):
@@ -265,18 +265,18 @@ def _with_batch_labels(
     batch = [f"{DOTS}{i}" for i in reversed(range(max(counts, default=0)))]
     left = iter(counts)
     for text in texts:
-        before, dots, behind = text.partition(DOTS)
+        before, dots, after = text.partition(DOTS)
         count = next(left, len(batch)) if dots else 0
-        yield [*before, *batch[len(batch) - count :], *behind]
+        yield [*before, *batch[len(batch) - count :], *after]
 
 
 def _summed(
-    emitter: Emitter, term: EinsumTerm, others: Collection[str], extents: Mapping[str, int]
+    emitter: Emitter, term: EinsumTerm, needed_labels: Collection[str], extents: Mapping[str, int]
 ) -> EinsumTerm:
     """Return an operand without labels that no other term has, and without broadcast dimensions."""
     shape = dict(zip(term.labels, shape_of_value(term.value), strict=True))
-    lost = [i for i, label in enumerate(term.labels) if label not in others]
-    repeated = {k for k, n in shape.items() if n < extents[k] and k in others}
+    lost = [i for i, label in enumerate(term.labels) if label not in needed_labels]
+    repeated = {k for k, n in shape.items() if n < extents[k] and k in needed_labels}
     value = emitter.reduce(Reduce.SUM, term.value, lost) if lost else term.value
     removed = {*repeated, *(term.labels[i] for i in lost)}
     return EinsumTerm(value, term.labels).without(emitter, removed)

@@ -195,9 +195,9 @@ def recurrent_layer(
     found = [emitter.transposed(emitter.joined(every, 1), order[0])] if node.has_output(0) else []
     found = found or [emitter.constant(np.zeros(0, np.float32), "none")]
     for i in (1, 2) if kind is Cell.LSTM else (1,):
-        ends = [v for o in outputs if (v := o[i]) is not None]
+        final_states = [v for o in outputs if (v := o[i]) is not None]
         if node.has_output(i):
-            found.append(emitter.transposed(emitter.joined(ends, 0), order[1]))
+            found.append(emitter.transposed(emitter.joined(final_states, 0), order[1]))
         else:
             found.append(found[0])
     return found

@@ -177,11 +177,11 @@ def top_k(node: Node, emitter: Emitter) -> list[Value]:
     back = [order.index(i) for i in range(len(shape))]
     return [
         emitter.transposed(emitter.reshaped(part, (*outer, k)), back)
-        for part in (_taken(emitter, rows, index), index)
+        for part in (_gathered(emitter, rows, index), index)
     ]
 
 
-def _taken(emitter: Emitter, rows: Value, index: Value) -> Value:
+def _gathered(emitter: Emitter, rows: Value, index: Value) -> Value:
     (count, n), (_, k) = shape_of_value(rows), shape_of_value(index)
     starts = n * np.arange(count, dtype=np.int64).reshape(count, 1)
     at = emitter.add(index, emitter.constant(starts, "starts"))

@@ -188,9 +188,9 @@ def _attended(
         given = emitter.value(mask)
         shape = shape_of_value(given)
         if shape == (batch,):
-            ends = emitter.reshaped(emitter.cast(given, i64), (batch, 1, 1, 1))
+            key_counts = emitter.reshaped(emitter.cast(given, i64), (batch, 1, 1, 1))
             numbers = emitter.constant(np.arange(length), "keys")
-            kept: Value = emitter.compare(Compare.LESS, numbers, ends)
+            kept: Value = emitter.compare(Compare.LESS, numbers, key_counts)
         elif shape[:1] == (batch,) and shape[-1] == length and len(shape) in (2, 3):
             rows = emitter.reshaped(given, (batch, 1, (1, *shape)[-2] if shape[2:] else 1, length))
             kept = emitter.compare(Compare.LESS, emitter.number(0, rows), rows)
@@ -246,9 +246,11 @@ def _begin(emitter: Emitter, batch: int, steps: int, past: int) -> Value:
     """Return the position of the first query, [1], which is the number of earlier keys."""
     given = emitter.value(5)
     if isinstance(given, Constant):
-        ends = np.unique(given.load())
-        if ends.size == 1 or not past:
-            return emitter.constant(np.array([int(ends[0]) + 1 - steps if past else 0]), "begin")
+        last_keys = np.unique(given.load())
+        if last_keys.size == 1 or not past:
+            return emitter.constant(
+                np.array([int(last_keys[0]) + 1 - steps if past else 0]), "begin"
+            )
     elif not past:
         return emitter.constant(np.array([0]), "begin")
     if batch != 1:

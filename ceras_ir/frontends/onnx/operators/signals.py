@@ -360,8 +360,8 @@ def _transform(
             "compute the spectrum in the application"
         )
     # Reduce the angle exactly, as an integer.
-    turns = np.outer(np.arange(count), np.arange(used)) % length
-    angle = 2 * np.pi * turns / length * (1 if inverse else -1)
+    periods = np.outer(np.arange(count), np.arange(used)) % length
+    angle = 2 * np.pi * periods / length * (1 if inverse else -1)
     cosine, sine = np.cos(angle), np.sin(angle)
     matrix = np.stack([np.stack([cosine, -sine], -1), np.stack([sine, cosine], -1)], 1)
     if inverse:

@@ -76,11 +76,11 @@ def svm_classifier(node: Node, emitter: Emitter) -> Sequence[Value]:
     if any(v.size not in (0, len(pairs)) for v in logistic) or logistic[0].size != logistic[1].size:
         raise node.wrong(f"{logistic[0].size} 'prob_a' and {logistic[1].size} 'prob_b'")
     # A pair sums the vectors of both classes, with the coefficients against the other class.
-    ends = np.cumsum([0, *counts])
+    offsets = np.cumsum([0, *counts])
     given, matrix = coefficients.reshape(classes - 1, every), np.zeros((len(pairs), every))
     for row, (i, j) in zip(matrix, pairs, strict=True):
         for own, other in ((i, j - 1), (j, i)):
-            row[ends[own] : ends[own + 1]] = given[other, ends[own] : ends[own + 1]]
+            row[offsets[own] : offsets[own + 1]] = given[other, offsets[own] : offsets[own + 1]]
     with emitter.in_float():
         vectors = _list(node, "support_vectors")
         sums = _sums(node, emitter, vectors, every, matrix, rho)
@@ -238,11 +238,11 @@ def _swept(
         row = emitter.reshaped(emitter.part(weights, 1, i, 1), (rows, classes))
         own, product = (emitter.part(v, 1, i, 1) for v in (row, products))
         more = emitter.div(emitter.sub(total, product), own)
-        whole = emitter.add(more, emitter.number(1))
+        denominator = emitter.add(more, emitter.number(1))
         here = emitter.constant(np.eye(classes, dtype=np.float32)[i : i + 1], f"class{i}")
-        given = emitter.div(emitter.add(given, emitter.mul(more, here)), whole)
+        given = emitter.div(emitter.add(given, emitter.mul(more, here)), denominator)
         rise = emitter.add(emitter.mul(more, own), emitter.mul(product, emitter.number(2)))
         total = emitter.add(total, emitter.mul(more, rise))
-        total = emitter.div(emitter.div(total, whole), whole)
-        products = emitter.div(emitter.add(products, emitter.mul(more, row)), whole)
+        total = emitter.div(emitter.div(total, denominator), denominator)
+        products = emitter.div(emitter.add(products, emitter.mul(more, row)), denominator)
     return given

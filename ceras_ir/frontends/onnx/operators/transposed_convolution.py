@@ -102,8 +102,8 @@ def _spread(
     padded = emitter.padded(emitter.materialize(x), *zeros, interior=(0, *between, 0))
     shape = shape_of_value(padded)
     starts = (0, *(max(-p, 0) for p in low), 0)
-    ends = (0, *(max(-p, 0) for p in high), 0)
-    sizes = [n - a - b for n, a, b in zip(shape, starts, ends, strict=True)]
+    trailing = (0, *(max(-p, 0) for p in high), 0)
+    sizes = [n - a - b for n, a, b in zip(shape, starts, trailing, strict=True)]
     if any(n < 1 for n in sizes):
         raise emitter.node.wrong("the padding leaves no elements")
     return emitter.sliced(padded, starts, sizes)
@@ -236,24 +236,26 @@ def _windows(node: Node, emitter: Emitter, shapes: _Shapes) -> Value:
     images, channels = shapes.images * shapes.parts, shapes.channels // shapes.parts
     offsets = emitter.reshaped(emitter.value(2), (images * taps, 2, places))
 
-    def around(d: int) -> list[Tap]:
+    def axis_taps(d: int) -> list[Tap]:
         moves = emitter.reshaped(emitter.part(offsets, 1, d, 1), (images, taps * places))
-        still = emitter.constant(_places(shapes.window, shapes.sizes, d), f"places{d}")
-        return taps_around(emitter, emitter.add(moves, still), shapes.extents[d], LINEAR)
+        fixed = emitter.constant(_places(shapes.window, shapes.sizes, d), f"places{d}")
+        return taps_around(emitter, emitter.add(moves, fixed), shapes.extents[d], LINEAR)
 
     x = emitter.reshaped(emitter.value(0), (images, channels, *shapes.extents))
     first = np.arange(images, dtype=np.int64).reshape(-1, 1) * prod(shapes.extents)
-    seen = weighted_rows(
+    elements = weighted_rows(
         emitter,
         rows_of_channels(emitter, x),
-        [around(0), around(1)],
+        [axis_taps(0), axis_taps(1)],
         shapes.extents,
         emitter.constant(first, "image"),
     )
     if node.has_input(4):
-        seen = emitter.mul(seen, emitter.reshaped(emitter.value(4), (images * taps * places, 1)))
-    apart = emitter.reshaped(seen, (shapes.images, shapes.parts, taps, places, channels))
-    return emitter.transposed(apart, (0, 3, 2, 1, 4))
+        elements = emitter.mul(
+            elements, emitter.reshaped(emitter.value(4), (images * taps * places, 1))
+        )
+    window_axes = emitter.reshaped(elements, (shapes.images, shapes.parts, taps, places, channels))
+    return emitter.transposed(window_axes, (0, 3, 2, 1, 4))
 
 
 def _places(window: SpatialWindow, sizes: Sequence[int], dimension: int) -> NDArray[np.float32]:
@@ -262,5 +264,5 @@ def _places(window: SpatialWindow, sizes: Sequence[int], dimension: int) -> NDAr
     tap = np.arange(window.kernel[dimension]) * window.dilations[dimension]
     shape = [1, 1, 1, 1]
     shape[dimension], shape[2 + dimension] = len(tap), len(first)
-    whole = (tap[:, None] + first).reshape(shape)
-    return np.broadcast_to(whole, (*window.kernel, *sizes)).reshape(1, -1).astype(np.float32)
+    positions = (tap[:, None] + first).reshape(shape)
+    return np.broadcast_to(positions, (*window.kernel, *sizes)).reshape(1, -1).astype(np.float32)

@@ -175,8 +175,8 @@ class RecurrentLoop:
             return None
         if mask is None and step.mask is not None:
             return None
-        ends = self._layer(step, sources, mask)
-        return [result(ends) for result in results]
+        layer_results = self._layer(step, sources, mask)
+        return [result(layer_results) for result in results]
 
     def _source(self, value: SSAValue, counters: Counters) -> "_Source | None":
         """Return the value outside of the loop of which `value` is an element."""
@@ -211,14 +211,16 @@ class RecurrentLoop:
         state, *cell = (origin(self._after[i]) for i in step.chosen)
         masked = held(value)
         if origin(value) is state or self._is_state(masked, value, step):
-            return lambda ends: emitter.reshaped(ends.states if is_stacked else ends.state, shape)
+            return lambda layer: emitter.reshaped(
+                layer.states if is_stacked else layer.state, shape
+            )
         if step.mask is None and not is_stacked and origin(value) in cell:
-            return lambda ends: emitter.reshaped(ends.cell, shape)
+            return lambda layer: emitter.reshaped(layer.cell, shape)
         # The constant that replaces the state in steps that do not count.
         is_masked = masked is not None and step.holds(masked)
         other = constant_array(masked.old) if masked is not None and is_masked else None
         if other is not None:
-            return lambda ends: emitter.reshaped(ends.counted(emitter, other, is_stacked), shape)
+            return lambda layer: emitter.reshaped(layer.counted(emitter, other, is_stacked), shape)
         if (numbers := counters.of(value)) is None:
             return None
         array = (numbers if is_stacked else numbers[-1:]).reshape(shape)
@@ -306,14 +308,14 @@ class _LayerStep:
     cell: WrittenCell
     chosen: Sequence[int]
     """The indices of the state and the cell state in the carried values."""
-    made: Sequence[SSAValue]
+    new_states: Sequence[SSAValue]
     """The new states that the cell computes."""
     mask: SSAValue | None
     """The condition of an update; otherwise the states are kept."""
 
     def holds(self, found: Held) -> bool:
         """Return whether `found` is the new state in the steps that count."""
-        return found.mask is self.mask and origin(found.new) is origin(self.made[0])
+        return found.mask is self.mask and origin(found.new) is origin(self.new_states[0])
 
 
 @dataclass(frozen=True)

@@ -82,14 +82,14 @@ class CellMatcher:
                 i, o, f, g, k = found
                 if i[0] == o[0] == f[0] and origin(k[1]) is origin(cell_after):
                     gates = [self.forms.of(argument) for _, argument in found[:-1]]
-                    return _made(Cell.LSTM, (f[0], g[0], k[0]), gates)
+                    return _written_cell(Cell.LSTM, (f[0], g[0], k[0]), gates)
         return None
 
     def _rnn(self) -> WrittenCell | None:
         """Match `h = f(a)`."""
         if (found := _function(self.after)) is None:
             return None
-        return _made(Cell.RNN, (found[0],), [self.forms.of(found[1])])
+        return _written_cell(Cell.RNN, (found[0],), [self.forms.of(found[1])])
 
     def _gru(self) -> WrittenCell | None:
         """Match `h = z * h + (1 - z) * n`, or `n + z * (h - n)`."""
@@ -104,7 +104,7 @@ class CellMatcher:
                     if r is not None and r[0] == z[0] and found is not None:
                         kind, last, offset = found
                         gates = [self.forms.of(z[1]), self.forms.of(r[1]), last]
-                        return _made(kind, (z[0], n[0]), gates, offset)
+                        return _written_cell(kind, (z[0], n[0]), gates, offset)
         return None
 
     def _reset(
@@ -141,7 +141,7 @@ class CellMatcher:
                         yield update, new
 
 
-def _made(
+def _written_cell(
     kind: Cell,
     functions: Sequence[FunctionAttr],
     gates: Sequence[LinearForm | None],

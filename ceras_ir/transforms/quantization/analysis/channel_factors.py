@@ -116,9 +116,9 @@ class ChannelFactors:
         features = self._features()
         own = np.where(features & (own > -MIN_FEATURE_GAIN_OCTAVES), 0.0, own)
         own = np.maximum(own, np.where(features, -MAX_FEATURE_SPREAD_OCTAVES, -MAX_SPREAD_OCTAVES))
-        self.least = np.where(self.slots.pinned, 0.0, np.minimum(own, 0.0))
+        self.min_exponents = np.where(self.slots.pinned, 0.0, np.minimum(own, 0.0))
         self.fixed = self.slots.pinned | np.isfinite(self.slots.cap)
-        self.exponents = self.least.copy()
+        self.exponents = self.min_exponents.copy()
         self.layers = [
             op
             for op in self.main.body.block.ops
@@ -139,7 +139,7 @@ class ChannelFactors:
             for op in self.layers:
                 required[op] = self._required_exponents(op)
                 ids = self.slots[op.result]
-                raised = self.least.copy()
+                raised = self.min_exponents.copy()
                 for layer, exponents in required.items():
                     np.maximum.at(raised, self.slots[layer.results[0]], exponents)
                 self.exponents[ids] = np.where(self.slots.pinned[ids], 0.0, raised[ids])
@@ -210,7 +210,7 @@ class ChannelFactors:
         columns = spread_columns(op, self.exponents[inputs])
         weights = np.abs(_weights(op)) * np.exp2(columns)
         rows = fitting_exponents(weights.reshape(len(weights), -1).max(axis=1))
-        least, fixed = self.least[ids], self.fixed[ids]
+        min_exponents, fixed = self.min_exponents[ids], self.fixed[ids]
         power = self.statistics[op.input].power * np.exp2(-2 * self.exponents[inputs])
         taps = int(np.prod(weights.shape[1:-1]))
         arriving = np.broadcast_to(spread_columns(op, power), (len(weights), *weights.shape[1:]))
@@ -221,12 +221,12 @@ class ChannelFactors:
         floor = float(np.where(fixed, rows, ZERO_EXPONENT).max(initial=ZERO_EXPONENT))
         live = rows > ZERO_EXPONENT
         if not live.any():
-            return least
-        coarsest = float((rows - least)[live].max())
-        best, chosen = np.inf, least
+            return min_exponents
+        coarsest = float((rows - min_exponents)[live].max())
+        best, chosen = np.inf, min_exponents
         for step in range(SCALE_CANDIDATES):
             scale = max(coarsest - step, floor)
-            exponents = np.where(live, np.maximum(least, rows - scale), least)
+            exponents = np.where(live, np.maximum(min_exponents, rows - scale), min_exponents)
             exponents = np.where(fixed, np.minimum(exponents, 0.0), exponents)
             noise = (
                 np.exp2(2 * (self.offset[ids] + exponents))
@@ -243,9 +243,9 @@ def _disagreement(halves: Vector) -> Vector:
     Return the bits by which the peaks of two halves of the samples differ. The result is the
     maximum for a channel that is zero in one half, because the network may use it for other inputs.
     """
-    least, most = halves.min(axis=0), halves.max(axis=0)
-    known = least > 0
-    ratio = np.divide(most, least, out=np.ones_like(most), where=known)
+    low, high = halves.min(axis=0), halves.max(axis=0)
+    known = low > 0
+    ratio = np.divide(high, low, out=np.ones_like(high), where=known)
     return np.where(known, np.log2(ratio), -ZERO_EXPONENT)
 
 

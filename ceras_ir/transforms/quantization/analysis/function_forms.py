@@ -131,12 +131,12 @@ def shift_bends(op: graph.UnaryOp, scale: float) -> list[int]:
     """Return the bends in steps of the operand, limited to the largest integer."""
     exponents = op.channel_exponents or ((0,), (0,))
     assert exponents[0] == exponents[1], "shifts keep factors as they are"
-    most = graph.ShiftSwishOp.MAX_BEND
-    return [min(round(b / (scale * 2.0**e)), most) for e in exponents[0] for b in BENDS]
+    max_bend = graph.ShiftSwishOp.MAX_BEND
+    return [min(round(b / (scale * 2.0**e)), max_bend) for e in exponents[0] for b in BENDS]
 
 
 @cache
-def flat_ends(function: graph.FunctionAttr) -> tuple[float, float]:
+def flat_bounds(function: graph.FunctionAttr) -> tuple[float, float]:
     """Return the bounds beyond which a function hardly changes; infinite if there are none."""
     x = np.arange(
         -FLAT_SEARCH_RANGE, FLAT_SEARCH_RANGE + FLAT_SEARCH_STEP, FLAT_SEARCH_STEP
@@ -193,7 +193,7 @@ def _encoded(function: graph.FunctionAttr, factors: tuple[float, float]) -> Func
 
 
 def _bounds(function: graph.FunctionAttr, up: Reals | None) -> Bounds | None:
-    low, high = flat_ends(function)
+    low, high = flat_bounds(function)
     if np.isinf(low) and np.isinf(high):
         return None
     least, most = np.array(low, np.float32), np.array(high, np.float32)

@@ -143,15 +143,15 @@ class Distribution:
         }
 
     def clips_nothing(
-        self, exponent: int, functions: Sequence[Function], ends: tuple[float, float]
+        self, exponent: int, functions: Sequence[Function], bounds: tuple[float, float]
     ) -> NDArray[np.bool_]:
         """
         Return for each zero point whether steps of `2**exponent` change the result of no function
-        by more than half a step. `ends` are the minimum and the maximum of the values.
+        by more than half a step. `bounds` are the minimum and the maximum of the values.
         """
         exact = np.ones(len(ZERO_POINTS), np.bool_)
         for kind in self._kinds(functions):
-            exact &= kind.keeps(ends, ldexp(1.0, exponent))
+            exact &= kind.keeps(bounds, ldexp(1.0, exponent))
         return exact
 
     def _kinds(self, functions: Sequence[Function]) -> Iterator[_Kind]:
@@ -203,11 +203,11 @@ class _Kind:
         above = self._clipped(high * step, [s[-1] - s[last] for s in self._moments])
         return inside[last] - inside[first] + clipped * (below + above)
 
-    def keeps(self, ends: tuple[float, float], step: float) -> NDArray[np.bool_]:
+    def keeps(self, bounds: tuple[float, float], step: float) -> NDArray[np.bool_]:
         """Return for each zero point whether clipping changes results by less than rounding."""
         tolerance = step / 2 * float(np.sqrt(self._slopes.max()))
         # Only a part of the elements was counted, but the bounds are known.
-        numbers = np.concatenate([[ends[0]], self.numbers, [ends[1]]])
+        numbers = np.concatenate([[bounds[0]], self.numbers, [bounds[1]]])
         kept = np.ones(len(ZERO_POINTS), np.bool_)
         for side, limits in (
             (numbers, INT8_LOW - ZERO_POINTS),
@@ -246,18 +246,18 @@ ROW_ELEMENTS = 1 << 12
 class Bounds:
     """The bounds beyond which a function is flat, per tensor or per channel."""
 
-    least: Reals
-    most: Reals
+    low: Reals
+    high: Reals
 
     def clip(self, array: Reals) -> Reals:
         """Return a copy of `array`, clipped to the bounds."""
-        result = np.asarray(np.maximum(array, self.least))
-        return np.minimum(result, self.most, out=result)
+        result = np.asarray(np.maximum(array, self.low))
+        return np.minimum(result, self.high, out=result)
 
     def strided(self, step: int) -> Bounds:
         """Return the bounds of strided `step`-th element, with the channels repeating."""
-        order = np.arange(self.least.size) * step % self.least.size
-        return Bounds(self.least[order], self.most[order])
+        order = np.arange(self.low.size) * step % self.low.size
+        return Bounds(self.low[order], self.high[order])
 
 
 @dataclass(frozen=True)
@@ -277,9 +277,9 @@ class ObservedArray:
     @cached_property
     def _unclipped_extremes(self) -> tuple[Reals, Reals]:
         """The minimum and the maximum element, of each channel if the bounds are per channel."""
-        if self.bounds is None or not self.bounds.least.ndim:
+        if self.bounds is None or not self.bounds.low.ndim:
             return np.asarray(self.array.min()), np.asarray(self.array.max())
-        return _channel_extremes(self.array.reshape(-1, self.bounds.least.size))
+        return _channel_extremes(self.array.reshape(-1, self.bounds.low.size))
 
     @property
     def is_finite(self) -> bool:
@@ -288,7 +288,7 @@ class ObservedArray:
         return all(bool(np.isfinite(end).all()) for end in self._unclipped_extremes)
 
     @cached_property
-    def ends(self) -> tuple[float, float]:
+    def extremes(self) -> tuple[float, float]:
         """The minimum and the maximum element, clipped to the bounds."""
         low, high = self._unclipped_extremes
         if self.bounds is not None:
@@ -298,15 +298,15 @@ class ObservedArray:
     @property
     def magnitude(self) -> float:
         """The largest magnitude within the bounds."""
-        return max(-self.ends[0], self.ends[1])
+        return max(-self.extremes[0], self.extremes[1])
 
     @property
     def channel_peaks(self) -> Reals:
         """The largest magnitude of each channel within the bounds."""
-        ends = self._unclipped_extremes
-        if self.bounds is None or not self.bounds.least.ndim:
-            ends = _channel_extremes(self.array.reshape(-1, (1, *self.array.shape)[-1]))
-        low, high = ends if self.bounds is None else map(self.bounds.clip, ends)
+        extremes = self._unclipped_extremes
+        if self.bounds is None or not self.bounds.low.ndim:
+            extremes = _channel_extremes(self.array.reshape(-1, (1, *self.array.shape)[-1]))
+        low, high = extremes if self.bounds is None else map(self.bounds.clip, extremes)
         return np.maximum(-low, high)
 
     @property
@@ -327,12 +327,12 @@ class ObservedArray:
         chosen = np.ascontiguousarray(self.array.reshape(-1)[::step])
         if self.bounds is None:
             return chosen
-        if not self.bounds.least.ndim:
+        if not self.bounds.low.ndim:
             return self.bounds.clip(chosen)
         bounds = self.bounds.strided(step)
-        period = bounds.least.size
+        period = bounds.low.size
         end = chosen.size // period * period
-        rest = Bounds(bounds.least[: chosen.size - end], bounds.most[: chosen.size - end])
+        rest = Bounds(bounds.low[: chosen.size - end], bounds.high[: chosen.size - end])
         rows = bounds.clip(chosen[:end].reshape(-1, period)).reshape(-1)
         return np.concatenate([rows, rest.clip(chosen[end:])]) if end < chosen.size else rows
 
@@ -347,15 +347,15 @@ class ObservedArray:
 def _channel_extremes(rows: Reals) -> tuple[Reals, Reals]:
     count, channels = rows.shape
     group = max(min(ROW_ELEMENTS // channels, count), 1)
-    whole = count // group * group
-    parts = [rows[:whole].reshape(-1, group * channels), rows[whole:]]
+    grouped = count // group * group
+    parts = [rows[:grouped].reshape(-1, group * channels), rows[grouped:]]
     found = [
         np.stack([part.min(axis=0), part.max(axis=0)]).reshape(2, -1, channels)
         for part in parts
         if len(part)
     ]
-    ends = np.concatenate(found, axis=1)
-    return ends[0].min(axis=0), ends[1].max(axis=0)
+    extremes = np.concatenate(found, axis=1)
+    return extremes[0].min(axis=0), extremes[1].max(axis=0)
 
 
 SUM_TOLERANCE = 1e-9
@@ -387,7 +387,7 @@ class Extremes:
 
     def observe(self, array: ObservedArray) -> None:
         """Include an array."""
-        low, high = array.ends
+        low, high = array.extremes
         self.low, self.high = min(self.low, low), max(self.high, high)
 
     def merge(self, following: Extremes) -> None:
@@ -443,18 +443,18 @@ class LeastSquaresObserver(Extremes):
         exponents = range(first, last - 1, -1)
         errors = self.distribution.errors(exponents, self.functions, self.clipping_weight)
         if not clips:
-            ends = min(self.low, 0.0), max(self.high, 0.0)
+            bounds = min(self.low, 0.0), max(self.high, 0.0)
             for e, of_points in errors.items():
-                fits = self.distribution.clips_nothing(e, self.functions, ends)
+                fits = self.distribution.clips_nothing(e, self.functions, bounds)
                 errors[e] = np.where(fits, of_points, np.inf)
         plain = min(errors, key=lambda e: (errors[e][-INT8_LOW], -e))
         chosen = min(errors, key=lambda e: (errors[e].min(), -e))
-        least = float(errors[chosen].min())
-        if least > self.MAX_ERROR_RATIO * float(errors[plain][-INT8_LOW]):
+        min_error = float(errors[chosen].min())
+        if min_error > self.MAX_ERROR_RATIO * float(errors[plain][-INT8_LOW]):
             return Choice(plain)
         # Of the zero points with the smallest error, divide the unused integers below and above in
         # proportion to the range. Rounding may make a sum near zero negative.
-        best = ZERO_POINTS[errors[chosen] <= max(least, least * (1 + SUM_TOLERANCE))]
+        best = ZERO_POINTS[errors[chosen] <= max(min_error, min_error * (1 + SUM_TOLERANCE))]
         low, high = min(self.low, 0.0), max(self.high, 0.0)
         point = int(best[0] + round((len(best) - 1) * -low / (high - low)))
         return Choice(plain, (chosen, point))

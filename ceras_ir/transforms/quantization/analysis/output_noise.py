@@ -65,11 +65,11 @@ class Quantities:
         count = len(self.families)
         sizes = np.maximum(np.bincount(self.labels, minlength=count), 1)
         means = np.bincount(self.labels, variance, count) / sizes
-        most, least = np.zeros(count), np.full(count, np.inf)
+        max_means, min_means = np.zeros(count), np.full(count, np.inf)
         varying = means > 0
-        np.maximum.at(most, self.families[varying], means[varying])
-        np.minimum.at(least, self.families[varying], means[varying])
-        is_split = (most > MIN_QUANTITY_RATIO**2 * least)[self.families]
+        np.maximum.at(max_means, self.families[varying], means[varying])
+        np.minimum.at(min_means, self.families[varying], means[varying])
+        is_split = (max_means > MIN_QUANTITY_RATIO**2 * min_means)[self.families]
         return np.where(is_split, np.arange(count), self.families)[self.labels]
 
 
@@ -118,9 +118,9 @@ class _Labelling:
     def _moves(self, op: Operation) -> bool:
         if isinstance(op, graph.Pool2dOp | graph.ReduceOp | graph.ResizeOp):
             return False
-        others = [v for v in op.operands if v not in data_operands(op)]
+        parameters = [v for v in op.operands if v not in data_operands(op)]
         is_float = all(graph.element_of(v) == f32 for v in (*data_operands(op), *op.results))
-        constant = all(isinstance(v.owner, graph.ConstantOp) for v in others)
+        constant = all(isinstance(v.owner, graph.ConstantOp) for v in parameters)
         return keeps_scale(op) and is_float and constant
 
     def _moved(self, op: Operation) -> NDArray[np.float64]:

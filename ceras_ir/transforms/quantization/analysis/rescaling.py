@@ -44,12 +44,13 @@ def fixed_point(
     largest = max(factors)
     # frexp: largest < 2**exponent, so shifted by `bits - exponent` it is below 2**bits.
     shift = min(max(bits - frexp(largest)[1], 0), longest)
-    most = (1 << bits) - 1
-    if shift and int(ldexp(largest, shift) + 0.5) > most:
+    max_factor = (1 << bits) - 1
+    if shift and int(ldexp(largest, shift) + 0.5) > max_factor:
         shift -= 1  # Rounding up would exceed the multiplier width.
     # Compare before rounding: a factor of 2**bits and more saturates all values.
     multipliers = [
-        most if ldexp(f, shift) >= most else max(int(ldexp(f, shift) + 0.5), 1) for f in factors
+        max_factor if ldexp(f, shift) >= max_factor else max(int(ldexp(f, shift) + 0.5), 1)
+        for f in factors
     ]
     while shift and not any(m & 1 for m in multipliers):
         multipliers, shift = [m >> 1 for m in multipliers], shift - 1

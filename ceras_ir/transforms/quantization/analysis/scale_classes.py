@@ -122,18 +122,18 @@ class ScaleClasses:
         """Return the storage of a value. A class has the width of the widest member."""
         return value_storage(value) if is_constant(value) else self.storages[self.root[value]]
 
-    def coarsen(self, value: SSAValue, least: int) -> bool:
-        """Raise the exponent of the class to `least`, and return whether it was lower."""
+    def coarsen(self, value: SSAValue, min_exponent: int) -> bool:
+        """Raise the exponent of the class to `min_exponent`, and return whether it was lower."""
         root = self.root[value]
-        if self.storages[root].exponent >= least or self.raises[root] == MAX_RAISES:
+        if self.storages[root].exponent >= min_exponent or self.raises[root] == MAX_RAISES:
             return False
         self.raises[root] += 1
         # With a coarser scale, the zero point leaves a larger negative range than required.
-        self.storages[root] = self.storages[root]._replace(exponent=least)
+        self.storages[root] = self.storages[root]._replace(exponent=min_exponent)
         return True
 
-    def _join(self, part: SSAValue, whole: SSAValue) -> None:
-        if is_constant(part) or (a := self.root[part]) is (b := self.root[whole]):
+    def _join(self, part: SSAValue, result: SSAValue) -> None:
+        if is_constant(part) or (a := self.root[part]) is (b := self.root[result]):
             return
         for member in self.members[a]:
             self.root[member] = b
@@ -165,12 +165,12 @@ class ScaleClasses:
                         self._join(operand, result)
                         changed = True
 
-    def _can_join(self, root: SSAValue, whole: SSAValue) -> bool:
+    def _can_join(self, root: SSAValue, result: SSAValue) -> bool:
         """
-        Return whether the class has the storage of `whole`, or all consumers need that storage. A
+        Return whether the class has the storage of `result`, or all consumers need that storage. A
         class with 16 bits does not become narrower.
         """
-        wanted = self.storage(whole)
+        wanted = self.storage(result)
         if self.storages[root] == wanted:
             return True
         if self.storages[root].bits > wanted.bits:
@@ -246,7 +246,7 @@ def _is_real(value: SSAValue) -> bool:
     return _is_float(value) and not isinstance(value.owner, graph.ConstantOp)
 
 
-def layers_behind(main: FuncOp, value: SSAValue) -> list[graph.LinearOperation]:
+def consuming_layers(main: FuncOp, value: SSAValue) -> list[graph.LinearOperation]:
     """Return the layers that consume a moved float value; none if it has other consumers."""
     found: list[graph.LinearOperation] = []
     if not _is_real(value):
