@@ -105,7 +105,10 @@ def _text(path: str) -> type[TextTarget]:
 
 
 def universe_of(target: type[Target]) -> Universe:
-    """Return the dialects, passes and text of a target."""
+    """
+    Return the dialects and passes of a target, and the xDSL target that prints its text format, if
+    any.
+    """
     return _universe(target.dialects, target.passes, [target])
 
 

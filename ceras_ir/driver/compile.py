@@ -296,8 +296,11 @@ def remedied(
     limit: float = MAX_TRIAL_SECONDS,
 ) -> DoesNotFitError:
     """
-    Return `error` with the first change that fits as first remedy, and print the changes that
-    failed. `read` imports the network again, which took `longest` seconds to compile.
+    Return `error` with an additional first remedy: the first change of options with which the
+    network fits. Print the changes that were tried and did not fit.
+
+    `read` imports the network again. `longest` is the longest duration of a compilation so far, in
+    seconds. No trial starts if it would probably end after `limit` seconds.
     """
     from ceras_ir.pipeline.build import build
 

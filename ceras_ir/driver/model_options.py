@@ -105,7 +105,7 @@ def bindings_of(arguments: argparse.Namespace | ShapeOptions) -> Bindings:
 
 
 def _unique(option: str, given: Sequence[tuple[str, Value]]) -> dict[str, Value]:
-    """Return the value of an option for each input; refuse two values for an input."""
+    """Return the value of `option` for each input. Refuse two values for the same input."""
     names = [name for name, _ in given]
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
         raise UsageError(f"{option} is given twice for input '{twice[0]}': remove one")

@@ -135,7 +135,8 @@ class Window:
 
     def taps(self, padded: NDArray[Numbers]) -> Iterator[tuple[int, int, NDArray[Numbers]]]:
         """
-        Yield the elements (a view) at each position of the window, row-major, for all windows.
+        Yield `(i, j, elements)` for each tap `(i, j)` of the window, in row-major order. `elements`
+        is a view of `padded`: the element at the tap in each window.
         """
         rows, columns = (self.tap_slices(axis, padded.shape[1 + axis]) for axis in (0, 1))
         for (i, row), (j, column) in product(enumerate(rows), enumerate(columns)):

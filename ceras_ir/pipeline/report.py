@@ -274,7 +274,10 @@ def report(
     emission: Emission,
     options: BuildOptions,
 ) -> dict[str, object]:
-    """Return the content of `report.json` for a module at the last level."""
+    """
+    Return the content of `report.json` for a module at the last level. `found` are the layers.
+    `ends` is the layer that computes each graph output, or the name of a graph input.
+    """
     memory = memory_totals(module)
     totals: dict[str, object] = {
         "macs": sum(layer.macs for layer in found),

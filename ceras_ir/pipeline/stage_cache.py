@@ -4,7 +4,8 @@ Run the stages that lead to the quantized graph once, and share the results.
 A step is a list of passes. Its key is the digest of the network before the step, and the text of
 the passes with digests in place of files. The stored value is the digest of the network after the
 step. Different steps that lead to equal networks therefore share all later steps. A step ends after
-a pass with options, because pipelines diverge and converge at such passes.
+a pass with options, because pipelines with different options diverge at such a pass, and can lead
+to equal networks again after it.
 """
 
 from collections import OrderedDict

@@ -19,7 +19,10 @@ T = TypeVar("T")
 
 
 def without_deleted(points: Iterable[EntryPoint]) -> list[EntryPoint]:
-    """Return the entry points without entry points of this package in a deleted module."""
+    """
+    Return the entry points whose module exists. An editable installation of this package can still
+    list entry points of modules that were deleted since.
+    """
     return [point for point in points if not _is_deleted(point.module)]
 
 

@@ -61,7 +61,10 @@ REMOVED_OPTIONS = {
 
 
 def default_recipe(*, channel_shifts: bool) -> tuple[str, ...]:
-    """Return the optional passes that run by default."""
+    """
+    Return the optional passes that run by default. `channel_shifts` specifies whether the target
+    has a shift for each channel; `choose-row-exponents` is included only then.
+    """
     rows = (ROWS,) if channel_shifts else ()
     return INPUTS, CHANNELS, ZERO_POINTS, PRECISION, *rows, ROUNDING
 

@@ -125,7 +125,7 @@ class CacheAt:
 
 @dataclass(frozen=True)
 class ShardTask:
-    """The evaluation of a shard."""
+    """The arguments of a worker that evaluates a shard of the samples."""
 
     shard: Shard
     data: Data

@@ -129,7 +129,10 @@ def _escapes() -> NDArray[np.uint32]:
 
 
 def literal(data: NDArray[np.uint8]) -> bytes:
-    """Return the content of a string literal for `data`, which must fit a line."""
+    """
+    Return the characters between the quotes of a C string literal for `data`, which must be short
+    enough for a single line.
+    """
     pairs = data.astype(np.uint16)
     pairs[:-1] |= data[1:].astype(np.uint16) << 8
     return _escapes()[pairs].tobytes().translate(None, b"\0")

@@ -69,8 +69,8 @@ class ChooseEncodingsPass(NetworkPass):
     The encoding is `#sparse.coo`, or `#sparse.block` of 1x4 if it is smaller. A layer is encoded if
     the cost model predicts less time for the sparse kernel than for the dense kernel.
 
-    Exact: constants keep all elements. Sums of integers do not depend on the order, and sums of
-    floats follow the order of the operation.
+    Exact: constants keep all elements. Integer sums do not depend on the order of terms. The sparse
+    kernel adds floats in the order that the operation defines.
     """
 
     name = "choose-encodings"

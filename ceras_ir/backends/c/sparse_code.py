@@ -167,7 +167,10 @@ class Product:
 
 
 def products(weights: NDArray[np.generic], planes: Planes) -> list[Product]:
-    """Return the products by filters: floats in the order of weights, or words of four planes."""
+    """
+    Return the products with nonzero weights, sorted by filter. A float weight is a product. The
+    int8 weights of a filter for four adjacent planes form a 32-bit word, which is a single product.
+    """
     plane, offset = planes.places()
     flat = np.ascontiguousarray(weights).reshape(len(weights), -1)
     if flat.dtype == np.float32:

@@ -7,9 +7,9 @@ A word of a stream is a row of a channel. The lanes of a block are chosen later 
    padding and result, and half a unit for rounding. A block adds, shifts to the right and clamps:
    `floor((s + h) / 2^n) + z` is `floor((s + h + z 2^n) / 2^n)` for all s.
 2. Channels with different shifts share the smallest shift `n`. The extra shift `f` of a channel is
-   applied before the residual is added: `floor((s + r 2^(k + f)) / 2^(n + f))` is
-   `floor((floor(s / 2^f) + r 2^k) / 2^n)`. A rule requires that the residual of a channel is
-   shifted to the left by `f` bits more.
+   applied before the residual `r` is added: `floor((s + r 2^(k + f)) / 2^(n + f))` is
+   `floor((floor(s / 2^f) + r 2^k) / 2^n)`. This requires that the left shift of the residual is `k
+   + f` in a channel with extra shift `f`; a rule checks it.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,16 +1,17 @@
 """
-Plan the rows and filters that each convolution computes in parallel, and the sizes of rings.
+Plan the rows and filters that each convolution computes in parallel, and the sizes of ring buffers.
 
 1. The pass `allot-lanes` stores lanes on operations as `#dataflow.lanes`, which can be edited.
 2. The rows of a stream form batches. A convolution that computes three rows in parallel sends them
    channel by channel, so all rows of a batch are completed by the last channel. A consumer that
    waits for a row must store the entire batch.
-3. The operands of an addition originate from a single stream. While the path of the first operand
-   needs more words of this stream, the second path continues to produce rows, which a ring stores.
-   If the rows of the second operand are complete later, a queue stores words of the first operand.
-   With less storage the circuit would stop. The minimum follows from windows and batches, not from
-   times, so it holds for all stalls of the ports. Additional storage increases speed: while a
-   convolution of the other path computes a group of rows, the same number of rows follows.
+3. The operands of an addition originate from a single stream, and the paths need a different number
+   of its rows for a result. While the first operand waits for words of this stream, the second path
+   continues to produce rows; a ring buffer stores them. If the second operand is the later one, a
+   queue stores words of the first operand. With less storage the circuit would stop. The minimum
+   follows from windows and batches, not from times, so it holds for all stalls of the ports.
+   Additional storage increases speed: it holds the rows that convolutions of the other path compute
+   in parallel.
 """
 
 from bisect import bisect_right

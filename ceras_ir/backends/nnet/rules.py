@@ -51,7 +51,7 @@ def has_a_circuit(op: Operation) -> str | None:
 def values_are_int8(op: Operation) -> str | None:
     """
     All operands except the bias, and the result, are stored as int8 with a per-tensor scale.
-    Weights may have per-channel scales. Results of tables may be floats, which the FPGA can copy.
+    Weights may have per-channel scales. The result of a lookup table may be float.
     """
     linear = op if isinstance(op, graph.LinearOperation) else None
     tabulated = isinstance(op, graph.LookupOp) or (linear is not None and linear.table is not None)

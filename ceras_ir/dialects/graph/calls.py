@@ -265,8 +265,9 @@ class LoopOp(CallingOperation):
        extent of the dimension is `steps`.
     3. Each stacked value becomes a tensor with an additional first dimension of extent `steps`. The
        value of step `t` is stored at `t`, or at `steps - 1 - t` if it is stacked `backwards`.
-    4. With a scalar after `while`, the loop can end early. The body then first returns whether to
-       continue, and no value is stacked. If the scalar is false, no step runs.
+    4. With an operand after `while`, the loop can end early. The operand is a boolean scalar: if it
+       is false, no step runs. The first result of the body is then a boolean that specifies whether
+       the next step runs, and no value is stacked.
 
     The result is an array of bytes: the last carried values, then the stacked tensors, at multiples
     of 16, with bytes of 0 in between. `graph.extract` returns a value of it. `backwards` has an

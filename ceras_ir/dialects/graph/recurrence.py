@@ -183,8 +183,8 @@ class RecurrenceOp(GraphOperation):
     @property
     def scales(self) -> tuple[NDArray[np.float32], int] | None:
         """
-        The scales of the weights, common or for each row, and their zero point, if the state is
-        quantized dynamically.
+        The scales of the weights (a single scale, or one for each row) and the zero point of the
+        weights. `None` unless the state is quantized dynamically.
         """
         if self.weight_scales is None or self.weight_zero_point is None:
             return None

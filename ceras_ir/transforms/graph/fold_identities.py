@@ -86,8 +86,9 @@ class NeutralRule(PatternPass):
 
 class DropExpand(RewritePattern):
     """
-    Rewrite `x * gather(g)` to `x * g` if the gather only repeats an axis of extent 1. Each binary
-    operation, comparison and selection likewise. Exact: a broadcast reads the same elements.
+    Rewrite `x * gather(g)` to `x * g` if the gather only repeats the elements of an axis of extent
+    1. The rule applies to all binary operations, comparisons and selections. Exact: a broadcast
+    reads the same elements.
     """
 
     @op_type_rewrite_pattern
@@ -120,8 +121,8 @@ def _repeated(value: SSAValue) -> SSAValue | None:
 
 class TransposeBeforeExpand(RewritePattern):
     """
-    Rewrite `transpose(gather(g))` to `gather(transpose(g))` if the gather repeats an axis of extent
-    1. Exact, and the transpose moves fewer elements.
+    Rewrite `transpose(gather(g))` to `gather(transpose(g))` if the gather only repeats the elements
+    of an axis of extent 1. Exact, and the transpose moves fewer elements.
     """
 
     @op_type_rewrite_pattern

@@ -180,7 +180,11 @@ def _table(op: graph.GraphOperation, target: UniformType) -> graph.LookupOp | No
 
 
 def _entries(source: UniformType, bounds: tuple[float, ...] | None) -> int | None:
-    """Return the number of table entries that follow from the clip before the function."""
+    """
+    Return the number of entries of a table for a function of `source`, or `None` if no table has
+    the range of operands. `bounds` are the limits of the clip before the function. They must be
+    equal to the range of a 16-bit table; an int8 table requires that there is no clip.
+    """
     if source.is_per_axis:
         return None
     if source.storage == i8:

@@ -238,7 +238,10 @@ def saturated(quantize: graph.QuantizeOp, coarsest: int | None) -> SSAValue:
 
 
 class _Clip:
-    """A clip to the `limits` of a quantization, which a value may exceed by `step`."""
+    """
+    A clip to the range of a quantization, `limits`. It is omitted for values that are proven to
+    exceed the limits by at most `step`.
+    """
 
     def __init__(self, quantize: graph.QuantizeOp, coarsest: int | None):
         self.coarsest = coarsest

@@ -2,8 +2,8 @@
 Write the page of a study, an HTML file with plots of Plotly and without external resources.
 
 The plots are a scatter plot of two objectives, parallel coordinates of all choices and objectives,
-and the importance of each choice. A click on a point opens the report. The folder of a point has
-the report of the compilation, the figures, and the command.
+and the importance of each choice. A click on a point opens its report. The folder of a point
+contains the report of the compilation, the measured values, and the command.
 """
 
 import json

@@ -219,7 +219,9 @@ class Ratio:
 
 def ratios(layers: Sequence[LayerNoise], second: Sequence[LayerNoise] | None) -> str:
     """
-    Plot the accumulated ratio of each layer, and the isolated ratio or that of a second variant.
+    Plot two signal-to-noise ratios for each layer. The first is accumulated: it includes the noise
+    of all preceding layers. The second is the accumulated ratio of a second variant if given;
+    otherwise it is isolated: the noise of the layer only.
     """
     others = {(v.name, v.operator): v.accumulated_ratio for v in second or ()}
     return ratio_plot(

@@ -33,7 +33,7 @@ KNOWN = ("name", "op", "device", "macs", "bytes", "inputs", "shape", MICROSECOND
 
 @dataclass(frozen=True)
 class Row:
-    """A layer."""
+    """A layer in the table of a report."""
 
     number: int
     name: str

@@ -161,7 +161,11 @@ def _vectors(
     scale: float = 1.0,
     pad: Literal["edge", "constant"] = "edge",
 ) -> graph.ConstantOp:
-    """Pack int32 values of channels [.., O] as [.., O/B, B], or [.., O/B, R, B] with equal rows."""
+    """
+    Pack int32 values of channels [.., O] as a constant [.., O/B, B]. If vectors have R rows, it is
+    [.., O/B, R, B], and the rows are equal. `scale` is the scale of the values, and `pad` fills the
+    last block with the last value ("edge") or zeros ("constant").
+    """
     padding = [(0, 0)] * (channels.ndim - 1) + [(0, -channels.shape[-1] % board.block)]
     padded = np.pad(channels.astype(np.int32), padding, mode=pad)
     packed = padded.reshape(*channels.shape[:-1], -1, *(1,) * (len(board.vector) - 1), board.block)

@@ -140,7 +140,10 @@ class WeightTiles:
         self._live[first : first + at.size] = True if tiles is None else tiles[at.reshape(-1)]
 
     def nests(self, first: Sequence[int], loops: Sequence[Loop]) -> list[Nest]:
-        """Return the loops of a GEMM operation, from elements `first` on, as instructions."""
+        """
+        Return the loop nests of the instructions for a GEMM operation. `first` are the indices of
+        the first iteration. Weight tiles of zeros are omitted if this saves cycles.
+        """
         dense = [(unrolled(first, loops[2:]), loops[:2])]
         count = prod(extent for extent, *_ in loops)
         self.products += count

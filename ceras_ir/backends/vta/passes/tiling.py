@@ -243,7 +243,13 @@ class Tuner:
         merged: bool,
         runner: str | None,
     ):
-        """Prepare the search; `tiling` schedules and expands all contractions."""
+        """
+        Prepare the search: compute the candidate schedules of each contraction.
+
+        `convolution` selects the method for windows of several taps. The passes `tiling` schedule
+        and expand all contractions. `runner` is the command that executes a stream on a device, and
+        `merged` specifies whether launches are merged before execution.
+        """
         self.module, self.board, self.tiling = module, load_board(board), tiling
         self.merged, self.runner = merged and runner is None, runner
         self.contractions = _contractions(module)

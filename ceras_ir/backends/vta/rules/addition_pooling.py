@@ -46,7 +46,10 @@ def multiplier_digits(average: Averaging) -> tuple[int, ...]:
 
 
 def averaging(window: int, requant: RequantAttr, point: int = 0) -> Averaging | None:
-    """Return the exact division by `window` on VTA, if any."""
+    """
+    Return the multiplier, addend and shift with which VTA averages `window` elements exactly like
+    `requant`, or `None` if there are none. `point` is the zero point of the elements.
+    """
     return division.averaging(
         window, requant, point, max_multiplier=MAX_MULTIPLIER, product_limit=1 << 30
     )

@@ -145,7 +145,10 @@ def fits(op: graph.LinearOperation, board: VtaBoard) -> str | None:
 
 
 def swish_after(op: graph.LinearOperation) -> graph.ShiftSwishOp | None:
-    """Return the swish of shifts if it is the only consumer of the result, which has 16 bits."""
+    """
+    Return the `graph.shift_swish` that is the only consumer of the 16-bit result of `op`, or
+    `None`.
+    """
     element = graph.quantized_element(op.result)
     if element is None or element.storage.width.data != 16 or not op.result.has_one_use():
         return None
@@ -321,6 +324,9 @@ def _addition_range(op: graph.BinaryOp) -> SumRange:
 
 
 def _shifted(sums: NDArray[np.int64], requant: RequantAttr) -> NDArray[np.int64]:
-    """Return sums that include all constants, floored by the shift of each channel."""
+    """
+    Shift each sum to the right by the shift of its channel, and round down. The sums already
+    include the bias, the zero points and the constant for rounding.
+    """
     shifts = np.broadcast_to(np.array(requant.net_shifts, np.int64), sums.shape)
     return np.where(shifts >= 0, sums >> np.maximum(shifts, 0), sums << np.maximum(-shifts, 0))

@@ -251,7 +251,10 @@ def _pays(pool: graph.Pool2dOp, fused: Contraction, board: VtaBoard) -> bool:
 
 @dataclass(frozen=True)
 class WindowAxis:
-    """An axis of parts of `taps` taps at distance `step`; the first part with a tap computes it."""
+    """
+    The division of a window along an axis into parts of `taps` taps, which begin every `step` taps.
+    If parts overlap, the first part that contains a tap computes it.
+    """
 
     kernel: int
     stride: int
@@ -269,7 +272,10 @@ class WindowAxis:
         return self.step // self.stride if self.parts > 1 else 1
 
     def positions(self, results: int) -> int:
-        """Return the number of parts along the axis; one begins at each stride."""
+        """
+        Return the number of positions of parts along the axis, for `results` outputs. Adjacent
+        positions are a stride apart. The remaining convolution reads the sums of these positions.
+        """
         return results + (self.parts - 1) * self.dilation
 
     def tap(self, part: int, place: int) -> int | None:

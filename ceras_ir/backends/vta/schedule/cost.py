@@ -276,7 +276,10 @@ class BlockTimeline:
         self.acc_free[acc] = self.store
 
     def _border(self, m_tiles: int) -> tuple[float, float]:
-        """Return average cycles per block: of an output vector, and of instructions."""
+        """
+        Return the cycles of the border corrections, averaged over the `m_tiles` tiles of an image:
+        the cycles for each channel block, and the latency of the instructions.
+        """
         c, borders = self.c, borders_of(self.c)
         down, across = len(borders.rows), len(borders.columns)
         row_tiles, column_tiles = (

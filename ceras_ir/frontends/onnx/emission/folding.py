@@ -115,7 +115,10 @@ def evaluate(node: Node, operands: Sequence[Array | None]) -> Sequence[Array]:
 def computed(
     node: Node, emitter: Emitter, imported: Callable[[], Sequence[Value]]
 ) -> Sequence[Value]:
-    """Return the results of a node of constants: interpret the operations of the importer."""
+    """
+    Return the results of a node with constant operands. `imported` emits the operations of the
+    node, and the interpreter executes them.
+    """
     with emitter.separate_block() as block:
         values = imported()
         results = [v for v in values if isinstance(v, SSAValue)]

@@ -1,10 +1,10 @@
 """
-Import convolutions over up to three spatial dimensions, and read the windows of ONNX.
+Import convolutions over up to three spatial dimensions, and read the window attributes of ONNX.
 
-Weights may be computed, as in hypernetworks and in attention over kernels. Kernels of convolutions
-pack weights at compile time, but kernels of matrix products also at run time. Computed weights
-therefore multiply a matrix with a row for each window; groups of a single channel become sums over
-taps.
+Weights may be computed at run time, as in hypernetworks and in attention over kernels. Kernels of
+convolutions can pack weights only at compile time; kernels of matrix products can pack them at run
+time. A convolution with computed weights therefore becomes a matrix product, with a row for each
+window. Groups of a single channel become sums over taps.
 """
 
 from collections.abc import Sequence

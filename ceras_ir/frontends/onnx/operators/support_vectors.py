@@ -61,7 +61,10 @@ def svm_regressor(node: Node, emitter: Emitter) -> Value:
 
 @operator(SVM_CLASSIFIER)
 def svm_classifier(node: Node, emitter: Emitter) -> Sequence[Value]:
-    """Emit the label with the most votes, and sums of pairs or probabilities."""
+    """
+    Emit the label with the most votes, and the scores: probabilities if the model has `prob_a` and
+    `prob_b`, otherwise the sum for each pair of classes.
+    """
     labels, counts = class_labels(node, "classlabels_ints"), node.integers("vectors_per_class")
     if not counts:
         raise node.unsupported("no support vectors; train LinearSVC, which is a linear model")
@@ -167,7 +170,13 @@ def coupled(
     slopes: NDArray[np.float32],
     offsets: NDArray[np.float32],
 ) -> Value:
-    """Return probabilities [rows, classes] from sums of all pairs, ordered as `combinations`."""
+    """
+    Return probabilities [rows, classes] from the sums of all pairs, ordered as `combinations`.
+
+    The probability of a class against another is a sigmoid of the sum. The vector `p` of
+    probabilities minimizes `p' Q p` (pairwise coupling by Wu, Lin and Weng, as in LIBSVM). The
+    iteration updates one class after the other until `Q p` is nearly constant.
+    """
     rows = shape_of_value(sums)[0]
     scaled = emitter.mul(sums, emitter.constant(-slopes, "slopes"))
     logits = emitter.add(scaled, emitter.constant(-offsets, "offsets"))
@@ -200,7 +209,13 @@ def coupled(
 
 
 def _weights(emitter: Emitter, first: Value, classes: int) -> Value:
-    """Return `Q` [rows, classes, classes] from `r[i, j]` of all pairs with `i < j`."""
+    """
+    Return the matrix `Q` [rows, classes, classes] of pairwise coupling (see `coupled`).
+
+    `first` contains the probability `r[i, j]` of class `i` against class `j`, for all pairs with `i
+    < j`. `Q[i, i]` is the sum of `r[j, i]^2` over the other classes, and `Q[i, j] = -r[i, j] * r[j,
+    i]`.
+    """
     pairs = list(combinations(range(classes), 2))
     second = emitter.sub(emitter.number(1), first)
     against = np.zeros((classes, 2 * len(pairs)), np.float32)
@@ -220,7 +235,10 @@ def _weights(emitter: Emitter, first: Value, classes: int) -> Value:
 def _distance(
     emitter: Emitter, weights: Value, given: Value, classes: int
 ) -> tuple[Value, Value, Value]:
-    """Return `Q p` of each row, `p Q p`, and the largest difference between them."""
+    """
+    Return `Q p` of each row, `p' Q p`, and the largest difference between them. `weights` is `Q`
+    and `given` is `p`.
+    """
     rows = shape_of_value(given)[0]
     terms = emitter.mul(weights, emitter.reshaped(given, (rows, 1, classes)))
     products = emitter.reshaped(emitter.reduce(Reduce.SUM, terms, [2]), (rows, classes))
@@ -232,7 +250,13 @@ def _distance(
 def _swept(
     emitter: Emitter, weights: Value, given: Value, products: Value, total: Value, classes: int
 ) -> Value:
-    """Return `p` after the update and normalization for each class."""
+    """
+    Return the probabilities after one iteration of pairwise coupling (see `coupled`), which updates
+    and normalizes them for each class in turn.
+
+    `weights` is `Q`, `given` are the probabilities `p`, `products` is `Q p`, and `total` is `p' Q
+    p`.
+    """
     rows = shape_of_value(given)[0]
     for i in range(classes):
         row = emitter.reshaped(emitter.part(weights, 1, i, 1), (rows, classes))

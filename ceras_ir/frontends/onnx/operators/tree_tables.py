@@ -57,7 +57,10 @@ SECOND = object()
 
 
 def steps_of(split: TreeSplit) -> list[Comparison]:
-    """Return the comparisons by `<=`, at most two, that are equivalent to a node."""
+    """
+    Return one or two comparisons `x <= threshold` that are equivalent to the comparison of the tree
+    node `split`.
+    """
     at_most, below = _at_most(split.threshold), _below(split.threshold)
     to_true, true, false = split.missing_is_true, split.true, split.false
     return {

@@ -86,7 +86,7 @@ class CellMatcher:
         return None
 
     def _rnn(self) -> WrittenCell | None:
-        """Match `h = f(a)`."""
+        """Match `h = f(a)`, where `f` is an activation and `a` a linear form of input and state."""
         if (found := _function(self.after)) is None:
             return None
         return _written_cell(Cell.RNN, (found[0],), [self.forms.of(found[1])])

@@ -204,7 +204,11 @@ class _Kind:
         return inside[last] - inside[first] + clipped * (below + above)
 
     def keeps(self, bounds: tuple[float, float], step: float) -> NDArray[np.bool_]:
-        """Return for each zero point whether clipping changes results by less than rounding."""
+        """
+        Return, for each candidate of `ZERO_POINTS`, whether its limits clip with a small error: the
+        results of the function change by less than the rounding error of `step`. `bounds` are the
+        bounds of the observed values.
+        """
         tolerance = step / 2 * float(np.sqrt(self._slopes.max()))
         # Only a part of the elements was counted, but the bounds are known.
         numbers = np.concatenate([[bounds[0]], self.numbers, [bounds[1]]])

@@ -124,8 +124,12 @@ def tie_directions(
     op: graph.Pool2dOp, source: UniformType, target: UniformType
 ) -> NDArray[np.int64]:
     """
-    Return how the average of each position [OH, OW] rounds ties: 1 away from zero, -1 towards zero,
-    0 half up with an exact reciprocal. Scales are powers of two, and ties round half up.
+    Return the direction in which the average at each position [OH, OW] rounds ties: 1 away from
+    zero, -1 towards zero, 0 up.
+
+    The multiplier of the requantization approximates the ratio of the scales, divided by the number
+    of elements. If it is too large, ties are rounded away from zero; if too small, towards zero; if
+    exact, half up. The scales must be powers of two, and the rounding half up.
     """
     _, height, width, _ = graph.shape_of(op.input)
     windows = counts(height, width, Window.of_operation(op))

@@ -90,7 +90,11 @@ def rescaling(
 
 
 def rounding_of(elements: Iterable[UniformType]) -> Rounding:
-    """Return the rounding of a requantization between such types without products."""
+    """
+    Return the rounding of a requantization in an operation that does not multiply operands.
+    `elements` are the types of the operands and of the result. Round half up if shifts are
+    sufficient, otherwise half to even.
+    """
     return Rounding.HALF_UP if only_shifts(elements) else Rounding.HALF_EVEN
 
 
