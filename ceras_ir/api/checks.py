@@ -162,7 +162,7 @@ class Comparison(Protocol):
 
 
 class Comparer:
-    """The function of `compare`, and the hook with the same name."""
+    """Base class of the hook `compare`, with the function that `ceras_ir.compare` calls."""
 
     compare: ClassVar[Callable[..., Comparison]]
 

@@ -126,7 +126,7 @@ class Model:
 
     @property
     def is_quantized(self) -> bool:
-        """Whether a value is stored as integers."""
+        """Return whether a value is stored as integers."""
         return is_quantized(main_function(self._module))
 
     # Steps that return another network, or results.

@@ -16,7 +16,7 @@ PLACEHOLDER = "{input}"
 
 
 class OutOfTimeError(Exception):
-    """The time for all runs is over."""
+    """The time limit for all runs of the command is exceeded."""
 
 
 class ShellCommand:

@@ -32,7 +32,7 @@ from ceras_ir.support.diagnostics import InputError
 
 @dataclass(frozen=True)
 class StreamedSamples:
-    """Samples that are read again in each iteration."""
+    """Samples in files, which are read again in each iteration instead of being held in memory."""
 
     paths: str
     inputs: Sequence[TensorInfo]

@@ -343,7 +343,7 @@ def join(results: Sequence[Mapping[str, Array]], *, batched: bool) -> dict[str, 
 
 
 def as_samples(result: Mapping[str, Array], *, batched: bool) -> dict[str, Array]:
-    """Return the results of a sample with an axis of samples, as `join` does."""
+    """Return the results of a single sample with a first axis of samples, in the form of `join`."""
     return {
         name: array if batched and array.ndim and array.shape[0] == 1 else array[None]
         for name, array in result.items()

@@ -281,7 +281,7 @@ class RequantAttr(ParametrizedAttribute):
 
     @property
     def is_per_channel(self) -> bool:
-        """Whether each output channel has a separate multiplier."""
+        """Return whether each output channel has a separate multiplier."""
         return len(self.channels) > 0
 
     @property
@@ -310,7 +310,7 @@ class RequantAttr(ParametrizedAttribute):
 
     @property
     def is_shift(self) -> bool:
-        """Whether a shifter, an adder and a clamp suffice: no multiplier, no zero point."""
+        """Return whether a shifter, an adder and a clamp suffice: no multiplier, no zero point."""
         return self.multipliers == (1,) and self.zero_point.data == 0
 
     def clamped(self, low: int, high: int) -> "RequantAttr":

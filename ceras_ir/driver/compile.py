@@ -260,7 +260,7 @@ MAX_TRIAL_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class OptionTrial:
-    """A changed option."""
+    """A change of options that may let the network fit the board."""
 
     change: str
     """The option as a user writes it."""

@@ -282,7 +282,10 @@ def build_options(arguments: argparse.Namespace, target: Target) -> BuildOptions
 
 
 def scheme_of(arguments: argparse.Namespace, target: Target | None = None) -> BuildOptions:
-    """Return the given options of `BuildOptions`; without a target, for any arithmetic."""
+    """
+    Return the `BuildOptions` that the command line specifies. Without a target, the options permit
+    any arithmetic.
+    """
     return replace(
         BuildOptions(),
         **{**values_of(BuildOptions, arguments), "calibration": calibration_of(arguments)},

@@ -146,7 +146,7 @@ def _last_uses(block: Block) -> dict[Operation, list[SSAValue]]:
 
 @register_impls
 class FuncFunctions(InterpreterFunctions):
-    """Functions with bodies."""
+    """Interprets functions, calls and returns of the dialect `func`."""
 
     @impl_callable(func.FuncOp)
     def function(self, interpreter: Interpreter, op: func.FuncOp, args: PythonValues):

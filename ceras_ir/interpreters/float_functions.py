@@ -224,9 +224,9 @@ HALF_PI, QUARTER_PI = np.float32(1.57079633), np.float32(0.785398163)
 
 def atan(x: Floats) -> Floats:
     """
-    With `a = abs(x)`, compute `HALF_PI + f(-1 / a)` above `COT_EIGHTH`, `QUARTER_PI + f((a - 1) /
-    (a + 1))` above `TAN_EIGHTH`, else `f(a)`, with the sign of `x`. Here `f(t) = p * s * t + t`
-    with `s = t * t` and `p` the polynomial in `s` by Horner's rule.
+    Compute the arctangent by argument reduction, with `a = abs(x)`: `HALF_PI + f(-1 / a)` above
+    `COT_EIGHTH`, `QUARTER_PI + f((a - 1) / (a + 1))` above `TAN_EIGHTH`, else `f(a)`, with the sign
+    of `x`.
     """
     a = np.abs(x)
     one = np.float32(1)
@@ -292,7 +292,10 @@ MAX_CACHED_ELEMENTS = 1 << 15
 
 
 def apply_function(function: FunctionAttr, x: Floats, out: Floats | None = None) -> Floats:
-    """Compute the function of a `graph.unary` or an activation. `out` can be `x`, without gaps."""
+    """
+    Compute the function of a `graph.unary` or an activation. `out` receives the result; it must be
+    contiguous, and may be `x`.
+    """
     if out is None and x.size <= MAX_CACHED_ELEMENTS:
         return _scaled(function, _apply(function, x))
     result = np.empty(x.shape, np.float32) if out is None else out

@@ -27,7 +27,7 @@ CONSTANT = re.compile(r"@([A-Z]\w+)(\[.+?\])?@")
 
 @dataclass(frozen=True)
 class Text:
-    """A C function."""
+    """The text of a C function, and the functions that it calls."""
 
     needs: tuple[str, ...]
     """The called functions, in the order of definition."""

@@ -142,7 +142,10 @@ def _mean(x: NDArray[np.float32]) -> NDArray[np.float32]:
 def normalize(
     x: NDArray[np.float32], epsilon: float, *, centred: bool
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Evaluate `graph.normalize` before `scale`; also return the divisor."""
+    """
+    Return the normalized `x` of `graph.normalize`, before the multiplication by `scale`, and the
+    divisor.
+    """
     c = x - _mean(x) if centred else x
     deviation = np.sqrt(np.add(_mean(c * c), np.float32(epsilon), dtype=np.float32))
     return np.divide(c, deviation), deviation
@@ -171,7 +174,7 @@ def _log2(x: Integers) -> Integers:
 
 @register_impls
 class NormalizationFunctions(InterpreterFunctions):
-    """A method per operation."""
+    """Interprets normalizations and integer row functions."""
 
     @impl(NormalizeOp)
     def normalize(self, interpreter: Interpreter, op: NormalizeOp, args: PythonValues):
@@ -233,7 +236,7 @@ def chosen_boxes(
 
 @register_impls
 class DetectionFunctions(InterpreterFunctions):
-    """The definition of `graph.suppress`."""
+    """Interprets `graph.suppress`, the selection of boxes of a detection network."""
 
     @impl(graph.SuppressOp)
     def suppress(self, interpreter: Interpreter, op: graph.SuppressOp, args: PythonValues):

@@ -203,7 +203,8 @@ def run_in_arena(
     module: ModuleOp, inputs: Mapping[str, Array], tracer: Tracer | None = None
 ) -> dict[str, Array]:
     """
-    Run like `network.run`, with values in the `mem.block`; values without a block are separate.
+    Run like `network.run`, but store each value with a `mem.block` at its address in the arena.
+    Other values have separate arrays.
     """
     main = main_function(module)
     arena = arena_of(main)

@@ -52,14 +52,17 @@ class Artefact:
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """A graph input or output of a compiled network: raw, row-major, little-endian."""
+    """
+    The name, shape and type of a graph input or output of a compiled network. Files contain the
+    elements without a header, row-major, little-endian.
+    """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
     """The name of the numpy type, for example `float32`."""
     scale: float | None = None
-    """For a quantized tensor: real = scale * (stored - zero_point)."""
+    """The scale of a quantized tensor: real = scale * (stored - zero_point)."""
     zero_point: int = 0
     model_dtype: str | None = None
     """The type in the model, if it is a float of another width."""

@@ -261,7 +261,7 @@ def open_folder(folder: Path) -> Compiled:
 def run_all(
     executable: Executable, samples: Samples | StreamedSamples, declared: Sequence[TensorInfo]
 ) -> dict[str, Array]:
-    """Return the outputs of all samples by name, in the types that the model declared."""
+    """Run all samples. Return the outputs by name, in the element types that the model declares."""
     results = list(progress(executable.run(list(samples)), "running", len(samples)))
     return as_declared(join(results, batched=samples.batched), declared)
 

@@ -64,7 +64,10 @@ class BuildOptions(QuantizationOptions, TargetOptions):
 
     @property
     def keeps_precision(self) -> bool:
-        """Return whether options are given that only a quantized network has."""
+        """
+        Return whether an option is given that affects only a quantized network: `int16`, `float` or
+        `budget`.
+        """
         return bool(self.int16 or self.float or self.budget is not None)
 
     def resolved(self, module: ModuleOp) -> "BuildOptions":

@@ -143,7 +143,10 @@ class LocatingParser(Parser):
         return bisect_right(self._line_starts, start), found[1] if found else ""
 
     def form_of_operation(self) -> str:
-        """Return the custom form of this operation; "" without a declared one."""
+        """
+        Return the declared assembly format of the operation at this position, for error messages.
+        Return "" if it declares none.
+        """
         name = self.open_operation()[1]
         dialect = self.ctx.get_optional_dialect(name.partition(".")[0])
         for op in () if dialect is None else dialect.operations:
@@ -345,7 +348,10 @@ SPLIT_MARKER = re.compile(r"^// -----[ \t\r]*$", re.MULTILINE)
 
 
 def parts_of(text: str) -> Iterator[str]:
-    """Yield each part, with empty lines before it, so that line numbers match the file."""
+    """
+    Split a file with several modules. An empty line precedes each part for each line before it, so
+    that line numbers match the file.
+    """
     start = 0
     for marker in [*SPLIT_MARKER.finditer(text), None]:
         end = marker.start() if marker else len(text)

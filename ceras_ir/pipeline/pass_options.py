@@ -145,7 +145,10 @@ def keyword_parameters(cls: type, omit: Collection[str] = ()) -> Iterator[Parame
 
 
 def target_parameters(targets: Sequence[type[Target]], omit: Collection[str]) -> list[Parameter]:
-    """Return the parameters of `with_values`; a default that depends on the target is `...`."""
+    """
+    Return the parameters of `with_values` that set options of targets. A default that differs
+    between targets is `...`.
+    """
     found: dict[str, Parameter] = {}
     for target in targets:
         types = types_of(target)

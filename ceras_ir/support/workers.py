@@ -46,7 +46,7 @@ class WorkerLost:
 
 
 class Workers(Protocol):
-    """Executors of calls."""
+    """Interface to run function calls in parallel."""
 
     def __len__(self) -> int:
         """Return the number of calls that run at the same time."""
@@ -229,7 +229,7 @@ already has the next call.
 """
 
 _SHIPPED: dict[str, str] = {}
-"""In a worker: digest of a file -> local path."""
+"""The local path of each file that this worker has received, by digest."""
 
 
 class DaskWorkers:
@@ -317,7 +317,10 @@ class DaskWorkers:
 
 
 def shipped(digest: str, path: str) -> str:
-    """Return the path of the file with this digest: in a worker the received file."""
+    """
+    Return the local path of the file with this digest. In a worker, it is the path of the received
+    copy.
+    """
     return _SHIPPED.get(digest, path)
 
 

@@ -72,7 +72,7 @@ class Arithmetic:
 
     @property
     def narrow(self) -> bool:
-        """Whether that device supports only 8 bits."""
+        """Return whether that device supports only 8 bits."""
         return max(self.widths) == 8
 
     def __str__(self) -> str:
@@ -209,7 +209,9 @@ class Target(ABC):
 
     @classmethod
     def accelerator(cls, board: str | None, jobs: int = 1) -> Accelerator | None:
-        """Return the device in addition to the CPU, with times if there is a `board`."""
+        """
+        Return the accelerator of the target, or `None`. With a `board`, it includes modelled times.
+        """
         return None
 
     @classmethod

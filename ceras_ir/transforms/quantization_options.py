@@ -116,7 +116,7 @@ class CalibrationOptions:
 
 @options
 class SampleOptions(CalibrationOptions):
-    """The selection of calibration samples."""
+    """The options that select calibration samples."""
 
     samples: int = option(
         64, flag="--calibration-samples", keyword="calibration_samples", metavar="N", least=1
@@ -130,7 +130,7 @@ class SampleOptions(CalibrationOptions):
 
 @options
 class ObserverOptions:
-    """The options of `observe-ranges`."""
+    """The options of `observe-ranges` that determine ranges from samples."""
 
     seed: int = 0
     """The seed of synthetic samples."""
@@ -148,7 +148,7 @@ class ObserverOptions:
 
 @options
 class RecipeOptions:
-    """The recipe of `quantize`."""
+    """The option `recipe` of `quantize`, which selects optional passes."""
 
     recipe: tuple[str, ...] = option((), metavar="PASS,...", action="extend", read=recipe_names)
     """
@@ -190,7 +190,7 @@ class RowsOptions:
 
 @options
 class LayerOptions:
-    """The options of `set-precision`."""
+    """The options of `set-precision`, which select layers in 16 bits and in float."""
 
     int16: tuple[str, ...] = option((), metavar="LAYER,...", action="extend")
     """
@@ -208,7 +208,7 @@ class LayerOptions:
 
 @options
 class ExceptionOptions:
-    """The option of `keep-in-float`."""
+    """The option of `keep-in-float` that excludes layers."""
 
     besides: tuple[str, ...] = ()
     """Layers to exclude, by the names and patterns of `set-precision`."""
@@ -216,7 +216,7 @@ class ExceptionOptions:
 
 @options
 class BudgetOptions:
-    """The option of `choose-precision`."""
+    """The option of `choose-precision` that limits the additional time of 16-bit values."""
 
     budget: float | None = option(None, metavar="SHARE", least=0)
     """

@@ -18,7 +18,9 @@ WIDE_BLOCK = 32
 
 @dataclass(frozen=True)
 class Words:
-    """The layout of the columns of windows in vectors."""
+    """
+    The arrangement of values in vectors for convolutions that multiply words of adjacent columns.
+    """
 
     bits: int
     """Bits of a vector: 256 or 512."""

@@ -203,11 +203,17 @@ PER_CHANNEL = 16.0
 """Further instructions per output with per-channel multipliers."""
 
 WIDE_TAP, WIDE_OUTPUT, STRIDED = 3.0, 5.0, 1.25
-"""Depthwise by SMLAD: instructions per tap and output, and the factor of larger strides."""
+"""
+Depthwise convolution with SMLAD: instructions per tap and per output, and the factor of larger
+strides.
+"""
 
 PAIR, PAIR_OUTPUT = 0.77, 10.5
 ROW_PAIR, ROW_OUTPUT = 1.8, 15.0
-"""By SMLAD: instructions per product and output of 1x1 windows, and of few positions."""
+"""
+Instructions per product and per output with SMLAD: for 1x1 windows, and for layers with few
+positions.
+"""
 
 WINDOW, DIRECT, PORTABLE_OUTPUT, GATHERED = 7.2, 3.9, 24.0, 3.0
 """Portable C: instructions per window product, row product, output, and window element."""

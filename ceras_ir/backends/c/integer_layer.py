@@ -49,7 +49,7 @@ class Epilogue:
 
     @property
     def has_low(self) -> bool:
-        """Whether a clamp is needed in addition to saturation."""
+        """Return whether a clamp is needed in addition to saturation."""
         return self.low > self.lowest
 
     @property
@@ -162,7 +162,10 @@ class IntegerLayer:
     def of(
         cls, layer: Layer, op: LinearOperation, geometry: Geometry, sums: Sums, count: int
     ) -> "IntegerLayer":
-        """Name the operands; arrays with an entry per output are padded with zeros to `count`."""
+        """
+        Declare the constants of a layer, and return the names. Arrays with an entry for each output
+        are padded with zeros to `count` entries.
+        """
         requant = op.requant
         assert requant is not None
         scales = ""

@@ -79,7 +79,7 @@ class SparseLayer:
 
     @cached_property
     def has_code(self) -> bool:
-        """Whether there is straight-line code in addition to the portable loops."""
+        """Return whether there is straight-line code in addition to the portable loops."""
         options = self.layer.options
         if options.dsp or not options.vectors:
             return False

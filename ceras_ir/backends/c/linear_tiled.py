@@ -43,7 +43,10 @@ MIN_POSITIONS_OF_SUMS = 16
 
 
 def has_vector_products(layer: Layer, op: LinearOperation, sums: Sums) -> bool:
-    """Return whether products of bytes, or of words and bytes, summed in 32 bits are sufficient."""
+    """
+    Return whether a vector kernel computes the layer exactly: int8 weights, inputs of 8 or 16 bits,
+    and sums that fit 32 bits.
+    """
     return (
         layer.options.vectors
         and value_type(op.input) in ("int8_t", "uint8_t", "int16_t")

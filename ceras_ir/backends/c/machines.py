@@ -88,7 +88,7 @@ CORES = {
     # Measured with integers on an LX106, which has the same base instructions.
     "xtensa-lx7": Core(tools=XTENSA, bytes_per_operator=2.4, code_margin=0.4, has_times=False),
 }
-"""By the name in `core` of a board."""
+"""The cores by the name that a board specifies as `core`."""
 
 
 @dataclass(frozen=True)
@@ -269,7 +269,7 @@ class LayerChoice:
 
 @dataclass(frozen=True)
 class COptions:
-    """Options of `emit`."""
+    """The options of the C emitter."""
 
     title: str = "model"
     prefix: Prefix = MODEL

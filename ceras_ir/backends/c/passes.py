@@ -347,6 +347,6 @@ def _is_dense(op: Operation) -> TypeGuard[LinearOperation]:
 
 
 def _is_only_multiplied(value: SSAValue) -> bool:
-    """Return whether all consumers multiply `value` by such weights."""
+    """Return whether all consumers multiply `value` by dense constant weights (see `_is_dense`)."""
     uses = list(value.uses)
     return bool(uses) and all(_is_dense(use.operation) and use.index == 0 for use in uses)

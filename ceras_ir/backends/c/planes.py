@@ -203,7 +203,11 @@ class Planes:
     def fill(
         self, layer: Layer, x: str, types: tuple[str, str], unit: int, border: str, order: str = ""
     ) -> None:
-        """Print the code that fills `planes` from row `first`, with `unit` planes interleaved."""
+        """
+        Print the code that copies the input `x` to `planes`, from row `first` on. `types` are the
+        element types of input and planes, `border` is the value of the padding, and `order` is the
+        array of permuted channels. `unit` consecutive planes are interleaved.
+        """
         stored, element = types
         moved = stored == "int8_t" and element == "uint8_t"
         if unit == 4 and self.channels % 4 == 0:

@@ -72,7 +72,10 @@ STATE_ALIGNMENT = 16
 
 @dataclass
 class Program:
-    """`main` or a called function: the steps, and the place of each value that is not constant."""
+    """
+    The operations of `main` or of a called function, and the memory address of each value except
+    constants.
+    """
 
     main: FuncOp
     inputs: list[TensorInfo]

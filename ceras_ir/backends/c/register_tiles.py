@@ -233,7 +233,7 @@ class Stores:
 
     @property
     def is_packed(self) -> bool:
-        """Whether several vectors are packed to bytes together."""
+        """Return whether several vectors are packed to bytes together."""
         return self.bits == 8 and not self.is_masked
 
     def clamped(self, value: str, kind: str) -> str:

@@ -1,10 +1,9 @@
 """
-Register tiles for vectors of 8 or 4 lanes and for RISC-V vectors.
+Print register tiles for vectors of 8 or 4 lanes and for RISC-V vectors.
 
-A tile consists of smaller tiles, of a few positions by 16 outputs, which all shapes share. They use
-the same weights, and integer sums are equal. Tiles for RISC-V are intrinsics: a few positions by
-`taken` outputs in groups of four registers of any length. An element of the input is a scalar
-factor.
+Tiles of all shapes consist of calls of a smaller tile, which computes a few positions by 16
+outputs. The integer sums are equal. A tile for RISC-V uses intrinsics. It computes a few positions
+by `taken` outputs, in groups of four registers of any length. An input element is a scalar factor.
 """
 
 from collections.abc import Sequence
@@ -188,7 +187,10 @@ def sums_lines(walk: Walk, lanes: Lanes, bias: str = "bias + o") -> list[str]:
 
 
 def _products(positions: int, lanes: Lanes, *, has_pieces: bool) -> str:
-    """Return sums of `positions` by 16 outputs. All distances are parameters."""
+    """
+    Print the C function that computes the sums of `positions` by 16 outputs. The distances between
+    elements are parameters of the function.
+    """
     each = range(positions)
     load, step = f"{lanes.load_weights}_256", lanes.step
     sums = ["s0_0 = LOAD_256(bias)", "s0_1 = LOAD_256(bias + 8)"]

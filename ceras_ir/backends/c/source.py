@@ -299,7 +299,10 @@ def _run_in(model: Model) -> str:
 
 
 def _steps(model: Model, *, traced: bool = True) -> list[str]:
-    """Return a call per layer, traces if `traced`, and the copies of inputs and outputs."""
+    """
+    Return the lines of C that run the network: copies of inputs, a call for each layer, and copies
+    of outputs. With `traced`, each layer reports its result.
+    """
     program, names = model.program, model.names
     lines: list[str] = []
     for i in program.copied_in:

@@ -122,7 +122,9 @@ def readable(
 
 
 def smallest_distances(weights: NDArray[np.generic]) -> CooAttr:
-    """Return coordinates as distances of the width with the fewest bytes."""
+    """
+    Encode weights as `#sparse.coo`, with the bit width of distances that needs the fewest bytes.
+    """
     element = f32 if weights.dtype == np.float32 else i8
     return min((CooAttr.of(weights, element, w) for w in WIDTHS), key=lambda coo: coo.nbytes)
 
@@ -146,7 +148,10 @@ MAX_CODE_PRODUCTS = 1 << 16
 
 @dataclass(frozen=True)
 class NarrowSums:
-    """The conversion of sums to bytes: an initial bias, a shift and a clamp."""
+    """
+    The parameters of the conversion of 32-bit sums to bytes: an initial bias and a shift for each
+    filter, and the clamp.
+    """
 
     biases: NDArray[np.int64]
     shifts: NDArray[np.int64]

@@ -194,7 +194,10 @@ class Geometry:
 
 
 def window(layer: Layer, op: graph.Conv2dOp | graph.Pool2dOp) -> str:
-    """Declare the window of an operation; return the expression of the address."""
+    """
+    Print the declaration of the C struct `window` for a convolution or pooling, and return the C
+    expression of its address.
+    """
     _, height, width, channels = shape_of(op.input)
     _, rows, columns, _ = shape_of(op.result)
     kernel = shape_of(op.weights)[1:3] if isinstance(op, graph.Conv2dOp) else op.kernel.get_values()

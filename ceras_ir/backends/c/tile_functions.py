@@ -128,7 +128,10 @@ def product_lines(walk: Walk, lanes: Lanes, start: str = "") -> list[str]:
 
 
 def _fetches(walk: Walk, lanes: Lanes) -> list[str]:
-    """Return prefetches of the weights of later steps or of the next panel."""
+    """
+    Return prefetch instructions for the weights of later steps or of the next panel. If a panel is
+    small, return an empty list.
+    """
     each = walk.tile.width * lanes.step * (4 if lanes is FLOATS else 1)
     panel = each * walk.steps * walk.pieces * walk.runs
     if panel < MIN_FETCHED_BYTES:

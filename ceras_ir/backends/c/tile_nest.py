@@ -124,7 +124,7 @@ class Nest:
 
     @property
     def is_product(self) -> bool:
-        """Whether the positions are as far apart as input rows, as in a matrix product."""
+        """Return whether the positions are as far apart as input rows, as in a matrix product."""
         return (self.columns, self.width, self.kernel, self.stride, self.rows) == (
             1, 1, (1, 1), (1, 1), self.height,
         )  # fmt: skip
@@ -182,12 +182,14 @@ class Nest:
 
     @property
     def has_gaps(self) -> bool:
-        """Whether the columns of a window are not contiguous."""
+        """Return whether the columns of a window are not contiguous."""
         return self.kernel[1] > 1 and (self.groups > 1 or self.dilation[1] > 1)
 
     @property
     def runs(self) -> int:
-        """Contiguous parts of a window: rows or taps."""
+        """
+        The number of contiguous parts of a window: a part is a row, or a tap if columns have gaps.
+        """
         return self.kernel[0] * (self.kernel[1] if self.has_gaps else 1)
 
     @property
@@ -197,7 +199,7 @@ class Nest:
 
     @property
     def ends_in_half(self) -> bool:
-        """Whether the single panel has outputs for at most half of the last vector."""
+        """Return whether the single panel has outputs for at most half of the last vector."""
         return self.outputs <= self.tile.width - LANES // 2
 
     def walk(self, step: int) -> Walk:
@@ -287,7 +289,9 @@ class Nest:
 
     def print(self, layer: Layer, fill: list[str], body: Callable[[], list[str]]) -> None:
         """
-        Print loops with `fill` per strip and `body` per tile, which uses `g`, `b`, `r` and `c`.
+        Print the loops over the tiles of a layer: `fill` before each strip, and `body` for each
+        tile. In `body`, the C variables `g`, `b`, `r` and `c` are the first group, output, row and
+        column.
         """
         lines: list[tuple[int, str]] = []
         closing: list[int] = []

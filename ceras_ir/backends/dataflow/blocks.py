@@ -82,7 +82,7 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class Source(Block):
-    """The input port."""
+    """The input port of the pipeline, which sends the network input."""
 
 
 @dataclass(frozen=True)

@@ -142,7 +142,7 @@ class DataflowBoard:
 
     @property
     def pairs(self) -> bool:
-        """Whether a multiplier can compute two products of int8."""
+        """Return whether a multiplier can compute two products of int8."""
         return self.fabric.paired
 
 

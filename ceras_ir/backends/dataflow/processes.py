@@ -23,7 +23,7 @@ class Link:
 
 @dataclass(eq=False)
 class Events:
-    """The cycles of events, in order."""
+    """A queue of events, each with the cycle at which it happened."""
 
     cycles: deque[int] = field(default_factory=deque[int])
     waiting: "_Running | None" = None
@@ -78,7 +78,7 @@ class _Sending:
 
 
 class Engine:
-    """The scheduler of processes."""
+    """The scheduler of a discrete simulation: it runs processes that exchange words and events."""
 
     def __init__(self) -> None:
         self._ready: deque[tuple[_Running, int]] = deque()

@@ -93,13 +93,16 @@ class Usage:
         self.ram18 += _blocks(width, depth)
 
     def addresses(self, unit: int, address_bits: int, count: int = 1) -> None:
-        """Add products of a variable and the constant `unit`. Trailing zeros of `unit` are free."""
+        """
+        Add the multipliers of `count` address computations that multiply an index by the constant
+        `unit`. Powers of two in `unit` need no multiplier.
+        """
         zeros = (unit & -unit).bit_length() - 1
         if unit >> zeros > 1 and address_bits - zeros >= self.family.product_bits:
             self.dsp += count
 
     def rows(self, width: int, channels: int, capacity: int) -> None:
-        """Add a ring of rows, with addresses by row and channel."""
+        """Add a ring buffer for `capacity` rows of all channels, and its address computations."""
         self.memory(width, capacity * channels)
         self.addresses(channels, bits(capacity * channels), 2)
 

@@ -87,7 +87,10 @@ class WindowBuffer:
 
     @property
     def phases(self) -> int:
-        """The number of words for each row of a channel."""
+        """
+        The number of words in which the buffer stores a row of a channel: one for each part of the
+        columns and each residue modulo the stride.
+        """
         return self.parts * len(self.residues)
 
     @property
@@ -97,7 +100,7 @@ class WindowBuffer:
 
     @property
     def starts(self) -> list[int]:
-        """The first input column that each phase stores."""
+        """The input column of the first element in each word of a row; negative in the padding."""
         w = self.layer.windows
         return [
             w.strides[1] * (part * self.part_columns + self.columns.start) + residue - w.before[1]
@@ -179,7 +182,7 @@ class WeightEncoding(StrEnum):
 
     @property
     def is_sparse(self) -> bool:
-        """Whether zeros are omitted, so that each filter has separate indices."""
+        """Return whether zeros are omitted, so that each filter has separate indices."""
         return self is not WeightEncoding.DENSE
 
 

@@ -68,7 +68,10 @@ def _vector(values: list[int], width: int) -> str:
 def block_parameters(
     block: Block, plan: PipelinePlan, name: str, memories: Memories
 ) -> tuple[str, Parameters]:
-    """Return the module of a block and the parameters of the instance `name`."""
+    """
+    Return the name of the Verilog module that implements `block`, and the parameters of the
+    instance `name`. Tables and weights are added to `memories`.
+    """
     match block:
         case Convolution():
             return "convolution", _convolution(plan.convolutions[block], plan, name, memories)

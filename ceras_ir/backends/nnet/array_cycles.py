@@ -264,7 +264,10 @@ class _Launch:
     def _finish(
         self, results: _Results, bus: _Bus, sums: float, pixels: int, output: int, group: int
     ) -> int:
-        """Add a tile of outputs to epilogue and writer, and return the next group."""
+        """
+        Add the cycles in which the epilogue converts and the writer stores a tile of outputs.
+        Return the number of the next group of tiles.
+        """
         place = output % self.registers["group_tiles"]
         is_last = output == self.registers["output_tiles"] - 1
         begin = max(sums, results.finished[1] + EPILOGUE_STEP)

@@ -176,7 +176,10 @@ def record_as(
     attributes: Callable[[OpT], Sequence[int]] = lambda op: (),
     requant: Callable[[OpT], RequantAttr | None] = lambda op: None,
 ) -> None:
-    """Register an encoder for operations with only attributes and a requantization."""
+    """
+    Register an encoder for operations of `op_class`, whose record has no fields except `attributes`
+    and a requantization.
+    """
 
     @encodes(op_class)
     def record(op: OpT, add_table: AddTable) -> LayerRecord:

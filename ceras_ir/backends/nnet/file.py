@@ -64,7 +64,7 @@ class FileTensor:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the elements are integers or booleans with scale 1 and no zero point."""
+        """Return whether the elements are integers or booleans with scale 1 and no zero point."""
         return self.is_quantized and self.type[1:] == (1.0, 0)
 
     @property
@@ -175,7 +175,9 @@ class Case:
 
     @property
     def is_quantized(self) -> bool:
-        """Whether the layer computes on integers; a fused table may convert them to floats."""
+        """
+        Return whether the layer computes on integers; a fused table may convert them to floats.
+        """
         return self.layer.fused or self.result.is_quantized
 
     def must(self, condition: bool, message: str) -> None:

@@ -86,7 +86,10 @@ def add_clamp(
     name: str,
     shape: Sequence[int],
 ) -> str:
-    """Clip to the clamp of `requant` in real numbers, if it is narrower than the storage."""
+    """
+    Add a Clip to the real values of the clamp of `requant`. A bound equal to the bound of the
+    storage type is omitted.
+    """
 
     def real(stored: int) -> float:
         return float((stored - element.zero_point) * np.float32(element.scale))

@@ -47,7 +47,10 @@ TieConstant = tuple[str, NDArray[np.float32]]
 
 
 def tie_constants(op: Operation) -> list[TieConstant]:
-    """Return the operators to apply to the result of `op` before QuantizeLinear."""
+    """
+    Return the operators that change ties before QuantizeLinear, which rounds half to even, so that
+    results are rounded half up as in `op`. The list is empty if no tie can occur.
+    """
     requant = op.properties.get("requant")
     if not isinstance(requant, RequantAttr):
         return []
@@ -134,7 +137,7 @@ class Movement:
                 raise AssertionError(op.name)
 
     def kind(self, op: GraphOperation) -> int:
-        """Return the number of the result type in ONNX."""
+        """Return the number by which ONNX identifies the element type of the result."""
         return tensor_kind(self.dtype(op.output))
 
     @staticmethod

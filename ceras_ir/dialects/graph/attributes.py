@@ -87,7 +87,7 @@ class OnnxOperator:
 
 @dataclass(frozen=True)
 class Facts:
-    """The properties of a function that do not follow from the definition in numpy and C."""
+    """Properties of a function that cannot be derived from its definitions in numpy and C."""
 
     onnx: OnnxOperator | None = None
     """`None` if ONNX has no such operator, or only with additional operands."""
@@ -245,7 +245,7 @@ class FunctionAttr(ParametrizedAttribute):
 
     @property
     def is_homogeneous(self) -> bool:
-        """Whether `f(a * x) = a * f(x)` for all `a > 0`."""
+        """Return whether `f(a * x) = a * f(x)` for all `a > 0`."""
         if self.affine is not None and self.affine[1] != 0.0:
             return False
         if (bounds := self.clip_range) is not None:

@@ -149,7 +149,7 @@ class ConstantOp(GraphOperation, HasFolderInterface):
 
     @property
     def is_elided(self) -> bool:
-        """Whether the elements were omitted from the text."""
+        """Return whether the elements were omitted from the text."""
         return isinstance(self.value, DenseResourceAttr)
 
     def nonzero(self) -> NDArray[np.bool_]:

@@ -121,7 +121,7 @@ class Binary(StrEnum):
     SUB = "sub"
     MUL = "mul"
     DIV = "div"
-    """of integers the quotient without fraction, and 0 if the divisor is 0"""
+    """the quotient; for integers without the fraction, and 0 if the divisor is 0"""
     MIN = "min"
     """NaN if an operand is NaN"""
     MAX = "max"

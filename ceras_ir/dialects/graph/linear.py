@@ -116,7 +116,9 @@ class LinearOperation(GraphOperation, ABC):
 
     @property
     def channel_rows(self) -> tuple[int, ...] | None:
-        """The table of each output channel, or `None` for a single table."""
+        """
+        The index of the lookup table of each output channel, or `None` if all share a single table.
+        """
         return rows_of_channels(self.rows)
 
     @property
@@ -151,7 +153,9 @@ class LinearOperation(GraphOperation, ABC):
 
     @property
     def has_single_channel_groups(self) -> bool:
-        """Whether each channel depends on a single input channel, as in depthwise convolutions."""
+        """
+        Return whether each channel depends on a single input channel, as in depthwise convolutions.
+        """
         return shape_of(self.weights)[3:] == (1,)
 
     @property

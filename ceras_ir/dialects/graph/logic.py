@@ -194,7 +194,10 @@ class TreeEnsembleOp(GraphOperation):
     )
 
     def __init__(self, input: SSAValue, tables: Sequence[SSAValue], width: int):
-        """Of `tables` in the order of the operands, with a result of `width` columns."""
+        """
+        Create the operation from `tables`, in the order of the operands. The result has `width`
+        columns.
+        """
         super().__init__(
             operands=[input, *tables],
             result_types=[TensorType(f32, (shape_of(input)[0], width))],

@@ -138,7 +138,7 @@ class LookupOp(InputOperation):
 
     @property
     def has_pixel_input(self) -> bool:
-        """Whether the input is plain ui8."""
+        """Return whether the input is plain ui8."""
         return element_of(self.input) == BYTE
 
     def verify_semantics(self) -> None:

@@ -168,17 +168,19 @@ class GraphOperation(IRDLOperation, ABC):
 
     @property
     def is_alias(self) -> bool:
-        """Whether the result consists of rearranged elements of a single operand and zeros."""
+        """
+        Return whether the result consists of rearranged elements of a single operand and zeros.
+        """
         return self.has_trait(MovesElements) and not is_plain(self.results[0])
 
     @property
     def keeps_scale(self) -> bool:
-        """Whether operands and result must have the same scale, as for data movement."""
+        """Return whether operands and result must have the same scale, as for data movement."""
         return self.is_alias
 
     @property
     def rescales(self) -> bool:
-        """Whether a quantized form rescales the result; see `quantized`."""
+        """Return whether a quantized form rescales the result; see `quantized`."""
         return False
 
     def quantized(self, operands: Sequence[SSAValue], element: UniformType) -> "GraphOperation":
@@ -213,14 +215,14 @@ class GraphOperation(IRDLOperation, ABC):
     @property
     def keeps_channels(self) -> bool:
         """
-        Whether channel `c` (index of the last dimension) of the result depends only on channel `c`
-        of the operands, and a positive factor of the operand is a factor of the result.
+        Return whether channel `c` (index of the last dimension) of the result depends only on
+        channel `c` of the operands, and a positive factor of the operand is a factor of the result.
         """
         return False
 
     @property
     def depends_on_channel(self) -> bool:
-        """Whether the function depends on the index of the last dimension."""
+        """Return whether the function depends on the index of the last dimension."""
         return any(map(is_per_axis, (*self.operands, *self.results)))
 
     def reordered(self, order: Sequence[int]) -> Mapping[str, Attribute] | None:

@@ -28,7 +28,7 @@ from ceras_ir.dialects.quant import RequantAttr
 
 
 class Pool(StrEnum):
-    """The function of a window."""
+    """The function that reduces the elements of a window to a result."""
 
     MAX = "max"
     AVERAGE = "average"
@@ -206,7 +206,7 @@ class Coordinates(StrEnum):
     HALF_PIXEL = "half_pixel"
     """`(i + 0.5) / scale - 0.5`"""
     PYTORCH_HALF_PIXEL = "pytorch_half_pixel"
-    """as half_pixel, but 0 for an output extent of 1"""
+    """`(i + 0.5) / scale - 0.5`, but 0 for an output extent of 1"""
     ALIGN_CORNERS = "align_corners"
     """`i * (in - 1) / (out - 1)`, 0 for an output extent of 1"""
     ASYMMETRIC = "asymmetric"

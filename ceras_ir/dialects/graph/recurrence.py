@@ -193,7 +193,7 @@ class RecurrenceOp(GraphOperation):
 
     @property
     def is_integer(self) -> bool:
-        """Whether the products are of integers."""
+        """Return whether the products are of integers."""
         return element_of(self.weights) == i8
 
     @property

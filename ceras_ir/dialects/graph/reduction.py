@@ -35,7 +35,7 @@ from ceras_ir.dialects.graph.operation import (
 
 
 class Reduce(StrEnum):
-    """The function of two elements."""
+    """The function of two elements that a reduction applies repeatedly along the reduced axes."""
 
     SUM = "sum"
     PRODUCT = "product"
@@ -132,7 +132,7 @@ class ArgOp(InputOperation):
 
     @property
     def takes_last(self) -> bool:
-        """Whether the last of equal extremes is selected."""
+        """Return whether the last of equal extremes is selected."""
         return bool(self.last.value.data)
 
     def verify_semantics(self) -> None:

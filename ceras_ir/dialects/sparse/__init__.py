@@ -113,7 +113,7 @@ class MaskAttr(ParametrizedAttribute):
 
     @property
     def array(self) -> NDArray[np.bool_]:
-        """Whether each weight is kept, read-only."""
+        """The mask as a read-only array: True for each weight that is kept."""
         raw = np.frombuffer(self.bits.data, np.uint8)
         result = np.unpackbits(raw, count=prod(self.shape), bitorder="little").astype(np.bool_)
         result.flags.writeable = False

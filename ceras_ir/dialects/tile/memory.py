@@ -302,7 +302,7 @@ class Order(StrEnum):
 
     @property
     def is_s3(self) -> bool:
-        """Whether it is an algorithm of S3, with the K loop outside of the N loop."""
+        """Return whether it is an algorithm of S3, with the K loop outside of the N loop."""
         return self not in (Order.NMK, Order.MNK)
 
 

@@ -54,7 +54,7 @@ _NODE_LINE = re.compile(r" at line (\d+)$")
 
 @dataclass(frozen=True)
 class Expectation:
-    """An `expected-...` comment."""
+    """A diagnostic that an `expected-...` comment in the text declares."""
 
     severity: str
     text: str

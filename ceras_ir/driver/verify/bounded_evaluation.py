@@ -219,7 +219,10 @@ def _recurrence(op: graph.RecurrenceOp, at: Applied) -> Doubles:
 
 
 def _dynamically_quantized(state: Real) -> Real:
-    """Return an 8-bit state. An element may be the next integer if its bound reaches a tie."""
+    """
+    Return the state quantized to 8 bits, with bounds. Another implementation may round an element
+    to the adjacent integer if the bound of the element includes a tie.
+    """
     low, high = min(state.value.min(), 0.0), max(state.value.max(), 0.0)
     step = (high - low) / 255 or 1.0
     apart = state.error.max(initial=0.0) + state.unit * (high - low)
@@ -256,7 +259,10 @@ class BoundedEvaluation:
     """The values of a module and their bounds."""
 
     def __init__(self, module: ModuleOp, relative_error: Callable[[str], float | None]):
-        """`relative_error` returns the error of a constant of the model, or None."""
+        """
+        Prepare an evaluation. `relative_error` returns the relative error of a named constant of
+        the model, or `None` if the constant is exact.
+        """
         self.unit = UNIT
         self.values: dict[SSAValue, Array] = {}
         self.packed: dict[SSAValue, list[Doubles]] = {}

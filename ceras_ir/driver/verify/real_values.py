@@ -280,7 +280,10 @@ Term = Callable[[onnx.NodeProto, Sequence[Array], int], Doubles]
 
 
 def term_of(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doubles:
-    """Return the term of a node, which broadcasts to a result of `rank`; 0 without a term."""
+    """
+    Return the term that an ONNX operator adds to its error bound (see the module docstring), or 0.
+    The term broadcasts to a result with `rank` dimensions.
+    """
     domain = "" if node.domain in ("", "ai.onnx") else f"{node.domain}::"
     term = _TERMS.get(f"{domain}{node.op_type}")
     with np.errstate(all="ignore"):
@@ -298,7 +301,10 @@ def _batch_normalization(node: onnx.NodeProto, operands: Sequence[Array], rank: 
 
 
 def _determinant(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doubles:
-    """Bound elimination, in which no minor exceeds the product of the norms of the rows."""
+    """
+    Bound the error of a determinant that is computed by elimination. No minor exceeds the product
+    of the norms of the rows.
+    """
     matrix = operands[0].astype(np.float64)
     extent = matrix.shape[-1]
     return gamma(extent**3) * np.prod(np.linalg.norm(matrix, axis=-1), axis=-1)

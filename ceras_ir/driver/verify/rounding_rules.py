@@ -68,12 +68,12 @@ class Applied:
 
     @property
     def excess(self) -> float:
-        """The extra rounding of a type narrower than float32, in which a sum is computed."""
+        """The additional relative rounding of the element type, if it is narrower than float32."""
         return self.unit - UNIT
 
     @property
     def is_exact(self) -> bool:
-        """Whether all operands equal those of the other implementation."""
+        """Return whether all operands equal those of the other implementation."""
         return not any(error.any() for error in self.errors)
 
     @property

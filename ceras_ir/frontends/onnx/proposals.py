@@ -61,7 +61,7 @@ class ImportOutcome:
 
     @property
     def is_wrong(self) -> bool:
-        """Whether shapes, types or values do not fit together."""
+        """Return whether shapes, types or values do not fit together."""
         return self.error is not None and not isinstance(self.error, UnsupportedError)
 
     @property
@@ -100,7 +100,7 @@ class OptionProposal:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the model is imported; otherwise it has unsupported nodes."""
+        """Return whether the model is imported; otherwise it has unsupported nodes."""
         return self.outcome.error is None
 
 
@@ -160,7 +160,10 @@ class Search:
     def _with_values(
         self, extents: Extents, values: InputValues
     ) -> tuple[Extents, InputValues] | None:
-        """Return extents and values, `values` included, with which the model is imported."""
+        """
+        Search for input values, in addition to `values`, with which the model can be imported.
+        Return the extents and all values, or `None` if no candidate succeeds.
+        """
         extents, outcome = self._fitting(extents, values)
         if outcome.error is None:
             return extents, values

@@ -74,7 +74,7 @@ class OpenDimensions:
 
     @property
     def are_batches(self) -> bool:
-        """Whether all open dimensions are first dimensions."""
+        """Return whether all open dimensions are first dimensions."""
         return self.batches.issuperset(self.start)
 
     def shapes(self, extents: Mapping[str, int]) -> Mapping[str, Sequence[int]]:

@@ -220,7 +220,10 @@ class Formula:
 
 
 class FunctionEquality:
-    """Comparisons of formulas of a network with functions; equal comparisons are cached."""
+    """
+    Checks whether a formula of a network computes the same function as a `graph` function. Results
+    are cached.
+    """
 
     def __init__(self, main: FuncOp):
         self._module = module_of(main)

@@ -249,7 +249,9 @@ class SoftmaxRule(NetworkPass):
 
 
 class Softmax:
-    """The family of softmax."""
+    """
+    The family of functions that are equal to softmax, with the rows on which they are compared.
+    """
 
     functions = (graph.Function.EXP,)
 

@@ -33,7 +33,7 @@ class Span:
 
     @property
     def needs_memory(self) -> bool:
-        """Whether the request has bytes at some time."""
+        """Return whether the request has bytes at some time."""
         return self.size > 0 and self.lower < self.upper
 
     def overlaps(self, other: "Span") -> bool:

@@ -58,7 +58,7 @@ class Slicing:
 
 @dataclass(frozen=True)
 class Slice:
-    """The bytes of an operand in a result without gaps."""
+    """The position of an operand in the result of a concatenation, in bytes."""
 
     operand: SSAValue
     start: int

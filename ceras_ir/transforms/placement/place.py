@@ -358,7 +358,7 @@ class CheckOperationsPass(NetworkPass):
 
 
 def state_findings(main: FuncOp, target: type[Target]) -> list[Finding]:
-    """Return a finding for each state of a network if `target` keeps no states."""
+    """Return a finding for each state of the network if `target` does not support states."""
     states = states_of(main)
     if target.keeps_states or not states:
         return []

@@ -84,7 +84,7 @@ def multiply_by_ones(value: SSAValue) -> graph.BinaryOp:
 def multiply(
     value: SSAValue, factors: NDArray[np.float32], reason: str, location: LocationAttr
 ) -> graph.BinaryOp:
-    """Replace a value by the product with constants, in float."""
+    """Replace `value` by the float product with the constants `factors`."""
     constant = graph.ConstantOp.from_array(factors, location=location)
     scaled = graph.BinaryOp(graph.Binary.MUL, value, constant.result, result_element=f32)
     scaled.location = location

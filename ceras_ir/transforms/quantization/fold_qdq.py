@@ -203,8 +203,9 @@ def _entries(source: UniformType, bounds: tuple[float, ...] | None) -> int | Non
 
 def _unscaled(value: SSAValue, *, activated: bool = False) -> tuple[SSAValue, list[int] | None]:
     """
-    Return the operand of a product with constant powers of two, and their exponents (a single
-    exponent, or one per channel). `activated` selects products that have a fused function.
+    Return the operand of a product with constant powers of two, and their exponents: one for all
+    channels, or one for each. Return `value` and `None` if it is no such product. With `activated`,
+    the product must have a fused function; otherwise it must have none.
     """
     product = value.owner
     if not isinstance(product, graph.BinaryOp) or (product.activation is not None) != activated:

@@ -57,7 +57,7 @@ class Sharing:
 
 @dataclass(frozen=True)
 class ChunkTask:
-    """A chunk of samples, and the numbers of the values to observe on it."""
+    """The arguments of a worker that observes values of the network on a chunk of the samples."""
 
     network: bytes
     carrier: Carrier

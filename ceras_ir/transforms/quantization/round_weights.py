@@ -1,5 +1,6 @@
 """
-Round weights so that errors of correlated inputs cancel, instead of each weight to the nearest.
+Round weights so that the errors of correlated inputs cancel. Rounding each weight to the nearest
+integer ignores correlations.
 """
 
 from __future__ import annotations
@@ -223,7 +224,9 @@ class InputMoments:
 
     @property
     def are_finite(self) -> bool:
-        """Whether the products are finite. Squares of values above 10^19 overflow in float32."""
+        """
+        Return whether the products are finite. Squares of values above 10^19 overflow in float32.
+        """
         return self._pairs.are_finite
 
     def products(self, parts: slice, *, centred: bool) -> NDArray[np.float64]:

@@ -150,6 +150,6 @@ def _is_path(data: Data) -> bool:
 
 
 class NoiseComparer(Comparer):
-    """Implements the hook `compare`."""
+    """The hook `compare`, implemented by the workbench."""
 
     compare = staticmethod(compare)

@@ -51,7 +51,7 @@ def worst_layers(layers: Iterable[LayerNoise], count: int = 3) -> list[LayerNois
 
 
 def pattern_of(name: str) -> str:
-    """Return the name of a layer for the command line."""
+    """Return a pattern that selects a layer on the command line."""
     # Converters join the names of fused nodes; the last is sufficient.
     *before, last = name.split(";")
     return f"*;{last}" if before else last
@@ -133,7 +133,7 @@ class Proposal:
 
     @property
     def helps(self) -> bool:
-        """Whether the gain is significant."""
+        """Return whether the gain is significant."""
         return self.gain > 2 * self.error
 
     def __str__(self) -> str:

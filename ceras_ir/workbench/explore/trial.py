@@ -298,7 +298,7 @@ class _Trial:
 
 
 def cheap_figures(report: Mapping[str, object]) -> Figures:
-    """Return the numbers in the totals of a report."""
+    """Return the figures that a compilation yields without a run: the totals in a report."""
     totals = report.get("totals")
     found: Figures = {}
     if isa(totals, dict[str, object]):

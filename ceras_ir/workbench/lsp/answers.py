@@ -126,7 +126,10 @@ def word_at(text: str, line: int, column: int) -> Word | None:
 
 
 def definition(text: str, word: Word) -> Word | None:
-    """Return the definition of a value, block or symbol. For a value, the nearest above counts."""
+    """
+    Return the place that defines the value, block or symbol `word`. For a value, it is the nearest
+    definition above.
+    """
     lines = [_blanked(each) for each in text.split("\n")]
     name, _, _ = word.text.partition("#")
     if name.startswith("@"):

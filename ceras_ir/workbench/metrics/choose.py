@@ -31,7 +31,8 @@ NAMES = (TOPK, SEGMENTATION, DETECTION)
 @dataclass(frozen=True)
 class Judgement:
     """
-    The judgement of outputs in addition to the signal-to-noise ratio; `start` creates the metric.
+    The choice of a metric in addition to the signal-to-noise ratio, with the labels. `start`
+    creates the metric.
     """
 
     name: str | None = None
@@ -43,23 +44,24 @@ class Judgement:
     """The user's spelling of the function."""
 
     def first(self, count: int) -> "Judgement":
-        """Return the judgement of the first `count` samples."""
+        """Return a copy with the labels of the first `count` samples."""
         return self.part(0, count)
 
     def part(self, first: int, count: int) -> "Judgement":
         """
-        Return the judgement of consecutive samples; boxes are selected when all samples are known.
+        Return a copy with the labels of `count` samples from `first` on. Labels of boxes remain
+        complete; they are selected when all samples are known.
         """
         labels = self.labels
         kept = labels[first : first + count] if isinstance(labels, np.ndarray) else labels
         return replace(self, labels=kept)
 
     def with_labels(self, labels: NDArray[np.integer]) -> "Judgement":
-        """Return a copy with classes from the samples."""
+        """Return a copy with `labels`, the classes that the samples contain."""
         return replace(self, labels=labels)
 
     def start(self, outputs: Mapping[str, Array]) -> Metric:
-        """Return the metric for a network with outputs of these shapes."""
+        """Return a new metric for a network with these outputs."""
         shapes = {name: array.shape for name, array in outputs.items()}
         labels = self.labels if isinstance(self.labels, np.ndarray) else None
         if self.name == DETECTION:

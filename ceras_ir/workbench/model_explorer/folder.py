@@ -44,7 +44,7 @@ MAX_TEXT_LENGTH = 200
 
 @dataclass
 class LevelGraphs:
-    """The graphs of a level, and the layers of the nodes."""
+    """The graphs of a level of the IR, and the layer of the report that each node belongs to."""
 
     title: str
     graphs: list[Json] = field(default_factory=list[Json])

@@ -53,7 +53,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Part:
-    """A share of a stack."""
+    """A segment of a stacked bar."""
 
     name: str
     share: float
@@ -80,7 +80,7 @@ class Column:
 
     @property
     def numeric(self) -> bool:
-        """Whether the column is sorted by numbers."""
+        """Return whether the column is sorted by numbers."""
         return not self.kind
 
 
@@ -105,7 +105,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows with column headings."""
+    """A table of a page: the columns and the rows."""
 
     name: str
     columns: Sequence[Column]

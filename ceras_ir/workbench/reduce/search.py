@@ -23,7 +23,9 @@ Smaller: TypeAlias = Callable[[T], bool]
 
 
 class Subject(Protocol[T]):
-    """A format with reductions."""
+    """
+    Interface to reduce test inputs of a format: the file of an input, the size, and the reductions.
+    """
 
     def write(self, input: T) -> bytes:
         """Return the file of an input."""
@@ -34,7 +36,10 @@ class Subject(Protocol[T]):
         ...
 
     def reductions(self) -> Sequence[Callable[[T, "Smaller[T]"], None]]:
-        """Return the kinds of reduction. Each tries candidates of an input, large steps first."""
+        """
+        Return a function for each kind of reduction. It tries smaller candidates of an input, in
+        the order of decreasing steps.
+        """
         ...
 
 

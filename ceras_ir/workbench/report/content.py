@@ -198,7 +198,7 @@ def content_of(entries: Entry, title: str, target: str, where: str = REPORT) -> 
 
 
 def read_folder(path: str) -> Content:
-    """Return the content of a folder of `ceras-compile`."""
+    """Read the manifest and the report of a folder that `ceras-compile` wrote."""
     folder = Path(path)
     if not folder.is_dir():
         found = "not a folder" if folder.exists() else "no such folder"

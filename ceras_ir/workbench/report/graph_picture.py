@@ -41,7 +41,7 @@ STYLE = """\
 
 @dataclass(frozen=True)
 class Node:
-    """A box."""
+    """A box of the picture, which represents an operation or a graph input."""
 
     op: str
     name: str

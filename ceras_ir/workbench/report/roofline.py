@@ -15,7 +15,7 @@ MIN_RADIUS, MAX_RADIUS = 2.5, 9.0
 
 @dataclass(frozen=True)
 class _Axes:
-    """Two logarithmic axes."""
+    """The ranges of two logarithmic axes, as powers of ten, and the conversion to coordinates."""
 
     x: tuple[int, int]
     y: tuple[int, int]

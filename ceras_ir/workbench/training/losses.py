@@ -87,7 +87,10 @@ def soft_loss(
 
 
 class Score:
-    """Mean IoU for labels of pixels, top-1 for labels of samples, or the negative squared error."""
+    """
+    Accumulates a score over batches: mean IoU for labels of pixels, top-1 accuracy for labels of
+    samples, or the negative mean squared error for float labels.
+    """
 
     def __init__(self) -> None:
         self.name = "loss"

@@ -57,13 +57,13 @@ unsigned long ceras_arena_alignment(void) { return @MACRO@_ARENA_ALIGNMENT; }
 
 
 class Tensor(NamedTuple):
-    """An input or output."""
+    """The name, shape and type of a graph input or output."""
 
     name: str
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     scale: float | None = None
-    """Of a quantized tensor: real = scale * (stored - zero_point)."""
+    """The scale of a quantized tensor: real = scale * (stored - zero_point)."""
     zero_point: int = 0
 
     def __str__(self) -> str:

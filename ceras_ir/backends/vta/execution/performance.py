@@ -127,7 +127,7 @@ def totals(costs: Sequence[LaunchCost]) -> dict[str, object]:
 
 
 Traced = Sequence[tuple[str, Sequence[Instruction], TimedRun]]
-"""For each launch: name, stream, and timed run."""
+"""The name, stream and timed run of each launch."""
 
 LANE_KINDS = ("load inp", "load wgt", "load acc", "load uop", "gemm", "alu", "store", "no-op")
 

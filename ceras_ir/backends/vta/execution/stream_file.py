@@ -58,8 +58,11 @@ def rebased(
     ored: bool = False,
 ) -> list[Instruction]:
     """
-    Return the stream for an image that was at address `base`, with `pointers` in the
-    base registers. With `ored`, registers are combined by OR, as in the Chisel design of VTA.
+    Return the stream with DRAM addresses relative to the start of the image, which was at address
+    `base`.
+
+    `pointers` are the contents of the base registers, which are added to the addresses. With
+    `ored`, they are combined by bitwise OR, as in the Chisel design of VTA.
     """
     found: list[Instruction] = []
     for index, i in enumerate(stream):
@@ -109,7 +112,7 @@ RELIANCE_BY_RULE = {
     "range": "memory that does not exist",
     "portable": "behavior that differs between implementations of VTA",
 }
-"""For each rule of the checker, the dependence of a stream that violates it."""
+"""The undefined behavior on which a stream depends that violates a rule of the checker, by rule."""
 
 NUMBER = re.compile(r"\d+")
 MAX_COUNTED_FINDINGS = 1_000_000
@@ -308,10 +311,11 @@ def read_image(path: Path) -> Dram:
 
 def run_stream(arguments: argparse.Namespace) -> None:
     """
-    Print the cost of the stream.
+    Print the cost of an instruction stream.
 
-    With `--inputs` and `--outputs`, execute it on that image too; with `--check`, refuse a stream
-    that is not proven correct; with `--relies`, list dependences instead.
+    With `--inputs` and `--outputs`, also execute it on that DRAM image. With `--check`, refuse a
+    stream that is not proven correct. With `--relies`, list the undefined behavior on which it
+    depends instead.
     """
     from ceras_ir.backends.vta.machine.board import load_board
     from ceras_ir.backends.vta.machine.isa import DEFAULT_BOARD_NAME

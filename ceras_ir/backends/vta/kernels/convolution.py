@@ -119,7 +119,10 @@ class ConvolutionExpansion:
             yield batch, y, x
 
     def image(self, batch: Index) -> list[Index]:
-        """Return the leading indices of a feature map."""
+        """
+        Return the indices of a feature map in the packed tensor: the batch, and the group if there
+        are several.
+        """
         return [batch, self.group] if self.c.groups > 1 else [batch]
 
     def _channel(self, n: Index) -> Index:

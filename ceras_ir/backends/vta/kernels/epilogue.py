@@ -206,7 +206,10 @@ class ContractionEpilogue:
             self.products.add((acc, []), self.products.bias, (n,), loops)
 
     def finish(self, acc: SSAValue, i: Index, n: Index, count: int) -> None:
-        """Finish `count` output vectors from `i` of `acc` on; vector `n` is the first."""
+        """
+        Emit the output stage for `count` accumulator vectors in `acc`, from index `i` on. `n` is
+        the index of the first vector among the output channels.
+        """
         at, op = self.at, self.op
         if self.bias is not None:
             self._by_channel(AluFunction.ADD, acc, i, count, (self.bias, n))

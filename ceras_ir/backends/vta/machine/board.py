@@ -221,7 +221,7 @@ class VtaBoard:
 
     @property
     def acc(self) -> int:
-        """The number of accumulator vectors, and of OUT vectors."""
+        """The number of accumulator vectors, which equals the number of OUT vectors."""
         return 1 << self.log_acc
 
     def elements(self, memory: MemoryType) -> int:

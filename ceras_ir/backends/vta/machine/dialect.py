@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 
 class Memory(StrEnum):
-    """`isa.MemoryType` as text."""
+    """The names of the on-chip memories (`isa.MemoryType`) in the IR."""
 
     UOP = "uop"
     WGT = "wgt"
@@ -73,7 +73,7 @@ class Memory(StrEnum):
 
 
 class AluOperator(StrEnum):
-    """`isa.AluOpcode` as text."""
+    """The names of the ALU functions (`isa.AluOpcode`) in the IR."""
 
     MIN = "min"
     MAX = "max"
@@ -244,7 +244,10 @@ class VtaStoreOp(_VtaTransferOp):
 
 
 class _LoopOp(_InstructionOp, ABC):
-    """The loop nest of GEMM and ALU; index pairs are `[outer, inner]`, and zeros are omitted."""
+    """
+    Base class of GEMM and ALU instructions, with their loop nest. Pairs are `[outer, inner]`;
+    attributes that are zero are omitted.
+    """
 
     FIELDS: ClassVar = {
         "uops": ("uop_bgn", "uop_end"),

@@ -19,7 +19,7 @@ DEFAULT_BOARD_NAME = "tsim"
 
 @options
 class BoardOptions:
-    """The board of a pass or of the target."""
+    """The option `board` of the target vta and of its passes."""
 
     board: str = option(DEFAULT_BOARD_NAME, metavar="NAME|FILE")
     """Compile for this configuration of VTA: a built-in name or VTA's .json file."""
@@ -274,7 +274,10 @@ TokenQueue = tuple[int, int]
 
 
 def tokens_popped(i: Instruction) -> list[TokenQueue]:
-    """Return the queues from which `i` pops a token; ignore modules that do not exist."""
+    """
+    Return the dependency queues from which `i` pops a token. A flag for a neighbor module that does
+    not exist is ignored.
+    """
     m = module_of(i)
     return [(other, int(m)) for other in _neighbours(m, i.pop_prev, i.pop_next)]
 

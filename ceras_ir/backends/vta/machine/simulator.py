@@ -55,7 +55,7 @@ _MAX_CACHED_ITERATIONS = 1 << 22
 
 @dataclass
 class SimulationStatistics:
-    """Counts of a simulation."""
+    """The executed instructions and iterations of a simulation, and the tokens left at the end."""
 
     instructions: Counter[str] = field(default_factory=Counter[str])
     """The number of instructions of each kind, for example `load inp`."""

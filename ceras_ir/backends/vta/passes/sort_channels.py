@@ -38,7 +38,7 @@ class ChannelClasses:
                 self._join(op)
 
     def root(self, value: SSAValue) -> SSAValue:
-        """Return the representative of the class of `value`."""
+        """Return the representative of the equivalence class of `value` (union-find)."""
         while (parent := self._parent.get(value, value)) is not value:
             value = parent
         return value

@@ -81,7 +81,7 @@ class BlockOptions:
 
 @options
 class ScheduleOptions(WindowOptions, BlockOptions):
-    """All options of `schedule-tiles`."""
+    """The options of `schedule-tiles`, including the board and the limits of schedules."""
 
     jobs: int = 1
     """Processes of joblib that search, -1 for all cores; the result is the same."""

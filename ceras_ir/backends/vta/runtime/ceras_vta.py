@@ -54,7 +54,7 @@ _Maintain = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_uint64, cty
 
 
 class _Memory(ctypes.Structure):
-    """`VtaMemory` of vta.h."""
+    """The C struct `VtaMemory` of vta.h."""
 
     _fields_ = (
         ("data", ctypes.c_void_p),
@@ -67,7 +67,7 @@ class _Memory(ctypes.Structure):
 
 
 class _Settings(ctypes.Structure):
-    """`VtaSettings` of vta.h."""
+    """The C struct `VtaSettings` of vta.h."""
 
     _fields_ = (
         ("flow", ctypes.c_int),

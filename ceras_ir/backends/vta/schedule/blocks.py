@@ -203,7 +203,10 @@ class Schedules:
         return fits & self.supports_maximum()
 
     def supports_maximum(self) -> NDArray[np.bool_]:
-        """Return whether a maximum is possible: blocks have entire rows and two accumulators."""
+        """
+        Return, for each schedule, whether the maximum of a pooling can be fused: blocks consist of
+        entire rows and a single channel block, and there are two accumulator buffers.
+        """
         if (maximum := self.shape.maximum) is None:
             return np.ones(len(self.rows), np.bool_)
         full_rows = (self.columns == self.shape.columns) & (self.rows % maximum.strides[0] == 0)

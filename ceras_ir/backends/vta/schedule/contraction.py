@@ -87,7 +87,7 @@ class Contraction:
 
     @property
     def has_products(self) -> bool:
-        """Whether constants are added as products with a separate vector."""
+        """Return whether constants are added as products with a separate vector."""
         return bool(self.bias_tiles or self.border_tiles)
 
     @property
@@ -106,7 +106,10 @@ class Contraction:
 
     @property
     def swish_cycles(self) -> int:
-        """Cycles of the swish of a vector; constants that are no immediates need one more."""
+        """
+        The cycles of the swish of a vector. Constants that are stored in vectors, instead of in
+        instructions, increase it.
+        """
         return 0 if not self.swish else SWISH_CYCLES + SWISH_CONSTANTS * (self.swish > 1)
 
     @property
@@ -129,13 +132,17 @@ class Contraction:
 
     @property
     def is_pointwise(self) -> bool:
-        """Whether each output position depends on the input position of the same index only."""
+        """
+        Return whether each output position depends on the input position of the same index only.
+        """
         windows = (self.kernel, self.spread, self.strides)
         return set(windows) == {(1, 1)} and not any(self.padding)
 
     @property
     def is_flat(self) -> bool:
-        """Whether positions are a single row, so that a K-block is a two-dimensional transfer."""
+        """
+        Return whether positions are a single row, so that a K-block is a two-dimensional transfer.
+        """
         return self.is_pointwise and self.height == 1
 
     @property

@@ -67,7 +67,10 @@ def worst_losses(times: Cycles) -> Cycles:
 
 
 def cost(s: Schedules, board: VtaBoard, model: HlsModel | None = None) -> Cycles:
-    """Return the approximate cycles of each schedule, in `model` or in the best model."""
+    """
+    Return the approximate cycles of each schedule, for the timing of the HLS design in `model` if
+    given, otherwise for the timing of the board.
+    """
     return _cost(s, Timing.of(board) if model is None else Timing.hls(model, board))
 
 

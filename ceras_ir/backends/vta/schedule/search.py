@@ -184,13 +184,13 @@ class Pooling:
 
     @property
     def is_global(self) -> bool:
-        """Whether a plane is a single window, and therefore contiguous in DRAM."""
+        """Return whether a plane is a single window, and therefore contiguous in DRAM."""
         return self.rows == self.columns == 1 and self.kernel == (self.height, self.width)
 
     @property
     def is_separable_in_place(self) -> bool:
         """
-        Whether maxima along a row can replace the elements: with stride 1 step by step,
+        Return whether maxima along a row can replace the elements: with stride 1 step by step,
         otherwise if a window overlaps only a single position of the next window.
         """
         kw, sw = self.kernel[1], self.strides[1]

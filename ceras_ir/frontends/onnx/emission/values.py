@@ -135,7 +135,10 @@ class TensorList(Constant):
 
 @dataclass(frozen=True)
 class QuantizedConstant(Constant):
-    """A constant of which `load` returns real values, and `stored` integers of `element`."""
+    """
+    A quantized constant: `load` returns the real values, and `stored` returns the integers of type
+    `element`.
+    """
 
     stored: Callable[[], Array] = field(repr=False, kw_only=True)
     element: UniformType = field(kw_only=True)

@@ -165,7 +165,9 @@ class _Inliner:
             raise InputError(f"functions expand to {total} nodes, at most {MAX_INLINED_NODES}")
 
     def inline(self, graph: onnx.GraphProto) -> None:
-        """Expand all calls in `graph` and in subgraphs, in place."""
+        """
+        Replace calls of model functions in `graph` and its subgraphs by the nodes of their bodies.
+        """
         nodes = [node for given in graph.node for node in self._expanded(given)]
         del graph.node[:]
         graph.node.extend(nodes)

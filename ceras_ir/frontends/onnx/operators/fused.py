@@ -65,7 +65,7 @@ def fused_matmul(node: Node, emitter: Emitter) -> Value:
 
 @operator(*(f"{MICROSOFT}{name}" for name in ("Gelu", "BiasGelu", "FastGelu")))
 def gelu(node: Node, emitter: Emitter) -> Value:
-    """Emit the function `gelu`, for `FastGelu` `gelu_tanh`, of the operand or of the sum of two."""
+    """Emit the function `gelu`, or `gelu_tanh` for `FastGelu`. A second operand is added first."""
     x, is_fast = emitter.value(0), node.operator.endswith("FastGelu")
     x = emitter.add(x, emitter.value(1)) if node.has_input(1) else x
     return emitter.unary(Function.GELU_TANH if is_fast else Function.GELU, x)

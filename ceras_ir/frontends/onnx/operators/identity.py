@@ -165,7 +165,7 @@ def sequence_at(node: Node, emitter: Emitter) -> Value:
 
 @operator("SequenceLength")
 def sequence_length(node: Node, emitter: Emitter) -> Value:
-    """Return the known number of tensors."""
+    """Return the number of tensors in a sequence as a constant. It is known at compile time."""
     return Constant.of(node.outputs[0], np.array(len(_tensors(node, emitter)), np.int64))
 
 

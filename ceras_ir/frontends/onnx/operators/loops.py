@@ -194,7 +194,10 @@ class _Loop:
         return [*values, *changed[len(self.changing) :]]
 
     def as_layer(self, body: LoopBody) -> Sequence[Value] | None:
-        """Return the results of a recurrent layer, None if the loop is not a layer."""
+        """
+        Return the results of a recurrent layer that is equivalent to the loop, or `None` if there
+        is none.
+        """
         if self.condition is not True:
             return None
         carried = [self.carried[i] for i in self.changing]

@@ -157,7 +157,10 @@ def dynamic_quantize_linear(node: Node, emitter: Emitter) -> Sequence[Value]:
 
 
 def dynamically_quantized(emitter: Emitter, x: Value) -> tuple[Value, Value, Value]:
-    """Return `x` in uint8, its scale, and its zero point."""
+    """
+    Emit a quantization with a range that is computed at run time, as DynamicQuantizeLinear. Return
+    `x` as uint8, the scale, and the zero point.
+    """
     flat, zero = emitter.reshaped(x, (prod(shape_of_value(x)),)), emitter.number(0)
     low = emitter.unary(Function.CLIP, emitter.reduce(Reduce.MIN, flat, [0]), -inf, 0.0)
     high = emitter.unary(Function.CLIP, emitter.reduce(Reduce.MAX, flat, [0]), 0.0, inf)

@@ -99,7 +99,10 @@ class _TableWriter:
         return start[0]
 
     def _split(self, split: TreeSplit) -> dict[Hashable, list[Reader]]:
-        """Write a node. Return the entries that refer to the children."""
+        """
+        Write the table entries of a tree node. Return, for each child, the entries that must refer
+        to it.
+        """
         if not 0 <= split.feature < self.inputs:
             raise ValueError(f"a node tests feature {split.feature} of an input of {self.inputs}")
         waiting: dict[Hashable, list[Reader]] = {}

@@ -104,7 +104,10 @@ class RecurrentLoop:
     """The carried values without consumers after the loop."""
 
     def results(self) -> Sequence[Value] | None:
-        """Return the carried values at the end and the stacked results, None if it is no layer."""
+        """
+        Return the final carried values and the stacked results. Return `None` if the loop is not a
+        recurrent layer.
+        """
         limit = MAX_INDICES if self.trips is None else min(self.trips, MAX_INDICES)
         steps = self._steps(self._counters(limit)) if limit > 0 else None
         if steps is None or steps < 2:

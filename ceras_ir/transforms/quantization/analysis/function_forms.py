@@ -137,7 +137,10 @@ def shift_bends(op: graph.UnaryOp, scale: float) -> list[int]:
 
 @cache
 def flat_bounds(function: graph.FunctionAttr) -> tuple[float, float]:
-    """Return the bounds beyond which a function hardly changes; infinite if there are none."""
+    """
+    Return the lower and the upper bound beyond which a function is nearly constant. A bound is
+    infinite if there is none.
+    """
     x = np.arange(
         -FLAT_SEARCH_RANGE, FLAT_SEARCH_RANGE + FLAT_SEARCH_STEP, FLAT_SEARCH_STEP
     ).astype(np.float32)

@@ -109,7 +109,7 @@ class Distribution:
             self.counts = np.concatenate([self.counts, none])
 
     def _count(self, more: int) -> None:
-        """Add to the total. 32-bit counts are sufficient for some ten thousand samples."""
+        """Add `more` elements to the total. Use 64-bit counts if the total exceeds 32 bits."""
         self.total += more
         if self.total > np.iinfo(self.counts.dtype).max:
             self.counts = self.counts.astype(np.int64)
@@ -287,7 +287,7 @@ class ObservedArray:
 
     @property
     def is_finite(self) -> bool:
-        """Whether all elements are finite, also beyond the bounds."""
+        """Return whether all elements are finite, also beyond the bounds."""
         # A NaN or an infinity is an extreme.
         return all(bool(np.isfinite(end).all()) for end in self._unclipped_extremes)
 

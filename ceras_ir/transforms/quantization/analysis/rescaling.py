@@ -211,7 +211,10 @@ def table(
     entries: int,
     exponents: tuple[Sequence[int], Sequence[int]] | None,
 ) -> graph.LookupOp:
-    """Return a lookup operation with a table for each distinct pair of channel exponents."""
+    """
+    Return a `graph.lookup` that computes `function` with `entries` entries. `exponents` are the
+    exponents of operand and result for each channel; channels with equal exponents share a table.
+    """
     source = graph.stored_element(input)
     if exponents is None:
         lookup = graph.LookupOp(input, lookup_table(function, source, target, entries), target)

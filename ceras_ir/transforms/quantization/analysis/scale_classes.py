@@ -315,7 +315,11 @@ class ChannelSlots:
                 self.pinned[self.ids[value]] = True
 
     def _limit(self, value: SSAValue, function: graph.FunctionAttr | None) -> None:
-        """Limit the factors before an activation to the bound of a clip, or to 1."""
+        """
+        Limit the channel factors before an activation, because the function changes under a factor.
+        The limit is the upper bound for a clip at 0. Other functions fix the factor at 1, unless
+        they are homogeneous.
+        """
         if function is None or function.is_homogeneous:
             return
         if function.clip_range is not None and function.clip_range[0] == 0.0:

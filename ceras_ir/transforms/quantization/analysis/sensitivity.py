@@ -302,7 +302,7 @@ class SensitivityMeter:
 
     @property
     def varies(self) -> bool:
-        """Whether an output varies, so that a signal-to-noise ratio is known."""
+        """Return whether an output varies, so that a signal-to-noise ratio is known."""
         return any(signal.variance.any() for signal in self.signals.values())
 
     def _sizes(self) -> dict[SSAValue, NDArray[np.float32]]:
