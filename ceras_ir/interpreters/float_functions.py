@@ -224,9 +224,9 @@ HALF_PI, QUARTER_PI = np.float32(1.57079633), np.float32(0.785398163)
 
 def atan(x: Floats) -> Floats:
     """
-    Compute the arctangent by argument reduction, with `a = abs(x)`: `HALF_PI + f(-1 / a)` above
-    `COT_EIGHTH`, `QUARTER_PI + f((a - 1) / (a + 1))` above `TAN_EIGHTH`, else `f(a)`, with the sign
-    of `x`.
+    Compute the arctangent, with `a = abs(x)`: `HALF_PI + f(-1 / a)` above `COT_EIGHTH`,
+    `QUARTER_PI + f((a - 1) / (a + 1))` above `TAN_EIGHTH`, else `f(a)`, with the sign of `x`. Here
+    `f(t) = p * s * t + t` with `s = t * t` and `p` the polynomial in `s` by Horner's rule.
     """
     a = np.abs(x)
     one = np.float32(1)

@@ -19,7 +19,8 @@ WIDE_BLOCK = 32
 @dataclass(frozen=True)
 class Words:
     """
-    The arrangement of values in vectors for convolutions that multiply words of adjacent columns.
+    The layout of the words of input columns in vectors. A word holds an element of each adjacent
+    row.
     """
 
     bits: int

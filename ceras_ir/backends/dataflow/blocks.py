@@ -8,8 +8,8 @@ A word of a stream is a row of a channel. The lanes of a block are chosen later 
    `floor((s + h) / 2^n) + z` is `floor((s + h + z 2^n) / 2^n)` for all s.
 2. Channels with different shifts share the smallest shift `n`. The extra shift `f` of a channel is
    applied before the residual `r` is added: `floor((s + r 2^(k + f)) / 2^(n + f))` is
-   `floor((floor(s / 2^f) + r 2^k) / 2^n)`. This requires that the left shift of the residual is `k
-   + f` in a channel with extra shift `f`; a rule checks it.
+   `floor((floor(s / 2^f) + r 2^k) / 2^n)`. In a channel with extra shift `f`, the
+   left shift of the residual must therefore be `k + f`; a rule checks it.
 """
 
 from collections.abc import Mapping, Sequence

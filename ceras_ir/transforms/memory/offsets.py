@@ -33,7 +33,7 @@ class Span:
 
     @property
     def needs_memory(self) -> bool:
-        """Return whether the request has bytes at some time."""
+        """Return whether the span has bytes and a live range that is not empty."""
         return self.size > 0 and self.lower < self.upper
 
     def overlaps(self, other: "Span") -> bool:

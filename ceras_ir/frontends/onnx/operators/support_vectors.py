@@ -212,9 +212,9 @@ def _weights(emitter: Emitter, first: Value, classes: int) -> Value:
     """
     Return the matrix `Q` [rows, classes, classes] of pairwise coupling (see `coupled`).
 
-    `first` contains the probability `r[i, j]` of class `i` against class `j`, for all pairs with `i
-    < j`. `Q[i, i]` is the sum of `r[j, i]^2` over the other classes, and `Q[i, j] = -r[i, j] * r[j,
-    i]`.
+    `first` contains the probability `r[i, j]` of class `i` against class `j`, for all pairs with
+    `i < j`. `Q[i, i]` is the sum of `r[j, i]^2` over the other classes, and
+    `Q[i, j] = -r[i, j] * r[j, i]`.
     """
     pairs = list(combinations(range(classes), 2))
     second = emitter.sub(emitter.number(1), first)
@@ -254,8 +254,8 @@ def _swept(
     Return the probabilities after one iteration of pairwise coupling (see `coupled`), which updates
     and normalizes them for each class in turn.
 
-    `weights` is `Q`, `given` are the probabilities `p`, `products` is `Q p`, and `total` is `p' Q
-    p`.
+    `weights` is `Q`, `given` are the probabilities `p`, `products` is `Q p`, and `total` is
+    `p' Q p`.
     """
     rows = shape_of_value(given)[0]
     for i in range(classes):

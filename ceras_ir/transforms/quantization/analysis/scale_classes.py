@@ -316,9 +316,8 @@ class ChannelSlots:
 
     def _limit(self, value: SSAValue, function: graph.FunctionAttr | None) -> None:
         """
-        Limit the channel factors before an activation, because the function changes under a factor.
-        The limit is the upper bound for a clip at 0. Other functions fix the factor at 1, unless
-        they are homogeneous.
+        Limit the channel factors before an activation that is not homogeneous. A clip from 0 to a
+        bound limits the factors to the bound; another function permits only the factor 1.
         """
         if function is None or function.is_homogeneous:
             return
