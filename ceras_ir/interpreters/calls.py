@@ -40,7 +40,7 @@ from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError, 
 
 
 class OutOfRangeError(Exception):
-    """An access outside of a buffer; the interpreter adds the operation."""
+    """An access outside of a buffer. The interpreter adds the location of the operation."""
 
 
 def check(kind: str, low: int, high: int, extent: int) -> None:
@@ -242,7 +242,10 @@ def _packed(op: graph.CallingOperation, arrays: Sequence[Array]) -> NDArray[np.i
 
 @register_impls
 class CallFunctions(InterpreterFunctions):
-    """Listeners are notified of a loop, but not of the steps, which are not layers."""
+    """
+    Interprets calls of functions, such as loops and branches. Listeners are notified of a loop, but
+    not of the steps, which are not layers.
+    """
 
     def __init__(self) -> None:
         self.remembered = RememberedCalls()

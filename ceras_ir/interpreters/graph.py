@@ -233,7 +233,10 @@ def _looked_up(stored: Array, tables: Array, rows: tuple[int, ...] | None) -> Ar
 
 @register_impls
 class GraphFunctions(InterpreterFunctions):
-    """A method per operation; arrays have the stored type of the elements."""
+    """
+    Interprets the operations of `graph`, with a method for each. Arrays have the stored type of the
+    elements.
+    """
 
     @impl(graph.ConstantOp)
     def constant(self, interpreter: Interpreter, op: graph.ConstantOp, args: PythonValues):

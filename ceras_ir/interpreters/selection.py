@@ -119,7 +119,10 @@ def _turns(places: NDArray[np.int64]) -> Iterator[NDArray[np.intp]]:
 
 @register_impls
 class SelectionFunctions(InterpreterFunctions):
-    """A method per operation; arrays have the stored type of the elements."""
+    """
+    Interprets data selection operations, with a method for each. Arrays have the stored type of the
+    elements.
+    """
 
     @impl(graph.SliceOp)
     def slice(self, interpreter: Interpreter, op: graph.SliceOp, args: PythonValues):

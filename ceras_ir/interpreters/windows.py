@@ -120,7 +120,7 @@ class Window:
         return cls.of(kernel, *map(integers_of, (op.strides, op.padding, op.dilations)))
 
     def padded(self, x: NDArray[Numbers], fill: float) -> NDArray[Numbers]:
-        """Return `x` with the border filled."""
+        """Return `x` with a border of the padding around each image, filled with `fill`."""
         top, left, bottom, right = self.padding
         if not any(self.padding):
             return x

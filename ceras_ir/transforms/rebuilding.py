@@ -70,7 +70,9 @@ def with_operands(
 def with_data(
     op: graph.GraphOperation, data: Sequence[SSAValue], element: Attribute
 ) -> graph.GraphOperation:
-    """Return such a copy of `op` with other data operands; indices are kept."""
+    """
+    Return a copy of `op` as `with_operands`, but with other data operands only; indices are kept.
+    """
     replaced = dict(zip(op.data_operands, data, strict=True))
     return with_operands(op, [replaced.get(v, v) for v in op.operands], element)
 

@@ -35,7 +35,10 @@ class Words:
 
     @classmethod
     def narrow(cls, stored: str, channels: int, rows: int) -> "Words | None":
-        """Return the layout for 256 bits and a row of results; few channels have no layout."""
+        """
+        Return the layout for vectors of 256 bits and a single row of results. Return `None` if the
+        channels do not fill a vector.
+        """
         if stored != "int16_t" and channels >= 32:
             return cls(256, 32, rows, 1, are_pairs=False)
         return cls(256, 16, rows, 1, are_pairs=True) if channels >= 16 else None
@@ -87,7 +90,10 @@ class Words:
         ]
 
     def weights(self, name: str, places: Sequence[str]) -> list[str]:
-        """Return statements that load the weights of a column; lower windows have `NAMEbelow`."""
+        """
+        Return statements that load the weights of a column. If two rows of results are computed,
+        variables with the suffix `below` contain the weights for the lower row.
+        """
         lines: list[str] = []
         for i, at in enumerate(places):
             lines += self.loads(f"{name}_{i}_", at)
@@ -111,7 +117,10 @@ class Words:
         return _bytes(stored, self, is_moved=stored == "int8_t")
 
     def residual(self, stored: str) -> tuple[str, str]:
-        """Return name and text of a function that moves a residual to the end of words."""
+        """
+        Return the name and the text of a function that moves an element of a residual to the most
+        significant bits of each word.
+        """
         alone = Words(self.bits, self.block, 1, 1, self.are_pairs)
         return _pairs(stored, alone) if self.are_pairs else _bytes(stored, alone, is_moved=False)
 

@@ -279,7 +279,7 @@ ROW_STEP = """\
 
 
 def packed_rows(weights: NDArray[np.integer]) -> NDArray[np.int8]:
-    """Pack four rows, a word of each in turn."""
+    """Interleave four rows: a word of four bytes from each row in turn."""
     groups = groups_of(weights, ROWS)
     split = groups.reshape(len(groups), ROWS, -1, 4)
     return np.ascontiguousarray(split.transpose(0, 2, 1, 3))

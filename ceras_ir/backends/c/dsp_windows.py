@@ -54,7 +54,10 @@ class Pairs:
 
     @property
     def cost(self) -> float:
-        """The cost of the pairs per row of the output and channel: per pixel and per word."""
+        """
+        The instructions that fill the pairs, for each output row and channel: a part for each pixel
+        and a part for each word.
+        """
         return self.count / self.rows * (15 / self.channels + 18 / 4)
 
     @classmethod
@@ -95,7 +98,10 @@ def packed_taps(weights: NDArray[np.integer], height: int) -> NDArray[np.int16]:
 
 
 def _function(layer: Layer, op: Conv2dOp, pairs: Pairs, positions: int) -> str:
-    """Return the function of `positions` adjacent windows, with a name for each load."""
+    """
+    Return the name of a C function that computes `positions` adjacent windows. It uses each loaded
+    word for all windows that contain it.
+    """
     _, height, width, _ = shape_of(op.weights)
     stride = op.strides.get_values()[1]
     lines = [f"  int32_t a{p} = bias;" for p in range(positions)]
@@ -233,7 +239,10 @@ def scratch_bytes(channels: int, tiles: int, *, stored: bool) -> int:
 
 
 def tiles_at_once(op: Conv2dOp, workspace: int, *, stored: bool) -> int:
-    """Return the number of patches per equal block in the workspace; 0 if below four."""
+    """
+    Return the number of patches that are transformed together. Blocks are equal and fit the
+    workspace. Return 0 if fewer than four patches fit.
+    """
     channels, total = shape_of(op.input)[3], tile_count(op)
     room = (workspace - scratch_bytes(channels, 0, stored=stored)) // (2 * WINOGRAD_RUNS * channels)
     most = min(room - room % COLUMNS, total - total % COLUMNS)
@@ -261,7 +270,10 @@ def transformed_filters(weights: NDArray[np.integer]) -> NDArray[np.int16]:
 
 
 def winograd(of: IntegerLayer, *, stored: bool) -> None:
-    """Print the layer; filters are `stored` transformed, or transformed for each block."""
+    """
+    Print a convolution by the Winograd algorithm. Transformed filters are `stored`, or computed for
+    each block of patches.
+    """
     layer, op, geometry, sums = of.layer, of.window, of.geometry, of.sums
     _, height, width, channels = shape_of(op.input)
     _, rows, columns, _ = shape_of(op.result)

@@ -268,7 +268,10 @@ def _clamped(op: graph.CastOp, y: str) -> list[str]:
 
 
 def _tables(layer: Layer, value: SSAValue) -> tuple[UniformType, str, str, str]:
-    """Return the type of `value`, scales, zero points, and the channel of element `i`."""
+    """
+    Return the type of a value with per-channel scales, and C expressions: the array of scales, the
+    array of zero points, and the channel of element `i`.
+    """
     element, shape = graph.element_of(value), shape_of(value)
     assert isinstance(element, UniformType) and isinstance(element.axis, IntAttr)
     axis = element.axis.data

@@ -153,7 +153,10 @@ class Winograd:
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """Floats of a strip, of a value of its patches, and of a value of a panel of filters."""
+        """
+        The number of floats in a strip of the input, in a transformed value of the patches, and in
+        a transformed value of a panel of filters.
+        """
         channels = self.nest.channels
         return (
             (2 * self.strip + 2) * self.width * channels,

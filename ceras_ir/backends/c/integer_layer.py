@@ -58,7 +58,10 @@ class Epilogue:
 
     @classmethod
     def of(cls, op: LinearOperation, sums: Sums, rescale: Rescaling) -> "Epilogue | None":
-        """Return the output stage, unless it has other roundings or a multiplier per tensor."""
+        """
+        Return the output stage. Return `None` if a common multiplier is not 1, or if the rounding
+        is not the constant of round half up.
+        """
         requant = op.requant
         assert requant is not None
         shift, half = requant.shift.data, 0 if sums.half_folded else half_of(requant)
@@ -206,7 +209,10 @@ class IntegerLayer:
         return self.rescale.lines([*values, *self.terms], f"{self.y}[at + o]")
 
     def epilogue_at(self, value: str, distance: int) -> list[str]:
-        """Return the same statements for an output at a distance from the corner of a group."""
+        """
+        Return the statements of `epilogue` for the output at `distance` from the first output of a
+        group.
+        """
         lines = self.epilogue(value)
         return [f"{{ const int32_t at = corner + {distance};", *(f"  {t}" for t in lines), "}"]
 

@@ -97,7 +97,10 @@ def combine(kernels: Kernels, kind: Binary, ctype: str, a: str, b: str) -> str:
 
 
 def _wrapping(kernels: Kernels, kind: Binary, ctype: str, a: str, b: str) -> str:
-    """Compute in 64 unsigned bits, which wrap around as the interpreter does."""
+    """
+    Return an expression on 64-bit unsigned integers, whose overflow wraps around as in the
+    interpreter.
+    """
     left, right = f"(uint64_t){a}", f"(uint64_t){b}"
     is_unsigned = ctype.startswith("u")
     match kind:

@@ -208,7 +208,10 @@ class _Finish:
 
     @classmethod
     def of(cls, of: IntegerLayer) -> "_Finish":
-        """Return the conversion to bytes if it is a shift and a clamp, else stored sums."""
+        """
+        Return the conversion to bytes if it is a shift and a clamp. Otherwise the sum is stored in
+        32 bits.
+        """
         found = Epilogue.to_bytes(of.op, of.sums, of.rescale)
         if found is None:
             return cls(of.sums.bias)
@@ -220,7 +223,10 @@ class _Finish:
         return self.element == "int32_t"
 
     def stored(self, layer: Layer, above: int) -> str:
-        """Return the stored value of a sum that is `above` bits up in `v`."""
+        """
+        Return the C expression of the stored value. The variable `v` contains the sum, shifted left
+        by `above` bits.
+        """
         if self.is_sum:
             return f"v >> {above}" if above else "v"
         is_whole = self.high == 127 and self.low in (-128, 0)

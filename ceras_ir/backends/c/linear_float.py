@@ -163,7 +163,10 @@ def _positions(count: int) -> int:
 def _window_function(
     name: str, title: str, parameters: str, body: Sequence[str]
 ) -> tuple[str, str]:
-    """Return name and text; the body is the loop over windows of a vector of channels."""
+    """
+    Return the name and the text of a function over windows. `body` contains the statements for a
+    vector of channels, with a loop over windows.
+    """
     lines = [
         f"/* `count` windows{title} */",
         f"MODEL_TILE void {name}(float *restrict y, const float *restrict x,",
@@ -215,7 +218,10 @@ def _windows(positions: int) -> tuple[str, str]:
 
 
 def _few_taps(rows: int, columns: int) -> tuple[str, str]:
-    """Return name and text of a function with all weights of a window in registers."""
+    """
+    Return the name and the text of a function for windows with few taps: registers hold all weights
+    of the window.
+    """
     taps = [(i, j) for i in range(rows) for j in range(columns)]
     body = [
         *(

@@ -54,7 +54,10 @@ def declared(layer: Layer) -> str:
 
 
 def _stored_names(pool: ConstantPool) -> dict[str, str]:
-    """Map constants that are not stored to the stored constant, if all variants agree."""
+    """
+    Return the name of the stored constant for each name of a constant. Names whose variants are
+    stored under different names are omitted.
+    """
     known: defaultdict[str, set[str]] = defaultdict(set)
     for copy, constant in pool.copies:
         known[copy.name].add(constant.name)

@@ -116,7 +116,10 @@ def recurrence(layer: Layer, op: RecurrenceOp) -> None:
 def _product(
     layer: Layer, op: RecurrenceOp, name: str, first: int, last: int, is_odd: str
 ) -> Callable[[str, str], list[str]]:
-    """Return a printer of the product of a state; `is_odd` is true in each second call."""
+    """
+    Return a function that prints the product of a state and the weights of outputs `first` to
+    `last`. `is_odd` is a C expression that is true in every second call.
+    """
     hidden, outputs = shape_of(op.weights)[1], last - first
     if not op.is_integer:
         panel = WIDE_PANEL if 4 * outputs * hidden < FIRST_CACHE else PANEL

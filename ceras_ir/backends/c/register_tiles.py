@@ -177,7 +177,10 @@ class Walk:
 
 @dataclass(frozen=True)
 class Stores:
-    """The places of the results of a tile: distances in elements of the result."""
+    """
+    The addresses of the results of a tile, as distances in elements of the result, and the
+    conversion to the stored type.
+    """
 
     row: int
     column: int

@@ -29,7 +29,10 @@ def _function(
     *,
     has_pieces: bool,
 ) -> str:
-    """Return a small tile; `parts` are the start, the body of the loop over k, and the stores."""
+    """
+    Return the text of a small tile. `parts` are the start, the body of the loop over k, and the
+    stores.
+    """
     weight, number = ("float", "float") if lanes is FLOATS else ("int8_t", "int32_t")
     start, body, stores = parts
     outputs = "16" if "taken" in unused else "`taken`"
@@ -96,7 +99,10 @@ def _at(position: int, element: int) -> str:
 
 
 def _integer_step(positions: int, lanes: Lanes) -> list[str]:
-    """Multiply the adjacent bytes of an output. A segment load separates them."""
+    """
+    Return statements that multiply `lanes.step` adjacent bytes of each output. A segment load puts
+    them in separate registers.
+    """
     tuples = f"i8m1x{lanes.step}"
     lines = [
         f"const vint8m1x{lanes.step}_t bytes = __riscv_vlseg{lanes.step}e8_v_{tuples}(w, vl);",
@@ -210,7 +216,10 @@ def _products(positions: int, lanes: Lanes, *, has_pieces: bool) -> str:
 
 
 def _float_products(positions: int, vectors: int, *, has_pieces: bool) -> str:
-    """Return the same for floats in `vectors` vectors, starting at 0 without a bias."""
+    """
+    Return the text of a tile for floats, whose outputs occupy `vectors` vectors. Sums start at the
+    bias, or at 0 if the bias is NULL.
+    """
     each, blocks = range(positions), range(vectors)
     offsets = [f" + {b * LANES // vectors}" if b else "" for b in blocks]
     start = [

@@ -102,7 +102,8 @@ def readable(
     weights: NDArray[np.generic], op: LinearOperation
 ) -> tuple[CooAttr | SparseBlockAttr, int]:
     """
-    Return weights in an encoding of kernels, and the number of weights at each place.
+    Return weights in an encoding that kernels support, and the number of weights at each encoded
+    position.
 
     The constant keeps distances or blocks of adjacent weights; other weights become distances.
     """
@@ -197,7 +198,10 @@ def products(weights: NDArray[np.generic], planes: Planes) -> list[Product]:
 def _words(
     flat: NDArray[np.generic], planes: Planes
 ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """Return weights of four planes in words [filters, places], and the places in words."""
+    """
+    Return int8 weights as 32-bit words [filters, positions], each for four adjacent planes, and the
+    position of each word in the planes.
+    """
     plane, offset = planes.places()
     places, inverse = np.unique(plane // 4 * planes.pitch + offset, return_inverse=True)
     words = np.zeros((len(flat), len(places), 4), np.int8)

@@ -71,7 +71,10 @@ class PlannedConvolution:
 
     @property
     def decoding(self) -> int:
-        """The cycles to decode a word of the weight memory: deltas are summed."""
+        """
+        The additional cycles to decode a word of the weight memory: 1 if positions are stored as
+        deltas, which must be summed.
+        """
         return int(self.lanes.encoding is WeightEncoding.DELTA)
 
     @property
@@ -92,7 +95,7 @@ class PlannedConvolution:
 
 @dataclass(frozen=True, eq=False)
 class PipelinePlan:
-    """The lanes, rings and queues of a pipeline."""
+    """The lanes, ring buffers and queues of a pipeline."""
 
     convolutions: Mapping[Block, PlannedConvolution]
     capacities: Mapping[Block, int]
@@ -110,7 +113,7 @@ class PipelinePlan:
         return useful / (lanes * cycles) if lanes else 0.0
 
     def ring_rows(self, block: Block) -> int:
-        """Return the capacity of the ring for the second operand of `block`."""
+        """Return the capacity, in rows, of the ring buffer for the second operand of `block`."""
         assert isinstance(block, Addition | Convolution) and len(block.inputs) > 1
         return self.capacities[block]
 
@@ -204,7 +207,7 @@ def good_slots(buffer: WindowBuffer, source: list[range]) -> int:
 
 
 def with_rings(pipeline: Pipeline, planned: Planned) -> PipelinePlan:
-    """Return the plan with these convolutions and the sizes of rings and queues."""
+    """Return the plan with these convolutions and the sizes of ring buffers and queues."""
     both = [block for block in pipeline.blocks if len(block.inputs) > 1]
     delays = {block: _delay(block, pipeline, planned) for block in both}
     return PipelinePlan(

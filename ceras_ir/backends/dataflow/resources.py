@@ -112,7 +112,7 @@ def _blocks(width: int, depth: int) -> int:
 
 
 def convolution(planned: PlannedConvolution, family: Family) -> Usage:
-    """Return the resources of a convolution without the ring."""
+    """Return the resources of a convolution without the ring buffer of the second operand."""
     buffer, layer, lanes = planned.buffer, planned.layer, planned.lanes
     used, width = Usage(family, planned.multipliers), 8 * len(buffer.columns)
     columns, sum_bits, leaving = buffer.part_columns, layer.sum_bits, _leaving_bits(layer)
@@ -147,7 +147,10 @@ def _leaving_bits(layer: Convolution) -> int:
 
 
 def without_multipliers(block: Block, family: Family) -> Usage:
-    """Return the resources of a block that is no convolution, without the ring."""
+    """
+    Return the resources of a block other than a convolution, without the ring buffer of the second
+    operand.
+    """
     used, columns = Usage(family), block.feature.columns
     match block:
         case MaxPool():
@@ -165,7 +168,10 @@ def without_multipliers(block: Block, family: Family) -> Usage:
 
 
 def usage(pipeline: Pipeline, plan: PipelinePlan, family: Family) -> dict[Block, Usage]:
-    """Return the resources of each block with rings and queues; the last includes the ports."""
+    """
+    Return the resources of each block, including ring buffers and queues. The last entry includes
+    the ports.
+    """
     found: dict[Block, Usage] = {}
     for block in pipeline.blocks:
         planned = plan.convolutions.get(block)

@@ -392,7 +392,10 @@ def _output(writer: _ModuleWriter, wire: str) -> None:
 
 
 def order_capacity(pipeline: Pipeline, plan: PipelinePlan) -> int:
-    """Return the rows of the ring that orders the result: two batches, as a power of two."""
+    """
+    Return the rows of the ring buffer that orders the result: two batches, rounded up to a power of
+    two.
+    """
     return 1 << (2 * max_batch_rows(pipeline.result, plan.convolutions) - 1).bit_length()
 
 

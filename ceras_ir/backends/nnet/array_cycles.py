@@ -49,7 +49,10 @@ WRITE_END = 15  # from the last beat to the end, in addition to the latency
 
 @dataclass(frozen=True)
 class _Read:
-    """A row, or the residual of a group: the unit in which the bus alternates."""
+    """
+    The transfer of a row of the input, or of the residual of a group. The bus alternates between
+    the two.
+    """
 
     bursts: float
     beats: float
@@ -100,7 +103,9 @@ class _Bus:
         return 2 / (2 - max(saved, 0.0))
 
     def advance(self, cycles: float) -> None:
-        """Read rows and residuals for `cycles`, up to the allowed numbers."""
+        """
+        Read rows and residuals for `cycles`, up to the rows and groups that have free buffers.
+        """
         while cycles > 1e-9:
             rows = self.rows_allowed * self.row.cycles - self.rows
             groups = self.groups_allowed * self.group.cycles - self.groups

@@ -90,7 +90,10 @@ class ArrayLayer:
 
 @dataclass(frozen=True)
 class Box:
-    """A copy of elements of `unit` bytes: the extents, and the byte steps of input and result."""
+    """
+    A multidimensional copy of elements of `unit` bytes. `steps` are the distances in bytes in the
+    input, and `ends` those in the result.
+    """
 
     unit: int
     dims: tuple[int, ...]

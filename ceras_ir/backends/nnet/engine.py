@@ -100,7 +100,10 @@ def generated_headers() -> dict[str, str]:
 
 
 def runtime_part(only: Collection[str] = (), extra_flags: Sequence[str] = ()) -> Part:
-    """Return the sources of the engine for this machine: all, or those with the names in `only`."""
+    """
+    Return the C++ sources of the engine, compiled for this machine. `only` selects sources by name;
+    by default, all are used.
+    """
     files = sorted(SOURCES.iterdir())
     sources = [p for p in files if p.suffix == ".cpp" and (not only or p.name in only)]
     headers = [path for path in files if path.suffix != ".cpp"]

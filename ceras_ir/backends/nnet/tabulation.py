@@ -50,10 +50,8 @@ class TabulateRequantize(RewritePattern):
 
 class TabulateDequantize(RewritePattern):
     """
-    Replace `dequantize(conv2d)` by `lookup(conv2d)` with float entries; so for `matmul`.
-
-    The FPGA must be able to execute the convolution or product. A function that is the only
-    consumer of the floats becomes part of the table.
+    Replace `dequantize(conv2d)` by `lookup(conv2d)` with float entries. The rule also applies to
+    `matmul`.
     """
 
     @op_type_rewrite_pattern
@@ -105,7 +103,10 @@ class TabulatePass(PatternPass):
 
 
 class FuseLookup(RewritePattern):
-    """Fuse `lookup(conv2d(x, w), t)` into `conv2d(x, w) {table = t}`; so for `matmul`."""
+    """
+    Fuse `lookup(conv2d(x, w), t)` into `conv2d(x, w) {table = t}`. The rule also applies to
+    `matmul`.
+    """
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: graph.LookupOp, rewriter: PatternRewriter, /):

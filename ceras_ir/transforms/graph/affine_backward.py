@@ -187,9 +187,9 @@ class BatchNormRule(PatternPass):
 
 class FuseBias(RewritePattern):
     """
-    Rewrite `matmul(x, w) + dequantize(c)` to `matmul(x, w) bias dequantize(c)`; `conv2d` likewise.
-    `batch-norms` handles float constants. Exact, because the output stage first adds the same
-    number.
+    Rewrite `matmul(x, w) + dequantize(c)` to `matmul(x, w) bias dequantize(c)`. The rule also
+    applies to `conv2d`. `batch-norms` handles float constants. Exact, because the output stage
+    first adds the same number.
     """
 
     @op_type_rewrite_pattern

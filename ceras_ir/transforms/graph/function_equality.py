@@ -140,7 +140,10 @@ def irrational_constants() -> tuple[Decimal, ...]:
 
 @cache
 def unrounded(number: float, relative: Decimal) -> Decimal:
-    """Return the constant of an activation that is within `relative` of `number`, else `number`."""
+    """
+    Return the exact constant of an activation, such as a root, if `number` is equal to it within
+    `relative`. Otherwise return `number`.
+    """
     exact = Decimal(number)
     if not number or not exact.is_finite():
         return exact
@@ -211,7 +214,10 @@ class Formula:
         constant: Callable[[SSAValue], T],
         compute: Callable[[Operation, Sequence[T]], T],
     ) -> dict[SSAValue, T]:
-        """Return the value of each operation at `argument`."""
+        """
+        Return the results of all operations for this argument. `constant` converts a constant, and
+        `compute` evaluates an operation.
+        """
         values = {self.argument: argument}
         for op in self.ops:
             operands = [values[v] if v in values else constant(v) for v in op.operands]

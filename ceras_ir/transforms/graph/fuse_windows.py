@@ -61,7 +61,10 @@ class ZeroPadding:
         return cls(pad, moved, order, low[1:3], high[1:3], between[1:3])
 
     def insert_source(self, rewriter: PatternRewriter) -> SSAValue:
-        """Insert and return the padded value in the layout of the convolution."""
+        """
+        Return the value before the padding, in the layout of the convolution. A transpose or
+        reshape between pad and convolution is inserted before the pad.
+        """
         if self.between_layouts is None:
             return self.pad.input
         source = self.pad.input

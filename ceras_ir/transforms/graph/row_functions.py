@@ -39,7 +39,10 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class RowFunction(Generic[Found]):
-    """The function that the result of an operation is, and the argument."""
+    """
+    A function of rows that operations of the network compute: the kind, the argument and the
+    operations.
+    """
 
     argument: SSAValue
     inside: Sequence[Operation]
@@ -52,7 +55,10 @@ class RowFunctions(Protocol[Found]):
 
     @property
     def functions(self) -> Container[graph.Function]:
-        """The functions of which any occurs between argument and result."""
+        """
+        Functions of the dialect, of which at least one must occur between argument and result.
+        Other operations are not examined.
+        """
         ...
 
     def rows(self, length: int) -> Reals:
@@ -64,7 +70,10 @@ class RowFunctions(Protocol[Found]):
         ...
 
     def other_rows(self, length: int) -> Reals:
-        """Return rows of each magnitude, at which another function of the family differs."""
+        """
+        Return test rows of all magnitudes, on which the functions of the family have different
+        results.
+        """
         ...
 
     def agrees(self, found: Found, rows: Reals, values: Reals) -> bool:

@@ -33,10 +33,11 @@ class PhaseGroup:
 @dataclass(frozen=True)
 class Axis:
     """
-    An axis with elements at a distance of `stride`, and `before` zeros before the first.
+    An axis of a transposed convolution: input elements at a distance of `stride`, with `before`
+    zeros before the first.
 
-    Output o meets element i by weight `stride * i + before - o`. The outputs of a phase, `stride *
-    q + phase`, meet each stride-th weight, and consecutive elements from q on.
+    Output o is the sum of elements i times weights `stride * i + before - o`. The outputs of a
+    phase, `stride * q + phase`, use each stride-th weight, and consecutive elements from q on.
     """
 
     size: int

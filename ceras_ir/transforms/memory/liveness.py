@@ -107,7 +107,7 @@ class Liveness:
         self.by_value[value] = buffer
 
     def shared(self, op: Operation, step: int, in_place: bool) -> SSAValue | None:
-        """Return the operand of which the result of `op` can take the memory, or `None`."""
+        """Return the operand whose memory the result of `op` can use, or `None`."""
         if (source := viewed_operand(op)) is not None:
             fits = not self.pitches.get(source) or row_bytes(source) == row_bytes(op.results[0])
             return source if fits and self._has_room(op, source) else None
@@ -146,7 +146,10 @@ class Liveness:
         )
 
     def take_over(self, value: SSAValue, buffer: Buffer, place: tuple[int, int], upper: int):
-        """Add `value` to an existing buffer, with a start and a pitch."""
+        """
+        Store `value` in an existing buffer until `upper`. `place` is the start in the buffer and
+        the distance between rows.
+        """
         buffer.upper = max(buffer.upper, upper)
         self._put(value, buffer)
         for known, number in zip((self.starts, self.pitches), place, strict=True):

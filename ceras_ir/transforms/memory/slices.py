@@ -100,7 +100,10 @@ def slices(op: ConcatOp) -> list[Slice]:
 
 
 def spread(start: int, row: int, pitch: int) -> int:
-    """Return the position of byte `start` if rows of `row` bytes have this `pitch`."""
+    """
+    Return the new position of byte `start` of contiguous rows of `row` bytes, if the rows are moved
+    to a distance of `pitch` bytes.
+    """
     return start // row * pitch + start % row if pitch else start
 
 

@@ -48,7 +48,10 @@ def by_filter(weights: Weights, share: float) -> Kept:
 
 
 def n_of_m(weights: Weights, n: int, m: int) -> Kept:
-    """Keep the `n` largest of each `m` products of a filter, and the same part of a rest."""
+    """
+    Keep the `n` largest of each `m` weights of a filter. If fewer than `m` remain at the end, keep
+    the same share of them, rounded up.
+    """
     flat = np.abs(weights).reshape(len(weights), -1)
     rows, columns = flat.shape
     grouped = columns // m * m
@@ -80,7 +83,10 @@ def _block_sums(flat: NDArray[np.float64], block: tuple[int, int]) -> NDArray[np
 
 
 def over_all(layers: Sequence[Weights], share: float) -> list[Kept]:
-    """Prune the share of all layers together with the smallest magnitudes."""
+    """
+    Prune the smallest magnitudes of all layers together. `share` is the share of all weights that
+    are pruned.
+    """
     sizes = np.cumsum([weights.size for weights in layers])[:-1]
     flat = np.concatenate([np.abs(weights).reshape(-1) for weights in layers])
     kept = _without_smallest(flat[None], share)[0]

@@ -244,7 +244,10 @@ class CheckOutputsPass(CalibratedPass):
 
 
 class _RoundedNetwork:
-    """A network with and without the rounding of the stored values that floats or callers use."""
+    """
+    Evaluates a network with and without the rounding of stored values that are used by float
+    operations or returned to the caller.
+    """
 
     def __init__(self, main: FuncOp):
         from ceras_ir.interpreters.registry import interpreter_of
@@ -370,7 +373,10 @@ def _text(
 
 
 def _part(chosen: NDArray[np.bool_]) -> str:
-    """Return the indices of some elements of an output; empty text for all elements."""
+    """
+    Return the bounding box of the chosen elements of an output as slices, such as `[0:2, :]`.
+    Return "" if all elements are chosen.
+    """
     import numpy as np
 
     if chosen.all():

@@ -308,7 +308,7 @@ INTEGER_BORDER_RULES = ("fills", "masks", "factors", "depthwise", "ranges", "pix
 @dataclass(frozen=True)
 class KeepInFloatPass(ExceptionOptions, RulePass):
     """
-    Keep operations in float for which int8 has no steps. They get `graph.precision = "f32"`.
+    Keep operations in float for which int8 has no steps, by `graph.precision = "f32"`.
 
     They are less than a thousandth of the work of a network. `graph.float_reason` has the reason.
     """

@@ -210,7 +210,10 @@ class StreamFile:
         return replace(self, instructions=rebased(self.instructions, board, base, pointers))
 
     def cost(self, board: VtaBoard) -> LayerCost:
-        """Return the cost of the stream; all traffic counts as required."""
+        """
+        Return the cost of the stream. The graph is unknown, so the lower bound of DRAM traffic is
+        the traffic of the stream.
+        """
         run = simulate_time(self.instructions, board)
         bound = run.loaded_bytes + run.stored_bytes
         return LayerCost(self.name, len(self.instructions), run, bound, skipped=0.0)

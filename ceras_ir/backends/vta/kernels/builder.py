@@ -144,7 +144,7 @@ class KernelBuilder:
             yield whole, extent - whole
 
     def view(self, value: SSAValue, *shape: int) -> SSAValue:
-        """Return a buffer in DRAM with a different shape."""
+        """Return a view of a DRAM buffer with the given shape."""
         if tile.memref_type(value).get_shape() == shape:
             return value
         self.add(view := tile.ViewOp(value, shape))

@@ -203,7 +203,10 @@ class ConvolutionExpansion:
     def _add_constants(
         self, acc: SSAValue, batch: Index, y: Index, x: Index, n: Index, nblock: int
     ) -> None:
-        """Add constants that are products, which the first block loads, and the border."""
+        """
+        Add the constants to the sums of a block: those at the border, and those that the GEMM core
+        adds as products. The first block of the kernel loads the latter.
+        """
         products, block = self.epilogue.products, (self.group, batch, y, x, n)
         if products is not None and all(isinstance(i, SSAValue) or i == 0 for i in block):
             with self.at.when_zero(*block):
@@ -371,7 +374,10 @@ class MaximumExpansion(ConvolutionExpansion):
         source: Sequence[int],
         loops: Sequence[tuple[int, int, int]],
     ) -> None:
-        """Replace sums from plane, row and column `target` on by the maximum of two."""
+        """
+        Emit `target = max(target, source)` on accumulators. `target` and `source` are the plane,
+        row and column of the first element.
+        """
         at = self.at
         vectors = (other, at.values(0, *source))
         where = (acc, at.values(0, *target))

@@ -63,7 +63,11 @@ class ChannelProducts:
         first: Sequence[Index],
         loops: Sequence[tuple[int, int, int]],
     ) -> None:
-        """Add constants from `first` on; loops are extents, and strides of sums and constants."""
+        """
+        Add constants to `acc` by GEMM operations. `digits` are the tiles of the constants, `first`
+        is the index of the first constant, and each loop is an extent with the strides of sums and
+        constants.
+        """
         tiles = tile.vectors_in(digits)[-1]
         steps = [(extent, target, 0, step * tiles) for extent, target, step in loops]
         # One instruction per tile: consecutive iterations write different sums.
@@ -251,7 +255,10 @@ class ContractionEpilogue:
 
 @dataclass(frozen=True)
 class _Part:
-    """The part of a run in the block of output positions that starts at `block`."""
+    """
+    The intersection of a run of border positions with the block of output positions that starts at
+    `block`.
+    """
 
     constant: int
     block: int

@@ -104,7 +104,10 @@ def uniform_constant(value: int, *shape: int) -> graph.ConstantOp:
 
 
 def residual_weights(op: graph.LinearOperation, board: VtaBoard) -> graph.ConstantOp:
-    """Return the diagonal [B, B] that shifts a residual left, or per-channel [O/B, B, B]."""
+    """
+    Return the diagonal weight tile [B, B] that multiplies a residual by a power of two. If channels
+    have different shifts, return a tile for each channel block, [O/B, B, B].
+    """
     shifts = np.array(op.residual_shifts) - common_residual_shift(op)
     if len(shifts) == 1:
         return diagonal(1 << int(shifts[0]), board)
@@ -114,7 +117,10 @@ def residual_weights(op: graph.LinearOperation, board: VtaBoard) -> graph.Consta
 
 
 def common_residual_shift(op: graph.LinearOperation) -> int:
-    """Return the left shift of the residual of all channels after these weights."""
+    """
+    Return the left shift that all channels of the residual need after the multiplication by
+    `residual_weights`.
+    """
     return max(0, max(op.residual_shifts) - RESIDUAL_WEIGHT_BITS)
 
 
@@ -201,7 +207,10 @@ class KernelTable:
     def get(
         self, stem: str, tensors: Sequence[Tensor], properties: Mapping[str, object], body: Body
     ) -> str:
-        """Return the name of the kernel on packed operands of these types, the result last."""
+        """
+        Return the name of the kernel for packed operands and a result of the types `tensors`, the
+        result last. The kernel is built at the first request.
+        """
         types = [_buffer_type(tensor) for tensor in tensors]
         key = (stem, *types, *properties.items())
         if key not in self._names:

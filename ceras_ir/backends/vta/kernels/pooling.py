@@ -73,7 +73,10 @@ class MaxExpansion(_PoolExpansion):
                 at.add(tile.StoreOp(result, [], target, start, (self.rows, self.columns)))
 
     def _corners(self) -> Iterator[tuple[Index, Index]]:
-        """Yield the first position of each block; there are loops if padding is the same."""
+        """
+        Yield the first position of each block. Build loops, or separate code for each block if the
+        padding differs.
+        """
         at, p = self.at, self.p
         if self.op.least.value.data:
             yield from product(range(0, p.rows, self.rows), range(0, p.columns, self.columns))

@@ -266,7 +266,9 @@ TABLE_ALIGNMENT_BYTES = 64
 
 @dataclass(frozen=True, eq=False)
 class LoweredLaunch:
-    """Launches that start together, one per layer, and the program that executes them."""
+    """
+    The launches of consecutive layers that start together, and the program that executes them.
+    """
 
     ops: Sequence[mem.LaunchOp]
     program: VtaProgram

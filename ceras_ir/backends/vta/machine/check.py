@@ -205,7 +205,10 @@ class StreamChecker:
         self.access(index, memory.name.lower(), chip, write=True)
 
     def portable_amounts(self, i: Load) -> bool:
-        """Return whether `i` loads known values by which all implementations shift equally."""
+        """
+        Return whether `i` loads shift amounts that are known and have the same effect in all
+        implementations.
+        """
         size = self.board.element_bytes(i.memory) // self.uop_words.itemsize
         starts = (i.dram_base + i.x_stride * np.arange(i.y_size)) * size - self.uop_base
         rows = (self.uop_words[max(0, s) : max(0, s + i.x_size * size)] for s in starts.tolist())

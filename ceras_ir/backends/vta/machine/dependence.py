@@ -158,8 +158,9 @@ class Shadow:
 
     def latest(self, footprint: InstructionFootprint) -> int:
         """
-        Return the last instruction on which `footprint` depends if instructions of a module are not
-        ordered either; positions must be those of the whole stream.
+        Return the position of the last instruction on which `footprint` depends. In contrast to
+        `needs`, the instructions of a module are not assumed to run in order. Positions must be
+        those of the whole stream.
         """
         touched = [(s, r, m) for s, r, m in self._conflicts(footprint)]
         touched += [(space, region, WRITER[space]) for space, region in footprint.writes]
@@ -265,7 +266,11 @@ class DependenceInserter:
         self._stream.append(node)
 
     def _relay(self, target: Module, source: Module, needed: int) -> int:
-        """Return the first instruction of compute that knows `needed` of the far `source`."""
+        """
+        Return the position of the first compute instruction that waits, directly or indirectly, for
+        instruction `needed` of `source`. Load and store exchange no tokens, so that compute relays
+        them. Insert an empty instruction if there is none.
+        """
         waiting = self._modules[target]
         if needed <= (waiting[-1].clock[source] if waiting else 0):
             return 0
@@ -277,7 +282,10 @@ class DependenceInserter:
         return bisect_right(compute, needed - 1, key=lambda node: node.clock[source]) + 1
 
     def _token(self, source: Module, target: Module, position: int, node: _Node) -> None:
-        """Let `node`, the next of `target`, wait for instruction `position` of `source`."""
+        """
+        Set the token flags so that `node`, the next instruction of `target`, waits for instruction
+        `position` of `source`.
+        """
         pops = self._pops.setdefault((source, target), [])
         pushing = self._modules[source][position - 1]
         if len(pops) + 1 - bisect_right(pops, pushing.clock[target]) > MAX_OUTSTANDING_TOKENS:

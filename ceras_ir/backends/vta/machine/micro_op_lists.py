@@ -21,7 +21,9 @@ from ceras_ir.backends.vta.machine.time import Timing
 
 @dataclass(frozen=True)
 class Phase:
-    """Micro-ops that are on chip from position `start` of the stream on."""
+    """
+    A part of the stream, from position `start` on, with the micro-ops that are on chip during it.
+    """
 
     start: int
     """The first user, as a position in the list of sequences; 0 for the first phase."""
@@ -34,7 +36,10 @@ class Phase:
 
 @dataclass(frozen=True)
 class Residency:
-    """The micro-op table in DRAM, the phases, and the place of the sequence of each user."""
+    """
+    The micro-op table in DRAM, the phases, and the on-chip position of the micro-ops of each
+    instruction.
+    """
 
     table: MicroOps
     phases: list[Phase]

@@ -31,7 +31,10 @@ from ceras_ir.support.diagnostics import UnsupportedError
 
 @dataclass(frozen=True)
 class Clip:
-    """The parts of `count` elements, `step` apart, before, inside and after `[0, size)`."""
+    """
+    The number of elements before, inside and after `[0, size)`, of `count` elements at distances of
+    `step`.
+    """
 
     before: int
     inside: int
@@ -58,8 +61,9 @@ def matrix_at(
     dram: SSAValue, indices: tuple[int, ...]
 ) -> tuple[int, tuple[int, int], tuple[int, int]]:
     """
-    Return the row-major position of the matrix of the last two indices, these indices, and the
-    extents, all in vectors. A single index is that of a column.
+    Return the position of a matrix in a DRAM buffer, and the row, the column and the extents in
+    this matrix, all in vectors. The last two dimensions are the matrix; a single dimension is a
+    row.
     """
     indices = index_values(indices)
     shape = tile.memref_type(dram).get_shape()[: len(indices)]
@@ -212,7 +216,10 @@ SPACES = {Space.INP: MemoryType.INP, Space.WGT: MemoryType.WGT, Space.OUT: Memor
 
 @dataclass(frozen=True)
 class Place:
-    """The first element of a buffer, and the first stage of a ring."""
+    """
+    The on-chip index of the first element of a buffer, and the stage at which a ring of buffers
+    starts.
+    """
 
     base: int
     stage: int = 0
@@ -243,7 +250,9 @@ class Scratchpads:
                     self._last[memory][region] = self._count
 
     def places(self, kernel: FuncOp) -> dict[memref.AllocOp, Place]:
-        """Return the buffers of `kernel` with their first elements, which is next in the stream."""
+        """
+        Return the on-chip place of each buffer of `kernel`, which is the next kernel of the stream.
+        """
         found: dict[memref.AllocOp, Place] = {}
         buffers = [op for op in kernel.walk() if isinstance(op, memref.AllocOp)]
         for name, memory in MEMORIES.items():

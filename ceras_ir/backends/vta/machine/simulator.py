@@ -249,7 +249,10 @@ class VtaSimulator:
             rows[...] = data
 
     def window(self, i: Gemm | Alu) -> tuple[MicroOps, list[range]]:
-        """Return the micro-ops of an instruction, and pieces of its outer loop that fit memory."""
+        """
+        Return the micro-ops of an instruction, and the ranges of the outer loop that are planned
+        together, so that plans are small.
+        """
         if i.uop_end > self.board.uops:
             raise _Fault(f"micro-ops [{i.uop_bgn}, {i.uop_end}) of {self.board.uops}")
         uops = decode_micro_ops(self.uops[i.uop_bgn : i.uop_end], self.board)

@@ -118,7 +118,10 @@ def _relay(load: Operation) -> Operation:
 
 
 class _ComputeClock:
-    """The time at which compute reaches each operation, and at which stores end, without stalls."""
+    """
+    An estimate, without stalls, of the cycle in which compute starts each operation and in which
+    each store ends.
+    """
 
     def __init__(self, operations: Sequence[Operation], board: VtaBoard):
         timing = Timing.of(board)
@@ -142,7 +145,10 @@ class _ComputeClock:
                     pass
 
     def when_stored(self, position: int) -> int:
-        """Return the first operation at which compute finds store `position` done, or 0."""
+        """
+        Return the position of the first operation that compute starts after the store at `position`
+        has ended. Return 0 if there is no such store.
+        """
         done = self.stored.get(position)
         if done is None:
             return 0

@@ -42,7 +42,10 @@ class StreamFinding:
 
 @dataclass
 class TokenWalk:
-    """The instructions that must have run before each instruction, by the tokens of the stream."""
+    """
+    The happens-before relation of a stream: the instructions that tokens force to be complete
+    before each instruction.
+    """
 
     sequence: list[int] = field(default_factory=list[int])
     """The instructions in an order that the tokens allow."""
@@ -58,11 +61,11 @@ class TokenWalk:
 
 def walk(stream: Sequence[Instruction]) -> TokenWalk:
     """
-    Execute the tokens of `stream`.
+    Compute the happens-before relation from the tokens of `stream`.
 
-    Fetch issues instructions in order to three queues of bounded length, and each module executes
-    a queue. The order of modules does not change the dependences, so a single run gives the
-    happens-before relation, as vector clocks.
+    Fetch issues instructions in order to three queues of bounded length, and each module executes a
+    queue. The order of modules does not change the dependences, so a single run gives the relation,
+    as vector clocks.
     """
     order = TokenWalk()
     findings = order.findings

@@ -40,7 +40,10 @@ MIN_SPARE_LANES = 2
 
 @dataclass(frozen=True, eq=False)
 class SpareLanes:
-    """Constant channels after the input channels, the weights for them, and the new bias."""
+    """
+    A bias that is stored in unused lanes: constant channels after the input channels, the weights
+    for them, and the remaining bias.
+    """
 
     channels: tuple[int, ...]
     """The constant of each channel."""
@@ -193,7 +196,7 @@ class SpaceToDepthPass(BoardOptions, ModulePass):
 
 @dataclass(frozen=True)
 class _Axis:
-    """An axis of the convolution without stride."""
+    """The parameters of an axis of the equivalent convolution without stride."""
 
     stride: int
     kernel: int

@@ -334,7 +334,10 @@ class Tuner:
         return {i: sums[kernel] for i, kernel in enumerate(kernels) if kernel in sums}
 
     def _cycles(self, choices: Choices) -> list[tuple[str, int]]:
-        """Return kernel and cycles of each launch with these candidates, by default the first."""
+        """
+        Execute the network with the schedules `choices`, and return the kernel and the cycles of
+        each launch. Contractions without a choice use candidate 0.
+        """
         module = self.module.clone()
         for i, op in enumerate(_contractions(module)):
             if i in choices:

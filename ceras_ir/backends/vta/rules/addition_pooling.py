@@ -193,7 +193,10 @@ def why_not_add(op: graph.BinaryOp, board: VtaBoard) -> str | None:
 
 
 def _is_wide(op: graph.BinaryOp) -> bool:
-    """Return whether the result has 16 bits, which `split-wide{results}` computes by two layers."""
+    """
+    Return whether the result has 16 bits. `split-wide{results}` computes such a result by two
+    layers.
+    """
     element = graph.quantized_element(op.result)
     return element is not None and element.storage.width.data == WIDE
 

@@ -118,7 +118,10 @@ class Schedules:
 
     @property
     def weight_loads(self) -> Counts:
-        """The loads of a block of weights: with kn2row of part of the inputs, one per output."""
+        """
+        The number of loads for a block of weights. A kn2row schedule with a part of the input
+        channels needs a load for each output vector.
+        """
         c = self.shape
         pieces = c.is_by_taps & (self.kblock < c.input_blocks)
         return np.where(pieces, self.nblock, 1)

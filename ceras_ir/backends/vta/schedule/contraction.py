@@ -114,7 +114,7 @@ class Contraction:
 
     @property
     def temporaries(self) -> int:
-        """The additional accumulators of the epilogue for each position of an output vector."""
+        """The additional accumulators that the epilogue needs for each vector."""
         return SWISH_TEMPORARIES * (self.swish > 0)
 
     @property

@@ -31,7 +31,10 @@ MAX_TIMELINE_STEPS = 300
 
 
 def estimate(shape: Contraction, blocks: Blocks, board: VtaBoard) -> float:
-    """Return the cycles of a schedule; for the HLS source, in the model that agrees best."""
+    """
+    Return the cycles of a schedule. For a board with the HLS source, use the model that agrees best
+    with the measurements.
+    """
     return BlockTimeline(blocks.view(shape), blocks, Timing.of(board)).run()
 
 

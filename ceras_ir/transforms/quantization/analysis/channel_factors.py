@@ -60,7 +60,7 @@ class ChannelStatistics:
 
     @property
     def halves(self) -> Vector:
-        """`peaks`. A single sample counts for both halves."""
+        """The peaks of both halves of the samples. A single sample counts for both halves."""
         return self.peaks if self.count > 1 else self.peaks[[0, 0]]
 
     def add(self, array: ObservedArray, *, powers: bool) -> None:
@@ -166,8 +166,9 @@ class ChannelFactors:
 
     def _shared_bits(self, bits: Vector) -> Vector:
         """
-        Return the bits that all channels of a value keep unused, because halves of few samples may
-        agree by chance: twice the root mean square of the disagreement.
+        Return, for each slot, the bits that all channels of the value leave unused as a margin. The
+        margin is twice the root mean square of the disagreement between halves of the samples,
+        because the halves of a single channel may agree by chance.
         """
         result = np.zeros(len(self.slots))
         for value in self.statistics:
@@ -178,7 +179,10 @@ class ChannelFactors:
         return result
 
     def _features(self) -> NDArray[np.bool_]:
-        """Return the slots of inputs that are multiplied by constants, before any layer."""
+        """
+        Return a mask of the slots of scaled inputs: products by channel constants that precede all
+        layers.
+        """
         found, after = np.zeros(len(self.slots), np.bool_), values_after_layers(self.main)
         for op in self.main.body.block.ops:
             if is_channel_scale(op) and op.result not in after:

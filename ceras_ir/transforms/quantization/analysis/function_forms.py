@@ -158,7 +158,10 @@ def flat_bounds(function: graph.FunctionAttr) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Reading:
-    """The only consumer of a value, a function. `kinds` has a function index per channel."""
+    """
+    The functions that the only consumer of a value applies. `kinds` has the index of the function
+    for each channel.
+    """
 
     bounds: Bounds | None
     kinds: NDArray[np.int64] | None

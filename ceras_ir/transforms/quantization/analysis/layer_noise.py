@@ -310,7 +310,10 @@ class NoiseMeter:
         sample: Mapping[str, Array],
         between: dict[SSAValue, Array],
     ) -> Array:
-        """Return `value`, computed from the float network. `between` caches values of no layer."""
+        """
+        Return `value`, computed from the results of the layers of the float network. `between`
+        caches values that are not results of layers.
+        """
         source = value
         while isinstance(source.owner, Operation) and _only_rounds(source.owner):
             source = source.owner.operands[0]

@@ -48,7 +48,7 @@ FINITE_INFINITY = 1e100
 
 
 def identity(x: Sums) -> Sums:
-    """The consumer of a value, if errors are measured at the value."""
+    """Return `x`. This function is the consumer of a value if errors are measured at the value."""
     return x
 
 
@@ -146,8 +146,9 @@ class Distribution:
         self, exponent: int, functions: Sequence[Function], bounds: tuple[float, float]
     ) -> NDArray[np.bool_]:
         """
-        Return for each zero point whether steps of `2**exponent` change the result of no function
-        by more than half a step. `bounds` are the minimum and the maximum of the values.
+        Return, for each zero point of `ZERO_POINTS`, whether no value is clipped noticeably. With
+        steps of `2**exponent`, the results of all functions must change by at most half a step.
+        `bounds` are the minimum and the maximum of the values.
         """
         exact = np.ones(len(ZERO_POINTS), np.bool_)
         for kind in self._kinds(functions):
@@ -259,7 +260,10 @@ class Bounds:
         return np.minimum(result, self.high, out=result)
 
     def strided(self, step: int) -> Bounds:
-        """Return the bounds of strided `step`-th element, with the channels repeating."""
+        """
+        Return the bounds of each `step`-th element, if elements have the bounds of the channels in
+        turn.
+        """
         order = np.arange(self.low.size) * step % self.low.size
         return Bounds(self.low[order], self.high[order])
 
@@ -367,7 +371,7 @@ SUM_TOLERANCE = 1e-9
 
 
 class Choice(NamedTuple):
-    """The storage of a value."""
+    """The exponents and the zero point that an observer chooses for a value."""
 
     exponent: int
     """The exponent with zero point 0."""
@@ -386,7 +390,10 @@ class Extremes:
         """The weight of clipping errors compared with rounding errors."""
 
     def choice(self, *, clips: bool = True) -> Choice:
-        """Return the storage of the value. The range determines a zero point."""
+        """
+        Return the exponent at which no observed element is clipped. The pass `choose-zero-points`
+        derives a zero point from the range.
+        """
         return Choice(fitting_exponent(self.magnitude))
 
     def observe(self, array: ObservedArray) -> None:

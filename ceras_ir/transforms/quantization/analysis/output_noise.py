@@ -53,7 +53,7 @@ Labels = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Quantities:
-    """The possible quantities of a value."""
+    """The division of the elements of a value into quantities (see the module docstring)."""
 
     labels: Labels
     """The index of each element, in row-major order."""

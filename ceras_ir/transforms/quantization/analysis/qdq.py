@@ -112,7 +112,10 @@ def accumulator_units(op: Operation, types: list[UniformType]) -> Units | None:
 
 
 def max_tie_tilt(op: graph.Pool2dOp, source: UniformType, target: UniformType) -> float:
-    """Return the largest difference from 1 for which a factor only decides ties, halved."""
+    """
+    Return half of the largest difference from 1 that a factor may have, if it must change the
+    rounding of ties only.
+    """
     # Averages are multiples of `ratio / k`. An average that is not a tie differs from a tie by half
     # of this or more.
     distance = min(source.scale / target.scale, 1.0) / (2 * prod(op.kernel.get_values()))

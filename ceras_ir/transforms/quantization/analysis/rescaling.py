@@ -79,9 +79,9 @@ def rescaling(
     factor: float, sources: Sequence[UniformType], target: UniformType, clamp: tuple[int, int]
 ) -> RequantAttr:
     """
-    Return a requantization of values below 2^30 that are computed from `sources` without products.
-    Round half up if shifts are sufficient, as shifters do. Otherwise round half to even, because
-    equal scales make ties frequent.
+    Return the requantization of values below 2^30 in an operation that does not multiply operands.
+    `sources` are the types of the operands. Round half up if shifts are sufficient, as hardware
+    shifters do. Otherwise round half to even, because equal scales make ties frequent.
     """
     elements = (*sources, target)
     if has_powers(elements):
@@ -109,8 +109,9 @@ def has_power_scales(element: UniformType) -> bool:
 
 def only_shifts(elements: Iterable[UniformType]) -> bool:
     """
-    Return whether only shifts are necessary between these types, without zero points. Such networks
-    are intended for shifters, which round half up.
+    Return whether requantization between these types needs only shifts: scales are powers of two,
+    and there are no zero points. Networks with these types are intended for hardware shifters,
+    which round half up.
     """
     return all(
         has_powers((element,)) and not any(point.data for point in element.zero_points)
