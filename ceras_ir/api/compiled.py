@@ -30,7 +30,10 @@ class Compiled:
     """The result of `ceras-compile`: `run` executes, `save` writes, `report` has the costs."""
 
     def __init__(self, folder: Path, build: Build | None = None, keep: Sequence[object] = ()):
-        """Use the files in `folder`; keep `build` and `keep` alive for a network compiled here."""
+        """
+        Open the compiled network in `folder`. `build` and `keep` are objects that must exist as
+        long as this object.
+        """
         self._folder, self._build, self._keep = folder, build, keep
         self.manifest = read_manifest(folder)
         """The descriptions of the files, and of the graph inputs and outputs."""

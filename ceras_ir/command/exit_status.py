@@ -90,8 +90,8 @@ class InternalError(SourceError):
 
     def __init__(self, diagnostics: Sequence[Diagnostic], advice: str | None = None):
         """
-        `advice` is the last line: the way to reproduce the failure. With None, a report is written
-        for a crash; with "", no report is written.
+        Create an error. `advice` is the last line: the way to reproduce the failure. With `None`, a
+        report is written for a crash; with "", no report is written.
         """
         super().__init__(diagnostics)
         self.advice = advice

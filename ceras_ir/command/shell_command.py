@@ -31,7 +31,10 @@ class ShellCommand:
         limit: float | None,
         option: str = "--test",
     ):
-        """`timeout` limits a run, and `limit` all runs, in seconds."""
+        """
+        Create a command. `timeout` limits the duration of a run, and `limit` the duration of all
+        runs, in seconds.
+        """
         if PLACEHOLDER not in command:
             raise UsageError(f"the command of {option} must have {PLACEHOLDER}, got '{command}'")
         self._command, self._timeout = command, timeout

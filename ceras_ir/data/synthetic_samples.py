@@ -50,7 +50,10 @@ def synthetic_samples(main: FuncOp, count: int, seed: int) -> list[dict[str, NDA
 
 
 def synthetic_steps(main: FuncOp, count: int, seed: int) -> list[dict[str, NDArray[np.generic]]]:
-    """Return such samples without the states, which the network itself keeps."""
+    """
+    Return `synthetic_samples` without the inputs that are states: the network keeps these from step
+    to step.
+    """
     kept = {state.name for state in states_of(main)}
     samples = synthetic_samples(main, count, seed)
     return [{k: v for k, v in sample.items() if k not in kept} for sample in samples]

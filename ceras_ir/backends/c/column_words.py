@@ -62,12 +62,12 @@ class Words:
 
     @property
     def vectors(self) -> range:
-        """Vectors of sums for the channels of a block."""
+        """The indices of the vectors of sums for the channels of a block."""
         return range(self.block // (self.bits // 32))
 
     @property
     def parts(self) -> list[str]:
-        """Names of the vectors of a column, group by group."""
+        """The names of the vectors of a column, group by group."""
         return [f"{g}{j}" if g else f"{j}" for g in range(self.groups) for j in self.vectors]
 
     @property

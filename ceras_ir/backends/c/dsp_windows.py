@@ -49,7 +49,7 @@ class Pairs:
 
     @property
     def pitch(self) -> int:
-        """Words from one pair of rows to the next."""
+        """The number of words from a pair of rows to the next."""
         return self.columns * self.channels
 
     @property

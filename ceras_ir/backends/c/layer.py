@@ -66,7 +66,7 @@ class Layer:
 
     @cached_property
     def _restrict(self) -> str:
-        """`restrict`, unless the result shares the bytes of an operand."""
+        """The C keyword `restrict`, or "" if the result shares the bytes of an operand."""
         result = block_of(self.op.results[0])
         places = (block_of(v) for v in self.op.operands if may_overwrite(self.op, v))
         in_place = any(

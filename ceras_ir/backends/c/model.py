@@ -92,7 +92,7 @@ class Model:
 
     @property
     def tensors(self) -> list[TensorInfo]:
-        """Inputs, then outputs: the order of the parameters of `model_run`."""
+        """The inputs, then the outputs: the order of the parameters of `model_run`."""
         return [*self.program.inputs, *self.program.outputs]
 
     @property
@@ -110,7 +110,7 @@ class Model:
 
     @cached_property
     def workspaces(self) -> dict[int, Arena]:
-        """Workspaces in the arena by position of the layer; empty with launches."""
+        """The workspaces in the arena by position of the layer; empty with launches."""
         if self.program.launches:
             return {}
         sizes = {i: layer.scratch_bytes for i, layer in enumerate(self.layers)}
@@ -118,7 +118,7 @@ class Model:
 
     @property
     def workspace_bytes(self) -> int:
-        """Bytes of the arena that workspaces add to the planned values."""
+        """The bytes of the arena that workspaces add to the planned values."""
         values = sum(size for size, _ in self.program.regions.values())
         return sum(self._used_bytes.values()) - values
 

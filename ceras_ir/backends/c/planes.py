@@ -135,7 +135,7 @@ class Planes:
 
     @property
     def phases(self) -> list[tuple[int, int]]:
-        """Rows and columns, less than the stride, at which planes begin."""
+        """The first row and column of each plane of a channel, less than the stride."""
         rows, columns = (
             sorted({i * d % s for i in range(k)})
             for k, d, s in zip(self.kernel, self.dilation, self.stride, strict=True)
@@ -151,7 +151,7 @@ class Planes:
 
     @property
     def shared(self) -> int:
-        """Columns of the border that adjacent rows share; planes end with them."""
+        """The number of border columns that adjacent rows share; planes end with such columns."""
         if not self.shares_border or self.stride[1] != 1:
             return 0
         after = self.columns + self._reach(1) - self.left - self.width
@@ -163,7 +163,7 @@ class Planes:
 
     @property
     def pitch(self) -> int:
-        """Elements from one plane to the next."""
+        """The number of elements from a plane to the next."""
         return self.plane_rows * self.plane_columns + self.shared + PLANE_SLACK
 
     @property
@@ -176,7 +176,7 @@ class Planes:
 
     @property
     def positions(self) -> int:
-        """Positions from the first to the last of a strip, including gaps between rows."""
+        """The number of positions of a strip, including gaps between rows."""
         return (self.strip - 1) * self.plane_columns + self.columns
 
     def taps(self) -> list[tuple[int, int]]:
@@ -276,12 +276,12 @@ class PairedPlanes:
 
     @property
     def strips(self) -> int:
-        """Strips of an image. The last starts earlier if the rows do not divide evenly."""
+        """The number of strips of an image; the last starts earlier unless rows divide evenly."""
         return -(-self.whole.rows // self.whole.strip)
 
     @property
     def pitch(self) -> int:
-        """Words from one row of all planes to the next."""
+        """The number of words from a row of all planes to the next."""
         near = self.near
         return len(near.phases) * near.channels * near.plane_columns
 
@@ -299,7 +299,7 @@ class PairedPlanes:
 
     @property
     def distance(self) -> tuple[int, int]:
-        """Output rows and columns from the first position of a pair to the second."""
+        """The output rows and columns from the first position of a pair to the second."""
         near, whole = self.near, self.whole
         return whole.strip - near.strip, whole.columns - near.columns
 

@@ -71,7 +71,7 @@ class Tile:
 
     @property
     def step_cycles(self) -> float:
-        """Cycles of a step over k: products, loads of weights and loads of positions."""
+        """The cycles of a step over k: products, loads of weights and loads of positions."""
         return max(self.vectors, self.positions + self.blocks, LATENCY_CYCLES) + OVERHEAD_CYCLES
 
     def cycles(self, steps: int) -> float:
@@ -204,12 +204,12 @@ class Stores:
 
     @property
     def alignment(self) -> tuple[str, str]:
-        """Type and name of the parameter that converts residuals to the scale of the sums."""
+        """The type and name of the parameter that converts residuals to the scale of the sums."""
         return ("const int32_t *", "factors") if self.has_factors else ("int32_t ", "left_shift")
 
     @property
     def shift(self) -> tuple[str, str]:
-        """Type and name of the parameter of the right shift."""
+        """The type and name of the parameter of the right shift."""
         return ("const int32_t *", "shifts") if self.has_shifts else ("int32_t ", "shift")
 
     @property

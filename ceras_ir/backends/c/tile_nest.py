@@ -136,17 +136,17 @@ class Nest:
 
     @property
     def extent(self) -> int:
-        """Input rows of a window."""
+        """The number of input rows of a window."""
         return (self.kernel[0] - 1) * self.dilation[0] + 1
 
     @property
     def padded_width(self) -> int:
-        """Input columns of all windows of a row."""
+        """The number of input columns of all windows of a row."""
         return (self.columns - 1) * self.stride[1] + (self.kernel[1] - 1) * self.dilation[1] + 1
 
     @property
     def strip_rows(self) -> int:
-        """Input rows of a strip."""
+        """The number of input rows of a strip."""
         return (self.strip - 1) * self.stride[0] + self.extent
 
     @property
@@ -167,7 +167,7 @@ class Nest:
 
     @property
     def pitch(self) -> int:
-        """Elements of a row of a strip."""
+        """The number of elements of a row of a strip."""
         return (self.width if self.in_place else self.padded_width) * self.channels
 
     @property
@@ -194,7 +194,7 @@ class Nest:
 
     @property
     def taps(self) -> int:
-        """Elements of a contiguous part of a window."""
+        """The number of elements of a contiguous part of a window."""
         return self.group_channels if self.has_gaps else self.kernel[1] * self.group_channels
 
     @property
@@ -226,7 +226,7 @@ class Nest:
 
     @property
     def group_width(self) -> int:
-        """Outputs of the panels of a group, including padding."""
+        """The number of outputs of the panels of a group, including padding."""
         return -(-self.outputs // self.tile.width) * self.tile.width
 
     @property

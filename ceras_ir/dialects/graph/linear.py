@@ -166,7 +166,7 @@ class LinearOperation(GraphOperation, ABC):
 
     @property
     def weight_scale(self) -> float | None:
-        """The scale S of int8 weights of a float operation; see the module."""
+        """The scale of int8 weights of a float operation, or `None` (S in the module docstring)."""
         element = quantized_element(self.weights)
         return None if element is None or self.is_quantized else element.scale
 

@@ -189,7 +189,7 @@ class IntegerNormalizeOp(GraphOperation):
 
     @property
     def root(self) -> int:
-        """`sqrt(n * 2^(2 g))`."""
+        """The constant `sqrt(n * 2^(2 g))` of the formula."""
         return isqrt(shape_of(self.input)[-1] << 2 * self.root_shift)
 
     def verify_semantics(self) -> None:

@@ -149,8 +149,8 @@ class RecurrenceOp(GraphOperation):
         scales: tuple[Sequence[float], int] | None = None,
     ):
         """
-        Integer weights have `exponents` of the state and of each row. For a dynamically quantized
-        state, they have `scales` and a zero point.
+        Create the operation. Integer weights need `exponents` of the state and of each row, or, if
+        the state is quantized dynamically, `scales` and a zero point.
         """
         steps, batch, _ = shape_of(input)
         shape = (steps + (kind is Cell.LSTM), batch, shape_of(state)[1])

@@ -282,7 +282,10 @@ class SuppressOp(GraphOperation):
     def __init__(
         self, boxes: SSAValue, scores: SSAValue, rows: int, most: int, bounds: tuple[float, float]
     ):
-        """`bounds` are `overlap` and `least`."""
+        """
+        Create the operation. `bounds` are `overlap` and `least`, `rows` is the number of rows of
+        the result, and `most` is the maximum number of boxes of a class.
+        """
         overlap, least = bounds
         super().__init__(
             operands=[boxes, scores],

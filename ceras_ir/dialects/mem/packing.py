@@ -194,7 +194,7 @@ class PackTilesOp(InputOperation):
 
     @property
     def plain_shape(self) -> tuple[int, int]:
-        """N and K."""
+        """The shape `(N, K)` of the weights before packing."""
         rows, columns = shape_of(self.input)
         return (rows, columns) if self.transposed is None else (columns, rows)
 

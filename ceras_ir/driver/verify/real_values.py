@@ -331,12 +331,18 @@ def _resize(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doubl
 
 
 def _unpooling(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doubles:
-    """ONNX Runtime interprets indices in the given output shape, not in the inferred shape."""
+    """
+    Return an infinite term if the output shape is given: ONNX Runtime interprets indices in this
+    shape, not in the inferred shape.
+    """
     return np.full((), inf if len(operands) > 2 else 0.0)
 
 
 def _regressor(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doubles:
-    """ONNX Runtime does not transform a single target."""
+    """
+    Return an infinite term for a single target with `post_transform`, which ONNX Runtime does not
+    apply.
+    """
     given = {attribute.name: attribute for attribute in node.attribute}
     is_single = "n_targets" not in given or given["n_targets"].i == 1
     is_plain = "post_transform" not in given or given["post_transform"].s == b"NONE"
@@ -344,21 +350,27 @@ def _regressor(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Do
 
 
 def _classifier(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doubles:
-    """ONNX Runtime exchanges two classes that both have weights and base values."""
+    """
+    Return an infinite term if two classes both have weights and base values, because ONNX Runtime
+    exchanges them.
+    """
     given = {attribute.name: attribute for attribute in node.attribute}
     ids = set(given["class_ids"].ints) if "class_ids" in given else set[int]()
     return np.full((), inf if ids == {0, 1} and "base_values" in given else 0.0)
 
 
 def _quotient(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doubles:
-    """ONNX does not define integers that are divided by 0."""
+    """Return an infinite term for integers that are divided by 0, which ONNX does not define."""
     divisor = operands[1]
     is_open = (divisor == 0) & (divisor.dtype.kind in "iu")
     return np.where(is_open, inf, 0.0)
 
 
 def _cache(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doubles:
-    """Caches, which have rank 4, are unspecified after the length of the sequence."""
+    """
+    Return an infinite term for caches, which have rank 4. Their elements after the length of the
+    sequence are unspecified.
+    """
     return np.full((), inf if rank == 4 else 0.0)
 
 

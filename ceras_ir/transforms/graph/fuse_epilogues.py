@@ -26,10 +26,10 @@ from ceras_ir.transforms.rebuilding import rebuild_linear
 
 class FuseResidual(RewritePattern):
     """
-    Rewrite `conv2d(x) + y` to `conv2d(x) residual y`; `matmul` likewise. Exact, because the output
-    stage adds the residual to the same float32 number and addition commutes. The fused operation
-    replaces the addition, where both operands and the residual are defined. The addition was the
-    only consumer.
+    Rewrite `conv2d(x) + y` to `conv2d(x) residual y`. The rule also applies to `matmul`. Exact,
+    because the output stage adds the residual to the same float32 number and addition commutes. The
+    fused operation replaces the addition, where both operands and the residual are defined. The
+    addition was the only consumer.
     """
 
     @op_type_rewrite_pattern

@@ -139,8 +139,9 @@ def _union(*bounds: Bounds) -> Bounds:
 
 def _sum(op: graph.LinearOperation, bounds: Bounds) -> Bounds:
     """
-    Bounds of sums of products with constant weights. If weights of both signs cancel, the bounds
-    are too far from the sums to be useful: a constant input must reach half of the bound.
+    Return the bounds of sums of products with constant weights. If weights of both signs cancel,
+    the bounds are too far from the sums to be useful: a constant input must reach half of the
+    bound.
     """
     weights, bias = op.weights.owner, None if op.bias is None else op.bias.owner
     if not isinstance(weights, graph.ConstantOp) or not isinstance(bias, graph.ConstantOp | None):

@@ -212,7 +212,7 @@ class Variant:
 
     @property
     def remedies(self) -> list[str]:
-        """Proposals for the network; see `remedies_of_all`."""
+        """The proposals for the network; see `remedies_of_all`."""
         return remedies_of_all(self.layers, self.ratio)
 
 

@@ -1,4 +1,4 @@
-"""Test per-channel tables, tables of int16 and swish of shifts: C against the interpreter."""
+"""Test per-channel tables, tables of int16 and shift swish: C against the interpreter."""
 
 import numpy as np
 import pytest

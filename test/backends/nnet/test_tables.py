@@ -1,4 +1,4 @@
-"""Tables by channel, tables of int16 and swish of shifts in the engine, bit for bit."""
+"""Tables by channel, tables of int16 and shift swish in the engine, bit for bit."""
 
 import numpy as np
 import pytest

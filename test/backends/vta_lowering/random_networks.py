@@ -133,7 +133,7 @@ class Chain:
         self.append(op.result, np.clip((total + half >> shift) + point, -128, 127))
 
     def swish(self) -> None:
-        """A pointwise product into 16 bits, and the swish of shifts of it."""
+        """A pointwise product into 16 bits, and the shift swish of it."""
         rng, (value, x) = self.rng, self.values[-1]
         outputs, channels = self.pick(rng, 1, 40), x.shape[3]
         weights = random_array(rng, (outputs, 1, 1, channels))

@@ -1,4 +1,4 @@
-"""Sums and differences of feature maps, and the swish of shifts, on VTA."""
+"""Sums and differences of feature maps, and the shift swish, on VTA."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The swish of shifts in the epilogue of a product, on every kind of 16-bit sum."""
+"""The shift swish in the epilogue of a product, on every kind of 16-bit sum."""
 
 import numpy as np
 import pytest

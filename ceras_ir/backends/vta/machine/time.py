@@ -103,12 +103,12 @@ class Timing:
 
     @property
     def pipeline(self) -> int:
-        """Cycles of GEMM and ALU with a list of micro-ops, in addition to iterations."""
+        """The cycles of GEMM and ALU with a list of micro-ops, in addition to iterations."""
         return self.instruction + self.refill
 
     @property
     def store_element(self) -> int:
-        """Cycles of each element of a store: a read, then the beats."""
+        """The cycles of each element of a store: a read, then the beats."""
         return 1 + self.beats(self.board.element_bytes(MemoryType.OUT))
 
     @property

@@ -80,7 +80,7 @@ def quantized(op: graph.LinearOperation, board: VtaBoard) -> str | None:
 def int8(op: graph.LinearOperation, board: VtaBoard) -> str | None:
     """
     Input, weights, residual and result are signed int8, and the zero point of weights is 0. The sum
-    can have 16 bits if the only consumer is a swish of shifts.
+    can have 16 bits if the only consumer is a `graph.shift_swish`.
     """
     named = {"input": op.input, "weights": op.weights}
     if op.residual is not None:
@@ -157,7 +157,9 @@ def swish_after(op: graph.LinearOperation) -> graph.ShiftSwishOp | None:
 
 
 def why_not_swish(op: graph.ShiftSwishOp, board: VtaBoard) -> str | None:
-    """A swish of shifts is fused into the product before it, and the sum remains on the chip."""
+    """
+    A `graph.shift_swish` is fused into the product before it, and the sum remains on the chip.
+    """
     linear = op.input.owner
     if not isinstance(linear, graph.LinearOperation) or swish_after(linear) is not op:
         return "VTA fuses swish into a layer with a 16-bit sum and no other consumer of the sum"

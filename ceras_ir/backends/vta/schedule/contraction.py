@@ -92,7 +92,7 @@ class Contraction:
 
     @property
     def border_cycles(self) -> int:
-        """Cycles of the addition of a constant of the border to a vector."""
+        """The cycles to add a constant of the border to a vector."""
         return self.border_tiles or 2
 
     @property
@@ -101,7 +101,10 @@ class Contraction:
 
     @property
     def shift_cycles(self) -> int:
-        """Cycles of the shifts of a vector; an operation with a vector operand has two."""
+        """
+        The cycles of the shifts of a vector: a shift by a vector takes two, a shift by an immediate
+        one.
+        """
         return self.shifts + 2 * self.by_channel
 
     @property

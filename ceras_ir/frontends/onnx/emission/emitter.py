@@ -51,7 +51,7 @@ class Emitter(Builder):
         return value.in_float32() if isinstance(value, Constant) else value
 
     def operands(self) -> Sequence[Value]:
-        """Return all operands, of which there must be one."""
+        """Return all operands. Refuse a node without operands."""
         return [self.value(i) for i in range(max(len(self.node.inputs), 1))]
 
     def optional(self, index: int) -> Value | None:
@@ -264,7 +264,10 @@ class Emitter(Builder):
         return self.emit(graph.TakeOp(self.materialize(rows), self.materialize(flat)))
 
     def rows_of_steps(self, step: Value) -> Value:
-        """Return the row numbers of steps [n, batch], i64, in a table [steps * batch]."""
+        """
+        Return the row of each step in a table [steps * batch]. `step` [n, batch], i64, contains a
+        step for each sequence of the batch.
+        """
         _, batch = shape_of_value(step)
         along = self.mul(step, self.constant(np.array([batch], np.int64), "stride"))
         sequences = np.arange(batch, dtype=np.int64).reshape(1, batch)

@@ -79,7 +79,7 @@ EVALUATION_ERRORS = (
 
 
 class Evaluator(Protocol):
-    """The interface of ONNX's evaluator that is used here."""
+    """The methods of ONNX's reference evaluator that the importer uses."""
 
     def run(self, output_names: None, feed_inputs: dict[str, Array], /) -> object: ...
 
@@ -191,7 +191,7 @@ RANDOM = frozenset({"Bernoulli"})
 
 @runtime_checkable
 class FunctionSchema(Protocol):
-    """The interface of ONNX's operator schema that is used here."""
+    """The methods of ONNX's operator schema that the importer uses."""
 
     has_function: bool
     has_context_dependent_function: bool

@@ -90,7 +90,7 @@ def uniform_type(
 
 
 def quantized(emitter: Emitter, value: Value, element: UniformType, name: str) -> Value:
-    """Emit `graph.quantize`; quantize a constant at once."""
+    """Emit `graph.quantize`. A constant is quantized at import instead."""
     if not isinstance(value, Constant):
         return emitter.emit(QuantizeOp(value, element))
     if value.dtype != np.float32:

@@ -136,7 +136,10 @@ def _are_opposite(node: Node) -> bool:
 def _sums(
     node: Node, emitter: Emitter, kind: str, targets: int, *, is_mirrored: bool = False
 ) -> Value:
-    """Emit the sums of a `class` or `target`; with `is_mirrored`, only of the second class."""
+    """
+    Emit the sum of the leaves of all trees for each target. `kind` is the prefix of the attributes,
+    `class` or `target`. With `is_mirrored`, emit only the sum of the second of two classes.
+    """
     names = ("treeids", "nodeids", "featureids", "truenodeids", "falsenodeids")
     lists = [node.integers(f"nodes_{name}") or () for name in names]
     modes = node.strings("nodes_modes") or ()

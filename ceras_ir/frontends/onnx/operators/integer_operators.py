@@ -248,7 +248,7 @@ def scaled_sums(
 
 
 def _weights(emitter: Emitter, axis: int) -> QuantizedConstant:
-    """Return the weights of the node at scale 1; `axis` is that of the outputs."""
+    """Return the weights of the node at scale 1. `axis` is the dimension of the output channels."""
     index, point = WEIGHT_OPERANDS[emitter.node.operator]
     value, shape = emitter.value(index), emitter.shape(index)
     known = emitter.optional_array(point)
@@ -258,7 +258,10 @@ def _weights(emitter: Emitter, axis: int) -> QuantizedConstant:
 
 
 def _product(emitter: Emitter, kind: str, axis: int, point: Value | None) -> Value:
-    """Return the sums; `axis` is that of the outputs in the weights."""
+    """
+    Return the integer sums of products of the node. `axis` is the dimension of the output channels
+    in the weights, and `point` is the zero point of the input.
+    """
     node, x, weights = emitter.node, emitter.value(0), _weights(emitter, axis)
     is_computed = (
         isinstance(x, SSAValue) and isinstance(x.owner, CastOp) and is_integer(element_of(x))

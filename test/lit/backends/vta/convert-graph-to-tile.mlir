@@ -109,7 +109,7 @@ func.func @average(%x: tensor<1x7x7x24x!quant.uniform<i8:f32, 0.5>>) -> tensor<1
 
 // -----
 
-// A swish of shifts ends the epilogue of the product before it.
+// A shift swish ends the epilogue of the product before it.
 // CHECK-LABEL: func.func @swish(
 // CHECK-NOT:     graph.shift_swish
 // CHECK:         graph.constant {{.*}} : tensor<7x1x16xi32>
