@@ -1,5 +1,5 @@
 """
-Names of the dialects, passes and targets that this project adds to xDSL, and the modules.
+List the dialects, passes and targets that this project adds to xDSL, and their modules.
 
 Modules are imported on first use, so that a tool starts quickly. The pass `fold-affine` is the
 class `FoldAffinePass` in `transforms/graph/fold_affine.py`. To add a pass, write the class in the

@@ -1,5 +1,5 @@
 """
-Definitions in numpy of functions, calls, loops, branches and `graph.extract`.
+Define functions, calls, loops, branches and `graph.extract` in numpy.
 
 `LocatedInterpreter` reports errors at operations and releases values early. xDSL's definitions of
 functions are in a package that imports all dialects, which takes longer than a small network.

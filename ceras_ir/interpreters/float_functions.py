@@ -1,5 +1,5 @@
 """
-Elementwise float32 functions as fixed sequences of float32 operations.
+Compute elementwise float32 functions as fixed sequences of float32 operations.
 
 All targets compute these operations in order, without fused multiply-add, so that float parts of a
 quantized network are equal bit for bit. The error of `exp` is at most 1.4 units in the last place,

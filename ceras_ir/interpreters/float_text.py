@@ -1,5 +1,5 @@
 """
-C text of the functions of `float_functions`, with the operations of the numpy code.
+Print the functions of `float_functions` in C, with the operations of the numpy code.
 
 `runtime/NAME_f32.c` is the function NAME of `x` and the parameters, for all users of C or C++. It
 begins with an `#include` of each function that it calls. `@NAME@` and `@NAME[0]@` are constants of

@@ -1,5 +1,5 @@
 """
-Definitions of the operations of the `graph` dialect in numpy, which backends must match.
+Define the operations of the `graph` dialect in numpy, which backends must match.
 
 Elementwise arithmetic of two operands is on float32, or on plain integers that wrap around.
 """

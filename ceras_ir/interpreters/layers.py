@@ -1,4 +1,4 @@
-"""Definitions in numpy: recurrent layers, normalization, box suppression and tree ensembles."""
+"""Define recurrent layers, normalization, box suppression and tree ensembles in numpy."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -1,5 +1,6 @@
 """
-The classes that interpret the operations of each dialect in numpy; imported when needed.
+Find the classes that interpret the operations of each dialect in numpy, and import them when
+needed.
 
 A dialect from elsewhere registers a class, or the name of the class:
 

@@ -1,5 +1,5 @@
 """
-Sliding windows in numpy: sums of products, maxima and sums over `[N, H, W, C]` arrays.
+Compute sliding windows in numpy: sums of products, maxima and sums over `[N, H, W, C]` arrays.
 
 Reductions are over the first axis of a matrix [N, M] and vectorized over the second. Results have
 the bits of the definition, which combines elements in order.

@@ -1,5 +1,5 @@
 """
-The files of a backend, and the entries of tensors in `manifest.json`.
+Represent the files of a backend, and the entries of tensors in `manifest.json`.
 
 The content of an `Artefact` is streamed, so that large weights have a single copy in memory.
 """

@@ -1,5 +1,6 @@
 """
-The network of a module: the function `main`, names of inputs and outputs, states, missing values.
+Access the network of a module: the function `main`, names of inputs and outputs, states, missing
+values.
 
 A state is an argument that is a result of the previous call. `graph.state = "hn"` on the argument
 names the result, and the function remains pure. Callers pass the result to the next step; the first

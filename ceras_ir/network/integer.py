@@ -1,5 +1,6 @@
 """
-Integer arithmetic of quantized operations: rounding, shift, clamp, and power-of-two scales.
+Compute the integer arithmetic of quantized operations: rounding, shift, clamp, and power-of-two
+scales.
 
 At exponent e, a real x is stored as `clamp(round(x / 2**e), low, high)`. The exponent with the
 smallest squared error is chosen.

@@ -1,5 +1,5 @@
 """
-Attributes that specify how the values of a network are stored.
+Access the attributes that specify how the values of a network are stored.
 
 - `graph.range = array<f32: MIN, MAX>`: the range that calibration observed.
 - `graph.exponent = E : i64`: the scale of the value is `2**E`.

@@ -1,5 +1,5 @@
 """
-The registry of each command: dialects of xDSL, of this package, and of plugins.
+Collect the dialects, passes and targets of each command: from xDSL, this package, and plugins.
 
 A dialect is imported when its first operation is parsed. Installed plugins are searched when text
 is parsed, because only text can contain their operations.

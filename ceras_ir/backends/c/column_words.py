@@ -1,8 +1,9 @@
 """
-Vectors of words that hold a column of a window: a byte, or 16 bits, of each row.
+Arrange the input of depthwise convolutions in words. A word holds a column of a window: a byte, or
+16 bits, of each row.
 
-A word holds four bytes or two values of 16 bits, so that an instruction adds the products of
-these rows of a channel. The weights are [column][rows / 4][channel][4] bytes for both.
+A word holds four bytes or two values of 16 bits, so that an instruction adds the products of these
+rows of a channel. The weights are [column][rows / 4][channel][4] bytes for both.
 """
 
 from collections.abc import Sequence

@@ -1,5 +1,5 @@
 """
-Depthwise convolution in vectors, 32 channels at a time.
+Print depthwise convolutions for processors with vectors, 32 channels at a time.
 
 Four rows of a window are interleaved, so that a word holds their column of a channel. An
 instruction adds the products of 8 channels. Elements of 16 bits, and bytes of fewer channels, are

@@ -1,5 +1,5 @@
 """
-Convolutions and matrix products in tiles, on cores with SMLAD.
+Print convolutions and matrix products in tiles, for cores with SMLAD.
 
 If there are many positions, a band of the input, border included, is widened to 16 bits a single
 time, and so are two filters at a time. Tiles of four positions by two filters take 13 instructions

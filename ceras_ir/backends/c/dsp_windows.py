@@ -1,5 +1,5 @@
 """
-Depthwise windows, and 3x3 windows by Winograd's F(2x2, 3x3), on cores with SMLAD.
+Print depthwise convolutions, and 3x3 convolutions by Winograd's F(2x2, 3x3), for cores with SMLAD.
 
 Winograd has 16 products instead of 36. A depthwise layer stores two rows of a channel in a word, so
 that an instruction computes two taps of a window, and adjacent windows share loads.

@@ -1,5 +1,5 @@
 """
-Float convolution and matrix product in register tiles, like `linear_tiled` for integers.
+Print float convolutions and matrix products in register tiles, like `linear_tiled` for integers.
 
 3x3 convolutions of stride 1 use Winograd's F(2x2, 3x3) if that needs fewer cycles: 16 products for
 four results instead of 36.

@@ -1,5 +1,5 @@
 """
-A quantized layer with analyzed sums and named operands, and the epilogue of register tiles.
+Analyze a quantized layer, name the operands in C, and derive the epilogue of register tiles.
 
 In the epilogue, a tile converts the sums in vectors: add the residual times a factor, multiply, add
 a constant, shift (per-channel or per-tensor), and clamp. The bias includes all constant terms.

@@ -1,5 +1,5 @@
 """
-The context of the printer of an operation, and the registry of printers.
+Define the context of the printer of an operation, and the registry of printers.
 
 `@prints(MyOp)` decorates a function of a `Layer` and the operation. The printer adds lines to the
 function of the layer. The layer provides pointers to operands and results (`read`, `write`),

@@ -1,5 +1,6 @@
 """
-Quantized convolution and matrix product for cores with SMLAD, which multiplies pairs of 16 bits.
+Print quantized convolutions and matrix products for cores with SMLAD, which multiplies pairs of 16
+bits.
 
 The module chooses a kernel by instructions, flash and scratch memory. Layers with many or few
 positions are in `dsp_tiles`, depthwise layers and the Winograd transform in `dsp_windows`. Without

@@ -1,5 +1,5 @@
 """
-Float convolution and matrix product: rows of windows times weights, with outputs innermost.
+Print float convolutions and matrix products: rows of windows times weights, with outputs innermost.
 
 Depthwise convolution computes a vector of channels for several windows of a row. If windows contain
 padding on a side, it computes several vectors of a single window.

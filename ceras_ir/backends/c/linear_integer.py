@@ -1,6 +1,6 @@
 """
-Quantized convolution and matrix product: rows of windows as integers, dot products with contiguous
-k, and a requantization per output.
+Print quantized convolutions and matrix products: rows of windows as integers, dot products with
+contiguous k, and a requantization per output.
 
 Zero points do not occur in the inner loop. The border of a window is the zero point of the input,
 so a raw sum differs by a constant per output, which is part of the bias. The bias also corrects the

@@ -1,6 +1,6 @@
 """
-Convolutions and matrix products with sparse constant weights: sums over adjacent positions, in
-planes of the input.
+Print convolutions and matrix products with sparse constant weights: sums over adjacent positions,
+in planes of the input.
 
 Processors with vectors of 16 lanes run straight-line code (`sparse_code.py`). Other processors
 decode the weights of a filter at a time.

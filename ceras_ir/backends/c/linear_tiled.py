@@ -1,5 +1,5 @@
 """
-Quantized convolution and matrix product in register tiles, as an implicit matrix product.
+Print quantized convolutions and matrix products in register tiles, as an implicit matrix product.
 
 A strip of the input includes the border. A step uses four bytes of k, or two words. The processor
 multiplies unsigned by signed bytes, so 128 is added to signed bytes of the input. The bias corrects

@@ -1,5 +1,5 @@
 """
-Computers and microcontroller boards, read from TOML: memories, core, compiler and flags.
+Read computers and microcontroller boards from TOML: memories, core, compiler and flags.
 
 `CORES` holds the facts about each core that do not depend on the board. The C is the same for all
 computers: macros that compilers define choose among the kernels.

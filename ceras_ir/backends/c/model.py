@@ -1,5 +1,5 @@
 """
-A printed network: the data that the writers of the individual files share.
+Collect the data of a printed network that the writers of the individual files share.
 
 The module also prints shared functions of layers, assertions that all files belong to the same
 model, the static memory of `model_run`, and the states that persist between runs.

@@ -1,5 +1,5 @@
 """
-Names in the generated C: identifiers of tensors, and the prefix of all global names (`--name`).
+Choose names in the generated C: identifiers of tensors, and the prefix of global names (`--name`).
 
 Templates and printers write `model_run`, `MODEL_OK` and `model.h`. Only `Prefix` renames them, so
 that two models link into one program. Comments quote the network of the user unchanged, except for

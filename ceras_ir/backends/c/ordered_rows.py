@@ -1,5 +1,5 @@
 """
-Matrix products with ordered sums, and the encodings of their weights in flash.
+Print matrix products with ordered sums, and choose the encodings of their weights in flash.
 
 Float rows are multiplied by weights in their order in memory, and each step is rounded to float32.
 These kernels are for machines without vectors and for encoded weights. Encodings are formats of the

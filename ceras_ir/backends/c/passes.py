@@ -1,4 +1,6 @@
-"""Passes of target c, which choose the encoding and the storage of weights and activations."""
+"""
+Define the passes of target c, which choose the encoding and the storage of weights and activations.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-The input of a sparse convolution as planes, in which the factors of a weight are contiguous.
+Arrange the input of a sparse convolution in planes, so that the factors of a weight are contiguous.
 
 A plane is a channel of the padded input, with each `stride`-th row and column from a phase. The
 factor of a weight at position `(y, x)` is at `y * width + x` plus an offset of the weight.

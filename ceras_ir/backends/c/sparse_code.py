@@ -1,5 +1,5 @@
 """
-Sparse weights for kernels, sums over them as straight-line code, and their costs.
+Encode sparse weights for kernels, print sums over them as straight-line code, and estimate costs.
 
 The code is for processors with vectors of 16 lanes, which hold 16 positions. The sums of a block of
 filters remain in registers. Each vector of inputs is loaded a single time and multiplied by four

@@ -3,7 +3,7 @@ Print the top module: an instance for each block, streams between them, and two 
 
 The sizes of a layer are parameters of the instance. Tables and weights are files of hexadecimal
 words. A stream with several consumers is forked. If the rows of the result form batches, a ring
-restores the order.
+buffer restores the order.
 """
 
 from collections.abc import Mapping

@@ -1,5 +1,5 @@
 """
-Attributes of the `graph` dialect, such as functions and lists of integers, and traits.
+Define attributes of the `graph` dialect, such as functions and lists of integers, and traits.
 
 A trait is true for each operation of a class, so that analyses do not depend on classes. An answer
 that depends on the attributes of an operation is a property of `GraphOperation`, which also

@@ -1,5 +1,5 @@
 """
-Data movement operations for layouts.
+Define data movement operations that change the layout.
 
 Canonical forms have no identity reshape or transpose, no two in a row, and no constant operand. A
 transpose that moves only dimensions of extent 1 is a reshape. Two slices in a row, which exporters

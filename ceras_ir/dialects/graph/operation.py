@@ -1,5 +1,5 @@
 """
-The base classes of `graph` operations, and queries of their tensors.
+Define the base classes of `graph` operations, and queries of their tensors.
 
 An operation is *quantized* if its result is. Then all operands are quantized, and the operation has
 a `#graph.requant`. Float operations do not have it.

@@ -1,5 +1,5 @@
 """
-Constants without most zeros: sections of bits, and conversion to and from arrays.
+Encode constants without most zeros as sections of bits, and convert them to and from arrays.
 
 A tensor is treated as a matrix: filters (the first dimension) by the products of a filter. The
 sections are `counts` (stored weights of each filter), `places` (positions) and `values`, each

@@ -1,6 +1,6 @@
 """
-Encodings with the position of each stored weight: coordinates with the fewest bits, compressed rows
-in bytes, and blocks.
+Define encodings with the position of each stored weight: coordinates with the fewest bits,
+compressed rows in bytes, and blocks.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-The pipelines `calibrate` and `quantize`.
+Define the pipelines `calibrate` and `quantize`.
 
 `calibrate` records all facts about the data that `quantize` needs. `quantize` converts a float
 network to integers.

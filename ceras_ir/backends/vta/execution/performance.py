@@ -1,5 +1,5 @@
 """
-The cost of the launches of a network in time and DRAM traffic, and their timelines.
+Compute the time and the DRAM traffic of the launches of a network, and their timelines.
 
 Timelines are lanes for pictures, and traces of all instructions in the format of Chrome, which
 Perfetto opens.

@@ -1,4 +1,4 @@
-"""The loops of a contraction: blocks of positions, of reductions and of channels."""
+"""Build the loops of a contraction: blocks of positions, of reductions and of channels."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,5 +1,5 @@
 """
-The operations on finished sums: border, bias, shifts, clamp and swish.
+Emit the operations on finished sums: border, bias, shifts, clamp and swish.
 
 The ALU executes them, except for constants of output channels that the GEMM core adds as products.
 """

@@ -1,7 +1,8 @@
 """
-Launches of kernels that replace operations, and their constants in the layout of the board.
+Replace operations by launches of kernels, and pack their constants in the layout of the board.
 
-KernelTable are shared within a module. Constants are tiles, and vectors of B lanes.
+Launches of equal kernels share a function: a `KernelTable` holds the kernels of a module. Constants
+are tiles, and vectors of B lanes.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The loops of poolings: maxima along rows and columns in place, and averages by GEMMs."""
+"""Build the loops of poolings: maxima along rows and columns in place, and averages by GEMMs."""
 
 from collections.abc import Iterator
 from itertools import product

@@ -1,10 +1,10 @@
 """
-The loop nests of Algorithms 1, 2 and 3 of S3 for a matrix product, with a GEMM instruction for
-each block of a product (16x16x16 in the paper).
+Build the loop nests of Algorithms 1, 2 and 3 of S3 for a matrix product, with a GEMM instruction
+for each block of a product (16x16x16 in the paper).
 
 Algorithm 2 stores partial sums, as in the paper. The sums remain in the accumulators of an M-block,
-and the store of the last K-block overwrites the previous stores. A CPU has no blocks on chip,
-so each product of Algorithm 1 loads the operands.
+and the store of the last K-block overwrites the previous stores. A CPU has no blocks on chip, so
+each product of Algorithm 1 loads the operands.
 """
 
 from xdsl.ir import SSAValue

@@ -1,13 +1,14 @@
 """
-The DRAM image that all launches of a network share, and the cache maintenance around launches.
+Build the DRAM image that all launches of a network share, and plan the cache maintenance around
+launches.
 
 Physical address 0 is the first byte of the image. The arena of the host part is at the start:
 constants are in place, activations are zero until they are computed. Micro-op tables follow.
 
-The host accesses the image through caches, VTA directly. Before a launch, bytes that the host
-wrote must be in memory. This includes the results of the launch, because a later write-back would
-destroy them. After the launch, results must not come from the cache. Values are aligned to cache
-lines, so that a line contains a single value.
+The host accesses the image through caches, VTA directly. Before a launch, bytes that the host wrote
+must be in memory. This includes the results of the launch, because a later write-back would destroy
+them. After the launch, results must not come from the cache. Values are aligned to cache lines, so
+that a line contains a single value.
 """
 
 from collections.abc import Sequence

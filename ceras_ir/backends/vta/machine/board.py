@@ -1,5 +1,5 @@
 """
-A VTA configuration, read from the JSON file of VTA (`vta_config.json`) with additional keys.
+Read a VTA configuration from the JSON file of VTA (`vta_config.json`) with additional keys.
 
 Number formats are fixed, because all arithmetic depends on them. The intrinsic and the buffer sizes
 may vary, provided that instructions can be encoded. `DRIVER_FLOW` selects the registers (`hls`: the

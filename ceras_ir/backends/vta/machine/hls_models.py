@@ -1,5 +1,5 @@
 """
-Models of the HLS source of VTA that agree with all times that S3 measured on a ZCU102 (papers,
+List models of the HLS source of VTA that agree with all times that S3 measured on a ZCU102 (papers,
 S3: Table 2 and Figure 10). The first model agrees best; the measurements do not distinguish
 further.
 

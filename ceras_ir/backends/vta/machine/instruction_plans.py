@@ -1,5 +1,5 @@
 """
-Plans of the simulator for an instruction: a GEMM as matrix products, an ALU operation as stages.
+Plan the simulation of an instruction: a GEMM as matrix products, an ALU operation as stages.
 
 Sums of int32 are the same in any order, so the iterations of a GEMM are sorted by destination; rows
 with equal weight tiles become a single product. ALU iterations are sequential and are grouped in

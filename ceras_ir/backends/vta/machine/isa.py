@@ -1,8 +1,8 @@
 """
-Instructions of VTA as values, and the limits that all implementations share.
+Represent instructions of VTA as values, and check the limits that all implementations share.
 
-Field names are from `hw_spec.h` in apache/tvm-vta. Sizes, strides and bases count elements of
-the addressed memory. The functional simulator (`sim_driver.cc`), the HLS design (`vta.cc`) and the
+Field names are from `hw_spec.h` in apache/tvm-vta. Sizes, strides and bases count elements of the
+addressed memory. The functional simulator (`sim_driver.cc`), the HLS design (`vta.cc`) and the
 Chisel RTL (`core/`) differ outside the portable subset. `violations` checks it for single
 instructions; `check` has the rules that need micro-ops or the order of the stream. `encoding` has
 the bits of instructions, `assembler` the text, `simulator` the semantics and `time` the cycles.

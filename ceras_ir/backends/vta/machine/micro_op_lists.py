@@ -1,5 +1,5 @@
 """
-The micro-op lists of a stream: their place on chip, and their length for the HLS source.
+Place the micro-op lists of a stream on chip, and choose their length for the HLS source.
 
 A stream is cut into phases, each of which begins with a UOP load. A kernel is a single phase if all
 lists fit the micro-op memory, after the lists of earlier kernels if there is space. Lists on chip

@@ -1,5 +1,5 @@
 """
-Boxes, tiles and buffers of a kernel on chip.
+Place the buffers of kernels on chip, and cut boxes and loops to the limits of an instruction.
 
 `Clip`, `unrolled` and `shift_steps` cut boxes, loops and shifts to the limits of an instruction.
 `WeightTiles` omits products with weight tiles that are zero. `Scratchpads` places buffers. Each

@@ -1,5 +1,5 @@
 """
-The rules for poolings and additions on VTA.
+Decide whether VTA supports a pooling or an addition.
 
 Maxima are ALU operations, and averages are GEMMs with a diagonal: a multiplier of up to two int8
 digits, and shifts. An addition is a convolution by a diagonal of weights with a residual. Both

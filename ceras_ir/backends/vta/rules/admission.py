@@ -1,5 +1,5 @@
 """
-The rules for operations on VTA, and the ranges of rescaled sums.
+Decide whether VTA supports an operation, and bound the rescaled sums.
 
 The docstring of a rule describes the supported operations. A rule returns `None`, or a sentence
 with the violation and the remedy. Placement calls `why_not`. `proven_clamps` finds clamps outside

@@ -1,11 +1,12 @@
 """
-Constants and rescaling of output channels: bias, zero points, shifts, and groups of channels.
+Derive the constants and the rescaling of output channels: bias, zero points, shifts, and groups of
+channels.
 
 The shifter of VTA moves sums right by a number of bits, equal for all channels or per channel, and
 rounds half up. Zero points of operands and result are constants of a sum: `(sum >> s) + z` is
 always `(sum + (z << s)) >> s`, floored. The GEMM core can add constants as products: digits in
-tiles of weights times a vector with the weight of each digit. It adds a tile in a cycle per
-vector of results, the ALU in two, and the load module loads the tile while the core multiplies.
+tiles of weights times a vector with the weight of each digit. It adds a tile in a cycle per vector
+of results, the ALU in two, and the load module loads the tile while the core multiplies.
 """
 
 from dataclasses import replace

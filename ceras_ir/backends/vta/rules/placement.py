@@ -1,5 +1,6 @@
 """
-The time of an operation on VTA and on the CPU of the host, in microseconds, for placement by cost.
+Estimate the time of an operation on VTA and on the CPU of the host, in microseconds, for placement
+by cost.
 
 Times of VTA are for the schedules that will be chosen; times of the host follow from the rates in
 the board file. The host packs or unpacks a value that changes devices. `maximum_after` decides

@@ -1,6 +1,6 @@
 """
-The block sizes of a contraction, for single schedules and for arrays of schedules, and the required
-memory.
+Compute the memory that block sizes of a contraction require, for single schedules and for arrays of
+schedules.
 
 Capacities and pads are computed on arrays, so that a search can exclude thousands of schedules
 together; `misfit` returns the reason if a single schedule does not fit. `S3Blocks` are the block

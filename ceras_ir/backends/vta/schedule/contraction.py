@@ -1,5 +1,6 @@
 """
-The shape of a contraction on packed tensors, with all properties on which a schedule depends.
+Describe the shape of a contraction on packed tensors, with all properties on which a schedule
+depends.
 
 Convolutions and matrix products have the same form. Channels are counted in vectors, and images, or
 rows of a matrix, in groups that fill the rows of a vector. `Borders` are the positions with windows

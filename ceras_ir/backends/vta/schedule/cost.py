@@ -1,5 +1,5 @@
 """
-The costs of schedules of a contraction, in cycles of `machine.time`.
+Estimate the costs of schedules of a contraction, in cycles of `machine.time`.
 
 `cost` estimates thousands of schedules together. `BlockTimeline` simulates the loops of a schedule
 block by block, which is more exact and thousands of times slower; the exact time is that of the

@@ -171,11 +171,8 @@ def coupled(
     offsets: NDArray[np.float32],
 ) -> Value:
     """
-    Return probabilities [rows, classes] from the sums of all pairs, ordered as `combinations`.
-
-    The probability of a class against another is a sigmoid of the sum. The vector `p` of
-    probabilities minimizes `p' Q p` (pairwise coupling by Wu, Lin and Weng, as in LIBSVM). The
-    iteration updates one class after the other until `Q p` is nearly constant.
+    Return probabilities [rows, classes] from the sums of all pairs, ordered as `combinations`. The
+    module docstring defines `r`, `Q` and `p`.
     """
     rows = shape_of_value(sums)[0]
     scaled = emitter.mul(sums, emitter.constant(-slopes, "slopes"))
@@ -210,11 +207,8 @@ def coupled(
 
 def _weights(emitter: Emitter, first: Value, classes: int) -> Value:
     """
-    Return the matrix `Q` [rows, classes, classes] of pairwise coupling (see `coupled`).
-
-    `first` contains the probability `r[i, j]` of class `i` against class `j`, for all pairs with
-    `i < j`. `Q[i, i]` is the sum of `r[j, i]^2` over the other classes, and
-    `Q[i, j] = -r[i, j] * r[j, i]`.
+    Return the matrix `Q` [rows, classes, classes] of pairwise coupling (see the module docstring).
+    `first` contains `r[i, j]` for all pairs with `i < j`.
     """
     pairs = list(combinations(range(classes), 2))
     second = emitter.sub(emitter.number(1), first)
@@ -236,8 +230,8 @@ def _distance(
     emitter: Emitter, weights: Value, given: Value, classes: int
 ) -> tuple[Value, Value, Value]:
     """
-    Return `Q p` of each row, `p' Q p`, and the largest difference between them. `weights` is `Q`
-    and `given` is `p`.
+    Return `Q p` of each row, `p Q p`, and the largest difference between them. `weights` is `Q` and
+    `given` is `p`.
     """
     rows = shape_of_value(given)[0]
     terms = emitter.mul(weights, emitter.reshaped(given, (rows, 1, classes)))
@@ -251,11 +245,10 @@ def _swept(
     emitter: Emitter, weights: Value, given: Value, products: Value, total: Value, classes: int
 ) -> Value:
     """
-    Return the probabilities after one iteration of pairwise coupling (see `coupled`), which updates
-    and normalizes them for each class in turn.
+    Return the probabilities `p` after a sweep of pairwise coupling, which updates and normalizes
+    them for each class in turn.
 
-    `weights` is `Q`, `given` are the probabilities `p`, `products` is `Q p`, and `total` is
-    `p' Q p`.
+    `weights` is `Q`, `given` is `p` before the sweep, `products` is `Q p`, and `total` is `p Q p`.
     """
     rows = shape_of_value(given)[0]
     for i in range(classes):

@@ -1,5 +1,6 @@
 """
-Forms of functions of one argument in a quantized network, and the flat parts of functions.
+Choose forms of functions of one argument in a quantized network, and find the flat parts of
+functions.
 
 The attribute `graph.form` of a `graph.unary` specifies the form. Without it, a function is a table
 of int8 operands, unless a pass decides.

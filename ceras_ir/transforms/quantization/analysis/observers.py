@@ -1,5 +1,5 @@
 """
-Observers: statistics of all arrays of a value during calibration.
+Collect statistics of all arrays of a value during calibration, by observers.
 
 An observer receives a single array at a time and does not keep it, so memory does not grow with the
 number of samples. To add an observer, derive from `Extremes` and add a name to `make_observer`.

@@ -1,5 +1,5 @@
 """
-Queries about Q/DQ networks, and the ties of their sums.
+Analyze Q/DQ networks, and the ties of their sums.
 
 The queries find quantized networks, calibrated networks, and data movement.
 """

@@ -1,5 +1,6 @@
 """
-Requantizations by real factors, clamp ranges of activations, and constants of quantized networks.
+Derive requantizations from real factors, clamp ranges of activations, and constants of quantized
+networks.
 
 A factor is `multiplier / 2**shift`, with a common shift for all channels. The largest multiplier
 has 31 bits if the shift allows it, so the error of a factor is at most `2**-(shift + 1)`, or
