@@ -72,7 +72,7 @@ class BuildOptions(QuantizationOptions, TargetOptions):
 
     def resolved(self, module: ModuleOp) -> "BuildOptions":
         """
-        Resolve `auto` for this network: int8 if it has Q/DQ, else none. A note reports text with
+        Resolve `auto` for this network: int8 if it has Q/DQ, else `none`. A note reports text with
         calibrated ranges that are not used. Options that contradict the network are refused.
         """
         options = self._decided(module)
@@ -109,7 +109,7 @@ class BuildOptions(QuantizationOptions, TargetOptions):
         if self.quantize == "none" and self.calibration is not None:
             raise UsageError("--calibrate has no effect with --quantize none: remove one of them")
         if self.budget is not None and not self.budget >= 0:
-            raise UsageError(f"budget must be at least 0, got {self.budget:g}")
+            raise UsageError(f"budget must be >= 0, got {self.budget:g}")
         self.target.check()
 
     def _check_quantized(self) -> None:
