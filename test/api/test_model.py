@@ -398,7 +398,7 @@ def test_choices_are_checked(model: ceras.Model) -> None:
     for option in ("silu", "rows", "observer", "io"):
         with pytest.raises(ceras.UsageError, match=f"{option} must be one of .*, got 'much'"):
             getattr(model, "quantize")(**{option: "much"})  # noqa: B009
-    with pytest.raises(ceras.UsageError, match="budget must be at least 0, got -1"):
+    with pytest.raises(ceras.UsageError, match="budget must be >= 0, got -1"):
         model.quantize(budget=-1)
     with pytest.raises(ceras.UsageError, match="expected pipelines as text, or passes, got int"):
         getattr(model, "apply")(3)  # noqa: B009
