@@ -302,7 +302,7 @@ def print_table(hidden: Sequence[int], epochs: int, board: Board) -> None:
 
 def print_largest(board: Board) -> None:
     """The largest H that links, with random weights of given zeros."""
-    print("\nlargest H in 256 KB of flash and 32 KB of SRAM (asked; reached elsewhere)")
+    print("\nlargest H in 256 KB of flash and 32 KB of SRAM (goal; another implementation)")
     goals: tuple[tuple[EncodingChoice, float, str], ...] = (
         ("dense", 0.0, "240; 251"),
         ("csr", 0.95, "860; 878"),

@@ -182,8 +182,8 @@ def adds_a_zero_point(op: Operation) -> str | None:
 
 def rescales_by_a_shift(op: Operation) -> str | None:
     """
-    Multipliers of requantizations are powers of two, except in an average. The resulting shift of
-    each output channel is to the left by at most 8.
+    Multipliers of requantizations are powers of two, except in an average. With multiplier 2^m, the
+    right shift is reduced by m. It may become negative: a left shift of at most 8.
     """
     requant = _requant(op)
     if requant is None or isinstance(op, graph.Pool2dOp):

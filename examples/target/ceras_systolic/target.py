@@ -55,7 +55,7 @@ class SystolicTarget(Target):
         return [
             Stage(PLACED, (PlacePass(self.name, self.board),)),
             Stage("tiled graph", (TileForArrayPass(self.board),)),
-            # The array sees nothing but the arena: ends of the network are in it too.
+            # The array accesses only the arena, so it also holds graph inputs and outputs.
             Stage(MEMORY, (AllocateBlocksPass(io=True),)),
         ]
 
