@@ -7,8 +7,8 @@ from typing import Any
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
+from ceras_ir.data.sample_stream import synthetic_samples
 from ceras_ir.data.samples import load_samples
-from ceras_ir.data.synthetic_samples import synthetic_samples
 from ceras_ir.network.function import main_function
 
 

@@ -24,10 +24,9 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.dataflow.board import load_board
 from ceras_ir.backends.dataflow.cycles import lane_cycles, model
-from ceras_ir.backends.dataflow.emit import project_files
+from ceras_ir.backends.dataflow.emit import CircuitSimulator, project_files
 from ceras_ir.backends.dataflow.lanes import KERNEL, Circuit, circuit_of
 from ceras_ir.backends.dataflow.resources import Resources, estimate, synthesize, total
-from ceras_ir.backends.dataflow.simulation import CircuitSimulator
 from ceras_ir.backends.dataflow.target import DataflowTarget
 from ceras_ir.interpreters.registry import interpreter_of
 from ceras_ir.pipeline.context import load_context

@@ -14,9 +14,9 @@ from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.transforms.quantization.analysis.qdq import carries_quantization
-from ceras_ir.workbench.retrain.session import student_of
 from ceras_ir.workbench.training.examples import load_examples
 from ceras_ir.workbench.training.losses import Score
+from ceras_ir.workbench.training.session import student_of
 from ceras_ir.workbench.training.torch_network import TorchNetwork
 
 

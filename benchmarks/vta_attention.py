@@ -16,7 +16,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.network.function import main_function
 from ceras_ir.targets import Cost
 from ceras_ir.transforms.memory.liveness import steps
-from ceras_ir.transforms.placement.place import cheapest
+from ceras_ir.transforms.placement import cheapest
 
 
 def is_product(op: Operation) -> bool:

@@ -15,7 +15,7 @@ from ceras_ir.backends.vta.passes.tiling import TilePass
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
-from ceras_ir.transforms.placement.place import PlacePass
+from ceras_ir.transforms.placement import PlacePass
 
 S3_GEMMS = (
     (128, 128, 128),

@@ -18,8 +18,7 @@ from xdsl.universe import Universe
 from xdsl.utils.target import Target as TextTarget
 
 from ceras_ir.support.diagnostics import UsageError
-from ceras_ir.targets.protocol import Target, class_name
-from ceras_ir.targets.registry import all_targets
+from ceras_ir.targets.protocol import Target, all_targets, class_name
 
 DIALECTS = {
     "graph": "ceras_ir.dialects.graph:Graph",
@@ -34,8 +33,7 @@ PASSES: dict[str, tuple[str, ...]] = {
     "ceras_ir.transforms.graph.eliminate_transposes": ("eliminate-transposes",),
     "ceras_ir.transforms.graph.fold_affine": ("fold-affine", "split-affine"),
     "ceras_ir.transforms.graph.fold_identities": ("fold-identities",),
-    "ceras_ir.transforms.graph.fuse": ("fuse",),
-    "ceras_ir.transforms.graph.fuse_epilogues": ("fuse-epilogues",),
+    "ceras_ir.transforms.graph.fuse": ("fuse", "fuse-epilogues"),
     "ceras_ir.transforms.graph.fuse_functions": ("fuse-functions", "swish-to-hard-swish"),
     "ceras_ir.transforms.graph.fuse_windows": ("fuse-windows",),
     "ceras_ir.transforms.graph.split_phases": ("split-phases",),
@@ -47,7 +45,7 @@ PASSES: dict[str, tuple[str, ...]] = {
     ),
     "ceras_ir.transforms.memory.check_blocks": ("check-blocks",),
     "ceras_ir.transforms.memory.reorder_for_memory": ("reorder-for-memory",),
-    "ceras_ir.transforms.placement.place": ("check-operations", "explain", "place"),
+    "ceras_ir.transforms.placement": ("check-operations", "explain", "place"),
     "ceras_ir.transforms.pruning.prune": ("prune",),
     "ceras_ir.transforms.quantization.accumulators": ("prove-accumulators",),
     "ceras_ir.transforms.quantization.channel_scales": ("equalize-channels", "level-rows"),
@@ -70,8 +68,11 @@ PASSES: dict[str, tuple[str, ...]] = {
         "choose-weight-exponents",
         "choose-zero-points",
     ),
-    "ceras_ir.transforms.quantization.set_functions": ("fit-functions", "set-functions"),
-    "ceras_ir.transforms.quantization.set_precision": ("set-precision",),
+    "ceras_ir.transforms.quantization.set_precision": (
+        "fit-functions",
+        "set-functions",
+        "set-precision",
+    ),
     "ceras_ir.transforms.quantization.snap_scales": ("snap-scales",),
     "ceras_ir.transforms.quantization.split_wide": ("split-wide",),
     "ceras_ir.transforms.quantization.tabulate_pixels": ("tabulate-pixels",),

@@ -27,7 +27,7 @@ from ceras_ir.backends.dataflow.blocks import (
     SumScale,
 )
 from ceras_ir.backends.dataflow.cycles import PipelineTiming, model
-from ceras_ir.backends.dataflow.emit import library_files
+from ceras_ir.backends.dataflow.emit import CircuitSimulator, library_files
 from ceras_ir.backends.dataflow.lanes import Circuit
 from ceras_ir.backends.dataflow.plan import (
     BlockLanes,
@@ -37,7 +37,6 @@ from ceras_ir.backends.dataflow.plan import (
     good_slots,
     with_rings,
 )
-from ceras_ir.backends.dataflow.simulation import CircuitSimulator
 from ceras_ir.backends.dataflow.verilog import write_project
 from ceras_ir.support.native import has_verilator
 

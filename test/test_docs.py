@@ -16,8 +16,7 @@ from ceras_ir.driver.opt.modes import summary
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.stages import front_stages, target_stages
 from ceras_ir.support.options import field_docs
-from ceras_ir.targets.protocol import Target
-from ceras_ir.targets.registry import find_target
+from ceras_ir.targets.protocol import Target, find_target
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(

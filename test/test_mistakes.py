@@ -246,7 +246,7 @@ PLUGIN_TARGET = '''
 from dataclasses import dataclass
 from ceras_ir.targets.capabilities import Accelerator
 from ceras_ir.targets.protocol import PLACED, Emission, Stage, Target
-from ceras_ir.transforms.placement.place import PlacePass
+from ceras_ir.transforms.placement import PlacePass
 
 
 class ToyDevice(Accelerator):

@@ -22,7 +22,7 @@ from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.pipeline.stages import front_stages, run_stages
-from ceras_ir.targets.registry import find_target
+from ceras_ir.targets.protocol import find_target
 
 Array = NDArray[np.generic]
 TYPES = {"int8": TensorProto.INT8, "uint8": TensorProto.UINT8, "int32": TensorProto.INT32}

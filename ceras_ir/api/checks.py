@@ -20,13 +20,12 @@ from ceras_ir.api.samples import Data, read_samples
 from ceras_ir.data.image_options import ImageOptions
 from ceras_ir.data.samples import Array
 from ceras_ir.driver.differences import Verdict
-from ceras_ir.driver.target_options import compiling_targets
+from ceras_ir.driver.shared_options import compiling_targets
 from ceras_ir.driver.verify.levels import check_request, verifications
 from ceras_ir.pipeline.pass_options import listing
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.support.extensions import need_hook
-from ceras_ir.targets.protocol import Target
-from ceras_ir.targets.registry import configured, find_target
+from ceras_ir.targets.protocol import Target, configured, find_target
 from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise
 
 

@@ -21,7 +21,7 @@ from ceras_ir.command.output_files import open_output
 from ceras_ir.data.image_options import ImageOptions
 from ceras_ir.data.samples import Array
 from ceras_ir.driver.compile import remedied
-from ceras_ir.driver.target_options import reference_target
+from ceras_ir.driver.shared_options import reference_target
 from ceras_ir.network.artefacts import TensorInfo, network_inputs, network_outputs
 from ceras_ir.network.function import is_quantized, main_function
 from ceras_ir.pipeline import report
@@ -44,8 +44,7 @@ from ceras_ir.pipeline.printing import print_module
 from ceras_ir.pipeline.stages import graph_stages, run_stages
 from ceras_ir.pipeline.verification import verify_module
 from ceras_ir.support.diagnostics import DoesNotFitError, InputError, UsageError
-from ceras_ir.targets.protocol import Target
-from ceras_ir.targets.registry import all_targets, find_target
+from ceras_ir.targets.protocol import Target, all_targets, find_target
 from ceras_ir.transforms.quantization_options import check_recipe
 
 Passes: TypeAlias = str | ModulePass | Iterable[str | ModulePass]

@@ -27,7 +27,7 @@ from ceras_ir.driver.options import (
     read_model,
     watching_of,
 )
-from ceras_ir.driver.target_options import (
+from ceras_ir.driver.shared_options import (
     TargetClass,
     add_target_options,
     compiling_targets,
@@ -221,7 +221,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _explanations(module: ModuleOp, nodes: Sequence[str]) -> list[str]:
-    from ceras_ir.transforms.placement.place import explanation, unknown_node
+    from ceras_ir.transforms.placement import explanation, unknown_node
 
     answers: list[str] = []
     for node in nodes:

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.data.sample_stream import open_samples
-from ceras_ir.data.synthetic_samples import synthetic_steps
+from ceras_ir.data.sample_stream import open_samples, synthetic_steps
 from ceras_ir.interpreters.network import in_turn
 from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import is_quantized, main_function

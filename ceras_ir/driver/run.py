@@ -21,7 +21,7 @@ from ceras_ir.driver.options import (
     read_model,
     watching_of,
 )
-from ceras_ir.driver.target_options import (
+from ceras_ir.driver.shared_options import (
     TargetClass,
     add_target_options,
     described_targets,
@@ -32,7 +32,7 @@ from ceras_ir.driver.target_options import (
 from ceras_ir.pipeline.context import plugins
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.support.diagnostics import InputError, UsageError
-from ceras_ir.targets.registry import all_targets, find_target
+from ceras_ir.targets.protocol import all_targets, find_target
 
 if TYPE_CHECKING:
     from ceras_ir.data.sample_stream import StreamedSamples

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ceras_ir.command.tool_parser import ArgumentContainer
-from ceras_ir.support.content_cache import DEFAULT_LIMIT_BYTES
 from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.support.files import DEFAULT_LIMIT_BYTES
 from ceras_ir.support.workers import LocalProcesses, ThisProcess, Workers, cores
 
 _UNITS = {"K": 10, "M": 20, "G": 30, "T": 40}

@@ -43,9 +43,8 @@ from ceras_ir.pipeline.stages import all_stages, run_stages, target_stages
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
 from ceras_ir.support.terminal import progress
 from ceras_ir.targets.capabilities import Compiled, Executable, Manifest
-from ceras_ir.targets.protocol import PLACED, Emission, Stage
-from ceras_ir.targets.registry import find_target
-from ceras_ir.transforms.placement.place import state_findings
+from ceras_ir.targets.protocol import PLACED, Emission, Stage, find_target
+from ceras_ir.transforms.placement import state_findings
 
 SHA256 = "sha256"
 """The entry of the manifest that maps each file to its digest in hexadecimal."""

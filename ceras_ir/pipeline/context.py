@@ -29,8 +29,7 @@ from ceras_ir.command.exit_status import Diagnostic, SourceError
 from ceras_ir.command.tool_parser import ArgumentContainer, UsageParser
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.support.files import run_file
-from ceras_ir.targets.protocol import Target
-from ceras_ir.targets.registry import with_targets
+from ceras_ir.targets.protocol import Target, with_targets
 from ceras_ir.universe import CERAS_UNIVERSE, universe_of
 
 _CURRENT: ContextVar[Universe | None] = ContextVar("universe", default=None)

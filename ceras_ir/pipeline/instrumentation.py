@@ -22,7 +22,7 @@ from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import DiagnosticException
 
 from ceras_ir.command.exit_status import Diagnostic, InternalError, SourceError, summary
-from ceras_ir.pipeline.reproducer import Checkpoint
+from ceras_ir.pipeline.printing import Checkpoint
 from ceras_ir.pipeline.verification import ChangeVerifier
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.options import option, options

@@ -1,13 +1,23 @@
 """
-Print modules quickly: large constants are written in hex from their bytes.
+Print modules quickly, and write reproducers: the IR before a pass that failed, and its command.
 
 A constant of more than `MAX_LISTED` elements is `dense<"0x...">` (both xDSL and mlir-opt accept
-it). If elided, it is `dense_resource<__elided__>`, as in mlir-opt, so the text can be parsed. A
-constant of equal elements is `dense<x>` for any size.
+it), in hex from its bytes. If elided, it is `dense_resource<__elided__>`, as in mlir-opt, so the
+text can be parsed. A constant of equal elements is `dense<x>` for any size.
+
+Printing the IR before each pass would cost more than compiling. A `Checkpoint` therefore keeps a
+copy and the subsequent passes. If a pass fails, these passes run again on the copy.
 """
 
+import os
+import shlex
+import sys
+import time
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
 from typing import IO
 
+from xdsl.context import Context
 from xdsl.dialects.builtin import (
     AnyFloat,
     Builtin,
@@ -18,10 +28,15 @@ from xdsl.dialects.builtin import (
     TensorType,
 )
 from xdsl.ir import Attribute, Operation
+from xdsl.passes import ModulePass
 from xdsl.printer import Printer
 from xdsl.utils.hints import isa
 
-from ceras_ir.support.diagnostics import node_names
+from ceras_ir.command.output_files import first_unused, open_output
+from ceras_ir.command.tool_parser import versions
+from ceras_ir.pipeline import context
+from ceras_ir.pipeline.pass_options import spell_pipeline
+from ceras_ir.support.diagnostics import InputError, UsageError, node_names
 
 MAX_LISTED = 16
 """The largest number of elements that are printed one by one."""
@@ -110,3 +125,119 @@ def print_module(
     printer.print_op(module)
     printer.print_metadata([Builtin])
     stream.write("\n")
+
+
+SECONDS_PER_COPY = 10
+"""The maximum time of passes since the last copy, which may have to run again."""
+
+PIPELINE, OPTIONS = "// pipeline: ", "// options: "
+ALLOWED = ("--load-", "--allow-unregistered-dialect")
+
+
+class Checkpoint:
+    """A copy of a module, and the passes since the copy."""
+
+    def __init__(self) -> None:
+        self._module: ModuleOp | None = None
+        self._copy = ModuleOp([])
+        self._since = list[ModulePass]()
+        self._taken = 0.0
+
+    def before(self, module: ModuleOp, pass_: ModulePass) -> None:
+        """Record that `pass_` starts on `module`; copy the module first if the last copy is old."""
+        now = time.perf_counter()
+        if module is not self._module or now - self._taken > SECONDS_PER_COPY:
+            self._module, self._copy, self._since = module, module.clone(), []
+            self._taken = now
+        self._since.append(pass_)
+
+    def save(self, ctx: Context, path: str | None, level: str | None) -> str:
+        """
+        Write a reproducer of the last pass to `path`, or to a new file in the current folder, or
+        else in the folder for temporary files. Return the command that runs it.
+        """
+        from tempfile import gettempdir
+
+        name = f"ceras-crash-{self._since[-1].name}"
+        self._localize(ctx)
+        problem = ""
+        folders = ("", gettempdir())
+        for place in [path] if path else [first_unused(f, name, "mlir") for f in folders]:
+            try:
+                with open_output(place) as stream:
+                    self._write(ctx, level, stream)
+            except InputError as error:
+                problem = error.lines(place)[0]
+                continue
+            return (
+                f"reproducer: {place}: replay with: ceras-opt --run-reproducer {shlex.quote(place)}"
+            )
+        return f"no reproducer: {problem}"
+
+    def _localize(self, ctx: Context) -> None:
+        module, (*before, last) = self._copy.clone(), self._since
+        try:
+            with (
+                open(os.devnull, "w") as nowhere,
+                redirect_stderr(nowhere),
+                redirect_stdout(nowhere),
+            ):
+                for pass_ in before:
+                    pass_.apply(ctx, module)
+                module.verify()
+        # The passes are not deterministic: the reproducer has all of them.
+        except Exception:
+            return
+        self._copy, self._since = module, [last]
+
+    def _write(self, ctx: Context, level: str | None, stream: IO[str]) -> None:
+
+        tool, *arguments = sys.argv
+        tool = Path(tool).name
+        options = [
+            *(context.LOADED.get() or ()),
+            *["--allow-unregistered-dialect"] * ctx.allow_unregistered,
+        ]
+        lines = [
+            "// Replay with: ceras-opt --run-reproducer FILE",
+            f"// version: {versions(tool)}",
+            f"// command: {shlex.join([tool, *arguments])}",
+            *([f"// level: {level}"] if level else []),
+            OPTIONS + shlex.join(options),
+            PIPELINE + spell_pipeline(self._since, _absolute),
+        ]
+        stream.writelines(" ".join(line.splitlines()) + "\n" for line in lines)
+        print_module(self._copy, stream, debuginfo=True)
+
+
+def arguments_of(path: str) -> list[str]:
+    """Return the command line of `ceras-opt` in the reproducer at `path`."""
+    options, pipeline = "", None
+    with open(path, encoding="utf-8", errors="replace") as file:
+        for line in file:
+            if not line.startswith("//"):
+                break
+            if line.startswith(OPTIONS):
+                options = line.removeprefix(OPTIONS)
+            elif line.startswith(PIPELINE):
+                pipeline = line.removeprefix(PIPELINE).strip()
+    if pipeline is None:
+        raise UsageError(f"{path}: not a reproducer: no line begins with '{PIPELINE}'")
+    words = shlex.split(options)
+    # The file may be foreign: it may select plugins, but no output and no other input.
+    if strange := [word for word in words if not word.startswith(ALLOWED)]:
+        raise UsageError(f"{path}: a reproducer has no option '{strange[0]}'")
+    return [path, *words, "-p", pipeline]
+
+
+def _absolute(key: str, value: object) -> object:
+    if not isinstance(value, str):
+        return value
+
+    def absolute(name: str) -> str:
+        path, mark, options = name.partition("?")
+        # A folder may have the name of a board or target.
+        known = os.path.exists(path) if key == "calibration" else os.path.isfile(path)
+        return f"{os.path.abspath(path)}{mark}{options}" if known else name
+
+    return ",".join(map(absolute, value.split(",")))

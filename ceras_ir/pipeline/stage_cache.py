@@ -22,8 +22,8 @@ from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import TextCarrier, read_network
 from ceras_ir.pipeline.pass_options import spell, spell_pipeline
 from ceras_ir.pipeline.stages import run_stages
-from ceras_ir.support.content_cache import ContentCache, key_of
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.files import ContentCache, key_of
 from ceras_ir.targets.protocol import Stage
 from ceras_ir.transforms.pass_kinds import flatten
 

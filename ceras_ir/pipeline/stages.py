@@ -124,7 +124,7 @@ def _checking(options: BuildOptions) -> tuple[ModulePass, ...]:
     """Refuse operations that the target cannot run, before calibration."""
     if (name := getattr(options.target, "name", None)) is None:
         return ()
-    from ceras_ir.transforms.placement.place import CheckOperationsPass
+    from ceras_ir.transforms.placement import CheckOperationsPass
 
     return (CheckOperationsPass(name),)
 

@@ -1,12 +1,22 @@
-"""Lock files between processes, run Python files of the user, and parse TOML files."""
+"""
+Lock files between processes, cache bytes on disk, run Python files of the user, and parse TOML.
+
+A cache has an entry for each digest of inputs, and several processes can use it. An entry is
+written under a temporary name and then renamed. It contains the digest of the content; a damaged
+entry is treated as missing. `computed` locks the key, so that an entry that several processes need
+is computed a single time. If the cache exceeds the limit, the entries with the oldest access are
+removed.
+"""
 
 import fcntl
 import os
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from hashlib import sha256
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
+from itertools import count
 from pathlib import Path
 from types import CodeType, ModuleType
 
@@ -65,3 +75,124 @@ def run_file(name: str, path: str) -> ModuleType:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+DEFAULT_LIMIT_BYTES = 4 << 30
+
+KEPT_SHARE = 0.8
+"""The share of the limit that remains after entries were removed, so that removals are rare."""
+
+MAGIC = b"ceras-entry-1\n"
+
+_NUMBERS = count()
+
+
+class CacheError(InputError):
+    """An error of a cache that cannot be written, as opposed to an error of the computation."""
+
+
+def key_of(*parts: str | bytes) -> str:
+    """Return the digest of `parts`, the name of an entry; the boundaries between parts matter."""
+    found = sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        found.update(b"%d:" % len(data))
+        found.update(data)
+    return found.hexdigest()
+
+
+class ContentCache:
+    """A folder of entries with at most `limit` bytes in total."""
+
+    def __init__(self, folder: Path, limit: int = DEFAULT_LIMIT_BYTES):
+        if limit < 1:
+            raise InputError(f"a cache needs a limit of at least 1 byte, got {limit}", str(folder))
+        self.folder, self.limit = folder, limit
+        self._written = limit  # The first write checks the size of the folder.
+
+    def get(self, key: str) -> bytes | None:
+        """Return the bytes under `key`, or `None`; a damaged entry is removed."""
+        path = self._path(key)
+        try:
+            data = path.read_bytes()
+        except OSError:
+            return None
+        head = len(MAGIC) + 32
+        content = data[head:]
+        if data[:head] != MAGIC + sha256(content).digest():
+            with suppress(OSError):
+                path.unlink()
+            return None
+        with suppress(OSError):
+            os.utime(path)
+        return content
+
+    def put(self, key: str, content: bytes) -> None:
+        """Store `content` under `key`; raise a `CacheError` if it cannot be written."""
+        path = self._path(key)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.{next(_NUMBERS)}.tmp")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with open(temporary, "wb") as stream:
+                    stream.write(MAGIC + sha256(content).digest() + content)
+                temporary.replace(path)
+            except BaseException:
+                with suppress(OSError):
+                    temporary.unlink()
+                raise
+        except OSError as error:
+            raise self._cannot("write", error) from None
+        self._written += len(content)
+        # Check the size after small entries in total, or after a large entry.
+        if self._written > (1 - KEPT_SHARE) * self.limit / 2:
+            self._written = 0
+            self._shrink(path)
+
+    def computed(self, key: str, make: Callable[[], bytes]) -> bytes:
+        """Return the bytes under `key`; if they are missing, a single process runs `make`."""
+        if (known := self.get(key)) is not None:
+            return known
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(locked(self.folder / "locks" / key))
+            except OSError as error:
+                raise self._cannot("lock", error) from None
+            if (known := self.get(key)) is not None:
+                return known
+            content = make()
+            self.put(key, content)
+            return content
+
+    def size(self) -> int:
+        """Return the bytes of all entries."""
+        return sum(status.st_size for _, status in self._entries())
+
+    def _cannot(self, action: str, error: OSError) -> CacheError:
+        return CacheError(
+            f"the cache cannot {action}: {error.strerror}; free some space, or name another folder "
+            "or a smaller size for it",
+            str(self.folder),
+        )
+
+    def _path(self, key: str) -> Path:
+        return self.folder / key[:2] / key
+
+    def _entries(self) -> Iterator[tuple[Path, os.stat_result]]:
+        for path in self.folder.glob("[0-9a-f][0-9a-f]/*"):
+            # Another process can remove it.
+            with suppress(FileNotFoundError):
+                yield path, path.stat()
+
+    def _shrink(self, new: Path) -> None:
+        entries = sorted(self._entries(), key=lambda item: item[1].st_mtime)
+        total = sum(status.st_size for _, status in entries)
+        if total <= self.limit:
+            return
+        for path, status in entries:
+            if total <= KEPT_SHARE * self.limit:
+                break
+            if path != new:
+                with suppress(OSError):
+                    path.unlink()
+                total -= status.st_size

@@ -32,5 +32,7 @@ report = Command(
     "ceras_ir.workbench.report.tool",
 )
 retrain = Command(
-    "ceras-retrain", "train a network further; zeros remain zero", "ceras_ir.workbench.retrain.tool"
+    "ceras-retrain",
+    "train a network further; zeros remain zero",
+    "ceras_ir.workbench.training.tool",
 )

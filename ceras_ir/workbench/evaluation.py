@@ -21,13 +21,13 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.data.samples import Array, as_samples, require_finite, write_arrays
 from ceras_ir.data.shards import BadShard, Labelled, Shard, count_samples, read_shard, shards_of
-from ceras_ir.driver.target_options import native_target
+from ceras_ir.driver.shared_options import native_target
 from ceras_ir.network.artefacts import Artefact, TensorInfo
 from ceras_ir.network.function import inputs_with_missing_values, main_function
 from ceras_ir.pipeline.build import build_target, open_folder, read_manifest
 from ceras_ir.pipeline.options import BuildOptions
-from ceras_ir.support.content_cache import ContentCache, key_of
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.files import ContentCache, key_of
 from ceras_ir.support.workers import WorkerLost, Workers, in_order, shipped_paths
 from ceras_ir.targets.capabilities import Compiled
 from ceras_ir.transforms.quantization.analysis.output_noise import Quantities

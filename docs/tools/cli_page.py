@@ -13,7 +13,7 @@ from ceras_ir.command.tool_parser import value_text
 from ceras_ir.driver import compile
 from ceras_ir.driver import run as run
 from ceras_ir.driver.opt import argv
-from ceras_ir.driver.target_options import (
+from ceras_ir.driver.shared_options import (
     TargetClass,
     compiling_targets,
 )
@@ -26,7 +26,7 @@ from ceras_ir.workbench.explore import tool as explore
 from ceras_ir.workbench.lsp import tool as lsp
 from ceras_ir.workbench.reduce import tool as reduce
 from ceras_ir.workbench.report import tool as report
-from ceras_ir.workbench.retrain import tool as retrain
+from ceras_ir.workbench.training import tool as retrain
 
 PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "ceras-opt": argv.make_parser,

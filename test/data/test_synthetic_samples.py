@@ -5,7 +5,7 @@ from c_harness import make_network
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import IntegerType, f32, i64
 
-from ceras_ir.data.synthetic_samples import synthetic_samples
+from ceras_ir.data.sample_stream import synthetic_samples
 from ceras_ir.dialects.graph.lookup import BYTE
 from ceras_ir.network.function import main_function
 

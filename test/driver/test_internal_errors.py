@@ -17,7 +17,7 @@ from xdsl.utils.exceptions import PassFailedException
 
 from ceras_ir.command.exit_status import MAX_LINES, Diagnostic, InternalError, phase, run_tool
 from ceras_ir.driver.opt import tool as opt
-from ceras_ir.pipeline import reproducer
+from ceras_ir.pipeline import printing
 from ceras_ir.pipeline.context import load_context, load_universe
 from ceras_ir.pipeline.instrumentation import PassRunner
 from ceras_ir.pipeline.options import BuildOptions
@@ -25,8 +25,7 @@ from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.pipeline.pass_options import spell_pipeline
 from ceras_ir.pipeline.stages import front_stages, run_stages, target_stages
 from ceras_ir.support.diagnostics import InputError
-from ceras_ir.targets.protocol import Stage
-from ceras_ir.targets.registry import find_target
+from ceras_ir.targets.protocol import Stage, find_target
 from ceras_ir.transforms.pass_kinds import flatten
 
 PLUGIN = Path(__file__).parents[1] / "lit/driver/Inputs/wrong_passes.py"
@@ -202,7 +201,7 @@ def test_a_folder_that_is_gone(in_folder: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_new_copy_is_as_good(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(reproducer, "SECONDS_PER_COPY", -1)
+    monkeypatch.setattr(printing, "SECONDS_PER_COPY", -1)
     failure(KeyError("x"))
     assert "// pipeline: raise\n" in Path("ceras-crash-raise.mlir").read_text()
 
@@ -210,7 +209,7 @@ def test_a_new_copy_is_as_good(monkeypatch: pytest.MonkeyPatch):
 def test_passes_that_cannot_run_twice_are_all_in_the_reproducer():
     ctx = load_context()
     module = parse_text(ctx, TEXT, "in.mlir")
-    checkpoint = reproducer.Checkpoint()
+    checkpoint = printing.Checkpoint()
     RAISED.append(KeyError("x"))
     checkpoint.before(module, RaisePass())
     checkpoint.before(module, RaisePass())
@@ -231,7 +230,7 @@ def test_files_in_options_are_found_from_anywhere(in_folder: Path, tool: Tool):
         board: str | None = None
 
     ctx = load_context()
-    checkpoint = reproducer.Checkpoint()
+    checkpoint = printing.Checkpoint()
     pass_ = CalibratePass("a.npz,images?size=2x2,none.npz", "vta")
     checkpoint.before(parse_text(ctx, TEXT, "in.mlir"), pass_)
     checkpoint.save(ctx, "r.mlir", None)
@@ -254,7 +253,7 @@ def test_ceras_compile_on_a_pass_of_ours(
     in_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     from ceras_ir.driver import compile as compile_tool
-    from ceras_ir.transforms.placement.place import PlacePass
+    from ceras_ir.transforms.placement import PlacePass
 
     def crash(self: PlacePass, ctx: Context, op: ModuleOp) -> None:
         raise KeyError("device")

@@ -54,7 +54,7 @@ from ceras_ir.network.artefacts import Artefact
 from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.interpreters.network import run
 from ceras_ir.targets import PLACED, Emission, Stage, Target, option
-from ceras_ir.transforms.placement.place import PlacePass
+from ceras_ir.transforms.placement import PlacePass
 
 class Echo:
     def __init__(self, path):

@@ -19,7 +19,7 @@ from slow_cases import first_fast
 
 from ceras_ir.backends.c.target import CTarget
 from ceras_ir.command.output_files import write_artefacts
-from ceras_ir.data.synthetic_samples import synthetic_samples
+from ceras_ir.data.sample_stream import synthetic_samples
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import main_function

@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import ModuleOp, UnitAttr, f32, i8
 from xdsl.ir import SSAValue
 from xdsl.rewriter import Rewriter
 
-from ceras_ir.data.synthetic_samples import synthetic_samples
+from ceras_ir.data.sample_stream import synthetic_samples
 from ceras_ir.dialects.graph import (
     Cell,
     ConstantOp,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ceras_ir.support.content_cache import CacheError, ContentCache, key_of
+from ceras_ir.support.files import CacheError, ContentCache, key_of
 
 
 def test_parts_of_a_key_have_ends():

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import get_args
 from xml.sax.saxutils import quoteattr
 
-from ceras_ir.backends.c.kernels import filled
 from ceras_ir.backends.c.machines import Machine
 from ceras_ir.backends.c.model import Model
 from ceras_ir.backends.c.names import Package, Prefix, Weights, comment
+from ceras_ir.backends.c.values import filled
 from ceras_ir.network.artefacts import Artefact
 from ceras_ir.support.diagnostics import UsageError
 

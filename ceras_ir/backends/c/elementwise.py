@@ -12,12 +12,15 @@ import numpy as np
 from xdsl.dialects.builtin import Float32Type, IntAttr, IntegerType
 from xdsl.ir import SSAValue
 
-from ceras_ir.backends.c.kernels import RELATIONS, SYMBOLS, apply, combine
 from ceras_ir.backends.c.layer import Layer, broadcast_nest, prints
 from ceras_ir.backends.c.register_tiles import LANES
 from ceras_ir.backends.c.values import (
+    RELATIONS,
+    SYMBOLS,
     Refused,
+    apply,
     centred_bound,
+    combine,
     int_literal,
     less,
     quantized,

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ceras_ir.backends.c.kernels import filled
 from ceras_ir.backends.c.machines import Board
 from ceras_ir.backends.c.names import MODEL, Prefix, identifiers
 from ceras_ir.backends.c.runner import run_tool
+from ceras_ir.backends.c.values import filled
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.targets.capabilities import Array
 

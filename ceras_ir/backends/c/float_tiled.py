@@ -11,12 +11,12 @@ from math import inf, prod
 import numpy as np
 
 from ceras_ir.backends.c.constants import Array
-from ceras_ir.backends.c.kernels import apply
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.register_tiles import FLOAT_LANES, FLOATS, LANES, Tile, Walk, whole_tiles
 from ceras_ir.backends.c.small_tiles import add_products
 from ceras_ir.backends.c.tile_functions import float_tile, products_tile
 from ceras_ir.backends.c.tile_nest import MIN_SHARED_PRODUCTS, Nest
+from ceras_ir.backends.c.values import apply
 from ceras_ir.dialects.graph import ConstantOp, LinearOperation, known_array
 from ceras_ir.interpreters.float_text import float_literal
 

@@ -4,9 +4,9 @@ Print `model.h`, the documented interface, and two programs that use it.
 `main.c` runs the model on files of raw tensors. `bench.c` measures the time of a run.
 """
 
-from ceras_ir.backends.c.kernels import filled
 from ceras_ir.backends.c.model import ARENA_ALIGNMENT, Model, arena_names, parameters, tensor_c_type
 from ceras_ir.backends.c.names import comment, string_literal
+from ceras_ir.backends.c.values import filled
 from ceras_ir.backends.c.weights_file import file_bytes
 from ceras_ir.dialects.graph import LinearOperation
 from ceras_ir.interpreters.float_text import float_literal

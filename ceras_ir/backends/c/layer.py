@@ -22,10 +22,9 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.backends.c.constants import Array, ConstantPool
-from ceras_ir.backends.c.kernels import Kernels
 from ceras_ir.backends.c.machines import COptions
 from ceras_ir.backends.c.program import WORKSPACE_ALIGNMENT
-from ceras_ir.backends.c.values import value_type
+from ceras_ir.backends.c.values import Kernels, value_type
 from ceras_ir.dialects.graph import ConstantOp, GraphOperation, shape_of
 from ceras_ir.dialects.mem import block_of
 from ceras_ir.transforms.memory.slices import element_bytes, may_overwrite

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from ceras_ir.backends.c.float_tiled import print_float_tiles
 from ceras_ir.backends.c.integer_layer import Epilogue, IntegerLayer
-from ceras_ir.backends.c.kernels import apply
 from ceras_ir.backends.c.layer import Layer, prints
 from ceras_ir.backends.c.linear_float import epilogue_lines, float_linear, float_nest
 from ceras_ir.backends.c.linear_integer import integer_linear, print_rows
@@ -24,6 +23,7 @@ from ceras_ir.backends.c.sums import LIMIT, ROW_TYPES, Geometry, analyse_compute
 from ceras_ir.backends.c.tile_nest import Nest
 from ceras_ir.backends.c.values import (
     Refused,
+    apply,
     centred_bound,
     half_of,
     quantized,

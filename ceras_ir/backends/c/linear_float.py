@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 
 from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.float_tiled import Winograd, float_bias, float_weights, print_float_tiles
-from ceras_ir.backends.c.kernels import apply
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.linear_sparse import sparse_float, sparse_planes
 from ceras_ir.backends.c.register_tiles import FLOAT_LANES, FLOAT_VECTORS
 from ceras_ir.backends.c.sums import Geometry, open_row_loop, rows_at_once, window
 from ceras_ir.backends.c.tile_nest import MIN_SHARED_PRODUCTS, Nest
-from ceras_ir.backends.c.values import Refused, constant_weights
+from ceras_ir.backends.c.values import Refused, apply, constant_weights
 from ceras_ir.dialects.graph import ConstantOp, Conv2dOp, LinearOperation, shape_of
 
 FloatEpilogue = Callable[[str, str], list[str]]

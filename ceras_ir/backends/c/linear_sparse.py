@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.integer_layer import Epilogue, IntegerLayer
-from ceras_ir.backends.c.kernels import apply
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.planes import Planes, shuffles
 from ceras_ir.backends.c.sparse_code import (
@@ -31,7 +30,13 @@ from ceras_ir.backends.c.sparse_code import (
     products,
 )
 from ceras_ir.backends.c.sums import LIMIT, Geometry, Sums
-from ceras_ir.backends.c.values import constant_weights, steps_left, value_type, zero_point_of
+from ceras_ir.backends.c.values import (
+    apply,
+    constant_weights,
+    steps_left,
+    value_type,
+    zero_point_of,
+)
 from ceras_ir.dialects.graph import ConstantOp, LinearOperation, quantized_element
 
 VECTORS_OF_BYTES, VECTORS_OF_FLOATS = 4, 8

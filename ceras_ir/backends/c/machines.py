@@ -11,8 +11,8 @@ from typing import Any
 
 from xdsl.utils.hints import isa
 
-from ceras_ir.backends.c.kernels import filled
 from ceras_ir.backends.c.names import MODEL, Prefix, Weights
+from ceras_ir.backends.c.values import filled
 from ceras_ir.support.diagnostics import InputError, did_you_mean
 from ceras_ir.support.files import parse_toml
 from ceras_ir.targets.capabilities import board_files, board_text

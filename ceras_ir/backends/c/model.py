@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ceras_ir.backends.c.constants import ConstantPool
-from ceras_ir.backends.c.kernels import Kernels
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.machines import COptions
 from ceras_ir.backends.c.names import Prefix, identifiers
 from ceras_ir.backends.c.program import STATE_ALIGNMENT, Arena, Program, place_workspaces
-from ceras_ir.backends.c.values import value_type
+from ceras_ir.backends.c.values import Kernels, value_type
 from ceras_ir.dialects.graph import ConstantOp, quantized_element
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.transforms.memory.liveness import byte_size

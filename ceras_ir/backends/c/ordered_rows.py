@@ -13,9 +13,8 @@ from xdsl.dialects.builtin import BytesAttr, f32, i8
 from xdsl.utils.str_enum import StrEnum
 
 from ceras_ir.backends.c.constants import Array
-from ceras_ir.backends.c.kernels import apply
 from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.values import Refused, constant_weights, value_type
+from ceras_ir.backends.c.values import Refused, apply, constant_weights, value_type
 from ceras_ir.dialects.graph import ConstantOp, LinearOperation, MatmulOp, shape_of
 from ceras_ir.dialects.sparse import CsrAttr
 from ceras_ir.interpreters.float_text import float_literal

@@ -13,10 +13,9 @@ import numpy as np
 from xdsl.dialects.func import ReturnOp
 
 from ceras_ir.backends.c.constants import Array
-from ceras_ir.backends.c.kernels import apply
 from ceras_ir.backends.c.layer import Layer, prints
 from ceras_ir.backends.c.register_tiles import CONDITION
-from ceras_ir.backends.c.values import Refused, c_type, int_literal
+from ceras_ir.backends.c.values import Refused, apply, c_type, int_literal
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Cell, RecurrenceOp, shape_of
 from ceras_ir.dialects.graph.calls import bytes_of, packed_offsets

@@ -7,12 +7,12 @@ computes a window at a time, with channels innermost.
 
 from math import prod
 
-from ceras_ir.backends.c.kernels import combine
 from ceras_ir.backends.c.layer import Layer, merge, prints, row_major
 from ceras_ir.backends.c.sums import window
 from ceras_ir.backends.c.values import (
     Refused,
     centred_bound,
+    combine,
     int_literal,
     quantized,
     rescaling,

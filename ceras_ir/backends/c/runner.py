@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from ceras_ir.backends.c.model import declarations
 from ceras_ir.backends.c.names import MODEL, Prefix, identifiers
 from ceras_ir.network.artefacts import Artefact, TensorInfo
-from ceras_ir.support.content_cache import CacheError, ContentCache, key_of
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.files import CacheError, ContentCache, key_of
 from ceras_ir.support.native import cache_folder
 from ceras_ir.targets.capabilities import Array, Sample, Trace
 

@@ -8,10 +8,9 @@ from math import isfinite, prod
 
 import numpy as np
 
-from ceras_ir.backends.c.kernels import combine
 from ceras_ir.backends.c.layer import Layer, nest, prints, row_major
 from ceras_ir.backends.c.reduction import COMBINED
-from ceras_ir.backends.c.values import int_literal, value_type
+from ceras_ir.backends.c.values import combine, int_literal, value_type
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import shape_of
 from ceras_ir.interpreters.float_text import float_literal

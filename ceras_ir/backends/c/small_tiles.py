@@ -8,7 +8,6 @@ by `taken` outputs, in groups of four registers of any length. An input element 
 
 from collections.abc import Sequence
 
-from ceras_ir.backends.c.kernels import Kernels
 from ceras_ir.backends.c.register_tiles import (
     CONDITION,
     FLOAT_LANES,
@@ -18,6 +17,7 @@ from ceras_ir.backends.c.register_tiles import (
     Lanes,
     Walk,
 )
+from ceras_ir.backends.c.values import Kernels
 
 
 def _function(

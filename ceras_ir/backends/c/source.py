@@ -8,7 +8,6 @@ from textwrap import fill
 
 from xdsl.ir import SSAValue
 
-from ceras_ir.backends.c.kernels import filled
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.model import (
     Model,
@@ -27,6 +26,7 @@ from ceras_ir.backends.c.model import (
 )
 from ceras_ir.backends.c.names import comment
 from ceras_ir.backends.c.program import Arena, Input, StateMemory, at
+from ceras_ir.backends.c.values import filled
 from ceras_ir.backends.c.weights_file import loader
 from ceras_ir.dialects.graph import ConstantOp, Conv2dOp, MatmulOp, shape_of
 from ceras_ir.dialects.mem import CONTINUES, LaunchOp

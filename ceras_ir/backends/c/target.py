@@ -244,7 +244,7 @@ def lowered(regions: tuple[str, ...] = (), board: str | None = None) -> list[Sta
     from ceras_ir.backends.c.passes import ChooseEncodingsPass, StoreUnsignedPass
     from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
     from ceras_ir.transforms.memory.reorder_for_memory import ReorderForMemoryPass
-    from ceras_ir.transforms.placement.place import PlacePass
+    from ceras_ir.transforms.placement import PlacePass
     from ceras_ir.transforms.quantization.fit_inputs import FoldFactorPass
 
     placed = FoldFactorPass(), PlacePass(), ChooseEncodingsPass(board)

@@ -9,7 +9,6 @@ or as floats.
 
 from collections.abc import Iterable, Sequence
 
-from ceras_ir.backends.c.kernels import Kernels
 from ceras_ir.backends.c.register_tiles import (
     FLOATS,
     LANES,
@@ -22,6 +21,7 @@ from ceras_ir.backends.c.register_tiles import (
     Walk,
 )
 from ceras_ir.backends.c.small_tiles import sums_lines
+from ceras_ir.backends.c.values import Kernels
 
 MIN_FETCHED_BYTES = 4 * 1024
 """

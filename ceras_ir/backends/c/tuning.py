@@ -20,13 +20,13 @@ from xdsl.utils.hints import isa
 
 from ceras_ir.backends.c.emitter import build, files_of
 from ceras_ir.backends.c.interface import buffers, fill_inputs
-from ceras_ir.backends.c.kernels import filled
 from ceras_ir.backends.c.machines import COptions, LayerChoice
 from ceras_ir.backends.c.model import Model
 from ceras_ir.backends.c.names import MODEL
 from ceras_ir.backends.c.runner import compiler, run_tool
-from ceras_ir.support.content_cache import ContentCache, key_of
+from ceras_ir.backends.c.values import filled
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.files import ContentCache, key_of
 from ceras_ir.support.native import cache_folder, host_flags
 from ceras_ir.support.terminal import progress
 

@@ -1,20 +1,29 @@
 """
-Create the files of a circuit: library, top module and memory contents; and figures for the report.
+Create the files of a circuit and figures for the report, and simulate the circuit with Verilator.
 
-The folder `hdl/` of the output is a project for any synthesizer. `$readmemh` finds the memories
-next to the sources. The C code next to the folder is the program of the host, which passes frames
-to the circuit.
+The files are the library, the top module and the memory contents. The folder `hdl/` of the output
+is a project for any synthesizer. `$readmemh` finds the memories next to the sources. The C code
+next to the folder is the program of the host, which passes frames to the circuit.
+
+In a simulation, a frame on a port is a list of rows; each row has channels, and each channel has
+columns, padded to full beats. `open_circuit` executes the C code of the host, which launches the
+simulated circuit.
 """
 
+import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
+from importlib.resources import as_file, files
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
+from xdsl.utils.hints import isa
 
+from ceras_ir.backends.c.runner import CompiledC
 from ceras_ir.backends.dataflow.blocks import Feature
 from ceras_ir.backends.dataflow.board import DataflowBoard
 from ceras_ir.backends.dataflow.cycles import PipelineTiming, lane_cycles, model
@@ -28,15 +37,19 @@ from ceras_ir.backends.dataflow.resources import (
     total,
 )  # fmt: skip
 from ceras_ir.backends.dataflow.rules import DATAFLOW
-from ceras_ir.backends.dataflow.verilog import write_project
+from ceras_ir.backends.dataflow.storage import ceiling
+from ceras_ir.backends.dataflow.verilog import TOP, write_project
+from ceras_ir.command.output_files import MANIFEST, is_inside
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.mem import LaunchOp, block_of
 from ceras_ir.network.artefacts import Artefact
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.report import entries_of
+from ceras_ir.support import native
 from ceras_ir.support.diagnostics import InputError
-from ceras_ir.support.native import STREAM_FIFO
+from ceras_ir.support.native import STREAM_FIFO, Part, include_folder, verilate
 from ceras_ir.targets import MICROSECONDS, Prediction
+from ceras_ir.targets.capabilities import Manifest
 
 PROJECT_FOLDER = "hdl"
 MANIFEST_ENTRY = "dataflow"
@@ -180,3 +193,133 @@ def _port(launch: LaunchOp, number: int, feature: Feature) -> Sequence[int]:
     if block is None:
         raise InputError("a port has no memory: run allocate-blocks with io=true first")
     return [block.offset.data, feature.rows, feature.columns, feature.channels]
+
+
+Frames = NDArray[np.int8]
+"""[frames, rows, columns, channels], as in the network."""
+
+SIMULATOR_FLAGS = ("-std=c++17", "-O1", "-pthread")
+"""Higher optimization levels need more time than they save."""
+
+
+@dataclass(frozen=True)
+class SimulatedRun:
+    """The frames at the output port, and the cycle in which each frame is complete."""
+
+    frames: Frames
+    ends: list[int]
+
+    @property
+    def cycles_per_frame(self) -> int:
+        """The cycles between the last two frames: after some frames, the steady state."""
+        return self.ends[-1] - self.ends[-2] if len(self.ends) > 1 else self.ends[-1]
+
+
+def _to_port(frames: Frames, port_bytes: int) -> bytes:
+    ordered = frames.transpose(0, 1, 3, 2)
+    padding = [(0, 0)] * 3 + [(0, -ordered.shape[-1] % port_bytes)]
+    return np.pad(ordered, padding).tobytes()
+
+
+def _from_port(data: bytes, feature: Feature, port_bytes: int) -> Frames:
+    width = ceiling(feature.columns, port_bytes) * port_bytes
+    words = np.frombuffer(data, np.int8).reshape(-1, feature.rows, feature.channels, width)
+    return np.ascontiguousarray(words[..., : feature.columns].transpose(0, 1, 3, 2))
+
+
+class CircuitSimulator:
+    """The project in `folder`, compiled by Verilator."""
+
+    def __init__(self, folder: Path, source: Feature, result: Feature, port_bytes: int):
+        self.folder, self.source, self.result = folder, source, result
+        self.port_bytes = port_bytes
+        self._work = tempfile.TemporaryDirectory(prefix="ceras-dataflow-")
+        self.program = _build(folder, Path(self._work.name), port_bytes)
+
+    def run(self, frames: Frames, *, seed: int = 0, stall: int = 0) -> SimulatedRun:
+        """Send all `frames`. The ports stall in `stall` percent of cycles."""
+        work, size = Path(self._work.name), self.port_bytes
+        (work / "in.bin").write_bytes(_to_port(frames, size))
+        beats = [f.words * ceiling(f.columns, size) for f in (self.source, self.result)]
+        numbers = [*beats, len(frames), seed, stall]
+        # Memories are read from the folder of the project.
+        command = [str(self.program), str(work / "in.bin"), str(work / "out.bin")]
+        done = _execute([*command, *map(str, numbers)], self.folder)
+        output = _from_port((work / "out.bin").read_bytes(), self.result, size)
+        return SimulatedRun(output, [int(line) for line in done.splitlines()])
+
+
+def _build(folder: Path, work: Path, port_bytes: int) -> Path:
+    objects = work / "obj"
+    objects.mkdir()
+    parts = verilate(TOP, sorted(folder.resolve().glob("*.sv")), objects, SIMULATOR_FLAGS)
+    with as_file(files("ceras_ir.backends.dataflow") / "hdl" / "simulate.cpp") as harness:
+        flags = [*SIMULATOR_FLAGS, f"-I{include_folder()}", f"-DPORT_BYTES={port_bytes}"]
+        own = Part([harness], (), flags, is_shared=False)
+        native.build(objects / "simulate", "the simulation of the circuits", [own, *parts])
+    return objects / "simulate"
+
+
+def _execute(command: Sequence[str], folder: Path) -> str:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+        shown = "\n".join(lines[:12])
+        raise InputError(
+            f"the simulation failed with exit status {done.returncode}:\n{shown}", str(folder)
+        )
+    return done.stdout
+
+
+class CircuitRunner:
+    """The circuit of a compiled folder. The first launch builds the simulator."""
+
+    def __init__(self, folder: Path, manifest: Manifest, seed: int, stall: int):
+        path, entry = str(folder / MANIFEST), manifest.content.get(MANIFEST_ENTRY)
+        if not isa(entry, dict[str, object]):
+            raise InputError(f"there is no entry '{MANIFEST_ENTRY}'; compile again", path)
+        name, ports = entry.get("folder"), [entry.get("input"), entry.get("output")]
+        port_bytes, frames = entry.get("port_bytes"), entry.get("frames")
+        if not isinstance(name, str) or not is_inside(folder, name):
+            raise InputError(f"'folder' must be inside the compiled folder, got {name!r}", path)
+        if not isa(ports, list[list[int]]) or any(len(p) != 4 or min(p) < 0 for p in ports):
+            raise InputError("'input' and 'output' must be four numbers each", path)
+        if not isinstance(port_bytes, int) or not isinstance(frames, int):
+            raise InputError("'port_bytes' and 'frames' must be numbers", path)
+        if not 1 <= port_bytes <= 64 or frames < 1:
+            raise InputError("'port_bytes' must be in [1, 64], and 'frames' >= 1", path)
+        self.folder, self.port_bytes, self.frames = folder / name, port_bytes, frames
+        self.source, self.result = (_feature(port) for port in ports)
+        self.offsets = [port[0] for port in ports]
+        self.seed, self.stall = seed, stall
+        self._simulator: CircuitSimulator | None = None
+
+    def launch(self, number: int, memory: NDArray[np.uint8]) -> None:
+        """Read the frames of an inference from `memory`, and write the results to it."""
+        if number:
+            message = f"no launch {number}: a circuit is a single pipeline"
+            raise InputError(message, str(self.folder))
+        source, result = self.source, self.result
+        end = self.offsets[0] + self.frames * source.size
+        if max(end, self.offsets[1] + self.frames * result.size) > len(memory):
+            raise InputError("a port is outside the memory of the host", str(self.folder))
+        if self._simulator is None:
+            self._simulator = CircuitSimulator(self.folder, source, result, self.port_bytes)
+        frames = memory[self.offsets[0] : end].view(np.int8)
+        shape = (self.frames, source.rows, source.columns, source.channels)
+        run = self._simulator.run(frames.reshape(shape), seed=self.seed, stall=self.stall)
+        flat = run.frames.reshape(-1).view(np.uint8)
+        memory[self.offsets[1] : self.offsets[1] + len(flat)] = flat
+
+
+def _feature(port: list[int]) -> Feature:
+    _, rows, columns, channels = port
+    if min(rows, columns, channels) < 1:
+        raise InputError("a port has >= 1 row, column and channel")
+    return Feature(rows, channels, columns)
+
+
+def open_circuit(folder: Path, manifest: Manifest, seed: int, stall: int) -> CompiledC:
+    """Return the C code of the host, which launches the simulated circuit."""
+    runner = CircuitRunner(folder, manifest, seed, stall)
+    return CompiledC(folder, manifest.inputs, manifest.outputs, runner.launch)

@@ -106,7 +106,7 @@ class DataflowTarget(ChipOptions, Target):
             OutlinePipelinePass,
         )
         from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
-        from ceras_ir.transforms.placement.place import PlacePass
+        from ceras_ir.transforms.placement import PlacePass
 
         lanes = with_options_of(AllotLanesPass, self)
         return [
@@ -134,6 +134,6 @@ class DataflowTarget(ChipOptions, Target):
         )
 
     def open(self, folder: Path, manifest: Manifest) -> CompiledC:
-        from ceras_ir.backends.dataflow.simulation import open_circuit
+        from ceras_ir.backends.dataflow.emit import open_circuit
 
         return open_circuit(folder, manifest, self.seed, self.stall)

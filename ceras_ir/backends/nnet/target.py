@@ -42,7 +42,7 @@ class NnetTarget(Target):
         "fuse-lookup": "ceras_ir.backends.nnet.tabulation:FuseLookupPass",
         "tabulate": "ceras_ir.backends.nnet.tabulation:TabulatePass",
     }
-    text = "ceras_ir.backends.nnet.dump:NnetText"
+    text = "ceras_ir.backends.nnet.reader:NnetText"
 
     board: str | None = option(
         None,
@@ -86,7 +86,7 @@ class NnetTarget(Target):
         from ceras_ir.transforms.graph.fold_affine import SplitAffinePass
         from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
         from ceras_ir.transforms.memory.reorder_for_memory import ReorderForMemoryPass
-        from ceras_ir.transforms.placement.place import PlacePass
+        from ceras_ir.transforms.placement import PlacePass
 
         allocate = AllocateBlocksPass(
             io=True, alignment=ALIGNMENT, in_slices=True, target=self.name

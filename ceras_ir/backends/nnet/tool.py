@@ -51,8 +51,8 @@ def make_parser() -> ToolParser:
 def _nnet(argv: Sequence[str]) -> int:
     arguments = make_parser().read(argv)
 
-    from ceras_ir.backends.nnet.dump import dump
     from ceras_ir.backends.nnet.engine import write_sources
+    from ceras_ir.backends.nnet.reader import dump
 
     path: str = arguments.file
     if arguments.command == "engine":
@@ -66,7 +66,7 @@ def _nnet(argv: Sequence[str]) -> int:
     data = Path(path).read_bytes()
     match arguments.command:
         case "dump" if arguments.bytes:
-            from ceras_ir.backends.nnet.dump import annotate
+            from ceras_ir.backends.nnet.reader import annotate
 
             sys.stdout.write(_checked(annotate, data, path))
         case "dump":

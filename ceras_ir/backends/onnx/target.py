@@ -25,7 +25,7 @@ class OnnxTarget(Target):
     text = "ceras_ir.backends.onnx.export:OnnxText"
 
     def lower(self) -> list[Stage]:
-        from ceras_ir.transforms.placement.place import PlacePass
+        from ceras_ir.transforms.placement import PlacePass
 
         return [Stage(PLACED, (PlacePass(),))]
 

@@ -182,7 +182,7 @@ class VtaTarget(BoardOptions, Target):
         from ceras_ir.backends.vta.passes.sort_channels import SortChannelsPass
         from ceras_ir.backends.vta.passes.tiling import TilePass, TuneTilesPass
         from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
-        from ceras_ir.transforms.placement.place import PlacePass
+        from ceras_ir.transforms.placement import PlacePass
         from ceras_ir.transforms.quantization.fit_inputs import FoldFactorPass
 
         board = self.board

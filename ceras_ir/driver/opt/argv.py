@@ -11,11 +11,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ceras_ir.command.tool_parser import UsageParser, add_options, add_version, values_of
-from ceras_ir.driver.model_options import ShapeOptions
+from ceras_ir.driver.shared_options import ShapeOptions
 from ceras_ir.pipeline.context import add_plugins
 from ceras_ir.pipeline.instrumentation import DumpOptions
 from ceras_ir.pipeline.pass_options import PassRequest, parse_pipeline
-from ceras_ir.pipeline.reproducer import arguments_of
+from ceras_ir.pipeline.printing import arguments_of
 from ceras_ir.support.diagnostics import UsageError, did_you_mean
 from ceras_ir.support.options import option, options
 from ceras_ir.universe import refuse_removed

@@ -1,12 +1,19 @@
-"""Implement rare modes of `ceras-opt`: `--help-pass`, bisection, expected errors."""
+"""Implement rare modes of `ceras-opt`: `--help-pass`, bisection, commands of the user, errors."""
 
 import dataclasses
+import hashlib
 import json
+import os
 import re
+import shlex
+import signal
+import subprocess
+import time
 from dataclasses import asdict, dataclass
 from functools import cache
 from io import StringIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from textwrap import fill
 from typing import get_type_hints
 
@@ -16,12 +23,73 @@ from xdsl.passes import ModulePass
 from xdsl.transforms import get_all_passes
 
 from ceras_ir.command.exit_status import Diagnostic, NodeDiagnostic, SourceError
-from ceras_ir.command.shell_command import ShellCommand
 from ceras_ir.pipeline.instrumentation import Watch
 from ceras_ir.pipeline.pass_options import PassTable, spell, type_name
 from ceras_ir.pipeline.printing import print_module
-from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.support.options import docstring, field_docs
+
+PLACEHOLDER = "{input}"
+"""The placeholder of the file in a command."""
+
+
+class OutOfTimeError(Exception):
+    """The time limit for all runs of the command is exceeded."""
+
+
+class ShellCommand:
+    """A shell command with status 0 for interesting inputs."""
+
+    def __init__(
+        self,
+        command: str,
+        suffix: str,
+        *,
+        timeout: float,
+        limit: float | None,
+        option: str = "--test",
+    ):
+        """
+        Create a command. `timeout` limits the duration of a run, and `limit` the duration of all
+        runs, in seconds.
+        """
+        if PLACEHOLDER not in command:
+            raise UsageError(f"the command of {option} must have {PLACEHOLDER}, got '{command}'")
+        self._command, self._timeout = command, timeout
+        self._end = None if limit is None else time.monotonic() + limit
+        self._folder = TemporaryDirectory(prefix="ceras-reduce-")
+        self._file = Path(self._folder.name) / f"candidate{suffix}"
+        self._known: dict[bytes, int | None] = {}
+        self.runs = 0
+
+    def status(self, data: bytes) -> int | None:
+        """Return the status for the input `data`; None after a timeout."""
+        key = hashlib.sha256(data).digest()
+        if key not in self._known:
+            # The first run decides whether reduction can start.
+            if self.runs and self._end is not None and time.monotonic() > self._end:
+                raise OutOfTimeError
+            self._file.write_bytes(data)
+            self._known[key] = self._run()
+        return self._known[key]
+
+    def _run(self) -> int | None:
+        self.runs += 1
+        command = self._command.replace(PLACEHOLDER, shlex.quote(str(self._file)))
+        quiet = subprocess.DEVNULL
+        process = subprocess.Popen(
+            command, shell=True, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True
+        )
+        try:
+            return process.wait(self._timeout)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            # The processes of the shell are in its group, and are killed too.
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
 
 MAX_COMMAND_SECONDS = 600.0
 """The time limit of a command."""

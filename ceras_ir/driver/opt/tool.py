@@ -16,8 +16,8 @@ from xdsl.universe import Universe
 
 from ceras_ir.command.exit_status import explain_crash, phase, report, run_tool
 from ceras_ir.command.output_files import open_output, refuse_overwriting
-from ceras_ir.driver.model_options import bindings_of
 from ceras_ir.driver.opt.argv import OptArguments, make_parser, parse_arguments, replayed
+from ceras_ir.driver.shared_options import bindings_of
 from ceras_ir.pipeline.context import load_context, load_universe, plugins
 from ceras_ir.pipeline.instrumentation import Dumps, PassRunner, Statistics, Watch
 from ceras_ir.pipeline.parsing import (
@@ -32,7 +32,7 @@ from ceras_ir.pipeline.pass_options import build_pipeline, find_pass
 from ceras_ir.pipeline.printing import print_module
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.support.options import with_options_of
-from ceras_ir.targets.registry import unknown_target
+from ceras_ir.targets.protocol import unknown_target
 
 Emitter = Callable[[Context, ModuleOp, IO[str]], None]
 

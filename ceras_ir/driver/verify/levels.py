@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Operation
 
 from ceras_ir.command.exit_status import SourceError
-from ceras_ir.data.synthetic_samples import synthetic_steps
+from ceras_ir.data.sample_stream import synthetic_steps
 from ceras_ir.driver.differences import (
     FLOAT_TOLERANCE,
     Array,
@@ -41,11 +41,10 @@ from ceras_ir.pipeline.stages import QUANTIZED, all_stages, front_stages, run_st
 from ceras_ir.support.diagnostics import UnsupportedError, UsageError, node_name, remark
 from ceras_ir.support.terminal import progress
 from ceras_ir.targets.capabilities import Executable
-from ceras_ir.targets.protocol import Stage, Target
-from ceras_ir.targets.registry import all_targets
+from ceras_ir.targets.protocol import Stage, Target, all_targets
 from ceras_ir.transforms.memory.liveness import steps
 from ceras_ir.transforms.pass_kinds import flatten
-from ceras_ir.transforms.placement.place import CheckOperationsPass
+from ceras_ir.transforms.placement import CheckOperationsPass
 from ceras_ir.transforms.quantization.analysis.output_noise import (
     OutputNoise,
     network_ratio,

@@ -30,7 +30,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import SSAValue
 
-from ceras_ir.data.synthetic_samples import synthetic_steps
+from ceras_ir.data.sample_stream import synthetic_steps
 from ceras_ir.dialects import graph
 from ceras_ir.driver.differences import (
     FLOAT_TOLERANCE,

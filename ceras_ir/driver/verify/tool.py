@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from ceras_ir.command.exit_status import report, run_tool
 from ceras_ir.command.tool_parser import ToolParser, add_options, early_value
-from ceras_ir.driver.model_options import interface_of
 from ceras_ir.driver.options import (
     EXIT_STATUS,
     EvaluationOptions,
@@ -19,17 +18,18 @@ from ceras_ir.driver.options import (
     read_model,
     watching_of,
 )
-from ceras_ir.driver.target_options import (
+from ceras_ir.driver.shared_options import (
     TargetClass,
     add_target_options,
     compiling_targets,
     described_targets,
+    interface_of,
     targets_of,
 )
 from ceras_ir.driver.worker_options import add_workers, digests_of, workers_of
 from ceras_ir.pipeline.context import PluginFiles, plugins
 from ceras_ir.support.diagnostics import UsageError
-from ceras_ir.targets.registry import find_target
+from ceras_ir.targets.protocol import find_target
 
 if TYPE_CHECKING:
     from ceras_ir.driver.differences import Verdict

@@ -16,7 +16,7 @@ from ceras_ir.dialects.mem import ARENA, BLOCK, COPIED, REGIONS, BlockAttr, Regi
 from ceras_ir.support.diagnostics import UsageError, node_name
 from ceras_ir.support.terminal import aligned
 from ceras_ir.targets.capabilities import GapRule, takes_runs_only
-from ceras_ir.targets.registry import find_target
+from ceras_ir.targets.protocol import find_target
 from ceras_ir.transforms.memory.check_blocks import check_plan
 from ceras_ir.transforms.memory.copies import choose_slices
 from ceras_ir.transforms.memory.liveness import (

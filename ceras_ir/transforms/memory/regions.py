@@ -28,7 +28,7 @@ from ceras_ir.support.diagnostics import (
 )
 from ceras_ir.support.files import parse_toml
 from ceras_ir.support.native import has_compiler
-from ceras_ir.targets.registry import all_targets
+from ceras_ir.targets.protocol import all_targets
 from ceras_ir.transforms.memory import offsets
 from ceras_ir.transforms.memory.liveness import Buffer, Liveness, byte_size, steps, value_name
 from ceras_ir.transforms.memory.offsets import Outcome, Plan, Span, aligned_spans

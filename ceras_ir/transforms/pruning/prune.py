@@ -281,7 +281,7 @@ class PrunePass(ModulePass):
         )
 
     def _samples(self, module: ModuleOp) -> list[Mapping[str, Array]]:
-        from ceras_ir.data.synthetic_samples import synthetic_samples
+        from ceras_ir.data.sample_stream import synthetic_samples
         from ceras_ir.transforms.quantization.analysis.calibration import calibration_samples
 
         if self.calibration is not None:

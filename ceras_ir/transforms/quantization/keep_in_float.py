@@ -21,7 +21,7 @@ from ceras_ir.network.function import is_alias, keeps_scale, states_of
 from ceras_ir.network.storage import keep_in_float
 from ceras_ir.support.diagnostics import node_names
 from ceras_ir.transforms.graph.affine_forward import DepthwiseRule
-from ceras_ir.transforms.graph.fuse_epilogues import split_activation
+from ceras_ir.transforms.graph.fuse import split_activation
 from ceras_ir.transforms.pass_kinds import FloatNetworkPass, RulePass
 from ceras_ir.transforms.quantization.keep_moves_in_float import (
     CellStateRule,

@@ -217,7 +217,7 @@ class ObserveRangesPass(ObserverOptions, SampleOptions, FloatNetworkPass):
 
     def _synthetic(self, main: FuncOp, missing: list[SSAValue]) -> None:
         # Import the interpreter only if a network is run.
-        from ceras_ir.data.synthetic_samples import synthetic_samples
+        from ceras_ir.data.sample_stream import synthetic_samples
         from ceras_ir.interpreters.network import with_states
         from ceras_ir.transforms.quantization.analysis.calibration import calibrate
 

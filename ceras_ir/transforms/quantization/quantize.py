@@ -11,8 +11,7 @@ from typing import ClassVar, Literal, TypeAlias
 from xdsl.passes import ModulePass
 
 from ceras_ir.support.options import with_options_of
-from ceras_ir.targets.protocol import Arithmetic
-from ceras_ir.targets.registry import configured, find_target
+from ceras_ir.targets.protocol import Arithmetic, configured, find_target
 from ceras_ir.transforms.pass_kinds import PipelinePass
 from ceras_ir.transforms.quantization.accumulators import ProveAccumulatorsPass
 from ceras_ir.transforms.quantization.channel_scales import EqualizeChannelsPass, LevelRowsPass
@@ -31,8 +30,11 @@ from ceras_ir.transforms.quantization.scales import (
     ChooseWeightExponentsPass,
     ChooseZeroPointsPass,
 )
-from ceras_ir.transforms.quantization.set_functions import FitFunctionsPass, SetFunctionsPass
-from ceras_ir.transforms.quantization.set_precision import SetPrecisionPass
+from ceras_ir.transforms.quantization.set_precision import (
+    FitFunctionsPass,
+    SetFunctionsPass,
+    SetPrecisionPass,
+)
 from ceras_ir.transforms.quantization.split_wide import SplitWidePass
 from ceras_ir.transforms.quantization.tabulate_pixels import TabulatePixelsPass
 from ceras_ir.transforms.quantization_options import (

@@ -1,19 +1,23 @@
 """
-Set the precision of layers of a calibrated network to 16 bits or to float.
+Set the precision of layers, and choose the forms of functions.
 
-The file also inserts 8-bit copies of 16-bit values, so that products with constant weights remain
-products of bytes.
+1. `set-precision` sets layers of a calibrated network to 16 bits or to float. The file also inserts
+   8-bit copies of 16-bit values, so that products with constant weights remain products of bytes.
+2. `set-functions` chooses the forms of functions in a network that will be quantized, and
+   `fit-functions` stores the operand of each function at the resolution of its form.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import chain, product
 from math import inf
 from typing import TypeVar
 
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue, Use
+from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
@@ -24,6 +28,7 @@ from ceras_ir.network.function import (
     is_join,
     is_quantized,
     keeps_scale,
+    module_of,
     quantized_operations,
 )
 from ceras_ir.network.storage import (
@@ -33,16 +38,36 @@ from ceras_ir.network.storage import (
     attributes_of,
     exponent,
     is_kept_in_float,
+    keep_in_float,
     keep_with_function_in_float,
     set_attribute,
     widen,
     width,
 )
-from ceras_ir.support.diagnostics import UsageError, did_you_mean, node_name, node_names
-from ceras_ir.transforms.pass_kinds import NetworkPass
+from ceras_ir.support.diagnostics import UsageError, did_you_mean, node_name, node_names, remark
+from ceras_ir.support.options import with_options_of
+from ceras_ir.targets.protocol import configured
+from ceras_ir.transforms.graph.fuse import SplitActivationRule
+from ceras_ir.transforms.graph.fuse_functions import replace_swish
+from ceras_ir.transforms.graph.row_functions import NormalizationRule
+from ceras_ir.transforms.pass_kinds import FloatNetworkPass, NetworkPass, RulePass
+from ceras_ir.transforms.quantization.analysis.function_forms import (
+    Form,
+    fit_argument,
+    form_of,
+    is_table,
+    reads_sum,
+    set_form,
+)
 from ceras_ir.transforms.quantization.analysis.qdq import COMES_QUANTIZED
 from ceras_ir.transforms.quantization.analysis.scale_classes import is_constant
-from ceras_ir.transforms.quantization_options import LayerOptions
+from ceras_ir.transforms.quantization_options import (
+    ArithmeticOptions,
+    CalibrationOptions,
+    LayerOptions,
+    RowsOptions,
+    SiluOptions,
+)
 
 Copies = Mapping[SSAValue, graph.UnaryOp]
 """The copy of each value that has a copy."""
@@ -194,3 +219,129 @@ def spread(main: FuncOp) -> None:
             for value in ends:
                 widen(value)
             changed = True
+
+
+@dataclass(frozen=True)
+class FitFunctionsPass(FloatNetworkPass):
+    """
+    Store the operand of a function in 16 bits if `graph.form` uses more than int8. The exponent is
+    the finest that the form can use: "table16" has 1024 entries, "shifts" uses 15 of 16 bits.
+
+    Needs `graph.range`. Changes no value.
+    """
+
+    name = "fit-functions"
+
+    def change(self, main: FuncOp) -> None:
+        for unary in main.body.block.ops:
+            if isinstance(unary, graph.UnaryOp):
+                fit_argument(unary)
+
+
+@dataclass(frozen=True)
+class RowRule(RowsOptions, FloatNetworkPass):
+    """
+    Choose whether softmax and normalizations of a network that will be quantized are computed in
+    integers or in float. Float operations get `graph.precision = "f32"`.
+
+    The integer forms have operands and results in int8 or int16: `graph.integer_softmax` with a
+    table of exponentials, `graph.integer_normalize` with a root. Changes no value.
+    """
+
+    name = "rows"
+
+    def change(self, main: FuncOp) -> None:
+        if self.rows != "float":
+            return
+        for inner in main.body.block.ops:
+            if isinstance(inner, graph.SoftmaxOp | graph.NormalizeOp):
+                keep_in_float(inner, "the option rows requires float")
+
+
+Offer = Callable[[graph.UnaryOp, graph.LinearOperation], str]
+
+MAX_MEASURED_SAMPLES = 8
+"""The maximum number of samples on which HardSwish is compared with SiLU."""
+
+
+@dataclass(frozen=True)
+class SiluRule(ArithmeticOptions, CalibrationOptions, SiluOptions, FloatNetworkPass):
+    """
+    Choose the form of SiLU (`swish`) in a network that will be quantized, as `graph.form` or
+    `graph.precision`. An existing `graph.form` is kept. Runs after `split-activations`.
+
+    `hardswish` is another function. A network may lose accuracy without retraining, so stderr
+    prints the noise on some samples of `calibration`.
+    """
+
+    name = "silu"
+
+    def change(self, main: FuncOp) -> None:
+        if self.silu == "hardswish":
+            _replace_by_hard_swish(module_of(main), self.calibration)
+            return
+        offer = None
+        if self.silu == "auto" and self.target is not None:
+            offer = configured(self.target, self.board).form_offer()
+        for unary in main.body.block.ops:
+            if isinstance(unary, graph.UnaryOp):
+                _set(unary, self.silu, offer)
+
+
+def _set(op: graph.UnaryOp, silu: str, offer: Offer | None) -> None:
+    is_swish = op.function.kind is graph.Function.SWISH
+    if not is_table(op) or form_of(op) is not None:
+        return
+    if not reads_sum(op):
+        # There is no sum to store in 16 bits, so the operand is int8 or float.
+        if silu == "float" and is_swish:
+            keep_in_float(op, "the option silu requires float")
+        return
+    linear = op.input.owner
+    if offer is not None and isinstance(linear, graph.LinearOperation):
+        set_form(op, Form(offer(op, linear)))
+    elif silu == "table16":
+        set_form(op, Form.TABLE16)
+    elif silu == "piecewise" and is_swish and op.function.affine is None:
+        set_form(op, Form.SHIFTS)
+    elif silu == "float" and is_swish:
+        set_form(op, Form.FLOAT)
+
+
+def _replace_by_hard_swish(module: ModuleOp, calibration: str | None) -> None:
+    before = module.clone() if calibration is not None else None
+    replaced = replace_swish(module)
+    if not replaced:
+        return
+    cost = "give calibration=FILE.npz to measure the noise"
+    if before is not None and calibration is not None:
+        from ceras_ir.transforms.quantization.analysis.calibration import calibration_samples
+        from ceras_ir.transforms.quantization.analysis.output_noise import output_ratio
+
+        samples = list(
+            calibration_samples(module, calibration, MAX_MEASURED_SAMPLES, "measuring HardSwish")
+        )
+        ratio = output_ratio(before, module, samples)
+        cost = (
+            f"in float, before rounding, the outputs have a signal-to-noise ratio of {ratio:.1f} dB"
+        )
+    remark(
+        f"set-functions: WARNING: {replaced} SiLU became HardSwish, another function: a network "
+        f"that was not trained for it may lose accuracy; {cost}. Without retraining use "
+        "silu=table, table16 or piecewise"
+    )
+
+
+@dataclass(frozen=True)
+class SetFunctionsPass(ArithmeticOptions, CalibrationOptions, SiluOptions, RowsOptions, RulePass):
+    """Choose the forms of normalizations, softmax, SiLU and other non-clipping activations."""
+
+    name = "set-functions"
+
+    def table(self) -> tuple[ModulePass, ...]:
+        return (
+            NormalizationRule(),
+            with_options_of(RowRule, self),
+            SplitActivationRule(),
+            with_options_of(SiluRule, self),
+        )

@@ -24,8 +24,7 @@ from ceras_ir.network.function import inputs_with_missing_values, main_function
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise
 from ceras_ir.transforms.quantization_options import check_recipe
-from ceras_ir.workbench.compare.page import compare_page
-from ceras_ir.workbench.compare.table import WIDTH, print_table
+from ceras_ir.workbench.compare.output import WIDTH, compare_page, print_table
 from ceras_ir.workbench.compare.variants import (
     Task,
     Variant,

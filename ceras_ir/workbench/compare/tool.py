@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.tool_parser import ToolParser, add_options
-from ceras_ir.driver.model_options import ShapeOptions, StateOptions, interface_of
 from ceras_ir.driver.options import (
     EXIT_STATUS,
     EvaluationOptions,
@@ -20,6 +19,7 @@ from ceras_ir.driver.options import (
     title_of,
     with_image_options,
 )
+from ceras_ir.driver.shared_options import ShapeOptions, StateOptions, interface_of
 from ceras_ir.driver.worker_options import add_workers, digests_of, workers_of
 from ceras_ir.pipeline.context import plugins
 from ceras_ir.support.diagnostics import UsageError
@@ -139,7 +139,7 @@ def _compare_models(arguments: argparse.Namespace) -> int:
     from ceras_ir.data.samples import require_finite
     from ceras_ir.network.artefacts import network_inputs
     from ceras_ir.network.function import inputs_with_missing_values, main_function
-    from ceras_ir.workbench.compare.table import print_proposals, print_table
+    from ceras_ir.workbench.compare.output import print_proposals, print_table
     from ceras_ir.workbench.compare.variants import Task
     from ceras_ir.workbench.metrics.choose import judgement_of
 
@@ -175,7 +175,7 @@ def _compare_models(arguments: argparse.Namespace) -> int:
         variants = _measure(arguments, module, task)
         found = _proposals(arguments, module, task, variants[0]) if arguments.propose else None
         if stream is not None:
-            from ceras_ir.workbench.compare.page import compare_page
+            from ceras_ir.workbench.compare.output import compare_page
 
             stream.write(compare_page(title_of(arguments.model), variants, len(samples)))
         print_table(variants, len(samples))
@@ -209,8 +209,7 @@ def _compare_on_workers(arguments: argparse.Namespace, module: "ModuleOp", input
     from ceras_ir.command.exit_status import naming
     from ceras_ir.command.output_files import write_file
     from ceras_ir.workbench.compare.at_scale import Scale, compare_at_scale
-    from ceras_ir.workbench.compare.page import compare_page
-    from ceras_ir.workbench.compare.table import print_table
+    from ceras_ir.workbench.compare.output import compare_page, print_table
     from ceras_ir.workbench.evaluation import Data
 
     options = _scheme(arguments)

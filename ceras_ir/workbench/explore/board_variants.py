@@ -13,9 +13,8 @@ from pathlib import Path
 from xdsl.utils.hints import isa
 
 from ceras_ir.command.output_files import write_file
-from ceras_ir.support.content_cache import key_of
 from ceras_ir.support.diagnostics import InputError, UsageError, did_you_mean
-from ceras_ir.support.files import parse_toml
+from ceras_ir.support.files import key_of, parse_toml
 from ceras_ir.targets.protocol import Target
 
 Table = dict[str, object]

@@ -6,7 +6,7 @@ from pathlib import Path
 from shlex import join
 
 from ceras_ir.pipeline.stage_cache import compiler_digest, spelled
-from ceras_ir.support.content_cache import key_of
+from ceras_ir.support.files import key_of
 from ceras_ir.support.terminal import progress
 from ceras_ir.support.workers import WorkerLost, Workers
 from ceras_ir.workbench.explore.expressions import Expression

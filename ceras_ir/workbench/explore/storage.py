@@ -27,8 +27,8 @@ from warnings import catch_warnings, simplefilter
 
 from xdsl.utils.hints import isa
 
-from ceras_ir.support.content_cache import key_of
 from ceras_ir.support.diagnostics import InputError, UsageError
+from ceras_ir.support.files import key_of
 from ceras_ir.workbench.explore.expressions import resolved
 from ceras_ir.workbench.explore.study_file import MODEL, TARGET, Axis, Point, Study
 from ceras_ir.workbench.explore.trial import DONE, FAILED, RULED_OUT, Outcome

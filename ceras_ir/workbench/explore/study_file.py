@@ -18,7 +18,7 @@ from xdsl.utils.hints import isa
 from ceras_ir.command.exit_status import naming
 from ceras_ir.driver.compile import make_parser
 from ceras_ir.driver.options import build_options
-from ceras_ir.driver.target_options import BOARD, target_of
+from ceras_ir.driver.shared_options import BOARD, target_of
 from ceras_ir.pipeline.stages import pruning
 from ceras_ir.support.diagnostics import (
     InputError,
@@ -29,7 +29,7 @@ from ceras_ir.support.diagnostics import (
     with_remedy,
 )
 from ceras_ir.support.files import parse_toml
-from ceras_ir.targets.registry import find_target
+from ceras_ir.targets.protocol import find_target
 from ceras_ir.workbench.explore.board_variants import board_variants
 from ceras_ir.workbench.explore.expressions import Expression, parse_expression
 

@@ -21,7 +21,7 @@ from xdsl.utils.hints import isa
 from ceras_ir.command.exit_status import InternalError
 from ceras_ir.driver.compile import make_parser
 from ceras_ir.driver.options import build_options
-from ceras_ir.driver.target_options import native_target, target_of
+from ceras_ir.driver.shared_options import native_target, target_of
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.build import build_target
 from ceras_ir.pipeline.options import BuildOptions
@@ -33,10 +33,10 @@ from ceras_ir.pipeline.stages import (
     front_stages,
     quantize_pass,
 )
-from ceras_ir.support.content_cache import CacheError, key_of
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.files import CacheError, key_of
 from ceras_ir.support.workers import ThisProcess, shipped, shipped_paths
-from ceras_ir.targets.registry import find_target
+from ceras_ir.targets.protocol import find_target
 from ceras_ir.transforms.quantization.analysis.output_noise import quantities_of_outputs
 from ceras_ir.transforms.quantization.analysis.time_model import time_of
 from ceras_ir.workbench.evaluation import (

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
-from ceras_ir.command.shell_command import OutOfTimeError, ShellCommand
+from ceras_ir.driver.opt.modes import OutOfTimeError, ShellCommand
 from ceras_ir.support.diagnostics import InputError
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
     from xdsl.dialects.builtin import ModuleOp
 
-    from ceras_ir.command.shell_command import ShellCommand
+    from ceras_ir.driver.opt.modes import ShellCommand
     from ceras_ir.workbench.reduce.search import Reduction
 
 
@@ -76,7 +76,7 @@ def _reduce(argv: Sequence[str]) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     from ceras_ir.command.exit_status import naming
     from ceras_ir.command.output_files import refuse_overwriting, write_file
-    from ceras_ir.command.shell_command import ShellCommand
+    from ceras_ir.driver.opt.modes import ShellCommand
 
     for flag in ("timeout", "time_limit"):
         value: float | None = getattr(arguments, flag)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from ceras_ir.support.timeline import legend, timeline_picture
-from ceras_ir.workbench.pages.rendering import (
+from ceras_ir.workbench.pages import (
     Card,
     Cell,
     Chip,
@@ -25,9 +25,13 @@ from ceras_ir.workbench.pages.rendering import (
     whole,
 )
 from ceras_ir.workbench.report.content import Content, Entry, Row
-from ceras_ir.workbench.report.graph_picture import COLOURS, devices_of, graph_picture
-from ceras_ir.workbench.report.memory_map import memory_picture
-from ceras_ir.workbench.report.roofline import roofline
+from ceras_ir.workbench.report.pictures import (
+    DEVICE_COLOURS,
+    devices_of,
+    graph_picture,
+    memory_picture,
+    roofline,
+)
 
 MAX_KINDS = 7
 """The maximum number of kinds of operations in a stack."""
@@ -171,7 +175,7 @@ def _splits(content: Content, colours: dict[str, str]) -> list[Split]:
     for row in content.layers:
         counted[row.op] += weight(row)  # pyright: ignore[reportArgumentType]
     kinds = [kind for kind, _ in counted.most_common(MAX_KINDS - 1)]
-    palette = (*COLOURS, "#c2a83e")
+    palette = (*DEVICE_COLOURS, "#c2a83e")
 
     def kind(row: Row) -> str:
         return row.op if row.op in kinds else "others"

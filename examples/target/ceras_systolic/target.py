@@ -49,7 +49,7 @@ class SystolicTarget(Target):
 
     def lower(self) -> list[Stage]:
         from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
-        from ceras_ir.transforms.placement.place import PlacePass
+        from ceras_ir.transforms.placement import PlacePass
         from ceras_systolic.tile_for_array import TileForArrayPass
 
         return [

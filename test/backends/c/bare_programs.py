@@ -16,9 +16,9 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.fit import printed_model
-from ceras_ir.backends.c.kernels import filled
 from ceras_ir.backends.c.machines import Board
 from ceras_ir.backends.c.model import tensor_c_type
+from ceras_ir.backends.c.values import filled
 from ceras_ir.network.artefacts import network_inputs, network_outputs
 from ceras_ir.network.function import main_function
 

@@ -27,8 +27,8 @@ from ceras_ir.backends.c import machines
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.emulator import build_elf
 from ceras_ir.backends.c.fit import printed_model
-from ceras_ir.backends.c.kernels import filled
 from ceras_ir.backends.c.machines import COptions, bare_machine, load_board
+from ceras_ir.backends.c.values import filled
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Pool
 from ceras_ir.dialects.quant import RequantAttr, UniformType

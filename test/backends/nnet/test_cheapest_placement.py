@@ -15,7 +15,7 @@ from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.targets import Cost
 from ceras_ir.transforms.memory.liveness import byte_size, steps
-from ceras_ir.transforms.placement.place import cheapest
+from ceras_ir.transforms.placement import cheapest
 
 ELEMENT = "!quant.uniform<i8:f32, 0.5>"
 REQUANT = "#graph.requant<shift = 0, rounding = half_up, low = -128, high = 127>"

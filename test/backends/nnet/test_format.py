@@ -14,12 +14,11 @@ from xdsl.dialects.builtin import ModuleOp, f32, i32
 from xdsl.dialects.func import FuncOp
 
 from ceras_ir.backends.nnet import emit, encoding
-from ceras_ir.backends.nnet.dump import annotate, dump
 from ceras_ir.backends.nnet.encoding import Constants
 from ceras_ir.backends.nnet.engine import build
 from ceras_ir.backends.nnet.file import NnetFile
 from ceras_ir.backends.nnet.layers import KINDS
-from ceras_ir.backends.nnet.reader import read
+from ceras_ir.backends.nnet.reader import annotate, dump, read
 from ceras_ir.backends.nnet.rules import FPGA
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.mem import ARENA, BLOCK, PackOp

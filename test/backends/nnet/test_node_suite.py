@@ -12,7 +12,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.nnet.engine import NnetModel
-from ceras_ir.data.synthetic_samples import synthetic_samples
+from ceras_ir.data.sample_stream import synthetic_samples
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import main_function

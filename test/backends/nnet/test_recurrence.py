@@ -12,9 +12,8 @@ from graph_networks import Network, recurrence
 from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import SSAValue
 
-from ceras_ir.backends.nnet.dump import dump
 from ceras_ir.backends.nnet.engine import build
-from ceras_ir.backends.nnet.reader import read
+from ceras_ir.backends.nnet.reader import dump, read
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Cell, Function, FunctionAttr
 from ceras_ir.support.diagnostics import InputError

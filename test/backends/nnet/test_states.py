@@ -11,9 +11,8 @@ from backends.nnet.test_format import offset_of, refuse
 from graph_networks import Network, random_array
 from xdsl.dialects.builtin import ModuleOp, f32, i16
 
-from ceras_ir.backends.nnet.dump import dump
 from ceras_ir.backends.nnet.engine import NnetModel, build
-from ceras_ir.backends.nnet.reader import read
+from ceras_ir.backends.nnet.reader import dump, read
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Function, FunctionAttr
 from ceras_ir.dialects.quant import RequantAttr, UniformType

@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 
 from ceras_ir.backends.onnx.export import export_model, serialized
-from ceras_ir.data.synthetic_samples import synthetic_samples
+from ceras_ir.data.sample_stream import synthetic_samples
 from ceras_ir.dialects import graph
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import main_function, result_values

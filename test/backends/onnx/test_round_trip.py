@@ -18,7 +18,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ceras_ir.backends.c.target import CTarget
 from ceras_ir.backends.onnx.export import export_model
 from ceras_ir.backends.vta.target import VtaTarget
-from ceras_ir.data.synthetic_samples import synthetic_samples
+from ceras_ir.data.sample_stream import synthetic_samples
 from ceras_ir.dialects import graph
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run

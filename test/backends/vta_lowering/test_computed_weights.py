@@ -34,7 +34,7 @@ from ceras_ir.dialects import graph, mem
 from ceras_ir.dialects.quant import RequantAttr
 from ceras_ir.interpreters.network import Array, run
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
-from ceras_ir.transforms.placement.place import PlacePass
+from ceras_ir.transforms.placement import PlacePass
 
 RNG = np.random.default_rng(0)
 

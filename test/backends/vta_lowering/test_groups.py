@@ -10,7 +10,7 @@ from ceras_ir.backends.vta.rules.admission import VTA
 from ceras_ir.backends.vta.rules.channel_constants import block_groups, groups_together
 from ceras_ir.dialects import graph, mem
 from ceras_ir.dialects.quant import RequantAttr
-from ceras_ir.transforms.placement.place import PlacePass
+from ceras_ir.transforms.placement import PlacePass
 
 CASES = [
     # groups, input and output channels: convolution's groups that are one, groups of blocks

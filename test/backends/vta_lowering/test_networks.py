@@ -18,7 +18,7 @@ from ceras_ir.backends.vta.passes.fold_packing import FoldPackingPass
 from ceras_ir.dialects import mem
 from ceras_ir.dialects.quant import RequantAttr
 from ceras_ir.interpreters.network import Array, run
-from ceras_ir.transforms.placement.place import PlacePass
+from ceras_ir.transforms.placement import PlacePass
 
 
 def residual_block(channels: int = 20) -> tuple[ModuleOp, dict[str, Array], Array]:

@@ -12,7 +12,7 @@ from ceras_ir.backends.vta.rules.admission import RULES, VTA, why_not
 from ceras_ir.dialects import graph, mem
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.support.diagnostics import UnsupportedError
-from ceras_ir.transforms.placement.place import PlacePass
+from ceras_ir.transforms.placement import PlacePass
 
 RNG = np.random.default_rng(0)
 

@@ -18,8 +18,7 @@ from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.transforms.graph.fold_affine import AffineFunctionRule, SplitAffinePass
-from ceras_ir.transforms.graph.fuse import FusePass
-from ceras_ir.transforms.graph.fuse_epilogues import SplitActivationRule
+from ceras_ir.transforms.graph.fuse import FusePass, SplitActivationRule
 from ceras_ir.transforms.graph.fuse_functions import ElementwiseRule
 
 SHAPE = 1, 8, 9, 7

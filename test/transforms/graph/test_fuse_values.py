@@ -19,7 +19,7 @@ from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.pipeline.verification import verify_module
 from ceras_ir.transforms.graph.branches import DistributeConcatPass
 from ceras_ir.transforms.graph.fold_identities import NeutralRule
-from ceras_ir.transforms.graph.fuse_epilogues import (
+from ceras_ir.transforms.graph.fuse import (
     ActivationRule,
     ResidualRule,
     SplitActivationRule,

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from ceras_ir.transforms.placement.place import SINK, SOURCE, FlowGraph
+from ceras_ir.transforms.placement import SINK, SOURCE, FlowGraph
 
 
 def cost(edges: list[tuple[int, int, int]], side: set[int]) -> int:

@@ -24,7 +24,7 @@ from ceras_ir.transforms.graph.fuse import FusePass
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
 from ceras_ir.transforms.memory.reorder_for_memory import ReorderForMemoryPass
 from ceras_ir.transforms.pass_kinds import flatten
-from ceras_ir.transforms.placement.place import PlacePass
+from ceras_ir.transforms.placement import PlacePass
 from ceras_ir.transforms.pruning.prune import PrunePass
 from ceras_ir.transforms.quantization.quantize import QuantizePass
 from ceras_ir.transforms.quantization_options import OPTIONAL

@@ -20,8 +20,7 @@ from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.pipeline.verification import verify_module
 from ceras_ir.support.diagnostics import UsageError
-from ceras_ir.transforms.graph.fuse import FusePass
-from ceras_ir.transforms.graph.fuse_epilogues import SplitActivationRule
+from ceras_ir.transforms.graph.fuse import FusePass, SplitActivationRule
 from ceras_ir.transforms.quantization.channel_scales import EqualizeChannelsPass
 from ceras_ir.transforms.quantization.choose_precision import ChoosePrecisionPass
 from ceras_ir.transforms.quantization.quantize import QuantizePass

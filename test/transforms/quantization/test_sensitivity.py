@@ -15,8 +15,7 @@ from ceras_ir.interpreters.registry import interpreter_of
 from ceras_ir.network.function import input_names, main_function
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text, read_network
-from ceras_ir.transforms.graph.fuse import FusePass
-from ceras_ir.transforms.graph.fuse_epilogues import SplitActivationRule
+from ceras_ir.transforms.graph.fuse import FusePass, SplitActivationRule
 from ceras_ir.transforms.quantization.analysis.sensitivity import SensitivityMeter, noise_at_outputs
 from ceras_ir.transforms.quantization.keep_in_float import TailRule
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from driver_networks import MIXING
 
-from ceras_ir.support.content_cache import CacheError
+from ceras_ir.support.files import CacheError
 from ceras_ir.workbench.evaluation import CacheAt
 from ceras_ir.workbench.explore.study_file import load_study
 from ceras_ir.workbench.explore.tool import main

@@ -4,7 +4,7 @@ import pytest
 
 from ceras_ir.pipeline.context import load_context, load_universe
 from ceras_ir.support.diagnostics import InputError
-from ceras_ir.workbench.lsp.answers import (
+from ceras_ir.workbench.lsp.server import (
     diagnose,
     explanation,
     operation_names,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ceras_ir.workbench.lsp.answers import definition, functions, uses, word_at
+from ceras_ir.workbench.lsp.server import definition, functions, uses, word_at
 
 TEXT = """\
 func.func @first(%x: tensor<4xf32>, %unused: i1) -> tensor<4xf32> {

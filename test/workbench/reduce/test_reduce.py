@@ -12,7 +12,7 @@ from conftest import Tool
 from onnx import TensorProto, helper, numpy_helper
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.command.shell_command import ShellCommand
+from ceras_ir.driver.opt.modes import ShellCommand
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.pipeline.verification import find_invalid

@@ -26,11 +26,11 @@ from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.support.diagnostics import InputError
-from ceras_ir.workbench.retrain.session import student_of, teacher_of
-from ceras_ir.workbench.retrain.tool import main
 from ceras_ir.workbench.training import trainer
 from ceras_ir.workbench.training.examples import Examples
+from ceras_ir.workbench.training.session import student_of, teacher_of
 from ceras_ir.workbench.training.settings import Settings
+from ceras_ir.workbench.training.tool import main
 from ceras_ir.workbench.training.torch_network import TorchNetwork
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"

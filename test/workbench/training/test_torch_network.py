@@ -25,9 +25,9 @@ from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.parsing import read_network
-from ceras_ir.workbench.retrain.session import student_of
 from ceras_ir.workbench.training.integer_operations import requantize
 from ceras_ir.workbench.training.operations import FUNCTIONS, apply_function
+from ceras_ir.workbench.training.session import student_of
 from ceras_ir.workbench.training.torch_network import TorchNetwork
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx"

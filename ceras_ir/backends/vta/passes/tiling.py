@@ -40,8 +40,8 @@ from ceras_ir.backends.vta.schedule.search import (
 from ceras_ir.dialects import graph, mem, tile
 from ceras_ir.dialects.tile import ScheduleAttr
 from ceras_ir.network.function import main_function
-from ceras_ir.support.content_cache import ContentCache, key_of
 from ceras_ir.support.diagnostics import UnsupportedError, remark
+from ceras_ir.support.files import ContentCache, key_of
 from ceras_ir.support.native import cache_folder
 from ceras_ir.support.options import options, with_options_of
 from ceras_ir.support.terminal import progress

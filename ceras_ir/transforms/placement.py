@@ -38,8 +38,7 @@ from ceras_ir.support.diagnostics import (
     node_names,
 )
 from ceras_ir.targets.capabilities import Accelerator, Cost
-from ceras_ir.targets.protocol import Target
-from ceras_ir.targets.registry import all_targets, find_target
+from ceras_ir.targets.protocol import Target, all_targets, find_target
 from ceras_ir.transforms.memory.liveness import steps
 from ceras_ir.transforms.pass_kinds import NetworkPass
 

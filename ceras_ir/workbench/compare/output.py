@@ -1,19 +1,31 @@
-"""Write the page of `ceras-compare --html`: a single file without external resources."""
+"""
+Print the table of `ceras-compare`, and write the page of `--html`.
 
+The page is a single file without external resources.
+"""
+
+from __future__ import annotations
+
+import sys
 from collections.abc import Sequence
 from html import escape
 from math import inf, isnan
 from typing import TYPE_CHECKING
 
+from rich.console import Console
+from rich.markup import escape as escape_markup
+from rich.table import Table
+
 from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise
 from ceras_ir.workbench.compare.proposals import (
     MIN_CLIPPED_SHARE,
     MIN_GOOD_DB,
+    Proposal,
     remedies,
     worst_layers,
 )
 from ceras_ir.workbench.metrics.figures import Measured
-from ceras_ir.workbench.pages.rendering import histogram, ratios, render, shortened
+from ceras_ir.workbench.pages import histogram, ratios, render, shortened
 
 if TYPE_CHECKING:
     from ceras_ir.workbench.compare.variants import Variant
@@ -63,7 +75,7 @@ def named(name: str) -> str:
     return f'<span title="{escape(name)}">{escape(shown)}</span>'
 
 
-def compare_page(title: str, variants: Sequence["Variant"], samples: int) -> str:
+def compare_page(title: str, variants: Sequence[Variant], samples: int) -> str:
     """Return the page: the first variant, and the differences of a second variant."""
     first = variants[0]
     second = variants[1] if len(variants) > 1 else None
@@ -87,7 +99,7 @@ def compare_page(title: str, variants: Sequence["Variant"], samples: int) -> str
         f'<br><span class="key b"></span>{escape(key_b)}<br>Higher is better; at the top a layer '
         f"is exact. {_columns(first)}Point at a layer for details.</p>",
         f'<figure class="panel plot">{ratios(first.layers, second and second.layers)}</figure>',
-        f'<h2 id="layers" class="part">All layers</h2>{_layers(first, second)}',
+        f'<h2 id="layers" class="part">All layers</h2>{_layer_rows(first, second)}',
         '<h2 id="histograms" class="part">Histograms</h2>',
         '<p class="soft">Values of the reference; the dashed lines are the range of stored '
         "integers. Heights are square roots of counts, so that tails are visible.</p>",
@@ -102,7 +114,7 @@ def compare_page(title: str, variants: Sequence["Variant"], samples: int) -> str
     return render("base.html", {"title": named_page, "nav": nav, "main": "\n".join(parts)})
 
 
-def _results(first: "Variant", second: "Variant | None") -> str:
+def _results(first: Variant, second: Variant | None) -> str:
     cards: list[str] = []
     for i, metric in enumerate(first.metrics):
         other = None if second is None else second.metrics[i]
@@ -111,7 +123,7 @@ def _results(first: "Variant", second: "Variant | None") -> str:
 
 
 def _result(
-    metric: Measured, first: "Variant", other: Measured | None, second: "Variant | None"
+    metric: Measured, first: Variant, other: Measured | None, second: Variant | None
 ) -> str:
     lines: list[str] = []
     if metric.real is not None:
@@ -127,7 +139,7 @@ def _result(
     )
 
 
-def _worst(layer: LayerNoise, variant: "Variant") -> str:
+def _worst(layer: LayerNoise, variant: Variant) -> str:
     found = remedies(layer, variant.recipe, adjustable=variant.adjustable)
     hints = "".join(f"<li>{escape(text)}</li>" for text in found)
     return (
@@ -145,7 +157,7 @@ def _small(index: int, layer: LayerNoise) -> str:
     )
 
 
-def _columns(variant: "Variant") -> str:
+def _columns(variant: Variant) -> str:
     largest = max((layer.share or 0.0 for layer in variant.layers), default=0.0)
     if not largest:
         return ""
@@ -172,7 +184,7 @@ def _grade(ratio: float) -> str:
     return "bad" if ratio < MIN_FAIR_DB else "fair" if ratio < MIN_GOOD_DB else "fine"
 
 
-def _layers(first: "Variant", second: "Variant | None") -> str:
+def _layer_rows(first: Variant, second: Variant | None) -> str:
     has_steps = any(layer.reference_scale is not None for layer in first.layers)
     header = ["layer", "operation", *(["step before"] if has_steps else []), "step", "range"]
     header += ["clipped", "of the noise", "alone dB", "accumulated dB"]
@@ -207,3 +219,82 @@ def _bar(ratio: float) -> str:
         f'<span class="{grade}">{decimal(ratio)}</span><span class="bar">'
         f'<i class="{grade}" style="width:{share:.0%}"></i></span>'
     )
+
+
+WIDTH = 160
+"""The width of output to a program, which must not be wrapped."""
+
+
+def print_table(variants: Sequence[Variant], samples: int, console: Console | None = None) -> None:
+    """Print the first variant, and the differences of the other variants; by default on stdout."""
+    if console is None:
+        console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
+    first, rest = variants[0], variants[1:]
+    console.print(_layers(first, rest))
+    console.print(f"\n{samples} sample(s), {first.name} against {first.reference}", markup=False)
+    if first.rescalings is not None:
+        before, after = first.rescalings
+        console.print(f"requantizations at run time: {after} ({before} before scale alignment)")
+    console.print(_metrics(first, rest))
+    for layer in worst_layers(first.layers):
+        ratio = decimal(layer.isolated_ratio)
+        share = "" if layer.share is None else f", {layer.share:.0%} of the noise at the outputs"
+        console.print(f"\n{layer.name} ({layer.operator}), {ratio} dB alone{share}:", markup=False)
+        for text in remedies(layer, first.recipe, adjustable=first.adjustable):
+            console.print(f"  - {text}", markup=False)
+    for text in first.remedies:
+        # A command remains on a single line, so that it can be copied.
+        console.print(f"\n{text}", markup=False, soft_wrap=True)
+
+
+def print_proposals(found: Sequence[Proposal]) -> None:
+    """Print the gains of other options, significant gains first."""
+    print("\nother options, on inputs not used for calibration:")
+    for proposal in sorted(found, key=lambda p: not p.helps):
+        print(f"  {'+' if proposal.helps else ' '} {proposal}")
+    if not any(proposal.helps for proposal in found):
+        print("no gain exceeds twice the standard error")
+
+
+def _layers(first: Variant, rest: Sequence[Variant]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("layer", max_width=36, overflow="fold")
+    table.add_column("operation")
+    has_steps = any(layer.reference_scale is not None for layer in first.layers)
+    shares = ("of the noise",) if any(layer.share is not None for layer in first.layers) else ()
+    columns = ("scale", "range", "clipped", *shares, "alone dB", "accumulated dB")
+    for name in (*(("scale before",) if has_steps else ()), *columns):
+        table.add_column(name, justify="right")
+    for variant in rest:
+        table.add_column(f"{variant.name.removeprefix('recipe ')} dB", justify="right")
+    others = [{(v.name, v.operator): v for v in variant.layers} for variant in rest]
+    for layer in first.layers:
+        same = [other.get((layer.name, layer.operator)) for other in others]
+        table.add_row(
+            escape_markup(layer.name),
+            layer.operator,
+            *((step(layer.reference_scale),) if has_steps else ()),
+            step(layer.scale),
+            f"({layer.low:.3g}, {layer.high:.3g})",
+            f"{layer.clipped_share:.2%}",
+            *(f"{layer.share or 0.0:.1%}" for _ in shares),
+            decimal(layer.isolated_ratio),
+            decimal(layer.accumulated_ratio),
+            *("" if v is None else decimal(v.accumulated_ratio) for v in same),
+        )
+    return table
+
+
+def _metrics(first: Variant, rest: Sequence[Variant]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for name in ("metric", first.reference, *(variant.name for variant in (first, *rest))):
+        table.add_column(escape_markup(name), justify="left" if name == "metric" else "right")
+    for metrics in zip(*(variant.metrics for variant in (first, *rest)), strict=True):
+        real = "" if metrics[0].real is None else number(metrics[0].real)
+        table.add_row(escape_markup(metrics[0].name), real, *map(_with_error, metrics))
+    return table
+
+
+def _with_error(metric: Measured) -> str:
+    text = number(metric.quantized)
+    return text if metric.error is None else f"{text} ± {metric.error:.2g}"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.tool_parser import ToolParser, UsageParser, add_options, names
-from ceras_ir.driver.model_options import ShapeOptions
 from ceras_ir.driver.options import EXIT_STATUS, add_extensions, add_scheme, with_image_options
+from ceras_ir.driver.shared_options import ShapeOptions
 from ceras_ir.pipeline.context import plugins
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.transforms.quantization_options import ArithmeticOptions
@@ -208,7 +208,7 @@ def _run(arguments: argparse.Namespace) -> int:
         raise InputError("training needs torch: pip install 'ceras-ir[retrain]'") from None
 
     from ceras_ir.command.output_files import refuse_overwriting
-    from ceras_ir.workbench.retrain.session import retrain
+    from ceras_ir.workbench.training.session import retrain
 
     read = arguments.model, arguments.teacher, arguments.data, arguments.validate
     refuse_overwriting(arguments.output, *read, arguments.labels, arguments.validate_labels)
