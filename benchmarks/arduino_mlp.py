@@ -31,10 +31,9 @@ from ceras_ir.command.output_files import write_artefacts
 from ceras_ir.network.artefacts import network_inputs, network_outputs
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.build import Build, build, open_folder
-from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.parsing import read_network
-from ceras_ir.support.diagnostics import InputError, UnsupportedError
-from ceras_ir.support.terminal import progress
+from ceras_ir.pipeline.stages import BuildOptions
+from ceras_ir.support.diagnostics import InputError, UnsupportedError, progress
 
 Floats: TypeAlias = NDArray[np.float32]
 Layers: TypeAlias = list[tuple[Floats, Floats]]

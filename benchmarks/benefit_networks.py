@@ -559,8 +559,8 @@ def exported(make: Callable[[], onnx.ModelProto]) -> onnx.ModelProto:
     """The network as target onnx writes it, with constants that decide ties."""
     from ceras_ir.pipeline.build import build
     from ceras_ir.pipeline.context import load_context
-    from ceras_ir.pipeline.options import BuildOptions
     from ceras_ir.pipeline.parsing import load_module
+    from ceras_ir.pipeline.stages import BuildOptions
     from ceras_ir.targets.protocol import find_target
 
     with TemporaryDirectory() as folder:

@@ -39,8 +39,8 @@ from ceras_ir.interpreters.network import in_turn, run
 from ceras_ir.network.artefacts import network_inputs, network_outputs
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.build import build
-from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.parsing import read_network
+from ceras_ir.pipeline.stages import BuildOptions
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
 

@@ -19,8 +19,8 @@ from xdsl.utils.hints import isa
 
 from ceras_ir.backends.dataflow.target import DataflowTarget
 from ceras_ir.pipeline.build import build
-from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.parsing import read_network
+from ceras_ir.pipeline.stages import BuildOptions
 
 HPIPE_BUSY = 0.5
 Entry = dict[str, object]

@@ -28,8 +28,8 @@ from ceras_ir.data.sample_stream import open_samples
 from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import main_function, output_names
 from ceras_ir.pipeline.context import load_context
-from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.parsing import read_network
+from ceras_ir.pipeline.stages import BuildOptions
 from ceras_ir.targets.protocol import find_target
 from ceras_ir.transforms.graph.fuse import FusePass
 from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise, NoiseMeter

@@ -16,10 +16,9 @@ from xdsl.context import Context
 
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.context import load_context
-from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.pipeline.report import memory_totals
-from ceras_ir.pipeline.stages import front_stages, run_stages
+from ceras_ir.pipeline.stages import BuildOptions, front_stages, run_stages
 from ceras_ir.targets.protocol import find_target
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass, coloured_plan
 from ceras_ir.transforms.memory.liveness import Liveness, analyse, steps

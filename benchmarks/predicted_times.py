@@ -37,10 +37,9 @@ from ceras_ir.network.artefacts import network_inputs, network_outputs
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.build import build
 from ceras_ir.pipeline.context import load_context
-from ceras_ir.pipeline.options import BuildOptions, Quantize
 from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.pipeline.report import spelling
-from ceras_ir.pipeline.stages import all_stages, run_stages
+from ceras_ir.pipeline.stages import BuildOptions, Quantize, all_stages, run_stages
 from ceras_ir.support.diagnostics import node_name
 
 HERE = Path(__file__).parent

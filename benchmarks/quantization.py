@@ -34,9 +34,9 @@ from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import main_function, output_names
 from ceras_ir.pipeline.build import build_target, open_folder
 from ceras_ir.pipeline.context import load_context
-from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.pipeline.pass_options import build
+from ceras_ir.pipeline.stages import BuildOptions
 from ceras_ir.support.diagnostics import UnsupportedError
 from ceras_ir.transforms.graph.fuse import FusePass
 from ceras_ir.transforms.quantization.quantize import QuantizePass

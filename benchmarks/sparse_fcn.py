@@ -30,9 +30,8 @@ from ceras_ir.backends.dataflow.resources import Resources, estimate, synthesize
 from ceras_ir.backends.dataflow.target import DataflowTarget
 from ceras_ir.interpreters.registry import interpreter_of
 from ceras_ir.pipeline.context import load_context
-from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.parsing import read_network
-from ceras_ir.pipeline.stages import all_stages, run_stages
+from ceras_ir.pipeline.stages import BuildOptions, all_stages, run_stages
 
 # Filters, window, stride, padding, share of zeros, and whether maxima of 3x3 by 2 follow.
 LAYERS = (

@@ -11,8 +11,8 @@ import torch
 
 from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import main_function
-from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.parsing import read_network
+from ceras_ir.pipeline.stages import BuildOptions
 from ceras_ir.transforms.quantization.analysis.qdq import carries_quantization
 from ceras_ir.workbench.training.examples import load_examples
 from ceras_ir.workbench.training.losses import Score

@@ -20,7 +20,7 @@ from networks import resnet18
 from vta_hls_fit import FIGURE_10, MEGAHERTZ, MOST, Point, all_fits, cycles
 from vta_layers import S3_GEMMS, gemm, lowered
 
-from ceras_ir.backends.vta.lowering.image import build_image
+from ceras_ir.backends.vta.execution.image import build_image
 from ceras_ir.backends.vta.machine.board import HlsModel, VtaBoard, load_board
 from ceras_ir.backends.vta.machine.check import check_program
 from ceras_ir.backends.vta.machine.hls_models import MODELS
@@ -29,8 +29,8 @@ from ceras_ir.backends.vta.machine.time import Timing, simulate_time
 from ceras_ir.backends.vta.passes.tiling import TilePass
 from ceras_ir.backends.vta.target import VtaTarget
 from ceras_ir.pipeline.build import build
-from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.parsing import read_network
+from ceras_ir.pipeline.stages import BuildOptions
 
 
 def milliseconds(stream: Sequence[Instruction], board: VtaBoard, model: HlsModel) -> float:

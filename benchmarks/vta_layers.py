@@ -7,7 +7,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region
 
-from ceras_ir.backends.vta.lowering.image import VtaImage, build_image
+from ceras_ir.backends.vta.execution.image import VtaImage, build_image
 from ceras_ir.backends.vta.machine.board import load_board
 from ceras_ir.backends.vta.passes.convert_graph_to_tile import ConvertGraphToTilePass
 from ceras_ir.backends.vta.passes.fold_packing import FoldPackingPass

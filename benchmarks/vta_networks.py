@@ -19,8 +19,8 @@ from xdsl.utils.hints import isa
 from ceras_ir.backends.vta.machine.encoding import DEFAULT_BOARD
 from ceras_ir.backends.vta.target import VtaTarget
 from ceras_ir.pipeline.build import build
-from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.parsing import read_network
+from ceras_ir.pipeline.stages import BuildOptions
 
 MEGAHERTZ = 333
 S3_GOPS = (

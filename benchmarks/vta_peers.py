@@ -25,6 +25,7 @@ import numpy as np
 from vta_gemm import cycles
 from vta_layers import S3_GEMMS
 
+from ceras_ir.backends.vta.execution.image import Dram
 from ceras_ir.backends.vta.execution.stream_file import (
     MAX_COUNTED_FINDINGS,
     StreamFile,
@@ -34,7 +35,6 @@ from ceras_ir.backends.vta.execution.stream_file import (
     reliance,
     trial,
 )
-from ceras_ir.backends.vta.lowering.image import Dram
 from ceras_ir.backends.vta.machine.board import VtaBoard, load_board
 from ceras_ir.backends.vta.machine.isa import Instruction, Load, MemoryType, Store
 

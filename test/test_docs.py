@@ -13,8 +13,7 @@ from run_examples import ExampleFailedError, refresh
 
 from ceras_ir import universe
 from ceras_ir.driver.opt.modes import summary
-from ceras_ir.pipeline.options import BuildOptions
-from ceras_ir.pipeline.stages import front_stages, target_stages
+from ceras_ir.pipeline.stages import BuildOptions, front_stages, target_stages
 from ceras_ir.support.options import field_docs
 from ceras_ir.targets.protocol import Target, find_target
 

@@ -18,9 +18,8 @@ from ceras_ir.backends.c.target import CTarget
 from ceras_ir.dialects import graph
 from ceras_ir.interpreters.network import run
 from ceras_ir.pipeline.context import load_context
-from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.parsing import read_network
-from ceras_ir.pipeline.stages import front_stages, run_stages
+from ceras_ir.pipeline.stages import BuildOptions, front_stages, run_stages
 from ceras_ir.transforms.quantization.analysis.qdq import carries_quantization
 
 SHARED = Path(__file__).parents[2] / "shared"

@@ -19,9 +19,8 @@ from ceras_ir.frontends.onnx.emission.folding import Evaluator
 from ceras_ir.interpreters.network import run
 from ceras_ir.pipeline.build import build, open_folder
 from ceras_ir.pipeline.context import load_context
-from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.parsing import read_network
-from ceras_ir.pipeline.stages import front_stages, run_stages
+from ceras_ir.pipeline.stages import BuildOptions, front_stages, run_stages
 from ceras_ir.targets.protocol import find_target
 
 Array = NDArray[np.generic]

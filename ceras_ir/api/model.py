@@ -28,7 +28,6 @@ from ceras_ir.pipeline import report
 from ceras_ir.pipeline.build import build, run_all
 from ceras_ir.pipeline.context import load_context, load_universe
 from ceras_ir.pipeline.instrumentation import PassRunner
-from ceras_ir.pipeline.options import BuildOptions, Insertion
 from ceras_ir.pipeline.parsing import parse_text, read_network
 from ceras_ir.pipeline.pass_options import (
     build_pipeline,
@@ -41,7 +40,7 @@ from ceras_ir.pipeline.pass_options import (
     with_values,
 )
 from ceras_ir.pipeline.printing import print_module
-from ceras_ir.pipeline.stages import graph_stages, run_stages
+from ceras_ir.pipeline.stages import BuildOptions, Insertion, graph_stages, run_stages
 from ceras_ir.pipeline.verification import verify_module
 from ceras_ir.support.diagnostics import DoesNotFitError, InputError, UsageError
 from ceras_ir.targets.protocol import Target, all_targets, find_target

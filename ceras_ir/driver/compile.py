@@ -36,16 +36,15 @@ from ceras_ir.driver.shared_options import (
     target_of,
 )
 from ceras_ir.pipeline.context import plugins
-from ceras_ir.pipeline.options import BuildOptions
-from ceras_ir.pipeline.stages import pruning
+from ceras_ir.pipeline.stages import BuildOptions, pruning
 from ceras_ir.support.diagnostics import (
     DoesNotFitError,
     InputError,
     UnsupportedError,
     UsageError,
+    progress,
 )
 from ceras_ir.support.extensions import need_hook
-from ceras_ir.support.terminal import progress
 from ceras_ir.targets.protocol import PLACED, Stage
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from ceras_ir.command.tool_parser import ArgumentContainer, ToolParser, add_opti
 from ceras_ir.data.image_options import ImageOptions
 from ceras_ir.driver.shared_options import ShapeOptions, StateOptions, interface_of
 from ceras_ir.pipeline.context import add_plugins, load_universe
-from ceras_ir.pipeline.options import BuildOptions, Insertion
 from ceras_ir.pipeline.pass_options import build_pipeline, parse_pipeline, with_values
+from ceras_ir.pipeline.stages import BuildOptions, Insertion
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.support.options import option, options, options_of
 from ceras_ir.targets.protocol import Target, find_target

@@ -30,7 +30,7 @@ from ceras_ir.driver.shared_options import (
     target_of,
 )
 from ceras_ir.pipeline.context import plugins
-from ceras_ir.pipeline.options import BuildOptions
+from ceras_ir.pipeline.stages import BuildOptions
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.targets.protocol import all_targets, find_target
 

@@ -38,10 +38,8 @@ from ceras_ir.network.function import main_function
 from ceras_ir.pipeline import report
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.instrumentation import Watching
-from ceras_ir.pipeline.options import BuildOptions
-from ceras_ir.pipeline.stages import all_stages, run_stages, target_stages
-from ceras_ir.support.diagnostics import InputError, UnsupportedError
-from ceras_ir.support.terminal import progress
+from ceras_ir.pipeline.stages import BuildOptions, all_stages, run_stages, target_stages
+from ceras_ir.support.diagnostics import InputError, UnsupportedError, progress
 from ceras_ir.targets.capabilities import Compiled, Executable, Manifest
 from ceras_ir.targets.protocol import PLACED, Emission, Stage, find_target
 from ceras_ir.transforms.placement import state_findings

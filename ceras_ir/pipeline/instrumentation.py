@@ -24,9 +24,8 @@ from xdsl.utils.exceptions import DiagnosticException
 from ceras_ir.command.exit_status import Diagnostic, InternalError, SourceError, summary
 from ceras_ir.pipeline.printing import Checkpoint
 from ceras_ir.pipeline.verification import ChangeVerifier
-from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.diagnostics import InputError, aligned
 from ceras_ir.support.options import option, options
-from ceras_ir.support.terminal import aligned
 from ceras_ir.transforms.pass_kinds import flatten, run_step
 
 

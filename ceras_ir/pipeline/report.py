@@ -38,10 +38,8 @@ from ceras_ir.dialects.mem import (
 )
 from ceras_ir.network.function import input_names, main_function, output_names, result_values
 from ceras_ir.network.storage import FLOAT_REASON
-from ceras_ir.pipeline.options import BuildOptions
-from ceras_ir.pipeline.stages import quantize_pass
-from ceras_ir.support.diagnostics import node_name
-from ceras_ir.support.terminal import aligned
+from ceras_ir.pipeline.stages import BuildOptions, quantize_pass
+from ceras_ir.support.diagnostics import aligned, node_name
 from ceras_ir.targets.protocol import Emission
 from ceras_ir.transforms.memory.copies import bytes_copied_by, copied_bytes, fewest_copied_bytes
 from ceras_ir.transforms.memory.liveness import analyse, byte_size, steps

@@ -1,18 +1,22 @@
 """
-Report errors and remarks to the user.
+Report errors, remarks and progress to the user, and format text for a terminal.
 
 Errors in the input of the user are exceptions, which any module raises and `ceras_ir.driver`
 prints. Each class has an exit status. All other exceptions are errors of the compiler. Passes print
 remarks on stderr; a command prints equal remarks a single time. An unknown name gets the suggestion
 `; did you mean ...?`.
+
+A progress bar is written to stderr for long work, and only if stderr is a terminal.
 """
 
 import os
 import sys
-from collections.abc import Generator, Iterable, Sequence
+import time
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from xdsl.dialects import builtin
 from xdsl.dialects.builtin import FusedLoc, LocationAttr, NameLoc
@@ -218,3 +222,69 @@ def no_remarks() -> Generator[None]:
         yield
     finally:
         _silent.reset(token)
+
+
+def shortened(name: str, longest: int = 40) -> str:
+    """Return the name; a longer name is cut to `longest` characters, three dots included."""
+    return name if len(name) <= longest else f"{name[: longest - 3]}..."
+
+
+def aligned(rows: Sequence[Sequence[str]], right: Collection[int]) -> list[str]:
+    """Return a line for each row; columns in `right` are right-aligned, the rest left-aligned."""
+    columns = max(map(len, rows))
+    full = [[*row, *[""] * (columns - len(row))] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*full, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if i in right else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in full
+    ]
+
+
+T = TypeVar("T")
+
+DELAY_S = 2.0
+"""The delay before a bar appears; shorter work shows no bar."""
+
+
+def progress(items: Iterable[T], description: str, total: int | None = None) -> Iterator[T]:
+    """
+    Yield `items`, with a bar after `DELAY_S` seconds if stderr is a terminal. `total` is the number
+    of items if `items` has no length.
+    """
+    if not sys.stderr.isatty():
+        yield from items
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    total = len(items) if isinstance(items, Sized) else total
+    started = time.monotonic()
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    task = bar.add_task(description, total=total)
+    shown = False
+    try:
+        for item in items:
+            yield item
+            bar.advance(task)
+            if not shown and time.monotonic() - started > DELAY_S:
+                bar.start()
+                shown = True
+    finally:
+        if shown:
+            bar.stop()

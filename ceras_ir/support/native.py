@@ -18,9 +18,8 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
 
-from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.diagnostics import InputError, progress
 from ceras_ir.support.files import locked
-from ceras_ir.support.terminal import progress
 
 
 def compiler(purpose: str) -> list[str]:

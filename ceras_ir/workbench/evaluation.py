@@ -25,7 +25,7 @@ from ceras_ir.driver.shared_options import native_target
 from ceras_ir.network.artefacts import Artefact, TensorInfo
 from ceras_ir.network.function import inputs_with_missing_values, main_function
 from ceras_ir.pipeline.build import build_target, open_folder, read_manifest
-from ceras_ir.pipeline.options import BuildOptions
+from ceras_ir.pipeline.stages import BuildOptions
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.files import ContentCache, key_of
 from ceras_ir.support.workers import WorkerLost, Workers, in_order, shipped_paths

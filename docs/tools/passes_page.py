@@ -8,9 +8,8 @@ from xdsl.passes import ModulePass
 
 from ceras_ir.driver.opt.modes import benefits, rules_of, summary
 from ceras_ir.driver.shared_options import compiling_targets
-from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.pass_options import spell, type_name
-from ceras_ir.pipeline.stages import all_stages
+from ceras_ir.pipeline.stages import BuildOptions, all_stages
 from ceras_ir.targets.protocol import Stage
 from ceras_ir.transforms.pass_kinds import PipelinePass
 from ceras_ir.universe import CERAS_UNIVERSE

@@ -20,10 +20,9 @@ from ceras_ir.driver.opt import tool as opt
 from ceras_ir.pipeline import printing
 from ceras_ir.pipeline.context import load_context, load_universe
 from ceras_ir.pipeline.instrumentation import PassRunner
-from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.pipeline.pass_options import spell_pipeline
-from ceras_ir.pipeline.stages import front_stages, run_stages, target_stages
+from ceras_ir.pipeline.stages import BuildOptions, front_stages, run_stages, target_stages
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.targets.protocol import Stage, find_target
 from ceras_ir.transforms.pass_kinds import flatten

@@ -11,8 +11,8 @@ from slow_cases import slow
 
 from ceras_ir.backends.arduino.target import ArduinoTarget
 from ceras_ir.driver.compile import main, remedied, trials
-from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.parsing import read_network
+from ceras_ir.pipeline.stages import BuildOptions
 from ceras_ir.support.diagnostics import DoesNotFitError
 
 BOARD = """

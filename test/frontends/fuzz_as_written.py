@@ -34,8 +34,7 @@ from ceras_ir.driver.run import main as run_main
 from ceras_ir.driver.verify.as_written import AsWritten, StepDifferences
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.pipeline.context import load_context
-from ceras_ir.pipeline.options import BuildOptions
-from ceras_ir.pipeline.stages import front_stages, run_stages
+from ceras_ir.pipeline.stages import BuildOptions, front_stages, run_stages
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
 GENERATOR = SHARED / "tools" / "fuzz_models.py"

@@ -24,7 +24,7 @@ from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.build import build, open_folder
-from ceras_ir.pipeline.options import BuildOptions
+from ceras_ir.pipeline.stages import BuildOptions
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
 pytest.importorskip("onnxruntime")

@@ -29,8 +29,7 @@ from ceras_ir.backends.c.target import CTarget
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
 from ceras_ir.pipeline.context import load_context
-from ceras_ir.pipeline.options import BuildOptions
-from ceras_ir.pipeline.stages import front_stages, run_stages
+from ceras_ir.pipeline.stages import BuildOptions, front_stages, run_stages
 from ceras_ir.support.diagnostics import UnsupportedError
 
 FIRST, LAST = map(int, os.environ.get("CERAS_FUZZ_SEEDS", "500:516").split(":"))

@@ -25,10 +25,9 @@ from ceras_ir.backends.c.model import Model
 from ceras_ir.backends.c.names import MODEL
 from ceras_ir.backends.c.runner import compiler, run_tool
 from ceras_ir.backends.c.values import filled
-from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.diagnostics import InputError, progress
 from ceras_ir.support.files import ContentCache, key_of
 from ceras_ir.support.native import cache_folder, host_flags
-from ceras_ir.support.terminal import progress
 
 RANKS, TUNED_WORKSPACES = 6, (32 << 10, 1 << 20)
 """The number of register tiles, and the amounts of scratch memory in addition to the default."""

@@ -33,9 +33,8 @@ from ceras_ir.dialects.quant import RequantAttr, Rounding
 from ceras_ir.network.artefacts import Artefact
 from ceras_ir.network.function import input_names, main_function, output_names, result_values
 from ceras_ir.pipeline.context import load_context
-from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.parsing import read_network
-from ceras_ir.pipeline.stages import front_stages, run_stages
+from ceras_ir.pipeline.stages import BuildOptions, front_stages, run_stages
 from ceras_ir.support.diagnostics import (
     Finding,
     InputError,

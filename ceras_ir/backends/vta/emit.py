@@ -20,6 +20,13 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.utils.target import Target
 
+from ceras_ir.backends.vta.execution.image import (
+    ByteRange,
+    Maintenance,
+    build_image,
+    cache_maintenance,
+)
+from ceras_ir.backends.vta.execution.launches import LoweredLaunch
 from ceras_ir.backends.vta.execution.performance import (
     LaunchCost,
     chrome_trace,
@@ -28,13 +35,6 @@ from ceras_ir.backends.vta.execution.performance import (
     totals,
 )
 from ceras_ir.backends.vta.kernels.launch import replaced_count
-from ceras_ir.backends.vta.lowering.image import (
-    ByteRange,
-    Maintenance,
-    build_image,
-    cache_maintenance,
-)
-from ceras_ir.backends.vta.lowering.launches import LoweredLaunch
 from ceras_ir.backends.vta.machine.assembler import disassemble_program
 from ceras_ir.backends.vta.machine.board import FLOWS, VtaBoard, load_board
 from ceras_ir.backends.vta.machine.check import check_stream

@@ -36,10 +36,8 @@ from ceras_ir.network.function import is_quantized, main_function, states_of
 from ceras_ir.pipeline.build import build_target
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.instrumentation import Watching
-from ceras_ir.pipeline.options import BuildOptions
-from ceras_ir.pipeline.stages import QUANTIZED, all_stages, front_stages, run_stages
-from ceras_ir.support.diagnostics import UnsupportedError, UsageError, node_name, remark
-from ceras_ir.support.terminal import progress
+from ceras_ir.pipeline.stages import QUANTIZED, BuildOptions, all_stages, front_stages, run_stages
+from ceras_ir.support.diagnostics import UnsupportedError, UsageError, node_name, progress, remark
 from ceras_ir.targets.capabilities import Executable
 from ceras_ir.targets.protocol import Stage, Target, all_targets
 from ceras_ir.transforms.memory.liveness import steps

@@ -23,9 +23,8 @@ from ceras_ir.network.function import inputs_with_missing_values, main_function,
 from ceras_ir.pipeline.build import read_manifest
 from ceras_ir.pipeline.parsing import TextCarrier
 from ceras_ir.pipeline.stage_cache import digest_of
-from ceras_ir.support.diagnostics import InputError, UsageError
+from ceras_ir.support.diagnostics import InputError, UsageError, progress
 from ceras_ir.support.files import key_of
-from ceras_ir.support.terminal import progress
 from ceras_ir.support.workers import WorkerLost, Workers, in_order, shipped
 from ceras_ir.targets.capabilities import Executable
 from ceras_ir.targets.protocol import Target

@@ -21,12 +21,14 @@ from ceras_ir.driver.options import (
 from ceras_ir.driver.shared_options import (
     TargetClass,
     add_target_options,
+    add_workers,
     compiling_targets,
     described_targets,
+    digests_of,
     interface_of,
     targets_of,
+    workers_of,
 )
-from ceras_ir.driver.worker_options import add_workers, digests_of, workers_of
 from ceras_ir.pipeline.context import PluginFiles, plugins
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.targets.protocol import find_target

@@ -13,8 +13,7 @@ from ceras_ir.dialects import mem
 from ceras_ir.dialects.graph import ConcatOp
 from ceras_ir.dialects.graph.calls import called_functions
 from ceras_ir.dialects.mem import ARENA, BLOCK, COPIED, REGIONS, BlockAttr, RegionAttr
-from ceras_ir.support.diagnostics import UsageError, node_name
-from ceras_ir.support.terminal import aligned
+from ceras_ir.support.diagnostics import UsageError, aligned, node_name
 from ceras_ir.targets.capabilities import GapRule, takes_runs_only
 from ceras_ir.targets.protocol import find_target
 from ceras_ir.transforms.memory.check_blocks import check_plan

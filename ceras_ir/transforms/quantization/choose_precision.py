@@ -24,9 +24,8 @@ from ceras_ir.network.function import (
     uses_after_moves,
 )
 from ceras_ir.network.storage import NARROW, exponent, widen, width
-from ceras_ir.support.diagnostics import UsageError, node_name, remark
+from ceras_ir.support.diagnostics import UsageError, node_name, remark, shortened
 from ceras_ir.support.options import out_of_range
-from ceras_ir.support.terminal import shortened
 from ceras_ir.transforms.quantization.analysis.calibration import CalibratedPass
 from ceras_ir.transforms.quantization.analysis.output_noise import NOISE, note
 from ceras_ir.transforms.quantization.analysis.time_model import TimeModel

@@ -22,9 +22,8 @@ from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import main_function, module_of, observed_values, states_of
 from ceras_ir.network.integer import fitting_exponent
 from ceras_ir.network.storage import exponent, interval, network_values, set_exponent
-from ceras_ir.support.diagnostics import InputError, UsageError, remark
+from ceras_ir.support.diagnostics import InputError, UsageError, progress, remark
 from ceras_ir.support.options import out_of_range
-from ceras_ir.support.terminal import progress
 from ceras_ir.support.workers import WorkerLost, Workers, in_order
 from ceras_ir.transforms.pass_kinds import FloatNetworkPass
 from ceras_ir.transforms.quantization.analysis.calibration import (

@@ -397,7 +397,7 @@ class RoundWeightsPass(CalibratedPass):
     name = "round-weights"
 
     def improve(self, main: FuncOp) -> None:
-        from ceras_ir.support.terminal import progress
+        from ceras_ir.support.diagnostics import progress
 
         layers = with_equal_weights(roundable_layers(main))
         found = input_moments(

@@ -20,8 +20,7 @@ from ceras_ir.network.integer import (
     squared_error,
 )
 from ceras_ir.network.storage import exponent, network_values, set_exponent
-from ceras_ir.support.diagnostics import node_name, remark
-from ceras_ir.support.terminal import shortened
+from ceras_ir.support.diagnostics import node_name, remark, shortened
 from ceras_ir.transforms.pass_kinds import NetworkPass
 from ceras_ir.transforms.quantization.analysis.qdq import only_moves
 from ceras_ir.transforms.quantization.analysis.rescaling import has_power_scales

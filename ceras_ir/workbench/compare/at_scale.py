@@ -18,8 +18,7 @@ from ceras_ir.driver.shared_options import native_target
 from ceras_ir.network.artefacts import TensorInfo, network_inputs
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.context import load_context
-from ceras_ir.pipeline.options import BuildOptions
-from ceras_ir.pipeline.stages import front_stages, quantize_pass, run_stages
+from ceras_ir.pipeline.stages import BuildOptions, front_stages, quantize_pass, run_stages
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.workers import Workers
 from ceras_ir.transforms.quantization.analysis.output_noise import quantities_of_outputs

@@ -15,10 +15,9 @@ from ceras_ir.data.samples import Array, as_samples
 from ceras_ir.dialects.graph import LinearOperation
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.context import load_context
-from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.report import weight_bytes
-from ceras_ir.pipeline.stages import quantize_pass
-from ceras_ir.support.terminal import progress
+from ceras_ir.pipeline.stages import BuildOptions, quantize_pass
+from ceras_ir.support.diagnostics import progress
 from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise
 from ceras_ir.transforms.quantization.analysis.output_noise import outputs_of, quantities_of_outputs
 from ceras_ir.transforms.quantization.analysis.time_model import time_of

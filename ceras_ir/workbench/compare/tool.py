@@ -19,8 +19,14 @@ from ceras_ir.driver.options import (
     title_of,
     with_image_options,
 )
-from ceras_ir.driver.shared_options import ShapeOptions, StateOptions, interface_of
-from ceras_ir.driver.worker_options import add_workers, digests_of, workers_of
+from ceras_ir.driver.shared_options import (
+    ShapeOptions,
+    StateOptions,
+    add_workers,
+    digests_of,
+    interface_of,
+    workers_of,
+)
 from ceras_ir.pipeline.context import plugins
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.transforms.quantization_options import ArithmeticOptions, recipe_names
@@ -28,7 +34,7 @@ from ceras_ir.transforms.quantization_options import ArithmeticOptions, recipe_n
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
-    from ceras_ir.pipeline.options import BuildOptions
+    from ceras_ir.pipeline.stages import BuildOptions
     from ceras_ir.workbench.compare.proposals import Proposal
     from ceras_ir.workbench.compare.variants import Task, Variant
 

@@ -34,10 +34,8 @@ from ceras_ir.network.function import (
 from ceras_ir.network.storage import LAYER
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.instrumentation import PassRunner
-from ceras_ir.pipeline.options import BuildOptions
-from ceras_ir.pipeline.stages import FUSED, QUANTIZED, quantize_pass
-from ceras_ir.support.diagnostics import InputError, node_names
-from ceras_ir.support.terminal import progress
+from ceras_ir.pipeline.stages import FUSED, QUANTIZED, BuildOptions, quantize_pass
+from ceras_ir.support.diagnostics import InputError, node_names, progress
 from ceras_ir.transforms.quantization.analysis.layer_noise import (
     LayerNoise,
     NoiseMeter,

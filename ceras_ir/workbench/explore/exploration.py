@@ -6,8 +6,8 @@ from pathlib import Path
 from shlex import join
 
 from ceras_ir.pipeline.stage_cache import compiler_digest, spelled
+from ceras_ir.support.diagnostics import progress
 from ceras_ir.support.files import key_of
-from ceras_ir.support.terminal import progress
 from ceras_ir.support.workers import WorkerLost, Workers
 from ceras_ir.workbench.explore.expressions import Expression
 from ceras_ir.workbench.explore.page import write_point

@@ -22,8 +22,7 @@ import numpy as np
 from ceras_ir.command.output_files import REPORT, write_file
 from ceras_ir.command.tool_parser import versions
 from ceras_ir.pipeline.stage_cache import compiler_digest, digest_of
-from ceras_ir.support.diagnostics import InputError, UsageError
-from ceras_ir.support.terminal import aligned
+from ceras_ir.support.diagnostics import InputError, UsageError, aligned
 from ceras_ir.workbench.explore.expressions import (
     UnknownFigure,
     identifier,

@@ -10,7 +10,7 @@ from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.output_files import FolderOptions, write_file
 from ceras_ir.command.tool_parser import ToolParser, add_options
 from ceras_ir.driver.options import EXIT_STATUS
-from ceras_ir.driver.worker_options import add_cache, add_workers, cache_folder_of, workers_of
+from ceras_ir.driver.shared_options import add_cache, add_workers, cache_folder_of, workers_of
 from ceras_ir.support.diagnostics import InputError, UsageError, missing_file_remedy
 
 if TYPE_CHECKING:

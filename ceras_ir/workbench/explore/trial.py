@@ -24,10 +24,10 @@ from ceras_ir.driver.options import build_options
 from ceras_ir.driver.shared_options import native_target, target_of
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.build import build_target
-from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.report import table
 from ceras_ir.pipeline.stage_cache import CachedModule, StageCache, digest_of, spelled
 from ceras_ir.pipeline.stages import (
+    BuildOptions,
     all_stages,
     computing_stages,
     front_stages,

@@ -30,8 +30,8 @@ from ceras_ir.driver.compile import CompileView
 from ceras_ir.network.artefacts import Artefact
 from ceras_ir.network.function import input_names, main_function
 from ceras_ir.pipeline.build import Build
-from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.report import Entry, entries_by_key, spelling
+from ceras_ir.pipeline.stages import BuildOptions
 from ceras_ir.support.diagnostics import node_name, node_names
 from ceras_ir.targets.capabilities import MICROSECONDS
 

@@ -15,9 +15,8 @@ from ceras_ir.driver.compile import CompileView
 from ceras_ir.network.artefacts import Artefact, network_inputs
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.build import Build
-from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.report import Entry, spelling
-from ceras_ir.pipeline.stages import FUSED, QUANTIZED
+from ceras_ir.pipeline.stages import FUSED, QUANTIZED, BuildOptions
 from ceras_ir.transforms.quantization.analysis.layer_noise import layer_of
 from ceras_ir.transforms.quantization.analysis.output_noise import quantities_of_outputs, ratio_of
 from ceras_ir.workbench.compare.variants import pair_with_another

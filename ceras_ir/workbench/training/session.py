@@ -28,9 +28,8 @@ from ceras_ir.interpreters.network import run
 from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import input_names, main_function
 from ceras_ir.pipeline.context import load_context
-from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.parsing import read_network
-from ceras_ir.pipeline.stages import QUANTIZED, graph_stages, run_stages
+from ceras_ir.pipeline.stages import QUANTIZED, BuildOptions, graph_stages, run_stages
 from ceras_ir.pipeline.verification import verify_module
 from ceras_ir.support.diagnostics import (
     Finding,

@@ -21,7 +21,7 @@ from ceras_ir.workbench.training.settings import (
 )
 
 if TYPE_CHECKING:
-    from ceras_ir.pipeline.options import BuildOptions
+    from ceras_ir.pipeline.stages import BuildOptions
 
 DEFAULTS = Settings()
 
@@ -225,7 +225,7 @@ def _scheme(arguments: argparse.Namespace, data: str) -> "BuildOptions":
     from dataclasses import replace
 
     from ceras_ir.driver.options import arithmetic_of, scheme_of, title_of
-    from ceras_ir.pipeline.options import BuildOptions
+    from ceras_ir.pipeline.stages import BuildOptions
 
     common = {"prune": arguments.prune, "title": title_of(arguments.model)}
     if not arguments.int8:

@@ -24,8 +24,7 @@ from torch import Tensor
 
 from ceras_ir.data.image_folder import is_planar
 from ceras_ir.dialects import graph
-from ceras_ir.support.diagnostics import InputError, UsageError
-from ceras_ir.support.terminal import progress
+from ceras_ir.support.diagnostics import InputError, UsageError, progress
 from ceras_ir.transforms.quantization.analysis.output_noise import channel_ratios
 from ceras_ir.workbench.training.examples import Examples
 from ceras_ir.workbench.training.losses import Score, hard_loss, soft_loss

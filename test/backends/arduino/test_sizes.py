@@ -28,9 +28,8 @@ from ceras_ir.command.output_files import write_artefacts
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.pipeline.build import Build, build
 from ceras_ir.pipeline.context import load_context
-from ceras_ir.pipeline.options import BuildOptions, Quantize
 from ceras_ir.pipeline.parsing import read_network
-from ceras_ir.pipeline.stages import front_stages, run_stages, target_stages
+from ceras_ir.pipeline.stages import BuildOptions, Quantize, front_stages, run_stages, target_stages
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
 pytestmark = pytest.mark.slow

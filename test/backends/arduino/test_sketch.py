@@ -14,7 +14,7 @@ from ceras_ir.backends.arduino.target import ArduinoTarget
 from ceras_ir.command.output_files import write_artefacts
 from ceras_ir.interpreters.network import run
 from ceras_ir.pipeline.build import Build, build, open_folder
-from ceras_ir.pipeline.options import BuildOptions
+from ceras_ir.pipeline.stages import BuildOptions
 from ceras_ir.support.diagnostics import InputError
 
 

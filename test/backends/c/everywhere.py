@@ -40,8 +40,7 @@ from ceras_ir.interpreters.network import run
 from ceras_ir.network.artefacts import TensorInfo, network_inputs, network_outputs
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.context import load_context
-from ceras_ir.pipeline.options import BuildOptions, Quantize
-from ceras_ir.pipeline.stages import all_stages, run_stages
+from ceras_ir.pipeline.stages import BuildOptions, Quantize, all_stages, run_stages
 from ceras_ir.support.diagnostics import UnsupportedError
 
 FLOAT_BOUND = 1e-5

@@ -31,8 +31,7 @@ from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
 from ceras_ir.pipeline.context import load_context
-from ceras_ir.pipeline.options import BuildOptions
-from ceras_ir.pipeline.stages import all_stages, run_stages
+from ceras_ir.pipeline.stages import BuildOptions, all_stages, run_stages
 
 u8 = IntegerType(8, Signedness.UNSIGNED)
 BYTE, WIDE = UniformType(1.0), UniformType(1.0, storage=i16)

@@ -30,8 +30,8 @@ from ceras_ir.interpreters.network import run
 from ceras_ir.network.artefacts import network_inputs, network_outputs
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.build import build
-from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.parsing import read_network
+from ceras_ir.pipeline.stages import BuildOptions
 from ceras_ir.support.diagnostics import InputError, UsageError
 
 pytestmark = pytest.mark.slow

@@ -27,7 +27,7 @@ from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.build import build
-from ceras_ir.pipeline.options import BuildOptions
+from ceras_ir.pipeline.stages import BuildOptions
 from ceras_ir.support.diagnostics import InputError, UsageError
 
 NAMES = ("kws", "vision2")

@@ -14,8 +14,8 @@ from ceras_ir.backends.c.target import CTarget
 from ceras_ir.command.output_files import write_artefacts
 from ceras_ir.interpreters.network import run
 from ceras_ir.pipeline.build import build
-from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.parsing import read_network
+from ceras_ir.pipeline.stages import BuildOptions
 
 pytestmark = [pytest.mark.slow, needs_rv32]
 

@@ -17,8 +17,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.mem import CPU
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.driver.compile import main
-from ceras_ir.pipeline.options import BuildOptions
-from ceras_ir.pipeline.stages import quantize_pass
+from ceras_ir.pipeline.stages import BuildOptions, quantize_pass
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 SHIFTS = (-8, -1, 0, 1, 2, 7, 8, 9, 15, 16, 22)

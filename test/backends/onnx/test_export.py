@@ -22,9 +22,8 @@ from ceras_ir.dialects import graph
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import main_function, result_values
 from ceras_ir.pipeline.context import load_context
-from ceras_ir.pipeline.options import BuildOptions, Io
 from ceras_ir.pipeline.parsing import read_network
-from ceras_ir.pipeline.stages import front_stages, run_stages
+from ceras_ir.pipeline.stages import BuildOptions, Io, front_stages, run_stages
 
 pytestmark = pytest.mark.slow
 

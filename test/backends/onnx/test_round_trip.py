@@ -24,8 +24,7 @@ from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.context import load_context
-from ceras_ir.pipeline.options import BuildOptions
-from ceras_ir.pipeline.stages import front_stages, run_stages
+from ceras_ir.pipeline.stages import BuildOptions, front_stages, run_stages
 from ceras_ir.support.diagnostics import node_name
 from ceras_ir.transforms.graph.fuse import FusePass
 

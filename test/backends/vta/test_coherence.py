@@ -2,7 +2,7 @@
 
 from xdsl.parser import Parser
 
-from ceras_ir.backends.vta.lowering.image import Maintenance, cache_maintenance
+from ceras_ir.backends.vta.execution.image import Maintenance, cache_maintenance
 from ceras_ir.pipeline.context import load_context
 
 NETWORK = """

@@ -17,8 +17,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from ceras_ir.backends.vta.execution.image import Dram
 from ceras_ir.backends.vta.execution.stream_file import rebased
-from ceras_ir.backends.vta.lowering.image import Dram
 from ceras_ir.backends.vta.machine import simulator
 from ceras_ir.backends.vta.machine.board import VtaBoard, load_board
 from ceras_ir.backends.vta.machine.encoding import decode

@@ -17,8 +17,8 @@ from xdsl.interpreter import (
 )
 from xdsl.ir import Operation, SSAValue
 
+from ceras_ir.backends.vta.execution.image import VtaImage
 from ceras_ir.backends.vta.execution.runner import VtaRunner
-from ceras_ir.backends.vta.lowering.image import VtaImage
 from ceras_ir.dialects import graph, mem
 from ceras_ir.interpreters.network import Array, check_inputs
 from ceras_ir.interpreters.registry import interpreter_of

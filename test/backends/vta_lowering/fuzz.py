@@ -30,7 +30,7 @@ from backends.vta_lowering.test_pooling import expected, pooled
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.backends.vta.lowering.image import VtaImage
+from ceras_ir.backends.vta.execution.image import VtaImage
 from ceras_ir.backends.vta.machine.board import load_board
 from ceras_ir.backends.vta.passes.reshape_convolutions import Im2colPass, apply_windows, has_windows
 from ceras_ir.backends.vta.passes.sort_channels import SortChannelsPass

@@ -13,7 +13,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.passes import ModulePass
 
-from ceras_ir.backends.vta.lowering.image import VtaImage, build_image
+from ceras_ir.backends.vta.execution.image import VtaImage, build_image
 from ceras_ir.backends.vta.machine.assembler import assemble_program, disassemble_program
 from ceras_ir.backends.vta.machine.board import VtaBoard, load_board
 from ceras_ir.backends.vta.machine.check import check_program

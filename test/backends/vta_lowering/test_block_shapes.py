@@ -23,7 +23,7 @@ from slow_cases import first_fast, slow
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Block
 
-from ceras_ir.backends.vta.lowering.image import build_image
+from ceras_ir.backends.vta.execution.image import build_image
 from ceras_ir.backends.vta.machine.board import VtaBoard, load_board
 from ceras_ir.backends.vta.machine.time import simulate_time
 from ceras_ir.backends.vta.passes.convert_graph_to_tile import ConvertGraphToTilePass

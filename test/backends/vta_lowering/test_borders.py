@@ -22,7 +22,7 @@ from slow_cases import first_fast
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Block
 
-from ceras_ir.backends.vta.lowering.image import build_image
+from ceras_ir.backends.vta.execution.image import build_image
 from ceras_ir.backends.vta.machine.board import load_board
 from ceras_ir.backends.vta.machine.time import simulate_time
 from ceras_ir.backends.vta.passes.convert_graph_to_tile import ConvertGraphToTilePass

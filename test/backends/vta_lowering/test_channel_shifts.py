@@ -20,7 +20,7 @@ from backends.vta_lowering.test_swish import expected as swish_of
 from backends.vta_lowering.test_swish import swished
 from slow_cases import first_fast
 
-from ceras_ir.backends.vta.lowering.image import VtaImage
+from ceras_ir.backends.vta.execution.image import VtaImage
 from ceras_ir.backends.vta.machine.board import load_board
 from ceras_ir.backends.vta.machine.isa import Alu, AluOpcode
 from ceras_ir.backends.vta.machine.time import simulate_time
@@ -33,8 +33,7 @@ from ceras_ir.backends.vta.target import VtaTarget
 from ceras_ir.dialects import graph, tile
 from ceras_ir.dialects.quant import RequantAttr, Rounding
 from ceras_ir.driver.verify.tool import main as verify
-from ceras_ir.pipeline.options import BuildOptions
-from ceras_ir.pipeline.stages import quantize_pass
+from ceras_ir.pipeline.stages import BuildOptions, quantize_pass
 from ceras_ir.transforms.pass_kinds import flatten
 from ceras_ir.transforms.quantization.scales import ChooseZeroPointsPass
 

@@ -23,7 +23,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Block, SSAValue
 
-from ceras_ir.backends.vta.lowering.image import VtaImage, build_image, cache_maintenance
+from ceras_ir.backends.vta.execution.image import VtaImage, build_image, cache_maintenance
 from ceras_ir.backends.vta.machine.board import load_board
 from ceras_ir.backends.vta.passes.convert_graph_to_tile import ConvertGraphToTilePass
 from ceras_ir.backends.vta.passes.fold_packing import FoldPackingPass

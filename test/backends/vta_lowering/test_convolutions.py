@@ -8,7 +8,7 @@ from backends.vta_lowering.layers import BOARD, Layer, check_all_levels, random_
 from slow_cases import first_fast
 from xdsl.context import Context
 
-from ceras_ir.backends.vta.lowering.image import VtaImage
+from ceras_ir.backends.vta.execution.image import VtaImage
 from ceras_ir.backends.vta.machine.board import VtaBoard, load_board
 from ceras_ir.backends.vta.machine.time import simulate_time
 from ceras_ir.backends.vta.passes.reshape_convolutions import Im2colPass, apply_windows

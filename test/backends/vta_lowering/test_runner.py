@@ -9,8 +9,8 @@ import pytest
 from backends.vta_lowering.cosimulation import run_on_vta
 from backends.vta_lowering.layers import Layer, check_all_levels, random_array
 
+from ceras_ir.backends.vta.execution.image import VtaImage
 from ceras_ir.backends.vta.execution.runner import VtaRunner
-from ceras_ir.backends.vta.lowering.image import VtaImage
 from ceras_ir.support.diagnostics import InputError, UsageError
 
 SIMULATOR = """

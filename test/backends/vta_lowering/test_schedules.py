@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from backends.vta_lowering.layers import Layer, check_all_levels, random_array
 
-from ceras_ir.backends.vta.lowering.image import VtaImage
+from ceras_ir.backends.vta.execution.image import VtaImage
 from ceras_ir.backends.vta.machine.board import load_board
 from ceras_ir.backends.vta.machine.time import simulate_time
 from ceras_ir.backends.vta.passes.tiling import Schedule, TilePass

@@ -17,7 +17,7 @@ from backends.vta_lowering.layers import (
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Block
 
-from ceras_ir.backends.vta.lowering.image import VtaImage
+from ceras_ir.backends.vta.execution.image import VtaImage
 from ceras_ir.backends.vta.machine.isa import Alu, AluOpcode
 from ceras_ir.backends.vta.passes.sort_channels import SortChannelsPass
 from ceras_ir.dialects import graph

@@ -9,8 +9,8 @@ import pytest
 from backends.vta_lowering.layers import BOARD, Layer, apply, place, random_array
 from xdsl.dialects.builtin import ModuleOp
 
+from ceras_ir.backends.vta.execution.image import build_image
 from ceras_ir.backends.vta.execution.runner import VtaRunner
-from ceras_ir.backends.vta.lowering.image import build_image
 from ceras_ir.backends.vta.machine.board import load_board
 from ceras_ir.backends.vta.machine.time import simulate_time
 from ceras_ir.backends.vta.passes.convert_graph_to_tile import ConvertGraphToTilePass

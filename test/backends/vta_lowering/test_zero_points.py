@@ -21,7 +21,7 @@ from slow_cases import first_fast
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Block
 
-from ceras_ir.backends.vta.lowering.image import VtaImage
+from ceras_ir.backends.vta.execution.image import VtaImage
 from ceras_ir.backends.vta.machine.board import load_board
 from ceras_ir.backends.vta.machine.time import simulate_time
 from ceras_ir.backends.vta.passes.reshape_convolutions import Im2colPass, SpaceToDepthPass

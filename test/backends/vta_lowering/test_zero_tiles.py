@@ -7,8 +7,8 @@ import pytest
 from backends.vta_lowering.layers import Layer, check_all_levels, random_array, random_layer
 from slow_cases import first_fast
 
+from ceras_ir.backends.vta.execution.image import VtaImage
 from ceras_ir.backends.vta.execution.performance import measure
-from ceras_ir.backends.vta.lowering.image import VtaImage
 from ceras_ir.backends.vta.machine.board import load_board
 from ceras_ir.backends.vta.machine.isa import GEMM_PIPELINE, Gemm
 from ceras_ir.backends.vta.machine.scratchpads import WeightTiles, tiles_with_values

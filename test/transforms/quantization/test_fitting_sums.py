@@ -15,8 +15,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
 from ceras_ir.pipeline.context import load_context
-from ceras_ir.pipeline.options import BuildOptions
-from ceras_ir.pipeline.stages import front_stages, run_stages
+from ceras_ir.pipeline.stages import BuildOptions, front_stages, run_stages
 from ceras_ir.transforms.quantization.accumulators import Magnitudes, fits
 
 SCALES = {"s": 0.05, "t": 0.02}

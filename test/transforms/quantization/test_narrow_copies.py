@@ -14,8 +14,8 @@ from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import is_copy, main_function
 from ceras_ir.network.storage import NARROW, WIDE, exponent, widen, width, zero_point
 from ceras_ir.pipeline.context import load_context
-from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.parsing import parse_text
+from ceras_ir.pipeline.stages import BuildOptions
 from ceras_ir.targets.protocol import find_target
 from ceras_ir.transforms.quantization.quantize import CalibratePass, QuantizePass
 from ceras_ir.transforms.quantization.scales import ChooseZeroPointsPass

@@ -26,8 +26,8 @@ from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import input_names, main_function
 from ceras_ir.network.storage import PRECISION, WIDE, set_attribute, width
 from ceras_ir.pipeline.context import load_context
-from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.parsing import parse_text
+from ceras_ir.pipeline.stages import BuildOptions
 from ceras_ir.pipeline.verification import verify_module
 from ceras_ir.support.diagnostics import node_name
 from ceras_ir.targets.protocol import find_target

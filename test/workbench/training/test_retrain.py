@@ -23,8 +23,8 @@ torch = pytest.importorskip("torch", reason="training needs torch: pip install '
 from ceras_ir.dialects import graph
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import main_function
-from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.parsing import read_network
+from ceras_ir.pipeline.stages import BuildOptions
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.workbench.training import trainer
 from ceras_ir.workbench.training.examples import Examples

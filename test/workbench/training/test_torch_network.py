@@ -23,8 +23,8 @@ from ceras_ir.interpreters.network import run
 from ceras_ir.network import integer
 from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import main_function
-from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.parsing import read_network
+from ceras_ir.pipeline.stages import BuildOptions
 from ceras_ir.workbench.training.integer_operations import requantize
 from ceras_ir.workbench.training.operations import FUNCTIONS, apply_function
 from ceras_ir.workbench.training.session import student_of

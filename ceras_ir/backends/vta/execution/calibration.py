@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.utils.hints import isa
 
-from ceras_ir.backends.vta.lowering.image import IMAGE_PAGE_BYTES
+from ceras_ir.backends.vta.execution.image import IMAGE_PAGE_BYTES
 from ceras_ir.backends.vta.machine.board import HlsModel, VtaBoard, load_board
 from ceras_ir.backends.vta.machine.encoding import VtaProgram
 from ceras_ir.backends.vta.machine.isa import AluOpcode, MemoryType

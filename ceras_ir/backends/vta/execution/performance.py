@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ceras_ir.backends.vta.lowering.launches import LoweredLaunch
+from ceras_ir.backends.vta.execution.launches import LoweredLaunch
 from ceras_ir.backends.vta.machine.board import VtaBoard
 from ceras_ir.backends.vta.machine.isa import (
     INSTRUCTION_BYTES,

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 from xdsl.utils.hints import isa
 
+from ceras_ir.backends.vta.execution.image import Dram
 from ceras_ir.backends.vta.execution.stream_file import read_image
-from ceras_ir.backends.vta.lowering.image import Dram
 from ceras_ir.backends.vta.machine.board import VtaBoard, load_board
 from ceras_ir.backends.vta.machine.simulator import simulate
 from ceras_ir.command.output_files import MANIFEST, is_inside

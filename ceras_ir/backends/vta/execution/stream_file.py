@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
+from ceras_ir.backends.vta.execution.image import Dram
 from ceras_ir.backends.vta.execution.performance import LayerCost
-from ceras_ir.backends.vta.lowering.image import Dram
 from ceras_ir.backends.vta.machine.assembler import assemble_program
 from ceras_ir.backends.vta.machine.board import VtaBoard
 from ceras_ir.backends.vta.machine.check import MAX_FINDINGS, check_program, check_stream

@@ -9,7 +9,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
-from ceras_ir.backends.vta.lowering.image import build_image
+from ceras_ir.backends.vta.execution.image import build_image
 from ceras_ir.backends.vta.machine import dialect as vta
 from ceras_ir.backends.vta.machine.board import load_board
 from ceras_ir.backends.vta.machine.encoding import DEFAULT_BOARD, VtaProgram

@@ -16,12 +16,12 @@ from xdsl.passes import ModulePass
 from xdsl.printer import Printer
 from xdsl.utils.hints import isa
 
+from ceras_ir.backends.vta.execution.image import build_image
 from ceras_ir.backends.vta.execution.performance import measure
 from ceras_ir.backends.vta.execution.runner import VtaRunner
 from ceras_ir.backends.vta.kernels.convolution import ConvolutionExpansion, MaximumExpansion
 from ceras_ir.backends.vta.kernels.pooling import AverageExpansion, MaxExpansion, pooling_of
 from ceras_ir.backends.vta.kernels.s3 import S3Expansion
-from ceras_ir.backends.vta.lowering.image import build_image
 from ceras_ir.backends.vta.machine.board import VtaBoard, load_board
 from ceras_ir.backends.vta.machine.isa import BoardOptions
 from ceras_ir.backends.vta.machine.scratchpads import constant_tiles
@@ -40,11 +40,10 @@ from ceras_ir.backends.vta.schedule.search import (
 from ceras_ir.dialects import graph, mem, tile
 from ceras_ir.dialects.tile import ScheduleAttr
 from ceras_ir.network.function import main_function
-from ceras_ir.support.diagnostics import UnsupportedError, remark
+from ceras_ir.support.diagnostics import UnsupportedError, progress, remark
 from ceras_ir.support.files import ContentCache, key_of
 from ceras_ir.support.native import cache_folder
 from ceras_ir.support.options import options, with_options_of
-from ceras_ir.support.terminal import progress
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
 from ceras_ir.transforms.pass_kinds import PipelinePass
 

@@ -51,8 +51,7 @@ from ceras_ir.network.storage import (
     widen,
     width,
 )
-from ceras_ir.support.diagnostics import Finding, InputError, node_name
-from ceras_ir.support.terminal import progress
+from ceras_ir.support.diagnostics import Finding, InputError, node_name, progress
 from ceras_ir.transforms.pass_kinds import FloatNetworkPass
 from ceras_ir.transforms.quantization.analysis.channel_factors import ChannelStatistics
 from ceras_ir.transforms.quantization.analysis.function_forms import reading_of

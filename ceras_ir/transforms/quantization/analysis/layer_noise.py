@@ -33,8 +33,7 @@ from ceras_ir.network.function import (
 )
 from ceras_ir.network.integer import dequantize, quantize
 from ceras_ir.network.storage import EQUALIZED, LAYER, interval
-from ceras_ir.support.diagnostics import node_name
-from ceras_ir.support.terminal import progress
+from ceras_ir.support.diagnostics import node_name, progress
 from ceras_ir.transforms.quantization.analysis.function_forms import trimmed
 from ceras_ir.transforms.quantization.analysis.output_noise import Moments, channel_ratios, decibels
 from ceras_ir.transforms.quantization.analysis.sensitivity import SensitivityMeter, noise_at_outputs

@@ -20,7 +20,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation, SSAValue
 
-from ceras_ir.backends.vta.lowering.launches import LoweredLaunch, lower_launches
+from ceras_ir.backends.vta.execution.launches import LoweredLaunch, lower_launches
 from ceras_ir.backends.vta.machine.board import CACHE_LINE_BYTES, VtaBoard
 from ceras_ir.dialects import graph, mem
 from ceras_ir.dialects.graph.attributes import viewed_operand
