@@ -126,7 +126,7 @@ def measure(
         interpreter.call_op(KERNEL, (frame[np.newaxis], expected))
         assert np.array_equal(found, expected[0]), "the circuit differs from the interpreter"
     print(f"{frames} frames exact against the interpreter")
-    return run.ends[0], run.cycles_per_frame
+    return run.end_cycles[0], run.cycles_per_frame
 
 
 def print_zeros(network: onnx.ModelProto) -> None:

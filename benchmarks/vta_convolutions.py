@@ -62,7 +62,7 @@ def main() -> None:
             cycles.append(thousands(timed(module, way, name)))
         module = convolution(size, channels, kernel, stride, dilation)
         conv = next(op for op in module.walk() if isinstance(op, graph.Conv2dOp))
-        whole = WindowSplit.whole((kernel, kernel), (stride, stride))
+        whole = WindowSplit.unsplit((kernel, kernel), (stride, stride))
         cycles.append(thousands(host_microseconds(conv, whole, board) * board.clock))
         parts, chosen = best_windows(conv, board), ["-", "-", "-"]
         if parts is not None:

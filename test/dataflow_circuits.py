@@ -244,7 +244,7 @@ def run_circuit(
         run = simulator.run(x.astype(np.int8), seed=number, stall=percent)
         assert np.array_equal(run.frames, values[result]), (number, percent)
     timing = model(pipeline, plan, port_bytes, frames)
-    return Outcome(timing, PipelineTiming(free.ends[0], free.cycles_per_frame))
+    return Outcome(timing, PipelineTiming(free.end_cycles[0], free.cycles_per_frame))
 
 
 def _source(block: Block) -> Source:

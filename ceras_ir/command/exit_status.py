@@ -98,16 +98,16 @@ class InternalError(SourceError):
 
     def lines(self, file: str) -> list[str]:
         lines = [part for line in super().lines(file) for part in line.split("\n")]
-        most = MAX_LINES - 1
-        if len(lines) > most:
-            lines = [*lines[: most - 1], f"... and {len(lines) - most + 1} more lines"]
+        max_lines = MAX_LINES - 1
+        if len(lines) > max_lines:
+            lines = [*lines[: max_lines - 1], f"... and {len(lines) - max_lines + 1} more lines"]
         return [*lines, self.advice] if self.advice else lines
 
 
 def explain_crash(tool: str, error: InputError) -> None:
     """Print the place of a crash, for the author of the code."""
     if isinstance(error, InternalError) and (cause := error.__cause__) is not None:
-        report(traceback.format_exception(cause, limit=-MAX_FRAMES), most=2 * MAX_LINES)
+        report(traceback.format_exception(cause, limit=-MAX_FRAMES), max_lines=2 * MAX_LINES)
         if error.advice is None:
             error.advice = _crash_report(tool, cause)
 
@@ -199,10 +199,10 @@ class NodeDiagnostic(Diagnostic):
         return [f"{self.file or file}: {Finding(self.node, self.operator, first)}", *rest]
 
 
-def report(lines: Sequence[str], most: int = MAX_LINES) -> None:
+def report(lines: Sequence[str], max_lines: int = MAX_LINES) -> None:
     """Print diagnostics to stderr, at most a screenful."""
     lines = [printable(part) for line in lines for part in line.removesuffix("\n").split("\n")]
-    shown = lines if len(lines) <= most else lines[: most - 1]
+    shown = lines if len(lines) <= max_lines else lines[: max_lines - 1]
     if more := len(lines) - len(shown):
         shown = [*shown, f"... and {more} more lines"]
     try:

@@ -277,15 +277,15 @@ def _reader(hint: object, described: OptionHelp) -> Callable[[str], object]:
         return words if described.action is None else names
     if kind is not int and kind is not float:
         return str
-    return kind if described.least is None else partial(number, kind, described.least)
+    return kind if described.minimum is None else partial(number, kind, described.minimum)
 
 
-def number(kind: type[int] | type[float], least: int, text: str) -> float:
-    """Convert `text` to a number of at least `least`; a negative `least` excludes 0."""
+def number(kind: type[int] | type[float], minimum: int, text: str) -> float:
+    """Convert `text` to a number of at least `minimum`; a negative `minimum` excludes 0."""
     try:
         value = kind(text)
     except ValueError:
-        value = least - 1
-    if not value >= least or (least < 0 and value == 0):
-        raise argparse.ArgumentTypeError(f"expected a number of at least {least}, got {text!r}")
+        value = minimum - 1
+    if not value >= minimum or (minimum < 0 and value == 0):
+        raise argparse.ArgumentTypeError(f"expected a number of at least {minimum}, got {text!r}")
     return value

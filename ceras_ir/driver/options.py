@@ -47,7 +47,7 @@ def _finite(text: str) -> float:
 class EvaluationOptions:
     """The samples on which networks are compared, and the required signal-to-noise ratio."""
 
-    samples: int | None = option(None, metavar="N", least=1)
+    samples: int | None = option(None, metavar="N", minimum=1)
     """Compare on the first N samples only."""
 
     floor: float = option(10.0, metavar="DB", read=_finite)
@@ -61,7 +61,7 @@ class EvaluationOptions:
 class CalibrationWorkers:
     """The number of processes that calibrate."""
 
-    jobs: int = option(1, flag="--calibration-jobs", metavar="N", least=-1, shows_default=False)
+    jobs: int = option(1, flag="--calibration-jobs", metavar="N", minimum=-1, shows_default=False)
     """
     Processes for more than 64 samples, -1 for the number of cores; the network does not depend on
     it.

@@ -131,7 +131,7 @@ LOG_COEFFICIENTS = _float32s(
 )
 """Interpolation of `(log(1 + r) - r + r**2 / 2) / r**3` on [sqrt(1/2) - 1, sqrt(2) - 1]."""
 SQRT_HALF = np.float32(0.70710678)
-LEAST_NORMAL = np.float32(2.0**-126)
+MIN_NORMAL = np.float32(2.0**-126)
 
 
 def log(x: Floats) -> Floats:
@@ -142,7 +142,7 @@ def log(x: Floats) -> Floats:
     """
     inside = (x > 0) & (x < np.float32(np.inf))
     safe = np.where(inside, x, np.float32(1))
-    tiny = safe < LEAST_NORMAL
+    tiny = safe < MIN_NORMAL
     bits = np.where(tiny, safe * np.float32(2.0**25), safe).view(np.int32)
     e = (bits >> 23) - 126 - np.where(tiny, np.int32(25), np.int32(0))
     m = ((bits & 0x007FFFFF) | 0x3F000000).view(np.float32)

@@ -138,10 +138,12 @@ def cast(x: Array, dtype: np.dtype[np.generic]) -> Array:
     if x.dtype != np.float32 or dtype == np.float32:
         return x.astype(dtype)
     info = np.iinfo(dtype.name)
-    whole = np.trunc(np.nan_to_num(x.astype(np.float32), nan=0.0, posinf=np.inf, neginf=-np.inf))
+    truncated = np.trunc(
+        np.nan_to_num(x.astype(np.float32), nan=0.0, posinf=np.inf, neginf=-np.inf)
+    )
     # Bounds of 64 bits are not float32 values, so saturated elements are found by comparison.
-    low, high = whole <= np.float32(info.min), whole >= np.float32(info.max)
-    inside = np.where(low | high, np.float32(0), whole).astype(dtype)
+    low, high = truncated <= np.float32(info.min), truncated >= np.float32(info.max)
+    inside = np.where(low | high, np.float32(0), truncated).astype(dtype)
     return np.where(low, dtype.type(info.min), np.where(high, dtype.type(info.max), inside))
 
 

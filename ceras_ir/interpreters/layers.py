@@ -241,13 +241,13 @@ class DetectionFunctions(InterpreterFunctions):
     @impl(graph.SuppressOp)
     def suppress(self, interpreter: Interpreter, op: graph.SuppressOp, args: PythonValues):
         boxes, scores = args
-        least, overlap = np.float32(op.least.value.data), np.float32(op.overlap.value.data)
-        most = op.most.value.data
+        threshold, overlap = np.float32(op.least.value.data), np.float32(op.overlap.value.data)
+        max_boxes = op.most.value.data
         rows = [
             (image, kind, box)
-            for image, kinds in enumerate(np.where(scores > least, scores, -np.inf))
+            for image, kinds in enumerate(np.where(scores > threshold, scores, -np.inf))
             for kind, of_kind in enumerate(kinds)
-            for box in chosen_boxes(boxes[image], of_kind.astype(np.float32), most, overlap)
+            for box in chosen_boxes(boxes[image], of_kind.astype(np.float32), max_boxes, overlap)
         ]
         result = np.full(graph.shape_of(op.result), -1, np.int64)
         kept = rows[: len(result)]

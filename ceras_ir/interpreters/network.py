@@ -99,8 +99,8 @@ def run(
 def pack(x: Array, shape: tuple[int, ...]) -> Array:
     """Evaluate `mem.pack` for a packed shape."""
     rows, lanes = _vector(shape, x.ndim)
-    ends = [(0, -x.shape[0] % rows), *[(0, 0)] * (x.ndim - 2), (0, -x.shape[-1] % lanes)]
-    padded = np.pad(x, ends)
+    padding = [(0, -x.shape[0] % rows), *[(0, 0)] * (x.ndim - 2), (0, -x.shape[-1] % lanes)]
+    padded = np.pad(x, padding)
     split = padded.reshape(-1, rows, *x.shape[1:-1], padded.shape[-1] // lanes, lanes)
     order = (0, 4, 2, 3, 1, 5) if x.ndim == 4 else (2, 0, 1, 3)
     return np.ascontiguousarray(split.transpose(order)).reshape(shape)
@@ -114,10 +114,10 @@ def windows(x: Array, op: mem.PackWindowsOp) -> Array:
     )
     height, width, channels = x.shape[1:]
     down, across = (rows - 1) * sh + kh, (columns - 1) * sw + kw
-    whole = np.full((n, down, across, channels), op.value.value.data, x.dtype)
-    seen = x[:, : max(0, down - top), : max(0, across - left)]
-    whole[:, top : top + height, left : left + width] = seen
-    parts = np.lib.stride_tricks.sliding_window_view(whole, (kh, kw), (1, 2))[:, ::sh, ::sw]
+    padded = np.full((n, down, across, channels), op.value.value.data, x.dtype)
+    visible = x[:, : max(0, down - top), : max(0, across - left)]
+    padded[:, top : top + height, left : left + width] = visible
+    parts = np.lib.stride_tricks.sliding_window_view(padded, (kh, kw), (1, 2))[:, ::sh, ::sw]
     parts = parts.transpose(0, 1, 2, 4, 5, 3).reshape(n, rows, columns, -1)
     constants = np.array(op.constants.get_values(), x.dtype)
     added = np.broadcast_to(constants, (n, rows, columns, len(constants)))

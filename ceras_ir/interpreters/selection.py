@@ -109,12 +109,12 @@ def chosen(condition: NDArray[np.bool_], lhs: Array, rhs: Array) -> Array:
 
 
 # The first occurrence of each row, then the second, and so on.
-def _turns(places: NDArray[np.int64]) -> Iterator[NDArray[np.intp]]:
+def _occurrences(places: NDArray[np.int64]) -> Iterator[NDArray[np.intp]]:
     order = np.argsort(places, kind="stable")
     counts = np.unique(places, return_counts=True)[1]
     starts = np.cumsum(counts) - counts
-    for turn in range(counts.max(initial=0)):
-        yield order[starts[counts > turn] + turn]
+    for number in range(counts.max(initial=0)):
+        yield order[starts[counts > number] + number]
 
 
 @register_impls
@@ -165,7 +165,7 @@ class SelectionFunctions(InterpreterFunctions):
             # numpy keeps the last row of equal indices.
             result[places] = rows
             return (result,)
-        for turn in _turns(places):
+        for turn in _occurrences(places):
             at = places[turn]
             result[at] = combine(BINARY_OF_REDUCTION[kind], result[at], rows[turn])
         return (result,)

@@ -136,7 +136,7 @@ class OptionHelp:
     """The flag, if it does not follow from the name of the field."""
     keyword: str | None = None
     """The name in the Python API, if it differs from the name of the field."""
-    least: int | None = None
+    minimum: int | None = None
     """The smallest value."""
     read: Callable[[str], object] | None = None
     """Convert text to the value, if the type of the field is not sufficient."""
@@ -165,7 +165,7 @@ def option(
     tools: tuple[str, ...] = (),
     flag: str | None = None,
     keyword: str | None = None,
-    least: int | None = None,
+    minimum: int | None = None,
     read: Callable[[str], object] | None = None,
     action: Literal["append", "extend"] | None = None,
     shows_default: bool = True,
@@ -173,7 +173,7 @@ def option(
 ) -> T:
     """Declare a dataclass field with `default` that is an option of the command line."""
     described = OptionHelp(
-        text, metavar, tools, flag, keyword, least, read, action, shows_default, aliases
+        text, metavar, tools, flag, keyword, minimum, read, action, shows_default, aliases
     )
     return field(default=default, metadata={_KEY: described})
 
@@ -251,6 +251,6 @@ def given_flags(cls: type, values: object) -> list[str]:
 def out_of_range(options: object) -> Iterator[tuple[str, str]]:
     """Yield the name of each option below the smallest value, and the requirement."""
     for each, described in options_of(type(options)):
-        least, value = described.least, getattr(options, each.name)
-        if least is not None and value is not None and not value >= least:
-            yield each.name, f"must be at least {least}" if least else "must not be negative"
+        minimum, value = described.minimum, getattr(options, each.name)
+        if minimum is not None and value is not None and not value >= minimum:
+            yield each.name, f"must be at least {minimum}" if minimum else "must not be negative"

@@ -119,11 +119,11 @@ class SampleOptions(CalibrationOptions):
     """The options that select calibration samples."""
 
     samples: int = option(
-        64, flag="--calibration-samples", keyword="calibration_samples", metavar="N", least=1
+        64, flag="--calibration-samples", keyword="calibration_samples", metavar="N", minimum=1
     )
     """The number of samples that are used."""
     draw: int | None = option(
-        None, flag="--calibration-seed", keyword="calibration_seed", metavar="SEED", least=0
+        None, flag="--calibration-seed", keyword="calibration_seed", metavar="SEED", minimum=0
     )
     """Use samples chosen by this seed, instead of samples at equal distances."""
 
@@ -218,7 +218,7 @@ class ExceptionOptions:
 class BudgetOptions:
     """The option of `choose-precision` that limits the additional time of 16-bit values."""
 
-    budget: float | None = option(None, metavar="SHARE", least=0)
+    budget: float | None = option(None, metavar="SHARE", minimum=0)
     """
     Allow 16-bit values to add this share of the network's modelled time, for the most sensitive
     values first; 0 for none (default: 0.1, and 0.4 if layers with such values leave the

@@ -107,7 +107,7 @@ def test_each_option_is_declared_once():
 
 @options
 class DepthOptions:
-    depth: int = option(4, metavar="N", least=1)
+    depth: int = option(4, metavar="N", minimum=1)
     """
     Stop at this depth.
 

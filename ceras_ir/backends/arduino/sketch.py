@@ -42,7 +42,9 @@ def renamed(text: str, prefix: Prefix) -> str:
     return prefix.renamed(text.replace("PREDICT_H", f"{head.upper()}_H"))
 
 
-def _ends(model: Model) -> tuple[list[tuple[TensorInfo, str]], list[tuple[TensorInfo, str]]]:
+def _inputs_and_outputs(
+    model: Model,
+) -> tuple[list[tuple[TensorInfo, str]], list[tuple[TensorInfo, str]]]:
     count = len(model.program.inputs)
     pairs = list(zip(model.tensors, model.names, strict=True))
     return pairs[:count], pairs[count:]
@@ -50,7 +52,7 @@ def _ends(model: Model) -> tuple[list[tuple[TensorInfo, str]], list[tuple[Tensor
 
 def predict_header(model: Model) -> str:
     """Return `predict.h`: the model as a C++ function on arrays with exactly matching sizes."""
-    inputs, outputs = _ends(model)
+    inputs, outputs = _inputs_and_outputs(model)
     arguments = [
         f"{'const ' if i < len(inputs) else ''}{tensor_c_type(t)} (&{n})[MODEL_{n.upper()}_SIZE]"
         for i, (t, n) in enumerate([*inputs, *outputs])
@@ -78,7 +80,7 @@ def _declared(pairs: list[tuple[TensorInfo, str]]) -> str:
 
 def main_sketch(model: Model, board: Board) -> str:
     """Return `NAME.ino`, which gets the inputs on the serial port and prints the outputs."""
-    inputs, outputs = _ends(model)
+    inputs, outputs = _inputs_and_outputs(model)
     read = "\n".join(
         f"  for (auto &value : {n}) value = "
         + ("next_number();" if t.dtype == "float32" else f"({t.dtype}_t)next_number();")
@@ -136,17 +138,17 @@ void loop()
 
 def can_scan(model: Model) -> bool:
     """Return whether the network maps three floats to three floats, as a color corrector does."""
-    ends = model.tensors
+    tensors = model.tensors
     return (
         len(model.program.inputs) == 1
-        and len(ends) == 2
-        and all(t.size == SCAN_CHANNELS and t.dtype == "float32" for t in ends)
+        and len(tensors) == 2
+        and all(t.size == SCAN_CHANNELS and t.dtype == "float32" for t in tensors)
     )
 
 
 def scan_sketch(model: Model) -> str:
     """Return the color scanner of S4: calibrate, scan cell by cell, print a PPM."""
-    (_, x), (_, y) = _ends(model)[0][0], _ends(model)[1][0]
+    (_, x), (_, y) = _inputs_and_outputs(model)[0][0], _inputs_and_outputs(model)[1][0]
     return SCAN.replace("@X@", x.upper()).replace("@Y@", y.upper())
 
 
@@ -338,11 +340,11 @@ class EmulatedSketch:
     board: Board
 
     def run(self, samples: Sequence[Sample]) -> Iterator[dict[str, Array]]:
-        ends = self.manifest.inputs, self.manifest.outputs
+        tensors = self.manifest.inputs, self.manifest.outputs
         sources = sorted(self.folder.glob("*.c"))
         with tempfile.TemporaryDirectory(prefix="ceras-board-") as work:
             prefix = Prefix.of_manifest(self.manifest.content)
             model = EmulatedModel(
-                sources, *ends, self.board, Path(work), flags=("-Os",), prefix=prefix
+                sources, *tensors, self.board, Path(work), flags=("-Os",), prefix=prefix
             )
             yield from model.run(samples)

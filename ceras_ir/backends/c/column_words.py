@@ -122,8 +122,8 @@ class Words:
         Return the name and the text of a function that moves an element of a residual to the most
         significant bits of each word.
         """
-        alone = Words(self.bits, self.block, 1, 1, self.are_pairs)
-        return _pairs(stored, alone) if self.are_pairs else _bytes(stored, alone, is_moved=False)
+        single = Words(self.bits, self.block, 1, 1, self.are_pairs)
+        return _pairs(stored, single) if self.are_pairs else _bytes(stored, single, is_moved=False)
 
     def stores(self, e: Epilogue, row: int) -> list[str]:
         """Return statements that narrow, clamp and store sums, with rows at a distance of `row`."""

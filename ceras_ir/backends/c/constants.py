@@ -101,8 +101,8 @@ class ConstantPool:
     @property
     def nbytes(self) -> int:
         """The bytes in flash. Variants of a name count a single time."""
-        seen = {c.name: c.nbytes for c in self.constants}
-        return sum(seen.values())
+        sizes = {c.name: c.nbytes for c in self.constants}
+        return sum(sizes.values())
 
 
 @cache

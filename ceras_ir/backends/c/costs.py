@@ -193,9 +193,10 @@ class Footprint:
         """Return a sentence about the possible width of hidden layers, or an empty string."""
         if self.widest is None:
             return ""
-        now, most = self.widest
+        now, max_width = self.widest
         return (
-            f"hidden layers of up to {most:,} would fit as they are stored now; they have {now:,}"
+            f"hidden layers of up to {max_width:,} would fit as they are stored now; "
+            f"they have {now:,}"
         )
 
 
@@ -308,8 +309,8 @@ def _integer_linear(layer: Layer, op: graph.LinearOperation) -> float:
     if geometry.is_direct and geometry.positions < COLUMNS:
         return op.macs * ROW_PAIR + outputs * (ROW_OUTPUT + more)
     if geometry.is_direct:
-        whole = -(-geometry.positions // COLUMNS) * COLUMNS * geometry.n
-        return whole * (PAIR * geometry.k + PAIR_OUTPUT) + outputs * more
+        pairs = -(-geometry.positions // COLUMNS) * COLUMNS * geometry.n
+        return pairs * (PAIR * geometry.k + PAIR_OUTPUT) + outputs * more
     assert isinstance(op, graph.Conv2dOp)
     known = ways(op, geometry, analyse(op), layer.options.workspace)
     chosen = next(way for way in known if way.kind == layer.kernel)

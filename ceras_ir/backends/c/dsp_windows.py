@@ -92,8 +92,8 @@ def windows_at_once(columns: int, width: int, stride: int) -> int:
 def packed_taps(weights: NDArray[np.integer], height: int) -> NDArray[np.int16]:
     """Pack weights as [channel, pair of rows, column, 2]; zeros follow an odd number of rows."""
     taps = weights.reshape(len(weights), height, -1).astype(np.int16)
-    whole = np.pad(taps, ((0, 0), (0, height % 2), (0, 0)))
-    split = whole.reshape(len(weights), -1, 2, whole.shape[2])
+    padded = np.pad(taps, ((0, 0), (0, height % 2), (0, 0)))
+    split = padded.reshape(len(weights), -1, 2, padded.shape[2])
     return np.ascontiguousarray(split.transpose(0, 1, 3, 2))
 
 
@@ -245,12 +245,12 @@ def tiles_at_once(op: Conv2dOp, workspace: int, *, stored: bool) -> int:
     """
     channels, total = shape_of(op.input)[3], tile_count(op)
     room = (workspace - scratch_bytes(channels, 0, stored=stored)) // (2 * WINOGRAD_RUNS * channels)
-    most = min(room - room % COLUMNS, total - total % COLUMNS)
-    most = min(most, STORED_BLOCK) if stored else most
-    if most < COLUMNS:
+    max_tiles = min(room - room % COLUMNS, total - total % COLUMNS)
+    max_tiles = min(max_tiles, STORED_BLOCK) if stored else max_tiles
+    if max_tiles < COLUMNS:
         return 0
-    blocks = -(-total // most)
-    return min(-(-total // (blocks * COLUMNS)) * COLUMNS, most)
+    blocks = -(-total // max_tiles)
+    return min(-(-total // (blocks * COLUMNS)) * COLUMNS, max_tiles)
 
 
 def packed_filters(weights: NDArray[np.integer]) -> NDArray[np.int8]:

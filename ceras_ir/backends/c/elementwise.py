@@ -144,7 +144,7 @@ def lookup(layer: Layer, op: LookupOp) -> None:
         return
     kernel = layer.kernels.use("lookup_rows", NAME=f"{source}_{target}", X=source, Y=target)
     rest = f"{name}, {first}, {entries // 2}, {channels}"
-    if op.has_pixel_input or target == "int16_t" or _most_parts(op) > MAX_TABLE_PARTS:
+    if op.has_pixel_input or target == "int16_t" or _max_table_parts(op) > MAX_TABLE_PARTS:
         layer.line(f"{kernel}({y}, {x}, {rest}, {size});")
         return
     layer.line(
@@ -168,7 +168,7 @@ def _lookup_floats(layer: Layer, op: LookupOp, x: str, y: str) -> None:
     layer.loop("i", prod(shape_of(op.result)), [f"{y}[i] = {name}[{at}];"])
 
 
-def _most_parts(op: LookupOp) -> int:
+def _max_table_parts(op: LookupOp) -> int:
     """Return the maximum number of parts of 128 entries that 64 adjacent elements look up."""
     entries = op.tables.shape[1]
     rows = np.array(op.channel_rows or [0])
@@ -264,9 +264,9 @@ def _clamped(op: graph.CastOp, y: str) -> list[str]:
     is_unsigned = dtype.kind == "u"
     bits = 8 * dtype.itemsize - (not is_unsigned)
     low, high = float_literal(-1.0 if is_unsigned else -(2.0**bits)), float_literal(2.0**bits)
-    least = "0" if is_unsigned else f"{name}_MIN"
+    minimum = "0" if is_unsigned else f"{name}_MIN"
     return [
-        f"{y}[i] = v != v ? 0 : v <= {low} ? {least} : v >= {high} ? {name}_MAX : ({storage})v;"
+        f"{y}[i] = v != v ? 0 : v <= {low} ? {minimum} : v >= {high} ? {name}_MAX : ({storage})v;"
     ]
 
 

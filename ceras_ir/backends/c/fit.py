@@ -228,9 +228,9 @@ def widest(model: Model, footprint: Footprint) -> tuple[int, int] | None:
             flash += layer.nbytes * factor**inside
         return flash <= board.free_flash and footprint.sram * factor <= board.free_sram
 
-    most = now * max(board.free_flash // max(footprint.flash, 1), 1) * 8
-    lost = _smallest(0, most - 1, lambda lost: fits(most - lost))
-    return None if lost is None else (now, most - lost)
+    max_width = now * max(board.free_flash // max(footprint.flash, 1), 1) * 8
+    lost = _smallest(0, max_width - 1, lambda lost: fits(max_width - lost))
+    return None if lost is None else (now, max_width - lost)
 
 
 def _multiplies(model: Model) -> list[graph.GraphOperation]:

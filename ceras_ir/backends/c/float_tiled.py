@@ -203,11 +203,12 @@ class Winograd:
             for tile in whole_tiles(strip * across, nest.outputs)
         )
         ways = [way for way in ways if way.nbytes <= workspace]
-        least = min((way.cycles for way in ways), default=nest.cycles)
-        if least >= nest.cycles:
+        min_cycles = min((way.cycles for way in ways), default=nest.cycles)
+        if min_cycles >= nest.cycles:
             return None
         return min(
-            (way for way in ways if way.cycles <= least * MAX_CYCLE_RATIO), key=lambda w: w.nbytes
+            (way for way in ways if way.cycles <= min_cycles * MAX_CYCLE_RATIO),
+            key=lambda w: w.nbytes,
         )
 
     def print(

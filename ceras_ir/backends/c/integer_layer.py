@@ -72,7 +72,7 @@ class Epilogue:
             return None
         result = element_of(op.result)
         assert isinstance(result, UniformType)
-        stored, least = result.storage.width.data, result.low
+        stored, lowest = result.storage.width.data, result.low
         if stored > 16:
             return None
         extra, after, bits = np.zeros(1, np.int64), half + (requant.zero_point.data << shift), 8
@@ -89,7 +89,7 @@ class Epilogue:
             halves = np.left_shift(1, right) >> 1 if half else 0
             moved = extra + halves + np.left_shift(requant.zero_point.data, right)
             if sums.has_room(int(np.abs(moved).max())):
-                return cls(moved, 0, 0, bits, stored, 0, low, high, least, shifts)
+                return cls(moved, 0, 0, bits, stored, 0, low, high, lowest, shifts)
         scale_bits = 0
         if is_scaled:
             largest = sums.products_bound(requant) + abs(after) + 1
@@ -100,7 +100,7 @@ class Epilogue:
             extra, after = extra + after, 0
         if not sums.has_room(int(np.abs(extra).max())):
             return None
-        return cls(extra, scale_bits, after, bits, stored, shift, low, high, least)
+        return cls(extra, scale_bits, after, bits, stored, shift, low, high, lowest)
 
     @classmethod
     def to_bytes(cls, op: LinearOperation, sums: Sums, rescale: Rescaling) -> "Epilogue | None":

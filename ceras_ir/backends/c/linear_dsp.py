@@ -260,7 +260,7 @@ def sparse_pairs(of: IntegerLayer, planes: Planes) -> bool:
 def _print(
     of: IntegerLayer, pairs: PairedPlanes, finish: _Finish, weights: NDArray[np.int8]
 ) -> None:
-    layer, op, near, whole = of.layer, of.op, pairs.near, pairs.whole
+    layer, op, near, strip_planes = of.layer, of.op, pairs.near, pairs.all_positions
     layer.kernel = SPARSE
     outputs = len(weights)
     point = np.full(near.channels, zero_point_of(of.sums.x), np.int8)
@@ -283,9 +283,9 @@ def _print(
         NEAR=finish.stored(layer, UPPER_SHIFT),
         NEXT=finish.stored(layer, 0),
         STEP="4" if near.columns % 4 == 0 else "(left < 4 ? left : 4)",
-        ROW=str(whole.columns * column),
+        ROW=str(strip_planes.columns * column),
         COLUMN=str(column),
-        FAR=str((rows * whole.columns + columns) * column),
+        FAR=str((rows * strip_planes.columns + columns) * column),
     )
     layer.scratch("int32_t", "planes", pairs.words, 4)
     source.reserve(count)
@@ -296,13 +296,13 @@ def _print(
         layer.line(f"for (int32_t image = 0; image < {near.images}; ++image)")
         x += f" + image * {prod((near.height, near.width, near.channels))}"
     layer.line(f"for (int32_t strip = 0; strip < {pairs.strips}; ++strip) {{")
-    strip = whole.strip
-    first = earlier(f"strip * {strip}", whole.rows, strip)
+    strip = strip_planes.strip
+    first = earlier(f"strip * {strip}", strip_planes.rows, strip)
     layer.line(f"const int32_t first = {first};", 1)
     pairs.fill(layer, x, border)
     source.declare(1)
-    image = f"image * {whole.rows} + " if near.images > 1 else ""
-    layer.line(f"const int32_t base = ({image}first) * {whole.columns * outputs};", 1)
+    image = f"image * {strip_planes.rows} + " if near.images > 1 else ""
+    layer.line(f"const int32_t base = ({image}first) * {strip_planes.columns * outputs};", 1)
     layer.line(f"for (int32_t o = 0; o < {outputs}; ++o) {{", 1)
     layer.line(f"const int32_t n = {source.next_filter(near.channels, near.plane_columns)};", 2)
     to = "sums" if finish.is_sum else f"{of.y} + base + o"
@@ -320,7 +320,7 @@ def _entries_at_once(counts: NDArray[np.int64]) -> int:
     """Return the entries per iteration that minimize padding and checks."""
 
     def cost(count: int) -> int:
-        turns = np.maximum(-(-counts // count), 1)
-        return int((turns * (INSTRUCTIONS_PER_ENTRY * count + INSTRUCTIONS_PER_CHECK)).sum())
+        iterations = np.maximum(-(-counts // count), 1)
+        return int((iterations * (INSTRUCTIONS_PER_ENTRY * count + INSTRUCTIONS_PER_CHECK)).sum())
 
     return min(range(2, MAX_ENTRIES_AT_ONCE + 1), key=cost)

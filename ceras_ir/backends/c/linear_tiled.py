@@ -98,9 +98,9 @@ def constant_panels(of: IntegerLayer, nest: Nest, epilogue: Epilogue | None, off
     )
 
     def packed() -> Array:
-        whole = np.zeros((panels * width, runs, steps * step), np.int8)
-        whole[:, :, : nest.taps] = nest.split(sums.centred()).reshape(panels * width, runs, -1)
-        split = whole.reshape(panels, width, runs, steps, step)
+        padded = np.zeros((panels * width, runs, steps * step), np.int8)
+        padded[:, :, : nest.taps] = nest.split(sums.centred()).reshape(panels * width, runs, -1)
+        split = padded.reshape(panels, width, runs, steps, step)
         return np.ascontiguousarray(split.transpose(0, 2, 3, 1, 4))
 
     def bias(condition: str, offset: int) -> str:

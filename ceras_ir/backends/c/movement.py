@@ -53,26 +53,26 @@ def transpose(layer: Layer, op: TransposeOp) -> None:
             NAME=name,
             ELEMENT="int32_t" if name == "words" else "int8_t",
             BLOCK=str(block),
-            LOWER=_in_turns(range(block // 2), block),
-            UPPER=_in_turns(range(block // 2, block), block),
+            LOWER=_interleaved(range(block // 2), block),
+            UPPER=_interleaved(range(block // 2, block), block),
         )
-        others = [d for d in range(len(extents) - 1) if d != rows]
+        outer_axes = [d for d in range(len(extents) - 1) if d != rows]
 
         def matrix(at: list[str]) -> list[str]:
             to_at, of_at = (f" + {index}" for index in at) if at else ("", "")
             sizes = f"{extents[rows]}, {extents[-1]}"
             return [f"{turn}({x}{of_at}, {of[-1]}, {y}{to_at}, {to[rows]}, {sizes});"]
 
-        if others:
-            outer = [[s[d] for d in others] for s in (to, of)]
-            nest(layer, [extents[d] for d in others], outer, matrix)
+        if outer_axes:
+            outer = [[s[d] for d in outer_axes] for s in (to, of)]
+            nest(layer, [extents[d] for d in outer_axes], outer, matrix)
         else:
             layer.block(matrix([]))
         otherwise()
         loops()
 
 
-def _in_turns(lanes: range, block: int) -> str:
+def _interleaved(lanes: range, block: int) -> str:
     """Return the lanes of two vectors of `block` lanes, alternating between the vectors."""
     return ", ".join(f"{lane}, {lane + block}" for lane in lanes)
 

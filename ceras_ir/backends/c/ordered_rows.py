@@ -140,9 +140,9 @@ def _short(ctype: str) -> str:
 
 def interleaved(weights: Array) -> Array:
     """Interleave groups of four rows by columns; the remaining rows follow."""
-    whole, k = len(weights) // 4 * 4, weights.shape[1]
-    groups = weights[:whole].reshape(-1, 4, k).transpose(0, 2, 1)
-    return np.concatenate([groups.reshape(-1), weights[whole:].reshape(-1)])
+    grouped, k = len(weights) // 4 * 4, weights.shape[1]
+    groups = weights[:grouped].reshape(-1, 4, k).transpose(0, 2, 1)
+    return np.concatenate([groups.reshape(-1), weights[grouped:].reshape(-1)])
 
 
 def _dense(layer: Layer, weights: Array, ctype: str, x: str, y: str, depth: int) -> None:

@@ -257,13 +257,13 @@ class EncodeWeightsPass(NetworkPass):
         for choice in layers:
             _rewrite(choice)
 
-    def _staged(self, layers: list[Choice], others: int) -> list[Choice]:
+    def _staged(self, layers: list[Choice], other_bytes: int) -> list[Choice]:
         if self.board is None:
             return [c.best(LOSSLESS, fast=True) for c in layers]
         layers = [c.fastest() for c in layers]
         from ceras_ir.backends.c.machines import load_board
 
-        budget = load_board(self.board).free_flash - RESERVED_CODE_BYTES - others
+        budget = load_board(self.board).free_flash - RESERVED_CODE_BYTES - other_bytes
         for shrink in (Choice.smallest, Choice.quantized):
             smaller = [c if c.scale is not None else shrink(c) for c in layers]
             saving = [a.nbytes - b.nbytes for a, b in zip(layers, smaller, strict=True)]

@@ -101,8 +101,10 @@ class Planes:
     """The channel at each place, if channels are permuted."""
 
     @classmethod
-    def of(cls, op: LinearOperation, geometry: Geometry, item: int, most: int) -> "Planes | None":
-        """Return planes with `item` bytes per element in at most `most` bytes, or None."""
+    def of(
+        cls, op: LinearOperation, geometry: Geometry, item: int, max_bytes: int
+    ) -> "Planes | None":
+        """Return planes with `item` bytes per element in at most `max_bytes` bytes, or None."""
         if geometry.groups > 1 or geometry.positions < MIN_PLANE_POSITIONS:
             return None
         if isinstance(op, Conv2dOp):
@@ -119,9 +121,9 @@ class Planes:
             images, height, width, channels, rows, columns, (kernel[0], kernel[1]),
             (stride[0], stride[1]), (dilation[0], dilation[1]), padding[0], padding[1], rows,
         )  # fmt: skip
-        while planes.elements * item > most and planes.strip > 1:
+        while planes.elements * item > max_bytes and planes.strip > 1:
             planes = replace(planes, strip=-(-planes.strip // 2))
-        return planes if planes.elements * item <= most else None
+        return planes if planes.elements * item <= max_bytes else None
 
     def clustered(self, weights: NDArray[np.generic]) -> "Planes":
         """Return the planes with permuted channels, if bytes fill chunks."""
@@ -252,14 +254,14 @@ PAIR_COLUMNS = 4
 class PairedPlanes:
     """Words of pairs of positions, for a strip of output rows."""
 
-    whole: Planes
+    all_positions: Planes
     """All positions of the strip."""
     near: Planes
     """The first position of each pair: half of the rows, or of the columns."""
 
     @classmethod
-    def of(cls, planes: Planes, most: int) -> "PairedPlanes | None":
-        """Return pairs in at most `most` bytes, or None without enough columns or memory."""
+    def of(cls, planes: Planes, max_bytes: int) -> "PairedPlanes | None":
+        """Return pairs in at most `max_bytes` bytes, or None without enough columns or memory."""
         columns = planes.columns if planes.rows > 1 else -(-planes.columns // 2)
         if columns < PAIR_COLUMNS:
             return None
@@ -268,7 +270,7 @@ class PairedPlanes:
             rows = -(-planes.rows // strips)
             near = replace(planes, strip=-(-rows // 2), columns=columns, shares_border=False)
             found = cls(replace(planes, strip=rows), near)
-            if found.nbytes <= most:
+            if found.nbytes <= max_bytes:
                 return found
             if rows <= 2:
                 return None
@@ -277,7 +279,7 @@ class PairedPlanes:
     @property
     def strips(self) -> int:
         """The number of strips of an image; the last starts earlier unless rows divide evenly."""
-        return -(-self.whole.rows // self.whole.strip)
+        return -(-self.all_positions.rows // self.all_positions.strip)
 
     @property
     def pitch(self) -> int:
@@ -291,7 +293,7 @@ class PairedPlanes:
 
     @property
     def positions(self) -> int:
-        return self.whole.strip * self.whole.columns
+        return self.all_positions.strip * self.all_positions.columns
 
     @property
     def nbytes(self) -> int:
@@ -300,8 +302,8 @@ class PairedPlanes:
     @property
     def distance(self) -> tuple[int, int]:
         """The output rows and columns from the first position of a pair to the second."""
-        near, whole = self.near, self.whole
-        return whole.strip - near.strip, whole.columns - near.columns
+        near, all_positions = self.near, self.all_positions
+        return all_positions.strip - near.strip, all_positions.columns - near.columns
 
     def taps(self) -> list[int]:
         """Return the word of the first channel for each element of the window."""

@@ -242,17 +242,17 @@ class Program:
 
     def operands_in_place(self, op: Operation) -> frozenset[SSAValue]:
         """Return the operands that already have their bytes in the result."""
-        whole = self.places.get(op.results[0]) if op.results else None
+        result = self.places.get(op.results[0]) if op.results else None
         source = viewed_operand(op)
         if source is not None:
-            return frozenset([source] if whole and self.places.get(source) == whole else [])
-        if not isinstance(op, ConcatOp) or not isinstance(whole, Arena):
+            return frozenset([source] if result and self.places.get(source) == result else [])
+        if not isinstance(op, ConcatOp) or not isinstance(result, Arena):
             return frozenset()
         parts = slices(op)
         copied = {
             part.operand
             for part in parts
-            if self.places.get(part.operand) != Arena(whole.offset + part.start, whole.region)
+            if self.places.get(part.operand) != Arena(result.offset + part.start, result.region)
             or part.pitch
         }
         return frozenset(part.operand for part in parts) - copied
@@ -322,14 +322,14 @@ def _is_dead_before_update(state: State, order: list[Operation]) -> bool:
     steps = {op: i for i, op in enumerate(order)}
     assert isinstance(state.result.owner, Operation)
     written = steps[state.result.owner]
-    seen: list[SSAValue] = [state.argument]
-    for value in seen:  # The list grows by values that share the bytes.
+    aliases: list[SSAValue] = [state.argument]
+    for value in aliases:  # The list grows by values that share the bytes.
         for use in value.uses:
             reader = use.operation
             if steps.get(reader, len(order)) >= written:
                 return False
             if viewed_operand(reader) is value:
-                seen.append(reader.results[0])
+                aliases.append(reader.results[0])
     return True
 
 

@@ -182,9 +182,9 @@ def _integers(layer: Layer, op: RecurrenceOp, name: str, first: int, last: int) 
     part = np.ascontiguousarray(weights[first:last], np.int8)
 
     def packed() -> Array:
-        whole = np.zeros((rows, depth), np.int8)
-        whole[:outputs, :hidden] = part
-        lanes = whole.reshape(-1, INTEGER_PANEL, depth // 2, 2)
+        padded = np.zeros((rows, depth), np.int8)
+        padded[:outputs, :hidden] = part
+        lanes = padded.reshape(-1, INTEGER_PANEL, depth // 2, 2)
         return lanes.transpose(0, 2, 1, 3).reshape(-1)
 
     w = layer.constant(name, "int8_t", rows * depth, 1, packed, CONDITION)
@@ -199,7 +199,7 @@ def _in_vectors(outputs: int) -> int:
 def _panels(layer: Layer, op: RecurrenceOp, name: str, first: int, last: int, panel: int) -> str:
     """Return the weights of some outputs in panels; computed weights are packed in each run."""
     hidden, outputs = shape_of(op.weights)[1], last - first
-    owner, whole = op.weights.owner, outputs - outputs % panel
+    owner, grouped = op.weights.owner, outputs - outputs % panel
     size = outputs * hidden + _in_vectors(outputs) - outputs
     if isinstance(owner, graph.ConstantOp):
 
@@ -212,7 +212,7 @@ def _panels(layer: Layer, op: RecurrenceOp, name: str, first: int, last: int, pa
     weights = layer.read(op.weights, "w")
     layer.scratch("float", name, size, 4)
     pack = layer.kernels.use("pack_panels")
-    for start, end, width in ((0, whole, panel), (whole, outputs, outputs - whole)):
+    for start, end, width in ((0, grouped, panel), (grouped, outputs, outputs - grouped)):
         if start < end:
             source = f"{weights} + {(first + start) * hidden}"
             layer.line(
@@ -231,7 +231,7 @@ def _panels(layer: Layer, op: RecurrenceOp, name: str, first: int, last: int, pa
 def loop(layer: Layer, op: graph.LoopOp) -> None:
     body, kinds, steps = layer.bodies[op.body.string_value()], op.packed_types, op.step_count
     starts = [layer.read(v, f"start{i}") for i, v in enumerate(op.carried)]
-    whole = [layer.read(v, f"x{i}") for i, v in enumerate(op.scanned)]
+    scanned = [layer.read(v, f"x{i}") for i, v in enumerate(op.scanned)]
     captured = [layer.read(v, f"captured{i}") for i, v in enumerate(op.captured)]
     going = layer.read_if(op.condition, "going")
     _unpack(layer, op)
@@ -254,12 +254,12 @@ def loop(layer: Layer, op: graph.LoopOp) -> None:
     at = ["back" if entry else "t" for entry in entries]
     elements = [
         f"{x} + {t} * {prod(shape_of(v)[1:])}"
-        for x, t, v in zip(whole, at, op.scanned, strict=False)
+        for x, t, v in zip(scanned, at, op.scanned, strict=False)
     ]
     carried = range(len(starts))
     stacked = [
         f"y{i} + {t} * {prod(kinds[i].get_shape()[1:])}"
-        for i, t in zip(range(len(starts), len(kinds)), at[len(whole) :], strict=True)
+        for i, t in zip(range(len(starts), len(kinds)), at[len(scanned) :], strict=True)
     ]
     arguments = [
         arena, "&t", *(f"now{i}" for i in carried), *elements, *captured,

@@ -51,7 +51,7 @@ def reduce(layer: Layer, op: graph.ReduceOp) -> None:
         return
     value = combine(layer.kernels, COMBINED[op.function], ctype, "total", "v")
     if outer_steps and outer_steps[-1] == 1 and outer[-1] > 1:
-        _whole_rows(layer, (x, y, ctype, value), (outer, outer_steps), (inner, steps))
+        _reduce_rows(layer, (x, y, ctype, value), (outer, outer_steps), (inner, steps))
         return
     layer.line("int32_t to = 0;")
     with layer.nested("i", outer) as depth:
@@ -65,7 +65,7 @@ def reduce(layer: Layer, op: graph.ReduceOp) -> None:
         layer.line(f"{y}[to++] = total;", depth)
 
 
-def _whole_rows(
+def _reduce_rows(
     layer: Layer,
     names: tuple[str, str, str, str],
     outer: tuple[list[int], list[int]],
@@ -73,9 +73,9 @@ def _whole_rows(
 ) -> None:
     """Print the reduction of adjacent results together, with the same order for each."""
     x, y, ctype, value = names
-    (*others, size), (*other_steps, _) = outer
-    with layer.nested("i", others) as depth:
-        at = _index("i", [size * step for step in row_major(others)])
+    (*outer_extents, size), (*other_steps, _) = outer
+    with layer.nested("i", outer_extents) as depth:
+        at = _index("i", [size * step for step in row_major(outer_extents)])
         layer.line(f"const {ctype} *from = {x} + {_index('i', other_steps)};", depth)
         layer.line(f"{ctype} *to = {y} + {at};", depth)
         layer.loop("j", size, ["to[j] = from[j];"], depth)
@@ -109,14 +109,14 @@ def arg(layer: Layer, op: graph.ArgOp) -> None:
 def top_k(layer: Layer, op: graph.TopKOp) -> None:
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     (*rows, extent), count = shape_of(op.input), shape_of(op.result)[-1]
-    stored, most = value_type(op.input), op.function is Reduce.MAX
+    stored, is_max = value_type(op.input), op.function is Reduce.MAX
     function = layer.kernels.use(
         "top_k",
-        NAME=f"{'greatest' if most else 'least'}_{stored}",
+        NAME=f"{'greatest' if is_max else 'least'}_{stored}",
         TYPE=stored,
-        WHAT="greater" if most else "less",
-        SIGN=">" if most else "<",
-        NO_SIGN="<=" if most else ">=",
+        WHAT="greater" if is_max else "less",
+        SIGN=">" if is_max else "<",
+        NO_SIGN="<=" if is_max else ">=",
         UNORDERED="  if ((u != u) != (v != v)) return v != v;\n" if stored == "float" else "",
     )
     layer.loop(
@@ -211,14 +211,14 @@ def _positions(op: Pool2dOp) -> tuple[int, int]:
 
 def _maximum(layer: Layer, op: Pool2dOp) -> None:
     element, ctype = graph.quantized_element(op.input), value_type(op.input)
-    least = float_literal(float("-inf")) if element is None else int_literal(element.low)
+    minimum = float_literal(float("-inf")) if element is None else int_literal(element.low)
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     place = window(layer, op)
     name = "f32" if element is None else ctype
     or_nan = " || tap[c] != tap[c]" if element is None else ""
     kernel = layer.kernels.use("max_window", NAME=name, IN=ctype, OR_NAN=or_nan)
     positions, channels = _positions(op)
-    layer.loop("p", positions, [f"{kernel}({y} + p * {channels}, {x}, {place}, p, {least});"])
+    layer.loop("p", positions, [f"{kernel}({y} + p * {channels}, {x}, {place}, p, {minimum});"])
 
 
 def _float_average(layer: Layer, op: Pool2dOp) -> None:
@@ -251,8 +251,10 @@ def _integer_average(layer: Layer, op: Pool2dOp) -> None:
     storage = value_type(op.result)
     if varies:
         # A window of a single element has the largest multiplier, but also the smallest sum.
-        most = bound * (full * size + 1)
-        rescale = rescaling(op.requant, bound, storage, multiplier="multiplier", scaled_bound=most)
+        max_scaled = bound * (full * size + 1)
+        rescale = rescaling(
+            op.requant, bound, storage, multiplier="multiplier", scaled_bound=max_scaled
+        )
     else:
         rescale = rescaling(op.requant, bound, storage)
     x, y = layer.read(op.input, "x"), layer.write(op.result)

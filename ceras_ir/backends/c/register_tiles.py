@@ -85,10 +85,10 @@ class Tile:
 
 def _shapes(rows: int, columns: int) -> Iterator[Tile]:
     for blocks in range(1, 16):
-        most = (VECTOR_REGISTERS - 1 - blocks) // blocks
-        for wide in range(1, min(columns, most) + 1):
+        max_positions = (VECTOR_REGISTERS - 1 - blocks) // blocks
+        for wide in range(1, min(columns, max_positions) + 1):
             # Only complete rows can be stacked.
-            stacked = min(rows, most // wide) if wide == columns else 1
+            stacked = min(rows, max_positions // wide) if wide == columns else 1
             for high in range(1, stacked + 1):
                 yield Tile(high, wide, blocks)
 
@@ -131,14 +131,14 @@ def whole_tiles(rows: int, outputs: int) -> list[Tile]:
     return list(best.values())
 
 
-def strip_length(total: int, step: int, most: int) -> int:
+def strip_length(total: int, step: int, max_rows: int) -> int:
     """
-    Return the length of strips of `total` rows, at most about `most`.
+    Return the length of strips of `total` rows, at most about `max_rows`.
 
     It is a multiple of `step` if there are several strips, and the last is not shorter than `step`.
     """
     tiles = -(-total // step)
-    strips = -(-tiles * step // max(most, step))
+    strips = -(-tiles * step // max(max_rows, step))
     length = -(-tiles // strips) * step
     while length < total and 0 < total % length < step:
         length += step
@@ -241,14 +241,14 @@ class Stores:
 
     def clamped(self, value: str, kind: str) -> str:
         """Return an expression clamped to the bounds of a kind of number, I32, I8 or U8."""
-        least, most = f"least_{kind.lower()}", f"most_{kind.lower()}"
+        low, high = f"least_{kind.lower()}", f"most_{kind.lower()}"
         match self.low, self.high:
             case True, True:
-                return f"CLAMP_{kind}({value}, {least}, {most})"
+                return f"CLAMP_{kind}({value}, {low}, {high})"
             case True, False:
-                return f"MAX_{kind}({value}, {least})"
+                return f"MAX_{kind}({value}, {low})"
             case False, True:
-                return f"MIN_{kind}({value}, {most})"
+                return f"MIN_{kind}({value}, {high})"
             case _:
                 return value
 

@@ -171,7 +171,7 @@ class CModel:
         self._error: BaseException | None = None
         sizes = [self._library.arena_bytes(i) for i in range(self._library.arenas())]
         self._size, alignment = sizes[0], self._library.arena_alignment()
-        self.arena, *self._others = (aligned(size, alignment) for size in sizes)
+        self.arena, *self._region_sizes = (aligned(size, alignment) for size in sizes)
         # Stored as attributes, because C has no reference that keeps them alive.
         self._callbacks = _TRACE(self._tracer(trace)), _LAUNCH(self._launcher(launch))
         self._library.set_callbacks(*self._callbacks)
@@ -221,7 +221,7 @@ class CModel:
         """Restore the first state, if the network has states."""
         name = self.prefix.renamed("model_reset_in")
         if hasattr(self._library, name):
-            memory = (self.arena, *self._others)
+            memory = (self.arena, *self._region_sizes)
             status = self._library[name](*(ctypes.c_void_p(a.ctypes.data) for a in memory))
             if status != 0:
                 raise AssertionError(f"{name} returned {status}")
@@ -230,7 +230,7 @@ class CModel:
         """Run the network on arrays by name, with exactly the shapes and types of the tensors."""
         arrays = [_checked(inputs, info) for info in self.inputs]
         results = [np.empty(info.shape, info.dtype) for info in self.outputs]
-        memory = (self.arena, *self._others, *arrays, *results)
+        memory = (self.arena, *self._region_sizes, *arrays, *results)
         pointers = [ctypes.c_void_p(a.ctypes.data) for a in memory]
         self._error = None
         status = self._run(*pointers)

@@ -118,13 +118,15 @@ def put(layer: Layer, op: graph.PutOp) -> None:
 @prints(graph.SuppressOp)
 def suppress(layer: Layer, op: graph.SuppressOp) -> None:
     (images, count, _), kinds = shape_of(op.boxes), shape_of(op.scores)[1]
-    rows, least = shape_of(op.result)[0], op.least.value.data
+    rows, threshold = shape_of(op.result)[0], op.least.value.data
     boxes, scores = layer.read(op.boxes, "boxes"), layer.read(op.scores, "scores")
     y = layer.write(op.result)
     left = layer.scratch("uint8_t", "left", count, 1)
     # No value exceeds positive infinity. All finite values exceed negative infinity.
-    above = f"score[i] > {float_literal(least)}" if isfinite(least) else f"{int(least < 0)}"
-    if least == float("-inf"):
+    above = (
+        f"score[i] > {float_literal(threshold)}" if isfinite(threshold) else f"{int(threshold < 0)}"
+    )
+    if threshold == float("-inf"):
         above = "score[i] >= -FLT_MAX"
     layer.line("int32_t rows = 0;")
     with layer.nested("i", (images, kinds)) as depth:

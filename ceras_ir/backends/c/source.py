@@ -260,8 +260,8 @@ def function_name(layer: Layer) -> str:
 def _function(layer: Layer, also: Sequence[int]) -> str:
     title, body = _title(layer), "\n".join(layer.lines)
     if also:
-        others = f"And layer{'s' * (len(also) > 1)} {', '.join(map(str, also))}."
-        title += f"\n/* {fill(others, 95, subsequent_indent=' * ')} */"
+        text = f"And layer{'s' * (len(also) > 1)} {', '.join(map(str, also))}."
+        title += f"\n/* {fill(text, 95, subsequent_indent=' * ')} */"
     head = f"MODEL_LAYER void {function_name(layer)}({declared(layer)})"
     return f"{title}\n{head}\n{{\n{body}\n}}\n"
 

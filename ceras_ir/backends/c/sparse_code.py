@@ -69,9 +69,9 @@ class SparseSource:
 
     def reserve(self, multiple: int = 1) -> None:
         """Declare `entries` for a filter and a terminating entry, padded to a multiple."""
-        most = int(self.counts.max(initial=0)) + 1
-        most = -(-most // multiple) * multiple
-        self.layer.scratch(f"struct sparse_entry_{self.kind}", "entries", most, 8)
+        count = int(self.counts.max(initial=0)) + 1
+        count = -(-count // multiple) * multiple
+        self.layer.scratch(f"struct sparse_entry_{self.kind}", "entries", count, 8)
 
     def declare(self, depth: int) -> None:
         """Declare the source, at the first filter."""

@@ -52,8 +52,8 @@ def product_lines(walk: Walk, lanes: Lanes, start: str = "") -> list[str]:
     def defined(prefix: str, values: Sequence[str], qualifier: str = "") -> str:
         pairs = [f"{prefix}{b} = {value}" for b, value in enumerate(values)]
         last = f"{qualifier}{HALF_VECTOR} {pairs.pop()};" if half[-1] else ""
-        whole = f"{qualifier}{lanes.vector} {', '.join(pairs)};" if pairs else ""
-        return f"{whole} {last}".strip()
+        full = f"{qualifier}{lanes.vector} {', '.join(pairs)};" if pairs else ""
+        return f"{full} {last}".strip()
 
     def of(what: str, b: int) -> str:
         return HALF * half[b] + what
@@ -121,8 +121,8 @@ def product_lines(walk: Walk, lanes: Lanes, start: str = "") -> list[str]:
         words.append(_joined(loads))
     lines += ["  {", "    " + defined("w", words, "const "), f"    {lanes.vector} v;"]
     for offset, product in zip(walk.offsets, products, strict=True):
-        ends = _joined(f"(uint32_t)ends[{offset + row * walk.pitch}]" for row in rows)
-        lines.append(f"    v = ALL_I32((int32_t)({ends})), {product};")
+        joined = _joined(f"(uint32_t)ends[{offset + row * walk.pitch}]" for row in rows)
+        lines.append(f"    v = ALL_I32((int32_t)({joined})), {product};")
     lines.append("  }")
     return lines
 
@@ -149,7 +149,7 @@ PACKED = 4
 """The number of vectors of sums that are packed to bytes together."""
 
 
-def _whole(walk: Walk, position: int, block: int) -> str:
+def _full_vector(walk: Walk, position: int, block: int) -> str:
     is_half = walk.ends_in_half and block == walk.tile.blocks - 1
     return f"WHOLE({sum_name(position, block)})" if is_half else sum_name(position, block)
 
@@ -175,7 +175,7 @@ def sums_tile(walk: Walk, lanes: Lanes) -> tuple[str, str]:
 def _sum_stores(walk: Walk, store: str) -> list[str]:
     t = walk.tile
     rows = (
-        [f"{store}({offset_of('sums', p * t.width + b * LANES)}, {_whole(walk, p, b)})"
+        [f"{store}({offset_of('sums', p * t.width + b * LANES)}, {_full_vector(walk, p, b)})"
          for b in range(t.blocks)]
         for p in range(t.positions)
     )  # fmt: skip
@@ -232,7 +232,7 @@ def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
     for p in range(t.positions):
         base = stores.offset(t, p)
         for b in range(t.blocks):
-            s, to = _whole(walk, p, b), base + b * LANES
+            s, to = _full_vector(walk, p, b), base + b * LANES
             if stores.has_residual:
                 at = offset_of("residual", to)
                 load = f"LOAD_I{bits}({at})"
@@ -286,9 +286,9 @@ def _narrow_lines(walk: Walk, stores: Stores, lanes: Lanes) -> list[str]:
     t = walk.tile
     residual = f"residual, {stores.alignment[1]}, " if stores.has_residual else ""
     residual += "multipliers, after, " if stores.scale_bits else ""
-    least = -(1 << (stores.bits - 1)) if stores.is_signed else 0
-    low = "low" if stores.low else str(least)
-    high = "high" if stores.high else str(least + (1 << stores.bits) - 1)
+    lowest = -(1 << (stores.bits - 1)) if stores.is_signed else 0
+    low = "low" if stores.low else str(lowest)
+    high = "high" if stores.high else str(lowest + (1 << stores.bits) - 1)
     outputs = "outputs" if stores.is_masked else str(t.width)
     return [
         f"  int32_t sums[{t.positions * t.width}];",

@@ -77,13 +77,13 @@ class Nest:
         op: LinearOperation,
         geometry: Geometry,
         item: int,
-        most: int,
+        max_bytes: int,
         *,
         in_place: bool = False,
         rank: int = 0,
     ) -> "Nest":
         """
-        Cut a layer into strips of at most `most` bytes, with `item` bytes per element.
+        Cut a layer into strips of at most `max_bytes` bytes, with `item` bytes per element.
 
         `in_place` avoids the copy of an unpadded input. Groups that do not fill a vector are
         merged.
@@ -115,9 +115,9 @@ class Nest:
             (stride[0], stride[1]), (dilations[0], dilations[1]), top, left, tile, rows,
             in_place and not any(op.padding.get_values()), geometry.groups, merged,
         )  # fmt: skip
-        room = most // (item * nest.padded_width * channels)
-        whole = strip_length(rows, tile.rows, (room - nest.extent) // stride[0] + 1)
-        return nest.with_strip(max(whole, tile.rows))
+        room = max_bytes // (item * nest.padded_width * channels)
+        length = strip_length(rows, tile.rows, (room - nest.extent) // stride[0] + 1)
+        return nest.with_strip(max(length, tile.rows))
 
     def with_strip(self, strip: int) -> "Nest":
         return replace(self, strip=strip)
@@ -245,9 +245,9 @@ class Nest:
             len(weights), *self.kernel, self.group_channels // self.merged_groups
         )
         wide = block_diagonal(taps, self.groups * self.merged_groups, self.merged_groups)
-        whole = np.zeros((self.groups, self.group_width, self.runs, self.taps), weights.dtype)
-        whole[:, : self.outputs] = wide.reshape(self.groups, self.outputs, self.runs, self.taps)
-        return whole
+        padded = np.zeros((self.groups, self.group_width, self.runs, self.taps), weights.dtype)
+        padded[:, : self.outputs] = wide.reshape(self.groups, self.outputs, self.runs, self.taps)
+        return padded
 
     def input_at(self) -> str:
         """Return the start of a tile in the strip: an expression in `r`, `c` and `g`."""

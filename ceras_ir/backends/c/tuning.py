@@ -32,7 +32,7 @@ from ceras_ir.support.native import cache_folder, host_flags
 RANKS, TUNED_WORKSPACES = 6, (32 << 10, 1 << 20)
 """The number of register tiles, and the amounts of scratch memory in addition to the default."""
 
-RUNS, TURNS = 40, 5
+RUNS, ROUNDS = 40, 5
 """Runs of a candidate, and alternations between the two final networks."""
 
 MAX_TIME_RATIO = 0.97
@@ -168,7 +168,7 @@ def _searched(
         if choices:
             model = build(module, replace(options, choices=choices))
             program = _program(model, folder / "tuned")
-            pairs = [(baseline, program)] * TURNS
+            pairs = [(baseline, program)] * ROUNDS
             times = [[_run(each, runner, count)[count] for each in pair] for pair in pairs]
             before, after = (min(column) for column in zip(*times, strict=True))
             if after >= before:

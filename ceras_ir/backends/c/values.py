@@ -67,8 +67,8 @@ class Kernels:
 
     @property
     def text(self) -> str:
-        whole = "\n".join(self._texts.values())
-        return re.sub(r"^static (?!const )", "MODEL_STATIC ", whole, flags=re.MULTILINE)
+        functions = "\n".join(self._texts.values())
+        return re.sub(r"^static (?!const )", "MODEL_STATIC ", functions, flags=re.MULTILINE)
 
 
 def apply(kernels: Kernels, function: FunctionAttr | None, x: str) -> str:
@@ -229,17 +229,17 @@ def rescaling(
     factor = requant.multiplier.data
     scaled = scaled_bound if multiplier is not None else bound * factor
     half = 0 if half_folded else half_of(requant)
-    most = scaled + half + 1
+    max_scaled = scaled + half + 1
     # Sums with 32-bit results do not reach the bounds.
-    if clamps := low > -most or most > high:
-        most = max(most, abs(low), abs(high))
-    if most >= 1 << 63:
+    if clamps := low > -max_scaled or max_scaled > high:
+        max_scaled = max(max_scaled, abs(low), abs(high))
+    if max_scaled >= 1 << 63:
         raise Refused(
             f"a sum of up to {bound} times its multiplier reaches {scaled}, beyond 64 bits; "
             "use storage of 8 or 16 bits"
         )
     # The result with the zero point is also in range: it is below the bounds, or they are small.
-    wide = most >= 1 << 31 or shift > 31
+    wide = max_scaled >= 1 << 31 or shift > 31
     wide |= clamps and abs(zero_point) + max(abs(low), abs(high)) >= 1 << 31
     statements: list[str] = []
     if multiplier is not None:

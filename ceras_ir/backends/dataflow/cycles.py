@@ -96,13 +96,15 @@ def model(
 ) -> PipelineTiming:
     """Return the latency and the cycles per frame of the circuit."""
     run = _Model(pipeline, plan, port_bytes, frames)
-    return PipelineTiming(run.ends[0], run.ends[frames - 1] - run.ends[frames - 2])
+    return PipelineTiming(
+        run.end_cycles[0], run.end_cycles[frames - 1] - run.end_cycles[frames - 2]
+    )
 
 
 class _Model:
     def __init__(self, pipeline: Pipeline, plan: PipelinePlan, port_bytes: int, frames: int):
         self.plan, self.port_bytes, self.frames = plan, port_bytes, frames
-        self.engine, self.ends = Engine(), list[int]()
+        self.engine, self.end_cycles = Engine(), list[int]()
         streams: dict[tuple[Block, int], Link] = {}
         outputs: dict[Block, Link] = {}
         for block in (pipeline.source, *pipeline.blocks):
@@ -130,7 +132,7 @@ class _Model:
         self.engine.start(self._sink(pipeline, last))
         self.engine.run()
         # A frame that consists of padding can be written before the input arrives.
-        assert len(self.ends) >= frames, "the model of the pipeline has stopped"
+        assert len(self.end_cycles) >= frames, "the model of the pipeline has stopped"
 
     def _source(self, pipeline: Pipeline, out: Link) -> Process:
         feature, now = pipeline.source.feature, 0
@@ -144,7 +146,7 @@ class _Model:
         while True:
             for _ in range(feature.words):
                 ready = (yield Receive(link, ready)) + beats
-            self.ends.append(ready)
+            self.end_cycles.append(ready)
 
     def _fork(self, link: Link, outs: Sequence[Link]) -> Process:
         while True:
@@ -242,7 +244,7 @@ class _Model:
                 left.append((yield Send([out], max(taken + 2, left[-1] + 1))))
 
     def _pool(self, block: MaxPool, link: Link, out: Link) -> Process:
-        ends = completed_windows(block)
+        counts = completed_windows(block)
         order, clear, ready = _row_order(block.inputs[0], self.plan), 0, 0
         while True:
             for row in order:
@@ -250,7 +252,7 @@ class _Model:
                 # The middle register advances when the words of completed windows leave.
                 ready = max(taken + 1, clear)
                 offer = ready + 1
-                for _ in range(ends[row.number]):
+                for _ in range(counts[row.number]):
                     clear = yield Send([out], offer)
                     offer = clear + 1
 

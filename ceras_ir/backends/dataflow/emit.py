@@ -207,12 +207,16 @@ class SimulatedRun:
     """The frames at the output port, and the cycle in which each frame is complete."""
 
     frames: Frames
-    ends: list[int]
+    end_cycles: list[int]
 
     @property
     def cycles_per_frame(self) -> int:
         """The cycles between the last two frames: after some frames, the steady state."""
-        return self.ends[-1] - self.ends[-2] if len(self.ends) > 1 else self.ends[-1]
+        return (
+            self.end_cycles[-1] - self.end_cycles[-2]
+            if len(self.end_cycles) > 1
+            else self.end_cycles[-1]
+        )
 
 
 def _to_port(frames: Frames, port_bytes: int) -> bytes:

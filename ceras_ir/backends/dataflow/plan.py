@@ -143,10 +143,10 @@ def batches(block: Block, planned: Planned) -> list[range]:
 def completed_windows(block: MaxPool) -> list[int]:
     """Return the number of windows that each row of the input completes."""
     w, rows = block.windows, block.input.rows
-    ends = [0] * rows
+    counts = [0] * rows
     for window in range(block.feature.rows):
-        ends[min(rows - 1, w.strides[0] * window - w.before[0] + w.kernel[0] - 1)] += 1
-    return ends
+        counts[min(rows - 1, w.strides[0] * window - w.before[0] + w.kernel[0] - 1)] += 1
+    return counts
 
 
 def max_batch_rows(block: Block, planned: Planned) -> int:

@@ -39,7 +39,7 @@ class Scratchpad:
 
     vectors: Array
     shape: tuple[int, ...]
-    turns: int = 0
+    rotations: int = 0
     """The number of accesses to the next buffer of this ring."""
 
     def position(self, indices: tuple[int, ...]) -> int:
@@ -141,8 +141,8 @@ class TileFunctions(InterpreterFunctions):
     @impl(tile.RotateOp)
     def rotate(self, interpreter: Interpreter, op: tile.RotateOp, args: PythonValues):
         ring: Scratchpad = args[0]
-        stage = ring.turns % ring.shape[0]
-        ring.turns += 1
+        stage = ring.rotations % ring.shape[0]
+        ring.rotations += 1
         size = prod(ring.shape[1:])
         return (Scratchpad(ring.vectors[stage * size : (stage + 1) * size], ring.shape[1:]),)
 

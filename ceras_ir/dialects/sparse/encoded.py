@@ -44,7 +44,7 @@ DISTANCE = "delta"
 """The keyword of distances in `places`."""
 
 
-_WHOLE = (8, 16, 32, 64)
+_BYTE_WIDTHS = (8, 16, 32, 64)
 
 
 def packed_bytes(count: int, width: int) -> int:
@@ -55,7 +55,7 @@ def packed_bytes(count: int, width: int) -> int:
 def pack(numbers: NDArray[np.generic], width: int) -> bytes:
     """Pack integers below `2**width` into bytes."""
     flat = numbers.reshape(-1)
-    if width in _WHOLE:
+    if width in _BYTE_WIDTHS:
         return flat.astype(f"<u{width // 8}").tobytes()
     wide = flat.astype(np.uint64)[:, None]
     bits = (wide >> np.arange(width, dtype=np.uint64)) & np.uint64(1)
@@ -66,7 +66,7 @@ def unpack(data: bytes, width: int, count: int) -> NDArray[np.uint64]:
     """Unpack the first `count` integers."""
     if width == 0:
         return np.zeros(count, np.uint64)
-    if width in _WHOLE:
+    if width in _BYTE_WIDTHS:
         return np.frombuffer(data, f"<u{width // 8}", count).astype(np.uint64)
     raw = np.frombuffer(data, np.uint8, packed_bytes(count, width))
     bits = np.unpackbits(raw, count=count * width, bitorder="little").reshape(count, width)

@@ -61,7 +61,7 @@ class BisectionOptions:
     """
     bisect_inputs: str | None = option(None, metavar="IN.npz")
     """Compare on these inputs (default: synthetic, seeded)."""
-    bisect_samples: int | None = option(None, metavar="N", least=1)
+    bisect_samples: int | None = option(None, metavar="N", minimum=1)
     """Compare on this number of inputs (default: 2)."""
     bisect_tolerance: float | None = option(None, metavar="DB")
     """

@@ -135,7 +135,7 @@ def test_more_taps_are_together_where_the_host_is_fast():
     )
     slow = VtaBoard(host_bytes_per_us=500)
     fast = replace(slow, host_bytes_per_us=50_000)
-    op, whole = convolution(layer), WindowSplit.whole((3, 3), (1, 1))
+    op, whole = convolution(layer), WindowSplit.unsplit((3, 3), (1, 1))
     some = best_windows(op, slow)
     assert some is not None and sorted(some.size) == [1, 3]
     assert best_windows(op, fast) == whole
@@ -168,7 +168,7 @@ def test_parts_of_windows(
         requant=RequantAttr(9),
     )
     ways = list(WindowSplit.of(kernel, strides))
-    assert WindowSplit.whole(kernel, strides) in ways
+    assert WindowSplit.unsplit(kernel, strides) in ways
     for windows in ways:
         module = layer.module()
         op = next(op for op in module.walk() if isinstance(op, graph.Conv2dOp))

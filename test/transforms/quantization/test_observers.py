@@ -264,7 +264,7 @@ def test_parts_are_those_of_the_whole(shape: tuple[int, ...], kind: str) -> None
     }[kind]
     seen = ObservedArray(array, bounds)
     whole = array if bounds is None else np.clip(array, bounds.low, bounds.high)
-    assert seen.whole.tobytes() == whole.tobytes()
+    assert seen.clipped.tobytes() == whole.tobytes()
     assert seen.extremes == (whole.min(), whole.max())
     assert seen.channel_peaks.tolist() == np.abs(whole).reshape(-1, shape[-1]).max(axis=0).tolist()
     for count in (3, 1000, 1 << 16):

@@ -68,7 +68,7 @@ class ChipBuffer:
     memory: MemoryType
     base: int
     shape: tuple[int, ...]
-    turns: int = 0
+    rotations: int = 0
 
     def position(self, indices: tuple[int, ...]) -> int:
         return self.base + row_major(self.shape, indices)
@@ -107,8 +107,8 @@ class VtaFunctions(InterpreterFunctions):
     def rotate(self, interpreter: Interpreter, op: tile.RotateOp, args: PythonValues):
         ring: ChipBuffer = args[0]
         stages, *shape = ring.shape
-        base = ring.base + ring.turns % stages * prod(shape)
-        ring.turns += 1
+        base = ring.base + ring.rotations % stages * prod(shape)
+        ring.rotations += 1
         return (ChipBuffer(ring.memory, base, tuple(shape)),)
 
     @impl(tile.LoadOp)

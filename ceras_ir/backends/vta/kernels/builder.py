@@ -136,12 +136,12 @@ class KernelBuilder:
 
     def blocks(self, extent: int, block: int) -> Iterator[tuple[Index, int]]:
         """Yield the start and size of each block of `extent`: a loop, then the rest, if any."""
-        whole = extent // block * block
-        if whole:
-            with self.loop(0, whole, block) as start:
+        blocked = extent // block * block
+        if blocked:
+            with self.loop(0, blocked, block) as start:
                 yield start, block
-        if whole < extent:
-            yield whole, extent - whole
+        if blocked < extent:
+            yield blocked, extent - blocked
 
     def view(self, value: SSAValue, *shape: int) -> SSAValue:
         """Return a view of a DRAM buffer with the given shape."""

@@ -85,7 +85,7 @@ class MaxExpansion(_PoolExpansion):
             yield y, x
 
     def _pad(self, inputs: SSAValue, y: Index, x: Index) -> None:
-        """Replace zeros outside the input by `least`, with a minimum."""
+        """Replace zeros outside the input by `minimum`, with a minimum."""
         at, (row, column), (ih, iw) = self.at, self.corner(y, x), self.window
         if not isinstance(row, int) or not isinstance(column, int):
             return
@@ -96,9 +96,9 @@ class MaxExpansion(_PoolExpansion):
             ((0, 0), ih, right.before),
             ((0, iw - right.after), ih, right.after),
         ):
-            if rows and columns and (least := self.op.least.value.data):
+            if rows and columns and (minimum := self.op.least.value.data):
                 where, loops = (inputs, at.values(*start)), [(rows, iw), (columns, 1)]
-                at.add(tile.AluOp(tile.AluFunction.MIN, where, loops, immediate=least))
+                at.add(tile.AluOp(tile.AluFunction.MIN, where, loops, immediate=minimum))
 
     def _along_rows(self, inputs: SSAValue) -> None:
         """

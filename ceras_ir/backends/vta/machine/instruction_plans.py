@@ -97,10 +97,10 @@ def plan_gemm(uops: MicroOps, i: Gemm, outer: range) -> GemmPlan:
         group, firsts = _equal_rows(tiles := wgt[at])
         sizes = np.bincount(group)
         by_group = np.argsort(group, kind="stable")
-        ends = np.cumsum(sizes)
+        group_ends = np.cumsum(sizes)
         for r in np.unique(sizes).tolist():
             same = np.flatnonzero(sizes == r)
-            rows = by_group[(ends[same] - r)[:, None] + np.arange(r)]
+            rows = by_group[(group_ends[same] - r)[:, None] + np.arange(r)]
             products.append(_Product(targets[chosen[rows]], src[at[rows]], tiles[firsts[same]]))
     return GemmPlan(products, targets)
 

@@ -150,22 +150,22 @@ def _lengthened(operation: Listed, length: int, board: VtaBoard) -> list[Listed]
     limit = length // len(uops)
     if limit < 2 or i.iter_in == 1:
         return [(i, uops)]
-    whole = max(d for d in range(1, min(limit, i.iter_in) + 1) if i.iter_in % d == 0)
-    if i.iter_out == 1 and i.iter_in > limit and i.iter_in // limit + 2 < i.iter_in // whole:
+    moved = max(d for d in range(1, min(limit, i.iter_in) + 1) if i.iter_in % d == 0)
+    if i.iter_out == 1 and i.iter_in > limit and i.iter_in // limit + 2 < i.iter_in // moved:
         # Two instructions have fewer entries than a single instruction with lists of equal length.
         cut = i.iter_in // limit * limit
         rest = uops + np.array(_factors(i)[1], np.int64) * cut
         parts = [(replace(i, iter_in=cut), uops), (replace(i, iter_in=i.iter_in - cut), rest)]
         return [one for part in parts for one in _lengthened(part, length, board)]
-    while not _fits(i, whole, board):
-        whole = max(d for d in range(1, whole) if i.iter_in % d == 0)
-    if whole == 1:
+    while not _fits(i, moved, board):
+        moved = max(d for d in range(1, moved) if i.iter_in % d == 0)
+    if moved == 1:
         return [(i, uops)]
-    steps = np.arange(whole, dtype=np.int64)[:, None, None] * np.array(_factors(i)[1], np.int64)
+    steps = np.arange(moved, dtype=np.int64)[:, None, None] * np.array(_factors(i)[1], np.int64)
     listed = (uops[None] + steps).reshape(-1, 3)
     outer, inner = _factors(i)
-    count = i.iter_in // whole
-    widened = (0, 0, 0) if count == 1 else tuple(step * whole for step in inner)
+    count = i.iter_in // moved
+    widened = (0, 0, 0) if count == 1 else tuple(step * moved for step in inner)
     longer = _with_loops(i, (i.iter_out, count), outer, widened)
     if count == 1 and i.iter_out > 1:
         return _lengthened((longer, listed), length, board)
@@ -176,12 +176,12 @@ def _inwards(i: Gemm | Alu) -> Gemm | Alu:
     return _with_loops(i, (1, i.iter_out), (0, 0, 0), _factors(i)[0])
 
 
-def _fits(i: Gemm | Alu, whole: int, board: VtaBoard) -> bool:
-    if i.iter_in == whole:
+def _fits(i: Gemm | Alu, moved: int, board: VtaBoard) -> bool:
+    if i.iter_in == moved:
         return True
     limits = field_limits(type(i), board)
     return all(
-        step * whole <= limits[f"{kind}_factor_in"][1]
+        step * moved <= limits[f"{kind}_factor_in"][1]
         for kind, step in zip(OPERANDS, _factors(i)[1], strict=True)
         if step
     )

@@ -283,8 +283,10 @@ class Scratchpads:
             firsts = [min(age) for age in ages]
             cost = max(firsts, default=0), sum(firsts)
             if best is None or cost < best[0]:
-                turns = [age.index(first) for age, first in zip(ages, firsts, strict=True)]
-                best = cost, [Place(*place) for place in zip(bases, turns, strict=True)]
+                stages_of_rings = [
+                    age.index(first) for age, first in zip(ages, firsts, strict=True)
+                ]
+                best = cost, [Place(*place) for place in zip(bases, stages_of_rings, strict=True)]
         assert best is not None, "all buffers from element 0 on always fit"
         return best[1]
 

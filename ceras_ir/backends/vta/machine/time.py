@@ -130,8 +130,8 @@ class Timing:
             return [self.beats(row)] * rows
         if i.x_stride == i.x_size and not (i.x_pad_left or i.x_pad_right):
             rows, row = 1, rows * row
-        whole, rest = divmod(self.beats(row), MAX_READ_BURST_BEATS)
-        return ([MAX_READ_BURST_BEATS] * whole + [rest] * (rest > 0)) * rows
+        full_bursts, rest = divmod(self.beats(row), MAX_READ_BURST_BEATS)
+        return ([MAX_READ_BURST_BEATS] * full_bursts + [rest] * (rest > 0)) * rows
 
     def after_load(self, i: Load) -> int:
         """Return the cycles of a load in addition to the bursts."""
@@ -313,7 +313,7 @@ class _TimedModule:
         self.waited, self.reason = 0, Stall.FETCH
         self.bursts: list[int] = []
         """Beats of the bursts that the current instruction has yet to request, in reverse order."""
-        self.asked = 0
+        self.next_request = 0
         self.arrivals: deque[int] = deque()
         """The arrivals of the last bursts that were requested."""
 
@@ -324,7 +324,7 @@ class _TimedModule:
 
     def _next_command(self) -> int:
         full = len(self.arrivals) == self.state.timing.outstanding
-        return max(self.asked, self.arrivals[0]) if full else self.asked
+        return max(self.next_request, self.arrivals[0]) if full else self.next_request
 
     def _ready(self) -> tuple[float, Stall]:
         """Return the start of the next instruction, and the last event for which it waits."""
@@ -352,7 +352,7 @@ class _TimedModule:
         match i:
             case Load() if i.x_size and i.y_size:
                 self.bursts = timing.load_bursts(i)[::-1]
-                self.asked = start
+                self.next_request = start
                 self.arrivals.clear()
             case Store() if i.x_size:
                 self._end(start + timing.store_cycles(i))
@@ -366,7 +366,7 @@ class _TimedModule:
             self.arrivals.popleft()
         arrival = self.state.read(at, self.bursts.pop())
         self.arrivals.append(arrival)
-        self.asked = at + timing.command
+        self.next_request = at + timing.command
         if not self.bursts:
             i = self.state.stream[self.index]
             assert isinstance(i, Load)

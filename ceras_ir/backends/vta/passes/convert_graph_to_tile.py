@@ -244,15 +244,15 @@ def _launch_addition(
     launch.run(kernels, op.function.value, make.keywords, body)
 
 
-Made = TypeVar("Made")
+OperationT = TypeVar("OperationT")
 
 
-def _rescaled(make: partial[Made], requant: RequantAttr) -> partial[Made]:
+def _rescaled(make: partial[OperationT], requant: RequantAttr) -> partial[OperationT]:
     shift = common_shift(requant)
     return partial(make, shift=shift, low=requant.low.data, high=requant.high.data)
 
 
-def _windowed(make: Callable[..., Made], op: graph.Pool2dOp) -> partial[Made]:
+def _windowed(make: Callable[..., OperationT], op: graph.Pool2dOp) -> partial[OperationT]:
     return partial(
         make,
         kernel=tuple(op.kernel.get_values()),

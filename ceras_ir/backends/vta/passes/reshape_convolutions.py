@@ -292,7 +292,7 @@ class Im2colPass(BoardOptions, ModulePass):
             _, kh, kw, _ = graph.shape_of(conv.weights)
             sh, sw = conv.strides.get_values()
             if self.convolution == "im2col":
-                apply_windows(conv, WindowSplit.whole((kh, kw), (sh, sw)))
+                apply_windows(conv, WindowSplit.unsplit((kh, kw), (sh, sw)))
             elif (windows := best_windows(conv, board)) is not None:
                 apply_windows(conv, windows, board.vector)
 

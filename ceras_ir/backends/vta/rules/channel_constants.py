@@ -147,8 +147,8 @@ def groups_together(op: graph.LinearOperation, block: int) -> int:
     for together in range(1, groups):
         count = -(-groups // together)
         widths = [n // groups * together for n in (inputs, outputs)]
-        whole = all(width % block == 0 for width in widths)
-        if whole and all(
+        is_aligned = all(width % block == 0 for width in widths)
+        if is_aligned and all(
             -(-n // block) == count * width // block
             for n, width in zip((inputs, outputs), widths, strict=True)
         ):

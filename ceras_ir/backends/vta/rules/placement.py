@@ -297,7 +297,7 @@ class WindowSplit:
     across: WindowAxis
 
     @classmethod
-    def whole(cls, kernel: tuple[int, int], strides: tuple[int, int]) -> "WindowSplit":
+    def unsplit(cls, kernel: tuple[int, int], strides: tuple[int, int]) -> "WindowSplit":
         down, across = (WindowAxis(k, s, k, s) for k, s in zip(kernel, strides, strict=True))
         return cls(down, across)
 

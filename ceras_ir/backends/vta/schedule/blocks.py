@@ -298,18 +298,18 @@ class S3Blocks:
         N, and uses the largest K of which two buffers fit.
         """
         step = board.block
-        rows = _whole(shape.columns, step)
+        rows = _rounded_up(shape.columns, step)
         if self.order is not Order.ALG3:
             m = min(self.mblock or step, rows)
             k, n = min(self.kblock or 1, shape.kblocks), min(self.nblock or 1, shape.nblocks)
-            return Blocks(1, _whole(m, step), k, n, (1, 1, 1), self.order)
+            return Blocks(1, _rounded_up(m, step), k, n, (1, 1, 1), self.order)
         free = board.acc - shape.constants * shape.nblocks
         max_m = max(step, free // shape.nblocks // step * step)
         tiles = board.wgt - shape.bias_tiles * shape.nblocks
         vectors = board.inp - shape.has_products
         max_k = max(1, min(vectors // (2 * step), tiles // 2, shape.kblocks))
         m, k = min(self.mblock or max_m, rows), min(self.kblock or max_k, shape.kblocks)
-        return Blocks(1, _whole(m, step), k, 1, (2, 2, 1), self.order)
+        return Blocks(1, _rounded_up(m, step), k, 1, (2, 2, 1), self.order)
 
 
 def s3_misfit(shape: Contraction, blocks: Blocks, board: VtaBoard) -> str | None:
@@ -338,5 +338,5 @@ def s3_misfit(shape: Contraction, blocks: Blocks, board: VtaBoard) -> str | None
     return None
 
 
-def _whole(positions: int, step: int) -> int:
+def _rounded_up(positions: int, step: int) -> int:
     return -(-positions // step) * step

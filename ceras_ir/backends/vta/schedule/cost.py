@@ -212,7 +212,7 @@ class BlockTimeline:
     wgt_ready: dict[tuple[int, int], float] = field(default_factory=dict[tuple[int, int], float])
     acc_free: dict[int, float] = field(default_factory=dict[int, float])
     residual_free: dict[int, float] = field(default_factory=dict[int, float])
-    turns: list[int] = field(default_factory=lambda: [0, 0, 0])
+    rotations: list[int] = field(default_factory=lambda: [0, 0, 0])
 
     def run(self) -> float:
         c, b, timing = self.c, self.b, self.timing
@@ -249,19 +249,19 @@ class BlockTimeline:
         """Yield the size of each N-block, and whether the operand that is kept must be loaded."""
         if self.b.order is Order.NMK:
             for size in n_sizes:
-                self.turns[1] += self.is_kept
+                self.rotations[1] += self.is_kept
                 for m in range(m_tiles):
                     yield size, m == 0
         else:
             for _ in range(m_tiles):
-                self.turns[0] += self.is_kept
+                self.rotations[0] += self.is_kept
                 for n, size in enumerate(n_sizes):
                     yield size, n == 0
 
     def _tile(self, nblock: int, first: bool) -> None:
         c, b = self.c, self.b
-        self.turns[2] += 1
-        acc = self.turns[2] % b.stages[2]
+        self.rotations[2] += 1
+        acc = self.rotations[2] % b.stages[2]
         vectors = nblock * b.positions
         self.compute = max(self.compute, self.acc_free.get(acc, 0)) + self._products(vectors, 1)
         self.compute += self.reload
@@ -308,11 +308,11 @@ class BlockTimeline:
         keeps_inp = self.is_kept and b.order is Order.MNK
         keeps_wgt = self.is_kept and b.order is Order.NMK
         if not keeps_inp:
-            self.turns[0] += 1
+            self.rotations[0] += 1
         if not keeps_wgt:
-            self.turns[1] += 1
-        inp = (self.turns[0] % b.stages[0], k if keeps_inp else 0)
-        wgt = (self.turns[1] % b.stages[1], k if keeps_wgt else 0)
+            self.rotations[1] += 1
+        inp = (self.rotations[0] % b.stages[0], k if keeps_inp else 0)
+        wgt = (self.rotations[1] % b.stages[1], k if keeps_wgt else 0)
         if first or not keeps_inp:
             at = max(self.load, self.inp_free.get(inp, 0))
             self.load = self.inp_ready[inp] = at + self._inputs(kblock)
@@ -382,5 +382,5 @@ class BlockTimeline:
 
 
 def _sizes(extent: int, block: int) -> list[int]:
-    whole, rest = divmod(extent, block)
-    return [block] * whole + [rest] * (rest > 0)
+    full_blocks, rest = divmod(extent, block)
+    return [block] * full_blocks + [rest] * (rest > 0)

@@ -69,7 +69,7 @@ class ChannelStatistics:
         self.count += 1
         if not powers:
             return
-        rows = array.whole.reshape(-1, len(self.power))
+        rows = array.clipped.reshape(-1, len(self.power))
         power = np.minimum(np.einsum("ij,ij->j", rows, rows) / len(rows), MAX_MEAN_SQUARE)
         self.power = self.power + (power - self.power) / self.count
 

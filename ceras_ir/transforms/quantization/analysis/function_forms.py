@@ -200,15 +200,15 @@ def _encoded(function: graph.FunctionAttr, factors: tuple[float, float]) -> Func
 
 
 def _bounds(function: graph.FunctionAttr, up: Reals | None) -> Bounds | None:
-    low, high = flat_bounds(function)
-    if np.isinf(low) and np.isinf(high):
+    lower_bound, upper_bound = flat_bounds(function)
+    if np.isinf(lower_bound) and np.isinf(upper_bound):
         return None
-    least, most = np.array(low, np.float32), np.array(high, np.float32)
+    low, high = np.array(lower_bound, np.float32), np.array(upper_bound, np.float32)
     if up is not None:
-        least, most = least / up, most / up
-    return Bounds(least, most)
+        low, high = low / up, high / up
+    return Bounds(low, high)
 
 
 def trimmed(value: SSAValue, array: NDArray[np.float32]) -> NDArray[np.float32]:
     """Clip an array to the bounds beyond which the consumer of `value` is flat."""
-    return reading_of(value).observed(array).whole
+    return reading_of(value).observed(array).clipped

@@ -318,7 +318,7 @@ class ObservedArray:
         return np.maximum(-low, high)
 
     @property
-    def whole(self) -> Reals:
+    def clipped(self) -> Reals:
         """All elements, clipped to the bounds."""
         return self.array if self.bounds is None else self.bounds.clip(self.array)
 
