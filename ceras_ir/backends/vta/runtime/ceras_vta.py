@@ -212,8 +212,8 @@ class Network:
         results: dict[str, Array] = {
             t["name"]: np.empty(t["shape"], t["dtype"]) for t in self.outputs
         }
-        pointers = (_pointers(arrays), _pointers(list(results.values())))
-        if self._library.vta_run(*pointers):
+        ends = (_pointers(arrays), _pointers(list(results.values())))
+        if self._library.vta_run(*ends):
             raise _error(self._library, self._failures)
         return results
 
