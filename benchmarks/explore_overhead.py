@@ -17,7 +17,7 @@ from typing import Any
 
 from ceras_ir.support.workers import DaskWorkers
 from ceras_ir.workbench.explore.storage import Record, Trials
-from ceras_ir.workbench.explore.study_file import Axis, ModelData, Objective, Study
+from ceras_ir.workbench.explore.study_file import ModelData, Objective, Study, StudyAxis
 from ceras_ir.workbench.explore.trial import DONE
 
 
@@ -68,7 +68,7 @@ def scheduled(trials: int, seconds: float, threads: int) -> Cost:
 def stored(trials: int) -> tuple[float, float]:
     """Trials that the storage takes a second, and milliseconds of processor time for each."""
     digits = {str(n): () for n in range(10)}
-    axes = tuple(Axis(f"axis{i}", digits) for i in range(3))
+    axes = tuple(StudyAxis(f"axis{i}", digits) for i in range(3))
     models, goals = {"m": ModelData("m")}, (Objective("figure", False),)
     study = Study("overhead", models, ("t",), axes, goals)
     with TemporaryDirectory() as folder:

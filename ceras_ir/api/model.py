@@ -118,7 +118,7 @@ class Model:
         return network_outputs(main_function(self._module))
 
     @property
-    def layers(self) -> list[report.Layer]:
+    def layers(self) -> list[report.LayerEntry]:
         """The operations that compute a value, in execution order."""
         return report.layers(self._module)
 

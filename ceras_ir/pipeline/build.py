@@ -194,7 +194,7 @@ def _run(
     after: StageObserver | None,
     watching: Watching | None = None,
 ) -> Build:
-    layers: list[report.Layer] = []
+    layers: list[report.LayerEntry] = []
     ends: dict[str, int | str] = {}
     weights = 0
 

@@ -128,7 +128,7 @@ PRODUCTS = "products"
 
 
 @dataclass(frozen=True)
-class Layer:
+class LayerEntry:
     """An operation of the placed graph."""
 
     name: str
@@ -176,15 +176,15 @@ def spelling(op: Operation) -> str:
     return op.spelling if isinstance(op, GraphOperation) else op.name
 
 
-def layers(placed: ModuleOp) -> list[Layer]:
+def layers(placed: ModuleOp) -> list[LayerEntry]:
     """Return the layers of a placed graph, in execution order."""
     main = main_function(placed)
     sources = _sources(placed)
-    result: list[Layer] = []
+    result: list[LayerEntry] = []
     for op in steps(main):
         read = dict.fromkeys(sources[value] for value in op.operands if value in sources)
         result.append(
-            Layer(
+            LayerEntry(
                 node_name(op),
                 spelling(op),
                 device_of(op),
@@ -266,7 +266,7 @@ def copies(module: ModuleOp) -> list[Entry]:
 
 def report(
     module: ModuleOp,
-    found: Sequence[Layer],
+    found: Sequence[LayerEntry],
     ends: dict[str, int | str],
     weight_bytes: int,
     emission: Emission,

@@ -124,7 +124,7 @@ class CacheAt:
 
 
 @dataclass(frozen=True)
-class ShardTask:
+class ShardEvaluation:
     """The arguments of a worker that evaluates a shard of the samples."""
 
     shard: Shard
@@ -151,7 +151,7 @@ class Judged:
     bad: list[BadShard]
 
 
-def judge_shard(task: ShardTask) -> "Judge | BadShard":
+def judge_shard(task: ShardEvaluation) -> "Judge | BadShard":
     """Run both networks on a shard."""
     real, quantized = task.real.opened(), task.quantized.opened()
     data = task.data.here()
@@ -204,7 +204,9 @@ def _judgement(data: Data, total: int, inputs: tuple[TensorInfo, ...]) -> Judgem
     return judgement_of(data.metric, data.labels, data.inputs, total, list(inputs))
 
 
-def _real_outputs(task: ShardTask, samples: Sequence[Labelled]) -> Iterable[Mapping[str, Array]]:
+def _real_outputs(
+    task: ShardEvaluation, samples: Sequence[Labelled]
+) -> Iterable[Mapping[str, Array]]:
     inputs = [each.sample for each in samples]
     if task.cache is None:
         return task.real.opened().machine.run(inputs)
@@ -229,7 +231,7 @@ def tasks_of(
     cache: CacheAt | None = None,
     data_key: str = "",
     quantities: Mapping[str, Quantities] | None = None,
-) -> tuple[list[ShardTask], list[BadShard]]:
+) -> tuple[list[ShardEvaluation], list[BadShard]]:
     """Return a task for each shard, and the files that cannot be divided into shards."""
     bad = list[BadShard]()
     shards = shards_of(data.inputs, real.opened().inputs, data.samples, bad)
@@ -243,12 +245,14 @@ def tasks_of(
             unknown[0].shard.path,
         )
     known = dict(quantities or {})
-    tasks = [ShardTask(s, data, total, real, quantized, cache, data_key, known) for s in shards]
+    tasks = [
+        ShardEvaluation(s, data, total, real, quantized, cache, data_key, known) for s in shards
+    ]
     return tasks, bad
 
 
 def merged(
-    results: Iterable["Judge | BadShard | WorkerLost"], tasks: Sequence[ShardTask]
+    results: Iterable["Judge | BadShard | WorkerLost"], tasks: Sequence[ShardEvaluation]
 ) -> Judged:
     """Merge the figures of all shards, in the order of shards."""
     judge = Judge(_judgement_here(tasks[0]), tasks[0].quantities) if tasks else None
@@ -269,13 +273,13 @@ def merged(
     return Judged(measured(judge.figures(), count), judge.ratio(), count, bad)
 
 
-def _judgement_here(task: ShardTask) -> Judgement:
+def _judgement_here(task: ShardEvaluation) -> Judgement:
     # The metric is not sent, because it can be a function of the user.
     return _judgement(task.data, task.total, tuple(task.real.opened().inputs))
 
 
 def judge_all(
-    tasks: Sequence[ShardTask],
+    tasks: Sequence[ShardEvaluation],
     workers: Workers,
     bad: Sequence[BadShard] = (),
     *,

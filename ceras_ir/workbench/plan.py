@@ -149,7 +149,7 @@ def _plan(argv: Sequence[str]) -> int:
     from ceras_ir.support.native import has_compiler
     from ceras_ir.transforms.memory.offsets import (
         MAX_SEARCHED,
-        Outcome,
+        SearchOutcome,
         Span,
         max_live_bytes,
         misplaced,
@@ -168,12 +168,12 @@ def _plan(argv: Sequence[str]) -> int:
         print(summary(spans, offsets, bound, capacity))
         return 0
     answer = place_quickly(spans, capacity, seconds=arguments.time_limit)
-    if answer.outcome is Outcome.IMPOSSIBLE:
+    if answer.outcome is SearchOutcome.IMPOSSIBLE:
         reason = (
             f"{bound:,} bytes are live at a time" if bound > capacity else "the search is complete"
         )
         raise InputError(f"impossible in {capacity:,} bytes: {reason}", path)
-    if answer.outcome is Outcome.STOPPED:
+    if answer.outcome is SearchOutcome.STOPPED:
         if not has_compiler():
             raise UnsolvedError("greedy placement fails, and the search needs a C++ compiler", path)
         if len(spans) > MAX_SEARCHED:

@@ -1,11 +1,11 @@
 """The table that ceras-compile prints."""
 
-from ceras_ir.pipeline.report import Entry, Layer, explanations, table
+from ceras_ir.pipeline.report import Entry, LayerEntry, explanations, table
 from ceras_ir.targets import Emission
 
 
 def layer(name: str, reason: str | None, device: str = "cpu") -> Entry:
-    return Layer(name, "conv2d", device, reason, 0, 1).to_json()
+    return LayerEntry(name, "conv2d", device, reason, 0, 1).to_json()
 
 
 def content(*layers: Entry) -> Entry:

@@ -18,7 +18,7 @@ from ceras_ir.backends.c.costs import Footprint
 from ceras_ir.backends.c.emulator import EmulatedModel, available
 from ceras_ir.backends.c.fit import check_fit, printed_model
 from ceras_ir.backends.c.machines import Board, load_board
-from ceras_ir.backends.c.model import Model, tensor_c_type
+from ceras_ir.backends.c.model import PrintedModel, tensor_c_type
 from ceras_ir.backends.c.names import MODEL, Prefix, comment
 from ceras_ir.network.artefacts import Artefact, TensorInfo
 from ceras_ir.targets.capabilities import Array, Manifest, Sample
@@ -43,14 +43,14 @@ def renamed(text: str, prefix: Prefix) -> str:
 
 
 def _inputs_and_outputs(
-    model: Model,
+    model: PrintedModel,
 ) -> tuple[list[tuple[TensorInfo, str]], list[tuple[TensorInfo, str]]]:
     count = len(model.program.inputs)
     pairs = list(zip(model.tensors, model.names, strict=True))
     return pairs[:count], pairs[count:]
 
 
-def predict_header(model: Model) -> str:
+def predict_header(model: PrintedModel) -> str:
     """Return `predict.h`: the model as a C++ function on arrays with exactly matching sizes."""
     inputs, outputs = _inputs_and_outputs(model)
     arguments = [
@@ -78,7 +78,7 @@ def _declared(pairs: list[tuple[TensorInfo, str]]) -> str:
     return "\n".join(f"static {tensor_c_type(t)} {n}[MODEL_{n.upper()}_SIZE];" for t, n in pairs)
 
 
-def main_sketch(model: Model, board: Board) -> str:
+def main_sketch(model: PrintedModel, board: Board) -> str:
     """Return `NAME.ino`, which gets the inputs on the serial port and prints the outputs."""
     inputs, outputs = _inputs_and_outputs(model)
     read = "\n".join(
@@ -136,7 +136,7 @@ void loop()
 """
 
 
-def can_scan(model: Model) -> bool:
+def can_scan(model: PrintedModel) -> bool:
     """Return whether the network maps three floats to three floats, as a color corrector does."""
     tensors = model.tensors
     return (
@@ -146,7 +146,7 @@ def can_scan(model: Model) -> bool:
     )
 
 
-def scan_sketch(model: Model) -> str:
+def scan_sketch(model: PrintedModel) -> str:
     """Return the color scanner of S4: calibrate, scan cell by cell, print a PPM."""
     (_, x), (_, y) = _inputs_and_outputs(model)[0][0], _inputs_and_outputs(model)[1][0]
     return SCAN.replace("@X@", x.upper()).replace("@Y@", y.upper())
@@ -268,7 +268,7 @@ void loop()
 """
 
 
-def library_properties(name: str, model: Model, board: Board) -> str:
+def library_properties(name: str, model: PrintedModel, board: Board) -> str:
     """Return the description that makes the folder of the sketch a library."""
     title = comment(model.options.title)
     return f"""\
@@ -291,7 +291,7 @@ HOST_FILES = frozenset({"main.c", "bench.c", "Makefile", "CMakeLists.txt", "tool
 
 def emit(
     module: ModuleOp, board_name: str, title: str, prefix: Prefix = MODEL
-) -> tuple[list[Artefact], dict[str, object], Footprint, Model]:
+) -> tuple[list[Artefact], dict[str, object], Footprint, PrintedModel]:
     """
     Return files, manifest entries, sizes and the printed model; refuse a model that is too large.
     """

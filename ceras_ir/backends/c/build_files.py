@@ -12,7 +12,7 @@ from typing import get_args
 from xml.sax.saxutils import quoteattr
 
 from ceras_ir.backends.c.machines import Machine
-from ceras_ir.backends.c.model import Model
+from ceras_ir.backends.c.model import PrintedModel
 from ceras_ir.backends.c.names import Package, Prefix, Weights, comment
 from ceras_ir.backends.c.values import filled
 from ceras_ir.network.artefacts import Artefact
@@ -146,13 +146,13 @@ set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
 """
 
 
-def sources(model: Model) -> list[str]:
+def sources(model: PrintedModel) -> list[str]:
     if model.options.weights == "file":
         return ["model.c"]
     return ["model.c", "model_weights.c"]
 
 
-def cmake_lists(model: Model, package: Package | None = None) -> str:
+def cmake_lists(model: PrintedModel, package: Package | None = None) -> str:
     """Return the text of `CMakeLists.txt`, which ESP-IDF also uses."""
     searched = SEARCHED if model.options.weights == "incbin" else ""
     included = f"target_compile_options(@NAME@ PRIVATE{searched})\n" if searched else ""
@@ -188,7 +188,7 @@ def toolchain(machine: Machine) -> str:
     return filled(TOOLCHAIN, holes)
 
 
-def makefile(model: Model) -> str:
+def makefile(model: PrintedModel) -> str:
     """Return the text of `Makefile`; with launches, the user provides the calling program."""
     is_host = bool(model.program.launches)
     is_included = model.options.weights == "incbin"
@@ -301,19 +301,19 @@ def check_package(package: Package, prefix: Prefix, weights: Weights) -> None:
         )
 
 
-def package_files(package: Package, model: Model) -> list[Artefact]:
+def package_files(package: Package, model: PrintedModel) -> list[Artefact]:
     return _FILES[package](model)
 
 
-def _about(model: Model) -> str:
+def _about(model: PrintedModel) -> str:
     return f"The neural network {model.options.prefix.name} in C99, compiled by ceras_ir"
 
 
-def _own(model: Model, *names: str) -> list[str]:
+def _own(model: PrintedModel, *names: str) -> list[str]:
     return [model.options.prefix.renamed(name) for name in names]
 
 
-def _zephyr(model: Model) -> list[Artefact]:
+def _zephyr(model: PrintedModel) -> list[Artefact]:
     name, weights = model.options.prefix.name, model.options.weights
     holes = {
         "INCLUDED": ZEPHYR_INCLUDED if weights == "incbin" else "",
@@ -332,12 +332,12 @@ def _zephyr(model: Model) -> list[Artefact]:
     ]
 
 
-def _esp_idf(model: Model) -> list[Artefact]:
+def _esp_idf(model: PrintedModel) -> list[Artefact]:
     text = filled(COMPONENT, {"VERSION": VERSION, "ABOUT": _about(model)})
     return [Artefact.of_text("idf_component.yml", "makes the folder an ESP-IDF component", text)]
 
 
-def _cmsis_pack(model: Model) -> list[Artefact]:
+def _cmsis_pack(model: PrintedModel) -> list[Artefact]:
     listed = [("header", name) for name in ("model.h", "model_kernels.h", "model_weights.h")]
     listed += [("sourceC", name) for name in sources(model)]
     if model.options.weights != "source":
@@ -352,7 +352,7 @@ def _cmsis_pack(model: Model) -> list[Artefact]:
     return [Artefact.of_text(f"Ceras.{name}.pdsc", about, filled(PDSC, holes))]
 
 
-_FILES: dict[Package, Callable[[Model], list[Artefact]]] = {
+_FILES: dict[Package, Callable[[PrintedModel], list[Artefact]]] = {
     "zephyr": _zephyr,
     "esp-idf": _esp_idf,
     "cmsis-pack": _cmsis_pack,

@@ -28,7 +28,7 @@ CHUNK = 64 * LINE
 
 
 @dataclass(frozen=True)
-class Constant:
+class ReadOnlyArray:
     """A read-only array of the generated code."""
 
     name: str
@@ -65,8 +65,8 @@ class ConstantPool:
     """The constants of a model, in the order of the first request."""
 
     def __init__(self) -> None:
-        self.constants: list[Constant] = []
-        self.copies: list[tuple[Constant, Constant]] = []
+        self.constants: list[ReadOnlyArray] = []
+        self.copies: list[tuple[ReadOnlyArray, ReadOnlyArray]] = []
         """Pairs of a constant that is not stored and the stored constant with equal bytes."""
 
     def add(
@@ -79,18 +79,18 @@ class ConstantPool:
         condition: str = "",
     ) -> str:
         """Add a constant and return the C expression for a pointer to the first element."""
-        self.constants.append(Constant(name, ctype, size, size * itemsize, data, condition))
+        self.constants.append(ReadOnlyArray(name, ctype, size, size * itemsize, data, condition))
         return name.upper()
 
     def merge_duplicates(self) -> None:
         """
         Move constants with equal bytes to `copies`, such as the weights of the steps of a loop.
         """
-        alike: defaultdict[tuple[str, int, str], list[Constant]] = defaultdict(list)
+        alike: defaultdict[tuple[str, int, str], list[ReadOnlyArray]] = defaultdict(list)
         for constant in self.constants:
             alike[constant.ctype, constant.size, constant.condition].append(constant)
         for group in alike.values():
-            first: dict[bytes, Constant] = {}
+            first: dict[bytes, ReadOnlyArray] = {}
             for constant in group if len(group) > 1 else []:
                 known = first.setdefault(constant.digest(), constant)
                 if known is not constant:
@@ -139,7 +139,7 @@ def literal(data: NDArray[np.uint8]) -> bytes:
 
 
 def write_source(
-    constants: list[Constant], header: str, renamed: Callable[[str], str], stream: BinaryIO
+    constants: list[ReadOnlyArray], header: str, renamed: Callable[[str], str], stream: BinaryIO
 ) -> None:
     """Write `model_weights.c`; text that is not data is `renamed`."""
     stream.write(renamed(header).encode())

@@ -14,12 +14,12 @@ from math import prod
 
 from xdsl.ir import Operation, SSAValue
 
-from ceras_ir.backends.c.constants import Constant
+from ceras_ir.backends.c.constants import ReadOnlyArray
 from ceras_ir.backends.c.dsp_tiles import COLUMNS
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.linear_dsp import ways
 from ceras_ir.backends.c.machines import Board, Core, Machine
-from ceras_ir.backends.c.model import Model
+from ceras_ir.backends.c.model import PrintedModel
 from ceras_ir.backends.c.ordered_rows import (
     INSTRUCTIONS_PER_SPARSE_ROW,
     INSTRUCTIONS_PER_SPARSE_WEIGHT,
@@ -84,7 +84,7 @@ def _assembler(text: str) -> int:
     return count
 
 
-def constant_bytes(constants: Sequence[Constant]) -> int:
+def constant_bytes(constants: Sequence[ReadOnlyArray]) -> int:
     """Return the flash of constants in this order, each with the NUL of a string literal."""
     # The compiler selects one of the variants under conditions. All have the same size.
     chosen = {c.name: c for c in constants}
@@ -139,7 +139,7 @@ class Footprint:
         return self.excess == (0, 0)
 
     @classmethod
-    def of(cls, model: Model, board: Board) -> "Footprint":
+    def of(cls, model: PrintedModel, board: Board) -> "Footprint":
         main, core = model.program.main, board.known_core
         live, order = liveness.analyse(main).buffers, liveness.steps(main)
         pool, own = model.pool.constants, set(model.functions.values())
@@ -370,14 +370,14 @@ def annotate(entries: list[Entry], layers: Sequence[Layer], latency: Latency | N
                 entry["instructions"] = latency.instructions[layer.index]
 
 
-def latency_of(model: Model, machine: Machine | Board) -> Latency | None:
+def latency_of(model: PrintedModel, machine: Machine | Board) -> Latency | None:
     """Return the prediction for a machine, or None if the rates are unknown."""
     if isinstance(machine, Machine):
         return _on_host(model, machine)
     return _on_board(model, machine) if machine.known_core.has_times else None
 
 
-def _on_board(model: Model, board: Board) -> Latency:
+def _on_board(model: PrintedModel, board: Board) -> Latency:
     counts = {layer.index: round(instructions(layer, board)) for layer in model.layers}
     each = PRODUCTS_PER_CYCLE_DSP if model.options.dsp else PRODUCTS_PER_CYCLE
     prediction = Prediction(
@@ -390,7 +390,7 @@ def _on_board(model: Model, board: Board) -> Latency:
     return Latency(times, counts, prediction)
 
 
-def _on_host(model: Model, machine: Machine) -> Latency | None:
+def _on_host(model: PrintedModel, machine: Machine) -> Latency | None:
     products, moved = machine.products_per_us, machine.bytes_per_us
     if products is None or moved is None:
         return None

@@ -21,7 +21,7 @@ from ceras_ir.backends.c.constants import ConstantPool, write_source
 from ceras_ir.backends.c.interface import api_header, bench_source, program_source
 from ceras_ir.backends.c.layer import CalledFunction, Layer, printer_of
 from ceras_ir.backends.c.machines import COptions
-from ceras_ir.backends.c.model import Model, returned_name
+from ceras_ir.backends.c.model import PrintedModel, returned_name
 from ceras_ir.backends.c.names import Package
 from ceras_ir.backends.c.program import Program
 from ceras_ir.backends.c.source import kernels_header, model_source, self_test
@@ -44,7 +44,7 @@ def emit(module: ModuleOp, options: COptions | None = None) -> list[Artefact]:
     return files_of(build(module, options or COptions()))
 
 
-def files_of(model: Model, package: Package | None = None) -> list[Artefact]:
+def files_of(model: PrintedModel, package: Package | None = None) -> list[Artefact]:
     """Return the files of a printed network, including the files of the package."""
     weights, constants = model.options.weights, model.pool.constants
     crc = 0 if weights == "source" else checksum(constants)
@@ -89,18 +89,18 @@ def files_of(model: Model, package: Package | None = None) -> list[Artefact]:
     return files if package is None else [*files, *package_files(package, model)]
 
 
-def build(module: ModuleOp, options: COptions) -> Model:
+def build(module: ModuleOp, options: COptions) -> PrintedModel:
     """Print all layers; refuse all unsupported operations together."""
     program, pool, kernels = Program.of(module), ConstantPool(), Kernels()
     findings: list[Finding] = []
-    bodies: list[Model] = []
+    bodies: list[PrintedModel] = []
     called: dict[str, CalledFunction] = {}
     first = len(program.steps)
     for function in called_functions(program.main):
         body = Program.of_function(function, f"model_body_{len(bodies)}")
         layers = _layers(body, options, kernels, pool, called, first, findings)
         first += len(layers)
-        bodies.append(Model(options, body, layers, pool, kernels, first=first - len(layers)))
+        bodies.append(PrintedModel(options, body, layers, pool, kernels, first=first - len(layers)))
         called[function.sym_name.data] = CalledFunction(body.name, bodies[-1].arena_bytes)
     layers = _layers(program, options, kernels, pool, called, 0, findings)
     if findings:
@@ -108,7 +108,7 @@ def build(module: ModuleOp, options: COptions) -> Model:
     for each in (program, *(body.program for body in bodies)):
         _add_returned_constants(each, pool)
     pool.merge_duplicates()
-    return Model(options, program, layers, pool, kernels, bodies)
+    return PrintedModel(options, program, layers, pool, kernels, bodies)
 
 
 def _layers(

@@ -21,7 +21,7 @@ from ceras_ir.backends.c.costs import Footprint, latency_of
 from ceras_ir.backends.c.costs import annotate as note_times
 from ceras_ir.backends.c.linear_dsp import Way, cheapest, fits_dsp
 from ceras_ir.backends.c.machines import NATIVE, Board, COptions, Machine, board_names, load_board
-from ceras_ir.backends.c.model import Model
+from ceras_ir.backends.c.model import PrintedModel
 from ceras_ir.backends.c.names import MODEL, Prefix
 from ceras_ir.backends.c.ordered_rows import (
     KERNEL,
@@ -43,7 +43,7 @@ from ceras_ir.targets import Emission
 # used for the filters that save the most instructions per byte.
 
 
-def stored_filters(model: Model, footprint: Footprint, board: Board) -> frozenset[int]:
+def stored_filters(model: PrintedModel, footprint: Footprint, board: Board) -> frozenset[int]:
     """
     Return the indices of layers that use transformed filters stored in flash. Filters are chosen in
     the order of instructions saved per byte. The margin for the error of the code estimate remains
@@ -86,13 +86,13 @@ WORKSPACES = (24 << 10, 16 << 10, 12 << 10, 8 << 10, 4 << 10, 2 << 10, 1 << 10, 
 
 def printed_model(
     module: ModuleOp, board: Board, title: str, machine: Machine = NATIVE, prefix: Prefix = MODEL
-) -> tuple[Model, COptions, Footprint]:
+) -> tuple[PrintedModel, COptions, Footprint]:
     """
     Print the network with the fastest kernels and the largest workspace that fit the board.
 
     If none fits, return the model with the smallest excess. Free flash holds transformed filters.
     """
-    found: list[tuple[Model, COptions, Footprint]] = []
+    found: list[tuple[PrintedModel, COptions, Footprint]] = []
     kernels = (True, False) if board.has_dsp else (False,)
     for dsp, workspace in product(kernels, WORKSPACES):
         options = COptions(
@@ -130,7 +130,7 @@ class EncodedLayer:
         return self.weights.nbytes if encoded is None else encoded.nbytes
 
 
-def check_fit(model: Model, footprint: Footprint) -> None:
+def check_fit(model: PrintedModel, footprint: Footprint) -> None:
     """Refuse a model that does not fit, with the cheapest remedies."""
     if not footprint.fits:
         ways = list(islice(remedies(model, footprint), MAX_REMEDIES))
@@ -146,7 +146,7 @@ def _largest(footprint: Footprint) -> str:
     return f"'{layer.name}' with {layer.sram:,} bytes of SRAM"
 
 
-def remedies(model: Model, footprint: Footprint) -> Iterator[str]:
+def remedies(model: PrintedModel, footprint: Footprint) -> Iterator[str]:
     """Yield remedies that fit both memories, the cheapest first."""
     board = footprint.board
     layers = _encoded_layers(model)
@@ -207,7 +207,7 @@ def _smallest(low: int, high: int, is_good: Callable[[int], bool]) -> int | None
     return number if number <= high else None
 
 
-def widest(model: Model, footprint: Footprint) -> tuple[int, int] | None:
+def widest(model: PrintedModel, footprint: Footprint) -> tuple[int, int] | None:
     """
     Return the widest hidden layer of a chain, and the maximum width that fits.
 
@@ -233,11 +233,11 @@ def widest(model: Model, footprint: Footprint) -> tuple[int, int] | None:
     return None if lost is None else (now, max_width - lost)
 
 
-def _multiplies(model: Model) -> list[graph.GraphOperation]:
+def _multiplies(model: PrintedModel) -> list[graph.GraphOperation]:
     return [op for op in model.program.steps if isinstance(op, graph.GraphOperation) and op.macs]
 
 
-def _encoded_layers(model: Model) -> list[EncodedLayer]:
+def _encoded_layers(model: PrintedModel) -> list[EncodedLayer]:
     return [
         EncodedLayer(op, weights)
         for op in model.program.steps
@@ -247,7 +247,7 @@ def _encoded_layers(model: Model) -> list[EncodedLayer]:
     ]
 
 
-def _smaller_input(model: Model, footprint: Footprint) -> Iterator[str]:
+def _smaller_input(model: PrintedModel, footprint: Footprint) -> Iterator[str]:
     """Yield the largest square maps at which the results fit, if all maps shrink equally."""
     maps = [t.shape for t in model.program.inputs if len(t.shape) == 4]
     if len(maps) != 1 or footprint.flash > footprint.board.free_flash:
@@ -300,7 +300,7 @@ def _other_boards(footprint: Footprint) -> Iterator[str]:
 
 
 def on_board(
-    files: list[Artefact], manifest: Mapping[str, object], model: Model, footprint: Footprint
+    files: list[Artefact], manifest: Mapping[str, object], model: PrintedModel, footprint: Footprint
 ) -> Emission:
     """Emit `files`, with flash, SRAM and time per layer and in total."""
     footprint = replace(footprint, widest=widest(model, footprint))

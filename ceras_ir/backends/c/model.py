@@ -73,7 +73,7 @@ C_TYPES = {"float32": "float", "bool": "uint8_t"}
 
 
 @dataclass(frozen=True)
-class Model:
+class PrintedModel:
     """Printed layers, constants and kernels."""
 
     options: COptions
@@ -81,7 +81,7 @@ class Model:
     layers: list[Layer]
     pool: ConstantPool
     kernels: Kernels
-    bodies: Sequence["Model"] = ()
+    bodies: Sequence["PrintedModel"] = ()
     """Functions of loops and branches, each after the functions that it calls."""
     first: int = 0
     """The index of the first layer. Functions number their layers consecutively."""
@@ -160,11 +160,11 @@ class Model:
         return self.region_bytes[self.program.state_region] - self.program.state_bytes
 
 
-def arena_names(model: Model) -> list[str]:
+def arena_names(model: PrintedModel) -> list[str]:
     return [f"region_{region}" if region else "arena" for region in model.program.regions]
 
 
-def parameters(model: Model) -> list[str]:
+def parameters(model: PrintedModel) -> list[str]:
     return declarations(model.program.inputs, model.program.outputs, model.options.prefix)
 
 
@@ -197,7 +197,7 @@ def shape_text(shape: tuple[int, ...]) -> str:
 # differ, so compilation stops and the program cannot use wrong data.
 
 
-def consistency_checks(model: Model) -> str:
+def consistency_checks(model: PrintedModel) -> str:
     """Return an assertion per constant for files that include `model.h` and `model_weights.h`."""
     lines = [
         "/* Compilation stops here if a file of another model is mixed in. */",
@@ -215,12 +215,12 @@ def consistency_checks(model: Model) -> str:
     return "\n".join(lines) + "\n"
 
 
-def static_arrays(model: Model) -> list[str]:
+def static_arrays(model: PrintedModel) -> list[str]:
     """Return the names of the static arrays, one for each region of the arena."""
     return [f"arena_{region}" if region else "arena" for region in model.program.regions]
 
 
-def static_memory(model: Model, indent: str = "") -> list[str]:
+def static_memory(model: PrintedModel, indent: str = "") -> list[str]:
     lines = ["/* A union, so that any type of element may be stored in it. */"]
     for name, (region, size) in zip(static_arrays(model), model.region_bytes.items(), strict=True):
         section = f"MODEL_SECTION_{region.upper()} " if region else ""
@@ -240,7 +240,7 @@ def static_memory(model: Model, indent: str = "") -> list[str]:
 # `model_run`, which calls it before the first run.
 
 
-def state_macro(model: Model) -> str:
+def state_macro(model: PrintedModel) -> str:
     if not model.program.states:
         return ""
     about = "/* The offset of the states, after all other bytes. */"
@@ -268,7 +268,7 @@ def keep_states(program: Program, names: list[str]) -> list[str]:
     return first + then
 
 
-def reset_functions(model: Model) -> str:
+def reset_functions(model: PrintedModel) -> str:
     """Return `model_reset_in`, which writes the first states."""
     program = model.program
     arenas = arena_names(model)
@@ -294,7 +294,7 @@ def reset_functions(model: Model) -> str:
     return "\n".join([*lines, "  return MODEL_OK;", "}", ""])
 
 
-def static_reset(model: Model) -> list[str]:
+def static_reset(model: PrintedModel) -> list[str]:
     """Return `model_reset` and the flag that it sets."""
     arguments = ", ".join(f"{name}.bytes" for name in static_arrays(model))
     return [

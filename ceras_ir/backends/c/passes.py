@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ceras_ir.backends.c.constants import Array
-    from ceras_ir.backends.c.sparse_code import Cost
+    from ceras_ir.backends.c.sparse_code import ModelledCycles
     from ceras_ir.dialects.sparse import Encoded
 
 
@@ -102,7 +102,7 @@ class ChooseEncodingsPass(NetworkPass):
             layer.operands[1] = new.result
             erase_unused(constant)
 
-    def cost(self, layer: LinearOperation, weights: NDArray[np.generic]) -> Cost | None:
+    def cost(self, layer: LinearOperation, weights: NDArray[np.generic]) -> ModelledCycles | None:
         from ceras_ir.backends.c.machines import load_board
         from ceras_ir.backends.c.sparse_code import core_cost, host_cost
 
@@ -168,7 +168,7 @@ MAX_TINY_WEIGHTS = 512
 
 
 @dataclass(frozen=True)
-class Choice:
+class LayerEncoding:
     """A layer and the current encoding."""
 
     op: MatmulOp
@@ -184,22 +184,22 @@ class Choice:
     def instructions(self) -> float:
         return instructions(self.encoding, self.weights)
 
-    def best(self, encodings: tuple[Encoding, ...], *, fast: bool = False) -> Choice:
+    def best(self, encodings: tuple[Encoding, ...], *, fast: bool = False) -> LayerEncoding:
         """Return the layer in the smallest, or fastest, of the encodings."""
         choices = [replace(self, encoding=e) for e in encodings]
         return min(choices, key=lambda c: (c.instructions, c.nbytes)[:: 1 if fast else -1])
 
-    def fastest(self) -> Choice:
+    def fastest(self) -> LayerEncoding:
         """Return the layer in the fastest lossless encoding, or as code if it is tiny."""
         import numpy as np
 
         is_tiny = np.count_nonzero(self.weights) <= MAX_TINY_WEIGHTS
         return self.best((*LOSSLESS, Encoding.CODE) if is_tiny else LOSSLESS, fast=True)
 
-    def smallest(self) -> Choice:
+    def smallest(self) -> LayerEncoding:
         return self.best(LOSSLESS)
 
-    def quantized(self) -> Choice:
+    def quantized(self) -> LayerEncoding:
         """Return the layer with int8 weights as in S4, in the smallest encoding."""
         import numpy as np
 
@@ -234,7 +234,9 @@ class EncodeWeightsPass(NetworkPass):
 
     def change(self, main: FuncOp) -> None:
         found = [m for m in main.body.block.ops if isinstance(m, MatmulOp)]
-        layers = [Choice(m, Encoding.DENSE, w) for m in found if (w := _weights(m)) is not None]
+        layers = [
+            LayerEncoding(m, Encoding.DENSE, w) for m in found if (w := _weights(m)) is not None
+        ]
         if not layers:
             return
         match self.encoding:
@@ -257,14 +259,14 @@ class EncodeWeightsPass(NetworkPass):
         for choice in layers:
             _rewrite(choice)
 
-    def _staged(self, layers: list[Choice], other_bytes: int) -> list[Choice]:
+    def _staged(self, layers: list[LayerEncoding], other_bytes: int) -> list[LayerEncoding]:
         if self.board is None:
             return [c.best(LOSSLESS, fast=True) for c in layers]
         layers = [c.fastest() for c in layers]
         from ceras_ir.backends.c.machines import load_board
 
         budget = load_board(self.board).free_flash - RESERVED_CODE_BYTES - other_bytes
-        for shrink in (Choice.smallest, Choice.quantized):
+        for shrink in (LayerEncoding.smallest, LayerEncoding.quantized):
             smaller = [c if c.scale is not None else shrink(c) for c in layers]
             saving = [a.nbytes - b.nbytes for a, b in zip(layers, smaller, strict=True)]
             for i in sorted(range(len(layers)), key=lambda i: -saving[i]):
@@ -286,7 +288,7 @@ def _weights(op: MatmulOp) -> Array | None:
     return constant.array().astype(np.float32) + np.float32(0)
 
 
-def _rewrite(choice: Choice) -> None:
+def _rewrite(choice: LayerEncoding) -> None:
     op, old = choice.op, choice.op.weights.owner
     assert isinstance(old, ConstantOp)
     element = f32 if choice.scale is None else UniformType(choice.scale)

@@ -342,12 +342,12 @@ FLOAT_DENSE, FLOAT_ENTRY = 2.4, 26.0
 
 
 @dataclass(frozen=True)
-class Cost:
+class ModelledCycles:
     dense: float
     sparse: float
 
 
-def host_cost(op: LinearOperation, weights: NDArray[np.generic]) -> Cost | None:
+def host_cost(op: LinearOperation, weights: NDArray[np.generic]) -> ModelledCycles | None:
     """Return modelled cycles of an inference, or None if there is no sparse kernel."""
     is_float = weights.dtype == np.float32
     planes = Planes.of(op, Geometry.of(op), 4 if is_float else 1, HOST_WORKSPACE)
@@ -371,7 +371,7 @@ def host_cost(op: LinearOperation, weights: NDArray[np.generic]) -> Cost | None:
     rate = DENSE_BYTES
     if is_float:
         rate = DENSE_WINOGRAD if _is_winograd(op) else DENSE_FLOATS
-    return Cost(op.macs / rate, sparse)
+    return ModelledCycles(op.macs / rate, sparse)
 
 
 def _is_winograd(op: LinearOperation) -> bool:
@@ -383,7 +383,7 @@ def _is_winograd(op: LinearOperation) -> bool:
 
 def core_cost(
     op: LinearOperation, weights: NDArray[np.generic], *, has_pairs: bool, dense: float | None
-) -> Cost | None:
+) -> ModelledCycles | None:
     """Return modelled instructions of an inference; `dense` overrides the dense model."""
     is_float = weights.dtype == np.float32
     planes = Planes.of(op, Geometry.of(op), 4 if is_float else 1, CORE_WORKSPACE)
@@ -409,4 +409,4 @@ def core_cost(
     if dense is None:
         per_dense = FLOAT_DENSE if is_float else DENSE_INSTRUCTIONS if has_pairs else PORTABLE_DENSE
         dense = op.macs * per_dense
-    return Cost(dense, sparse)
+    return ModelledCycles(dense, sparse)

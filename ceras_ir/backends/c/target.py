@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from ceras_ir.backends.c.costs import Footprint
     from ceras_ir.backends.c.machines import Board, Machine
-    from ceras_ir.backends.c.model import Model
+    from ceras_ir.backends.c.model import PrintedModel
     from ceras_ir.backends.c.runner import CompiledC
     from ceras_ir.network.artefacts import Artefact
 
@@ -181,7 +181,7 @@ class CTarget(Target):
             prediction=None if latency is None else latency.prediction,
         )
 
-    def _printed(self, module: ModuleOp, notes: list[str]) -> tuple[Model, Footprint | None]:
+    def _printed(self, module: ModuleOp, notes: list[str]) -> tuple[PrintedModel, Footprint | None]:
         """
         Print the network, and compute sizes on a microcontroller, which may refuse it. `notes` gets
         the result of tuning.

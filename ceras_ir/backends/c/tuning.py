@@ -21,7 +21,7 @@ from xdsl.utils.hints import isa
 from ceras_ir.backends.c.emitter import build, files_of
 from ceras_ir.backends.c.interface import buffers, fill_inputs
 from ceras_ir.backends.c.machines import COptions, LayerChoice
-from ceras_ir.backends.c.model import Model
+from ceras_ir.backends.c.model import PrintedModel
 from ceras_ir.backends.c.names import MODEL
 from ceras_ir.backends.c.runner import compiler, run_tool
 from ceras_ir.backends.c.values import filled
@@ -127,7 +127,7 @@ def tuned(module: ModuleOp, options: COptions, runner: str | None) -> Tuned:
     return Tuned(tuple((n, LayerChoice(*c)) for n, *c in choices), before, after, seconds)
 
 
-def _printed(model: Model) -> bytes:
+def _printed(model: PrintedModel) -> bytes:
     """Return the text of a model; constants do not change times."""
     stream = io.BytesIO()
     for artefact in files_of(model):
@@ -137,7 +137,7 @@ def _printed(model: Model) -> bytes:
 
 
 def _searched(
-    module: ModuleOp, options: COptions, first: Model, runner: str | None
+    module: ModuleOp, options: COptions, first: PrintedModel, runner: str | None
 ) -> dict[str, object]:
     started = time.monotonic()
     default = LayerChoice(options.tile_rank, options.workspace, options.winograd)
@@ -184,7 +184,7 @@ def _compiler(options: COptions) -> list[str]:
     return [*command, "-std=c99", "-O3", "-ffp-contract=off", *machine.flags, *machine.link_flags]
 
 
-def _program(model: Model, folder: Path) -> Path:
+def _program(model: PrintedModel, folder: Path) -> Path:
     folder.mkdir()
     for artefact in files_of(model):
         with open(folder / artefact.path, "wb") as stream:

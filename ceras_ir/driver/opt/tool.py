@@ -56,7 +56,7 @@ def _process(argv: Sequence[str], universe: Universe) -> int:
     _check_bisection(arguments)
     for name in (*arguments.print_ir_before, *arguments.print_ir_after):
         find_pass(name, universe.all_passes)
-    session = _Session(
+    session = _OptRun(
         arguments,
         load_context(universe, allow_unregistered=arguments.allow_unregistered_dialect),
         build_pipeline(arguments.requests, universe.all_passes),
@@ -141,7 +141,7 @@ class _PartsFailedError(Exception):
 
 
 @dataclass
-class _Session:
+class _OptRun:
     arguments: OptArguments
     ctx: Context
     passes: list[ModulePass]

@@ -126,7 +126,7 @@ def _input_types(
         yield value.name, np.dtype(helper.tensor_dtype_to_np_dtype(kind))
 
 
-class _Session(Protocol):
+class _RuntimeSession(Protocol):
     def run(
         self, output_names: Sequence[str], input_feed: Mapping[str, Array], /
     ) -> list[Result]: ...
@@ -154,7 +154,7 @@ class _Runtime(Protocol):
 
     def InferenceSession(
         self, path_or_bytes: bytes, options: _Options, *, providers: Sequence[str]
-    ) -> _Session: ...
+    ) -> _RuntimeSession: ...
 
 
 def _onnxruntime(model: onnx.ModelProto, names: Sequence[str], folder: Path | None) -> Started:

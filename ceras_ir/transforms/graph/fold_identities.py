@@ -177,7 +177,7 @@ class NanGuardRule(NetworkPass):
     name = "nan-guards"
 
     def change(self, main: FuncOp) -> None:
-        block, bounds = main.body.block, _Bounds()
+        block, bounds = main.body.block, _UpperBounds()
         for inner in list(block.ops):
             if not isinstance(inner, graph.SelectOp) or (guarded := _guarded(inner)) is None:
                 continue
@@ -196,7 +196,7 @@ def _guarded(op: graph.SelectOp) -> graph.SoftmaxOp | None:
 
 
 @dataclass
-class _Bounds:
+class _UpperBounds:
     known: dict[SSAValue, float | None] = field(default_factory=dict[SSAValue, float | None])
 
     def has_finite_rows(self, scores: SSAValue) -> bool:

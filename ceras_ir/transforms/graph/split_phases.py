@@ -1,7 +1,7 @@
 """
 Split transposed convolutions into convolutions without zeros: the pass `split-phases`.
 
-`Axis` determines which weights meet which elements if the input has zeros between elements.
+`StridedAxis` determines which weights meet which elements if the input has zeros between elements.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class PhaseGroup:
 
 
 @dataclass(frozen=True)
-class Axis:
+class StridedAxis:
     """
     An axis of a transposed convolution: input elements at a distance of `stride`, with `before`
     zeros before the first.
@@ -105,7 +105,7 @@ class SplitPhases(RewritePattern):
         sizes, borders = graph.shape_of(source)[1:3], op.padding.get_values()
         kernel = graph.shape_of(op.weights)[1:3]
         axes = [
-            Axis(sizes[i], strides[i], zeros.low[i] + borders[i], kernel[i], outputs[i])
+            StridedAxis(sizes[i], strides[i], zeros.low[i] + borders[i], kernel[i], outputs[i])
             for i in (0, 1)
         ]
         ops = _phases(op, source, axes)
@@ -119,7 +119,7 @@ class SplitPhases(RewritePattern):
 
 
 def _phases(
-    op: graph.Conv2dOp, source: SSAValue, axes: Sequence[Axis]
+    op: graph.Conv2dOp, source: SSAValue, axes: Sequence[StridedAxis]
 ) -> list[graph.GraphOperation]:
     down, along = axes
     wanted = graph.shape_of(op.result)
@@ -148,7 +148,7 @@ def _phases(
     return ops
 
 
-def _parts(op: graph.Conv2dOp, axis: Axis, outputs: int) -> list[PhaseGroup]:
+def _parts(op: graph.Conv2dOp, axis: StridedAxis, outputs: int) -> list[PhaseGroup]:
     # Phases as channels require separate weights and biases for each phase.
     has_constants = all(
         value is None or isinstance(value.owner, graph.ConstantOp)

@@ -145,7 +145,7 @@ SEARCH_NODES = 300_000
 """Nodes of each search for the plan of a network: about a second for hundreds of values."""
 
 
-class Outcome(StrEnum):
+class SearchOutcome(StrEnum):
     """The outcome of a search."""
 
     FOUND = "found"
@@ -157,7 +157,7 @@ class Outcome(StrEnum):
 class Answer:
     """The outcome of a search and, if it found a plan, an offset for each span."""
 
-    outcome: Outcome
+    outcome: SearchOutcome
     offsets: tuple[int, ...] = ()
 
 
@@ -175,12 +175,12 @@ def place_within(
     restarts; the first to finish answers.
     """
     if max_live_bytes(spans) > capacity:
-        return Answer(Outcome.IMPOSSIBLE)
+        return Answer(SearchOutcome.IMPOSSIBLE)
     real = [span for span in spans if span.needs_memory]
     if not real:
-        return Answer(Outcome.FOUND, (0,) * len(spans))
+        return Answer(SearchOutcome.FOUND, (0,) * len(spans))
     if len(real) > MAX_SEARCHED:
-        return Answer(Outcome.STOPPED)
+        return Answer(SearchOutcome.STOPPED)
     # Sizes and capacity are divided by the common divisor of the sizes.
     unit = gcd(*(span.size for span in real))
     lines = [f"{len(real)} {capacity // unit} {seconds} {nodes} {searches}"]
@@ -191,8 +191,8 @@ def place_within(
         [str(program)], input="\n".join(lines), capture_output=True, text=True, check=True
     )
     word, *numbers = done.stdout.split()
-    outcome = Outcome(word)
-    if outcome is not Outcome.FOUND:
+    outcome = SearchOutcome(word)
+    if outcome is not SearchOutcome.FOUND:
         return Answer(outcome)
     found = iter(numbers)
     offsets = tuple(int(next(found)) * unit if span.needs_memory else 0 for span in spans)
@@ -205,20 +205,20 @@ def place_quickly(spans: Sequence[Span], capacity: int, *, seconds: float) -> An
     """Place greedily without a compiler, then search on two processors."""
     end = time.monotonic() + seconds
     if max_live_bytes(spans) > capacity:
-        return Answer(Outcome.IMPOSSIBLE)
+        return Answer(SearchOutcome.IMPOSSIBLE)
     for offsets, peak in greedy_plans(spans, 1):
         if peak <= capacity:
-            return Answer(Outcome.FOUND, tuple(offsets))
+            return Answer(SearchOutcome.FOUND, tuple(offsets))
         if time.monotonic() > end:
-            return Answer(Outcome.STOPPED)
+            return Answer(SearchOutcome.STOPPED)
     if not has_compiler():
-        return Answer(Outcome.STOPPED)
+        return Answer(SearchOutcome.STOPPED)
     left = max(end - time.monotonic(), 0.01)
     return place_within(spans, capacity, seconds=left, searches=PARALLEL_SEARCHES)
 
 
 @dataclass(frozen=True)
-class Plan:
+class OffsetPlan:
     """Offsets, the bytes that they need, and a lower bound for all plans."""
 
     offsets: tuple[int, ...]
@@ -226,7 +226,7 @@ class Plan:
     bound: int
 
 
-def improve(spans: Sequence[Span], plan: Plan, alignment: int, nodes: int) -> Plan:
+def improve(spans: Sequence[Span], plan: OffsetPlan, alignment: int, nodes: int) -> OffsetPlan:
     """
     Return the best plan that searches of at most `nodes` nodes find, with the best proven bound.
     The first search is at the bound, for which most instances have a plan; the next searches
@@ -238,22 +238,22 @@ def improve(spans: Sequence[Span], plan: Plan, alignment: int, nodes: int) -> Pl
     target = low
     while low < best.peak:
         answer = place_within(rounded, target, nodes=nodes)
-        if answer.outcome is Outcome.FOUND:
+        if answer.outcome is SearchOutcome.FOUND:
             placed = zip(answer.offsets, rounded, strict=True)
             upper_addresses = (o + s.size for o, s in placed if s.needs_memory)
-            best = Plan(answer.offsets, max(upper_addresses), low)
-        elif answer.outcome is Outcome.IMPOSSIBLE:
+            best = OffsetPlan(answer.offsets, max(upper_addresses), low)
+        elif answer.outcome is SearchOutcome.IMPOSSIBLE:
             low = target + unit
         else:
             break
         target = low + (best.peak - low) // 2 // unit * unit
-    return Plan(best.offsets, best.peak, low)
+    return OffsetPlan(best.offsets, best.peak, low)
 
 
-def plan_offsets(spans: Sequence[Span], alignment: int, nodes: int = SEARCH_NODES) -> Plan:
+def plan_offsets(spans: Sequence[Span], alignment: int, nodes: int = SEARCH_NODES) -> OffsetPlan:
     """Return the greedy plan, or a better plan of the search if a compiler is installed."""
     offsets, peak = first_fit(spans, alignment)
-    plan = Plan(tuple(offsets), peak, max_live_bytes(spans, alignment))
+    plan = OffsetPlan(tuple(offsets), peak, max_live_bytes(spans, alignment))
     if peak > plan.bound:
         if has_compiler():
             return improve(spans, plan, alignment, nodes)

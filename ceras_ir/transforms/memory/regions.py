@@ -31,7 +31,7 @@ from ceras_ir.support.native import has_compiler
 from ceras_ir.targets.protocol import all_targets
 from ceras_ir.transforms.memory import offsets
 from ceras_ir.transforms.memory.liveness import Buffer, Liveness, byte_size, steps, value_name
-from ceras_ir.transforms.memory.offsets import Outcome, Plan, Span, aligned_spans
+from ceras_ir.transforms.memory.offsets import OffsetPlan, SearchOutcome, Span, aligned_spans
 
 FIELDS = ("name", "bytes", "bytes_per_us")
 MAX_REGION_BYTES = 1 << 48
@@ -146,7 +146,7 @@ Traffic: TypeAlias = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Choice:
+class RegionChoice:
     """A region for each request; `proven` means that no other choice has more traffic."""
 
     places: tuple[int, ...]
@@ -158,8 +158,8 @@ class Choice:
 class RegionPlan:
     """A choice with a plan of each region, with the offsets of the requests in order."""
 
-    choice: Choice
-    plans: tuple[Plan, ...]
+    choice: RegionChoice
+    plans: tuple[OffsetPlan, ...]
     bound: Traffic | None
     """The traffic of the best choice by live bytes: an upper bound for the first region."""
 
@@ -173,7 +173,7 @@ def choose(
     capacities: Sequence[int],
     allowed: Sequence[Sequence[int]],
     states: int = MAX_STATES,
-) -> Choice | None:
+) -> RegionChoice | None:
     """
     Return the best choice by live bytes without offsets, or `None` if the search fails. It is a
     dynamic program over time. The state is the region of each live request.
@@ -211,7 +211,7 @@ def choose(
     for i in reversed(order):
         assert link is not None
         link, places[i] = link
-    return Choice(tuple(places), value, proven)
+    return RegionChoice(tuple(places), value, proven)
 
 
 def plan_regions(
@@ -237,7 +237,7 @@ def plan_regions(
         _, _, choice, allowed = heapq.heappop(queue)
         plans, bad = _place_all(rounded, choice, limits, alignment)
         if bad is None:
-            return RegionPlan(Choice(choice.places, choice.traffic, proven), plans, bound)
+            return RegionPlan(RegionChoice(choice.places, choice.traffic, proven), plans, bound)
         # A search that reached the limit does not prove that the set has no plan.
         proven = proven and plans[bad].bound > limits[bad]
         members = [i for i, place in enumerate(choice.places) if place == bad]
@@ -259,7 +259,7 @@ def _tightened(
     traffic: Sequence[int],
     limits: Sequence[int],
     alignment: int,
-    first: Choice,
+    first: RegionChoice,
 ) -> RegionPlan | None:
     # Reduce the limits of regions that do not fit, without a proof of optimality.
     tight, choice = list(limits), first
@@ -268,7 +268,7 @@ def _tightened(
     for _ in range(MAX_REDUCTIONS):
         plans, bad = _place_all(spans, choice, limits, alignment)
         if bad is None:
-            return RegionPlan(Choice(choice.places, choice.traffic, False), plans, bound)
+            return RegionPlan(RegionChoice(choice.places, choice.traffic, False), plans, bound)
         over = max(plans[bad].peak - limits[bad], limits[bad] // 100)
         tight[bad] = max(tight[bad] - offsets.aligned(over, alignment), 0)
         if (tighter := choose(spans, traffic, tight, [everywhere] * len(spans))) is None:
@@ -295,25 +295,25 @@ def min_capacity(
     return high * alignment
 
 
-def _worse(choice: Choice) -> Traffic:
+def _worse(choice: RegionChoice) -> Traffic:
     return tuple(-bytes_ for bytes_ in choice.traffic)
 
 
 def _place_all(
-    spans: Sequence[Span], choice: Choice, limits: Sequence[int], alignment: int
-) -> tuple[tuple[Plan, ...], int | None]:
+    spans: Sequence[Span], choice: RegionChoice, limits: Sequence[int], alignment: int
+) -> tuple[tuple[OffsetPlan, ...], int | None]:
     # A plan of each region, and the first region with a plan that does not fit.
-    plans: list[Plan] = []
+    plans: list[OffsetPlan] = []
     for region, limit in enumerate(limits):
         members = [s for s, place in zip(spans, choice.places, strict=True) if place == region]
         plan = offsets.plan_offsets(members, alignment)
         if plan.bound <= limit < plan.peak and has_compiler():
             answer = offsets.place_within(members, limit, nodes=offsets.SEARCH_NODES)
-            if answer.outcome is Outcome.FOUND:
+            if answer.outcome is SearchOutcome.FOUND:
                 upper_addresses = (o + s.size for o, s in zip(answer.offsets, members, strict=True))
-                plan = Plan(answer.offsets, max(upper_addresses), plan.bound)
-            elif answer.outcome is Outcome.IMPOSSIBLE:
-                plan = Plan(plan.offsets, plan.peak, limit + alignment)
+                plan = OffsetPlan(answer.offsets, max(upper_addresses), plan.bound)
+            elif answer.outcome is SearchOutcome.IMPOSSIBLE:
+                plan = OffsetPlan(plan.offsets, plan.peak, limit + alignment)
         plans.append(plan)
     bad = next((r for r, plan in enumerate(plans) if plan.peak > limits[r]), None)
     return tuple(plans), bad

@@ -73,7 +73,7 @@ def _members(jobs: int) -> Iterator[int]:
         jobs ^= lowest
 
 
-class _Memory:
+class _JobMemory:
     """The memory of sets of completed jobs. Sets are bits: a search stores thousands of them."""
 
     def __init__(self, problem: Problem):
@@ -120,7 +120,7 @@ MAX_OPTIONS_PER_STATE = 2
 
 def best_order(problem: Problem, max_states: int) -> list[int]:
     """Return job indices with the lowest peak; a greedy order if the search stops."""
-    memory = _Memory(problem)
+    memory = _JobMemory(problem)
     everything = (1 << len(problem.jobs)) - 1
     alive = sum(problem.sizes[b] for b in problem.given)
     # Peak so far, remaining jobs, completed set, live bytes; ties prefer fewer remaining jobs.
@@ -170,7 +170,7 @@ MAX_GREEDY_OPTIONS = 64
 """Jobs among which a greedy step chooses, the earliest in the present order."""
 
 
-def _greedy(memory: _Memory, everything: int) -> list[int]:
+def _greedy(memory: _JobMemory, everything: int) -> list[int]:
     # Choose the job with the fewest live bytes after it, then the fewest during it.
     order: list[int] = []
     done = 0

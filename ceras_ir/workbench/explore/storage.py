@@ -30,7 +30,7 @@ from xdsl.utils.hints import isa
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.support.files import key_of
 from ceras_ir.workbench.explore.expressions import resolved
-from ceras_ir.workbench.explore.study_file import MODEL, TARGET, Axis, Point, Study
+from ceras_ir.workbench.explore.study_file import MODEL, TARGET, Point, Study, StudyAxis
 from ceras_ir.workbench.explore.trial import DONE, FAILED, RULED_OUT, Outcome
 
 T = TypeVar("T")
@@ -322,7 +322,7 @@ class Trials:
             return trial.suggest_categorical(name, self._distributions[name].choices)
 
         point = {MODEL: choose(MODEL), TARGET: choose(TARGET)}
-        axes: list[Axis] = self.study.axes_of(point[TARGET])
+        axes: list[StudyAxis] = self.study.axes_of(point[TARGET])
         return point | {axis.name: choose(axis.name) for axis in axes}
 
     def tell(self, number: int, record: Record) -> None:

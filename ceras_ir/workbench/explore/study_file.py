@@ -67,7 +67,7 @@ class ModelData:
 
 
 @dataclass(frozen=True)
-class Axis:
+class StudyAxis:
     """A choice: label -> the arguments of `ceras-compile`."""
 
     name: str
@@ -91,7 +91,7 @@ class Study:
     name: str
     models: Mapping[str, ModelData]
     targets: tuple[str, ...]
-    axes: tuple[Axis, ...]
+    axes: tuple[StudyAxis, ...]
     objectives: tuple[Objective, ...]
     constraints: tuple[Expression, ...] = ()
     figures: Mapping[str, Expression | Mapping[str, Mapping[str, float]]] = field(
@@ -102,7 +102,7 @@ class Study:
     trials: int | None = None
     seed: int = 0
 
-    def axes_of(self, target: str) -> list[Axis]:
+    def axes_of(self, target: str) -> list[StudyAxis]:
         """Return the axes for `target`."""
         return [axis for axis in self.axes if axis.target in (None, target)]
 
@@ -122,13 +122,13 @@ def load_study(path: str, boards: Path) -> Study:
     with naming(path):
         content = parse_toml(text, path)
         try:
-            return _Reader(content, Path(path), boards).study()
+            return _StudyReader(content, Path(path), boards).study()
         except UsageError as error:
             # The error is in the study, not in the command line.
             raise InputError(error.message, path) from None
 
 
-class _Reader:
+class _StudyReader:
     def __init__(self, content: Table, path: Path, boards: Path):
         self.content, self.path, self.folder = content, path, path.parent
         self.boards = boards
@@ -219,7 +219,7 @@ class _Reader:
     def _path(self, text: str) -> str:
         return str((self.folder / text).resolve())
 
-    def _options(self, table: Table, target: str | None) -> Iterator[Axis]:
+    def _options(self, table: Table, target: str | None) -> Iterator[StudyAxis]:
         # An option with a single value is an axis with a single choice.
         prefix = "" if target is None else f"{target}."
         for name, given in table.items():
@@ -227,9 +227,9 @@ class _Reader:
             if not values:
                 raise InputError(f"option '{name}' has an empty list of choices")
             choices = {_label(value): self._arguments(name, value) for value in values}
-            yield Axis(f"{prefix}{name}", choices, target)
+            yield StudyAxis(f"{prefix}{name}", choices, target)
 
-    def _bundles(self) -> Iterator[Axis]:
+    def _bundles(self) -> Iterator[StudyAxis]:
         for name, table in self._section("axes").items():
             choices: dict[str, tuple[str, ...]] = {}
             for label, options in _table(table, f"axes.{name}").items():
@@ -237,9 +237,9 @@ class _Reader:
                 choices[label] = tuple(a for k, v in pairs for a in self._arguments(k, v))
             if not choices:
                 raise InputError(f"[axes.{name}] has no choices")
-            yield Axis(name, choices)
+            yield StudyAxis(name, choices)
 
-    def _target_axes(self, name: str, table: Table) -> Iterator[Axis]:
+    def _target_axes(self, name: str, table: Table) -> Iterator[StudyAxis]:
         ranges = _table(table.get("vary", {}), f"targets.{name}.vary")
         rest = {key: value for key, value in table.items() if key != "vary"}
         if ranges:
@@ -249,7 +249,7 @@ class _Reader:
             places = [b if self._is_built_in(name, b) else self._path(b) for b in named]
             found = board_variants(find_target(name), places, lists, self.boards)
             choices = {label: (f"--{BOARD}={file}",) for label, file in found.items()}
-            yield Axis(f"{name}.{BOARD}", choices, name)
+            yield StudyAxis(f"{name}.{BOARD}", choices, name)
         yield from self._options(rest, name)
 
     def _is_built_in(self, target: str, board: str) -> bool:
@@ -271,7 +271,7 @@ class _Reader:
             text = self._path(text)
         return (f"{flag}={text}",)
 
-    def _check(self, axis: Axis, target: str, model: ModelData) -> None:
+    def _check(self, axis: StudyAxis, target: str, model: ModelData) -> None:
         # The parser of `ceras-compile` and the target check each choice.
         if axis.target not in (None, target):
             return
@@ -296,7 +296,7 @@ class _Reader:
                 ) from None
 
     def _figures(
-        self, axes: Sequence[Axis]
+        self, axes: Sequence[StudyAxis]
     ) -> dict[str, Expression | Mapping[str, Mapping[str, float]]]:
         found: dict[str, Expression | Mapping[str, Mapping[str, float]]] = {}
         known = {MODEL, TARGET, BOARD, *(axis.name for axis in axes)}

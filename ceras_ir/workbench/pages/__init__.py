@@ -52,7 +52,7 @@ class Card:
 
 
 @dataclass(frozen=True)
-class Part:
+class StackShare:
     """A segment of a stacked bar."""
 
     name: str
@@ -66,7 +66,7 @@ class Split:
     """The shares of a total."""
 
     title: str
-    parts: Sequence[Part]
+    parts: Sequence[StackShare]
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """The content of a cell."""
 
     text: str
@@ -99,7 +99,7 @@ class Cell:
 class Line:
     """A row, with the number of the layer, if any."""
 
-    cells: Sequence[Cell]
+    cells: Sequence[TableCell]
     layer: int | None = None
 
 
@@ -158,16 +158,16 @@ def together(pair: tuple[str, str]) -> str:
     return " ".join(part for part in pair if part)
 
 
-def whole(value: float | None) -> Cell:
+def whole(value: float | None) -> TableCell:
     """Return a count as a cell, empty for `None`."""
     if value is None:
-        return Cell("")
-    return Cell(f"{value:,.0f}", value)
+        return TableCell("")
+    return TableCell(f"{value:,.0f}", value)
 
 
-def some(value: float) -> Cell:
+def some(value: float) -> TableCell:
     """Return a count as a cell, empty for 0."""
-    return whole(value) if value else Cell("", 0.0)
+    return whole(value) if value else TableCell("", 0.0)
 
 
 def shortened(text: str, longest: int) -> str:
@@ -175,13 +175,13 @@ def shortened(text: str, longest: int) -> str:
     return text if len(text) <= longest else f"\N{HORIZONTAL ELLIPSIS}{text[1 - longest :]}"
 
 
-def decibels(value: float, fair: float = 30.0, poor: float = 20.0) -> Cell:
+def decibels(value: float, fair: float = 30.0, poor: float = 20.0) -> TableCell:
     """Return a ratio as a cell with a grade: exact if infinite, n/a for NaN."""
     if isnan(value):
-        return Cell("n/a")
+        return TableCell("n/a")
     if isinf(value):
-        return Cell("exact", EXACT_DB)
-    return Cell(
+        return TableCell("exact", EXACT_DB)
+    return TableCell(
         f"{value:.1f}", value, grade="bad" if value < poor else "fair" if value < fair else ""
     )
 

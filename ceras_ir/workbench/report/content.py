@@ -56,7 +56,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Buffer:
+class DrawnBuffer:
     """Bytes that are used during steps [first_step, end_step)."""
 
     name: str
@@ -69,7 +69,7 @@ class Buffer:
 
 
 @dataclass(frozen=True)
-class Region:
+class DrawnRegion:
     """A memory, if there are several."""
 
     name: str
@@ -78,14 +78,14 @@ class Region:
 
 
 @dataclass(frozen=True)
-class Plan:
+class DrawnPlan:
     """The address and live range of each value."""
 
     steps: int
     size: int
     lower_bound: int
-    buffers: tuple[Buffer, ...]
-    regions: tuple[Region, ...] = ()
+    buffers: tuple[DrawnBuffer, ...]
+    regions: tuple[DrawnRegion, ...] = ()
 
     def alive(self, step: int) -> int:
         """Return the bytes that are used at a step."""
@@ -127,7 +127,7 @@ class Content:
     layers: tuple[Row, ...]
     totals: Entry
     results: Mapping[str, int | str]
-    plan: Plan | None
+    plan: DrawnPlan | None
     devices: tuple[Device, ...]
     machine: str
     model: str
@@ -152,7 +152,7 @@ class Content:
 
 
 # Reads typed fields of JSON; errors are `InputError`.
-class _Reader:
+class _ReportReader:
     def __init__(self, where: str):
         self.where = where
 
@@ -218,7 +218,7 @@ def read_folder(path: str) -> Content:
 def _content(
     entries: Entry, title: str, target: str, manifest: Manifest | None, where: str
 ) -> Content:
-    read = _Reader(where)
+    read = _ReportReader(where)
     prediction, provenance = read.entry(entries, "prediction"), read.entry(entries, "provenance")
     noise = read.entry(entries, "noise")
     board = provenance.get("board")
@@ -253,7 +253,7 @@ def _content(
     )
 
 
-def _row(read: _Reader, number: int, entry: Entry) -> Row:
+def _row(read: _ReportReader, number: int, entry: Entry) -> Row:
     inputs, shape = entry.get("inputs", []), entry.get("shape", [])
     if not isa(inputs, list[int | str]) or not isa(shape, list[int]):
         raise read.wrong("'inputs' or 'shape' of a layer is not a list")
@@ -271,12 +271,12 @@ def _row(read: _Reader, number: int, entry: Entry) -> Row:
     )
 
 
-def _plan(read: _Reader, entries: Entry) -> Plan | None:
+def _plan(read: _ReportReader, entries: Entry) -> DrawnPlan | None:
     entry = read.entry(entries, "memory")
     if not entry:
         return None
     buffers = [
-        Buffer(
+        DrawnBuffer(
             read.text(b, "name"),
             read.text(b, "device"),
             read.text(b, "region"),
@@ -288,22 +288,22 @@ def _plan(read: _Reader, entries: Entry) -> Plan | None:
         for b in read.entries(entry, "buffers")
     ]
     regions = [
-        Region(read.text(r, "name"), read.count(r, "size"), read.count(r, "capacity"))
+        DrawnRegion(read.text(r, "name"), read.count(r, "size"), read.count(r, "capacity"))
         for r in read.entries(entry, "regions")
     ]
     steps, size = read.count(entry, "steps"), read.count(entry, "size")
     bound = read.count(entry, "lower_bound")
-    return Plan(steps, size, bound, tuple(buffers), tuple(regions))
+    return DrawnPlan(steps, size, bound, tuple(buffers), tuple(regions))
 
 
-def _device(read: _Reader, entry: Entry) -> Device:
+def _device(read: _ReportReader, entry: Entry) -> Device:
     macs, moved = (read.number(entry, key) or 0.0 for key in ("macs_per_us", "bytes_per_us"))
     if macs <= 0 or moved <= 0:
         raise read.wrong("a rate must be above 0")
     return Device(read.text(entry, "device"), macs, moved)
 
 
-def _timeline(read: _Reader, entry: Entry) -> Timeline:
+def _timeline(read: _ReportReader, entry: Entry) -> Timeline:
     kinds = entry.get("kinds")
     if not isa(kinds, list[str]):
         raise read.wrong("'kinds' of a timeline is not a list")
@@ -323,7 +323,7 @@ def _timeline(read: _Reader, entry: Entry) -> Timeline:
     return Timeline(name, cycles, note, tuple(kinds), tuple(lanes))
 
 
-def _noise(read: _Reader, entry: Entry) -> Noise:
+def _noise(read: _ReportReader, entry: Entry) -> Noise:
     alone, accumulated = (_ratio(read, entry, key) for key in DECIBELS)
     return Noise(
         read.text(entry, "name"),
@@ -335,7 +335,7 @@ def _noise(read: _Reader, entry: Entry) -> Noise:
     )
 
 
-def _ratio(read: _Reader, entry: Entry, key: str) -> float:
+def _ratio(read: _ReportReader, entry: Entry, key: str) -> float:
     if entry.get(key) == NOT_AVAILABLE:
         return nan
     ratio = read.number(entry, key)

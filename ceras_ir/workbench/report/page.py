@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from ceras_ir.support.timeline import legend, timeline_picture
 from ceras_ir.workbench.pages import (
     Card,
-    Cell,
     Chip,
     Column,
     Line,
-    Part,
     Ratio,
     Split,
+    StackShare,
     Table,
+    TableCell,
     amount,
     decibels,
     duration,
@@ -192,13 +192,13 @@ def _parts(
     weight: Callable[[Row], float],
     key: Callable[[Row], str],
     colours: dict[str, str],
-) -> list[Part]:
+) -> list[StackShare]:
     sums = dict.fromkeys(colours, 0.0)
     for row in rows:
         sums[key(row)] += weight(row)
     total = sum(sums.values()) or 1.0
     return [
-        Part(name, value / total, f"{value / total:.1%}", colours[name])
+        StackShare(name, value / total, f"{value / total:.1%}", colours[name])
         for name, value in sums.items()
         if value
     ]
@@ -228,9 +228,9 @@ def _reasons(content: Content) -> Table:
         share = sum(row.microseconds or 0.0 for row in rows) / total if total else None
         names = ", ".join(row.name for row in rows[:MAX_NAMED_LAYERS])
         more = f" and {len(rows) - MAX_NAMED_LAYERS} more" if len(rows) > MAX_NAMED_LAYERS else ""
-        shown = Cell("") if share is None else Cell(f"{share:.1%}", share)
+        shown = TableCell("") if share is None else TableCell(f"{share:.1%}", share)
         lines.append(
-            Line([whole(len(rows)), shown, Cell(where), Cell(reason), Cell(f"{names}{more}")])
+            Line([whole(len(rows)), shown, *map(TableCell, (where, reason, f"{names}{more}"))])
         )
     return Table("reasons-table", columns, lines)
 
@@ -265,18 +265,20 @@ def _layers(content: Content, colours: dict[str, str]) -> Table:
         columns += [Column("alone dB"), Column("accumulated dB")]
     lines: list[Line] = []
     for row in rows:
-        cells = [Cell(str(row.number), row.number), Cell(row.name), Cell(row.op)]
-        cells += [Cell(str(row.facts.get("kernel", "")))] * kernels
-        cells.append(Cell(row.device, colour=colours[row.device]))
-        cells += [Cell("x".join(map(str, row.shape))), some(row.macs), whole(row.bytes)]
+        cells = [TableCell(str(row.number), row.number), TableCell(row.name), TableCell(row.op)]
+        cells += [TableCell(str(row.facts.get("kernel", "")))] * kernels
+        cells.append(TableCell(row.device, colour=colours[row.device]))
+        cells += [TableCell("x".join(map(str, row.shape))), some(row.macs), whole(row.bytes)]
         if timed:
             time = row.microseconds
-            shown = Cell("") if time is None else Cell(f"{time:,.1f}", time, time / longest)
+            shown = (
+                TableCell("") if time is None else TableCell(f"{time:,.1f}", time, time / longest)
+            )
             cells.append(shown)
         cells += [_fact(key, row.facts.get(key)) for key in extra]
         if noise:
             found = noise.get((row.name, row.op))
-            none = Cell("")
+            none = TableCell("")
             cells.append(none if found is None else decibels(found.alone))
             cells.append(none if found is None else decibels(found.accumulated))
         lines.append(Line(cells, row.number))
@@ -288,11 +290,11 @@ def _head(key: str) -> tuple[str, str, str]:
     return title, "", help
 
 
-def _fact(key: str, value: object) -> Cell:
+def _fact(key: str, value: object) -> TableCell:
     if not isinstance(value, int | float):
-        return Cell("")
+        return TableCell("")
     if key == "share_of_peak":
-        return Cell(f"{value:.1%}", value, min(value, 1.0))
+        return TableCell(f"{value:.1%}", value, min(value, 1.0))
     return whole(value)
 
 
@@ -357,7 +359,7 @@ def provenance_rows(content: Content) -> dict[str, str]:
 
 
 def _provenance(content: Content) -> Table:
-    rows = [Line([Cell(k), Cell(v)]) for k, v in provenance_rows(content).items()]
+    rows = [Line([TableCell(k), TableCell(v)]) for k, v in provenance_rows(content).items()]
     return Table("provenance-table", [Column("", "text"), Column("", "wide mono")], rows)
 
 
@@ -370,7 +372,7 @@ def _files(content: Content) -> Table:
     known: Entry = files  # pyright: ignore[reportUnknownVariableType]
     sums: Entry = digests if isinstance(digests, dict) else {}  # pyright: ignore[reportUnknownVariableType]
     rows = [
-        Line([Cell(name), Cell(str(text)), Cell(str(sums.get(name, "")))])
+        Line([TableCell(name), TableCell(str(text)), TableCell(str(sums.get(name, "")))])
         for name, text in sorted(known.items())
     ]
     return Table("files", columns, rows)

@@ -21,7 +21,14 @@ from ceras_ir.dialects.mem import CPU
 from ceras_ir.pipeline import report
 from ceras_ir.transforms.memory.offsets import gap
 from ceras_ir.workbench.pages import decades, round_numbers, shortened
-from ceras_ir.workbench.report.content import Buffer, Device, Plan, Region, Row, content_of
+from ceras_ir.workbench.report.content import (
+    Device,
+    DrawnBuffer,
+    DrawnPlan,
+    DrawnRegion,
+    Row,
+    content_of,
+)
 
 MAP_WIDTH, MAP_HEIGHT = 1100, 480
 MAP_LEFT, MAP_TOP, MAP_RIGHT, MAP_BOTTOM = 72, 12, 12, 28
@@ -48,7 +55,7 @@ PLAN_STYLE = """\
 </style>"""
 
 
-def memory_picture(plan: Plan) -> str:
+def memory_picture(plan: DrawnPlan) -> str:
     """Draw the plan as part of a page."""
     summary = (
         f"{plan.steps} steps, {len(plan.buffers)} buffers of values, peak {plan.size:,} bytes, "
@@ -81,7 +88,7 @@ def memory_picture(plan: Plan) -> str:
     )
 
 
-def _devices(plan: Plan) -> list[str]:
+def _devices(plan: DrawnPlan) -> list[str]:
     known = {buffer.device for buffer in plan.buffers if buffer.device}
     return sorted(known, key=lambda device: (device != CPU, device))
 
@@ -107,7 +114,7 @@ def _axes(count: int, size: int) -> Iterator[str]:
         yield f'<text class="step" x="{x:.2f}" y="{MAP_TOP + MAP_HEIGHT + 16}">{tick}</text>'
 
 
-def _border(region: Region, end: int, size: int) -> Iterator[str]:
+def _border(region: DrawnRegion, end: int, size: int) -> Iterator[str]:
     y, name = _up(end, size), escape(region.name)
     text = f"{name}: {region.size:,} of {region.capacity:,} bytes"
     right = MAP_LEFT + MAP_WIDTH
@@ -115,7 +122,7 @@ def _border(region: Region, end: int, size: int) -> Iterator[str]:
     yield f'<text class="name" x="{MAP_LEFT + 4}" y="{y + 12:.2f}">{text}</text>'
 
 
-def _alive(plan: Plan, count: int, size: int) -> str:
+def _alive(plan: DrawnPlan, count: int, size: int) -> str:
     points: list[str] = []
     for step in range(count):
         y = _up(min(plan.alive(step), size), size)
@@ -124,7 +131,7 @@ def _alive(plan: Plan, count: int, size: int) -> str:
 
 
 def _shapes(
-    buffer: Buffer, base: int, count: int, size: int, colours: Mapping[str, str]
+    buffer: DrawnBuffer, base: int, count: int, size: int, colours: Mapping[str, str]
 ) -> Iterator[str]:
     x = _across(buffer.first_step, count)
     width = MAP_WIDTH * (buffer.end_step - buffer.first_step) / count
@@ -170,7 +177,7 @@ GRAPH_STYLE = """\
 
 
 @dataclass(frozen=True)
-class Node:
+class DrawnNode:
     """A box of the picture, which represents an operation or a graph input."""
 
     op: str
@@ -202,7 +209,7 @@ def graph_picture(
     rows: Sequence[Row], inputs: Sequence[str], results: Mapping[str, int | str]
 ) -> str:
     """Draw layers between the inputs and outputs of the network as SVG."""
-    nodes = [Node("input", name) for name in inputs]
+    nodes = [DrawnNode("input", name) for name in inputs]
     place: dict[int | str, int] = {name: i for i, name in enumerate(inputs)}
     edges: list[tuple[int, int]] = []
     colours = devices_of(rows)
@@ -218,19 +225,19 @@ def graph_picture(
     for name, source in results.items():
         if source in place:
             edges.append((place[source], len(nodes)))
-        nodes.append(Node("output", name))
+        nodes.append(DrawnNode("output", name))
     return _svg(nodes, edges)
 
 
-def _node(row: Row, colour: str, longest: float) -> Node:
+def _node(row: Row, colour: str, longest: float) -> DrawnNode:
     load = (row.microseconds or 0.0) / longest if longest else 0.0
     told = f"{row.name} ({row.op}) on {row.device}" + (f": {row.reason}" if row.reason else "")
     unnamed = row.name.startswith(f"graph.{row.op.partition(' ')[0]}")
     shape = "x".join(map(str, row.shape))
-    return Node(row.op, "" if unnamed else row.name, shape, colour, row.number, load, told)
+    return DrawnNode(row.op, "" if unnamed else row.name, shape, colour, row.number, load, told)
 
 
-def _svg(nodes: Sequence[Node], edges: Sequence[tuple[int, int]]) -> str:
+def _svg(nodes: Sequence[DrawnNode], edges: Sequence[tuple[int, int]]) -> str:
     width, height = BOX_LEFT + BOX_WIDTH + LANE * (LANES + 2), ROW_HEIGHT * len(nodes) + 10
     parts = [GRAPH_STYLE, *_lines(edges), *_boxes(nodes)]
     return (
@@ -240,7 +247,7 @@ def _svg(nodes: Sequence[Node], edges: Sequence[tuple[int, int]]) -> str:
     )
 
 
-def _boxes(nodes: Sequence[Node]) -> Iterator[str]:
+def _boxes(nodes: Sequence[DrawnNode]) -> Iterator[str]:
     for row, node in enumerate(nodes):
         y = 5 + ROW_HEIGHT * row
         op, name = shortened(node.op, LONGEST_OP), shortened(node.name, LONGEST_NAME)

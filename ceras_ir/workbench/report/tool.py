@@ -11,11 +11,11 @@ from ceras_ir.driver.options import EXIT_STATUS
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.workbench.pages import (
     Card,
-    Cell,
     Column,
     Line,
     Ratio,
     Table,
+    TableCell,
     amount,
     duration,
     ratio_plot,
@@ -142,7 +142,9 @@ def _options(before: Content, after: Content) -> Table:
         if rows[0].get(name, "") != rows[1].get(name, "")
     ]
     columns = [Column("what", "text"), Column("before", "wide mono"), Column("after", "wide mono")]
-    lines = [Line([Cell(name), *(Cell(row.get(name, "")) for row in rows)]) for name in names]
+    lines = [
+        Line([TableCell(name), *(TableCell(row.get(name, "")) for row in rows)]) for name in names
+    ]
     return Table("options-table", columns, lines)
 
 
@@ -158,7 +160,7 @@ def _layers(pairs: list[Pair]) -> Table:
         arrow = " \N{RIGHTWARDS ARROW} "
         device = devices[1] if devices[0] == devices[1] else arrow.join(devices)
         grade = "" if devices[0] == devices[1] else "fair"
-        cells = [Cell(row.name), Cell(row.op), Cell(device, grade=grade)]
+        cells = [TableCell(row.name), TableCell(row.op), TableCell(device, grade=grade)]
         cells += _three(old and old.microseconds, new and new.microseconds, "{:,.1f}")
         cells += _three(old and old.bytes, new and new.bytes, "{:,.0f}")
         cells += _three(_bits(old), _bits(new), "{:.0f}")
@@ -171,11 +173,14 @@ def _bits(row: Row | None) -> float | None:
     return bits if isinstance(bits, int) else None
 
 
-def _three(old: float | None, new: float | None, form: str) -> list[Cell]:
-    cells = [Cell("") if v is None else Cell(form.format(v), v) for v in (old, new)]
+def _three(old: float | None, new: float | None, form: str) -> list[TableCell]:
+    cells = [TableCell("") if v is None else TableCell(form.format(v), v) for v in (old, new)]
     if old is None or new is None or old == new:
-        return [*cells, Cell("", 0.0 if old == new else None)]
-    return [*cells, Cell(change(old, new), new - old, grade="better" if new < old else "worse")]
+        return [*cells, TableCell("", 0.0 if old == new else None)]
+    return [
+        *cells,
+        TableCell(change(old, new), new - old, grade="better" if new < old else "worse"),
+    ]
 
 
 def _totals(before: Content, after: Content) -> Table:
@@ -186,11 +191,11 @@ def _totals(before: Content, after: Content) -> Table:
         old, new = olds.get(key), news.get(key)
         known = old is not None and new is not None
         said = (
-            Cell(change(old, new), new - old)
+            TableCell(change(old, new), new - old)
             if known and old is not None and new is not None
-            else Cell("")
+            else TableCell("")
         )
-        lines.append(Line([Cell(key.replace("_", " ")), whole(old), whole(new), said]))
+        lines.append(Line([TableCell(key.replace("_", " ")), whole(old), whole(new), said]))
     return Table("totals-table", columns, lines)
 
 

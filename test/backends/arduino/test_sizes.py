@@ -21,7 +21,7 @@ from ceras_ir.backends.c.costs import Footprint
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.fit import printed_model, remedies
 from ceras_ir.backends.c.machines import board_names, load_board
-from ceras_ir.backends.c.model import Model, tensor_c_type
+from ceras_ir.backends.c.model import PrintedModel, tensor_c_type
 from ceras_ir.backends.c.names import EncodingChoice
 from ceras_ir.backends.c.target import CTarget
 from ceras_ir.command.output_files import write_artefacts
@@ -60,7 +60,7 @@ def elf_sizes(
     return footprint, firmware.sizes(elf, roomy.known_core.tools.prefix)
 
 
-def calling(model: Model) -> str:
+def calling(model: PrintedModel) -> str:
     """Return a program that only calls the model."""
     pairs = list(zip(model.tensors, model.names, strict=True))
     lines = [f"{tensor_c_type(t)} {n}_data[{t.size}];" for t, n in pairs]

@@ -9,8 +9,8 @@ import pytest
 from slow_cases import first_fast
 
 from ceras_ir.transforms.memory.offsets import (
-    Outcome,
-    Plan,
+    OffsetPlan,
+    SearchOutcome,
     Span,
     first_fit,
     greedy_plans,
@@ -78,8 +78,8 @@ def test_agrees_with_trying_everything(seed: int):
         if len(spans) > 9:
             continue
         found = place_within(spans, capacity)
-        assert (found.outcome is Outcome.FOUND) == has_plan(spans, capacity)
-        assert found.outcome is not Outcome.STOPPED
+        assert (found.outcome is SearchOutcome.FOUND) == has_plan(spans, capacity)
+        assert found.outcome is not SearchOutcome.STOPPED
 
 
 @pytest.mark.parametrize("bound, text", NO_PLAN_AT_THE_BOUND)
@@ -88,9 +88,9 @@ def test_proves_that_the_bound_cannot_be_reached(bound: int, text: str):
     assert (
         max_live_bytes(spans) == bound and not has_plan(spans, bound) and has_plan(spans, bound + 1)
     )
-    assert place_within(spans, bound).outcome is Outcome.IMPOSSIBLE
+    assert place_within(spans, bound).outcome is SearchOutcome.IMPOSSIBLE
     one_by_one = tuple(sum(s.size for s in spans[:i]) for i in range(len(spans)))
-    worst = Plan(one_by_one, sum(s.size for s in spans), bound)
+    worst = OffsetPlan(one_by_one, sum(s.size for s in spans), bound)
     best = improve(spans, worst, 1, 10**6)
     assert best.peak == best.bound == bound + 1
 
@@ -117,7 +117,7 @@ def test_requests_that_are_never_alive_need_nothing():
     """No bytes, or no time: the search must not wait for a plan without them."""
     spans = [Span(64, 0, 2), Span(100, 1, 1), Span(0, 0, 2), Span(64, 1, 3)]
     assert first_fit(spans, 64)[1] == 128
-    plan = improve(spans, Plan((0, 0, 0, 64), 256, 128), 64, 1000)
+    plan = improve(spans, OffsetPlan((0, 0, 0, 64), 256, 128), 64, 1000)
     assert plan.peak == plan.bound == 128
 
 
@@ -128,7 +128,7 @@ def test_nothing_to_place():
 
 def test_stops_at_its_limit():
     spans, capacity = dense_instance(3)
-    assert place_within(spans, capacity, nodes=1).outcome is Outcome.STOPPED
+    assert place_within(spans, capacity, nodes=1).outcome is SearchOutcome.STOPPED
 
 
 @pytest.mark.needs("workbench")
@@ -143,7 +143,7 @@ def test_solves_the_minimalloc_instances(name: str):
     spans = [Span(r.size, r.lower, r.upper) for r in read_requests(str(path))]
     assert first_fit(spans, 1)[1] > CAPACITY
     found = place_within(spans, CAPACITY, seconds=60)
-    assert found.outcome is Outcome.FOUND
+    assert found.outcome is SearchOutcome.FOUND
     assert not misplaced(range(len(spans)), spans, found.offsets, CAPACITY)
     assert found == place_within(spans, CAPACITY, seconds=60)
 

@@ -8,7 +8,7 @@ import pytest
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.workbench.explore import storage
 from ceras_ir.workbench.explore.storage import Record, Trials
-from ceras_ir.workbench.explore.study_file import Axis, ModelData, Objective, Study
+from ceras_ir.workbench.explore.study_file import ModelData, Objective, Study, StudyAxis
 from ceras_ir.workbench.explore.trial import DONE, FAILED, RULED_OUT
 
 pytestmark = pytest.mark.slow
@@ -19,7 +19,7 @@ STUDY = Study(
     "s",
     {"m": ModelData("m")},
     ("t",),
-    (Axis("axis", DIGITS), Axis("t.other", DIGITS, "t")),
+    (StudyAxis("axis", DIGITS), StudyAxis("t.other", DIGITS, "t")),
     (Objective("good", True), Objective("bytes", False)),
 )
 

@@ -43,7 +43,7 @@ TreeNodes: TypeAlias = Mapping[Hashable, TreeSplit | Leaf]
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Threshold:
     """`x <= threshold` leads to `left`, else to `right`; NaN to `left` if `missing_is_left`."""
 
     threshold: np.float32
@@ -56,7 +56,7 @@ SECOND = object()
 """The placeholder of the second of two comparisons."""
 
 
-def steps_of(split: TreeSplit) -> list[Comparison]:
+def steps_of(split: TreeSplit) -> list[Threshold]:
     """
     Return one or two comparisons `x <= threshold` that are equivalent to the comparison of the tree
     node `split`.
@@ -64,13 +64,13 @@ def steps_of(split: TreeSplit) -> list[Comparison]:
     at_most, below = _at_most(split.threshold), _below(split.threshold)
     to_true, true, false = split.missing_is_true, split.true, split.false
     return {
-        "LEQ": [Comparison(at_most, to_true, true, false)],
-        "LT": [Comparison(below, to_true, true, false)],
-        "GT": [Comparison(at_most, not to_true, false, true)],
-        "GTE": [Comparison(below, not to_true, false, true)],
-        "EQ": [Comparison(at_most, to_true, SECOND, false), Comparison(below, False, false, true)],
+        "LEQ": [Threshold(at_most, to_true, true, false)],
+        "LT": [Threshold(below, to_true, true, false)],
+        "GT": [Threshold(at_most, not to_true, false, true)],
+        "GTE": [Threshold(below, not to_true, false, true)],
+        "EQ": [Threshold(at_most, to_true, SECOND, false), Threshold(below, False, false, true)],
         # NaN differs from all numbers, so it always leads to `true`.
-        "NEQ": [Comparison(at_most, False, SECOND, true), Comparison(below, False, true, false)],
+        "NEQ": [Threshold(at_most, False, SECOND, true), Threshold(below, False, true, false)],
     }[split.mode]
 
 

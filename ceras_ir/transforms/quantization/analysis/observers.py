@@ -370,7 +370,7 @@ SUM_TOLERANCE = 1e-9
 """The relative difference of equal sums that are added in different orders."""
 
 
-class Choice(NamedTuple):
+class ChosenStorage(NamedTuple):
     """The exponents and the zero point that an observer chooses for a value."""
 
     exponent: int
@@ -389,12 +389,12 @@ class Extremes:
         self.clipping_weight = 1.0
         """The weight of clipping errors compared with rounding errors."""
 
-    def choice(self, *, clips: bool = True) -> Choice:
+    def choice(self, *, clips: bool = True) -> ChosenStorage:
         """
         Return the exponent at which no observed element is clipped. The pass `choose-zero-points`
         derives a zero point from the range.
         """
-        return Choice(fitting_exponent(self.magnitude))
+        return ChosenStorage(fitting_exponent(self.magnitude))
 
     def observe(self, array: ObservedArray) -> None:
         """Include an array."""
@@ -440,13 +440,13 @@ class LeastSquaresObserver(Extremes):
         super().merge(following)
         self.distribution.merge(following.distribution)
 
-    def choice(self, *, clips: bool = True) -> Choice:
+    def choice(self, *, clips: bool = True) -> ChosenStorage:
         """
         Return the storage of the value. Without `clips`, no observed element changes by more than
         half a step after the consumer, because an extreme of few samples may be frequent.
         """
         if self.distribution.width is None:
-            return Choice(ZERO_RANGE_EXPONENT)
+            return ChosenStorage(ZERO_RANGE_EXPONENT)
         first = fitting_exponent(self.magnitude)
         last = min(
             first, max(first - EXPONENT_CANDIDATES + 1, self.distribution.width, MIN_SCALE_EXPONENT)
@@ -462,13 +462,13 @@ class LeastSquaresObserver(Extremes):
         chosen = min(errors, key=lambda e: (errors[e].min(), -e))
         min_error = float(errors[chosen].min())
         if min_error > self.MAX_ERROR_RATIO * float(errors[plain][-INT8_LOW]):
-            return Choice(plain)
+            return ChosenStorage(plain)
         # Of the zero points with the smallest error, divide the unused integers below and above in
         # proportion to the range. Rounding may make a sum near zero negative.
         best = ZERO_POINTS[errors[chosen] <= max(min_error, min_error * (1 + SUM_TOLERANCE))]
         low, high = min(self.low, 0.0), max(self.high, 0.0)
         point = int(best[0] + round((len(best) - 1) * -low / (high - low)))
-        return Choice(plain, (chosen, point))
+        return ChosenStorage(plain, (chosen, point))
 
 
 def make_observer(name: ObserverName) -> Extremes:
