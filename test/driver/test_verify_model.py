@@ -350,7 +350,9 @@ def test_the_command_exits_with_status_1(
     command = [str(path), "--targets", "c", "--quantize", "none"]
     inject(monkeypatch, operator, change)
     assert main(command) == 1
-    assert "differs from the model at node 'y_leakyrelu' (LeakyRelu)" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "differs from the model, computed by ONNX Runtime" in printed
+    assert "at node 'y_leakyrelu' (LeakyRelu)" in printed
     assert main([*command, "--no-reference"]) == 0
     assert "imported graph  " not in capsys.readouterr().out
 
@@ -423,6 +425,24 @@ def test_the_evaluator_of_onnx_is_the_reference_without_onnxruntime(
     found = verdict(proto, tmp_path)
     assert found.good
     assert "ONNX's reference evaluator" in found.text
+
+
+@pytest.mark.parametrize("opset", [9, 13, 14])
+def test_batch_normalization_without_onnxruntime_uses_the_given_statistics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opset: int
+):
+    refuse_onnxruntime(monkeypatch)
+    channels = ("scale", "bias", "mean", "variance")
+    tensors = {name: np.abs(weights(RANDOM, 3)) + np.float32(0.5) for name in channels}
+    proto = model(
+        [node("BatchNormalization", f"x {' '.join(channels)}", "y", epsilon=0.1)],
+        {"x": (2, 3, 4, 4)},
+        ["y"],
+        tensors,
+        opset=opset,
+    )
+    found = verdict(proto, tmp_path)
+    assert found.good and "ONNX's reference evaluator" in found.text
 
 
 def test_external_data_and_outputs_that_are_initializers(tmp_path: Path):

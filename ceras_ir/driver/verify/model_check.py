@@ -366,12 +366,14 @@ def model_verdict(
     start = perf_counter()
     try:
         check = ModelCheck(path, imported, states)
-        check.run(samples, outputs, given=given)
-        if outputs:
-            check.check_layouts(samples[0], outputs[0])
+        try:
+            check.run(samples, outputs, given=given)
+            if outputs:
+                check.check_layouts(samples[0], outputs[0])
+        except MismatchError as error:
+            name = check.imported.reference.name
+            return Verdict(LEVEL, False, f"differs from the model, computed by {name}, at {error}")
     except NoReferenceError as error:
         return Verdict(LEVEL, True, f"not compared with the model: {error}")
-    except MismatchError as error:
-        return Verdict(LEVEL, False, f"differs from the model at {error}")
     spent = perf_counter() - start
     return Verdict(LEVEL, True, f"{check} ({spent:.1f} s, interpreter {seconds:.1f} s)")

@@ -186,6 +186,9 @@ class _Evaluator(Protocol):
     ) -> dict[str, Result] | list[Result]: ...
 
 
+FIRST_TRAINING_MODE_OPSET = 14
+"""The first operator set in which an attribute of BatchNormalization selects the training mode."""
+
 WRONG_IN_EVALUATOR = frozenset({"LRN"})
 """
 Operators that the evaluator of ONNX computes differently from ONNX's definition: LRN sums each
@@ -212,8 +215,28 @@ def _evaluator(model: onnx.ModelProto, names: Sequence[str], folder: Path | None
 
 def _started(model: onnx.ModelProto) -> _Evaluator:
     from onnx.reference import ReferenceEvaluator
+    from onnx.reference.op_run import OpRun
 
-    return ReferenceEvaluator(model)
+    class BatchNormalization(OpRun):
+        """
+        Normalize with the given mean and variance. Before operator set 14, the evaluator uses the
+        statistics of the batch, which ONNX defines only for nodes with more than one output.
+        """
+
+        def _run(
+            self, x: Array, scale: Array, bias: Array, mean: Array, var: Array, **attributes: object
+        ) -> tuple[Array]:
+            epsilon = next((a.f for a in self.onnx_node.attribute if a.name == "epsilon"), 1e-5)
+            shape = (-1, *(1,) * (x.ndim - 2))
+            factor, offset, center, spread = (
+                np.asarray(a, np.float64).reshape(shape) for a in (scale, bias, mean, var)
+            )
+            centered = np.asarray(x, np.float64) - center
+            return ((factor * centered / np.sqrt(spread + epsilon) + offset).astype(x.dtype),)
+
+    versions = {entry.domain: entry.version for entry in model.opset_import}
+    is_old = versions.get("", versions.get("ai.onnx", 0)) < FIRST_TRAINING_MODE_OPSET
+    return ReferenceEvaluator(model, new_ops=[BatchNormalization] if is_old else None)
 
 
 def _bind_functions(model: onnx.ModelProto) -> None:
