@@ -224,7 +224,7 @@ class ObserveRangesPass(ObserverOptions, SampleOptions, FloatNetworkPass):
         remark(
             f"{self.name}: note: no calibration data for {len(missing)} values; their ranges "
             f"are those of {count} synthetic samples (seed {self.seed}) of the declared input "
-            "range; give real samples (--calibrate FILE.npz)"
+            "range; give real samples (--calibrate FILE.npz; calibration=FILE.npz in ceras-opt)"
         )
         samples = synthetic_samples(main, count, self.seed)
         # Synthetic samples have no rare extremes.
