@@ -34,7 +34,7 @@ class Compiled:
         Open the compiled network in `folder`. `build` and `keep` are objects that must exist as
         long as this object.
         """
-        self._folder, self._build, self._keep = folder, build, keep
+        self._folder, self._build, self._references = folder, build, keep
         self.manifest = read_manifest(folder)
         """The descriptions of the files, and of the graph inputs and outputs."""
         self.report = _report(folder)

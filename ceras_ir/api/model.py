@@ -200,11 +200,11 @@ class Model:
                 insertions=tuple(_insertion(*item) for item in (at or {}).items()),
             )
             chosen.check()
-            begun = time.monotonic()
+            start_time = time.monotonic()
             try:
                 built = build(self._module.clone(), chosen)
             except DoesNotFitError as error:
-                seconds = time.monotonic() - begun
+                seconds = time.monotonic() - start_time
                 named = self._chosen
                 remedy_options = replace(chosen, int16=named.int16, float=named.float)
                 raise remedied(error, self._source.clone, remedy_options, seconds) from None

@@ -45,15 +45,15 @@ def paths_of(data: object) -> list[str] | None:
 
 
 def read_samples(
-    data: Data, inputs: Sequence[TensorInfo], what: str, images: ImageOptions | None = None
+    data: Data, inputs: Sequence[TensorInfo], label: str, images: ImageOptions | None = None
 ) -> Samples | StreamedSamples:
-    """Return the samples of `data` for a network with `inputs`; errors call the data `what`."""
+    """Return the samples of `data` for a network with `inputs`; errors call the data `label`."""
     if (paths := paths_of(data)) is not None:
         return open_samples(_with_images(paths, images), inputs)
     _refuse_images(images)
     if isinstance(data, Mapping) or _is_array(data):
-        return _batch(cast("Batch", data), inputs, what)
-    return _joined(list(_batches(data, inputs, what)), what)
+        return _batch(cast("Batch", data), inputs, label)
+    return _joined(list(_batches(data, inputs, label)), label)
 
 
 class SampleFiles:
@@ -68,7 +68,7 @@ class SampleFiles:
         self,
         data: Data,
         inputs: Sequence[TensorInfo],
-        what: str,
+        label: str,
         images: ImageOptions | None = None,
     ) -> str:
         """Return `data` as passes accept it: names of files and folders, separated by commas."""
@@ -76,29 +76,29 @@ class SampleFiles:
             return _with_images(paths, images)
         _refuse_images(images)
         if isinstance(data, Mapping) or _is_array(data):
-            return self._save(_batch(cast("Batch", data), inputs, what), what)
+            return self._save(_batch(cast("Batch", data), inputs, label), label)
         files: list[str] = []
         waiting: list[Samples] = []
-        for batch in _batches(data, inputs, what):
+        for batch in _batches(data, inputs, label):
             waiting.append(batch)
             if sum(map(len, waiting)) >= PER_FILE:
-                files.append(self._save(_joined(waiting, what), what))
+                files.append(self._save(_joined(waiting, label), label))
                 waiting = []
         if waiting or not files:
-            files.append(self._save(_joined(waiting, what), what))
+            files.append(self._save(_joined(waiting, label), label))
         return ",".join(files)
 
-    def _save(self, samples: Samples, what: str) -> str:
+    def _save(self, samples: Samples, label: str) -> str:
         arrays = {
             name: array.reshape(-1, *array.shape[2:]) if array.shape[1:2] == (1,) else array
             for name, array in samples.arrays.items()
         }
-        return self.save(arrays, what)
+        return self.save(arrays, label)
 
-    def save(self, arrays: Mapping[str, Array], what: str) -> str:
-        """Write `arrays` to a file, and return its name; errors call the data `what`."""
+    def save(self, arrays: Mapping[str, Array], label: str) -> str:
+        """Write `arrays` to a file, and return its name; errors call the data `label`."""
         path = str(Path(self._folder.name) / f"{len(self._names) + 1}.npz")
-        self._names[path] = what
+        self._names[path] = label
         save_arrays(path, arrays)
         return path
 
@@ -135,27 +135,27 @@ def _is_array(data: object) -> bool:
     return isinstance(data, np.ndarray) or hasattr(data, "__array__")
 
 
-def _batches(data: object, inputs: Sequence[TensorInfo], what: str) -> Iterator[Samples]:
+def _batches(data: object, inputs: Sequence[TensorInfo], label: str) -> Iterator[Samples]:
     if not isinstance(data, Iterable):
         raise UsageError(
-            f"{what}: expected a path, an array, arrays by name, or an iterable of these, got "
+            f"{label}: expected a path, an array, arrays by name, or an iterable of these, got "
             f"{type(data).__name__}"
         )
     for item in cast("Iterable[object]", data):
         if not isinstance(item, Mapping) and not _is_array(item):
             raise UsageError(
-                f"{what}: expected arrays, or arrays by name, one after the other, got "
+                f"{label}: expected arrays, or arrays by name, one after the other, got "
                 f"{type(item).__name__}"
             )
-        yield _batch(cast("Batch", item), inputs, what)
+        yield _batch(cast("Batch", item), inputs, label)
 
 
-def _batch(data: Batch, inputs: Sequence[TensorInfo], what: str) -> Samples:
+def _batch(data: Batch, inputs: Sequence[TensorInfo], label: str) -> Samples:
     if not isinstance(data, Mapping):
         if len(inputs) != 1:
             names = ", ".join(tensor.name for tensor in inputs)
             raise InputError(
-                f"one array for {len(inputs)} inputs: give a dict with the keys {names}", what
+                f"one array for {len(inputs)} inputs: give a dict with the keys {names}", label
             )
         data = {inputs[0].name: data}
     by_name = cast("Mapping[str, ArrayLike]", data)
@@ -165,12 +165,12 @@ def _batch(data: Batch, inputs: Sequence[TensorInfo], what: str) -> Samples:
         # A single sample may lack an axis of size 1 for samples.
         if array is not None and tensor.shape[:1] == (1,) and array.shape == tensor.shape[1:]:
             arrays[tensor.name] = array[None]
-    return samples_of(arrays, inputs, what)
+    return samples_of(arrays, inputs, label)
 
 
-def _joined(batches: Sequence[Samples], what: str) -> Samples:
+def _joined(batches: Sequence[Samples], label: str) -> Samples:
     if not batches:
-        raise InputError("the file has no samples", what)
+        raise InputError("the file has no samples", label)
     names = batches[0].arrays
     arrays = {name: np.concatenate([batch.arrays[name] for batch in batches]) for name in names}
     return Samples(arrays, sum(map(len, batches)))

@@ -184,8 +184,8 @@ def _ordered_products(
         assert isinstance(op, graph.Conv2dOp)
         return convolve_in_order(x, weights, window, op.group_count, stored)
     point = Window.of((1, 1), (1, 1), (0, 0, 0, 0), (1, 1))
-    taken = None if stored is None else stored[:, None, None]
-    return convolve_in_order(x[:, None, None], weights[:, None, None], point, 1, taken)[:, 0, 0]
+    products = None if stored is None else stored[:, None, None]
+    return convolve_in_order(x[:, None, None], weights[:, None, None], point, 1, products)[:, 0, 0]
 
 
 # Bias, residual and activation are applied in place to pieces that fit the cache.

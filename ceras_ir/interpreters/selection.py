@@ -136,8 +136,8 @@ class SelectionFunctions(InterpreterFunctions):
             )
         ):
             end = start + size * stride
-            taken = slice(start, end if end >= 0 else None, stride)
-            x = x[(slice(None),) * axis + (taken,)]
+            interval = slice(start, end if end >= 0 else None, stride)
+            x = x[(slice(None),) * axis + (interval,)]
         return (np.ascontiguousarray(x).reshape(graph.shape_of(op.result)),)
 
     @impl(graph.GatherOp)

@@ -260,7 +260,7 @@ def convolve_in_order(
     """
     o = len(weights)
     factors = _by_product(weights, groups)
-    taken = None if stored is None else _by_product(stored, groups)
+    stored_products = None if stored is None else _by_product(stored, groups)
     taps = [tap for _, _, tap in window.taps(window.padded(x, 0))]
     flat = [tap.reshape(-1, groups, weights.shape[3]) for tap in taps]
     positions = len(flat[0])
@@ -278,7 +278,11 @@ def convolve_in_order(
             products = np.empty_like(total)
             for k, (column, factor) in enumerate(zip(columns, chosen, strict=True)):
                 np.multiply(column, factor, out=products)
-                where = True if taken is None else taken[k, :, first : first + lanes]
+                where = (
+                    True
+                    if stored_products is None
+                    else stored_products[k, :, first : first + lanes]
+                )
                 np.add(products, total, out=total, where=where)
             result[start : start + length, :, first : first + lanes] = total.transpose(2, 0, 1)
     return result.reshape(*taps[0].shape[:3], o)

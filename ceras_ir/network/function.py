@@ -151,13 +151,13 @@ def _result_of(argument: BlockArgument) -> str | None:
 
 def state_refusals(main: FuncOp) -> Iterator[str]:
     """Yield the errors in the states of a function."""
-    names, taken = output_names(main), set[str]()
+    names, used = output_names(main), set[str]()
     for name, argument in zip(input_names(main), main.body.block.args, strict=True):
         if (result := _result_of(argument)) is None:
             continue
         if result not in names:
             yield f"state '{name}': there is no result '{result}'{did_you_mean(result, names)}"
-        elif result in taken:
+        elif result in used:
             yield (
                 f"state '{name}': the result '{result}' already belongs to a state; add an "
                 "output with an Identity of it to the model"
@@ -167,7 +167,7 @@ def state_refusals(main: FuncOp) -> Iterator[str]:
                 f"state '{name}' is {argument.type}, but the result '{result}' is {kind}: both "
                 "must have the same shape and type"
             )
-        taken.add(result)
+        used.add(result)
 
 
 def declare_states(module: ModuleOp, pairs: Mapping[str, str]) -> None:

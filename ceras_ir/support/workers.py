@@ -157,7 +157,7 @@ class LocalProcesses:
                 initializer=_begin,
                 initargs=(os.getpid(), list(sys.path)),
             )
-            with _one_thread_each():
+            with _single_threaded():
                 # All processes are started here, so that they inherit the environment.
                 wait([self._pool.submit(os.getpid) for _ in range(self._count)])
         return self._pool
@@ -171,7 +171,7 @@ class LocalProcesses:
 
 
 @contextmanager
-def _one_thread_each() -> Generator[None]:
+def _single_threaded() -> Generator[None]:
     before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
     os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
     try:

@@ -74,10 +74,10 @@ AROUND: ContextVar[Step | None] = ContextVar("around_steps", default=None)
 
 def run_step(name: str, step: ModulePass, ctx: Context, op: ModuleOp) -> None:
     """Apply `step`, which is a pass or the rule `pass{rule}` of a pass."""
-    if (around := AROUND.get()) is None:
+    if (wrapper := AROUND.get()) is None:
         step.apply(ctx, op)
     else:
-        around(name, op, lambda: step.apply(ctx, op))
+        wrapper(name, op, lambda: step.apply(ctx, op))
 
 
 @dataclass(frozen=True)

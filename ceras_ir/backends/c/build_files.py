@@ -305,11 +305,11 @@ def package_files(package: Package, model: PrintedModel) -> list[Artefact]:
     return _FILES[package](model)
 
 
-def _about(model: PrintedModel) -> str:
+def _description(model: PrintedModel) -> str:
     return f"The neural network {model.options.prefix.name} in C99, compiled by ceras_ir"
 
 
-def _own(model: PrintedModel, *names: str) -> list[str]:
+def _prefixed(model: PrintedModel, *names: str) -> list[str]:
     return [model.options.prefix.renamed(name) for name in names]
 
 
@@ -318,7 +318,7 @@ def _zephyr(model: PrintedModel) -> list[Artefact]:
     holes = {
         "INCLUDED": ZEPHYR_INCLUDED if weights == "incbin" else "",
         "LOADED": KCONFIG_LOADED if weights == "file" else "",
-        "SOURCES": " ".join(f"../{source}" for source in _own(model, *sources(model))),
+        "SOURCES": " ".join(f"../{source}" for source in _prefixed(model, *sources(model))),
         "NAME": name,
         "UPPER": name.upper(),
     }
@@ -333,7 +333,7 @@ def _zephyr(model: PrintedModel) -> list[Artefact]:
 
 
 def _esp_idf(model: PrintedModel) -> list[Artefact]:
-    text = filled(COMPONENT, {"VERSION": VERSION, "ABOUT": _about(model)})
+    text = filled(COMPONENT, {"VERSION": VERSION, "ABOUT": _description(model)})
     return [Artefact.of_text("idf_component.yml", "makes the folder an ESP-IDF component", text)]
 
 
@@ -343,11 +343,12 @@ def _cmsis_pack(model: PrintedModel) -> list[Artefact]:
     if model.options.weights != "source":
         listed.append(("other", "model.weights"))
     files = "".join(
-        f"        <file category={quoteattr(category)} name={quoteattr(_own(model, name)[0])}/>\n"
+        f"        <file category={quoteattr(category)} name={quoteattr(prefixed)}/>\n"
         for category, name in listed
+        for prefixed in _prefixed(model, name)
     )
     name = model.options.prefix.name
-    holes = {"FILES": files, "ABOUT": _about(model), "NAME": name, "VERSION": VERSION}
+    holes = {"FILES": files, "ABOUT": _description(model), "NAME": name, "VERSION": VERSION}
     about = "describes the folder as a CMSIS-Pack"
     return [Artefact.of_text(f"Ceras.{name}.pdsc", about, filled(PDSC, holes))]
 

@@ -95,8 +95,8 @@ class ConstantPool:
                 known = first.setdefault(constant.digest(), constant)
                 if known is not constant:
                     self.copies.append((constant, known))
-        gone = {id(copy) for copy, _ in self.copies}
-        self.constants = [c for c in self.constants if id(c) not in gone]
+        duplicates = {id(copy) for copy, _ in self.copies}
+        self.constants = [c for c in self.constants if id(c) not in duplicates]
 
     @property
     def nbytes(self) -> int:

@@ -60,15 +60,15 @@ def code_bytes(text: str, core: Core) -> int:
 def _for_dsp(text: str) -> str:
     """Keep only the variant for cores with the DSP extension; other text has no variants."""
     lines: list[str] = []
-    taken: list[bool | None] = []
+    conditions: list[bool | None] = []
     for line in text.splitlines():
         if line.startswith("#if"):
-            taken.append(True if "__ARM_FEATURE_DSP" in line else None)
-        elif line.startswith("#else") and taken and taken[-1] is not None:
-            taken[-1] = False
-        elif line.startswith("#endif") and taken:
-            taken.pop()
-        elif False not in taken:
+            conditions.append(True if "__ARM_FEATURE_DSP" in line else None)
+        elif line.startswith("#else") and conditions and conditions[-1] is not None:
+            conditions[-1] = False
+        elif line.startswith("#endif") and conditions:
+            conditions.pop()
+        elif False not in conditions:
             lines.append(line)
     return "\n".join(lines)
 

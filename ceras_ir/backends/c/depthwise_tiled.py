@@ -193,11 +193,11 @@ def _print(
     # if there are enough registers.
     is_ahead = bits == 512 and not kind.are_pairs and dilation_w == 1 and stride_w <= kernel_w <= 3
     is_ahead = is_ahead and kind.groups == 1
-    held = kernel_w + stride_w if is_ahead else kernel_w
-    kept = max(held - stride_w, 0) if dilation_w == 1 else 0
+    column_count = kernel_w + stride_w if is_ahead else kernel_w
+    kept = max(column_count - stride_w, 0) if dilation_w == 1 else 0
     image = f"n * {rows} + " if images > 1 else ""
     lines: list[str] = []
-    for k in range(held):
+    for k in range(column_count):
         lines.append(f"model_{bits} " + ", ".join(f"v{k}{i} = edge" for i in parts) + ";")
         if k < kept and 0 <= k - left < width:
             lines.append(column(str(k - left), k))
@@ -205,7 +205,7 @@ def _print(
         f"{value_type(op.result)} *to = {y} + ({image}r) * {columns * channels} + c;",
         f"for (int32_t i = 0; i < {columns}; ++i, to += {channels}) {{",
     ]
-    for k in range(kept, held):
+    for k in range(kept, column_count):
         tap = k * dilation_w - left
         j = "i" if stride_w == 1 else f"i * {stride_w}"
         j = f"{j} + {tap}" if tap > 0 else f"{j} - {-tap}" if tap else j

@@ -95,9 +95,9 @@ def packed_pairs(weights: NDArray[np.integer]) -> NDArray[np.int8]:
 
 def _tile(layer: Layer, pixel: int, row: int, pitch: int, height: int) -> str:
     """Return the tile function for distances in words of two values."""
-    taken = next(count for count in (8, 4, 2) if row % count == 0)
+    unroll = next(count for count in (8, 4, 2) if row % count == 0)
     steps: list[str] = []
-    for t in range(taken):
+    for t in range(unroll):
         steps.append(f"      const uint32_t u{t} = w[{2 * t}], v{t} = w[{2 * t + 1}];")
         steps.append("      DSP_IN_ORDER;")
         for p in range(COLUMNS):
@@ -113,7 +113,7 @@ def _tile(layer: Layer, pixel: int, row: int, pitch: int, height: int) -> str:
         ROW=str(row),
         PITCH=str(pitch),
         HEIGHT=str(height),
-        TAKEN=str(taken),
+        TAKEN=str(unroll),
         STEPS="\n".join(steps),
     )
 
@@ -168,7 +168,7 @@ class Band:
 
 def band_of(op: Conv2dOp, workspace: int) -> Band:
     """Return a band with the maximum number of rows that fits the workspace with two filters."""
-    width, channels = shape_of(op.input)[2], whole_words(shape_of(op.input)[3])
+    width, channels = shape_of(op.input)[2], padded_to_words(shape_of(op.input)[3])
     _, out_rows, out_columns, _ = shape_of(op.result)
     _, kernel_h, kernel_w, _ = shape_of(op.weights)
     (stride_h, stride_w), left = op.strides.get_values(), op.padding.get_values()[1]
@@ -179,7 +179,7 @@ def band_of(op: Conv2dOp, workspace: int) -> Band:
     return Band(rows, columns, pitch, 4 * pitch * ((rows - 1) * stride_h + kernel_h))
 
 
-def whole_words(channels: int) -> int:
+def padded_to_words(channels: int) -> int:
     """Return the number of channels padded to words of four bytes."""
     return -(-channels // 4) * 4
 
@@ -192,7 +192,7 @@ def windows(of: IntegerLayer) -> None:
     _, kernel_h, kernel_w, _ = shape_of(op.weights)
     (stride_h, stride_w), (top, left, _, _) = op.strides.get_values(), op.padding.get_values()
     shape = band_of(op, layer.options.workspace)
-    pitch, rows, channels = shape.pitch, shape.rows, whole_words(stored)
+    pitch, rows, channels = shape.pitch, shape.rows, padded_to_words(stored)
     k = kernel_h * kernel_w * channels
     tile = _tile(layer, stride_w * channels // 2, kernel_w * channels // 2, pitch, kernel_h)
     layer.kernels.use("dsp_band")
@@ -201,22 +201,20 @@ def windows(of: IntegerLayer) -> None:
     layer.line(f"for (int32_t first = 0; first < {out_rows}; first += {rows}) {{")
     layer.line(f"const int32_t count = {steps_left(out_rows, 'first', rows)};", 1)
     point = zero_point_of(sums.x)
-    which = f"first * {stride_h} - {top}, (count - 1) * {stride_h} + {kernel_h}, {height}"
+    span = f"first * {stride_h} - {top}, (count - 1) * {stride_h} + {kernel_h}, {height}"
     if stored == channels:
         word = channels // 4
         right = (shape.columns - left - width) * word
         border = (point & 0xFFFF) * 0x10001
         layer.line(
-            f"dsp_band(band, {of.x}, {which}, {width * word}, {left * word}, {right}, {border}u);",
+            f"dsp_band(band, {of.x}, {span}, {width * word}, {left * word}, {right}, {border}u);",
             1,
         )
     else:
         padded = layer.kernels.use(
             "dsp_band_padded", NAME=str(stored), CHANNELS=str(stored), PADDED=str(channels)
         )
-        layer.line(
-            f"{padded}(band, {of.x}, {which}, {width}, {left}, {shape.columns}, {point});", 1
-        )
+        layer.line(f"{padded}(band, {of.x}, {span}, {width}, {left}, {shape.columns}, {point});", 1)
     column = earlier("4 * p", out_columns, COLUMNS)
     opening = [
         f"for (int32_t r = 0; r < count; ++r) for (int32_t p = 0; "
@@ -285,12 +283,14 @@ def packed_rows(weights: NDArray[np.integer]) -> NDArray[np.int8]:
     return np.ascontiguousarray(split.transpose(0, 2, 1, 3))
 
 
-def _row_function(layer: Layer, taken: int) -> str:
+def _row_function(layer: Layer, unroll: int) -> str:
     steps = (
         ROW_STEP.replace("@T@", str(t)).replace("@X@", str(2 * t)).replace("@W@", str(16 * t))
-        for t in range(taken)
+        for t in range(unroll)
     )
-    return layer.kernels.use("dsp_rows", NAME=str(taken), TAKEN=str(taken), STEPS="\n".join(steps))
+    return layer.kernels.use(
+        "dsp_rows", NAME=str(unroll), TAKEN=str(unroll), STEPS="\n".join(steps)
+    )
 
 
 def few_positions(of: IntegerLayer) -> None:

@@ -23,7 +23,7 @@ from ceras_ir.backends.c.dsp_tiles import (
     direct_rows,
     earlier,
     few_positions,
-    whole_words,
+    padded_to_words,
     windows,
 )
 from ceras_ir.backends.c.dsp_windows import (
@@ -83,7 +83,7 @@ def _windows(op: Conv2dOp, geometry: Geometry, workspace: int) -> Way:
     _, rows, columns, _ = shape_of(op.result)
     band = band_of(op, workspace)
     bands, pairs = -(-rows // band.rows), -(-geometry.n // FILTERS)
-    k = geometry.k // geometry.group_channels * whole_words(geometry.group_channels)
+    k = geometry.k // geometry.group_channels * padded_to_words(geometry.group_channels)
     tiles = rows * -(-columns // COLUMNS) * pairs
     instructions = (
         tiles * (13 * k / 2 + 210)

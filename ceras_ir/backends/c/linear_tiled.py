@@ -213,7 +213,7 @@ def _fill(layer: Layer, nest: Nest, x: str, types: tuple[str, str], border: int)
     )
     image = nest.image_at(x)
     if nest.is_product:
-        k, count = nest.channels, "count" if nest.has_rest else nest.strip
+        k, count = nest.channels, "count" if nest.has_remainder else nest.strip
         return f"{halo}(strip, {image} + first * {k}, 1, 0, 0, {count}, 1, {count}, {k}, 0);"
     return (
         f"{halo}(strip, {image}, {nest.filled_rows}, {nest.first_row}, {nest.left}, "

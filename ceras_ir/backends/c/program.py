@@ -215,10 +215,10 @@ class Program:
                     continue
                 start, end = place.offset, place.offset + byte_size(value)
                 size = element_bytes(value)
-                held, _ = self.regions.get(place.region, (0, 0))
-                if start % size or end > held or self.alignment % size:
+                region_size, _ = self.regions.get(place.region, (0, 0))
+                if start % size or end > region_size or self.alignment % size:
                     message = (
-                        f"bytes [{start}, {end}) of an arena of {held} bytes aligned "
+                        f"bytes [{start}, {end}) of an arena of {region_size} bytes aligned "
                         f"to {self.alignment} cannot hold {value.type}"
                     )
                     problems.append(Finding(node_name(op), op.name, message))

@@ -269,8 +269,8 @@ def _function(layer: Layer, also: Sequence[int]) -> str:
 def _run_in(model: PrintedModel) -> str:
     names = model.names
     body = _steps(model)
-    taken = [*(f"void *{name}" for name in arena_names(model)), *parameters(model)]
-    head = [f"int model_run_in({', '.join(taken)})", "{"]
+    declared_parameters = [*(f"void *{name}" for name in arena_names(model)), *parameters(model)]
+    head = [f"int model_run_in({', '.join(declared_parameters)})", "{"]
     if any("scratch.bytes" in line for line in body):
         head += [
             "  union {",

@@ -80,9 +80,9 @@ class SparseSource:
             layer.array(name, np.frombuffer(data + bytes(TRAILING_BYTES), np.uint8), "uint8_t")
             for name, data in (("counts", encoded.counts.data), ("places", encoded.places.data))
         )
-        held = encoded.elements_of_values
-        held = held if held.size else np.zeros(1, held.dtype)
-        values = layer.array("values", held, "float" if held.dtype == np.float32 else "int8_t")
+        stored = encoded.elements_of_values
+        stored = stored if stored.size else np.zeros(1, stored.dtype)
+        values = layer.array("values", stored, "float" if stored.dtype == np.float32 else "int8_t")
         layer.line(
             f"struct sparse_source_{self.kind} source = {{{counts}, {places}, {values}, 0, 0}};",
             depth,

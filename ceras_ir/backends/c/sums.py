@@ -175,15 +175,15 @@ class Geometry:
         positions, k = prod(shape_of(op.result)[:-1]), prod(kernel)
         if not isinstance(op, graph.Conv2dOp):
             return cls(positions, k, outputs, 1, k, is_direct=True, is_depthwise=False)
-        groups, taken = op.group_count, kernel[2]
+        groups, group_channels = op.group_count, kernel[2]
         direct = (
             groups == 1
             and kernel[:2] == [1, 1]
             and op.strides.get_values() == (1, 1)
             and not any(op.padding.get_values())
         )
-        depthwise = taken == 1 and groups == outputs and groups > 1
-        return cls(positions, k, outputs // groups, groups, taken, direct, depthwise)
+        depthwise = group_channels == 1 and groups == outputs and groups > 1
+        return cls(positions, k, outputs // groups, groups, group_channels, direct, depthwise)
 
     def with_merged_groups(self, count: int) -> "Geometry":
         """Return the geometry with each `count` groups merged."""

@@ -55,8 +55,8 @@ def product_lines(walk: Walk, lanes: Lanes, start: str = "") -> list[str]:
         full = f"{qualifier}{lanes.vector} {', '.join(pairs)};" if pairs else ""
         return f"{full} {last}".strip()
 
-    def of(what: str, b: int) -> str:
-        return HALF * half[b] + what
+    def of(function: str, b: int) -> str:
+        return HALF * half[b] + function
 
     first = [start or f"{of(lanes.load, b)}({offset_of('bias', b * LANES)})" for b in range(blocks)]
     lines = [

@@ -150,13 +150,13 @@ class Nest:
         return (self.strip - 1) * self.stride[0] + self.extent
 
     @property
-    def has_rest(self) -> bool:
+    def has_remainder(self) -> bool:
         return self.rows % self.strip != 0
 
     @property
     def filled_rows(self) -> str:
         """Input rows of this strip: an expression in `count` if the last strip is shorter."""
-        if not self.has_rest:
+        if not self.has_remainder:
             return str(self.strip_rows)
         scaled = "(count - 1)" if self.stride[0] == 1 else f"(count - 1) * {self.stride[0]}"
         return f"{scaled} + {self.extent}"
@@ -317,15 +317,15 @@ class Nest:
 
         t = self.tile
         shape = f"{t.rows} x {t.columns}" if self.columns > 1 else str(t.rows)
-        what = "rows" if self.columns > 1 else "positions"
+        unit = "rows" if self.columns > 1 else "positions"
         layer.line(
-            f"/* Strips of {self.strip} {what}, panels of {t.width} outputs, tiles of {shape} "
+            f"/* Strips of {self.strip} {unit}, panels of {t.width} outputs, tiles of {shape} "
             "positions. */"
         )
         if self.images > 1:
             enter("image", self.images, 1)
         enter("first", self.rows, self.strip)
-        if self.has_rest:
+        if self.has_remainder:
             count = f"const int32_t count = {steps_left(self.rows, 'first', self.strip)};"
             lines.append((len(closing), count))
         lines += [(len(closing), text) for text in fill]
@@ -335,7 +335,7 @@ class Nest:
         if self.groups > 1:
             enter("g", self.groups, 1)
         enter("b", self.outputs, self.tile.width)
-        if self.has_rest:
+        if self.has_remainder:
             # The last strip has at least this number of rows.
             enter("r", self.rows, self.tile.rows, "count")
         else:

@@ -98,10 +98,10 @@ class Tuned:
     seconds: float
 
     def line(self) -> str:
-        what = f"{len(self.choices)} layers" if self.choices else "no layer"
+        changed = f"{len(self.choices)} layers" if self.choices else "no layer"
         return (
             f"tuned: {self.after_us:.1f} us instead of {self.before_us:.1f}, "
-            f"{self.before_us / self.after_us - 1:.1%} faster, {what} changed; the search took "
+            f"{self.before_us / self.after_us - 1:.1%} faster, {changed} changed; the search took "
             f"{self.seconds:.0f} s"
         )
 

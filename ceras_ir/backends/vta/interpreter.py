@@ -111,9 +111,9 @@ def accumulate(
         target[...] = target.astype(np.int32) + total.reshape(target.shape)
 
 
-def _box(pad: Scratchpad, start: int, loops: list[Loop], which: int) -> Array:
+def _box(pad: Scratchpad, start: int, loops: list[Loop], operand: int) -> Array:
     extents = tuple(loop[0] for loop in loops)
-    return pad.box(start, extents, tuple(loop[which] for loop in loops))
+    return pad.box(start, extents, tuple(loop[operand] for loop in loops))
 
 
 def _distinct(loops: list[Loop]) -> bool:

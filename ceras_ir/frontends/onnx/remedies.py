@@ -41,8 +41,8 @@ def imported(importer: Importer) -> ModuleOp:
     try:
         return importer.module()
     except InputError as e:
-        taken = Options(importer.shapes, importer.values)
-        error = _explained(e, importer.model, taken, importer.batch, partial(_outcome, importer))
+        options = Options(importer.shapes, importer.values)
+        error = _explained(e, importer.model, options, importer.batch, partial(_outcome, importer))
         error.file = error.file or importer.name
         raise error from None
 
@@ -66,31 +66,31 @@ def _outcome(importer: Importer, options: Options) -> ImportOutcome:
 
 
 def _explained(
-    error: InputError, model: onnx.ModelProto, taken: Options, batch: int, attempt: Attempt
+    error: InputError, model: onnx.ModelProto, options: Options, batch: int, attempt: Attempt
 ) -> InputError:
     is_refused = isinstance(error, UnsupportedError)
     is_misuse = not is_refused and any(f.operator == GRAPH_INPUT for f in error.findings)
     if isinstance(error, MalformedError) or not error.findings or is_misuse:
         return error
-    dimensions = OpenDimensions(model.graph, taken.shapes, batch, taken.values)
+    dimensions = OpenDimensions(model.graph, options.shapes, batch, options.values)
     is_open = any(map(_is_open, error.findings))
     is_undecided = any(finding.inputs for finding in error.findings)
-    depends = bool(dimensions.start or taken.values) and not is_refused
+    depends = bool(dimensions.start or options.values) and not is_refused
     if not is_open and not is_undecided and not depends:
         return error
     # A contradictory branch may not be executed.
     if not is_refused and not is_undecided and _is_contradictory(model):
         return error
-    search = Search(model.graph, taken, dimensions, attempt)
+    search = Search(model.graph, options, dimensions, attempt)
     found = search.run()
     is_shown_to_depend = search.progressed or not dimensions.are_batches
     if found is None and not is_refused and not is_shown_to_depend:
         return error
     findings = [as_unsupported(finding) for finding in error.findings]
-    if is_open and found is not None and found.options.values == taken.values:
+    if is_open and found is not None and found.options.values == options.values:
         findings += () if found.outcome.error is None else found.outcome.error.findings
     findings = [_with_shape(finding, found) for finding in findings]
-    at_inputs = [*_values(taken, found), *_shapes(findings, is_refused, dimensions, found)]
+    at_inputs = [*_values(options, found), *_shapes(findings, is_refused, dimensions, found)]
     # Only the first findings are printed.
     is_long = len(findings) + len(at_inputs) > MAX_FINDINGS
     return UnsupportedError([*at_inputs, *findings] if is_long else [*findings, *at_inputs])
@@ -113,7 +113,7 @@ def _shape_option(name: str, found: OptionProposal | None) -> str:
     return "" if shape is None else f"--shape {name}={'x'.join(map(str, shape))}"
 
 
-def _values(taken: Options, found: OptionProposal | None) -> Sequence[Finding]:
+def _values(options: Options, found: OptionProposal | None) -> Sequence[Finding]:
     if found is None or not found.is_complete:
         return []
     return [
@@ -124,7 +124,7 @@ def _values(taken: Options, found: OptionProposal | None) -> Sequence[Finding]:
             f"example with --set {name}={','.join(map(_exactly, numbers))}",
         )
         for name, numbers in found.options.values.items()
-        if numbers != taken.values.get(name)
+        if numbers != options.values.get(name)
     ]
 
 

@@ -248,8 +248,10 @@ class FunctionEquality:
         with np.errstate(all="ignore"):
             points = np.concatenate([SPECIAL, GRID, _beside_boundaries(formula)])
             found, expected = self._results(formula, points), apply_function(function, points)
-            apart = np.abs(found - expected)
-            near = np.isfinite(apart) & (apart <= FLOAT32_ROUNDING * (1.0 + np.abs(points)))
+            difference = np.abs(found - expected)
+            near = np.isfinite(difference) & (
+                difference <= FLOAT32_ROUNDING * (1.0 + np.abs(points))
+            )
             # Only the operations have intermediate results, which can exceed float32.
             overflows = np.isinf(found) & np.isfinite(expected) & np.isfinite(points)
         agrees = near | (found == expected) | (np.isnan(found) & np.isnan(expected)) | overflows

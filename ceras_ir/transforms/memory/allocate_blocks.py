@@ -94,8 +94,8 @@ def fewest_blocks(buffers: Sequence[Buffer]) -> list[int]:
     colours: dict[int, int] = {}
     sizes: list[int] = []
     for node in order:
-        taken = {colours[other] for other in graph[node] if other in colours}
-        free = [c for c in range(len(sizes)) if c not in taken]
+        neighbor_colours = {colours[other] for other in graph[node] if other in colours}
+        free = [c for c in range(len(sizes)) if c not in neighbor_colours]
         need = buffers[node].size
         holding = [c for c in free if sizes[c] >= need]
         if holding:
@@ -291,13 +291,13 @@ def describe(main: FuncOp, *, include_io: bool, alignment: int) -> str:
     headings = ("buffer", "bytes", "alive", "steps", "meets", "values")
     lines = [
         f"liveness of @{main.sym_name.data}: {len(order)} steps, {len(rows)} buffers, at most "
-        f"{bound} bytes alive{_when(liveness, order, alignment)}",
+        f"{bound} bytes alive{_step_of_peak(liveness, order, alignment)}",
         *aligned([headings, *rows], right=(0, 1)),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _when(liveness: Liveness, order: list[Operation], alignment: int) -> str:
+def _step_of_peak(liveness: Liveness, order: list[Operation], alignment: int) -> str:
     bound = liveness.lower_bound(alignment)
     for step, op in enumerate(order):
         alive = [b for b in liveness.buffers if b.lower <= step < b.upper]

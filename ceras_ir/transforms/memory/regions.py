@@ -343,7 +343,7 @@ def plan_in_regions(
     capacities = [region.capacity for region in regions]
     plan = plan_regions(liveness.spans, traffic_of(main, liveness), capacities, alignment)
     if plan is None:
-        raise InputError(_why_not(main, liveness, regions, alignment))
+        raise InputError(_refusal(main, liveness, regions, alignment))
     return plan
 
 
@@ -370,7 +370,7 @@ def describe_regions(regions: Sequence[Region], plan: RegionPlan) -> list[str]:
     return lines
 
 
-def _why_not(main: FuncOp, liveness: Liveness, regions: Sequence[Region], alignment: int) -> str:
+def _refusal(main: FuncOp, liveness: Liveness, regions: Sequence[Region], alignment: int) -> str:
     capacities = [region.capacity for region in regions]
     largest = max(range(len(regions)), key=lambda i: (capacities[i], i))
     region = regions[largest]

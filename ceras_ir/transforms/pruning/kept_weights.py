@@ -129,18 +129,18 @@ def best_within(values: Table, costs: Table, budget: float) -> list[int] | None:
     """Return the share of each layer that minimizes the sum of values in a budget, or None."""
     parts = np.ceil(np.minimum(costs / budget, 2.0) * BUDGET_PARTS).astype(np.int64)
     best = np.zeros(BUDGET_PARTS + 1)
-    taken: list[NDArray[np.intp]] = []
+    choices: list[NDArray[np.intp]] = []
     for value, part in zip(values, parts, strict=True):
         options = np.full((len(value), BUDGET_PARTS + 1), np.inf)
         for option, (v, p) in enumerate(zip(value, part, strict=True)):
             if p <= BUDGET_PARTS:
                 options[option, p:] = best[: BUDGET_PARTS + 1 - p] + v
-        taken.append(np.argmin(options, axis=0))
+        choices.append(np.argmin(options, axis=0))
         best = np.min(options, axis=0)
     if not np.isfinite(best[BUDGET_PARTS]):
         return None
     chosen, left = list[int](), BUDGET_PARTS
-    for part, option in zip(reversed(parts), reversed(taken), strict=True):
+    for part, option in zip(reversed(parts), reversed(choices), strict=True):
         chosen.append(int(option[left]))
         left -= int(part[chosen[-1]])
     return chosen[::-1]

@@ -153,8 +153,8 @@ def stored_operation(op: GraphOperation, values: QuantizedValues) -> list[GraphO
     if new is None and isinstance(op, graph.UnaryOp | graph.SoftmaxOp | graph.NormalizeOp):
         return _in_float(op, operands[0], target)
     if new is None:
-        how = "run --align-scales, then --unfuse-residual, first"
-        message = f"the bias does not fit 32 bits, or the residual cannot be aligned: {how}"
+        remedy = "run --align-scales, then --unfuse-residual, first"
+        message = f"the bias does not fit 32 bits, or the residual cannot be aligned: {remedy}"
         raise InputError([Finding(node_name(op), op.name, message)])
     for name in (WEIGHT_EXPONENT, ROW_EXPONENTS):
         new[-1].attributes.pop(name, None)

@@ -83,13 +83,13 @@ def rebased(
     return found
 
 
-def parse_address(text: str, what: str) -> int:
+def parse_address(text: str, label: str) -> int:
     try:
         address = int(text, 0)
     except ValueError:
         address = -1
     if not 0 <= address < 1 << 32:
-        raise InputError(f"{what}: expected an address below 2^32, got '{text}'")
+        raise InputError(f"{label}: expected an address below 2^32, got '{text}'")
     return address
 
 

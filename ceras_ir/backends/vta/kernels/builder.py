@@ -104,25 +104,25 @@ class KernelBuilder:
         total: Index = computed[0]
         for index in computed[1:]:
             total = self.sum(total, index)
-        with self._when(total, "eq", 0):
+        with self._guarded(total, "eq", 0):
             yield
 
     @contextmanager
     def unless_zero(self, index: Index) -> Generator[None]:
         """Build a body that is executed if `index`, which is computed, is not zero."""
-        with self._when(index, "ne", 0):
+        with self._guarded(index, "ne", 0):
             yield
 
     def where(self, index: Index, value: int) -> Iterator[None]:
         """Build a body that is executed if `index` is `value`; skip it if this is impossible."""
         if isinstance(index, SSAValue):
-            with self._when(index, "eq", value):
+            with self._guarded(index, "eq", value):
                 yield
         elif index == value:
             yield
 
     @contextmanager
-    def _when(self, index: Index, predicate: str, value: int) -> Generator[None]:
+    def _guarded(self, index: Index, predicate: str, value: int) -> Generator[None]:
         holds = arith.CmpiOp(self.value(index), self.value(value), predicate)
         self._builder.insert(holds)
         body = Block()

@@ -306,8 +306,8 @@ class ConvolutionExpansion:
             start = (*self.image(batch), block, *((x,) if self.c.is_flat else (y, x)))
             box = (1, b.columns) if self.c.is_flat else (b.rows, b.columns)
             at.add(tile.LoadOp(residual, [at.value(j) for j in start], buffer, [], box))
-            which = at.values(self._channel(block)) if self.op.residual_tiles > 1 else []
-            weights = (self.residual_tiles, which)
+            indices = at.values(self._channel(block)) if self.op.residual_tiles > 1 else []
+            weights = (self.residual_tiles, indices)
             at.add(tile.GemmOp((acc, at.values(i)), (buffer, []), weights, loops))
         if shift := self.op.residual_shift.value.data:
             self.epilogue.apply(tile.AluFunction.SHR, acc, 0, nblock, -shift)

@@ -118,8 +118,8 @@ def array_feature_extractor(node: Node, emitter: Emitter) -> Value:
         texts = [str(text) for text in x.load().reshape(-1).tolist()]
         return emitter.named(emitter.materialize(emitter.reshaped(flat, (*outer, count))), texts)
     rows = emitter.transposed(emitter.reshaped(x, (int(np.prod(outer)), inner)), (1, 0))
-    taken = emitter.emit(TakeOp(emitter.materialize(rows), flat))
-    return emitter.reshaped(emitter.transposed(taken, (1, 0)), (*outer, count))
+    gathered = emitter.emit(TakeOp(emitter.materialize(rows), flat))
+    return emitter.reshaped(emitter.transposed(gathered, (1, 0)), (*outer, count))
 
 
 @operator("ai.onnx.ml::OneHotEncoder")

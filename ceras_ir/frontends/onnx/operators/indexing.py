@@ -42,8 +42,8 @@ def gathered_along(node: Node, emitter: Emitter, table: Value, along: int) -> Va
         flat = [int(i) for i in given.load().reshape(-1)]
         if outside := [i for i in flat if not -extent <= i < extent]:
             raise node.wrong(f"indices must be in [-{extent}, {extent}), got {outside[0]}")
-        taken = emitter.gathered(table, axis, [i % extent for i in flat])
-        return emitter.reshaped(taken, target)
+        gathered = emitter.gathered(table, axis, [i % extent for i in flat])
+        return emitter.reshaped(gathered, target)
     return emitter.reshaped(taken_along(emitter, table, axis, given), target)
 
 

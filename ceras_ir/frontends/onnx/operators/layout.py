@@ -161,9 +161,9 @@ def slice_(node: Node, emitter: Emitter) -> Value:
     first, sizes, strides = [0] * len(shape), list(shape), [1] * len(shape)
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         i = node.axis(axis, len(shape), "axes")
-        taken = range(*slice(start, end, step).indices(shape[i]))
-        sizes[i] = len(taken)
-        first[i], strides[i] = (taken[0], step) if taken else (0, 1)
+        indices = range(*slice(start, end, step).indices(shape[i]))
+        sizes[i] = len(indices)
+        first[i], strides[i] = (indices[0], step) if indices else (0, 1)
     strides = [s if n > 1 else 1 for s, n in zip(strides, sizes, strict=True)]
     return emitter.sliced(emitter.value(0), first, sizes, strides)
 

@@ -202,8 +202,8 @@ def _labels(node: Node) -> tuple[list[str], str]:
     operands = left.split(",")
     if not arrow:
         every = left.replace(DOTS, "").replace(",", "")
-        once = sorted(label for label in set(every) if every.count(label) == 1)
-        result = "".join([DOTS if DOTS in left else "", *once])
+        unique = sorted(label for label in set(every) if every.count(label) == 1)
+        result = "".join([DOTS if DOTS in left else "", *unique])
     return operands, result
 
 

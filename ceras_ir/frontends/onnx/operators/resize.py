@@ -173,7 +173,7 @@ def resize(node: Node, emitter: Emitter) -> Value:
 def _resize(node: Node, emitter: Emitter) -> Value:
     if node.opset < 11:
         return _by_scales(node, emitter, _scales(emitter, 1))
-    scales, sizes = _given(node, emitter)
+    scales, sizes = _scales_and_sizes(node, emitter)
     rounding = node.string("nearest_mode", Nearest.ROUND_PREFER_FLOOR.value)
     if rounding not in set(Nearest):
         raise node.wrong(f"attribute 'nearest_mode' must be one of {', '.join(Nearest)}")
@@ -198,7 +198,7 @@ def _resize(node: Node, emitter: Emitter) -> Value:
     return _resampled(node, emitter, checked, sizes, Coordinates(where), Nearest(rounding))
 
 
-def _given(node: Node, emitter: Emitter) -> tuple[list[float], list[int] | None]:
+def _scales_and_sizes(node: Node, emitter: Emitter) -> tuple[list[float], list[int] | None]:
     """Return the scales of all dimensions, and the sizes if the model gives sizes."""
     shape = emitter.shape(0)
     rank, axes = len(shape), node.integers("axes")

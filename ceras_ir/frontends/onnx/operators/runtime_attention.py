@@ -275,11 +275,11 @@ def _rows(emitter: Emitter, table: Value, positions: Value) -> Value:
     shape = shape_of_value(positions)
     if isinstance(positions, Constant):
         numbers = [int(i) for i in positions.load().reshape(-1)]
-        taken = emitter.gathered(table, 0, numbers)
+        gathered = emitter.gathered(table, 0, numbers)
     else:
-        taken = taken_along(emitter, table, 0, positions)
+        gathered = taken_along(emitter, table, 0, positions)
     batch = shape[0] if len(shape) > 1 else 1
-    return emitter.reshaped(taken, (batch, 1, prod(shape) // batch, shape_of_value(table)[1]))
+    return emitter.reshaped(gathered, (batch, 1, prod(shape) // batch, shape_of_value(table)[1]))
 
 
 def _rotated(emitter: Emitter, x: Value, cosines: Value, sines: Value, interleaved: bool) -> Value:

@@ -211,10 +211,10 @@ def _mirrored(emitter: Emitter, x: Value, low: float, high: float) -> Value:
     extent = high - low
     if extent == 0:
         return emitter.mul(x, _number(emitter, 0.0))
-    away = emitter.unary(Function.ABS, emitter.sub(x, _number(emitter, low)))
+    distance = emitter.unary(Function.ABS, emitter.sub(x, _number(emitter, low)))
     period = _number(emitter, 2 * extent)
-    periods = emitter.unary(Function.FLOOR, emitter.div(away, period))
-    rest = emitter.sub(away, emitter.mul(periods, period))
+    periods = emitter.unary(Function.FLOOR, emitter.div(distance, period))
+    rest = emitter.sub(distance, emitter.mul(periods, period))
     nearer = emitter.binary(Binary.MIN, rest, emitter.sub(period, rest))
     return emitter.add(nearer, _number(emitter, low))
 
@@ -261,10 +261,10 @@ def weighted_rows(
             if tap.weight is not None:
                 weight = tap.weight if weight is None else emitter.mul(weight, tap.weight)
         count = prod(shape_of_value(at))
-        taken: Value = emitter.taken(rows, at)
+        gathered: Value = emitter.taken(rows, at)
         if weight is not None:
-            taken = emitter.mul(taken, emitter.reshaped(weight, (count, 1)))
-        total = taken if total is None else emitter.binary(join, total, taken)
+            gathered = emitter.mul(gathered, emitter.reshaped(weight, (count, 1)))
+        total = gathered if total is None else emitter.binary(join, total, gathered)
     assert total is not None
     return total
 
@@ -299,7 +299,7 @@ def dft(node: Node, emitter: Emitter) -> Value:
     order = [*(i for i in range(rank - 1) if i != axis), axis, rank - 1]
     last = emitter.transposed(emitter.value(0), order)
     used = min(length // 2 + 1 if inverse and half else length, shape[axis])
-    taken = emitter.part(last, rank - 2, 0, used)
+    used_rows = emitter.part(last, rank - 2, 0, used)
     count = length // 2 + 1 if half and not inverse else length
     matrix = _transform(node, (count, used, parts), length, inverse=inverse)
     if inverse and half:
@@ -307,7 +307,9 @@ def dft(node: Node, emitter: Emitter) -> Value:
         both = [1.0 if 2 * k in (0, length) else 2.0 for k in range(used)]
         matrix = matrix[:, :1] * np.array(both, np.float32).reshape(-1, 1)
     results = matrix.shape[1]
-    rows = emitter.reshaped(taken, (prod(shape_of_value(taken)) // (used * parts), used * parts))
+    rows = emitter.reshaped(
+        used_rows, (prod(shape_of_value(used_rows)) // (used * parts), used * parts)
+    )
     weights = emitter.constant(matrix.reshape(count * results, used * parts), "matrix")
     found = emitter.product(rows, weights)
     split = emitter.reshaped(found, (*shape_of_value(last)[:-2], count, results))

@@ -192,13 +192,13 @@ def coupled(
         products, total, error = _distance(emitter, weights, before, classes)
         limit = emitter.number(MAX_SWEEP_DIFFERENCE / classes)
         far = emitter.compare(Compare.LESS_OR_EQUAL, limit, error)
-        still = emitter.mul(active, emitter.cast(far, f32))
-        is_active = emitter.compare(Compare.LESS, emitter.number(0), still)
+        remaining = emitter.mul(active, emitter.cast(far, f32))
+        is_active = emitter.compare(Compare.LESS, emitter.number(0), remaining)
         swept = _swept(emitter, weights, before, products, total, classes)
         after = emitter.select(is_active, swept, before)
-        any_active = emitter.reduce(Reduce.MAX, still, [0])
+        any_active = emitter.reduce(Reduce.MAX, remaining, [0])
         again = emitter.compare(Compare.LESS, emitter.number(0), any_active)
-        return [emitter.reshaped(again, ()), after, still]
+        return [emitter.reshaped(again, ()), after, remaining]
 
     body = outlined(emitter, carried, [], step)
     condition = emitter.materialize(emitter.constant(np.array(True), "going"))
@@ -237,8 +237,8 @@ def _distance(
     terms = emitter.mul(weights, emitter.reshaped(given, (rows, 1, classes)))
     products = emitter.reshaped(emitter.reduce(Reduce.SUM, terms, [2]), (rows, classes))
     total = emitter.reduce(Reduce.SUM, emitter.mul(given, products), [1])
-    away = emitter.unary(Function.ABS, emitter.sub(products, total))
-    return products, total, emitter.reduce(Reduce.MAX, away, [1])
+    distance = emitter.unary(Function.ABS, emitter.sub(products, total))
+    return products, total, emitter.reduce(Reduce.MAX, distance, [1])
 
 
 def _swept(

@@ -60,15 +60,15 @@ def conv_transpose(node: Node, emitter: Emitter) -> Value:
     given = emitter.value(1)
     if not emitter.is_float(given):
         raise node.wrong(f"operand 1 must be float32, got {dtype_of_value(given)}")
-    taken = shape[1] // groups
+    group_channels = shape[1] // groups
     spatial = range(3, 3 + rank)
     between = [s - 1 for s in strides]
-    order, packed_shape = (0, 2, *spatial, 1), (outputs, *kernel, taken)
+    order, packed_shape = (0, 2, *spatial, 1), (outputs, *kernel, group_channels)
     if isinstance(given, Constant):
-        full = given.reshaped((groups, taken, weights[1], *kernel)).reversed(spatial)
+        full = given.reshaped((groups, group_channels, weights[1], *kernel)).reversed(spatial)
         packed: Value = full.transposed(order).reshaped(packed_shape)
     else:
-        turned: Value = emitter.reshaped(given, (groups, taken, weights[1], *kernel))
+        turned: Value = emitter.reshaped(given, (groups, group_channels, weights[1], *kernel))
         for axis in spatial:
             turned = emitter.reversed(turned, axis)
         packed = emitter.reshaped(emitter.transposed(turned, order), packed_shape)
@@ -88,7 +88,7 @@ def conv_transpose(node: Node, emitter: Emitter) -> Value:
     x = emitter.feature_map(emitter.value(0))
     spread = _spread(emitter, x, [*none, *low], [*none, *high], [*none, *between])
     sides, apart = (*one, *kernel), (*one, *dilations)
-    taps = emitter.reshaped(packed, (outputs, *sides, taken))
+    taps = emitter.reshaped(packed, (outputs, *sides, group_channels))
     window = SpatialWindow((sides[0], sides[1]), (1, 1), (0, 0, 0, 0), (apart[0], apart[1]))
     result = convolved(emitter, spread, taps, bias, window, groups)
     return emitter.from_feature_map(result, len(shape))

@@ -55,15 +55,15 @@ class LinearForm:
         return LinearForm({v: w * factors for v, w in self.parts.items()}, self.offset * factors)
 
     def columns(self, start: int, stride: int, count: int) -> "LinearForm":
-        taken = start + stride * np.arange(count)
-        parts = {v: w[:, taken] for v, w in self.parts.items()}
-        return LinearForm(parts, self.offset[taken])
+        indices = start + stride * np.arange(count)
+        parts = {v: w[:, indices] for v, w in self.parts.items()}
+        return LinearForm(parts, self.offset[indices])
 
     def padded(self, before: int, after: int) -> "LinearForm":
         """Add columns of zeros before and after the columns."""
-        around = (before, after)
-        parts = {v: np.pad(w, ((0, 0), around)) for v, w in self.parts.items()}
-        return LinearForm(parts, np.pad(self.offset, around))
+        padding = (before, after)
+        parts = {v: np.pad(w, ((0, 0), padding)) for v, w in self.parts.items()}
+        return LinearForm(parts, np.pad(self.offset, padding))
 
 
 def _product(a: Float64Array, b: Float64Array) -> Float64Array:

@@ -24,9 +24,9 @@ from ceras_ir.frontends.onnx.recurrence.linear_form import Float64Array, LinearF
 from ceras_ir.frontends.onnx.recurrence.written_cells import (
     CellMatcher,
     CountedSteps,
-    Held,
+    MaskedUpdate,
     WrittenCell,
-    held,
+    masked_update,
 )
 from ceras_ir.interpreters.graph import cast, combine, compare
 
@@ -152,7 +152,7 @@ class RecurrentLoop:
         inside, after = ([values[i] for i in chosen] for values in (self._inside, self._after))
         if len({shape_of(v) for v in (*inside, *after)}) != 1:
             return None
-        rows, found = prod(shape_of(inside[0])[:-1]), [held(v) for v in after]
+        rows, found = prod(shape_of(inside[0])[:-1]), [masked_update(v) for v in after]
         if all(h is not None and origin(h.old) is v for h, v in zip(found, inside, strict=True)):
             holds = [h for h in found if h is not None]
             mask, after = holds[0].mask, [h.new for h in holds]
@@ -212,7 +212,7 @@ class RecurrentLoop:
         if not is_stacked and index in self.unused:
             return lambda _: self.carried[index]
         state, *cell = (origin(self._after[i]) for i in step.chosen)
-        masked = held(value)
+        masked = masked_update(value)
         if origin(value) is state or self._is_state(masked, value, step):
             return lambda layer: emitter.reshaped(
                 layer.states if is_stacked else layer.state, shape
@@ -229,7 +229,7 @@ class RecurrentLoop:
         array = (numbers if is_stacked else numbers[-1:]).reshape(shape)
         return lambda _: emitter.constant(array, f"counter{index}")
 
-    def _is_state(self, found: Held | None, value: SSAValue, step: "_LayerStep") -> bool:
+    def _is_state(self, found: MaskedUpdate | None, value: SSAValue, step: "_LayerStep") -> bool:
         """Return whether a value is the state in each step, or a carried copy of it."""
         if found is None or not step.holds(found):
             return False
@@ -316,7 +316,7 @@ class _LayerStep:
     mask: SSAValue | None
     """The condition of an update; otherwise the states are kept."""
 
-    def holds(self, found: Held) -> bool:
+    def holds(self, found: MaskedUpdate) -> bool:
         """Return whether `found` is the new state in the steps that count."""
         return found.mask is self.mask and origin(found.new) is origin(self.new_states[0])
 

@@ -191,7 +191,7 @@ def _function(value: SSAValue) -> tuple[FunctionAttr, SSAValue] | None:
 
 
 @dataclass(frozen=True)
-class Held:
+class MaskedUpdate:
     """The value `new` if `mask` is true, else `old`."""
 
     mask: SSAValue
@@ -199,18 +199,18 @@ class Held:
     old: SSAValue
 
 
-def held(value: SSAValue) -> Held | None:
+def masked_update(value: SSAValue) -> MaskedUpdate | None:
     """Match a selection by a mask, or `mask * new + (not mask) * old`."""
     if isinstance(op := origin(value).owner, graph.SelectOp):
         mask = _of_rows(op.condition)
-        return None if mask is None else Held(mask, op.lhs, op.rhs)
+        return None if mask is None else MaskedUpdate(mask, op.lhs, op.rhs)
     for added, kept in orders(value, Binary.ADD):
         for factor, new in orders(added, Binary.MUL):
             if (mask := _condition(factor)) is not None:
                 for other, old in orders(kept, Binary.MUL):
                     denied = _condition(other)
                     if denied is not None and any(v is mask for v in _denied(denied)):
-                        return Held(mask, new, old)
+                        return MaskedUpdate(mask, new, old)
     return None
 
 

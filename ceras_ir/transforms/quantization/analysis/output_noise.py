@@ -370,8 +370,8 @@ def note(main: FuncOp, name: str, **numbers: float) -> None:
         return
     main.attributes[name] = DictionaryAttr(
         {
-            when: IntegerAttr(number, i64) if isinstance(number, int) else FloatAttr(number, f32)
-            for when, number in numbers.items()
+            key: IntegerAttr(number, i64) if isinstance(number, int) else FloatAttr(number, f32)
+            for key, number in numbers.items()
         }
     )
 
@@ -392,8 +392,8 @@ def _noted(main: FuncOp, name: str) -> dict[str, float]:
     if not isa(known, DictionaryAttr):
         return {}
     return {
-        when: number.value.data
-        for when, number in known.data.items()
+        key: number.value.data
+        for key, number in known.data.items()
         if isinstance(number, IntegerAttr | FloatAttr)
     }
 

@@ -109,9 +109,9 @@ def _operand_gradients(
                 )
                 yield value, _unbroadcast(gradient * slope, arrays[i].shape)
         case graph.SelectOp():
-            taken = arrays[0].astype(np.bool_)
-            yield op.lhs, _unbroadcast(gradient * taken, arrays[1].shape)
-            yield op.rhs, _unbroadcast(gradient * ~taken, arrays[2].shape)
+            condition = arrays[0].astype(np.bool_)
+            yield op.lhs, _unbroadcast(gradient * condition, arrays[1].shape)
+            yield op.rhs, _unbroadcast(gradient * ~condition, arrays[2].shape)
         case graph.UnaryOp():
             yield op.input, gradient * _slope(lambda x: run(op, [x]), arrays[0])
         case graph.SoftmaxOp():
