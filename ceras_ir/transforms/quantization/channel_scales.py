@@ -145,9 +145,9 @@ class EqualizeChannelsPass(CalibratedPass):
     relu and clip get `input_exponents` and `result_exponents`, which their tables absorb.
 
     1. Without data the pass does nothing.
-    2. A raised channel keeps an unused bit. This increases by the bits by which two halves of the
-       samples disagree on the range of the channel, or of all channels (twice the root mean
-       square).
+    2. A raised channel keeps at least one unused bit. If two halves of the samples have different
+       ranges, the margin grows by the difference in bits: that of the channel, or twice the root
+       mean square over all channels, whichever is larger.
     3. A channel that is zero in a half of the samples is not raised.
     4. With `rows`, sums of products remain exact in half a step.
     5. Float values that only quantized layers use, such as graph inputs or a spectrum, are

@@ -104,8 +104,8 @@ class ChoosePrecisionPass(ResidualSpreadOptions, BudgetOptions, CalibratedPass):
     3. A function of a sum uses a table of 1024 entries.
     4. A value is skipped if it saves less than a hundredth of the remaining noise.
     5. From a signal-to-noise ratio of 24 dB on, or if no output varies over the samples, all
-       values together may take 1% of the time. Without `narrow` the limit is 2%, if each value
-       saves ten times as large a share of the remaining noise as it costs of the time.
+       values together may take 1% of the time. Without `narrow` the limit is 2% for values with
+       a high benefit: the saved share of the noise is at least ten times the share of the time.
     6. A value with only float consumers, such as scores before a sigmoid, is chosen first if no
        layer leaves the accelerator for it, because int8 scores have ties. Without `narrow` it does
        not count in these limits.

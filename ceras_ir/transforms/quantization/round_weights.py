@@ -383,8 +383,8 @@ class RoundWeightsPass(CalibratedPass):
     weights (GPTQ, Frantar et al. 2022). The bias of a layer compensates the mean change of the
     output, so that only deviations from the mean input count.
 
-    1. Correlations from few patches are shrunk: a layer with fewer patches than inputs is rounded
-       more nearly to the nearest.
+    1. Correlations from few patches are shrunk towards zero. Rounding then approaches rounding to
+       the nearest.
     2. Layers with equal weights, such as the steps of a loop, are rounded together and remain
        equal.
     3. At most 32 samples are used. Without data the pass does nothing.
