@@ -197,7 +197,7 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
             if arguments.save_temps:
                 more = options.target.temporaries(compiled.module)
                 write_artefacts(folder / "temps", more)
-            others = {
+            other_files = {
                 path.relative_to(folder).as_posix(): TEMPORARY_DESCRIPTION
                 for path in _files(folder)
             }
@@ -208,7 +208,7 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
             )
             for view in views:
                 view.add(compiled)
-            write_artefacts(folder, compiled.files(others))
+            write_artefacts(folder, compiled.files(other_files))
     print(table(compiled.report, chosen.name, compiled.emission))
     for line in answers:
         print(line)
@@ -314,13 +314,13 @@ def remedied(
         try:
             # Notes of trials would confuse the user.
             with redirect_stderr(StringIO()):
-                made = build(read(), trial.options)
+                built = build(read(), trial.options)
         except DoesNotFitError as found:
             failed.append(f"{trial.change}: {found.sizes}")
         except InputError as found:
             failed.append(f"{trial.change}: {str(found).splitlines()[0]}")
         else:
-            sizes = made.emission.notes[0] if made.emission.notes else "fits"
+            sizes = built.emission.notes[0] if built.emission.notes else "fits"
             more = f" ({trial.advice})" if trial.advice else ""
             return _with(error, [f"{trial.change}: {sizes}{more}"], failed)
         longest = max(longest, time.monotonic() - begun)

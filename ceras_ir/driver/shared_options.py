@@ -185,11 +185,11 @@ def add_target_options(parser: ToolParser, targets: Sequence[TargetClass]) -> No
         f"target {', '.join(cls.name for cls in targets)}",
         "; ".join(f"{cls.name}: {cls.arithmetic}" for cls in targets if cls.compiles) or None,
     )
-    seen = set[str]()
+    added = set[str]()
     for cls in targets:
-        own = {each.name for each, _ in options_of(cls, parser.prog)} - seen
+        own = {each.name for each, _ in options_of(cls, parser.prog)} - added
         add_options(groups, cls, own, tool=parser.prog, sparse=True)
-        seen |= own
+        added |= own
     parser.explain = lambda flag: _for_another(flag, targets, parser.prog)
 
 
@@ -218,8 +218,8 @@ def targets_of(classes: Sequence[TargetClass], arguments: argparse.Namespace) ->
     target has it, the error lists the boards, or is the error of the only target.
     """
     board: str | None = getattr(arguments, BOARD, None)
-    others = argparse.Namespace(**{k: v for k, v in vars(arguments).items() if k != BOARD})
-    targets = [target_of(cls, others) for cls in classes]
+    other_arguments = argparse.Namespace(**{k: v for k, v in vars(arguments).items() if k != BOARD})
+    targets = [target_of(cls, other_arguments) for cls in classes]
     if board is None:
         return targets
     found = [_on_board(target, board) for target in targets]

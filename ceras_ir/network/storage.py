@@ -246,7 +246,7 @@ def copy_precision(source: Operation, target: Operation) -> None:
             target.attributes[name] = known
 
 
-def keep_with_function_in_float(op: Operation, reason: str) -> None:
+def keep_layer_in_float(op: Operation, reason: str) -> None:
     """Mark an operation, and a function that is the only consumer, to remain in float."""
     keep_in_float(op, reason)
     consumers = [use.operation for use in op.results[0].uses]

@@ -122,30 +122,30 @@ class Build:
     emission: Emission
     report: dict[str, object]
 
-    def manifest(self, digests: Digests, others: Mapping[str, str]) -> dict[str, object]:
+    def manifest(self, digests: Digests, other_files: Mapping[str, str]) -> dict[str, object]:
         main = main_function(self.module)
         return {
             "version": MANIFEST_VERSION,
             "target": self.options.target.name,
-            "files": {a.path: a.description for a in self.emission.artefacts} | dict(others),
+            "files": {a.path: a.description for a in self.emission.artefacts} | dict(other_files),
             SHA256: digests.to_json(),
-            **({UNCHECKED: sorted(others)} if others else {}),
+            **({UNCHECKED: sorted(other_files)} if other_files else {}),
             "inputs": [tensor.to_json() for tensor in network_inputs(main)],
             "outputs": [tensor.to_json() for tensor in network_outputs(main)],
             **({"states": states} if (states := network_states(main)) else {}),
             **self.emission.manifest,
         }
 
-    def files(self, others: Mapping[str, str] | None = None) -> list[Artefact]:
+    def files(self, other_files: Mapping[str, str] | None = None) -> list[Artefact]:
         """
-        Return all files of the output folder except `others`, which another caller describes. The
-        manifest is last, because it has the digests of the other files.
+        Return all files of the output folder except `other_files`, which another caller describes.
+        The manifest is last, because it has the digests of the other files.
         """
         report = Artefact.of_text(REPORT, "costs per layer and in total", _json(self.report))
         digests = Digests([*self.emission.artefacts, report])
 
         def write(stream: BinaryIO) -> None:
-            stream.write(_json(self.manifest(digests, others or {})).encode())
+            stream.write(_json(self.manifest(digests, other_files or {})).encode())
 
         return [*digests.artefacts, Artefact(MANIFEST, "this description", write)]
 
@@ -195,14 +195,14 @@ def _run(
     watching: Watching | None = None,
 ) -> Build:
     layers: list[report.LayerEntry] = []
-    ends: dict[str, int | str] = {}
+    result_layers: dict[str, int | str] = {}
     weights = 0
 
     def observe(stage: Stage, module: ModuleOp) -> None:
-        nonlocal weights, ends
+        nonlocal weights, result_layers
         if stage.level == PLACED:
             layers[:] = report.layers(module)
-            ends = report.results(module)
+            result_layers = report.results(module)
             weights = report.weight_bytes(module)
         if after is not None:
             after(stage, module)
@@ -211,7 +211,7 @@ def _run(
     target = options.target
     with phase(f"emission for target {target.name}"):
         emission = target.emit(module, options.title)
-    content = report.report(module, layers, ends, weights, emission, options)
+    content = report.report(module, layers, result_layers, weights, emission, options)
     return Build(options, module, emission, content)
 
 
@@ -319,10 +319,10 @@ def command_line(tool: str, argv: Sequence[str]) -> str:
 def digest(path: Path) -> str:
     """Return the SHA-256 of a file, or of the names and digests of the files in a folder."""
     if path.is_dir():
-        whole = sha256()
+        total = sha256()
         for file in sorted(p for p in path.rglob("*") if p.is_file()):
-            whole.update(f"{file.relative_to(path).as_posix()} {digest(file)}\n".encode())
-        return whole.hexdigest()
+            total.update(f"{file.relative_to(path).as_posix()} {digest(file)}\n".encode())
+        return total.hexdigest()
     if not path.is_file():
         return ""
     with open(path, "rb") as stream:

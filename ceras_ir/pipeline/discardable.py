@@ -69,8 +69,8 @@ def _integers(low: int, high: int) -> Rule:
 
 
 def _is_range(a: Attribute) -> bool:
-    ends = a.get_values() if isinstance(a, DenseArrayBase) else ()
-    return len(ends) == 2 and all(map(isfinite, ends)) and ends[0] <= ends[1]
+    bounds = a.get_values() if isinstance(a, DenseArrayBase) else ()
+    return len(bounds) == 2 and all(map(isfinite, bounds)) and bounds[0] <= bounds[1]
 
 
 def _numbers(a: Attribute, kind: type[Attribute], *names: str) -> bool:
@@ -150,14 +150,14 @@ def refusals(op: Operation) -> Iterator[str]:
     places = [op.attributes]
     if isinstance(op, FuncOp):
         kind = op.function_type
-        for name, ends, entries in (
+        for name, values, entries in (
             ("arguments", kind.inputs, op.arg_attrs),
             ("results", kind.outputs, op.res_attrs),
         ):
             if entries is None:
                 continue
-            if len(entries) != len(ends):
-                yield f"has {len(ends)} {name} and attributes of {len(entries)}"
+            if len(entries) != len(values):
+                yield f"has {len(values)} {name} and attributes of {len(entries)}"
             places += [entry.data for entry in entries]
     for attributes in places:
         for name, attribute in attributes.items():

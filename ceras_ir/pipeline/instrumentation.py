@@ -111,7 +111,7 @@ class Statistic:
     before: int = 0
     """The number of operations before the last run, as found after the run before it."""
     after: int = 0
-    made: int = 0
+    created: int = 0
     erased: int = 0
     changed: int = 0
     """
@@ -140,7 +140,7 @@ class Statistics:
         entry = self.found.setdefault(name, Statistic())
         entry.runs += 1
         entry.before, entry.after = len(before), len(after)
-        entry.made += len(after.keys() - before.keys())
+        entry.created += len(after.keys() - before.keys())
         entry.erased += len(before.keys() - after.keys())
         entry.changed += len(changed_operations(before, after) & before.keys() & after.keys())
         entry.seconds += seconds
@@ -150,7 +150,7 @@ class Statistics:
         """Print the table to stderr."""
         rows = [["pass", "ops before", "after", "made", "erased", "changed", "seconds", "peak KiB"]]
         for name, s in self.found.items():
-            counts = (s.before, s.after, s.made, s.erased, s.changed)
+            counts = (s.before, s.after, s.created, s.erased, s.changed)
             rows.append([name, *map(str, counts), f"{s.seconds:.4f}", f"+{s.growth:,}"])
         for line in aligned(rows, right=range(1, len(rows[0]))):
             print(line, file=sys.stderr)
@@ -167,7 +167,7 @@ Looks: TypeAlias = Mapping[Operation, tuple[object, ...]]
 
 def changed_operations(before: Looks, after: Looks) -> set[Operation]:
     """Return operations that are new, removed, changed, or after a different operation."""
-    found = {op for op, seen in before.items() if after.get(op) != seen}
+    found = {op for op, state in before.items() if after.get(op) != state}
     found |= after.keys() - before.keys()
     kept = [op for op in after if op in before]
     order = (op for op in before if op in after)

@@ -167,9 +167,9 @@ def listing(parameters: Iterable[Parameter]) -> Callable[[Function], Function]:
     shown = list(parameters)
 
     def decorate(function: Function) -> Function:
-        whole = signature(function)
-        own = [each for each in whole.parameters.values() if each.kind is not VAR_KEYWORD]
-        vars(function)["__signature__"] = whole.replace(parameters=[*own, *shown])
+        described = signature(function)
+        own = [each for each in described.parameters.values() if each.kind is not VAR_KEYWORD]
+        vars(function)["__signature__"] = described.replace(parameters=[*own, *shown])
         return function
 
     return decorate

@@ -141,14 +141,14 @@ class Checkpoint:
         self._module: ModuleOp | None = None
         self._copy = ModuleOp([])
         self._since = list[ModulePass]()
-        self._taken = 0.0
+        self._copied_at = 0.0
 
     def before(self, module: ModuleOp, pass_: ModulePass) -> None:
         """Record that `pass_` starts on `module`; copy the module first if the last copy is old."""
         now = time.perf_counter()
-        if module is not self._module or now - self._taken > SECONDS_PER_COPY:
+        if module is not self._module or now - self._copied_at > SECONDS_PER_COPY:
             self._module, self._copy, self._since = module, module.clone(), []
-            self._taken = now
+            self._copied_at = now
         self._since.append(pass_)
 
     def save(self, ctx: Context, path: str | None, level: str | None) -> str:

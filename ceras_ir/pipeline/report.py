@@ -222,8 +222,8 @@ def entries_by_key(
 def results(placed: ModuleOp) -> dict[str, int | str]:
     """Map each graph output to the number of a layer, or the name of an input."""
     main, sources = main_function(placed), _sources(placed)
-    ends = zip(output_names(main), result_values(main), strict=True)
-    return {name: sources[value] for name, value in ends if value in sources}
+    outputs = zip(output_names(main), result_values(main), strict=True)
+    return {name: sources[value] for name, value in outputs if value in sources}
 
 
 def _sources(module: ModuleOp) -> dict[SSAValue, int | str]:
@@ -267,14 +267,14 @@ def copies(module: ModuleOp) -> list[Entry]:
 def report(
     module: ModuleOp,
     found: Sequence[LayerEntry],
-    ends: dict[str, int | str],
+    result_layers: dict[str, int | str],
     weight_bytes: int,
     emission: Emission,
     options: BuildOptions,
 ) -> dict[str, object]:
     """
     Return the content of `report.json` for a module at the last level. `found` are the layers.
-    `ends` is the layer that computes each graph output, or the name of a graph input.
+    `result_layers` is the layer that computes each graph output, or the name of a graph input.
     """
     memory = memory_totals(module)
     totals: dict[str, object] = {
@@ -287,7 +287,11 @@ def report(
     layers = [layer.to_json() for layer in found]
     if emission.annotate is not None:
         emission.annotate(layers)
-    content: Entry = {"layers": layers, "totals": totals | emission.totals, "results": ends}
+    content: Entry = {
+        "layers": layers,
+        "totals": totals | emission.totals,
+        "results": result_layers,
+    }
     if emission.prediction is not None:
         content["prediction"] = emission.prediction.to_json(layers)
     if (plan := memory_plan(module)) is not None:

@@ -84,14 +84,14 @@ def _check_block(
 def _dominator_tree(region: Region, entry: Block) -> dict[Block, list[Block]]:
     """Map each reachable block to the reachable blocks that it dominates immediately."""
     order = list[Block]()
-    seen = {entry}
+    visited = {entry}
     pending = [entry]
     while pending:
         block = pending.pop()
         order.append(block)
         for successor in block.last_op.successors if block.last_op else ():
-            if successor not in seen:
-                seen.add(successor)
+            if successor not in visited:
+                visited.add(successor)
                 pending.append(successor)
 
     info = DominanceInfo(region)

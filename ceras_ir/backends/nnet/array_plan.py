@@ -92,13 +92,13 @@ class ArrayLayer:
 class Box:
     """
     A multidimensional copy of elements of `unit` bytes. `steps` are the distances in bytes in the
-    input, and `ends` those in the result.
+    input, and `result_steps` those in the result.
     """
 
     unit: int
     dims: tuple[int, ...]
     steps: tuple[int, ...]
-    ends: tuple[int, ...]
+    result_steps: tuple[int, ...]
     starts: tuple[int, int, int]
     """The byte offsets of the first element modulo `ALIGNMENT`, as in `ArrayLayer`."""
 
@@ -107,8 +107,8 @@ class Box:
         """The box in the format of `planner.cpp`: dimensions of extent 1 are prepended."""
         more = BOX_RANK - len(self.dims)
         dims = (*(1,) * more, *self.dims)
-        steps, ends = ((*(0,) * more, *side) for side in (self.steps, self.ends))
-        return (CircuitKind.MOVE, self.unit, *dims, *steps, *ends)
+        steps, result_steps = ((*(0,) * more, *side) for side in (self.steps, self.result_steps))
+        return (CircuitKind.MOVE, self.unit, *dims, *steps, *result_steps)
 
 
 @dataclass(frozen=True)
@@ -241,8 +241,10 @@ def _boxes(op: MOVERS) -> list[Box]:
     unit, shape, to = element_bytes(op.results[0]), shape_of(op.results[0]), _steps(op.results[0])
     source, own = shape_of(op.operands[0]), _steps(op.operands[0])
 
-    def box(dims: Sequence[int], steps: Sequence[int], ends: Sequence[int], *starts: int) -> Box:
-        read, written = (tuple(step * unit for step in side) for side in (steps, ends))
+    def box(
+        dims: Sequence[int], steps: Sequence[int], result_steps: Sequence[int], *starts: int
+    ) -> Box:
+        read, written = (tuple(step * unit for step in side) for side in (steps, result_steps))
         return Box(unit, tuple(dims), read, written, (starts[0], starts[1], 0))
 
     match op:
@@ -250,18 +252,18 @@ def _boxes(op: MOVERS) -> list[Box]:
             row = (1, *shape)[-1]
             gaps = {pitch_of(op.input), pitch_of(op.result)} != {row}
             dims = (prod(shape) // row, row) if gaps else (1, prod(shape))
-            steps, ends = (pitch_of(op.input), 1), (pitch_of(op.result), 1)
+            steps, result_steps = (pitch_of(op.input), 1), (pitch_of(op.result), 1)
         case graph.TransposeOp():
-            dims, steps, ends = shape, [own[d] for d in op.permutation.get_values()], to
+            dims, steps, result_steps = shape, [own[d] for d in op.permutation.get_values()], to
         case graph.SliceOp():
             strides = zip(own, op.strides.get_values(), strict=True)
-            dims, steps, ends = shape, [step * int(stride) for step, stride in strides], to
+            dims, steps, result_steps = shape, [step * int(stride) for step, stride in strides], to
             first = sum(i * step for i, step in zip(op.starts.get_values(), own, strict=True))
         case graph.ResizeOp():
             rows, columns = repetitions(op) or (1, 1)
             dims = (source[0], source[1], rows, source[2], columns, source[3])
             steps = (own[0], own[1], 0, own[2], 0, own[3])
-            ends = (to[0], to[1] * rows, to[1], to[2] * columns, to[2], to[3])
+            result_steps = (to[0], to[1] * rows, to[1], to[2] * columns, to[2], to[3])
         case graph.ConcatOp():
             in_place = [
                 part.operand
@@ -276,7 +278,7 @@ def _boxes(op: MOVERS) -> list[Box]:
                 first += shape_of(value)[op.axis.value.data] * to[op.axis.value.data]
             return boxes
     starts = (start_of(op.operands[0], first * unit), start_of(op.results[0]))
-    return [box(dims, steps, ends, *starts)]
+    return [box(dims, steps, result_steps, *starts)]
 
 
 def _steps(value: SSAValue) -> list[int]:

@@ -375,11 +375,11 @@ def _bytes_below(place: Place, address: int) -> int:
 
 def _shared_bytes(a: Place, b: Place) -> int:
     # The format defines that rows of different pitches share all bytes that their ranges share.
-    ends = [start + (count - 1) * pitch + width for start, count, width, pitch in (a, b)]
-    if ends[0] <= b[0] or ends[1] <= a[0]:
+    end_addresses = [start + (count - 1) * pitch + width for start, count, width, pitch in (a, b)]
+    if end_addresses[0] <= b[0] or end_addresses[1] <= a[0]:
         return 0
     if a[1] > 1 and b[1] > 1:
-        return _shared_columns(a, b) if a[3] == b[3] else min(ends) - max(a[0], b[0])
+        return _shared_columns(a, b) if a[3] == b[3] else min(end_addresses) - max(a[0], b[0])
     single, rows = (a, b) if a[1] == 1 else (b, a)
     return _bytes_below(rows, single[0] + single[2]) - _bytes_below(rows, single[0])
 

@@ -154,7 +154,7 @@ def _table_reason(op: graph.LookupOp) -> str | None:
     entries = op.tables.shape[1]
     if exponents is None:
         is_equal = lookup_table(function, source, target, entries) == op.table
-        return None if is_equal else _other_table(function)
+        return None if is_equal else _table_refusal(function)
     if any(len(e) != channels[0] for e in exponents):
         return f"{channels[0]} exponents expected, got {len(exponents[0])} and {len(exponents[1])}"
     pairs = list(zip(*exponents, strict=True))
@@ -162,11 +162,11 @@ def _table_reason(op: graph.LookupOp) -> str | None:
         wanted = lookup_table(function, source, target, entries, [pair])
         rows = zip(op.channel_rows or (), pairs, strict=True)
         if any(op.tables[r].tobytes() != wanted.data.data for r, p in rows if p == pair):
-            return _other_table(function)
+            return _table_refusal(function)
     return None
 
 
-def _other_table(function: graph.FunctionAttr) -> str:
+def _table_refusal(function: graph.FunctionAttr) -> str:
     return f"the table differs from the function {function.kind.value} for these scales"
 
 

@@ -102,18 +102,16 @@ class LevelComparison:
         Yield a verdict per level. If a target refuses the network before quantization, the
         remaining targets are compared without it.
         """
-        first, *others = targets
-        whole = self.module.clone() if others else None
+        first, *other_targets = targets
+        copy = self.module.clone() if other_targets else None
         try:
             yield from self.front()
         except UnsupportedError as error:
             yield _refusal(f"{first.name}: fused graph", error)
-            if whole is not None:
-                options = replace(self.options, target=others[0])
-                rest = LevelComparison(
-                    whole, options, self.samples, None, self.watching, self.floor
-                )
-                yield from rest.run(others)
+            if copy is not None:
+                options = replace(self.options, target=other_targets[0])
+                rest = LevelComparison(copy, options, self.samples, None, self.watching, self.floor)
+                yield from rest.run(other_targets)
             return
         for target in targets:
             yield from self.target(target)

@@ -100,13 +100,13 @@ class ModelReference:
     def _next(self) -> tuple[str, Run]:
         while self._left:
             name, start = self._left.pop(0)
-            whole = onnx.ModelProto()
-            whole.CopyFrom(self._model)
-            known = {value.name for value in whole.graph.output}
+            extended = onnx.ModelProto()
+            extended.CopyFrom(self._model)
+            known = {value.name for value in extended.graph.output}
             added = (name for name in self._names if name not in known)
-            whole.graph.output.extend(onnx.ValueInfoProto(name=name) for name in added)
+            extended.graph.output.extend(onnx.ValueInfoProto(name=name) for name in added)
             try:
-                version, run = start(whole, self._names, self._folder)
+                version, run = start(extended, self._names, self._folder)
             except ModuleNotFoundError:
                 self._reasons.append(f"{name}: not installed")
             except Exception as error:  # Operators of an implementation raise any exception.
@@ -245,7 +245,7 @@ def _bind_functions(model: onnx.ModelProto) -> None:
     defaults: the evaluator does not bind them for all operators.
     """
     bodies = {(function.domain, function.name): function for function in model.functions}
-    made: list[onnx.FunctionProto] = []
+    instances: list[onnx.FunctionProto] = []
 
     def call(nodes: Iterable[onnx.NodeProto]) -> None:
         for node in nodes:
@@ -253,7 +253,7 @@ def _bind_functions(model: onnx.ModelProto) -> None:
                 call(attribute.g.node)
             if (body := bodies.get((node.domain, node.op_type))) is None:
                 continue
-            if len(made) >= MAX_CALLS:
+            if len(instances) >= MAX_CALLS:
                 raise ValueError(f"more than {MAX_CALLS} calls of functions")
             copy = onnx.FunctionProto()
             copy.CopyFrom(body)
@@ -261,13 +261,13 @@ def _bind_functions(model: onnx.ModelProto) -> None:
             given.update({attribute.name: attribute for attribute in node.attribute})
             _bind(copy.node, given)
             call(copy.node)
-            copy.name = node.op_type = f"{body.name}__{len(made)}"
+            copy.name = node.op_type = f"{body.name}__{len(instances)}"
             del copy.attribute[:], copy.attribute_proto[:], node.attribute[:]
-            made.append(copy)
+            instances.append(copy)
 
     call(model.graph.node)
     del model.functions[:]
-    model.functions.extend(made)
+    model.functions.extend(instances)
 
 
 def _bind(nodes: Iterable[onnx.NodeProto], given: Mapping[str, onnx.AttributeProto]) -> None:

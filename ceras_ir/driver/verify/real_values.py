@@ -38,13 +38,13 @@ Doubles: TypeAlias = NDArray[np.float64]
 UNIT = 2.0 * 2.0**-24
 """The largest relative difference between two roundings of a number to float32."""
 
-SMALLEST = 2.0**-126
+MIN_NORMAL = 2.0**-126
 """The smallest normal float32."""
 
 
 def smallest_step(dtype: np.dtype[np.generic]) -> float:
     """Return the difference that any bound of a float type permits."""
-    return max(SMALLEST, float(np.finfo(dtype.name).smallest_subnormal))
+    return max(MIN_NORMAL, float(np.finfo(dtype.name).smallest_subnormal))
 
 
 def gamma(terms: int) -> float:

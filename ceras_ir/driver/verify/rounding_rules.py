@@ -173,8 +173,8 @@ def within(actual: Array, expected: Array, bound: Doubles) -> NDArray[np.bool_]:
         apart -= smallest_step(expected.dtype)
         close: NDArray[np.bool_] = apart <= bound
         if not close.all():
-            least = np.minimum(np.abs(actual), np.abs(expected))
-            huge = (least >= 2.0**127) & (np.sign(actual) == np.sign(expected))
+            magnitude = np.minimum(np.abs(actual), np.abs(expected))
+            huge = (magnitude >= 2.0**127) & (np.sign(actual) == np.sign(expected))
             close |= equal(actual, expected) | huge
     return close
 
@@ -364,9 +364,9 @@ def _loop(op: graph.LoopOp, at: Applied) -> Doubles:
     while step < steps and (going is None or going[0].item()) and not unknown:
         # The index of the element in a reversed value, and in any other value.
         places = step, steps - 1 - step
-        seen = [places[back] for back in backwards[: last - first]]
-        elements = [np.asarray(v[i]) for v, i in zip(values[first:last], seen, strict=True)]
-        errors = [np.asarray(e[i]) for e, i in zip(bounds[first:last], seen, strict=True)]
+        steps_read = [places[back] for back in backwards[: last - first]]
+        elements = [np.asarray(v[i]) for v, i in zip(values[first:last], steps_read, strict=True)]
+        errors = [np.asarray(e[i]) for e, i in zip(bounds[first:last], steps_read, strict=True)]
         number = np.array(step, np.int64)
         found, off = at.evaluation.call(
             body,
@@ -379,8 +379,8 @@ def _loop(op: graph.LoopOp, at: Applied) -> Doubles:
             going = found.pop(0), off.pop(0)
             unknown = bool(going[1].any())
         state, spread = found[:first], off[:first]
-        for whole, error, back in zip(stacked, off[first:], backwards[last - first :], strict=True):
-            whole[places[back]] = error
+        for stack, error, back in zip(stacked, off[first:], backwards[last - first :], strict=True):
+            stack[places[back]] = error
         step += 1
     at.evaluation.packed[op.output] = _known([*spread, *stacked], unknown=unknown)
     return at.nothing

@@ -163,7 +163,7 @@ EQUAL = Decimal(2) ** -40
 """Relative difference of equal real functions; parameters are computed in float64."""
 CONSTANT_ROUNDING = Decimal(2) ** -22
 """The relative difference of a float32 constant from the real constant: two ulp."""
-SMALLEST = Decimal(2) ** -149
+MIN_SUBNORMAL = Decimal(2) ** -149
 """The smallest positive float32 number; results below half of it are 0."""
 FLOAT32_ROUNDING = 2.0**-20
 """Difference of float32 results by rounding, as a multiple of `1 + abs(x)`: eight ulp."""
@@ -323,7 +323,7 @@ def _equals(formula: Formula, function: FunctionAttr, x: float) -> bool:
     values = formula.evaluate(Decimal(x), _real_constant, _real)
     expected = REAL_FORMULAS[function.kind](Decimal(x), _parameters(function))
     difference = abs(values[formula.result] - expected)
-    return difference <= max(abs(expected) * EQUAL, SMALLEST / 2)
+    return difference <= max(abs(expected) * EQUAL, MIN_SUBNORMAL / 2)
 
 
 def _known_number(value: SSAValue) -> float:

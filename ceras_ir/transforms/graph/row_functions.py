@@ -290,7 +290,7 @@ class Softmax:
         return [graph.SoftmaxOp(argument, len(graph.shape_of(argument)) - 1)]
 
 
-TOLERANCE = 2.0**-20
+FORM_TOLERANCE = 2.0**-20
 """Difference of equal values, as a multiple of the product with the scale and of the bias."""
 LARGE, TINY = 1e6, 1e-7
 """Magnitudes of rows: epsilon is negligible for the first, and dominates for the second."""
@@ -406,6 +406,8 @@ def _agrees(found: Normalization, rows: Reals, values: Reals) -> bool:
     bias = np.zeros(1) if found.bias is None else found.bias.astype(np.float64)
     # The rounding error of an element near the mean is that of the largest element of the row.
     sizes = (
-        np.abs(products) + TOLERANCE * np.abs(products).max(axis=1, keepdims=True) + np.abs(bias)
+        np.abs(products)
+        + FORM_TOLERANCE * np.abs(products).max(axis=1, keepdims=True)
+        + np.abs(bias)
     )
-    return bool((np.abs(values - (products + bias)) <= TOLERANCE * sizes).all())
+    return bool((np.abs(values - (products + bias)) <= FORM_TOLERANCE * sizes).all())

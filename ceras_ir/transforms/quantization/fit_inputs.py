@@ -36,7 +36,7 @@ from ceras_ir.transforms.rebuilding import replace_constant
 
 Array = NDArray[np.generic]
 
-MAX_STEPS = 255
+INT8_STEPS = 255
 """The number of steps between the minimum and the maximum of int8."""
 
 MIN_STEP_RATIO = 1.1
@@ -179,13 +179,13 @@ def fitting_step(low: float, high: float, clipped: float = MAX_CLIPPED_SHARE) ->
     """
     extent = high - low
     # Outside these limits, the step or its reciprocal is not a normal float32 number.
-    if not ldexp(MAX_STEPS, MIN_SCALE_EXPONENT) < extent < ldexp(1.0, MAX_SCALE_EXPONENT):
+    if not ldexp(INT8_STEPS, MIN_SCALE_EXPONENT) < extent < ldexp(1.0, MAX_SCALE_EXPONENT):
         return None
-    below = -low / extent * MAX_STEPS
+    below = -low / extent * INT8_STEPS
     # A side that is not empty needs a step, however small its share of the range.
-    min_steps, max_steps = int(low < 0), MAX_STEPS - int(high > 0)
+    min_steps, max_steps = int(low < 0), INT8_STEPS - int(high > 0)
     counts = (min(max(n, min_steps), max_steps) for n in (floor(below), ceil(below)))
-    step = min(max(_part(-low, n), _part(high, MAX_STEPS - n)) for n in counts)
+    step = min(max(_part(-low, n), _part(high, INT8_STEPS - n)) for n in counts)
     power = ldexp(1.0, ceil(log2(step * (1 - clipped))))
     return step * ROUNDING_MARGIN if power > MIN_STEP_RATIO * step else None
 

@@ -39,7 +39,7 @@ from ceras_ir.network.storage import (
     exponent,
     is_kept_in_float,
     keep_in_float,
-    keep_with_function_in_float,
+    keep_layer_in_float,
     set_attribute,
     widen,
     width,
@@ -162,7 +162,7 @@ class SetPrecisionPass(LayerOptions, NetworkPass):
         ]
         names: dict[Operation, list[str]] = {o: node_names(o) or [node_name(o)] for o in operations}
         for operation in _matching(names, self.float, "float"):
-            keep_with_function_in_float(operation, "the option float names it")
+            keep_layer_in_float(operation, "the option float names it")
         self._widen(main, names)
         spread(main)
 
@@ -213,10 +213,10 @@ def spread(main: FuncOp) -> None:
     while changed:
         changed = False
         for op in (*movers, *reversed(movers)):
-            ends = (op.operands[0], op.results[0])
-            if width(ends[0]) == width(ends[1]) or isinstance(ends[0].owner, graph.ConstantOp):
+            source, result = op.operands[0], op.results[0]
+            if width(source) == width(result) or isinstance(source.owner, graph.ConstantOp):
                 continue
-            for value in ends:
+            for value in (source, result):
                 widen(value)
             changed = True
 

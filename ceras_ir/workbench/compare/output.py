@@ -168,10 +168,10 @@ def _columns(variant: Variant) -> str:
 
 
 def _headline(layer: LayerNoise) -> str:
-    alone = f"{decimal(layer.isolated_ratio)} dB alone"
+    isolated = f"{decimal(layer.isolated_ratio)} dB alone"
     if layer.share is None:
-        return f'<b class="{_grade(layer.isolated_ratio)}">{alone}</b>'
-    return f'<b class="bad">{_share(layer)} of the noise</b><div class="soft">{alone}</div>'
+        return f'<b class="{_grade(layer.isolated_ratio)}">{isolated}</b>'
+    return f'<b class="bad">{_share(layer)} of the noise</b><div class="soft">{isolated}</div>'
 
 
 def _share(layer: LayerNoise) -> str:
@@ -188,10 +188,10 @@ def _layer_rows(first: Variant, second: Variant | None) -> str:
     has_steps = any(layer.reference_scale is not None for layer in first.layers)
     header = ["layer", "operation", *(["step before"] if has_steps else []), "step", "range"]
     header += ["clipped", "of the noise", "alone dB", "accumulated dB"]
-    others: dict[tuple[str, str], LayerNoise] = {}
+    second_layers: dict[tuple[str, str], LayerNoise] = {}
     if second is not None:
         header.append(f"{second.name} dB")
-        others = {(v.name, v.operator): v for v in second.layers}
+        second_layers = {(v.name, v.operator): v for v in second.layers}
     head = "".join(
         f"<th{' class=name' if i == 0 else ''}>{escape(cell)}</th>" for i, cell in enumerate(header)
     )
@@ -204,7 +204,7 @@ def _layer_rows(first: Variant, second: Variant | None) -> str:
         cells += [step(layer.scale), f"{layer.low:.3g} to {layer.high:.3g}", clipped]
         cells += [_share(layer), _bar(layer.isolated_ratio), _bar(layer.accumulated_ratio)]
         if second is not None:
-            other = others.get((layer.name, layer.operator))
+            other = second_layers.get((layer.name, layer.operator))
             cells.append("" if other is None else _bar(other.accumulated_ratio))
         name = f'<td class="name">{i + 1}. <a href="#layer{i}">{named(layer.name)}</a></td>'
         rows.append(f"<tr>{name}{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
@@ -267,9 +267,9 @@ def _layers(first: Variant, rest: Sequence[Variant]) -> Table:
         table.add_column(name, justify="right")
     for variant in rest:
         table.add_column(f"{variant.name.removeprefix('recipe ')} dB", justify="right")
-    others = [{(v.name, v.operator): v for v in variant.layers} for variant in rest]
+    rest_layers = [{(v.name, v.operator): v for v in variant.layers} for variant in rest]
     for layer in first.layers:
-        same = [other.get((layer.name, layer.operator)) for other in others]
+        same = [other.get((layer.name, layer.operator)) for other in rest_layers]
         table.add_row(
             escape_markup(layer.name),
             layer.operator,

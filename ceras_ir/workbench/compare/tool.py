@@ -171,7 +171,7 @@ def _compare_models(arguments: argparse.Namespace) -> int:
     samples = everything.first(arguments.samples)
     judgement = judgement_of(arguments.metric, arguments.labels, inputs, len(everything), network)
     require_finite(samples, arguments.inputs, nullable=inputs_with_missing_values(main))
-    alone = arguments.other is None and arguments.calibrate
+    is_single = arguments.other is None and arguments.calibrate
     task = Task(samples, judgement.first(len(samples)))
     with ExitStack() as stack:
         # Opened first, so that an error is reported before minutes of work.
@@ -187,7 +187,7 @@ def _compare_models(arguments: argparse.Namespace) -> int:
         print_table(variants, len(samples))
         if found is not None:
             print_proposals(found)
-        elif alone:
+        elif is_single:
             print("\n--propose evaluates other options and prints the gains")
     return _status(arguments, variants)
 

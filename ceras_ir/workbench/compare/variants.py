@@ -50,7 +50,7 @@ Key: TypeAlias = tuple[str, ...]
 """
 The node that computes the tensor of an operation, or all nodes, sorted, if the last is unknown.
 """
-WHOLE = "/"
+RESULT_KEY = "/"
 """Marks a key that is the name of a complete operation, for any nodes."""
 
 
@@ -74,12 +74,12 @@ class Nodes:
     def last(self, names: list[str], other: Nodes) -> Key:
         """Return the node of `names` without a consumer in `names`, in either network."""
         inside = set(names)
-        ends = [
+        last_layers = [
             name
             for name in dict.fromkeys(names)
             if not inside & (self.readers.get(name, set()) | other.readers.get(name, set()))
         ]
-        return (ends[0],) if len(ends) == 1 else tuple(sorted(inside))
+        return (last_layers[0],) if len(last_layers) == 1 else tuple(sorted(inside))
 
 
 def layers_of(module: ModuleOp) -> Iterator[Operation]:
@@ -98,13 +98,13 @@ def pairs(
     Without common names, layers are paired in order if both networks have equal layers.
     """
     here, there = nodes
-    known, others = _by_key(first, here, there), _by_key(second, there, here)
+    known, second_keys = _by_key(first, here, there), _by_key(second, there, here)
     found = False
-    for key, made in known.items():
-        partners = others.get(key, [])
-        if [shape(op) for op in made] == [shape(op) for op in partners]:
+    for key, operations in known.items():
+        partners = second_keys.get(key, [])
+        if [shape(op) for op in operations] == [shape(op) for op in partners]:
             found = True
-            yield from zip(made, partners, strict=True)
+            yield from zip(operations, partners, strict=True)
     if found:
         return
     one, two = list(layers_of(first)), list(layers_of(second))
@@ -120,7 +120,7 @@ def _by_key(module: ModuleOp, own: Nodes, other: Nodes) -> dict[Key, list[Operat
         key = own.last(names, other)
         # An operation with a consumer in the same node is an intermediate step.
         if not _readers(op.results[0]) & set(key):
-            key = _behind_clip(op, key, own, other)
+            key = _key_after_clip(op, key, own, other)
             found[_exported(names, key, own, other)].append(op)
     return found
 
@@ -134,13 +134,13 @@ def _exported(names: list[str], key: Key, own: Nodes, other: Nodes) -> Key:
     if more or last in other.readers:
         return key
     if name in other.readers and any(node.startswith(f"{name}/") for node in other.readers):
-        return (name, WHOLE)
+        return (name, RESULT_KEY)
     name = last.rpartition("/")[0]
     is_step = any(reader.startswith(f"{name}/") for reader in own.readers.get(last, ()))
-    return (name, WHOLE) if name in other.readers and not is_step else key
+    return (name, RESULT_KEY) if name in other.readers and not is_step else key
 
 
-def _behind_clip(op: Operation, key: Key, own: Nodes, other: Nodes) -> Key:
+def _key_after_clip(op: Operation, key: Key, own: Nodes, other: Nodes) -> Key:
     """
     Return the tensor after a ReLU that only the other network has, because a quantizer removed it.
     The ReLU does not change any value that `op` can return.
@@ -152,13 +152,13 @@ def _behind_clip(op: Operation, key: Key, own: Nodes, other: Nodes) -> Key:
         if name not in other.clips or name in own.readers:
             break
         low, high = other.clips[name]
-        ends = (element.low, element.high)
+        bounds = (element.low, element.high)
         if isinstance(requant, RequantAttr):
-            ends = (requant.low.data, requant.high.data)
-        least, greatest = ((end - element.zero_point) * element.scale for end in ends)
+            bounds = (requant.low.data, requant.high.data)
+        lowest, highest = ((end - element.zero_point) * element.scale for end in bounds)
         # Bounds are rounded to the steps of the storage.
         half = element.scale / 2
-        if least < low - half or greatest > high + half:
+        if lowest < low - half or highest > high + half:
             break
         key = (name,)
     return key

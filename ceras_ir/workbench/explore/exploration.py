@@ -69,22 +69,22 @@ class Exploration:
             finally:
                 self.trials.flush()
             return count
-        return self._run_asked(workers)
+        return self._run_proposed(workers)
 
-    def _run_asked(self, workers: Workers) -> int:
+    def _run_proposed(self, workers: Workers) -> int:
         # A point depends on the previous results.
-        asked: list[tuple[int, Point]] = []
+        proposed: list[tuple[int, Point]] = []
         finished = len(self.trials.records())
 
         def works() -> Iterator[Work]:
             for number, point in self.trials.asked(finished):
-                asked.append((number, point))
+                proposed.append((number, point))
                 yield replace(self.work, point=point)
 
         total = max((self.study.trials or 0) - finished, 0)
         count = 0
         for call, outcome in progress(workers.run(run_trial, works()), "exploring", total):
-            number, point = asked[call]
+            number, point = proposed[call]
             self.trials.tell(number, self._kept(point, outcome))
             count += 1
         return count

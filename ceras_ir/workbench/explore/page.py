@@ -153,9 +153,9 @@ def csv_table(records: Sequence[Record]) -> str:
     writer.writerow([*axes, "state", *figures, "diagnostic", "command"])
     for record in records:
         values = [repr(record.figures[n]) if n in record.figures else "" for n in figures]
-        said = record.diagnostic.partition("\n")[0]
+        message = record.diagnostic.partition("\n")[0]
         cells = [record.point.get(n, "") for n in axes]
-        writer.writerow([*cells, record.state, *values, said, record.command])
+        writer.writerow([*cells, record.state, *values, message, record.command])
     return stream.getvalue()
 
 

@@ -65,13 +65,13 @@ class Batches(Generic[T]):
             raise error
 
     def _run(self) -> None:
-        ends = False
-        while not ends:
+        is_last = False
+        while not is_last:
             taken = [self._queue.get()]
             while not self._queue.empty():
                 taken.append(self._queue.get())
             batch = [item for item in taken if item is not None]
-            ends = len(batch) < len(taken)
+            is_last = len(batch) < len(taken)
             if batch and self._error is None:
                 try:
                     self._work(batch)
@@ -184,10 +184,10 @@ class Record:
 
     @classmethod
     def of(cls, identity: str, outcome: Outcome) -> Record:
-        said = outcome.diagnostic[: MAX_RECORD_LENGTH // 4]
+        diagnostic = outcome.diagnostic[: MAX_RECORD_LENGTH // 4]
         figures, seconds = outcome.figures, outcome.seconds
         point = dict(outcome.point)
-        return cls(identity, outcome.state, point, figures, said, outcome.command, seconds)
+        return cls(identity, outcome.state, point, figures, diagnostic, outcome.command, seconds)
 
 
 class Trials:

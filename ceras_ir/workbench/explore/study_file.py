@@ -365,12 +365,12 @@ def _texts(value: object, where: str) -> list[str]:
     return values
 
 
-def _integer(table: Table, key: str, least: int) -> int | None:
+def _integer(table: Table, key: str, minimum: int) -> int | None:
     value = table.get(key)
     if value is None:
         return None
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise InputError(f"{key} must be an integer and not below {least}, got {value!r}")
+    if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
+        raise InputError(f"{key} must be an integer and not below {minimum}, got {value!r}")
     return value
 
 
@@ -416,12 +416,12 @@ def random_points(study: Study) -> Iterator[Point]:
     """
     generator = random.Random(study.seed)
     wanted = min(study.trials or 0, grid_size(study))
-    seen = set[tuple[tuple[str, str], ...]]()
-    while len(seen) < wanted:
+    drawn = set[tuple[tuple[str, str], ...]]()
+    while len(drawn) < wanted:
         target = generator.choice(study.targets)
         point = {MODEL: generator.choice(list(study.models)), TARGET: target}
         for axis in study.axes_of(target):
             point[axis.name] = generator.choice(list(axis.choices))
-        if (key := tuple(sorted(point.items()))) not in seen:
-            seen.add(key)
+        if (key := tuple(sorted(point.items()))) not in drawn:
+            drawn.add(key)
             yield point

@@ -118,9 +118,9 @@ class Outcome:
 def run_trial(work: Work) -> Outcome:
     """Compile and judge a point; each error of the point becomes the diagnostic."""
     started = time.perf_counter()
-    said = io.StringIO()
+    stderr = io.StringIO()
     try:
-        with redirect_stderr(said):
+        with redirect_stderr(stderr):
             outcome = _Trial(work.here()).outcome()
     except CacheError:
         # The point is not the cause: the study stops and can be continued.
@@ -246,9 +246,9 @@ class _Trial:
         key = key_of("native", module.digest, options.title)
 
         def make() -> bytes:
-            made = native_network(module.module(), options)
-            named = [[name, content.hex()] for name, content in made.files]
-            return json.dumps([made.key, named, sorted(made.inputs_with_nan)]).encode()
+            native = native_network(module.module(), options)
+            named = [[name, content.hex()] for name, content in native.files]
+            return json.dumps([native.key, named, sorted(native.inputs_with_nan)]).encode()
 
         digest, named, lacking = json.loads(self.cache.computed(key, make))
         files = tuple((name, bytes.fromhex(text)) for name, text in named)

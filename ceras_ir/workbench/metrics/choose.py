@@ -150,8 +150,8 @@ class _Output:
         pairs = [(pair, following._top[best]) for best, pair in self._top.items()]
         for bound, overlaps in self._overlaps.items():
             pairs += zip(overlaps, following._overlaps[bound], strict=True)
-        for mine, others in pairs:
-            for shares, other in zip(mine, others, strict=True):
+        for mine, other_shares in pairs:
+            for shares, other in zip(mine, other_shares, strict=True):
                 shares.merge(other)
 
     def figures(self) -> list[Figure]:

@@ -284,7 +284,7 @@ class CocoLabels:
         self.path = path
         tables = _tables(path)
         self._images = tables["images"]
-        self._categories = sorted(_whole(c["id"], "category", path) for c in tables["categories"])
+        self._categories = sorted(_integer(c["id"], "category", path) for c in tables["categories"])
         self._rows: dict[object, list[tuple[float, ...]]] = {}
         for annotation in tables["annotations"]:
             row = self._row(annotation)
@@ -296,7 +296,7 @@ class CocoLabels:
         box, crowd = annotation["bbox"], annotation.get("iscrowd", 0)
         if not isa(box, list[float | int]) or len(box) != 4 or not np.isfinite(box).all():
             raise InputError(f"bbox must be four numbers, got {box}", self.path)
-        category = _whole(annotation["category_id"], "category", self.path)
+        category = _integer(annotation["category_id"], "category", self.path)
         if category not in self._categories:
             raise InputError(f"an annotation has the unknown category {category}", self.path)
         left, top, width, height = box
@@ -351,7 +351,7 @@ class CocoLabels:
         )
 
 
-def _whole(value: object, name: str, path: str) -> int:
+def _integer(value: object, name: str, path: str) -> int:
     if not isinstance(value, int):
         raise InputError(f"the id of a {name} must be an integer, got {value}", path)
     return value

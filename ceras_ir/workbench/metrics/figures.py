@@ -81,9 +81,9 @@ class Shares:
         # Packed, because each sample has a row.
         self._rows = array("d")
 
-    def add(self, part: float, whole: float) -> None:
+    def add(self, part: float, total: float) -> None:
         self._rows.append(part)
-        self._rows.append(whole)
+        self._rows.append(total)
 
     def merge(self, following: "Shares") -> None:
         """Add the ratios of the samples after these."""
@@ -98,8 +98,8 @@ class Shares:
         rows = np.array(self._rows, np.float64).reshape(-1, 2)
 
         def read(chosen: Chosen) -> tuple[float, float]:
-            part, whole = rows[chosen].sum(0)
-            return float(part), float(whole)
+            part, total = rows[chosen].sum(0)
+            return float(part), float(total)
 
         return read
 
@@ -110,8 +110,8 @@ class Shares:
         sums = self.sums()
 
         def read(chosen: Chosen) -> float:
-            part, whole = sums(chosen)
-            return part / whole if whole else 0.0
+            part, total = sums(chosen)
+            return part / total if total else 0.0
 
         return read
 
@@ -166,7 +166,7 @@ def _load_file(path: str) -> ModuleType:
     try:
         return run_file(Path(path).stem, path)
     except Exception as error:
-        raise InputError(f"cannot be run: {_said(error)}", path) from error
+        raise InputError(f"cannot be run: {_message(error)}", path) from error
 
 
 def _load_module(path: str) -> ModuleType:
@@ -189,11 +189,11 @@ def _calling(function: Function, name: str) -> Generator[None]:
         lines = [frame.lineno for frame in frames if frame.filename == source]
         where = f" in line {lines[-1]}" if lines else ""
         raise InputError(
-            f"the function '{called}' of --metric failed{where}: {_said(error)}", file or None
+            f"the function '{called}' of --metric failed{where}: {_message(error)}", file or None
         ) from error
 
 
-def _said(error: Exception) -> str:
+def _message(error: Exception) -> str:
     return "".join(format_exception_only(error)).strip().splitlines()[-1]
 
 

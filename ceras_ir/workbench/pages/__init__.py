@@ -186,10 +186,10 @@ def decibels(value: float, fair: float = 30.0, poor: float = 20.0) -> TableCell:
     )
 
 
-def round_numbers(end: int, most: int = 12) -> range:
-    """Return round numbers from 0 to `end`, with at most `most` steps."""
+def round_numbers(end: int, max_steps: int = 12) -> range:
+    """Return round numbers from 0 to `end`, with at most `max_steps` steps."""
     steps = (digit * 10**power for power in range(20) for digit in (1, 2, 5))
-    return range(0, end + 1, next(step for step in steps if end <= most * step))
+    return range(0, end + 1, next(step for step in steps if end <= max_steps * step))
 
 
 def decades(low: float, high: float) -> list[int]:
@@ -223,19 +223,19 @@ def ratios(layers: Sequence[LayerNoise], second: Sequence[LayerNoise] | None) ->
     of all preceding layers. The second is the accumulated ratio of a second variant if given;
     otherwise it is isolated: the noise of the layer only.
     """
-    others = {(v.name, v.operator): v.accumulated_ratio for v in second or ()}
+    second_ratios = {(v.name, v.operator): v.accumulated_ratio for v in second or ()}
     return ratio_plot(
         [
             Ratio(
                 v.name,
                 v.operator,
                 v.accumulated_ratio,
-                others.get((v.name, v.operator)) if others else v.isolated_ratio,
+                second_ratios.get((v.name, v.operator)) if second_ratios else v.isolated_ratio,
                 v.share,
             )
             for v in layers
         ],
-        ("accumulated", "second variant" if others else "alone"),
+        ("accumulated", "second variant" if second_ratios else "alone"),
     )
 
 
@@ -268,14 +268,14 @@ def ratio_plot(layers: Sequence[Ratio], words: tuple[str, str]) -> str:
         path = " ".join(f"{x(i):.1f},{y(r):.1f}" for i, r in points)
         lines.append(f'<polyline class="line {style}" points="{path}"/>')
     for i, (layer, pair) in enumerate(zip(layers, pairs, strict=True)):
-        said = ", ".join(
+        text = ", ".join(
             f"{word} {'exact' if not isfinite(r) else f'{r:.1f} dB'}"
             for word, r in zip(words, pair, strict=True)
             if r is not None
         )
-        said += "" if layer.share is None else f", {layer.share:.1%} of the noise at the outputs"
+        text += "" if layer.share is None else f", {layer.share:.1%} of the noise at the outputs"
         lines.append(
-            f"<g><title>{i + 1}. {escape(layer.name)} ({escape(layer.operator)}): {said}</title>"
+            f"<g><title>{i + 1}. {escape(layer.name)} ({escape(layer.operator)}): {text}</title>"
             f'<rect class="column" x="{x(i) - slot / 2:.1f}" y="{ABOVE}" width="{slot:.1f}" '
             f'height="{HEIGHT - BELOW - ABOVE}"/>'
         )

@@ -324,11 +324,11 @@ def _timeline(read: _ReportReader, entry: Entry) -> Timeline:
 
 
 def _noise(read: _ReportReader, entry: Entry) -> Noise:
-    alone, accumulated = (_ratio(read, entry, key) for key in DECIBELS)
+    isolated, accumulated = (_ratio(read, entry, key) for key in DECIBELS)
     return Noise(
         read.text(entry, "name"),
         read.text(entry, "op"),
-        alone,
+        isolated,
         accumulated,
         read.number(entry, "share"),
         read.number(entry, "clipped") or 0.0,

@@ -146,12 +146,12 @@ def _memory(content: Content) -> list[Card]:
     peak, bound = content.total("peak_bytes"), content.total("lower_bound_bytes")
     if peak is None:
         return []
-    least = "" if bound is None else f"no plan takes less than {bound:,} bytes"
+    bound_text = "" if bound is None else f"no plan takes less than {bound:,} bytes"
     arena = content.total("arena_bytes")
     if arena is None:
         share = bound / peak if bound is not None and peak else None
-        return [Card("memory for values", *size(peak), least, share)]
-    parts = [f"{peak:,} bytes of values" + (f" ({least})" if least else "")]
+        return [Card("memory for values", *size(peak), bound_text, share)]
+    parts = [f"{peak:,} bytes of values" + (f" ({bound_text})" if bound_text else "")]
     for key, what in (("workspace_bytes", "workspace of kernels"), ("state_bytes", "states")):
         if count := content.total(key):
             parts.append(f"{count:,} of {what}")
@@ -309,18 +309,18 @@ def _facts(row: Row) -> dict[str, object]:
         facts.append(("time", together(duration(row.microseconds))))
     if row.macs and row.bytes:
         facts.append(("products a byte", f"{row.macs / row.bytes:,.1f}"))
-    facts += [(key.replace("_", " "), told(value)) for key, value in row.facts.items()]
+    facts += [(key.replace("_", " "), text_of_value(value)) for key, value in row.facts.items()]
     return {"title": row.name, "facts": facts}
 
 
-def told(value: object) -> str:
+def text_of_value(value: object) -> str:
     """Format a value of a report."""
     if isinstance(value, dict):
         pairs: dict[object, object] = value  # pyright: ignore[reportUnknownVariableType]
-        return ", ".join(f"{key} {told(each)}" for key, each in pairs.items())
+        return ", ".join(f"{key} {text_of_value(each)}" for key, each in pairs.items())
     if isinstance(value, list):
         each: list[object] = value  # pyright: ignore[reportUnknownVariableType]
-        return ", ".join(map(told, each))
+        return ", ".join(map(text_of_value, each))
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:,}" if isinstance(value, int) else str(value)
@@ -330,10 +330,10 @@ def _noise(content: Content) -> dict[str, str] | None:
     if not content.noise:
         return None
     layers = [Ratio(n.name, n.op, n.accumulated, n.alone, n.share) for n in content.noise]
-    said = content.noise_total.get("samples")
-    plural = "sample" if said == 1 else "samples"
-    told = f"Measured on {said} {plural} of the calibration data, against the float network."
-    return {"picture": ratio_plot(layers, ("accumulated", "alone")), "told": told}
+    count = content.noise_total.get("samples")
+    plural = "sample" if count == 1 else "samples"
+    caption = f"Measured on {count} {plural} of the calibration data, against the float network."
+    return {"picture": ratio_plot(layers, ("accumulated", "alone")), "told": caption}
 
 
 def command_of(content: Content) -> str:
@@ -352,7 +352,7 @@ def provenance_rows(content: Content) -> dict[str, str]:
                 inner: Entry = value  # pyright: ignore[reportUnknownVariableType]
                 add(inner, f"{prefix}{key} ")
             else:
-                found[f"{prefix}{key}".replace("_", " ")] = told(value)
+                found[f"{prefix}{key}".replace("_", " ")] = text_of_value(value)
 
     add({k: v for k, v in content.provenance.items() if k not in ("command", "board")}, "")
     return found

@@ -187,7 +187,7 @@ class DrawnNode:
     layer: int | None = None
     load: float = 0.0
     """The time, as a share of the longest layer's."""
-    told: str = ""
+    title: str = ""
     """The tooltip."""
 
 
@@ -231,10 +231,10 @@ def graph_picture(
 
 def _node(row: Row, colour: str, longest: float) -> DrawnNode:
     load = (row.microseconds or 0.0) / longest if longest else 0.0
-    told = f"{row.name} ({row.op}) on {row.device}" + (f": {row.reason}" if row.reason else "")
+    title = f"{row.name} ({row.op}) on {row.device}" + (f": {row.reason}" if row.reason else "")
     unnamed = row.name.startswith(f"graph.{row.op.partition(' ')[0]}")
     shape = "x".join(map(str, row.shape))
-    return DrawnNode(row.op, "" if unnamed else row.name, shape, colour, row.number, load, told)
+    return DrawnNode(row.op, "" if unnamed else row.name, shape, colour, row.number, load, title)
 
 
 def _svg(nodes: Sequence[DrawnNode], edges: Sequence[tuple[int, int]]) -> str:
@@ -252,7 +252,7 @@ def _boxes(nodes: Sequence[DrawnNode]) -> Iterator[str]:
         y = 5 + ROW_HEIGHT * row
         op, name = shortened(node.op, LONGEST_OP), shortened(node.name, LONGEST_NAME)
         kind = ' class="border"' if node.layer is None else f' data-layer="{node.layer}"'
-        told = escape(node.told or f"{node.op} {node.name}")
+        title = escape(node.title or f"{node.op} {node.name}")
         at = BOX_LEFT + 14 + 7.4 * len(op) + 10
         load = ""
         if node.load > 0.005:
@@ -261,7 +261,7 @@ def _boxes(nodes: Sequence[DrawnNode]) -> Iterator[str]:
                 f'width="{(BOX_WIDTH - 4) * node.load:.1f}"/>'
             )
         yield (
-            f'<g{kind}><title>{told}</title><rect class="box" x="{BOX_LEFT}" y="{y}" '
+            f'<g{kind}><title>{title}</title><rect class="box" x="{BOX_LEFT}" y="{y}" '
             f'width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="6"/><rect x="{BOX_LEFT}" y="{y}" '
             f'width="4" height="{BOX_HEIGHT}" rx="2" fill="{node.colour}"/>{load}'
             f'<text class="op" x="{BOX_LEFT + 14}" y="{y + 18}">{escape(op)}</text>'
@@ -273,14 +273,14 @@ def _boxes(nodes: Sequence[DrawnNode]) -> Iterator[str]:
 
 def _lines(edges: Sequence[tuple[int, int]]) -> Iterator[str]:
     middle, right = BOX_LEFT + BOX_WIDTH / 2, BOX_LEFT + BOX_WIDTH
-    ends: list[int] = []  # The row of the end of the last arc in each lane.
+    lane_ends: list[int] = []  # The row of the end of the last arc in each lane.
     for source, target in sorted(edges):
         top, bottom = 5 + ROW_HEIGHT * source + BOX_HEIGHT, 5 + ROW_HEIGHT * target
         if target == source + 1:
             yield f'<path class="edge" d="M{middle} {top}V{bottom}"/>'
             continue
-        lane = next((i for i, end in enumerate(ends) if end <= source), len(ends))
-        ends[lane : lane + 1] = [target]
+        lane = next((i for i, end in enumerate(lane_ends) if end <= source), len(lane_ends))
+        lane_ends[lane : lane + 1] = [target]
         x = right + LANE * (lane % LANES + 1)
         start, stop = top - BOX_HEIGHT / 2, bottom + BOX_HEIGHT / 2
         yield (
@@ -338,14 +338,14 @@ def roofline(rows: Sequence[Row], devices: Sequence[Device], colours: dict[str, 
     for row, x, y in sorted(dots, key=lambda dot: -(dot[0].microseconds or 0.0)):
         share = (row.microseconds or 0.0) / longest
         radius = max(MIN_RADIUS, MAX_RADIUS * share**0.5)
-        told = (
+        title = (
             f"{row.name} ({row.op}): {x:,.1f} products a byte, {y / 1000:,.2f} G a second, "
             f"{row.microseconds:,.1f} us"
         )
         parts.append(
             f'<circle data-layer="{row.number}" cx="{axes.across(x):.1f}" cy="{axes.up(y):.1f}" '
             f'r="{radius:.1f}" fill="{colours.get(row.device, "#888")}">'
-            f"<title>{escape(told)}</title></circle>"
+            f"<title>{escape(title)}</title></circle>"
         )
     return "\n".join([*parts, "</svg>"])
 
@@ -384,11 +384,11 @@ def _roof(axes: _Axes, device: Device, colour: str) -> str:
     points += [(ridge, device.macs_per_us)] if ridge > start else []
     points.append((high, device.macs_per_us))
     path = " ".join(f"{axes.across(x):.1f},{axes.up(y):.1f}" for x, y in points)
-    told = (
+    title = (
         f"{device.device}: {device.macs_per_us / 1000:,.1f} G products, "
         f"{device.bytes_per_us / 1000:,.1f} GB a second"
     )
     return (
         f'<polyline class="roof" points="{path}" style="stroke:{colour}">'
-        f"<title>{escape(told)}</title></polyline>"
+        f"<title>{escape(title)}</title></polyline>"
     )

@@ -66,7 +66,7 @@ def difference_page(before: Content, after: Content, names: tuple[str, str]) -> 
     noise = _noise(before, after)
     has = {"options": options.rows, "memory": memories, "noise": noise}
     common = sum(a is not None and b is not None for a, b in pairs)
-    told = (
+    caption = (
         f"{common} layers are in both, {sum(b is None for _, b in pairs)} only in {names[0]}, "
         f"{sum(a is None for a, _ in pairs)} only in {names[1]}; matched by name and operation."
     )
@@ -79,7 +79,7 @@ def difference_page(before: Content, after: Content, names: tuple[str, str]) -> 
             "sections": [(k, v) for k, v in SECTIONS.items() if has.get(k, True)],
             "cards": _cards(before, after),
             "options": options,
-            "told": told,
+            "told": caption,
             "layers": _layers(pairs),
             "totals": _totals(before, after),
             "memories": memories,

@@ -385,13 +385,13 @@ def channel_sizes(parameter: Tensor) -> Tensor:
 @contextmanager
 def _interruptible() -> Iterator[Callable[[], bool]]:
     # Yield a function that returns whether Ctrl-C was pressed. A second Ctrl-C stops immediately.
-    asked = False
+    is_requested = False
 
     def ask(number: int, frame: object) -> None:
-        nonlocal asked
-        if asked:
+        nonlocal is_requested
+        if is_requested:
             raise KeyboardInterrupt
-        asked = True
+        is_requested = True
 
     try:
         before = signal.signal(signal.SIGINT, ask)
@@ -400,7 +400,7 @@ def _interruptible() -> Iterator[Callable[[], bool]]:
         yield lambda: False
         return
     try:
-        yield lambda: asked
+        yield lambda: is_requested
     finally:
         signal.signal(signal.SIGINT, before)
 

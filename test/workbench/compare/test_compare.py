@@ -285,7 +285,7 @@ REFUSED = {
     "metric": (("--metric", "segmentaton"), 2, "did you mean 'segmentation'"),
     "no labels": (("--metric", "topk"), 2, "--metric topk needs --labels"),
     "kind": (("--metric", "segmentation", "--labels", "labels.npz"), 1, "shape [N, H, W]"),
-    "boxes": (("--metric", "detection"), 1, "reads [1, boxes, 5 + classes]"),
+    "boxes": (("--metric", "detection"), 1, "supports [1, boxes, 5 + classes]"),
     "json": (("--labels", "boxes.json"), 2, "for --metric detection"),
     "function": (("--metric", "m.py:f"), 1, "no function 'f'"),
 }

@@ -9,7 +9,7 @@
 namespace ceras {
 namespace {
 
-constexpr int64_t MOST_LAUNCHES = 64;
+constexpr int64_t MAX_LAUNCHES = 64;
 constexpr int64_t SHORT_BURST = 2;  // words that take no longer than a shorter burst
 
 // A dimension of a box, with the bytes from index to index.
@@ -178,9 +178,9 @@ MovePlan plan_move(const CoreSize& size, const FpgaMove& move) {
   }
   box.axes.resize(box.axes.size() - std::min(inner, box.axes.size()));
   int64_t launches = 1;
-  for (const Axis& axis : box.axes) launches = std::min(launches * axis.count, MOST_LAUNCHES + 1);
-  if (launches > MOST_LAUNCHES)
-    refuse(planned.plan, "the copy needs more than " + std::to_string(MOST_LAUNCHES) + " launches");
+  for (const Axis& axis : box.axes) launches = std::min(launches * axis.count, MAX_LAUNCHES + 1);
+  if (launches > MAX_LAUNCHES)
+    refuse(planned.plan, "the copy needs more than " + std::to_string(MAX_LAUNCHES) + " launches");
   if (!planned.plan.taken()) return planned;
   planned.plan = plan_values(size, g, {});
   planned.places = places_of(box.axes);

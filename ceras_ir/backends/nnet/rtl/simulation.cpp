@@ -16,7 +16,7 @@ namespace ceras {
 namespace {
 
 constexpr uint64_t MAX_IDLE_CYCLES = 10000000;  // cycles without a transfer
-constexpr int MOST_BUS_BYTES = 16;
+constexpr int MAX_BUS_BYTES = 16;
 constexpr uint64_t PAGE = 1 << 16;
 constexpr uint64_t FIRST = uint64_t{1} << 36;  // after all constants
 
@@ -76,7 +76,7 @@ struct Simulation::State {
   }
 
   void read_beat(uint64_t address) {
-    uint8_t beat[MOST_BUS_BYTES];
+    uint8_t beat[MAX_BUS_BYTES];
     bool any = false;
     for (int i = 0; i < size.bus_bytes; ++i) {
       const uint8_t* from = at(address + static_cast<uint64_t>(i), false);
@@ -88,7 +88,7 @@ struct Simulation::State {
   }
 
   void write_beat(uint64_t address) {
-    uint8_t beat[MOST_BUS_BYTES];
+    uint8_t beat[MAX_BUS_BYTES];
     std::memcpy(beat, &top.m_wdata, size.bus_bytes);
     for (int i = 0; i < size.bus_bytes; ++i) {
       if ((top.m_wstrb >> i & 1) == 0) continue;

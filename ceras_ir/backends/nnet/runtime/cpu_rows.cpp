@@ -9,7 +9,7 @@ namespace ceras {
 namespace {
 
 constexpr int64_t MAX_EXTENT = 1 << 16, MAX_ENTRIES = 1 << 12;
-constexpr int64_t LEAST_EPSILON = 1 << 10, MOST_EPSILON = int64_t{1} << 62;
+constexpr int64_t MIN_EPSILON = 1 << 10, MAX_EPSILON = int64_t{1} << 62;
 constexpr int FRACTION = 12;  // fractional bits of a normalized value
 
 void normalize(const Layer& layer, Scratch&) {
@@ -171,7 +171,7 @@ const char* check_integer_normalize(const Layer& layer) {
     return "constants of 16 and 32 bits are expected";
   if (const char* reason = check_channels(layer)) return reason;
   const uint64_t epsilon = layer.attributes[0] + (uint64_t{layer.attributes[1]} << 32);
-  if (epsilon < LEAST_EPSILON || epsilon > MOST_EPSILON) return "the epsilon is out of range";
+  if (epsilon < MIN_EPSILON || epsilon > MAX_EPSILON) return "the epsilon is out of range";
   if (layer.attributes[2] > 1) return "unknown attribute";
   return check_integers(layer, layer.output().row);
 }

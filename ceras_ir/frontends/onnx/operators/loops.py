@@ -35,7 +35,7 @@ from ceras_ir.frontends.onnx.operators.branches import (
 from ceras_ir.frontends.onnx.recurrence.recurrent_loops import RecurrentLoop
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
-MAX_STEPS = 1 << 10
+MAX_UNROLLED_STEPS = 1 << 10
 """
 Maximum number of steps of an unrolled loop. Unrolled steps are quantized and run on all targets.
 The body of a longer loop remains float, and requires a target with loops.
@@ -71,7 +71,7 @@ def loop(node: Node, emitter: Emitter) -> Sequence[Value]:
 def _results(found: "_Loop") -> Sequence[Value]:
     """Return the carried values at the end, and the used outputs of the steps."""
     node, emitter = found.node, found.emitter
-    is_short = found.trips is not None and found.trips <= MAX_STEPS
+    is_short = found.trips is not None and found.trips <= MAX_UNROLLED_STEPS
     body, refusal = None, None
     # No cell has loops, and the body of a nested loop would be emitted twice.
     if not is_short or not node.has_loops():
@@ -143,15 +143,15 @@ class _Loop:
     def unrolled(self) -> Sequence[Value] | None:
         """
         Emit the steps in order. With a computed condition, the steps after the end are computed
-        too, and their results are not selected. Return None if more than `MAX_STEPS` steps are
-        possible.
+        too, and their results are not selected. Return None if more than `MAX_UNROLLED_STEPS`
+        steps are possible.
         """
         emitter, condition, carried = self.emitter, self.condition, self.carried
         scanned: list[list[Value]] = [[] for _ in self.used]
-        is_bounded = self.trips is not None and self.trips <= MAX_STEPS
+        is_bounded = self.trips is not None and self.trips <= MAX_UNROLLED_STEPS
         step = 0
         while condition is not False and (self.trips is None or step < self.trips):
-            if step >= MAX_STEPS or (condition is not True and not is_bounded):
+            if step >= MAX_UNROLLED_STEPS or (condition is not True and not is_bounded):
                 return None
             number = Constant.of(self.names[0], np.array(step, np.int64))
             again, results = self.step(number, condition, carried)
@@ -300,7 +300,7 @@ def scan(node: Node, emitter: Emitter) -> Sequence[Value]:
         if emitted is not None:
             stacks = zip(emitted[states:], out_axes, out_backwards, strict=True)
             return all_results(emitted, [_axis_to(emitter, *stack) for stack in stacks])
-    if length > MAX_STEPS:
+    if length > MAX_UNROLLED_STEPS:
         moved = [
             emitter.materialize(_axis_first(emitter, v, a))
             for v, a in zip(given, axes, strict=True)
