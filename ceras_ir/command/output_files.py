@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from xdsl.utils.hints import isa
 
-from ceras_ir.support.diagnostics import InputError, UsageError
+from ceras_ir.support.diagnostics import FULL_DISK_REMEDY, InputError, UsageError
 from ceras_ir.support.options import option, options
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def cannot_write(error: OSError, path: str) -> InputError:
     elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT):
         remedy = "write to a folder that is yours"
     elif error.errno in (errno.ENOSPC, errno.EDQUOT):
-        remedy = "free space, or write to another disk"
+        remedy = FULL_DISK_REMEDY
     else:
         remedy = "write to another path"
     return InputError(f"cannot write: {error.strerror}; {remedy}", path)

@@ -9,6 +9,7 @@ remarks on stderr; a command prints equal remarks a single time. An unknown name
 A progress bar is written to stderr for long work, and only if stderr is a terminal.
 """
 
+import errno
 import os
 import sys
 import time
@@ -163,9 +164,17 @@ MAX_NAMES = 3
 """The number of similar files that a message lists."""
 
 
+FULL_DISK_REMEDY = "free space, or write to another disk"
+
+
 def with_remedy(error: OSError, path: str) -> str:
-    """Return the text of an error of the file at `path`, with a remedy if the file is missing."""
+    """
+    Return the text of an error of the file at `path`, with a remedy if the file is missing or the
+    disk is full.
+    """
     text = error.strerror or str(error)
+    if error.errno == errno.ENOSPC:
+        return f"{text}; {FULL_DISK_REMEDY}"
     return text + missing_file_remedy(path) if isinstance(error, FileNotFoundError) else text
 
 

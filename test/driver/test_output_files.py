@@ -116,7 +116,9 @@ def test_help_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, capsys: Ca
         patch.setattr(sys, "stdout", full)
         # Unwritten data of the stream is dropped, so closing it prints nothing.
         assert run(["--help"]) == 1
-    assert capsys.readouterr().err == "ceras-run: error: No space left on device\n"
+    assert capsys.readouterr().err == (
+        "ceras-run: error: No space left on device; free space, or write to another disk\n"
+    )
 
 
 SLOW_MODULE = """

@@ -64,7 +64,7 @@ C_FORMULAS = {
             return f"v >> {shift}"
     """
 }
-C_ROOM = {C_REQUANT: "most = max(most, abs(low), abs(high))"}
+C_ROOM = {C_REQUANT: "max_scaled = max(max_scaled, abs(low), abs(high))"}
 
 
 @identity(

@@ -205,8 +205,8 @@ def test_the_board_is_a_file_too(tmp_path: Path):
     with pytest.raises(UnsupportedError, match=r"of 4,096 bytes"):
         build(colour_mlp(40), BuildOptions(ArduinoTarget(board=str(board), encoding="dense")))
     for bad, message in (
-        ("clock_mhz = 48", "without 'clock_mhz'"),
-        ("sram_bytes = 32768", "without 'sram_bytes'"),
+        ("clock_mhz = 48", "no field 'clock_mhz'"),
+        ("sram_bytes = 32768", "no field 'sram_bytes'"),
     ):
         board.write_text(text.replace(bad, "", 1))
         with pytest.raises(InputError, match=message):

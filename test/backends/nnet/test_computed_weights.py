@@ -202,8 +202,8 @@ def on_the_cpu(weights: UniformType, *, convolves: bool = False) -> bytes:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (on_the_cpu(INT8, convolves=True), "takes constant weights of a convolution"),
-        (on_the_cpu(UniformType(0.5, 3)), "takes weights without zero point"),
+        (on_the_cpu(INT8, convolves=True), "requires constant weights of a convolution"),
+        (on_the_cpu(UniformType(0.5, 3)), "requires weights without zero point"),
         (
             on_the_cpu(UniformType(0.5, 128, storage=IntegerType(8, Signedness.UNSIGNED))),
             "the FPGA requires int8",
@@ -227,7 +227,7 @@ def test_the_second_operand_lies_in_its_block(tmp_path: Path):
     block = section(data, BLOCKS) + 24 * struct.unpack_from("<I", data, tensor + 16)[0]
     cases = [
         (tensor + 24, struct.pack("<Q", 1 << 40), "the tensor is not inside the block"),
-        (tensor + 24, struct.pack("<Q", file.tensors[number].offset + 1), "inside its block"),
+        (tensor + 24, struct.pack("<Q", file.tensors[number].offset + 1), "not inside the block"),
         (tensor + 32, struct.pack("<I", 1 << 20), "the tensor is not inside the block"),
         (tensor + 32, struct.pack("<I", 4), "the shapes do not fit a matrix product"),
         (tensor + 36, struct.pack("<I", 5), "the shapes do not fit a matrix product"),

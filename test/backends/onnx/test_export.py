@@ -338,7 +338,7 @@ def test_what_onnx_cannot_say_is_refused_by_name(tool: Tool) -> None:
     assert result.status == 3
     assert result.stderr.count("unsupported") == 2
     assert "no attribute graph.function" in result.stderr
-    assert "rescales by 0.5, where its scales say 1" in result.stderr
+    assert "the requantization has the factor 0.5, the scales 1" in result.stderr
 
 
 def test_other_roundings_are_said(tool: Tool) -> None:
