@@ -13,7 +13,7 @@ import random
 import resource
 from pathlib import Path
 
-from ceras_ir.transforms.memory.offsets import Span, most_alive, place_quickly
+from ceras_ir.transforms.memory.offsets import Span, max_live_bytes, place_quickly
 
 UNIT = 1024
 SIDE = 1024
@@ -79,7 +79,7 @@ def main() -> None:
         before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
         answer = place_quickly(spans, SIDE * UNIT, seconds=arguments.seconds)
         seconds = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
-        load = most_alive(spans) / (SIDE * UNIT)
+        load = max_live_bytes(spans) / (SIDE * UNIT)
         print(
             f"{seed}: {len(spans)} requests, load {load:.3f}: {answer.outcome.value} in "
             f"{seconds:.1f} s",
