@@ -169,7 +169,7 @@ def test_demo_calls_the_tools_and_counts(tmp_path: Path) -> None:
     assert commands[-1].endswith("--targets c,nnet,vta")
     assert done.stdout.count("100.00%") == 8
     assert done.stdout.count("5,678 B") == done.stdout.count("1,234 B") == 3
-    assert "answer alike on 360 of 360 images" in done.stdout
+    assert "agree on 360 of 360 images" in done.stdout
     assert done.stdout.endswith("level table\n")
 
 

@@ -130,7 +130,7 @@ def agreement(rows: list[Row]) -> str:
     """The share of images that every pair of rows answers alike, as one sentence."""
     alike = np.all([row.classes == rows[0].classes for row in rows], axis=0)
     names = ", ".join(row.name for row in rows)
-    return f"{names} answer alike on {int(alike.sum())} of {alike.size} images"
+    return f"{names} agree on {int(alike.sum())} of {alike.size} images"
 
 
 def table(rows: list[Row], labels: npt.NDArray[np.uint8]) -> Table:
