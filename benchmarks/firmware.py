@@ -11,7 +11,7 @@ from ceras_ir.network.artefacts import Artefact
 
 @dataclass(frozen=True)
 class Sizes:
-    """What an ELF file takes of the board's memories."""
+    """The memory of the board that an ELF file uses."""
 
     flash: int
     sram: int

@@ -37,7 +37,7 @@ def netlist(size: CircuitSize, family: str, work: Path) -> str:
 
 
 def synthesize(size: CircuitSize, family: str) -> None:
-    """Print what the circuit takes, by yosys."""
+    """Print the resources of the circuit, counted by yosys."""
     with tempfile.TemporaryDirectory(dir=Path.home()) as work:
         found = count(netlist(size, family, Path(work)))
     products = size.lanes**2

@@ -151,7 +151,7 @@ class Table:
 
 
 def task_parser(description: str | None) -> argparse.ArgumentParser:
-    """A parser of the arguments that say what is measured on what."""
+    """Return a parser with the model and the data of a measurement."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )

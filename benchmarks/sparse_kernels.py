@@ -80,7 +80,7 @@ SMALL = (
 
 
 def weights_of(case: Case) -> NDArray[np.int8]:
-    """Random weights, as many non-zeros in every filter."""
+    """Return random weights with an equal number of nonzeros per filter."""
     rng = np.random.default_rng(0)
     filters, products = case.window[0], prod(case.window[1:])
     weights = np.zeros((filters, products // case.block, case.block), np.int8)

@@ -99,7 +99,7 @@ def installed_models() -> Iterator[Path]:
 
 
 def tool(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command; one that takes too long ends with status 124."""
+    """Run a command, and return status 124 after a timeout."""
     command = [str(BIN / name), *arguments]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
@@ -108,7 +108,7 @@ def tool(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def first_line(text: str) -> str:
-    """What a command says first, short and without what ends a cell."""
+    """Return the first error or line of an output, shortened and without table separators."""
     lines = [line for line in text.splitlines() if "error:" in line] or text.splitlines() or ["?"]
     return lines[0].partition("error: ")[2].replace("|", "/")[:110] or lines[0][:110]
 

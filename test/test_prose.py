@@ -9,33 +9,38 @@ import pytest
 from prose import ROOT, SETTINGS, Passage, all_passages, fragments, tallies, total
 
 LIMITS = SETTINGS["limits"]
-FOUND = all_passages([ROOT / path for path in prose.DEFAULT_PATHS])
 
 
-def test_tree_is_within_the_limit() -> None:
-    assert total(FOUND).score <= LIMITS["tree"]
+@pytest.fixture(scope="module")
+def found() -> list[Passage]:
+    """The passages of the project. Reading them takes seconds, which collection does not spend."""
+    return all_passages([ROOT / path for path in prose.DEFAULT_PATHS])
+
+
+def test_tree_is_within_the_limit(found: list[Passage]) -> None:
+    assert total(found).score <= LIMITS["tree"]
 
 
 @pytest.mark.parametrize("kind", prose.KINDS)
-def test_each_kind_is_within_the_limit(kind: str) -> None:
-    assert tallies(FOUND, "kind")[kind].score <= LIMITS["kind"]
+def test_each_kind_is_within_the_limit(kind: str, found: list[Passage]) -> None:
+    assert tallies(found, "kind")[kind].score <= LIMITS["kind"]
 
 
-def test_each_file_is_within_the_limit() -> None:
+def test_each_file_is_within_the_limit(found: list[Passage]) -> None:
     above = {
         path: round(tally.score, 1)
-        for path, tally in tallies(FOUND, "path").items()
+        for path, tally in tallies(found, "path").items()
         if tally.total >= LIMITS["file_words"] and tally.score > LIMITS["file"]
     }
     assert not above, f"run `python test/prose.py --passages 10 FILE`: {above}"
 
 
-def test_no_docstring_begins_with_a_fragment() -> None:
-    assert not [str(passage) for passage in fragments(FOUND)]
+def test_no_docstring_begins_with_a_fragment(found: list[Passage]) -> None:
+    assert not [str(passage) for passage in fragments(found)]
 
 
-def test_what_is_rare_in_docstrings() -> None:
-    assert tallies(FOUND, "kind")["docstring"].rate("what") <= LIMITS["what"]
+def test_what_is_rare_in_docstrings(found: list[Passage]) -> None:
+    assert tallies(found, "kind")["docstring"].rate("what") <= LIMITS["what"]
 
 
 def test_pages_are_short() -> None:

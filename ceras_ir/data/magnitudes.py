@@ -75,11 +75,12 @@ def magnitudes(paths: str, inputs: Sequence[TensorInfo]) -> dict[str, Magnitude]
         for name, array in sample.items():
             finite = array[np.isfinite(array)].astype(np.float64)
             nan[name] |= bool(np.isnan(array).any())
-            peaks[name] = max(peaks[name], float(np.abs(finite).max(initial=0.0)))
-            if all_pixels[name] or bounded[name]:
-                is_bounded = bool(((finite >= 0) & (finite <= MAX_PIXEL)).all())
-                bounded[name] &= is_bounded
-                all_pixels[name] &= is_bounded and bool((finite == np.rint(finite)).all())
+            low, high = float(finite.min(initial=0.0)), float(finite.max(initial=0.0))
+            peaks[name] = max(peaks[name], -low, high)
+            is_bounded = low == 0 and high <= MAX_PIXEL
+            bounded[name] &= is_bounded
+            if all_pixels[name]:
+                all_pixels[name] = is_bounded and bool((finite == np.rint(finite)).all())
 
     def is_pixels(name: str, peak: float) -> bool:
         return (all_pixels[name] and peak > MAX_PIXEL / 2) or (

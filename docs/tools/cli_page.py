@@ -1,9 +1,9 @@
 """Print docs/cli.md from the parsers of the commands."""
 
 import argparse
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from textwrap import fill
 from typing import get_type_hints
 
@@ -68,9 +68,13 @@ def _item(text: str) -> str:
 class MarkdownFormatter(argparse.HelpFormatter):
     """Format help as Markdown, independent of the layout of a Python version."""
 
-    def __init__(self, prog: str):
+    def __init__(self, prog: str, items: Counter[str], shared: Collection[str]):
         super().__init__(prog)
         self.lines: list[str] = []
+        self.items = items
+        """The descriptions of options -> the number of commands that have them."""
+        self.shared = shared
+        self.shared_names: list[str] = []
 
     def add_usage(
         self,
@@ -95,7 +99,12 @@ class MarkdownFormatter(argparse.HelpFormatter):
     def add_arguments(self, actions: Iterable[argparse.Action]) -> None:
         for action in actions:
             if action.help != argparse.SUPPRESS:
-                self.lines.append(_item(f"- {_spelling(action)}{self._explain(action)}"))
+                item = _item(f"- {_spelling(action)}{self._explain(action)}")
+                self.items[item] += bool(action.option_strings)
+                if item in self.shared:
+                    self.shared_names.append(f"`{action.option_strings[0]}`")
+                else:
+                    self.lines.append(item)
             for command in self._iter_indented_subactions(action):
                 self.lines.append(_item(f"  - `{command.dest}`: {command.help}"))
         if self.lines[-1]:
@@ -107,6 +116,9 @@ class MarkdownFormatter(argparse.HelpFormatter):
         return ": " + self._expand_help(action).replace("<", "\\<")
 
     def format_help(self) -> str:
+        if self.shared_names:
+            text = f"Shared options: {', '.join(sorted(self.shared_names))}."
+            self.lines.append(fill(text, WIDTH, break_on_hyphens=False))
         return "\n".join(self.lines)
 
 
@@ -130,48 +142,23 @@ def _target_options(target: TargetClass) -> str:
     return "\n".join(lines)
 
 
-def _is_item(line: str) -> bool:
-    return line.startswith("- `-")
-
-
-def _shared(texts: dict[str, str]) -> list[str]:
-    """Return the options that several commands have, with equal descriptions."""
-    counts = Counter(line for text in texts.values() for line in set(_items(text)))
-    return sorted(line for line, count in counts.items() if count > 1)
-
-
-def _items(text: str) -> list[str]:
-    """Return the descriptions of options, each with its continuation lines."""
-    items: list[str] = []
-    for line in text.splitlines():
-        if _is_item(line):
-            items.append(line)
-        elif items and line.startswith("  "):
-            items[-1] += f"\n{line}"
-    return items
-
-
-def _without(text: str, shared: list[str]) -> str:
-    """Replace the descriptions of shared options by a list of their names."""
-    found = [item for item in _items(text) if item in shared]
-    for item in found:
-        text = text.replace(f"{item}\n", "", 1)
-    names = sorted(item[2:].partition("`")[2].partition("`")[0].split()[0] for item in found)
-    text = re.sub(r"\n{3,}", "\n\n", text)
-    line = fill(f"Shared options: {', '.join(f'`{name}`' for name in names)}.", WIDTH)
-    return f"{text.rstrip()}\n\n{line}" if names else text
+def _helps(items: Counter[str], shared: Collection[str]) -> dict[str, str]:
+    """Return the help of each command without `shared` items, and count all items."""
+    helps: dict[str, str] = {}
+    for name, make in PARSERS.items():
+        parser = make()
+        parser.formatter_class = partial(MarkdownFormatter, items=items, shared=shared)
+        helps[name] = parser.format_help()
+    return helps
 
 
 def cli_page() -> str:
-    texts: dict[str, str] = {}
-    for name, make in PARSERS.items():
-        parser = make()
-        parser.formatter_class = MarkdownFormatter
-        texts[name] = parser.format_help() + "\n"
-    shared = _shared(texts)
+    items = Counter[str]()
+    _helps(items, ())
+    shared = sorted(item for item, count in items.items() if count > 1)
     parts = [INTRODUCTION]
-    for name, text in texts.items():
-        parts += [f"## {name}", _without(text, shared)]
+    for name, text in _helps(items, shared).items():
+        parts += [f"## {name}", text]
         if name == "ceras-compile":
             parts += map(_target_options, compiling_targets())
     parts += ["## Shared options\n\nSeveral commands have these options.", "\n".join(shared)]

@@ -1,5 +1,8 @@
 """Print docs/supported-operators.md from the importers of operators."""
 
+from collections.abc import Iterable
+from textwrap import fill
+
 from docstrings import markdown
 from onnx import NodeProto
 from onnx.defs import get_all_schemas, onnx_opset_version
@@ -75,18 +78,18 @@ def operators_page() -> str:
         if rules := OPERATOR_RULES.get(name, ()):
             lines = "<br>".join(_line(rule.__doc__) for rule in rules)
             rows.append(f"| `{name}` | {lines} |")
-    free = ", ".join(f"`{name}`" for name in sorted(OPERATORS) if not OPERATOR_RULES.get(name))
+    free = (name for name in OPERATORS if not OPERATOR_RULES.get(name))
     versions = {"OLDEST": OLDEST_OPSET, "NEWEST": NEWEST_OPSET}
-    introduction = INTRODUCTION
+    introduction = INTRODUCTION.rstrip()
     for name, version in versions.items():
         introduction = introduction.replace(name, str(version))
     parts = [
         introduction,
-        f"These operators have no rules: {free}.",
+        f"These operators have no rules:\n\n{_listed(free)}",
         "\n".join(rows),
-        FOLDED + ", ".join(f"`{n}`" for n in sorted(FOLDABLE)),
+        f"{FOLDED}\n{_listed(FOLDABLE)}",
+        f"{BODIES}\n{_listed(_functions())}",
     ]
-    parts.append(BODIES + ", ".join(f"`{name}`" for name in _functions()))
     parts += [REFUSED.replace("OPSET", str(onnx_opset_version())), _refused(), TARGETS]
     vta = (*vta_rules.RULES, *vta_rules.OTHER_RULES)
     for title, rules in (
@@ -97,6 +100,10 @@ def operators_page() -> str:
         lines = [f"- {_line(rule.__doc__)}" for rule in rules]
         parts.append(f"### {title}\n\n" + "\n".join(lines))
     return "\n\n".join(parts)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return fill(", ".join(f"`{name}`" for name in sorted(names)), 100)
 
 
 def _functions() -> list[str]:
@@ -114,7 +121,8 @@ def _refused() -> str:
     groups: dict[str, list[str]] = {}
     for name in others:
         groups.setdefault(REMEDIES.get(name, DEFAULT_REMEDY), []).append(f"`{name}`")
-    return "\n".join(f"- {', '.join(names)}: {remedy}" for remedy, names in groups.items())
+    items = (f"- {', '.join(names)}: {remedy}" for remedy, names in groups.items())
+    return "\n".join(fill(item, 100, subsequent_indent="  ") for item in items)
 
 
 def _line(docstring: str | None) -> str:

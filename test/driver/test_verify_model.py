@@ -445,6 +445,18 @@ def test_batch_normalization_without_onnxruntime_uses_the_given_statistics(
     assert found.good and "ONNX's reference evaluator" in found.text
 
 
+def test_batch_normalization_with_more_outputs_keeps_the_statistics_of_the_batch() -> None:
+    """Operator sets before 14 define a training mode, which the evaluator computes."""
+    given = {name: np.full(3, 2, np.float32) for name in ("scale", "bias", "mean", "variance")}
+    results = list[Array]()
+    for outputs in ("y", "y a b c d"):
+        nodes = [node("BatchNormalization", f"x {' '.join(given)}", outputs)]
+        proto = model(nodes, {"x": (2, 3, 4, 4)}, ["y"], given, opset=9)
+        _, run = model_reference._evaluator(proto, ["y"], None)  # pyright: ignore[reportPrivateUsage]
+        results.append(np.asarray(run({"x": weights(np.random.default_rng(0), 2, 3, 4, 4)})[0]))
+    assert not np.allclose(results[0], results[1])
+
+
 def test_external_data_and_outputs_that_are_initializers(tmp_path: Path):
     tensors = {"w": weights(RANDOM, 4, 64)}
     proto = model([node("MatMul", "x w", "y")], {"x": ("N", 4)}, ["y"], tensors, infer=False)

@@ -236,7 +236,9 @@ def _started(model: onnx.ModelProto) -> _Evaluator:
 
     versions = {entry.domain: entry.version for entry in model.opset_import}
     is_old = versions.get("", versions.get("ai.onnx", 0)) < FIRST_TRAINING_MODE_OPSET
-    return ReferenceEvaluator(model, new_ops=[BatchNormalization] if is_old else None)
+    trains = any(n.op_type == "BatchNormalization" and len(n.output) > 1 for n in model.graph.node)
+    replaces = is_old and not trains
+    return ReferenceEvaluator(model, new_ops=[BatchNormalization] if replaces else None)
 
 
 def _bind_functions(model: onnx.ModelProto) -> None:
