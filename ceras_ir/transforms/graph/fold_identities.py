@@ -78,6 +78,16 @@ class NeutralRule(PatternPass):
     """
     Remove float multiplications and divisions by 1 and subtractions of 0, and replace the
     subtraction of a negated value by an addition.
+
+    Before:
+
+        %one = graph.constant dense<1.0> : tensor<1xf32> : tensor<1xf32>
+        %a = graph.binary mul %x, %one : (tensor<2x3xf32>, tensor<1xf32>) -> tensor<2x3xf32>
+        %y = graph.unary <tanh> %a : tensor<2x3xf32>
+
+    After:
+
+        %y = graph.unary <tanh> %x : tensor<2x3xf32>
     """
 
     name = "neutral"

@@ -218,6 +218,17 @@ class FuseEpiloguesPass(EpilogueOptions, RulePass):
     Fuse residuals and activations into the output stage of the preceding operation.
 
     Residuals are fused first, because an output stage adds before it applies the function.
+
+    Before:
+
+        %a = graph.matmul %x, %w : (tensor<1x4xf32>, tensor<2x4xf32>) -> tensor<1x2xf32>
+        %b = graph.binary add %a, %r : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x2xf32>
+        %y = graph.unary <relu> %b : tensor<1x2xf32>
+
+    After:
+
+        %y = graph.matmul %x, %w residual %r : tensor<1x2xf32> {activation = #graph.function<relu>}
+            : (tensor<1x4xf32>, tensor<2x4xf32>) -> tensor<1x2xf32>
     """
 
     name = "fuse-epilogues"

@@ -1,0 +1,120 @@
+"""
+Parse the examples in docstrings of operations, passes and rules.
+
+An example is an indented block at the end of the docstring. Values that it does not define are
+inputs.
+"""
+
+import inspect
+import re
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.parser import Parser
+from xdsl.passes import ModulePass
+
+from ceras_ir.pipeline.context import load_context
+from ceras_ir.support.options import docstring
+
+WIDTH, INDENT = 100, " " * 8
+"""The columns of a source line, and the indentation of an example in the docstring of a class."""
+
+
+def last_block(cls: type) -> str:
+    """Return the indented block at the end of a docstring, or "" without a block."""
+    last = (inspect.getdoc(cls) or "").rpartition("\n\n")[2]
+    return textwrap.dedent(last) if last.startswith("    ") else ""
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """The operations of a text, and the values by name that it uses but does not define."""
+
+    ops: list[Operation]
+    missing: dict[str, SSAValue]
+
+
+def parsed(text: str) -> Parsed:
+    """Parse a list of operations."""
+    parser, ops = Parser(load_context(), text), list[Operation]()
+    while (op := parser.parse_optional_operation()) is not None:
+        ops.append(op)
+    references = parser.forward_ssa_references.items()
+    return Parsed(ops, {name: value for name, values in references for value in values.values()})
+
+
+@dataclass(frozen=True)
+class PassExample:
+    """The IR before and after a pass, and the options of the pass."""
+
+    options: str
+    before: str
+    after: str
+
+
+_BLOCK = r"\n\n((?:    .*\n|\n)+)"
+_EXAMPLE = re.compile(rf"^Before(?:, with `([^`]*)`)?:{_BLOCK}After:{_BLOCK}\Z", re.MULTILINE)
+
+
+def pass_example(cls: type[ModulePass]) -> PassExample | None:
+    """Return the example at the end of the docstring of a pass or rule."""
+    found = _EXAMPLE.search(f"{docstring(cls)}\n")
+    return None if found is None else PassExample(found[1] or "", found[2], found[3])
+
+
+def network(text: str, inputs: Sequence[tuple[str, Attribute]] = ()) -> ModuleOp:
+    """
+    Return the module of a text. Operations outside a function become `@main`: the last results are
+    returned. The arguments have these names and types, or the type of the first use, and undefined
+    values are more arguments, in the order of use.
+    """
+    found = parsed(text)
+    if any(isinstance(op, FuncOp) for op in found.ops):
+        return ModuleOp(found.ops)
+    types = dict(inputs) | {name: value.type for name, value in found.missing.items()}
+    block = Block(arg_types=types.values())
+    for argument, name in zip(block.args, types, strict=True):
+        argument.name_hint = name
+        if (value := found.missing.get(name)) is not None:
+            value.replace_all_uses_with(argument)
+    block.add_ops([*found.ops, ReturnOp(*found.ops[-1].results)])
+    results = [value.type for value in found.ops[-1].results]
+    return ModuleOp([FuncOp("main", ((*types.values(),), results), Region(block))])
+
+
+def arguments(module: ModuleOp) -> list[tuple[str, Attribute]]:
+    """Return names and types of the arguments of the first function."""
+    main = next(op for op in module.ops if isinstance(op, FuncOp))
+    return [(value.name_hint or str(i), value.type) for i, value in enumerate(main.args)]
+
+
+def block_text(module: ModuleOp, *, is_wrapped: bool) -> str:
+    """Return the IR as lines of a docstring, without the function `@main` if it was added."""
+    ops = list(module.ops)
+    if is_wrapped and isinstance(main := ops[0], FuncOp) and len(ops) == 1:
+        ops = [op for op in main.body.block.ops if not isinstance(op, ReturnOp)]
+    lines = [INDENT + line for op in ops for line in str(op).splitlines()]
+    return "\n".join(
+        textwrap.fill(
+            line,
+            WIDTH,
+            subsequent_indent=" " * (len(line) - len(line.lstrip()) + 4),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for line in lines
+    )
+
+
+def difference(found: ModuleOp, expected: ModuleOp) -> str:
+    """Return the first difference of two modules except for names of values and locations."""
+    if not found.is_structurally_equivalent(expected):
+        return "The operations, operands or attributes differ"
+    for a, b in zip(found.walk(), expected.walk(), strict=True):
+        if [value.type for value in a.results] != [value.type for value in b.results]:
+            return f"The types of results differ: `{a}` and `{b}`"
+    return ""

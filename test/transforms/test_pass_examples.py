@@ -1,0 +1,163 @@
+"""Check that examples in docstrings of passes and rules show the effect of the pass or rule."""
+
+import pytest
+from docstring_examples import (
+    PassExample,
+    arguments,
+    block_text,
+    difference,
+    network,
+    pass_example,
+)
+
+from ceras_ir.driver.opt.modes import describe_pass, rules_of
+from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.pass_options import PassRequest, build_pipeline
+from ceras_ir.transforms.pass_kinds import PipelinePass
+from ceras_ir.universe import CERAS_UNIVERSE
+
+NO_EXAMPLE = {
+    **dict.fromkeys(
+        ["check-blocks", "check-operations", "check-outputs", "check-scales", "prove-accumulators"],
+        "it only checks",
+    ),
+    **dict.fromkeys(["explain", "print-liveness"], "it only prints"),
+}
+"""Pass -> the reason why it has no example. Pipelines need none: their passes have examples."""
+
+TODO = {
+    # transforms/graph
+    "distribute-concat",
+    "eliminate-transposes",
+    "fold-affine",
+    "fuse-functions",
+    "fuse-windows",
+    "split-affine",
+    "split-phases",
+    "swish-to-hard-swish",
+    "take-images",
+    "fuse-branches",
+    # transforms/quantization
+    "align-scales",
+    "choose-precision",
+    "choose-row-exponents",
+    "choose-weight-exponents",
+    "choose-zero-points",
+    "equalize-channels",
+    "fit-functions",
+    "fit-inputs",
+    "fold-factor",
+    "fold-qdq",
+    "keep-in-float",
+    "level-rows",
+    "observe-ranges",
+    "quantize-graph",
+    "round-weights",
+    "set-functions",
+    "set-precision",
+    "snap-scales",
+    "split-residual",
+    "split-wide",
+    "strip-border-quantization",
+    "tabulate-pixels",
+    "unfuse-residual",
+    # transforms/memory, placement, pruning
+    "allocate-blocks",
+    "clear-plan",
+    "place",
+    "prune",
+    "reorder-for-memory",
+    # backends/c
+    "choose-encodings",
+    "encode-weights",
+    "store-unsigned",
+    # backends/dataflow
+    "allot-lanes",
+    "keep-one-pipeline",
+    "outline-pipeline",
+    # backends/nnet
+    "fuse-lookup",
+    "tabulate",
+    # backends/vta
+    "convert-graph-to-tile",
+    "convert-tile-to-vta",
+    "expand-tiles",
+    "fold-packing",
+    "gather-launches",
+    "im2col",
+    "merge-launches",
+    "schedule-tiles",
+    "sort-channels",
+    "space-to-depth",
+    "tune-tiles",
+}
+"""Passes that still need an example."""
+
+CLASSES = {name: load() for name, load in CERAS_UNIVERSE.all_passes.items()}
+
+EXAMPLES = {
+    (name, rule): example
+    for name, cls in CLASSES.items()
+    for rule, described in [("", cls), *((each.name, type(each)) for each in rules_of(cls))]
+    if (example := pass_example(described)) is not None
+}
+
+
+@pytest.mark.parametrize("step", EXAMPLES, ids=lambda step: f"{step[0]}{{{step[1]}}}")
+def test_pass_has_the_effect_of_the_example(step: tuple[str, str]) -> None:
+    (name, rule), example = step, EXAMPLES[step]
+    assert example.before != example.after
+    problem = effect(name, rule, example)
+    assert not problem, problem
+
+
+def effect(name: str, rule: str, example: PassExample) -> str:
+    """Run a pass, or a single rule, on an example; return the difference from the text After."""
+    module = network(example.before)
+    module.verify()
+    inputs = arguments(module)
+    options = f"rules={rule} {example.options}" if rule else example.options
+    (pass_,) = build_pipeline([PassRequest(name, options)], CERAS_UNIVERSE.all_passes)
+    pass_.apply(load_context(), module)
+    module.verify()
+    expected = network(example.after, inputs)
+    expected.verify()
+    if not (reason := difference(module, expected)):
+        return ""
+    text = block_text(module, is_wrapped="func.func" not in example.before)
+    return f"{reason}. After the pass, the IR is:\n\n{text}"
+
+
+def test_each_pass_has_an_example() -> None:
+    shown = {name for name, _ in EXAMPLES}
+    changing = {name for name, cls in CLASSES.items() if not issubclass(cls, PipelinePass)}
+    missing = changing - shown - NO_EXAMPLE.keys()
+    assert missing == TODO & CLASSES.keys(), "add an example, or a reason to NO_EXAMPLE"
+    assert not shown & NO_EXAMPLE.keys()
+
+
+def test_help_prints_the_lines_of_an_example() -> None:
+    (name, _), example = next(iter(EXAMPLES.items()))
+    printed = describe_pass(CLASSES[name])
+    assert all(f"  {line}".rstrip() in printed.split("\n") for line in example.before.split("\n"))
+
+
+BEFORE = "%y = graph.unary <relu> %x : tensor<2xf32>\n%z = graph.unary <relu> %y : tensor<2xf32>"
+
+
+def test_a_wrong_example_fails_with_the_text_to_paste() -> None:
+    problem = effect("fold-affine", "clips", PassExample("", BEFORE, BEFORE))
+    assert problem == (
+        "The operations, operands or attributes differ. After the pass, the IR is:\n\n"
+        "        %z = graph.unary <relu> %x : tensor<2xf32>"
+    )
+
+
+def test_an_example_with_other_types_fails() -> None:
+    before = (
+        "%a = graph.reshape %x : (tensor<2xf32>) -> tensor<2x1xf32>\n"
+        "%y = graph.reshape %a : (tensor<2x1xf32>) -> tensor<2xf32>"
+    )
+    after = before.replace("2x1", "1x2")
+    assert effect("split-affine", "", PassExample("", before, before)) == ""
+    assert "types of results differ" in effect("split-affine", "", PassExample("", before, after))
