@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from xdsl.utils.hints import isa
 
-from ceras_ir.support.diagnostics import FULL_DISK_REMEDY, InputError, UsageError
+from ceras_ir.support.diagnostics import InputError, UsageError, cannot_write
 from ceras_ir.support.options import option, options
 
 if TYPE_CHECKING:
@@ -125,23 +125,6 @@ def _open(path: str, shown: str) -> TextIO:
         return open(path, "w", encoding="utf-8", newline="\n")
     except OSError as error:
         raise cannot_write(error, shown) from None
-
-
-def cannot_write(error: OSError, path: str) -> InputError:
-    """Return the error for a file or folder at `path` that cannot be written, with a remedy."""
-    folder = os.path.dirname(path)
-    if error.errno == errno.ENOENT and folder and not os.path.isdir(folder):
-        parent = folder
-        while os.path.dirname(parent) and not os.path.isdir(os.path.dirname(parent)):
-            parent = os.path.dirname(parent)
-        remedy = f"there is no folder '{parent}': create it, or write to another folder"
-    elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT):
-        remedy = "write to a folder that is yours"
-    elif error.errno in (errno.ENOSPC, errno.EDQUOT):
-        remedy = FULL_DISK_REMEDY
-    else:
-        remedy = "write to another path"
-    return InputError(f"cannot write: {error.strerror}; {remedy}", path)
 
 
 MANIFEST = "manifest.json"

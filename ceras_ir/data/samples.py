@@ -29,14 +29,15 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.command.output_files import cannot_write
 from ceras_ir.network.artefacts import TensorInfo, network_inputs
 from ceras_ir.network.function import main_function
 from ceras_ir.support.diagnostics import (
     InputError,
+    cannot_write,
     did_you_mean,
     missing_file_remedy,
     printable,
+    with_remedy,
 )
 
 Array: TypeAlias = NDArray[np.generic]
@@ -151,7 +152,7 @@ def load_arrays(path: str, name: str = "NAME") -> dict[str, Array]:
 
 def _wrong_file(path: str, error: Exception, name: str) -> str:
     if isinstance(error, OSError) and error.strerror:
-        return f"cannot read: {error.strerror}"
+        return f"cannot read: {with_remedy(error, path)}"
     head = b""
     with suppress(OSError), open(path, "rb") as stream:
         head = stream.read(6)

@@ -22,7 +22,7 @@ from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import TextCarrier, read_network
 from ceras_ir.pipeline.pass_options import spell, spell_pipeline
 from ceras_ir.pipeline.stages import run_stages
-from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.diagnostics import InputError, with_remedy
 from ceras_ir.support.files import ContentCache, key_of
 from ceras_ir.targets.protocol import Stage
 from ceras_ir.transforms.pass_kinds import flatten
@@ -136,7 +136,7 @@ def digest_of(path: str) -> str:
             with open(place, "rb") as stream:
                 _DIGESTS[key] = file_digest(stream, "sha256").hexdigest()
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", path) from None
+        raise InputError(f"cannot be read: {with_remedy(error, path)}", path) from None
     return _DIGESTS[key]
 
 

@@ -164,18 +164,44 @@ MAX_NAMES = 3
 """The number of similar files that a message lists."""
 
 
-FULL_DISK_REMEDY = "free space, or write to another disk"
+REMEDIES = {
+    errno.ENOSPC: ("free space, or write to another disk",) * 2,
+    errno.EDQUOT: ("free space, or write to another disk",) * 2,
+    errno.EACCES: ("permit reading (chmod)", "write to a folder that is yours"),
+    errno.EPERM: ("permit reading (chmod)", "write to a folder that is yours"),
+    errno.EROFS: ("", "write to a folder that is yours"),
+    errno.ENOENT: ("", "write to a folder that is yours"),
+    errno.EISDIR: ("give a file, not a folder", "write to another path"),
+    errno.ENOTDIR: ("a part of the path is a file: correct the path", "write to another path"),
+}
+"""The remedies for errors of a file that is read, and of a file that is written."""
 
 
-def with_remedy(error: OSError, path: str) -> str:
-    """
-    Return the text of an error of the file at `path`, with a remedy if the file is missing or the
-    disk is full.
-    """
+def with_remedy(error: OSError, path: str, *, writing: bool = False) -> str:
+    """Return the text of an error of the file at `path`, with a remedy if one is known."""
     text = error.strerror or str(error)
-    if error.errno == errno.ENOSPC:
-        return f"{text}; {FULL_DISK_REMEDY}"
-    return text + missing_file_remedy(path) if isinstance(error, FileNotFoundError) else text
+    if isinstance(error, FileNotFoundError):
+        remedy = missing_folder_remedy(path) if writing else missing_file_remedy(path)
+        if remedy:
+            return text + remedy
+    reading, remedy = REMEDIES.get(error.errno or 0, ("", "write to another path"))
+    remedy = remedy if writing else reading
+    return f"{text}; {remedy}" if remedy else text
+
+
+def cannot_write(error: OSError, path: str) -> InputError:
+    """Return the error for a file or folder at `path` that cannot be written, with a remedy."""
+    return InputError(f"cannot write: {with_remedy(error, path, writing=True)}", path)
+
+
+def missing_folder_remedy(path: str) -> str:
+    """Return the end of a message about an output in a folder that does not exist, or ""."""
+    folder = os.path.dirname(path)
+    if not folder or os.path.isdir(folder):
+        return ""
+    while os.path.dirname(folder) and not os.path.isdir(os.path.dirname(folder)):
+        folder = os.path.dirname(folder)
+    return f"; there is no folder '{folder}': create it, or write to another folder"
 
 
 def missing_file_remedy(path: str) -> str:

@@ -18,6 +18,7 @@ from ceras_ir.command.entry_point import Command
 from ceras_ir.driver.compile import main as compile_
 from ceras_ir.driver.opt.tool import main as opt
 from ceras_ir.driver.run import main as run
+from ceras_ir.support.diagnostics import cannot_write, with_remedy
 from ceras_ir.targets.protocol import target_names
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
@@ -250,3 +251,21 @@ def test_mistyped_values_have_suggestions(model: Path, data: Path, capsys: Captu
     assert "invalid choice: 'tabel'; did you mean 'table'? (choose from" in capsys.readouterr().err
     assert opt([str(model), f"--calibrate=calibration={data.parent}?men=0.5"]) == 2
     assert "unknown image option 'men'; did you mean 'mean'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("number", "reading", "writing"),
+    [
+        (errno.ENOSPC, "free space", "free space"),
+        (errno.EACCES, "permit reading", "write to a folder that is yours"),
+        (errno.ENOENT, "did you mean 'net.onnx'?", "there is no folder '"),
+        (errno.EISDIR, "give a file", "write to another path"),
+    ],
+)
+def test_each_error_of_a_file_has_a_remedy(
+    tmp_path: Path, number: int, reading: str, writing: str
+) -> None:
+    (tmp_path / "net.onnx").touch()
+    error = OSError(number, os.strerror(number))
+    assert reading in with_remedy(error, str(tmp_path / "nett.onnx"))
+    assert writing in str(cannot_write(error, str(tmp_path / "none" / "o.npz")))

@@ -10,9 +10,11 @@ from inspect import signature
 from pathlib import Path
 
 import pytest
+from xdsl.transforms import get_all_passes
 
 import ceras_ir
 from ceras_ir.backends.c.names import Weights
+from ceras_ir.driver.opt.modes import describe_pass
 from ceras_ir.support import options as options_module
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.support.options import (
@@ -220,3 +222,11 @@ def test_module_function_and_class():
     )
     assert docstring(docstring).endswith("returned too. Base classes are not searched.")
     assert docstring(type("Plain", (), {})) == ""
+
+
+@pytest.mark.parametrize("name", ["cse", "canonicalize", "apply-pdl"])
+def test_the_help_of_a_pass_of_xdsl_has_a_description(name: str) -> None:
+    _, description, *options = describe_pass(get_all_passes()[name]()).split("\n\n")
+    known = {"cse": "xDSL pass without description (", "canonicalize": "Applies all canon"}
+    assert description.strip().startswith(known.get(name, "xDSL pass without description ("))
+    assert ("pdl-file=" in "".join(options)) == (name == "apply-pdl")

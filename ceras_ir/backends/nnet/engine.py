@@ -29,7 +29,7 @@ from ceras_ir.backends.nnet.encoding import FUNCTIONS
 from ceras_ir.backends.nnet.file import NnetFile
 from ceras_ir.backends.nnet.reader import read
 from ceras_ir.interpreters.float_text import expression, float_text, needed, strict_floats
-from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.diagnostics import InputError, with_remedy
 from ceras_ir.support.native import (
     DEVICE_SOURCES,
     STANDARD,
@@ -225,7 +225,8 @@ class NnetModel:
         try:
             self.file: NnetFile = read(self.path.read_bytes())
         except OSError as error:
-            raise InputError(f"cannot be read: {error.strerror}", str(self.path)) from None
+            shown = str(self.path)
+            raise InputError(f"cannot be read: {with_remedy(error, shown)}", shown) from None
         except InputError as error:
             raise InputError(error.message, str(self.path)) from None
         self.rtl = rtl

@@ -8,6 +8,7 @@ import re
 import shlex
 import signal
 import subprocess
+import sys
 import time
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -129,11 +130,11 @@ class Expectation:
     written: int
     """The line of the comment."""
     line: int | None
-    """The line of the expected diagnostic, or None for an unknown location."""
+    """The line of the expected diagnostic, if the location is known."""
 
 
 def parse_expectations(text: str) -> list[Expectation]:
-    """Return the expectations in `text`, whose first line is line 1."""
+    """Return the expectations in `text`, which starts at line 1."""
     lines = text.split("\n")
     comments = {n for n, line in enumerate(lines, 1) if _EXPECTATION.match(line.strip())}
 
@@ -273,10 +274,21 @@ def _benefit(step: str) -> list[str]:
     return ["", fill(f"Benefit: {known.text()}", 100, initial_indent="  ", subsequent_indent="  ")]
 
 
+def _description(cls: type[ModulePass]) -> str:
+    """Return the docstring of the class or of its module; some passes of xDSL have no docstring."""
+    written = docstring(cls)
+    if not written or written.startswith(f"{cls.__name__}("):  # The signature of a dataclass.
+        written = docstring(sys.modules[cls.__module__])
+    if written:
+        return written
+    source = "xDSL pass" if cls.__module__.startswith("xdsl.") else "pass"
+    return f"{source} without description (class {cls.__name__} of {cls.__module__})"
+
+
 def describe_pass(cls: type[ModulePass]) -> str:
-    """Return the docstring of `cls`, the benefit, the rules, and the options with types."""
+    """Return the help of a pass: description, benefit, rules, and options with types."""
     lines = [f"--{cls.name}", ""]
-    lines += [f"  {line}".rstrip() for line in docstring(cls).split("\n")]
+    lines += [f"  {line}".rstrip() for line in _description(cls).split("\n")]
     lines += _benefit(cls.name)
     for rule in rules_of(cls):
         lines += ["", f"Rule {rule.name}:"]

@@ -11,7 +11,7 @@ from ceras_ir.command.output_files import FolderOptions, write_file
 from ceras_ir.command.tool_parser import ToolParser, add_options
 from ceras_ir.driver.options import EXIT_STATUS
 from ceras_ir.driver.shared_options import add_cache, add_workers, cache_folder_of, workers_of
-from ceras_ir.support.diagnostics import InputError, UsageError, missing_file_remedy
+from ceras_ir.support.diagnostics import InputError, UsageError, cannot_write, missing_file_remedy
 
 if TYPE_CHECKING:
     from ceras_ir.workbench.explore.exploration import Exploration
@@ -154,7 +154,7 @@ def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"cannot be made: {error.strerror}", str(folder)) from None
+        raise cannot_write(error, str(folder)) from None
 
 
 def _compile_best(arguments: argparse.Namespace) -> int:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from xdsl.utils.hints import isa
 
 from ceras_ir.data.image_folder import ImageFolder
-from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.diagnostics import InputError, with_remedy
 from ceras_ir.workbench.metrics.figures import Chosen, Figure, Outputs, Reading
 
 Boxes = NDArray[np.float32]
@@ -361,7 +361,7 @@ def _tables(path: str) -> dict[str, Sequence[Entry]]:
     try:
         content: object = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(error.strerror or str(error), path) from None
+        raise InputError(with_remedy(error, path), path) from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"not JSON: {error}", path) from None
     found: dict[str, Sequence[Entry]] = {}

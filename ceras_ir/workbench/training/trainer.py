@@ -24,7 +24,7 @@ from torch import Tensor
 
 from ceras_ir.data.image_folder import is_planar
 from ceras_ir.dialects import graph
-from ceras_ir.support.diagnostics import InputError, UsageError, progress
+from ceras_ir.support.diagnostics import InputError, UsageError, cannot_write, progress
 from ceras_ir.transforms.quantization.analysis.output_noise import channel_ratios
 from ceras_ir.workbench.training.examples import Examples
 from ceras_ir.workbench.training.losses import Score, hard_loss, soft_loss
@@ -67,7 +67,7 @@ def save(path: Path, run: str, progress: Progress, network: dict, optimizer: dic
             torch.save(content, stream)
         os.replace(temporary, path)
     except OSError as error:
-        raise InputError(f"cannot write: {error.strerror}", str(path)) from None
+        raise cannot_write(error, str(path)) from None
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -52,6 +52,9 @@ def test_time_and_effect(text: bool, tmp_path: Path, capsys: pytest.CaptureFixtu
     # Text brings its own micro-ops.
     before.write_bytes(image(None if text else program).tobytes())
     options = ["--inputs", str(before), "--outputs", str(after)]
+    elsewhere = str(tmp_path / "none" / "after.bin")
+    assert main(["--vta-stream", str(file), *options[:-1], elsewhere]) == 1
+    assert "there is no folder" in capsys.readouterr().err
     assert main(["--vta-stream", str(file), *options]) == 0
     result = np.fromfile(after, np.uint8)
     np.testing.assert_array_equal(result[1024 : 1024 + 64], 2 * np.arange(64))

@@ -35,7 +35,7 @@ from ceras_ir.backends.vta.machine.isa import (
 from ceras_ir.backends.vta.machine.simulator import simulate
 from ceras_ir.backends.vta.machine.time import simulate_time
 from ceras_ir.backends.vta.machine.token_walk import StreamFinding
-from ceras_ir.support.diagnostics import InputError, UsageError
+from ceras_ir.support.diagnostics import InputError, UsageError, cannot_write, with_remedy
 
 NAMES = {
     memory.name.lower(): memory
@@ -180,7 +180,9 @@ class StreamFile:
         try:
             data = path.read_bytes()
         except OSError as error:
-            raise InputError(f"cannot be read: {error.strerror}", str(path)) from None
+            raise InputError(
+                f"cannot be read: {with_remedy(error, str(path))}", str(path)
+            ) from None
         if path.suffix == ".vtas":
             try:
                 program = assemble_program(data.decode("utf-8"), str(path), board)
@@ -309,7 +311,8 @@ def read_image(path: Path) -> Dram:
     try:
         return np.fromfile(path, np.uint8)
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", str(path)) from None
+        reason = with_remedy(error, str(path))
+            raise InputError(f"cannot be read: {reason}", str(path)) from None
 
 
 def run_stream(arguments: argparse.Namespace) -> None:
@@ -349,7 +352,7 @@ def run_stream(arguments: argparse.Namespace) -> None:
         try:
             Path(arguments.outputs).write_bytes(dram.tobytes())
         except OSError as error:
-            raise InputError(f"cannot write: {error.strerror}", arguments.outputs) from None
+            raise cannot_write(error, arguments.outputs) from None
     print("\n".join(lines))
 
 

@@ -28,7 +28,7 @@ import onnx
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
-from ceras_ir.support.diagnostics import InputError, printable
+from ceras_ir.support.diagnostics import InputError, printable, with_remedy
 
 LFS_PREFIX = b"version https://git-lfs.github.com/spec/"
 """The first bytes of files that Git LFS has not fetched."""
@@ -53,8 +53,8 @@ def read_model(path: str | Path) -> onnx.ModelProto:
                 str(path),
             )
         data = file.read_bytes()
-    except OSError as e:
-        raise InputError(f"cannot read: {e.strerror or e}", str(path)) from None
+    except OSError as error:
+        raise InputError(f"cannot read: {with_remedy(error, str(path))}", str(path)) from None
     if not data:
         raise InputError("empty file, expected an ONNX model", str(path))
     if data.startswith(LFS_PREFIX):
