@@ -312,7 +312,7 @@ def read_image(path: Path) -> Dram:
         return np.fromfile(path, np.uint8)
     except OSError as error:
         reason = with_remedy(error, str(path))
-            raise InputError(f"cannot be read: {reason}", str(path)) from None
+        raise InputError(f"cannot be read: {reason}", str(path)) from None
 
 
 def run_stream(arguments: argparse.Namespace) -> None:
