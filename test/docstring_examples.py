@@ -94,19 +94,29 @@ def arguments(module: ModuleOp) -> list[tuple[str, Attribute]]:
 
 def block_text(module: ModuleOp, *, is_wrapped: bool) -> str:
     """Return the IR as lines of a docstring, without the function `@main` if it was added."""
-    ops = list(module.ops)
-    if is_wrapped and isinstance(main := ops[0], FuncOp) and len(ops) == 1:
-        ops = [op for op in main.body.block.ops if not isinstance(op, ReturnOp)]
-    lines = [INDENT + line for op in ops for line in str(op).splitlines()]
-    return "\n".join(
-        textwrap.fill(
-            line,
-            WIDTH,
-            subsequent_indent=" " * (len(line) - len(line.lstrip()) + 4),
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        for line in lines
+    text = "\n".join(map(str, module.ops))
+    if is_wrapped and len(module.ops) == 1:
+        text = textwrap.dedent("\n".join(text.splitlines()[1:-2]))
+    return "\n".join(_wrapped(INDENT + _short_floats(line)) for line in text.splitlines())
+
+
+def _wrapped(line: str) -> str:
+    """Break a long line before the types of an operation, else at spaces."""
+    head, _, types = line.rpartition(" : (")
+    indent = " " * (len(line) - len(line.lstrip()) + 4)
+    pieces = [head, f"{indent}: ({types}"] if head and len(line) > WIDTH else [line]
+    fill = textwrap.TextWrapper(
+        WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+    return "\n".join(map(fill.fill, pieces))
+
+
+def _short_floats(line: str) -> str:
+    """Shorten floats: `5.000000e-01` becomes `0.5`, unless MLIR requires the exponent."""
+    return re.sub(
+        r"\d\.\d+e[+-]\d\d\b",
+        lambda found: short if "e" not in (short := repr(float(found[0]))) else found[0],
+        line,
     )
 
 

@@ -142,14 +142,18 @@ def test_help_prints_the_lines_of_an_example() -> None:
     assert all(f"  {line}".rstrip() in printed.split("\n") for line in example.before.split("\n"))
 
 
-BEFORE = "%y = graph.unary <relu> %x : tensor<2xf32>\n%z = graph.unary <relu> %y : tensor<2xf32>"
+BEFORE = "%y = graph.unary <hard_swish, scale 2.0, offset 0.25> %x : tensor<4xf32>"
 
 
 def test_a_wrong_example_fails_with_the_text_to_paste() -> None:
-    problem = effect("fold-affine", "clips", PassExample("", BEFORE, BEFORE))
+    problem = effect("split-affine", "", PassExample("", BEFORE, BEFORE))
     assert problem == (
         "The operations, operands or attributes differ. After the pass, the IR is:\n\n"
-        "        %z = graph.unary <relu> %x : tensor<2xf32>"
+        "        %y = graph.unary <hard_swish> %x : tensor<4xf32>\n"
+        "        %0 = graph.constant dense<2.0> : tensor<1xf32> : tensor<1xf32>\n"
+        "        %1 = graph.constant dense<0.25> : tensor<1xf32> : tensor<1xf32>\n"
+        "        %2 = graph.binary mul %y, %0 : (tensor<4xf32>, tensor<1xf32>) -> tensor<4xf32>\n"
+        "        %y_1 = graph.binary add %2, %1 : (tensor<4xf32>, tensor<1xf32>) -> tensor<4xf32>"
     )
 
 
