@@ -1,9 +1,8 @@
 """Print docs/cli.md from the parsers of the commands."""
 
 import argparse
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable
-from functools import partial
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from textwrap import fill
 from typing import get_type_hints
 
@@ -13,12 +12,13 @@ from ceras_ir.command.tool_parser import value_text
 from ceras_ir.driver import compile
 from ceras_ir.driver import run as run
 from ceras_ir.driver.opt import argv
+from ceras_ir.driver.options import EXIT_STATUS
 from ceras_ir.driver.shared_options import (
     TargetClass,
     compiling_targets,
 )
 from ceras_ir.driver.verify import tool as verify
-from ceras_ir.support.options import choices_of, flag_of, help_of, options_of
+from ceras_ir.support.options import choices_of, docstring, flag_of, help_of, options_of
 from ceras_ir.workbench import completion as completion
 from ceras_ir.workbench import plan as plan
 from ceras_ir.workbench.compare import tool as compare_tool
@@ -51,13 +51,29 @@ WIDTH = 100
 TOOLS = ("ceras-compile", "ceras-run")
 """Commands with options of a target."""
 
-INTRODUCTION = """\
+TITLES = {
+    "--load-pass-plugin": "Plugins",
+    "--batch": "Inputs of the model",
+    "--calibrate": "Quantization",
+    "--prune": "Compilation",
+}
+"""The headings of groups of options with equal commands; a member identifies the group."""
+
+OTHER = "Other shared options"
+
+INTRODUCTION = f"""\
 # Commands
 
 Results are printed to stdout, or written to the file of `-o` or `--outputs`. Diagnostics, dumps
-and progress are printed to stderr. [diagnostics.md](diagnostics.md) explains messages and exit
-statuses.
+and progress are printed to stderr. Each command has `-h` or `--help`, and `--version`, which prints
+versions.
+
+{fill(f"{EXIT_STATUS} Commands with other statuses list them.", WIDTH)}
+[diagnostics.md](diagnostics.md) explains messages.
 """
+
+EVERYWHERE = ("-h", "--version")
+"""Options that the introduction describes."""
 
 
 def _item(text: str) -> str:
@@ -68,13 +84,14 @@ def _item(text: str) -> str:
 class MarkdownFormatter(argparse.HelpFormatter):
     """Format help as Markdown, independent of the layout of a Python version."""
 
-    def __init__(self, prog: str, items: Counter[str], shared: Collection[str]):
+    def __init__(self, prog: str, shared: Mapping[str, str]):
         super().__init__(prog)
         self.lines: list[str] = []
-        self.items = items
-        """The descriptions of options -> the number of commands that have them."""
         self.shared = shared
-        self.shared_names: list[str] = []
+        """The descriptions of options that several commands have -> links to them."""
+        self.links: list[str] = []
+        self.items: list[str] = []
+        self.is_inside_target = False
 
     def add_usage(
         self,
@@ -87,22 +104,32 @@ class MarkdownFormatter(argparse.HelpFormatter):
         self.lines += ["```", usage.replace("%%", "%"), "```", ""]
 
     def add_text(self, text: str | None) -> None:
-        if text is not None and text != argparse.SUPPRESS:
+        if text is None or text == argparse.SUPPRESS or self.is_inside_target:
+            return
+        # The page has the usual statuses and the summaries of targets in a single place.
+        before, _, after = text.partition(EXIT_STATUS)
+        text = f"{'' if before.startswith('targets: ') else before}{after}".strip()
+        if text:
             self.lines += [fill(text, WIDTH, break_on_hyphens=False), ""]
 
     def start_section(self, heading: str | None) -> None:
-        pass
+        self.is_inside_target = (heading or "").startswith("target ")
+        if self.is_inside_target:
+            self.links.append("[options of targets](#options-of-targets)")
 
     def end_section(self) -> None:
-        pass
+        self.is_inside_target = False
 
     def add_arguments(self, actions: Iterable[argparse.Action]) -> None:
+        if self.is_inside_target:
+            return
         for action in actions:
-            if action.help != argparse.SUPPRESS:
+            if action.help != argparse.SUPPRESS and not {*EVERYWHERE} & {*action.option_strings}:
                 item = _item(f"- {_spelling(action)}{self._explain(action)}")
-                self.items[item] += bool(action.option_strings)
+                if action.option_strings:
+                    self.items.append(item)
                 if item in self.shared:
-                    self.shared_names.append(f"`{action.option_strings[0]}`")
+                    self.links.append(self.shared[item])
                 else:
                     self.lines.append(item)
             for command in self._iter_indented_subactions(action):
@@ -116,21 +143,22 @@ class MarkdownFormatter(argparse.HelpFormatter):
         return ": " + self._expand_help(action).replace("<", "\\<")
 
     def format_help(self) -> str:
-        if self.shared_names:
-            text = f"Shared options: {', '.join(sorted(self.shared_names))}."
-            self.lines.append(fill(text, WIDTH, break_on_hyphens=False))
+        if self.links:
+            text = f"Shared options: {', '.join(dict.fromkeys(self.links))}."
+            self.lines.append(fill(text, WIDTH, break_on_hyphens=False, break_long_words=False))
         return "\n".join(self.lines)
 
 
 def _spelling(action: argparse.Action) -> str:
     value = value_text(action)
-    names: Iterable[str] = action.option_strings or [""]
-    return ", ".join(f"`{f'{name} {value}'.strip()}`" for name in names)
+    *aliases, last = action.option_strings or [""]
+    return ", ".join(f"`{name}`" for name in (*aliases, f"{last} {value}".strip()))
 
 
 def _target_options(target: TargetClass) -> str:
     """Return the options that `--target NAME` adds to commands."""
-    lines = [f"### Options of target {target.name}", "", str(target.arithmetic) + ".", ""]
+    summary = f"{docstring(target).partition(chr(10))[0]} Arithmetic: {target.arithmetic}."
+    lines = [f"#### Target {target.name}", "", fill(summary, WIDTH), ""]
     hints = get_type_hints(target)
     for field, described in ((f, d) for t in TOOLS for f, d in options_of(target, t)):
         choices = ",".join(choices_of(hints[field.name]))
@@ -142,24 +170,55 @@ def _target_options(target: TargetClass) -> str:
     return "\n".join(lines)
 
 
-def _helps(items: Counter[str], shared: Collection[str]) -> dict[str, str]:
-    """Return the help of each command without `shared` items, and count all items."""
-    helps: dict[str, str] = {}
-    for name, make in PARSERS.items():
-        parser = make()
-        parser.formatter_class = partial(MarkdownFormatter, items=items, shared=shared)
-        helps[name] = parser.format_help()
-    return helps
+def _formatted(name: str, shared: Mapping[str, str]) -> tuple[str, list[str]]:
+    """Return the help of a command without the descriptions in `shared`, and all options."""
+    parser = PARSERS[name]()
+    formatter = MarkdownFormatter(name, shared)
+    parser.formatter_class = lambda prog: formatter
+    return parser.format_help(), formatter.items
+
+
+def _groups() -> dict[str, list[str]]:
+    """Return the options that several commands have by heading."""
+    commands = defaultdict[str, list[str]](list)
+    for name in PARSERS:
+        for item in _formatted(name, {})[1]:
+            commands[item].append(name)
+    members = defaultdict[tuple[str, ...], list[str]](list)
+    for item, names in commands.items():
+        if len(names) > 1:
+            members[tuple(names)].append(item)
+    groups = defaultdict[str, list[str]](list)
+    for items in members.values():
+        titles = [title for flag, title in TITLES.items() if flag in map(_flag, items)]
+        groups[titles[0] if titles else OTHER] += items
+    return {title: groups[title] for title in (*TITLES.values(), OTHER)}
+
+
+def _flag(item: str) -> str:
+    return item.split("`")[1].split()[0]
+
+
+def _links(groups: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Return the link to the description of each option of `groups`."""
+    titles = {item: title for title, items in groups.items() for item in items}
+    return {
+        item: f"`{_flag(item)}`"
+        if title == OTHER
+        else f"[{title.lower()}](#{title.lower().replace(' ', '-')})"
+        for item, title in titles.items()
+    }
 
 
 def cli_page() -> str:
-    items = Counter[str]()
-    _helps(items, ())
-    shared = sorted(item for item, count in items.items() if count > 1)
+    groups = _groups()
+    links = _links(groups)
     parts = [INTRODUCTION]
-    for name, text in _helps(items, shared).items():
-        parts += [f"## {name}", text]
+    for name in PARSERS:
+        parts += [f"## {name}", _formatted(name, links)[0]]
         if name == "ceras-compile":
-            parts += map(_target_options, compiling_targets())
-    parts += ["## Shared options\n\nSeveral commands have these options.", "\n".join(shared)]
+            parts += ["### Options of targets", *map(_target_options, compiling_targets())]
+    parts.append("## Shared options")
+    for title, items in groups.items():
+        parts += [f"### {title}", "\n".join(items)]
     return "\n\n".join(part.rstrip() for part in parts)

@@ -39,7 +39,7 @@ def make_parser() -> ToolParser:
         "network before pruning, or with both. With --int8, the weights are trained as the "
         "integers of the compiled network. With --silu hardswish, HardSwish replaces SiLU before "
         "training, for floats, too.",
-        epilog=f"{EXIT_STATUS} 130: interrupted; there is a checkpoint. Needs torch: "
+        epilog=f"{EXIT_STATUS} Status 130: interrupted; there is a checkpoint. Needs torch: "
         "pip install 'ceras-ir[retrain]'.",
     )
     add = parser.add_argument
