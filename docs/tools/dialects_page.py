@@ -1,8 +1,9 @@
 """Print docs/dialects.md from the classes of operations and attributes."""
 
 import inspect
+import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from enum import Enum
 from importlib import import_module
 from types import ModuleType
@@ -29,28 +30,42 @@ This page defines each operation bit for bit. The interpreter and all backends a
 these definitions. The verifiers check types and shapes. Each operation has an example of its text,
 which a test parses and verifies. [architecture.md](architecture.md) shows
 the order of the levels.
+
+`name?` is optional, `name...` is any number of values. The only operand is `input`, and the only
+result is `result`, unless the example or a list shows others.
 """
+
+USUAL = {"operands": ["input"], "results": ["result"]}
+"""Lists that the introduction describes."""
 
 
 def dialects_page() -> str:
     parts = [INTRODUCTION]
     openings = [import_module(path.partition(":")[0]) for path in dialect_paths().values()]
-    loaders = CERAS_UNIVERSE.all_dialects.items()
-    for opening, (name, load) in zip(openings, loaders, strict=True):
-        dialect = load()
+    dialects = {name: load() for name, load in CERAS_UNIVERSE.all_dialects.items()}
+    described = [
+        getattr(cls, "enum_type", None) for each in dialects.values() for cls in each.attributes
+    ]
+    for opening, (name, dialect) in zip(openings, dialects.items(), strict=True):
         members = [*dialect.attributes, *dialect.operations]
         parts += [f"## {name}", markdown(opening.__doc__)]
         for module in _modules(dialect, opening):
             if module not in openings:
-                parts += [f"### {name}: {_title(module)}", markdown(module.__doc__)]
+                parts += [f"### {name}: {_title(module)}", *_specification(module)]
             if module is opening or module not in openings:
-                parts += map(_enumeration, _enumerations(module, members))
+                parts += map(_enumeration, _enumerations(module, described))
             parts += [_describe(cls) for cls in members if inspect.getmodule(cls) is module]
     return "\n\n".join(parts)
 
 
 def _title(module: ModuleType) -> str:
     return module.__name__.rpartition(".")[2].replace("_", " ")
+
+
+def _specification(module: ModuleType) -> list[str]:
+    """Return the docstring, unless it is a single paragraph, which repeats the title."""
+    text = markdown(module.__doc__)
+    return [text] if "\n\n" in text else []
 
 
 def _modules(dialect: Dialect, opening: ModuleType) -> list[ModuleType]:
@@ -63,11 +78,8 @@ def _modules(dialect: Dialect, opening: ModuleType) -> list[ModuleType]:
     return list(dict.fromkeys([opening, *only_attributes, *operations]))
 
 
-def _enumerations(
-    module: ModuleType, members: list[type[Attribute] | type[Operation]]
-) -> Iterator[type[Enum]]:
-    """Yield the enumerations of a module that no attribute describes."""
-    described = [getattr(cls, "enum_type", None) for cls in members]
+def _enumerations(module: ModuleType, described: Collection[object]) -> Iterator[type[Enum]]:
+    """Yield the enumerations of a module that are not `described` as an attribute."""
     for _, cls in inspect.getmembers(module, inspect.isclass):
         is_separate = cls.__module__ == module.__name__ and cls not in described
         if is_separate and issubclass(cls, Enum) and issubclass(cls, str):
@@ -118,7 +130,9 @@ def _operation(cls: type[Operation]) -> list[str]:
     definition = cls.get_irdl_definition()
     docs = field_docs(cls)
     lines = [
-        f"- {kind}: {_listed(names, docs)}" for kind, names in _members(definition).items() if names
+        f"- {kind}: {_listed(names, docs)}"
+        for kind, names in _members(definition).items()
+        if names and names != USUAL.get(kind)
     ]
     return ["\n".join(lines)] if lines else []
 
@@ -126,7 +140,7 @@ def _operation(cls: type[Operation]) -> list[str]:
 def _members(definition: OpDef) -> dict[str, list[str]]:
     def operand(name: str, kind: object) -> str:
         if isinstance(kind, OptOperandDef | OptResultDef | OptPropertyDef):
-            return f"{name} (optional)"
+            return f"{name}?"
         return f"{name}..." if isinstance(kind, VarOperandDef | VarResultDef) else name
 
     return {
@@ -142,13 +156,15 @@ def _members(definition: OpDef) -> dict[str, list[str]]:
 
 
 def _default(value: Attribute | None) -> str:
-    return "" if value is None else f" = {value}"
+    # The types of integers are the same everywhere.
+    text = re.sub(r"^array<i64: (.*)>$", r"[\1]", str(value)).removesuffix(" : i64")
+    return "" if value is None else f" = {text}"
 
 
 def _listed(names: list[str], docs: dict[str, str]) -> str:
     """Return the names with their field documentation."""
     described: list[str] = []
     for name in names:
-        doc = docs.get(name.split()[0].rstrip("."))
+        doc = docs.get(name.split()[0].rstrip(".?"))
         described.append(f"`{name}`" + (f" ({doc.rstrip('.')})" if doc else ""))
     return ", ".join(described)
