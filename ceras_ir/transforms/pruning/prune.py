@@ -56,6 +56,17 @@ class PrunePass(ModulePass):
 
     Not exact: products with a pruned weight are missing from sums. Idempotent except for targets,
     because zeros have the smallest magnitude.
+
+    Before, with `sparsity=0.5`:
+
+        %w = graph.constant dense<[[1.0, 0.2], [-0.1, 3.0]]> : tensor<2x2xf32> : tensor<2x2xf32>
+        %y = graph.matmul %x, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+
+    After:
+
+        %w = graph.constant dense<[[1.0, 0.0], [0.0, 3.0]]> : tensor<2x2xf32> : tensor<2x2xf32>
+        %y = graph.matmul %x, %w {sparse.mask = #sparse.mask<2 of [2, 2], "0x09">}
+            : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
     """
 
     name = "prune"

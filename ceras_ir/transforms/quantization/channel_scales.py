@@ -234,6 +234,28 @@ class LevelRowsPass(FloatNetworkPass, ResidualSpreadPass):
     before ranges are observed.
 
     Exact: products with powers of two are exact.
+
+    Before:
+
+        func.func @main(%x: tensor<1x2xf32>) -> tensor<1x2xf32> {
+          %w = graph.constant dense<[[1.0, 0.5], [0.25, -0.25]]> : tensor<2x2xf32> : tensor<2x2xf32>
+          %a = graph.matmul %x, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+          %y = graph.unary <sigmoid> %a {graph.precision = "f32"} : tensor<1x2xf32>
+          func.return %y : tensor<1x2xf32>
+        }
+
+    After:
+
+        func.func @main(%x: tensor<1x2xf32>) -> tensor<1x2xf32> attributes {graph.equalized} {
+          %w = graph.constant dense<[[1.0, 0.5], [1.0, -1.0]]> : tensor<2x2xf32> : tensor<2x2xf32>
+          %a = graph.matmul %x, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+          %f = graph.constant dense<[1.0, 0.25]> : tensor<2xf32> : tensor<2xf32>
+          %b = graph.binary mul %a, %f {graph.precision = "f32", graph.float_reason =
+              "equalizes the channels before they share the steps of int8"}
+              : (tensor<1x2xf32>, tensor<2xf32>) -> tensor<1x2xf32>
+          %y = graph.unary <sigmoid> %b {graph.precision = "f32"} : tensor<1x2xf32>
+          func.return %y : tensor<1x2xf32>
+        }
     """
 
     name = "level-rows"

@@ -239,6 +239,17 @@ class FoldFactorPass(PatternPass):
 
     A product is left unchanged if it has several uses or an activation, or if the constant has
     several elements. Exact: the product is rounded to float32 as before.
+
+    Before:
+
+        %f = graph.constant dense<53.5> : tensor<f32> : tensor<f32>
+        %a = graph.binary mul %x, %f : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+        %y = graph.quantize %a : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 1.0>>
+
+    After:
+
+        %y = graph.scaled_quantize %x {factor = 53.5 : f32}
+            : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 1.0>>
     """
 
     name = "fold-factor"

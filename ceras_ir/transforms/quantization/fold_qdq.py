@@ -252,6 +252,15 @@ class QdqConstantRule(PatternPass):
     Fold dequantization and quantization of constants, and remove unused constants.
 
     Exact: the interpreter computes the constants.
+
+    Before:
+
+        %c = graph.constant dense<[0.25, 1000.0]> : tensor<2xf32> : tensor<2xf32>
+        %y = graph.quantize %c : (tensor<2xf32>) -> tensor<2x!quant.uniform<i8:f32, 0.125>>
+
+    After:
+
+        %y = graph.constant dense<[2, 127]> : tensor<2xi8> : tensor<2x!quant.uniform<i8:f32, 0.125>>
     """
 
     name = "constants"
@@ -345,6 +354,20 @@ class FoldQdqPass(ResidualSpreadOptions, RulePass):
     The first rules move both next to the operations between them, so that `operations` only handles
     adjacent operations. In a network without Q/DQ, only quantization and dequantization of
     constants is folded.
+
+    Before:
+
+        %a = graph.dequantize %x : (tensor<4x!quant.uniform<i8:f32, 0.5>>) -> tensor<4xf32>
+        %b = graph.dequantize %z : (tensor<4x!quant.uniform<i8:f32, 0.5>>) -> tensor<4xf32>
+        %c = graph.binary add %a, %b : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+        %y = graph.quantize %c : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 1.0>>
+
+    After:
+
+        %y = graph.binary add %x, %z
+            {requant = #graph.requant<shift = 1, rounding = half_up, low = -128, high = 127>}
+            : (tensor<4x!quant.uniform<i8:f32, 0.5>>, tensor<4x!quant.uniform<i8:f32, 0.5>>)
+            -> tensor<4x!quant.uniform<i8:f32, 1.0>>
     """
 
     name = "fold-qdq"

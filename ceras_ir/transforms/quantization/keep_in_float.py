@@ -100,6 +100,20 @@ class HeadRule(ExceptionOptions, FloatNetworkPass):
     The rule does not include data movement of a single value, selection from constants by computed
     indices (embeddings), operations that no sum uses, and operations that depend on states. Changes
     no value.
+
+    Before:
+
+        %m = graph.constant dense<[500.0, 0.005]> : tensor<2xf32> : tensor<2xf32>
+        %a = graph.binary sub %x, %m : (tensor<1x2xf32>, tensor<2xf32>) -> tensor<1x2xf32>
+        %y = graph.matmul %a, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+
+    After:
+
+        %m = graph.constant dense<[500.0, 0.005]> : tensor<2xf32> : tensor<2xf32>
+        %a = graph.binary sub %x, %m {graph.precision = "f32",
+            graph.float_reason = "prepares inputs for the first sum of products"}
+            : (tensor<1x2xf32>, tensor<2xf32>) -> tensor<1x2xf32>
+        %y = graph.matmul %a, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
     """
 
     name = "head"
@@ -154,6 +168,18 @@ class FactorRule(ExceptionOptions, FloatNetworkPass):
     Factors share a scale. After a ReLU, a batch normalization divides a channel that is always zero
     by the root of epsilon. With that factor, all other factors would be zero. Zeros among the
     factors do not count. Changes no value.
+
+    Before:
+
+        %f = graph.constant dense<[1.0, 316.0, -1.5, 0.5]> : tensor<4xf32> : tensor<4xf32>
+        %y = graph.binary mul %x, %f : (tensor<1x4xf32>, tensor<4xf32>) -> tensor<1x4xf32>
+
+    After:
+
+        %f = graph.constant dense<[1.0, 316.0, -1.5, 0.5]> : tensor<4xf32> : tensor<4xf32>
+        %y = graph.binary mul %x, %f {graph.precision = "f32", graph.float_reason =
+            "multiplies by constants so different that one scale of int8 has no steps for most"}
+            : (tensor<1x4xf32>, tensor<4xf32>) -> tensor<1x4xf32>
     """
 
     name = "factors"
@@ -311,6 +337,17 @@ class KeepInFloatPass(ExceptionOptions, RulePass):
     Keep operations in float for which int8 has no steps, by `graph.precision = "f32"`.
 
     They are less than a thousandth of the work of a network. `graph.float_reason` has the reason.
+
+    Before:
+
+        %a = graph.matmul %x, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+        %y = graph.unary <exp> %a : tensor<1x2xf32>
+
+    After:
+
+        %a = graph.matmul %x, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+        %y = graph.unary <exp> %a {graph.precision = "f32",
+            graph.float_reason = "follows the last sum of products"} : tensor<1x2xf32>
     """
 
     name = "keep-in-float"

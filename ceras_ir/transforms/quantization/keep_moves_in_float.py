@@ -46,6 +46,18 @@ class FillRule(FloatNetworkPass):
     joined with other values by a selection or a concatenation: -1e9 if a maximum over the points of
     a cell has no point. Sums, maxima, minima, magnitudes and data movement propagate it. A consumer
     such as a ReLU bounds it. Changes no value.
+
+    Before:
+
+        %f = graph.constant dense<-1.0e9> : tensor<f32> : tensor<f32>
+        %y = graph.select %c, %x, %f : (tensor<4xi1>, tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+
+    After:
+
+        %f = graph.constant dense<-1.0e9> : tensor<f32> : tensor<f32>
+        %y = graph.select %c, %x, %f {graph.precision = "f32", graph.float_reason =
+            "may have a fill value, which leaves int8 no steps for other values"}
+            : (tensor<4xi1>, tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
     """
 
     name = "fills"
@@ -233,6 +245,22 @@ class MoveRule(FloatNetworkPass):
 
     The execution time does not increase. States of the network keep their storage. Changes no
     value.
+
+    Before:
+
+        %a = graph.unary <exp> %x {graph.precision = "f32"} : tensor<4xf32>
+        %b = graph.slice %a {starts = array<i64: 2>, strides = array<i64: 1>}
+            : (tensor<4xf32>) -> tensor<2xf32>
+        %y = graph.unary <tanh> %b : tensor<2xf32>
+
+    After:
+
+        %a = graph.unary <exp> %x {graph.precision = "f32"} : tensor<4xf32>
+        %b = graph.slice %a {starts = array<i64: 2>, strides = array<i64: 1>,
+            graph.precision = "f32", graph.float_reason =
+            "takes a part of a float value: only that is rounded"}
+            : (tensor<4xf32>) -> tensor<2xf32>
+        %y = graph.unary <tanh> %b : tensor<2xf32>
     """
 
     name = "moves"
@@ -316,9 +344,25 @@ class ForkRule(FloatNetworkPass):
     Copy a data movement operation on an input if integers and floats both use the result. The copy
     remains in float, before the first float consumer.
 
-    For example, a network that removes noise adds the result to the input, which is transposed to
-    channels last for a convolution. Without the copy, the input would be returned in 256 steps.
-    States keep their storage. Changes no value.
+    A network that removes noise, for example, adds the result to the input. Without the copy, it
+    would return the input in 256 steps. States keep their storage. Changes no value.
+
+    Before:
+
+        %t = graph.reshape %x : (tensor<1x2xf32>) -> tensor<2xf32>
+        %a = graph.unary <tanh> %t : tensor<2xf32>
+        %y = graph.binary sub %t, %a {graph.precision = "f32"}
+            : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+
+    After:
+
+        %t = graph.reshape %x : (tensor<1x2xf32>) -> tensor<2xf32>
+        %a = graph.unary <tanh> %t : tensor<2xf32>
+        %f = graph.reshape %x {graph.precision = "f32", graph.float_reason =
+            "moves a float input for float operations; integers use a copy"}
+            : (tensor<1x2xf32>) -> tensor<2xf32>
+        %y = graph.binary sub %f, %a {graph.precision = "f32"}
+            : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
     """
 
     name = "forks"

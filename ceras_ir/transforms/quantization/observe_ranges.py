@@ -171,6 +171,22 @@ class ObserveRangesPass(ObserverOptions, SampleOptions, FloatNetworkPass):
        reports them.
 
     The pass changes no value, and does not change a quantized network.
+
+    Before:
+
+        func.func @main(%x: tensor<2xf32> {graph.range = array<f32: -3.0, 3.0>}) -> tensor<2xf32> {
+          %y = graph.unary <sigmoid> %x {graph.range = array<f32: 0.0, 1.0>} : tensor<2xf32>
+          func.return %y : tensor<2xf32>
+        }
+
+    After:
+
+        func.func @main(%x: tensor<2xf32> {graph.range = array<f32: -3.0, 3.0>,
+            graph.exponent = -5 : i64}) -> tensor<2xf32> {
+          %y = graph.unary <sigmoid> %x {graph.range = array<f32: 0.0, 1.0>,
+              graph.exponent = -6 : i64} : tensor<2xf32>
+          func.return %y : tensor<2xf32>
+        }
     """
 
     name = "observe-ranges"

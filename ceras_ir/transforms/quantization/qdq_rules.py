@@ -101,6 +101,16 @@ class SignRule(NetworkPass):
 
     Exact: stored integers, zero points and clamp ranges change by the same constant, so `q -
     zero_point` does not change.
+
+    Before:
+
+        %a = graph.quantize %x : (tensor<2xf32>) -> tensor<2x!quant.uniform<u8:f32, 0.5:128>>
+        %y = graph.dequantize %a : (tensor<2x!quant.uniform<u8:f32, 0.5:128>>) -> tensor<2xf32>
+
+    After:
+
+        %a = graph.quantize %x : (tensor<2xf32>) -> tensor<2x!quant.uniform<i8:f32, 0.5>>
+        %y = graph.dequantize %a : (tensor<2x!quant.uniform<i8:f32, 0.5>>) -> tensor<2xf32>
     """
 
     name = "signs"
@@ -241,6 +251,17 @@ class SinkRule(PatternPass):
     """
     Move `graph.dequantize` after reshapes, transposes, maxima, concatenations and rectifiers,
     unless `graph.precision` keeps them in float. Changes no value.
+
+    Before:
+
+        %a = graph.dequantize %x : (tensor<2x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<2x2xf32>
+        %y = graph.reshape %a : (tensor<2x2xf32>) -> tensor<4xf32>
+
+    After:
+
+        %a = graph.reshape %x : (tensor<2x2x!quant.uniform<i8:f32, 0.5>>)
+            -> tensor<4x!quant.uniform<i8:f32, 0.5>>
+        %y = graph.dequantize %a : (tensor<4x!quant.uniform<i8:f32, 0.5>>) -> tensor<4xf32>
     """
 
     name = "sink"
@@ -308,6 +329,19 @@ class TieRule(NetworkPass):
 
     If the pass removed a constant, the network specifies the rounding of all ties. The other
     quantizations then get `graph.half_even`, and `fold-qdq` keeps the rounding of ONNX.
+
+    Before:
+
+        %c = graph.constant dense<0.015625> : tensor<f32> : tensor<f32>
+        %a = graph.dequantize %x : (tensor<4x!quant.uniform<i8:f32, 0.0625>>) -> tensor<4xf32>
+        %b = graph.binary add %a, %c : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+        %y = graph.quantize %b : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.5>>
+
+    After:
+
+        %c = graph.constant dense<0.015625> : tensor<f32> : tensor<f32>
+        %a = graph.dequantize %x : (tensor<4x!quant.uniform<i8:f32, 0.0625>>) -> tensor<4xf32>
+        %y = graph.quantize %a : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.5>>
     """
 
     name = "ties"

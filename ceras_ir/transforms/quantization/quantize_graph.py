@@ -154,6 +154,19 @@ class RecurrenceRule(FloatNetworkPass):
     4. It has `graph.precision = "f32"`.
 
     Not exact: weights and the state are rounded to the nearest.
+
+    Before:
+
+        %w = graph.constant dense<[[0.5, -0.25], [1.5, 0.0]]> : tensor<2x2xf32> : tensor<2x2xf32>
+        %y = graph.recurrence rnn %x, %w, %h {functions = [#graph.function<tanh>]}
+            : (tensor<3x1x2xf32>, tensor<2x2xf32>, tensor<1x2xf32>) -> tensor<3x1x2xf32>
+
+    After:
+
+        %w = graph.constant dense<[[64, -32], [96, 0]]> : tensor<2x2xi8> : tensor<2x2xi8>
+        %y = graph.recurrence rnn %x, %w, %h {functions = [#graph.function<tanh>],
+            state_exponent = -14 : i64, weight_exponents = array<i64: -7, -6>}
+            : (tensor<3x1x2xf32>, tensor<2x2xi8>, tensor<1x2xf32>) -> tensor<3x1x2xf32>
     """
 
     name = "recurrences"
@@ -235,6 +248,16 @@ class FloatSumRule(NetworkPass):
     If the result of a float layer is quantized again, the last bit of a sum can decide between two
     integers. With a fixed order, all targets compute the same integers. Exact: any order was
     allowed before.
+
+    Before:
+
+        %a = graph.matmul %x, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+        %y = graph.quantize %a : (tensor<1x2xf32>) -> tensor<1x2x!quant.uniform<i8:f32, 0.5>>
+
+    After:
+
+        %a = graph.matmul %x, %w {ordered} : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+        %y = graph.quantize %a : (tensor<1x2xf32>) -> tensor<1x2x!quant.uniform<i8:f32, 0.5>>
     """
 
     name = "float-sums"
@@ -252,6 +275,30 @@ class QuantizeGraphPass(RulePass):
 
     The rules replace recurrent layers and all other operations, store states as integers, and fix
     the order of the sums that remain in float.
+
+    Before:
+
+        func.func @main(%x: tensor<1x2xf32> {graph.exponent = -4 : i64}) -> tensor<1x1xf32> {
+          %w = graph.constant dense<[[1.0, -0.5]]> : tensor<1x2xf32> : tensor<1x2xf32>
+          %y = graph.matmul %x, %w {graph.weight_exponent = -6 : i64, graph.exponent = -3 : i64}
+              : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x1xf32>
+          func.return %y : tensor<1x1xf32>
+        }
+
+    After:
+
+        func.func @main(%x: tensor<1x2xf32>) -> tensor<1x1xf32> {
+          %q = graph.quantize %x : (tensor<1x2xf32>) -> tensor<1x2x!quant.uniform<i8:f32, 0.0625>>
+          %w = graph.constant dense<[[64, -32]]> : tensor<1x2xi8>
+              : tensor<1x2x!quant.uniform<i8:f32, 0.015625>>
+          %a = graph.matmul %q, %w
+              {requant = #graph.requant<shift = 7, rounding = half_up, low = -128, high = 127>}
+              : (tensor<1x2x!quant.uniform<i8:f32, 0.0625>>,
+                 tensor<1x2x!quant.uniform<i8:f32, 0.015625>>)
+              -> tensor<1x1x!quant.uniform<i8:f32, 0.125>>
+          %y = graph.dequantize %a : (tensor<1x1x!quant.uniform<i8:f32, 0.125>>) -> tensor<1x1xf32>
+          func.return %y : tensor<1x1xf32>
+        }
     """
 
     name = "quantize-graph"
@@ -270,6 +317,18 @@ class StripBorderQuantizationPass(NetworkPass):
     Exact in the integers: the caller does the work of `graph.quantize` and `graph.dequantize`. An
     argument that `fit-inputs` divides has the scale that its integers have before the division. The
     weight scales of its consumers compensate for this.
+
+    Before:
+
+        %q = graph.quantize %x : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.5>>
+        %a = graph.reshape %q : (tensor<4x!quant.uniform<i8:f32, 0.5>>)
+            -> tensor<2x2x!quant.uniform<i8:f32, 0.5>>
+        %y = graph.dequantize %a : (tensor<2x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<2x2xf32>
+
+    After:
+
+        %y = graph.reshape %x : (tensor<4x!quant.uniform<i8:f32, 0.5>>)
+            -> tensor<2x2x!quant.uniform<i8:f32, 0.5>>
     """
 
     name = "strip-border-quantization"

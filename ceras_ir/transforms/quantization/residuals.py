@@ -95,6 +95,18 @@ class SplitResidualPass(FloatNetworkPass, ResidualSpreadPass):
     `unfuse-residual` only knows the difference of sum and residual, which is often octaves wider.
 
     Exact, because the residual is added before the activation.
+
+    Before:
+
+        %w = graph.constant dense<[[3.0, 0.3], [0.011, 0.013]]> : tensor<2x2xf32> : tensor<2x2xf32>
+        %y = graph.matmul %x, %w residual %r : tensor<1x2xf32>
+            : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+
+    After:
+
+        %w = graph.constant dense<[[3.0, 0.3], [0.011, 0.013]]> : tensor<2x2xf32> : tensor<2x2xf32>
+        %a = graph.matmul %x, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+        %y = graph.binary add %a, %r : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x2xf32>
     """
 
     name = "split-residual"
@@ -134,6 +146,24 @@ class UnfuseResidualPass(FloatNetworkPass):
     equalized and given a scale as a single value.
 
     Exact, because the residual is added before the activation.
+
+    Before:
+
+        %r = graph.unary <tanh> %x {graph.exponent = -7 : i64} : tensor<1x2xf32>
+        %w = graph.constant dense<1.0> : tensor<2x2xf32> : tensor<2x2xf32>
+        %y = graph.matmul %r, %w residual %r : tensor<1x2xf32>
+            {graph.weight_exponent = 1 : i64, graph.exponent = -4 : i64}
+            : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+
+    After:
+
+        %r = graph.unary <tanh> %x {graph.exponent = -7 : i64} : tensor<1x2xf32>
+        %w = graph.constant dense<1.0> : tensor<2x2xf32> : tensor<2x2xf32>
+        %a = graph.matmul %r, %w {graph.weight_exponent = 1 : i64, graph.exponent = -3 : i64,
+            graph.range = array<f32: -8.9296875, 8.9296875>}
+            : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+        %y = graph.binary add %a, %r {graph.exponent = -4 : i64}
+            : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x2xf32>
     """
 
     name = "unfuse-residual"

@@ -76,6 +76,16 @@ class ChooseZeroPointsPass(FloatNetworkPass):
 
     Accelerators fold the zero points of convolutions and products into the biases. Needs
     `graph.range` and `graph.exponent`. Changes no value.
+
+    Before:
+
+        %y = graph.unary <relu> %x {graph.range = array<f32: 0.0, 3.5>, graph.exponent = -5 : i64}
+            : tensor<1x2xf32>
+
+    After:
+
+        %y = graph.unary <relu> %x {graph.range = array<f32: 0.0, 3.5>, graph.exponent = -6 : i64,
+            graph.zero_point = -128 : i64} : tensor<1x2xf32>
     """
 
     name = "choose-zero-points"
@@ -175,6 +185,18 @@ class ChooseRowExponentsPass(FloatNetworkPass, ResidualSpreadPass):
     leave such layers to the CPU. If a layer adds a residual, the scales are at most
     `residual_spread` octaves apart, because its shifts must follow. `split-residual` separates the
     addition if larger differences are worth it. Changes no value.
+
+    Before:
+
+        %w = graph.constant dense<[[1.0, 0.5], [0.125, 0.0]]> : tensor<2x2xf32> : tensor<2x2xf32>
+        %y = graph.matmul %x, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+
+    After:
+
+        %w = graph.constant dense<[[1.0, 0.5], [0.125, 0.0]]> : tensor<2x2xf32> : tensor<2x2xf32>
+        %y = graph.matmul %x, %w {graph.weight_exponent = -6 : i64,
+            graph.row_exponents = array<i64: 0, -3>}
+            : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
     """
 
     name = "choose-row-exponents"
@@ -200,6 +222,17 @@ class ChooseWeightExponentsPass(FloatNetworkPass):
     Choose the power of two at which constant weights, as integers in [-127, 127], have the least
     squared error. It becomes `graph.weight_exponent` of each convolution and matrix product that
     will be quantized. An existing exponent is kept. Changes no value.
+
+    Before:
+
+        %w = graph.constant dense<[[1.0, 0.5], [0.125, 0.0]]> : tensor<2x2xf32> : tensor<2x2xf32>
+        %y = graph.matmul %x, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+
+    After:
+
+        %w = graph.constant dense<[[1.0, 0.5], [0.125, 0.0]]> : tensor<2x2xf32> : tensor<2x2xf32>
+        %y = graph.matmul %x, %w {graph.weight_exponent = -6 : i64}
+            : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
     """
 
     name = "choose-weight-exponents"
@@ -227,6 +260,25 @@ class AlignScalesPass(FloatNetworkPass):
 
     The argument and the result of a state (`graph.state`) have the same scale. Changes no value of
     the float network.
+
+    Before:
+
+        func.func @main(%x: tensor<2xf32> {graph.exponent = -5 : i64}) -> tensor<4xf32> {
+          %a = graph.unary <tanh> %x {graph.exponent = -7 : i64} : tensor<2xf32>
+          %y = graph.concat %x, %a {axis = 0 : i64, graph.exponent = -5 : i64}
+              : (tensor<2xf32>, tensor<2xf32>) -> tensor<4xf32>
+          func.return %y : tensor<4xf32>
+        }
+
+    After:
+
+        func.func @main(%x: tensor<2xf32> {graph.exponent = -5 : i64}) -> tensor<4xf32>
+            attributes {graph.requantizations = {before = 1 : i64, after = 0 : i64}} {
+          %a = graph.unary <tanh> %x {graph.exponent = -5 : i64} : tensor<2xf32>
+          %y = graph.concat %x, %a {axis = 0 : i64, graph.exponent = -5 : i64}
+              : (tensor<2xf32>, tensor<2xf32>) -> tensor<4xf32>
+          func.return %y : tensor<4xf32>
+        }
     """
 
     name = "align-scales"

@@ -146,6 +146,16 @@ class SetPrecisionPass(LayerOptions, NetworkPass):
     in both options is computed in float, and its quantized consumers use 16 bits. The result of a
     data movement operation or a maximum pooling has the width of the operand. The pass changes no
     value.
+
+    Before, with `int16=conv1`:
+
+        %y = graph.unary <relu> %x {graph.range = array<f32: 0.0, 3.0>, graph.exponent = -5 : i64}
+            : tensor<1x2xf32> loc("conv1")
+
+    After:
+
+        %y = graph.unary <relu> %x {graph.range = array<f32: 0.0, 3.0>, graph.exponent = -12 : i64,
+            graph.precision = "i16"} : tensor<1x2xf32> loc("conv1")
     """
 
     name = "set-precision"
@@ -228,6 +238,18 @@ class FitFunctionsPass(FloatNetworkPass):
     the finest that the form can use: "table16" has 1024 entries, "shifts" uses 15 of 16 bits.
 
     Needs `graph.range`. Changes no value.
+
+    Before:
+
+        %a = graph.matmul %x, %w {graph.exponent = -5 : i64, graph.range = array<f32: -3.0, 3.0>}
+            : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+        %y = graph.unary <swish> %a {graph.form = "table16"} : tensor<1x2xf32>
+
+    After:
+
+        %a = graph.matmul %x, %w {graph.exponent = -7 : i64, graph.range = array<f32: -3.0, 3.0>,
+            graph.precision = "i16"} : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+        %y = graph.unary <swish> %a {graph.form = "table16"} : tensor<1x2xf32>
     """
 
     name = "fit-functions"
@@ -246,6 +268,15 @@ class RowRule(RowsOptions, FloatNetworkPass):
 
     The integer forms have operands and results in int8 or int16: `graph.integer_softmax` with a
     table of exponentials, `graph.integer_normalize` with a root. Changes no value.
+
+    Before, with `rows=float`:
+
+        %y = graph.softmax %x {axis = 1 : i64} : tensor<2x4xf32>
+
+    After:
+
+        %y = graph.softmax %x {axis = 1 : i64, graph.precision = "f32",
+            graph.float_reason = "the option rows requires float"} : tensor<2x4xf32>
     """
 
     name = "rows"
@@ -334,7 +365,19 @@ def _replace_by_hard_swish(module: ModuleOp, calibration: str | None) -> None:
 
 @dataclass(frozen=True)
 class SetFunctionsPass(ArithmeticOptions, CalibrationOptions, SiluOptions, RowsOptions, RulePass):
-    """Choose the forms of normalizations, softmax, SiLU and other non-clipping activations."""
+    """
+    Choose the forms of normalizations, softmax, SiLU and other non-clipping activations.
+
+    Before, with `silu=piecewise`:
+
+        %y = graph.matmul %x, %w {activation = #graph.function<swish>}
+            : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+
+    After:
+
+        %a = graph.matmul %x, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+        %y = graph.unary <swish> %a {graph.form = "shifts"} : tensor<1x2xf32>
+    """
 
     name = "set-functions"
 

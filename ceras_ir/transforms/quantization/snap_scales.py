@@ -63,6 +63,24 @@ class SnapScalesPass(NetworkPass):
     Not exact: steps become coarser by a factor of 1 to 4. A note on stderr prints the cost: the
     signal-to-noise ratio in decibels that each activation loses, and the signal-to-noise ratio of
     constant weights with a single power of two, compared with the weights of the model.
+
+    Before:
+
+        func.func @main(%x: tensor<2xf32>, %z: tensor<2xf32>) -> tensor<2xf32> {
+          %a = graph.binary add %x, %z : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+          %q = graph.quantize %a : (tensor<2xf32>) -> tensor<2x!quant.uniform<i8:f32, 0.3:-128>>
+          %y = graph.dequantize %q : (tensor<2x!quant.uniform<i8:f32, 0.3:-128>>) -> tensor<2xf32>
+          func.return %y : tensor<2xf32>
+        }
+
+    After:
+
+        func.func @main(%x: tensor<2xf32>, %z: tensor<2xf32>) -> tensor<2xf32>
+            attributes {graph.snapped} {
+          %y = graph.binary add %x, %z {activation = #graph.function<clip, 0.0, 76.5>,
+              graph.exponent = 0 : i64} : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+          func.return %y : tensor<2xf32>
+        }
     """
 
     name = "snap-scales"

@@ -332,7 +332,40 @@ def _shift_of_residual(op: graph.LinearOperation) -> int | None:
 
 @dataclass(frozen=True)
 class SplitWidePass(ResidualSpreadOptions, RulePass):
-    """Convert layers with 16-bit operands or results to two layers for 8-bit accelerators."""
+    """
+    Convert layers with 16-bit operands or results to two layers for 8-bit accelerators.
+
+    Before:
+
+        %w = graph.constant dense<[[1, -127]]> : tensor<1x2xi8>
+            : tensor<1x2x!quant.uniform<i8:f32, 1.0>>
+        %y = graph.matmul %x, %w
+            {requant = #graph.requant<shift = 15, rounding = half_up, low = -128, high = 127>}
+            : (tensor<1x2x!quant.uniform<i16:f32, 1.0>>, tensor<1x2x!quant.uniform<i8:f32, 1.0>>)
+            -> tensor<1x1x!quant.uniform<i8:f32, 32768.0>>
+
+    After:
+
+        %u = graph.requantize %x
+            {requant = #graph.requant<shift = 8, rounding = half_up, low = -128, high = 127>}
+            : (tensor<1x2x!quant.uniform<i16:f32, 1.0>>)
+            -> tensor<1x2x!quant.uniform<i8:f32, 256.0>>
+        %l = graph.binary sub %x, %u {rhs_shift = 8 : i64,
+            requant = #graph.requant<shift = 0, rounding = half_up, low = -128, high = 127>}
+            : (tensor<1x2x!quant.uniform<i16:f32, 1.0>>, tensor<1x2x!quant.uniform<i8:f32, 256.0>>)
+            -> tensor<1x2x!quant.uniform<i8:f32, 1.0>>
+        %w = graph.constant dense<[[1, -127]]> : tensor<1x2xi8>
+            : tensor<1x2x!quant.uniform<i8:f32, 1.0>>
+        %s = graph.matmul %l, %w
+            {requant = #graph.requant<shift = 8, rounding = half_up, low = -128, high = 127>}
+            : (tensor<1x2x!quant.uniform<i8:f32, 1.0>>, tensor<1x2x!quant.uniform<i8:f32, 1.0>>)
+            -> tensor<1x1x!quant.uniform<i8:f32, 256.0>>
+        %y = graph.matmul %u, %w residual %s : tensor<1x1x!quant.uniform<i8:f32, 256.0>>
+            {residual_shift = 0 : i64,
+            requant = #graph.requant<shift = 7, rounding = half_up, low = -128, high = 127>}
+            : (tensor<1x2x!quant.uniform<i8:f32, 256.0>>, tensor<1x2x!quant.uniform<i8:f32, 1.0>>)
+            -> tensor<1x1x!quant.uniform<i8:f32, 32768.0>>
+    """
 
     name = "split-wide"
 
