@@ -217,6 +217,41 @@ MISTAKES = {
     ),
 }
 
+PLUGIN_PASSES = '''
+from dataclasses import dataclass
+from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import PatternRewriteWalker, RewritePattern
+from xdsl.utils.exceptions import DiagnosticException
+
+
+class Erase(RewritePattern):
+    """Erase an operation that has uses."""
+
+    def match_and_rewrite(self, op, rewriter):
+        if op.name == "graph.unary":
+            rewriter.erase_op(op)
+
+
+@dataclass(frozen=True)
+class ErasePass(ModulePass):
+    """Crash in a pattern."""
+
+    name = "erase"
+
+    def apply(self, ctx, op):
+        PatternRewriteWalker(Erase()).rewrite_module(op)
+
+
+@dataclass(frozen=True)
+class RefusePass(ModulePass):
+    """Refuse the network, and print it."""
+
+    name = "refuse"
+
+    def apply(self, ctx, op):
+        raise DiagnosticException(f"refused {op}")
+'''
+
 MLIR = """func.func @main(%x: tensor<1x4xf32>) -> tensor<1x4xf32> {
   %0 = graph.softmax %x {axis = 1 : i64} : TYPE
   func.return %0 : tensor<1x4xf32>
@@ -360,6 +395,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, text in boards.items():
         (place / f"{name}.toml").write_text(text)
     (place / "foo.py").write_text(PLUGIN_DIALECT)
+    (place / "passes.py").write_text(PLUGIN_PASSES)
     (place / "nodevice.py").write_text(PLUGIN_TARGET.replace("ACCELERATOR", "ToyDevice()"))
     (place / "noopen.py").write_text(PLUGIN_TARGET.replace("ACCELERATOR", "None"))
     (place / "study.toml").write_text(STUDY)
@@ -401,6 +437,24 @@ def test_mistake(number: int, command: str, capfd: pytest.CaptureFixture[str]) -
 
 def test_all_mistakes_have_a_case() -> None:
     assert sorted(MISTAKES) == [*range(1, 11), *range(12, 54)]
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "parts"),
+    [
+        ("erase", 70, ['passes.py", line 13, in match', "'erase' crashed: ", "reproducer: "]),
+        ("refuse", 1, ["cam.onnx: error: refuse: refused", "more lines"]),
+    ],
+)
+def test_a_failure_of_a_plugin_is_short(
+    name: str, status: int, parts: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The network is not printed, and the line of the plugin is."""
+    assert run(f"ceras-opt cam.onnx --load-pass-plugin=passes.py --{name}") == status
+    message = capfd.readouterr().err
+    assert len(message.splitlines()) <= 20 and max(map(len, message.splitlines())) < 300
+    for part in parts:
+        assert part in message
 
 
 def test_ranges_of_synthetic_samples_are_refused_below_0_db(

@@ -40,9 +40,11 @@ from ceras_ir.support.diagnostics import (
 MAX_LINES = 30
 """The largest number of lines that a run prints about errors of the user."""
 
-MAX_FRAMES = 6
+MAX_FRAMES = 4
 """The largest number of frames of a crash, innermost first, that are printed."""
 
+MAX_SUMMARY = 200
+"""The largest number of characters of an exception that are printed; it can contain the IR."""
 MAX_SOURCE = 100
 """The largest number of characters of a source line; lines with constants are long."""
 
@@ -88,6 +90,9 @@ class InternalError(SourceError):
 
     exit_status = 70
 
+    source: str | None = None
+    """The file of the pass that crashed."""
+
     def __init__(self, diagnostics: Sequence[Diagnostic], advice: str | None = None):
         """
         Create an error. `advice` is the last line: the way to reproduce the failure. With `None`, a
@@ -107,9 +112,25 @@ class InternalError(SourceError):
 def explain_crash(tool: str, error: InputError) -> None:
     """Print the place of a crash, for the author of the code."""
     if isinstance(error, InternalError) and (cause := error.__cause__) is not None:
-        report(traceback.format_exception(cause, limit=-MAX_FRAMES), max_lines=2 * MAX_LINES)
+        report(_explanation(cause, error.source))
         if error.advice is None:
             error.advice = _crash_report(tool, cause)
+
+
+def _explanation(error: BaseException, source: str | None) -> list[str]:
+    """
+    Return a short traceback: the innermost frames, the innermost frame in the file `source`, and
+    the exception. Notes of xDSL are omitted, because they contain the whole IR.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    innermost = list(frames[-MAX_FRAMES:])
+    in_source = [frame for frame in frames if frame.filename == source]
+    if in_source and in_source[-1] not in innermost:
+        innermost[0] = in_source[-1]
+    first = "Traceback (most recent call last):"
+    cause = error.__cause__
+    causes = [] if cause is None else [f"caused by {summary(cause)}"]
+    return [first, *traceback.format_list(innermost), summary(error), *causes]
 
 
 def _crash_report(tool: str, cause: BaseException) -> str:
@@ -126,9 +147,9 @@ def _crash_report(tool: str, cause: BaseException) -> str:
     return f"no reproducer: {problem}"
 
 
-def summary(error: Exception) -> str:
-    """Return the last line of a traceback."""
-    first = str(error).strip().partition("\n")[0]
+def summary(error: BaseException) -> str:
+    """Return the first line of the exception, as at the end of a traceback, shortened."""
+    first = printable(str(error).strip().partition("\n")[0], MAX_SUMMARY)
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 

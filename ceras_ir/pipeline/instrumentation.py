@@ -21,10 +21,16 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import DiagnosticException
 
-from ceras_ir.command.exit_status import Diagnostic, InternalError, SourceError, summary
+from ceras_ir.command.exit_status import (
+    MAX_SUMMARY,
+    Diagnostic,
+    InternalError,
+    SourceError,
+    summary,
+)
 from ceras_ir.pipeline.printing import Checkpoint
 from ceras_ir.pipeline.verification import ChangeVerifier
-from ceras_ir.support.diagnostics import InputError, aligned
+from ceras_ir.support.diagnostics import InputError, aligned, printable
 from ceras_ir.support.options import option, options
 from ceras_ir.transforms.pass_kinds import flatten, run_step
 
@@ -210,6 +216,17 @@ Watching: TypeAlias = Callable[[ModuleOp], Watch]
 """A function that receives the module before the first pass, and returns the check of each pass."""
 
 
+MAX_MESSAGE_LINES = 10
+"""The largest number of lines of a message; the message of a pass can contain the IR."""
+
+
+def _bounded(text: str) -> str:
+    lines = [printable(line, MAX_SUMMARY) for line in text.splitlines()]
+    if (more := len(lines) - MAX_MESSAGE_LINES) > 0:
+        lines = [*lines[:MAX_MESSAGE_LINES], f"... and {more} more lines"]
+    return "\n".join(lines)
+
+
 @dataclass(frozen=True)
 class PassRunner:
     """Runs passes one by one, including the passes of a pipeline."""
@@ -258,14 +275,16 @@ class PassRunner:
         except InputError:
             raise
         except DiagnosticException as error:
-            raise InputError(f"{inner.name}: {str(error).strip()}") from error
+            raise InputError(f"{inner.name}: {_bounded(str(error).strip())}") from error
         except (OSError, MemoryError):
             raise
         # Other exceptions are errors in the pass.
         except Exception as error:
             place = f" before level '{level}'" if level else ""
             message = f"pass '{inner.name}' crashed{place}: {summary(error)}"
-            raise self._failure(ctx, level, [Diagnostic(message)]) from error
+            failure = self._failure(ctx, level, [Diagnostic(message)])
+            failure.source = getattr(sys.modules.get(type(inner).__module__), "__file__", None)
+            raise failure from error
         if invalid:
             prefix = f"invalid after pass '{inner.name}': "
             found = [replace(each, message=prefix + each.message) for each in invalid]
