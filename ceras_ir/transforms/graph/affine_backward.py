@@ -179,6 +179,22 @@ class BatchNormRule(PatternPass):
     Fold `graph.binary` with a constant per channel into the preceding convolution or product.
 
     A depthwise 1x1 convolution is folded into the preceding convolution in the same way.
+
+    Before:
+
+        %w = graph.constant dense<[[1.0, 2.0]]> : tensor<1x2xf32> : tensor<1x2xf32>
+        %s = graph.constant dense<3.0> : tensor<1xf32> : tensor<1xf32>
+        %t = graph.constant dense<0.5> : tensor<1xf32> : tensor<1xf32>
+        %a = graph.matmul %x, %w : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x1xf32>
+        %b = graph.binary mul %a, %s : (tensor<1x1xf32>, tensor<1xf32>) -> tensor<1x1xf32>
+        %y = graph.binary add %b, %t : (tensor<1x1xf32>, tensor<1xf32>) -> tensor<1x1xf32>
+
+    After:
+
+        %w = graph.constant dense<[[3.0, 6.0]]> : tensor<1x2xf32> : tensor<1x2xf32>
+        %b = graph.constant dense<0.5> : tensor<1xf32> : tensor<1xf32>
+        %y = graph.matmul %x, %w bias %b : tensor<1xf32>
+            : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x1xf32>
     """
 
     name = "batch-norms"
@@ -223,7 +239,23 @@ def _is_stored_vector(value: SSAValue) -> bool:
 
 
 class BiasRule(PatternPass):
-    """Fuse the addition of a dequantized constant per channel into the preceding layer."""
+    """
+    Fuse the addition of a dequantized constant per channel into the preceding layer.
+
+    Before:
+
+        %c = graph.constant dense<[7, -7]> : tensor<2xi32> : tensor<2x!quant.uniform<i32:f32, 0.5>>
+        %b = graph.dequantize %c : (tensor<2x!quant.uniform<i32:f32, 0.5>>) -> tensor<2xf32>
+        %m = graph.matmul %x, %w : (tensor<1x4xf32>, tensor<2x4xf32>) -> tensor<1x2xf32>
+        %y = graph.binary add %m, %b : (tensor<1x2xf32>, tensor<2xf32>) -> tensor<1x2xf32>
+
+    After:
+
+        %c = graph.constant dense<[7, -7]> : tensor<2xi32> : tensor<2x!quant.uniform<i32:f32, 0.5>>
+        %b = graph.dequantize %c : (tensor<2x!quant.uniform<i32:f32, 0.5>>) -> tensor<2xf32>
+        %y = graph.matmul %x, %w bias %b : tensor<2xf32>
+            : (tensor<1x4xf32>, tensor<2x4xf32>) -> tensor<1x2xf32>
+    """
 
     name = "biases"
     pattern = FuseBias()

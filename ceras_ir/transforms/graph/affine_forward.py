@@ -85,6 +85,19 @@ class PixelRule(PatternPass):
 
     ConvNeXt and networks in NHWC have `MatMul` on feature maps. A convolution can absorb residuals,
     from which a reshape would separate it, and an accelerator sees a single layout.
+
+    Before:
+
+        %w = graph.constant dense<[[1.0, 2.0]]> : tensor<1x2xf32> : tensor<1x2xf32>
+        %a = graph.reshape %x : (tensor<1x3x3x2xf32>) -> tensor<9x2xf32>
+        %b = graph.matmul %a, %w : (tensor<9x2xf32>, tensor<1x2xf32>) -> tensor<9x1xf32>
+        %y = graph.reshape %b : (tensor<9x1xf32>) -> tensor<1x3x3x1xf32>
+
+    After:
+
+        %w = graph.constant dense<[[[[1.0, 2.0]]]]> : tensor<1x1x1x2xf32> : tensor<1x1x1x2xf32>
+        %y = graph.conv2d %x, %w
+            : (tensor<1x3x3x2xf32>, tensor<1x1x1x2xf32>) -> tensor<1x3x3x1xf32>
     """
 
     name = "pixels"
@@ -119,6 +132,22 @@ class ForwardRule(FloatNetworkPass):
        folded if the ratio is at most 2, so that images in 8 bits are stored unchanged.
 
     Equal over the reals. In float32 each weight and bias is rounded a second time.
+
+    Before:
+
+        %p = graph.pool2d max %x {kernel = array<i64: 2, 2>}
+            : (tensor<1x3x3x2xf32>) -> tensor<1x2x2x2xf32>
+        %k = graph.constant dense<[2.0, 4.0]> : tensor<2xf32> : tensor<2xf32>
+        %w = graph.constant dense<1.0> : tensor<1x1x1x2xf32> : tensor<1x1x1x2xf32>
+        %m = graph.binary mul %p, %k : (tensor<1x2x2x2xf32>, tensor<2xf32>) -> tensor<1x2x2x2xf32>
+        %y = graph.conv2d %m, %w : (tensor<1x2x2x2xf32>, tensor<1x1x1x2xf32>) -> tensor<1x2x2x1xf32>
+
+    After:
+
+        %p = graph.pool2d max %x {kernel = array<i64: 2, 2>}
+            : (tensor<1x3x3x2xf32>) -> tensor<1x2x2x2xf32>
+        %w = graph.constant dense<[[[[2.0, 4.0]]]]> : tensor<1x1x1x2xf32> : tensor<1x1x1x2xf32>
+        %y = graph.conv2d %p, %w : (tensor<1x2x2x2xf32>, tensor<1x1x1x2xf32>) -> tensor<1x2x2x1xf32>
     """
 
     name = "forward"
@@ -255,6 +284,29 @@ class DepthwiseRule(FloatNetworkPass):
 
     Only operations between layers are converted: accelerators do not execute preprocessing and
     postprocessing. Equal over the reals; kernels can round a product and a sum in a single step.
+
+    Before:
+
+        %k = graph.constant dense<[2.0, 3.0]> : tensor<2xf32> : tensor<2xf32>
+        %t = graph.constant dense<[5.0, 6.0]> : tensor<2xf32> : tensor<2xf32>
+        %a = graph.conv2d %x, %v : (tensor<1x3x3x1xf32>, tensor<2x1x1x1xf32>) -> tensor<1x3x3x2xf32>
+        %b = graph.pool2d max %a {kernel = array<i64: 2, 2>}
+            : (tensor<1x3x3x2xf32>) -> tensor<1x2x2x2xf32>
+        %c = graph.binary mul %b, %k : (tensor<1x2x2x2xf32>, tensor<2xf32>) -> tensor<1x2x2x2xf32>
+        %d = graph.binary add %c, %t : (tensor<1x2x2x2xf32>, tensor<2xf32>) -> tensor<1x2x2x2xf32>
+        %y = graph.conv2d %d, %w : (tensor<1x2x2x2xf32>, tensor<1x1x1x2xf32>) -> tensor<1x2x2x1xf32>
+
+    After:
+
+        %a = graph.conv2d %x, %v : (tensor<1x3x3x1xf32>, tensor<2x1x1x1xf32>) -> tensor<1x3x3x2xf32>
+        %b = graph.pool2d max %a {kernel = array<i64: 2, 2>}
+            : (tensor<1x3x3x2xf32>) -> tensor<1x2x2x2xf32>
+        %k = graph.constant dense<[[[[2.0]]], [[[3.0]]]]> : tensor<2x1x1x1xf32>
+            : tensor<2x1x1x1xf32>
+        %t = graph.constant dense<[5.0, 6.0]> : tensor<2xf32> : tensor<2xf32>
+        %d = graph.conv2d %b, %k bias %t : tensor<2xf32> {groups = 2 : i64}
+            : (tensor<1x2x2x2xf32>, tensor<2x1x1x1xf32>) -> tensor<1x2x2x2xf32>
+        %y = graph.conv2d %d, %w : (tensor<1x2x2x2xf32>, tensor<1x1x1x2xf32>) -> tensor<1x2x2x1xf32>
     """
 
     name = "depthwise"

@@ -119,6 +119,25 @@ class FuseBranchesPass(PatternPass):
     Networks are trained in this form (RepVGG, MobileOne): with a 1x1 convolution and batch
     normalizations parallel to a 3x3 convolution. The larger convolution must read all elements of
     the smaller, so that the number of multiplications does not increase.
+
+    Before:
+
+        %w = graph.constant dense<[[[[1.0], [2.0], [3.0]]]]> : tensor<1x1x3x1xf32>
+            : tensor<1x1x3x1xf32>
+        %v = graph.constant dense<10.0> : tensor<1x1x1x1xf32> : tensor<1x1x1x1xf32>
+        %p = graph.conv2d %x, %w {padding = array<i64: 0, 1, 0, 1>}
+            : (tensor<1x1x5x1xf32>, tensor<1x1x3x1xf32>) -> tensor<1x1x5x1xf32>
+        %q = graph.conv2d %x, %v : (tensor<1x1x5x1xf32>, tensor<1x1x1x1xf32>) -> tensor<1x1x5x1xf32>
+        %y = graph.binary add %p, %q
+            : (tensor<1x1x5x1xf32>, tensor<1x1x5x1xf32>) -> tensor<1x1x5x1xf32>
+
+    After:
+
+        %w = graph.constant dense<[[[[1.0], [12.0], [3.0]]]]> : tensor<1x1x3x1xf32>
+            : tensor<1x1x3x1xf32>
+        %b = graph.constant dense<0.0> : tensor<1xf32> : tensor<1xf32>
+        %y = graph.conv2d %x, %w bias %b : tensor<1xf32> {padding = array<i64: 0, 1, 0, 1>}
+            : (tensor<1x1x5x1xf32>, tensor<1x1x3x1xf32>) -> tensor<1x1x5x1xf32>
     """
 
     name = "fuse-branches"
@@ -304,6 +323,23 @@ class DistributeConcatPass(PatternPass):
 
     The heads of attention thus remain separate from the scores to the products with values: the
     scores of a head fit in a cache, and the scores of a single head are live.
+
+    Before:
+
+        %c = graph.concat %x, %y {axis = 0 : i64}
+            : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<2x4xf32>
+        %f = graph.softmax %c {axis = 1 : i64} : tensor<2x4xf32>
+        %a = graph.slice %f {starts = array<i64: 0, 0>, strides = array<i64: 1, 1>}
+            : (tensor<2x4xf32>) -> tensor<1x4xf32>
+        %b = graph.slice %f {starts = array<i64: 1, 0>, strides = array<i64: 1, 1>}
+            : (tensor<2x4xf32>) -> tensor<1x4xf32>
+        %z = graph.binary add %a, %b : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xf32>
+
+    After:
+
+        %a = graph.softmax %x {axis = 1 : i64} : tensor<1x4xf32>
+        %b = graph.softmax %y {axis = 1 : i64} : tensor<1x4xf32>
+        %z = graph.binary add %a, %b : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xf32>
     """
 
     name = "distribute-concat"

@@ -369,6 +369,18 @@ class EliminateTransposesPass(ModulePass):
 
     Dead code and duplicate transposes and reshapes are removed too. Exact except for matrix
     products with sums in another order.
+
+    Before:
+
+        %a = graph.transpose %x {permutation = array<i64: 1, 0>}
+            : (tensor<2x3xf32>) -> tensor<3x2xf32>
+        %b = graph.unary <relu> %a : tensor<3x2xf32>
+        %y = graph.transpose %b {permutation = array<i64: 1, 0>}
+            : (tensor<3x2xf32>) -> tensor<2x3xf32>
+
+    After:
+
+        %y = graph.unary <relu> %x : tensor<2x3xf32>
     """
 
     name = "eliminate-transposes"

@@ -67,6 +67,15 @@ class ClipRule(PatternPass):
 
     An output stage applies a single function, so that a second clip would exclude the integer
     bounds from the layer.
+
+    Before:
+
+        %a = graph.unary <relu> %x : tensor<1x4xf32>
+        %y = graph.unary <clip, -8.0, 7.0> %a : tensor<1x4xf32>
+
+    After:
+
+        %y = graph.unary <clip, 0.0, 7.0> %x : tensor<1x4xf32>
     """
 
     name = "clips"
@@ -158,6 +167,16 @@ class AffineFunctionRule(PatternPass):
     A single table or output stage then computes all three, as in the learnable affine blocks of
     PP-LCNetV3 and HGNetV2. If the function is a clip, `batch-norms` then moves factor and addend
     into the weights and bias of a layer. Exact except for the sign of zeros.
+
+    Before:
+
+        %k = graph.constant dense<0.75> : tensor<1xf32> : tensor<1xf32>
+        %f = graph.unary <hard_swish> %x : tensor<1x4xf32>
+        %y = graph.binary mul %f, %k : (tensor<1x4xf32>, tensor<1xf32>) -> tensor<1x4xf32>
+
+    After:
+
+        %y = graph.unary <hard_swish, scale 0.75, offset 0.0> %x : tensor<1x4xf32>
     """
 
     name = "functions"
@@ -210,6 +229,18 @@ class SplitAffinePass(PatternPass):
 
     This is for targets with functions without scale and offset, and undoes
     `fold-affine{functions}`. Exact: the roundings have the same order.
+
+    Before:
+
+        %y = graph.unary <hard_swish, scale 2.0, offset 0.25> %x : tensor<1x4xf32>
+
+    After:
+
+        %a = graph.unary <hard_swish> %x : tensor<1x4xf32>
+        %s = graph.constant dense<2.0> : tensor<1xf32> : tensor<1xf32>
+        %t = graph.constant dense<0.25> : tensor<1xf32> : tensor<1xf32>
+        %b = graph.binary mul %a, %s : (tensor<1x4xf32>, tensor<1xf32>) -> tensor<1x4xf32>
+        %y = graph.binary add %b, %t : (tensor<1x4xf32>, tensor<1xf32>) -> tensor<1x4xf32>
     """
 
     name = "split-affine"

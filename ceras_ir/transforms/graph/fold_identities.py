@@ -154,6 +154,16 @@ class ExpandRule(PatternPass):
 
     PyTorch exports `x * gate.expand_as(x)`, of squeeze-and-excitation, in this form: the gate
     became an image and was moved between layouts.
+
+    Before:
+
+        %a = graph.gather %g {axis = 0 : i64, indices = array<i64: 0, 0, 0>}
+            : (tensor<1x4xf32>) -> tensor<3x4xf32>
+        %y = graph.binary mul %x, %a : (tensor<3x4xf32>, tensor<3x4xf32>) -> tensor<3x4xf32>
+
+    After:
+
+        %y = graph.binary mul %x, %g : (tensor<3x4xf32>, tensor<1x4xf32>) -> tensor<3x4xf32>
     """
 
     name = "expands"
@@ -182,6 +192,18 @@ class NanGuardRule(NetworkPass):
     Masks must be constants that are finite or that leave a finite score in each row, such as -inf
     above the diagonal. The exporter of PyTorch writes the guard for each attention. Exact if inputs
     and results of layers are below 2^64.
+
+    Before:
+
+        %p = graph.softmax %x {axis = 1 : i64} : tensor<2x4xf32>
+        %z = graph.constant dense<0.0> : tensor<f32> : tensor<f32>
+        %e = graph.compare equal %p, %p : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xi1>
+        %y = graph.select %e, %p, %z
+            : (tensor<2x4xi1>, tensor<2x4xf32>, tensor<f32>) -> tensor<2x4xf32>
+
+    After:
+
+        %y = graph.softmax %x {axis = 1 : i64} : tensor<2x4xf32>
     """
 
     name = "nan-guards"

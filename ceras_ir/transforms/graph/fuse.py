@@ -205,6 +205,16 @@ class SplitActivationRule(PatternPass):
     fused for a float target.
 
     The value before the function then gets a range, and the function becomes a `graph.lookup`.
+
+    Before:
+
+        %y = graph.matmul %x, %w {activation = #graph.function<tanh>}
+            : (tensor<1x4xf32>, tensor<2x4xf32>) -> tensor<1x2xf32>
+
+    After:
+
+        %a = graph.matmul %x, %w : (tensor<1x4xf32>, tensor<2x4xf32>) -> tensor<1x2xf32>
+        %y = graph.unary <tanh> %a : tensor<1x2xf32>
     """
 
     name = "split-activations"

@@ -76,6 +76,15 @@ class ElementwiseRule(NetworkPass):
     each binade, with equal infinities, NaN and, before a quotient, signs of zeros. `max(x, 1e-7)`
     and `relu(x) + 1e-12` therefore remain, which keep a logarithm or a quotient finite. Float32
     results differ by the rounding of the parts; `x * sigmoid(x)` is exact.
+
+    Before:
+
+        %a = graph.unary <sigmoid> %x : tensor<1x4xf32>
+        %y = graph.binary mul %x, %a : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xf32>
+
+    After:
+
+        %y = graph.unary <swish> %x : tensor<1x4xf32>
     """
 
     name = "elementwise"
@@ -247,6 +256,14 @@ class SwishToHardSwishPass(ModulePass):
     was not trained with hard_swish can lose accuracy. Therefore no pipeline runs the pass by
     default, and stderr reports the replacements. Recorded ranges are removed, because they are no
     longer valid.
+
+    Before:
+
+        %y = graph.unary <swish> %x : tensor<1x4xf32>
+
+    After:
+
+        %y = graph.unary <hard_swish> %x : tensor<1x4xf32>
     """
 
     name = "swish-to-hard-swish"

@@ -230,6 +230,18 @@ class MeanRule(PatternPass):
 
     The average can be quantized. Exporters write means over pixels or tokens as a sum times a
     reciprocal. Means along the last axis remain; they are part of normalizations.
+
+    Before:
+
+        %n = graph.constant dense<6.0> : tensor<1xf32> : tensor<1xf32>
+        %s = graph.reduce sum %x {axes = array<i64: 1, 2>}
+            : (tensor<1x2x3x4xf32>) -> tensor<1x1x1x4xf32>
+        %y = graph.binary div %s, %n : (tensor<1x1x1x4xf32>, tensor<1xf32>) -> tensor<1x1x1x4xf32>
+
+    After:
+
+        %y = graph.pool2d average %x {kernel = array<i64: 2, 3>}
+            : (tensor<1x2x3x4xf32>) -> tensor<1x1x1x4xf32>
     """
 
     name = "means"
@@ -258,7 +270,21 @@ class FusePad(RewritePattern):
 
 
 class PadRule(PatternPass):
-    """Fuse `graph.pad` with zeros into the consuming convolutions."""
+    """
+    Fuse `graph.pad` with zeros into the consuming convolutions.
+
+    Before:
+
+        %p = graph.pad constant %x {low = array<i64: 0, 1, 1, 0>, high = array<i64: 0, 0, 0, 0>,
+            interior = array<i64: 0, 0, 0, 0>, value = 0.0 : f32}
+            : (tensor<1x2x2x1xf32>) -> tensor<1x3x3x1xf32>
+        %y = graph.conv2d %p, %w : (tensor<1x3x3x1xf32>, tensor<1x2x2x1xf32>) -> tensor<1x2x2x1xf32>
+
+    After:
+
+        %y = graph.conv2d %x, %w {padding = array<i64: 1, 1, 0, 0>}
+            : (tensor<1x2x2x1xf32>, tensor<1x2x2x1xf32>) -> tensor<1x2x2x1xf32>
+    """
 
     name = "pads"
     pattern = FusePad()
@@ -305,6 +331,18 @@ class CropRule(PatternPass):
 
     Causal convolutions are exported in this form (`Chomp1d` of temporal convolutional networks):
     padding is added on both sides and a side is cropped.
+
+    Before:
+
+        %a = graph.conv2d %x, %w {padding = array<i64: 0, 2, 0, 2>}
+            : (tensor<1x1x5x1xf32>, tensor<1x1x3x1xf32>) -> tensor<1x1x7x1xf32>
+        %y = graph.slice %a {starts = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1, 1, 1>}
+            : (tensor<1x1x7x1xf32>) -> tensor<1x1x5x1xf32>
+
+    After:
+
+        %y = graph.conv2d %x, %w {padding = array<i64: 0, 2, 0, 0>}
+            : (tensor<1x1x5x1xf32>, tensor<1x1x3x1xf32>) -> tensor<1x1x5x1xf32>
     """
 
     name = "crops"
@@ -367,6 +405,21 @@ class StrideRule(PatternPass):
 
     For audio, a window of 256 samples with stride 128 becomes a window of 2 over 128 channels.
     Kernels pad fewer than four channels to four, which wastes multiplications.
+
+    Before:
+
+        %w = graph.constant dense<[[[[1.0], [2.0], [3.0], [4.0]]]]> : tensor<1x1x4x1xf32>
+            : tensor<1x1x4x1xf32>
+        %y = graph.conv2d %x, %w {strides = array<i64: 1, 2>}
+            : (tensor<1x1x6x1xf32>, tensor<1x1x4x1xf32>) -> tensor<1x1x2x1xf32>
+
+    After:
+
+        %a = graph.reshape %x : (tensor<1x1x6x1xf32>) -> tensor<1x1x3x2xf32>
+        %w = graph.constant dense<[[[[1.0, 2.0], [3.0, 4.0]]]]> : tensor<1x1x2x2xf32>
+            : tensor<1x1x2x2xf32>
+        %y = graph.conv2d %a, %w
+            : (tensor<1x1x3x2xf32>, tensor<1x1x2x2xf32>) -> tensor<1x1x2x1xf32>
     """
 
     name = "strides"

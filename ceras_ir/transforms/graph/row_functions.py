@@ -249,6 +249,16 @@ class SoftmaxRule(NetworkPass):
     The pass compares the results in double precision, not the operations. The result differs by the
     rounding of the parts. Without the subtraction of the maximum the operations can overflow;
     `graph.softmax` is finite for all rows.
+
+    Before:
+
+        %a = graph.unary <exp> %x : tensor<3x2xf32>
+        %s = graph.reduce sum %a {axes = array<i64: 1>} : (tensor<3x2xf32>) -> tensor<3x1xf32>
+        %y = graph.binary div %a, %s : (tensor<3x2xf32>, tensor<3x1xf32>) -> tensor<3x2xf32>
+
+    After:
+
+        %y = graph.softmax %x {axis = 1 : i64} : tensor<3x2xf32>
     """
 
     name = "softmax"
@@ -320,6 +330,23 @@ class NormalizationRule(FloatNetworkPass):
     mean, or as `x * factor + (bias - mean * factor)`. The pass therefore compares the results in
     double precision, not the operations. The result differs by the rounding of the parts. A
     quantized network remains unchanged.
+
+    Before:
+
+        %n = graph.constant dense<2.0> : tensor<1xf32> : tensor<1xf32>
+        %e = graph.constant dense<0.5> : tensor<1xf32> : tensor<1xf32>
+        %a = graph.binary mul %x, %x : (tensor<3x2xf32>, tensor<3x2xf32>) -> tensor<3x2xf32>
+        %s = graph.reduce sum %a {axes = array<i64: 1>} : (tensor<3x2xf32>) -> tensor<3x1xf32>
+        %b = graph.binary div %s, %n : (tensor<3x1xf32>, tensor<1xf32>) -> tensor<3x1xf32>
+        %c = graph.binary add %b, %e {activation = #graph.function<sqrt>}
+            : (tensor<3x1xf32>, tensor<1xf32>) -> tensor<3x1xf32>
+        %y = graph.binary div %x, %c : (tensor<3x2xf32>, tensor<3x1xf32>) -> tensor<3x2xf32>
+
+    After:
+
+        %s = graph.constant dense<1.0> : tensor<2xf32> : tensor<2xf32>
+        %y = graph.normalize %x scale %s : tensor<2xf32> {epsilon = 0.5 : f32, centred = false}
+            : tensor<3x2xf32> -> tensor<3x2xf32>
     """
 
     name = "normalization"

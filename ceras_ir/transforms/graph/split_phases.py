@@ -273,6 +273,22 @@ class SplitPhasesPass(PatternPass):
     Pruned layers, ordered sums and computed weights remain unchanged. Integer results are equal;
     float sums have another order. Shi et al., Is the deconvolution layer the same as a
     convolutional layer? (2016).
+
+    Before:
+
+        %w = graph.constant dense<[[[[1.0], [2.0]]]]> : tensor<1x1x2x1xf32> : tensor<1x1x2x1xf32>
+        %p = graph.pad constant %x {low = array<i64: 0, 0, 1, 0>, high = array<i64: 0, 0, 1, 0>,
+            interior = array<i64: 0, 0, 1, 0>, value = 0.0 : f32}
+            : (tensor<1x1x3x1xf32>) -> tensor<1x1x7x1xf32>
+        %y = graph.conv2d %p, %w : (tensor<1x1x7x1xf32>, tensor<1x1x2x1xf32>) -> tensor<1x1x6x1xf32>
+
+    After:
+
+        %w = graph.constant dense<[[[[2.0]]], [[[1.0]]]]> : tensor<2x1x1x1xf32>
+            : tensor<2x1x1x1xf32>
+        %a = graph.conv2d %x, %w
+            : (tensor<1x1x3x1xf32>, tensor<2x1x1x1xf32>) -> tensor<1x1x3x2xf32>
+        %y = graph.reshape %a : (tensor<1x1x3x2xf32>) -> tensor<1x1x6x1xf32>
     """
 
     name = "split-phases"

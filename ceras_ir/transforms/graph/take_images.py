@@ -32,6 +32,23 @@ class TakeImagesPass(NetworkPass):
     The network computes the former input, `(pixel / scale - mean) / std`, with an operation in
     float32 for each step. `layout` is the layout of the bytes, which are transposed if the network
     requires another. The network must have a single input, of f32 and four dimensions.
+
+    Before:
+
+        func.func @main(%x: tensor<1x4x4x3xf32> {graph.name = "x"}) -> tensor<1x4x4x3xf32> {
+          %y = graph.unary <relu> %x : tensor<1x4x4x3xf32>
+          func.return %y : tensor<1x4x4x3xf32>
+        }
+
+    After:
+
+        func.func @main(%x: tensor<1x4x4x3xui8> {graph.name = "x"}) -> tensor<1x4x4x3xf32> {
+          %a = graph.cast %x : (tensor<1x4x4x3xui8>) -> tensor<1x4x4x3xf32>
+          %s = graph.constant dense<255.0> : tensor<f32> : tensor<f32>
+          %b = graph.binary div %a, %s : (tensor<1x4x4x3xf32>, tensor<f32>) -> tensor<1x4x4x3xf32>
+          %y = graph.unary <relu> %b : tensor<1x4x4x3xf32>
+          func.return %y : tensor<1x4x4x3xf32>
+        }
     """
 
     name = "take-images"
