@@ -16,6 +16,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.parser import Parser
 from xdsl.passes import ModulePass
+from xdsl.traits import SymbolOpInterface
 
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.support.options import docstring
@@ -38,13 +39,24 @@ class Parsed:
     missing: dict[str, SSAValue]
 
 
+_ALIASES = re.compile(r"^ *[!#]\w+ = .*\n", re.MULTILINE)
+
+
 def parsed(text: str) -> Parsed:
-    """Parse a list of operations."""
-    parser, ops = Parser(load_context(), text), list[Operation]()
+    """Parse aliases of types and attributes, and a list of operations."""
+    header = Parser(load_context(), aliases(text) + "builtin.module {}")
+    header.parse_module()
+    parser, ops = Parser(load_context(), _ALIASES.sub("\n", text)), list[Operation]()
+    parser.attribute_aliases = header.attribute_aliases
     while (op := parser.parse_optional_operation()) is not None:
         ops.append(op)
     references = parser.forward_ssa_references.items()
     return Parsed(ops, {name: value for name, values in references for value in values.values()})
+
+
+def aliases(text: str) -> str:
+    """Return the lines of a text that define aliases."""
+    return "".join(_ALIASES.findall(text))
 
 
 @dataclass(frozen=True)
@@ -61,29 +73,36 @@ _EXAMPLE = re.compile(rf"^Before(?:, with `([^`]*)`)?:{_BLOCK}After:{_BLOCK}\Z",
 
 
 def pass_example(cls: type[ModulePass]) -> PassExample | None:
-    """Return the example at the end of the docstring of a pass or rule."""
-    found = _EXAMPLE.search(f"{docstring(cls)}\n")
-    return None if found is None else PassExample(found[1] or "", found[2], found[3])
+    """
+    Return the example at the end of the docstring of a pass or rule. Aliases of the text Before are
+    also defined in the text After.
+    """
+    if (found := _EXAMPLE.search(f"{docstring(cls)}\n")) is None:
+        return None
+    options, before, after = found.groups("")
+    return PassExample(options, before, aliases(before) + after)
 
 
 def network(text: str, inputs: Sequence[tuple[str, Attribute]] = ()) -> ModuleOp:
     """
-    Return the module of a text. Operations outside a function become `@main`: the last results are
-    returned. The arguments have these names and types, or the type of the first use, and undefined
-    values are more arguments, in the order of use.
+    Return the module of a text. Operations outside functions become `@main`, before the functions:
+    the last results are returned. The arguments have these names and types, or the type of the
+    first use, and undefined values are more arguments, in the order of use.
     """
     found = parsed(text)
-    if any(isinstance(op, FuncOp) for op in found.ops):
-        return ModuleOp(found.ops)
+    symbols = [op for op in found.ops if op.has_trait(SymbolOpInterface)]
+    ops = [op for op in found.ops if op not in symbols]
+    if not ops:
+        return ModuleOp(symbols)
     types = dict(inputs) | {name: value.type for name, value in found.missing.items()}
     block = Block(arg_types=types.values())
     for argument, name in zip(block.args, types, strict=True):
         argument.name_hint = name
         if (value := found.missing.get(name)) is not None:
             value.replace_all_uses_with(argument)
-    block.add_ops([*found.ops, ReturnOp(*found.ops[-1].results)])
-    results = [value.type for value in found.ops[-1].results]
-    return ModuleOp([FuncOp("main", ((*types.values(),), results), Region(block))])
+    block.add_ops([*ops, ReturnOp(*ops[-1].results)])
+    results = [value.type for value in ops[-1].results]
+    return ModuleOp([FuncOp("main", ((*types.values(),), results), Region(block)), *symbols])
 
 
 def arguments(module: ModuleOp) -> list[tuple[str, Attribute]]:
@@ -94,9 +113,11 @@ def arguments(module: ModuleOp) -> list[tuple[str, Attribute]]:
 
 def block_text(module: ModuleOp, *, is_wrapped: bool) -> str:
     """Return the IR as lines of a docstring, without the function `@main` if it was added."""
-    text = "\n".join(map(str, module.ops))
-    if is_wrapped and len(module.ops) == 1:
-        text = textwrap.dedent("\n".join(text.splitlines()[1:-2]))
+    first, *others = map(str, module.ops)
+    # Attributes of the function are part of an example.
+    if is_wrapped and not module.body.block.ops.first.attributes:
+        first = textwrap.dedent("\n".join(first.splitlines()[1:-2]))
+    text = "\n".join([first, *others])
     return "\n".join(_wrapped(INDENT + _short_floats(line)) for line in text.splitlines())
 
 

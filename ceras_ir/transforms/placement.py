@@ -185,6 +185,14 @@ class PlacePass(NetworkPass):
     With `board` the rules are those of the board, and the placement has the shortest modelled time,
     transfers included. `mem.cost` on each operation has the time on each device. A target can
     require its device regardless of the cost.
+
+    Before:
+
+        %y = graph.unary <relu> %x : tensor<4xf32>
+
+    After:
+
+        %y = graph.unary <relu> %x {mem.device = #mem.device<cpu>} : tensor<4xf32>
     """
 
     name = "place"

@@ -35,22 +35,10 @@ with rules has an example, or each of its rules has.
 """
 
 TODO = {
-    # transforms/memory, placement
-    "allocate-blocks",
-    "clear-plan",
-    "place",
-    "reorder-for-memory",
-    # backends/c
-    "choose-encodings",
-    "encode-weights",
-    "store-unsigned",
     # backends/dataflow
     "allot-lanes",
     "keep-one-pipeline",
     "outline-pipeline",
-    # backends/nnet
-    "fuse-lookup",
-    "tabulate",
     # backends/vta
     "convert-graph-to-tile",
     "convert-tile-to-vta",
@@ -102,7 +90,7 @@ def effect(name: str, rule: str, example: PassExample) -> str:
     dce(expected)
     if not (reason := difference(module, expected)):
         return ""
-    text = block_text(module, is_wrapped="func.func" not in example.before)
+    text = block_text(module, is_wrapped="@main" not in example.before)
     return f"{reason}. After the pass, the IR is:\n\n{text}"
 
 

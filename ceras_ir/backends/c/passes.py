@@ -73,6 +73,22 @@ class ChooseEncodingsPass(NetworkPass):
 
     Exact: constants keep all elements. Integer sums do not depend on the order of terms. The sparse
     kernel adds floats in the order that the operation defines.
+
+    Before, with `board=uno_r4_wifi`:
+
+        !q = !quant.uniform<i8:f32, 0.5>
+        #r = #graph.requant<shift = 3, rounding = half_up, low = -128, high = 127>
+        %w = graph.constant dense<[[[[0], [0]]], [[[5], [0]]]]>
+            : tensor<2x1x2x1xi8> : tensor<2x1x2x1x!q>
+        %y = graph.conv2d %x, %w {requant = #r}
+            : (tensor<1x8x9x1x!q>, tensor<2x1x2x1x!q>) -> tensor<1x8x8x2x!q>
+
+    After:
+
+        %w = graph.constant #sparse.coo<counts 1, delta 2, counts "0x02", places "0x00",
+            values "0x05" : tensor<2x1x2x1xi8>> : tensor<2x1x2x1x!q>
+        %y = graph.conv2d %x, %w {requant = #r}
+            : (tensor<1x8x9x1x!q>, tensor<2x1x2x1x!q>) -> tensor<1x8x8x2x!q>
     """
 
     name = "choose-encodings"
@@ -215,6 +231,17 @@ class EncodeWeightsPass(NetworkPass):
     Constants are encoded by the dialect `sparse` if the encoding is smaller or faster. The
     operation defines the order of its sums and the rounding of int8 weights. Otherwise values do
     not change.
+
+    Before, with `encoding=csr`:
+
+        %w = graph.constant dense<[[0.0, 0.0, 0.0, 5.0]]> : tensor<1x4xf32> : tensor<1x4xf32>
+        %y = graph.matmul %x, %w : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x1xf32>
+
+    After:
+
+        %w = graph.constant #sparse.csr<counts 8, delta 8, counts "0x01", places "0x03",
+            values "0x0000A040" : tensor<1x4xf32>> : tensor<1x4xf32>
+        %y = graph.matmul %x, %w {ordered} : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x1xf32>
     """
 
     name = "encode-weights"
@@ -324,6 +351,24 @@ class StoreUnsignedPass(NetworkPass):
 
     Exact: stored values and zero points change by the same constant, so `q - zero_point` is
     unchanged. Clamp ranges change by the same constant.
+
+    Before:
+
+        !q = !quant.uniform<i8:f32, 0.5>
+        !s = !quant.uniform<i8:f32, 0.5:-128>
+        #a = #graph.requant<shift = 2, rounding = half_up, zero_point = -128, low = -128, high = 64>
+        #b = #graph.requant<shift = 2, rounding = half_up, low = -128, high = 127>
+        %w = graph.constant dense<2> : tensor<2x2xi8> : tensor<2x2x!q>
+        %a = graph.matmul %x, %w {requant = #a} : (tensor<3x2x!q>, tensor<2x2x!q>) -> tensor<3x2x!s>
+        %y = graph.matmul %a, %w {requant = #b} : (tensor<3x2x!s>, tensor<2x2x!q>) -> tensor<3x2x!q>
+
+    After:
+
+        !u = !quant.uniform<u8:f32, 0.5>
+        #c = #graph.requant<shift = 2, rounding = half_up, low = 0, high = 192>
+        %w = graph.constant dense<2> : tensor<2x2xi8> : tensor<2x2x!q>
+        %a = graph.matmul %x, %w {requant = #c} : (tensor<3x2x!q>, tensor<2x2x!q>) -> tensor<3x2x!u>
+        %y = graph.matmul %a, %w {requant = #b} : (tensor<3x2x!u>, tensor<2x2x!q>) -> tensor<3x2x!q>
     """
 
     name = "store-unsigned"

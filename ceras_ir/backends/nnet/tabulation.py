@@ -95,6 +95,18 @@ class TabulatePass(PatternPass):
     Replace requantizations of int8 and dequantizations of FPGA layers by lookups.
 
     The rewrite is exact: each entry is the result of the interpreter for the input of the entry.
+    In the example, the step of the result is so large that all entries are 0.
+
+    Before:
+
+        !fine = !quant.uniform<i8:f32, 0.5>
+        !coarse = !quant.uniform<i8:f32, 128.0>
+        #r = #graph.requant<shift = 8, rounding = half_even, low = -128, high = 127>
+        %y = graph.requantize %x {requant = #r} : (tensor<4x!fine>) -> tensor<4x!coarse>
+
+    After:
+
+        %y = graph.lookup %x, dense<0> : tensor<256xi8> : (tensor<4x!fine>) -> tensor<4x!coarse>
     """
 
     name = "tabulate"
@@ -136,6 +148,18 @@ class FuseLookupPass(PatternPass):
     Fuse a lookup into the preceding convolution or matrix product if the FPGA can execute it.
 
     The rewrite is exact: the table is applied to the result of the requantization.
+
+    Before:
+
+        !q = !quant.uniform<i8:f32, 0.5>
+        #r = #graph.requant<shift = 7, rounding = half_up, low = -128, high = 127>
+        %a = graph.matmul %x, %w {requant = #r} : (tensor<3x4x!q>, tensor<2x4x!q>) -> tensor<3x2x!q>
+        %y = graph.lookup %a, dense<3> : tensor<256xi8> : (tensor<3x2x!q>) -> tensor<3x2x!q>
+
+    After:
+
+        %y = graph.matmul %x, %w {requant = #r, table = dense<3> : tensor<256xi8>}
+            : (tensor<3x4x!q>, tensor<2x4x!q>) -> tensor<3x2x!q>
     """
 
     name = "fuse-lookup"

@@ -48,6 +48,17 @@ class ClearPlanPass(NetworkPass):
     `mem.regions` of functions. Exact: without a plan each value has separate memory. Passes that
     precede the plan ignore it, so that it is removed first if the text of the memory level is
     compiled again.
+
+    Before:
+
+        !t = tensor<4xf32>
+        %a = graph.unary <relu> %x {mem.block = #mem.block<id = 0, offset = 0, size = 16>} : !t
+        %y = graph.unary <sigmoid> %a : !t
+
+    After:
+
+        %a = graph.unary <relu> %x : !t
+        %y = graph.unary <sigmoid> %a : !t
     """
 
     name = "clear-plan"
@@ -126,6 +137,30 @@ class AllocateBlocksPass(BufferOptions, NetworkPass):
 
     Correct because an independent check of the finished plan (`check_blocks.py`) finds no error. It
     is asserted in each run.
+
+    Before:
+
+        !t = tensor<4xf32>
+        func.func @main(%x: !t) -> !t {
+          %a = graph.unary <relu> %x : !t
+          %b = graph.unary <sigmoid> %a : !t
+          %c = graph.binary sub %b, %a : (!t, !t) -> !t
+          %y = graph.unary <exp> %c : !t
+          func.return %y : !t
+        }
+
+    After:
+
+        #first = #mem.block<id = 0, offset = 0, size = 16>
+        #second = #mem.block<id = 1, offset = 16, size = 16>
+        func.func @main(%x: !t) -> !t
+            attributes {mem.arena = #mem.arena<size = 32, alignment = 16>} {
+          %a = graph.unary <relu> %x {mem.block = #first} : !t
+          %b = graph.unary <sigmoid> %a {mem.block = #second} : !t
+          %c = graph.binary sub %b, %a {mem.block = #second} : (!t, !t) -> !t
+          %y = graph.unary <exp> %c : !t
+          func.return %y : !t
+        }
     """
 
     name = "allocate-blocks"

@@ -194,6 +194,22 @@ class ReorderForMemoryPass(BufferOptions, NetworkPass):
 
     The present order is kept unless the new order needs less. No value changes: each operand is
     still computed before the consumers.
+
+    Before:
+
+        %a = graph.concat %x, %x {axis = 0} : (tensor<4xf32>, tensor<4xf32>) -> tensor<8xf32>
+        %b = graph.concat %z, %z {axis = 0} : (tensor<4xf32>, tensor<4xf32>) -> tensor<8xf32>
+        %p = graph.reduce sum %a {axes = array<i64: 0>} : (tensor<8xf32>) -> tensor<1xf32>
+        %q = graph.reduce sum %b {axes = array<i64: 0>} : (tensor<8xf32>) -> tensor<1xf32>
+        %y = graph.binary add %p, %q : (tensor<1xf32>, tensor<1xf32>) -> tensor<1xf32>
+
+    After:
+
+        %a = graph.concat %x, %x {axis = 0} : (tensor<4xf32>, tensor<4xf32>) -> tensor<8xf32>
+        %p = graph.reduce sum %a {axes = array<i64: 0>} : (tensor<8xf32>) -> tensor<1xf32>
+        %b = graph.concat %z, %z {axis = 0} : (tensor<4xf32>, tensor<4xf32>) -> tensor<8xf32>
+        %q = graph.reduce sum %b {axes = array<i64: 0>} : (tensor<8xf32>) -> tensor<1xf32>
+        %y = graph.binary add %p, %q : (tensor<1xf32>, tensor<1xf32>) -> tensor<1xf32>
     """
 
     name = "reorder-for-memory"
