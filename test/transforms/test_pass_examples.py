@@ -1,5 +1,8 @@
 """Check that examples in docstrings of passes and rules show the effect of the pass or rule."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 from docstring_examples import (
     PassExample,
@@ -9,9 +12,12 @@ from docstring_examples import (
     network,
     pass_example,
 )
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.transforms.dead_code_elimination import dce
 
+from ceras_ir.data.sample_stream import synthetic_samples
 from ceras_ir.driver.opt.modes import describe_pass, rules_of
+from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.pass_options import PassRequest, build_pipeline
 from ceras_ir.transforms.pass_kinds import PipelinePass
@@ -23,10 +29,6 @@ NO_EXAMPLE = {
         "it only checks",
     ),
     **dict.fromkeys(["explain", "print-liveness"], "it only prints"),
-    **dict.fromkeys(
-        ["choose-precision", "equalize-channels", "fit-inputs", "round-weights"],
-        "it needs calibration samples",
-    ),
     "tabulate-pixels": "a table of 256 entries is longer than an example",
 }
 """
@@ -54,6 +56,11 @@ TODO = {
 }
 """Passes that still need an example."""
 
+SAMPLES = "samples.npz"
+"""An example can name this file as `calibration`. It has synthetic samples of the inputs."""
+
+SAMPLE_COUNT = 32
+
 CLASSES = {name: load() for name, load in CERAS_UNIVERSE.all_passes.items()}
 
 EXAMPLES = {
@@ -65,7 +72,10 @@ EXAMPLES = {
 
 
 @pytest.mark.parametrize("step", EXAMPLES, ids=lambda step: f"{step[0]}{{{step[1]}}}")
-def test_pass_has_the_effect_of_the_example(step: tuple[str, str]) -> None:
+def test_pass_has_the_effect_of_the_example(
+    step: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     (name, rule), example = step, EXAMPLES[step]
     assert example.before != example.after
     problem = effect(name, rule, example)
@@ -81,6 +91,8 @@ def effect(name: str, rule: str, example: PassExample) -> str:
     module.verify()
     inputs = arguments(module)
     options = f"rules={rule} {example.options}" if rule else example.options
+    if SAMPLES in options:
+        save_samples(module)
     (pass_,) = build_pipeline([PassRequest(name, options)], CERAS_UNIVERSE.all_passes)
     pass_.apply(load_context(), module)
     module.verify()
@@ -92,6 +104,13 @@ def effect(name: str, rule: str, example: PassExample) -> str:
         return ""
     text = block_text(module, is_wrapped="@main" not in example.before)
     return f"{reason}. After the pass, the IR is:\n\n{text}"
+
+
+def save_samples(module: ModuleOp) -> None:
+    """Write synthetic samples of the inputs to the file `SAMPLES`."""
+    samples = synthetic_samples(main_function(module), SAMPLE_COUNT, seed=0)
+    inputs = {name: np.concatenate([sample[name] for sample in samples]) for name in samples[0]}
+    np.savez(SAMPLES, allow_pickle=False, **inputs)
 
 
 def test_each_pass_has_an_example() -> None:

@@ -159,6 +159,27 @@ class EqualizeChannelsPass(CalibratedPass):
     commute with positive factors. A clip from 0 to a bound does not change, because twice the
     largest observed value of a raised channel is below the bound. Larger values are clipped
     earlier, as by int8.
+
+    Before, with `calibration=samples.npz`:
+
+        func.func @main(%x: tensor<1x2xf32>) -> tensor<1x1xf32> {
+          %w = graph.constant dense<[[1.0, 0.5], [0.015625, 0.0]]>
+              : tensor<2x2xf32> : tensor<2x2xf32>
+          %a = graph.matmul %x, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+          %v = graph.constant dense<[[1.0, 64.0]]> : tensor<1x2xf32> : tensor<1x2xf32>
+          %y = graph.matmul %a, %v : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x1xf32>
+          func.return %y : tensor<1x1xf32>
+        }
+
+    After:
+
+        func.func @main(%x: tensor<1x2xf32>) -> tensor<1x1xf32> attributes {graph.equalized} {
+          %w = graph.constant dense<[[1.0, 0.5], [0.5, 0.0]]> : tensor<2x2xf32> : tensor<2x2xf32>
+          %a = graph.matmul %x, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+          %v = graph.constant dense<[[1.0, 2.0]]> : tensor<1x2xf32> : tensor<1x2xf32>
+          %y = graph.matmul %a, %v : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x1xf32>
+          func.return %y : tensor<1x1xf32>
+        }
     """
 
     name = "equalize-channels"

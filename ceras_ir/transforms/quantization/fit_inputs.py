@@ -74,6 +74,29 @@ class FitInputsPass(CalibratedPass):
 
     A function of single pixels of a uint8 image counts as an input with the range of all 256 bytes.
     Here the multiplication is free, because `tabulate-pixels` replaces the function by a table.
+
+    Before, with `calibration=samples.npz`:
+
+        func.func @main(%x: tensor<1x2xf32> {graph.input_range = array<f32: 0.0, 1.5>})
+            -> tensor<1x1xf32> {
+          %w = graph.constant dense<[[1.0, 2.0]]> : tensor<1x2xf32> : tensor<1x2xf32>
+          %y = graph.matmul %x, %w : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x1xf32>
+          func.return %y : tensor<1x1xf32>
+        }
+
+    After:
+
+        func.func @main(%x: tensor<1x2xf32> {graph.input_range = array<f32: 0.0, 1.5>})
+            -> tensor<1x1xf32> {
+          %f = graph.constant dense<170.473938> : tensor<f32> : tensor<f32>
+          %q = graph.binary mul %x, %f {graph.precision = "f32",
+              graph.float_reason = "divides an input by the step that fits the data"}
+              : (tensor<1x2xf32>, tensor<f32>) -> tensor<1x2xf32>
+          %w = graph.constant dense<[[0.0058659995, 0.011731999]]>
+              : tensor<1x2xf32> : tensor<1x2xf32>
+          %y = graph.matmul %q, %w : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x1xf32>
+          func.return %y : tensor<1x1xf32>
+        }
     """
 
     name = "fit-inputs"

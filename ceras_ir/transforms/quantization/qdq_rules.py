@@ -339,7 +339,6 @@ class TieRule(NetworkPass):
 
     After:
 
-        %c = graph.constant dense<0.015625> : tensor<f32> : tensor<f32>
         %a = graph.dequantize %x : (tensor<4x!quant.uniform<i8:f32, 0.0625>>) -> tensor<4xf32>
         %y = graph.quantize %a : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.5>>
     """

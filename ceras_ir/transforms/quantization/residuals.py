@@ -147,6 +147,8 @@ class UnfuseResidualPass(FloatNetworkPass):
 
     Exact, because the residual is added before the activation.
 
+    In this example, the accumulator has steps of 2^-6, and the residual has steps of 2^-7.
+
     Before:
 
         %r = graph.unary <tanh> %x {graph.exponent = -7 : i64} : tensor<1x2xf32>

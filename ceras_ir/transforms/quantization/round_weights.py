@@ -392,6 +392,26 @@ class RoundWeightsPass(CalibratedPass):
        this length.
 
     Not exact: weights are rounded here instead of in `quantize-graph`, and biases change.
+
+    In this example, the nearest multiples are 0.5 and 0.5, with which the output changes more.
+
+    Before, with `calibration=samples.npz`:
+
+        func.func @main(%x: tensor<1x2xf32> {graph.exponent = -7 : i64}) -> tensor<1x1xf32> {
+          %w = graph.constant dense<[[0.3, 0.3]]> : tensor<1x2xf32> : tensor<1x2xf32>
+          %y = graph.matmul %x, %w {graph.weight_exponent = -1 : i64, graph.exponent = -6 : i64}
+              : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x1xf32>
+          func.return %y : tensor<1x1xf32>
+        }
+
+    After:
+
+        func.func @main(%x: tensor<1x2xf32> {graph.exponent = -7 : i64}) -> tensor<1x1xf32> {
+          %w = graph.constant dense<[[0.5, 0.0]]> : tensor<1x2xf32> : tensor<1x2xf32>
+          %y = graph.matmul %x, %w {graph.weight_exponent = -1 : i64, graph.exponent = -6 : i64}
+              : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x1xf32>
+          func.return %y : tensor<1x1xf32>
+        }
     """
 
     name = "round-weights"
