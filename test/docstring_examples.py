@@ -115,7 +115,7 @@ def block_text(module: ModuleOp, *, is_wrapped: bool) -> str:
     """Return the IR as lines of a docstring, without the function `@main` if it was added."""
     first, *others = map(str, module.ops)
     # Attributes of the function are part of an example.
-    if is_wrapped and not module.body.block.ops.first.attributes:
+    if is_wrapped and not next(iter(module.ops)).attributes:
         first = textwrap.dedent("\n".join(first.splitlines()[1:-2]))
     text = "\n".join([first, *others])
     return "\n".join(_wrapped(INDENT + _short_floats(line)) for line in text.splitlines())

@@ -38,20 +38,11 @@ with rules has an example, or each of its rules has.
 
 TODO = {
     # backends/dataflow
-    "allot-lanes",
-    "keep-one-pipeline",
-    "outline-pipeline",
     # backends/vta
-    "convert-graph-to-tile",
     "convert-tile-to-vta",
     "expand-tiles",
-    "fold-packing",
-    "gather-launches",
-    "im2col",
-    "merge-launches",
     "schedule-tiles",
     "sort-channels",
-    "space-to-depth",
     "tune-tiles",
 }
 """Passes that still need an example."""

@@ -29,6 +29,26 @@ class KeepOnePipelinePass(ModulePass):
     The pipeline is a run of consecutive operations with a single input and a single result. Of
     several runs, the run with the most products is selected. A network without a run is refused.
     Only devices change.
+
+    Before:
+
+        !x = tensor<1x4x4x2x!quant.uniform<i8:f32, 0.5>>
+        !w = tensor<2x1x1x2x!quant.uniform<i8:f32, 0.5>>
+        #r = #graph.requant<shift = 1, rounding = half_up, low = -128, high = 127>
+        #circuit = #mem.device<dataflow>
+        %w = graph.constant dense<1> : tensor<2x1x1x2xi8> : !w
+        %a = graph.conv2d %x, %w {requant = #r, mem.device = #circuit} : (!x, !w) -> !x loc("a")
+        %b = graph.transpose %a {permutation = array<i64: 0, 2, 1, 3>} : (!x) -> !x loc("b")
+        %y = graph.conv2d %b, %w {requant = #r, mem.device = #circuit} : (!x, !w) -> !x loc("c")
+
+    After:
+
+        #cpu = #mem.device<cpu>
+        %w = graph.constant dense<1> : tensor<2x1x1x2xi8> : !w
+        %a = graph.conv2d %x, %w {requant = #r, mem.device = #circuit} : (!x, !w) -> !x
+        %b = graph.transpose %a {permutation = array<i64: 0, 2, 1, 3>} : (!x) -> !x
+        %y = graph.conv2d %b, %w {requant = #r, mem.device = #cpu,
+            mem.reason = "the circuit is a single pipeline, from 'a' to 'a'"} : (!x, !w) -> !x
     """
 
     name = "keep-one-pipeline"
@@ -62,6 +82,27 @@ class OutlinePipelinePass(ModulePass):
 
     They are placed between `dataflow.receive` and `dataflow.send`, and replaced by a `mem.launch`.
     The rewrite is exact: the function has the same operations on the same stored integers.
+
+    Before:
+
+        !x = tensor<1x4x4x2x!quant.uniform<i8:f32, 0.5>>
+        !w = tensor<2x1x1x2x!quant.uniform<i8:f32, 0.5>>
+        !m = memref<1x4x4x2xi8, "dram">
+        #r = #graph.requant<shift = 1, rounding = half_up, low = -128, high = 127>
+        #circuit = #mem.device<dataflow>
+        %w = graph.constant dense<1> : tensor<2x1x1x2xi8> : !w
+        %y = graph.conv2d %x, %w {requant = #r, mem.device = #circuit} : (!x, !w) -> !x
+
+    After:
+
+        %y = mem.launch @pipeline(%x) {mem.device = #circuit} : (!x) -> !x
+        func.func @pipeline(%from: !m, %to: !m) {
+          %a = dataflow.receive %from : !m -> !x
+          %w = graph.constant dense<1> : tensor<2x1x1x2xi8> : !w
+          %b = graph.conv2d %a, %w {requant = #r, mem.device = #circuit} : (!x, !w) -> !x
+          dataflow.send %b, %to : !x, !m
+          func.return
+        }
     """
 
     name = "outline-pipeline"
@@ -120,6 +161,32 @@ class AllotLanesPass(ChipOptions, ModulePass):
     The slowest layer becomes as fast as the multipliers and memories of `board` permit. Existing
     lanes are kept. A network that does not fit the board is refused, with the layer and the
     resource. Results do not depend on lanes.
+
+    Before:
+
+        !x = tensor<1x4x4x2x!quant.uniform<i8:f32, 0.5>>
+        !w = tensor<2x3x3x2x!quant.uniform<i8:f32, 0.5>>
+        !m = memref<1x4x4x2xi8, "dram">
+        #r = #graph.requant<shift = 1, rounding = half_up, low = -128, high = 127>
+        func.func @pipeline(%from: !m, %to: !m) {
+          %x = dataflow.receive %from : !m -> !x
+          %w = graph.constant dense<1> : tensor<2x3x3x2xi8> : !w
+          %y = graph.conv2d %x, %w {padding = array<i64: 1, 1, 1, 1>, requant = #r} : (!x, !w) -> !x
+          dataflow.send %y, %to : !x, !m
+          func.return
+        }
+
+    After:
+
+        #lanes = #dataflow.lanes<rows = 4, filters = 2, slots = 4, dense>
+        func.func @pipeline(%from: !m, %to: !m) {
+          %x = dataflow.receive %from : !m -> !x
+          %w = graph.constant dense<1> : tensor<2x3x3x2xi8> : !w
+          %y = graph.conv2d %x, %w {padding = array<i64: 1, 1, 1, 1>, requant = #r,
+              dataflow.lanes = #lanes} : (!x, !w) -> !x
+          dataflow.send %y, %to : !x, !m
+          func.return
+        }
     """
 
     name = "allot-lanes"

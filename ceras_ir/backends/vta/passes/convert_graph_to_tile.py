@@ -86,6 +86,37 @@ class ConvertGraphToTilePass(BoardOptions, ModulePass):
     6. A clamp is omitted if no input leads to a value outside it.
     7. A maximum over windows is fused into the preceding convolution: rescaling is monotonic.
     8. The multiplier of an average is one for which each possible sum was tested.
+
+    Before:
+
+        !q = !quant.uniform<i8:f32, 0.5>
+        !b = !quant.uniform<i32:f32, 0.25>
+        #r = #graph.requant<shift = 3, rounding = half_up, low = -128, high = 127>
+        #vta = #mem.device<vta>
+        %w = graph.constant dense<1> : tensor<16x1x1x16xi8> : tensor<16x1x1x16x!q>
+        %y = graph.conv2d %x, %w {requant = #r, mem.device = #vta}
+            : (tensor<1x2x2x16x!q>, tensor<16x1x1x16x!q>) -> tensor<1x2x2x16x!q>
+
+    After:
+
+        !m = memref<1x1x2x2x16xi8, "dram">
+        !n = memref<1x1x1x1x16x16xi8, "dram">
+        func.func @main(%x: tensor<1x2x2x16x!q>) -> tensor<1x2x2x16x!q>
+            attributes {mem.alignment = 256} {
+          %p = mem.pack %x : (tensor<1x2x2x16x!q>) -> tensor<1x1x2x2x16x!q>
+          %w = graph.constant dense<1> : tensor<1x1x1x1x16x16xi8> : tensor<1x1x1x1x16x16x!q>
+          %b = graph.constant dense<4> : tensor<1x16xi32> : tensor<1x16x!b>
+          %u = mem.launch @conv2d_0(%p, %w, %b) {mem.device = #vta} : (tensor<1x1x2x2x16x!q>,
+              tensor<1x1x1x1x16x16x!q>, tensor<1x16x!b>) -> tensor<1x1x2x2x16x!q>
+          %y = mem.unpack %u : (tensor<1x1x2x2x16x!q>) -> tensor<1x2x2x16x!q>
+          func.return %y : tensor<1x2x2x16x!q>
+        }
+        func.func @conv2d_0(%x: !m, %w: !n, %b: memref<1x16xi32, "dram">, %y: !m) {
+          tile.conv2d %x, %w, %b to %y {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>,
+              padding = array<i64: 0, 0, 0, 0>, shift = 3, low = -128, high = 127, uniform_bias = 4}
+              : !m, !n, memref<1x16xi32, "dram"> to !m
+          func.return
+        }
     """
 
     name = "convert-graph-to-tile"

@@ -231,6 +231,18 @@ class FoldPackingPass(ModulePass):
     Windows that the host only gathers are packed in a single step, and a transpose is folded into
     `mem.pack_tiles`. Data is then packed only if the CPU computes it, and unpacked only if the
     CPU uses it. No value changes.
+
+    Before:
+
+        %u = mem.unpack %x : (tensor<1x4x16xf32>) -> tensor<4x3xf32>
+        %p = mem.pack %u : (tensor<4x3xf32>) -> tensor<1x4x16xf32>
+        %y = mem.launch @kernel(%p) : (tensor<1x4x16xf32>) -> tensor<1x4x16xf32>
+        func.func @kernel(%0: memref<1x4x16xf32>, %1: memref<1x4x16xf32>) { func.return }
+
+    After:
+
+        %y = mem.launch @kernel(%x) : (tensor<1x4x16xf32>) -> tensor<1x4x16xf32>
+        func.func @kernel(%0: memref<1x4x16xf32>, %1: memref<1x4x16xf32>) { func.return }
     """
 
     name = "fold-packing"

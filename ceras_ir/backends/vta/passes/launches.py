@@ -33,6 +33,26 @@ class GatherLaunchesPass(NetworkPass):
     head of scores and attention weights is live at a time.
 
     Exact: each operation remains after its producers, and launches keep their order.
+
+    Before:
+
+        %a = mem.launch @kernel(%p) : (tensor<1x4x16xf32>) -> tensor<1x4x16xf32>
+        %u = mem.unpack %a : (tensor<1x4x16xf32>) -> tensor<4x3xf32>
+        %q = mem.pack %x : (tensor<4x3xf32>) -> tensor<1x4x16xf32>
+        %b = mem.launch @kernel(%q) : (tensor<1x4x16xf32>) -> tensor<1x4x16xf32>
+        %v = mem.unpack %b : (tensor<1x4x16xf32>) -> tensor<4x3xf32>
+        %y = graph.binary add %u, %v : (tensor<4x3xf32>, tensor<4x3xf32>) -> tensor<4x3xf32>
+        func.func @kernel(%0: memref<1x4x16xf32>, %1: memref<1x4x16xf32>) { func.return }
+
+    After:
+
+        %q = mem.pack %x : (tensor<4x3xf32>) -> tensor<1x4x16xf32>
+        %a = mem.launch @kernel(%p) : (tensor<1x4x16xf32>) -> tensor<1x4x16xf32>
+        %b = mem.launch @kernel(%q) : (tensor<1x4x16xf32>) -> tensor<1x4x16xf32>
+        %u = mem.unpack %a : (tensor<1x4x16xf32>) -> tensor<4x3xf32>
+        %v = mem.unpack %b : (tensor<1x4x16xf32>) -> tensor<4x3xf32>
+        %y = graph.binary add %u, %v : (tensor<4x3xf32>, tensor<4x3xf32>) -> tensor<4x3xf32>
+        func.func @kernel(%0: memref<1x4x16xf32>, %1: memref<1x4x16xf32>) { func.return }
     """
 
     name = "gather-launches"
@@ -113,6 +133,18 @@ class MergeLaunchesPass(NetworkPass):
     such launches. Run it after `allocate-blocks`, which decides whether a view is a copy.
 
     Exact: launches keep their order; the attribute only states that the host does not intervene.
+
+    Before:
+
+        %a = mem.launch @kernel(%x) : (tensor<1x4x16xf32>) -> tensor<1x4x16xf32>
+        %y = mem.launch @kernel(%a) : (tensor<1x4x16xf32>) -> tensor<1x4x16xf32>
+        func.func @kernel(%0: memref<1x4x16xf32>, %1: memref<1x4x16xf32>) { func.return }
+
+    After:
+
+        %a = mem.launch @kernel(%x) : (tensor<1x4x16xf32>) -> tensor<1x4x16xf32>
+        %y = mem.launch @kernel(%a) {mem.continues} : (tensor<1x4x16xf32>) -> tensor<1x4x16xf32>
+        func.func @kernel(%0: memref<1x4x16xf32>, %1: memref<1x4x16xf32>) { func.return }
     """
 
     name = "merge-launches"

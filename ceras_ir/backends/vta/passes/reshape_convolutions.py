@@ -183,6 +183,25 @@ class SpaceToDepthPass(BoardOptions, ModulePass):
     Exact: with `p = ceil(top / sh)`, output row y uses rows y*sh + i - top, which is new row y - p
     + (i + p*sh - top) // sh at new channel (i + p*sh - top) % sh; columns likewise. Each product
     occurs a single time, and each added product has a zero weight. Zero points are unchanged.
+
+    Before:
+
+        !q = !quant.uniform<i8:f32, 0.5>
+        #r = #graph.requant<shift = 7, rounding = half_up, low = -128, high = 127>
+        %w = graph.constant dense<[[[[1], [2]], [[3], [4]]]]>
+            : tensor<1x2x2x1xi8> : tensor<1x2x2x1x!q>
+        %y = graph.conv2d %x, %w {strides = array<i64: 2, 2>, requant = #r}
+            : (tensor<1x4x4x1x!q>, tensor<1x2x2x1x!q>) -> tensor<1x2x2x1x!q>
+
+    After:
+
+        %a = graph.reshape %x : (tensor<1x4x4x1x!q>) -> tensor<1x2x2x2x2x1x!q>
+        %b = graph.transpose %a {permutation = array<i64: 0, 1, 3, 2, 4, 5>}
+            : (tensor<1x2x2x2x2x1x!q>) -> tensor<1x2x2x2x2x1x!q>
+        %c = graph.reshape %b : (tensor<1x2x2x2x2x1x!q>) -> tensor<1x2x2x4x!q>
+        %w = graph.constant dense<[[[[1, 2, 3, 4]]]]> : tensor<1x1x1x4xi8> : tensor<1x1x1x4x!q>
+        %y = graph.conv2d %c, %w {requant = #r}
+            : (tensor<1x2x2x4x!q>, tensor<1x1x1x4x!q>) -> tensor<1x2x2x1x!q>
     """
 
     name = "space-to-depth"
@@ -273,6 +292,24 @@ class Im2colPass(BoardOptions, ModulePass):
 
     Exact: the same products are added, each a single time. Padding is explicit: zeros, or the zero
     point. The contribution of constants is subtracted from the bias.
+
+    Before:
+
+        !q = !quant.uniform<i8:f32, 0.5>
+        #r = #graph.requant<shift = 7, rounding = half_up, low = -128, high = 127>
+        %w = graph.constant dense<[[[[1, 2], [3, 4]]]]> : tensor<1x1x2x2xi8> : tensor<1x1x2x2x!q>
+        %y = graph.conv2d %x, %w {requant = #r}
+            : (tensor<1x3x3x2x!q>, tensor<1x1x2x2x!q>) -> tensor<1x3x2x1x!q>
+
+    After:
+
+        %p = mem.pack_windows %x {kernel = array<i64: 1, 2>, strides = array<i64: 1, 1>,
+            offset = array<i64: 0, 0>, value = 0, constants = array<i64>}
+            : (tensor<1x3x3x2x!q>) -> tensor<1x1x3x2x16x!q>
+        %u = mem.unpack %p : (tensor<1x1x3x2x16x!q>) -> tensor<1x3x2x4x!q>
+        %w = graph.constant dense<[[[[1, 2, 3, 4]]]]> : tensor<1x1x1x4xi8> : tensor<1x1x1x4x!q>
+        %y = graph.conv2d %u, %w {requant = #r}
+            : (tensor<1x3x2x4x!q>, tensor<1x1x1x4x!q>) -> tensor<1x3x2x1x!q>
     """
 
     name = "im2col"
