@@ -212,6 +212,34 @@ MISTAKES = {
         "cal.npz:",
         "takes raw pixels",
     ),
+    54: Mistake(
+        "ceras-run cam.onnx --inputs img.npz --outputs out.npz",
+        1,
+        "no input is named 'img'; the network has image",
+        "img.npz:",
+        "np.savez('img.npz', image=np.load('img.npz')['img'])",
+    ),
+    55: Mistake(
+        "ceras-verify cam.onnx --targets c --inputs flat.npz",
+        1,
+        "'image' has shape [8, 784], expected [N, 1, 28, 28]",
+        "flat.npz:",
+        "array.reshape(-1, 1, 28, 28)",
+    ),
+    56: Mistake(
+        "ceras-compare cam.onnx --inputs single.npz",
+        1,
+        "'image' has shape [28, 28, 1], expected [N, 1, 28, 28]",
+        "single.npz:",
+        "array.transpose(2, 0, 1)[None]",
+    ),
+    57: Mistake(
+        "ceras-run cam.onnx --inputs labels.npz --outputs out.npz",
+        1,
+        "no input is named 'labels'",
+        "labels.npz:",
+        "missing: 'image' of shape [N, 1, 28, 28]",
+    ),
     53: Mistake(
         "ceras-explore study.toml", 1, "--input-image cannot be chosen", "study.toml:", "uint8"
     ),
@@ -376,6 +404,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "large": np.zeros((4, 1, 32, 32), np.float32),
         "uint8": pixels.astype(np.uint8),
         "nhwc": image.transpose(0, 2, 3, 1),
+        "flat": image.reshape(8, -1),
+        "single": image[0].transpose(1, 2, 0),
         "nan": wrong,
         "zeros": np.zeros_like(image),
         "pixels": pixels,
@@ -436,7 +466,7 @@ def test_mistake(number: int, command: str, capfd: pytest.CaptureFixture[str]) -
 
 
 def test_all_mistakes_have_a_case() -> None:
-    assert sorted(MISTAKES) == [*range(1, 11), *range(12, 54)]
+    assert sorted(MISTAKES) == [*range(1, 11), *range(12, 58)]
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,13 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
+from ceras_ir.data.array_remedies import (
+    array_shape,
+    fits,
+    saving,
+    shape_remedy,
+    type_remedy,
+)
 from ceras_ir.network.artefacts import TensorInfo, network_inputs
 from ceras_ir.network.function import main_function
 from ceras_ir.support.diagnostics import (
@@ -158,9 +165,10 @@ def _wrong_file(path: str, error: Exception, name: str) -> str:
         head = stream.read(6)
     if head == np.lib.format.MAGIC_PREFIX:
         archive = f"{path.removesuffix(SUFFIX)}.npz"
+        code = saving(archive, name, f"np.load('{path}')")
         return (
             "not an .npz file: it holds an array without a name; store it with the name of the "
-            f"input: np.savez('{archive}', {name}=np.load('{path}'))"
+            f"input: {code}"
         )
     if len(head) > 1 and head[0] == PICKLE_MARK and head[1] <= HIGHEST_PROTOCOL:
         return (
@@ -218,7 +226,7 @@ def samples_of(arrays: Mapping[str, Array], inputs: Sequence[TensorInfo], path: 
     # An array without elements is no input.
     if unknown := sorted(k for k, array in arrays.items() if k not in names and array.size):
         known = ", ".join(names) or "no inputs left"
-        remedy = did_you_mean(unknown[0], names) or ": rename or remove the array"
+        remedy = did_you_mean(unknown[0], names) + _renaming(unknown[0], arrays, inputs, path)
         raise InputError(f"no input is named '{unknown[0]}'; the network has {known}{remedy}", path)
     result: dict[str, Array] = {}
     batched = bool(inputs)
@@ -227,7 +235,8 @@ def samples_of(arrays: Mapping[str, Array], inputs: Sequence[TensorInfo], path: 
         if name not in arrays:
             found = ", ".join(arrays) or "none"
             # Exporters can turn constants into inputs, such as the means of a normalization.
-            remedy = CONSTANT_INPUT_REMEDY if prod(shape) == 1 and arrays else ""
+            add = f": add an array '{name}' of shape {array_shape(shape)}"
+            remedy = CONSTANT_INPUT_REMEDY if prod(shape) == 1 and arrays else add
             raise InputError(f"no array for input '{name}'; found {found}{remedy}", path)
         array = arrays[name]
         if array.shape == shape:
@@ -237,16 +246,15 @@ def samples_of(arrays: Mapping[str, Array], inputs: Sequence[TensorInfo], path: 
         elif array.shape[1:] == shape and array.ndim:
             result[name] = array
         else:
-            wanted = ["N", *map(str, shape[1:] if shape and shape[0] == 1 else shape)]
             raise InputError(
-                f"array '{name}' has shape {list(array.shape)}, expected [{', '.join(wanted)}]"
-                f"{_layout_remedy(array.shape, shape)}{_type_remedy(array.dtype, tensor)}",
+                f"array '{name}' has shape {list(array.shape)}, expected {array_shape(shape)}"
+                f"{shape_remedy(array.shape, shape)}{type_remedy(array.dtype, tensor)}",
                 path,
             )
         if not is_accepted(array.dtype, np.dtype(tensor.dtype)):
             raise InputError(
                 f"array '{name}' has type {array.dtype}, expected {tensor.dtype}"
-                f"{_type_remedy(array.dtype, tensor)}",
+                f"{type_remedy(array.dtype, tensor)}",
                 path,
             )
         result[name] = converted(result[name], tensor, path)
@@ -259,28 +267,16 @@ def samples_of(arrays: Mapping[str, Array], inputs: Sequence[TensorInfo], path: 
     return Samples(result, count, batched)
 
 
-LAYOUTS = {(0, 3, 1, 2): "NHWC", (0, 2, 3, 1): "NCHW"}
-"""Permutations of the axes of images, with the layout of the array before the permutation."""
-
-
-def _layout_remedy(given: Sequence[int], expected: Sequence[int]) -> str:
-    """Return the transposition that gives the data the layout of the input; "" if there is none."""
-    for axes, layout in LAYOUTS.items():
-        if len(given) == len(axes) and tuple(given[i] for i in axes[1:]) == tuple(expected[1:]):
-            return f"; the data is {layout}, transpose it: array.transpose{axes}"
-    return ""
-
-
-def _type_remedy(given: np.dtype[np.generic], tensor: TensorInfo) -> str:
-    """Return the conversion of floats to the integers of an input; "" for an accepted type."""
-    if given.kind != "f" or np.dtype(tensor.dtype).kind not in "iu":
-        return ""
-    if tensor.dtype == "uint8":
-        return (
-            f"; the input '{tensor.name}' takes raw pixels, integers from 0 to 255 that are not "
-            "scaled: array.astype('uint8')"
-        )
-    return f"; the input '{tensor.name}' takes integers: array.astype('{tensor.dtype}')"
+def _renaming(
+    name: str, arrays: Mapping[str, Array], inputs: Sequence[TensorInfo], path: str
+) -> str:
+    """Return the code that renames the only array to the only input, or the missing arrays."""
+    missing = [tensor for tensor in inputs if tensor.name not in arrays]
+    if len(arrays) == len(inputs) == 1 and fits(arrays[name].shape, missing[0].shape):
+        code = saving(path, missing[0].name, f"np.load('{path}')['{name}']")
+        return f": rename it: {code}"
+    shapes = [f"'{tensor.name}' of shape {array_shape(tensor.shape)}" for tensor in missing]
+    return f": rename or remove the array{''.join(f'; missing: {each}' for each in shapes)}"
 
 
 def is_accepted(given: np.dtype[np.generic], expected: np.dtype[np.generic]) -> bool:

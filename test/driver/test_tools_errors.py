@@ -121,7 +121,7 @@ def test_a_constant_that_is_an_input(tmp_path: Path, tool: Tool):
     refused(done, 1, "no array for input 'mean'; found x; if it is a constant, --set NAME=NUMBER")
     save_arrays(str(tmp_path / "mean.npz"), {"mean": np.ones((2, 1), np.float32)})
     done = tool("ceras-run", "n.mlir", "--inputs", "mean.npz", "--outputs", "y.npz")
-    assert done.stderr.endswith("no array for input 'x'; found mean\n")
+    assert done.stderr.endswith("found mean: add an array 'x' of shape [N, 4]\n")
 
 
 def test_inputs_that_are_no_archive(tmp_path: Path, model: Path, tool: Tool):

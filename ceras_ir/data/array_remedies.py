@@ -1,0 +1,78 @@
+"""
+Propose code that corrects an array of samples: the name, the shape, the layout or the type.
+
+A proposal is made only if the result is an array that the network accepts.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import permutations
+from math import prod
+
+import numpy as np
+
+from ceras_ir.network.artefacts import TensorInfo
+
+LAYOUTS = {(0, 3, 1, 2): "NHWC", (0, 2, 3, 1): "NCHW"}
+"""Permutations of the axes of images, with the layout of the array before the permutation."""
+
+MAX_PERMUTED_AXES = 5
+"""The largest number of axes for which permutations are tried."""
+
+
+def sample_shape(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the shape of a sample in an array for an input of this shape."""
+    return tuple(shape[1:] if shape and shape[0] == 1 else shape)
+
+
+def array_shape(shape: Sequence[int]) -> str:
+    """Return the shape of arrays for an input of this shape, as text with `N` samples."""
+    return f"[{', '.join(['N', *map(str, sample_shape(shape))])}]"
+
+
+def fits(given: Sequence[int], shape: Sequence[int]) -> bool:
+    """Return whether an array of the shape `given` has samples of an input of shape `shape`."""
+    return tuple(given[1:]) == sample_shape(shape) and len(given) > 0
+
+
+def saving(path: str, name: str, array: str) -> str:
+    """Return code that stores the expression `array` as the array `name` of the file `path`."""
+    keyword = f"{name}={array}" if name.isidentifier() else f"**{{'{name}': {array}}}"
+    return f"np.savez('{path}', {keyword})"
+
+
+def shape_remedy(given: Sequence[int], shape: Sequence[int]) -> str:
+    """Return the correction of an array of the shape `given`; the proposals are exact."""
+    sample = sample_shape(shape)
+    for axes in _orders(len(given)):
+        if tuple(given[i] for i in axes[1:]) == sample:
+            known = LAYOUTS.get(axes)
+            what = f"the data is {known}, transpose it" if known else "transpose the array"
+            return f"; {what}: array.transpose{axes}"
+    if tuple(given) == sample:
+        return "; add an axis for the samples: array[None]"
+    for axes in permutations(range(len(given))) if len(given) <= MAX_PERMUTED_AXES else ():
+        if tuple(given[i] for i in axes) == sample:
+            return f"; add an axis for the samples: array.transpose{axes}[None]"
+    if prod(sample) and prod(sample) in (prod(given), prod(given[1:])):
+        extents = ", ".join(map(str, (-1, *sample)))
+        return f"; change the axes of the samples: array.reshape({extents})"
+    return f"; each sample needs {prod(sample)} elements: convert the data to this shape"
+
+
+def _orders(rank: int) -> Iterator[tuple[int, ...]]:
+    """Yield the orders of the axes after the first axis, the layouts of images first."""
+    yield from (axes for axes in LAYOUTS if len(axes) == rank)
+    if rank <= MAX_PERMUTED_AXES:
+        yield from ((0, *axes) for axes in permutations(range(1, rank)))
+
+
+def type_remedy(given: np.dtype[np.generic], tensor: TensorInfo) -> str:
+    """Return the conversion of floats to the integers of an input; "" for an accepted type."""
+    if given.kind != "f" or np.dtype(tensor.dtype).kind not in "iu":
+        return ""
+    if tensor.dtype == "uint8":
+        return (
+            f"; the input '{tensor.name}' takes raw pixels, integers from 0 to 255 that are not "
+            "scaled: array.astype('uint8')"
+        )
+    return f"; the input '{tensor.name}' takes integers: array.astype('{tensor.dtype}')"
