@@ -226,6 +226,22 @@ class RangeRule(FloatNetworkPass):
        would round to 0 and the logarithm to minus infinity, so the clip becomes a float operation.
 
     Changes no value.
+
+    Before:
+
+        %a = graph.matmul %x, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+        %b = graph.unary <abs> %a : tensor<1x2xf32>
+        %y = graph.unary <log> %b : tensor<1x2xf32>
+
+    After:
+
+        %a = graph.matmul %x, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+        %b = graph.unary <abs> %a {graph.precision = "f32", graph.float_reason =
+            "leads to a logarithm, a divisor or a root of squares, where small values matter"}
+            : tensor<1x2xf32>
+        %y = graph.unary <log> %b {graph.precision = "f32", graph.float_reason =
+            "leads to a logarithm, a divisor or a root of squares, where small values matter"}
+            : tensor<1x2xf32>
     """
 
     name = "ranges"

@@ -118,6 +118,22 @@ class MaskRule(FloatNetworkPass):
 
     A mask that `fuse-epilogues` fused as a residual becomes a separate addition again.
     Exact, because the residual is added last. Changes no value.
+
+    Before:
+
+        %m = graph.constant dense<-1.0e9> : tensor<f32> : tensor<f32>
+        %a = graph.select %c, %x, %m : (tensor<4xi1>, tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+        %y = graph.softmax %a {axis = 0 : i64} : tensor<4xf32>
+
+    After:
+
+        %m = graph.constant dense<-1.0e9> : tensor<f32> : tensor<f32>
+        %a = graph.select %c, %x, %m {graph.precision = "f32",
+            graph.float_reason = "masks scores: a mask leaves int8 no steps for them"}
+            : (tensor<4xi1>, tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+        %y = graph.softmax %a {axis = 0 : i64, graph.precision = "f32",
+            graph.float_reason = "masks scores: a mask leaves int8 no steps for them"}
+            : tensor<4xf32>
     """
 
     name = "masks"

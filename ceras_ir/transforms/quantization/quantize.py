@@ -90,6 +90,32 @@ class QuantizePass(ArithmeticOptions, QuantizationOptions, PipelinePass):
     3. A quantized network is left unchanged.
 
     The pass does not compare recipes on data.
+
+    Before:
+
+        func.func @main(%x: tensor<1x2xf32>) -> tensor<1x1xf32> {
+          %w = graph.constant dense<[[0.5, 0.25]]> : tensor<1x2xf32> : tensor<1x2xf32>
+          %y = graph.matmul %x, %w : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x1xf32>
+          func.return %y : tensor<1x1xf32>
+        }
+
+    After:
+
+        func.func @main(%x: tensor<1x2xf32>) -> tensor<1x1xf32>
+            attributes {graph.requantizations = {before = 0 : i64, after = 0 : i64}} {
+          %q = graph.quantize %x : (tensor<1x2xf32>)
+              -> tensor<1x2x!quant.uniform<i8:f32, 0.00390625:-128>>
+          %w = graph.constant dense<[[64, 32]]> : tensor<1x2xi8>
+              : tensor<1x2x!quant.uniform<i8:f32, 0.0078125>>
+          %a = graph.matmul %q, %w {requant = #graph.requant<shift = 7, rounding = half_up,
+              zero_point = -128, low = -128, high = 127>}
+              : (tensor<1x2x!quant.uniform<i8:f32, 0.00390625:-128>>,
+                 tensor<1x2x!quant.uniform<i8:f32, 0.0078125>>)
+              -> tensor<1x1x!quant.uniform<i8:f32, 0.00390625:-128>>
+          %y = graph.dequantize %a : (tensor<1x1x!quant.uniform<i8:f32, 0.00390625:-128>>)
+              -> tensor<1x1xf32>
+          func.return %y : tensor<1x1xf32>
+        }
     """
 
     name = "quantize"
