@@ -24,7 +24,7 @@ from ceras_ir.network.function import is_quantized, main_function
 from ceras_ir.network.storage import copy_precision, copy_statistics, drop_statistics, interval
 from ceras_ir.support.diagnostics import fused_location
 from ceras_ir.support.options import options
-from ceras_ir.transforms.graph.fuse_windows import ZeroPadding
+from ceras_ir.transforms.graph.zero_padding import ZeroPadding
 from ceras_ir.transforms.pass_kinds import PatternPass, PipelinePass, RulePass
 from ceras_ir.transforms.rebuilding import rebuild_linear
 

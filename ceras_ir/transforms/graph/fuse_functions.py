@@ -26,7 +26,7 @@ from ceras_ir.network.storage import copy_statistics, drop_statistics
 from ceras_ir.support.diagnostics import fused_location, remark
 from ceras_ir.transforms.graph.formulas import COMBINED, FORMULAS, Reals, elementwise, evaluated
 from ceras_ir.transforms.graph.function_equality import Formula, FunctionEquality
-from ceras_ir.transforms.graph.row_functions import NormalizationRule, SoftmaxRule
+from ceras_ir.transforms.graph.row_rules import NormalizationRule, SoftmaxRule
 from ceras_ir.transforms.pass_kinds import NetworkPass, RulePass
 from ceras_ir.transforms.rebuilding import computed_between, erase_dead
 

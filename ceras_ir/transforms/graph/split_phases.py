@@ -17,7 +17,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.sparse import MASK
-from ceras_ir.transforms.graph.fuse_windows import ZeroPadding
+from ceras_ir.transforms.graph.zero_padding import ZeroPadding
 from ceras_ir.transforms.pass_kinds import PatternPass
 
 

@@ -49,7 +49,7 @@ from ceras_ir.support.options import with_options_of
 from ceras_ir.targets.protocol import configured
 from ceras_ir.transforms.graph.fuse import SplitActivationRule
 from ceras_ir.transforms.graph.fuse_functions import replace_swish
-from ceras_ir.transforms.graph.row_functions import NormalizationRule
+from ceras_ir.transforms.graph.row_rules import NormalizationRule
 from ceras_ir.transforms.pass_kinds import FloatNetworkPass, NetworkPass, RulePass
 from ceras_ir.transforms.quantization.analysis.function_forms import (
     Form,

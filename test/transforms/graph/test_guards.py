@@ -16,7 +16,7 @@ from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.transforms.graph.fuse import FusePass
-from ceras_ir.transforms.graph.row_functions import NormalizationRule
+from ceras_ir.transforms.graph.row_rules import NormalizationRule
 
 Floats = npt.NDArray[np.float32]
 

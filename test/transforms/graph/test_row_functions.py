@@ -9,7 +9,7 @@ from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.transforms.graph.fuse import FusePass
-from ceras_ir.transforms.graph.row_functions import NormalizationRule
+from ceras_ir.transforms.graph.row_rules import NormalizationRule
 
 LENGTH = 6
 RNG = np.random.default_rng(0)
