@@ -112,6 +112,27 @@ def _positional(action: argparse.Action) -> str:
     return f"[{text}]" if action.nargs == "?" else text
 
 
+def add_output(
+    group: ArgumentContainer,
+    metavar: str,
+    text: str,
+    *,
+    default: str | None = None,
+    required: bool = False,
+) -> None:
+    """Add `-o`, the result of a command."""
+    group.add_argument(
+        "-o", dest="output", metavar=metavar, default=default, required=required, help=text
+    )
+
+
+def add_time_limit(
+    group: ArgumentContainer, read: Callable[[str], float], text: str, default: float | None = None
+) -> None:
+    """Add `--time-limit`."""
+    group.add_argument("--time-limit", metavar="SECONDS", type=read, default=default, help=text)
+
+
 def early_value(argv: Sequence[str], flag: str) -> str | None:
     """Return the value of an option that is needed before the other options are defined."""
     parser = UsageParser(add_help=False, allow_abbrev=False)

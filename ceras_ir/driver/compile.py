@@ -17,10 +17,9 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.output_files import FolderOptions
-from ceras_ir.command.tool_parser import ToolParser, add_options
+from ceras_ir.command.tool_parser import ToolParser, add_options, add_output
 from ceras_ir.driver.options import (
     EXIT_STATUS,
-    add_bisection,
     add_build_options,
     build_options,
     calibration_workers,
@@ -28,7 +27,9 @@ from ceras_ir.driver.options import (
     watching_of,
 )
 from ceras_ir.driver.shared_options import (
+    BisectPassesOptions,
     TargetClass,
+    add_target,
     add_target_options,
     compiling_targets,
     described_targets,
@@ -86,16 +87,9 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
         epilog=f"{described_targets(known)} {EXIT_STATUS}",
     )
     parser.add_argument("model", metavar="MODEL.onnx", help="an ONNX model, or IR text in .mlir")
-    parser.add_argument(
-        "-o", dest="output", metavar="DIR", required=True, help="write the folder here"
-    )
+    add_output(parser, "DIR", "write the folder here", required=True)
     add_options(parser, FolderOptions)
-    parser.add_argument(
-        "--target",
-        choices=[cls.name for cls in known],
-        required=True,
-        help="compile for this target",
-    )
+    add_target(parser, known, "compile for this target", required=True)
     add_build_options(parser)
     add_options(parser, BuildOptions, ["io"])
     parser.add_argument(
@@ -115,7 +109,7 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
         help="write the graphs of all levels, and times, cycles and bytes by node, into "
         "DIR/model_explorer, for the viewer Model Explorer",
     )
-    add_bisection(parser, "synthetic inputs")
+    add_options(parser, BisectPassesOptions)
     parser.add_argument(
         "--why",
         action="append",

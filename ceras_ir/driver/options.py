@@ -256,13 +256,17 @@ def _take_images(module: "ModuleOp", arguments: argparse.Namespace) -> None:
     verify_module(module)
 
 
-def add_bisection(parser: argparse.ArgumentParser, inputs: str) -> None:
-    """Add --bisect-passes, which compares outputs on `inputs`."""
+def add_inputs(
+    parser: argparse.ArgumentParser, purpose: str, *, default: str = "", required: bool = False
+) -> None:
+    """Add --inputs, which serve `purpose`."""
+    ending = f" (default: {default})" if default else ""
     parser.add_argument(
-        "--bisect-passes",
-        action="store_true",
-        help=f"run the network after each pass that must change no value, on {inputs}, and stop "
-        "at the first pass that changes a value, with a reproducer",
+        "--inputs",
+        metavar="IN.npz|DIR",
+        required=required,
+        help=f"{purpose}: a file with an array per input, or a folder of images, to which the "
+        f"--image options apply{ending}",
     )
 
 

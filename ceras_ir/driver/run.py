@@ -10,11 +10,11 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.output_files import refuse_overwriting
-from ceras_ir.command.tool_parser import ToolParser
+from ceras_ir.command.tool_parser import ToolParser, add_options
 from ceras_ir.driver.options import (
     EXIT_STATUS,
-    add_bisection,
     add_build_options,
+    add_inputs,
     build_options,
     calibration_workers,
     inputs_of,
@@ -22,7 +22,9 @@ from ceras_ir.driver.options import (
     watching_of,
 )
 from ceras_ir.driver.shared_options import (
+    BisectPassesOptions,
     TargetClass,
+    add_target,
     add_target_options,
     described_targets,
     named_target,
@@ -58,20 +60,11 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
         epilog=f"{described_targets(known)} {EXIT_STATUS}",
     )
     parser.add_argument("model", metavar="MODEL.onnx|IR.mlir|DIR", nargs="?", help="what to run")
-    parser.add_argument(
-        "--inputs",
-        metavar="IN.npz|DIR",
-        help="read inputs here: one array per input, or a folder of images, to which the --image "
-        "options apply",
-    )
+    add_inputs(parser, "run on these inputs")
     parser.add_argument("--outputs", metavar="OUT.npz", help="write outputs here at the end")
-    parser.add_argument(
-        "--target",
-        choices=[cls.name for cls in known],
-        help="compile for this target and run there (default: the interpreter)",
-    )
+    add_target(parser, known, "compile for this target and run there (default: the interpreter)")
     add_build_options(parser)
-    add_bisection(parser, "the first of --inputs")
+    add_options(parser, BisectPassesOptions)
     for cls in known:
         for flag, action in cls.run_actions.items():
             parser.add_argument(flag, metavar=action.metavar, help=action.help)

@@ -94,6 +94,17 @@ class StateOptions:
     """
 
 
+@options
+class BisectPassesOptions:
+    """The search for the first pass that changes a value."""
+
+    bisect_passes: bool = option(False)
+    """
+    Run the network after each pass that must change no value, on the first inputs, or on synthetic
+    inputs, and stop at the first pass that changes a value, with a reproducer.
+    """
+
+
 Value = TypeVar("Value")
 
 
@@ -171,6 +182,19 @@ def named_target(
     if known is not None and name not in (names := [cls.name for cls in known]):
         raise unknown_target(name, names)
     return find_target(name)
+
+
+def add_target(
+    group: ArgumentContainer,
+    targets: Sequence[TargetClass],
+    text: str,
+    *,
+    required: bool = False,
+) -> None:
+    """Add `--target`, with a choice of `targets`."""
+    group.add_argument(
+        "--target", choices=[cls.name for cls in targets], required=required, help=text
+    )
 
 
 def described_targets(targets: Sequence[TargetClass]) -> str:

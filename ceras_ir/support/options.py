@@ -5,7 +5,8 @@ The command line, the Python API and the documentation are generated from the fi
 accepts the type of the field. A bool that is true by default becomes `--no-NAME`, and a `Literal`
 lists the choices. The first paragraph of the string below the field is the help of the flag;
 further paragraphs appear in `--help-pass` and on the pages. A pass inherits the options that it
-shares with other passes. A dataclass with several bases has the fields of the last base first.
+shares with other passes; `inherited` gives an inherited option another default or text. A dataclass
+with several bases has the fields of the last base first.
 
 Docstrings are read from the source text, because `python -OO` removes them from the code.
 """
@@ -14,7 +15,7 @@ import ast
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import Field, dataclass, field, fields, is_dataclass
+from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from inspect import get_annotations
 from itertools import pairwise, takewhile
@@ -176,6 +177,17 @@ def option(
         text, metavar, tools, flag, keyword, minimum, read, action, shows_default, aliases
     )
     return field(default=default, metadata={_KEY: described})
+
+
+def inherited(cls: type, name: str, default: T, *, metavar: str | None = None) -> T:
+    """
+    Return the option `name` of `cls` for a subclass with another default or placeholder, or with a
+    more specific text below the field.
+    """
+    found = next(described for each, described in options_of(cls) if each.name == name)
+    if metavar is not None:
+        found = replace(found, metavar=metavar)
+    return field(default=default, metadata={_KEY: found})
 
 
 def flag_of(each: "Field[object]") -> str:

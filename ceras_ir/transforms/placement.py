@@ -37,8 +37,14 @@ from ceras_ir.support.diagnostics import (
     node_name,
     node_names,
 )
+from ceras_ir.support.options import inherited
 from ceras_ir.targets.capabilities import Accelerator, Cost
 from ceras_ir.targets.protocol import Target, all_targets, find_target
+from ceras_ir.targets.shared_options import (
+    BoardOptions,
+    ScheduleJobsOptions,
+    TargetNameOptions,
+)
 from ceras_ir.transforms.memory.liveness import steps
 from ceras_ir.transforms.pass_kinds import NetworkPass
 
@@ -176,7 +182,7 @@ BORDER = mem.LaunchOp | PACKING
 
 
 @dataclass(frozen=True)
-class PlacePass(NetworkPass):
+class PlacePass(ScheduleJobsOptions, BoardOptions, TargetNameOptions, NetworkPass):
     """
     Assign a device to each operation (`mem.device`): the accelerator of `target` if its rules admit
     the operation, else the CPU. `mem.reason` states the rule as a sentence. Without an accelerator
@@ -197,12 +203,8 @@ class PlacePass(NetworkPass):
 
     name = "place"
 
-    target: str | None = None
+    target: str | None = inherited(TargetNameOptions, "target", None)
     """The target with the accelerator."""
-    board: str | None = None
-    """The board: a name or a file."""
-    jobs: int = 1
-    """Processes that search for schedules; the result does not depend on it."""
     cpu: tuple[str, ...] = ()
     """Nodes that must run on the CPU."""
     accelerator: tuple[str, ...] = ()

@@ -13,7 +13,8 @@ from typing import Literal, TypeAlias
 
 from ceras_ir.command.tool_parser import names
 from ceras_ir.support.diagnostics import UsageError, did_you_mean
-from ceras_ir.support.options import option, options
+from ceras_ir.support.options import inherited, option, options
+from ceras_ir.targets.shared_options import BoardOptions, TargetNameOptions
 
 INPUTS, CHANNELS, ZERO_POINTS = "fit-inputs", "equalize-channels", "choose-zero-points"
 PRECISION, ROWS = "choose-precision", "choose-row-exponents"
@@ -235,17 +236,15 @@ class ResidualSpreadOptions:
 
 
 @options
-class ArithmeticOptions:
+class ArithmeticOptions(BoardOptions, TargetNameOptions):
     """The target with the arithmetic of `quantize`, also for other targets."""
 
-    target: str | None = option(None, metavar="NAME")
+    target: str | None = inherited(TargetNameOptions, "target", None)
     """
     Quantize in the arithmetic of this target (default: no restriction).
 
     The arithmetic decides the optional passes and the forms of functions.
     """
-    board: str | None = option(None, metavar="NAME|FILE")
-    """Quantize for this board of the target."""
 
 
 @options

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ceras_ir.command.exit_status import run_tool
-from ceras_ir.command.tool_parser import ToolParser
+from ceras_ir.command.tool_parser import ToolParser, add_output, add_time_limit
 from ceras_ir.support.diagnostics import InputError
 
 if TYPE_CHECKING:
@@ -51,19 +51,12 @@ def make_parser() -> ToolParser:
         "--capacity", metavar="BYTES", type=_bytes, required=True, help="the size of the memory"
     )
     end = parser.add_mutually_exclusive_group(required=True)
-    end.add_argument(
-        "-o",
-        dest="output",
-        metavar="OUT.csv",
-        help="write IN.csv with a column offset; -: stdout, with the summary on stderr",
+    add_output(
+        end, "OUT.csv", "write IN.csv with a column offset; -: stdout, with the summary on stderr"
     )
     end.add_argument("--check", action="store_true", help="only check the offsets in IN.csv")
-    parser.add_argument(
-        "--time-limit",
-        metavar="S",
-        type=_seconds,
-        default=DEFAULT_TIME_LIMIT_S,
-        help="stop after this time in seconds (default: %(default)s)",
+    add_time_limit(
+        parser, _seconds, "stop after this time (default: %(default)s)", DEFAULT_TIME_LIMIT_S
     )
     return parser
 

@@ -20,8 +20,10 @@ from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.support.options import (
     docstring,
     field_paragraphs,
+    flag_of,
     given_flags,
     help_of,
+    inherited,
     option,
     options,
     options_of,
@@ -39,26 +41,15 @@ ARGUMENTS = {"COptions", "_Options", "Options"}
 """Classes that are arguments of functions of the compiler and have no option of a user."""
 
 SHARED = {
-    "-o": 7,  # The result of each command.
-    "bisect-passes": 2,  # ceras-opt compares after all passes, other commands after exact passes.
-    "board": 11,  # Targets have boards of different kinds and defaults.
-    "convolution": 3,  # Different choices in vta, im2col and schedule-tiles.
-    "encoding": 4,  # The default depends on the target.
-    "inputs": 4,  # Required, optional or synthetic; in equalize-channels a switch.
+    "convolution": 3,  # vta, im2col and schedule-tiles offer different choices.
+    "inputs": 2,  # Files of commands; in equalize-channels, whether graph inputs are multiplied.
     "io": 2,  # Types of inputs and outputs; in memory plans, whether they are included.
-    "jobs": 3,
-    "name": 2,  # Of the arduino and c targets.
-    "prune": 2,  # ceras-retrain trains the pruned network.
-    "regions": 2,
-    "rows": 3,  # In the rule depthwise and in equalize-channels a switch.
-    "samples": 2,  # Of comparisons, and of the scan of prune.
+    "rows": 3,  # Arithmetic of reductions; in depthwise and equalize-channels, switches.
+    "samples": 2,  # The number in comparisons, and in the scan of prune.
     "seed": 3,  # Of stalls, of training, of synthetic samples.
-    "target": 8,
-    "time-limit": 2,
-    "tune": 2,
-    "tune-runner": 2,
+    "target": 4,  # Of commands; of passes, optional or required; a format in ceras-opt.
 }
-"""Names that have several owners, and their number of declarations; each has another meaning."""
+"""The names of options with several meanings, and the number of meanings."""
 
 
 def declarations() -> dict[str, list[str]]:
@@ -76,6 +67,8 @@ def declared_by(node: ast.AST) -> Iterator[str]:
         case ast.ClassDef(name=name) if name.endswith(DECLARING) and name not in ARGUMENTS:
             for statement in node.body:
                 match statement:
+                    case ast.AnnAssign(value=ast.Call(func=ast.Name(id="inherited" | "field"))):
+                        pass
                     case ast.AnnAssign(target=ast.Name(id=field), annotation=annotation):
                         if "ClassVar" not in ast.unparse(annotation):
                             yield written_flag(statement.value) or field.replace("_", "-")
@@ -128,6 +121,13 @@ class Inner(DepthOptions):
     other: int = 0
 
 
+@options
+class RefinedOptions(DepthOptions, WordOptions):
+    depth: int = inherited(DepthOptions, "depth", 9, metavar="M")
+    word: str | None = inherited(WordOptions, "word", "a")
+    """Print another word."""
+
+
 @dataclass(frozen=True)
 class Outer(WordOptions, DepthOptions):
     other: int = 7
@@ -137,6 +137,19 @@ def test_help_is_the_first_paragraph_with_the_default():
     found = {each.name: help_of(Outer, each) for each, _ in options_of(Outer)}
     assert found == {"depth": "stop at this depth (default: 4)", "word": "print this word, 100%"}
     assert field_paragraphs(Outer)["depth"] == ["Stop at this depth.", "More about it."]
+
+
+def test_refined_options_keep_the_rest_of_the_declaration():
+    shown = {
+        each.name: (help_of(RefinedOptions, each), flag_of(each))
+        for each, _ in options_of(RefinedOptions)
+    }
+    assert shown == {
+        "word": ("print another word (default: a)", "--the-word"),
+        "depth": ("stop at this depth (default: 9)", "--depth"),
+    }
+    assert [text.metavar for _, text in options_of(RefinedOptions)] == [None, "M"]
+    assert [text.minimum for _, text in options_of(RefinedOptions)] == [None, 1]
 
 
 def test_inherited_options_are_handed_on():

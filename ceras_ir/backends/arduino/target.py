@@ -9,9 +9,15 @@ from typing import TYPE_CHECKING
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from ceras_ir.backends.c.names import ENCODING_HELP, NAME_HELP, EncodingChoice, Prefix
+from ceras_ir.backends.c.names import (
+    EncodingChoice,
+    EncodingOptions,
+    Prefix,
+    PrefixOptions,
+)
 from ceras_ir.command.output_files import is_inside
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.options import inherited
 from ceras_ir.targets import (
     ROW_SPREAD,
     Arithmetic,
@@ -20,8 +26,8 @@ from ceras_ir.targets import (
     Manifest,
     Stage,
     Target,
-    option,
 )
+from ceras_ir.targets.shared_options import BoardOptions
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -31,22 +37,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ArduinoTarget(Target):
+class ArduinoTarget(PrefixOptions, EncodingOptions, BoardOptions, Target):
     """A folder that is a sketch and a library. A network that does not fit the board is refused."""
 
     name = "arduino"
     arithmetic = Arithmetic(residual_spread=ROW_SPREAD)
     keeps_states = True
 
-    board: str = option(
-        "uno_r4_wifi",
-        "compile for this board: a built-in name or a .toml file",
-        metavar="NAME|FILE",
-    )
-    encoding: EncodingChoice = option("auto", ENCODING_HELP)
-    prefix: str = option(
-        "model", NAME_HELP, metavar="PREFIX", tools=("ceras-compile",), flag="--name"
-    )
+    board: str = inherited(BoardOptions, "board", "uno_r4_wifi")
+    encoding: EncodingChoice = inherited(EncodingOptions, "encoding", "auto")
 
     def check(self) -> None:
         super().check()

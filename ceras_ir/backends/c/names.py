@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from ceras_ir.support.diagnostics import InputError, UsageError
+from ceras_ir.support.options import option, options
 
 _WORDS = """
     auto break case char const continue default do double else enum extern float for goto if
@@ -150,12 +151,24 @@ Package: TypeAlias = Literal["zephyr", "esp-idf", "cmsis-pack"]
 EncodingChoice: TypeAlias = Literal["auto", "dense", "csr", "csr-int8", "code"]
 """The encoding of weights of float matrix products in flash; see the pass `encode-weights`."""
 
-NAME_HELP = (
-    "start the names of functions, macros, constants and files with this instead of model, so "
-    "that several models link into a program"
-)
 
-ENCODING_HELP = (
-    "store the weights of float matrix products in this encoding; auto compresses only as far as "
-    "a microcontroller board's flash requires"
-)
+@options
+class PrefixOptions:
+    """The option of targets that write a C interface."""
+
+    prefix: str = option("model", metavar="PREFIX", tools=("ceras-compile",), flag="--name")
+    """
+    Start the names of functions, macros, constants and files with this instead of model, so that
+    several models link into a program.
+    """
+
+
+@options
+class EncodingOptions:
+    """The option of targets that order the sums of float matrix products."""
+
+    encoding: EncodingChoice | None = option(None)
+    """
+    Store the weights of float matrix products in this encoding; auto compresses only as far as a
+    microcontroller board's flash requires.
+    """

@@ -21,7 +21,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ceras_ir.backends.c.names import EncodingChoice
+from ceras_ir.backends.c.names import EncodingChoice, EncodingOptions
 from ceras_ir.backends.c.ordered_rows import (
     CODE,
     KERNEL,
@@ -42,6 +42,8 @@ from ceras_ir.dialects.graph import (
 )
 from ceras_ir.dialects.mem import CPU, device_of
 from ceras_ir.dialects.quant import UniformType
+from ceras_ir.support.options import inherited
+from ceras_ir.targets.shared_options import BoardOptions
 from ceras_ir.transforms.memory.liveness import byte_size
 from ceras_ir.transforms.pass_kinds import NetworkPass
 from ceras_ir.transforms.quantization.qdq_rules import shift_storage
@@ -64,12 +66,13 @@ BLOCK = 4
 
 
 @dataclass(frozen=True)
-class ChooseEncodingsPass(NetworkPass):
+class ChooseEncodingsPass(BoardOptions, NetworkPass):
     """
     Encode the constant weights of convolutions and matrix products on the CPU if this is faster.
 
     The encoding is `#sparse.coo`, or `#sparse.block` of 1x4 if it is smaller. A layer is encoded if
-    the cost model predicts less time for the sparse kernel than for the dense kernel.
+    the cost model of `board` predicts less time for the sparse kernel than for the dense kernel.
+    Without a board, the model describes a processor with vectors of 16 lanes.
 
     Exact: constants keep all elements. Integer sums do not depend on the order of terms. The sparse
     kernel adds floats in the order that the operation defines.
@@ -92,11 +95,6 @@ class ChooseEncodingsPass(NetworkPass):
     """
 
     name = "choose-encodings"
-
-    board: str | None = None
-    """
-    The microcontroller of the cost model; the default is a processor with vectors of 16 lanes.
-    """
 
     def change(self, main: FuncOp) -> None:
         for layer in list(main.body.block.ops):
@@ -224,7 +222,7 @@ class LayerEncoding:
 
 
 @dataclass(frozen=True)
-class EncodeWeightsPass(NetworkPass):
+class EncodeWeightsPass(BoardOptions, EncodingOptions, NetworkPass):
     """
     Order the sums of `graph.matmul` on float32 with constant weights, and encode the weights.
 
@@ -246,17 +244,13 @@ class EncodeWeightsPass(NetworkPass):
 
     name = "encode-weights"
 
-    encoding: EncodingChoice = "auto"
+    encoding: EncodingChoice = inherited(EncodingOptions, "encoding", "auto")
     """
     dense, csr, code: this encoding for each layer (csr only if it is smaller than dense); csr-int8:
     int8 weights with a scale per layer, in each layer except the last, as in S4; auto: the fastest
     lossless encoding for each layer, then smaller encodings while the constants exceed the flash of
-    `board`, then int8, in the order of the bytes saved.
-    """
-    board: str | None = None
-    """
-    The board that limits the flash for `auto`, and for which tiny layers may become code. Without a
-    board the flash is unlimited.
+    `board`, then int8, in the order of the bytes saved. Without a board the flash is unlimited, and
+    no tiny layer becomes code.
     """
 
     def change(self, main: FuncOp) -> None:

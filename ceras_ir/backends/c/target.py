@@ -9,14 +9,15 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from ceras_ir.backends.c.names import (
-    ENCODING_HELP,
-    NAME_HELP,
     EncodingChoice,
+    EncodingOptions,
     Package,
     Prefix,
+    PrefixOptions,
     Weights,
 )
 from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.support.options import inherited
 from ceras_ir.targets import (
     MEMORY,
     PLACED,
@@ -28,6 +29,8 @@ from ceras_ir.targets import (
     Target,
     option,
 )
+from ceras_ir.targets.shared_options import BoardOptions, TuneOptions
+from ceras_ir.transforms.memory.region_options import RegionOptions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +43,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class CTarget(Target):
+class CTarget(TuneOptions, RegionOptions, PrefixOptions, EncodingOptions, BoardOptions, Target):
     """Readable C99 without malloc, in a static arena, for hosts and microcontrollers."""
 
     name = "c"
@@ -55,10 +58,6 @@ class CTarget(Target):
     }
     text = "ceras_ir.backends.c.emitter:CText"
 
-    board: str | None = option(
-        None, "build for this machine: a built-in name or a .toml file", metavar="NAME|FILE"
-    )
-    encoding: EncodingChoice | None = option(None, ENCODING_HELP)
     weights: Weights = option(
         "source",
         "store constants as string literals (source), in a file that the program loads (file), "
@@ -67,16 +66,6 @@ class CTarget(Target):
     winograd: bool = option(
         True, "compute float 3x3 windows directly, without the faster Winograd transforms"
     )
-    prefix: str = option(
-        "model", NAME_HELP, metavar="PREFIX", tools=("ceras-compile",), flag="--name"
-    )
-    regions: tuple[str, ...] = option(
-        (),
-        "plan for these memories in the order of preference, such as sram:65536,psram:8388608; "
-        "each result is stored in one of them",
-        metavar="NAME:BYTES,...",
-    )
-
     python_wrapper: bool = option(
         False,
         "make the folder a Python module: import it and call run() on numpy arrays",
@@ -88,19 +77,11 @@ class CTarget(Target):
         "a CMSIS-Pack",
         tools=("ceras-compile",),
     )
-    tune: bool = option(
-        False,
-        "choose tiles and scratch memory of layers by running candidates, on this machine or by "
-        "--tune-runner; never slower than without, and kept in the cache",
-        tools=("ceras-compile",),
-    )
-    tune_runner: str | None = option(
-        None,
-        "with --tune: the command that runs a program, such as a script that first copies it to a "
-        "board, and prints the output of the program",
-        metavar="'CMD {binary}'",
-        tools=("ceras-compile",),
-    )
+    tune_runner: str | None = inherited(TuneOptions, "tune_runner", None, metavar="'CMD {binary}'")
+    """
+    With --tune: the command that runs a program, such as a script that first copies it to a board,
+    and prints the output of the program.
+    """
 
     @classmethod
     def check_board(cls, name: str) -> None:

@@ -13,8 +13,9 @@ from xdsl.utils.str_enum import StrEnum
 
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.files import parse_toml
-from ceras_ir.support.options import option, options
+from ceras_ir.support.options import inherited, option, options
 from ceras_ir.targets.capabilities import board_text
+from ceras_ir.targets.shared_options import BoardOptions
 
 
 class LogicPart(StrEnum):
@@ -103,11 +104,10 @@ DEFAULT_BOARD = "zcu102"
 
 
 @options
-class ChipOptions:
+class ChipOptions(BoardOptions):
     """The options of the target and of the pass `allot-lanes`: the chip, and the usable part."""
 
-    board: str = option(DEFAULT_BOARD, metavar="NAME|FILE")
-    """Compile for this chip: a built-in name or a .toml file."""
+    board: str = inherited(BoardOptions, "board", DEFAULT_BOARD)
     dsp: int = option(0, metavar="N")
     """Use at most this number of multipliers of the chip; 0, all."""
     ram18: int = option(0, metavar="N")

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.backends.c.names import ENCODING_HELP, EncodingChoice
-from ceras_ir.targets import ROW_SPREAD, Arithmetic, Executable, Stage, Target, option
+from ceras_ir.backends.c.names import EncodingOptions
+from ceras_ir.targets import ROW_SPREAD, Arithmetic, Executable, Stage, Target
 from ceras_ir.targets.capabilities import Array, Sample
 
 
@@ -29,7 +29,7 @@ class Interpreted:
 
 
 @dataclass(frozen=True)
-class InterpTarget(Target):
+class InterpTarget(EncodingOptions, Target):
     """The interpreter, on numpy. It writes no files."""
 
     name = "interp"
@@ -37,8 +37,6 @@ class InterpTarget(Target):
     keeps_states = True
     # Equal to target c, so that both quantize a float network in the same way.
     arithmetic = Arithmetic(residual_spread=ROW_SPREAD)
-
-    encoding: EncodingChoice | None = option(None, ENCODING_HELP)
 
     def encode(self) -> list[Stage]:
         from ceras_ir.backends.c.target import encoding_stage

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
+from ceras_ir.support.options import inherited
 from ceras_ir.targets import (
     MEMORY,
     PLACED,
@@ -21,6 +22,7 @@ from ceras_ir.targets import (
     Target,
     option,
 )
+from ceras_ir.targets.shared_options import BoardOptions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class NnetTarget(Target):
+class NnetTarget(BoardOptions, Target):
     """Compile to a binary file that the Ceras engine executes on CPU and FPGA."""
 
     name = "nnet"
@@ -44,11 +46,8 @@ class NnetTarget(Target):
     }
     text = "ceras_ir.backends.nnet.reader:NnetText"
 
-    board: str | None = option(
-        None,
-        "place operations by the modelled time on this board: a built-in name or a .toml file",
-        metavar="NAME|FILE",
-    )
+    board: str | None = inherited(BoardOptions, "board", None)
+    """Place operations by the modelled time on this board: a built-in name or a .toml file."""
     fpga: Literal["cpp", "rtl"] = option(
         "cpp",
         "execute layers of the FPGA in C++, or in the circuits in Verilog, which Verilator "

@@ -10,8 +10,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
-from ceras_ir.backends.vta.machine.isa import RESIDUAL_WEIGHT_BITS, BoardOptions
+from ceras_ir.backends.vta.machine.isa import RESIDUAL_WEIGHT_BITS, VtaBoardOptions
 from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.support.options import inherited
 from ceras_ir.targets import (
     MEMORY,
     PLACED,
@@ -25,6 +26,7 @@ from ceras_ir.targets import (
     option,
 )
 from ceras_ir.targets.protocol import class_name
+from ceras_ir.targets.shared_options import ScheduleJobsOptions, TuneOptions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +42,7 @@ Convolution: TypeAlias = Literal["auto", "direct", "im2col", "kn2row"]
 
 
 @dataclass(frozen=True)
-class VtaTarget(BoardOptions, Target):
+class VtaTarget(TuneOptions, ScheduleJobsOptions, VtaBoardOptions, Target):
     """The instructions and the DRAM image of each launch, and the C of the host."""
 
     name = "vta"
@@ -112,11 +114,6 @@ class VtaTarget(BoardOptions, Target):
         "create a common stream for layers without work of the CPU between them, with loads of the "
         "next layer ahead (merged), or a stream for each layer (layers)",
     )
-    jobs: int = option(
-        1,
-        "search for schedules in N processes, -1 for all cores; the result is the same",
-        metavar="N",
-    )
     vta_runner: str | None = option(
         None,
         "run each launch in this program instead of the built-in simulator: {config} is the JSON "
@@ -125,19 +122,13 @@ class VtaTarget(BoardOptions, Target):
         metavar="'CMD {config} {dram} {insns} {out}'",
         tools=("ceras-run",),
     )
-    tune: bool = option(
-        False,
-        "choose schedules of layers by execution of candidates, in the timed simulator or with "
-        "--tune-runner; never slower than without, and cached",
-        tools=("ceras-compile",),
+    tune_runner: str | None = inherited(
+        TuneOptions, "tune_runner", None, metavar="'CMD {config} {dram} {insns} {out}'"
     )
-    tune_runner: str | None = option(
-        None,
-        "with --tune: the program that runs each layer, as --vta-runner of ceras-run, and prints "
-        "the cycles as its last line",
-        metavar="'CMD {config} {dram} {insns} {out}'",
-        tools=("ceras-compile",),
-    )
+    """
+    With --tune: the program that runs each layer, as --vta-runner of ceras-run, and prints the
+    cycles as its last line.
+    """
 
     def check(self) -> None:
         super().check()

@@ -10,14 +10,20 @@ import argparse
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from ceras_ir.command.tool_parser import UsageParser, add_options, add_version, values_of
-from ceras_ir.driver.shared_options import ShapeOptions
+from ceras_ir.command.tool_parser import (
+    UsageParser,
+    add_options,
+    add_output,
+    add_version,
+    values_of,
+)
+from ceras_ir.driver.shared_options import BisectPassesOptions, ShapeOptions
 from ceras_ir.pipeline.context import add_plugins
 from ceras_ir.pipeline.instrumentation import DumpOptions
 from ceras_ir.pipeline.pass_options import PassRequest, parse_pipeline
 from ceras_ir.pipeline.printing import arguments_of
 from ceras_ir.support.diagnostics import UsageError, did_you_mean
-from ceras_ir.support.options import option, options
+from ceras_ir.support.options import inherited, option, options
 from ceras_ir.universe import refuse_removed
 
 _RUN = "--run-pass="
@@ -51,10 +57,10 @@ class PrintOptions(DumpOptions):
 
 
 @options
-class BisectionOptions:
+class BisectionOptions(BisectPassesOptions):
     """The search for the first pass that changes the outputs."""
 
-    bisect_passes: bool = option(False)
+    bisect_passes: bool = inherited(BisectPassesOptions, "bisect_passes", False)
     """
     Run the network after each pass, and stop at the first pass that changes the outputs: with a
     diagnostic, status 1 and a reproducer.
@@ -186,7 +192,7 @@ def make_parser() -> _OptParser:
     )
     add = parser.add_argument
     add("input", nargs="?", default="-", metavar="IN", help="IR text or an ONNX model; - is stdin")
-    add("-o", dest="output", default="-", metavar="OUT", help="write here instead of stdout")
+    add_output(parser, "OUT", "write here instead of stdout", default="-")
     add(
         "-p",
         "--passes",

@@ -10,8 +10,8 @@ from ceras_ir.command.tool_parser import ToolParser, add_options, early_value
 from ceras_ir.driver.options import (
     EXIT_STATUS,
     EvaluationOptions,
-    add_bisection,
     add_build_options,
+    add_inputs,
     build_options,
     calibration_workers,
     inputs_of,
@@ -19,6 +19,7 @@ from ceras_ir.driver.options import (
     watching_of,
 )
 from ceras_ir.driver.shared_options import (
+    BisectPassesOptions,
     TargetClass,
     add_target_options,
     add_workers,
@@ -64,12 +65,7 @@ def make_parser(targets: Sequence[TargetClass] | None = None) -> ToolParser:
         "status is 1, even if another level is unsupported.",
     )
     parser.add_argument("model", metavar="MODEL.onnx", help="an ONNX model, or IR text in .mlir")
-    parser.add_argument(
-        "--inputs",
-        metavar="IN.npz|DIR",
-        help="compare on these inputs, a file or a folder of images, to which the --image options "
-        "apply (default: synthetic, seeded)",
-    )
+    add_inputs(parser, "compare on these inputs", default="synthetic, seeded")
     parser.add_argument(
         "--targets",
         metavar="NAME,...",
@@ -90,7 +86,7 @@ def make_parser(targets: Sequence[TargetClass] | None = None) -> ToolParser:
     add_workers(group, jobs=WORKERS, default="this process only")
     add_build_options(parser)
     add_options(parser, EvaluationOptions)
-    add_bisection(parser, "the first of --inputs, or synthetic inputs")
+    add_options(parser, BisectPassesOptions)
     add_target_options(parser, default_targets() if targets is None else targets)
     return parser
 

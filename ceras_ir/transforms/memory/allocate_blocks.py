@@ -14,8 +14,10 @@ from ceras_ir.dialects.graph import ConcatOp
 from ceras_ir.dialects.graph.calls import called_functions
 from ceras_ir.dialects.mem import ARENA, BLOCK, COPIED, REGIONS, BlockAttr, RegionAttr
 from ceras_ir.support.diagnostics import UsageError, aligned, node_name
+from ceras_ir.support.options import inherited
 from ceras_ir.targets.capabilities import GapRule, takes_runs_only
 from ceras_ir.targets.protocol import find_target
+from ceras_ir.targets.shared_options import BoardOptions, TargetNameOptions
 from ceras_ir.transforms.memory.check_blocks import check_plan
 from ceras_ir.transforms.memory.copies import choose_slices
 from ceras_ir.transforms.memory.liveness import (
@@ -28,6 +30,7 @@ from ceras_ir.transforms.memory.liveness import (
     value_name,
 )
 from ceras_ir.transforms.memory.offsets import plan_offsets
+from ceras_ir.transforms.memory.region_options import RegionOptions
 from ceras_ir.transforms.memory.slices import (
     Slicing,
     row_bytes,
@@ -122,7 +125,9 @@ def fewest_blocks(buffers: Sequence[Buffer]) -> list[int]:
 
 
 @dataclass(frozen=True)
-class AllocateBlocksPass(BufferOptions, NetworkPass):
+class AllocateBlocksPass(
+    BoardOptions, RegionOptions, TargetNameOptions, BufferOptions, NetworkPass
+):
     """
     Assign an address in the arena to each value: `mem.block` on each operation, `mem.arena` on the
     function. Addresses are multiples of `alignment` bytes, or of more if `mem.alignment` requires
@@ -175,15 +180,11 @@ class AllocateBlocksPass(BufferOptions, NetworkPass):
     Store the operands of a concatenation inside the result, so that it copies no data, if that
     needs no more memory; `mem.copied` on the concatenation has the reason for each other operand.
     """
-    target: str | None = None
+    target: str | None = inherited(TargetNameOptions, "target", None)
     """
     The target with kernels that can leave gaps between rows; without a target `in-slices` applies
     only to contiguous operands.
     """
-    regions: tuple[str, ...] = ()
-    """The memories in order of preference, each `NAME:BYTES` or `NAME:BYTES:BYTES_PER_US`."""
-    board: str | None = None
-    """Use the regions of this board: a name or a TOML file."""
 
     def change(self, main: FuncOp) -> None:
         for body in called_functions(main):

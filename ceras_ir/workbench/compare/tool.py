@@ -11,6 +11,7 @@ from ceras_ir.driver.options import (
     EXIT_STATUS,
     EvaluationOptions,
     add_extensions,
+    add_inputs,
     add_scheme,
     arithmetic_of,
     calibration_workers,
@@ -66,13 +67,7 @@ def make_parser() -> ToolParser:
         help="a second model or text to compare with: quantized, with Q/DQ, or with ranges. A "
         "float model is quantized if --calibrate is given",
     )
-    parser.add_argument(
-        "--inputs",
-        metavar="B.npz|DIR",
-        required=True,
-        help="compare on these inputs, which are streamed: a file, or a folder of images (the "
-        "--image options apply)",
-    )
+    add_inputs(parser, "compare on these inputs, which are streamed", required=True)
     parser.add_argument(
         "--labels",
         metavar="L.npz|L.json",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.output_files import FolderOptions, write_file
-from ceras_ir.command.tool_parser import ToolParser, add_options
+from ceras_ir.command.tool_parser import ToolParser, add_options, add_output
 from ceras_ir.driver.options import EXIT_STATUS
 from ceras_ir.driver.shared_options import add_cache, add_workers, cache_folder_of, workers_of
 from ceras_ir.support.diagnostics import InputError, UsageError, cannot_write, missing_file_remedy
@@ -63,7 +63,7 @@ def make_best_parser() -> ToolParser:
     parser.add_argument(
         "--by", metavar="FIGURE", help="the objective that counts first (default: the study's)"
     )
-    parser.add_argument("-o", dest="output", metavar="DIR", required=True, help="output folder")
+    add_output(parser, "DIR", "output folder", required=True)
     add_options(parser, FolderOptions)
     _add_places(parser)
     return parser

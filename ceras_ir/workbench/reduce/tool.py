@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ceras_ir.command.exit_status import run_tool
-from ceras_ir.command.tool_parser import ToolParser, add_options
+from ceras_ir.command.tool_parser import ToolParser, add_options, add_output, add_time_limit
 from ceras_ir.driver.opt.argv import PartOptions
 from ceras_ir.driver.options import EXIT_STATUS
 from ceras_ir.pipeline.context import add_plugins, plugins
@@ -36,13 +36,7 @@ def make_parser() -> ToolParser:
     )
     add = parser.add_argument
     add("input", metavar="FILE", help="IR text in .mlir, or an ONNX model; -: IR text on stdin")
-    add(
-        "-o",
-        dest="output",
-        metavar="OUT",
-        required=True,
-        help="write the smallest input to this file; -: stdout",
-    )
+    add_output(parser, "OUT", "write the smallest input to this file; -: stdout", required=True)
     add(
         "--test",
         metavar="'CMD {input}'",
@@ -57,11 +51,10 @@ def make_parser() -> ToolParser:
         metavar="SECONDS",
         help="reject a candidate if the command runs longer (default: %(default)g)",
     )
-    add(
-        "--time-limit",
-        type=float,
-        metavar="SECONDS",
-        help="stop after this time and write the smallest input so far (default: no limit)",
+    add_time_limit(
+        parser,
+        float,
+        "stop after this time and write the smallest input so far (default: no limit)",
     )
     add_options(parser, PartOptions, ["allow_unregistered_dialect"])
     add_plugins(parser.add_argument_group("plugins"))

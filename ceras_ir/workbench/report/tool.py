@@ -6,7 +6,7 @@ from math import isfinite
 from pathlib import Path
 
 from ceras_ir.command.exit_status import run_tool
-from ceras_ir.command.tool_parser import ToolParser
+from ceras_ir.command.tool_parser import ToolParser, add_output
 from ceras_ir.driver.options import EXIT_STATUS
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.workbench.pages import (
@@ -229,12 +229,8 @@ def make_parser() -> ToolParser:
     parser.add_argument(
         "other", metavar="OTHER", nargs="?", help="a second folder, to compare with"
     )
-    parser.add_argument(
-        "-o",
-        dest="output",
-        metavar="OUT.html",
-        default=PAGE,
-        help="the page (default: %(default)s in the current folder)",
+    add_output(
+        parser, "OUT.html", "the page (default: %(default)s in the current folder)", default=PAGE
     )
     parser.add_argument(
         "--trace",

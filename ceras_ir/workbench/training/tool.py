@@ -6,10 +6,11 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, get_args
 
 from ceras_ir.command.exit_status import run_tool
-from ceras_ir.command.tool_parser import ToolParser, UsageParser, add_options, names
+from ceras_ir.command.tool_parser import ToolParser, UsageParser, add_options, add_output, names
 from ceras_ir.driver.options import EXIT_STATUS, add_extensions, add_scheme, with_image_options
 from ceras_ir.driver.shared_options import ShapeOptions
 from ceras_ir.pipeline.context import plugins
+from ceras_ir.pipeline.stages import BuildOptions
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.transforms.quantization_options import ArithmeticOptions
 from ceras_ir.workbench.training.settings import (
@@ -44,7 +45,7 @@ def make_parser() -> ToolParser:
     )
     add = parser.add_argument
     add("model", metavar="MODEL.onnx", help="an ONNX model, or IR text in .mlir")
-    add("-o", dest="output", metavar="OUT.onnx", required=True, help="the trained model")
+    add_output(parser, "OUT.onnx", "the trained model", required=True)
     _add_data(parser)
     _add_losses(parser)
     _add_schedule(parser)
@@ -100,12 +101,12 @@ def _add_data(parser: ToolParser) -> None:
 
 def _add_losses(parser: UsageParser) -> None:
     group = parser.add_argument_group("losses")
+    add_options(group, BuildOptions, ["prune"])
     group.add_argument(
-        "--prune",
-        metavar="OPTIONS",
-        help="prune first, with options of the pass prune; the teacher is the original network",
+        "--teacher",
+        metavar="DENSE.onnx",
+        help="the dense network (default with --prune: the original network)",
     )
-    group.add_argument("--teacher", metavar="DENSE.onnx", help="the dense network")
     group.add_argument(
         "--soft",
         type=names,
@@ -225,7 +226,6 @@ def _scheme(arguments: argparse.Namespace, data: str) -> "BuildOptions":
     from dataclasses import replace
 
     from ceras_ir.driver.options import arithmetic_of, scheme_of, title_of
-    from ceras_ir.pipeline.stages import BuildOptions
 
     common = {"prune": arguments.prune, "title": title_of(arguments.model)}
     if not arguments.int8:

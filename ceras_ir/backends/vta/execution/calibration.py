@@ -19,13 +19,14 @@ from xdsl.utils.hints import isa
 from ceras_ir.backends.vta.execution.image import IMAGE_PAGE_BYTES
 from ceras_ir.backends.vta.machine.board import HlsModel, VtaBoard, load_board
 from ceras_ir.backends.vta.machine.encoding import VtaProgram
-from ceras_ir.backends.vta.machine.isa import AluOpcode, MemoryType
+from ceras_ir.backends.vta.machine.isa import AluOpcode, MemoryType, VtaBoardOptions
 from ceras_ir.backends.vta.machine.stream import StreamBuilder
 from ceras_ir.backends.vta.machine.time import Timing, simulate_time
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.output_files import MANIFEST, FolderOptions, open_folder, open_output
 from ceras_ir.command.tool_parser import ToolParser, add_options
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.options import inherited, options
 
 LOOP_EXTENTS = (64, 128)
 """The iterations of the two loops around a list."""
@@ -246,6 +247,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_tool("ceras-vta", _vta, argv)
 
 
+@options
+class MeasuredBoardOptions(VtaBoardOptions):
+    """The option of `ceras-vta`."""
+
+    board: str = inherited(VtaBoardOptions, "board", "zcu102")
+    """Use this configuration, with TIMING and FPGA_FREQ."""
+
+
 def make_parser() -> ToolParser:
     parser = ToolParser(
         "ceras-vta",
@@ -272,12 +281,7 @@ def make_parser() -> ToolParser:
     )
     fit.add_argument("-o", "--output", default="-", metavar="BOARD.json", help="default: stdout")
     for command in (calibrate, fit):
-        command.add_argument(
-            "--board",
-            default="zcu102",
-            metavar="NAME|FILE",
-            help="the configuration, with TIMING and FPGA_FREQ (default: zcu102)",
-        )
+        add_options(command, MeasuredBoardOptions)
     return parser
 
 

@@ -11,17 +11,18 @@ the bits of instructions, `assembler` the text, `simulator` the semantics and `t
 from dataclasses import dataclass
 from enum import IntEnum
 
-from ceras_ir.support.options import option, options
+from ceras_ir.support.options import inherited, options
+from ceras_ir.targets.shared_options import BoardOptions
 
 DEFAULT_BOARD_NAME = "tsim"
 """The Chisel design in the cycle-accurate simulator, on which `timing` was measured."""
 
 
 @options
-class BoardOptions:
+class VtaBoardOptions(BoardOptions):
     """The option `board` of the target vta and of its passes."""
 
-    board: str = option(DEFAULT_BOARD_NAME, metavar="NAME|FILE")
+    board: str = inherited(BoardOptions, "board", DEFAULT_BOARD_NAME)
     """Compile for this configuration of VTA: a built-in name or VTA's .json file."""
 
 

@@ -29,7 +29,7 @@ from ceras_ir.backends.vta.kernels.launch import (
     uniform_shifts,
 )
 from ceras_ir.backends.vta.machine.board import VtaBoard, load_board
-from ceras_ir.backends.vta.machine.isa import RESIDUAL_WEIGHT_BITS, BoardOptions
+from ceras_ir.backends.vta.machine.isa import RESIDUAL_WEIGHT_BITS, VtaBoardOptions
 from ceras_ir.backends.vta.rules.addition_pooling import (
     addition_plane,
     averaging_of,
@@ -62,7 +62,7 @@ from ceras_ir.support.diagnostics import Finding, UnsupportedError, node_name
 
 
 @dataclass(frozen=True)
-class ConvertGraphToTilePass(BoardOptions, ModulePass):
+class ConvertGraphToTilePass(VtaBoardOptions, ModulePass):
     """
     Replace each operation on device vta by `mem.launch` of a kernel, between `mem.pack` of the
     inputs and `mem.unpack` of the result.

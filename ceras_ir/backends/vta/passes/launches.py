@@ -13,7 +13,7 @@ from ceras_ir.backends.vta.execution.image import build_image
 from ceras_ir.backends.vta.machine import dialect as vta
 from ceras_ir.backends.vta.machine.board import load_board
 from ceras_ir.backends.vta.machine.encoding import DEFAULT_BOARD, VtaProgram
-from ceras_ir.backends.vta.machine.isa import BoardOptions
+from ceras_ir.backends.vta.machine.isa import VtaBoardOptions
 from ceras_ir.dialects.graph import ConstantOp
 from ceras_ir.dialects.graph.attributes import ConvertsLayout, MovesElements, viewed_operand
 from ceras_ir.dialects.mem import CONTINUES, FoldZeroPointOp, LaunchOp
@@ -165,7 +165,7 @@ LOGS = ("log_uops", "log_inp", "log_wgt", "log_acc")
 
 
 @dataclass(frozen=True)
-class ConvertTileToVtaPass(BoardOptions, ModulePass):
+class ConvertTileToVtaPass(VtaBoardOptions, ModulePass):
     """
     Append `vta.program @launch_<i>` for the i-th `mem.launch`.
 

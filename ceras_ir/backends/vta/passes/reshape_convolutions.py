@@ -21,7 +21,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.backends.vta.machine.board import load_board
-from ceras_ir.backends.vta.machine.isa import BoardOptions
+from ceras_ir.backends.vta.machine.isa import VtaBoardOptions
 from ceras_ir.backends.vta.rules.channel_constants import (
     MAX_DIGIT,
     folded_bias,
@@ -170,7 +170,7 @@ Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class SpaceToDepthPass(BoardOptions, ModulePass):
+class SpaceToDepthPass(VtaBoardOptions, ModulePass):
     """
     Replace a convolution with strides `sh`, `sw` by a convolution without strides on the input as
     [N, H/sh, W/sw, sh*sw*C].
@@ -278,7 +278,7 @@ def _sorted(weights: NDArray[np.generic], y: _Axis, x: _Axis) -> NDArray[np.gene
 
 
 @dataclass(frozen=True)
-class Im2colPass(BoardOptions, ModulePass):
+class Im2colPass(VtaBoardOptions, ModulePass):
     """
     Replace int8 convolutions with several taps by convolutions with fewer taps and more channels.
 

@@ -12,7 +12,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.backends.vta.machine.board import load_board
-from ceras_ir.backends.vta.machine.isa import BoardOptions
+from ceras_ir.backends.vta.machine.isa import VtaBoardOptions
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.dialects.sparse import MASK
@@ -108,7 +108,7 @@ ChannelOrder: TypeAlias = list[int]
 
 
 @dataclass(frozen=True)
-class SortChannelsPass(BoardOptions, NetworkPass):
+class SortChannelsPass(VtaBoardOptions, NetworkPass):
     """
     Make channels with the same shift adjacent, so that all lanes of a vector have the same shift.
 

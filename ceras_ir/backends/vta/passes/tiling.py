@@ -23,7 +23,7 @@ from ceras_ir.backends.vta.kernels.convolution import ConvolutionExpansion, Maxi
 from ceras_ir.backends.vta.kernels.pooling import AverageExpansion, MaxExpansion, pooling_of
 from ceras_ir.backends.vta.kernels.s3 import S3Expansion
 from ceras_ir.backends.vta.machine.board import VtaBoard, load_board
-from ceras_ir.backends.vta.machine.isa import BoardOptions
+from ceras_ir.backends.vta.machine.isa import VtaBoardOptions
 from ceras_ir.backends.vta.machine.scratchpads import constant_tiles
 from ceras_ir.backends.vta.passes.launches import MergeLaunchesPass
 from ceras_ir.backends.vta.schedule.blocks import Blocks, S3Blocks, longest_row, misfit, s3_misfit
@@ -44,6 +44,7 @@ from ceras_ir.support.diagnostics import UnsupportedError, progress, remark
 from ceras_ir.support.files import ContentCache, key_of
 from ceras_ir.support.native import cache_folder
 from ceras_ir.support.options import options, with_options_of
+from ceras_ir.targets.shared_options import ScheduleJobsOptions
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
 from ceras_ir.transforms.pass_kinds import PipelinePass
 
@@ -51,7 +52,7 @@ Schedule = Literal["auto", "serial", "alg1", "alg2", "alg3"]
 
 
 @options
-class WindowOptions(BoardOptions):
+class WindowOptions(VtaBoardOptions):
     """The options of `schedule-tiles` and `tune-tiles` for windows of several taps."""
 
     convolution: Convolution = "auto"
@@ -79,11 +80,8 @@ class BlockOptions:
 
 
 @options
-class ScheduleOptions(WindowOptions, BlockOptions):
+class ScheduleOptions(ScheduleJobsOptions, WindowOptions, BlockOptions):
     """The options of `schedule-tiles`, including the board and the limits of schedules."""
-
-    jobs: int = 1
-    """Processes of joblib that search, -1 for all cores; the result is the same."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +138,7 @@ class ScheduleTilesPass(ScheduleOptions, ModulePass):
 
 
 @dataclass(frozen=True)
-class ExpandTilesPass(BoardOptions, ModulePass):
+class ExpandTilesPass(VtaBoardOptions, ModulePass):
     """
     Replace each pooling, and each `tile.conv2d` with a schedule, by `scf.for` loops around loads,
     GEMMs, ALU operations and stores. Convolutions without a schedule are not changed.
