@@ -81,4 +81,6 @@ def test_what_was_deleted_is_not_offered(folder: Path, deleted: tuple[str, ...],
         command = ("-m", "ceras_ir", "compile", *NETWORK, "--target", "c", "-o", tmp_path / "out")
         refused = core.run(folder, *command, "--report")
         assert refused.returncode == 2 and "--report is unsupported here" in refused.stderr
+        assert "the extension workbench, which offers 'report'" in refused.stderr
+        assert "run 'pip install .'" in refused.stderr
         assert not (tmp_path / "out").exists()

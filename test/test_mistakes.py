@@ -240,6 +240,37 @@ MISTAKES = {
         "labels.npz:",
         "missing: 'image' of shape [N, 1, 28, 28]",
     ),
+    58: Mistake(
+        "ceras-compile cam.onnx -o out", 2, "required", "--target", "--target is one of arduino, c,"
+    ),
+    59: Mistake(
+        "ceras-compile cam.onnx -o out --target --force",
+        2,
+        "expected one argument",
+        "--target",
+        "--target is one of arduino, c,",
+    ),
+    60: Mistake(
+        "ceras-compile cam.onnx -o out --target arduino --board uno",
+        1,
+        "target arduino has no board",
+        "'uno'",
+        "did you mean 'uno_r4_minima' or 'uno_r4_wifi'?",
+    ),
+    61: Mistake(
+        f"{C} --prune sparsity",
+        2,
+        "needs a value",
+        "option 'sparsity' of pass 'prune'",
+        "write sparsity=<float>",
+    ),
+    62: Mistake(
+        "ceras-opt cam.onnx -p prune{sparsity\t0.5}",
+        2,
+        "needs a value",
+        "option 'sparsity' of pass 'prune'",
+        "write sparsity=0.5",
+    ),
     53: Mistake(
         "ceras-explore study.toml", 1, "--input-image cannot be chosen", "study.toml:", "uint8"
     ),
@@ -446,7 +477,7 @@ def in_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def run(command: str) -> int:
     """Run a command in this process."""
-    tool, *argv = command.split()
+    tool, *argv = command.split(" ")
     point = commands()[tool.removeprefix("ceras-")]
     return point.load()(argv)
 
@@ -466,7 +497,7 @@ def test_mistake(number: int, command: str, capfd: pytest.CaptureFixture[str]) -
 
 
 def test_all_mistakes_have_a_case() -> None:
-    assert sorted(MISTAKES) == [*range(1, 11), *range(12, 58)]
+    assert sorted(MISTAKES) == [*range(1, 11), *range(12, 63)]
 
 
 @pytest.mark.parametrize(

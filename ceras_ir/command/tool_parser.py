@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 ArgumentContainer: TypeAlias = "argparse._ActionsContainer"  # pyright: ignore[reportPrivateUsage]
 """A parser, or a group of options."""
 
+REQUIRED = "the following arguments are required"
+"""The start of the message of `argparse` about missing arguments."""
+
 _UNREAD: WeakKeyDictionary[argparse.Action, Callable[[], str]] = WeakKeyDictionary()
 
 
@@ -52,7 +55,14 @@ class UsageParser(argparse.ArgumentParser):
                 action.help = read().replace("%", "%%")
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(message)
+        """Raise a `UsageError`, with the choices of each option without a value."""
+        choices = [
+            f" ({flag} is one of {', '.join(map(str, action.choices))})"
+            for action in self._actions
+            for flag in action.option_strings
+            if action.choices and _lacks(flag, message)
+        ]
+        raise UsageError(message + "".join(choices))
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> object:
         """Name the expected type in an error, instead of the function that converts the value."""
@@ -90,6 +100,14 @@ class UsageParser(argparse.ArgumentParser):
     def flags(self) -> frozenset[str]:
         """All flags."""
         return frozenset(self._option_string_actions)
+
+
+def _lacks(flag: str, message: str) -> bool:
+    """Return whether an error of `argparse` reports that the value of `flag` is missing."""
+    start, _, rest = message.partition(": ")
+    if start == REQUIRED:
+        return flag in rest.split(", ")
+    return start == f"argument {flag}" and rest.startswith("expected ")
 
 
 def value_text(action: argparse.Action) -> str:

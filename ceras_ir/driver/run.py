@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.output_files import refuse_overwriting
-from ceras_ir.command.tool_parser import ToolParser, add_options
+from ceras_ir.command.tool_parser import REQUIRED, ToolParser, add_options
 from ceras_ir.driver.options import (
     EXIT_STATUS,
     add_build_options,
@@ -124,7 +124,7 @@ def _run_on(cls: TargetClass, argv: Sequence[str], manifests: "Mapping[Path, Man
                 raise UsageError(f"{useless[0]} has no effect without {flag}: add it")
     needed = {"MODEL.onnx|IR.mlir|DIR": "model", "--inputs": "inputs", "--outputs": "outputs"}
     if missing := [k for k, v in needed.items() if getattr(arguments, v) is None]:
-        parser.error(f"the following arguments are required: {', '.join(missing)}")
+        parser.error(f"{REQUIRED}: {', '.join(missing)}")
     read = arguments.model, arguments.inputs, *(arguments.calibrate or ())
     refuse_overwriting(arguments.outputs, *read)
     path = Path(arguments.model)

@@ -10,6 +10,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from inspect import Parameter, signature
+from itertools import zip_longest
 from types import NoneType, UnionType
 from typing import Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -63,9 +64,8 @@ def build(cls: type[T], options: str) -> T:
         f.name.replace("_", "-"): f for f in dataclasses.fields(cls) if f.init and f.name != "name"
     }
     values: dict[str, OptionValue] = {}
-    for part in split_outside_quotes(options, " \t\n"):
-        if not part:
-            continue
+    parts = [part for part in split_outside_quotes(options, " \t\n") if part]
+    for part, following in zip_longest(parts, parts[1:], fillvalue=""):
         key, equals, text = part.partition("=")
         key = key.replace("_", "-")
         if key not in fields:
@@ -75,6 +75,10 @@ def build(cls: type[T], options: str) -> T:
             hint = did_you_mean(key, fields) or known
             raise UsageError(f"{owner} has no option '{key}'{hint}")
         field = fields[key]
+        if not equals and bool not in (kind := types[field.name], *get_args(kind)):
+            is_value = following.partition("=")[0].replace("_", "-") not in fields
+            value = following if following and is_value else f"<{type_name(without_none(kind))}>"
+            raise UsageError(f"option '{key}' of {owner} needs a value: write {key}={value}")
         try:
             values[field.name] = _convert(text, types[field.name], given=bool(equals))
         except ValueError:

@@ -148,20 +148,28 @@ def node_name(op: Operation) -> str:
 
 def did_you_mean(name: str, known: Iterable[str], min_similarity: float = 0.6) -> str:
     """
-    Return the end of a message about the unknown `name`: the most similar known name. The result is
-    empty if the similarity of all known names is below `min_similarity`.
+    Return the end of a message about the unknown `name`: the most similar known name, else the
+    known names that contain `name`. The result is empty if there is no such name. The similarity is
+    at least `min_similarity`.
     """
     from difflib import get_close_matches
 
-    matches = get_close_matches(name, sorted(known), n=1, cutoff=min_similarity)
-    return f"; did you mean '{matches[0]}'?" if matches else ""
+    known = sorted(set(known))
+    matches = get_close_matches(name, known, n=1, cutoff=min_similarity)
+    if not matches and len(name) >= MIN_PART_LENGTH:
+        matches = [each for each in known if name.lower() in each.lower()][:MAX_NAMES]
+    listed = " or ".join(f"'{match}'" for match in matches)
+    return f"; did you mean {listed}?" if matches else ""
 
+
+MIN_PART_LENGTH = 3
+"""The number of characters from which a part of a name is a hint."""
 
 MAX_ENTRIES = 2000
 """The number of entries up to which a folder is searched for similar names."""
 
 MAX_NAMES = 3
-"""The number of similar files that a message lists."""
+"""The number of similar names that a message lists."""
 
 
 REMEDIES = {

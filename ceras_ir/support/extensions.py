@@ -50,10 +50,19 @@ def need_hook(name: str, base: type[T], user: str) -> Callable[..., T]:
     found = find_hook(name, base)
     if found is None:
         raise _usage_error(
-            f"{user} is unsupported here: the extension that offers '{name}' is not installed "
-            f"(entry point group {HOOKS})"
+            f"{user} is unsupported here: {_extension(name)} is not installed; run 'pip install .' "
+            "in the folder of the complete package"
         )
     return found
+
+
+def _extension(name: str) -> str:
+    """Return the description of the extension that offers the hook `name`."""
+    offered = f"offers '{name}' (entry point group {HOOKS})"
+    for point in entry_points(group=HOOKS, name=name):
+        folder = point.module.removeprefix(f"{PACKAGE}.").partition(".")[0]
+        return f"the extension {folder}, which {offered},"
+    return f"the extension that {offered}"
 
 
 def _usage_error(message: str) -> Exception:

@@ -79,7 +79,8 @@ def test_options(text: str, expected: ExamplePass):
     ("text", "message"),
     [
         ("number=x", "option 'number' of pass 'example' must be int, got 'x'"),
-        ("number", "option 'number' of pass 'example' must be int, got ''"),
+        ("number", "option 'number' of pass 'example' needs a value: write number=<int>"),
+        ("number 3", "option 'number' of pass 'example' needs a value: write number=3"),
         ("on=maybe", "must be bool, got 'maybe'"),
         ("sizes=1,x", "must be int,..., got '1,x'"),
         ("limit=x", "must be int or none, got 'x'"),
