@@ -72,7 +72,8 @@ class VtaTarget(TuneOptions, ScheduleJobsOptions, VtaBoardOptions, Target):
             "launches": ("convert-tile-to-vta", "gather-launches", "merge-launches"),
             "reshape_convolutions": ("im2col", "space-to-depth"),
             "sort_channels": ("sort-channels",),
-            "tiling": ("expand-tiles", "schedule-tiles", "tile", "tune-tiles"),
+            "tiling": ("expand-tiles", "schedule-tiles", "tile"),
+            "tuning": ("tune-tiles",),
         }.items()
         for name in names
     }
@@ -171,7 +172,8 @@ class VtaTarget(TuneOptions, ScheduleJobsOptions, VtaBoardOptions, Target):
         from ceras_ir.backends.vta.passes.launches import GatherLaunchesPass, MergeLaunchesPass
         from ceras_ir.backends.vta.passes.reshape_convolutions import Im2colPass, SpaceToDepthPass
         from ceras_ir.backends.vta.passes.sort_channels import SortChannelsPass
-        from ceras_ir.backends.vta.passes.tiling import TilePass, TuneTilesPass
+        from ceras_ir.backends.vta.passes.tiling import TilePass
+        from ceras_ir.backends.vta.passes.tuning import TuneTilesPass
         from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
         from ceras_ir.transforms.placement import PlacePass
         from ceras_ir.transforms.quantization.fit_inputs import FoldFactorPass

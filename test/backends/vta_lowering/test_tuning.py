@@ -14,7 +14,8 @@ from ceras_ir.backends.vta.execution.runner import VtaRunner
 from ceras_ir.backends.vta.machine.board import load_board
 from ceras_ir.backends.vta.machine.time import simulate_time
 from ceras_ir.backends.vta.passes.convert_graph_to_tile import ConvertGraphToTilePass
-from ceras_ir.backends.vta.passes.tiling import CANDIDATES, TilePass, Tuner, TuneTilesPass
+from ceras_ir.backends.vta.passes.tiling import TilePass
+from ceras_ir.backends.vta.passes.tuning import CANDIDATES, Tuner, TuneTilesPass
 from ceras_ir.backends.vta.target import VtaTarget
 from ceras_ir.dialects import tile
 from ceras_ir.interpreters.network import run
