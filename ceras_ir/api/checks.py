@@ -6,27 +6,32 @@ Check a network in Python: all levels and targets on the same inputs, as `ceras-
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from os import PathLike
-from typing import ClassVar, Protocol, TypeAlias
+from os import PathLike, fspath
+from typing import Protocol, TypeAlias
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from ceras_ir.api import presentation
-from ceras_ir.api.model import QUANTIZATION, Model
+from ceras_ir.api.model import QUANTIZATION, Model, quantization_keywords
 from ceras_ir.api.presentation import diagnosed
-from ceras_ir.api.samples import Data, read_samples
+from ceras_ir.api.samples import Data, SampleFiles, paths_of, read_samples
 from ceras_ir.data.image_options import ImageOptions
-from ceras_ir.data.samples import Array
+from ceras_ir.data.sample_stream import StreamedSamples, open_samples
+from ceras_ir.data.samples import Array, Samples
 from ceras_ir.driver.differences import Verdict
 from ceras_ir.driver.shared_options import compiling_targets
 from ceras_ir.driver.verify.levels import check_request, verifications
 from ceras_ir.pipeline.pass_options import listing
+from ceras_ir.pipeline.stages import BuildOptions
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.support.extensions import need_hook
 from ceras_ir.targets.protocol import Target, configured, find_target
 from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise
+from ceras_ir.transforms.quantization_options import check_recipe
 
 
 @dataclass(frozen=True)
@@ -160,10 +165,34 @@ class Comparison(Protocol):
     def _repr_html_(self) -> str: ...
 
 
-class Comparer:
-    """Base class of the hook `compare`, with the function that `ceras_ir.compare` calls."""
+@dataclass(frozen=True)
+class ComparisonData:
+    """The samples, the labels and the metric of a comparison; arrays were written to files."""
 
-    compare: ClassVar[Callable[..., Comparison]]
+    samples: Samples | StreamedSamples
+    """The compared samples."""
+    source: str
+    """The files or folders, which can have more samples."""
+    source_samples: int
+    labels: str | None
+    metric: str | Metric | None
+
+
+class Comparer(ABC):
+    """Base class of the hook `compare`, which measures networks for `ceras_ir.compare`."""
+
+    @abstractmethod
+    def measure(
+        self,
+        models: Sequence[Model],
+        options: BuildOptions,
+        recipes: Sequence[Sequence[str]],
+        data: ComparisonData,
+    ) -> Comparison:
+        """
+        Quantize a single model with each of `recipes` and compare with the float network, or
+        compare the second of two models with the first.
+        """
 
 
 @listing(QUANTIZATION)
@@ -186,15 +215,40 @@ def compare(
     `ceras-compare`; a metric may be a function, and labels an array. `Model.quantize` documents the
     options of quantization.
     """
-    return need_hook("compare", Comparer, "ceras_ir.compare")().compare(
-        model,
-        other,
-        inputs=inputs,
-        calibration=calibration,
-        labels=labels,
-        metric=metric,
-        against=against,
-        samples=samples,
-        images=images,
-        **options,
-    )
+    comparer = need_hook("compare", Comparer, "ceras_ir.compare")()
+    quantization = quantization_keywords(options, "compare")
+    check_recipe(list(against or ()), "against")
+    if other is not None and against is not None:
+        raise UsageError("against is a second recipe of a single model; there are two models")
+    if samples is not None and samples < 1:
+        raise UsageError(f"samples must be >= 1, got {samples}")
+    files = SampleFiles()
+    with diagnosed(model.title), files.named():
+        network = model.inputs
+        data = None
+        if calibration is not None:
+            folders = images if _is_path(calibration) else None
+            data = files.paths(calibration, network, "calibration", folders)
+        # The image options apply to the folders of both arguments, and one of them can be arrays.
+        path = files.paths(inputs, network, "inputs", images if _is_path(inputs) else None)
+        truth = labels
+        if truth is not None and not isinstance(truth, str | PathLike):
+            truth = files.save({"labels": np.asarray(truth)}, "labels")
+        everything = open_samples(path, network)
+        chosen = everything.first(samples)
+        unquantized = replace(
+            model.options, calibration=data, recipe=(), int16=(), float=(), budget=None
+        )
+        scheme = replace(unquantized, **quantization)
+        return comparer.measure(
+            [model] if other is None else [model, other],
+            scheme,
+            [scheme.recipe, *([] if against is None else [against])],
+            ComparisonData(
+                chosen, path, len(everything), None if truth is None else fspath(truth), metric
+            ),
+        )
+
+
+def _is_path(data: Data) -> bool:
+    return paths_of(data) is not None

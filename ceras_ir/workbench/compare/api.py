@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from io import StringIO
 from os import PathLike, fspath
 
-import numpy as np
-from numpy.typing import ArrayLike
 from rich.console import Console
 
 from ceras_ir.api import presentation
-from ceras_ir.api.checks import Comparer, Metric
-from ceras_ir.api.model import Model, quantization_keywords
+from ceras_ir.api.checks import Comparer, ComparisonData
+from ceras_ir.api.model import Model
 from ceras_ir.api.presentation import diagnosed
-from ceras_ir.api.samples import Data, SampleFiles, paths_of
 from ceras_ir.command.output_files import open_output
-from ceras_ir.data.image_options import ImageOptions
-from ceras_ir.data.sample_stream import open_samples
 from ceras_ir.data.samples import require_finite
 from ceras_ir.network.function import inputs_with_missing_values, main_function
-from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.pipeline.stages import BuildOptions
 from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise
-from ceras_ir.transforms.quantization_options import check_recipe
 from ceras_ir.workbench.compare.output import WIDTH, compare_page, print_table
 from ceras_ir.workbench.compare.variants import (
     Task,
@@ -93,62 +87,27 @@ class Comparison:
         )
 
 
-def compare(
-    model: Model,
-    other: Model | None = None,
-    *,
-    inputs: Data,
-    calibration: Data | None = None,
-    labels: str | PathLike[str] | ArrayLike | None = None,
-    metric: str | Metric | None = None,
-    against: Sequence[str] | None = None,
-    samples: int | None = None,
-    images: ImageOptions | None = None,
-    **options: object,
-) -> Comparison:
-    """Compare networks; see `ceras_ir.api.checks.compare`."""
-    quantization = quantization_keywords(options, "compare")
-    check_recipe(list(against or ()), "against")
-    if other is not None and against is not None:
-        raise UsageError("against is a second recipe of a single model; there are two models")
-    if samples is not None and samples < 1:
-        raise UsageError(f"samples must be >= 1, got {samples}")
-    files = SampleFiles()
-    with diagnosed(model.title), files.named():
-        network = model.inputs
-        folders = images if calibration is None or _is_path(calibration) else None
-        data = None
-        if calibration is not None:
-            data = files.paths(calibration, network, "calibration", folders)
-        path = files.paths(inputs, network, "inputs", images if _is_path(inputs) else None)
-        truth = labels
-        if truth is not None and not isinstance(truth, str | PathLike):
-            truth = files.save({"labels": np.asarray(truth)}, "labels")
-        everything = open_samples(path, network)
-        chosen = everything.first(samples)
-        count = len(everything)
-        judgement = judgement_of(
-            metric, None if truth is None else fspath(truth), path, count, network
-        )
-        lacking = inputs_with_missing_values(main_function(model.module))
-        require_finite(chosen, "inputs", nullable=lacking)
-        task = Task(chosen, judgement.first(len(chosen)))
-        given = replace(model.options, calibration=data, recipe=(), int16=(), float=(), budget=None)
-        scheme = comparing_options(replace(given, **quantization))
-        if other is not None:
-            pair = [(each.title, each.module) for each in (model, other)]
-            variants = two_models(pair, scheme, task)
-        else:
-            recipes = [scheme.recipe, *([] if against is None else [against])]
-            variants = one_model(model.module, scheme, recipes, task)
-    return Comparison(model.title, tuple(variants), len(chosen))
-
-
-def _is_path(data: Data) -> bool:
-    return paths_of(data) is not None
-
-
 class NoiseComparer(Comparer):
     """The hook `compare`, implemented by the workbench."""
 
-    compare = staticmethod(compare)
+    def measure(
+        self,
+        models: Sequence[Model],
+        options: BuildOptions,
+        recipes: Sequence[Sequence[str]],
+        data: ComparisonData,
+    ) -> Comparison:
+        model, *others = models
+        judgement = judgement_of(
+            data.metric, data.labels, data.source, data.source_samples, model.inputs
+        )
+        lacking = inputs_with_missing_values(main_function(model.module))
+        require_finite(data.samples, "inputs", nullable=lacking)
+        task = Task(data.samples, judgement.first(len(data.samples)))
+        scheme = comparing_options(options)
+        if others:
+            pair = [(each.title, each.module) for each in models]
+            variants = two_models(pair, scheme, task)
+        else:
+            variants = one_model(model.module, scheme, recipes, task)
+        return Comparison(model.title, tuple(variants), len(data.samples))
