@@ -39,7 +39,7 @@ class Parsed:
     missing: dict[str, SSAValue]
 
 
-_ALIASES = re.compile(r"^ *[!#]\w+ = .*\n", re.MULTILINE)
+_ALIASES = re.compile(r"^( *)[!#]\w+ = .*\n(?:\1 +.*\n)*", re.MULTILINE)
 
 
 def parsed(text: str) -> Parsed:
@@ -55,8 +55,8 @@ def parsed(text: str) -> Parsed:
 
 
 def aliases(text: str) -> str:
-    """Return the lines of a text that define aliases."""
-    return "".join(_ALIASES.findall(text))
+    """Return the lines of a text that define aliases, and the indented lines after them."""
+    return "".join(found[0] for found in _ALIASES.finditer(text))
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,8 @@ def block_text(module: ModuleOp, *, is_wrapped: bool) -> str:
     """Return the IR as lines of a docstring, without the function `@main` if it was added."""
     first, *others = map(str, module.ops)
     # Attributes of the function are part of an example.
-    if is_wrapped and not next(iter(module.ops)).attributes:
+    main = module.body.block.first_op
+    if is_wrapped and isinstance(main, FuncOp) and not main.attributes:
         first = textwrap.dedent("\n".join(first.splitlines()[1:-2]))
     text = "\n".join([first, *others])
     return "\n".join(_wrapped(INDENT + _short_floats(line)) for line in text.splitlines())

@@ -173,6 +173,45 @@ class ConvertTileToVtaPass(VtaBoardOptions, ModulePass):
     with all loops expanded, at the addresses in `mem.block` of the operands. Launches and kernels
     remain as the specification of the programs. Values must have addresses. Boards with larger
     buffers than published are refused, because indices would not fit the dialect.
+
+    Before:
+
+        !q = tensor<1x16x!quant.uniform<i8:f32, 0.5>>
+        !m = memref<1x16xi8, "dram">
+        !acc = memref<1x1x16xi32, "acc">
+        #block = #mem.block<id = 0, offset = 0, size = 16>
+        func.func @main() -> !q attributes {mem.arena = #mem.arena<size = 256, alignment = 256>} {
+          %y = mem.launch @zeros() {mem.block = #block} : () -> !q
+          func.return %y : !q
+        }
+        func.func @zeros(%y: !m) {
+          %c0 = arith.constant 0 : index
+          %acc = memref.alloc() : !acc
+          tile.clear %acc[] {extents = array<i64: 1>} : !acc
+          tile.store %acc[] to %y[%c0] {box = array<i64: 1, 1>} : !acc to !m
+          func.return
+        }
+
+    After:
+
+        func.func @main() -> !q attributes {mem.arena = #mem.arena<size = 256, alignment = 256>} {
+          %y = mem.launch @zeros() {mem.block = #block} : () -> !q
+          func.return %y : !q
+        }
+        func.func @zeros(%y: !m) {
+          %c0 = arith.constant 0 : index
+          %acc = memref.alloc() : !acc
+          tile.clear %acc[] {extents = array<i64: 1>} : !acc
+          tile.store %acc[] to %y[%c0] {box = array<i64: 1, 1>} : !acc to !m
+          func.return
+        }
+        vta.program @launch_0 uops at 64 dense<0> : tensor<1x3xi16> {
+          vta.load uop sram 0 dram 64 size [1, 1] stride 1
+          vta.gemm reset uops [0, 1] iter [1, 1] push_next
+          vta.store sram 0 dram 0 size [1, 1] stride 1 pop_prev push_prev
+          vta.load uop sram 0 dram 0 size [0, 0] stride 0 pop_next
+          vta.finish
+        }
     """
 
     name = "convert-tile-to-vta"

@@ -119,6 +119,30 @@ class SortChannelsPass(VtaBoardOptions, NetworkPass):
 
     Exact: weights, bias and shifts of a layer move with the output channels, and weights of
     consumers with their input channels. Sums are reordered, and are integers.
+
+    Before:
+
+        !q = !quant.uniform<i8:f32, 0.5>
+        #r = #graph.requant<multiplier = [1, 4, 1, 4, 1, 4, 1, 4, 1, 4, 1, 4, 1, 4, 1, 4, 1, 4],
+            shift = 9, rounding = half_up, low = -128, high = 127>
+        #s = #graph.requant<shift = 9, rounding = half_up, low = -128, high = 127>
+        %v = graph.constant dense<1> : tensor<18x1xi8> : tensor<18x1x!q>
+        %a = graph.matmul %x, %v {requant = #r}
+            : (tensor<4x1x!q>, tensor<18x1x!q>) -> tensor<4x18x!q>
+        %w = graph.constant dense<1> : tensor<2x18xi8> : tensor<2x18x!q>
+        %y = graph.matmul %a, %w {requant = #s}
+            : (tensor<4x18x!q>, tensor<2x18x!q>) -> tensor<4x2x!q>
+
+    After:
+
+        #t = #graph.requant<multiplier = [4, 4, 4, 4, 4, 4, 4, 4, 4, 1, 1, 1, 1, 1, 1, 1, 1, 1],
+            shift = 9, rounding = half_up, low = -128, high = 127>
+        %v = graph.constant dense<1> : tensor<18x1xi8> : tensor<18x1x!q>
+        %a = graph.matmul %x, %v {requant = #t}
+            : (tensor<4x1x!q>, tensor<18x1x!q>) -> tensor<4x18x!q>
+        %w = graph.constant dense<1> : tensor<2x18xi8> : tensor<2x18x!q>
+        %y = graph.matmul %a, %w {requant = #s}
+            : (tensor<4x18x!q>, tensor<2x18x!q>) -> tensor<4x2x!q>
     """
 
     name = "sort-channels"

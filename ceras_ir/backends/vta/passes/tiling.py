@@ -71,6 +71,28 @@ class ScheduleTilesPass(ScheduleOptions, ModulePass):
     Set the cheapest schedule with blocks that fit `board` on each `tile.conv2d` without a schedule.
 
     No value changes: a schedule only determines the order.
+
+    Before:
+
+        !m = memref<1x1x1x8x16xi8, "dram">
+        !w = memref<1x1x1x1x16x16xi8, "dram">
+        !b = memref<1x16xi32, "dram">
+        func.func @kernel(%x: !m, %w: !w, %b: !b, %y: !m) {
+          tile.conv2d %x, %w, %b to %y {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>,
+              padding = array<i64: 0, 0, 0, 0>, shift = 7, low = 0, high = 127} : !m, !w, !b to !m
+          func.return
+        }
+
+    After:
+
+        #blocks = #tile.schedule<rows = 1, columns = 8, kblock = 1, nblock = 1, inp_stages = 2,
+            wgt_stages = 2, acc_stages = 2, order = nmk>
+        func.func @kernel(%x: !m, %w: !w, %b: !b, %y: !m) {
+          tile.conv2d %x, %w, %b to %y {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>,
+              padding = array<i64: 0, 0, 0, 0>, shift = 7, low = 0, high = 127, schedule = #blocks}
+              : !m, !w, !b to !m
+          func.return
+        }
     """
 
     name = "schedule-tiles"
@@ -127,6 +149,53 @@ class ExpandTilesPass(VtaBoardOptions, ModulePass):
     Exact: a single block computes each output position from a cleared accumulator, and adds the
     same products in a different order. Positions and channels of the last block outside the tensor
     are computed from zeros and not stored.
+
+    Before:
+
+        !x = memref<1x2x1x8x16xi8, "dram">
+        !w = memref<1x2x1x1x16x16xi8, "dram">
+        !b = memref<1x16xi32, "dram">
+        !y = memref<1x1x1x8x16xi8, "dram">
+        #blocks = #tile.schedule<rows = 1, columns = 8, kblock = 1, nblock = 1, inp_stages = 1,
+            wgt_stages = 1, acc_stages = 1, order = nmk>
+        func.func @conv(%x: !x, %w: !w, %b: !b, %y: !y) {
+          tile.conv2d %x, %w, %b to %y {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>,
+              padding = array<i64: 0, 0, 0, 0>, shift = 0, low = -128, high = 127, never_below,
+              never_above, uniform_bias = 0, schedule = #blocks} : !x, !w, !b to !y
+          func.return
+        }
+
+    After:
+
+        !x3 = memref<1x2x8x16xi8, "dram">
+        !y3 = memref<1x1x8x16xi8, "dram">
+        !w2 = memref<1x2x16x16xi8, "dram">
+        !inp = memref<1x8x1x16xi8, "inp">
+        !wgt = memref<1x16x16xi8, "wgt">
+        !acc = memref<1x8x1x16xi32, "acc">
+        func.func @conv(%x: !x, %w: !w, %b: !b, %y: !y) {
+          %0 = arith.constant 0 : index
+          %2 = arith.constant 2 : index
+          %1 = arith.constant 1 : index
+          %vx = tile.view %x : !x to !x3
+          %vy = tile.view %y : !y to !y3
+          %vw = tile.view %w : !w to !w2
+          %inp = memref.alloc() : memref<1x1x8x1x16xi8, "inp">
+          %wgt = memref.alloc() : memref<1x1x16x16xi8, "wgt">
+          %acc = memref.alloc() : memref<1x1x8x1x16xi32, "acc">
+          %c = tile.rotate %acc : memref<1x1x8x1x16xi32, "acc"> to !acc
+          tile.clear %c[] {extents = array<i64: 8>} : !acc
+          scf.for %k = %0 to %2 step %1 {
+            %i = tile.rotate %inp : memref<1x1x8x1x16xi8, "inp"> to !inp
+            %t = tile.rotate %wgt : memref<1x1x16x16xi8, "wgt"> to !wgt
+            tile.load %vx[%0, %k, %0] to %i[] {box = array<i64: 1, 8>} : !x3 to !inp
+            tile.load %vw[%0, %k] to %t[] {box = array<i64: 1, 1>} : !w2 to !wgt
+            tile.gemm %c[], %i[], %t[] {extents = array<i64: 1, 8>, acc_strides = array<i64: 8, 1>,
+                inp_strides = array<i64: 8, 1>, wgt_strides = array<i64: 0, 0>} : !acc, !inp, !wgt
+          }
+          tile.store %c[] to %vy[%0, %0, %0] {box = array<i64: 1, 8>} : !acc to !y3
+          func.return
+        }
     """
 
     name = "expand-tiles"
