@@ -61,15 +61,21 @@ def aliases(text: str) -> str:
 
 @dataclass(frozen=True)
 class PassExample:
-    """The IR before and after a pass, and the options of the pass."""
+    """
+    The IR before and after a pass, and the options of the pass. The message is that of a pass that
+    prints or refuses; then there is no text After.
+    """
 
     options: str
     before: str
     after: str
+    message: str = ""
 
 
 _BLOCK = r"\n\n((?:    .*\n|\n)+)"
-_EXAMPLE = re.compile(rf"^Before(?:, with `([^`]*)`)?:{_BLOCK}After:{_BLOCK}\Z", re.MULTILINE)
+_EXAMPLE = re.compile(
+    rf"^Before(?:, with `([^`]*)`)?:{_BLOCK}(After|Message):{_BLOCK}\Z", re.MULTILINE
+)
 
 
 def pass_example(cls: type[ModulePass]) -> PassExample | None:
@@ -79,8 +85,10 @@ def pass_example(cls: type[ModulePass]) -> PassExample | None:
     """
     if (found := _EXAMPLE.search(f"{docstring(cls)}\n")) is None:
         return None
-    options, before, after = found.groups("")
-    return PassExample(options, before, aliases(before) + after)
+    options, before, label, last = found.groups("")
+    if label == "Message":
+        return PassExample(options, before, "", last)
+    return PassExample(options, before, aliases(before) + last)
 
 
 def network(text: str, inputs: Sequence[tuple[str, Attribute]] = ()) -> ModuleOp:

@@ -292,6 +292,16 @@ class ExplainPass(ModulePass):
 
     The line has the node, the device and, if the accelerator does not run it, the reason. If
     `place` had a board, it also has the time on each device. The pass does not change the network.
+
+    Before:
+
+        #reason = "the array has no circuit for tanh"
+        %y = graph.unary <tanh> %x {mem.device = #mem.device<cpu>, mem.reason = #reason}
+            : tensor<4xf32> loc("y")
+
+    Message:
+
+        y (graph.unary) on the cpu; the array has no circuit for tanh
     """
 
     name = "explain"

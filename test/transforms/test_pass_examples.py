@@ -1,5 +1,7 @@
 """Check that examples in docstrings of passes and rules show the effect of the pass or rule."""
 
+from contextlib import redirect_stderr
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -17,18 +19,17 @@ from xdsl.transforms.dead_code_elimination import dce
 
 from ceras_ir.data.sample_stream import synthetic_samples
 from ceras_ir.driver.opt.modes import describe_pass, rules_of
+from ceras_ir.driver.opt.tool import main
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.pass_options import PassRequest, build_pipeline
+from ceras_ir.pipeline.printing import print_module
 from ceras_ir.transforms.pass_kinds import PipelinePass
 from ceras_ir.universe import CERAS_UNIVERSE
 
 NO_EXAMPLE = {
-    **dict.fromkeys(
-        ["check-blocks", "check-operations", "check-outputs", "check-scales", "prove-accumulators"],
-        "it only checks",
-    ),
-    **dict.fromkeys(["explain", "print-liveness"], "it only prints"),
+    "check-operations": "the targets of the core support all operations",
+    "check-outputs": "its warning is about many samples of a calibrated network",
     "tabulate-pixels": "a table of 256 entries is longer than an example",
     "tune-tiles": "it sets schedules as `schedule-tiles` does, but executes an entire network",
 }
@@ -66,7 +67,7 @@ def test_pass_has_the_effect_of_the_example(
 def effect(name: str, rule: str, example: PassExample) -> str:
     """
     Run a pass, or a single rule, on an example. Return the difference from the text After, except
-    for dead code.
+    for dead code, or from the message, except for line breaks.
     """
     module = network(example.before)
     module.verify()
@@ -74,6 +75,9 @@ def effect(name: str, rule: str, example: PassExample) -> str:
     options = f"rules={rule} {example.options}" if rule else example.options
     if SAMPLES in options:
         save_samples(module)
+    if example.message:
+        text = printed(f"{name}{{{options}}}", module)
+        return "" if text.split() == example.message.split() else f"The message is:\n\n{text}"
     (pass_,) = build_pipeline([PassRequest(name, options)], CERAS_UNIVERSE.all_passes)
     pass_.apply(load_context(), module)
     module.verify()
@@ -85,6 +89,16 @@ def effect(name: str, rule: str, example: PassExample) -> str:
         return ""
     text = block_text(module, is_wrapped="@main" not in example.before)
     return f"{reason}. After the pass, the IR is:\n\n{text}"
+
+
+def printed(step: str, module: ModuleOp) -> str:
+    """Return the text that `ceras-opt` writes to stderr, without the name of the file."""
+    file = Path("example.mlir")
+    with file.open("w") as stream:
+        print_module(module, stream, debuginfo=True)
+    with redirect_stderr(StringIO()) as found:
+        main([str(file), "-p", step, "-o", "out.mlir"])
+    return found.getvalue().replace(f"{file}: ", "")
 
 
 def save_samples(module: ModuleOp) -> None:
@@ -126,6 +140,18 @@ def test_a_wrong_example_fails_with_the_text_to_paste() -> None:
         "        %2 = graph.binary mul %y, %0 : (tensor<4xf32>, tensor<1xf32>) -> tensor<4xf32>\n"
         "        %y_1 = graph.binary add %2, %1 : (tensor<4xf32>, tensor<1xf32>) -> tensor<4xf32>"
     )
+
+
+def test_a_wrong_message_fails_with_the_text_to_paste(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = '%y = graph.unary <relu> %x {mem.device = #mem.device<cpu>} : tensor<2xf32> loc("y")'
+    right, wrong = (
+        PassExample("", before, "", f"y (graph.{x}) on the cpu") for x in ("unary", "y")
+    )
+    assert effect("explain", "", right) == ""
+    assert effect("explain", "", wrong) == f"The message is:\n\n{right.message}\n"
 
 
 def test_an_example_with_other_types_fails() -> None:

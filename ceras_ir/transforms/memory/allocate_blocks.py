@@ -359,6 +359,19 @@ class PrintLivenessPass(BufferOptions, NetworkPass):
 
     A line has the bytes, the half-open live range in steps, the same as a bar, the buffers that are
     live at the same time, and the values in the buffer. The pass does not change the network.
+
+    Before:
+
+        %a = graph.unary <relu> %x : tensor<4xf32> loc("a")
+        %b = graph.unary <sigmoid> %a : tensor<4xf32> loc("b")
+        %y = graph.binary sub %b, %a : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32> loc("y")
+
+    Message:
+
+        liveness of @main: 3 steps, 2 buffers, at most 32 bytes alive at step 1 'b'
+        buffer  bytes  alive   steps  meets  values
+             0     16  [0, 3)  ###    1      a
+             1     16  [1, 3)  .##    0      b
     """
 
     name = "print-liveness"

@@ -231,6 +231,22 @@ class CheckBlocksPass(NetworkPass):
     4. No result overlaps an operand, unless each element replaces the element that it depends on.
 
     The pass does not change the network.
+
+    Before:
+
+        !t = tensor<4xf32>
+        #block = #mem.block<id = 0, offset = 0, size = 16>
+        func.func @main(%x: !t) -> !t
+            attributes {mem.arena = #mem.arena<size = 16, alignment = 16>} {
+          %a = graph.unary <relu> %x {mem.block = #block} : !t loc("a")
+          %b = graph.unary <sigmoid> %x {mem.block = #block} : !t loc("b")
+          %y = graph.binary add %a, %b : (!t, !t) -> !t loc("y")
+          func.return %y : !t
+        }
+
+    Message:
+
+        node 'y' (graph.binary): error: operand 0 was overwritten before it was read
     """
 
     name = "check-blocks"

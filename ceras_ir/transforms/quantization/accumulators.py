@@ -219,6 +219,22 @@ class ProveAccumulatorsPass(ModulePass):
     The bound of each output channel is computed from the stored integers: |bias| + sum of |weight|
     * maximum |input|, plus the maximum |residual| shifted left, plus the rounding constant of the
     shift. It holds for each order of addition, so each target may choose an order.
+
+    Before:
+
+        !q = !quant.uniform<i8:f32, 1.0>
+        !b = !quant.uniform<i32:f32, 1.0>
+        !y = !quant.uniform<i8:f32, 1024.0>
+        #r = #graph.requant<shift = 10, rounding = half_up, low = -128, high = 127>
+        %w = graph.constant dense<1> : tensor<1x1xi8> : tensor<1x1x!q>
+        %b = graph.constant dense<2147483647> : tensor<1xi32> : tensor<1x!b>
+        %y = graph.matmul %x, %w bias %b : tensor<1x!b> {requant = #r}
+            : (tensor<1x1x!q>, tensor<1x1x!q>) -> tensor<1x1x!y> loc("y")
+
+    Message:
+
+        node 'y' (graph.matmul): error: the accumulator can reach 2147484287, which exceeds
+            2147483647 (2^31 - 1); choose a coarser scale for the weights or the result
     """
 
     name = "prove-accumulators"

@@ -63,6 +63,18 @@ class CheckScalesPass(ModulePass):
     3. Addends have the same scale.
 
     Changes nothing.
+
+    Before:
+
+        !x = tensor<4x!quant.uniform<i8:f32, 1.0>>
+        !y = tensor<4x!quant.uniform<i8:f32, 4.0>>
+        #r = #graph.requant<shift = 1, rounding = half_up, low = -128, high = 127>
+        %y = graph.requantize %x {requant = #r} : (!x) -> !y loc("y")
+
+    Message:
+
+        node 'y' (graph.requantize): error: the requantized accumulator has scale 2.0, but the
+            result has 4.0
     """
 
     name = "check-scales"
