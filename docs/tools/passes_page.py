@@ -1,6 +1,7 @@
 """Print docs/passes.md: a short entry for each pass and pipeline."""
 
 import dataclasses
+from collections import defaultdict
 from textwrap import fill
 from typing import get_type_hints
 
@@ -10,7 +11,6 @@ from ceras_ir.driver.opt.modes import benefits, rules_of, summary
 from ceras_ir.driver.shared_options import compiling_targets
 from ceras_ir.pipeline.pass_options import spell, type_name
 from ceras_ir.pipeline.stages import BuildOptions, all_stages
-from ceras_ir.targets.protocol import Stage
 from ceras_ir.transforms.pass_kinds import PipelinePass
 from ceras_ir.universe import CERAS_UNIVERSE
 
@@ -27,10 +27,13 @@ A **pipeline** is a pass that runs a sequence of other passes. Dumps and timings
 | `ceras-opt --help-pass=PASS` | the description of a pass and the options |
 | `ceras-opt --list-passes` | all passes, xDSL's own (`canonicalize`, `cse`, `dce`, ...) included |
 
-A pass with **rules** applies them in the order below; `--PASS="rules=a,b"` applies only these. A
-*benefit* names a network of `benchmarks/benefit_networks.py` that is worse without the pass or
-rule, and in how many builds the IR changes. `python benchmarks/pass_benefits.py --write` measures
-both.
+A pass with **rules** applies them in the order below; `--PASS="rules=a,b"` applies only these.
+Options without a default in the list are `none`, empty or required.
+
+Parentheses have the *benefit*: the number of builds (of {builds}) that the pass or rule changes, a
+network of `benchmarks/benefit_networks.py` that is worse without it, and the figures of this
+network with and without it, or the failure without it. `python benchmarks/pass_benefits.py --write`
+measures them.
 
 [new-pass.md](new-pass.md) explains how to write a pass."""
 
@@ -49,7 +52,12 @@ level.
 def passes_page() -> str:
     classes = {name: load() for name, load in sorted(CERAS_UNIVERSE.all_passes.items())}
     pipelines = {name: cls for name, cls in classes.items() if issubclass(cls, PipelinePass)}
-    parts = [INTRODUCTION, COMPILED + "\n".join(_compiled()), "## Pipelines"]
+    builds = max(known.builds for known in benefits().values())
+    parts = [
+        INTRODUCTION.replace("{builds}", str(builds)),
+        COMPILED + "\n".join(_compiled()),
+        "## Pipelines",
+    ]
     parts += [_describe(cls) for cls in pipelines.values()]
     parts.append("## Single passes")
     parts += [_describe(cls) for name, cls in classes.items() if name not in pipelines]
@@ -57,28 +65,24 @@ def passes_page() -> str:
 
 
 def _compiled() -> list[str]:
-    """Return a row for each level of each target."""
-    return [
-        _row(cls.name, stage)
-        for cls in compiling_targets()
-        for stage in all_stages(BuildOptions(cls(), quantize="int8"))
-    ]
-
-
-def _row(target: str, stage: Stage) -> str:
-    names = [f"`{each.name}`" for each in stage.passes]
-    return f"| {target} | {', '.join(names)} | {stage.title} |"
+    """Return a row for each level, with the targets that run equal passes."""
+    targets = defaultdict[tuple[str, str], list[str]](list)
+    for cls in compiling_targets():
+        for stage in all_stages(BuildOptions(cls(), quantize="int8")):
+            names = ", ".join(f"`{each.name}`" for each in stage.passes)
+            targets[names, stage.title].append(cls.name)
+    return [f"| {', '.join(t)} | {names} | {title} |" for (names, title), t in targets.items()]
 
 
 def _describe(cls: type[ModulePass]) -> str:
     """Return a short entry."""
-    parts = [f"### {cls.name}", fill(f"{summary(cls)}.{_benefit(cls.name)}", 100)]
+    parts = [f"### {cls.name}", fill(f"{_summary(cls)}{_benefit(cls.name)}", 100)]
     if issubclass(cls, PipelinePass):
         inner = ", ".join(f"`{p.name}`" for p in cls().passes())
         parts.append(fill(f"Passes: {inner}.", 100, break_on_hyphens=False))
     items = [
         _item(
-            f"- Rule `{rule.name}`: {summary(type(rule))}.{_benefit(f'{cls.name}{{{rule.name}}}')}"
+            f"- Rule `{rule.name}`: {_summary(type(rule))}{_benefit(f'{cls.name}{{{rule.name}}}')}"
         )
         for rule in rules_of(cls)
     ]
@@ -91,17 +95,25 @@ def _options(cls: type[ModulePass]) -> list[str]:
     for field in dataclasses.fields(cls):
         if not field.init or field.name == "name":
             continue
-        value = "" if field.default is dataclasses.MISSING else spell(field.default)
-        default = f", default `{value}`" if value else ""
-        options.append(
-            f"`{field.name.replace('_', '-')}` ({type_name(types[field.name])}{default})"
-        )
+        value = "" if field.default in (dataclasses.MISSING, None) else spell(field.default)
+        name = field.name.replace("_", "-")
+        kind = type_name(types[field.name])
+        options.append(f"`{name}{f'={value}' if value else ''}` ({kind})")
     return [_item(f"- Options: {'; '.join(options)}.")] if options else []
 
 
-def _benefit(name: str, rule: str = "") -> str:
-    known = benefits().get(f"{name}{{{rule}}}" if rule else name)
-    return "" if known is None else f" *Benefit*: {known.text()}"
+def _summary(cls: type) -> str:
+    return f"{summary(cls).rstrip(':')}."
+
+
+def _benefit(name: str) -> str:
+    known = benefits().get(name)
+    if known is None:
+        return ""
+    # The introduction of the page explains the figures.
+    figure = known.figure.removesuffix(" without it")
+    loss = f"; `{known.network}` for {known.setting}: {figure}" if figure else ""
+    return f" ({known.changed} builds{loss})"
 
 
 def _item(text: str) -> str:
