@@ -1,5 +1,6 @@
 """Print docs/supported-operators.md from the importers of operators."""
 
+from collections import defaultdict
 from collections.abc import Iterable
 from textwrap import fill
 
@@ -8,7 +9,6 @@ from onnx import NodeProto
 from onnx.defs import get_all_schemas, onnx_opset_version
 
 from ceras_ir.backends.dataflow import rules as dataflow_rules
-from ceras_ir.backends.nnet import rules as nnet_rules
 from ceras_ir.backends.vta.rules import admission as vta_rules
 from ceras_ir.frontends.onnx.emission.folding import FOLDABLE, has_body
 from ceras_ir.frontends.onnx.emission.registry import (
@@ -36,8 +36,8 @@ dimensions. Local functions are inlined, and sparse tensors become dense. Operat
 float16, bfloat16 and double are computed in float32. Weights are converted at import, a Cast
 between floats is removed, and the compiled functions accept float32. `.npz` files keep the type of
 the model (float32 for bfloat16, which numpy lacks), and `manifest.json` names it as `model_dtype`.
-ONNX Runtime in float16 rounds after each node; outputs differ by less than 0.002 of the maximum. A
-value above 65504 inside the network does not overflow.
+ONNX Runtime in float16 rounds after each node, so outputs differ. A value above 65504 inside the
+network does not overflow.
 """
 
 REFUSED = """\
@@ -66,18 +66,20 @@ TARGETS = """\
 ## Accelerators
 
 Each operator above runs on the CPU in C. A layer that violates a rule of an accelerator runs on
-the CPU, and the report names the rule. The CPU of target nnet is the engine, which has no
+the CPU, and the report names the rule. [nnet-format.md](nnet-format.md#layers-of-the-fpga) has
+the rules of target nnet. Its CPU is the engine, which has no
 NonMaxSuppression and no ScatterElements with addition: it refuses such a network.
 """
 
 
 def operators_page() -> str:
     load_operators()
-    rows = ["| operator | rules |", "|---|---|"]
+    names = defaultdict[str, list[str]](list)
     for name in sorted(OPERATORS):
         if rules := OPERATOR_RULES.get(name, ()):
-            lines = "<br>".join(_line(rule.__doc__) for rule in rules)
-            rows.append(f"| `{name}` | {lines} |")
+            names["<br>".join(_line(rule.__doc__) for rule in rules)].append(f"`{name}`")
+    rows = ["| operator | rules |", "|---|---|"]
+    rows += [f"| {', '.join(group)} | {lines} |" for lines, group in names.items()]
     free = (name for name in OPERATORS if not OPERATOR_RULES.get(name))
     versions = {"OLDEST": OLDEST_OPSET, "NEWEST": NEWEST_OPSET}
     introduction = INTRODUCTION.rstrip()
@@ -93,7 +95,6 @@ def operators_page() -> str:
     parts += [REFUSED.replace("OPSET", str(onnx_opset_version())), _refused(), TARGETS]
     vta = (*vta_rules.RULES, *vta_rules.OTHER_RULES)
     for title, rules in (
-        ("nnet (FPGA)", nnet_rules.RULES),
         ("VTA", vta),
         ("dataflow", dataflow_rules.RULES),
     ):
