@@ -97,7 +97,7 @@ def _options(cls: type[ModulePass]) -> list[str]:
             continue
         value = "" if field.default in (dataclasses.MISSING, None) else spell(field.default)
         name = field.name.replace("_", "-")
-        kind = type_name(types[field.name])
+        kind = type_name(types[field.name]).removesuffix(" or none")
         options.append(f"`{name}{f'={value}' if value else ''}` ({kind})")
     return [_item(f"- Options: {'; '.join(options)}.")] if options else []
 
