@@ -271,6 +271,48 @@ MISTAKES = {
         "option 'sparsity' of pass 'prune'",
         "write sparsity=0.5",
     ),
+    63: Mistake(
+        f"{C} --silu float --rows float",
+        0,
+        "options without effect",
+        "--silu, --rows:",
+        "add --quantize int8",
+    ),
+    64: Mistake(
+        f"{C} --quantize int8 --budget 0.2 --calibration-samples 3",
+        0,
+        "options without effect",
+        "--calibration-samples, --budget:",
+        "add --calibrate DATA.npz",
+    ),
+    65: Mistake(
+        f"{C} --calibration-jobs 2",
+        0,
+        "options without effect",
+        "--calibration-jobs:",
+        "add --calibrate DATA.npz",
+    ),
+    66: Mistake(
+        f"{C} --calibrate cal.npz --recipe round-weights --budget 0.2",
+        0,
+        "options without effect",
+        "--budget:",
+        "add it to --recipe",
+    ),
+    67: Mistake(
+        "ceras-run cam.onnx --inputs cal.npz --outputs out.npz --recipe none",
+        0,
+        "options without effect",
+        "--recipe:",
+        "add --quantize int8",
+    ),
+    68: Mistake(
+        "ceras-verify cam.onnx --targets c --no-reference --budget 0.2",
+        0,
+        "options without effect",
+        "--budget:",
+        "add --calibrate DATA.npz",
+    ),
     53: Mistake(
         "ceras-explore study.toml", 1, "--input-image cannot be chosen", "study.toml:", "uint8"
     ),
@@ -497,7 +539,7 @@ def test_mistake(number: int, command: str, capfd: pytest.CaptureFixture[str]) -
 
 
 def test_all_mistakes_have_a_case() -> None:
-    assert sorted(MISTAKES) == [*range(1, 11), *range(12, 63)]
+    assert sorted(MISTAKES) == [*range(1, 11), *range(12, 69)]
 
 
 @pytest.mark.parametrize(

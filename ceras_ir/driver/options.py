@@ -14,12 +14,13 @@ from ceras_ir.data.image_options import ImageOptions
 from ceras_ir.driver.shared_options import ShapeOptions, StateOptions, interface_of
 from ceras_ir.pipeline.context import add_plugins, load_universe
 from ceras_ir.pipeline.pass_options import build_pipeline, parse_pipeline, with_values
-from ceras_ir.pipeline.stages import BuildOptions, Insertion
+from ceras_ir.pipeline.stages import WITHOUT_SAMPLES, BuildOptions, Insertion, warn_idle
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.support.options import option, options, options_of
 from ceras_ir.targets.protocol import Target, find_target
 from ceras_ir.transforms.quantization_options import (
     REMOVED_FLAGS,
+    SAMPLES,
     BudgetOptions,
     LayerOptions,
     ObserverOptions,
@@ -61,7 +62,9 @@ class EvaluationOptions:
 class CalibrationWorkers:
     """The number of processes that calibrate."""
 
-    jobs: int = option(1, flag="--calibration-jobs", metavar="N", minimum=-1, shows_default=False)
+    jobs: int = option(
+        1, flag="--calibration-jobs", metavar="N", minimum=-1, shows_default=False, needs=(SAMPLES,)
+    )
     """
     Processes for more than 64 samples, -1 for the number of cores; the network does not depend on
     it.
@@ -80,6 +83,8 @@ def calibration_workers(arguments: argparse.Namespace) -> Generator[None]:
     """Calibrate in `--calibration-jobs` processes inside the block."""
     count: int = arguments.calibration_jobs
     if count == 1 or not arguments.calibrate:
+        unmet = {} if arguments.calibrate else {SAMPLES: WITHOUT_SAMPLES}
+        warn_idle(CalibrationWorkers, argparse.Namespace(jobs=count), unmet)
         yield
         return
     from ceras_ir.pipeline.parsing import TextCarrier

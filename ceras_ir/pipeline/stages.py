@@ -6,7 +6,7 @@ A stage is the list of passes that lead to a level. All tools that compile use t
 values of the network. Later stages of a target change no value.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -17,9 +17,15 @@ from xdsl.passes import ModulePass
 from ceras_ir.pipeline.instrumentation import PassRunner, Watching
 from ceras_ir.pipeline.pass_options import build
 from ceras_ir.support.diagnostics import UsageError, did_you_mean, remark
-from ceras_ir.support.options import given_flags, option, options, with_options_of
+from ceras_ir.support.options import idle_flags, option, options, with_options_of
 from ceras_ir.targets.protocol import Stage, Target
-from ceras_ir.transforms.quantization_options import QuantizationOptions
+from ceras_ir.transforms.quantization_options import (
+    PRECISION,
+    SAMPLES,
+    SCALES,
+    SILU,
+    QuantizationOptions,
+)
 
 if TYPE_CHECKING:
     from ceras_ir.transforms.quantization.quantize import QuantizePass
@@ -27,6 +33,16 @@ if TYPE_CHECKING:
 
 Quantize: TypeAlias = Literal["auto", "int8", "none"]
 Io: TypeAlias = Literal["model", "int8"]
+
+
+COMPUTED_IN_FLOAT = "the network is computed in float: add --quantize int8"
+WITHOUT_SAMPLES = "there are no samples: add --calibrate DATA.npz"
+
+
+def warn_idle(cls: type, values: object, unmet: Mapping[str, str]) -> None:
+    """Report the options of `cls` without effect, because of conditions that do not hold."""
+    for reason, flags in idle_flags(cls, values, unmet).items():
+        remark(f"warning: options without effect: {', '.join(flags)}: {reason}")
 
 
 @dataclass(frozen=True)
@@ -90,8 +106,12 @@ class BuildOptions(QuantizationOptions, TargetOptions):
         """
         options = self._decided(module)
         options._check_quantized()
-        options._check_precision(module)
+        options.report_idle(module)
         return options
+
+    def report_idle(self, module: ModuleOp) -> None:
+        """Report resolved options without effect on this network."""
+        warn_idle(BuildOptions, self, self._unmet(module))
 
     def _decided(self, module: ModuleOp) -> "BuildOptions":
         if self.quantize != "auto" or self.is_quantized:
@@ -133,20 +153,28 @@ class BuildOptions(QuantizationOptions, TargetOptions):
                 "--int16, --float and --budget need a quantized network: add --quantize int8"
             )
 
-    def _check_precision(self, module: ModuleOp) -> None:
+    def _unmet(self, module: ModuleOp) -> dict[str, str]:
+        """
+        Return conditions of options that do not hold for this network, with reasons. Refuse options
+        that select layers of a network with chosen scales.
+        """
         from ceras_ir.transforms.quantization.analysis.qdq import (
             COMES_QUANTIZED,
             carries_quantization,
         )
 
+        if not self.is_quantized:
+            unmet = {SCALES: COMPUTED_IN_FLOAT}
+            return unmet if self.silu == "hardswish" else {**unmet, SILU: COMPUTED_IN_FLOAT}
         # If scales become powers of two, the network is quantized again.
-        kept = self.is_quantized and self.target.arithmetic.multipliers
-        if not kept or not carries_quantization(module):
-            return
-        if self.int16 or self.float:
-            raise UsageError(f"--int16 and --float: {COMES_QUANTIZED}")
-        if idle := given_flags(QuantizationOptions, self):
-            remark(f"note: options without effect: {', '.join(idle)}: {COMES_QUANTIZED}")
+        if self.target.arithmetic.multipliers and carries_quantization(module):
+            if self.int16 or self.float:
+                raise UsageError(f"--int16 and --float: {COMES_QUANTIZED}")
+            return {SCALES: COMES_QUANTIZED, SILU: COMES_QUANTIZED}
+        unmet = {} if self.calibration is not None else {SAMPLES: WITHOUT_SAMPLES}
+        if self.recipe and PRECISION not in self.recipe:
+            unmet[PRECISION] = f"the recipe leaves out {PRECISION}: add it to --recipe"
+        return unmet
 
     def inserted(self, level: str) -> tuple[ModulePass, ...]:
         """Return the passes of the user after a level."""

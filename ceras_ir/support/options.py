@@ -147,6 +147,8 @@ class OptionHelp:
     """Whether the help states the default."""
     aliases: tuple[str, ...] = ()
     """Other spellings of the flag."""
+    needs: tuple[str, ...] = ()
+    """The conditions without which the option has no effect."""
 
 
 @dataclass_transform(frozen_default=True)
@@ -171,10 +173,11 @@ def option(
     action: Literal["append", "extend"] | None = None,
     shows_default: bool = True,
     aliases: tuple[str, ...] = (),
+    needs: tuple[str, ...] = (),
 ) -> T:
     """Declare a dataclass field with `default` that is an option of the command line."""
     described = OptionHelp(
-        text, metavar, tools, flag, keyword, minimum, read, action, shows_default, aliases
+        text, metavar, tools, flag, keyword, minimum, read, action, shows_default, aliases, needs
     )
     return field(default=default, metadata={_KEY: described})
 
@@ -254,10 +257,17 @@ def with_options_of(cls: type[T], source: object, **more: object) -> T:
     return cls(**{name: getattr(source, name) for name in names} | more)
 
 
-def given_flags(cls: type, values: object) -> list[str]:
-    """Return the flags of the options of `cls` that have other values than the defaults."""
-    found = (each for each, _ in options_of(cls))
-    return [flag_of(each) for each in found if getattr(values, each.name) != each.default]
+def idle_flags(cls: type, values: object, unmet: Mapping[str, str]) -> dict[str, list[str]]:
+    """
+    Return the flags of the given options of `cls` without effect, by reason. `unmet` maps the
+    conditions that do not hold to reasons.
+    """
+    found: dict[str, list[str]] = {}
+    for each, described in options_of(cls):
+        reasons = [unmet[need] for need in described.needs if need in unmet]
+        if reasons and getattr(values, each.name) != each.default:
+            found.setdefault(reasons[0], []).append(flag_of(each))
+    return found
 
 
 def out_of_range(options: object) -> Iterator[tuple[str, str]]:

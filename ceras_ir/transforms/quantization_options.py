@@ -93,6 +93,17 @@ def check_recipe(recipe: Sequence[str], option: str) -> None:
         raise UsageError(f"{option}: '{name}' is not an optional pass of quantize{hint}")
 
 
+# The conditions without which an option has no effect.
+
+SCALES = "chosen scales"
+"""The compiler quantizes the network and chooses the scales."""
+
+SILU = "SiLU"
+"""The network is computed in a form of SiLU that the option selects."""
+
+SAMPLES = "samples"
+"""Calibration samples are given."""
+
 ObserverName: TypeAlias = Literal["auto", "mse", "minmax"]
 Silu: TypeAlias = Literal["auto", "table", "table16", "hardswish", "float", "piecewise"]
 Rows: TypeAlias = Literal["auto", "integer", "float"]
@@ -103,7 +114,7 @@ class CalibrationOptions:
     """The calibration data, an option of `observe-ranges` and each other calibrated pass."""
 
     calibration: str | None = option(
-        None, flag="--calibrate", metavar="DATA.npz|DIR", action="append", read=str
+        None, flag="--calibrate", metavar="DATA.npz|DIR", action="append", read=str, needs=(SCALES,)
     )
     """
     Choose scales from these inputs: an array per graph input with samples along the first axis, or
@@ -120,11 +131,21 @@ class SampleOptions(CalibrationOptions):
     """The options that select calibration samples."""
 
     samples: int = option(
-        64, flag="--calibration-samples", keyword="calibration_samples", metavar="N", minimum=1
+        64,
+        flag="--calibration-samples",
+        keyword="calibration_samples",
+        metavar="N",
+        minimum=1,
+        needs=(SCALES, SAMPLES),
     )
     """The number of samples that are used."""
     draw: int | None = option(
-        None, flag="--calibration-seed", keyword="calibration_seed", metavar="SEED", minimum=0
+        None,
+        flag="--calibration-seed",
+        keyword="calibration_seed",
+        metavar="SEED",
+        minimum=0,
+        needs=(SCALES, SAMPLES),
     )
     """Use samples chosen by this seed, instead of samples at equal distances."""
 
@@ -135,7 +156,7 @@ class ObserverOptions:
 
     seed: int = 0
     """The seed of synthetic samples."""
-    observer: ObserverName = option("auto", shows_default=False)
+    observer: ObserverName = option("auto", shows_default=False, needs=(SCALES,))
     """
     Choose scales by the minimal squared error (mse) or by the extremes (minmax); auto, the default,
     is mse for 16 samples or more, and clips no value for fewer.
@@ -151,7 +172,9 @@ class ObserverOptions:
 class RecipeOptions:
     """The option `recipe` of `quantize`, which selects optional passes."""
 
-    recipe: tuple[str, ...] = option((), metavar="PASS,...", action="extend", read=recipe_names)
+    recipe: tuple[str, ...] = option(
+        (), metavar="PASS,...", action="extend", read=recipe_names, needs=(SCALES,)
+    )
     """
     Run these optional passes of quantization, of fit-inputs, equalize-channels, choose-zero-points,
     choose-precision, choose-row-exponents, round-weights; or none (default: all;
@@ -163,7 +186,7 @@ class RecipeOptions:
 class SiluOptions:
     """The option of `set-functions` for activations."""
 
-    silu: Silu = option("auto")
+    silu: Silu = option("auto", needs=(SILU,))
     """
     Compute SiLU by a table on int8 (table) or on 16 bits (table16), as HardSwish (a warning states
     the cost), in float, or by MIN, MAX, ADD and shifts (piecewise); auto, the default: by tables,
@@ -182,7 +205,7 @@ class SiluOptions:
 class RowsOptions:
     """The option of `set-functions` for softmax and normalizations."""
 
-    rows: Rows = option("auto")
+    rows: Rows = option("auto", needs=(SCALES,))
     """
     Compute softmax and normalizations in integers, or in float between them; auto, the default: in
     integers if the target supports them.
@@ -193,13 +216,15 @@ class RowsOptions:
 class LayerOptions:
     """The options of `set-precision`, which select layers in 16 bits and in float."""
 
-    int16: tuple[str, ...] = option((), metavar="LAYER,...", action="extend")
+    int16: tuple[str, ...] = option((), metavar="LAYER,...", action="extend", needs=(SCALES,))
     """
     Store these layers in 16 bits, by node name or pattern such as 'conv_*'; can be repeated.
 
     The scale holds twice the observed range. Graph inputs can be named too.
     """
-    float: tuple[str, ...] = option((), metavar="LAYER,...", action="extend", keyword="in_float")
+    float: tuple[str, ...] = option(
+        (), metavar="LAYER,...", action="extend", keyword="in_float", needs=(SCALES,)
+    )
     """
     Compute these layers in float, by node name or pattern such as 'conv_*'; can be repeated.
 
@@ -219,7 +244,9 @@ class ExceptionOptions:
 class BudgetOptions:
     """The option of `choose-precision` that limits the additional time of 16-bit values."""
 
-    budget: float | None = option(None, metavar="SHARE", minimum=0)
+    budget: float | None = option(
+        None, metavar="SHARE", minimum=0, needs=(SCALES, SAMPLES, PRECISION)
+    )
     """
     Allow 16-bit values to add this share of the network's modelled time, for the most sensitive
     values first; 0 for none (default: 0.1, and 0.4 if layers with such values leave the

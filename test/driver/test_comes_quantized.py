@@ -50,7 +50,7 @@ def test_idle_options_are_named(tool: Tool, command: tuple[str, ...]) -> None:
     options = ("--calibrate", "a.npz", "--recipe", "none", "--observer", "minmax", "--budget", "0")
     done = tool(*command, *options, "--silu", "table")
     named = "--calibrate, --observer, --recipe, --silu, --budget"
-    said = f"note: options without effect: {named}: {COMES_QUANTIZED}\n"
+    said = f"warning: options without effect: {named}: {COMES_QUANTIZED}\n"
     assert (done.status, done.stderr) == (0, said)
 
 

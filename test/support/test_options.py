@@ -21,8 +21,8 @@ from ceras_ir.support.options import (
     docstring,
     field_paragraphs,
     flag_of,
-    given_flags,
     help_of,
+    idle_flags,
     inherited,
     option,
     options,
@@ -157,8 +157,16 @@ def test_inherited_options_are_handed_on():
     assert with_options_of(Inner, Outer(depth=9), other=1) == Inner(9, 1)
 
 
-def test_given_and_wrong_options():
-    assert given_flags(Outer, Outer(word="a")) == ["--the-word"]
+def test_idle_and_wrong_options():
+    @dataclass(frozen=True)
+    class Devices(Outer):
+        """Options with conditions."""
+
+        fast: bool = option(False, needs=("cpu", "gpu"))
+
+    idle = idle_flags(Devices, Devices(word="a", fast=True), {"gpu": "no GPU", "fpga": "no FPGA"})
+    assert idle == {"no GPU": ["--fast"]}
+    assert not idle_flags(Devices, Devices(), {"gpu": "no GPU"})
     assert list(out_of_range(Outer(depth=0))) == [("depth", "must be at least 1")]
 
 

@@ -343,6 +343,7 @@ def verifications(
     for i, group in enumerate(groups):
         network = module if i == len(groups) - 1 else module.clone()
         own = replace(options, target=group[0])
+        own.report_idle(network)
         yield LevelComparison(network, own, samples, limit, watching, floor), group
 
 
