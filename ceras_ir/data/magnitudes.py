@@ -39,8 +39,11 @@ MIN_IMAGE_PEAK = 200.0
 IMAGE_RANK = 3
 """The number of axes of an input for images, without the axis of samples."""
 
-MAX_NORMALIZED_PEAK = 20.0
-"""The largest magnitude of pixels after the normalization of a network."""
+MAX_NORMALIZED_PEAK = MAX_PIXEL / 2
+"""
+The largest magnitude of pixels after the normalization of a network. Data from 0 to 1 has a
+standard deviation of at most 1/2, so a batch norm that was trained on it multiplies by 2 or more.
+"""
 
 MIN_PIXEL_MEAN = 10.0
 """The magnitude from which a subtracted constant is a mean of pixels from 0 to 255."""
@@ -92,9 +95,10 @@ def magnitudes(paths: str, inputs: Sequence[TensorInfo]) -> dict[str, Magnitude]
 
 def pixel_inputs(main: FuncOp) -> frozenset[str]:
     """
-    Return the inputs with pixels from 0 to 255 that the network normalizes: by constants that scale
-    them to at most 20 or subtract a mean of 10 or more, by a Q/DQ scale with this range, or by
-    filters with a norm of at most 0.1, into which an exporter folded the division.
+    Return the inputs with pixels from 0 to 255 that the network normalizes: by constants, such as
+    those of a batch norm, that halve them or subtract a mean of 10 or more, by a Q/DQ scale with
+    this range, or by filters with a norm of at most 0.1, into which an exporter folded the
+    division. The median of a constant counts: a channel without variance has a large factor.
     """
     arguments = zip(input_names(main), main.body.block.args, strict=True)
     return frozenset(name for name, value in arguments if _are_normalized(value, 0.0, MAX_PIXEL))
@@ -129,12 +133,11 @@ def _is_normalizing(use: Use, low: float, high: float) -> bool:
             function = FUNCTIONS.get(op.kind.data)
             if constant is None or function is None:
                 return False
-            bounds = float(constant.min()), float(constant.max())
-            if op.kind.data is not Binary.MUL and max(map(abs, bounds)) >= MIN_PIXEL_MEAN:
+            typical = float(np.median(constant))
+            if op.kind.data is not Binary.MUL and abs(typical) >= MIN_PIXEL_MEAN:
                 return True
-            operands = [(x, c)[:: 1 - 2 * use.index] for x in (low, high) for c in bounds]
-            results = [function(lhs, rhs) for lhs, rhs in operands]
-            low, high = min(results), max(results)
+            operands = [(x, typical)[:: 1 - 2 * use.index] for x in (low, high)]
+            low, high = sorted(function(lhs, rhs) for lhs, rhs in operands)
             return max(abs(low), abs(high)) <= MAX_NORMALIZED_PEAK or _are_normalized(
                 op.result, low, high
             )

@@ -85,6 +85,12 @@ FILTER = """%r = graph.reshape %x : (!image) -> tensor<1x4xf32>
   %0 = graph.matmul %r, %w : (tensor<1x4xf32>, tensor<4x4xf32>) -> tensor<1x4xf32>
   %1 = graph.reshape %0 : (tensor<1x4xf32>) -> !image
   func.return %1 : !image"""
+BATCH_NORM = """%s = graph.constant dense<SCALE> : tensor<3x1x1xf32> : tensor<3x1x1xf32>
+  %b = graph.constant dense<MEAN> : tensor<3x1x1xf32> : tensor<3x1x1xf32>
+  %0 = graph.binary mul %x, %s : (!image, tensor<3x1x1xf32>) -> !image
+  %1 = graph.binary add %0, %b : (!image, tensor<3x1x1xf32>) -> !image
+  %2 = graph.unary <relu> %1 : !image
+  func.return %2 : !image"""
 QDQ = """%q = graph.quantize %x : (!image) -> tensor<1x1x2x2x!quant.uniform<u8:f32, SCALE>>
   %0 = graph.dequantize %q : (tensor<1x1x2x2x!quant.uniform<u8:f32, SCALE>>) -> !image
   func.return %0 : !image"""
@@ -128,6 +134,33 @@ def test_a_network_that_normalizes_pixels(
     said = capfd.readouterr().err
     assert ("of input 'x'" in said) == reported
     assert not reported or "divide pixels by 255" in said
+
+
+@pytest.mark.parametrize(
+    ("scales", "offset", "reported"),
+    [
+        # The standard deviation is 60, and 0 in the last channel.
+        ((1 / 60, 1 / 60, 300), -2, False),
+        # Dark images: the mean is 5, and the standard deviation 3.
+        ((1 / 3, 1 / 3, 1 / 3), -1.7, False),
+        # Trained on 0 to 1; the batch norm ignores the last channel.
+        ((2, 2, 0), -1, True),
+    ],
+)
+def test_a_batch_norm_of_the_input(
+    scales: tuple[float, ...],
+    offset: float,
+    reported: bool,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    constant = "[" + ", ".join(f"[[{scale:e}]]" for scale in scales) + "]"
+    body = BATCH_NORM.replace("SCALE", constant).replace("MEAN", f"{offset:e}")
+    text = IMAGES.replace("BODY", body).replace("1x1x2x2", "1x3x2x2")
+    pixels = np.random.default_rng(3).integers(0, 256, (40, 3, 2, 2)).astype(np.float32)
+    main = main_function(parse_text(load_context(), text, "m.mlir"))
+    note_calibration(saved(tmp_path, "c.npz", pixels), main)
+    assert ("of input 'x'" in capfd.readouterr().err) == reported
 
 
 @pytest.mark.slow
