@@ -313,6 +313,18 @@ MISTAKES = {
         "--budget:",
         "add --calibrate DATA.npz",
     ),
+    69: Mistake(
+        f"{C} --quantize int8 --int16 conv_first --float conv_first",
+        0,
+        "int16 and float name 'conv_first'",
+        "set-precision:",
+        "remove it from one of them",
+    ),
+    70: Mistake(
+        f"{C} --calibrate cal.npz --budget 5", 0, "permits 500% more time", "--budget 5", "0.05"
+    ),
+    71: Mistake(f"{C} --budget 5%", 2, "expected a share", "--budget:", "write 0.05"),
+    72: Mistake(f"{C} --set image=3", 0, "fixes all inputs", "--set", "remove --set"),
     53: Mistake(
         "ceras-explore study.toml", 1, "--input-image cannot be chosen", "study.toml:", "uint8"
     ),
@@ -539,7 +551,7 @@ def test_mistake(number: int, command: str, capfd: pytest.CaptureFixture[str]) -
 
 
 def test_all_mistakes_have_a_case() -> None:
-    assert sorted(MISTAKES) == [*range(1, 11), *range(12, 69)]
+    assert sorted(MISTAKES) == [*range(1, 11), *range(12, 73)]
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ from ceras_ir.command.exit_status import from_parse_error
 from ceras_ir.pipeline.context import load_context, load_universe
 from ceras_ir.pipeline.printing import ELIDED, print_module
 from ceras_ir.pipeline.verification import verify_module
-from ceras_ir.support.diagnostics import InputError, did_you_mean, missing_file_remedy
+from ceras_ir.support.diagnostics import InputError, did_you_mean, missing_file_remedy, remark
 
 if TYPE_CHECKING:
     from ceras_ir.frontends.onnx import Observer
@@ -377,6 +377,15 @@ def read_network(
     ctx = load_context(None if is_model(path) else load_universe())
     module = load_module(ctx, path, batch=batch, shapes=shapes, values=values, observe=observe)
     verify_module(module)
+    if values:
+        from ceras_ir.network.function import input_names, main_function
+
+        if not input_names(main_function(module)):
+            fixed = ", ".join(f"'{name}'" for name in values)
+            remark(
+                f"warning: --set fixes all inputs of the network ({fixed}), so the outputs are "
+                "constants: remove --set for inputs that vary"
+            )
     if states:
         from ceras_ir.network.function import declare_states
 

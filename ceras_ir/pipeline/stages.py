@@ -143,6 +143,11 @@ class BuildOptions(QuantizationOptions, TargetOptions):
             raise UsageError("--calibrate has no effect with --quantize none: remove one of them")
         if self.budget is not None and not self.budget >= 0:
             raise UsageError(f"budget must be >= 0, got {self.budget:g}")
+        if self.budget is not None and self.budget > 1:
+            remark(
+                f"warning: --budget {self.budget:g} permits {self.budget:.0%} more time: it is a "
+                f"share, and {self.budget:g}% is --budget {self.budget / 100:g}"
+            )
         self.target.check()
 
     def _check_quantized(self) -> None:

@@ -8,10 +8,12 @@ A recipe lists the optional passes of `quantize` that run. Without a recipe the 
 targets decides, see `default_recipe`; no data is used for the decision.
 """
 
+from argparse import ArgumentTypeError
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Literal, TypeAlias
 
-from ceras_ir.command.tool_parser import names
+from ceras_ir.command.tool_parser import names, number
 from ceras_ir.support.diagnostics import UsageError, did_you_mean
 from ceras_ir.support.options import inherited, option, options
 from ceras_ir.targets.shared_options import BoardOptions, TargetNameOptions
@@ -75,6 +77,15 @@ def recipe_names(text: str) -> list[str]:
     found = names(text)
     check_recipe(found, "--recipe")
     return found
+
+
+def share(text: str) -> float:
+    """Return the share in the text of `--budget`."""
+    if text.endswith("%"):
+        with suppress(ValueError):
+            percent = float(text[:-1])
+            raise ArgumentTypeError(f"expected a share, got '{text}': write {percent / 100:g}")
+    return number(float, 0, text)
 
 
 def check_recipe(recipe: Sequence[str], option: str) -> None:
@@ -245,7 +256,7 @@ class BudgetOptions:
     """The option of `choose-precision` that limits the additional time of 16-bit values."""
 
     budget: float | None = option(
-        None, metavar="SHARE", minimum=0, needs=(SCALES, SAMPLES, PRECISION)
+        None, metavar="SHARE", minimum=0, read=share, needs=(SCALES, SAMPLES, PRECISION)
     )
     """
     Allow 16-bit values to add this share of the network's modelled time, for the most sensitive

@@ -171,6 +171,12 @@ class SetPrecisionPass(LayerOptions, NetworkPass):
             if isinstance(o, graph.GraphOperation) and not isinstance(o, graph.ConstantOp)
         ]
         names: dict[Operation, list[str]] = {o: node_names(o) or [node_name(o)] for o in operations}
+        for pattern in dict.fromkeys(self.int16):
+            if pattern in self.float:
+                remark(
+                    f"set-precision: warning: int16 and float name '{pattern}': it is computed in "
+                    "float, and only its consumers use 16 bits; remove it from one of them"
+                )
         for operation in _matching(names, self.float, "float"):
             keep_layer_in_float(operation, "the option float names it")
         self._widen(main, names)
