@@ -29,7 +29,6 @@ from ceras_ir.universe import CERAS_UNIVERSE
 
 NO_EXAMPLE = {
     "check-operations": "the targets of the core support all operations",
-    "check-outputs": "its warning is about many samples of a calibrated network",
     "tabulate-pixels": "a table of 256 entries is longer than an example",
     "tune-tiles": "it sets schedules as `schedule-tiles` does, but executes an entire network",
 }

@@ -222,6 +222,22 @@ class CheckOutputsPass(CalibratedPass):
     1013 with a deviation of 0.5, or the exponential of such a value. The quantities are those of
     the signal-to-noise ratio: boxes and scores that are concatenated, or channels of very different
     magnitudes. Changes no value.
+
+    Before, with `calibration=samples.npz`:
+
+        !t = tensor<1xf32>
+        func.func @main(%x: !t {graph.exponent = -7}) -> !t {
+          %c = graph.constant dense<1012.0> : !t : !t
+          %y = graph.binary add %x, %c {graph.exponent = 3} : (!t, !t) -> !t loc("y")
+          func.return %y : !t
+        }
+
+    Message:
+
+        check-outputs: warning: output 'output0' has 1 integer in 32 samples, and 32 different
+            values in float: 8 bits are too coarse; store it in 16 bits (--int16 'y') or
+            compute it in float (--float 'y'), without --io int8; or return quantities of different
+            magnitudes as separate outputs
     """
 
     name = "check-outputs"
