@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from ceras_ir.__main__ import commands
+from ceras_ir.command.entry_point import commands
 
 DRAWN = np.random.default_rng(0)
 

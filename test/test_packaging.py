@@ -35,7 +35,10 @@ def test_every_file_is_in_a_package_or_is_listed_as_data():
 
 
 def test_every_script_has_its_main():
-    for script, target in PROJECT["project"]["scripts"].items():
+    scripts = dict(PROJECT["project"]["scripts"])
+    assert callable(import_module("ceras_ir.command.dispatch").main)
+    assert scripts.pop("ceras") == "ceras_ir.command.dispatch:main"
+    for script, target in scripts.items():
         module, attribute = target.split(":")
         command = getattr(import_module(module), attribute)
         assert command.name == script

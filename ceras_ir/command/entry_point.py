@@ -1,21 +1,29 @@
-"""Define commands as entry points, with settings that precede slow imports."""
+"""
+Define commands as entry points, with settings that precede slow imports.
+
+`ceras` lists all commands from this module and the entry points: it imports little.
+"""
 
 import gc
 import os
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 PREFIX = "ceras-"
 
+USE, LOOK, DEVELOP = "use a model", "look inside", "develop the compiler"
+GROUPS = (USE, LOOK, DEVELOP)
+"""The groups of commands in the order of the list."""
 
-@dataclass(frozen=True)
-class Command:
+
+# A dataclass would import `inspect`, which takes a sixth of the time of `ceras --help`.
+class Command(NamedTuple):
     """
     A command. `module` has the functions `main` and `make_parser`; completion and documentation use
     the latter.
@@ -28,6 +36,8 @@ class Command:
     purpose: str
     """The purpose, in a sentence that begins with a verb."""
     module: str
+    group: str
+    """The group in the list of commands."""
 
     def __call__(self, argv: Sequence[str] | None = None) -> int:
         """Run the command; an interrupt during imports prints one line, as later."""
@@ -39,7 +49,7 @@ class Command:
         try:
             main: Callable[[Sequence[str] | None], int] = import_module(self.module).main
         except KeyboardInterrupt:
-            print(f"{self.name}: interrupted", file=sys.stderr)
+            print(f"{shown_name(self.name)}: interrupted", file=sys.stderr)
             return 130
         # Imported objects remain: the collector need not visit them again.
         gc.freeze()
@@ -52,5 +62,26 @@ def commands() -> "dict[str, EntryPoint]":
 
     from ceras_ir.support.extensions import without_deleted
 
-    points = distribution("ceras-ir").entry_points.select(group="console_scripts")
-    return {p.name.removeprefix(PREFIX): p for p in sorted(without_deleted(points))}
+    scripts = distribution("ceras-ir").entry_points.select(group="console_scripts")
+    points = without_deleted(point for point in scripts if point.name.startswith(PREFIX))
+    return {point.name.removeprefix(PREFIX): point for point in sorted(points)}
+
+
+_SHOWN_NAMES: dict[str, str] = {}
+"""The name of a command -> the words with which the user has called it."""
+
+
+def shown_name(command: str) -> str:
+    """Return the name of a command for usage and messages, as the user has typed it."""
+    name, space, rest = command.partition(" ")
+    return f"{_SHOWN_NAMES.get(name, name)}{space}{rest}"
+
+
+@contextmanager
+def shown_as(command: str, words: str) -> Generator[None]:
+    """Name `command` as `words` in usage and messages inside the block."""
+    _SHOWN_NAMES[command] = words
+    try:
+        yield
+    finally:
+        del _SHOWN_NAMES[command]

@@ -25,6 +25,7 @@ from xdsl.ir import Operation
 from xdsl.utils.exceptions import DiagnosticException, MultipleSpansParseError, ParseError
 from xdsl.utils.lexer import Span
 
+from ceras_ir.command.entry_point import shown_name
 from ceras_ir.command.output_files import first_unused, open_output
 from ceras_ir.command.tool_parser import versions
 from ceras_ir.support.diagnostics import (
@@ -255,6 +256,7 @@ def run_tool(
     tool: str, main: Callable[[Sequence[str]], int], argv: Sequence[str] | None = None
 ) -> int:
     """Run `main` on `argv` (default: the command line) and return the exit status."""
+    shown = shown_name(tool)
     if argv is None:
         signal.signal(signal.SIGTERM, _end)
         # `nohup` ignores this signal.
@@ -266,7 +268,7 @@ def run_tool(
             setattr(sys, stream, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
         _escape_characters(getattr(sys, stream))
     try:
-        with phase(tool), each_once():
+        with phase(shown), each_once():
             try:
                 status = main(sys.argv[1:] if argv is None else argv)
             except SystemExit:
@@ -276,14 +278,14 @@ def run_tool(
             sys.stdout.flush()
             return status
     except UsageError as error:
-        report([*error.lines(tool), f"{tool}: try '{tool} --help'"])
+        report([*error.lines(shown), f"{shown}: try '{shown} --help'"])
         return error.exit_status
     except InputError as error:
         explain_crash(tool, error)
-        report(error.lines(tool))
+        report(error.lines(shown))
         return error.exit_status
     except DiagnosticException as error:
-        report([f"{tool}: error: {line}" for line in str(error).splitlines()[:1]])
+        report([f"{shown}: error: {line}" for line in str(error).splitlines()[:1]])
         return 1
     except BrokenPipeError:
         # The reader of the output, such as `| head`, has exited.
@@ -293,14 +295,14 @@ def run_tool(
         # An error without a file name usually concerns the output.
         if error.filename is None:
             _give_up(sys.stdout)
-        file = str(error.filename or tool)
+        file = str(error.filename or shown)
         report([f"{file}: error: {with_remedy(error, file)}"])
         return 1
     except MemoryError:
-        report([f"{tool}: error: out of memory: check the shapes of the network"])
+        report([f"{shown}: error: out of memory: check the shapes of the network"])
         return 1
     except KeyboardInterrupt:
-        report([f"{tool}: interrupted"])
+        report([f"{shown}: interrupted"])
         return 130
 
 

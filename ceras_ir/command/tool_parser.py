@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 
 from xdsl.utils.hints import isa
 
+from ceras_ir.command.entry_point import shown_name
 from ceras_ir.support.diagnostics import UsageError, did_you_mean
 from ceras_ir.support.options import (
     OptionHelp,
@@ -91,6 +92,12 @@ class UsageParser(argparse.ArgumentParser):
         ]
         return " ".join([self.prog, *parts, "[options]"])
 
+    def add_actions_of(self, other: UsageParser) -> None:
+        """Add all arguments of another parser whose flags are new."""
+        for action in other.listed_actions:
+            if self.flags.isdisjoint(action.option_strings):
+                self._add_action(action)
+
     @property
     def listed_actions(self) -> list[argparse.Action]:
         """All arguments, in order."""
@@ -162,7 +169,9 @@ class ToolParser(UsageParser):
     """A parser without abbreviations, with `--version`, that raises `UsageError`."""
 
     def __init__(self, prog: str, *, description: str | None = None, epilog: str | None = None):
-        super().__init__(prog, description=description, epilog=epilog, allow_abbrev=False)
+        shown = shown_name(prog)
+        super().__init__(shown, description=description, epilog=epilog, allow_abbrev=False)
+        self.tool = prog
         self.explain: Callable[[str], str | None] | None = None
         """A function that returns the reason why an option is unknown, or None."""
         self.set_defaults(tool=prog)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp
 
+from ceras_ir.command.entry_point import shown_name
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.output_files import FolderOptions
 from ceras_ir.command.tool_parser import ToolParser, add_options, add_output
@@ -238,7 +239,10 @@ def _write_graph(path: Path, module: ModuleOp) -> None:
             found = target.viewer_model(module, path.name)
         except UnsupportedError as error:
             first = error.lines(str(path.name))[0]
-            print(f"ceras-compile: note: this level has no graph: {first}", file=sys.stderr)
+            print(
+                f"{shown_name('ceras-compile')}: note: this level has no graph: {first}",
+                file=sys.stderr,
+            )
             continue
         if found is not None:
             ending, data = found
@@ -303,7 +307,10 @@ def remedied(
     for trial in progress(left, "searching options that fit"):
         begun = time.monotonic()
         if begun + longest > until:
-            print(f"ceras-compile: note: no time to try {trial.change}", file=sys.stderr)
+            print(
+                f"{shown_name('ceras-compile')}: note: no time to try {trial.change}",
+                file=sys.stderr,
+            )
             break
         try:
             # Notes of trials would confuse the user.
@@ -323,5 +330,5 @@ def remedied(
 
 def _with(error: DoesNotFitError, ways: Sequence[str], failed: Sequence[str]) -> DoesNotFitError:
     for text in failed:
-        print(f"ceras-compile: note: tried and too large: {text}", file=sys.stderr)
+        print(f"{shown_name('ceras-compile')}: note: tried and too large: {text}", file=sys.stderr)
     return DoesNotFitError(error.sizes, error.largest, [*ways, *error.ways], error.file)

@@ -211,10 +211,10 @@ def add_target_options(parser: ToolParser, targets: Sequence[TargetClass]) -> No
     )
     added = set[str]()
     for cls in targets:
-        own = {each.name for each, _ in options_of(cls, parser.prog)} - added
-        add_options(groups, cls, own, tool=parser.prog, sparse=True)
+        own = {each.name for each, _ in options_of(cls, parser.tool)} - added
+        add_options(groups, cls, own, tool=parser.tool, sparse=True)
         added |= own
-    parser.explain = lambda flag: _for_another(flag, targets, parser.prog)
+    parser.explain = lambda flag: _for_another(flag, targets, parser.tool)
 
 
 def _for_another(flag: str, targets: Sequence[TargetClass], tool: str) -> str | None:

@@ -1,15 +1,16 @@
 """
 Implement `ceras-completion`: print a script that completes command lines in a shell.
 
-The parsers include all possible options, such as the options of targets and a flag per pass.
+The command `ceras` has all commands as subcommands. The parsers include all possible options, such
+as the options of targets and a flag per pass.
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 
-from ceras_ir.command.entry_point import Command, commands
+from ceras_ir.command.entry_point import PREFIX, Command, commands
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.tool_parser import ToolParser, UsageParser
 from ceras_ir.driver.shared_options import compiling_targets
@@ -55,7 +56,21 @@ FILE_COMPLETION = {"bash": "_shtab_compgen_files", "zsh": "_files", "tcsh": "f"}
 
 def all_parsers() -> dict[str, UsageParser]:
     """Return the parsers by the names of the commands."""
-    return {point.name: parser_of(point.load()) for point in commands().values()}
+    found: list[Command] = [point.load() for point in commands().values()]
+    parsers = {command.name: parser_of(command) for command in found}
+    return {"ceras": _single_command(found, parsers), **parsers}
+
+
+def _single_command(known: Sequence[Command], parsers: Mapping[str, UsageParser]) -> UsageParser:
+    """Return the parser of `ceras`, whose subcommands have the options of `parsers`."""
+    single = ToolParser("ceras")
+    subcommands = single.add_subparsers(metavar="COMMAND", parser_class=UsageParser)
+    names = [command.name.removeprefix(PREFIX) for command in known]
+    for name, command in zip(names, known, strict=True):
+        subcommands.add_parser(name, help=command.purpose).add_actions_of(parsers[command.name])
+    described = subcommands.add_parser("help", help="print the options of a command")
+    described.add_argument("command", choices=names, nargs="?")
+    return single
 
 
 def parser_of(command: Command) -> UsageParser:

@@ -8,6 +8,7 @@ from typing import get_type_hints
 
 from ceras_ir.backends.nnet import tool as nnet
 from ceras_ir.backends.vta.execution import calibration as vta
+from ceras_ir.command.dispatch import listing
 from ceras_ir.command.tool_parser import value_text
 from ceras_ir.driver import compile
 from ceras_ir.driver import run as run
@@ -68,8 +69,19 @@ Results are printed to stdout, or written to the file of `-o` or `--outputs`. Di
 and progress are printed to stderr. Each command has `-h` or `--help`, and `--version`, which prints
 versions.
 
+`ceras compile` and `ceras-compile` are two names of a command, as are the names of all other
+commands; `python -m ceras_ir compile` is a third name. `ceras --help` lists the commands.
+
 {fill(f"{EXIT_STATUS} Commands with other statuses list them.", WIDTH)}
 [diagnostics.md](diagnostics.md) explains messages.
+"""
+
+SINGLE = f"""\
+## ceras
+
+```
+{listing("ceras")}
+```
 """
 
 EVERYWHERE = ("-h", "--version")
@@ -213,7 +225,7 @@ def _links(groups: Mapping[str, Sequence[str]]) -> dict[str, str]:
 def cli_page() -> str:
     groups = _groups()
     links = _links(groups)
-    parts = [INTRODUCTION]
+    parts = [INTRODUCTION, SINGLE]
     for name in PARSERS:
         parts += [f"## {name}", _formatted(name, links)[0]]
         if name == "ceras-compile":

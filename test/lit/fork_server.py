@@ -27,8 +27,10 @@ from select import select
 import ceras_ir
 from ceras_ir.command.entry_point import commands
 
-COMMANDS = {"filecheck": "filecheck.main:main"} | {
-    point.name: point.value for point in commands().values()
+COMMANDS = {
+    "filecheck": "filecheck.main:main",
+    "ceras": "ceras_ir.command.dispatch:main",
+    **{point.name: point.value for point in commands().values()},
 }
 """Command -> `module:function`."""
 

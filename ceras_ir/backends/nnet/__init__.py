@@ -10,14 +10,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ceras_ir.command.entry_point import Command
+from ceras_ir.command.entry_point import LOOK, Command
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
     from ceras_ir.network.artefacts import Artefact
 
-command = Command("ceras-nnet", "dump, check and compare nnet files", "ceras_ir.backends.nnet.tool")
+command = Command(
+    "ceras-nnet", "dump, check and compare nnet files", "ceras_ir.backends.nnet.tool", LOOK
+)
 
 
 def emit(module: ModuleOp) -> list[Artefact]:

@@ -10,6 +10,7 @@ import argparse
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from ceras_ir.command.entry_point import shown_name
 from ceras_ir.command.tool_parser import (
     UsageParser,
     add_options,
@@ -181,9 +182,10 @@ class _OptParser(UsageParser):
 
 def make_parser() -> _OptParser:
     """Return the parser of all options except pass flags."""
+    prog = shown_name("ceras-opt")
     parser = _OptParser(
-        prog="ceras-opt",
-        usage='ceras-opt [IN.mlir | IN.onnx | -] [--PASS[="opt=value ..."]]... [options]',
+        prog=prog,
+        usage=f'{prog} [IN.mlir | IN.onnx | -] [--PASS[="opt=value ..."]]... [options]',
         description="Run passes over a module, in the order of the command line.",
         epilog="Passes: --list-passes names them, --help-pass=PASS describes a pass. Exit status: "
         "0 done, 1 bad input, 2 wrong usage, 3 unsupported input, 70 an internal error.",

@@ -16,6 +16,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Operation
 
+from ceras_ir.command.entry_point import shown_name
 from ceras_ir.command.exit_status import SourceError
 from ceras_ir.data.sample_stream import synthetic_steps
 from ceras_ir.driver.differences import (
@@ -174,8 +175,8 @@ class LevelComparison:
         if not self.is_calibrated:
             remedy = "give data that the network was trained on: --calibrate DATA.npz"
         remark(
-            f"ceras-verify: {'error' if is_wrong else 'warning'}: signal to noise is "
-            f"{ratio:.1f} dB, below --floor {self.floor:g}: {remedy}"
+            f"{shown_name('ceras-verify')}: {'error' if is_wrong else 'warning'}: signal to noise "
+            f"is {ratio:.1f} dB, below --floor {self.floor:g}: {remedy}"
         )
         return Verdict(title, not is_wrong, f"{text}, below --floor {self.floor:g}")
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
+from ceras_ir.command.entry_point import shown_name
 from ceras_ir.data.samples import Samples
 from ceras_ir.data.shards import samples_at, shards_of
 from ceras_ir.driver.shared_options import native_target
@@ -72,11 +73,12 @@ def compare_at_scale(
         found = judge_all(tasks, scale.workers, bad, stop=scale.stop)
         seconds = time.perf_counter() - started
         judged = found.count
+        tool = shown_name("ceras-compare")
         for each in found.bad[:MAX_NAMED_SHARDS]:
-            print(f"ceras-compare: warning: left out {each.shard}: {each.reason}", file=sys.stderr)
+            print(f"{tool}: warning: left out {each.shard}: {each.reason}", file=sys.stderr)
         if found.bad:
             print(
-                f"ceras-compare: warning: {len(found.bad)} shards could not be read; figures are "
+                f"{tool}: warning: {len(found.bad)} shards could not be read; figures are "
                 f"of the {found.count} other samples",
                 file=sys.stderr,
             )

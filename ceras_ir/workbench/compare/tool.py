@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from ceras_ir.command.entry_point import shown_name
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.tool_parser import ToolParser, add_options
 from ceras_ir.driver.options import (
@@ -199,8 +200,9 @@ def _status(arguments: argparse.Namespace, variants: "Sequence[Variant]") -> int
         comes_quantized = any(f"({kind})" in variant.name for kind in (QDQ, STORED))
         wrong = bool(arguments.calibrate) or comes_quantized
         remark(
-            f"ceras-compare: {'error' if wrong else 'warning'}: {variant.name}: signal to noise is "
-            f"{variant.ratio:.1f} dB, below --floor {arguments.floor:g}: --propose tries remedies"
+            f"{shown_name('ceras-compare')}: {'error' if wrong else 'warning'}: {variant.name}: "
+            f"signal to noise is {variant.ratio:.1f} dB, below --floor {arguments.floor:g}: "
+            "--propose tries remedies"
         )
         status = int(wrong) or status
     return status

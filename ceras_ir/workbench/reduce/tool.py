@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ceras_ir.command.entry_point import shown_name
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.tool_parser import ToolParser, add_options, add_output, add_time_limit
 from ceras_ir.driver.opt.argv import PartOptions
@@ -100,7 +101,7 @@ def _run(arguments: argparse.Namespace) -> int:
         file=sys.stderr,
     )
     if interrupted:
-        print("ceras-reduce: interrupted: the smallest input so far is written", file=sys.stderr)
+        _say("interrupted: the smallest input so far is written")
     return 130 if interrupted else 0
 
 
@@ -128,4 +129,4 @@ def _of_text(path: str, command: "ShellCommand", *, unregistered: bool) -> "Redu
 
 
 def _say(text: str) -> None:
-    print(f"ceras-reduce: {text}", file=sys.stderr)
+    print(f"{shown_name('ceras-reduce')}: {text}", file=sys.stderr)

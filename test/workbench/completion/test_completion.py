@@ -16,7 +16,7 @@ from ceras_ir.workbench.completion import all_parsers, main, parser_of
 
 def test_every_command_has_a_parser():
     parsers = all_parsers()
-    assert set(parsers) == {point.name for point in commands().values()}
+    assert set(parsers) == {"ceras", *(point.name for point in commands().values())}
     assert all("--help" in parser.flags for parser in parsers.values())
 
 
@@ -49,6 +49,9 @@ def test_bash_completes(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert {"c", "vta", "nnet", "arduino"} <= set(targets)
     offered = completed(script, "_shtab_ceras_opt", "ceras-opt", "--fuse-b")
     assert offered == ["--fuse-branches"]
+    assert completed(script, "_shtab_ceras", "ceras", "verif") == ["verify"]
+    assert completed(script, "_shtab_ceras", "ceras", "compile", "--repo") == ["--report"]
+    assert completed(script, "_shtab_ceras", "ceras", "help", "compl") == ["completion"]
     (tmp_path / "model.onnx").touch()
     assert completed(script, compile, "ceras-compile", f"{tmp_path}/mo") == [
         f"{tmp_path}/model.onnx"

@@ -1,0 +1,80 @@
+"""
+Run a command by its name: `ceras compile MODEL.onnx ...` is `ceras-compile MODEL.onnx ...`.
+
+The list of commands and messages about the name import no command. Usage and messages of the
+command have the words that the user has typed.
+"""
+
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError
+
+from ceras_ir.command.entry_point import GROUPS, PREFIX, Command, commands, shown_as
+
+EXAMPLES = (
+    "compile model.onnx --target c --calibrate data.npz -o model_c",
+    "run model_c --inputs test.npz --outputs answers.npz",
+)
+
+HELP_FLAGS = ("-h", "--help")
+
+
+def listing(program: str) -> str:
+    """Return the commands of `program` with their purposes, in groups."""
+    known: dict[str, Command] = {}
+    for name, point in commands().items():
+        command: object = point.load()
+        assert isinstance(command, Command)
+        known[name] = command
+    lines = [f"usage: {program} COMMAND ..."]
+    for group in GROUPS:
+        lines += ["", f"{group}:"]
+        lines += [f"  {n:12}{c.purpose}" for n, c in known.items() if c.group == group]
+    lines += ["", "examples:", *(f"  {program} {example}" for example in EXAMPLES), ""]
+    return "\n".join([*lines, f"'{program} COMMAND --help' prints the options of a command."])
+
+
+def main(argv: Sequence[str] | None = None, program: str = "ceras") -> int:
+    """
+    Run the first word of `argv` (default: the command line) as a command, and return the exit
+    status. `program` is the start of the command line.
+    """
+    name, *rest = (sys.argv[1:] if argv is None else argv) or ["help"]
+    try:
+        known = commands()
+    except PackageNotFoundError:
+        return _not_installed(program, "this package")
+    if name == "help" and rest:
+        name, rest = rest[0], ["--help"]
+    if name in ("help", *HELP_FLAGS):
+        print(listing(program))
+        return 0
+    if name == "--version":
+        from ceras_ir.command.tool_parser import versions
+
+        print(versions(program))
+        return 0
+    found = known.get(name.removeprefix(PREFIX))
+    if found is None:
+        from ceras_ir.support.diagnostics import did_you_mean
+
+        what = "option" if name.startswith("-") else "command"
+        near = did_you_mean(name, ["--help", "--version"] if what == "option" else known)
+        print(f"{program}: error: no {what} '{name}'{near}", file=sys.stderr)
+        print(f"{program}: try '{program} --help'", file=sys.stderr)
+        return 2
+    sys.argv = [found.name, *rest]
+    with shown_as(found.name, f"{program} {found.name.removeprefix(PREFIX)}"):
+        try:
+            return int(found.load()())
+        except ModuleNotFoundError as error:
+            # A folder of sources can have metadata without an environment.
+            if error.name not in ("numpy", "xdsl"):
+                raise
+            return _not_installed(program, error.name)
+
+
+def _not_installed(program: str, name: str) -> int:
+    message = f"{name} is not installed; run 'pip install .' in the folder of the package"
+    print(f"{program}: error: {message}", file=sys.stderr)
+    return 1
