@@ -40,6 +40,7 @@ from ceras_ir.network.function import input_names, main_function, output_names, 
 from ceras_ir.network.storage import FLOAT_REASON
 from ceras_ir.pipeline.stages import BuildOptions, quantize_pass
 from ceras_ir.support.diagnostics import aligned, node_name
+from ceras_ir.targets.capabilities import ArenaBuffer
 from ceras_ir.targets.protocol import Emission
 from ceras_ir.transforms.memory.copies import bytes_copied_by, copied_bytes, fewest_copied_bytes
 from ceras_ir.transforms.memory.liveness import analyse, byte_size, steps
@@ -84,8 +85,11 @@ def memory_totals(module: ModuleOp) -> Entry:
     return totals
 
 
-def memory_plan(module: ModuleOp) -> Entry | None:
-    """Return each buffer with bytes and live steps; None without a plan."""
+def memory_plan(module: ModuleOp, added: Sequence[ArenaBuffer] = ()) -> Entry | None:
+    """
+    Return each buffer with bytes and live steps; None without a plan. The buffers that the target
+    has `added` are in the sizes, but not in the lower bound.
+    """
     main = main_function(module)
     arena = arena_of(main)
     if arena is None:
@@ -109,15 +113,20 @@ def memory_plan(module: ModuleOp) -> Entry | None:
                 "end_step": buffer.upper,
             }
         )
+    regions = regions_of(main)
+    sizes = {r.region.data: r.size.data for r in regions} or {"": arena.size.data}
+    for buffer in added:
+        sizes[buffer.region] = max(sizes[buffer.region], buffer.offset + buffer.size)
     plan: Entry = {
         "steps": len(steps(main)),
-        "size": arena.size.data,
+        "size": sum(sizes.values()),
+        "value_bytes": arena.size.data,
         "lower_bound": liveness.lower_bound(arena.alignment.data),
-        "buffers": buffers,
+        "buffers": buffers + [buffer.to_json() for buffer in added],
     }
-    if regions := regions_of(main):
+    if regions:
         plan["regions"] = [
-            {"name": r.region.data, "size": r.size.data, "capacity": r.capacity.data}
+            {"name": r.region.data, "size": sizes[r.region.data], "capacity": r.capacity.data}
             for r in regions
         ]
     return plan
@@ -294,7 +303,7 @@ def report(
     }
     if emission.prediction is not None:
         content["prediction"] = emission.prediction.to_json(layers)
-    if (plan := memory_plan(module)) is not None:
+    if (plan := memory_plan(module, emission.buffers)) is not None:
         content["memory"] = plan
     if moved := copies(module):
         content["copies"] = moved

@@ -7,6 +7,8 @@ The picture is SVG with a lane for each part and an axis of cycles.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from ceras_ir.support.labels import fitted
+
 COLUMNS = 600
 """Columns into which the cycles of a timeline are divided; work shorter than a column is merged."""
 
@@ -95,8 +97,10 @@ def bars_of(spans: Iterable[tuple[int, int, str]], cycles: int) -> Iterator[Bar]
             previous, begun = kind, at
 
 
-WIDTH, ROW, LABEL, MARGIN = 1200, 22, 120, 30
+WIDTH, ROW, LABEL, MARGIN = 1200, 22, 120, 50
 """Pixels of the bars, of a lane with the gap, of the names on the left, and of the right margin."""
+FONT_SIZE, SHARE_WIDTH = 12, 48
+"""Pixels of text, and of the share of time on the right of a name, with the gaps."""
 COLOURS = (
     *("#4c78a8", "#72b7b2", "#9d755d", "#b279a2", "#54a24b", "#eeca3b", "#e45756"),
     "#bab0ac",
@@ -129,7 +133,8 @@ def timeline_picture(timeline: Timeline, attributes: str = "") -> str:
     parts = [f'<svg {attributes} viewBox="0 0 {right + MARGIN} {bottom + ROW}" role="img">']
     for number, lane in enumerate(timeline.lanes):
         y = number * ROW
-        parts.append(f'<text x="0" y="{y + 15}">{escape(lane.name)}</text>')
+        name = fitted(lane.name, LABEL - SHARE_WIDTH, FONT_SIZE)
+        parts.append(f'<text x="0" y="{y + 15}">{escape(name)}</text>')
         parts.append(f'<text x="{LABEL - 8}" y="{y + 15}" class="end">{lane.busy:.0%}</text>')
         parts.append(
             f'<rect x="{LABEL}" y="{y + 2}" width="{WIDTH}" height="{ROW - 4}" class="lane"/>'

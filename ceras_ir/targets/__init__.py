@@ -9,6 +9,7 @@ from ceras_ir.support.timeline import Timeline
 from ceras_ir.targets.capabilities import (
     MICROSECONDS,
     Accelerator,
+    ArenaBuffer,
     Ceiling,
     Compiled,
     Cost,
@@ -38,6 +39,7 @@ __all__ = [
     "PLACED",
     "ROW_SPREAD",
     "Accelerator",
+    "ArenaBuffer",
     "Arithmetic",
     "Ceiling",
     "Compiled",

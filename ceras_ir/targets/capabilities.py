@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
@@ -191,6 +191,25 @@ class Ceiling:
             "macs_per_us": round(self.macs_per_us, 4),
             "bytes_per_us": round(self.bytes_per_us, 4),
         }
+
+
+@dataclass(frozen=True)
+class ArenaBuffer:
+    """Bytes of the arena that hold no planned value, during steps [first_step, end_step)."""
+
+    name: str
+    """The layer that uses a workspace, or the state."""
+    kind: str
+    """The use of the bytes, such as `workspace` or `state`."""
+    offset: int
+    size: int
+    first_step: int
+    end_step: int
+    region: str = ""
+
+    def to_json(self) -> dict[str, object]:
+        """Return the entry among the buffers of `report.json`."""
+        return asdict(self)
 
 
 @dataclass(frozen=True)

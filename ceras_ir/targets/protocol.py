@@ -29,6 +29,7 @@ from ceras_ir.support.diagnostics import InputError, UnsupportedError, UsageErro
 from ceras_ir.support.extensions import without_deleted
 from ceras_ir.targets.capabilities import (
     Accelerator,
+    ArenaBuffer,
     GapRule,
     Prediction,
     board_files,
@@ -124,6 +125,8 @@ class Emission:
     """Lines for the user below the table of layers."""
     prediction: Prediction | None = None
     """The predicted time of the network; `annotate` adds the time of each layer."""
+    buffers: Sequence[ArenaBuffer] = ()
+    """The bytes that the target adds to the memory plan: workspaces and states."""
     timelines: Callable[[], list[Timeline]] | None = None
     """Return the activity of the parts of a device, for the page of `--report`."""
 

@@ -154,7 +154,12 @@ def test_a_state_in_integers_is_stored_so(tmp_path: Path):
     assert [tensor["name"] for tensor in manifest["outputs"]] == ["y"]
     (state,) = manifest["states"]
     assert (state["name"], state["output"], state["dtype"]) == ("h", "hn", "int8")
-    assert json.loads((out / "report.json").read_text())["totals"]["state_bytes"] == 16
+    report = json.loads((out / "report.json").read_text())
+    assert report["totals"]["state_bytes"] == 16
+    buffers = report["memory"]["buffers"]
+    assert [(b["name"], b["size"]) for b in buffers if b.get("kind") == "state"] == [("h", 16)]
+    ends = [b["offset"] + b["size"] for b in buffers]
+    assert max(ends) == report["memory"]["size"] == report["totals"]["arena_bytes"]
     header = (out / "model.h").read_text()
     assert "void model_reset(void);" in header and "int model_reset_in(void *arena);" in header
     # The next state overwrites the last state: nothing is copied.

@@ -324,4 +324,5 @@ def on_board(
         {"flash_bytes": ("flash", "{:,}"), "sram_bytes": ("SRAM", "{:,}")},
         [text for text in (footprint.line(), footprint.width_line()) if text],
         None if latency is None else latency.prediction,
+        buffers=model.added_buffers,
     )

@@ -19,6 +19,8 @@ from ceras_ir.backends.c.program import STATE_ALIGNMENT, Arena, Program, place_w
 from ceras_ir.backends.c.values import Kernels, value_type
 from ceras_ir.dialects.graph import ConstantOp, quantized_element
 from ceras_ir.network.artefacts import TensorInfo
+from ceras_ir.support.diagnostics import node_name
+from ceras_ir.targets import ArenaBuffer
 from ceras_ir.transforms.memory.liveness import byte_size
 from ceras_ir.transforms.memory.offsets import aligned
 from ceras_ir.transforms.memory.slices import element_bytes
@@ -153,6 +155,31 @@ class PrintedModel:
         if self.program.states:
             totals["state_bytes"] = self.program.state_bytes
         return totals
+
+    @property
+    def added_buffers(self) -> list[ArenaBuffer]:
+        """The workspaces and states, which are not in the memory plan."""
+        program = self.program
+        count = len(program.steps)
+        found = [
+            ArenaBuffer(
+                node_name(program.steps[i]),
+                "workspace",
+                at.offset,
+                self.layers[i].scratch_bytes,
+                i,
+                i + 1,
+                at.region,
+            )
+            for i, at in self.workspaces.items()
+        ]
+        for stored in program.states:
+            size = aligned(byte_size(stored.state.argument), STATE_ALIGNMENT)
+            for place in dict.fromkeys([stored.place, stored.next or stored.place]):
+                start = self.state_offset + place.offset
+                region = program.state_region
+                found.append(ArenaBuffer(stored.state.name, "state", start, size, 0, count, region))
+        return found
 
     @property
     def state_offset(self) -> int:

@@ -160,6 +160,7 @@ class CTarget(TuneOptions, RegionOptions, PrefixOptions, EncodingOptions, BoardO
             notes=notes,
             annotate=lambda layers: annotate(layers, model.layers, latency),
             prediction=None if latency is None else latency.prediction,
+            buffers=model.added_buffers,
         )
 
     def _printed(self, module: ModuleOp, notes: list[str]) -> tuple[PrintedModel, Footprint | None]:

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.markup import escape as escape_markup
 from rich.table import Table
 
+from ceras_ir.support.labels import end_of_name
 from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise
 from ceras_ir.workbench.compare.proposals import (
     MIN_CLIPPED_SHARE,
@@ -25,7 +26,7 @@ from ceras_ir.workbench.compare.proposals import (
     worst_layers,
 )
 from ceras_ir.workbench.metrics.figures import Measured
-from ceras_ir.workbench.pages import histogram, ratios, render, shortened
+from ceras_ir.workbench.pages import histogram, ratios, render
 
 if TYPE_CHECKING:
     from ceras_ir.workbench.compare.variants import Variant
@@ -71,7 +72,7 @@ def step(scale: float | None) -> str:
 def named(name: str) -> str:
     """Format the name of a layer; a long name is shortened, with the full name as a tooltip."""
     *_, last = name.split(";")
-    shown = shortened(last, MAX_NAME_CHARACTERS)
+    shown = end_of_name(last, MAX_NAME_CHARACTERS)
     return f'<span title="{escape(name)}">{escape(shown)}</span>'
 
 

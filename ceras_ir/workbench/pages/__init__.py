@@ -170,11 +170,6 @@ def some(value: float) -> TableCell:
     return whole(value) if value else TableCell("", 0.0)
 
 
-def shortened(text: str, longest: int) -> str:
-    """Return the end of a long name, because layers usually differ there."""
-    return text if len(text) <= longest else f"\N{HORIZONTAL ELLIPSIS}{text[1 - longest :]}"
-
-
 def decibels(value: float, fair: float = 30.0, poor: float = 20.0) -> TableCell:
     """Return a ratio as a cell with a grade: exact if infinite, n/a for NaN."""
     if isnan(value):
@@ -198,9 +193,11 @@ def decades(low: float, high: float) -> list[int]:
     return list(range(first, last + 2))
 
 
-WIDTH, HEIGHT, LEFT, BELOW, ABOVE = 1100, 300, 44, 34, 10
+WIDTH, HEIGHT, LEFT, BELOW, ABOVE = 1000, 300, 60, 34, 10
 MIN_TOP_DB = 60.0
 """The minimum upper end of the plot in decibels."""
+MAX_LEVELS = 9
+"""The maximum number of steps of the decibel axis."""
 PLOT_LABELS = 12
 """The approximate number of labelled layers below the plot."""
 
@@ -255,7 +252,9 @@ def ratio_plot(layers: Sequence[Ratio], words: tuple[str, str]) -> str:
         return HEIGHT - BELOW - inside * (HEIGHT - BELOW - ABOVE)
 
     lines = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img">']
-    for level in range(int(bottom), int(top) + 1, 20 if top - bottom > 80 else 10):
+    lower, upper = int(bottom), int(top)
+    step = round_numbers(upper - lower, MAX_LEVELS).step
+    for level in range(-(-lower // step) * step, upper + 1, step):
         at = y(level)
         lines.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH}" y1="{at:.1f}" y2="{at:.1f}"/>')
         lines.append(f'<text x="{LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{level} dB</text>')

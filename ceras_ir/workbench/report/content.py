@@ -61,11 +61,14 @@ class DrawnBuffer:
 
     name: str
     device: str
+    """The device that computes the value; empty for inputs, constants, workspaces and states."""
     region: str
     offset: int
     size: int
     first_step: int
     end_step: int
+    kind: str = ""
+    """The use of bytes that hold no planned value, such as `workspace`."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,8 @@ class DrawnPlan:
 
     steps: int
     size: int
+    value_bytes: int
+    """The size without workspaces and states."""
     lower_bound: int
     buffers: tuple[DrawnBuffer, ...]
     regions: tuple[DrawnRegion, ...] = ()
@@ -278,12 +283,13 @@ def _plan(read: _ReportReader, entries: Entry) -> DrawnPlan | None:
     buffers = [
         DrawnBuffer(
             read.text(b, "name"),
-            read.text(b, "device"),
+            read.text(b, "device") if "kind" not in b else "",
             read.text(b, "region"),
             read.count(b, "offset"),
             read.count(b, "size"),
             read.count(b, "first_step"),
             read.count(b, "end_step"),
+            read.text(b, "kind") if "kind" in b else "",
         )
         for b in read.entries(entry, "buffers")
     ]
@@ -291,9 +297,14 @@ def _plan(read: _ReportReader, entries: Entry) -> DrawnPlan | None:
         DrawnRegion(read.text(r, "name"), read.count(r, "size"), read.count(r, "capacity"))
         for r in read.entries(entry, "regions")
     ]
-    steps, size = read.count(entry, "steps"), read.count(entry, "size")
-    bound = read.count(entry, "lower_bound")
-    return DrawnPlan(steps, size, bound, tuple(buffers), tuple(regions))
+    return DrawnPlan(
+        read.count(entry, "steps"),
+        read.count(entry, "size"),
+        read.count(entry, "value_bytes"),
+        read.count(entry, "lower_bound"),
+        tuple(buffers),
+        tuple(regions),
+    )
 
 
 def _device(read: _ReportReader, entry: Entry) -> Device:

@@ -21,8 +21,9 @@ from ceras_ir.transforms.quantization.analysis.layer_noise import layer_of
 from ceras_ir.transforms.quantization.analysis.output_noise import quantities_of_outputs, ratio_of
 from ceras_ir.workbench.compare.variants import pair_with_another
 from ceras_ir.workbench.report.content import NOT_AVAILABLE, content_of
+from ceras_ir.workbench.report.graph_picture import module_picture
+from ceras_ir.workbench.report.memory_picture import memory_picture
 from ceras_ir.workbench.report.page import report_page
-from ceras_ir.workbench.report.pictures import memory_picture, module_picture
 from ceras_ir.workbench.report.tool import PAGE
 
 SAMPLES = 4

@@ -25,13 +25,9 @@ from ceras_ir.workbench.pages import (
     whole,
 )
 from ceras_ir.workbench.report.content import Content, Entry, Row
-from ceras_ir.workbench.report.pictures import (
-    DEVICE_COLOURS,
-    devices_of,
-    graph_picture,
-    memory_picture,
-    roofline,
-)
+from ceras_ir.workbench.report.graph_picture import DEVICE_COLOURS, devices_of, graph_picture
+from ceras_ir.workbench.report.memory_picture import memory_picture
+from ceras_ir.workbench.report.roofline import roofline
 
 MAX_KINDS = 7
 """The maximum number of kinds of operations in a stack."""

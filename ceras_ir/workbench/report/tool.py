@@ -25,8 +25,8 @@ from ceras_ir.workbench.pages import (
     whole,
 )
 from ceras_ir.workbench.report.content import Content, Row, numbers
+from ceras_ir.workbench.report.memory_picture import memory_picture
 from ceras_ir.workbench.report.page import command_of, provenance_rows
-from ceras_ir.workbench.report.pictures import memory_picture
 
 CARDS = {
     "microseconds": ("predicted latency", duration),

@@ -52,7 +52,10 @@ def test_a_compiled_network_says_where(tmp_path: Path, capsys: pytest.CaptureFix
     command = [str(DIGITS / "digits.onnx"), "--target", "c", "--calibrate", data, "--report"]
     command += ["--regions", "sram:1200,psram:8388608", "-o", str(tmp_path)]
     assert main(command) == 0
-    totals = json.loads((tmp_path / "report.json").read_text())["totals"]["regions"]
+    report = json.loads((tmp_path / "report.json").read_text())
+    drawn = sum(region["size"] for region in report["memory"]["regions"])
+    assert drawn == report["memory"]["size"] == report["totals"]["arena_bytes"]
+    totals = report["totals"]["regions"]
     assert 0 < totals["sram"]["peak_bytes"] <= totals["sram"]["capacity_bytes"] == 1200
     picture = (tmp_path / "report.html").read_text()
     assert "sram: " in picture and " of psram [" in picture

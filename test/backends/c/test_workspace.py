@@ -6,12 +6,15 @@ from c_harness import Values, check, constant, make_network, place
 from slow_cases import first_fast
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
+from xdsl.utils.hints import isa
 
 from ceras_ir.backends.c.emitter import build
 from ceras_ir.backends.c.machines import COptions
 from ceras_ir.dialects.graph import Conv2dOp
 from ceras_ir.dialects.mem import block_of
 from ceras_ir.dialects.quant import RequantAttr, UniformType
+from ceras_ir.pipeline.report import memory_plan
+from ceras_ir.support.diagnostics import node_name
 from ceras_ir.transforms.memory.liveness import analyse, steps
 
 Q = UniformType(0.5)
@@ -65,6 +68,24 @@ def test_no_live_byte_is_touched(options: COptions):
                 if (block := block_of(value)) is not None:
                     start = block.offset.data
                     assert end <= start or start + buffer.size <= at, (index, buffer)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=["hosts", "small", "smlad"])
+def test_the_memory_plan_of_the_report_has_the_workspaces(options: COptions):
+    module = place(hourglass())
+    model = build(module, options)
+    plan = memory_plan(module, model.added_buffers)
+    assert plan is not None
+    buffers = plan["buffers"]
+    assert isa(buffers, list[dict[str, object]])
+    added = [b for b in buffers if b.get("kind") == "workspace"]
+    order = steps(model.program.main)
+    names = {i: node_name(op) for i, op in enumerate(order) if model.layers[i].scratch_bytes}
+    assert {b["first_step"]: b["name"] for b in added} == names
+    assert [b["size"] for b in added] == [model.layers[i].scratch_bytes for i in names]
+    ends = [int(str(b["offset"])) + int(str(b["size"])) for b in buffers]
+    assert max(ends) == plan["size"] == model.arena_bytes > model.program.arena_bytes
+    assert plan["value_bytes"] == model.program.arena_bytes
 
 
 def test_gaps_are_used():

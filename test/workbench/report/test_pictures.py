@@ -8,12 +8,9 @@ from ceras_ir.pipeline.report import memory_plan
 from ceras_ir.support.timeline import Bar, Lane, Timeline, bars_of, timeline_picture
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
 from ceras_ir.workbench.report.content import Device, Row, content_of
-from ceras_ir.workbench.report.pictures import (
-    graph_picture,
-    memory_picture,
-    module_picture,
-    roofline,
-)
+from ceras_ir.workbench.report.graph_picture import graph_picture, module_picture
+from ceras_ir.workbench.report.memory_picture import memory_picture
+from ceras_ir.workbench.report.roofline import roofline
 
 NETWORK = """
 func.func @main(%x: tensor<4xf32>) -> tensor<16xf32> {

@@ -198,3 +198,5 @@ def test_the_arena_is_told_with_what_kernels_take(model: Path):
     assert f"{arena / 1024:.1f}" in page and "memory for values" not in page
     assert f"{values:,} bytes of values" in page
     assert f"{workspace:,} of workspace of kernels" in page
+    assert f"{arena:,} bytes with the workspaces of kernels and the states" in page
+    assert "(workspace of a kernel): bytes [" in page

@@ -1,0 +1,80 @@
+"""
+Estimate the width of text in SVG, and choose labels that do not overlap.
+
+The estimates are the advance widths of DejaVu Sans, which is wider than other sans-serif fonts of
+browsers, so text is never wider than its estimate.
+"""
+
+from dataclasses import dataclass
+
+NARROW, UPPER, WIDE = 0.42, 0.79, 1.0
+"""Widths of groups of characters, relative to the font size."""
+OTHER = 0.64
+BOLD_FACTOR = 1.13
+
+NARROW_CHARACTERS = frozenset("frtijlI-()[]{}/\\:;.,'|!` ")
+WIDE_CHARACTERS = frozenset("mwMW@%")
+
+MIN_CHARACTERS = 5
+"""The minimum length of a shortened label; a shorter label is omitted."""
+
+
+def text_width(text: str, size: float, bold: bool = False) -> float:
+    """Return an upper estimate of the width of a text in pixels at a font size."""
+    total = 0.0
+    for character in text:
+        if character in NARROW_CHARACTERS:
+            total += NARROW
+        elif character in WIDE_CHARACTERS or not character.isascii():
+            total += WIDE
+        else:
+            total += UPPER if character.isupper() else OTHER
+    return total * size * (BOLD_FACTOR if bold else 1.0)
+
+
+def end_of_name(text: str, longest: int) -> str:
+    """Return the end of a long name, because layers usually differ there."""
+    return text if len(text) <= longest else f"\N{HORIZONTAL ELLIPSIS}{text[1 - longest :]}"
+
+
+def fitted(text: str, width: float, size: float, bold: bool = False) -> str:
+    """Return a text shortened to a width, or an empty text if too few characters would remain."""
+    shown = text
+    while text_width(shown, size, bold) > width:
+        longest = len(shown) - 1
+        if longest < MIN_CHARACTERS:
+            return ""
+        shown = end_of_name(text, longest)
+    return shown
+
+
+@dataclass(frozen=True)
+class Box:
+    """A rectangle of a picture in pixels."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def overlaps(self, other: "Box") -> bool:
+        return (
+            self.left < other.right
+            and other.left < self.right
+            and self.top < other.bottom
+            and other.top < self.bottom
+        )
+
+
+class OccupiedBoxes:
+    """The rectangles of a picture that have a label."""
+
+    def __init__(self) -> None:
+        self._boxes: list[Box] = []
+
+    def take(self, box: Box) -> bool:
+        """Reserve a rectangle if it is free, and return whether it was free."""
+        if any(box.overlaps(other) for other in self._boxes):
+            return False
+        self._boxes.append(box)
+        return True
