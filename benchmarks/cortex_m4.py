@@ -154,7 +154,7 @@ def whole_network(
 ) -> str:
     """Flash, SRAM and instructions of a network in int8; asserts that its results are right."""
     options = BuildOptions(
-        ArduinoTarget(board=board),
+        ArduinoTarget(board=board, optimize="speed"),
         quantize="int8",
         calibration=calibrate,
         io="int8",

@@ -22,15 +22,15 @@ from xdsl.utils.hints import isa
 
 from ceras_ir.backends.arduino.target import ArduinoTarget
 from ceras_ir.backends.c.costs import instructions
-from ceras_ir.backends.c.emitter import emit
+from ceras_ir.backends.c.emitter import files_of
 from ceras_ir.backends.c.emulator import (
     INSTRUCTIONS_PER_TICK,
     EmulatedModel,
     available,
     run_elf,
 )
-from ceras_ir.backends.c.fit import printed_model
 from ceras_ir.backends.c.machines import bare_machine, load_board
+from ceras_ir.backends.c.optimize import choose
 from ceras_ir.backends.c.target import CTarget
 from ceras_ir.command.output_files import write_artefacts
 from ceras_ir.network.artefacts import network_inputs, network_outputs
@@ -91,11 +91,11 @@ def on_board(path: Path, quantize: Quantize, board_name: str) -> Iterator[Figure
     module = read_network(str(path))
     run_stages(load_context(), module, all_stages(options.resolved(module)))
     main = main_function(module)
-    model, chosen, _ = printed_model(module, board, "m", bare_machine(board))
+    model = choose(module, board, "m", machine=bare_machine(board)).model
     with tempfile.TemporaryDirectory(prefix="ceras-times-") as name:
         work = Path(name)
         sources = work / "model"
-        write_artefacts(sources, [a for a in emit(module, chosen) if a.path.startswith("model")])
+        write_artefacts(sources, [a for a in files_of(model) if a.path.startswith("model")])
         (sources / "trace.c").write_text(TRACE)
         ends = network_inputs(main), network_outputs(main)
         flags = ("-Os", "-DMODEL_TRACE", f"-DLAST={len(model.layers) - 1}", f"-I{work}")

@@ -309,7 +309,7 @@ def report(
         content["copies"] = moved
     if (chosen := quantization(module, options)) is not None:
         content["quantization"] = chosen
-    return content
+    return content | emission.details
 
 
 def quantization(module: ModuleOp, options: BuildOptions) -> dict[str, object] | None:

@@ -27,7 +27,6 @@ from xdsl.passes import ModulePass
 from ceras_ir.interpreters.registry import register
 from ceras_ir.support.diagnostics import InputError, UnsupportedError, UsageError, did_you_mean
 from ceras_ir.support.extensions import without_deleted
-from ceras_ir.support.plugin_modules import qualified
 from ceras_ir.targets.capabilities import (
     Accelerator,
     ArenaBuffer,
@@ -130,6 +129,8 @@ class Emission:
     """The bytes that the target adds to the memory plan: workspaces and states."""
     timelines: Callable[[], list[Timeline]] | None = None
     """Return the activity of the parts of a device, for the page of `--report`."""
+    details: Mapping[str, object] = field(default_factory=dict[str, object])
+    """Further entries of `report.json`."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +179,7 @@ class Target(ABC):
     def boards(cls) -> Mapping[str, Traversable]:
         """Return the boards of the target: the files in `boards/` next to the module."""
         package = cls.__module__.rpartition(".")[0]
-        # A class of a notebook has no folder.
+        # A plugin that is a single file has no folder.
         return board_files(package, cls.board_suffix) if package else {}
 
     @classmethod
@@ -313,7 +314,7 @@ def _load(name: str) -> type[Target]:
 
 def _interpreted(target: type[Target]) -> type[Target]:
     for dialect, meaning in target.interpreters.items():
-        register(dialect, qualified(meaning, target))
+        register(dialect, meaning)
     return target
 
 

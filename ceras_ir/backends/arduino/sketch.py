@@ -14,13 +14,14 @@ from pathlib import Path
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.c import emitter
-from ceras_ir.backends.c.costs import Footprint
 from ceras_ir.backends.c.emulator import EmulatedModel, available
-from ceras_ir.backends.c.fit import check_fit, printed_model
+from ceras_ir.backends.c.fit import check_fit, on_board
 from ceras_ir.backends.c.machines import Board, load_board
 from ceras_ir.backends.c.model import PrintedModel, tensor_c_type
-from ceras_ir.backends.c.names import MODEL, Prefix, comment
+from ceras_ir.backends.c.names import MODEL, Goal, Prefix, comment
+from ceras_ir.backends.c.optimize import choose
 from ceras_ir.network.artefacts import Artefact, TensorInfo
+from ceras_ir.targets import Emission
 from ceras_ir.targets.capabilities import Array, Manifest, Sample
 
 SCAN_CHANNELS = 3
@@ -290,14 +291,20 @@ HOST_FILES = frozenset({"main.c", "bench.c", "Makefile", "CMakeLists.txt", "tool
 
 
 def emit(
-    module: ModuleOp, board_name: str, title: str, prefix: Prefix = MODEL
-) -> tuple[list[Artefact], dict[str, object], Footprint, PrintedModel]:
+    module: ModuleOp,
+    board_name: str,
+    title: str,
+    prefix: Prefix = MODEL,
+    goal: Goal = "balanced",
+) -> Emission:
     """
-    Return files, manifest entries, sizes and the printed model; refuse a model that is too large.
+    Emit the sketch; refuse a model that is too large. The IDE compiles with -Os, so the goal
+    determines only the kernels.
     """
     board = load_board(board_name)
-    model, options, footprint = printed_model(module, board, title, prefix=prefix)
-    check_fit(model, footprint)
+    choice = choose(module, board, title, goal=goal, prefix=prefix)
+    model = choice.model
+    check_fit(model, choice.footprint)
     name = sketch_name(title) if prefix == MODEL else prefix.name
 
     def text(path: str, description: str, content: str) -> Artefact:
@@ -318,11 +325,11 @@ def emit(
         files.append(text("examples/scan/scan.ino", "a color scanner", scan_sketch(model)))
     files += [
         replace(a, path=f"{name}/{a.path}")
-        for a in emitter.emit(module, options)
+        for a in emitter.files_of(model)
         if a.path not in HOST_FILES
     ]
     extra: dict[str, object] = {"sketch": name, "board": board_name, "fqbn": board.fqbn}
-    return files, extra | prefix.entry(), footprint, model
+    return on_board(files, extra | prefix.entry(), choice)
 
 
 def emulated_board(name: str) -> Board | None:

@@ -12,6 +12,7 @@ from xdsl.ir import Operation
 from ceras_ir.backends.c.names import (
     EncodingChoice,
     EncodingOptions,
+    OptimizeOptions,
     Prefix,
     PrefixOptions,
 )
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ArduinoTarget(PrefixOptions, EncodingOptions, BoardOptions, Target):
+class ArduinoTarget(PrefixOptions, EncodingOptions, BoardOptions, OptimizeOptions, Target):
     """A folder that is a sketch and a library. A network that does not fit the board is refused."""
 
     name = "arduino"
@@ -83,10 +84,8 @@ class ArduinoTarget(PrefixOptions, EncodingOptions, BoardOptions, Target):
 
     def emit(self, module: ModuleOp, title: str) -> Emission:
         from ceras_ir.backends.arduino.sketch import emit
-        from ceras_ir.backends.c.fit import on_board
 
-        files, manifest, footprint, model = emit(module, self.board, title, Prefix(self.prefix))
-        return on_board(files, manifest, model, footprint)
+        return emit(module, self.board, title, Prefix(self.prefix), self.optimize)
 
     def open(self, folder: Path, manifest: Manifest) -> CompiledC:
         from ceras_ir.backends.c.runner import CompiledC

@@ -24,7 +24,7 @@ MAKEFILE = """\
 # and model_bench: ./model_bench RUNS@USAGE@ prints the time of a run as a line of JSON.
 # make THREADS=1 shares the layers among OMP_NUM_THREADS threads.
 @COMPILER@ARCH = @ARCH@
-CFLAGS ?= -O3 $(ARCH)
+CFLAGS ?= @LEVEL@ $(ARCH)
 OPENMP = $(if $(filter 1,$(THREADS)),-fopenmp)
 MODEL_FLAGS = -std=c99 -Wall -Wextra -Werror $(OPENMP)
 OBJECTS = @OBJECTS@
@@ -86,9 +86,6 @@ cmake_minimum_required(VERSION 3.10)
 @COMPONENT@project(@NAME@ C)
 
 @NATIVE@option(MODEL_THREADS "share layers among threads, with OpenMP" OFF)
-if(NOT CMAKE_BUILD_TYPE)
-  set(CMAKE_BUILD_TYPE Release)
-endif()
 
 add_library(@NAME@ STATIC @SOURCES@)
 add_library(@NAME@::@NAME@ ALIAS @NAME@)
@@ -96,7 +93,8 @@ target_include_directories(@NAME@ PUBLIC
   $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}> $<INSTALL_INTERFACE:include>)
 set_target_properties(@NAME@ PROPERTIES C_STANDARD 99)
 if(CMAKE_C_COMPILER_ID MATCHES "GNU|Clang")
-  target_compile_options(@NAME@ PRIVATE -O3 -ffp-contract=off)
+  # The build type of the project decides; without one, @LEVEL@.
+  target_compile_options(@NAME@ PRIVATE $<$<CONFIG:>:@LEVEL@> -ffp-contract=off)
 @ARCH@endif()
 if(MODEL_THREADS)
   find_package(OpenMP REQUIRED)
@@ -142,6 +140,9 @@ set(CMAKE_SYSTEM_NAME @SYSTEM@)
 set(CMAKE_SYSTEM_PROCESSOR @PROCESSOR@)
 set(CMAKE_C_COMPILER @CC@)
 set(CMAKE_C_FLAGS_INIT "@FLAGS@")
+set(CMAKE_CXX_COMPILER @CXX@)
+set(CMAKE_CXX_FLAGS_INIT "@FLAGS@")
+set(CMAKE_EXE_LINKER_FLAGS_INIT "@LINK@")
 set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
 """
 
@@ -169,6 +170,7 @@ def cmake_lists(model: PrintedModel, package: Package | None = None) -> str:
         "TITLE": comment(machine.title),
         "CC": machine.compiler,
         "FLAGS": ";".join(machine.flags),
+        "LEVEL": model.options.level,
         "NAME": model.options.prefix.name,
     }
     return filled(CMAKE, holes)
@@ -183,9 +185,19 @@ def toolchain(machine: Machine) -> str:
         "SYSTEM": "Generic" if is_bare else "Linux",
         "PROCESSOR": "riscv32" if any("rv32" in f for f in machine.flags) else family,
         "CC": machine.compiler,
+        "CXX": _cxx_compiler(machine.compiler),
         "FLAGS": " ".join(machine.flags),
+        "LINK": " ".join(machine.link_flags),
     }
     return filled(TOOLCHAIN, holes)
+
+
+def _cxx_compiler(c_compiler: str) -> str:
+    """Return the C++ compiler of the same tools: `arm-none-eabi-g++` for `arm-none-eabi-gcc`."""
+    for ending, replacement in (("gcc", "g++"), ("clang", "clang++"), ("cc", "c++")):
+        if c_compiler.endswith(ending):
+            return c_compiler.removesuffix(ending) + replacement
+    return c_compiler
 
 
 def makefile(model: PrintedModel) -> str:
@@ -196,6 +208,7 @@ def makefile(model: PrintedModel) -> str:
     arch = "$(if $(filter 1,$(NATIVE)),-march=native)"
     holes = {
         "COMPILER": NATIVE if machine.is_native else CROSS,
+        "LEVEL": model.options.level,
         "ARCH": arch if machine.is_native else " ".join(machine.flags),
         "TITLE": comment(machine.title),
         "CC": machine.compiler,

@@ -18,7 +18,7 @@ from ceras_ir.backends.c.constants import ReadOnlyArray
 from ceras_ir.backends.c.dsp_tiles import COLUMNS
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.linear_dsp import ways
-from ceras_ir.backends.c.machines import Board, Core, Machine
+from ceras_ir.backends.c.machines import LEVEL_COSTS, Board, Core, Level, Machine
 from ceras_ir.backends.c.model import PrintedModel
 from ceras_ir.backends.c.ordered_rows import (
     INSTRUCTIONS_PER_SPARSE_ROW,
@@ -49,12 +49,12 @@ _INSTRUCTION = re.compile(r'^ *"([^"]*)\\n\\t"', re.MULTILINE)
 _COMMENTS = re.compile(r"/\*.*?\*/", re.DOTALL)
 
 
-def code_bytes(text: str, core: Core) -> int:
+def code_bytes(text: str, core: Core, level: Level) -> int:
     """Return the estimated code size of C source `text` on a core."""
     compiled = _for_dsp(_COMMENTS.sub("", text))
     operators = len(_OPERATORS.findall(_INSTRUCTION.sub("", compiled)))
     fixed = BYTES_PER_INSTRUCTION * _assembler(compiled) + 4 * len(_LITERALS.findall(compiled))
-    return round(core.bytes_per_operator * operators) + fixed
+    return round(core.bytes_per_operator * LEVEL_COSTS[level].code * operators) + fixed
 
 
 def _for_dsp(text: str) -> str:
@@ -140,7 +140,7 @@ class Footprint:
 
     @classmethod
     def of(cls, model: PrintedModel, board: Board) -> "Footprint":
-        main, core = model.program.main, board.known_core
+        main, core, level = model.program.main, board.known_core, model.options.level
         live, order = liveness.analyse(main).buffers, liveness.steps(main)
         pool, own = model.pool.constants, set(model.functions.values())
 
@@ -152,13 +152,14 @@ class Footprint:
             LayerSize(
                 node_name(layer.op),
                 constant_bytes([c for c in pool if c.name.startswith(f"layer_{layer.index}_")])
-                + (code_bytes("\n".join(layer.lines), core) if layer.index in own else 0),
+                + (code_bytes("\n".join(layer.lines), core, level) if layer.index in own else 0),
                 live_bytes(layer.op) + layer.scratch_bytes,
                 layer.kernel,
             )
             for layer in model.layers
         ]
-        code = code_bytes(model_source(model, 0), core) + code_bytes(model.kernels.text, core)
+        texts = model_source(model, 0), model.kernels.text
+        code = sum(code_bytes(text, core, level) for text in texts)
         code += core.float_library_bytes
         buffers = sum(t.nbytes for t in model.tensors)
         return cls(
@@ -252,8 +253,25 @@ VISIT, TREE, LEAF = (15.0, 55.0), (14.0, 20.0), (8.0, 35.0)
 CHEAP = (graph.Function.RELU, graph.Function.CLIP)
 
 
-def instructions(layer: Layer, board: Board) -> float:
-    """Return the instructions of a run of a layer."""
+def model_instructions(model: PrintedModel, board: Board, level: Level) -> float:
+    """Return the instructions of a run of the network."""
+    return sum(instructions(layer, board, level) for layer in model.layers)
+
+
+def instructions(layer: Layer, board: Board, level: Level = "-Os") -> float:
+    """Return the instructions of a run of a layer, compiled with an optimization level."""
+    costs = LEVEL_COSTS[level]
+    if layer.kernel:
+        share = costs.kernels
+    elif not any(map(_is_quantized, layer.op.operands)):
+        share = costs.floats
+    else:
+        share = costs.loops if board.has_dsp else costs.small_loops
+    return share * _small_instructions(layer, board)
+
+
+def _small_instructions(layer: Layer, board: Board) -> float:
+    """Return the instructions with -Os, with which the kernels were counted."""
     op = layer.op
     soft = not board.has_float_unit
     if viewed_operand(op) is not None:
@@ -378,7 +396,8 @@ def latency_of(model: PrintedModel, machine: Machine | Board) -> Latency | None:
 
 
 def _on_board(model: PrintedModel, board: Board) -> Latency:
-    counts = {layer.index: round(instructions(layer, board)) for layer in model.layers}
+    level = model.options.level
+    counts = {layer.index: round(instructions(layer, board, level)) for layer in model.layers}
     each = PRODUCTS_PER_CYCLE_DSP if model.options.dsp else PRODUCTS_PER_CYCLE
     prediction = Prediction(
         f"{board.title}, {board.core} at {board.clock_mhz} MHz",

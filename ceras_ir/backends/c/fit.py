@@ -1,28 +1,24 @@
 """
-Choose kernels for a microcontroller board, and list remedies for a network that is too large.
+List remedies for a network that is too large for a board, and report the memory of one that fits.
 
-`printed_model` chooses the kernels and the workspace. For a model that is too large, `remedies`
-lists changes that were computed to fit, in the order of accuracy and work lost. `ceras-compile`
-tries remedies that require another compilation, such as int8. `on_board` adds memory and time to
-the report.
+For a model that is too large, `remedies` lists changes that were computed to fit, in the order of
+accuracy and work lost. `ceras-compile` tries remedies that require another compilation, such as
+int8. `on_board` adds memory and time to the report.
 """
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, product
+from itertools import islice
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.backends.c import emitter
 from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.costs import Footprint, latency_of
 from ceras_ir.backends.c.costs import annotate as note_times
-from ceras_ir.backends.c.linear_dsp import Way, cheapest, fits_dsp
-from ceras_ir.backends.c.machines import NATIVE, Board, COptions, Machine, board_names, load_board
+from ceras_ir.backends.c.machines import Board, board_names, load_board
 from ceras_ir.backends.c.model import PrintedModel
-from ceras_ir.backends.c.names import MODEL, Prefix
+from ceras_ir.backends.c.optimize import Choice
 from ceras_ir.backends.c.ordered_rows import (
     KERNEL,
     LOSSLESS,
@@ -30,85 +26,11 @@ from ceras_ir.backends.c.ordered_rows import (
     quantized_like_s4,
     weight_bytes,
 )
-from ceras_ir.backends.c.program import Occupied
-from ceras_ir.backends.c.sums import Geometry, analyse
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph import Conv2dOp
 from ceras_ir.network.artefacts import Artefact
 from ceras_ir.pipeline.report import Entry, entries_of
 from ceras_ir.support.diagnostics import MAX_REMEDIES, DoesNotFitError
 from ceras_ir.targets import Emission
-
-# Some layers can store transformed filters (Winograd's F(2x2, 3x3), 16-bit values). Free flash is
-# used for the filters that save the most instructions per byte.
-
-
-def stored_filters(model: PrintedModel, footprint: Footprint, board: Board) -> frozenset[int]:
-    """
-    Return the indices of layers that use transformed filters stored in flash. Filters are chosen in
-    the order of instructions saved per byte. The margin for the error of the code estimate remains
-    free.
-    """
-    flash = board.free_flash - footprint.flash - int(board.known_core.code_margin * footprint.code)
-    arena, occupied = board.free_sram - footprint.buffers, Occupied(model.program)
-    found: list[tuple[float, int, int]] = []
-    for layer in model.layers:
-        if not isinstance(layer.op, Conv2dOp) or not layer.op.is_quantized:
-            continue
-        now, then = _choices(layer.op, model.options)
-        more = then.flash - now.flash
-        end = occupied.place(layer.index, then.scratch) + then.scratch
-        if then.kind != now.kind and end <= arena:
-            found.append(((now.instructions - then.instructions) / more, layer.index, more))
-    chosen: set[int] = set()
-    for _, index, more in sorted(found, key=lambda item: (-item[0], item[1])):
-        if more <= flash:
-            chosen.add(index)
-            flash -= more
-    return frozenset(chosen)
-
-
-def _choices(op: Conv2dOp, options: COptions) -> tuple[Way, Way]:
-    geometry, sums = Geometry.of(op), analyse(op)
-    if not options.dsp or geometry.is_direct or not fits_dsp(op, geometry, sums):
-        none = Way("smlad", 0, 0, 0)
-        return none, none
-    now, then = (
-        cheapest(op, geometry, sums, options.workspace, may_store=stored)
-        for stored in (False, True)
-    )
-    return now, then
-
-
-WORKSPACES = (24 << 10, 16 << 10, 12 << 10, 8 << 10, 4 << 10, 2 << 10, 1 << 10, 0)
-"""Bytes of scratch memory that a layer may use, the fastest first."""
-
-
-def printed_model(
-    module: ModuleOp, board: Board, title: str, machine: Machine = NATIVE, prefix: Prefix = MODEL
-) -> tuple[PrintedModel, COptions, Footprint]:
-    """
-    Print the network with the fastest kernels and the largest workspace that fit the board.
-
-    If none fits, return the model with the smallest excess. Free flash holds transformed filters.
-    """
-    found: list[tuple[PrintedModel, COptions, Footprint]] = []
-    kernels = (True, False) if board.has_dsp else (False,)
-    for dsp, workspace in product(kernels, WORKSPACES):
-        options = COptions(
-            title, prefix, machine=machine, workspace=workspace, vectors=False, dsp=dsp
-        )
-        model = emitter.build(module, options)
-        found.append((model, options, Footprint.of(model, board)))
-        # Without a workspace there is no memory to save.
-        if found[-1][2].fits or not model.scratch_bytes:
-            break
-    model, options, footprint = min(found, key=lambda item: item[2].excess)
-    if chosen := stored_filters(model, footprint, board):
-        options = replace(options, stored_filters=chosen)
-        model = emitter.build(module, options)
-        footprint = Footprint.of(model, board)
-    return model, options, footprint
 
 
 def _smallest_bytes(weights: Array) -> int:
@@ -299,11 +221,10 @@ def _other_boards(footprint: Footprint) -> Iterator[str]:
             return
 
 
-def on_board(
-    files: list[Artefact], manifest: Mapping[str, object], model: PrintedModel, footprint: Footprint
-) -> Emission:
+def on_board(files: list[Artefact], manifest: Mapping[str, object], choice: Choice) -> Emission:
     """Emit `files`, with flash, SRAM and time per layer and in total."""
-    footprint = replace(footprint, widest=widest(model, footprint))
+    model = choice.model
+    footprint = replace(choice.footprint, widest=widest(model, choice.footprint))
     latency = latency_of(model, footprint.board)
 
     def annotate(layers: list[Entry]) -> None:
@@ -322,7 +243,8 @@ def on_board(
         footprint.to_json() | model.memory_totals(),
         annotate,
         {"flash_bytes": ("flash", "{:,}"), "sram_bytes": ("SRAM", "{:,}")},
-        [text for text in (footprint.line(), footprint.width_line()) if text],
+        [text for text in (footprint.line(), choice.line(), footprint.width_line()) if text],
         None if latency is None else latency.prediction,
         buffers=model.added_buffers,
+        details={"optimize": choice.to_json()},
     )

@@ -71,12 +71,21 @@ def ways(op: Conv2dOp, geometry: Geometry, sums: Sums, workspace: int) -> list[W
 
 
 def cheapest(
-    op: Conv2dOp, geometry: Geometry, sums: Sums, workspace: int, *, may_store: bool
+    op: Conv2dOp,
+    geometry: Geometry,
+    sums: Sums,
+    workspace: int,
+    *,
+    may_transform: bool = True,
+    may_store: bool = False,
 ) -> Way:
-    """Return the kernel with the fewest instructions; filters may be stored transformed."""
-    known = ways(op, geometry, sums, workspace)
-    allowed = [way for way in known if may_store or way.kind != "stored winograd"]
-    return min(allowed, key=lambda way: way.instructions)
+    """
+    Return the kernel with the fewest instructions. Winograd kernels are allowed if filters may be
+    transformed at run time, or stored transformed.
+    """
+    allowed = {"smlad": True, "winograd": may_transform, "stored winograd": may_store}
+    known = [way for way in ways(op, geometry, sums, workspace) if allowed[way.kind]]
+    return min(known, key=lambda way: way.instructions)
 
 
 def _windows(op: Conv2dOp, geometry: Geometry, workspace: int) -> Way:
@@ -140,8 +149,15 @@ def dsp_linear(of: IntegerLayer) -> None:
     elif geometry.is_direct:
         direct_rows(of)
     else:
-        may_store = layer.index in layer.options.stored_filters
-        way = cheapest(of.window, geometry, sums, layer.options.workspace, may_store=may_store)
+        options = layer.options
+        way = cheapest(
+            of.window,
+            geometry,
+            sums,
+            options.workspace,
+            may_transform=options.winograd > 0,
+            may_store=layer.index in options.stored_filters,
+        )
         layer.kernel = way.kind
         if way.kind == "smlad":
             windows(of)

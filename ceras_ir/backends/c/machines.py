@@ -7,7 +7,7 @@ computers: macros that compilers define choose among the kernels.
 
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields, replace
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from xdsl.utils.hints import isa
 
@@ -66,6 +66,34 @@ class Core:
     has_times: bool = True
     """Whether instruction counts of kernels, counted on a Cortex-M4, apply to this core."""
 
+
+Level: TypeAlias = Literal["-Os", "-O2", "-O3"]
+"""An optimization level of the C compiler."""
+
+
+@dataclass(frozen=True)
+class LevelCosts:
+    """
+    Code bytes and instructions with an optimization level, relative to -Os.
+
+    Rounded means of `benchmarks/size_or_speed.py --levels` over six networks.
+    """
+
+    code: float
+    kernels: float
+    """Instructions of kernels for the DSP extension."""
+    loops: float
+    """Instructions of loops over integers on a core with the DSP extension."""
+    small_loops: float
+    """Instructions of loops over integers on other cores."""
+    floats: float
+
+
+LEVEL_COSTS: dict[Level, LevelCosts] = {
+    "-Os": LevelCosts(1.0, 1.0, 1.0, 1.0, 1.0),
+    "-O2": LevelCosts(1.15, 0.95, 0.58, 1.1, 0.96),
+    "-O3": LevelCosts(2.0, 0.88, 0.44, 0.88, 0.92),
+}
 
 CORES = {
     "cortex-m0": Core(float_library_bytes=3400, is_emulated=True),
@@ -292,12 +320,17 @@ class COptions:
     a time, so more passes over the weights. The minimum is one row.
     """
     winograd: int = 1 << 20
-    """Bytes of scratch memory of a float layer for Winograd transforms; 0 disables them."""
+    """
+    Bytes of scratch memory of a float layer for Winograd transforms; 0 disables transforms at run
+    time for all types.
+    """
 
     tile_rank: int = 0
     """The rank of the register tiles by the model of cycles; 0 is the best."""
     choices: tuple[tuple[int, "LayerChoice"], ...] = ()
     """Measured choices for single layers, by layer index."""
+    level: Level = "-O3"
+    """The optimization level of the build files, unless their user specifies another."""
 
     def of_layer(self, index: int) -> "COptions":
         """Return the options of a layer."""

@@ -151,6 +151,22 @@ Package: TypeAlias = Literal["zephyr", "esp-idf", "cmsis-pack"]
 EncodingChoice: TypeAlias = Literal["auto", "dense", "csr", "csr-int8", "code"]
 """The encoding of weights of float matrix products in flash; see the pass `encode-weights`."""
 
+Goal: TypeAlias = Literal["size", "balanced", "speed"]
+"""The goal for which kernels and the optimization level of the C compiler are chosen."""
+
+
+@options
+class OptimizeOptions:
+    """The option of targets that write C for microcontrollers."""
+
+    optimize: Goal = option("balanced")
+    """
+    Choose kernels and the optimization level for the smallest flash (size), for the shortest time
+    (speed), or for at most 1.3 times that flash and 1.1 times that time (balanced; if this is
+    impossible, for the smallest product of flash and time). On computers, flash is not limited, and
+    balanced is speed.
+    """
+
 
 @options
 class PrefixOptions:

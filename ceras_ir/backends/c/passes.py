@@ -159,7 +159,7 @@ def _dense_instructions(layer: LinearOperation, has_dsp: bool) -> float | None:
     geometry, sums = Geometry.of(layer), analyse(layer)
     if geometry.is_direct or geometry.is_depthwise or not fits_dsp(layer, geometry, sums):
         return None
-    return cheapest(layer, geometry, sums, CORE_WORKSPACE, may_store=False).instructions
+    return cheapest(layer, geometry, sums, CORE_WORKSPACE).instructions
 
 
 def smallest(weights: NDArray[np.generic]) -> Encoded:

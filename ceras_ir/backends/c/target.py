@@ -11,6 +11,7 @@ from xdsl.ir import Operation
 from ceras_ir.backends.c.names import (
     EncodingChoice,
     EncodingOptions,
+    OptimizeOptions,
     Package,
     Prefix,
     PrefixOptions,
@@ -35,15 +36,23 @@ from ceras_ir.transforms.memory.region_options import RegionOptions
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ceras_ir.backends.c.costs import Footprint
     from ceras_ir.backends.c.machines import Board, Machine
     from ceras_ir.backends.c.model import PrintedModel
+    from ceras_ir.backends.c.optimize import Choice
     from ceras_ir.backends.c.runner import CompiledC
     from ceras_ir.network.artefacts import Artefact
 
 
 @dataclass(frozen=True)
-class CTarget(TuneOptions, RegionOptions, PrefixOptions, EncodingOptions, BoardOptions, Target):
+class CTarget(
+    TuneOptions,
+    RegionOptions,
+    PrefixOptions,
+    EncodingOptions,
+    BoardOptions,
+    OptimizeOptions,
+    Target,
+):
     """Readable C99 without malloc, in a static arena, for hosts and microcontrollers."""
 
     name = "c"
@@ -145,13 +154,14 @@ class CTarget(TuneOptions, RegionOptions, PrefixOptions, EncodingOptions, BoardO
         from ceras_ir.backends.c.fit import on_board
 
         notes: list[str] = []
-        model, footprint = self._printed(module, notes)
+        choice = self._chosen(module)
+        model = self._printed(module, notes) if choice is None else choice.model
         files = files_of(model, self.package)
         if self.python_wrapper:
             files.append(importable())
         manifest = model.options.prefix.entry()
-        if footprint is not None:
-            return on_board(files, manifest, model, footprint)
+        if choice is not None:
+            return on_board(files, manifest, choice)
         latency = latency_of(model, self._machine)
         return Emission(
             files,
@@ -163,31 +173,46 @@ class CTarget(TuneOptions, RegionOptions, PrefixOptions, EncodingOptions, BoardO
             buffers=model.added_buffers,
         )
 
-    def _printed(self, module: ModuleOp, notes: list[str]) -> tuple[PrintedModel, Footprint | None]:
-        """
-        Print the network, and compute sizes on a microcontroller, which may refuse it. `notes` gets
-        the result of tuning.
-        """
+    def _printed(self, module: ModuleOp, notes: list[str]) -> PrintedModel:
+        """Print the network for a computer. `notes` gets the result of tuning."""
         from ceras_ir.backends.c.emitter import build
-        from ceras_ir.backends.c.fit import check_fit, printed_model
-        from ceras_ir.backends.c.machines import COptions, Machine, bare_machine
+        from ceras_ir.backends.c.machines import COptions, Machine
 
         prefix, machine = Prefix(self.prefix), self._machine
-        if isinstance(machine, Machine):
-            winograd = COptions.winograd if self.winograd else 0
-            options = COptions(prefix.name, prefix, self.weights, machine, winograd=winograd)
-            if self.tune:
-                from ceras_ir.backends.c.tuning import tuned
-
-                found = tuned(module, options, self.tune_runner)
-                options = replace(options, choices=found.choices)
-                notes.append(found.line())
-            return build(module, options), None
-        model, _, footprint = printed_model(
-            module, machine, prefix.name, bare_machine(machine), prefix
+        assert isinstance(machine, Machine)
+        winograd = COptions.winograd if self.winograd else 0
+        level = "-Os" if self.optimize == "size" else "-O3"
+        options = COptions(
+            prefix.name, prefix, self.weights, machine, winograd=winograd, level=level
         )
-        check_fit(model, footprint)
-        return model, footprint
+        if self.tune:
+            from ceras_ir.backends.c.tuning import tuned
+
+            found = tuned(module, options, self.tune_runner)
+            options = replace(options, choices=found.choices)
+            notes.append(found.line())
+        return build(module, options)
+
+    def _chosen(self, module: ModuleOp) -> Choice | None:
+        """Choose kernels for a microcontroller, which may refuse the network; None on computers."""
+        from ceras_ir.backends.c.fit import check_fit
+        from ceras_ir.backends.c.machines import Machine, bare_machine
+        from ceras_ir.backends.c.optimize import LEVELS, choose
+
+        prefix, board = Prefix(self.prefix), self._machine
+        if isinstance(board, Machine):
+            return None
+        choice = choose(
+            module,
+            board,
+            prefix.name,
+            goal=self.optimize,
+            levels=LEVELS,
+            machine=bare_machine(board),
+            prefix=prefix,
+        )
+        check_fit(choice.model, choice.footprint)
+        return choice
 
     def open(self, folder: Path, manifest: Manifest) -> CompiledC:
         from ceras_ir.backends.c.runner import CompiledC

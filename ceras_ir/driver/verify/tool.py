@@ -113,10 +113,9 @@ def _verify(argv: Sequence[str]) -> int:
             raise UsageError(f"{WORKERS} and --scheduler distribute --inputs: add --inputs")
         if at_scale and arguments.bisect_passes:
             raise UsageError(f"--bisect-passes runs in this process: remove {WORKERS}")
-        if arguments.scheduler is not None and (given := PluginFiles.of(argv).options()):
+        if at_scale and (given := PluginFiles.of(argv).options()):
             raise UsageError(
-                f"workers of a cluster cannot load plugins: remove {given[0]}, or replace "
-                f"--scheduler by {WORKERS}"
+                f"workers cannot load plugins: remove {given[0]}, or {WORKERS} and --scheduler"
             )
         with calibration_workers(arguments), ExitStack() as stack:
             workers = None

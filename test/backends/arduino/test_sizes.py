@@ -14,15 +14,15 @@ from tree_models import ml_model, ml_node, node_attributes, random_trees
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.hints import isa
 
-from ceras_ir.backends.arduino.sketch import emit as emit_sketch
 from ceras_ir.backends.arduino.target import ArduinoTarget
 from ceras_ir.backends.c import emulator
 from ceras_ir.backends.c.costs import Footprint
-from ceras_ir.backends.c.emitter import emit
-from ceras_ir.backends.c.fit import printed_model, remedies
+from ceras_ir.backends.c.emitter import files_of
+from ceras_ir.backends.c.fit import remedies
 from ceras_ir.backends.c.machines import board_names, load_board
 from ceras_ir.backends.c.model import PrintedModel, tensor_c_type
 from ceras_ir.backends.c.names import EncodingChoice
+from ceras_ir.backends.c.optimize import choose
 from ceras_ir.backends.c.target import CTarget
 from ceras_ir.command.output_files import write_artefacts
 from ceras_ir.frontends.onnx import import_model
@@ -51,8 +51,9 @@ def elf_sizes(
     ctx = load_context()
     run_stages(ctx, module, front_stages(options))
     run_stages(ctx, module, target_stages(options))
-    model, c_options, footprint = printed_model(module, roomy, "model")
-    files = [a for a in emit(module, c_options) if a.path.startswith("model")]
+    choice = choose(module, roomy, "model", goal="speed")
+    model, footprint = choice.model, choice.footprint
+    files = [a for a in files_of(model) if a.path.startswith("model")]
     sources = firmware.write_files(files, work)
     caller = work / "caller.c"
     caller.write_text(calling(model))
@@ -132,7 +133,7 @@ def test_target_c_reports_the_same_sizes(tmp_path: Path, name: str):
 def footprint_of(built: Build) -> Footprint:
     board = built.options.target.board_name
     assert board is not None
-    return emit_sketch(built.module, board, "model")[2]
+    return choose(built.module, load_board(board), "model").footprint
 
 
 def operations(built: Build) -> list[str]:
@@ -262,12 +263,11 @@ def forest(trees: int) -> ModuleOp:
 def test_forests_are_told_how_many_nodes_fit():
     """Forests have no channels; the named number of trees fits, within the differences of trees."""
     whole = forest(50)
-    model, _, footprint = printed_model(whole, BOARD, "model")
+    footprint = choose(whole, BOARD, "model").footprint
     less = BOARD.free_flash - footprint.flash + footprint.constants // 2
     board = replace(BOARD, flash_bytes=BOARD.flash_bytes - less)
-    model, _, footprint = printed_model(whole, board, "model")
-    way = next(remedies(model, footprint))
+    choice = choose(whole, board, "model")
+    way = next(remedies(choice.model, choice.footprint))
     found = re.match(r"fewer or shallower trees, of about (\d+)% of the nodes", way)
     assert found is not None
-    _, _, footprint = printed_model(forest(50 * int(found[1]) // 100 - 3), board, "model")
-    assert footprint.fits
+    assert choose(forest(50 * int(found[1]) // 100 - 3), board, "model").footprint.fits

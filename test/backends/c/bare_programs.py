@@ -14,10 +14,10 @@ from c_harness import Array, random_inputs
 from firmware import write_files
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.backends.c.emitter import emit
-from ceras_ir.backends.c.fit import printed_model
+from ceras_ir.backends.c.emitter import files_of
 from ceras_ir.backends.c.machines import Board
 from ceras_ir.backends.c.model import tensor_c_type
+from ceras_ir.backends.c.optimize import choose
 from ceras_ir.backends.c.values import filled
 from ceras_ir.network.artefacts import network_inputs, network_outputs
 from ceras_ir.network.function import main_function
@@ -43,8 +43,8 @@ def sources_of(module: ModuleOp, board: Board, architecture: str, work: Path) ->
     """Return the files of a program that loads inputs from file 0 and writes outputs to file 1."""
     main = main_function(module)
     inputs, outputs = network_inputs(main), network_outputs(main)
-    model, options, _ = printed_model(module, board, "model")
-    sources = [p for p in write_files(emit(module, options), work) if p.stem != "main"]
+    model = choose(module, board, "model", goal="speed").model
+    sources = [p for p in write_files(files_of(model), work) if p.stem != "main"]
     pairs = list(zip((*inputs, *outputs), model.names, strict=True))
 
     def calls(what: str, file: int, part: slice) -> str:

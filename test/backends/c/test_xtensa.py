@@ -24,10 +24,10 @@ from xdsl.dialects.builtin import ModuleOp, i32
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.c import machines
-from ceras_ir.backends.c.emitter import emit
+from ceras_ir.backends.c.emitter import emit, files_of
 from ceras_ir.backends.c.emulator import build_elf
-from ceras_ir.backends.c.fit import printed_model
 from ceras_ir.backends.c.machines import COptions, bare_machine, load_board
+from ceras_ir.backends.c.optimize import choose
 from ceras_ir.backends.c.values import filled
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Pool
@@ -143,13 +143,13 @@ def test_integers_are_the_interpreters(tmp_path: Path):
 def test_size(tmp_path: Path):
     """The size is within the margin of the core."""
     module = integers()
-    model, options, footprint = printed_model(module, BOARD, "model")
-    files = [a for a in emit(module, options) if a.path.startswith("model")]
+    choice = choose(module, BOARD, "model")
+    files = [a for a in files_of(choice.model) if a.path.startswith("model")]
     sources = write_files(files, tmp_path)
     caller = tmp_path / "caller.c"
-    caller.write_text(f"{calling(model)}\n{DIVISION}")
+    caller.write_text(f"{calling(choice.model)}\n{DIVISION}")
     elf = build_elf([caller, *sources], BOARD, tmp_path, include=[tmp_path], flags=("-Os",))
-    sizes_agree(footprint, firmware.sizes(elf, LX106.prefix))
+    sizes_agree(choice.footprint, firmware.sizes(elf, LX106.prefix))
 
 
 def test_a_folder_for_the_board(tmp_path: Path):

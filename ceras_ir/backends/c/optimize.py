@@ -1,0 +1,268 @@
+"""
+Choose kernels and the optimization level for a microcontroller board: `--optimize`.
+
+The candidates differ in four choices:
+
+1. loops in C, kernels for the DSP extension, or also Winograd's F(2x2, 3x3);
+2. scratch memory: the largest workspace with which the network fits;
+3. filters of Winograd layers that are stored transformed, which saves instructions and costs
+   flash. Filters are added in the order of instructions saved per byte;
+4. the optimization level of the C compiler.
+
+Flash and instructions of a candidate are modelled (`costs`). The three goals select from the same
+candidates, so the report can show all of them.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import get_args
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ceras_ir.backends.c import emitter
+from ceras_ir.backends.c.costs import Footprint, model_instructions
+from ceras_ir.backends.c.linear_dsp import Way, cheapest, fits_dsp
+from ceras_ir.backends.c.machines import NATIVE, Board, COptions, Level, Machine
+from ceras_ir.backends.c.model import PrintedModel
+from ceras_ir.backends.c.names import MODEL, Goal, Prefix
+from ceras_ir.backends.c.program import Occupied
+from ceras_ir.backends.c.sums import Geometry, analyse
+from ceras_ir.dialects.graph import Conv2dOp
+
+MAX_SIZE_RATIO, MAX_TIME_RATIO = 1.3, 1.1
+"""The limits of `balanced`, relative to the smallest flash and to the fewest instructions."""
+
+LEVELS: tuple[Level, ...] = get_args(Level)
+
+WORKSPACES = (24 << 10, 16 << 10, 12 << 10, 8 << 10, 4 << 10, 2 << 10, 1 << 10, 0)
+"""Bytes of scratch memory that a layer may use, the fastest first."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A build of the network, with modelled costs."""
+
+    options: COptions
+    model: PrintedModel
+    """The model without stored filters."""
+    footprint: Footprint
+    instructions: float
+
+    @property
+    def flash(self) -> int:
+        return self.footprint.flash
+
+    @property
+    def microseconds(self) -> float | None:
+        """The modelled time, or None if there is no model of the core."""
+        board = self.footprint.board
+        return self.instructions / board.clock_mhz if board.known_core.has_times else None
+
+    @property
+    def kernels(self) -> str:
+        """The kernels, as the report names them."""
+        if not self.options.dsp:
+            return "loops"
+        stored = len(self.options.stored_filters)
+        if not self.options.winograd:
+            return "dsp"
+        return f"dsp, winograd with {stored} stored" if stored else "dsp, winograd"
+
+    def text(self) -> str:
+        time = self.microseconds
+        times = "no time: no model of this core" if time is None else f"{time / 1000:,.2f} ms"
+        return f"({self.options.level}): flash {self.flash:,} bytes, {times}"
+
+    def to_json(self) -> dict[str, object]:
+        time = self.microseconds
+        return {
+            "flash_bytes": self.flash,
+            "sram_bytes": self.footprint.sram,
+            **({} if time is None else {"microseconds": round(time, 3)}),
+            "level": self.options.level,
+            "kernels": self.kernels,
+        }
+
+    def printed(self, module: ModuleOp) -> PrintedModel:
+        """Return the model as `options` describe it."""
+        if self.options.stored_filters:
+            return emitter.build(module, self.options)
+        return replace(self.model, options=self.options)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The selected build, and the builds that all goals select."""
+
+    model: PrintedModel
+    footprint: Footprint
+    selected: Goal
+    goals: dict[Goal, Candidate]
+    candidates: Sequence[Candidate]
+    """The candidates that fit, by flash. No other candidate is both smaller and faster."""
+
+    def line(self) -> str:
+        """Return a sentence that compares the goals, the selected goal first."""
+        if len({candidate.options for candidate in self.goals.values()}) == 1:
+            return "--optimize has no effect here: the smallest build is also the fastest"
+        names = sorted(self.goals, key=lambda name: name != self.selected)
+        texts = [f"{name} {self.goals[name].text()}" for name in names]
+        return f"--optimize {texts[0]}; other choices: {', '.join(texts[1:])}"
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "selected": self.selected,
+            "goals": {name: candidate.to_json() for name, candidate in self.goals.items()},
+            "curve": [candidate.to_json() for candidate in self.candidates],
+        }
+
+
+def choose(
+    module: ModuleOp,
+    board: Board,
+    title: str,
+    *,
+    goal: Goal = "balanced",
+    levels: Sequence[Level] = ("-Os",),
+    machine: Machine = NATIVE,
+    prefix: Prefix = MODEL,
+) -> Choice:
+    """
+    Print the network with the kernels and the optimization level of a goal.
+
+    `levels` are the levels that the build of the target can use. If no candidate fits, the one with
+    the smallest excess is returned.
+    """
+    base = COptions(title, prefix, machine=machine, vectors=False)
+    found = [
+        candidate
+        for model in printed_with_all_kernels(module, board, base)
+        for level in levels
+        for candidate in _with_stored_filters(model, board, level)
+    ]
+    best = min(candidate.footprint.excess for candidate in found)
+    found = [candidate for candidate in found if candidate.footprint.excess == best]
+    goals = {name: select(found, name) for name in get_args(Goal)}
+    model = goals[goal].printed(module)
+    footprint = Footprint.of(model, board)
+    goals[goal] = replace(goals[goal], footprint=footprint)
+    return Choice(model, footprint, goal, goals, curve(found))
+
+
+def select(candidates: Sequence[Candidate], goal: Goal) -> Candidate:
+    """
+    Return the candidate of a goal: the smallest flash, the fewest instructions, or a balance.
+
+    `balanced` minimizes the product of flash and instructions, which is the knee of the curve: from
+    there, a percent of one costs more than a percent of the other. Candidates within both limits
+    precede all others.
+    """
+    smallest = min(candidates, key=lambda c: (c.flash, c.instructions))
+    fastest = min(candidates, key=lambda c: (c.instructions, c.flash))
+    if goal != "balanced":
+        return smallest if goal == "size" else fastest
+    within = [
+        c
+        for c in candidates
+        if c.flash <= MAX_SIZE_RATIO * smallest.flash
+        and c.instructions <= MAX_TIME_RATIO * fastest.instructions
+    ]
+    return min(within or candidates, key=lambda c: c.flash * max(c.instructions, 1.0))
+
+
+def curve(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return the candidates for which no other is both smaller and faster, the smallest first."""
+    found: list[Candidate] = []
+    for candidate in sorted(candidates, key=lambda c: (c.flash, c.instructions)):
+        if not found or candidate.instructions < found[-1].instructions:
+            found.append(candidate)
+    return found
+
+
+def printed_with_all_kernels(
+    module: ModuleOp, board: Board, base: COptions
+) -> Iterator[PrintedModel]:
+    """
+    Yield the network with each set of kernels, and the largest workspace that fits.
+
+    Sets without a layer that uses the difference are omitted.
+    """
+    kernels = (
+        [replace(base, dsp=True), replace(base, dsp=True, winograd=0)] if board.has_dsp else []
+    )
+    used: set[str] = set()
+    for number, options in enumerate([*kernels, base]):
+        is_different = {"winograd"} if number == 1 else {"smlad", "winograd"}
+        if number > 0 and kernels and not used & is_different:
+            continue
+        model = _with_largest_workspace(module, board, options)
+        used |= {layer.kernel for layer in model.layers}
+        yield model
+
+
+def _with_largest_workspace(module: ModuleOp, board: Board, options: COptions) -> PrintedModel:
+    found: list[PrintedModel] = []
+    for workspace in WORKSPACES:
+        model = emitter.build(module, replace(options, workspace=workspace, level="-Os"))
+        found.append(model)
+        # Without a workspace there is no memory to save.
+        if Footprint.of(model, board).fits or not model.scratch_bytes:
+            break
+    return min(found, key=lambda model: Footprint.of(model, board).excess)
+
+
+def _with_stored_filters(model: PrintedModel, board: Board, level: Level) -> Iterator[Candidate]:
+    """Yield the network without stored filters, then with more and more of them."""
+    options = replace(model.options, level=level)
+    footprint = Footprint.of(replace(model, options=options), board)
+    instructions = model_instructions(model, board, level)
+    yield Candidate(options, model, footprint, instructions)
+    # The margin for the error of the code estimate remains free.
+    flash = board.free_flash - footprint.flash - int(board.known_core.code_margin * footprint.code)
+    stored: frozenset[int] = frozenset()
+    for filters in stored_filters(model, footprint, board):
+        if filters.flash > flash:
+            continue
+        flash -= filters.flash
+        stored |= {filters.index}
+        instructions -= filters.instructions
+        footprint = replace(footprint, constants=footprint.constants + filters.flash)
+        yield Candidate(replace(options, stored_filters=stored), model, footprint, instructions)
+
+
+@dataclass(frozen=True)
+class StoredFilters:
+    """The transformed filters of a layer: instructions that they save, and bytes of flash."""
+
+    index: int
+    instructions: float
+    flash: int
+
+
+def stored_filters(model: PrintedModel, footprint: Footprint, board: Board) -> list[StoredFilters]:
+    """Return the layers that can store filters, by instructions saved per byte."""
+    arena, occupied = board.free_sram - footprint.buffers, Occupied(model.program)
+    found: list[StoredFilters] = []
+    for layer in model.layers:
+        if not isinstance(layer.op, Conv2dOp) or not layer.op.is_quantized:
+            continue
+        now, then = _ways(layer.op, model.options)
+        end = occupied.place(layer.index, then.scratch) + then.scratch
+        if then.kind != now.kind and end <= arena:
+            saved = now.instructions - then.instructions
+            found.append(StoredFilters(layer.index, saved, then.flash - now.flash))
+    return sorted(found, key=lambda f: (-f.instructions / f.flash, f.index))
+
+
+def _ways(op: Conv2dOp, options: COptions) -> tuple[Way, Way]:
+    """Return the kernels without and with stored filters."""
+    geometry, sums = Geometry.of(op), analyse(op)
+    has_kernel = options.dsp and options.winograd and not geometry.is_direct
+    if not has_kernel or not fits_dsp(op, geometry, sums):
+        none = Way("smlad", 0, 0, 0)
+        return none, none
+    now, then = (
+        cheapest(op, geometry, sums, options.workspace, may_store=stored)
+        for stored in (False, True)
+    )
+    return now, then
