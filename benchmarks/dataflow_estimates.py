@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "test"))
 from dataflow_circuits import write_circuit
 from dataflow_samples import KINDS, PORT_BYTES, counted, keep, sample
 
-from ceras_ir.backends.dataflow.board import FAMILIES, LogicPart
+from ceras_ir.backends.dataflow.board import CHIP_FAMILIES, LogicPart
 from ceras_ir.backends.dataflow.lanes import Circuit
 from ceras_ir.backends.dataflow.resources import (
     Resources,
@@ -68,7 +68,7 @@ def compare(family: str) -> None:
     errors: dict[bool, list[float]] = {False: [], True: []}
     for seed, found in counted()[family].items():
         pipeline, plan = sample(seed, family)
-        guess = total(estimate(pipeline, plan, FAMILIES[family]))
+        guess = total(estimate(pipeline, plan, CHIP_FAMILIES[family]))
         error = guess.lut / found.lut - 1
         errors[is_check(seed)].append(error)
         cells = [family, str(seed), KINDS[seed % len(KINDS)]]
@@ -95,11 +95,11 @@ def fit(family: str) -> None:
     for seed, found in counted()[family].items():
         if is_check(seed):
             continue
-        parts = Usage(FAMILIES[family])
-        for used in usage(*sample(seed, family), FAMILIES[family]).values():
+        parts = Usage(CHIP_FAMILIES[family])
+        for used in usage(*sample(seed, family), CHIP_FAMILIES[family]).values():
             parts.parts += used.parts
             parts.memory_tables += used.memory_tables
-        known = sum(FAMILIES[family].tables[part] * parts.parts[part] for part in KNOWN)
+        known = sum(CHIP_FAMILIES[family].tables[part] * parts.parts[part] for part in KNOWN)
         given = parts.memory_tables + known
         rows.append([parts.parts[part] / found.lut for part in FITTED])
         wanted.append((found.lut - given) / found.lut)
@@ -130,7 +130,7 @@ def main() -> None:
     parser.add_argument("--fit", action="store_true")
     args = parser.parse_args()
     count(range(args.first, args.first + args.count))
-    for family in FAMILIES:
+    for family in CHIP_FAMILIES:
         (fit if args.fit else compare)(family)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ceras_ir.backends.c.emulator import PREFIX
+from ceras_ir.backends.c.emulator import ARM_PREFIX
 from ceras_ir.backends.c.runner import run_tool
 from ceras_ir.network.artefacts import Artefact
 
@@ -18,7 +18,7 @@ class Sizes:
     """Without the stack."""
 
 
-def sizes(elf: Path, prefix: str = PREFIX) -> Sizes:
+def sizes(elf: Path, prefix: str = ARM_PREFIX) -> Sizes:
     """Flash and SRAM of a linked program."""
     flash = sram = 0
     for line in run_tool([f"{prefix}size", "-A", str(elf)]).splitlines():

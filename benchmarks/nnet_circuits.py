@@ -17,7 +17,7 @@ from pathlib import Path
 from xdsl.utils.hints import isa
 
 from ceras_ir.backends.dataflow.resources import YOSYS, YOSYS_SCRIPTS, count, route
-from ceras_ir.backends.nnet.circuits import DEFAULT, TOP, CircuitSize, circuit_sources
+from ceras_ir.backends.nnet.circuits import CORE_MODULE, DEFAULT, CircuitSize, circuit_sources
 from ceras_ir.backends.nnet.engine import SOURCES, build_simulation
 from ceras_ir.support.diagnostics import InputError
 
@@ -28,9 +28,8 @@ def netlist(size: CircuitSize, family: str, work: Path) -> str:
         (work / source.name).write_bytes(source.read_bytes())
     names = " ".join(source.name for source in circuit_sources())
     sizes = " ".join(f"-set {name} {value}" for name, value in size.parameters().items())
-    text = (
-        f"read_verilog -sv {names}; chparam {sizes} {TOP}; {YOSYS_SCRIPTS[family].format(top=TOP)}"
-    )
+    script = YOSYS_SCRIPTS[family].format(top=CORE_MODULE)
+    text = f"read_verilog -sv {names}; chparam {sizes} {CORE_MODULE}; {script}"
     text += "; write_json net.json; tee -q -o stat stat -json"
     YOSYS.run(["-q", "-p", text], work)
     return (work / "stat").read_text()

@@ -11,7 +11,7 @@ rounding of weights, zero points, and 16 bits. `--extra` are options of `quantiz
 
 from quantization import of_target, open_task, quantized, task_parser
 
-from ceras_ir.transforms.quantization_options import NONE, OPTIONAL
+from ceras_ir.transforms.quantization_options import NO_PASSES, OPTIONAL_PASSES
 
 SQUARES = "least squares"
 IMPROVEMENTS = {
@@ -26,7 +26,7 @@ IMPROVEMENTS = {
 def options(chosen: set[str]) -> str:
     """What has `quantize` do these improvements and no others."""
     passes = {step for name in chosen - {SQUARES} for step in IMPROVEMENTS[name]}
-    recipe = ",".join(name for name in OPTIONAL if name in passes) or NONE
+    recipe = ",".join(name for name in OPTIONAL_PASSES if name in passes) or NO_PASSES
     return f"recipe={recipe} observer={'mse' if SQUARES in chosen else 'minmax'}"
 
 

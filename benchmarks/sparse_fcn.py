@@ -25,7 +25,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ceras_ir.backends.dataflow.board import load_board
 from ceras_ir.backends.dataflow.cycles import lane_cycles, model
 from ceras_ir.backends.dataflow.emit import CircuitSimulator, project_files
-from ceras_ir.backends.dataflow.lanes import KERNEL, Circuit, circuit_of
+from ceras_ir.backends.dataflow.lanes import CIRCUIT_FUNCTION, Circuit, circuit_of
 from ceras_ir.backends.dataflow.resources import Resources, estimate, synthesize, total
 from ceras_ir.backends.dataflow.target import DataflowTarget
 from ceras_ir.interpreters.registry import interpreter_of
@@ -123,7 +123,7 @@ def measure(
     run, interpreter = simulator.run(x), interpreter_of(module)
     for frame, found in zip(x, run.frames, strict=True):
         expected = np.empty((1, *found.shape), np.int8)
-        interpreter.call_op(KERNEL, (frame[np.newaxis], expected))
+        interpreter.call_op(CIRCUIT_FUNCTION, (frame[np.newaxis], expected))
         assert np.array_equal(found, expected[0]), "the circuit differs from the interpreter"
     print(f"{frames} frames exact against the interpreter")
     return run.end_cycles[0], run.cycles_per_frame

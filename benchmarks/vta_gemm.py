@@ -23,11 +23,11 @@ from ceras_ir.backends.vta.machine.check import check_program
 from ceras_ir.backends.vta.machine.time import simulate_time
 from ceras_ir.backends.vta.passes.tiling import Schedule, TilePass
 from ceras_ir.support.timeline import (
+    BARS_WIDTH,
     LABEL,
     MARGIN,
     ROW,
-    STYLE,
-    WIDTH,
+    TIMELINE_STYLE,
     Timeline,
     height_of,
     legend,
@@ -56,11 +56,11 @@ def cycles(size: tuple[int, int, int], schedule: Schedule, *, exact: bool) -> in
 
 def svg(launches: Sequence[Timeline]) -> str:
     """Return the timelines in a standalone picture, on white."""
-    width = LABEL + WIDTH + MARGIN
+    width = LABEL + BARS_WIDTH + MARGIN
     height = ROW * 2 + sum(height_of(launch) + ROW * 2 for launch in launches)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}">',
-        f"<style>{STYLE}</style>",
+        f"<style>{TIMELINE_STYLE}</style>",
         f'<rect width="{width}" height="{height}" fill="#fff"/>',
     ]
     for place, (kind, colour) in enumerate(legend(launches[0]).items() if launches else ()):

@@ -16,7 +16,7 @@ from pathlib import Path
 from networks import resnet18
 from xdsl.utils.hints import isa
 
-from ceras_ir.backends.vta.machine.encoding import DEFAULT_BOARD
+from ceras_ir.backends.vta.machine.encoding import DEFAULT_VTA_BOARD
 from ceras_ir.backends.vta.target import VtaTarget
 from ceras_ir.pipeline.build import build
 from ceras_ir.pipeline.parsing import read_network
@@ -57,7 +57,7 @@ def table(path: str, board: str, prune: str | None) -> None:
             str(layer["name"]),
             f"{macs:,}",
             f"{cycles:,}",
-            f"{macs / DEFAULT_BOARD.macs_per_cycle / cycles:.1%}",
+            f"{macs / DEFAULT_VTA_BOARD.macs_per_cycle / cycles:.1%}",
             f"{gops(macs, cycles):.1f}",
             f"{measured[id(layer)]:.1f}" if id(layer) in measured else "",
             f"{number(layer, 'dram_bytes') / 1e6:.2f}",
@@ -67,7 +67,7 @@ def table(path: str, board: str, prune: str | None) -> None:
         print(f"| {' | '.join(cells)} |")
     macs = sum(number(c, "macs") for c in convolutions)
     weighted = sum(
-        number(c, "macs") ** 2 / DEFAULT_BOARD.macs_per_cycle / number(c, "cycles")
+        number(c, "macs") ** 2 / DEFAULT_VTA_BOARD.macs_per_cycle / number(c, "cycles")
         for c in convolutions
     )
     rates = [gops(number(c, "macs"), number(c, "cycles")) for c in convolutions]

@@ -12,7 +12,7 @@ from dataflow_circuits import addition, convolution, max_pool, plan_of, table
 from xdsl.utils.hints import isa
 
 from ceras_ir.backends.dataflow.blocks import Addend, Block, Convolution, Feature, Pipeline, Source
-from ceras_ir.backends.dataflow.board import FAMILIES
+from ceras_ir.backends.dataflow.board import CHIP_FAMILIES
 from ceras_ir.backends.dataflow.plan import BlockLanes, PipelinePlan
 from ceras_ir.backends.dataflow.resources import Resources
 from ceras_ir.backends.dataflow.storage import WeightEncoding, encodings_of
@@ -72,7 +72,7 @@ def sample(seed: int, family: str) -> tuple[Pipeline, PipelinePlan]:
         block: _lanes(block, kind, zeros, rng) for block in blocks if isinstance(block, Convolution)
     }
     pipeline = Pipeline(source, blocks)
-    return pipeline, plan_of(pipeline, lanes, paired=FAMILIES[family].paired)
+    return pipeline, plan_of(pipeline, lanes, paired=CHIP_FAMILIES[family].paired)
 
 
 def _lanes(layer: Convolution, kind: str, zeros: float, rng: np.random.Generator) -> BlockLanes:

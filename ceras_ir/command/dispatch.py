@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError
 
-from ceras_ir.command.entry_point import GROUPS, PREFIX, Command, commands, shown_as
+from ceras_ir.command.entry_point import COMMAND_PREFIX, GROUPS, Command, commands, shown_as
 
 EXAMPLES = (
     "compile model.onnx --target c --calibrate data.npz -o model_c",
@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None, program: str = "ceras") -> int:
 
         print(versions(program))
         return 0
-    found = known.get(name.removeprefix(PREFIX))
+    found = known.get(name.removeprefix(COMMAND_PREFIX))
     if found is None:
         from ceras_ir.support.diagnostics import did_you_mean
 
@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None, program: str = "ceras") -> int:
         print(f"{program}: try '{program} --help'", file=sys.stderr)
         return 2
     sys.argv = [found.name, *rest]
-    with shown_as(found.name, f"{program} {found.name.removeprefix(PREFIX)}"):
+    with shown_as(found.name, f"{program} {found.name.removeprefix(COMMAND_PREFIX)}"):
         try:
             return int(found.load()())
         except ModuleNotFoundError as error:

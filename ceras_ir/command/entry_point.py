@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-PREFIX = "ceras-"
+COMMAND_PREFIX = "ceras-"
 
 USE, LOOK, DEVELOP = "use a model", "look inside", "develop the compiler"
 GROUPS = (USE, LOOK, DEVELOP)
@@ -63,8 +63,8 @@ def commands() -> "dict[str, EntryPoint]":
     from ceras_ir.support.extensions import without_deleted
 
     scripts = distribution("ceras-ir").entry_points.select(group="console_scripts")
-    points = without_deleted(point for point in scripts if point.name.startswith(PREFIX))
-    return {point.name.removeprefix(PREFIX): point for point in sorted(points)}
+    points = without_deleted(point for point in scripts if point.name.startswith(COMMAND_PREFIX))
+    return {point.name.removeprefix(COMMAND_PREFIX): point for point in sorted(points)}
 
 
 _SHOWN_NAMES: dict[str, str] = {}

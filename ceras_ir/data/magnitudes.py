@@ -130,7 +130,7 @@ def _is_normalizing(use: Use, low: float, high: float) -> bool:
             return np.linalg.norm(filters, axis=1).max() * peak / MAX_PIXEL <= MAX_PIXEL_FILTER_NORM
         case graph.BinaryOp():
             constant = graph.constant_array(op.operands[1 - use.index])
-            function = FUNCTIONS.get(op.kind.data)
+            function = PYTHON_BINARY.get(op.kind.data)
             if constant is None or function is None:
                 return False
             typical = float(np.median(constant))
@@ -145,7 +145,7 @@ def _is_normalizing(use: Use, low: float, high: float) -> bool:
             return False
 
 
-FUNCTIONS: dict[Binary, Callable[[float, float], float]] = {
+PYTHON_BINARY: dict[Binary, Callable[[float, float], float]] = {
     Binary.ADD: operator.add,
     Binary.SUB: operator.sub,
     Binary.MUL: operator.mul,
@@ -191,7 +191,7 @@ def scales_that_differ(
 PEAKS = "calibration_peaks"
 """The key of the manifest: the largest magnitude of the calibration data of each input, by name."""
 
-REMEDY = (
+PIXEL_REMEDY = (
     "divide pixels by 255 if the network was trained on 0 to 1, or let the network accept bytes "
     "(--input-image nhwc|nchw, with --image-scale, --image-mean and --image-std)"
 )
@@ -213,7 +213,7 @@ def note_calibration(paths: str | None, main: FuncOp) -> dict[str, float]:
         if each.is_pixels and name in floats and name not in wrong:
             remark(
                 f"warning: the calibration data of input '{name}' are numbers from 0 to "
-                f"{each.peak:g}, like pixels, and the network does not scale them: {REMEDY}"
+                f"{each.peak:g}, like pixels, and the network does not scale them: {PIXEL_REMEDY}"
             )
     return {name: each.peak for name, each in found.items()}
 
@@ -254,7 +254,7 @@ def note_inputs(
             )
     given = {name: each.peak for name, each in found.items() if name in real}
     for name, peak, known in scales_that_differ(given, calibrated):
-        remedy = f"; {REMEDY}" if name not in wrong else ""
+        remedy = f"; {PIXEL_REMEDY}" if name not in wrong else ""
         remark(
             f"warning: the largest magnitude in the data of input '{name}' is {peak:g}, and "
             f"{known:g} in the calibration data{saturated(peak, known)}: both must have the scale "
@@ -284,6 +284,6 @@ def _note_types(
         names.add(name)
         remark(
             f"warning: the {data} of input '{name}' has type {found}, and the network expects "
-            f"{expected}; the integers are converted as they are: {REMEDY}"
+            f"{expected}; the integers are converted as they are: {PIXEL_REMEDY}"
         )
     return names

@@ -20,9 +20,9 @@ import numpy as np
 from ceras_ir.dialects.graph.attributes import Function
 from ceras_ir.interpreters import float_functions
 
-INCLUDE = re.compile(r'#include "(\w+)\.c"\n')
+INCLUDE_LINE = re.compile(r'#include "(\w+)\.c"\n')
 DEFINE = re.compile(r"#define \w+\([\w, ]+\) (.+)\n")
-CONSTANT = re.compile(r"@([A-Z]\w+)(\[.+?\])?@")
+CONSTANT_PLACEHOLDER = re.compile(r"@([A-Z]\w+)(\[.+?\])?@")
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Text:
         if not file.is_file():
             return None
         text = file.read_text("ascii")
-        return cls(tuple(INCLUDE.findall(text)), INCLUDE.sub("", text))
+        return cls(tuple(INCLUDE_LINE.findall(text)), INCLUDE_LINE.sub("", text))
 
 
 @cache
@@ -85,7 +85,7 @@ def float_literal(value: float) -> str:
 
 
 def _filled(line: str) -> str:
-    if (hole := CONSTANT.search(line)) is None:
+    if (hole := CONSTANT_PLACEHOLDER.search(line)) is None:
         return line
     constant: object = vars(float_functions)[hole[1]]
     values = np.atleast_1d(np.array(constant, np.float32))

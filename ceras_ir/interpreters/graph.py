@@ -53,7 +53,7 @@ def combine(kind: Binary, lhs: Array, rhs: Array) -> Array:
     return _integers(kind, lhs.astype(wide), rhs.astype(wide)).astype(lhs.dtype)
 
 
-ARITHMETIC = {
+NUMPY_BINARY = {
     Binary.ADD: np.add,
     Binary.SUB: np.subtract,
     Binary.MUL: np.multiply,
@@ -61,7 +61,7 @@ ARITHMETIC = {
     Binary.OR: np.bitwise_or,
     Binary.XOR: np.bitwise_xor,
 }
-COMPARISONS = {
+NUMPY_COMPARISONS = {
     Compare.EQUAL: np.equal,
     Compare.LESS: np.less,
     Compare.LESS_OR_EQUAL: np.less_equal,
@@ -79,7 +79,7 @@ def _floats(kind: Binary, a: NDArray[np.float32], b: NDArray[np.float32]) -> NDA
         case Binary.POW:
             return power(*np.broadcast_arrays(a, b))
         case _:
-            return ARITHMETIC[kind](a, b)
+            return NUMPY_BINARY[kind](a, b)
 
 
 def _integers(kind: Binary, a: Array, b: Array) -> Array:
@@ -95,7 +95,7 @@ def _integers(kind: Binary, a: Array, b: Array) -> Array:
         case Binary.POW:
             return _signed_power(x, y) if signed else _power(x, y)
         case _:
-            return ARITHMETIC[kind](x, y)
+            return NUMPY_BINARY[kind](x, y)
 
 
 def _quotient(x: NDArray[np.uint64], y: NDArray[np.uint64], signed: bool) -> NDArray[np.uint64]:
@@ -128,7 +128,7 @@ def _power(x: NDArray[np.uint64], exponent: NDArray[np.uint64]) -> NDArray[np.ui
 
 def compare(kind: Compare, lhs: Array, rhs: Array) -> NDArray[np.bool_]:
     """Evaluate `graph.compare`."""
-    return COMPARISONS[kind](lhs, rhs)
+    return NUMPY_COMPARISONS[kind](lhs, rhs)
 
 
 def cast(x: Array, dtype: np.dtype[np.generic]) -> Array:

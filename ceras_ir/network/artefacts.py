@@ -108,7 +108,7 @@ class TensorInfo:
             isinstance(name, str)
             and isa(shape, list[int])
             and all(extent > 0 for extent in shape)
-            and dtype in DTYPES
+            and dtype in STORED_DTYPES
             and isinstance(scale, float | None)
             and isinstance(point, int)
             and (model_dtype is None or model_dtype in MODEL_DTYPES)
@@ -119,7 +119,7 @@ class TensorInfo:
         raise InputError(f"invalid tensor in a manifest: {dict(entry)}")
 
 
-DTYPES = (
+STORED_DTYPES = (
     *("float32", "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
 )
 """The types of stored tensors."""

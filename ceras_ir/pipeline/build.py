@@ -265,7 +265,7 @@ def run_all(
 
 DISTRIBUTION = "ceras-ir"
 
-FOLDER = "DIR"
+FOLDER_PLACEHOLDER = "DIR"
 """The name of the output folder in reports, so that reports do not depend on it."""
 
 
@@ -308,9 +308,9 @@ def command_line(tool: str, argv: Sequence[str]) -> str:
     words = [tool]
     for previous, word in zip(["", *argv], argv, strict=False):
         if previous == "-o":
-            words.append(FOLDER)
+            words.append(FOLDER_PLACEHOLDER)
         elif word.startswith("-o") and word != "-o" and not word.startswith("--"):
-            words.append(f"-o{FOLDER}")
+            words.append(f"-o{FOLDER_PLACEHOLDER}")
         else:
             words.append(shlex.quote(word))
     return " ".join(words)

@@ -63,17 +63,17 @@ def load_context(universe: Universe | None = None, *, allow_unregistered: bool =
     return ctx
 
 
-KINDS = ("pass", "dialect", "target")
+PLUGIN_KINDS = ("pass", "dialect", "target")
 
 T = TypeVar("T")
 
-LOADED: ContextVar[list[str] | None] = ContextVar("loaded_plugins", default=None)
+LOADED_PLUGINS: ContextVar[list[str] | None] = ContextVar("loaded_plugins", default=None)
 """The options that load the same plugins as this command line, for reproducers."""
 
 
 def add_plugins(group: ArgumentContainer) -> None:
     """Add the options that name plugin files."""
-    for kind in KINDS:
+    for kind in PLUGIN_KINDS:
         group.add_argument(
             f"--load-{kind}-plugin",
             action="append",
@@ -97,11 +97,11 @@ class PluginFiles:
         parser = UsageParser(add_help=False, allow_abbrev=False)
         add_plugins(parser)
         found, _ = parser.parse_known_args(argv)
-        return cls(*(getattr(found, f"load_{kind}_plugin") for kind in KINDS))
+        return cls(*(getattr(found, f"load_{kind}_plugin") for kind in PLUGIN_KINDS))
 
     def options(self) -> list[str]:
         """Return the options that name these files by absolute paths."""
-        named = zip(KINDS, (self.passes, self.dialects, self.targets), strict=True)
+        named = zip(PLUGIN_KINDS, (self.passes, self.dialects, self.targets), strict=True)
         return [
             f"--load-{kind}-plugin={os.path.abspath(path)}"
             for kind, paths in named
@@ -118,11 +118,11 @@ def plugins(argv: Sequence[str]) -> Generator[None]:
         return
     targets = [cls for path in files.targets for cls in _named_in(_load(path), Target)]
     with with_targets(targets), with_universe(_universe(load_universe(), files)):
-        token = LOADED.set(files.options())
+        token = LOADED_PLUGINS.set(files.options())
         try:
             yield
         finally:
-            LOADED.reset(token)
+            LOADED_PLUGINS.reset(token)
 
 
 def _universe(universe: Universe, files: PluginFiles) -> Universe:

@@ -29,7 +29,7 @@ from ceras_ir.dialects.graph.attributes import FunctionAttr
 from ceras_ir.dialects.sparse import MASK, MaskAttr
 from ceras_ir.support.diagnostics import did_you_mean
 
-MAX_EXPONENT = 1000
+MAX_FINITE_EXPONENT = 1000
 """The largest exponent of a scale, so that the product of two scales is a finite double."""
 
 MAX_ZERO_POINT = 1 << 16
@@ -78,17 +78,17 @@ def _numbers(a: Attribute, kind: type[Attribute], *names: str) -> bool:
 
 
 _TEXT = _kind("text", StringAttr)
-_EXPONENT = _integer(-MAX_EXPONENT, MAX_EXPONENT)
-_EXPONENTS = _integers(-MAX_EXPONENT, MAX_EXPONENT)
+_EXPONENT = _integer(-MAX_FINITE_EXPONENT, MAX_FINITE_EXPONENT)
+_EXPONENTS = _integers(-MAX_FINITE_EXPONENT, MAX_FINITE_EXPONENT)
 _RANGE = Rule("array<f32: MIN, MAX>", _is_range)
 
 
 def _is_affine(a: Attribute) -> bool:
     pair = list(a.get_values()) if isa(a, DenseArrayBase[IntegerType]) else []
-    return len(pair) == 2 and abs(pair[0]) <= MAX_EXPONENT and abs(pair[1]) <= MAX_ZERO_POINT
+    return len(pair) == 2 and abs(pair[0]) <= MAX_FINITE_EXPONENT and abs(pair[1]) <= MAX_ZERO_POINT
 
 
-RULES: Mapping[str, Rule] = {
+ATTRIBUTE_RULES: Mapping[str, Rule] = {
     "graph.affine": Rule("array<i64: EXPONENT, ZERO_POINT>", _is_affine),
     "graph.equalized": _kind("unit", UnitAttr),
     "graph.exponent": _EXPONENT,
@@ -161,8 +161,8 @@ def refusals(op: Operation) -> Iterator[str]:
             places += [entry.data for entry in entries]
     for attributes in places:
         for name, attribute in attributes.items():
-            rule = RULES.get(name)
+            rule = ATTRIBUTE_RULES.get(name)
             if rule is not None and not rule.holds(attribute):
                 yield f"{name} must be {rule.words}, got {attribute}"
             elif rule is None and name.partition(".")[0] in ("graph", "mem", "sparse"):
-                yield f"unknown attribute '{name}'{did_you_mean(name, RULES)}"
+                yield f"unknown attribute '{name}'{did_you_mean(name, ATTRIBUTE_RULES)}"

@@ -393,7 +393,7 @@ def read_network(
     return module
 
 
-_FILE = "carried network"
+_CARRIED_FILE = "carried network"
 
 
 @dataclass(frozen=True)
@@ -406,9 +406,12 @@ class TextCarrier:
         return stream.getvalue().encode()
 
     def unpack(self, data: bytes) -> ModuleOp:
-        module = parse_text(load_context(load_universe()), data.decode(), _FILE)
+        module = parse_text(load_context(load_universe()), data.decode(), _CARRIED_FILE)
         for op in module.walk():
             # A value without a place in the model has no place here.
-            if isinstance(op.location, FileLineColLoc) and op.location.filename.data == _FILE:
+            if (
+                isinstance(op.location, FileLineColLoc)
+                and op.location.filename.data == _CARRIED_FILE
+            ):
                 op.location = UNKNOWN_LOC
         return module

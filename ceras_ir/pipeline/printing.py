@@ -41,7 +41,7 @@ from ceras_ir.support.diagnostics import InputError, UsageError, node_names
 MAX_LISTED = 16
 """The largest number of elements that are printed one by one."""
 
-CONSTANT = "graph.constant"
+CONSTANT_OPERATION = "graph.constant"
 """The operation whose location names no layer. The dialect is not imported for this check."""
 
 ELIDED = "__elided__"
@@ -64,7 +64,7 @@ class ModulePrinter(Printer):
 
     def print_op(self, op: Operation) -> None:
         super().print_op(op)
-        named = self.names and not self.print_debuginfo and op.name != CONSTANT
+        named = self.names and not self.print_debuginfo and op.name != CONSTANT_OPERATION
         if named and op.results and node_names(op):
             self.print_string(" ")
             self.print_attribute(op.location)
@@ -130,7 +130,7 @@ def print_module(
 SECONDS_PER_COPY = 10
 """The maximum time of passes since the last copy, which may have to run again."""
 
-PIPELINE, OPTIONS = "// pipeline: ", "// options: "
+PIPELINE_COMMENT, OPTIONS_COMMENT = "// pipeline: ", "// options: "
 ALLOWED = ("--load-", "--allow-unregistered-dialect")
 
 
@@ -195,7 +195,7 @@ class Checkpoint:
         tool, *arguments = sys.argv
         tool = Path(tool).name
         options = [
-            *(context.LOADED.get() or ()),
+            *(context.LOADED_PLUGINS.get() or ()),
             *["--allow-unregistered-dialect"] * ctx.allow_unregistered,
         ]
         lines = [
@@ -203,8 +203,8 @@ class Checkpoint:
             f"// version: {versions(tool)}",
             f"// command: {shlex.join([tool, *arguments])}",
             *([f"// level: {level}"] if level else []),
-            OPTIONS + shlex.join(options),
-            PIPELINE + spell_pipeline(self._since, _absolute),
+            OPTIONS_COMMENT + shlex.join(options),
+            PIPELINE_COMMENT + spell_pipeline(self._since, _absolute),
         ]
         stream.writelines(" ".join(line.splitlines()) + "\n" for line in lines)
         print_module(self._copy, stream, debuginfo=True)
@@ -217,12 +217,12 @@ def arguments_of(path: str) -> list[str]:
         for line in file:
             if not line.startswith("//"):
                 break
-            if line.startswith(OPTIONS):
-                options = line.removeprefix(OPTIONS)
-            elif line.startswith(PIPELINE):
-                pipeline = line.removeprefix(PIPELINE).strip()
+            if line.startswith(OPTIONS_COMMENT):
+                options = line.removeprefix(OPTIONS_COMMENT)
+            elif line.startswith(PIPELINE_COMMENT):
+                pipeline = line.removeprefix(PIPELINE_COMMENT).strip()
     if pipeline is None:
-        raise UsageError(f"{path}: not a reproducer: no line begins with '{PIPELINE}'")
+        raise UsageError(f"{path}: not a reproducer: no line begins with '{PIPELINE_COMMENT}'")
     words = shlex.split(options)
     # The file may be foreign: it may select plugins, but no output and no other input.
     if strange := [word for word in words if not word.startswith(ALLOWED)]:

@@ -20,7 +20,7 @@ from ceras_ir.support.diagnostics import UsageError, did_you_mean, remark
 from ceras_ir.support.options import idle_flags, option, options, with_options_of
 from ceras_ir.targets.protocol import Stage, Target
 from ceras_ir.transforms.quantization_options import (
-    PRECISION,
+    CHOOSE_PRECISION,
     SAMPLES,
     SCALES,
     SILU,
@@ -177,8 +177,10 @@ class BuildOptions(QuantizationOptions, TargetOptions):
                 raise UsageError(f"--int16 and --float: {COMES_QUANTIZED}")
             return {SCALES: COMES_QUANTIZED, SILU: COMES_QUANTIZED}
         unmet = {} if self.calibration is not None else {SAMPLES: WITHOUT_SAMPLES}
-        if self.recipe and PRECISION not in self.recipe:
-            unmet[PRECISION] = f"the recipe leaves out {PRECISION}: add it to --recipe"
+        if self.recipe and CHOOSE_PRECISION not in self.recipe:
+            unmet[CHOOSE_PRECISION] = (
+                f"the recipe leaves out {CHOOSE_PRECISION}: add it to --recipe"
+            )
         return unmet
 
     def inserted(self, level: str) -> tuple[ModulePass, ...]:

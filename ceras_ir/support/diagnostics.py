@@ -25,7 +25,7 @@ from xdsl.ir import Operation
 from xdsl.utils.exceptions import DiagnosticException
 from xdsl.utils.hints import isa
 
-MAX_FINDINGS = 30
+MAX_PRINTED_FINDINGS = 30
 """Findings that an error prints on a screen; the remaining findings are counted."""
 
 MAX_NAME_LENGTH, MAX_LINE_LENGTH = 200, 2000
@@ -73,11 +73,11 @@ class InputError(DiagnosticException):
         self.message = message if isinstance(message, str) else ""
 
     def lines(self, file: str) -> list[str]:
-        """Return the diagnostic: a line `FILE: ...` per finding, up to `MAX_FINDINGS`."""
+        """Return the diagnostic: a line `FILE: ...` per finding, up to `MAX_PRINTED_FINDINGS`."""
         file = self.file or file
         if not self.findings:
             return [f"{file}: error: {self.message}"]
-        shown = [f"{file}: {f}" for f in self.findings[:MAX_FINDINGS]]
+        shown = [f"{file}: {f}" for f in self.findings[:MAX_PRINTED_FINDINGS]]
         if more := len(self.findings) - len(shown):
             shown.append(f"{file}: ... and {more} more of the same kind")
         return shown
@@ -172,7 +172,7 @@ MAX_NAMES = 3
 """The number of similar names that a message lists."""
 
 
-REMEDIES = {
+ERRNO_REMEDIES = {
     errno.ENOSPC: ("free space, or write to another disk",) * 2,
     errno.EDQUOT: ("free space, or write to another disk",) * 2,
     errno.EACCES: ("permit reading (chmod)", "write to a folder that is yours"),
@@ -192,7 +192,7 @@ def with_remedy(error: OSError, path: str, *, writing: bool = False) -> str:
         remedy = missing_folder_remedy(path) if writing else missing_file_remedy(path)
         if remedy:
             return text + remedy
-    reading, remedy = REMEDIES.get(error.errno or 0, ("", "write to another path"))
+    reading, remedy = ERRNO_REMEDIES.get(error.errno or 0, ("", "write to another path"))
     remedy = remedy if writing else reading
     return f"{text}; {remedy}" if remedy else text
 

@@ -10,7 +10,7 @@ from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from typing import TypeVar
 
-PACKAGE = "ceras_ir"
+ROOT_PACKAGE = "ceras_ir"
 
 HOOKS = "ceras_ir.hooks"
 """The group of classes that the core uses if they are installed."""
@@ -27,7 +27,7 @@ def without_deleted(points: Iterable[EntryPoint]) -> list[EntryPoint]:
 
 
 def _is_deleted(module: str) -> bool:
-    if module.partition(".")[0] != PACKAGE:
+    if module.partition(".")[0] != ROOT_PACKAGE:
         return False
     try:
         return find_spec(module) is None
@@ -60,7 +60,7 @@ def _extension(name: str) -> str:
     """Return the description of the extension that offers the hook `name`."""
     offered = f"offers '{name}' (entry point group {HOOKS})"
     for point in entry_points(group=HOOKS, name=name):
-        folder = point.module.removeprefix(f"{PACKAGE}.").partition(".")[0]
+        folder = point.module.removeprefix(f"{ROOT_PACKAGE}.").partition(".")[0]
         return f"the extension {folder}, which {offered},"
     return f"the extension that {offered}"
 

@@ -82,7 +82,7 @@ DEFAULT_LIMIT_BYTES = 4 << 30
 KEPT_SHARE = 0.8
 """The share of the limit that remains after entries were removed, so that removals are rare."""
 
-MAGIC = b"ceras-entry-1\n"
+ENTRY_MAGIC = b"ceras-entry-1\n"
 
 _NUMBERS = count()
 
@@ -117,9 +117,9 @@ class ContentCache:
             data = path.read_bytes()
         except OSError:
             return None
-        head = len(MAGIC) + 32
+        head = len(ENTRY_MAGIC) + 32
         content = data[head:]
-        if data[:head] != MAGIC + sha256(content).digest():
+        if data[:head] != ENTRY_MAGIC + sha256(content).digest():
             with suppress(OSError):
                 path.unlink()
             return None
@@ -135,7 +135,7 @@ class ContentCache:
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 with open(temporary, "wb") as stream:
-                    stream.write(MAGIC + sha256(content).digest() + content)
+                    stream.write(ENTRY_MAGIC + sha256(content).digest() + content)
                 temporary.replace(path)
             except BaseException:
                 with suppress(OSError):

@@ -183,7 +183,7 @@ def digest(parts: Sequence[bytes]) -> str:
 
 
 COMMAND = "verilator"
-OPTIONS = (
+VERILATOR_OPTIONS = (
     *("--cc", "-O3", "--x-assign", "fast", "--x-initial", "fast", "--noassert"),
     *("-Wno-fatal", "-Wno-lint", "-Wno-style"),
 )
@@ -230,7 +230,7 @@ def verilate(
     occur in several programs.
     """
     include = include_folder()
-    command = [COMMAND, *OPTIONS, *options, "--top-module", top, "--Mdir", str(folder)]
+    command = [COMMAND, *VERILATOR_OPTIONS, *options, "--top-module", top, "--Mdir", str(folder)]
     done = subprocess.run(
         [*command, *map(str, modules)], capture_output=True, text=True, check=False
     )

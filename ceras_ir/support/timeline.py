@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ceras_ir.support.labels import fitted
 
-COLUMNS = 600
+TIMELINE_COLUMNS = 600
 """Columns into which the cycles of a timeline are divided; work shorter than a column is merged."""
 
 
@@ -72,7 +72,9 @@ def parse_bars(text: str, kinds: Sequence[str]) -> tuple[Bar, ...]:
         start, _, rest = word.partition("+")
         length, _, number = rest.partition(":")
         first = int(start)
-        if not 0 <= first < first + int(length) <= COLUMNS or not 0 <= int(number) < len(kinds):
+        if not 0 <= first < first + int(length) <= TIMELINE_COLUMNS or not 0 <= int(number) < len(
+            kinds
+        ):
             raise ValueError(f"no bar of a timeline: {word}")
         bars.append(Bar(first, first + int(length), kinds[int(number)]))
     return tuple(bars)
@@ -80,15 +82,15 @@ def parse_bars(text: str, kinds: Sequence[str]) -> tuple[Bar, ...]:
 
 def bars_of(spans: Iterable[tuple[int, int, str]], cycles: int) -> Iterator[Bar]:
     """Yield bars for spans [start, end): for each column the kind with the most cycles."""
-    columns: list[dict[str, float]] = [{} for _ in range(COLUMNS)]
+    columns: list[dict[str, float]] = [{} for _ in range(TIMELINE_COLUMNS)]
     for start, end, kind in spans:
-        first, last = start * COLUMNS / cycles, end * COLUMNS / cycles
-        for column in range(int(first), min(COLUMNS, int(last) + 1)):
+        first, last = start * TIMELINE_COLUMNS / cycles, end * TIMELINE_COLUMNS / cycles
+        for column in range(int(first), min(TIMELINE_COLUMNS, int(last) + 1)):
             inside = min(last, column + 1) - max(first, column)
             columns[column][kind] = columns[column].get(kind, 0) + inside
     previous, begun = "", 0
-    for at in range(COLUMNS + 1):
-        inside_of = columns[at] if at < COLUMNS else {}
+    for at in range(TIMELINE_COLUMNS + 1):
+        inside_of = columns[at] if at < TIMELINE_COLUMNS else {}
         busy = sum(inside_of.values()) >= 0.5
         kind = max(inside_of, key=lambda k: inside_of[k]) if busy else ""
         if kind != previous:
@@ -97,7 +99,7 @@ def bars_of(spans: Iterable[tuple[int, int, str]], cycles: int) -> Iterator[Bar]
             previous, begun = kind, at
 
 
-WIDTH, ROW, LABEL, MARGIN = 1200, 22, 120, 50
+BARS_WIDTH, ROW, LABEL, MARGIN = 1200, 22, 120, 50
 """Pixels of the bars, of a lane with the gap, of the names on the left, and of the right margin."""
 FONT_SIZE, SHARE_WIDTH = 12, 48
 """Pixels of text, and of the share of time on the right of a name, with the gaps."""
@@ -106,7 +108,7 @@ COLOURS = (
     "#bab0ac",
 )
 """Colours of kinds of work in the order of the timeline; the last is for all further kinds."""
-STYLE = (
+TIMELINE_STYLE = (
     "text{font:12px system-ui,sans-serif;fill:#444}.end{text-anchor:end;fill:#888}"
     ".tick{text-anchor:middle}.lane{fill:#f3f3f3}.axis{stroke:#0002}"
 )
@@ -128,7 +130,7 @@ def timeline_picture(timeline: Timeline, attributes: str = "") -> str:
     """Return the SVG of a timeline; `attributes` are added to the `svg` element."""
     from html import escape
 
-    right, bottom = LABEL + WIDTH, len(timeline.lanes) * ROW
+    right, bottom = LABEL + BARS_WIDTH, len(timeline.lanes) * ROW
     colours = legend(timeline)
     parts = [f'<svg {attributes} viewBox="0 0 {right + MARGIN} {bottom + ROW}" role="img">']
     for number, lane in enumerate(timeline.lanes):
@@ -137,18 +139,20 @@ def timeline_picture(timeline: Timeline, attributes: str = "") -> str:
         parts.append(f'<text x="0" y="{y + 15}">{escape(name)}</text>')
         parts.append(f'<text x="{LABEL - 8}" y="{y + 15}" class="end">{lane.busy:.0%}</text>')
         parts.append(
-            f'<rect x="{LABEL}" y="{y + 2}" width="{WIDTH}" height="{ROW - 4}" class="lane"/>'
+            f'<rect x="{LABEL}" y="{y + 2}" width="{BARS_WIDTH}" height="{ROW - 4}" class="lane"/>'
         )
         for bar in lane.bars:
-            first, last = (timeline.cycles * at // COLUMNS for at in (bar.start, bar.end))
-            x, width = (WIDTH * at // COLUMNS for at in (bar.start, bar.end - bar.start))
+            first, last = (timeline.cycles * at // TIMELINE_COLUMNS for at in (bar.start, bar.end))
+            x, width = (
+                BARS_WIDTH * at // TIMELINE_COLUMNS for at in (bar.start, bar.end - bar.start)
+            )
             parts.append(
                 f'<rect x="{LABEL + x}" y="{y + 2}" width="{width}" height="{ROW - 4}" '
                 f'fill="{colours[bar.kind]}"><title>{escape(bar.kind)}, cycles {first:,} to '
                 f"{last:,}</title></rect>"
             )
     for cycle in _ticks(timeline.cycles):
-        x = LABEL + cycle * WIDTH // max(1, timeline.cycles)
+        x = LABEL + cycle * BARS_WIDTH // max(1, timeline.cycles)
         parts.append(f'<line class="axis" x1="{x}" x2="{x}" y1="0" y2="{bottom + 3}"/>')
         parts.append(f'<text x="{x}" y="{bottom + 15}" class="tick">{cycle:,}</text>')
     return "\n".join([*parts, "</svg>"])

@@ -283,7 +283,7 @@ def class_name(name: str) -> str:
 
 GROUP = "ceras_ir.targets"
 
-_LOADED: ContextVar[dict[str, type[Target]]] = ContextVar("loaded_targets")
+_LOADED_TARGETS: ContextVar[dict[str, type[Target]]] = ContextVar("loaded_targets")
 
 
 @cache
@@ -320,12 +320,12 @@ def _interpreted(target: type[Target]) -> type[Target]:
 
 def target_names() -> list[str]:
     """Return the names of all targets, sorted."""
-    return sorted({*_installed(), *_LOADED.get({})})
+    return sorted({*_installed(), *_LOADED_TARGETS.get({})})
 
 
 def find_target(name: str) -> type[Target]:
     """Return the target called `name`; an unknown name is a `UsageError` with a suggestion."""
-    if (loaded := _LOADED.get({}).get(name)) is not None:
+    if (loaded := _LOADED_TARGETS.get({}).get(name)) is not None:
         return loaded
     if name not in _installed():
         raise unknown_target(name, target_names())
@@ -373,8 +373,10 @@ def with_targets(found: Sequence[type[Target]]) -> Generator[None]:
     for cls in found:
         if cls.name in target_names():
             raise UsageError(f"a target named '{cls.name}' already exists")
-    token = _LOADED.set(_LOADED.get({}) | {cls.name: _interpreted(cls) for cls in found})
+    token = _LOADED_TARGETS.set(
+        _LOADED_TARGETS.get({}) | {cls.name: _interpreted(cls) for cls in found}
+    )
     try:
         yield
     finally:
-        _LOADED.reset(token)
+        _LOADED_TARGETS.reset(token)

@@ -48,7 +48,7 @@ from ceras_ir.targets.shared_options import (
 from ceras_ir.transforms.memory.liveness import steps
 from ceras_ir.transforms.pass_kinds import NetworkPass
 
-SOURCE, SINK = 0, 1
+SOURCE_NODE, SINK_NODE = 0, 1
 """The indices of source and sink of a flow graph."""
 INFINITE = 1 << 60
 
@@ -75,7 +75,7 @@ class FlowGraph:
     def cut(self) -> tuple[int, set[int]]:
         """Return the minimum cut, and the nodes on the side of the source (Dinic)."""
         total = 0
-        while SINK in (levels := self._levels()):
+        while SINK_NODE in (levels := self._levels()):
             used = [0] * len(self._edges)
             while flow := self._augment(levels, used):
                 total += flow
@@ -83,8 +83,8 @@ class FlowGraph:
 
     def _levels(self) -> dict[int, int]:
         # The distance from the source along edges with remaining capacity.
-        levels = {SOURCE: 0}
-        queue = deque([SOURCE])
+        levels = {SOURCE_NODE: 0}
+        queue = deque([SOURCE_NODE])
         while queue:
             node = queue.popleft()
             for edge in self._edges[node]:
@@ -97,8 +97,8 @@ class FlowGraph:
     def _augment(self, levels: dict[int, int], used: list[int]) -> int:
         # Send flow along a shortest path; 0 if no path remains.
         path: list[int] = []
-        node = SOURCE
-        while node != SINK:
+        node = SOURCE_NODE
+        while node != SINK_NODE:
             edges = self._edges[node]
             while used[node] < len(edges):
                 edge = edges[used[node]]
@@ -107,7 +107,7 @@ class FlowGraph:
                     break
                 used[node] += 1
             else:
-                if node == SOURCE:
+                if node == SOURCE_NODE:
                     return 0
                 # A dead end: the predecessor tries the next edge.
                 node = self._targets[path.pop() ^ 1]
@@ -144,23 +144,25 @@ def cheapest(
     nodes = {op: graph.add_node() for op in steps(main)}
     for op, node in nodes.items():
         cost = costs[op]
-        graph.add_edge(node, SINK, INFINITE if cost.accelerator is None else _ns(cost.accelerator))
-        graph.add_edge(SOURCE, node, _ns(cost.cpu))
+        graph.add_edge(
+            node, SINK_NODE, INFINITE if cost.accelerator is None else _ns(cost.accelerator)
+        )
+        graph.add_edge(SOURCE_NODE, node, _ns(cost.cpu))
         if op in pins:
-            edge = (SOURCE, node) if pins[op] else (node, SINK)
+            edge = (SOURCE_NODE, node) if pins[op] else (node, SINK_NODE)
             graph.add_edge(*edge, INFINITE)
     returned = set(result_values(main))
     for value in [*main.body.block.args, *(v for op in nodes for v in op.results)]:
-        producer = nodes[value.owner] if isinstance(value.owner, Operation) else SINK
+        producer = nodes[value.owner] if isinstance(value.owner, Operation) else SINK_NODE
         consumers = sorted(
             {
-                SINK if use.index in host_operands(use.operation) else nodes[use.operation]
+                SINK_NODE if use.index in host_operands(use.operation) else nodes[use.operation]
                 for use in value.uses
                 if use.operation in nodes
             }
         )
         if value in returned:
-            consumers.append(SINK)
+            consumers.append(SINK_NODE)
         price = _ns(price_of(value))
         to_cpu, to_accelerator = graph.add_node(), graph.add_node()
         graph.add_edge(producer, to_cpu, price)

@@ -18,11 +18,22 @@ from ceras_ir.support.diagnostics import UsageError, did_you_mean
 from ceras_ir.support.options import inherited, option, options
 from ceras_ir.targets.shared_options import BoardOptions, TargetNameOptions
 
-INPUTS, CHANNELS, ZERO_POINTS = "fit-inputs", "equalize-channels", "choose-zero-points"
-PRECISION, ROWS = "choose-precision", "choose-row-exponents"
-ROUNDING = "round-weights"
+FIT_INPUTS, EQUALIZE_CHANNELS, CHOOSE_ZERO_POINTS = (
+    "fit-inputs",
+    "equalize-channels",
+    "choose-zero-points",
+)
+CHOOSE_PRECISION, CHOOSE_ROW_EXPONENTS = "choose-precision", "choose-row-exponents"
+ROUND_WEIGHTS = "round-weights"
 
-OPTIONAL = (INPUTS, CHANNELS, ZERO_POINTS, PRECISION, ROWS, ROUNDING)
+OPTIONAL_PASSES = (
+    FIT_INPUTS,
+    EQUALIZE_CHANNELS,
+    CHOOSE_ZERO_POINTS,
+    CHOOSE_PRECISION,
+    CHOOSE_ROW_EXPONENTS,
+    ROUND_WEIGHTS,
+)
 """The optional passes in the order in which they run."""
 
 DEFAULT_BUDGET = 0.1
@@ -31,14 +42,14 @@ DEFAULT_BUDGET = 0.1
 HOST_BUDGET = 0.4
 """The share if layers with 16-bit values leave the accelerator, where 0.1 would have no effect."""
 
-NONE = "none"
+NO_PASSES = "none"
 """The recipe without optional passes."""
 
 REMOVED = {
-    "asymmetric": (INPUTS, ZERO_POINTS),
-    "channels": (CHANNELS,),
-    "rows": (ROWS,),
-    "rounding": (ROUNDING,),
+    "asymmetric": (FIT_INPUTS, CHOOSE_ZERO_POINTS),
+    "channels": (EQUALIZE_CHANNELS,),
+    "rows": (CHOOSE_ROW_EXPONENTS,),
+    "rounding": (ROUND_WEIGHTS,),
     "bias": (),
     "plain": (),
 }
@@ -68,8 +79,8 @@ def default_recipe(*, channel_shifts: bool) -> tuple[str, ...]:
     Return the optional passes that run by default. `channel_shifts` specifies whether the target
     has a shift for each channel; `choose-row-exponents` is included only then.
     """
-    rows = (ROWS,) if channel_shifts else ()
-    return INPUTS, CHANNELS, ZERO_POINTS, PRECISION, *rows, ROUNDING
+    rows = (CHOOSE_ROW_EXPONENTS,) if channel_shifts else ()
+    return FIT_INPUTS, EQUALIZE_CHANNELS, CHOOSE_ZERO_POINTS, CHOOSE_PRECISION, *rows, ROUND_WEIGHTS
 
 
 def recipe_names(text: str) -> list[str]:
@@ -91,16 +102,19 @@ def share(text: str) -> float:
 def check_recipe(recipe: Sequence[str], option: str) -> None:
     """Refuse names that are no optional pass, with the remedy."""
     for name in recipe:
-        if name in OPTIONAL or (name == NONE and len(recipe) == 1):
+        if name in OPTIONAL_PASSES or (name == NO_PASSES and len(recipe) == 1):
             continue
         if (instead := REMOVED_RECIPES.get(name)) is not None:
             raise UsageError(f"{option} {name} was removed: {instead.format(option)}")
         parts = name.split("-")
         if all(part in REMOVED for part in parts):
             passes = [each for part in parts for each in REMOVED[part]]
-            instead = ",".join(p for p in OPTIONAL if p in passes) or NONE
+            instead = ",".join(p for p in OPTIONAL_PASSES if p in passes) or NO_PASSES
             raise UsageError(f"{option} {name} was removed: recipes are passes, write {instead}")
-        hint = did_you_mean(name, OPTIONAL) or f" (passes: {', '.join(OPTIONAL)}; or {NONE})"
+        hint = (
+            did_you_mean(name, OPTIONAL_PASSES)
+            or f" (passes: {', '.join(OPTIONAL_PASSES)}; or {NO_PASSES})"
+        )
         raise UsageError(f"{option}: '{name}' is not an optional pass of quantize{hint}")
 
 
@@ -256,7 +270,7 @@ class BudgetOptions:
     """The option of `choose-precision` that limits the additional time of 16-bit values."""
 
     budget: float | None = option(
-        None, metavar="SHARE", minimum=0, read=share, needs=(SCALES, SAMPLES, PRECISION)
+        None, metavar="SHARE", minimum=0, read=share, needs=(SCALES, SAMPLES, CHOOSE_PRECISION)
     )
     """
     Allow 16-bit values to add this share of the network's modelled time, for the most sensitive

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 
-from ceras_ir.command.entry_point import PREFIX, Command, commands
+from ceras_ir.command.entry_point import COMMAND_PREFIX, Command, commands
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.tool_parser import ToolParser, UsageParser
 from ceras_ir.driver.shared_options import compiling_targets
@@ -65,7 +65,7 @@ def _single_command(known: Sequence[Command], parsers: Mapping[str, UsageParser]
     """Return the parser of `ceras`, whose subcommands have the options of `parsers`."""
     single = ToolParser("ceras")
     subcommands = single.add_subparsers(metavar="COMMAND", parser_class=UsageParser)
-    names = [command.name.removeprefix(PREFIX) for command in known]
+    names = [command.name.removeprefix(COMMAND_PREFIX) for command in known]
     for name, command in zip(names, known, strict=True):
         subcommands.add_parser(name, help=command.purpose).add_actions_of(parsers[command.name])
     described = subcommands.add_parser("help", help="print the options of a command")

@@ -49,13 +49,13 @@ class NativeNetwork:
 
     def opened(self) -> "OpenNetwork":
         """Return the executable network, compiled a single time per process."""
-        if self.key in _OPEN:
-            _OPEN.move_to_end(self.key)
+        if self.key in _OPEN_NETWORKS:
+            _OPEN_NETWORKS.move_to_end(self.key)
         else:
-            _OPEN[self.key] = OpenNetwork(self)
-            while len(_OPEN) > MAX_OPEN_NETWORKS:
-                _OPEN.popitem(last=False)
-        return _OPEN[self.key]
+            _OPEN_NETWORKS[self.key] = OpenNetwork(self)
+            while len(_OPEN_NETWORKS) > MAX_OPEN_NETWORKS:
+                _OPEN_NETWORKS.popitem(last=False)
+        return _OPEN_NETWORKS[self.key]
 
 
 class OpenNetwork:
@@ -74,7 +74,7 @@ class OpenNetwork:
         self.outputs: list[TensorInfo] = manifest.outputs
 
 
-_OPEN: OrderedDict[str, OpenNetwork] = OrderedDict()
+_OPEN_NETWORKS: OrderedDict[str, OpenNetwork] = OrderedDict()
 
 
 def native_network(module: ModuleOp, options: BuildOptions) -> NativeNetwork:

@@ -22,7 +22,7 @@ from ceras_ir.support.diagnostics import InputError
 if TYPE_CHECKING:
     from ceras_ir.transforms.memory.offsets import Span
 
-COLUMNS = ("id", "lower", "upper", "size")
+REQUEST_COLUMNS = ("id", "lower", "upper", "size")
 MAX_INTEGER = 1 << 62
 DEFAULT_TIME_LIMIT_S = 60.0
 EXIT_UNSOLVED = 4
@@ -86,7 +86,7 @@ class MemoryRequest:
 
 def read_requests(path: str, *, placed: bool = False) -> list[MemoryRequest]:
     """Read the rows of a table, with offsets if `placed`."""
-    columns = (*COLUMNS, "offset") if placed else COLUMNS
+    columns = (*REQUEST_COLUMNS, "offset") if placed else REQUEST_COLUMNS
     data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     path = "<stdin>" if path == "-" else path
     try:
@@ -182,7 +182,7 @@ def _plan(argv: Sequence[str]) -> int:
         )
     with open_output(arguments.output) as stream:
         writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow((*COLUMNS, "offset"))
+        writer.writerow((*REQUEST_COLUMNS, "offset"))
         for request, offset in zip(requests, answer.offsets, strict=True):
             writer.writerow((request.id, request.lower, request.upper, request.size, offset))
     summed = summary(spans, answer.offsets, bound, capacity)

@@ -8,7 +8,7 @@ from io import StringIO
 from pathlib import Path
 
 from ceras_ir.driver.compile import main as compile_main
-from ceras_ir.workbench.report.tool import PAGE
+from ceras_ir.workbench.report.tool import COMPARISON_PAGE
 from ceras_ir.workbench.report.tool import main as report_main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -105,6 +105,6 @@ def _make(report: Report, work: Path, page: Path) -> None:
             out = work / report.name
             status = compile_main([*report.options.split(), "--report", "-o", str(out)])
             if not status:
-                page.write_bytes((out / PAGE).read_bytes())
+                page.write_bytes((out / COMPARISON_PAGE).read_bytes())
     if status:
         sys.exit(f"gallery: {report.command}: {messages.getvalue()}")

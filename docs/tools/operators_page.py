@@ -13,9 +13,9 @@ from ceras_ir.backends.vta.rules import admission as vta_rules
 from ceras_ir.frontends.onnx.emission.folding import FOLDABLE, has_body
 from ceras_ir.frontends.onnx.emission.registry import (
     DEFAULT_REMEDY,
+    OPERATOR_REMEDIES,
     OPERATOR_RULES,
     OPERATORS,
-    REMEDIES,
 )
 from ceras_ir.frontends.onnx.importer import NEWEST_OPSET, OLDEST_OPSET
 from ceras_ir.frontends.onnx.model.node import Node
@@ -93,10 +93,10 @@ def operators_page() -> str:
         f"{BODIES}\n{_listed(_functions())}",
     ]
     parts += [REFUSED.replace("OPSET", str(onnx_opset_version())), _refused(), TARGETS]
-    vta = (*vta_rules.RULES, *vta_rules.OTHER_RULES)
+    vta = (*vta_rules.ADMISSION_RULES, *vta_rules.OTHER_RULES)
     for title, rules in (
         ("VTA", vta),
-        ("dataflow", dataflow_rules.RULES),
+        ("dataflow", dataflow_rules.PIPELINE_RULES),
     ):
         lines = [f"- {_line(rule.__doc__)}" for rule in rules]
         parts.append(f"### {title}\n\n" + "\n".join(lines))
@@ -121,7 +121,7 @@ def _refused() -> str:
     others = sorted(others - set(_functions()))
     groups: dict[str, list[str]] = {}
     for name in others:
-        groups.setdefault(REMEDIES.get(name, DEFAULT_REMEDY), []).append(f"`{name}`")
+        groups.setdefault(OPERATOR_REMEDIES.get(name, DEFAULT_REMEDY), []).append(f"`{name}`")
     items = (f"- {', '.join(names)}: {remedy}" for remedy, names in groups.items())
     return "\n".join(fill(item, 100, subsequent_indent="  ") for item in items)
 

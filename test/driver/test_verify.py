@@ -9,7 +9,7 @@ from onnx_random import random_network
 
 from ceras_ir.data.samples import save_arrays
 from ceras_ir.driver.verify.tool import main
-from ceras_ir.transforms.quantization_options import OPTIONAL
+from ceras_ir.transforms.quantization_options import OPTIONAL_PASSES
 
 DIGITS = Path(__file__).parents[2] / "examples/digits"
 
@@ -42,7 +42,7 @@ def test_random_networks_with_zero_points(seed: int, tmp_path: Path) -> None:
     }
     arrays = {n: random.uniform(-1, 2, (4, *shape[1:])) for n, shape in inputs.items()}
     save_arrays(data, {name: array.astype(np.float32) for name, array in arrays.items()})
-    recipe = ("fit-inputs,choose-zero-points", ",".join(OPTIONAL))[seed % 2]
+    recipe = ("fit-inputs,choose-zero-points", ",".join(OPTIONAL_PASSES))[seed % 2]
     options = ("--inputs", data, "--samples", "2", "--calibrate", data, "--recipe", recipe)
     assert main([path, *options, "--targets", "c,nnet,onnx"]) == 0
 

@@ -13,7 +13,7 @@ import pytest
 from xdsl.transforms import get_all_passes
 
 import ceras_ir
-from ceras_ir.backends.c.names import Weights
+from ceras_ir.backends.c.names import WeightStorage
 from ceras_ir.driver.opt.modes import describe_pass
 from ceras_ir.support import options as options_module
 from ceras_ir.support.diagnostics import UsageError
@@ -192,7 +192,7 @@ def test_signatures_list_options():
         assert {"in_float", "calibration_samples", "io"} <= set(shown)
         assert "options" not in shown
     shown = signature(ceras_ir.Model.compile).parameters
-    assert (shown["weights"].annotation, shown["weights"].default) == (Weights, "source")
+    assert (shown["weights"].annotation, shown["weights"].default) == (WeightStorage, "source")
     assert shown["encoding"].default is ...
     assert "options" not in shown
 

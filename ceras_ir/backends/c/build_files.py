@@ -13,7 +13,7 @@ from xml.sax.saxutils import quoteattr
 
 from ceras_ir.backends.c.machines import Machine
 from ceras_ir.backends.c.model import PrintedModel
-from ceras_ir.backends.c.names import Package, Prefix, Weights, comment
+from ceras_ir.backends.c.names import Package, Prefix, WeightStorage, comment
 from ceras_ir.backends.c.values import filled
 from ceras_ir.network.artefacts import Artefact
 from ceras_ir.support.diagnostics import UsageError
@@ -39,7 +39,7 @@ clean:
 .PHONY: clean @PHONY@
 """
 
-NATIVE = """\
+NATIVE_SETTING = """\
 CC ?= cc
 NATIVE ?= 1
 """
@@ -207,7 +207,7 @@ def makefile(model: PrintedModel) -> str:
     machine = model.options.machine
     arch = "$(if $(filter 1,$(NATIVE)),-march=native)"
     holes = {
-        "COMPILER": NATIVE if machine.is_native else CROSS,
+        "COMPILER": NATIVE_SETTING if machine.is_native else CROSS,
         "LEVEL": model.options.level,
         "ARCH": arch if machine.is_native else " ".join(machine.flags),
         "TITLE": comment(machine.title),
@@ -223,7 +223,7 @@ def makefile(model: PrintedModel) -> str:
     return filled(MAKEFILE, holes)
 
 
-VERSION = "1.0.0"
+PACKAGE_VERSION = "1.0.0"
 """The version of each package: formats require a version, and networks have none."""
 
 MAX_COMPONENT_CHARACTERS = 32
@@ -298,7 +298,7 @@ PDSC = """\
 """
 
 
-def check_package(package: Package, prefix: Prefix, weights: Weights) -> None:
+def check_package(package: Package, prefix: Prefix, weights: WeightStorage) -> None:
     """Refuse options that a kind of package cannot express."""
     if package != "cmsis-pack":
         return
@@ -346,7 +346,7 @@ def _zephyr(model: PrintedModel) -> list[Artefact]:
 
 
 def _esp_idf(model: PrintedModel) -> list[Artefact]:
-    text = filled(COMPONENT, {"VERSION": VERSION, "ABOUT": _description(model)})
+    text = filled(COMPONENT, {"VERSION": PACKAGE_VERSION, "ABOUT": _description(model)})
     return [Artefact.of_text("idf_component.yml", "makes the folder an ESP-IDF component", text)]
 
 
@@ -361,7 +361,7 @@ def _cmsis_pack(model: PrintedModel) -> list[Artefact]:
         for prefixed in _prefixed(model, name)
     )
     name = model.options.prefix.name
-    holes = {"FILES": files, "ABOUT": _description(model), "NAME": name, "VERSION": VERSION}
+    holes = {"FILES": files, "ABOUT": _description(model), "NAME": name, "VERSION": PACKAGE_VERSION}
     about = "describes the folder as a CMSIS-Pack"
     return [Artefact.of_text(f"Ceras.{name}.pdsc", about, filled(PDSC, holes))]
 

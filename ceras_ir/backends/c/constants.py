@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.generic]
 
-ALIGNMENT = 64
+CONSTANT_ALIGNMENT_BYTES = 64
 """The alignment of large constants in bytes, for vector loads."""
 
 LINE = 1 << 10
 """Bytes in a line of a string literal."""
 
-CHUNK = 64 * LINE
+MAX_LITERAL_CHARACTERS = 64 * LINE
 
 
 @dataclass(frozen=True)
@@ -44,15 +44,15 @@ class ReadOnlyArray:
         """Yield the bytes in pieces that fit the cache."""
         flat = np.ascontiguousarray(self.data()).reshape(-1).view(np.uint8)
         assert flat.nbytes == self.nbytes, (self.name, flat.nbytes, self.nbytes)
-        for start in range(0, flat.size, CHUNK):
-            yield flat[start : start + CHUNK]
+        for start in range(0, flat.size, MAX_LITERAL_CHARACTERS):
+            yield flat[start : start + MAX_LITERAL_CHARACTERS]
 
     def conditional(self, line: str) -> list[str]:
         return [f"#if {self.condition}", line, "#endif"] if self.condition else [line]
 
     @property
     def alignment(self) -> int:
-        return ALIGNMENT if self.nbytes >= ALIGNMENT else 8
+        return CONSTANT_ALIGNMENT_BYTES if self.nbytes >= CONSTANT_ALIGNMENT_BYTES else 8
 
     def digest(self) -> bytes:
         found = sha256()

@@ -15,7 +15,7 @@ from math import prod
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.backends.c.constants import ReadOnlyArray
-from ceras_ir.backends.c.dsp_tiles import COLUMNS
+from ceras_ir.backends.c.dsp_tiles import TILE_COLUMNS
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.linear_dsp import ways
 from ceras_ir.backends.c.machines import LEVEL_COSTS, Board, Core, Level, Machine
@@ -42,7 +42,7 @@ BYTES_PER_INSTRUCTION = 4
 START_UP_BYTES = 700
 """Vectors, start-up code, memcpy, memset and the caller."""
 
-_OPERATORS = re.compile(r"[-+*/<>=?&|]+|\[|\(")
+_OPERATOR = re.compile(r"[-+*/<>=?&|]+|\[|\(")
 _LITERALS = re.compile(r"[0-9]f\b")
 """Float literals, which are stored in flash next to the code."""
 _INSTRUCTION = re.compile(r'^ *"([^"]*)\\n\\t"', re.MULTILINE)
@@ -52,7 +52,7 @@ _COMMENTS = re.compile(r"/\*.*?\*/", re.DOTALL)
 def code_bytes(text: str, core: Core, level: Level) -> int:
     """Return the estimated code size of C source `text` on a core."""
     compiled = _for_dsp(_COMMENTS.sub("", text))
-    operators = len(_OPERATORS.findall(_INSTRUCTION.sub("", compiled)))
+    operators = len(_OPERATOR.findall(_INSTRUCTION.sub("", compiled)))
     fixed = BYTES_PER_INSTRUCTION * _assembler(compiled) + 4 * len(_LITERALS.findall(compiled))
     return round(core.bytes_per_operator * LEVEL_COSTS[level].code * operators) + fixed
 
@@ -210,7 +210,7 @@ Depthwise convolution with SMLAD: instructions per tap and per output, and the f
 strides.
 """
 
-PAIR, PAIR_OUTPUT = 0.77, 10.5
+PAIR_CYCLES, PAIR_OUTPUT = 0.77, 10.5
 ROW_PAIR, ROW_OUTPUT = 1.8, 15.0
 """
 Instructions per product and per output with SMLAD: for 1x1 windows, and for layers with few
@@ -220,7 +220,7 @@ positions.
 WINDOW, DIRECT, PORTABLE_OUTPUT, GATHERED = 7.2, 3.9, 24.0, 3.0
 """Portable C: instructions per window product, row product, output, and window element."""
 
-FLOAT_PRODUCT, FLOAT_OUTPUT = 3.5, 45.0
+FLOAT_PRODUCT_CYCLES, FLOAT_OUTPUT = 3.5, 45.0
 SOFT, SOFT_DIRECT, SOFT_OUTPUT = 80.0, 53.0, 300.0
 """Instructions of floats with a floating-point unit, and by the library of the compiler."""
 
@@ -228,7 +228,7 @@ MAXIMUM = (7.5, 25.0)
 AVERAGE = (6.0, 27.0)
 """Instructions per tap and output of a pooling window."""
 
-ELEMENTS: dict[str, tuple[float, float]] = {
+CORE_CYCLES_PER_ELEMENT: dict[str, tuple[float, float]] = {
     "binary": (22.0, 22.0),
     "concat": (1.2, 1.2),
     "dequantize": (7.0, 56.0),
@@ -244,7 +244,7 @@ ELEMENTS: dict[str, tuple[float, float]] = {
 }
 """Instructions per element of the result, with and without floating-point unit, by operation."""
 
-OTHER, SIMPLE = (12.0, 60.0), (8.0, 60.0)
+OTHER_CYCLES, SIMPLE = (12.0, 60.0), (8.0, 60.0)
 """Instructions per element of all other operations, and of a float sum, product or clamp."""
 
 VISIT, TREE, LEAF = (15.0, 55.0), (14.0, 20.0), (8.0, 35.0)
@@ -299,7 +299,7 @@ def _small_instructions(layer: Layer, board: Board) -> float:
             each = VISIT[soft] * op.expected_visits + trees * (TREE[soft] + LEAF[soft] * width)
             return graph.shape_of(op.input)[0] * each
         case _:
-            each = ELEMENTS.get(op.name.removeprefix("graph."), OTHER)
+            each = CORE_CYCLES_PER_ELEMENT.get(op.name.removeprefix("graph."), OTHER_CYCLES)
             there = sum(_size(operand) for operand in layer.in_place)
             return each[soft] * (_size(op.results[0]) - there)
 
@@ -324,11 +324,11 @@ def _integer_linear(layer: Layer, op: graph.LinearOperation) -> float:
         assert isinstance(op, graph.Conv2dOp)
         factor = STRIDED if max(op.strides.get_values()) > 1 else 1.0
         return outputs * ((WIDE_TAP * geometry.k + WIDE_OUTPUT) * factor + more)
-    if geometry.is_direct and geometry.positions < COLUMNS:
+    if geometry.is_direct and geometry.positions < TILE_COLUMNS:
         return op.macs * ROW_PAIR + outputs * (ROW_OUTPUT + more)
     if geometry.is_direct:
-        pairs = -(-geometry.positions // COLUMNS) * COLUMNS * geometry.n
-        return pairs * (PAIR * geometry.k + PAIR_OUTPUT) + outputs * more
+        pairs = -(-geometry.positions // TILE_COLUMNS) * TILE_COLUMNS * geometry.n
+        return pairs * (PAIR_CYCLES * geometry.k + PAIR_OUTPUT) + outputs * more
     assert isinstance(op, graph.Conv2dOp)
     known = ways(op, geometry, analyse(op), layer.options.workspace)
     chosen = next(way for way in known if way.kind == layer.kernel)
@@ -339,7 +339,7 @@ def _float_linear(op: graph.LinearOperation, *, soft: bool) -> float:
     weights = op.weights.owner
     if isinstance(weights, graph.ConstantOp) and weights.encoded is not None:
         return _encoded(op, soft=soft)
-    each = FLOAT_PRODUCT
+    each = FLOAT_PRODUCT_CYCLES
     if soft:
         each = SOFT_DIRECT if isinstance(op, graph.MatmulOp) else SOFT
     return op.macs * each + _size(op.result) * (SOFT_OUTPUT if soft else FLOAT_OUTPUT)

@@ -19,7 +19,7 @@ from ceras_ir.backends.c.column_words import STEP, Words
 from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.integer_layer import Epilogue, IntegerLayer, padded
 from ceras_ir.backends.c.linear_tiled import has_vector_products
-from ceras_ir.backends.c.register_tiles import CONDITION, LANES, WIDE
+from ceras_ir.backends.c.register_tiles import CONDITION, HAS_16_LANES, LANES_PER_VECTOR
 from ceras_ir.backends.c.tile_nest import MIN_SHARED_PRODUCTS
 from ceras_ir.backends.c.values import int_literal, value_type, zero_point_of
 from ceras_ir.dialects.graph import Conv2dOp, shape_of
@@ -86,7 +86,7 @@ def print_depthwise(of: IntegerLayer) -> str:
     if op.residual is None:
         wide = Words.wide(stored, channels, kernel_h, are_stacked=are_stacked)
     offset = 128 if stored == "int8_t" and not narrow.are_pairs else 0
-    count = -(-channels // LANES) * LANES
+    count = -(-channels // LANES_PER_VECTOR) * LANES_PER_VECTOR
 
     shape = kernel_w, -(-kernel_h // STEP), count, STEP
 
@@ -116,7 +116,7 @@ def print_depthwise(of: IntegerLayer) -> str:
         layer.scratch(stored, "border", width * channels, 2 if stored == "int16_t" else 1)
         layer.loop("i", width * channels, [f"border[i] = {point};"])
     if wide is not None:
-        layer.lines.append(f"#if {WIDE}")
+        layer.lines.append(f"#if {HAS_16_LANES}")
         _print(of, epilogue, wide, w, arrays, offset, is_padded=is_padded)
         layer.lines.append("#else")
     _print(of, epilogue, narrow, w, arrays, offset, is_padded=is_padded)
@@ -145,9 +145,9 @@ def _print(
     (stride_h, stride_w), (dilation_h, dilation_w) = windows.strides, windows.dilations
     (kernel_h, kernel_w), (top, left) = windows.kernel, windows.before
     stored, bits, block, parts = value_type(op.input), kind.bits, kind.block, kind.parts
-    count = -(-channels // LANES) * LANES
+    count = -(-channels // LANES_PER_VECTOR) * LANES_PER_VECTOR
     layer.kernels.use(f"vectors_{bits}")
-    condition = WIDE if bits == 512 else CONDITION
+    condition = HAS_16_LANES if bits == 512 else CONDITION
     words = layer.kernels.add(*kind.interleaving(stored), condition)
     repeated = 0x00010001 if kind.are_pairs else 0x01010101
     word = 16 if kind.are_pairs else 8

@@ -39,13 +39,13 @@ def groups_of(weights: NDArray[np.integer], count: int) -> NDArray[np.int8]:
 # `[group][words][4]` of the input, `[pair][words][2]` of weights.
 
 
-COLUMNS, FILTERS = 4, 2
+TILE_COLUMNS, FILTERS = 4, 2
 """Positions and filters of a call."""
 
 LOOP_STEPS = 16
 """The maximum number of words in the body of a loop."""
 
-SUMS = ("r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11")
+SUM_REGISTERS = ("r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11")
 
 
 def products(layer: Layer, words: int, runs: int, *, has_bias: bool) -> str:
@@ -59,14 +59,18 @@ def products(layer: Layer, words: int, runs: int, *, has_bias: bool) -> str:
         again = ["ldr r0, [sp]", "subs r0, #1", "str r0, [sp]", "bne 2b"]
     if has_bias:
         begin.append("ldrd r4, r5, [r3]")
-        begin += [f"mov {r}, {SUMS[i % FILTERS]}" for i, r in enumerate(SUMS) if i >= FILTERS]
+        begin += [
+            f"mov {r}, {SUM_REGISTERS[i % FILTERS]}"
+            for i, r in enumerate(SUM_REGISTERS)
+            if i >= FILTERS
+        ]
     elif loops > 1:
-        begin += [f"mov {r}, #0" for r in SUMS]
+        begin += [f"mov {r}, #0" for r in SUM_REGISTERS]
     else:
         steps -= 1
         begin += ["ldrd r0, r3, [r2], #8", "ldrd r12, lr, [r1], #8"]
-        for i, r in enumerate(SUMS):
-            if i == len(SUMS) // 2:
+        for i, r in enumerate(SUM_REGISTERS):
+            if i == len(SUM_REGISTERS) // 2:
                 begin.append("ldrd r12, lr, [r1], #8")
             begin.append(f"smuad {r}, {('r12', 'lr')[i // 2 % 2]}, {('r0', 'r3')[i % 2]}")
     return layer.kernels.use(
@@ -100,7 +104,7 @@ def _tile(layer: Layer, pixel: int, row: int, pitch: int, height: int) -> str:
     for t in range(unroll):
         steps.append(f"      const uint32_t u{t} = w[{2 * t}], v{t} = w[{2 * t + 1}];")
         steps.append("      DSP_IN_ORDER;")
-        for p in range(COLUMNS):
+        for p in range(TILE_COLUMNS):
             at = f"x[{t + p * pixel}]"
             steps.append(
                 f"      a{p} = dsp_smlad({at}, u{t}, a{p}), b{p} = dsp_smlad({at}, v{t}, b{p});"
@@ -136,10 +140,10 @@ def _pairs(
             f"const int32_t f = {earlier('2 * pair', n, FILTERS)};",
             f"dsp_widen(panel, {w} + pair * {FILTERS * k}, {FILTERS * k});",
             *opening,
-            f"  int32_t sums[{COLUMNS * FILTERS}];",
+            f"  int32_t sums[{TILE_COLUMNS * FILTERS}];",
             f"  {tile}(sums, {source}, panel, {of.bias} + f);",
             f"  int32_t at = ({at}) * {n};",
-            f"  for (int32_t i = 0; i < {COLUMNS * FILTERS}; i += {FILTERS}, at += {n}) {{",
+            f"  for (int32_t i = 0; i < {TILE_COLUMNS * FILTERS}; i += {FILTERS}, at += {n}) {{",
             *(f"    {t}" for c in range(FILTERS) for t in _stored(of, c)),
             "  }",
             "}",
@@ -215,10 +219,10 @@ def windows(of: IntegerLayer) -> None:
             "dsp_band_padded", NAME=str(stored), CHANNELS=str(stored), PADDED=str(channels)
         )
         layer.line(f"{padded}(band, {of.x}, {span}, {width}, {left}, {shape.columns}, {point});", 1)
-    column = earlier("4 * p", out_columns, COLUMNS)
+    column = earlier("4 * p", out_columns, TILE_COLUMNS)
     opening = [
         f"for (int32_t r = 0; r < count; ++r) for (int32_t p = 0; "
-        f"p < {-(-out_columns // COLUMNS)}; ++p) {{",
+        f"p < {-(-out_columns // TILE_COLUMNS)}; ++p) {{",
         f"  const int32_t column = {column};",
     ]
     source = f"band + r * {stride_h * pitch} + column * {stride_w * channels // 2}"
@@ -238,20 +242,20 @@ def direct_rows(of: IntegerLayer) -> None:
     layer, geometry, sums = of.layer, of.geometry, of.sums
     k, positions = geometry.k, geometry.positions
     room = max(layer.options.workspace - 4 * k, 0) // (2 * k)
-    blocks = -(-positions // max(room - room % COLUMNS, COLUMNS))
-    block = min(-(-positions // (blocks * COLUMNS)) * COLUMNS, positions)
-    groups = -(-block // COLUMNS)
+    blocks = -(-positions // max(room - room % TILE_COLUMNS, TILE_COLUMNS))
+    block = min(-(-positions // (blocks * TILE_COLUMNS)) * TILE_COLUMNS, positions)
+    groups = -(-block // TILE_COLUMNS)
     tile = products(layer, k // 2, 1, has_bias=True)
     layer.kernels.use("dsp_widen")
     layer.kernels.use("dsp_columns")
     layer.scratch("uint32_t", "panel", k, 4)
-    layer.scratch("uint32_t", "columns", groups * COLUMNS * k // 2, 4)
+    layer.scratch("uint32_t", "columns", groups * TILE_COLUMNS * k // 2, 4)
     start = earlier(f"block * {block}", positions, block)
     layer.line(f"for (int32_t block = 0; block < {-(-positions // block)}; ++block) {{")
     layer.line(f"const int32_t first = {start};", 1)
-    last = block - COLUMNS
+    last = block - TILE_COLUMNS
     layer.line(f"dsp_columns(columns, {of.x} + first * {k}, {groups}, {last}, {k});", 1)
-    column = earlier("4 * p", block, COLUMNS)
+    column = earlier("4 * p", block, TILE_COLUMNS)
     opening = [f"for (int32_t p = 0; p < {groups}; ++p) {{", f"  const int32_t column = {column};"]
     source = f"columns + p * {2 * k}"
 
@@ -259,7 +263,7 @@ def direct_rows(of: IntegerLayer) -> None:
     layer.line("}")
 
 
-ROWS = 4
+TILE_ROWS = 4
 """Rows of weights that share a row of input."""
 
 ROW_STEP = """\
@@ -278,8 +282,8 @@ ROW_STEP = """\
 
 def packed_rows(weights: NDArray[np.integer]) -> NDArray[np.int8]:
     """Interleave four rows: a word of four bytes from each row in turn."""
-    groups = groups_of(weights, ROWS)
-    split = groups.reshape(len(groups), ROWS, -1, 4)
+    groups = groups_of(weights, TILE_ROWS)
+    split = groups.reshape(len(groups), TILE_ROWS, -1, 4)
     return np.ascontiguousarray(split.transpose(0, 2, 1, 3))
 
 
@@ -298,18 +302,22 @@ def few_positions(of: IntegerLayer) -> None:
     layer, n, k = of.layer, of.geometry.n, of.geometry.k
 
     w = layer.constant(
-        "weights", "int8_t", -(-n // ROWS) * ROWS * k, 1, lambda: packed_rows(of.sums.centred())
+        "weights",
+        "int8_t",
+        -(-n // TILE_ROWS) * TILE_ROWS * k,
+        1,
+        lambda: packed_rows(of.sums.centred()),
     )
     function = _row_function(layer, 2 if k % 8 == 0 else 1)
     layer.scratch("uint32_t", "row", k // 2, 4)
     body = [
         f"const int32_t at = p * {n};",
         f"dsp_widen(row, {of.x} + p * {k}, {k});",
-        f"for (int32_t group = 0; group < {-(-n // ROWS)}; ++group) {{",
-        f"  const int32_t f = {earlier('4 * group', n, ROWS)};",
-        f"  int32_t sums[{ROWS}];",
-        f"  {function}(sums, row, {w} + group * {ROWS * k}, {k // 4}, {of.bias} + f);",
-        f"  for (int32_t i = 0; i < {ROWS}; ++i) {{",
+        f"for (int32_t group = 0; group < {-(-n // TILE_ROWS)}; ++group) {{",
+        f"  const int32_t f = {earlier('4 * group', n, TILE_ROWS)};",
+        f"  int32_t sums[{TILE_ROWS}];",
+        f"  {function}(sums, row, {w} + group * {TILE_ROWS * k}, {k // 4}, {of.bias} + f);",
+        f"  for (int32_t i = 0; i < {TILE_ROWS}; ++i) {{",
         "    const int32_t o = f + i;",
         *(f"    {t}" for t in of.epilogue("sums[i]")),
         "  }",

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.backends.c.constants import Array
-from ceras_ir.backends.c.dsp_tiles import COLUMNS, FILTERS, earlier, groups_of, products
+from ceras_ir.backends.c.dsp_tiles import FILTERS, TILE_COLUMNS, earlier, groups_of, products
 from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.sums import LIMIT, Geometry, Sums
@@ -128,7 +128,7 @@ def _function(layer: Layer, op: Conv2dOp, pairs: Pairs, positions: int) -> str:
         NAME=f"{height}x{width}_{stride}_{positions}_{pairs.step}_{pairs.channels}_{pairs.pitch}",
         COUNT=str(positions),
         PAIRS=str(count),
-        COLUMNS=str(width),
+        TILE_COLUMNS=str(width),
         PITCH=str(2 // pairs.step * pairs.pitch),
         STEPS="\n".join(lines),
     )
@@ -200,7 +200,7 @@ WINOGRAD_SCALE = 4
 WINOGRAD_RUNS = 16
 """Products of a patch of four outputs."""
 
-STORED_BLOCK = COLUMNS
+STORED_BLOCK = TILE_COLUMNS
 """Patches at a time if filters are stored transformed. More patches would save no time."""
 
 G2 = np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]], np.int32)
@@ -216,7 +216,7 @@ def fits_winograd(op: LinearOperation, geometry: Geometry, sums: Sums) -> bool:
     return (
         is_3x3
         and min(rows, columns) >= 2
-        and tile_count(op) >= COLUMNS
+        and tile_count(op) >= TILE_COLUMNS
         and WINOGRAD_SCALE * sums.bound < LIMIT
     )
 
@@ -233,7 +233,7 @@ def scratch_bytes(channels: int, tiles: int, *, stored: bool) -> int:
     return (
         tiles * 2 * WINOGRAD_RUNS * channels
         + 16 * channels
-        + 4 * WINOGRAD_RUNS * COLUMNS * FILTERS
+        + 4 * WINOGRAD_RUNS * TILE_COLUMNS * FILTERS
         + panel
     )
 
@@ -245,12 +245,12 @@ def tiles_at_once(op: Conv2dOp, workspace: int, *, stored: bool) -> int:
     """
     channels, total = shape_of(op.input)[3], tile_count(op)
     room = (workspace - scratch_bytes(channels, 0, stored=stored)) // (2 * WINOGRAD_RUNS * channels)
-    max_tiles = min(room - room % COLUMNS, total - total % COLUMNS)
+    max_tiles = min(room - room % TILE_COLUMNS, total - total % TILE_COLUMNS)
     max_tiles = min(max_tiles, STORED_BLOCK) if stored else max_tiles
-    if max_tiles < COLUMNS:
+    if max_tiles < TILE_COLUMNS:
         return 0
     blocks = -(-total // max_tiles)
-    return min(-(-total // (blocks * COLUMNS)) * COLUMNS, max_tiles)
+    return min(-(-total // (blocks * TILE_COLUMNS)) * TILE_COLUMNS, max_tiles)
 
 
 def packed_filters(weights: NDArray[np.integer]) -> NDArray[np.int8]:
@@ -287,7 +287,7 @@ def winograd(of: IntegerLayer, *, stored: bool) -> None:
     multiply = products(layer, words, WINOGRAD_RUNS, has_bias=False)
     change = layer.kernels.use("dsp_winograd_input", NAME=str(words), WORDS=str(words))
     layer.scratch("uint32_t", "values", count * block, 4)
-    layer.scratch("int32_t", "sums", WINOGRAD_RUNS * COLUMNS * FILTERS, 4)
+    layer.scratch("int32_t", "sums", WINOGRAD_RUNS * TILE_COLUMNS * FILTERS, 4)
     layer.scratch("int8_t", "patch", 16 * channels, 1)
     if stored:
         w = layer.constant(
@@ -328,7 +328,7 @@ def winograd(of: IntegerLayer, *, stored: bool) -> None:
         f"  dsp_patch(patch, {of.x}, down, right, {height}, {width}, {channels}, {point});",
         f"  from = patch, pitch = {4 * channels};",
         "}",
-        f"{change}(values + (t >> 2) * {COLUMNS * block} + (t & 3), from, {channels}, pitch);",
+        f"{change}(values + (t >> 2) * {TILE_COLUMNS * block} + (t & 3), from, {channels}, pitch);",
     ]
     layer.loop("t", count, body, 1)
     body = [

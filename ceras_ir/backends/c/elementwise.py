@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import Float32Type, IntAttr, IntegerType
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.c.layer import Layer, broadcast_nest, prints
-from ceras_ir.backends.c.register_tiles import LANES
+from ceras_ir.backends.c.register_tiles import LANES_PER_VECTOR
 from ceras_ir.backends.c.values import (
     RELATIONS,
     SYMBOLS,
@@ -179,7 +179,7 @@ def _max_table_parts(op: LookupOp) -> int:
 def _first_entries(layer: Layer, op: LookupOp) -> tuple[str, int]:
     """Return the offsets of the entries of index 0 per channel, repeated to fill a vector."""
     entries = op.tables.shape[1]
-    starts = np.array(op.channel_rows or [0] * LANES, np.int32) * entries + entries // 2
+    starts = np.array(op.channel_rows or [0] * LANES_PER_VECTOR, np.int32) * entries + entries // 2
     return layer.array("first", starts, "int32_t"), len(starts)
 
 

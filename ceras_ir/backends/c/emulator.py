@@ -20,7 +20,7 @@ from ceras_ir.backends.c.values import filled
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.targets.capabilities import Array
 
-PREFIX = "arm-none-eabi-"
+ARM_PREFIX = "arm-none-eabi-"
 QEMU = "qemu-system-arm"
 INSTRUCTIONS_PER_TICK = 40
 FIRMWARE_FLAGS = ("-ffunction-sections", "-fdata-sections", "-ffp-contract=off", "-Wall", "-Wextra")
@@ -31,7 +31,7 @@ FIRMWARE_LEVEL = ("-O2",)
 
 def available() -> bool:
     """Return whether compiler and emulator are installed."""
-    return all(shutil.which(tool) for tool in (f"{PREFIX}g++", QEMU))
+    return all(shutil.which(tool) for tool in (f"{ARM_PREFIX}g++", QEMU))
 
 
 def build_elf(

@@ -20,7 +20,7 @@ from ceras_ir.backends.c.machines import Board, board_names, load_board
 from ceras_ir.backends.c.model import PrintedModel
 from ceras_ir.backends.c.optimize import Choice
 from ceras_ir.backends.c.ordered_rows import (
-    KERNEL,
+    KERNEL_ATTRIBUTE,
     LOSSLESS,
     Encoding,
     quantized_like_s4,
@@ -46,7 +46,7 @@ class EncodedLayer:
 
     @property
     def nbytes(self) -> int:
-        if KERNEL in self.op.attributes:
+        if KERNEL_ATTRIBUTE in self.op.attributes:
             return weight_bytes(Encoding.CODE, self.weights)
         encoded = self.op.encoded_weights
         return self.weights.nbytes if encoded is None else encoded.nbytes

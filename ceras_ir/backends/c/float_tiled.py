@@ -12,7 +12,14 @@ import numpy as np
 
 from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.register_tiles import FLOAT_LANES, FLOATS, LANES, Tile, Walk, whole_tiles
+from ceras_ir.backends.c.register_tiles import (
+    FLOAT_LANES,
+    FLOATS,
+    LANES_PER_VECTOR,
+    Tile,
+    Walk,
+    whole_tiles,
+)
 from ceras_ir.backends.c.small_tiles import add_products
 from ceras_ir.backends.c.tile_functions import float_tile, products_tile
 from ceras_ir.backends.c.tile_nest import MIN_SHARED_PRODUCTS, Nest
@@ -181,7 +188,7 @@ class Winograd:
         strips = nest.images * -(-self.down // self.strip)
         tiles = -(-self.patches // tile.rows) * (nest.outputs // tile.width)
         products = tiles * WINOGRAD_VALUES * nest.channels * tile.step_cycles
-        vectors_in, vectors_out = nest.channels / LANES, nest.outputs / LANES
+        vectors_in, vectors_out = nest.channels / LANES_PER_VECTOR, nest.outputs / LANES_PER_VECTOR
         transforms = (
             PATCH_CYCLES * self.patches * vectors_in
             + FILTER_CYCLES * nest.channels * vectors_out
@@ -194,7 +201,7 @@ class Winograd:
         """Return a fast choice with few bytes within the workspace, or None if tiles are faster."""
         if nest.kernel != (3, 3) or nest.stride != (1, 1) or nest.dilation != (1, 1):
             return None
-        if nest.groups > 1 or nest.channels % LANES or nest.outputs % LANES:
+        if nest.groups > 1 or nest.channels % LANES_PER_VECTOR or nest.outputs % LANES_PER_VECTOR:
             return None
         across, down = -(-nest.columns // 2), -(-nest.rows // 2)
         ways = (

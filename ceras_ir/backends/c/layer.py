@@ -171,7 +171,7 @@ class Layer:
 OpT = TypeVar("OpT", bound=Operation)
 Printer: TypeAlias = "Callable[[Layer, Operation], None]"
 
-FAMILIES = ("elementwise", "linear", "movement", "recurrence", "reduction", "selection")
+PRINTER_MODULES = ("elementwise", "linear", "movement", "recurrence", "reduction", "selection")
 """Modules with printers, imported when the first operation is printed."""
 
 _PRINTERS: dict[type[Operation], Printer] = {}
@@ -195,7 +195,7 @@ def prints(
 
 def printer_of(op: Operation) -> Printer | None:
     """Return the printer of an operation, or None if there is no C for it."""
-    for family in FAMILIES:
+    for family in PRINTER_MODULES:
         import_module(f"{__package__}.{family}")
     return _PRINTERS.get(type(op))
 

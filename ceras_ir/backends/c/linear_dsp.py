@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.backends.c.dsp_tiles import (
-    COLUMNS,
     FILTERS,
-    ROWS,
+    TILE_COLUMNS,
+    TILE_ROWS,
     band_of,
     direct_rows,
     earlier,
@@ -93,7 +93,7 @@ def _windows(op: Conv2dOp, geometry: Geometry, workspace: int) -> Way:
     band = band_of(op, workspace)
     bands, pairs = -(-rows // band.rows), -(-geometry.n // FILTERS)
     k = geometry.k // geometry.group_channels * padded_to_words(geometry.group_channels)
-    tiles = rows * -(-columns // COLUMNS) * pairs
+    tiles = rows * -(-columns // TILE_COLUMNS) * pairs
     instructions = (
         tiles * (13 * k / 2 + 210)
         + bands * pairs * INSTRUCTIONS_PER_WIDENED_BYTE * FILTERS * k
@@ -110,7 +110,7 @@ def _winograd(op: Conv2dOp, geometry: Geometry, count: int, *, stored: bool) -> 
     products = WINOGRAD_RUNS * (11 * channels / 2 + 8) + 35
     instructions = (
         tiles * (70 * channels + 200)
-        + tiles // COLUMNS * pairs * products
+        + tiles // TILE_COLUMNS * pairs * products
         + tiles * pairs * FILTERS * 75
         + (0 if stored else blocks * pairs * FILTERS * channels * 57)
     )
@@ -129,11 +129,11 @@ def fits_dsp(op: LinearOperation, geometry: Geometry, sums: Sums) -> bool:
     if geometry.is_direct:
         if geometry.group_channels % 4:
             return False
-        return geometry.n >= (FILTERS if geometry.positions >= COLUMNS else ROWS)
+        return geometry.n >= (FILTERS if geometry.positions >= TILE_COLUMNS else TILE_ROWS)
     assert isinstance(op, Conv2dOp)
     images, _, columns, _ = shape_of(op.result)
     is_plain = images == 1 and op.dilations.get_values() == (1, 1)
-    return is_plain and columns >= COLUMNS and geometry.n >= FILTERS
+    return is_plain and columns >= TILE_COLUMNS and geometry.n >= FILTERS
 
 
 def dsp_linear(of: IntegerLayer) -> None:
@@ -144,7 +144,7 @@ def dsp_linear(of: IntegerLayer) -> None:
     of = replace(of, rescale=narrowed(of), bias=bias)
     if geometry.is_depthwise:
         depthwise(of)
-    elif geometry.is_direct and geometry.positions < COLUMNS:
+    elif geometry.is_direct and geometry.positions < TILE_COLUMNS:
         few_positions(of)
     elif geometry.is_direct:
         direct_rows(of)
@@ -292,8 +292,8 @@ def _print(
         "sparse_pairs",
         NAME=str(layer.index),
         COUNT=str(count),
-        ROWS=str(near.strip),
-        COLUMNS=str(near.columns),
+        TILE_ROWS=str(near.strip),
+        TILE_COLUMNS=str(near.columns),
         PITCH=str(pairs.pitch),
         ELEMENT=finish.element,
         NEAR=finish.stored(layer, UPPER_SHIFT),

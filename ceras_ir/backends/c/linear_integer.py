@@ -18,7 +18,13 @@ from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.linear_sparse import fits_sparse, sparse_integer, sparse_planes
 from ceras_ir.backends.c.linear_tiled import print_tiles, tiled_nest
-from ceras_ir.backends.c.register_tiles import CONDITION, LANES, TILES, lanes_of, strip_length
+from ceras_ir.backends.c.register_tiles import (
+    CONDITION,
+    LANES_PER_VECTOR,
+    TILES,
+    lanes_of,
+    strip_length,
+)
 from ceras_ir.backends.c.sums import (
     LIMIT,
     ROW_TYPES,
@@ -76,8 +82,8 @@ class Loops:
         k = nest.runs * nest.taps
         length = -(-k // DOT_MULTIPLE) * DOT_MULTIPLE if k > DOT_MULTIPLE // 2 else k
         width = nest.tile.width
-        few = [n for n in range(LANES, width + 1, LANES) if width % n == 0]
-        filters = max((n for n in few if n * length <= MAX_FILTER_BYTES), default=LANES)
+        few = [n for n in range(LANES_PER_VECTOR, width + 1, LANES_PER_VECTOR) if width % n == 0]
+        filters = max((n for n in few if n * length <= MAX_FILTER_BYTES), default=LANES_PER_VECTOR)
         total = nest.rows if is_direct else nest.columns
         group = min(range(1, min(total, 8) + 1), key=lambda g: -(-total // g) * (g + 1))
         count = strip_length(total, group, MAX_DIRECT_POSITIONS) if is_direct else total
@@ -224,7 +230,7 @@ def _dots(group: int, length: int, row: str) -> tuple[str, str]:
     return name, "\n".join(text)
 
 
-SIGNED, UNSIGNED = "!MODEL_UNSIGNED_ROWS", "MODEL_UNSIGNED_ROWS"
+ROWS_SIGNED, ROWS_UNSIGNED = "!MODEL_UNSIGNED_ROWS", "MODEL_UNSIGNED_ROWS"
 
 ROW_MULTIPLE = 32
 """The multiple to which rows are padded with zeros: three times faster for odd k."""
@@ -280,8 +286,8 @@ def _row_bias(layer: Layer, sums: Sums, row: str, condition: str = "") -> str:
         return _bias(layer, sums.bias, condition)
     also = f"{condition} && " if condition else ""
     signed = sums.bias + (0 if sums.x.is_signed else UNSIGNED_OFFSET) * sums.per_output
-    _bias(layer, signed - 128 * sums.per_output, also + UNSIGNED)
-    return _bias(layer, signed, also + SIGNED)
+    _bias(layer, signed - 128 * sums.per_output, also + ROWS_UNSIGNED)
+    return _bias(layer, signed, also + ROWS_SIGNED)
 
 
 def _depthwise(of: IntegerLayer, packed_weights: str = "") -> None:
@@ -310,7 +316,7 @@ def _depthwise(of: IntegerLayer, packed_weights: str = "") -> None:
         w = layer.scratch("int8_t", "filters", size, 1)
         unpack = layer.kernels.use("unpack_columns")
         rows, columns = Windows.of(op).kernel
-        padded = -(-channels // LANES) * LANES
+        padded = -(-channels // LANES_PER_VECTOR) * LANES_PER_VECTOR
         layer.line(f"{unpack}({w}, {packed_weights}, {rows}, {columns}, {channels}, {padded});")
     else:
         w = layer.constant("weights", sums.weight_type, size, item, packed)

@@ -17,9 +17,9 @@ from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.integer_layer import Epilogue, IntegerLayer, padded
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.register_tiles import (
-    BYTES,
+    BYTE_LANES,
     CONDITION,
-    LANES,
+    LANES_PER_VECTOR,
     MOVED_BYTES,
     RVV,
     TILES,
@@ -63,7 +63,10 @@ def tiled_nest(layer: Layer, op: LinearOperation, geometry: Geometry, sums: Sums
     if value_type(op.result) == "int32_t" and geometry.positions < MIN_POSITIONS_OF_SUMS:
         return None
     stored = value_type(op.input)
-    is_worth = LANES < geometry.n <= MAX_IN_PLACE_OUTPUTS and geometry.k >= MIN_IN_PLACE_PRODUCTS
+    is_worth = (
+        LANES_PER_VECTOR < geometry.n <= MAX_IN_PLACE_OUTPUTS
+        and geometry.k >= MIN_IN_PLACE_PRODUCTS
+    )
     item = 2 if stored == "int16_t" else 1
     options = layer.options
     nest = Nest.of(op, geometry, item, options.workspace, in_place=True, rank=options.tile_rank)
@@ -138,10 +141,10 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
         lanes = MOVED_BYTES
     walk = replace(nest.walk(lanes.step), ends_in_half=nest.ends_in_half)
     is_short = nest.taps % lanes.step == 1 < walk.steps and 1 < walk.runs <= lanes.step
-    if lanes is BYTES and is_short and not nest.has_gaps:
+    if lanes is BYTE_LANES and is_short and not nest.has_gaps:
         # For half a vector of outputs, the combination of four bytes is slower than separate
         # products.
-        walk = replace(walk, joins_ends=nest.outputs > LANES // 2)
+        walk = replace(walk, joins_ends=nest.outputs > LANES_PER_VECTOR // 2)
     if walk.ends_in_half:
         layer.kernels.use("half_vectors")
     add_products(layer.kernels, walk, lanes)

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from xdsl.utils.hints import isa
 
-from ceras_ir.backends.c.names import MODEL, Prefix, Weights
+from ceras_ir.backends.c.names import MODEL, Prefix, WeightStorage
 from ceras_ir.backends.c.values import filled
 from ceras_ir.support.diagnostics import InputError, did_you_mean
 from ceras_ir.support.files import parse_toml
@@ -172,7 +172,7 @@ def parse_board(text: str, file: str) -> Board:
 
 BOARD_FIELDS = frozenset({"fqbn", "core", "flash_bytes", "sram_bytes"})
 
-REMEDIES = {
+FIELD_REMEDIES = {
     "fqbn": ": add the name of the board in arduino-cli (arduino-cli board listall), such as fqbn "
     '= "arduino:mbed_nano:nano33ble"',
     "core": f": add one of {', '.join(CORES)}",
@@ -193,7 +193,7 @@ def _described(
         hint = did_you_mean(unknown[0], [*required, *optional])
         raise InputError(f"a {kind} has no field '{unknown[0]}'{hint}", file)
     if missing := [name for name in required if name not in content]:
-        remedy = REMEDIES.get(missing[0], "")
+        remedy = FIELD_REMEDIES.get(missing[0], "")
         raise InputError(f"the {kind} has no field '{missing[0]}'{remedy}", file)
     for name, value in content.items():
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -245,13 +245,13 @@ class Machine:
 
     @property
     def is_native(self) -> bool:
-        return self == NATIVE
+        return self == NATIVE_MACHINE
 
 
 MEASURED_PRODUCTS_PER_US = 240_000
 """Measured on an x86-64 host with 512-bit vectors; see `benchmarks/predicted_times.py`."""
 
-NATIVE = Machine(
+NATIVE_MACHINE = Machine(
     "this machine",
     "cc",
     ("-march=native",),
@@ -301,12 +301,12 @@ class COptions:
 
     title: str = "model"
     prefix: Prefix = MODEL
-    weights: Weights = "source"
+    weights: WeightStorage = "source"
     """
     Store constants as string literals in `model_weights.c` (source), or in `model.weights`, which
     the program loads (file) or which GNU compilers for ELF include in the program (incbin).
     """
-    machine: Machine = NATIVE
+    machine: Machine = NATIVE_MACHINE
     """The machine for which the build files compile by default."""
     vectors: bool = True
     """Whether to print kernels in vectors in addition to the portable loops."""

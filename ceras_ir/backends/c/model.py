@@ -29,7 +29,7 @@ from ceras_ir.transforms.memory.slices import element_bytes
 # and the heads of attention.
 
 
-CONSTANT = re.compile(r"\bLAYER_\d+_\w+")
+LAYER_CONSTANT = re.compile(r"\bLAYER_\d+_\w+")
 """The name of a constant of a layer."""
 
 
@@ -45,7 +45,7 @@ def shared_functions(layers: Sequence[Layer], pool: ConstantPool) -> dict[int, i
     for layer in layers:
         if layer.lines:
             text = "\n".join([declared(layer), *layer.lines])
-            text = CONSTANT.sub(lambda name: stored.get(name[0], name[0]), text)
+            text = LAYER_CONSTANT.sub(lambda name: stored.get(name[0], name[0]), text)
             shared[layer.index] = first.setdefault(text, layer.index)
     return shared
 

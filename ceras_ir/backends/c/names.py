@@ -77,12 +77,14 @@ MAX_LETTERS = 40
 
 _LEGAL = re.compile(rf"[A-Za-z][A-Za-z0-9_]{{0,{MAX_LETTERS - 1}}}")
 _COMMENT = re.compile(r"(/\*.*?\*/|//[^\n]*)", re.DOTALL)
-_FILE = r"\bmodel(?=\.(?:h|c|o|weights)\b)"
-_CODE = re.compile(rf"(?:\b|(?<=-D))(?:model(?=_\w)|MODEL(?=_\w)|(?:layer|LAYER)(?=_\d))|{_FILE}")
+_FILE_NAME = r"\bmodel(?=\.(?:h|c|o|weights)\b)"
+_CODE = re.compile(
+    rf"(?:\b|(?<=-D))(?:model(?=_\w)|MODEL(?=_\w)|(?:layer|LAYER)(?=_\d))|{_FILE_NAME}"
+)
 _INTERFACE = re.compile(
     r"(?:\b|(?<=-D))(?:model"
     r"(?=_(?:run|run_in|reset|reset_in|self_test|launch|load_weights|trace|weights|kernels|bench)\b)"
-    rf"|MODEL(?=_[A-Z.]))|{_FILE}"
+    rf"|MODEL(?=_[A-Z.]))|{_FILE_NAME}"
 )
 
 
@@ -142,7 +144,7 @@ MODEL = Prefix()
 """The prefix that templates use."""
 
 
-Weights: TypeAlias = Literal["source", "file", "incbin"]
+WeightStorage: TypeAlias = Literal["source", "file", "incbin"]
 """Constants in string literals, in a file that is loaded, or in a file that is assembled."""
 
 Package: TypeAlias = Literal["zephyr", "esp-idf", "cmsis-pack"]

@@ -22,7 +22,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ceras_ir.backends.c import emitter
 from ceras_ir.backends.c.costs import Footprint, model_instructions
 from ceras_ir.backends.c.linear_dsp import Way, cheapest, fits_dsp
-from ceras_ir.backends.c.machines import NATIVE, Board, COptions, Level, Machine
+from ceras_ir.backends.c.machines import NATIVE_MACHINE, Board, COptions, Level, Machine
 from ceras_ir.backends.c.model import PrintedModel
 from ceras_ir.backends.c.names import MODEL, Goal, Prefix
 from ceras_ir.backends.c.program import Occupied
@@ -124,7 +124,7 @@ def choose(
     *,
     goal: Goal = "balanced",
     levels: Sequence[Level] = ("-Os",),
-    machine: Machine = NATIVE,
+    machine: Machine = NATIVE_MACHINE,
     prefix: Prefix = MODEL,
 ) -> Choice:
     """

@@ -19,7 +19,7 @@ from ceras_ir.dialects.graph import ConstantOp, LinearOperation, MatmulOp, shape
 from ceras_ir.dialects.sparse import CsrAttr
 from ceras_ir.interpreters.float_text import float_literal
 
-KERNEL, CODE = "c.kernel", "code"
+KERNEL_ATTRIBUTE, CODE = "c.kernel", "code"
 """The discardable attribute of an operation, and its only value."""
 
 
@@ -120,7 +120,7 @@ def ordered_rows(layer: Layer, op: LinearOperation) -> None:
     if rows > 1:
         layer.line(f"for (int32_t r = 0; r < {rows}; ++r, {x} += {k}, {y} += {n}) {{")
         depth = 1
-    kernel, encoded = op.attributes.get(KERNEL), constant.encoded
+    kernel, encoded = op.attributes.get(KERNEL_ATTRIBUTE), constant.encoded
     if kernel is not None:
         layer.kernel = CODE
         _code(layer, weights, x, y, depth)

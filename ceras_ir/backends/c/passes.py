@@ -24,7 +24,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ceras_ir.backends.c.names import EncodingChoice, EncodingOptions
 from ceras_ir.backends.c.ordered_rows import (
     CODE,
-    KERNEL,
+    KERNEL_ATTRIBUTE,
     LOSSLESS,
     Encoding,
     encoded,
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 MIN_ZERO_SHARE = 0.4
 """The share of zeros below which sparse kernels are rarely faster."""
 
-BLOCK = 4
+WEIGHTS_PER_BLOCK = 4
 """Adjacent weights of a dot product."""
 
 
@@ -168,9 +168,11 @@ def smallest(weights: NDArray[np.generic]) -> Encoded:
     from ceras_ir.dialects.sparse import SparseBlockAttr
 
     found: list[Encoded] = [smallest_distances(weights)]
-    if weights.shape[-1] % BLOCK == 0:
+    if weights.shape[-1] % WEIGHTS_PER_BLOCK == 0:
         element = found[0].type.element_type
-        found += [SparseBlockAttr.of(weights, element, (1, BLOCK), width) for width in WIDTHS]
+        found += [
+            SparseBlockAttr.of(weights, element, (1, WEIGHTS_PER_BLOCK), width) for width in WIDTHS
+        ]
     return min(found, key=lambda encoded: encoded.nbytes)
 
 
@@ -325,12 +327,12 @@ def _rewrite(choice: LayerEncoding) -> None:
         Rewriter.insert_op(new, InsertPoint.before(op))
     rebuilt = rebuild_linear(op, {"ordered": UnitAttr()}, weights=new.result)
     if choice.encoding is Encoding.CODE:
-        rebuilt.attributes[KERNEL] = StringAttr(CODE)
+        rebuilt.attributes[KERNEL_ATTRIBUTE] = StringAttr(CODE)
     Rewriter.replace_op(op, rebuilt)
     erase_unused(old)
 
 
-U8, HALF = IntegerType(8, Signedness.UNSIGNED), 128
+U8, UNSIGNED_OFFSET = IntegerType(8, Signedness.UNSIGNED), 128
 
 
 @dataclass(frozen=True)
@@ -373,9 +375,9 @@ class StoreUnsignedPass(NetworkPass):
                 element = quantized_element(op.result)
                 assert element is not None
                 if element.storage == i8 and not element.is_per_axis:
-                    point = element.zero_point + HALF
+                    point = element.zero_point + UNSIGNED_OFFSET
                     moved = UniformType(element.scale, point, storage=U8)
-                    shift_storage(op.result, moved, HALF)
+                    shift_storage(op.result, moved, UNSIGNED_OFFSET)
 
 
 def _is_dense(op: Operation) -> TypeGuard[LinearOperation]:

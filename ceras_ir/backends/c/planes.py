@@ -22,20 +22,20 @@ from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
 # of pairs within 64.
 
 
-LANE, CHUNK = 16, 64
+LANE_CHANNELS, CHUNK_CHANNELS = 16, 64
 """Channels that the first instruction permutes, and channels of the second."""
 
 
 def clustered(nonzero: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Return the channel at each place, for weights [products, channels], in chunks."""
     rows, channels = nonzero.shape
-    assert channels % CHUNK == 0
+    assert channels % CHUNK_CHANNELS == 0
     if not rows:
         return np.arange(channels, dtype=np.int64)
     order: list[NDArray[np.int64]] = []
-    for start in range(0, channels, CHUNK):
-        lanes = range(start, start + CHUNK, LANE)
-        pairs = np.concatenate([_matched(nonzero[:, i : i + LANE]) + i for i in lanes])
+    for start in range(0, channels, CHUNK_CHANNELS):
+        lanes = range(start, start + CHUNK_CHANNELS, LANE_CHANNELS)
+        pairs = np.concatenate([_matched(nonzero[:, i : i + LANE_CHANNELS]) + i for i in lanes])
         either: NDArray[np.bool_] = nonzero[:, pairs[:, 0]] | nonzero[:, pairs[:, 1]]
         order.append(pairs[_matched(either)].reshape(-1))
     return np.concatenate(order)
@@ -59,13 +59,18 @@ def _matched(sets: NDArray[np.bool_]) -> NDArray[np.int64]:
 def shuffles(order: NDArray[np.int64]) -> NDArray[np.uint8]:
     """Return, for each chunk, the bytes within 16, then the pairs within 64 as 16-bit values."""
     tables: list[NDArray[np.uint8]] = []
-    for chunk in (order.reshape(-1, CHUNK) % CHUNK).reshape(-1, CHUNK // 2, 2):
-        lanes = chunk[:, 0] // LANE
-        assert (lanes == chunk[:, 1] // LANE).all()
+    for chunk in (order.reshape(-1, CHUNK_CHANNELS) % CHUNK_CHANNELS).reshape(
+        -1, CHUNK_CHANNELS // 2, 2
+    ):
+        lanes = chunk[:, 0] // LANE_CHANNELS
+        assert (lanes == chunk[:, 1] // LANE_CHANNELS).all()
         by_lane = np.argsort(lanes, kind="stable")
-        where = np.empty(CHUNK // 2, np.uint16)
-        where[by_lane] = np.arange(CHUNK // 2)
-        tables += [(chunk[by_lane] % LANE).reshape(-1).astype(np.uint8), where.view(np.uint8)]
+        where = np.empty(CHUNK_CHANNELS // 2, np.uint16)
+        where[by_lane] = np.arange(CHUNK_CHANNELS // 2)
+        tables += [
+            (chunk[by_lane] % LANE_CHANNELS).reshape(-1).astype(np.uint8),
+            where.view(np.uint8),
+        ]
     return np.concatenate(tables)
 
 
@@ -128,7 +133,7 @@ class Planes:
     def clustered(self, weights: NDArray[np.generic]) -> "Planes":
         """Return the planes with permuted channels, if bytes fill chunks."""
         inside = min(self.columns + self._reach(1) - self.left, self.width)
-        if weights.dtype != np.int8 or self.channels % CHUNK or self.stride[1] != 1:
+        if weights.dtype != np.int8 or self.channels % CHUNK_CHANNELS or self.stride[1] != 1:
             return self
         if inside < AT_ONCE:
             return self
@@ -246,7 +251,7 @@ class Planes:
 FIELD = 23
 """The maximum width of a sum in bits: with 24 bits, two inputs of -128 would not fit a word."""
 
-PAIR_COLUMNS = 4
+REGISTER_COLUMNS = 4
 """Words with sums in registers."""
 
 
@@ -263,7 +268,7 @@ class PairedPlanes:
     def of(cls, planes: Planes, max_bytes: int) -> "PairedPlanes | None":
         """Return pairs in at most `max_bytes` bytes, or None without enough columns or memory."""
         columns = planes.columns if planes.rows > 1 else -(-planes.columns // 2)
-        if columns < PAIR_COLUMNS:
+        if columns < REGISTER_COLUMNS:
             return None
         strips = 1
         while True:

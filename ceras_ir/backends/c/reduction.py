@@ -25,7 +25,7 @@ from ceras_ir.dialects.graph.normalization import IntegerNormalizeOp, IntegerSof
 from ceras_ir.dialects.quant import RequantAttr
 from ceras_ir.interpreters.float_text import float_literal
 
-COMBINED = {
+COMBINING_OPERATORS = {
     Reduce.SUM: Binary.ADD,
     Reduce.PRODUCT: Binary.MUL,
     Reduce.MAX: Binary.MAX,
@@ -49,7 +49,7 @@ def reduce(layer: Layer, op: graph.ReduceOp) -> None:
         kernel = layer.kernels.use("sum_last_f32")
         layer.line(f"{kernel}({x}, {y}, {prod(shape_of(op.result))}, {prod(inner)});")
         return
-    value = combine(layer.kernels, COMBINED[op.function], ctype, "total", "v")
+    value = combine(layer.kernels, COMBINING_OPERATORS[op.function], ctype, "total", "v")
     if outer_steps and outer_steps[-1] == 1 and outer[-1] > 1:
         _reduce_rows(layer, (x, y, ctype, value), (outer, outer_steps), (inner, steps))
         return

@@ -13,10 +13,10 @@ from functools import cache
 
 from ceras_ir.backends.c.integer_layer import Epilogue
 
-LANES = 16
+LANES_PER_VECTOR = 16
 """Outputs of a vector: 32-bit sums in 512 bits."""
 
-CONDITION, WIDE = "MODEL_LANES", "MODEL_LANES == 16"
+CONDITION, HAS_16_LANES = "MODEL_LANES", "MODEL_LANES == 16"
 """Preprocessor conditions: x86 vectors, and x86 vectors of 16 lanes."""
 
 RVV, TILES = "MODEL_RVV", "MODEL_TILES"
@@ -30,7 +30,7 @@ FLOAT_VECTORS = f"{FLOAT_LANES} && !{RVV}"
 
 VECTOR_REGISTERS = 32
 
-LATENCY_CYCLES = 4
+MULTIPLY_LATENCY_CYCLES = 4
 """Cycles until the result of a multiply-accumulate is available: fewer sums leave gaps."""
 
 OVERHEAD_CYCLES = 1.0
@@ -67,17 +67,20 @@ class Tile:
 
     @property
     def width(self) -> int:
-        return self.blocks * LANES
+        return self.blocks * LANES_PER_VECTOR
 
     @property
     def step_cycles(self) -> float:
         """The cycles of a step over k: products, loads of weights and loads of positions."""
-        return max(self.vectors, self.positions + self.blocks, LATENCY_CYCLES) + OVERHEAD_CYCLES
+        return (
+            max(self.vectors, self.positions + self.blocks, MULTIPLY_LATENCY_CYCLES)
+            + OVERHEAD_CYCLES
+        )
 
     def cycles(self, steps: int) -> float:
         """Return the cycles of a tile of integers, as measured on Zen 4."""
         weights = self.blocks if self.positions >= MIN_SHARING_POSITIONS else self.vectors
-        step = max(self.vectors, self.positions + weights, LATENCY_CYCLES)
+        step = max(self.vectors, self.positions + weights, MULTIPLY_LATENCY_CYCLES)
         each = SUM_CYCLES + (ODD_CYCLES if self.blocks % 2 and self.blocks > 1 else 0)
         crowd = FURTHER_POSITION_CYCLES * max(self.positions - MAX_FREE_POSITIONS, 0)
         return steps * step + CALL_CYCLES + each * self.vectors + crowd
@@ -94,7 +97,7 @@ def _shapes(rows: int, columns: int) -> Iterator[Tile]:
 
 
 def _tiles(tile: Tile, rows: int, columns: int, outputs: int) -> int:
-    blocks = -(-outputs // LANES)
+    blocks = -(-outputs // LANES_PER_VECTOR)
     return -(-rows // tile.rows) * -(-columns // tile.columns) * -(-blocks // tile.blocks)
 
 
@@ -272,8 +275,8 @@ class Lanes:
     suffix: str = ""
 
 
-BYTES = Lanes("model_i32v", "uint8_t", 4, "LOAD_I32", "LOAD_BYTES", "SPLAT", "DOT")
-MOVED_BYTES = replace(BYTES, element="int8_t", splat="SPLAT_MOVED", suffix="_moved")
+BYTE_LANES = Lanes("model_i32v", "uint8_t", 4, "LOAD_I32", "LOAD_BYTES", "SPLAT", "DOT")
+MOVED_BYTES = replace(BYTE_LANES, element="int8_t", splat="SPLAT_MOVED", suffix="_moved")
 """Signed bytes, to which 128 is added as they are loaded."""
 WORDS = Lanes("model_i32v", "int16_t", 2, "LOAD_I32", "LOAD_WORDS", "SPLAT", "DOT_WORDS", "_words")
 """Elements of 16 bits, two at a time. The bytes of weights are widened as they are loaded."""
@@ -282,4 +285,4 @@ FLOATS = Lanes("model_f32v", "float", 1, "LOAD_F32", "LOAD_F32", "SPLAT_F32", "F
 
 def lanes_of(stored: str) -> Lanes:
     """Return the operations that multiply elements of a stored type by bytes."""
-    return WORDS if stored == "int16_t" else BYTES
+    return WORDS if stored == "int16_t" else BYTE_LANES

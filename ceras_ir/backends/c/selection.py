@@ -9,7 +9,7 @@ from math import isfinite, prod
 import numpy as np
 
 from ceras_ir.backends.c.layer import Layer, nest, prints, row_major
-from ceras_ir.backends.c.reduction import COMBINED
+from ceras_ir.backends.c.reduction import COMBINING_OPERATORS
 from ceras_ir.backends.c.values import combine, int_literal, value_type
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import shape_of
@@ -103,7 +103,7 @@ def put(layer: Layer, op: graph.PutOp) -> None:
     if op.function is None:
         body.append(f"memcpy({y} + row * {width}, {rows} + i * {width}, {width} * sizeof *{y});")
     else:
-        kind = COMBINED[op.function]
+        kind = COMBINING_OPERATORS[op.function]
         value = combine(layer.kernels, kind, value_type(op.result), "a", "b")
         body += [
             f"for (int32_t j = 0; j < {width}; ++j) {{",

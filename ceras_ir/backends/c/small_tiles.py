@@ -12,7 +12,7 @@ from ceras_ir.backends.c.register_tiles import (
     CONDITION,
     FLOAT_LANES,
     FLOATS,
-    LANES,
+    LANES_PER_VECTOR,
     RVV,
     Lanes,
     Walk,
@@ -153,7 +153,7 @@ def add_products(kernels: Kernels, walk: Walk, lanes: Lanes) -> None:
         name = _name(positions, lanes, has_pieces=has_pieces)
         if lanes is FLOATS:
             for count in (8, 4):
-                text = _float_products(positions, LANES // count, has_pieces=has_pieces)
+                text = _float_products(positions, LANES_PER_VECTOR // count, has_pieces=has_pieces)
                 kernels.add(f"{name} of {count}", text, f"{FLOAT_LANES} == {count} && !{RVV}")
         else:
             text = _products(positions, lanes, has_pieces=has_pieces)
@@ -221,7 +221,7 @@ def _float_products(positions: int, vectors: int, *, has_pieces: bool) -> str:
     bias, or at 0 if the bias is NULL.
     """
     each, blocks = range(positions), range(vectors)
-    offsets = [f" + {b * LANES // vectors}" if b else "" for b in blocks]
+    offsets = [f" + {b * LANES_PER_VECTOR // vectors}" if b else "" for b in blocks]
     start = [
         f"  model_f32v {', '.join(f's0_{b} = {{0}}' for b in blocks)};",
         f"  if (bias) {', '.join(f's0_{b} = LOAD_F32(bias{offsets[b]})' for b in blocks)};",

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import f32, i8
 
 from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.planes import PAIR_COLUMNS, PairedPlanes, Planes
+from ceras_ir.backends.c.planes import REGISTER_COLUMNS, PairedPlanes, Planes
 from ceras_ir.backends.c.sums import Geometry
 from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
 from ceras_ir.dialects.sparse import CooAttr, SparseBlockAttr
@@ -132,7 +132,7 @@ def smallest_distances(weights: NDArray[np.generic]) -> CooAttr:
 
 SPARSE_CONDITION = "MODEL_LANES == 16 && defined(__x86_64__)"
 
-MAX_REGISTER_SUMS, INPUT = 28, 31
+MAX_REGISTER_SUMS, INPUT_REGISTER = 28, 31
 """Registers of sums, and the register of inputs. Another register holds products."""
 
 PRODUCT = 30
@@ -252,16 +252,16 @@ def block_text(
         for o, i in register.items():
             lines[i] = f"vpbroadcastd {word(int(narrow.biases[o]))}, %%zmm{i}"
     for offset, group in groupby(mine, key=lambda p: p.offset):
-        lines.append(f"vmovdqu32 {offset}(%[x]), %%zmm{INPUT}")
+        lines.append(f"vmovdqu32 {offset}(%[x]), %%zmm{INPUT_REGISTER}")
         for product in group:
             weight = f"{word(product.weight)}%{{1to16%}}"
             total = f"%%zmm{register[product.filter]}"
             if not is_float:
-                lines.append(f"vpdpbusd {weight}, %%zmm{INPUT}, {total}")
+                lines.append(f"vpdpbusd {weight}, %%zmm{INPUT_REGISTER}, {total}")
             elif not ordered:
-                lines.append(f"vfmadd231ps {weight}, %%zmm{INPUT}, {total}")
+                lines.append(f"vfmadd231ps {weight}, %%zmm{INPUT_REGISTER}, {total}")
             else:
-                lines.append(f"vmulps {weight}, %%zmm{INPUT}, %%zmm{PRODUCT}")
+                lines.append(f"vmulps {weight}, %%zmm{INPUT_REGISTER}, %%zmm{PRODUCT}")
                 lines.append(f"vaddps %%zmm{PRODUCT}, {total}, {total}")
     if narrow:
         at = word(POSITION_ORDER[0])
@@ -392,7 +392,7 @@ def core_cost(
     entries = np.count_nonzero(weights.reshape(len(weights), -1), axis=1)
     if has_pairs and (pairs := PairedPlanes.of(planes, CORE_WORKSPACE)) and not is_float:
         strips, near = planes.images * pairs.strips, pairs.near
-        tiles = strips * near.strip * -(-near.columns // PAIR_COLUMNS)
+        tiles = strips * near.strip * -(-near.columns // REGISTER_COLUMNS)
         sparse = tiles * (float(entries.sum()) * PAIRED_ENTRY + len(weights) * PAIRED_TILE)
         places = pairs.words // near.channels
         sparse += strips * (

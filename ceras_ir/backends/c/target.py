@@ -15,7 +15,7 @@ from ceras_ir.backends.c.names import (
     Package,
     Prefix,
     PrefixOptions,
-    Weights,
+    WeightStorage,
 )
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.support.options import inherited
@@ -67,7 +67,7 @@ class CTarget(
     }
     text = "ceras_ir.backends.c.emitter:CText"
 
-    weights: Weights = option(
+    weights: WeightStorage = option(
         "source",
         "store constants as string literals (source), in a file that the program loads (file), "
         "or in a file that the assembler includes (incbin)",
@@ -122,9 +122,9 @@ class CTarget(
 
     @property
     def _machine(self) -> Machine | Board:
-        from ceras_ir.backends.c.machines import NATIVE, load_machine
+        from ceras_ir.backends.c.machines import NATIVE_MACHINE, load_machine
 
-        return NATIVE if self.board is None else load_machine(self.board)
+        return NATIVE_MACHINE if self.board is None else load_machine(self.board)
 
     @property
     def _is_microcontroller(self) -> bool:

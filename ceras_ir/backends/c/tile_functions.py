@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 
 from ceras_ir.backends.c.register_tiles import (
     FLOATS,
-    LANES,
+    HAS_16_LANES,
+    LANES_PER_VECTOR,
     MOVED_BYTES,
     VECTOR_REGISTERS,
-    WIDE,
     Lanes,
     Stores,
     Tile,
@@ -32,7 +32,7 @@ MAX_FETCH_DISTANCE = 10 * 1024
 """The maximum prefetch distance in bytes: a third of the first-level cache."""
 CACHE_LINE = 64
 
-HALF, HALF_VECTOR = "HALF_", "model_i32h"
+HALF_PREFIX, HALF_VECTOR = "HALF_", "model_i32h"
 """The prefix of macros for vectors of 8 lanes, and their type."""
 
 
@@ -56,15 +56,19 @@ def product_lines(walk: Walk, lanes: Lanes, start: str = "") -> list[str]:
         return f"{full} {last}".strip()
 
     def of(function: str, b: int) -> str:
-        return HALF * half[b] + function
+        return HALF_PREFIX * half[b] + function
 
-    first = [start or f"{of(lanes.load, b)}({offset_of('bias', b * LANES)})" for b in range(blocks)]
+    first = [
+        start or f"{of(lanes.load, b)}({offset_of('bias', b * LANES_PER_VECTOR)})"
+        for b in range(blocks)
+    ]
     lines = [
         "  " + defined(f"s{p}_", first if p == 0 else [sum_name(0, b) for b in range(blocks)])
         for p in positions
     ]
     weights = [
-        f"{of(lanes.load_weights, b)}({offset_of('w', b * LANES * step)})" for b in range(blocks)
+        f"{of(lanes.load_weights, b)}({offset_of('w', b * LANES_PER_VECTOR * step)})"
+        for b in range(blocks)
     ]
     products = [
         ", ".join(
@@ -116,7 +120,10 @@ def product_lines(walk: Walk, lanes: Lanes, start: str = "") -> list[str]:
     rows = range(walk.runs)
     words: list[str] = []
     for b in range(blocks):
-        places = (offset_of("last", row * walk.steps * vectors + b * LANES * step) for row in rows)
+        places = (
+            offset_of("last", row * walk.steps * vectors + b * LANES_PER_VECTOR * step)
+            for row in rows
+        )
         loads = (f"{of(lanes.load_weights, b)}({place})" for place in places)
         words.append(_joined(loads))
     lines += ["  {", "    " + defined("w", words, "const "), f"    {lanes.vector} v;"]
@@ -173,9 +180,9 @@ def sums_tile(walk: Walk, lanes: Lanes) -> tuple[str, str]:
 
 
 def _sum_stores(walk: Walk, store: str) -> list[str]:
-    t = walk.tile
+    t, lanes = walk.tile, LANES_PER_VECTOR
     rows = (
-        [f"{store}({offset_of('sums', p * t.width + b * LANES)}, {_full_vector(walk, p, b)})"
+        [f"{store}({offset_of('sums', p * t.width + b * lanes)}, {_full_vector(walk, p, b)})"
          for b in range(t.blocks)]
         for p in range(t.positions)
     )  # fmt: skip
@@ -186,7 +193,18 @@ def _function(
     walk: Walk, name: str, head: str, wide: Sequence[str], narrow: Sequence[str]
 ) -> tuple[str, str]:
     """Return name and text of a tile, with bodies for vectors of 16 lanes and for fewer lanes."""
-    lines = [_title(walk), head, "{", f"#if {WIDE}", *wide, "#else", *narrow, "#endif", "}", ""]
+    lines = [
+        _title(walk),
+        head,
+        "{",
+        f"#if {HAS_16_LANES}",
+        *wide,
+        "#else",
+        *narrow,
+        "#endif",
+        "}",
+        "",
+    ]
     return name, "\n".join(lines)
 
 
@@ -221,7 +239,7 @@ def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
         ("r", "shifts", stores.has_shifts),
     ):
         lines += [
-            f"  const model_i32v {vector}{b} = LOAD_I32({offset_of(array, b * LANES)});"
+            f"  const model_i32v {vector}{b} = LOAD_I32({offset_of(array, b * LANES_PER_VECTOR)});"
             for b in range(t.blocks if is_used else 0)
         ]
     masks = ["-1"] * t.blocks
@@ -232,7 +250,7 @@ def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
     for p in range(t.positions):
         base = stores.offset(t, p)
         for b in range(t.blocks):
-            s, to = _full_vector(walk, p, b), base + b * LANES
+            s, to = _full_vector(walk, p, b), base + b * LANES_PER_VECTOR
             if stores.has_residual:
                 at = offset_of("residual", to)
                 load = f"LOAD_I{bits}({at})"
@@ -273,7 +291,7 @@ def _packed_stores(stores: Stores, name: str, group: Sequence[tuple[int, str]]) 
     places = [to for to, _ in group]
     for i in (0, 2):
         first, second = places[i : i + 2]
-        if second == first + LANES:
+        if second == first + LANES_PER_VECTOR:
             lines.append(f"  STORE_HALF({offset_of('y', first)}, {name}, {i // 2});")
         else:
             lines += [
@@ -332,7 +350,7 @@ def use_narrow(kernels: Kernels, stores: Stores) -> None:
 def _masks(tile: Tile, macro: str) -> tuple[list[str], str]:
     names = [f"mask{b}" for b in range(tile.blocks)]
     values = ", ".join(
-        f"{name} = {macro}({'outputs' if b == 0 else f'outputs - {b * LANES}'})"
+        f"{name} = {macro}({'outputs' if b == 0 else f'outputs - {b * LANES_PER_VECTOR}'})"
         for b, name in enumerate(names)
     )
     return names, f"  const unsigned short {values};"
@@ -357,7 +375,7 @@ def float_tile(walk: Walk, stores: Stores, has_clamp: bool) -> tuple[str, str]:
         lines.append(declared)
     for p in range(t.positions):
         for b in range(t.blocks):
-            s, to = sum_name(p, b), stores.offset(t, p) + b * LANES
+            s, to = sum_name(p, b), stores.offset(t, p) + b * LANES_PER_VECTOR
             if stores.has_residual:
                 at = offset_of("residual", to)
                 load = f"LOAD_SOME_F32({at}, {masks[b]})" if masks else f"LOAD_F32({at})"

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ceras_ir.backends.c.constants import block_diagonal
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.register_tiles import (
-    LANES,
+    LANES_PER_VECTOR,
     Stores,
     Tile,
     Walk,
@@ -89,7 +89,7 @@ class Nest:
         merged.
         """
         groups = geometry.groups
-        few = range(1, min(groups, LANES // geometry.n) + 1)
+        few = range(1, min(groups, LANES_PER_VECTOR // geometry.n) + 1)
         merged = max((count for count in few if groups % count == 0), default=1)
         geometry = geometry.with_merged_groups(merged)
         outputs, steps = geometry.n, 0 if item == FLOAT_BYTES else -(-geometry.k * item // 4)
@@ -200,7 +200,7 @@ class Nest:
     @property
     def ends_in_half(self) -> bool:
         """Return whether the single panel has outputs for at most half of the last vector."""
-        return self.outputs <= self.tile.width - LANES // 2
+        return self.outputs <= self.tile.width - LANES_PER_VECTOR // 2
 
     def walk(self, step: int) -> Walk:
         steps = -(-self.taps // step)

@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from ceras_ir.backends.c import constants
-from ceras_ir.backends.c.constants import ALIGNMENT, ConstantPool, ReadOnlyArray
+from ceras_ir.backends.c.constants import CONSTANT_ALIGNMENT_BYTES, ConstantPool, ReadOnlyArray
 from ceras_ir.backends.c.model import PrintedModel, consistency_checks
 from ceras_ir.backends.c.names import comment
 
-MAGIC = b"CERASWTS"
+WEIGHTS_MAGIC = b"CERASWTS"
 FORMAT_VERSION = 1
 HEADER_BYTES = 64
 
@@ -29,12 +29,14 @@ def offsets(constants: list[ReadOnlyArray]) -> list[int]:
     at = HEADER_BYTES
     for constant in constants:
         result.append(at)
-        at += -(-constant.nbytes // ALIGNMENT) * ALIGNMENT
+        at += -(-constant.nbytes // CONSTANT_ALIGNMENT_BYTES) * CONSTANT_ALIGNMENT_BYTES
     return result
 
 
 def file_bytes(constants: list[ReadOnlyArray]) -> int:
-    padded = (-(-c.nbytes // ALIGNMENT) * ALIGNMENT for c in constants)
+    padded = (
+        -(-c.nbytes // CONSTANT_ALIGNMENT_BYTES) * CONSTANT_ALIGNMENT_BYTES for c in constants
+    )
     return HEADER_BYTES + sum(padded)
 
 
@@ -42,7 +44,7 @@ def _body(constants: list[ReadOnlyArray]) -> Iterator[bytes]:
     for constant in constants:
         for chunk in constant.chunks():
             yield chunk.tobytes()
-        yield bytes(-constant.nbytes % ALIGNMENT)
+        yield bytes(-constant.nbytes % CONSTANT_ALIGNMENT_BYTES)
 
 
 def checksum(constants: list[ReadOnlyArray]) -> int:
@@ -53,7 +55,7 @@ def checksum(constants: list[ReadOnlyArray]) -> int:
 
 
 def write_file(constants: list[ReadOnlyArray], crc: int, stream: BinaryIO) -> None:
-    header = struct.pack("<8sIIQ", MAGIC, FORMAT_VERSION, crc, file_bytes(constants))
+    header = struct.pack("<8sIIQ", WEIGHTS_MAGIC, FORMAT_VERSION, crc, file_bytes(constants))
     stream.write(header.ljust(HEADER_BYTES, b"\0"))
     for piece in _body(constants):
         stream.write(piece)
@@ -107,12 +109,12 @@ int model_load_weights(const void *file, unsigned long bytes)
 
 def loader(constants: list[ReadOnlyArray], crc: int) -> str:
     """Return C that checks a file in memory and installs it as the weights of the model."""
-    header = struct.pack("<8sIIQ", MAGIC, FORMAT_VERSION, crc, file_bytes(constants))
+    header = struct.pack("<8sIIQ", WEIGHTS_MAGIC, FORMAT_VERSION, crc, file_bytes(constants))
     magic = ", ".join(str(b) for b in header)
     return LOADER.replace("@MAGIC@", magic).replace("@HEADER@", str(HEADER_BYTES))
 
 
-INCLUDE = """
+INCBIN_SOURCE = """
 #if !defined(__GNUC__) || !defined(__ELF__)
 #error "model.weights is put into the program by GNU assembler; compile with --weights source"
 #endif
@@ -126,7 +128,7 @@ INCLUDE = """
 
 def inclusions(constants: list[ReadOnlyArray]) -> str:
     """Return the part of `model_weights.c` that includes the constants by the assembler."""
-    lines = [INCLUDE]
+    lines = [INCBIN_SOURCE]
     for c, offset in zip(constants, offsets(constants), strict=True):
         lines += c.conditional(f"MODEL_INCLUDE({c.name}, {c.alignment}, {offset}, {c.nbytes});")
     return "\n".join(lines) + "\n"

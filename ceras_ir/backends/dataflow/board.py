@@ -58,7 +58,7 @@ class Family:
     """The number of tables per unit of a part."""
 
 
-FAMILIES = {
+CHIP_FAMILIES = {
     "xcup": Family(
         paired=True,
         product_bits=9,
@@ -99,7 +99,7 @@ FAMILIES = {
 """The families by their names in `yosys`."""
 
 
-DEFAULT_BOARD = "zcu102"
+DEFAULT_CHIP_BOARD = "zcu102"
 """The board of S5."""
 
 
@@ -107,7 +107,7 @@ DEFAULT_BOARD = "zcu102"
 class ChipOptions(BoardOptions):
     """The options of the target and of the pass `allot-lanes`: the chip, and the usable part."""
 
-    board: str = inherited(BoardOptions, "board", DEFAULT_BOARD)
+    board: str = inherited(BoardOptions, "board", DEFAULT_CHIP_BOARD)
     dsp: int = option(0, metavar="N")
     """Use at most this number of multipliers of the chip; 0, all."""
     ram18: int = option(0, metavar="N")
@@ -124,7 +124,7 @@ class DataflowBoard:
 
     title: str
     family: str
-    """The name of the family in `yosys`: a key of `FAMILIES`."""
+    """The name of the family in `yosys`: a key of `CHIP_FAMILIES`."""
     dsp: int
     """The number of multipliers."""
     ram18: int
@@ -138,7 +138,7 @@ class DataflowBoard:
 
     @property
     def fabric(self) -> Family:
-        return FAMILIES[self.family]
+        return CHIP_FAMILIES[self.family]
 
     @property
     def pairs(self) -> bool:
@@ -162,8 +162,8 @@ def parse_board(text: str, file: str) -> DataflowBoard:
         if name == "title" and isinstance(value, str):
             continue
         if name == "family" and isinstance(value, str):
-            if value not in FAMILIES:
-                known_families = ", ".join(FAMILIES)
+            if value not in CHIP_FAMILIES:
+                known_families = ", ".join(CHIP_FAMILIES)
                 raise InputError(f"family must be one of {known_families}, got '{value}'", file)
             continue
         if name == "nextpnr":

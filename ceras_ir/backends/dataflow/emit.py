@@ -29,7 +29,7 @@ from ceras_ir.backends.dataflow.board import DataflowBoard
 from ceras_ir.backends.dataflow.cycles import PipelineTiming, lane_cycles, model
 from ceras_ir.backends.dataflow.lanes import Circuit, circuit_of
 from ceras_ir.backends.dataflow.resources import (
-    NETLIST,
+    NETLIST_FILE,
     Resources,
     estimate,
     route,
@@ -38,7 +38,7 @@ from ceras_ir.backends.dataflow.resources import (
 )  # fmt: skip
 from ceras_ir.backends.dataflow.rules import DATAFLOW
 from ceras_ir.backends.dataflow.storage import ceiling
-from ceras_ir.backends.dataflow.verilog import TOP, write_project
+from ceras_ir.backends.dataflow.verilog import TOP_MODULE, write_project
 from ceras_ir.command.output_files import MANIFEST, is_inside
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.mem import LaunchOp, block_of
@@ -160,7 +160,7 @@ def _count(
         counted = synthesize(Path(work), board.family)
         if not routed:
             return counted, None
-        return counted, route(Path(work, NETLIST), board.nextpnr, board.clock_mhz)
+        return counted, route(Path(work, NETLIST_FILE), board.nextpnr, board.clock_mhz)
 
 
 def emit_circuit(
@@ -256,7 +256,7 @@ class CircuitSimulator:
 def _build(folder: Path, work: Path, port_bytes: int) -> Path:
     objects = work / "obj"
     objects.mkdir()
-    parts = verilate(TOP, sorted(folder.resolve().glob("*.sv")), objects, SIMULATOR_FLAGS)
+    parts = verilate(TOP_MODULE, sorted(folder.resolve().glob("*.sv")), objects, SIMULATOR_FLAGS)
     with as_file(files("ceras_ir.backends.dataflow") / "hdl" / "simulate.cpp") as harness:
         flags = [*SIMULATOR_FLAGS, f"-I{include_folder()}", f"-DPORT_BYTES={port_bytes}"]
         own = Part([harness], (), flags, is_shared=False)

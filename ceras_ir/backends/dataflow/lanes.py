@@ -237,7 +237,7 @@ RESOURCES = {
 """The name of each resource for users, and the changes of a network that need less of it."""
 
 
-KERNEL = "pipeline"
+CIRCUIT_FUNCTION = "pipeline"
 """The name of the function of the circuit."""
 
 
@@ -251,7 +251,7 @@ class Circuit:
 
 def kernel_of(module: ModuleOp) -> FuncOp | None:
     """Return the function of the circuit, if `outline-pipeline` has run."""
-    kernel = SymbolTable.lookup_symbol(module, KERNEL)
+    kernel = SymbolTable.lookup_symbol(module, CIRCUIT_FUNCTION)
     return kernel if isinstance(kernel, FuncOp) and kernel.body.blocks else None
 
 

@@ -12,7 +12,13 @@ from xdsl.rewriter import InsertPoint
 
 from ceras_ir.backends.dataflow.board import ChipOptions, load_board
 from ceras_ir.backends.dataflow.dialect import LANES, LanesAttr, ReceiveOp, SendOp, lanes_of
-from ceras_ir.backends.dataflow.lanes import KERNEL, Budget, choose, kernel_of, pipeline_of
+from ceras_ir.backends.dataflow.lanes import (
+    CIRCUIT_FUNCTION,
+    Budget,
+    choose,
+    kernel_of,
+    pipeline_of,
+)
 from ceras_ir.backends.dataflow.rules import DATAFLOW, pipeline_run
 from ceras_ir.dialects.graph import ConstantOp, storage_type, tensor_type
 from ceras_ir.dialects.mem import CPU, DEVICE, REASON, DeviceAttr, LaunchOp, device_of
@@ -116,13 +122,13 @@ class OutlinePipelinePass(ModulePass):
             return
         kinds = [tensor_type(run.value), tensor_type(run.result)]
         function = FuncOp(
-            KERNEL, ([_buffer(kind.element_type, kind.get_shape()) for kind in kinds], [])
+            CIRCUIT_FUNCTION, ([_buffer(kind.element_type, kind.get_shape()) for kind in kinds], [])
         )
         op.body.block.add_op(function)
         source, target = function.body.block.args
         builder = Builder(InsertPoint.at_end(function.body.block))
         received = builder.insert(ReceiveOp(source, kinds[0])).result
-        launch = LaunchOp(KERNEL, [run.value], [kinds[1]])
+        launch = LaunchOp(CIRCUIT_FUNCTION, [run.value], [kinds[1]])
         first, last = run.operations[0], run.operations[-1]
         launch.attributes[DEVICE] = first.attributes[DEVICE]
         launch.location = last.location

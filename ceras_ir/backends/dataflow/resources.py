@@ -33,7 +33,7 @@ from ceras_ir.backends.dataflow.blocks import (
 from ceras_ir.backends.dataflow.board import Family, LogicPart
 from ceras_ir.backends.dataflow.plan import PipelinePlan, PlannedConvolution
 from ceras_ir.backends.dataflow.storage import WeightEncoding, bits, ceiling
-from ceras_ir.backends.dataflow.verilog import TOP, in_order, order_capacity, pool_windows
+from ceras_ir.backends.dataflow.verilog import TOP_MODULE, in_order, order_capacity, pool_windows
 from ceras_ir.support.diagnostics import InputError
 
 RAM18_SHAPES = ((36, 512), (18, 1024), (9, 2048), (4, 4096), (2, 8192), (1, 16384))
@@ -239,7 +239,7 @@ YOSYS_SCRIPTS = {
     "xcup": "synth_xilinx -family xcup -flatten -noiopad -noclkbuf -top {top}",
     "ecp5": "synth_ecp5 -top {top}",
 }
-"""The synthesis commands by family, as in `board.FAMILIES`."""
+"""The synthesis commands by family, as in `board.CHIP_FAMILIES`."""
 
 DSP_CELLS = frozenset({"DSP48E2", "MULT18X18D"})
 RAM18_CELLS = {"RAMB18E2": 1, "RAMB36E2": 2, "DP16KD": 1, "PDPW16KD": 1}
@@ -251,19 +251,19 @@ LUT_CELLS = dict.fromkeys((f"LUT{n}" for n in range(1, 7)), 1) | {
 """The number of lookup tables of each type of cell."""
 
 
-NETLIST, STATISTICS = "netlist.json", "statistics.json"
+NETLIST_FILE, STATISTICS_FILE = "netlist.json", "statistics.json"
 """The output files of a synthesis."""
 
 
 def synthesize(folder: Path, family: str) -> Resources:
-    """Synthesize the project in `folder`, write `NETLIST` to it, and count the cells."""
+    """Synthesize the project in `folder`, write `NETLIST_FILE` to it, and count the cells."""
     sources = " ".join(path.name for path in sorted(folder.glob("*.sv")))
-    script = YOSYS_SCRIPTS[family].format(top=TOP)
+    script = YOSYS_SCRIPTS[family].format(top=TOP_MODULE)
     # The top module specifies the names of memories, so elaboration must be deferred.
-    text = f"read_verilog -sv -defer {sources}; {script}; write_json {NETLIST}"
-    text += f"; tee -q -o {STATISTICS} stat -json"
+    text = f"read_verilog -sv -defer {sources}; {script}; write_json {NETLIST_FILE}"
+    text += f"; tee -q -o {STATISTICS_FILE} stat -json"
     YOSYS.run(["-q", "-p", text], folder)
-    return count((folder / STATISTICS).read_text())
+    return count((folder / STATISTICS_FILE).read_text())
 
 
 def count(statistics: str) -> Resources:

@@ -29,7 +29,7 @@ from ceras_ir.transforms.memory.liveness import steps
 DATAFLOW = "dataflow"
 """The name of the circuit in `#mem.device`."""
 
-MAX_EXTENT = 1 << 12
+MAX_FEATURE_MAP_EXTENT = 1 << 12
 """The maximum of rows, channels and columns of a feature map. Counters have 16 bits."""
 
 MAX_AVERAGE_MULTIPLIER = (1 << 17) - 1
@@ -51,10 +51,10 @@ def why_not_shape(*values: SSAValue) -> str | None:
     """Streams have the shape [N, H, W, C] or [N, C], with extents of at most 4096."""
     for value in values:
         shape = graph.shape_of(value)
-        if len(shape) not in (2, 4) or max(shape) > MAX_EXTENT:
+        if len(shape) not in (2, 4) or max(shape) > MAX_FEATURE_MAP_EXTENT:
             return (
-                f"a stream is [N, H, W, C] or [N, C] with extents of at most {MAX_EXTENT}, got "
-                f"{list(shape)}: split or reshape the layer"
+                "a stream is [N, H, W, C] or [N, C] with extents of at most "
+                f"{MAX_FEATURE_MAP_EXTENT}, got {list(shape)}: split or reshape the layer"
             )
     return None
 
@@ -189,7 +189,7 @@ def why_not(op: Operation) -> str | None:
             )
 
 
-RULES: tuple[Callable[..., str | None], ...] = (
+PIPELINE_RULES: tuple[Callable[..., str | None], ...] = (
     why_not_linear,
     why_not_requant,
     why_not_residual_shifts,

@@ -22,7 +22,7 @@ from ceras_ir.backends.dataflow.blocks import (
 from ceras_ir.backends.dataflow.plan import PipelinePlan, PlannedConvolution, max_batch_rows
 from ceras_ir.backends.dataflow.storage import WeightEncoding, bits, ceiling, delta_bits
 
-Parameters = dict[str, int | str]
+ModuleParameters = dict[str, int | str]
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,12 @@ class Memories:
         return f'"{name}.mem"'
 
 
-def feature_parameters(feature: Feature) -> Parameters:
+def feature_parameters(feature: Feature) -> ModuleParameters:
     """Return the parameters of the size of a frame."""
     return {"ROWS": feature.rows, "CHANNELS": feature.channels, "COLUMNS": feature.columns}
 
 
-def _scale(scale: SumScale) -> Parameters:
+def _scale(scale: SumScale) -> ModuleParameters:
     return {"SHIFT": scale.shift, "LOW": scale.low, "HIGH": scale.high}
 
 
@@ -67,7 +67,7 @@ def _vector(values: list[int], width: int) -> str:
 
 def block_parameters(
     block: Block, plan: PipelinePlan, name: str, memories: Memories
-) -> tuple[str, Parameters]:
+) -> tuple[str, ModuleParameters]:
     """
     Return the name of the Verilog module that implements `block`, and the parameters of the
     instance `name`. Tables and weights are added to `memories`.
@@ -104,7 +104,7 @@ def pool_windows(block: MaxPool) -> int:
     return min(block.feature.rows, ceiling(block.windows.kernel[0], block.windows.strides[0]))
 
 
-def _max_pool(block: MaxPool, name: str, memories: Memories) -> Parameters:
+def _max_pool(block: MaxPool, name: str, memories: Memories) -> ModuleParameters:
     w, count = block.windows, pool_windows(block)
     words: list[int] = []
     for row in range(block.input.rows):
@@ -136,7 +136,7 @@ def _max_pool(block: MaxPool, name: str, memories: Memories) -> Parameters:
 
 def _convolution(
     planned: PlannedConvolution, plan: PipelinePlan, name: str, memories: Memories
-) -> Parameters:
+) -> ModuleParameters:
     layer, buffer, weights, lanes = planned.layer, planned.buffer, planned.weights, planned.lanes
     w, sparse = layer.windows, lanes.encoding.is_sparse
     uniform = int(layer.weights.flat[0]) if layer.uniform and not sparse else 0
@@ -156,7 +156,7 @@ def _convolution(
         slot << 24 | bank << 16 | at
         for slot, bank, at in map(buffer.row_position, range(buffer.padded_rows))
     ]
-    files: Parameters = {
+    files: ModuleParameters = {
         "WEIGHTS": '""'
         if uniform
         else memories.add(f"{name}_weights", [*weights.words(buffer)], weights.width(buffer)),
@@ -164,7 +164,7 @@ def _convolution(
         "ROW_MAP": memories.add(f"{name}_rows", row_map, 40),
     }
     out = layer.feature
-    parameters: Parameters = feature_parameters(layer.input) | {
+    parameters: ModuleParameters = feature_parameters(layer.input) | {
         "OUT_ROWS": out.rows,
         "OUT_CHANNELS": out.channels,
         "OUT_COLUMNS": out.columns,
@@ -235,7 +235,7 @@ def _biases(planned: PlannedConvolution, name: str, memories: Memories) -> str:
     return memories.add(f"{name}_biases", words, filters * size)
 
 
-TOP = "pipeline"
+TOP_MODULE = "pipeline"
 """The name of the top module."""
 
 
@@ -256,7 +256,7 @@ class _ModuleWriter:
     memories: Memories = field(default_factory=Memories)
 
     def instance(
-        self, module: str, name: str, parameters: Parameters, ports: Mapping[str, str]
+        self, module: str, name: str, parameters: ModuleParameters, ports: Mapping[str, str]
     ) -> None:
         given = ",\n".join(f"      .{key}({value})" for key, value in parameters.items())
         wired = ",\n".join(f"      .{key}({value})" for key, value in ports.items())
@@ -311,7 +311,7 @@ def write_project(pipeline: Pipeline, plan: PipelinePlan, port_bytes: int) -> Pr
             handshakes[consumer] = own or f"{name}_valid {name}_ready"
     source = pipeline.source
     beats = ceiling(source.feature.columns, port_bytes)
-    port: Parameters = {"PORT_BYTES": port_bytes, "BEATS": beats}
+    port: ModuleParameters = {"PORT_BYTES": port_bytes, "BEATS": beats}
     writer.instance(
         "stream_input",
         "port_in",
@@ -344,7 +344,7 @@ def _queue(
     # Return the wires and the handshake of the queue before the first operand.
     feature, words, queued = block.input, writer.plan.delays[block], f"{name}_queued"
     writer.wires(queued, feature)
-    sizes: Parameters = {
+    sizes: ModuleParameters = {
         "COLUMNS": feature.columns,
         "ROW_BITS": bits(feature.rows),
         "CHANNEL_BITS": bits(feature.channels),
@@ -371,7 +371,10 @@ def _output(writer: _ModuleWriter, wire: str) -> None:
     if not in_order(writer.pipeline, writer.plan):
         capacity = order_capacity(writer.pipeline, writer.plan)
         writer.wires("ordered", feature)
-        ring: Parameters = {"CAPACITY": capacity, "ADDRESS_BITS": bits(capacity * feature.channels)}
+        ring: ModuleParameters = {
+            "CAPACITY": capacity,
+            "ADDRESS_BITS": bits(capacity * feature.channels),
+        }
         writer.instance(
             "row_order",
             "order",
@@ -408,7 +411,7 @@ def _module(writer: _ModuleWriter, source: Feature, result: Feature) -> str:
         "bytes. Each channel starts with a new beat.\n"
         f"// Output frame: {result.rows} rows of {result.channels} channels of {result.columns} "
         "bytes, in the same format.\n"
-        f"module {TOP} (\n"
+        f"module {TOP_MODULE} (\n"
         "    input logic clk,\n    input logic rst,\n"
         "    input logic s_axis_tvalid,\n    output logic s_axis_tready,\n"
         f"    input logic [{width}:0] s_axis_tdata,\n"

@@ -20,10 +20,10 @@ MAX_CHAIN_ROWS = number("hdl/product_array.sv", "CHAIN")  # added up in a column
 MIN_TILE_CYCLES = number("hdl/tile_runner.sv", "LEAST")
 
 # The bus. Short bursts wait for memory; the latencies of `MAX_BURSTS` short bursts overlap.
-LATENCY_CYCLES = 32  # of memory
+MEMORY_LATENCY_CYCLES = 32  # of memory
 BURST_BYTES = number("hdl/nnet_core.sv", "BURST_BYTES")
 MAX_BURSTS = number("hdl/axi_reader.sv", "OUTSTANDING")  # in flight
-BURST_CYCLES = (LATENCY_CYCLES + 2) / MAX_BURSTS
+BURST_CYCLES = (MEMORY_LATENCY_CYCLES + 2) / MAX_BURSTS
 RUN_START = 1  # from the last burst of a row to the first of the next
 RESIDUAL_START = 8  # from the last burst of a block's residual to the first of the next
 QUEUE_BEATS = number("hdl/stream_loader.sv", "DEPTH")  # of constants that are prefetched
@@ -231,8 +231,14 @@ class _Launch:
         tables = _ceiling(r["table_bytes"], size.bus_bytes)
         ahead = min(stream, QUEUE_BEATS)
         stream -= ahead
-        now = FIRST_BEAT + LATENCY_CYCLES + tables + float(ahead)
-        ready = FIRST_BEAT + LATENCY_CYCLES + r["table_bytes"] // TABLE_WORD_BYTES + header + tile
+        now = FIRST_BEAT + MEMORY_LATENCY_CYCLES + tables + float(ahead)
+        ready = (
+            FIRST_BEAT
+            + MEMORY_LATENCY_CYCLES
+            + r["table_bytes"] // TABLE_WORD_BYTES
+            + header
+            + tile
+        )
         group = 0
         height, after = r["height"], r["reads_after"]
         for image in range(r["images"]):
@@ -264,7 +270,7 @@ class _Launch:
                 next_top = top + r["block_rows"] * r["stride_y"]
                 freed = image * height + (height if last else max(next_top, 0))
                 bus.rows_allowed = min(freed + r["slots"], r["input_rows"])
-        return results.end + LATENCY_CYCLES + WRITE_END
+        return results.end + MEMORY_LATENCY_CYCLES + WRITE_END
 
     def _finish(
         self, results: _Results, bus: _Bus, sums: float, pixels: int, output: int, group: int

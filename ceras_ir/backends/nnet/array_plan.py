@@ -14,7 +14,7 @@ from math import prod
 
 from xdsl.ir import Operation, SSAValue
 
-from ceras_ir.backends.nnet.circuits import ALIGNMENT, CircuitSize, number, register_map
+from ceras_ir.backends.nnet.circuits import ARENA_ALIGNMENT_BYTES, CircuitSize, number, register_map
 from ceras_ir.backends.nnet.rules import MOVERS, is_product, repetitions
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import shape_of
@@ -75,7 +75,7 @@ class ArrayLayer:
     shift: int = 0
     circuit: CircuitKind = CircuitKind.LINEAR
     starts: tuple[int, int, int] = (0, 0, 0)
-    """The byte offsets of input, result and residual modulo `ALIGNMENT`."""
+    """The byte offsets of input, result and residual modulo `ARENA_ALIGNMENT_BYTES`."""
 
     @property
     def request(self) -> tuple[int, ...]:
@@ -100,7 +100,7 @@ class Box:
     steps: tuple[int, ...]
     result_steps: tuple[int, ...]
     starts: tuple[int, int, int]
-    """The byte offsets of the first element modulo `ALIGNMENT`, as in `ArrayLayer`."""
+    """The byte offsets of the first element modulo `ARENA_ALIGNMENT_BYTES`, as in `ArrayLayer`."""
 
     @property
     def request(self) -> tuple[int, ...]:
@@ -231,9 +231,11 @@ def pitch_of(value: SSAValue) -> int:
 
 
 def start_of(value: SSAValue, offset: int = 0) -> int:
-    """Return the address of a byte of a value modulo `ALIGNMENT`; 0 before memory planning."""
+    """
+    Return the address of a byte of a value modulo `ARENA_ALIGNMENT_BYTES`; 0 before planning.
+    """
     block = block_of(value)
-    return 0 if block is None else (block.offset.data + offset) % ALIGNMENT
+    return 0 if block is None else (block.offset.data + offset) % ARENA_ALIGNMENT_BYTES
 
 
 def _boxes(op: MOVERS) -> list[Box]:

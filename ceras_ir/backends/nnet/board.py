@@ -20,7 +20,7 @@ from ceras_ir.support.files import parse_toml
 from ceras_ir.targets.capabilities import board_text
 
 TomlTable = dict[str, object]
-FIELDS = ("title", "clock_mhz", "cpu", "bus")
+NNET_BOARD_FIELDS = ("title", "clock_mhz", "cpu", "bus")
 MULTIPLYING_CIRCUITS = {"conv2d": 2, "matmul": 2, "depthwise": 1}
 """The number of dimensions of the array in which a circuit multiplies in each cycle."""
 ARRAY_CIRCUITS = (*MULTIPLYING_CIRCUITS, "pool2d", "binary")
@@ -67,7 +67,7 @@ def parse_board(text: str, file: str) -> FpgaBoard:
     """Return the board that the TOML `text` describes. Messages name `file`."""
     content = parse_toml(text, file)
     reader = _BoardFields(file)
-    reader.only(content, "the board", {*FIELDS, "circuits", "memory", "array"})
+    reader.only(content, "the board", {*NNET_BOARD_FIELDS, "circuits", "memory", "array"})
     cpu, bus = reader.table(content, "cpu"), reader.table(content, "bus")
     reader.only(cpu, "cpu", {"macs_per_us", "bytes_per_us"})
     reader.only(bus, "bus", {"bytes_per_us", "latency_us"})

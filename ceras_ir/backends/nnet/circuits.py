@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ceras_ir.support.native import STREAM_FIFO
 
-PACKAGE = Path(__file__).parent
+NNET_FOLDER = Path(__file__).parent
 
 _NUMBER = re.compile(
     # Of a minimum, such as `LANES < 8 ? LANES : 8`, the upper limit is read.
@@ -27,7 +27,7 @@ _NUMBER = re.compile(
 
 @cache
 def _numbers(source: str) -> dict[str, int]:
-    text = (PACKAGE / source).read_text("ascii")
+    text = (NNET_FOLDER / source).read_text("ascii")
     return {name: int(n) << int(shift or 0) for name, n, shift in _NUMBER.findall(text)}
 
 
@@ -36,10 +36,10 @@ def number(source: str, name: str) -> int:
     return _numbers(source)[name]
 
 
-ALIGNMENT = 64
+ARENA_ALIGNMENT_BYTES = 64
 """The alignment in bytes of values in the memory arena: a multiple of the bus width."""
-TOP = "nnet_core"
-CORE = f"hdl/{TOP}.sv"
+CORE_MODULE = "nnet_core"
+CORE_SOURCE = f"hdl/{CORE_MODULE}.sv"
 REGISTER_PACKAGE = "layer_registers.sv"
 """The package of registers. Tools must read it before the modules that use it."""
 
@@ -48,16 +48,16 @@ REGISTER_PACKAGE = "layer_registers.sv"
 class CircuitSize:
     """The parameters of `hdl/nnet_core.sv`. The defaults are read from the module."""
 
-    lanes: int = number(CORE, "LANES")
+    lanes: int = number(CORE_SOURCE, "LANES")
     """The number of rows and of columns of the array."""
-    bus_bytes: int = number(CORE, "BUS_BYTES")
-    line_bytes: int = number(CORE, "LINE_BYTES")
+    bus_bytes: int = number(CORE_SOURCE, "BUS_BYTES")
+    line_bytes: int = number(CORE_SOURCE, "LINE_BYTES")
     """The size of the line buffer for rows of the input."""
-    result_bytes: int = number(CORE, "RESULT_BYTES")
+    result_bytes: int = number(CORE_SOURCE, "RESULT_BYTES")
     """The size of the buffer of results, and of the residual buffer; both have two halves."""
-    paired: bool = bool(number(CORE, "PAIRED"))
+    paired: bool = bool(number(CORE_SOURCE, "PAIRED"))
     """Whether a multiplier computes two products."""
-    tables: int = number(CORE, "TABLES")
+    tables: int = number(CORE_SOURCE, "TABLES")
     """The maximum number of function tables of a layer; 0 if the core has no tables."""
 
     def parameters(self) -> dict[str, int]:
@@ -68,7 +68,7 @@ class CircuitSize:
 DEFAULT = CircuitSize()
 CHAIN_SOURCE = "hdl/product_array.sv"
 SHARED_NUMBERS = {
-    "PIXELS": (CORE, "of a block, at most"),
+    "PIXELS": (CORE_SOURCE, "of a block, at most"),
     "CHAIN": (CHAIN_SOURCE, "rows of the array that are added in a column, at most"),
 }
 """The numbers of the core in `registers.h`, with source and comment."""
@@ -76,7 +76,7 @@ SHARED_NUMBERS = {
 
 def package_source() -> Path:
     """Return the path of the package of registers."""
-    return PACKAGE / "hdl" / REGISTER_PACKAGE
+    return NNET_FOLDER / "hdl" / REGISTER_PACKAGE
 
 
 def circuit_sources() -> list[Path]:
@@ -223,7 +223,7 @@ def write_board_files(folder: Path, size: CircuitSize) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for path in circuit_sources():
         (folder / path.name).write_bytes(path.read_bytes())
-    for path in sorted((PACKAGE / "board").iterdir()):
+    for path in sorted((NNET_FOLDER / "board").iterdir()):
         text = path.read_text("ascii")
         for name, value in size.parameters().items():
             text = text.replace(f"@{name}@", str(value))

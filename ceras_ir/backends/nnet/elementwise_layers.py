@@ -11,20 +11,20 @@ from math import inf, isnan
 import numpy as np
 
 from ceras_ir.backends.nnet.encoding import (
-    FUNCTIONS,
+    FUNCTION_NUMBERS,
     AddTable,
     LayerRecord,
     encodes,
     float_word,
     record_as,
 )
-from ceras_ir.backends.nnet.file import BYTES, Case, Kind, always
+from ceras_ir.backends.nnet.file import STORAGE_BYTES, Case, Kind, always
 from ceras_ir.backends.nnet.rules import is_int8
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Cell
 
 FLOAT_STORAGES = ("f32",)
-INTEGER_STORAGES = tuple(storage for storage in BYTES if storage not in FLOAT_STORAGES)
+INTEGER_STORAGES = tuple(storage for storage in STORAGE_BYTES if storage not in FLOAT_STORAGES)
 
 
 def _check_floats(case: Case) -> None:
@@ -51,7 +51,7 @@ def _check_lookup(case: Case) -> None:
     must(valid, "the entries of a table must be a power of two from 256 to 65536")
     must(len(tables) in (1, case.result.channels), "a single table or a table per channel expected")
     stored = len(case.file.sections["tables"]) // 256
-    blocks = entries * BYTES[case.result.storage] // 256
+    blocks = entries * STORAGE_BYTES[case.result.storage] // 256
     must(all(t + blocks <= stored for t in tables), "no such lookup table")
 
 
@@ -209,7 +209,7 @@ CELL_NUMBERS = (Cell.RNN, Cell.GRU, Cell.GRU_RESET_FIRST, Cell.LSTM)
 GATE_COUNTS, FUNCTION_COUNTS = (1, 3, 3, 4), (1, 2, 2, 3)
 LSTM = 3
 LAST_FUNCTION = len(graph.Function)
-MAX_STATE_ELEMENTS, MAX_EXPONENT = 1 << 14, 60
+MAX_STATE_ELEMENTS, MAX_STATE_EXPONENT = 1 << 14, 60
 DYNAMIC = 1 << 31
 """The word -2^31, which replaces the exponent of a dynamically quantized state."""
 
@@ -257,8 +257,8 @@ def _check_recurrence_words(case: Case, functions: int) -> None:
         must(-128 <= _signed(integers[1]) < 128, "the zero point is no int8")
         must(all(0 <= _float(w) < inf for w in integers[2:]), "a scale is negative or infinite")
     else:
-        valid = all(abs(_signed(w)) <= MAX_EXPONENT for w in integers)
-        must(valid, f"an exponent exceeds {MAX_EXPONENT}")
+        valid = all(abs(_signed(w)) <= MAX_STATE_EXPONENT for w in integers)
+        must(valid, f"an exponent exceeds {MAX_STATE_EXPONENT}")
 
 
 def _float(word: int) -> float:
@@ -277,7 +277,7 @@ def encode_recurrence(op: graph.RecurrenceOp, add_table: AddTable) -> LayerRecor
     words = [CELL_NUMBERS.index(op.cell_kind)]
     for function in op.functions:
         first, second = (*function.values, 0.0, 0.0)[:2]
-        words += [FUNCTIONS[function.kind], float_word(first), float_word(second)]
+        words += [FUNCTION_NUMBERS[function.kind], float_word(first), float_word(second)]
     if (exponents := op.exponents) is not None:
         state, rows = exponents
         words += [e & 0xFFFFFFFF for e in (state, *rows)]

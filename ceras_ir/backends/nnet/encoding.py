@@ -26,9 +26,9 @@ from ceras_ir.dialects.mem import CPU
 from ceras_ir.dialects.quant import RequantAttr, Rounding
 
 MAGIC = b"NNET\r\n\x1a\n"
-VERSION = number("runtime/format.h", "VERSION")
-ALIGNMENT = number("runtime/format.h", "SECTION_ALIGNMENT")
-NONE = 0xFFFFFFFF
+NNET_VERSION = number("runtime/format.h", "VERSION")
+SECTION_ALIGNMENT = number("runtime/format.h", "SECTION_ALIGNMENT")
+NO_INDEX = 0xFFFFFFFF
 MAX_RANK = number("runtime/format.h", "MAX_RANK")
 
 
@@ -49,11 +49,11 @@ class Section(IntEnum):
 
 
 _STORAGES = ("float32", "int8", "uint8", "int16", "uint16", "int32", "int64", "bool")
-STORAGES = {name: n for n, name in enumerate(_STORAGES)}
+STORAGE_NUMBERS = {name: n for n, name in enumerate(_STORAGES)}
 _ROUNDINGS = (Rounding.HALF_UP, Rounding.HALF_AWAY, Rounding.HALF_EVEN, Rounding.FLOOR)
-ROUNDINGS = {mode: n for n, mode in enumerate(_ROUNDINGS)}
-DEVICES = {CPU: 0, FPGA: 1}
-FUNCTIONS = {function: number for number, function in enumerate(Function, 1)}
+ROUNDING_NUMBERS = {mode: n for n, mode in enumerate(_ROUNDINGS)}
+DEVICE_NUMBERS = {CPU: 0, FPGA: 1}
+FUNCTION_NUMBERS = {function: number for number, function in enumerate(Function, 1)}
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class LayerRecord:
     parameters: Sequence[float] = ()
     requant: RequantAttr | None = None
     residual_shift: int = 0
-    table: int = NONE
+    table: int = NO_INDEX
     fused: bool = False
     """Whether the table is applied after a requantization."""
     name: int = field(default=0, kw_only=True)
@@ -111,7 +111,7 @@ class LayerRecord:
         fields = (0, 0, 0, 0)
         if requant is not None:
             flags |= 1 | requant.is_per_channel << 3
-            mode, shift = ROUNDINGS[requant.mode], requant.shift.data
+            mode, shift = ROUNDING_NUMBERS[requant.mode], requant.shift.data
             limits = (requant.low.data, requant.high.data)
             fields = (requant.multiplier.data, requant.zero_point.data, *limits)
         parameters = (*self.parameters, 0.0, 0.0)[:2]
@@ -124,7 +124,7 @@ class LayerRecord:
 
     def with_function(self, function: FunctionAttr | None) -> "LayerRecord":
         if function is not None:
-            self.function = FUNCTIONS[function.kind]
+            self.function = FUNCTION_NUMBERS[function.kind]
             self.parameters = function.values
         return self
 
@@ -256,10 +256,10 @@ class Sections:
             crc = 0
             for chunk in self.chunks(section):
                 crc = zlib.crc32(chunk, crc)
-            offset = end + -end % ALIGNMENT
+            offset = end + -end % SECTION_ALIGNMENT
             end = offset + self.size(section)
             table += struct.pack("<IIQQ", section, crc, offset, self.size(section))
-        head = MAGIC + struct.pack("<IIQI", VERSION, 0, end, len(Section))
+        head = MAGIC + struct.pack("<IIQI", NNET_VERSION, 0, end, len(Section))
         return head + struct.pack("<I", zlib.crc32(table, zlib.crc32(head))) + table
 
     def write(self, stream: BinaryIO) -> None:
@@ -268,7 +268,7 @@ class Sections:
         stream.write(header)
         end = len(header)
         for section in Section:
-            stream.write(padding := bytes(-end % ALIGNMENT))
+            stream.write(padding := bytes(-end % SECTION_ALIGNMENT))
             for chunk in self.chunks(section):
                 stream.write(chunk)
             end += len(padding) + self.size(section)

@@ -18,14 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.backends.nnet.circuits import (
+    CORE_MODULE,
     DEFAULT,
-    TOP,
     CircuitSize,
     circuit_sources,
     registers_header,
 )
 from ceras_ir.backends.nnet.circuits import HEADER as REGISTERS
-from ceras_ir.backends.nnet.encoding import FUNCTIONS
+from ceras_ir.backends.nnet.encoding import FUNCTION_NUMBERS
 from ceras_ir.backends.nnet.file import NnetFile
 from ceras_ir.backends.nnet.reader import read
 from ceras_ir.interpreters.float_text import expression, float_text, needed, strict_floats
@@ -53,7 +53,7 @@ def functions_header() -> str:
     """
     names = ["exp_f32", "sum_f32", "power_f32"]  # used by softmax and binary
     cases: list[str] = []
-    for function, number in FUNCTIONS.items():
+    for function, number in FUNCTION_NUMBERS.items():
         parameters = [f"p[{i}]" for i in range(len(function.facts.parameters))]
         called, text = expression(function, "x", parameters)
         names += called
@@ -64,7 +64,7 @@ def functions_header() -> str:
     functions = "\n".join(bodies).replace("static inline ", "static ").replace("static ", "inline ")
     return (
         f"{functions}\n"
-        f"constexpr uint8_t LAST_FUNCTION = {len(FUNCTIONS)};\n\n"
+        f"constexpr uint8_t LAST_FUNCTION = {len(FUNCTION_NUMBERS)};\n\n"
         "// A separate loop for each function, which compilers vectorize.\n"
         "inline void apply_all(Function function, const float* parameters, float* values,\n"
         "                      int64_t count) {\n"
@@ -76,7 +76,7 @@ def functions_header() -> str:
 
 
 SOURCES = Path(__file__).parent / "runtime"
-FLAGS = ("-std=c++17", "-O3", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror")
+ENGINE_FLAGS = ("-std=c++17", "-O3", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror")
 """Contraction to fused multiply-add would change the bits of float operators."""
 
 PURPOSE = "the nnet engine"
@@ -107,7 +107,7 @@ def runtime_part(only: Collection[str] = (), extra_flags: Sequence[str] = ()) ->
     files = sorted(SOURCES.iterdir())
     sources = [p for p in files if p.suffix == ".cpp" and (not only or p.name in only)]
     headers = [path for path in files if path.suffix != ".cpp"]
-    flags = (*FLAGS, *host_flags(PURPOSE), *extra_flags)
+    flags = (*ENGINE_FLAGS, *host_flags(PURPOSE), *extra_flags)
     return Part(sources, headers, flags, generated_headers())
 
 
@@ -115,7 +115,7 @@ def _hardware_part(sources: Sequence[Path], folders: Collection[Path]) -> Part:
     # The host flags must be those of the engine: they select how weights are packed.
     included = sorted({SOURCES, CORE, *folders})
     headers = [path for folder in included for path in sorted(folder.glob("*.h"))]
-    flags = [*FLAGS, *host_flags(PURPOSE), "-DCERAS_HARDWARE", *(f"-I{f}" for f in included)]
+    flags = [*ENGINE_FLAGS, *host_flags(PURPOSE), "-DCERAS_HARDWARE", *(f"-I{f}" for f in included)]
     return Part(sources, headers, flags, generated_headers())
 
 
@@ -127,7 +127,7 @@ def planner() -> Path:
     """Build the shared library that plans layers for the core in Verilog, as the engine does."""
     sources = [*sorted(CORE.glob("*.cpp")), *sorted(PLANNER.glob("*.cpp"))]
     headers = [path for folder in (CORE, SOURCES) for path in sorted(folder.glob("*.h"))]
-    flags = [*FLAGS, "-O1", "-fPIC", "-shared", f"-I{CORE}", f"-I{SOURCES}"]
+    flags = [*ENGINE_FLAGS, "-O1", "-fPIC", "-shared", f"-I{CORE}", f"-I{SOURCES}"]
     sources = [path for path in sources if path.name != "circuits.cpp"]
     part = Part(sources, headers, flags, generated_headers())
     return build_program("nnet_planner", "the plan of the nnet core", [part])
@@ -194,13 +194,13 @@ def build_simulation(name: str, sources: Sequence[Path], size: CircuitSize) -> P
         name,
         RTL_PURPOSE,
         [*([runtime_part(shared)] if shared else []), *parts],
-        lambda folder: verilate(TOP, modules, folder, flags, sizes, is_shared=True),
+        lambda folder: verilate(CORE_MODULE, modules, folder, flags, sizes, is_shared=True),
         [*(path.read_bytes() for path in modules), "".join(sizes).encode()],
     )
 
 
 Array: TypeAlias = NDArray[np.generic]
-DTYPES = {
+STORAGE_DTYPES = {
     "f32": "<f4", "i8": "i1", "u8": "u1", "i16": "<i2", "u16": "<u2", "i32": "<i4", "i64": "<i8",
     "bool": "?",
 }  # fmt: skip
@@ -297,7 +297,7 @@ class NnetModel:
         if np.shape(array) != (count, *tensor.shape):
             shape = list(np.shape(array)[1:])
             raise InputError(f"input '{name}' has shape {shape}, expected {list(tensor.shape)}")
-        dtype = np.dtype(DTYPES[tensor.storage])
+        dtype = np.dtype(STORAGE_DTYPES[tensor.storage])
         if array.dtype != dtype and not np.can_cast(array.dtype, dtype, "same_kind"):
             raise InputError(f"input '{name}' has type {array.dtype}, expected {dtype}")
         return [np.ascontiguousarray(sample, dtype).tobytes() for sample in array]
@@ -311,7 +311,7 @@ class NnetModel:
         start = 0
         for (_, name), tensor, size in zip(outputs, tensors, sizes, strict=True):
             part = np.ascontiguousarray(rows[:, start : start + size])
-            values = part.reshape(-1).view(np.dtype(DTYPES[tensor.storage]))
+            values = part.reshape(-1).view(np.dtype(STORAGE_DTYPES[tensor.storage]))
             results[name] = values.reshape(count, *tensor.shape)
             start += size
         return results

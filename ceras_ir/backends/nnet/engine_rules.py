@@ -18,7 +18,7 @@ from ceras_ir.transforms.memory.liveness import byte_size
 from ceras_ir.transforms.memory.slices import row_bytes
 
 MAX_WINDOW = number("runtime/format.h", "MAX_WINDOW")
-MAX_TENSOR_BYTES = number("runtime/format.h", "MAX_ARENA_BYTES")
+MAX_ARENA_BYTES = number("runtime/format.h", "MAX_ARENA_BYTES")
 MAX_STATE_WEIGHTS = number("runtime/format.h", "MAX_STATE_WEIGHTS")
 
 Rule = Callable[[Operation], str | None]
@@ -108,8 +108,8 @@ def puts_replace_rows(op: Operation) -> str | None:
 def sizes_fit(op: Operation) -> str | None:
     """Tensors have at most 2 GiB; strides, padding, dilations and kernels are at most 32768."""
     for value in (*op.operands, *op.results):
-        if (size := byte_size(value)) > MAX_TENSOR_BYTES:
-            return f"the engine accepts tensors of at most {MAX_TENSOR_BYTES} bytes, got {size}"
+        if (size := byte_size(value)) > MAX_ARENA_BYTES:
+            return f"the engine accepts tensors of at most {MAX_ARENA_BYTES} bytes, got {size}"
     if isinstance(op, graph.Conv2dOp | graph.Pool2dOp):
         is_pool = isinstance(op, graph.Pool2dOp)
         kernel = op.kernel.get_values() if is_pool else graph.shape_of(op.weights)[1:3]
@@ -134,7 +134,7 @@ def why_without_gaps(op: Operation, value: SSAValue) -> str | None:
     return None
 
 
-RULES: tuple[Rule, ...] = (
+ENGINE_RULES: tuple[Rule, ...] = (
     operands_are_narrow,
     products_are_narrow,
     pad_values_fit,
@@ -146,7 +146,7 @@ RULES: tuple[Rule, ...] = (
 
 def why_refused(op: Operation) -> str | None:
     """Return the reason of the first rule that `op` breaks, or None."""
-    return next((reason for rule in RULES if (reason := rule(op)) is not None), None)
+    return next((reason for rule in ENGINE_RULES if (reason := rule(op)) is not None), None)
 
 
 def _bits(value: SSAValue) -> int | None:

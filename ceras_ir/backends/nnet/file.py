@@ -19,7 +19,7 @@ from ceras_ir.support.diagnostics import InputError
 Place = tuple[int, int, int, int]
 """First byte, number of rows, bytes per row, and bytes from row to row."""
 
-BYTES = {"f32": 4, "i8": 1, "u8": 1, "i16": 2, "u16": 2, "i32": 4, "i64": 8, "bool": 1}
+STORAGE_BYTES = {"f32": 4, "i8": 1, "u8": 1, "i16": 2, "u16": 2, "i32": 4, "i64": 8, "bool": 1}
 
 ONLY_PLAIN = ("i64", "bool")
 """Storages that quantized values cannot have."""
@@ -40,14 +40,14 @@ class FileTensor:
 
     @property
     def nbytes(self) -> int:
-        return prod(self.shape) * BYTES[self.storage]
+        return prod(self.shape) * STORAGE_BYTES[self.storage]
 
     @property
     def rows(self) -> tuple[int, int, int]:
         """Number of rows, bytes per row, and bytes from row to row; without gaps a single row."""
         if not self.pitch:
             return 1, self.nbytes, self.nbytes
-        return prod(self.shape[:-1]), self.shape[-1] * BYTES[self.storage], self.pitch
+        return prod(self.shape[:-1]), self.shape[-1] * STORAGE_BYTES[self.storage], self.pitch
 
     @property
     def place(self) -> Place:
@@ -80,7 +80,7 @@ class FileTensor:
     @property
     def limits(self) -> tuple[int, int]:
         """The lowest and the highest stored integer."""
-        bits = 8 * BYTES[self.storage]
+        bits = 8 * STORAGE_BYTES[self.storage]
         if self.storage.startswith("u"):
             return 0, (1 << bits) - 1
         return -(1 << bits - 1), (1 << bits - 1) - 1
@@ -303,7 +303,7 @@ def _check_fused_tables(case: Case) -> None:
     must(len(case.words) >= (layer.kind.words or 0), "attributes are missing")
     must(len(by_channel) in (0, result.channels), "a single table or a table per channel expected")
     must(not by_channel or by_channel[0] == first, "the table is not that of the first channel")
-    stored, pieces = len(case.file.sections["tables"]) // 256, BYTES[result.storage]
+    stored, pieces = len(case.file.sections["tables"]) // 256, STORAGE_BYTES[result.storage]
     must(all(t + pieces <= stored for t in (first, *by_channel)), "no such lookup table")
 
 

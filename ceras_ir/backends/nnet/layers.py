@@ -12,7 +12,7 @@ from ceras_ir.backends.nnet import arithmetic_layers, elementwise_layers, moveme
 from ceras_ir.backends.nnet.encoding import ENCODERS, AddTable, LayerRecord
 from ceras_ir.backends.nnet.file import Kind
 
-KINDS = {
+LAYER_KINDS = {
     kind.number: kind
     for module in (arithmetic_layers, elementwise_layers, movement_layers)
     for kind in vars(module).values()

@@ -16,7 +16,15 @@ from ceras_ir.backends.nnet.encoding import (
     record_as,
     words_of,
 )
-from ceras_ir.backends.nnet.file import BYTES, Case, FileLayer, FileTensor, Kind, NnetFile, Place
+from ceras_ir.backends.nnet.file import (
+    STORAGE_BYTES,
+    Case,
+    FileLayer,
+    FileTensor,
+    Kind,
+    NnetFile,
+    Place,
+)
 from ceras_ir.dialects import graph
 from ceras_ir.interpreters.selection import border_indices, linear_weights, nearest_indices
 
@@ -51,7 +59,7 @@ def _check_concat(case: Case) -> None:
 def _kept_by_concat(file: NnetFile, layer: FileLayer) -> list[Place]:
     result = file.tensors[layer.result]
     axis, rank = layer.attributes[0], len(result.shape)
-    is_run, unit = prod(result.shape[:axis]) == 1, BYTES[result.storage]
+    is_run, unit = prod(result.shape[:axis]) == 1, STORAGE_BYTES[result.storage]
     if not is_run and axis != rank - 1:
         return []
     row = result.shape[-1] * unit

@@ -20,8 +20,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.target import Target
 
 from ceras_ir.backends.nnet.file import (
-    BYTES,
     ONLY_PLAIN,
+    STORAGE_BYTES,
     FileBlock,
     FileLayer,
     FileTensor,
@@ -30,7 +30,7 @@ from ceras_ir.backends.nnet.file import (
     check,
     expect,
 )
-from ceras_ir.backends.nnet.layers import KINDS
+from ceras_ir.backends.nnet.layers import LAYER_KINDS
 from ceras_ir.backends.nnet.writer import emit
 from ceras_ir.dialects.graph import Function
 
@@ -44,7 +44,7 @@ LOCATIONS = ("arena", "weights", "biases", "floats")
 DEVICES = ("cpu", "fpga")
 ROUNDINGS = ("half_up", "half_away", "half_even", "floor")
 FUNCTIONS = ("none", *Function)
-NONE = 0xFFFFFFFF
+NO_INDEX = 0xFFFFFFFF
 
 
 def read_sections(data: bytes) -> dict[str, bytes]:
@@ -150,7 +150,7 @@ class _FileReader:
         must(all(extents[:rank]), "an extent is zero")
         tensor = FileTensor(
             self.string(name), STORAGES[storage], extents[:rank], scale, point,
-            LOCATIONS[location], None if block == NONE else block, offset, pitch,
+            LOCATIONS[location], None if block == NO_INDEX else block, offset, pitch,
         )  # fmt: skip
         if tensor.storage == "f32":
             must(scale == 0 and point == 0, "a float tensor has no scale or zero point")
@@ -158,11 +158,15 @@ class _FileReader:
             must(isfinite(scale) and scale > 0, f"scale {scale}")
             must(tensor.limits[0] <= point <= tensor.limits[1], f"zero point {point}")
         must(tensor.is_plain or tensor.storage not in ONLY_PLAIN, "scale 1, no zero point expected")
-        must(offset % BYTES[tensor.storage] == 0, "the offset is not aligned to the elements")
+        must(
+            offset % STORAGE_BYTES[tensor.storage] == 0, "the offset is not aligned to the elements"
+        )
         if pitch:
             count, width, _ = tensor.rows
             must(count > 1 and pitch > width, "the pitch leaves no gaps")
-            must(pitch % BYTES[tensor.storage] == 0, "the pitch is no multiple of an element")
+            must(
+                pitch % STORAGE_BYTES[tensor.storage] == 0, "the pitch is no multiple of an element"
+            )
         if tensor.location == "arena":
             must(tensor.block is not None and tensor.block < len(blocks), "no such block")
             place = blocks[block]
@@ -171,7 +175,7 @@ class _FileReader:
             return tensor
         must(tensor.block is None, "a constant has no block")
         must(pitch == 0, "a constant has no gaps between rows")
-        wide = BYTES[tensor.storage] > 1
+        wide = STORAGE_BYTES[tensor.storage] > 1
         home = "floats" if tensor.storage == "f32" else "biases" if wide else "weights"
         must(tensor.location == home, f"{tensor.storage} belongs into '{home}'")
         must(offset + tensor.nbytes <= len(self.sections[home]), f"the end of '{home}' is exceeded")
@@ -190,7 +194,7 @@ class _FileReader:
         def must(condition: bool, message: str) -> None:
             expect(condition, f"layer {number}: {message}")
 
-        must(opcode in KINDS, f"unknown opcode {opcode}")
+        must(opcode in LAYER_KINDS, f"unknown opcode {opcode}")
         must(device < len(DEVICES), f"unknown device {device}")
         must(flags < 32, f"unknown flags {flags:#x}")
         must(function < len(FUNCTIONS), f"unknown function {function}")
@@ -203,13 +207,15 @@ class _FileReader:
         self.next_attribute += words
         ids = self.words("operands", operand, operands)
         must(all(i < tensors for i in (*ids, result)), "a tensor does not exist")
-        must(table == NONE or table < len(self.sections["tables"]) // 256, "no such lookup table")
+        must(
+            table == NO_INDEX or table < len(self.sections["tables"]) // 256, "no such lookup table"
+        )
         requant = Requant(multiplier, shift, ROUNDINGS[rounding], point, low, high)
         return FileLayer(
-            KINDS[opcode], DEVICES[device], self.string(name), ids, bool(flags & 2),
+            LAYER_KINDS[opcode], DEVICES[device], self.string(name), ids, bool(flags & 2),
             bool(flags & 4), bool(flags & 8), result, self.words("attributes", word, words),
             FUNCTIONS[function], (p0, p1), requant if flags & 1 else None, residual_shift,
-            None if table == NONE else table, bool(flags & 16),
+            None if table == NO_INDEX else table, bool(flags & 16),
         )  # fmt: skip
 
 

@@ -22,12 +22,12 @@ FPGA = "fpga"
 
 _LIMITS = "runtime/fpga.h"
 MAX_PATCH = number(_LIMITS, "FPGA_MAX_PATCH")
-MAX_SHIFT = number(_LIMITS, "FPGA_MAX_SHIFT")
+MAX_FPGA_SHIFT = number(_LIMITS, "FPGA_MAX_SHIFT")
 MAX_LEFT_SHIFT = number(_LIMITS, "FPGA_MAX_LEFT_SHIFT")
-MAX_EXTENT = number(_LIMITS, "FPGA_MAX_EXTENT")
-MAX_TAPS = number(_LIMITS, "FPGA_MAX_TAPS")
+MAX_FPGA_EXTENT = number(_LIMITS, "FPGA_MAX_EXTENT")
+MAX_FPGA_TAPS = number(_LIMITS, "FPGA_MAX_TAPS")
 MAX_TABLES = number(_LIMITS, "FPGA_MAX_TABLES")
-MAX_RANK = number(_LIMITS, "FPGA_MAX_RANK")
+MAX_FPGA_RANK = number(_LIMITS, "FPGA_MAX_RANK")
 MAX_LINE_BYTES = number(_LIMITS, "FPGA_LINE_BYTES")
 
 Rule = Callable[[Operation], str | None]
@@ -83,7 +83,7 @@ def _copies_results_of_circuits(op: Operation) -> bool:
                 continue
             visited.add(producer)
             is_copy = isinstance(producer, MOVERS) and quantized_element(value) is None
-            rules = [rule for rule in RULES if not (is_copy and rule is values_are_int8)]
+            rules = [rule for rule in FPGA_RULES if not (is_copy and rule is values_are_int8)]
             if any(rule(producer) is not None for rule in rules):
                 return False
             if is_copy:
@@ -119,8 +119,8 @@ def copies_fit(op: Operation) -> str | None:
         return "the FPGA copies only computed values, got a constant"
     if isinstance(op, graph.ReshapeOp):
         return None
-    if (rank := len(shape_of(op.result))) > MAX_RANK:
-        return f"the FPGA copies tensors of at most {MAX_RANK} dimensions, got {rank}"
+    if (rank := len(shape_of(op.result))) > MAX_FPGA_RANK:
+        return f"the FPGA copies tensors of at most {MAX_FPGA_RANK} dimensions, got {rank}"
     if isinstance(op, graph.ResizeOp) and repetitions(op) is None:
         return "the FPGA repeats rows and columns an integer number of times"
     return None
@@ -157,8 +157,8 @@ def weights_have_no_zero_point(op: Operation) -> str | None:
 def extents_fit(op: Operation) -> str | None:
     """No dimension exceeds 32768, the limit of the counters in the circuits."""
     for value in (op.operands[0], *op.results):
-        if (largest := max(shape_of(value), default=1)) > MAX_EXTENT:
-            return f"a dimension of {largest} exceeds the {MAX_EXTENT} of the FPGA's counters"
+        if (largest := max(shape_of(value), default=1)) > MAX_FPGA_EXTENT:
+            return f"a dimension of {largest} exceeds the {MAX_FPGA_EXTENT} of the FPGA's counters"
     return None
 
 
@@ -168,8 +168,8 @@ def rounds_to_nearest(op: Operation) -> str | None:
         return None
     if requant.mode not in (Rounding.HALF_UP, Rounding.HALF_EVEN):
         return f"the FPGA rounds half up or half to even, got {requant.mode.value}"
-    if requant.shift.data > MAX_SHIFT:
-        return f"the FPGA shifts by at most {MAX_SHIFT}, got {requant.shift.data}"
+    if requant.shift.data > MAX_FPGA_SHIFT:
+        return f"the FPGA shifts by at most {MAX_FPGA_SHIFT}, got {requant.shift.data}"
     return None
 
 
@@ -239,8 +239,8 @@ def patch_fits(op: Operation) -> str | None:
     outputs, *patch = shape_of(op.weights)
     if (products := prod(patch)) > MAX_PATCH:
         return f"{products} products per output exceed the {MAX_PATCH} of the FPGA's counters"
-    if outputs > MAX_EXTENT:
-        return f"{outputs} outputs exceed the {MAX_EXTENT} of the FPGA's counters"
+    if outputs > MAX_FPGA_EXTENT:
+        return f"{outputs} outputs exceed the {MAX_FPGA_EXTENT} of the FPGA's counters"
     return None
 
 
@@ -268,8 +268,8 @@ def averages_have_equal_divisors(op: Operation) -> str | None:
     """An average divides all windows by the same number. A window has at most 65536 elements."""
     if not isinstance(op, graph.Pool2dOp):
         return None
-    if (taps := prod(op.kernel.get_values())) > MAX_TAPS:
-        return f"a window of {taps} elements exceeds the {MAX_TAPS} that the FPGA adds"
+    if (taps := prod(op.kernel.get_values())) > MAX_FPGA_TAPS:
+        return f"a window of {taps} elements exceeds the {MAX_FPGA_TAPS} that the FPGA adds"
     if op.function is Pool.AVERAGE and any(op.padding.get_values()) and not op.includes_padding:
         return "the FPGA divides all windows by the same number, but padding is not counted"
     return None
@@ -286,7 +286,7 @@ def adds_equal_shapes(op: Operation) -> str | None:
     return None
 
 
-RULES: tuple[Rule, ...] = (
+FPGA_RULES: tuple[Rule, ...] = (
     has_a_circuit,
     values_are_int8,
     tables_fit,
@@ -307,7 +307,7 @@ RULES: tuple[Rule, ...] = (
 
 def why_not(op: Operation) -> str | None:
     """Return None if the FPGA can execute `op`; otherwise the reason of the first broken rule."""
-    return next((reason for rule in RULES if (reason := rule(op)) is not None), None)
+    return next((reason for rule in FPGA_RULES if (reason := rule(op)) is not None), None)
 
 
 def _requant(op: Operation) -> RequantAttr | None:

@@ -80,7 +80,7 @@ class NnetTarget(BoardOptions, Target):
         return why_without_gaps
 
     def lower(self) -> list[Stage]:
-        from ceras_ir.backends.nnet.circuits import ALIGNMENT
+        from ceras_ir.backends.nnet.circuits import ARENA_ALIGNMENT_BYTES
         from ceras_ir.backends.nnet.tabulation import FuseLookupPass, TabulatePass
         from ceras_ir.transforms.graph.fold_affine import SplitAffinePass
         from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
@@ -88,12 +88,14 @@ class NnetTarget(BoardOptions, Target):
         from ceras_ir.transforms.placement import PlacePass
 
         allocate = AllocateBlocksPass(
-            io=True, alignment=ALIGNMENT, in_slices=True, target=self.name
+            io=True, alignment=ARENA_ALIGNMENT_BYTES, in_slices=True, target=self.name
         )
         place = PlacePass(self.name, self.board)
         return [
             Stage(PLACED, (TabulatePass(), FuseLookupPass(), SplitAffinePass(), place)),
-            Stage(MEMORY, (ReorderForMemoryPass(io=True, alignment=ALIGNMENT), allocate)),
+            Stage(
+                MEMORY, (ReorderForMemoryPass(io=True, alignment=ARENA_ALIGNMENT_BYTES), allocate)
+            ),
         ]
 
     def emit(self, module: ModuleOp, title: str) -> Emission:

@@ -16,10 +16,10 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ceras_ir.backends.nnet.encoding import (
-    DEVICES,
+    DEVICE_NUMBERS,
     MAX_RANK,
-    NONE,
-    STORAGES,
+    NO_INDEX,
+    STORAGE_NUMBERS,
     Section,
     Sections,
     TensorRecord,
@@ -42,13 +42,13 @@ from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError, 
 from ceras_ir.transforms.memory.liveness import steps
 from ceras_ir.transforms.memory.regions import refuse_regions
 
-MODEL = "model.nnet"
+NNET_FILE = "model.nnet"
 
 
 def emit(module: ModuleOp) -> list[Artefact]:
     """Return the file of a network after memory planning."""
     sections = _FileWriter(main_function(module)).sections_of_network()
-    return [Artefact(MODEL, "network for the nnet engine", sections.write)]
+    return [Artefact(NNET_FILE, "network for the nnet engine", sections.write)]
 
 
 @dataclass
@@ -102,7 +102,7 @@ class _FileWriter:
                     wrong.append(Finding(node_name(op), op.name, reason))
             device = device_of(op)
             reason = why_not(op) if device == FPGA else None
-            if device not in DEVICES:
+            if device not in DEVICE_NUMBERS:
                 reason = f"nnet has no device {device}"
             if reason is not None:
                 wrong.append(Finding(node_name(op), op.name, reason))
@@ -138,7 +138,7 @@ class _FileWriter:
         element, shape = element_of(value), shape_of(value)
         dtype = numpy_dtype(element)
         owner = value.owner
-        block, section, pitch = NONE, None, 0
+        block, section, pitch = NO_INDEX, None, 0
         if isinstance(owner, ConstantOp):
             section = _section_of(dtype)
             offset = self.sections.constants[section].add(owner, prod(shape) * dtype.itemsize)
@@ -149,7 +149,7 @@ class _FileWriter:
             pitch = place.pitch.data
         record = TensorRecord(
             name=self.string(node_name(owner) if isinstance(owner, Operation) else ""),
-            storage=STORAGES[dtype.name],
+            storage=STORAGE_NUMBERS[dtype.name],
             shape=shape,
             scale=_scale_of(element),
             zero_point=element.zero_points.data[0].data if isinstance(element, UniformType) else 0,
@@ -165,7 +165,7 @@ class _FileWriter:
         record = encode(op, self.table)
         assert record is not None
         record.name = self.string(node_name(op))
-        record.device = DEVICES[device_of(op)]
+        record.device = DEVICE_NUMBERS[device_of(op)]
         numbers = [self.tensor(v) for v in op.operands]
         if record.requant is not None and record.requant.is_per_channel:
             # The multipliers follow the bias and precede the residual.
@@ -185,7 +185,7 @@ class _FileWriter:
         attributes += struct.pack(f"<{len(record.attributes)}I", *record.attributes)
 
 
-REMEDY = "leave it to the application, or compile for target c"
+FLOAT_REMEDY = "leave it to the application, or compile for target c"
 
 
 def _scale_of(element: Attribute) -> float:
@@ -206,17 +206,17 @@ def why_not_written(op: Operation) -> str | None:
         return reason
     record = encode(op, lambda _: 0)
     if record is None:
-        return f"the nnet format has no such operation; {REMEDY}"
+        return f"the nnet format has no such operation; {FLOAT_REMEDY}"
     values = (*op.operands, *op.results)
     reasons = (_unsupported_tensor(value, record.kind.all_storages) for value in values)
-    return next((f"{reason}; {REMEDY}" for reason in reasons if reason is not None), None)
+    return next((f"{reason}; {FLOAT_REMEDY}" for reason in reasons if reason is not None), None)
 
 
 def _unsupported_tensor(value: SSAValue, all_storages: bool) -> str | None:
     element = element_of(value)
     if len(shape_of(value)) > MAX_RANK:
         return f"a tensor has rank {len(shape_of(value))}, at most {MAX_RANK} expected"
-    if numpy_dtype(element).name not in STORAGES:
+    if numpy_dtype(element).name not in STORAGE_NUMBERS:
         return f"a tensor is stored as {numpy_dtype(element).name}"
     if element in (i1, i64) and not all_storages:
         return f"the operation of the engine does not accept {element}"

@@ -62,7 +62,7 @@ MAX_AVERAGE_ERROR = 2.0**-14
 """The same for averages, with fewer bits, because windows in the padding have larger factors."""
 POWER_TYPES = (f32, i32, i64)
 """The element types for which ONNX has powers."""
-MIN_FACTOR, MAX_FACTOR = 2.0**-31, 2.0**30
+MIN_REQUANT_FACTOR, MAX_REQUANT_FACTOR = 2.0**-31, 2.0**30
 """Factors outside these bounds reduce an accumulator to 0, or saturate it. Shifts are limited."""
 EXPORTED = (
     graph.Conv2dOp | graph.MatmulOp | graph.BinaryOp | graph.Pool2dOp | graph.RequantizeOp
@@ -214,7 +214,7 @@ def _pairs(actual: NDArray[np.float64], expected: NDArray[np.float64]) -> list[t
 
 
 def _agree(actual: float, expected: float, limit: float) -> bool:
-    if min(actual, expected) >= MAX_FACTOR or max(actual, expected) <= MIN_FACTOR:
+    if min(actual, expected) >= MAX_REQUANT_FACTOR or max(actual, expected) <= MIN_REQUANT_FACTOR:
         return True
     return abs(actual - expected) <= limit * expected
 

@@ -18,7 +18,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Function, FunctionAttr
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 
-FLOAT = np.dtype(np.float32)
+FLOAT_DTYPE = np.dtype(np.float32)
 
 
 def has_operator(function: FunctionAttr) -> bool:
@@ -38,8 +38,8 @@ def add_function(
             builder.constant(np.array(number, np.float32), f"{name}/{role}")
             for number, role in zip(affine, ("scale", "offset"), strict=True)
         )
-        x = builder.node("Mul", [x, scale], f"{name}/scaled", FLOAT, shape)
-        return builder.node("Add", [x, offset], name, FLOAT, shape)
+        x = builder.node("Mul", [x, scale], f"{name}/scaled", FLOAT_DTYPE, shape)
+        return builder.node("Add", [x, offset], name, FLOAT_DTYPE, shape)
     if (bounds := function.clip_range) is not None:
         return add_clip(builder, x, *bounds, name, shape)
     kind = function.kind
@@ -48,12 +48,12 @@ def add_function(
         attributes.update(zip(kind.facts.parameters, function.values, strict=True))
         attributes.update([onnx.mode] if onnx.mode is not None else [])
         return builder.node(
-            onnx.name, [x], name, FLOAT, shape, attributes=attributes, since=onnx.since
+            onnx.name, [x], name, FLOAT_DTYPE, shape, attributes=attributes, since=onnx.since
         )
     assert kind is Function.SWISH, kind
     # The form that exporters write. The operator Swish requires opset 24.
-    gate = builder.node("Sigmoid", [x], f"{name}/sigmoid", FLOAT, shape)
-    return builder.node("Mul", [x, gate], name, FLOAT, shape)
+    gate = builder.node("Sigmoid", [x], f"{name}/sigmoid", FLOAT_DTYPE, shape)
+    return builder.node("Mul", [x, gate], name, FLOAT_DTYPE, shape)
 
 
 def add_clip(
@@ -73,9 +73,9 @@ def add_clip(
     if not bounds:
         return x
     if isinf(high) and low == 0.0:
-        return builder.node("Relu", [x], name, FLOAT, shape)
+        return builder.node("Relu", [x], name, FLOAT_DTYPE, shape)
     operator = "Clip" if len(bounds) == 2 else "Min" if isinf(low) else "Max"
-    return builder.node(operator, [x, *bounds], name, FLOAT, shape)
+    return builder.node(operator, [x, *bounds], name, FLOAT_DTYPE, shape)
 
 
 def add_clamp(
@@ -100,7 +100,7 @@ def add_clamp(
     return add_clip(builder, x, real_low, real_high, name, shape)
 
 
-DIRECTIONS = {Binary.MUL: "LEFT", Binary.DIV: "RIGHT"}
+SHIFT_DIRECTIONS = {Binary.MUL: "LEFT", Binary.DIV: "RIGHT"}
 
 
 class Shift(NamedTuple):
@@ -113,12 +113,12 @@ class Shift(NamedTuple):
 
 def shift_of(op: Operation) -> Shift | None:
     """Return the shift that a product or a quotient with a power of two represents."""
-    if not isinstance(op, graph.BinaryOp) or op.function not in DIRECTIONS:
+    if not isinstance(op, graph.BinaryOp) or op.function not in SHIFT_DIRECTIONS:
         return None
     power = op.rhs.owner
     if not isinstance(power, graph.BinaryOp) or not _is_power_of_two(power):
         return None
-    return Shift(op.lhs, power.rhs, DIRECTIONS[op.function])
+    return Shift(op.lhs, power.rhs, SHIFT_DIRECTIONS[op.function])
 
 
 def is_only_for_shifts(op: graph.BinaryOp) -> bool:

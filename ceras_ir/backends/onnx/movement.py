@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
-from ceras_ir.backends.onnx.functions import FLOAT
+from ceras_ir.backends.onnx.functions import FLOAT_DTYPE
 from ceras_ir.backends.onnx.values import (
     FEATURES,
     Array,
@@ -158,7 +158,7 @@ class Movement:
             name = f"{node_name(value.owner)}/half_up"
             inputs = [tensor, self.builder.constant(broadcast(constant, order), name)]
             shape = self.values.shape(value, order)
-            tensor = self.builder.node(operator, inputs, name, FLOAT, shape)
+            tensor = self.builder.node(operator, inputs, name, FLOAT_DTYPE, shape)
         self.values.quantize(value, tensor, order)
 
     def _node(
@@ -172,7 +172,7 @@ class Movement:
         since: int = 13,
     ) -> None:
         assert isinstance(value.owner, Operation)
-        dtype = FLOAT if graph.quantized_element(value) else self.dtype(value)
+        dtype = FLOAT_DTYPE if graph.quantized_element(value) else self.dtype(value)
         shape, name = self.values.shape(value, order), node_name(value.owner)
         result = self.builder.node(
             operator, inputs, name, dtype, shape, attributes=attributes, since=since

@@ -8,7 +8,7 @@ import numpy as np
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.backends.onnx.functions import (
-    FLOAT,
+    FLOAT_DTYPE,
     add_clamp,
     add_clip,
     add_function,
@@ -24,15 +24,15 @@ from ceras_ir.network.integer import dequantize
 from ceras_ir.support.diagnostics import node_name
 from ceras_ir.transforms.quantization.analysis.rescaling import FUNCTION, exponents_of
 
-BINARY_OPERATORS: dict[Binary, str] = {
+ONNX_BINARY: dict[Binary, str] = {
     Binary.ADD: "Add", Binary.SUB: "Sub", Binary.MUL: "Mul", Binary.DIV: "Div",
     Binary.MIN: "Min", Binary.MAX: "Max", Binary.POW: "Pow",
     Binary.AND: "BitwiseAnd", Binary.OR: "BitwiseOr", Binary.XOR: "BitwiseXor",
 }  # fmt: skip
 BITWISE_OPSET = 18
-ARITHMETIC = frozenset({Binary.ADD, Binary.SUB, Binary.MUL, Binary.DIV})
+WRAPPING_OPERATORS = frozenset({Binary.ADD, Binary.SUB, Binary.MUL, Binary.DIV})
 """Functions that wrap around. ONNX Runtime does not implement them for 8 or 16 bits."""
-COMPARISONS: dict[Compare, str] = {
+ONNX_COMPARISONS: dict[Compare, str] = {
     Compare.EQUAL: "Equal", Compare.LESS: "Less", Compare.LESS_OR_EQUAL: "LessOrEqual",
 }  # fmt: skip
 REDUCTION_OPERATORS: dict[Reduce, tuple[str, int]] = {
@@ -83,7 +83,7 @@ class Operations(Movement):
             case graph.CompareOp() | graph.SelectOp():
                 operands, order = self._broadcast_operands(op)
                 is_comparison = isinstance(op, graph.CompareOp)
-                operator = COMPARISONS[op.function] if is_comparison else "Where"
+                operator = ONNX_COMPARISONS[op.function] if is_comparison else "Where"
                 self._node(op.result, operator, operands, order)
             case graph.CastOp():
                 order = self._order(op.input)
@@ -109,7 +109,7 @@ class Operations(Movement):
         factor = np.array(op.factor.value.data, np.float32)
         x = [self.values.get(op.input, order), self.builder.constant(factor, f"{name}/factor")]
         shape = self.values.shape(op.input, order)
-        product = self.builder.node("Mul", x, f"{name}/Mul", FLOAT, shape)
+        product = self.builder.node("Mul", x, f"{name}/Mul", FLOAT_DTYPE, shape)
         self.values.quantize(op.result, product, order)
 
     def _top_k(self, op: graph.TopKOp) -> None:
@@ -140,7 +140,7 @@ class Operations(Movement):
         reduced = (*shape[:-1], 1)
 
         def node(operator: str, operands: list[str], extents: Sequence[int]) -> str:
-            return self.builder.node(operator, operands, f"{name}/{operator}", FLOAT, extents)
+            return self.builder.node(operator, operands, f"{name}/{operator}", FLOAT_DTYPE, extents)
 
         def constant(array: Array, role: str) -> str:
             return self.builder.constant(array, f"{name}/{role}")
@@ -181,7 +181,7 @@ class Operations(Movement):
         element = graph.stored_element(op.result)
         reals = dequantize(op.tables.reshape(-1), element).astype(np.float32)
         table = self.builder.constant(reals, f"{name}/table")
-        x = self.builder.node("Gather", [table, x], name, FLOAT, shape)
+        x = self.builder.node("Gather", [table, x], name, FLOAT_DTYPE, shape)
         self.values.quantize(op.result, x, order)
 
     def _function(
@@ -208,7 +208,7 @@ class Operations(Movement):
             return x
         factors = broadcast(np.exp2(np.array(exponents, np.float32)), order)
         inputs = [x, self.builder.constant(factors, name)]
-        return self.builder.node("Mul", inputs, name, FLOAT, shape)
+        return self.builder.node("Mul", inputs, name, FLOAT_DTYPE, shape)
 
     def _linear(self, op: graph.Conv2dOp | graph.MatmulOp) -> None:
         name, order = node_name(op), FEATURES if isinstance(op, graph.Conv2dOp) else (0, 1)
@@ -225,12 +225,14 @@ class Operations(Movement):
                 "dilations": op.dilations.get_values(),
                 "group": op.group_count,
             }
-            x = self.builder.node("Conv", operands, name, FLOAT, shape, attributes=attributes)
+            x = self.builder.node("Conv", operands, name, FLOAT_DTYPE, shape, attributes=attributes)
         else:
-            x = self.builder.node("Gemm", operands, name, FLOAT, shape, attributes={"transB": 1})
+            x = self.builder.node(
+                "Gemm", operands, name, FLOAT_DTYPE, shape, attributes={"transB": 1}
+            )
         if op.residual is not None:
             residual = self.values.get(op.residual, order)
-            x = self.builder.node("Add", [x, residual], f"{name}/add", FLOAT, shape)
+            x = self.builder.node("Add", [x, residual], f"{name}/add", FLOAT_DTYPE, shape)
         self._epilogue(op, op.activation, op.requant, x, order)
 
     def _epilogue(
@@ -272,22 +274,24 @@ class Operations(Movement):
         if op.function is graph.Pool.AVERAGE:
             operator, windows["count_include_pad"] = "AveragePool", int(op.includes_padding)
         name = node_name(op)
-        x = self.builder.node(operator, [x], name, FLOAT, shape, attributes=windows, since=since)
+        x = self.builder.node(
+            operator, [x], name, FLOAT_DTYPE, shape, attributes=windows, since=since
+        )
         if op.function is graph.Pool.AVERAGE and op.requant is not None:
             x = self._clamped(op.result, x, op.requant, FEATURES)
         self._finish(op.result, x, FEATURES)
 
     def _binary(self, op: graph.BinaryOp) -> None:
         operands, order = self._broadcast_operands(op)
-        operator = BINARY_OPERATORS[op.function]
-        dtype = FLOAT if op.is_quantized else self.dtype(op.result)
+        operator = ONNX_BINARY[op.function]
+        dtype = FLOAT_DTYPE if op.is_quantized else self.dtype(op.result)
         since = 13
         if operator.startswith("Bitwise"):
             # Booleans have separate operators.
             since = 13 if dtype == np.bool_ else BITWISE_OPSET
             operator = operator.removeprefix("Bitwise") if dtype == np.bool_ else operator
         shape, name = self.values.shape(op.result, order), node_name(op)
-        if op.function in ARITHMETIC and dtype.kind in "iu" and dtype.itemsize < 4:
+        if op.function in WRAPPING_OPERATORS and dtype.kind in "iu" and dtype.itemsize < 4:
             x = self._binary_in_int64(op, operands, order)
         else:
             x = self.builder.node(operator, operands, name, dtype, shape, since=since)
@@ -303,7 +307,7 @@ class Operations(Movement):
             padded = (*(1,) * (len(order) - len(own)), *own)
             extents = own if is_plain else [padded[d] for d in order]
             inputs.append(self._to_int64(x, f"{name}/wide", extents))
-        operator = BINARY_OPERATORS[op.function]
+        operator = ONNX_BINARY[op.function]
         x = self.builder.node(operator, inputs, f"{name}/exact", INT64, shape)
         to: dict[str, Attribute] = {"to": self.kind(op)}
         return self.builder.node("Cast", [x], name, self.dtype(op.result), shape, attributes=to)
@@ -334,7 +338,7 @@ class Operations(Movement):
         if order == unchanged(result):
             return x
         shape = (*(1,) * missing, *graph.shape_of(value))
-        dtype = FLOAT if graph.quantized_element(value) else self.dtype(value)
+        dtype = FLOAT_DTYPE if graph.quantized_element(value) else self.dtype(value)
         target = self.builder.integers(shape, "shape")
         name = f"{node_name(value.owner) if isinstance(value.owner, Operation) else 'input'}/expand"
         x = self.builder.node("Reshape", [x, target], name, dtype, shape)

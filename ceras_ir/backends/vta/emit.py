@@ -47,11 +47,11 @@ from ceras_ir.network.function import main_function
 from ceras_ir.support.native import DEVICE_SOURCES
 from ceras_ir.targets import MICROSECONDS, Ceiling, Emission, Prediction
 
-FOLDER, DRAM_FILE, CONFIG_FILE = "driver", "dram.bin", "vta_config.json"
+DRIVER_FOLDER, DRAM_FILE, CONFIG_FILE = "driver", "dram.bin", "vta_config.json"
 
 Entry = dict[str, object]
 
-COLUMNS = {"cycles": ("cycles", "{:,}"), "share_of_peak": ("of peak", "{:.1%}")}
+CYCLE_COLUMNS = {"cycles": ("cycles", "{:,}"), "share_of_peak": ("of peak", "{:.1%}")}
 """The columns of the table of layers."""
 
 MIN_TIMEOUT_MS, TIMEOUT_FACTOR = 1000, 10
@@ -86,10 +86,12 @@ def _driver_files(
     network = _network(launches, main, board, dram_bytes)
     return [
         *(
-            Artefact.of_text(f"{FOLDER}/{path.name}", what, path.read_text(encoding="utf-8"))
+            Artefact.of_text(f"{DRIVER_FOLDER}/{path.name}", what, path.read_text(encoding="utf-8"))
             for path, what in (sources | DEVICE_SOURCES).items()
         ),
-        Artefact.of_text(f"{FOLDER}/vta_network.c", "driver: tables of this network", network),
+        Artefact.of_text(
+            f"{DRIVER_FOLDER}/vta_network.c", "driver: tables of this network", network
+        ),
     ]
 
 
@@ -216,7 +218,7 @@ def emit(module: ModuleOp, board_name: str) -> Emission:
         {"vta": manifest},
         sums,
         lambda layers: _annotate(layers, launches, board),
-        COLUMNS,
+        CYCLE_COLUMNS,
         prediction=_prediction(board, board_name),
         timelines=lambda: [timeline(*launch) for launch in traced],
     )

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 Streams: TypeAlias = Literal["merged", "layers"]
 
-Convolution: TypeAlias = Literal["auto", "direct", "im2col", "kn2row"]
+ConvolutionMethod: TypeAlias = Literal["auto", "direct", "im2col", "kn2row"]
 """The method for convolutions; see the passes `im2col` and `schedule-tiles`."""
 
 
@@ -105,7 +105,7 @@ class VtaTarget(TuneOptions, ScheduleJobsOptions, VtaBoardOptions, Target):
         )
     }
 
-    convolution: Convolution = option(
+    convolution: ConvolutionMethod = option(
         "auto",
         "compute windows of several taps with all their inputs on chip (direct), as a product "
         "with a matrix of the host (im2col), or tap by tap (kn2row); auto: by modelled time",

@@ -42,7 +42,7 @@ RECIPROCAL_BITS = 31
 """The reciprocal of a sum is `(2^31 - 1) / sum`."""
 MIN_EPSILON = 1 << 10
 """The minimum of `epsilon`, and so of the operand of the square root."""
-MAX_EXTENT = 1 << 16
+MAX_NORMALIZED_EXTENT = 1 << 16
 
 
 @irdl_op_definition
@@ -91,7 +91,7 @@ class NormalizeOp(GraphOperation):
 
     @property
     def rescales(self) -> bool:
-        return shape_of(self.input)[-1] <= MAX_EXTENT
+        return shape_of(self.input)[-1] <= MAX_NORMALIZED_EXTENT
 
     @property
     def data_operands(self) -> Sequence[SSAValue]:
@@ -287,8 +287,10 @@ def _expect_rows(op: IntegerNormalizeOp | IntegerSoftmaxOp, axis: int = -1) -> N
         if element is None or bits not in (8, 16) or not element.is_signed or element.is_per_axis:
             raise VerifyException(f"expected int8 or int16 with a single scale, got {value.type}")
     expect_shape("result", op.result, shape_of(op.input))
-    if shape_of(op.input)[axis] > MAX_EXTENT:
-        raise VerifyException(f"rows must have at most {MAX_EXTENT} elements, got {op.input.type}")
+    if shape_of(op.input)[axis] > MAX_NORMALIZED_EXTENT:
+        raise VerifyException(
+            f"rows must have at most {MAX_NORMALIZED_EXTENT} elements, got {op.input.type}"
+        )
     if op.requant.multipliers != (1,) or op.requant.mode is not Rounding.HALF_UP:
         raise VerifyException("'requant' must be a shift that rounds half up")
     expect_storable(op.result, op.requant)

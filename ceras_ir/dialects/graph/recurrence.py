@@ -42,7 +42,7 @@ from ceras_ir.dialects.graph.operation import (
     shape_of,
 )
 
-MAX_EXPONENT = 60
+MAX_STATE_EXPONENT = 60
 """Scales are far from the limits of float32, so that their products are normal."""
 
 
@@ -264,8 +264,10 @@ class RecurrenceOp(GraphOperation):
             state, rows = exponents
             if len(rows) != width:
                 raise VerifyException(f"expected {width} exponents of weights, got {len(rows)}")
-            if not all(-MAX_EXPONENT <= e <= MAX_EXPONENT for e in (state, *rows)):
-                raise VerifyException(f"exponents must be in [-{MAX_EXPONENT}, {MAX_EXPONENT}]")
+            if not all(-MAX_STATE_EXPONENT <= e <= MAX_STATE_EXPONENT for e in (state, *rows)):
+                raise VerifyException(
+                    f"exponents must be in [-{MAX_STATE_EXPONENT}, {MAX_STATE_EXPONENT}]"
+                )
             if (sums := self.max_sum(weights)) >= 1 << 31:
                 raise VerifyException(f"sums can reach {sums}, which exceeds 32 bits")
         if (scales := self.scales) is not None:

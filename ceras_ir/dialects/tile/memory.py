@@ -44,7 +44,7 @@ from xdsl.utils.str_enum import StrEnum
 from ceras_ir.dialects.graph.attributes import integers
 
 DRAM, INP, WGT, ACC = "dram", "inp", "wgt", "acc"
-ELEMENTS: dict[str, IntegerType] = {INP: i8, WGT: i8, ACC: i32}
+SCRATCHPAD_TYPES: dict[str, IntegerType] = {INP: i8, WGT: i8, ACC: i32}
 """The element type of each scratchpad."""
 VECTOR_RANK = 2
 """The trailing dimensions of a vector: rows and lanes, or outputs and inputs of a tile."""
@@ -68,7 +68,7 @@ def space_of(value: SSAValue) -> str:
 
 def buffer_type(space: str, shape: Sequence[int], vector: tuple[int, int]) -> MemRef:
     """Return the type of a scratchpad of `shape` vectors."""
-    return MemRefType(ELEMENTS[space], (*shape, *vector), NoneAttr(), StringAttr(space))
+    return MemRefType(SCRATCHPAD_TYPES[space], (*shape, *vector), NoneAttr(), StringAttr(space))
 
 
 def vector_of(value: SSAValue) -> tuple[int, ...]:
@@ -96,9 +96,10 @@ def expect_scratchpad(name: str, value: SSAValue, spaces: Sequence[str]) -> None
     if space not in spaces:
         raise VerifyException(f"{name} must be in memory {' or '.join(spaces)}, got {value.type}")
     kind = memref_type(value)
-    if kind.element_type != ELEMENTS[space] or kind.get_num_dims() < VECTOR_RANK:
+    if kind.element_type != SCRATCHPAD_TYPES[space] or kind.get_num_dims() < VECTOR_RANK:
         raise VerifyException(
-            f"{name} must hold vectors of rows x lanes x {ELEMENTS[space]} in {space}, got {kind}"
+            f"{name} must hold vectors of rows x lanes x {SCRATCHPAD_TYPES[space]} in {space}, got "
+            f"{kind}"
         )
 
 

@@ -238,7 +238,7 @@ ZERO_SHARE = 1 / 8
 SAMPLES_PER_CHECK = 4
 """The number of samples per compared sample."""
 
-MAX_TENSOR_BYTES = 1 << 32
+MAX_REFERENCE_BYTES = 1 << 32
 """The largest size of all tensors of a model, which the reference returns together."""
 
 Sample = Mapping[str, Array]
@@ -253,8 +253,8 @@ class ModelCheck:
         reference = ModelReference(model, named, Path(path).parent)
         self.imported = AsImported(model, module, named, reference)
         sizes = (4 * prod(graph.shape_of(value)) for value in self.imported.names)
-        if (size := sum(sizes)) > MAX_TENSOR_BYTES:
-            message = f"the tensors need {size >> 20} MiB, at most {MAX_TENSOR_BYTES >> 20}"
+        if (size := sum(sizes)) > MAX_REFERENCE_BYTES:
+            message = f"the tensors need {size >> 20} MiB, at most {MAX_REFERENCE_BYTES >> 20}"
             raise NoReferenceError(message)
         self.differs: float | None = None
         """The largest relative difference of an output, end to end."""

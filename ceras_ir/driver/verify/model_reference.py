@@ -33,8 +33,8 @@ from ceras_ir.support.diagnostics import InputError, UnsupportedError
 Array: TypeAlias = NDArray[np.generic]
 Result: TypeAlias = Array | np.generic | Sequence[Array] | None
 """A tensor; a sequence of tensors, or an absent optional value."""
-Run: TypeAlias = Callable[[Mapping[str, Array]], Sequence[Result]]
-Started: TypeAlias = tuple[str, Run]
+RunModel: TypeAlias = Callable[[Mapping[str, Array]], Sequence[Result]]
+Started: TypeAlias = tuple[str, RunModel]
 """The version of an implementation, and the function that runs the model."""
 
 RUNTIME, EVALUATOR = "ONNX Runtime", "ONNX's reference evaluator"
@@ -97,7 +97,7 @@ class ModelReference:
                 tensors[name] = np.asarray(value)
         return tensors
 
-    def _next(self) -> tuple[str, Run]:
+    def _next(self) -> tuple[str, RunModel]:
         while self._left:
             name, start = self._left.pop(0)
             extended = onnx.ModelProto()

@@ -103,15 +103,15 @@ class Applied:
 
 
 Op = TypeVar("Op", bound=Operation)
-Rule: TypeAlias = Callable[[Op, Applied], Doubles]
+RoundingRule: TypeAlias = Callable[[Op, Applied], Doubles]
 
 _RULES: dict[type[Operation], Callable[[Operation, Applied], Doubles]] = {}
 
 
-def rule(*kinds: type[Op]) -> Callable[[Rule[Op]], Rule[Op]]:
+def rule(*kinds: type[Op]) -> Callable[[RoundingRule[Op]], RoundingRule[Op]]:
     """Register the rule of some kinds of operations."""
 
-    def register(function: Rule[Op]) -> Rule[Op]:
+    def register(function: RoundingRule[Op]) -> RoundingRule[Op]:
         def checked(op: Operation, at: Applied) -> Doubles:
             assert isinstance(op, kinds)
             return function(op, at)

@@ -74,15 +74,15 @@ def _parsed(text: bytes) -> ModuleOp:
     return TextCarrier().unpack(text)
 
 
-_OPEN: dict[str, tuple[TemporaryDirectory[str], Executable]] = {}
+_OPEN_MACHINES: dict[str, tuple[TemporaryDirectory[str], Executable]] = {}
 
 
 def _opened(machine: SharedMachine) -> tuple[TemporaryDirectory[str], Executable]:
     """Open a machine in a temporary folder, and keep the last machine open."""
     parts = (part for name, content in machine.files for part in (name, content))
     key = key_of(repr(machine.target), machine.other or "", *parts)
-    if key not in _OPEN:
-        _OPEN.clear()
+    if key not in _OPEN_MACHINES:
+        _OPEN_MACHINES.clear()
         folder = TemporaryDirectory(prefix="ceras-verify-")
         place = Path(folder.name)
         for name, content in machine.files:
@@ -94,8 +94,8 @@ def _opened(machine: SharedMachine) -> tuple[TemporaryDirectory[str], Executable
             opened = machine.target.open(place, manifest)
         else:
             opened = dict(machine.target.other_machines(place, manifest))[machine.other]
-        _OPEN[key] = folder, opened
-    return _OPEN[key]
+        _OPEN_MACHINES[key] = folder, opened
+    return _OPEN_MACHINES[key]
 
 
 class SharedSamples(Sequence[Sample]):

@@ -46,7 +46,7 @@ from ceras_ir.frontends.onnx.operators import load_operators
 from ceras_ir.frontends.onnx.operators.arithmetic import divide_exactly
 from ceras_ir.frontends.onnx.operators.identity import constant_tensor
 from ceras_ir.frontends.onnx.order import (
-    VIEWS,
+    VALUE_PRESERVING,
     early_refusals,
     inner_origins,
     is_folded,
@@ -236,7 +236,7 @@ class Importer:
         raise UnsupportedError(refused)
 
     def _results(self, node: Node, emitter: Emitter) -> Sequence[Value]:
-        folded = is_folded(node) and node.operator not in SEQUENCE_OPERATORS - VIEWS
+        folded = is_folded(node) and node.operator not in SEQUENCE_OPERATORS - VALUE_PRESERVING
         if folded and (node.operator in FOLDABLE or _has_empty_operand(node, emitter)):
             return self._evaluated(node, emitter)
         if node.operator == "Constant" and (tensor := constant_tensor(node)) is not None:
@@ -244,7 +244,7 @@ class Importer:
         if node.operator in OPERATORS:
             if found := refusals(node):
                 raise UnsupportedError(found)
-            if folded and node.operator not in VIEWS and not node.subgraphs():
+            if folded and node.operator not in VALUE_PRESERVING and not node.subgraphs():
                 return computed(node, emitter, lambda: self._imported(node, emitter))
             return self._imported(node, emitter)
         operands = [
@@ -351,7 +351,7 @@ class Importer:
 
 
 def _has_empty_operand(node: Node, emitter: Emitter) -> bool:
-    if node.operator in VIEWS or node.subgraphs() or not node.has_input(0):
+    if node.operator in VALUE_PRESERVING or node.subgraphs() or not node.has_input(0):
         return False
     return not prod(shape_of_value(emitter.value(0)))
 

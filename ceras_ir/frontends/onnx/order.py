@@ -20,7 +20,7 @@ from ceras_ir.frontends.onnx.model.model_file import initializer_names, text
 from ceras_ir.frontends.onnx.model.node import Node, in_branch
 from ceras_ir.support.diagnostics import Finding, InputError
 
-VIEWS = frozenset({"Constant", "Shape", "Size", "Identity", "Dropout"}) | {
+VALUE_PRESERVING = frozenset({"Constant", "Shape", "Size", "Identity", "Dropout"}) | {
     "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "QuantizeLinear", "DequantizeLinear",
     "com.microsoft::QuantizeLinear", "com.microsoft::DequantizeLinear",
 }  # fmt: skip

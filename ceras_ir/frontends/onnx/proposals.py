@@ -20,7 +20,7 @@ from ceras_ir.frontends.onnx.model.functions import all_nodes
 from ceras_ir.frontends.onnx.search_space import OpenDimensions, candidate_values
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
-MAX_ATTEMPTS = 100
+MAX_IMPORTS = 100
 """Maximum number of imports in a search."""
 
 MAX_EMITTED_NODES = 10_000
@@ -122,7 +122,7 @@ class Search:
         self._attempt = attempt
         self._known: dict[tuple[Hashable, ...], ImportOutcome] = {}
         count = sum(1 for _ in all_nodes(graph.node))
-        self._left = min(MAX_ATTEMPTS, MAX_EMITTED_NODES // (count + 1) + 2)
+        self._left = min(MAX_IMPORTS, MAX_EMITTED_NODES // (count + 1) + 2)
 
     def run(self) -> OptionProposal | None:
         """

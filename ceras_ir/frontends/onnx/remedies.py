@@ -25,7 +25,7 @@ from ceras_ir.frontends.onnx.proposals import (
 )
 from ceras_ir.frontends.onnx.search_space import OpenDimensions
 from ceras_ir.support.diagnostics import (
-    MAX_FINDINGS,
+    MAX_PRINTED_FINDINGS,
     Finding,
     InputError,
     UnsupportedError,
@@ -92,7 +92,7 @@ def _explained(
     findings = [_with_shape(finding, found) for finding in findings]
     at_inputs = [*_values(options, found), *_shapes(findings, is_refused, dimensions, found)]
     # Only the first findings are printed.
-    is_long = len(findings) + len(at_inputs) > MAX_FINDINGS
+    is_long = len(findings) + len(at_inputs) > MAX_PRINTED_FINDINGS
     return UnsupportedError([*at_inputs, *findings] if is_long else [*findings, *at_inputs])
 
 

@@ -114,13 +114,13 @@ def _usual(value: onnx.ValueInfoProto) -> Sequence[int]:
     return [usual.get(i, extent) if free else dims[i].dim_value for i, free in enumerate(is_open)]
 
 
-COMPARISONS = ("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Mod", "Sub")
+DECIDING_OPERATORS = ("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Mod", "Sub")
 """Operators with a constant operand that may decide a condition."""
 
 SMALL_INTEGERS = (1, 2, 4, 8, 16, 0, 3, 5, 6, 7, 10, 12)
 """Integers that are tried last."""
 
-MAX_CANDIDATES = 32
+MAX_VALUES_PER_INPUT = 32
 """Maximum number of values that are tried for an input."""
 
 
@@ -143,7 +143,7 @@ def candidate_values(graph: onnx.GraphProto, name: str) -> Sequence[Sequence[flo
         found.update(((extent,), None) for shape in shapes for extent in shape)
     found.update(((number,), None) for number in SMALL_INTEGERS)
     kept = [v for v in found if is_float or all(float(n).is_integer() for n in v)]
-    return kept[:MAX_CANDIDATES]
+    return kept[:MAX_VALUES_PER_INPUT]
 
 
 def _declared(graph: onnx.GraphProto) -> Iterator[Sequence[int]]:
@@ -170,7 +170,7 @@ def _compared(
                     numbers.update(_number(text(node.output[0]), attribute.t))
         if reached.intersection(node.input):
             reached.update(filter(None, node.output))
-            if node.op_type in COMPARISONS:
+            if node.op_type in DECIDING_OPERATORS:
                 yield from (numbers[name] for name in node.input if name in numbers)
         for attribute in node.attribute:
             if attribute.type == onnx.AttributeProto.GRAPH:

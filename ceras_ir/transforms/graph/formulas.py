@@ -10,19 +10,19 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Compare, Function
 
-Reals = NDArray[np.float64]
-Formula = Callable[[Reals, Sequence[float]], Reals]
+Doubles = NDArray[np.float64]
+Formula = Callable[[Doubles, Sequence[float]], Doubles]
 
 
-def _erf(x: Reals) -> Reals:
+def _erf(x: Doubles) -> Doubles:
     return np.array([erf(v) for v in x.reshape(-1).tolist()]).reshape(x.shape)
 
 
-def _sigmoid(x: Reals) -> Reals:
+def _sigmoid(x: Doubles) -> Doubles:
     return np.exp(np.minimum(x, 0.0)) / (1.0 + np.exp(-np.abs(x)))
 
 
-def _softplus(x: Reals) -> Reals:
+def _softplus(x: Doubles) -> Doubles:
     return np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))
 
 
@@ -51,7 +51,7 @@ FORMULAS: dict[Function, Formula] = {
 }
 """Formulas of functions of an argument and the parameters."""
 
-COMBINED: dict[Binary, Callable[[Reals, Reals], Reals]] = {
+DOUBLE_BINARY: dict[Binary, Callable[[Doubles, Doubles], Doubles]] = {
     Binary.ADD: np.add,
     Binary.SUB: np.subtract,
     Binary.MUL: np.multiply,
@@ -61,18 +61,18 @@ COMBINED: dict[Binary, Callable[[Reals, Reals], Reals]] = {
     Binary.MIN: np.minimum,
 }
 
-COMPARED: dict[Compare, Callable[[Reals, Reals], NDArray[np.bool_]]] = {
+COMPARED: dict[Compare, Callable[[Doubles, Doubles], NDArray[np.bool_]]] = {
     Compare.EQUAL: np.equal,
     Compare.LESS: np.less,
     Compare.LESS_OR_EQUAL: np.less_equal,
 }
 
 
-def elementwise(op: Operation, operands: Sequence[Reals]) -> Reals | None:
+def elementwise(op: Operation, operands: Sequence[Doubles]) -> Doubles | None:
     """Return the result of `op` for these operands, or `None` if `op` has no formula."""
     match op:
         case graph.BinaryOp():
-            return COMBINED[op.function](operands[0], operands[1])
+            return DOUBLE_BINARY[op.function](operands[0], operands[1])
         case graph.UnaryOp():
             return FORMULAS[op.function.kind](operands[0], op.function.values)
         case graph.SelectOp():
@@ -87,17 +87,17 @@ def elementwise(op: Operation, operands: Sequence[Reals]) -> Reals | None:
 
 def evaluated(
     value: SSAValue,
-    known: dict[SSAValue, Reals | None],
-    constant: Callable[[SSAValue], Reals | None],
-    computed: Callable[[Operation, Sequence[Reals]], Reals | None],
+    known: dict[SSAValue, Doubles | None],
+    constant: Callable[[SSAValue], Doubles | None],
+    computed: Callable[[Operation, Sequence[Doubles]], Doubles | None],
     max_values: int,
-) -> Reals | None:
+) -> Doubles | None:
     """
     Return the elements of `value`, computed from values in `known` and from constants. The result
     is `None` if `value` depends on another value, or on more than `max_values` values.
     """
 
-    def find(value: SSAValue) -> Reals | None:
+    def find(value: SSAValue) -> Doubles | None:
         if value in known:
             return known[value]
         known[value] = None  # A failed attempt is not repeated.
@@ -105,7 +105,7 @@ def evaluated(
         if (array := constant(value)) is not None:
             known[value] = array
         elif isinstance(owner, Operation) and len(known) <= max_values:
-            operands = list[Reals]()
+            operands = list[Doubles]()
             for operand in owner.operands:
                 if (found := find(operand)) is None:
                     return None

@@ -35,7 +35,7 @@ from ceras_ir.interpreters.float_functions import apply_function
 from ceras_ir.interpreters.registry import interpreter_of
 from ceras_ir.network.function import module_of
 from ceras_ir.transforms.graph import formulas
-from ceras_ir.transforms.graph.formulas import Reals
+from ceras_ir.transforms.graph.formulas import Doubles
 
 # Formulas of real functions, called within `localcontext(REALS)`. They define the function, not
 # the float32 implementation. Unlike float64 formulas, which round `1 + exp(-50)` to 1, they are
@@ -167,10 +167,10 @@ MIN_SUBNORMAL = Decimal(2) ** -149
 """The smallest positive float32 number; results below half of it are 0."""
 FLOAT32_ROUNDING = 2.0**-20
 """Difference of float32 results by rounding, as a multiple of `1 + abs(x)`: eight ulp."""
-MAX_EXPONENT = 128
+MAX_ARGUMENT_EXPONENT = 128
 """Arguments are below 2^128."""
 
-_BINADES = [2.0**e * (1.0 + 0.37 * (e & 1)) for e in range(-149, MAX_EXPONENT)]
+_BINADES = [2.0**e * (1.0 + 0.37 * (e & 1)) for e in range(-149, MAX_ARGUMENT_EXPONENT)]
 GRID: Floats = np.unique(
     np.array([*_BINADES, *(-x for x in _BINADES), *np.linspace(-16, 16, 129)], np.float32)
 )
@@ -184,7 +184,7 @@ BRANCHES: Mapping[Function, Callable[[Sequence[float]], Sequence[float]]] = {
 }
 """Arguments at which a function changes the formula, other than 0."""
 
-UNSIGNED = (Function.ABS, Function.EXP, Function.SIGMOID, Function.SOFTPLUS, Function.COS)
+EVEN_AT_ZERO = (Function.ABS, Function.EXP, Function.SIGMOID, Function.SOFTPLUS, Function.COS)
 """Functions that are equal for both zeros."""
 
 
@@ -298,7 +298,7 @@ def _divisors(main: FuncOp) -> set[SSAValue]:
 def _forgets_sign(op: Operation) -> bool:
     # The result is equal for both zeros.
     if isinstance(op, graph.UnaryOp):
-        return op.function.kind in UNSIGNED
+        return op.function.kind in EVEN_AT_ZERO
     is_sum = isinstance(op, graph.BinaryOp) and op.function in (Binary.ADD, Binary.SUB)
     return is_sum and any(graph.constant_number(v) not in (None, 0.0) for v in op.operands)
 
@@ -357,7 +357,7 @@ def _real(op: Operation, operands: Sequence[Decimal]) -> Decimal:
 
 def _beside_boundaries(formula: Formula) -> Floats:
     # Float32 numbers on both sides of each change of branch and sign, by bisection of the grid.
-    def differences(points: Floats) -> Reals:
+    def differences(points: Floats) -> Doubles:
         values = formula.evaluate(points.astype(np.float64), _constant, _float64)
         found = [d for op in formula.ops for d in _differences(op, values)]
         return np.array([np.broadcast_to(d, points.shape) for d in found])
@@ -375,7 +375,7 @@ def _beside_boundaries(formula: Formula) -> Floats:
     return _numbers(np.unique(boundaries[:, None] + np.arange(-2, 3)))
 
 
-def _differences(op: Operation, values: Mapping[SSAValue, Reals]) -> Iterator[Reals]:
+def _differences(op: Operation, values: Mapping[SSAValue, Doubles]) -> Iterator[Doubles]:
     # Values of which the signs decide the branch that an operation computes.
     operands = [values[v] if v in values else _constant(v) for v in op.operands]
     yield from (values[v] for v in op.operands if v in values)
@@ -387,11 +387,11 @@ def _differences(op: Operation, values: Mapping[SSAValue, Reals]) -> Iterator[Re
             yield operands[0] - branch
 
 
-def _constant(value: SSAValue) -> Reals:
+def _constant(value: SSAValue) -> Doubles:
     return np.array(_known_number(value))
 
 
-def _float64(op: Operation, operands: Sequence[Reals]) -> Reals:
+def _float64(op: Operation, operands: Sequence[Doubles]) -> Doubles:
     value = formulas.elementwise(op, operands)
     assert value is not None
     return value

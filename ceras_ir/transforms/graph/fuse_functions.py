@@ -24,7 +24,13 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Function
 from ceras_ir.network.storage import copy_statistics, drop_statistics
 from ceras_ir.support.diagnostics import fused_location, remark
-from ceras_ir.transforms.graph.formulas import COMBINED, FORMULAS, Reals, elementwise, evaluated
+from ceras_ir.transforms.graph.formulas import (
+    DOUBLE_BINARY,
+    FORMULAS,
+    Doubles,
+    elementwise,
+    evaluated,
+)
 from ceras_ir.transforms.graph.function_equality import Formula, FunctionEquality
 from ceras_ir.transforms.graph.row_rules import NormalizationRule, SoftmaxRule
 from ceras_ir.transforms.pass_kinds import NetworkPass, RulePass
@@ -35,12 +41,12 @@ Match: TypeAlias = tuple[SSAValue, graph.FunctionAttr]
 
 CANDIDATE_TOLERANCE = 2.0**-20
 """Difference from a candidate, as a multiple of `1 + abs(x)`; `FunctionEquality` decides."""
-MAX_OPERATIONS = 16
+MAX_FUNCTION_OPERATIONS = 16
 """Operations between the result of a function and the argument."""
 SIXTH = 1 / 6
 
 _FAR = [2.0**i for i in range(4, 9)]
-POINTS: Reals = np.array([*(-far for far in _FAR[::-1]), *np.linspace(-12, 12, 97), *_FAR])
+POINTS: Doubles = np.array([*(-far for far in _FAR[::-1]), *np.linspace(-12, 12, 97), *_FAR])
 """Arguments at which candidates are selected."""
 
 PARAMETERLESS = (
@@ -110,8 +116,8 @@ def _match(op: Operation, equality: FunctionEquality) -> Match | None:
     for argument in _arguments(op):
         if argument.type != op.output.type:
             continue
-        known: dict[SSAValue, Reals | None] = {argument: POINTS}
-        values = evaluated(op.output, known, _constant, _computed, 2 * MAX_OPERATIONS)
+        known: dict[SSAValue, Doubles | None] = {argument: POINTS}
+        values = evaluated(op.output, known, _constant, _computed, 2 * MAX_FUNCTION_OPERATIONS)
         for function in () if values is None else _candidates(values):
             if op.operands[0] is argument and kind is function.kind:
                 continue
@@ -168,7 +174,7 @@ def _is_part(op: Operation) -> bool:
         return False
     match op:
         case graph.BinaryOp():
-            return _is_float(op.result) and op.activation is None and op.function in COMBINED
+            return _is_float(op.result) and op.activation is None and op.function in DOUBLE_BINARY
         case graph.UnaryOp():
             is_known = op.function.kind in FORMULAS and op.function.affine is None
             return is_known and op.channel_exponents is None and _is_float(op.result)
@@ -191,7 +197,7 @@ def _arguments(op: graph.GraphOperation) -> Iterator[SSAValue]:
     inside: list[Operation] = [op]
     values = dict[SSAValue, None]()
     for at in inside:
-        if len(inside) > MAX_OPERATIONS:
+        if len(inside) > MAX_FUNCTION_OPERATIONS:
             break
         for value in at.operands:
             owner = value.owner
@@ -203,16 +209,16 @@ def _arguments(op: graph.GraphOperation) -> Iterator[SSAValue]:
     return reversed(values)
 
 
-def _constant(value: SSAValue) -> Reals | None:
+def _constant(value: SSAValue) -> Doubles | None:
     number = graph.constant_number(value)
     return None if number is None else np.full(POINTS.shape, number)
 
 
-def _computed(op: Operation, operands: Sequence[Reals]) -> Reals | None:
+def _computed(op: Operation, operands: Sequence[Doubles]) -> Doubles | None:
     return elementwise(op, operands) if _is_part(op) else None
 
 
-def _candidates(values: Reals) -> Iterator[graph.FunctionAttr]:
+def _candidates(values: Doubles) -> Iterator[graph.FunctionAttr]:
     if not np.isfinite(values).all():
         return
     first = float(values[0])

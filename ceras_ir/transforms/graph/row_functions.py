@@ -19,10 +19,16 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ceras_ir.dialects import graph
 from ceras_ir.network.storage import copy_statistics
 from ceras_ir.support.diagnostics import fused_location
-from ceras_ir.transforms.graph.formulas import COMBINED, FORMULAS, Reals, elementwise, evaluated
+from ceras_ir.transforms.graph.formulas import (
+    DOUBLE_BINARY,
+    FORMULAS,
+    Doubles,
+    elementwise,
+    evaluated,
+)
 from ceras_ir.transforms.rebuilding import computed_between, erase_dead
 
-MAX_OPERATIONS = 24
+MAX_ROW_FUNCTION_OPERATIONS = 24
 """Operations between the result of a function and the argument."""
 
 REDUCED = {
@@ -58,22 +64,22 @@ class RowFunctions(Protocol[Found]):
         """
         ...
 
-    def rows(self, length: int) -> Reals:
+    def rows(self, length: int) -> Doubles:
         """Return a few rows from which `recognized` derives the function: [rows, length]."""
         ...
 
-    def recognized(self, rows: Reals, values: Reals) -> Found | None:
+    def recognized(self, rows: Doubles, values: Doubles) -> Found | None:
         """Return the function that maps `rows` to `values`, or `None`."""
         ...
 
-    def other_rows(self, length: int) -> Reals:
+    def other_rows(self, length: int) -> Doubles:
         """
         Return test rows of all magnitudes, on which the functions of the family have different
         results.
         """
         ...
 
-    def agrees(self, found: Found, rows: Reals, values: Reals) -> bool:
+    def agrees(self, found: Found, rows: Doubles, values: Doubles) -> bool:
         """Return whether a function maps `rows` to `values`, each element relative to itself."""
         ...
 
@@ -155,7 +161,7 @@ def _inside(op: Operation, argument: SSAValue | None = None) -> list[Operation]:
     # The operations that compute `op` row by row, up to the argument.
     inside = [op]
     for at in inside:
-        if len(inside) > MAX_OPERATIONS:
+        if len(inside) > MAX_ROW_FUNCTION_OPERATIONS:
             break
         for value in at.operands:
             owner = value.owner
@@ -176,18 +182,20 @@ def _arguments(inside: Sequence[Operation], shape: Sequence[int]) -> Iterator[SS
             yield value
 
 
-def _results(value: SSAValue, argument: SSAValue, points: Reals) -> Reals | None:
-    return evaluated(value, {argument: points}, _constant, _computed, 2 * MAX_OPERATIONS)
+def _results(value: SSAValue, argument: SSAValue, points: Doubles) -> Doubles | None:
+    return evaluated(
+        value, {argument: points}, _constant, _computed, 2 * MAX_ROW_FUNCTION_OPERATIONS
+    )
 
 
-def _constant(value: SSAValue) -> Reals | None:
+def _constant(value: SSAValue) -> Doubles | None:
     array = graph.constant_array(value)
     if array is None or array.size not in (1, *array.shape[-1:]):
         return None
     return array.reshape(-1).astype(np.float64)
 
 
-def _computed(op: Operation, operands: Sequence[Reals]) -> Reals | None:
+def _computed(op: Operation, operands: Sequence[Doubles]) -> Doubles | None:
     if not _is_part(op):
         return None
     match op:
@@ -197,7 +205,7 @@ def _computed(op: Operation, operands: Sequence[Reals]) -> Reals | None:
             return operands[0]
         case graph.BinaryOp() if op.activation is not None:
             formula = FORMULAS[op.activation.kind]
-            return formula(COMBINED[op.function](*operands), op.activation.values)
+            return formula(DOUBLE_BINARY[op.function](*operands), op.activation.values)
         case _:
             return elementwise(op, operands)
 
@@ -214,7 +222,7 @@ def _is_part(op: Operation) -> bool:
             return bool(shape) and graph.shape_of(op.input)[-1:] == shape[-1:]
         case graph.BinaryOp():
             has_rows = all(_has_rows_of(value, shape) for value in op.operands)
-            return has_rows and op.function in COMBINED and _is_known(op.activation)
+            return has_rows and op.function in DOUBLE_BINARY and _is_known(op.activation)
         case graph.UnaryOp():
             return _is_known(op.function) and op.channel_exponents is None
         case _:

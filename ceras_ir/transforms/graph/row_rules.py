@@ -15,7 +15,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
-from ceras_ir.transforms.graph.formulas import Reals
+from ceras_ir.transforms.graph.formulas import Doubles
 from ceras_ir.transforms.graph.row_functions import replace_row_functions
 from ceras_ir.transforms.pass_kinds import FloatNetworkPass, NetworkPass
 
@@ -58,26 +58,26 @@ class Softmax:
 
     functions = (graph.Function.EXP,)
 
-    def rows(self, length: int) -> Reals:
+    def rows(self, length: int) -> Doubles:
         random = np.random.default_rng(0)
         sizes = np.array([0.0, 0.1, 1.0, 1.0, 4.0, 8.0])[:, None]
         offsets = np.array([0.0, -3.0, 0.5, 8.0, 0.0, 2.0])[:, None]
         return random.uniform(-1, 1, (len(sizes), length)) * sizes + offsets
 
-    def other_rows(self, length: int) -> Reals:
+    def other_rows(self, length: int) -> Doubles:
         # Results from 1e-220 to 1, and tiny, equal and large arguments.
         random = np.random.default_rng(1)
         offsets = np.array([0.0, -300.0, -40.0, 40.0, 300.0])[:, None, None]
         sizes = 2.0 ** np.arange(-3, 9)[:, None]
         return (random.uniform(-1, 1, (5, 12, length)) * sizes + offsets).reshape(-1, length)
 
-    def recognized(self, rows: Reals, values: Reals) -> Literal[True] | None:
+    def recognized(self, rows: Doubles, values: Doubles) -> Literal[True] | None:
         powers = np.exp(rows - rows.max(axis=1, keepdims=True))
         expected = powers / powers.sum(axis=1, keepdims=True)
         agrees = values.shape == rows.shape and (np.abs(values - expected) <= ULP * expected).all()
         return True if agrees else None
 
-    def agrees(self, found: Literal[True], rows: Reals, values: Reals) -> bool:
+    def agrees(self, found: Literal[True], rows: Doubles, values: Doubles) -> bool:
         return self.recognized(rows, values) is found
 
     def built(self, argument: SSAValue, found: Literal[True]) -> Sequence[Operation]:
@@ -89,7 +89,7 @@ FORM_TOLERANCE = 2.0**-20
 LARGE, TINY = 1e6, 1e-7
 """Magnitudes of rows: epsilon is negligible for the first, and dominates for the second."""
 ZERO_ROW, LARGE_ROW, TINY_ROW = range(3)
-MIN_EPSILON = 1e-20
+MIN_VARIANCE_EPSILON = 1e-20
 """A smaller epsilon is not distinct from 0 in comparison with the variance of the tiny row."""
 
 
@@ -144,13 +144,13 @@ class Normalizations:
 
     functions = (graph.Function.SQRT,)
 
-    def rows(self, length: int) -> Reals:
+    def rows(self, length: int) -> Doubles:
         random = np.random.default_rng(0)
         sizes = np.array([0.0, LARGE, TINY, 1e-3, 1.0, 30.0])[:, None]
         offsets = np.array([0.0, 0.0, 0.0, 0.0, -2.0, 3.0])[:, None]
         return random.normal(size=(len(sizes), length)) * sizes + offsets
 
-    def recognized(self, rows: Reals, values: Reals) -> Normalization | None:
+    def recognized(self, rows: Doubles, values: Doubles) -> Normalization | None:
         if values.shape != rows.shape or not np.isfinite(values).all():
             return None
         # The values of another function can be any numbers.
@@ -158,7 +158,7 @@ class Normalizations:
             found = _parameters(rows, values, centred=True)
             return found or _parameters(rows, values, centred=False)
 
-    def other_rows(self, length: int) -> Reals:
+    def other_rows(self, length: int) -> Doubles:
         # Magnitudes 2^-66 to 2^22, with variances far below and above any epsilon. Ninth powers
         # give rows with few large elements, which are as far from the mean as possible.
         random = np.random.default_rng(1)
@@ -172,7 +172,7 @@ class Normalizations:
             ]
         )
 
-    def agrees(self, found: Normalization, rows: Reals, values: Reals) -> bool:
+    def agrees(self, found: Normalization, rows: Doubles, values: Doubles) -> bool:
         return values.shape == rows.shape and _agrees(found, rows, values)
 
     def built(self, argument: SSAValue, found: Normalization) -> Sequence[Operation]:
@@ -188,7 +188,7 @@ class Normalizations:
         return [scale, *([] if bias is None else [bias]), new]
 
 
-def _parameters(rows: Reals, values: Reals, *, centred: bool) -> Normalization | None:
+def _parameters(rows: Doubles, values: Doubles, *, centred: bool) -> Normalization | None:
     parts = rows - rows.mean(axis=1, keepdims=True) if centred else rows
     variances = np.square(parts).mean(axis=1, keepdims=True)
     bias = values[ZERO_ROW]
@@ -201,7 +201,7 @@ def _parameters(rows: Reals, values: Reals, *, centred: bool) -> Normalization |
     if rooted == 0.0:
         return None
     epsilon = float((top[channel] / rooted) ** 2 - variances[TINY_ROW, 0])
-    if not MIN_EPSILON < epsilon < LARGE:
+    if not MIN_VARIANCE_EPSILON < epsilon < LARGE:
         return None
     epsilon = float(np.float32(epsilon))
     addend = bias.astype(np.float32) if bias.any() else None
@@ -209,7 +209,7 @@ def _parameters(rows: Reals, values: Reals, *, centred: bool) -> Normalization |
     return found if _agrees(found, rows, values) else None
 
 
-def _agrees(found: Normalization, rows: Reals, values: Reals) -> bool:
+def _agrees(found: Normalization, rows: Doubles, values: Doubles) -> bool:
     # Elements differ by rounding only, relative to the element.
     parts = rows - rows.mean(axis=1, keepdims=True) if found.centred else rows
     variances = np.square(parts).mean(axis=1, keepdims=True)

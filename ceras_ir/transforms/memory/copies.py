@@ -84,7 +84,7 @@ def _is_run(part: list[SSAValue], operands: list[SSAValue]) -> bool:
     return any(all(a is b for a, b in zip(part, operands[i:], strict=False)) for i in starts)
 
 
-Pair: TypeAlias = tuple[Operation, SSAValue]
+OperandPair: TypeAlias = tuple[Operation, SSAValue]
 MAX_ROUNDS = 2
 
 MAX_OPERATIONS_TRIED = 200_000
@@ -105,11 +105,11 @@ def choose_slices(
     if (every_slice := tried(Slicing(rule))) is not None:
         return every_slice, plain
     best = analyse(main, include_io=include_io, slicing=Slicing(rule, frozenset()))
-    chosen: frozenset[Pair] = frozenset()
+    chosen: frozenset[OperandPair] = frozenset()
     order = steps(main)
     attempts = MAX_OPERATIONS_TRIED // max(len(order), 1)
 
-    def add(pairs: Sequence[Pair]) -> list[Pair]:
+    def add(pairs: Sequence[OperandPair]) -> list[OperandPair]:
         # Choose the pairs that need no more memory, by bisection; return the remaining pairs.
         nonlocal best, chosen, attempts
         if not attempts:
@@ -123,7 +123,7 @@ def choose_slices(
         middle = len(pairs) // 2
         return [*add(pairs[:middle]), *add(pairs[middle:])]
 
-    rest: list[Pair] = [
+    rest: list[OperandPair] = [
         (op, part.operand) for op in order if isinstance(op, ConcatOp) for part in slices(op)
     ]
     rest.sort(key=lambda pair: -byte_size(pair[1]))

@@ -133,8 +133,8 @@ def _place(spans: Sequence[Span], order: Sequence[int], alignment: int) -> tuple
     return offsets, peak
 
 
-SOURCE = Path(__file__).parent / "runtime" / "offset_search.cpp"
-FLAGS = ("-std=c++17", "-O3", "-pthread", "-Wall", "-Wextra", "-Werror")
+SEARCH_SOURCE = Path(__file__).parent / "runtime" / "offset_search.cpp"
+SEARCH_FLAGS = ("-std=c++17", "-O3", "-pthread", "-Wall", "-Wextra", "-Werror")
 PARALLEL_SEARCHES = 2
 """Searches in parallel, if the answer can depend on time."""
 UNLIMITED = (1 << 62, 1e9)
@@ -185,7 +185,7 @@ def place_within(
     unit = gcd(*(span.size for span in real))
     lines = [f"{len(real)} {capacity // unit} {seconds} {nodes} {searches}"]
     lines += [f"{span.lower} {span.upper} {span.size // unit}" for span in real]
-    parts = [Part([SOURCE], (), FLAGS)]
+    parts = [Part([SEARCH_SOURCE], (), SEARCH_FLAGS)]
     program = build_program("offset_search", "the search for memory plans", parts)
     done = subprocess.run(
         [str(program)], input="\n".join(lines), capture_output=True, text=True, check=True

@@ -33,7 +33,7 @@ from ceras_ir.transforms.memory import offsets
 from ceras_ir.transforms.memory.liveness import Buffer, Liveness, byte_size, steps, value_name
 from ceras_ir.transforms.memory.offsets import OffsetPlan, SearchOutcome, Span, aligned_spans
 
-FIELDS = ("name", "bytes", "bytes_per_us")
+REGION_FIELDS = ("name", "bytes", "bytes_per_us")
 MAX_REGION_BYTES = 1 << 48
 
 
@@ -101,10 +101,10 @@ def _board_file(name: str) -> Traversable:
 
 def _region(table: dict[str, object], file: str) -> Region:
     for field in table:
-        if field not in FIELDS:
-            known = ", ".join(FIELDS)
+        if field not in REGION_FIELDS:
+            known = ", ".join(REGION_FIELDS)
             raise InputError(f"memory.region has no field '{field}' (fields: {known})", file)
-    name, capacity, rate = (table.get(field) for field in FIELDS)
+    name, capacity, rate = (table.get(field) for field in REGION_FIELDS)
     if not isinstance(name, str):
         raise InputError(f"name of a memory.region must be text, got {name!r}", file)
     if not isinstance(capacity, int) or isinstance(capacity, bool):

@@ -26,7 +26,7 @@ from ceras_ir.transforms.quantization.analysis.sensitivity import (
 
 Weights = NDArray[np.float32]
 Kept = NDArray[np.bool_]
-Rule = Callable[[Weights, float], Kept]
+PruningRule = Callable[[Weights, float], Kept]
 """A function of the weights and a share of zeros that returns the kept weights."""
 
 
@@ -180,7 +180,7 @@ def losses(
     module: ModuleOp,
     samples: Sequence[Sample],
     layers: Sequence[graph.LinearOperation],
-    rule: Rule,
+    rule: PruningRule,
 ) -> NDArray[np.float64]:
     """Return the noise-to-signal ratio at the outputs for each layer and each of `SHARES`."""
     # Use the graph outputs, because operations after the quantized part are pruned too.

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ceras_ir.transforms.pruning.kept_weights import Kept, Rule, Table, Weights
+    from ceras_ir.transforms.pruning.kept_weights import Kept, PruningRule, Table, Weights
 
     Array = NDArray[np.generic]
 
 Method: TypeAlias = Literal["magnitude", "filter", "global", "nm", "block"]
 
-MAX_ATTEMPTS = 32
+MAX_BUDGET_REDUCTIONS = 32
 """The maximum number of reductions of a modelled budget to meet the measured target."""
 
 MAX_BUDGET_FACTOR = 0.95
@@ -185,7 +185,7 @@ class PrunePass(ModulePass):
         return [rule(w, share) for w, share in zip(weights, shares, strict=True)]
 
     @property
-    def _rule(self) -> Rule:
+    def _rule(self) -> PruningRule:
         from ceras_ir.transforms.pruning import kept_weights
 
         if self.method == "filter":
@@ -241,7 +241,7 @@ class PrunePass(ModulePass):
             budget = 10 ** (-self.target_loss / 10)
         dense, goal = outputs(module, samples), budget
         quantities = quantities_of_outputs(main_function(module))
-        for _ in range(MAX_ATTEMPTS):
+        for _ in range(MAX_BUDGET_REDUCTIONS):
             values, limits = (costs, table) if self.target_loss else (table, costs)
             chosen = best_within(values, limits, budget)
             if chosen is None:

@@ -48,7 +48,7 @@ from ceras_ir.transforms.quantization.analysis.scale_classes import (
 from ceras_ir.transforms.quantization.residuals import ResidualSpreadPass
 from ceras_ir.transforms.rebuilding import erase_unused, replace_constant, spread_columns
 
-REASON = "equalizes the channels before they share the steps of int8"
+CHANNELS_REASON = "equalizes the channels before they share the steps of int8"
 
 
 def insert_channel_scales(main: FuncOp, *, inputs: bool) -> None:
@@ -78,7 +78,7 @@ def multiply_by_ones(value: SSAValue) -> graph.BinaryOp:
     """Replace a value by the float product with 1 per channel."""
     ones = np.ones(graph.shape_of(value)[-1:], np.float32)
     location = value.owner.location if isinstance(value.owner, Operation) else UnknownLoc()
-    return multiply(value, ones, REASON, location)
+    return multiply(value, ones, CHANNELS_REASON, location)
 
 
 def multiply(

@@ -200,7 +200,7 @@ def _differ(name: str, scale: float, of: str, expected: float, slack: float = 0.
 
 CHECKED_SAMPLES = 32
 
-MAX_ELEMENTS = 1 << 24
+MAX_SAMPLE_ELEMENTS = 1 << 24
 """The number of elements of all samples after which no other sample is included."""
 
 MIN_INTEGERS = 16
@@ -254,7 +254,7 @@ class CheckOutputsPass(CalibratedPass):
         count = 0
         pairs: dict[str, list[tuple[Array, Array]]] = {name: [] for name in sources}
         for sample in self.data(main, "checking outputs", CHECKED_SAMPLES):
-            if count > MAX_ELEMENTS:
+            if count > MAX_SAMPLE_ELEMENTS:
                 break
             found = rounded.outputs(sample)
             for name, known in pairs.items():

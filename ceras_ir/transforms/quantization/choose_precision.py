@@ -69,7 +69,7 @@ that it costs, and the maximum share of time of such values.
 MIN_USABLE_DB = 6.0
 """The signal-to-noise ratio at the outputs in decibels below which a warning is printed."""
 
-MIN_NOISE_SHARE = 0.01
+MIN_PROMOTED_NOISE_SHARE = 0.01
 """The minimum share of the remaining noise that justifies 16 bits."""
 
 MAX_NAMED_VALUES = 8
@@ -205,7 +205,7 @@ class ChoosePrecisionPass(ResidualSpreadOptions, BudgetOptions, CalibratedPass):
                 insort(queue, candidate, key=rank)
                 continue
             is_score = candidate.value in scores
-            matters = is_score or candidate.noise > MIN_NOISE_SHARE * left
+            matters = is_score or candidate.noise > MIN_PROMOTED_NOISE_SHARE * left
             is_of_layer = isinstance(candidate.value.owner, graph.LinearOperation)
             is_free = is_score and not (self.narrow and is_of_layer)
             allowed = limit

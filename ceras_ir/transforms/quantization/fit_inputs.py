@@ -30,7 +30,7 @@ from ceras_ir.transforms.pass_kinds import PatternPass
 from ceras_ir.transforms.quantization.analysis.calibration import CalibratedPass
 from ceras_ir.transforms.quantization.analysis.scale_classes import consuming_layers
 from ceras_ir.transforms.quantization.channel_scales import multiply
-from ceras_ir.transforms.quantization.keep_in_float import SUMS
+from ceras_ir.transforms.quantization.keep_in_float import SUMMING_OPERATIONS
 from ceras_ir.transforms.quantization.tabulate_pixels import byte_values
 from ceras_ir.transforms.rebuilding import replace_constant
 
@@ -45,7 +45,7 @@ MIN_STEP_RATIO = 1.1
 MAX_CLIPPED_SHARE = 1 / 64
 """The maximum share of the range that a power-of-two scale may clip."""
 
-REASON = "divides an input by the step that fits the data"
+INPUTS_REASON = "divides an input by the step that fits the data"
 
 ROUNDING_MARGIN = 1 + 1e-5
 """A factor that keeps the bounds of the range representable after rounding to float32."""
@@ -112,7 +112,9 @@ class FitInputsPass(CalibratedPass):
         computed = [
             op.output
             for op in operations
-            if is_kept_in_float(op) and not isinstance(op, SUMS) and op.output not in pixels
+            if is_kept_in_float(op)
+            and not isinstance(op, SUMMING_OPERATIONS)
+            and op.output not in pixels
         ]
         consumers = {
             value: layers
@@ -160,7 +162,7 @@ def _input_operations(main: FuncOp, given: Sequence[SSAValue]) -> list[graph.Gra
             continue
         computed = [v for v in op.operands if not isinstance(v.owner, graph.ConstantOp)]
         is_float = is_kept_in_float(op) or keeps_scale(op)
-        is_sum = isinstance(op, SUMS) and not keeps_scale(op)
+        is_sum = isinstance(op, SUMMING_OPERATIONS) and not keeps_scale(op)
         if is_float and computed and known.issuperset(computed) and not is_sum:
             known.update(op.results)
             steps.append(op)
@@ -219,7 +221,7 @@ def _part(extent: float, steps: int) -> float:
 
 def _divide(value: SSAValue, layers: list[graph.LinearOperation], step: float, name: str) -> None:
     location = NameLoc(StringAttr(name), UnknownLoc())
-    multiply(value, np.array(1 / step, np.float32), REASON, location)
+    multiply(value, np.array(1 / step, np.float32), INPUTS_REASON, location)
     for layer in layers:
         weights = graph.known_array(layer.weights)
         replace_constant(layer, layer.weights, weights.astype(np.float32) * np.float32(step))

@@ -34,7 +34,7 @@ from ceras_ir.transforms.quantization.keep_moves_in_float import (
 from ceras_ir.transforms.quantization.set_precision import is_named
 from ceras_ir.transforms.quantization_options import ExceptionOptions
 
-SUMS = (graph.LinearOperation, graph.RecurrenceOp, graph.Pool2dOp, graph.ResizeOp)
+SUMMING_OPERATIONS = (graph.LinearOperation, graph.RecurrenceOp, graph.Pool2dOp, graph.ResizeOp)
 """
 The operations that sum products, average or interpolate. The operations after the last of them are
 the tail of a network.
@@ -61,14 +61,20 @@ class TailRule(ExceptionOptions, FloatNetworkPass):
         states = {state.result for state in states_of(main)}
         after: set[Operation] = set()
         for inner in main.body.block.ops:
-            if any(v.owner in after or isinstance(v.owner, SUMS) for v in inner.operands):
+            if any(
+                v.owner in after or isinstance(v.owner, SUMMING_OPERATIONS) for v in inner.operands
+            ):
                 after.add(inner)
         tail: set[Operation] = set()
         for inner in reversed(list(main.body.block.ops)):
             users = {use.operation for result in inner.results for use in result.uses}
             is_last = all(isinstance(user, ReturnOp) or user in tail for user in users)
             is_last = is_last and states.isdisjoint(inner.results)
-            if inner not in after or isinstance(inner, (*SUMS, ReturnOp)) or not is_last:
+            if (
+                inner not in after
+                or isinstance(inner, (*SUMMING_OPERATIONS, ReturnOp))
+                or not is_last
+            ):
                 continue
             tail.add(inner)
             moves = is_alias(inner) or _joins_phases(inner)
@@ -123,7 +129,7 @@ class HeadRule(ExceptionOptions, FloatNetworkPass):
         used = set[Operation]()
         for inner in reversed(list(main.body.block.ops)):
             users = {use.operation for result in inner.results for use in result.uses}
-            if not any(isinstance(user, SUMS) or user in used for user in users):
+            if not any(isinstance(user, SUMMING_OPERATIONS) or user in used for user in users):
                 continue
             used.add(inner)
             named = is_named(node_names(inner), self.besides)
@@ -137,7 +143,9 @@ def _head(main: FuncOp) -> set[Operation]:
     sources.update({value: {value} for value in main.body.block.args if value not in states})
     head: set[Operation] = set()
     for op in main.body.block.ops:
-        if isinstance(op, (*SUMS, graph.ConstantOp)) or not isinstance(op, graph.GraphOperation):
+        if isinstance(op, (*SUMMING_OPERATIONS, graph.ConstantOp)) or not isinstance(
+            op, graph.GraphOperation
+        ):
             continue
         computed = [v for v in op.operands if not isinstance(v.owner, graph.ConstantOp)]
         if not computed or not all(value in sources for value in computed):

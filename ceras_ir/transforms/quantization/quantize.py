@@ -38,10 +38,10 @@ from ceras_ir.transforms.quantization.set_precision import (
 from ceras_ir.transforms.quantization.split_wide import SplitWidePass
 from ceras_ir.transforms.quantization.tabulate_pixels import TabulatePixelsPass
 from ceras_ir.transforms.quantization_options import (
-    OPTIONAL,
-    PRECISION,
+    CHOOSE_PRECISION,
+    CHOOSE_ROW_EXPONENTS,
+    OPTIONAL_PASSES,
     REMOVED_OPTIONS,
-    ROWS,
     ArithmeticOptions,
     ObserverOptions,
     QuantizationOptions,
@@ -145,9 +145,9 @@ class QuantizePass(ArithmeticOptions, QuantizationOptions, PipelinePass):
 
     def passes(self) -> tuple[ModulePass, ...]:
         optional = self.optional
-        rows, narrow = ROWS in optional, self._arithmetic.narrow
+        rows, narrow = CHOOSE_ROW_EXPONENTS in optional, self._arithmetic.narrow
         spread = self._arithmetic.residual_spread
-        splits = narrow and PRECISION in optional and self.budget != 0
+        splits = narrow and CHOOSE_PRECISION in optional and self.budget != 0
         kept = () if self.tail == "float" else INTEGER_BORDER_RULES
         everything = (
             # A network with Q/DQ; a float network is unchanged.
@@ -186,7 +186,7 @@ class QuantizePass(ArithmeticOptions, QuantizationOptions, PipelinePass):
             CheckScalesPass(),
             ProveAccumulatorsPass(),
         )
-        return tuple(p for p in everything if p.name not in OPTIONAL or p.name in optional)
+        return tuple(p for p in everything if p.name not in OPTIONAL_PASSES or p.name in optional)
 
     def _offering(self) -> dict[str, str | None]:
         """Return the target and board, unless the target does not choose the forms of functions."""

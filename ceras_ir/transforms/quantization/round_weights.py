@@ -28,7 +28,7 @@ from ceras_ir.transforms.quantization.analysis.calibration import Array, Calibra
 from ceras_ir.transforms.quantization.analysis.scale_classes import value_exponent
 from ceras_ir.transforms.rebuilding import replace_constant
 
-Real = NDArray[np.float64]
+Doubles = NDArray[np.float64]
 
 DAMPING = 0.001
 """The share of the mean diagonal that is added to the diagonal against singular matrices."""
@@ -50,12 +50,12 @@ def roundable_layers(main: FuncOp) -> list[graph.LinearOperation]:
     ]
 
 
-def round_to_nearest(weights: Real, step: Real | float) -> Real:
+def round_to_nearest(weights: Doubles, step: Doubles | float) -> Doubles:
     """Round half to even to multiples of `step` and clamp, as `quantize-graph` does."""
     return np.clip(np.rint(weights / step), WEIGHT_LOW, INT8_HIGH) * step
 
 
-def round_with_compensation(weights: Real, pairs: Real, steps: Real) -> Real:
+def round_with_compensation(weights: Doubles, pairs: Doubles, steps: Doubles) -> Doubles:
     """
     Round `weights` [groups, outputs, K] to multiples of `steps` [groups, outputs, 1] column by
     column, starting with the largest inputs. The following columns compensate the error of each
@@ -72,7 +72,7 @@ def round_with_compensation(weights: Real, pairs: Real, steps: Real) -> Real:
     return result
 
 
-def _inverse_factors(pairs: Real) -> Real:
+def _inverse_factors(pairs: Doubles) -> Doubles:
     """Return upper triangles U with `U.T @ U = inverse(pairs)`; `pairs` is damped."""
     diagonal = np.einsum("gii->gi", pairs)
     mean = diagonal.mean(axis=1, keepdims=True)
@@ -88,7 +88,7 @@ def _inverse_factors(pairs: Real) -> Real:
             return _inverse_upper(lower[:, ::-1, ::-1].astype(np.float64, copy=False))
 
 
-def _inverse_upper(triangle: Real) -> Real:
+def _inverse_upper(triangle: Doubles) -> Doubles:
     """Invert an upper triangle by halves, with a third of the products of a general inverse."""
     size = triangle.shape[-1]
     if size <= MAX_DIRECT_SIZE:
@@ -101,7 +101,7 @@ def _inverse_upper(triangle: Real) -> Real:
     return result
 
 
-def _round_columns(weights: Real, upper: Real, steps: Real) -> Real:
+def _round_columns(weights: Doubles, upper: Doubles, steps: Doubles) -> Doubles:
     length = weights.shape[2]
     rest, result, nonzero = weights.copy(), np.empty_like(weights), weights != 0
     for start in range(0, length, BLOCK_COLUMNS):
@@ -133,7 +133,7 @@ MAX_PART_PRODUCTS = 1536
 The longest patch for which products of all pairs are kept (5 MiB). A longer patch is divided into
 parts of at most this length.
 """
-PAIR_COLUMNS = 128
+PAIR_BLOCK_COLUMNS = 128
 """The number of columns in a block of products of pairs."""
 SHRINKAGE = 0.25
 """Products of different columns are multiplied by `n / (n + SHRINKAGE * K)` for n patches."""
@@ -148,17 +148,17 @@ class _Pairs:
     """Sums of the products of all pairs of columns, in blocks of rows from the diagonal on."""
 
     def __init__(self, groups: int, length: int):
-        starts = range(0, length, PAIR_COLUMNS)
+        starts = range(0, length, PAIR_BLOCK_COLUMNS)
         self.shape = (groups, length, length)
         self.blocks = [
-            np.zeros((groups, min(PAIR_COLUMNS, length - start), length - start), np.float32)
+            np.zeros((groups, min(PAIR_BLOCK_COLUMNS, length - start), length - start), np.float32)
             for start in starts
         ]
 
     def add(self, x: NDArray[np.float32]) -> None:
         """Add the products of `x` [groups, patches, K]."""
         for number, block in enumerate(self.blocks):
-            rest = x[:, :, number * PAIR_COLUMNS :]
+            rest = x[:, :, number * PAIR_BLOCK_COLUMNS :]
             block += np.matmul(rest[:, :, : block.shape[1]].transpose(0, 2, 1), rest)
 
     @property
@@ -170,7 +170,7 @@ class _Pairs:
         count = len(range(*groups.indices(self.shape[0])))
         found = np.empty((count, *self.shape[1:]))
         for number, block in enumerate(self.blocks):
-            start, end = number * PAIR_COLUMNS, number * PAIR_COLUMNS + block.shape[1]
+            start, end = number * PAIR_BLOCK_COLUMNS, number * PAIR_BLOCK_COLUMNS + block.shape[1]
             found[:, start:end, start:] = block[groups]
             found[:, start:, start:end] = block[groups].transpose(0, 2, 1)
         return found
@@ -303,7 +303,7 @@ BATCH_PRODUCTS = 1 << 20
 """The approximate number of products of pairs in a batch, to limit memory in double precision."""
 
 
-def steps_by_row(op: graph.LinearOperation) -> Real:
+def steps_by_row(op: graph.LinearOperation) -> Doubles:
     """Return the steps of the weights as [outputs, 1]."""
     exponent = weight_exponent(op)
     assert exponent is not None
@@ -352,15 +352,15 @@ def round_weights(moments: InputMoments) -> None:
         _replace(layers, round_to_nearest(weights, steps), bias)
 
 
-def _biases(layers: Sequence[graph.LinearOperation]) -> list[Real] | None:
+def _biases(layers: Sequence[graph.LinearOperation]) -> list[Doubles] | None:
     found = [graph.known_array(op.bias).astype(np.float64) for op in layers if op.bias is not None]
     return found if len(found) == len(layers) else None
 
 
 def _replace(
     layers: Sequence[graph.LinearOperation],
-    weights: Real,
-    biases: Sequence[Real] | None,
+    weights: Doubles,
+    biases: Sequence[Doubles] | None,
 ) -> None:
     for i, op in enumerate(layers):
         shape = graph.shape_of(op.weights)

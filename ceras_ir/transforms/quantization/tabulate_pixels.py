@@ -25,7 +25,7 @@ from ceras_ir.transforms.rebuilding import erase_with_constants
 
 Array = NDArray[np.generic]
 
-BYTES = 256
+BYTE_VALUES = 256
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,8 @@ class ByteFunction:
         """Return the results for all bytes: a row of 256 entries per channel."""
         rank = len(self.order)
         along = next(d for d in range(rank) if d != self.axis)
-        shape = [BYTES if d == along else 1 for d in range(rank)]
-        grid = np.arange(BYTES, dtype=np.uint8).reshape(shape)
+        shape = [BYTE_VALUES if d == along else 1 for d in range(rank)]
+        grid = np.arange(BYTE_VALUES, dtype=np.uint8).reshape(shape)
         if self.axis is not None:
             shape[self.axis] = self.channels
         value: Array = np.broadcast_to(grid, shape)
@@ -89,9 +89,9 @@ class ByteFunction:
                 (value,) = interpreter.run_op(step, tuple(operands))
         at = self.order.index(along)
         if self.axis is None:
-            return value.reshape(1, BYTES)
+            return value.reshape(1, BYTE_VALUES)
         moved = np.moveaxis(value, (self.order.index(self.axis), at), (0, 1))
-        return moved.reshape(self.channels, BYTES)
+        return moved.reshape(self.channels, BYTE_VALUES)
 
 
 PIXEL_OPERATIONS = (graph.CastOp, graph.UnaryOp, graph.BinaryOp, graph.QuantizeOp)
@@ -192,7 +192,7 @@ def _distinct(
     distinct: dict[bytes, int] = {}
     rows = [distinct.setdefault(row.tobytes(), len(distinct)) for row in entries]
     storage = graph.stored_element(function.steps[-1].output).storage
-    shape = [len(distinct), BYTES] if len(distinct) > 1 else [BYTES]
+    shape = [len(distinct), BYTE_VALUES] if len(distinct) > 1 else [BYTE_VALUES]
     table = DenseIntOrFPElementsAttr(TensorType(storage, shape), BytesAttr(b"".join(distinct)))
     return table, None if len(distinct) == 1 else tuple(rows)
 

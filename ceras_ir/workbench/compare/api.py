@@ -18,7 +18,7 @@ from ceras_ir.data.samples import require_finite
 from ceras_ir.network.function import inputs_with_missing_values, main_function
 from ceras_ir.pipeline.stages import BuildOptions
 from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise
-from ceras_ir.workbench.compare.output import WIDTH, compare_page, print_table
+from ceras_ir.workbench.compare.output import MAX_LINE_CHARACTERS, compare_page, print_table
 from ceras_ir.workbench.compare.variants import (
     Task,
     Variant,
@@ -65,7 +65,11 @@ class Comparison:
     def __str__(self) -> str:
         """Return the table of `ceras-compare`."""
         text = StringIO()
-        print_table(self.variants, self.samples, Console(file=text, width=WIDTH, highlight=False))
+        print_table(
+            self.variants,
+            self.samples,
+            Console(file=text, width=MAX_LINE_CHARACTERS, highlight=False),
+        )
         return text.getvalue().rstrip()
 
     def _repr_html_(self) -> str:

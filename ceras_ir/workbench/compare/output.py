@@ -38,7 +38,7 @@ FULL_BAR_DB = 60.0
 MAX_NAME_CHARACTERS = 44
 """The characters of a layer name; converters join the names of fused nodes."""
 
-SECTIONS = {
+NOISE_SECTIONS = {
     "result": "Result",
     "worst": "Worst layers",
     "plot": "Plot",
@@ -110,7 +110,7 @@ def compare_page(title: str, variants: Sequence[Variant], samples: int) -> str:
         *(_small(i, layer) for i, layer in enumerate(first.layers)),
         "</div></details>",
     ]
-    nav = "".join(f'<a href="#{name}">{text}</a>' for name, text in SECTIONS.items())
+    nav = "".join(f'<a href="#{name}">{text}</a>' for name, text in NOISE_SECTIONS.items())
     named_page = f"{title}: where precision goes"
     return render("base.html", {"title": named_page, "nav": nav, "main": "\n".join(parts)})
 
@@ -222,14 +222,16 @@ def _bar(ratio: float) -> str:
     )
 
 
-WIDTH = 160
+MAX_LINE_CHARACTERS = 160
 """The width of output to a program, which must not be wrapped."""
 
 
 def print_table(variants: Sequence[Variant], samples: int, console: Console | None = None) -> None:
     """Print the first variant, and the differences of the other variants; by default on stdout."""
     if console is None:
-        console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
+        console = Console(
+            width=None if sys.stdout.isatty() else MAX_LINE_CHARACTERS, highlight=False
+        )
     first, rest = variants[0], variants[1:]
     console.print(_layers(first, rest))
     console.print(f"\n{samples} sample(s), {first.name} against {first.reference}", markup=False)

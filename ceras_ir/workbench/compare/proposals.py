@@ -21,7 +21,7 @@ from ceras_ir.support.diagnostics import progress
 from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise
 from ceras_ir.transforms.quantization.analysis.output_noise import outputs_of, quantities_of_outputs
 from ceras_ir.transforms.quantization.analysis.time_model import time_of
-from ceras_ir.transforms.quantization_options import PRECISION
+from ceras_ir.transforms.quantization_options import CHOOSE_PRECISION
 from ceras_ir.workbench.metrics.choose import Judge, Judgement
 from ceras_ir.workbench.metrics.figures import Figure, gain
 
@@ -31,7 +31,7 @@ MIN_CLIPPED_SHARE = 1e-3
 """The share of clipped elements that is reported."""
 MIN_GOOD_DB = 30.0
 """The ratio of an isolated layer, in decibels, above which it is not the cause of noise."""
-MIN_NOISE_SHARE = 0.05
+MIN_CAUSE_NOISE_SHARE = 0.05
 """The share of the noise from which a layer is a cause, independent of the ratio."""
 
 
@@ -69,7 +69,7 @@ def remedies(
     always_zero = f"{dead} of {layer.magnitudes.size} channels are always zero"
     if layer.scale is None:
         return ["it is computed in float: the error originates from the operands"]
-    if layer.isolated_ratio >= MIN_GOOD_DB and (layer.share or 0.0) < MIN_NOISE_SHARE:
+    if layer.isolated_ratio >= MIN_GOOD_DB and (layer.share or 0.0) < MIN_CAUSE_NOISE_SHARE:
         return ["the rounding of this layer is small: inspect the layers before it"]
     if not adjustable:
         if layer.clipped_share > MIN_CLIPPED_SHARE:
@@ -186,7 +186,7 @@ def _variants(
     other = "mse" if options.observer == "minmax" else "minmax"
     yield f"--observer {other}", replace(options, observer=other)
     recipe = quantize_pass(options).optional
-    if PRECISION in recipe:
+    if CHOOSE_PRECISION in recipe:
         yield f"--budget {LARGER_BUDGET:g}", replace(options, budget=LARGER_BUDGET)
     # A layer and the function of the layer can have the same name.
     names = dict.fromkeys(pattern_of(layer.name) for layer in worst_layers(layers))

@@ -17,7 +17,7 @@ from ceras_ir.support.diagnostics import InputError, UsageError, did_you_mean
 from ceras_ir.support.files import key_of, parse_toml
 from ceras_ir.targets.protocol import Target
 
-Table = dict[str, object]
+TomlTable = dict[str, object]
 Ranges = Mapping[str, Sequence[object]]
 
 
@@ -40,25 +40,25 @@ def board_variants(
     return found
 
 
-def _description(target: type[Target], board: str) -> tuple[Table, str]:
+def _description(target: type[Target], board: str) -> tuple[TomlTable, str]:
     target.check_board(board)
     built_in = target.boards().get(board)
     text = Path(board).read_text("utf-8") if built_in is None else built_in.read_text("utf-8")
     suffix = target.board_suffix
     content: object = json.loads(text) if suffix == ".json" else parse_toml(text, board)
-    if not isa(content, Table):
+    if not isa(content, TomlTable):
         raise InputError("is no table of fields", board)
     return content, suffix
 
 
-def _changed(described: Table, changes: Mapping[str, object], board: str) -> Table:
-    content: Table = json.loads(json.dumps(described))
+def _changed(described: TomlTable, changes: Mapping[str, object], board: str) -> TomlTable:
+    content: TomlTable = json.loads(json.dumps(described))
     for path, value in changes.items():
         *tables, field = path.split(".")
         place = content
         for name in tables:
             inner = place.get(name)
-            if not isa(inner, Table):
+            if not isa(inner, TomlTable):
                 raise UsageError(f"board '{board}' has no table '{name}' for '{path}'")
             place = inner
         if field not in place:
@@ -68,15 +68,15 @@ def _changed(described: Table, changes: Mapping[str, object], board: str) -> Tab
     return content
 
 
-def _spelled(content: Table, suffix: str) -> str:
+def _spelled(content: TomlTable, suffix: str) -> str:
     if suffix == ".json":
         return json.dumps(content, indent=2) + "\n"
     return "\n".join(_toml(content, ())) + "\n"
 
 
-def _toml(table: Table, path: tuple[str, ...]) -> Iterator[str]:
+def _toml(table: TomlTable, path: tuple[str, ...]) -> Iterator[str]:
     # Strings, numbers, booleans and lists have the same text in JSON.
-    inner = {key: value for key, value in table.items() if isa(value, Table)}
+    inner = {key: value for key, value in table.items() if isa(value, TomlTable)}
     for key, value in table.items():
         if key not in inner:
             yield f"{json.dumps(key)} = {_toml_value(value)}"
@@ -88,6 +88,6 @@ def _toml(table: Table, path: tuple[str, ...]) -> Iterator[str]:
 def _toml_value(value: object) -> str:
     if isa(value, list[object]):
         return f"[{', '.join(map(_toml_value, value))}]"
-    if isa(value, Table):
+    if isa(value, TomlTable):
         return f"{{{', '.join(f'{json.dumps(k)} = {_toml_value(v)}' for k, v in value.items())}}}"
     return json.dumps(value)

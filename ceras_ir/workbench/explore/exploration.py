@@ -13,7 +13,7 @@ from ceras_ir.workbench.explore.expressions import Expression
 from ceras_ir.workbench.explore.page import write_point
 from ceras_ir.workbench.explore.storage import Record, Trials
 from ceras_ir.workbench.explore.study_file import (
-    MODEL,
+    MODEL_AXIS,
     Point,
     Study,
     arguments_of,
@@ -95,7 +95,7 @@ class Exploration:
         outcome.point = point
         outcome.command = command_of(self.study, point)
         record = Record.of(identity(self.study, point), outcome)
-        write_point(self.folder, record, outcome, self.study.models[point[MODEL]].files())
+        write_point(self.folder, record, outcome, self.study.models[point[MODEL_AXIS]].files())
         return record
 
 
@@ -106,7 +106,7 @@ def command_of(study: Study, point: Point) -> str:
 
 def identity(study: Study, point: Point) -> str:
     """Return the digest of all data that the figures of a point depend on."""
-    model = study.models[point[MODEL]]
+    model = study.models[point[MODEL_AXIS]]
     arguments = [spelled(part) for a in arguments_of(study, point) for part in a.split("=", 1)]
     data = [spelled(v) for v in (model.inputs, model.labels, model.metric, model.samples)]
     judged = [o.figure for o in study.objectives], [c.text for c in study.constraints]

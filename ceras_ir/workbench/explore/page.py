@@ -159,7 +159,7 @@ def csv_table(records: Sequence[Record]) -> str:
     return stream.getvalue()
 
 
-PAGE = "report.html"
+POINT_REPORT = "report.html"
 
 POINT_STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 70em; padding: 0 1em }
@@ -189,7 +189,7 @@ def write_point(folder: Path, record: Record, outcome: Outcome, files: list[str]
         **outcome.report,
     }
     write_file(str(place / REPORT), (json.dumps(content, indent=2) + "\n").encode())
-    write_file(str(place / PAGE), _page(record, outcome).encode())
+    write_file(str(place / POINT_REPORT), _page(record, outcome).encode())
 
 
 def _page(record: Record, outcome: Outcome) -> str:
@@ -206,7 +206,7 @@ def _page(record: Record, outcome: Outcome) -> str:
     return "\n".join(
         [
             '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">',
-            f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>",
+            f"<title>{escape(title)}</title><style>{STUDY_STYLE}</style></head><body>",
             f'<p><a href="../../index.html">all points</a></p><h1>{escape(title)}</h1>{message}',
             f"<h2>Choices</h2>{rows({**record.point})}<h2>Figures</h2>{rows({**record.figures})}",
             f"<h2>Command</h2><pre>{escape(record.command)}</pre>",
@@ -215,7 +215,7 @@ def _page(record: Record, outcome: Outcome) -> str:
     )
 
 
-STYLE = """
+STUDY_STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 0 auto; padding: 2em 1.5em 4em;
   max-width: 80em; color: #1d2733 } .soft { color: #5d6b7a }
   .scroll { overflow: auto; max-height: 36em }
@@ -230,7 +230,7 @@ document.getElementById('{id}').on('plotly_click', function (found) {{
 TOP_MARGIN_PIXELS = 60
 """The margin above a plot, for the names of parallel coordinates."""
 
-COLOUR, BEST, SIZE = "#9db7d5", "#d9822b", 9
+COLOUR, BEST_COLOUR, SIZE = "#9db7d5", "#d9822b", 9
 
 
 def study_page(study: Study, records: Sequence[Record]) -> str:
@@ -247,7 +247,7 @@ def study_page(study: Study, records: Sequence[Record]) -> str:
     excluded = [record for record in records if record.state != DONE]
     parts = [
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">',
-        f"<title>{escape(study.name)}</title><style>{STYLE}</style>",
+        f"<title>{escape(study.name)}</title><style>{STUDY_STYLE}</style>",
         f"<script>{offline.get_plotlyjs()}</script></head><body><h1>{escape(study.name)}</h1>",
         f'<p class="soft">{len(records)} points: {len(done)} measured, {len(best)} of them on the '
         f"Pareto front, {len(excluded)} without figures or ruled out. A click on a point opens its "
@@ -277,7 +277,7 @@ def _drawn(figure: Any, name: str) -> str:
 
 
 def _place(record: Record) -> str:
-    return f"points/{record.identity[:16]}/{PAGE}"
+    return f"points/{record.identity[:16]}/{POINT_REPORT}"
 
 
 def _described(study: Study, record: Record) -> str:
@@ -292,7 +292,10 @@ def _scatter(study: Study, done: Sequence[Record], best: Sequence[Record], plots
     front = {id(record) for record in best}
     rest = [record for record in done if id(record) not in front]
     figure = plots.Figure()
-    for title, group, colour in (("other points", rest, COLOUR), ("Pareto front", best, BEST)):
+    for title, group, colour in (
+        ("other points", rest, COLOUR),
+        ("Pareto front", best, BEST_COLOUR),
+    ):
         values = [goal_values(study, record) for record in group]
         numbers = [done.index(record) for record in group]
         figure.add_trace(

@@ -30,7 +30,7 @@ from xdsl.utils.hints import isa
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.support.files import key_of
 from ceras_ir.workbench.explore.expressions import resolved
-from ceras_ir.workbench.explore.study_file import MODEL, TARGET, Point, Study, StudyAxis
+from ceras_ir.workbench.explore.study_file import MODEL_AXIS, TARGET_AXIS, Point, Study, StudyAxis
 from ceras_ir.workbench.explore.trial import DONE, FAILED, RULED_OUT, Outcome
 
 T = TypeVar("T")
@@ -203,8 +203,8 @@ class Trials:
         self._optuna.logging.set_verbosity(self._optuna.logging.ERROR)
         self.study = study
         self._distributions = {
-            **self._categories(MODEL, study.models),
-            **self._categories(TARGET, study.targets),
+            **self._categories(MODEL_AXIS, study.models),
+            **self._categories(TARGET_AXIS, study.targets),
         }
         for axis in study.axes:
             self._distributions |= self._categories(axis.name, axis.choices)
@@ -321,8 +321,8 @@ class Trials:
         def choose(name: str) -> str:
             return trial.suggest_categorical(name, self._distributions[name].choices)
 
-        point = {MODEL: choose(MODEL), TARGET: choose(TARGET)}
-        axes: list[StudyAxis] = self.study.axes_of(point[TARGET])
+        point = {MODEL_AXIS: choose(MODEL_AXIS), TARGET_AXIS: choose(TARGET_AXIS)}
+        axes: list[StudyAxis] = self.study.axes_of(point[TARGET_AXIS])
         return point | {axis.name: choose(axis.name) for axis in axes}
 
     def tell(self, number: int, record: Record) -> None:

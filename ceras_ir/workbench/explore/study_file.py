@@ -33,14 +33,14 @@ from ceras_ir.targets.protocol import find_target
 from ceras_ir.workbench.explore.board_variants import board_variants
 from ceras_ir.workbench.explore.expressions import Expression, parse_expression
 
-Table = dict[str, object]
+TomlTable = dict[str, object]
 
-MODEL, TARGET = "model", "target"
+MODEL_AXIS, TARGET_AXIS = "model", "target"
 """The names of the axes of each study."""
 
 SAMPLERS = ("grid", "random", "nsga2", "tpe")
 
-FIELDS: Mapping[str, tuple[str, ...]] = {
+STUDY_FIELDS: Mapping[str, tuple[str, ...]] = {
     "": ("name", "models", "options", "axes", "targets", "search", "objectives", "figures"),
     "search": ("sampler", "trials", "seed"),
     "objectives": ("maximize", "minimize", "constraints"),
@@ -129,7 +129,7 @@ def load_study(path: str, boards: Path) -> Study:
 
 
 class _StudyReader:
-    def __init__(self, content: Table, path: Path, boards: Path):
+    def __init__(self, content: TomlTable, path: Path, boards: Path):
         self.content, self.path, self.folder = content, path, path.parent
         self.boards = boards
 
@@ -188,10 +188,10 @@ class _StudyReader:
             seed=_integer(search, "seed", 0) or 0,
         )
 
-    def _section(self, name: str) -> Table:
+    def _section(self, name: str) -> TomlTable:
         return _table(self.content.get(name, {}), name)
 
-    def _model(self, name: str, table: Table) -> ModelData:
+    def _model(self, name: str, table: TomlTable) -> ModelData:
         where = f"models.{name}"
         _expect_known(table, "models", f"[{where}]")
         if "file" not in table:
@@ -219,7 +219,7 @@ class _StudyReader:
     def _path(self, text: str) -> str:
         return str((self.folder / text).resolve())
 
-    def _options(self, table: Table, target: str | None) -> Iterator[StudyAxis]:
+    def _options(self, table: TomlTable, target: str | None) -> Iterator[StudyAxis]:
         # An option with a single value is an axis with a single choice.
         prefix = "" if target is None else f"{target}."
         for name, given in table.items():
@@ -239,7 +239,7 @@ class _StudyReader:
                 raise InputError(f"[axes.{name}] has no choices")
             yield StudyAxis(name, choices)
 
-    def _target_axes(self, name: str, table: Table) -> Iterator[StudyAxis]:
+    def _target_axes(self, name: str, table: TomlTable) -> Iterator[StudyAxis]:
         ranges = _table(table.get("vary", {}), f"targets.{name}.vary")
         rest = {key: value for key, value in table.items() if key != "vary"}
         if ranges:
@@ -299,7 +299,7 @@ class _StudyReader:
         self, axes: Sequence[StudyAxis]
     ) -> dict[str, Expression | Mapping[str, Mapping[str, float]]]:
         found: dict[str, Expression | Mapping[str, Mapping[str, float]]] = {}
-        known = {MODEL, TARGET, BOARD, *(axis.name for axis in axes)}
+        known = {MODEL_AXIS, TARGET_AXIS, BOARD, *(axis.name for axis in axes)}
         for name, given in self._section("figures").items():
             if isinstance(given, str):
                 found[name] = parse_expression(given)
@@ -332,22 +332,25 @@ def _label(value: object) -> str:
     return str(value) or "none"
 
 
-def _expect_known(table: Table, kind: str, where: str) -> None:
+def _expect_known(table: TomlTable, kind: str, where: str) -> None:
     for key in table:
-        if key not in FIELDS[kind]:
+        if key not in STUDY_FIELDS[kind]:
             what = f"{where} has an unknown entry" if where else "has an unknown entry"
-            hint = did_you_mean(key, FIELDS[kind]) or f" (known: {', '.join(FIELDS[kind])})"
+            hint = (
+                did_you_mean(key, STUDY_FIELDS[kind])
+                or f" (known: {', '.join(STUDY_FIELDS[kind])})"
+            )
             raise InputError(f"{what} '{key}'{hint}")
 
 
 def _expect_distinct(names: Sequence[str]) -> None:
     for name in names:
-        if names.count(name) > 1 or name in (MODEL, TARGET):
+        if names.count(name) > 1 or name in (MODEL_AXIS, TARGET_AXIS):
             raise InputError(f"two axes are called '{name}'")
 
 
-def _table(value: object, where: str) -> Table:
-    if not isa(value, Table):
+def _table(value: object, where: str) -> TomlTable:
+    if not isa(value, TomlTable):
         raise InputError(f"{where} must be a table")
     return value
 
@@ -365,7 +368,7 @@ def _texts(value: object, where: str) -> list[str]:
     return values
 
 
-def _integer(table: Table, key: str, minimum: int) -> int | None:
+def _integer(table: TomlTable, key: str, minimum: int) -> int | None:
     value = table.get(key)
     if value is None:
         return None
@@ -374,7 +377,7 @@ def _integer(table: Table, key: str, minimum: int) -> int | None:
     return value
 
 
-FLOAT = "--quantize=none"
+FLOAT_CHOICE = "--quantize=none"
 """The choice without calibration data."""
 
 Point = Mapping[str, str]
@@ -383,9 +386,9 @@ Point = Mapping[str, str]
 
 def arguments_of(study: Study, point: Point) -> list[str]:
     """Return the arguments of `ceras-compile` for a point, without the output folder."""
-    model, target = study.models[point[MODEL]], point[TARGET]
+    model, target = study.models[point[MODEL_AXIS]], point[TARGET_AXIS]
     chosen = [a for axis in study.axes_of(target) for a in axis.choices[point[axis.name]]]
-    return [*fixed_arguments(model, target, calibrated=FLOAT not in chosen), *chosen]
+    return [*fixed_arguments(model, target, calibrated=FLOAT_CHOICE not in chosen), *chosen]
 
 
 def grid(study: Study) -> Iterator[Point]:
@@ -400,7 +403,7 @@ def grid(study: Study) -> Iterator[Point]:
             order = sorted(axes, key=lambda axis: axis.target is None)
             for labels in product(*(axis.choices for axis in order)):
                 chosen = dict(zip((axis.name for axis in order), labels, strict=True))
-                yield {MODEL: model, TARGET: target, **chosen}
+                yield {MODEL_AXIS: model, TARGET_AXIS: target, **chosen}
 
 
 def grid_size(study: Study) -> int:
@@ -419,7 +422,7 @@ def random_points(study: Study) -> Iterator[Point]:
     drawn = set[tuple[tuple[str, str], ...]]()
     while len(drawn) < wanted:
         target = generator.choice(study.targets)
-        point = {MODEL: generator.choice(list(study.models)), TARGET: target}
+        point = {MODEL_AXIS: generator.choice(list(study.models)), TARGET_AXIS: target}
         for axis in study.axes_of(target):
             point[axis.name] = generator.choice(list(axis.choices))
         if (key := tuple(sorted(point.items()))) not in drawn:

@@ -16,10 +16,10 @@ from ceras_ir.support.diagnostics import InputError, UsageError, cannot_write, m
 if TYPE_CHECKING:
     from ceras_ir.workbench.explore.exploration import Exploration
 
-BEST = "best"
+BEST_COMMAND = "best"
 """The first argument for the compilation of the best point."""
 
-TABLE, PAGE = "points.csv", "index.html"
+TABLE, STUDY_PAGE = "points.csv", "index.html"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -83,7 +83,7 @@ def _add_places(parser: ToolParser) -> None:
 
 
 def _explore(argv: Sequence[str]) -> int:
-    if argv and argv[0] == BEST:
+    if argv and argv[0] == BEST_COMMAND:
         return _compile_best(make_best_parser().read(argv[1:]))
     return _run(make_parser().read(argv))
 
@@ -128,7 +128,7 @@ def _run(arguments: argparse.Namespace) -> int:
         write_file(str(folder / TABLE), csv_table(records).encode())
         _write_page(exploration, folder)
     print("\n".join([*pareto_table(study, records), *reasons(records)]))
-    print(f"{len(records)} points: {folder / PAGE}, {folder / TABLE}")
+    print(f"{len(records)} points: {folder / STUDY_PAGE}, {folder / TABLE}")
     states = {record.state for record in records}
     if FAILED in states and DONE not in states:
         raise InputError(
@@ -147,7 +147,7 @@ def _write_page(exploration: "Exploration", folder: Path) -> None:
     except UsageError as error:
         print(f"note: no page of the study yet: {error}", file=sys.stderr)
         return
-    write_file(str(folder / PAGE), page.encode())
+    write_file(str(folder / STUDY_PAGE), page.encode())
 
 
 def _make(folder: Path) -> None:

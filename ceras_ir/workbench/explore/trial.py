@@ -48,7 +48,14 @@ from ceras_ir.workbench.evaluation import (
     tasks_of,
 )
 from ceras_ir.workbench.explore.expressions import UnknownFigure, identifier, resolved
-from ceras_ir.workbench.explore.study_file import BOARD, MODEL, TARGET, Point, Study, arguments_of
+from ceras_ir.workbench.explore.study_file import (
+    BOARD,
+    MODEL_AXIS,
+    TARGET_AXIS,
+    Point,
+    Study,
+    arguments_of,
+)
 
 Figures = dict[str, float]
 
@@ -134,7 +141,7 @@ def run_trial(work: Work) -> Outcome:
 
 
 def _failed(work: Work, error: BaseException) -> Outcome:
-    file = work.study.models[work.point[MODEL]].file
+    file = work.study.models[work.point[MODEL_AXIS]].file
     lines = error.lines(file) if isinstance(error, InputError) else [f"{file}: error: {error}"]
     return Outcome(FAILED, work.point, diagnostic="\n".join(lines))
 
@@ -144,8 +151,8 @@ class _Trial:
         self.study, self.point, self.at = work.study, work.point, work.cache
         self.stages = StageCache(work.cache.open())
         self.cache = self.stages.cache
-        self.model = self.study.models[self.point[MODEL]]
-        target = find_target(self.point[TARGET])
+        self.model = self.study.models[self.point[MODEL_AXIS]]
+        target = find_target(self.point[TARGET_AXIS])
         self.argv = arguments_of(self.study, self.point)
         arguments = make_parser(target).read([*self.argv, "-o", "unused"])
         self.source = self.stages.source(
@@ -274,7 +281,7 @@ class _Trial:
     def _of_choice(self, figure: str, axis: str, numbers: Mapping[str, float]) -> float:
         label = self.point.get(axis)
         if axis == BOARD:
-            label = self.point.get(f"{self.point[TARGET]}.{BOARD}")
+            label = self.point.get(f"{self.point[TARGET_AXIS]}.{BOARD}")
         if label is None or label not in numbers:
             raise InputError(f"[figures.{figure}]: no number for {axis} '{label}'")
         return numbers[label]

@@ -102,7 +102,7 @@ WORD = re.compile(
 )
 """A value, a symbol, a block, or the name of an operation, type or attribute."""
 
-FUNCTION = re.compile(r"^\s*(?:func\.func|\"func\.func\")")
+FUNCTION_LINE = re.compile(r"^\s*(?:func\.func|\"func\.func\")")
 STRING_OR_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*')
 
 
@@ -168,7 +168,7 @@ def uses(text: str, word: Word) -> Iterator[Word]:
 def functions(text: str) -> Iterator[int]:
     """Return the first lines of functions with the name `main`."""
     for number, line in enumerate(text.split("\n")):
-        if FUNCTION.match(line) and re.search(r"@main\b|sym_name\s*=\s*\"main\"", line):
+        if FUNCTION_LINE.match(line) and re.search(r"@main\b|sym_name\s*=\s*\"main\"", line):
             yield number
 
 
@@ -179,7 +179,7 @@ def _blanked(line: str) -> str:
 
 def _function_around(lines: list[str], line: int) -> tuple[int, int]:
     # The lines [start, end) from the begin of the function to the begin of the next.
-    begins = [i for i, each in enumerate(lines) if FUNCTION.match(each) or "// -----" in each]
+    begins = [i for i, each in enumerate(lines) if FUNCTION_LINE.match(each) or "// -----" in each]
     start = max((i for i in begins if i <= line), default=0)
     return start, min((i for i in begins if i > line), default=len(lines))
 

@@ -32,8 +32,8 @@ from ceras_ir.workbench.metrics.figures import (
     Array,
     Chosen,
     Figure,
-    Function,
     Metric,
+    MetricFunction,
     Outputs,
     Reading,
     Shares,
@@ -243,7 +243,7 @@ def _in_decibels(ratio: float, powers: NDArray[np.float64]) -> Reading:
 
 
 TOPK, SEGMENTATION, DETECTION = "topk", "segmentation", "detection"
-NAMES = (TOPK, SEGMENTATION, DETECTION)
+METRIC_NAMES = (TOPK, SEGMENTATION, DETECTION)
 
 
 @dataclass(frozen=True)
@@ -255,7 +255,7 @@ class Judgement:
 
     name: str | None = None
     labels: Array | CocoLabels | None = None
-    function: Function | None = None
+    function: MetricFunction | None = None
     size: tuple[int, int] = (0, 0)
     """Height and width of an image input."""
     function_name: str = "metric"
@@ -334,18 +334,18 @@ class Judge:
 
 
 def judgement_of(
-    metric: str | Function | None,
+    metric: str | MetricFunction | None,
     labels: str | None,
     inputs: str,
     count: int,
     network: list[TensorInfo],
 ) -> Judgement:
     """Return the judgement for the options and the `count` samples of `inputs`; load the labels."""
-    if metric is not None and (not isinstance(metric, str) or metric not in NAMES):
+    if metric is not None and (not isinstance(metric, str) or metric not in METRIC_NAMES):
         if isinstance(metric, str) and ":" not in metric:
             raise UsageError(
-                f"--metric must be {', '.join(NAMES)}, FILE.py:FUNCTION or MODULE:FUNCTION, got "
-                f"{metric}{did_you_mean(metric, NAMES)}"
+                f"--metric must be {', '.join(METRIC_NAMES)}, FILE.py:FUNCTION or MODULE:FUNCTION, "
+                f"got {metric}{did_you_mean(metric, METRIC_NAMES)}"
             )
         function = load_function(metric) if isinstance(metric, str) else metric
         known = None if labels is None else _load_labels(labels, count)

@@ -24,7 +24,7 @@ Boxes = NDArray[np.float32]
 MAX_DETECTIONS = 100
 """The largest number of detections of a sample, as in COCO."""
 
-MAX_CANDIDATES = 1000
+MAX_EXAMINED_BOXES = 1000
 """The number of highest scores that are examined."""
 
 MIN_SCORE, MAX_OVERLAP = 0.001, 0.65
@@ -33,14 +33,14 @@ MIN_SCORE, MAX_OVERLAP = 0.001, 0.65
 STRIDES = (8, 16, 32, 64)
 """The strides of grids of boxes that the network does not decode."""
 
-Layout = Literal["rows", "columns", "pair"]
+BoxLayout = Literal["rows", "columns", "pair"]
 
 
 @dataclass(frozen=True)
 class Heads:
     """The outputs with boxes and scores."""
 
-    layout: Layout
+    layout: BoxLayout
     boxes: str
     scores: str
     classes: int
@@ -119,7 +119,7 @@ def detections(boxes: Boxes, scores: Boxes) -> Boxes:
     flat = np.where(np.isfinite(scores), scores, 0).ravel()
     # A few hundred of two million scores are sorted.
     likely = np.flatnonzero(flat > MIN_SCORE)
-    order = likely[np.argsort(-flat[likely], kind="stable")][:MAX_CANDIDATES]
+    order = likely[np.argsort(-flat[likely], kind="stable")][:MAX_EXAMINED_BOXES]
     rows, classes = np.divmod(order, scores.shape[1])
     found = np.concatenate(
         (boxes[rows], flat[order, None], classes[:, None].astype(np.float32)), 1
@@ -269,7 +269,7 @@ Entry = dict[str, object]
 Placement = tuple[float, float, float, float]
 """The map from pixels of an image to pixels of the input: factors of x and y, then offsets."""
 
-KEYS = {
+COCO_KEYS = {
     "images": ("id", "file_name"),
     "categories": ("id",),
     "annotations": ("image_id", "category_id", "bbox"),
@@ -365,7 +365,7 @@ def _tables(path: str) -> dict[str, Sequence[Entry]]:
     except (ValueError, RecursionError) as error:
         raise InputError(f"not JSON: {error}", path) from None
     found: dict[str, Sequence[Entry]] = {}
-    for table, keys in KEYS.items():
+    for table, keys in COCO_KEYS.items():
         rows = content.get(table) if isa(content, Entry) else None
         if not isa(rows, list[Entry]) or not all(k in row for row in rows for k in keys):
             raise InputError(f"not COCO's format: '{table}' must list {', '.join(keys)}", path)

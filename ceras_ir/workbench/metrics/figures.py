@@ -144,17 +144,17 @@ def measured(figures: Sequence[Figure], count: int) -> list[Measured]:
     return found
 
 
-Function: TypeAlias = Callable[[Outputs, Array | None], float | Mapping[str, float]]
+MetricFunction: TypeAlias = Callable[[Outputs, Array | None], float | Mapping[str, float]]
 """
 A function of outputs by name and of labels, or `None`, that returns a number or named numbers.
 """
 
 
-def load_function(text: str) -> Function:
+def load_function(text: str) -> MetricFunction:
     """Return the function of `FILE.py:FUNCTION` or `MODULE:FUNCTION`."""
     path, _, name = text.rpartition(":")
     module = _load_file(path) if path.endswith(".py") else _load_module(path)
-    function: Function | None = getattr(module, name, None)
+    function: MetricFunction | None = getattr(module, name, None)
     if not callable(function):
         raise InputError(f"has no function '{name}'", path)
     return function
@@ -177,7 +177,7 @@ def _load_module(path: str) -> ModuleType:
 
 
 @contextmanager
-def _calling(function: Function, name: str) -> Generator[None]:
+def _calling(function: MetricFunction, name: str) -> Generator[None]:
     # Errors of the function name the function of the user and the line.
     try:
         yield
@@ -200,9 +200,9 @@ def _message(error: Exception) -> str:
 class UserMetric:
     """A metric that stores all outputs for a function of the user."""
 
-    def __init__(self, function: Function, labels: Array | None, name: str = "metric"):
+    def __init__(self, function: MetricFunction, labels: Array | None, name: str = "metric"):
         """Create a metric; `name` is the user's spelling of the function."""
-        self._function: Function | None = function
+        self._function: MetricFunction | None = function
         self._name = name
         self._labels = labels
         self._outputs: tuple[list[Outputs], list[Outputs]] = ([], [])
@@ -217,7 +217,7 @@ class UserMetric:
         if self._labels is not None and following._labels is not None:
             self._labels = np.concatenate([self._labels, following._labels])
 
-    def use(self, function: Function) -> None:
+    def use(self, function: MetricFunction) -> None:
         """Set the function, which is missing after unpickling."""
         self._function = function
 

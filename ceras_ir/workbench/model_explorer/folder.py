@@ -37,7 +37,7 @@ from ceras_ir.targets.capabilities import MICROSECONDS
 
 Json = dict[str, object]
 
-CONSTANT = "constant"
+CONSTANT_LABEL = "constant"
 MAX_TEXT_LENGTH = 200
 """The maximum number of characters of an attribute; the IR has the rest."""
 
@@ -69,7 +69,11 @@ def level_graphs(title: str, module: ModuleOp) -> LevelGraphs:
         graph.add(function)
         name = names[function.sym_name.data]
         found.graphs.append(
-            {"id": name, "nodes": graph.nodes, "nodeLabelsToHide": [CONSTANT, "arith.constant"]}
+            {
+                "id": name,
+                "nodes": graph.nodes,
+                "nodeLabelsToHide": [CONSTANT_LABEL, "arith.constant"],
+            }
         )
         found.layers[name] = graph.layers
     return found
@@ -97,7 +101,9 @@ class _Function:
     def _operation(self, op: Operation, group: str) -> None:
         identifier = str(len(self.nodes))
         names = node_names(op)
-        label = CONSTANT if isinstance(op, ConstantOp) else spelling(op).removeprefix("graph.")
+        label = (
+            CONSTANT_LABEL if isinstance(op, ConstantOp) else spelling(op).removeprefix("graph.")
+        )
         if op.regions:
             group = "/".join(filter(None, (group, f"{label} {identifier}")))
         folders = names[0].strip("/").split("/")[:-1] if names else []

@@ -124,14 +124,14 @@ class Chip:
 EXACT_DB = 999.0
 """The sort key, in decibels, of exact layers."""
 
-BYTES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+BYTE_UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 TIMES = ((1e6, "s"), (1e3, "ms"), (1.0, "\N{MICRO SIGN}s"))
 COUNTS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def size(value: float) -> tuple[str, str]:
     """Return bytes as a number and a unit."""
-    return _scaled(value, BYTES, "bytes")
+    return _scaled(value, BYTE_UNITS, "bytes")
 
 
 def duration(microseconds: float) -> tuple[str, str]:
@@ -193,7 +193,7 @@ def decades(low: float, high: float) -> list[int]:
     return list(range(first, last + 2))
 
 
-WIDTH, HEIGHT, LEFT, BELOW, ABOVE = 1000, 300, 60, 34, 10
+RATIO_WIDTH, HEIGHT, LEFT, BELOW, ABOVE = 1000, 300, 60, 34, 10
 MIN_TOP_DB = 60.0
 """The minimum upper end of the plot in decibels."""
 MAX_LEVELS = 9
@@ -242,7 +242,7 @@ def ratio_plot(layers: Sequence[Ratio], words: tuple[str, str]) -> str:
     finite = [r for pair in pairs for r in pair if r is not None and isfinite(r)]
     top = max(MIN_TOP_DB, 10.0 * (int(max(finite, default=0.0)) // 10 + 1))
     bottom = min(0.0, 10.0 * (int(min(finite, default=0.0)) // 10))
-    slot = (WIDTH - LEFT) / max(len(layers), 1)
+    slot = (RATIO_WIDTH - LEFT) / max(len(layers), 1)
 
     def x(index: int) -> float:
         return LEFT + (index + 0.5) * slot
@@ -251,12 +251,14 @@ def ratio_plot(layers: Sequence[Ratio], words: tuple[str, str]) -> str:
         inside = (min(max(ratio, bottom), top) - bottom) / (top - bottom)
         return HEIGHT - BELOW - inside * (HEIGHT - BELOW - ABOVE)
 
-    lines = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img">']
+    lines = [f'<svg viewBox="0 0 {RATIO_WIDTH} {HEIGHT}" role="img">']
     lower, upper = int(bottom), int(top)
     step = round_numbers(upper - lower, MAX_LEVELS).step
     for level in range(-(-lower // step) * step, upper + 1, step):
         at = y(level)
-        lines.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH}" y1="{at:.1f}" y2="{at:.1f}"/>')
+        lines.append(
+            f'<line class="grid" x1="{LEFT}" x2="{RATIO_WIDTH}" y1="{at:.1f}" y2="{at:.1f}"/>'
+        )
         lines.append(f'<text x="{LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{level} dB</text>')
     every = max(1, round(len(layers) / PLOT_LABELS))
     for i in range(0, len(layers), every):

@@ -19,7 +19,7 @@ from ceras_ir.workbench.reduce.search import Smaller, smallest_subset
 EXTENTS = (1, 2, 3, 4, 8, 16)
 """The extents that replace larger extents."""
 
-CONSTANT = "Constant"
+CONSTANT_OPERATOR = "Constant"
 
 Message = TypeVar("Message", ModelProto, NodeProto)
 
@@ -38,7 +38,7 @@ class OnnxSubject:
         values = (v.type.tensor_type.shape.dim for v in (*input.graph.input, *input.graph.output))
         shapes = [*([d.dim_value or 1 for d in dims] for dims in values)]
         shapes += [list(tensor.dims) for tensor in input.graph.initializer]
-        nodes = sum(node.op_type != CONSTANT for node in input.graph.node)
+        nodes = sum(node.op_type != CONSTANT_OPERATOR for node in input.graph.node)
         return nodes, sum(map(prod, shapes))
 
     def reductions(self) -> Sequence[Callable[[ModelProto, Smaller[ModelProto]], None]]:
@@ -55,7 +55,7 @@ class OnnxSubject:
 
     def _leave_out_nodes(self, model: ModelProto, accepts: Smaller[ModelProto]) -> None:
         types = _types(model)
-        nodes = [i for i, n in enumerate(model.graph.node) if n.op_type != CONSTANT]
+        nodes = [i for i, n in enumerate(model.graph.node) if n.op_type != CONSTANT_OPERATOR]
 
         def only(kept: Collection[int]) -> bool:
             candidate = _with_nodes(model, [model.graph.node[i] for i in kept], types)
@@ -69,7 +69,7 @@ class OnnxSubject:
         while i < len(best.graph.node):
             types, node = _types(best), best.graph.node[i]
             same = (
-                node.op_type != CONSTANT
+                node.op_type != CONSTANT_OPERATOR
                 and len(node.output) == 1
                 and len(node.input) > 0
                 and node.output[0] in types
@@ -185,7 +185,7 @@ def _with_nodes(
     # The model with these nodes and the constants that they use, if all types are known.
     graph = model.graph
     used = dict.fromkeys(name for node in kept for name in _inputs(node))
-    constants = [n for n in graph.node if n.op_type == CONSTANT and n.output[0] in used]
+    constants = [n for n in graph.node if n.op_type == CONSTANT_OPERATOR and n.output[0] in used]
     results = {name for node in (*kept, *constants) for name in node.output}
     initializers = [t for t in graph.initializer if t.name in used]
     sparse = [t for t in graph.sparse_initializer if t.values.name in used]

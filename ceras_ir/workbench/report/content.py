@@ -18,7 +18,7 @@ from xdsl.utils.hints import isa
 from ceras_ir.command.output_files import REPORT
 from ceras_ir.pipeline.build import read_manifest
 from ceras_ir.support.diagnostics import InputError, UsageError
-from ceras_ir.support.timeline import COLUMNS, Lane, Timeline, parse_bars
+from ceras_ir.support.timeline import TIMELINE_COLUMNS, Lane, Timeline, parse_bars
 from ceras_ir.targets.capabilities import MICROSECONDS, Manifest
 
 Entry = dict[str, object]
@@ -406,7 +406,7 @@ def _begins(timeline: Timeline, layer: str) -> bool:
 def _parts(timeline: Timeline, start: float, time: float) -> Iterator[Event]:
     for thread, lane in enumerate(timeline.lanes):
         for bar in lane.bars:
-            first, last = (time * at / COLUMNS for at in (bar.start, bar.end))
+            first, last = (time * at / TIMELINE_COLUMNS for at in (bar.start, bar.end))
             yield _span(bar.kind, 1, thread, start + first, last - first, {})
 
 

@@ -17,7 +17,7 @@ from ceras_ir.workbench.report.content import Row, content_of
 
 ROW_HEIGHT, BOX_HEIGHT, BOX_WIDTH, BOX_LEFT = 40, 28, 470, 10
 """Pixels: the distance, height and width of boxes, and the left margin."""
-LANE, LANES = 12, 14
+LANE, ARC_LANES = 12, 14
 """Pixels between arcs, and the number of lanes for arcs."""
 FONT_SIZE, SHAPE_FONT_SIZE = 12, 11
 OP_WIDTH, SHAPE_WIDTH = 190, 150
@@ -105,7 +105,7 @@ def _node(row: Row, colour: str, longest: float) -> DrawnNode:
 
 
 def _svg(nodes: Sequence[DrawnNode], edges: Sequence[tuple[int, int]]) -> str:
-    width, height = BOX_LEFT + BOX_WIDTH + LANE * (LANES + 2), ROW_HEIGHT * len(nodes) + 10
+    width, height = BOX_LEFT + BOX_WIDTH + LANE * (ARC_LANES + 2), ROW_HEIGHT * len(nodes) + 10
     parts = [GRAPH_STYLE, *_lines(edges), *_boxes(nodes)]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="graph" viewBox="0 0 {width} {height}" '
@@ -151,7 +151,7 @@ def _lines(edges: Sequence[tuple[int, int]]) -> Iterator[str]:
             continue
         lane = next((i for i, end in enumerate(lane_ends) if end <= source), len(lane_ends))
         lane_ends[lane : lane + 1] = [target]
-        x = right + LANE * (lane % LANES + 1)
+        x = right + LANE * (lane % ARC_LANES + 1)
         start, stop = top - BOX_HEIGHT / 2, bottom + BOX_HEIGHT / 2
         yield (
             f'<path class="arc" d="M{right} {start}H{x - 6}Q{x} {start} {x} {start + 6}V{stop - 6}'

@@ -24,7 +24,7 @@ from ceras_ir.workbench.report.content import NOT_AVAILABLE, content_of
 from ceras_ir.workbench.report.graph_picture import module_picture
 from ceras_ir.workbench.report.memory_picture import memory_picture
 from ceras_ir.workbench.report.page import report_page
-from ceras_ir.workbench.report.tool import PAGE
+from ceras_ir.workbench.report.tool import COMPARISON_PAGE
 
 SAMPLES = 4
 """The number of calibration samples."""
@@ -108,7 +108,9 @@ class ReportView(CompileView):
         if (timelines := compiled.emission.timelines) is not None:
             report["timelines"] = [timeline.to_json() for timeline in timelines()]
         text = ReportPages().page(report, self.options.title, self.options.target.name)
-        compiled.emission.artefacts.append(Artefact.of_text(PAGE, "a page about it all", text))
+        compiled.emission.artefacts.append(
+            Artefact.of_text(COMPARISON_PAGE, "a page about it all", text)
+        )
 
 
 class ReportPages(Pages):

@@ -32,13 +32,13 @@ from ceras_ir.workbench.report.roofline import roofline
 MAX_KINDS = 7
 """The maximum number of kinds of operations in a stack."""
 
-MAX_TIMELINES = 24
+MAX_DRAWN_TIMELINES = 24
 """The maximum number of drawn timelines, longest first."""
 
 MAX_NAMED_LAYERS = 3
 """The maximum number of layers named per reason."""
 
-SECTIONS = {
+REPORT_SECTIONS = {
     "overview": "Overview",
     "reasons": "Reasons",
     "graph": "Graph",
@@ -54,7 +54,7 @@ SECTIONS = {
 def report_page(content: Content) -> str:
     """Return the page."""
     colours = devices_of(content.layers)
-    timed = sorted(content.timelines, key=lambda t: -t.cycles)[:MAX_TIMELINES]
+    timed = sorted(content.timelines, key=lambda t: -t.cycles)[:MAX_DRAWN_TIMELINES]
     noise = _noise(content)
     plot = roofline(content.layers, content.devices, colours)
     reasons = _reasons(content)
@@ -66,7 +66,7 @@ def report_page(content: Content) -> str:
         "report.html",
         {
             "title": content.title,
-            "sections": [(k, v) for k, v in SECTIONS.items() if has.get(k, True)],
+            "sections": [(k, v) for k, v in REPORT_SECTIONS.items() if has.get(k, True)],
             "chips": _chips(content, colours),
             "cards": _cards(content),
             "splits": _splits(content, colours),
@@ -231,7 +231,7 @@ def _reasons(content: Content) -> Table:
     return Table("reasons-table", columns, lines)
 
 
-OPTIONAL: dict[str, tuple[str, str]] = {
+OPTIONAL_COLUMNS: dict[str, tuple[str, str]] = {
     "bits": ("bits", "of the stored result"),
     "cycles": ("cycles", "of the accelerator"),
     "share_of_peak": ("of peak", "share of the products that the cycles would allow"),
@@ -248,7 +248,7 @@ def _layers(content: Content, colours: dict[str, str]) -> Table:
     rows = content.layers
     timed = any(row.microseconds is not None for row in rows)
     longest = max((row.microseconds or 0.0 for row in rows), default=0.0) or 1.0
-    extra = [key for key in OPTIONAL if any(key in row.facts for row in rows)]
+    extra = [key for key in OPTIONAL_COLUMNS if any(key in row.facts for row in rows)]
     kernels = any(row.facts.get("kernel") for row in rows)
     noise = {(n.name, n.op): n for n in content.noise}
     columns = [Column("#"), Column("layer", "name"), Column("operation", "text")]
@@ -282,7 +282,7 @@ def _layers(content: Content, colours: dict[str, str]) -> Table:
 
 
 def _head(key: str) -> tuple[str, str, str]:
-    title, help = OPTIONAL[key]
+    title, help = OPTIONAL_COLUMNS[key]
     return title, "", help
 
 

@@ -39,7 +39,7 @@ CARDS = {
 }
 """Totals in large letters for which less is better: label and format."""
 
-SECTIONS = {
+COMPARISON_SECTIONS = {
     "overview": "Overview",
     "options": "Options",
     "layers-section": "Layers",
@@ -48,10 +48,10 @@ SECTIONS = {
     "noise": "Noise",
 }
 
-MIN_FACTOR = 10
+MIN_PRINTED_FACTOR = 10
 """The factor from which a change is printed as a factor instead of percent."""
 
-Pair = tuple[Row | None, Row | None]
+RowPair = tuple[Row | None, Row | None]
 
 
 def difference_page(before: Content, after: Content, names: tuple[str, str]) -> str:
@@ -76,7 +76,7 @@ def difference_page(before: Content, after: Content, names: tuple[str, str]) -> 
             "title": f"{names[0]} \N{RIGHTWARDS ARROW} {names[1]}",
             "before": f"{names[0]} ({before.title} for {before.target})",
             "after": f"{names[1]} ({after.title} for {after.target})",
-            "sections": [(k, v) for k, v in SECTIONS.items() if has.get(k, True)],
+            "sections": [(k, v) for k, v in COMPARISON_SECTIONS.items() if has.get(k, True)],
             "cards": _cards(before, after),
             "options": options,
             "told": caption,
@@ -88,12 +88,12 @@ def difference_page(before: Content, after: Content, names: tuple[str, str]) -> 
     )
 
 
-def matched(before: Content, after: Content) -> list[Pair]:
+def matched(before: Content, after: Content) -> list[RowPair]:
     """Pair layers with equal names and operations, in the order of `after`."""
     found: defaultdict[tuple[str, str], deque[Row]] = defaultdict(deque)
     for row in before.layers:
         found[row.name, row.op].append(row)
-    pairs: list[Pair] = []
+    pairs: list[RowPair] = []
     for row in after.layers:
         waiting = found[row.name, row.op]
         pairs.append((waiting.popleft() if waiting else None, row))
@@ -125,7 +125,7 @@ def change(old: float, new: float) -> str:
     if not old or not new:
         return f"{new - old:+,.6g}"
     factor = new / old
-    return f"{factor:,.0f} times" if factor >= MIN_FACTOR else f"{factor - 1:+.1%}"
+    return f"{factor:,.0f} times" if factor >= MIN_PRINTED_FACTOR else f"{factor - 1:+.1%}"
 
 
 def _options(before: Content, after: Content) -> Table:
@@ -148,7 +148,7 @@ def _options(before: Content, after: Content) -> Table:
     return Table("options-table", columns, lines)
 
 
-def _layers(pairs: list[Pair]) -> Table:
+def _layers(pairs: list[RowPair]) -> Table:
     columns = [Column("layer", "name"), Column("operation", "text"), Column("device", "text")]
     for what in ("time, \N{MICRO SIGN}s", "bytes", "bits"):
         columns += [Column(f"{what} before"), Column("after"), Column("change")]
@@ -209,7 +209,7 @@ def _noise(before: Content, after: Content) -> str | None:
     return ratio_plot(layers, ("after", "before"))
 
 
-PAGE = "report.html"
+COMPARISON_PAGE = "report.html"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -230,7 +230,10 @@ def make_parser() -> ToolParser:
         "other", metavar="OTHER", nargs="?", help="a second folder, to compare with"
     )
     add_output(
-        parser, "OUT.html", "the page (default: %(default)s in the current folder)", default=PAGE
+        parser,
+        "OUT.html",
+        "the page (default: %(default)s in the current folder)",
+        default=COMPARISON_PAGE,
     )
     parser.add_argument(
         "--trace",

@@ -24,9 +24,9 @@ from ceras_ir.interpreters.windows import Window
 from ceras_ir.network import integer
 from ceras_ir.network.integer import shift_swish as exact_shift_swish
 from ceras_ir.workbench.training.operations import (
-    COMBINED,
     MEANINGS,
-    Meaning,
+    TORCH_BINARY,
+    TorchFunction,
     divisors,
     padded,
     products,
@@ -203,7 +203,7 @@ def binary(op: graph.BinaryOp, args: Sequence[Tensor]) -> Tensor:
         centred(x, value).to(torch.float64) * factor
         for x, value, factor in zip(args, (op.lhs, op.rhs), op.factors, strict=True)
     )
-    return requantize(COMBINED[op.function](lhs, rhs), op.requant)
+    return requantize(TORCH_BINARY[op.function](lhs, rhs), op.requant)
 
 
 def table(op: graph.LookupOp, args: Sequence[Tensor]) -> Tensor:
@@ -244,7 +244,7 @@ def rescale(op: graph.RequantizeOp, args: Sequence[Tensor]) -> Tensor:
     return requantize(centred(args[0], op.input).to(torch.float64), op.requant)
 
 
-INTEGER_MEANINGS: dict[type[Operation], Meaning] = {
+INTEGER_MEANINGS: dict[type[Operation], TorchFunction] = {
     graph.Conv2dOp: linear,
     graph.MatmulOp: linear,
     graph.Pool2dOp: pool2d,

@@ -22,7 +22,7 @@ from ceras_ir.support.diagnostics import InputError
 
 IGNORED = -100
 """The label of elements that do not count."""
-MIN_PROBABILITY = 1e-12
+MIN_LOG_PROBABILITY = 1e-12
 """Smaller probabilities are clamped before the logarithm."""
 
 
@@ -64,7 +64,7 @@ def hard_loss(
     known = (labels >= 0) & (labels < scores.shape[1])
     judged = torch.where(known, labels, IGNORED)
     if probabilities:
-        scores = scores.clamp_min(MIN_PROBABILITY).log()
+        scores = scores.clamp_min(MIN_LOG_PROBABILITY).log()
         return functional.nll_loss(scores, judged, weights, ignore_index=IGNORED)
     return functional.cross_entropy(scores, judged, weights, ignore_index=IGNORED)
 

@@ -28,7 +28,7 @@ from ceras_ir.interpreters.windows import Window, counts
 # pyright: basic, reportMissingImports=false
 
 
-FUNCTIONS: dict[Function, Callable[..., Tensor]] = {
+TORCH_FUNCTIONS: dict[Function, Callable[..., Tensor]] = {
     Function.RELU: torch.relu,
     Function.CLIP: lambda x, low, high: x.clamp(low, high),
     Function.LEAKY_RELU: lambda x, alpha: functional.leaky_relu(x, alpha),
@@ -62,14 +62,14 @@ FUNCTIONS: dict[Function, Callable[..., Tensor]] = {
 
 def apply_function(function: FunctionAttr, x: Tensor) -> Tensor:
     """Apply `function` to each element."""
-    y = FUNCTIONS[function.kind](x, *function.values)
+    y = TORCH_FUNCTIONS[function.kind](x, *function.values)
     if (affine := function.affine) is None:
         return y
     scale, offset = affine
     return y * scale + offset
 
 
-Meaning = Callable[[Any, Sequence[Tensor]], Tensor]
+TorchFunction = Callable[[Any, Sequence[Tensor]], Tensor]
 
 TYPES = {
     np.dtype(np.float32): torch.float32,
@@ -81,13 +81,13 @@ TYPES = {
     np.dtype(np.int64): torch.int64,
 }
 
-MEANINGS: dict[type[Operation], Meaning] = {}
+MEANINGS: dict[type[Operation], TorchFunction] = {}
 
 
-def meaning(kind: type[Operation]) -> Callable[[Meaning], Meaning]:
+def meaning(kind: type[Operation]) -> Callable[[TorchFunction], TorchFunction]:
     """Register a function for operations of `kind`."""
 
-    def add(function: Meaning) -> Meaning:
+    def add(function: TorchFunction) -> TorchFunction:
         MEANINGS[kind] = function
         return function
 
@@ -175,7 +175,7 @@ def unary(op: graph.UnaryOp, args: Sequence[Tensor]) -> Tensor:
     return apply_function(op.function, args[0] * up) * down
 
 
-COMBINED: dict[graph.Binary, Callable[[Tensor, Tensor], Tensor]] = {
+TORCH_BINARY: dict[graph.Binary, Callable[[Tensor, Tensor], Tensor]] = {
     graph.Binary.ADD: torch.add,
     graph.Binary.SUB: torch.sub,
     graph.Binary.MUL: torch.mul,
@@ -194,7 +194,7 @@ def binary(op: graph.BinaryOp, args: Sequence[Tensor]) -> Tensor:
     if op.function is graph.Binary.DIV and not args[0].is_floating_point():
         result = torch.div(args[0], args[1], rounding_mode="trunc")
     else:
-        result = COMBINED[op.function](args[0], args[1])
+        result = TORCH_BINARY[op.function](args[0], args[1])
     return result if op.activation is None else apply_function(op.activation, result)
 
 

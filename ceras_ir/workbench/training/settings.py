@@ -15,7 +15,7 @@ CHECKPOINT = ".checkpoint"
 HARD_SWISH = "hardswish"
 """The only form of SiLU that is available for floats, too."""
 
-Schedule: TypeAlias = Literal["cosine", "step", "constant"]
+RateSchedule: TypeAlias = Literal["cosine", "step", "constant"]
 Optimizer: TypeAlias = Literal["adam", "sgd"]
 
 
@@ -29,7 +29,7 @@ class Settings:
     rate: float = 1e-3
     channel_rates: bool = False
     """Steps are relative to the initial size of the weights of each output channel."""
-    schedule: Schedule = "cosine"
+    schedule: RateSchedule = "cosine"
     step_epochs: int = 10
     step_factor: float = 0.1
     weight_decay: float = 0.0

@@ -17,14 +17,14 @@ from ceras_ir.workbench.training.settings import (
     CHECKPOINT,
     HARD_SWISH,
     Optimizer,
-    Schedule,
+    RateSchedule,
     Settings,
 )
 
 if TYPE_CHECKING:
     from ceras_ir.pipeline.stages import BuildOptions
 
-DEFAULTS = Settings()
+DEFAULT_SETTINGS = Settings()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -131,7 +131,7 @@ def _add_losses(parser: UsageParser) -> None:
     group.add_argument(
         "--beta",
         type=float,
-        default=DEFAULTS.beta,
+        default=DEFAULT_SETTINGS.beta,
         help="weight of the hard loss, which compares with labels (default: %(default)s)",
     )
     group.add_argument(
@@ -152,11 +152,13 @@ def _add_schedule(parser: UsageParser) -> None:
         ("step_factor", "step-factor", "F", "with schedule step, the factor of the change"),
         ("weight_decay", "weight-decay", "D", "weight decay of AdamW"),
     ):
-        default: int | float | str = getattr(DEFAULTS, field)
+        default: int | float | str = getattr(DEFAULT_SETTINGS, field)
         group.add_argument(
             f"--{flag}",
             type=type(default),
-            choices={"optimizer": get_args(Optimizer), "schedule": get_args(Schedule)}.get(field),
+            choices={"optimizer": get_args(Optimizer), "schedule": get_args(RateSchedule)}.get(
+                field
+            ),
             default=default,
             metavar=metavar,
             help=f"{text} (default: %(default)s)",

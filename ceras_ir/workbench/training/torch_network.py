@@ -37,7 +37,7 @@ from ceras_ir.support.diagnostics import (
     node_names,
 )
 from ceras_ir.workbench.training.integer_operations import INTEGER_MEANINGS, scales, stored
-from ceras_ir.workbench.training.operations import MEANINGS, Meaning
+from ceras_ir.workbench.training.operations import MEANINGS, TorchFunction
 
 Array = NDArray[np.generic]
 Zeros = Mapping[str, NDArray[np.bool_]]
@@ -72,7 +72,7 @@ class TorchNetwork(nn.Module):
         main = main_function(module)
         self.arguments: list[SSAValue] = list(main.body.block.args)
         self.results = dict(zip(output_names(main), result_values(main), strict=True))
-        self.steps: list[tuple[Operation, Meaning]] = []
+        self.steps: list[tuple[Operation, TorchFunction]] = []
         self.trained: dict[SSAValue, Trained] = {}
         self.fixed: dict[SSAValue, str] = {}
         self.masks: dict[str, str] = {}
@@ -212,7 +212,7 @@ def _drawn(value: SSAValue, generator: np.random.Generator) -> Array:
     return numbers.astype(dtype)
 
 
-def _meaning(op: Operation) -> Meaning:
+def _meaning(op: Operation) -> TorchFunction:
     if isinstance(op, graph.GraphOperation) and op.is_quantized and type(op) in INTEGER_MEANINGS:
         return INTEGER_MEANINGS[type(op)]
     if isinstance(op, graph.QuantizeOp | graph.DequantizeOp | graph.RequantizeOp):

@@ -35,7 +35,7 @@ from ceras_ir.workbench.training.torch_network import TorchNetwork
 # pyright: basic, reportMissingImports=false
 
 
-VERSION = 1
+CHECKPOINT_VERSION = 1
 
 
 @dataclass
@@ -56,7 +56,7 @@ def save(path: Path, run: str, progress: Progress, network: dict, optimizer: dic
     """Write a checkpoint of the run with the name `run`."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     content = {
-        "version": VERSION,
+        "version": CHECKPOINT_VERSION,
         "run": run,
         "progress": asdict(progress),
         "network": network,
@@ -83,7 +83,7 @@ def load(path: Path, run: str) -> tuple[Progress, dict, dict]:
         raise InputError("no such checkpoint; omit --resume to start", str(path)) from None
     except (OSError, RuntimeError, EOFError, KeyError, TypeError, pickle.UnpicklingError):
         raise InputError("not a checkpoint of ceras-retrain, or damaged", str(path)) from None
-    if known != (run, VERSION):
+    if known != (run, CHECKPOINT_VERSION):
         raise InputError(
             "the checkpoint is from another run: use the model, data and options of that run",
             str(path),

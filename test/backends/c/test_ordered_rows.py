@@ -8,7 +8,13 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import StringAttr, TensorType, UnitAttr, f32
 from xdsl.ir import Attribute, SSAValue
 
-from ceras_ir.backends.c.ordered_rows import CODE, KERNEL, Encoding, encoded, quantized_like_s4
+from ceras_ir.backends.c.ordered_rows import (
+    CODE,
+    KERNEL_ATTRIBUTE,
+    Encoding,
+    encoded,
+    quantized_like_s4,
+)
 from ceras_ir.dialects.graph import ConstantOp, Function, FunctionAttr, MatmulOp
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.interpreters.network import run
@@ -35,7 +41,7 @@ def product(
     op = MatmulOp(x, stored, bias, residual, result_element=f32, activation=activation)
     op.properties["ordered"] = UnitAttr()
     if encoding is Encoding.CODE:
-        op.attributes[KERNEL] = StringAttr(CODE)
+        op.attributes[KERNEL_ATTRIBUTE] = StringAttr(CODE)
     return op.result
 
 

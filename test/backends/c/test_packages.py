@@ -23,13 +23,13 @@ from firmware import write_files
 
 from ceras_ir.backends.c.emitter import build, files_of
 from ceras_ir.backends.c.machines import COptions
-from ceras_ir.backends.c.names import Package, Prefix, Weights
+from ceras_ir.backends.c.names import Package, Prefix, WeightStorage
 from ceras_ir.backends.c.target import CTarget
 from ceras_ir.interpreters.network import run
 from ceras_ir.support.diagnostics import UsageError
 
 KINDS: tuple[Package, ...] = get_args(Package)
-WEIGHTS: tuple[Weights, ...] = get_args(Weights)
+WEIGHTS: tuple[WeightStorage, ...] = get_args(WeightStorage)
 
 PROJECT = """\
 cmake_minimum_required(VERSION 3.13)
@@ -88,7 +88,9 @@ include(${CMAKE_CURRENT_LIST_DIR}/@FOLDER@/CMakeLists.txt)
 """
 
 
-def packed(folder: Path, kind: Package, weights: Weights = "source", name: str = "kws") -> Path:
+def packed(
+    folder: Path, kind: Package, weights: WeightStorage = "source", name: str = "kws"
+) -> Path:
     options = COptions(prefix=Prefix(name), weights=weights)
     write_files(files_of(build(integers(3, 8), options), kind), folder / "net")
     return folder / "net"
@@ -120,7 +122,7 @@ def esp_project(net: Path) -> str:
 @needs_cmake
 @pytest.mark.parametrize("weights", WEIGHTS)
 @pytest.mark.parametrize("kind", ["zephyr", "esp-idf"])
-def test_the_framework_compiles_the_folder(tmp_path: Path, kind: Package, weights: Weights):
+def test_the_framework_compiles_the_folder(tmp_path: Path, kind: Package, weights: WeightStorage):
     net = packed(tmp_path, kind, weights)
     is_zephyr = kind == "zephyr"
     project = zephyr_project(net) if is_zephyr else esp_project(net)
@@ -173,7 +175,7 @@ def test_a_zephyr_project_takes_two_networks(tmp_path: Path):
 
 
 @pytest.mark.parametrize("weights", ["source", "file"])
-def test_a_pack_lists_what_is_there(tmp_path: Path, weights: Weights):
+def test_a_pack_lists_what_is_there(tmp_path: Path, weights: WeightStorage):
     """A missing header or constant of the library is detected."""
     net = packed(tmp_path, "cmsis-pack", weights)
     package = ElementTree.parse(net / "Ceras.kws.pdsc").getroot()

@@ -20,7 +20,7 @@ from ceras_ir.backends.arduino.target import ArduinoTarget
 from ceras_ir.backends.c import emulator
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.machines import COptions, load_board
-from ceras_ir.backends.c.names import MODEL, Prefix, Weights
+from ceras_ir.backends.c.names import MODEL, Prefix, WeightStorage
 from ceras_ir.command.output_files import write_artefacts
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr, UniformType
@@ -71,7 +71,7 @@ def literals(array: Array) -> str:
     return ", ".join(str(int(v)) for v in array.reshape(-1))
 
 
-def two_models(folder: Path, weights: Weights = "source", show: str = "printf") -> Pair:
+def two_models(folder: Path, weights: WeightStorage = "source", show: str = "printf") -> Pair:
     """Write both into a folder, as a user copies them."""
     sources: list[Path] = []
     expected: list[Array] = []
@@ -99,7 +99,7 @@ def two_models(folder: Path, weights: Weights = "source", show: str = "printf") 
 
 
 @pytest.mark.parametrize("weights", ["source", "incbin"])
-def test_two_models_link_into_one_program(tmp_path: Path, weights: Weights):
+def test_two_models_link_into_one_program(tmp_path: Path, weights: WeightStorage):
     pair = two_models(tmp_path, weights)
     command = ["cc", *STRICT, f"-Wa,-I,{tmp_path}", *map(str, pair.sources), "-o"]
     subprocess.run([*command, str(tmp_path / "both")], check=True)

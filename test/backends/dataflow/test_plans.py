@@ -15,7 +15,7 @@ from ceras_ir.backends.dataflow.blocks import (
     Pipeline,
     Source,
 )
-from ceras_ir.backends.dataflow.board import FAMILIES, DataflowBoard, load_board, parse_board
+from ceras_ir.backends.dataflow.board import CHIP_FAMILIES, DataflowBoard, load_board, parse_board
 from ceras_ir.backends.dataflow.cycles import lane_cycles, model
 from ceras_ir.backends.dataflow.lanes import Budget, choose
 from ceras_ir.backends.dataflow.plan import (
@@ -325,7 +325,7 @@ def test_rings_keep_the_rate(rows: int, at_once: tuple[int, ...]):
 
 def test_memories():
     def blocks(width: int, depth: int, family: str = "xcup") -> int:
-        used = Usage(FAMILIES[family])
+        used = Usage(CHIP_FAMILIES[family])
         used.memory(width, depth)
         return used.ram18
 

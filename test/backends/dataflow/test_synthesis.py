@@ -12,11 +12,11 @@ from dataflow_circuits import convolution, max_pool, plan_of, write_circuit
 from dataflow_samples import counted, sample
 
 from ceras_ir.backends.dataflow.blocks import Feature, Pipeline, Source
-from ceras_ir.backends.dataflow.board import FAMILIES, load_board
+from ceras_ir.backends.dataflow.board import CHIP_FAMILIES, load_board
 from ceras_ir.backends.dataflow.lanes import Circuit
 from ceras_ir.backends.dataflow.plan import BlockLanes
 from ceras_ir.backends.dataflow.resources import (
-    NETLIST,
+    NETLIST_FILE,
     NEXTPNR,
     YOSYS,
     OpenTool,
@@ -69,13 +69,13 @@ def assert_near(
         assert abs(a - b) <= WITHIN * b, (name, a, b)
 
 
-@pytest.mark.parametrize("family", sorted(FAMILIES))
+@pytest.mark.parametrize("family", sorted(CHIP_FAMILIES))
 def test_estimates_are_near_the_kept_counts(family: str):
     """For circuits of all kinds; the sum over all circuits is more accurate."""
     far: list[object] = []
     sums = np.zeros((2, 3))
     for seed, found in counted()[family].items():
-        guess = total(estimate(*sample(seed, family), FAMILIES[family]))
+        guess = total(estimate(*sample(seed, family), CHIP_FAMILIES[family]))
         sums += [(r.dsp, r.ram18, r.lut) for r in (guess, found)]
         near = abs(guess.dsp - found.dsp) <= FEW and abs(guess.ram18 - found.ram18) <= FEW
         if not near or abs(guess.lut - found.lut) > WITHIN * found.lut:
@@ -118,7 +118,7 @@ def test_a_circuit_is_routed(tmp_path: Path):
     write_circuit(Circuit(pipeline, plan), tmp_path, board.port_bytes)
     found = synthesize(tmp_path, board.family)
     guess = total(estimate(pipeline, plan, board.fabric))
-    assert route(tmp_path / NETLIST, board.nextpnr, board.clock_mhz) > 60
+    assert route(tmp_path / NETLIST_FILE, board.nextpnr, board.clock_mhz) > 60
     assert_near(guess, found, multipliers=2)
 
 

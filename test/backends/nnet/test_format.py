@@ -17,7 +17,7 @@ from ceras_ir.backends.nnet import emit, encoding
 from ceras_ir.backends.nnet.encoding import Constants
 from ceras_ir.backends.nnet.engine import build
 from ceras_ir.backends.nnet.file import NnetFile
-from ceras_ir.backends.nnet.layers import KINDS
+from ceras_ir.backends.nnet.layers import LAYER_KINDS
 from ceras_ir.backends.nnet.reader import annotate, dump, read
 from ceras_ir.backends.nnet.rules import FPGA
 from ceras_ir.dialects import graph
@@ -258,8 +258,8 @@ def test_what_the_writer_refuses():
 
 def test_the_document_lists_every_kind():
     text = DOCUMENT.read_text()
-    assert sorted(KINDS) == list(range(1, len(KINDS) + 1))
-    for kind in KINDS.values():
+    assert sorted(LAYER_KINDS) == list(range(1, len(LAYER_KINDS) + 1))
+    for kind in LAYER_KINDS.values():
         assert f"| {kind.number} | {kind.name} | " in text
 
 
@@ -281,7 +281,7 @@ def _used(function: FunctionType) -> Iterator[object]:
 
 def test_checks_use_nothing_of_the_writer():
     """A check is declared next to the encoder of the operation, but must not use it."""
-    for kind in KINDS.values():
+    for kind in LAYER_KINDS.values():
         for function in (kind.check, kind.kept, kind.requant):
             assert isinstance(function, FunctionType)
             for value in _used(function):

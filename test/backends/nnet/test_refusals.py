@@ -126,7 +126,7 @@ def test_sizes():
 
 
 def test_limits_are_read_from_the_engine():
-    assert (engine_rules.MAX_WINDOW, engine_rules.MAX_TENSOR_BYTES) == (32768, 2 << 30)
+    assert (engine_rules.MAX_WINDOW, engine_rules.MAX_ARENA_BYTES) == (32768, 2 << 30)
     assert f"at most {engine_rules.MAX_WINDOW}." in (engine_rules.sizes_fit.__doc__ or "")
 
 
@@ -145,5 +145,5 @@ def test_a_file_that_asks_for_years_is_refused(tmp_path: Path):
 
 def test_every_rule_is_in_the_document():
     text = " ".join(DOCUMENT.read_text(encoding="utf-8").split())
-    for rule in engine_rules.RULES:
+    for rule in engine_rules.ENGINE_RULES:
         assert f"- {' '.join((rule.__doc__ or '?').split())} " in text

@@ -186,11 +186,11 @@ def test_what_they_do_not_take(op: Operation, reason: str):
 def test_rules_state_the_limits_of_the_circuits():
     """They are read from the circuits' header; the sentences that users read name them."""
     limits = {
-        rules.rounds_to_nearest: rules.MAX_SHIFT,
+        rules.rounds_to_nearest: rules.MAX_FPGA_SHIFT,
         rules.rescales_by_a_shift: rules.MAX_LEFT_SHIFT,
-        rules.extents_fit: rules.MAX_EXTENT,
+        rules.extents_fit: rules.MAX_FPGA_EXTENT,
         rules.patch_fits: rules.MAX_PATCH,
-        rules.averages_have_equal_divisors: rules.MAX_TAPS,
+        rules.averages_have_equal_divisors: rules.MAX_FPGA_TAPS,
         rules.lines_fit: rules.MAX_LINE_BYTES,
     }
     for rule, value in limits.items():
@@ -199,7 +199,7 @@ def test_rules_state_the_limits_of_the_circuits():
 
 def test_every_rule_is_in_the_document():
     text = " ".join(DOCUMENT.read_text(encoding="utf-8").split())
-    for rule in rules.RULES:
+    for rule in rules.FPGA_RULES:
         assert f"- {' '.join((rule.__doc__ or '?').split())} " in text
 
 

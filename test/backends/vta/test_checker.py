@@ -9,7 +9,7 @@ import pytest
 from ceras_ir.backends.vta.machine import dependence
 from ceras_ir.backends.vta.machine.assembler import assemble_program
 from ceras_ir.backends.vta.machine.check import check_program, check_stream
-from ceras_ir.backends.vta.machine.encoding import DEFAULT_BOARD, VtaProgram, encode_micro_ops
+from ceras_ir.backends.vta.machine.encoding import DEFAULT_VTA_BOARD, VtaProgram, encode_micro_ops
 from ceras_ir.backends.vta.machine.isa import (
     AluOpcode,
     Finish,
@@ -242,7 +242,7 @@ def test_amounts_of_shifts(amounts: tuple[int, int], computed: bool, good: bool)
     program = stream.finish(32)
     image = np.zeros(64, np.int32)
     image[16:32] = np.resize(amounts, 16)
-    words = encode_micro_ops(program.micro_ops, DEFAULT_BOARD)
+    words = encode_micro_ops(program.micro_ops, DEFAULT_VTA_BOARD)
     image[32 : 32 + len(words)] = words.view(np.int32)
     found = [str(f) for f in check_stream(program.instructions, image.view(np.uint32))]
     message = "portable: shifts by acc element 1, which was not loaded as 0 to 15"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ceras_ir.backends.vta.machine.board import VtaBoard
 from ceras_ir.backends.vta.machine.encoding import (
-    DEFAULT_BOARD,
+    DEFAULT_VTA_BOARD,
     encode,
     encode_micro_ops,
     micro_ops,
@@ -192,7 +192,7 @@ def programs(draw: st.DrawFn) -> tuple[list[tuple[int, ...]], list[Instruction]]
     return table, draw(st.lists(instructions(len(table)), min_size=1, max_size=8))
 
 
-def image(table: Sequence[Sequence[int]], board: VtaBoard = DEFAULT_BOARD) -> NDArray[np.uint8]:
+def image(table: Sequence[Sequence[int]], board: VtaBoard = DEFAULT_VTA_BOARD) -> NDArray[np.uint8]:
     dram = np.random.default_rng(1).integers(0, 256, BYTES, np.uint8)
     words = encode_micro_ops(micro_ops(table), board)
     dram[UOP_AT : UOP_AT + 4 * len(words)] = words.view(np.uint8)
@@ -203,7 +203,7 @@ def load_uops(table: Sequence[Sequence[int]]) -> Load:
     return Load(MemoryType.UOP, 0, UOP_AT // 4, 1, len(table), 0)
 
 
-BOARDS = (DEFAULT_BOARD, VtaBoard(log_block=3), VtaBoard(log_batch=1, log_block=2))
+BOARDS = (DEFAULT_VTA_BOARD, VtaBoard(log_block=3), VtaBoard(log_batch=1, log_block=2))
 
 
 @settings(deadline=None, max_examples=120)
@@ -235,7 +235,7 @@ def test_long_reduction_is_exact():
         Gemm(0, 1, 1, 1, reset=True),
         Gemm(0, 1, 100, 200),
     ]
-    machine = VtaSimulator(dram, DEFAULT_BOARD, np.random.default_rng(0))
+    machine = VtaSimulator(dram, DEFAULT_VTA_BOARD, np.random.default_rng(0))
     for number, i in enumerate(stream):
         machine.run(number, i)
     assert (machine.acc[0] == wrap(20000 * 16 * 2**14)).all()

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ceras_ir.backends.vta.machine import dependence
 from ceras_ir.backends.vta.machine.check import check_program
 from ceras_ir.backends.vta.machine.dependence import Footprints
-from ceras_ir.backends.vta.machine.encoding import DEFAULT_BOARD, VtaProgram, decode
+from ceras_ir.backends.vta.machine.encoding import DEFAULT_VTA_BOARD, VtaProgram, decode
 from ceras_ir.backends.vta.machine.isa import AluOpcode, Load, MemoryType, Module, Store, module_of
 from ceras_ir.backends.vta.machine.simulator import VtaSimulator, simulate
 from ceras_ir.backends.vta.machine.stream import StreamBuilder
@@ -33,7 +33,7 @@ def image(program: VtaProgram, seed: int = 1) -> NDArray[np.uint8]:
 
 def in_order(program: VtaProgram) -> NDArray[np.uint8]:
     dram = image(program)
-    machine = VtaSimulator(dram, DEFAULT_BOARD, np.random.default_rng(5))
+    machine = VtaSimulator(dram, DEFAULT_VTA_BOARD, np.random.default_rng(5))
     for index, i in enumerate(program.instructions):
         machine.run(index, i)
     return dram
@@ -269,7 +269,7 @@ def test_refuses(call: Callable[[StreamBuilder], None], message: str):
 
 @pytest.mark.parametrize("memory", [MemoryType.UOP, MemoryType.INP, MemoryType.WGT, MemoryType.ACC])
 def test_a_footprint_has_every_byte_of_a_load(memory: MemoryType):
-    board = DEFAULT_BOARD
+    board = DEFAULT_VTA_BOARD
     granule, unit = board.element_bytes(MemoryType.OUT), board.element_bytes(memory)
     for dram, rows, x, pitch in product(range(1, 8), range(1, 4), range(1, 5), range(1, 7)):
         load = Load(memory, 0, dram, rows, x, pitch)

@@ -10,7 +10,7 @@ from xdsl.utils.hints import isa
 from ceras_ir.backends.vta.execution.performance import chrome_trace, timeline
 from ceras_ir.backends.vta.machine.isa import Module
 from ceras_ir.backends.vta.machine.time import simulate_time
-from ceras_ir.support.timeline import COLUMNS, parse_bars
+from ceras_ir.support.timeline import TIMELINE_COLUMNS, parse_bars
 
 
 def test_chrome_trace():
@@ -39,7 +39,7 @@ def test_lanes_show_the_time_of_each_kind():
     store = next(
         s for s in run.spans if program.instructions[s.index].__class__.__name__ == "Store"
     )
-    assert abs(drawn["store"] - (store.end - store.start) * COLUMNS / run.cycles) <= 2
+    assert abs(drawn["store"] - (store.end - store.start) * TIMELINE_COLUMNS / run.cycles) <= 2
     assert drawn["gemm"] > 0
     lanes = launch.to_json()["lanes"]
     assert isa(lanes, list[dict[str, object]])

@@ -8,7 +8,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType, f32
 from xdsl.ir import Block
 
 from ceras_ir.backends.vta.passes.convert_graph_to_tile import ConvertGraphToTilePass
-from ceras_ir.backends.vta.rules.admission import RULES, VTA, why_not
+from ceras_ir.backends.vta.rules.admission import ADMISSION_RULES, VTA, why_not
 from ceras_ir.dialects import graph, mem
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.support.diagnostics import UnsupportedError
@@ -91,7 +91,7 @@ def test_other_operations_are_refused():
 
 
 def test_every_rule_is_documented():
-    assert all(rule.__doc__ for rule in RULES)
+    assert all(rule.__doc__ for rule in ADMISSION_RULES)
 
 
 def test_placement_keeps_the_reason():

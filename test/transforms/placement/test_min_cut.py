@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from ceras_ir.transforms.placement import SINK, SOURCE, FlowGraph
+from ceras_ir.transforms.placement import SINK_NODE, SOURCE_NODE, FlowGraph
 
 
 def cost(edges: list[tuple[int, int, int]], side: set[int]) -> int:
@@ -24,10 +24,10 @@ def test_no_cut_is_cheaper(seed: int):
         edges.append((a, b, source.randint(0, 9)))
         graph.add_edge(*edges[-1])
     total, side = graph.cut()
-    others = [n for n in range(count) if n not in (SOURCE, SINK)]
+    others = [n for n in range(count) if n not in (SOURCE_NODE, SINK_NODE)]
     every = (
-        {SOURCE, *(n for i, n in enumerate(others) if bits >> i & 1)}
+        {SOURCE_NODE, *(n for i, n in enumerate(others) if bits >> i & 1)}
         for bits in range(1 << len(others))
     )
-    assert SOURCE in side and SINK not in side
+    assert SOURCE_NODE in side and SINK_NODE not in side
     assert total == cost(edges, side) == min(cost(edges, s) for s in every)

@@ -27,7 +27,7 @@ from ceras_ir.transforms.pass_kinds import flatten
 from ceras_ir.transforms.placement import PlacePass
 from ceras_ir.transforms.pruning.prune import PrunePass
 from ceras_ir.transforms.quantization.quantize import QuantizePass
-from ceras_ir.transforms.quantization_options import OPTIONAL
+from ceras_ir.transforms.quantization_options import OPTIONAL_PASSES
 
 
 def masked(module: ModuleOp) -> list[graph.LinearOperation]:
@@ -95,6 +95,8 @@ def check(early: bool, seed: int, pruning: PrunePass) -> None:
     pruning.apply(load_context(), module)
     verify_module(module)
     with TemporaryDirectory() as folder:
-        quantizing = QuantizePass(calibration(module, folder, seed), recipe=tuple(sorted(OPTIONAL)))
+        quantizing = QuantizePass(
+            calibration(module, folder, seed), recipe=tuple(sorted(OPTIONAL_PASSES))
+        )
         later = [quantizing, PlacePass(), ReorderForMemoryPass(), AllocateBlocksPass()]
         hold(module, [*(fusing if early else []), *later])

@@ -20,13 +20,13 @@ from ceras_ir.pipeline.pass_options import build
 from ceras_ir.pipeline.verification import verify_module
 from ceras_ir.transforms.quantization.quantize import QuantizePass
 from ceras_ir.transforms.quantization_options import (
-    CHANNELS,
-    INPUTS,
-    NONE,
-    OPTIONAL,
-    ROUNDING,
-    ROWS,
-    ZERO_POINTS,
+    CHOOSE_ROW_EXPONENTS,
+    CHOOSE_ZERO_POINTS,
+    EQUALIZE_CHANNELS,
+    FIT_INPUTS,
+    NO_PASSES,
+    OPTIONAL_PASSES,
+    ROUND_WEIGHTS,
     ObserverName,
 )
 
@@ -64,9 +64,9 @@ DATA: dict[str, NDArray[np.float32]] = {
     "ordinary": np.random.default_rng(0).normal(size=SHAPE).astype(np.float32),
 }
 RECIPES = [
-    NONE,
-    *OPTIONAL,
-    *(",".join(p for p in OPTIONAL if p != left_out) for left_out in ("", *OPTIONAL)),
+    NO_PASSES,
+    *OPTIONAL_PASSES,
+    *(",".join(p for p in OPTIONAL_PASSES if p != left_out) for left_out in ("", *OPTIONAL_PASSES)),
 ]
 OPTIONS = [
     *(f"recipe={recipe} budget=1" for recipe in RECIPES),
@@ -104,7 +104,14 @@ def test_what_is_constant_or_dead_is_quantized(data: str, bias: str, tmp_path: P
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("recipe", [(CHANNELS, ROUNDING), (INPUTS, ZERO_POINTS, ROWS), ()])
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        (EQUALIZE_CHANNELS, ROUND_WEIGHTS),
+        (FIT_INPUTS, CHOOSE_ZERO_POINTS, CHOOSE_ROW_EXPONENTS),
+        (),
+    ],
+)
 def test_squares_may_overflow(recipe: tuple[str, ...], tmp_path: Path) -> None:
     data = (DATA["ordinary"] * 1e30).astype(np.float32)
     save_arrays(str(tmp_path / "c.npz"), {"image": data})

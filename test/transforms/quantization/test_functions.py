@@ -25,7 +25,7 @@ from ceras_ir.transforms.quantization.analysis.function_forms import (
 )
 from ceras_ir.transforms.quantization.analysis.output_noise import output_ratio
 from ceras_ir.transforms.quantization.quantize import QuantizePass
-from ceras_ir.transforms.quantization_options import CHANNELS, OPTIONAL, Silu
+from ceras_ir.transforms.quantization_options import EQUALIZE_CHANNELS, OPTIONAL_PASSES, Silu
 
 NETWORK = """
 !map = tensor<1x6x6x12xf32>
@@ -73,18 +73,22 @@ def test_channels_cross_silu(tmp_path: Path) -> None:
     judged = [{"input0": x[None]} for x in data()[16:]]
     found = {
         (recipe, silu): output_ratio(network(), quantized(tmp_path, recipe, silu), judged)
-        for recipe in ("none", CHANNELS)
+        for recipe in ("none", EQUALIZE_CHANNELS)
         for silu in ("table", "table16", "piecewise", "float")
     }
     print(found)
     for silu in ("table", "table16", "piecewise", "float"):
-        assert found[CHANNELS, silu] > found["none", silu] + 10
-    assert found[CHANNELS, "float"] > found[CHANNELS, "table16"] > found[CHANNELS, "table"]
+        assert found[EQUALIZE_CHANNELS, silu] > found["none", silu] + 10
+    assert (
+        found[EQUALIZE_CHANNELS, "float"]
+        > found[EQUALIZE_CHANNELS, "table16"]
+        > found[EQUALIZE_CHANNELS, "table"]
+    )
 
 
 @pytest.mark.parametrize("silu", first_fast(1, ["table16", "table", "piecewise", "float"]))
 def test_forms_are_exact_in_c(silu: Silu, tmp_path: Path) -> None:
-    module = quantized(tmp_path, CHANNELS, silu)
+    module = quantized(tmp_path, EQUALIZE_CHANNELS, silu)
     kinds = {"table": graph.LookupOp, "table16": graph.LookupOp, "piecewise": graph.ShiftSwishOp}
     expected = kinds.get(silu, graph.UnaryOp)
     assert sum(isinstance(op, expected) for op in main_function(module).body.block.ops) == 2
@@ -131,10 +135,18 @@ func.func @main(%x: tensor<1x6x6x4xf32>) -> !map {{
 @pytest.mark.parametrize(
     ("forms", "recipe", "targets"),
     [
-        (("shifts", "table16", "table", "table16"), f"{CHANNELS},round-weights", "c,nnet,vta"),
+        (
+            ("shifts", "table16", "table", "table16"),
+            f"{EQUALIZE_CHANNELS},round-weights",
+            "c,nnet,vta",
+        ),
         (("table", "shifts", "float", "table"), "none", "c,nnet,vta"),
-        (("table16", "float", "table", "table16"), f"{CHANNELS},round-weights", "c,nnet,vta,onnx"),
-        (("float", "table", "table16", "table"), ",".join(OPTIONAL), "c,onnx"),
+        (
+            ("table16", "float", "table", "table16"),
+            f"{EQUALIZE_CHANNELS},round-weights",
+            "c,nnet,vta,onnx",
+        ),
+        (("float", "table", "table16", "table"), ",".join(OPTIONAL_PASSES), "c,onnx"),
     ],
 )
 def test_mixed_forms_are_exact(

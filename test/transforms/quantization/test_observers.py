@@ -14,12 +14,12 @@ from ceras_ir.network.storage import affine, exponent, interval
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.transforms.quantization.analysis.observers import (
-    ZERO_POINTS,
+    INT8_POINTS,
     Bounds,
     Distribution,
-    Function,
     LeastSquaresObserver,
     ObservedArray,
+    SumFunction,
     Sums,
     identity,
     make_observer,
@@ -66,7 +66,11 @@ def test_constants_are_exact_or_at_the_edge(name: ObserverName, value: float) ->
 
 
 def of_all(
-    values: NDArray[np.float32], exponent: int, point: int, function: Function, alike: float = 1.0
+    values: NDArray[np.float32],
+    exponent: int,
+    point: int,
+    function: SumFunction,
+    alike: float = 1.0,
 ) -> float:
     """Return the squared error after a function, with a weight for clipped elements."""
     steps = np.rint(values * 2.0**-exponent) + point
@@ -83,7 +87,7 @@ def swish(x: Sums) -> Sums:
 @pytest.mark.parametrize("function", [identity, swish])
 @pytest.mark.parametrize(("low", "high"), [(0.0, 6.9), (-0.28, 13.0), (-9.0, 5.5), (-7.0, 7.0)])
 def test_errors_of_all_zero_points_are_those_of_all_elements(
-    function: Function, low: float, high: float, alike: float
+    function: SumFunction, low: float, high: float, alike: float
 ) -> None:
     random = np.random.default_rng(5)
     drawn = [random.triangular(low, min(0.1, high), high, 3000) for _ in range(4)]
@@ -240,7 +244,7 @@ def test_a_sum_of_errors_may_come_out_below_zero(monkeypatch: pytest.MonkeyPatch
     def errors(
         self: Distribution, exponents: range, functions: object, clipped: float
     ) -> dict[int, Errors]:
-        found = {e: np.full(ZERO_POINTS.size, 1e5) for e in exponents}
+        found = {e: np.full(INT8_POINTS.size, 1e5) for e in exponents}
         found[0][0] = -1.75
         return found
 

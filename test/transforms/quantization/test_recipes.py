@@ -26,12 +26,12 @@ from ceras_ir.transforms.quantization.choose_precision import ChoosePrecisionPas
 from ceras_ir.transforms.quantization.quantize import QuantizePass
 from ceras_ir.transforms.quantization.round_weights import round_to_nearest, round_with_compensation
 from ceras_ir.transforms.quantization_options import (
-    CHANNELS,
-    NONE,
-    OPTIONAL,
-    ROUNDING,
-    ROWS,
-    ZERO_POINTS,
+    CHOOSE_ROW_EXPONENTS,
+    CHOOSE_ZERO_POINTS,
+    EQUALIZE_CHANNELS,
+    NO_PASSES,
+    OPTIONAL_PASSES,
+    ROUND_WEIGHTS,
     check_recipe,
     default_recipe,
 )
@@ -97,12 +97,12 @@ def noise(recipe: tuple[str, ...], folder: Path) -> float:
 @pytest.mark.slow
 def test_recipes_help_uneven_channels(tmp_path: Path) -> None:
     recipes = {
-        "none": (NONE,),
-        "channels": (CHANNELS,),
-        "rounding": (ROUNDING,),
-        "both": (CHANNELS, ROUNDING),
+        "none": (NO_PASSES,),
+        "channels": (EQUALIZE_CHANNELS,),
+        "rounding": (ROUND_WEIGHTS,),
+        "both": (EQUALIZE_CHANNELS, ROUND_WEIGHTS),
         # Channels after ReLU use all eight bits.
-        "asymmetric": (CHANNELS, ZERO_POINTS, ROUNDING),
+        "asymmetric": (EQUALIZE_CHANNELS, CHOOSE_ZERO_POINTS, ROUND_WEIGHTS),
         "default": (),
     }
     found = {name: noise(recipe, tmp_path) for name, recipe in recipes.items()}
@@ -114,26 +114,31 @@ def test_recipes_help_uneven_channels(tmp_path: Path) -> None:
     assert found["default"] <= found["none"] / 10
 
 
-DEFAULT = OPTIONAL
+DEFAULT = OPTIONAL_PASSES
 
 
 def test_without_shifts_for_channels_rows_share_a_scale() -> None:
     assert default_recipe(channel_shifts=True) == DEFAULT
-    assert default_recipe(channel_shifts=False) == tuple(p for p in DEFAULT if p != ROWS)
+    assert default_recipe(channel_shifts=False) == tuple(
+        p for p in DEFAULT if p != CHOOSE_ROW_EXPONENTS
+    )
 
 
 @pytest.mark.parametrize("target", ["c", "nnet", "onnx", "vta"])
 def test_the_target_decides(target: str) -> None:
     """The arithmetic of the target and the user determine the passes."""
     quantize = QuantizePass(target=target)
-    names = [p.name for p in quantize.passes() if p.name in OPTIONAL]
+    names = [p.name for p in quantize.passes() if p.name in OPTIONAL_PASSES]
     assert tuple(names) == quantize.optional == DEFAULT
     (choose,) = (p for p in quantize.passes() if isinstance(p, ChoosePrecisionPass))
     assert (choose.narrow, choose.narrow_border) == (target in ("nnet", "vta"), False)
-    chosen = QuantizePass(target=target, recipe=(ROUNDING, CHANNELS))
-    assert [p.name for p in chosen.passes() if p.name in OPTIONAL] == [CHANNELS, ROUNDING]
-    none = QuantizePass(target=target, recipe=(NONE,))
-    assert not [p.name for p in none.passes() if p.name in OPTIONAL]
+    chosen = QuantizePass(target=target, recipe=(ROUND_WEIGHTS, EQUALIZE_CHANNELS))
+    assert [p.name for p in chosen.passes() if p.name in OPTIONAL_PASSES] == [
+        EQUALIZE_CHANNELS,
+        ROUND_WEIGHTS,
+    ]
+    none = QuantizePass(target=target, recipe=(NO_PASSES,))
+    assert not [p.name for p in none.passes() if p.name in OPTIONAL_PASSES]
 
 
 REFUSED = {

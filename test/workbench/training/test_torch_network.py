@@ -26,7 +26,7 @@ from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.pipeline.stages import BuildOptions
 from ceras_ir.workbench.training.integer_operations import requantize
-from ceras_ir.workbench.training.operations import FUNCTIONS, apply_function
+from ceras_ir.workbench.training.operations import TORCH_FUNCTIONS, apply_function
 from ceras_ir.workbench.training.session import student_of
 from ceras_ir.workbench.training.torch_network import TorchNetwork
 
@@ -86,7 +86,7 @@ def test_float_operations():
 
 @pytest.mark.parametrize("function", Function)
 def test_functions(function: Function):
-    assert function in FUNCTIONS
+    assert function in TORCH_FUNCTIONS
     parameters = {"clip": (-0.5, 1.5), "hard_sigmoid": (0.2, 0.5)}.get(
         function.value, (0.75,) * len(function.facts.parameters)
     )

@@ -21,7 +21,7 @@ from ceras_ir.backends.vta.execution.image import Dram
 from ceras_ir.backends.vta.execution.performance import LayerCost
 from ceras_ir.backends.vta.machine.assembler import assemble_program
 from ceras_ir.backends.vta.machine.board import VtaBoard
-from ceras_ir.backends.vta.machine.check import MAX_FINDINGS, check_program, check_stream
+from ceras_ir.backends.vta.machine.check import MAX_STREAM_FINDINGS, check_program, check_stream
 from ceras_ir.backends.vta.machine.encoding import VtaProgram, decode, unused_bits, words
 from ceras_ir.backends.vta.machine.isa import (
     INSTRUCTION_BYTES,
@@ -37,7 +37,7 @@ from ceras_ir.backends.vta.machine.time import simulate_time
 from ceras_ir.backends.vta.machine.token_walk import StreamFinding
 from ceras_ir.support.diagnostics import InputError, UsageError, cannot_write, with_remedy
 
-NAMES = {
+MEMORY_NAMES = {
     memory.name.lower(): memory
     for memory in (
         *(MemoryType.UOP, MemoryType.WGT, MemoryType.INP),
@@ -98,9 +98,9 @@ def parse_pointers(text: str) -> dict[MemoryType, int]:
     found: dict[MemoryType, int] = {}
     for part in text.split(","):
         name, _, address = part.partition("=")
-        if name not in NAMES:
-            raise InputError(f"no base register '{name}', known are {', '.join(NAMES)}")
-        found[NAMES[name]] = parse_address(address, name)
+        if name not in MEMORY_NAMES:
+            raise InputError(f"no base register '{name}', known are {', '.join(MEMORY_NAMES)}")
+        found[MEMORY_NAMES[name]] = parse_address(address, name)
     return found
 
 
@@ -221,7 +221,7 @@ class StreamFile:
         return LayerCost(self.name, len(self.instructions), run, bound, skipped=0.0)
 
     def check(
-        self, dram: Dram | None, board: VtaBoard, max_findings: int = MAX_FINDINGS
+        self, dram: Dram | None, board: VtaBoard, max_findings: int = MAX_STREAM_FINDINGS
     ) -> list[StreamFinding]:
         """Return at most `max_findings` errors; micro-ops are from the file or from `dram`."""
         size = None if dram is None else len(dram)

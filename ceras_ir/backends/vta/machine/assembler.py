@@ -14,14 +14,14 @@ from typing import NoReturn
 
 from ceras_ir.backends.vta.machine.board import VtaBoard
 from ceras_ir.backends.vta.machine.encoding import (
-    DEFAULT_BOARD,
+    DEFAULT_VTA_BOARD,
     VtaProgram,
     field_limits,
     micro_op_limits,
     micro_ops,
 )
 from ceras_ir.backends.vta.machine.isa import (
-    FLAGS,
+    TOKEN_FLAGS,
     Alu,
     AluOpcode,
     Finish,
@@ -47,7 +47,7 @@ _LOOP = {
     "dst": ("dst_factor_out", "dst_factor_in"),
     "src": ("src_factor_out", "src_factor_in"),
 }
-KEYS: dict[type[Instruction], dict[str, tuple[str, ...]]] = {
+OPERAND_KEYS: dict[type[Instruction], dict[str, tuple[str, ...]]] = {
     Load: _TRANSFER | _PADS,
     Store: _TRANSFER,
     Gemm: _LOOP | {"wgt": ("wgt_factor_out", "wgt_factor_in")},
@@ -91,7 +91,7 @@ class _Line:
 
 
 def assemble_program(
-    text: str, file: str = "<vtas>", board: VtaBoard = DEFAULT_BOARD
+    text: str, file: str = "<vtas>", board: VtaBoard = DEFAULT_VTA_BOARD
 ) -> VtaProgram:
     instructions: list[Instruction] = []
     table: list[list[int]] = []
@@ -140,11 +140,11 @@ def _instruction(
         if key in keys:
             line.error(at, f"'{key}' given twice")
         keys.add(key)
-        if key in FLAGS and not equals:
+        if key in TOKEN_FLAGS and not equals:
             flags[key] = True
             continue
-        if (names := KEYS[kind].get(key)) is None or not equals:
-            known = ", ".join((*(f"{k}=" for k in KEYS[kind]), *FLAGS))
+        if (names := OPERAND_KEYS[kind].get(key)) is None or not equals:
+            known = ", ".join((*(f"{k}=" for k in OPERAND_KEYS[kind]), *TOKEN_FLAGS))
             line.error(at, f"unexpected '{word}' after '{mnemonic}', expected {known}")
         at += len(key) + 1
         parts = text.split(":" if key == "uops" else ",")
@@ -199,14 +199,14 @@ def print_instruction(instruction: Instruction) -> str:
             words = [f"alu.{opcode.name.lower()}"]
         case _:
             words = [type(instruction).__name__.lower()]
-    keys = dict(KEYS[type(instruction)])
+    keys = dict(OPERAND_KEYS[type(instruction)])
     if isinstance(instruction, Alu):
         del keys["unused_imm" if instruction.use_imm else "imm"]
     for key, names in keys.items():
         values = [getattr(instruction, name) for name in names]
         if any(values) or key in _ALWAYS or key == "imm":
             words.append(f"{key}={(':' if key == 'uops' else ',').join(map(str, values))}")
-    words += [flag for flag in FLAGS if getattr(instruction, flag)]
+    words += [flag for flag in TOKEN_FLAGS if getattr(instruction, flag)]
     return " ".join(words)
 
 

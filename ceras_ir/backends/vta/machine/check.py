@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ceras_ir.backends.vta.machine.board import VtaBoard
 from ceras_ir.backends.vta.machine.encoding import (
-    DEFAULT_BOARD,
+    DEFAULT_VTA_BOARD,
     VtaProgram,
     decode,
     decode_micro_ops,
@@ -35,7 +35,7 @@ from ceras_ir.backends.vta.machine.isa import (
 )
 from ceras_ir.backends.vta.machine.token_walk import StreamFinding, walk
 
-MAX_FINDINGS = 100
+MAX_STREAM_FINDINGS = 100
 """Further findings contain little information."""
 
 Indices = NDArray[np.int64]
@@ -48,9 +48,9 @@ def check_stream(
     instructions: bytes | Sequence[Instruction],
     uop_words: NDArray[np.uint32],
     uop_base: int = 0,
-    board: VtaBoard = DEFAULT_BOARD,
+    board: VtaBoard = DEFAULT_VTA_BOARD,
     dram_bytes: int | None = None,
-    max_findings: int = MAX_FINDINGS,
+    max_findings: int = MAX_STREAM_FINDINGS,
 ) -> list[StreamFinding]:
     """
     Return at most `max_findings` errors of a stream, in the order of the stream.
@@ -65,9 +65,9 @@ def check_stream(
 
 def check_program(
     program: VtaProgram,
-    board: VtaBoard = DEFAULT_BOARD,
+    board: VtaBoard = DEFAULT_VTA_BOARD,
     dram_bytes: int | None = None,
-    max_findings: int = MAX_FINDINGS,
+    max_findings: int = MAX_STREAM_FINDINGS,
 ) -> list[StreamFinding]:
     words = encode_micro_ops(program.micro_ops, board)
     base = program.uop_base

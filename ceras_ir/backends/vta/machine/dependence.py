@@ -48,7 +48,7 @@ WRITER = {
     Space.OUT: Module.COMPUTE,
     Space.DRAM: Module.STORE,
 }
-LOADED = {MemoryType.INP: Space.INP, MemoryType.WGT: Space.WGT}
+LOADED_SPACES = {MemoryType.INP: Space.INP, MemoryType.WGT: Space.WGT}
 READERS = {
     Space.INP: (Module.COMPUTE,),
     Space.WGT: (Module.COMPUTE,),
@@ -86,7 +86,7 @@ class Footprints:
                 chip = slice(i.sram_base, i.sram_base + i.elements)
                 if memory is MemoryType.UOP:
                     return InstructionFootprint(reads)
-                return InstructionFootprint(reads, [(LOADED.get(memory, Space.OUT), chip)])
+                return InstructionFootprint(reads, [(LOADED_SPACES.get(memory, Space.OUT), chip)])
             case Store():
                 chip = slice(i.sram_base, i.sram_base + i.elements)
                 target = self._dram_region(i, MemoryType.OUT)

@@ -43,9 +43,9 @@ from xdsl.traits import HasParent, IsolatedFromAbove, NoTerminator, SymbolOpInte
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
-from ceras_ir.backends.vta.machine.encoding import DEFAULT_BOARD, field_limits, micro_op_limits
+from ceras_ir.backends.vta.machine.encoding import DEFAULT_VTA_BOARD, field_limits, micro_op_limits
 from ceras_ir.backends.vta.machine.isa import (
-    FLAGS,
+    TOKEN_FLAGS,
     Alu,
     AluOpcode,
     Finish,
@@ -97,7 +97,7 @@ class AluOperatorAttr(EnumAttribute[AluOperator], SpacedOpaqueSyntaxAttribute):
 
 
 INTEGER = IntegerAttr[I64].constr(type=i64)
-PAIR = DenseArrayBase.constr(i64)
+PAIR_ATTRIBUTE = DenseArrayBase.constr(i64)
 TOKENS = (
     "(`pop_prev` $pop_prev^)? (`pop_next` $pop_next^)? "
     "(`push_prev` $push_prev^)? (`push_next` $push_next^)? attr-dict"
@@ -156,7 +156,7 @@ class _InstructionOp(IRDLOperation, ABC):
             name: number_attribute(name, tuple(getattr(i, field) for field in fields))
             for name, fields in self.FIELDS.items()
         }
-        flags = {name: UnitAttr() for name in FLAGS if getattr(i, name)}
+        flags = {name: UnitAttr() for name in TOKEN_FLAGS if getattr(i, name)}
         super().__init__(properties={**properties, **numbers, **flags})
 
     @abstractmethod
@@ -171,7 +171,7 @@ class _InstructionOp(IRDLOperation, ABC):
         return found
 
     def flags(self) -> dict[str, bool]:
-        return {name: name in self.properties for name in FLAGS}
+        return {name: name in self.properties for name in TOKEN_FLAGS}
 
     def verify_(self) -> None:
         instruction = self.instruction()
@@ -196,7 +196,7 @@ class _VtaTransferOp(_InstructionOp, ABC):
 
     sram_base = prop_def(INTEGER)
     dram_base = prop_def(INTEGER)
-    size = prop_def(PAIR)
+    size = prop_def(PAIR_ATTRIBUTE)
     """Rows, and elements of a row."""
     stride = prop_def(INTEGER)
 
@@ -216,7 +216,7 @@ class VtaLoadOp(_VtaTransferOp):
     }
 
     memory = prop_def(MemoryAttr)
-    pad = opt_prop_def(PAIR)
+    pad = opt_prop_def(PAIR_ATTRIBUTE)
 
     assembly_format = "$memory " + TRANSFER + "(`pad` $pad^)? " + TOKENS
 
@@ -256,11 +256,11 @@ class _LoopOp(_InstructionOp, ABC):
         "src_factors": ("src_factor_out", "src_factor_in"),
     }
 
-    uops = prop_def(PAIR)
+    uops = prop_def(PAIR_ATTRIBUTE)
     """The first micro-op, and the end."""
-    iter = prop_def(PAIR)
-    dst_factors = opt_prop_def(PAIR)
-    src_factors = opt_prop_def(PAIR)
+    iter = prop_def(PAIR_ATTRIBUTE)
+    dst_factors = opt_prop_def(PAIR_ATTRIBUTE)
+    src_factors = opt_prop_def(PAIR_ATTRIBUTE)
 
 
 @irdl_op_definition
@@ -275,7 +275,7 @@ class VtaGemmOp(_LoopOp):
     FIELDS: ClassVar = {**_LoopOp.FIELDS, "wgt_factors": ("wgt_factor_out", "wgt_factor_in")}
 
     reset = opt_prop_def(UnitAttr)
-    wgt_factors = opt_prop_def(PAIR)
+    wgt_factors = opt_prop_def(PAIR_ATTRIBUTE)
 
     assembly_format = "(`reset` $reset^)? " + LOOP + "(`wgt` $wgt_factors^)? " + TOKENS
 
@@ -372,7 +372,7 @@ class ProgramOp(IRDLOperation):
         if not 0 <= (base := self.uop_base.value.data) < 2**32:
             raise VerifyException(f"uops must be at an element in [0, 2**32), got {base}")
         values = array("h", self.micro_ops.data.data)
-        for column, limit in enumerate(micro_op_limits(DEFAULT_BOARD)):
+        for column, limit in enumerate(micro_op_limits(DEFAULT_VTA_BOARD)):
             for row, value in enumerate(values[column::3]):
                 if not 0 <= value < limit:
                     raise VerifyException(

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from ceras_ir.backends.vta.machine.board import VtaBoard
 from ceras_ir.backends.vta.machine.isa import (
-    FLAGS,
     IMMEDIATE_RANGE,
     INSTRUCTION_BYTES,
+    TOKEN_FLAGS,
     Alu,
     AluOpcode,
     Finish,
@@ -49,7 +49,7 @@ class _Layout:
         self.fields: list[tuple[str, int, int]] = []
         """Name, lowest bit, and limit (exclusive) of the unsigned value."""
         position, used = 3, 0b111
-        for name, width in (dict.fromkeys(FLAGS, 1) | widths).items():
+        for name, width in (dict.fromkeys(TOKEN_FLAGS, 1) | widths).items():
             # A C bit-field never straddles its 64-bit unit.
             if position % 64 + width > 64:
                 position += 64 - position % 64
@@ -81,11 +81,11 @@ def _layouts(board: VtaBoard) -> dict[Opcode, _Layout]:
     }
 
 
-DEFAULT_BOARD = VtaBoard()
+DEFAULT_VTA_BOARD = VtaBoard()
 
 
 def field_limits(
-    kind: type[Instruction], board: VtaBoard = DEFAULT_BOARD
+    kind: type[Instruction], board: VtaBoard = DEFAULT_VTA_BOARD
 ) -> dict[str, tuple[int, int]]:
     """Return the lowest and highest value of each field of `kind`."""
     fields = _layouts(board)[_KINDS[kind]].fields
@@ -100,7 +100,7 @@ def micro_op_limits(board: VtaBoard) -> tuple[int, int, int]:
     return board.acc, max(board.acc, board.inp), board.wgt
 
 
-def encode_instruction(instruction: Instruction, board: VtaBoard = DEFAULT_BOARD) -> bytes:
+def encode_instruction(instruction: Instruction, board: VtaBoard = DEFAULT_VTA_BOARD) -> bytes:
     opcode = _KINDS[type(instruction)]
     word = int(opcode)
     for name, position, limit in _layouts(board)[opcode].fields:
@@ -124,18 +124,18 @@ def encode_instruction(instruction: Instruction, board: VtaBoard = DEFAULT_BOARD
     return word.to_bytes(INSTRUCTION_BYTES, "little")
 
 
-def encode(instructions: Iterable[Instruction], board: VtaBoard = DEFAULT_BOARD) -> bytes:
+def encode(instructions: Iterable[Instruction], board: VtaBoard = DEFAULT_VTA_BOARD) -> bytes:
     return b"".join([encode_instruction(i, board) for i in instructions])
 
 
-def unused_bits(word: int, board: VtaBoard = DEFAULT_BOARD) -> int:
+def unused_bits(word: int, board: VtaBoard = DEFAULT_VTA_BOARD) -> int:
     """Return the bits of `word` that belong to no field; 0 if the opcode is unknown."""
     opcode = word & 7
     return word & _layouts(board)[Opcode(opcode)].unused if opcode in _OPCODES else 0
 
 
 def decode_instruction(
-    word: int, board: VtaBoard = DEFAULT_BOARD, index: int = 0, *, lenient: bool = False
+    word: int, board: VtaBoard = DEFAULT_VTA_BOARD, index: int = 0, *, lenient: bool = False
 ) -> Instruction:
     """
     Decode the 128-bit `word`. Messages name `index`. Bits without a field must be zero, unless
@@ -154,11 +154,11 @@ def decode_instruction(
         bit = (extra & -extra).bit_length() - 1
         raise bad(f"bit {bit} of a {opcode.name.lower()} must be zero")
     v = {name: (word >> at) & (limit - 1) for name, at, limit in layout.fields}
-    flags = {name: bool(v.pop(name)) for name in FLAGS}
+    flags = {name: bool(v.pop(name)) for name in TOKEN_FLAGS}
     match opcode:
         case Opcode.LOAD:
             memory = v.pop("memory")
-            if memory not in _LOADED:
+            if memory not in _LOADED_MEMORIES:
                 raise bad(f"a load into memory type {memory}")
             return Load(MemoryType(memory), **v, **flags)
         case Opcode.STORE:
@@ -179,7 +179,7 @@ def decode_instruction(
             return Finish(**flags)
 
 
-_LOADED = frozenset({0, 1, 2, 3, 5})
+_LOADED_MEMORIES = frozenset({0, 1, 2, 3, 5})
 _OPCODES = frozenset(Opcode)
 
 
@@ -193,7 +193,7 @@ def words(data: bytes) -> list[int]:
 
 
 def decode(
-    data: bytes, board: VtaBoard = DEFAULT_BOARD, *, lenient: bool = False
+    data: bytes, board: VtaBoard = DEFAULT_VTA_BOARD, *, lenient: bool = False
 ) -> list[Instruction]:
     """Decode a raw stream; `lenient` as in `decode_instruction`."""
     return [
@@ -217,7 +217,7 @@ def micro_ops(rows: Iterable[Sequence[int]] | MicroOps) -> MicroOps:
     return np.array(padded, np.int64).reshape(-1, 3)
 
 
-def encode_micro_ops(table: MicroOps, board: VtaBoard = DEFAULT_BOARD) -> NDArray[np.uint32]:
+def encode_micro_ops(table: MicroOps, board: VtaBoard = DEFAULT_VTA_BOARD) -> NDArray[np.uint32]:
     limits = zip(("dst", "src", "wgt"), micro_op_limits(board), strict=True)
     for column, (name, limit) in enumerate(limits):
         values = table[:, column]
@@ -231,7 +231,7 @@ def encode_micro_ops(table: MicroOps, board: VtaBoard = DEFAULT_BOARD) -> NDArra
     return words.astype(np.uint32)
 
 
-def decode_micro_ops(words: NDArray[np.uint32], board: VtaBoard = DEFAULT_BOARD) -> MicroOps:
+def decode_micro_ops(words: NDArray[np.uint32], board: VtaBoard = DEFAULT_VTA_BOARD) -> MicroOps:
     wide = words.astype(np.int64)
     src_at, wgt_at = _positions(board)
     dst = wide & (board.acc - 1)
@@ -254,9 +254,9 @@ class VtaProgram:
     kernels: Sequence[int] = ()
     """The kernel number of each instruction; empty if there is a single kernel."""
 
-    def instruction_bytes(self, board: VtaBoard = DEFAULT_BOARD) -> bytes:
+    def instruction_bytes(self, board: VtaBoard = DEFAULT_VTA_BOARD) -> bytes:
         return encode(self.instructions, board)
 
-    def micro_op_bytes(self, board: VtaBoard = DEFAULT_BOARD) -> bytes:
+    def micro_op_bytes(self, board: VtaBoard = DEFAULT_VTA_BOARD) -> bytes:
         """Return the table as it is stored in DRAM, at byte `4 * uop_base`."""
         return encode_micro_ops(self.micro_ops, board).astype("<u4").tobytes()

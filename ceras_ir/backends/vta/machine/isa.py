@@ -110,7 +110,7 @@ class Tokens:
     push_next: bool = False
 
 
-FLAGS = ("pop_prev", "pop_next", "push_prev", "push_next")
+TOKEN_FLAGS = ("pop_prev", "pop_next", "push_prev", "push_next")
 """The fields of `Tokens`."""
 
 

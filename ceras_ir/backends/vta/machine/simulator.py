@@ -15,7 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.backends.vta.machine.board import VtaBoard
-from ceras_ir.backends.vta.machine.encoding import DEFAULT_BOARD, MicroOps, decode, decode_micro_ops
+from ceras_ir.backends.vta.machine.encoding import (
+    DEFAULT_VTA_BOARD,
+    MicroOps,
+    decode,
+    decode_micro_ops,
+)
 from ceras_ir.backends.vta.machine.instruction_plans import (
     AluPlan,
     GemmPlan,
@@ -71,7 +76,7 @@ class _Fault(Exception):
 def simulate(
     dram: Dram,
     instructions: bytes | Sequence[Instruction],
-    board: VtaBoard = DEFAULT_BOARD,
+    board: VtaBoard = DEFAULT_VTA_BOARD,
     *,
     order: Sequence[Module] = tuple(Module),
     switch_every: int | None = None,

@@ -19,7 +19,7 @@ from ceras_ir.backends.vta.machine.dependence import (
     Shadow,
 )
 from ceras_ir.backends.vta.machine.encoding import (
-    DEFAULT_BOARD,
+    DEFAULT_VTA_BOARD,
     MicroOps,
     VtaProgram,
     encode_instruction,
@@ -157,7 +157,7 @@ class _ComputeClock:
         return position
 
 
-Rows = Iterable[Sequence[int]] | MicroOps
+MicroOpRows = Iterable[Sequence[int]] | MicroOps
 """Micro-ops: rows of dst, src and wgt. Trailing zeros may be omitted."""
 
 Pair = tuple[int, int]
@@ -167,7 +167,7 @@ Pair = tuple[int, int]
 class StreamBuilder:
     """Collects operations; `finish` creates the program. Bases and sizes count elements."""
 
-    def __init__(self, board: VtaBoard = DEFAULT_BOARD):
+    def __init__(self, board: VtaBoard = DEFAULT_VTA_BOARD):
         self.board = board
         self._kernels: list[list[tuple[Instruction, MicroOps | None]]] = []
 
@@ -207,7 +207,7 @@ class StreamBuilder:
 
     def gemm(
         self,
-        uops: Rows,
+        uops: MicroOpRows,
         *,
         iter: Pair = (1, 1),
         dst: Pair = (0, 0),
@@ -221,7 +221,7 @@ class StreamBuilder:
     def alu(
         self,
         opcode: AluOpcode,
-        uops: Rows,
+        uops: MicroOpRows,
         *,
         iter: Pair = (1, 1),
         dst: Pair = (0, 0),

@@ -14,7 +14,7 @@ from enum import StrEnum
 from math import inf
 
 from ceras_ir.backends.vta.machine.board import HlsModel, VtaBoard
-from ceras_ir.backends.vta.machine.encoding import DEFAULT_BOARD, decode
+from ceras_ir.backends.vta.machine.encoding import DEFAULT_VTA_BOARD, decode
 from ceras_ir.backends.vta.machine.hls_models import MODELS
 from ceras_ir.backends.vta.machine.isa import (
     INSTRUCTION_BYTES,
@@ -71,7 +71,7 @@ class Timing:
     """Cycles of a write burst, in addition to elements and latency."""
     fetch_batch: int = 128
     """The number of instructions that are fetched together."""
-    board: VtaBoard = DEFAULT_BOARD
+    board: VtaBoard = DEFAULT_VTA_BOARD
     """The board, which determines the sizes of elements."""
     is_hls: bool = False
 
@@ -229,7 +229,7 @@ class TimedRun:
 
 def simulate_time(
     instructions: bytes | Sequence[Instruction],
-    board: VtaBoard = DEFAULT_BOARD,
+    board: VtaBoard = DEFAULT_VTA_BOARD,
     timing: Timing | None = None,
 ) -> TimedRun:
     """Simulate the times of a stream on `board`; refuse a stream with a deadlock."""

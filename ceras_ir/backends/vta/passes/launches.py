@@ -12,7 +12,7 @@ from xdsl.passes import ModulePass
 from ceras_ir.backends.vta.execution.image import build_image
 from ceras_ir.backends.vta.machine import dialect as vta
 from ceras_ir.backends.vta.machine.board import load_board
-from ceras_ir.backends.vta.machine.encoding import DEFAULT_BOARD, VtaProgram
+from ceras_ir.backends.vta.machine.encoding import DEFAULT_VTA_BOARD, VtaProgram
 from ceras_ir.backends.vta.machine.isa import VtaBoardOptions
 from ceras_ir.dialects.graph import ConstantOp
 from ceras_ir.dialects.graph.attributes import ConvertsLayout, MovesElements, viewed_operand
@@ -218,7 +218,7 @@ class ConvertTileToVtaPass(VtaBoardOptions, ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         board = load_board(self.board)
-        if any(getattr(board, log) > getattr(DEFAULT_BOARD, log) for log in LOGS):
+        if any(getattr(board, log) > getattr(DEFAULT_VTA_BOARD, log) for log in LOGS):
             raise UnsupportedError(
                 f"unsupported board '{self.board}': the vta dialect has indices for the published "
                 "buffer sizes; look at the streams as text (ceras-compile --save-temps)"

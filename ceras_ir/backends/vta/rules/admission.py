@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.backends.vta.machine.board import VtaBoard
-from ceras_ir.backends.vta.machine.encoding import DEFAULT_BOARD
+from ceras_ir.backends.vta.machine.encoding import DEFAULT_VTA_BOARD
 from ceras_ir.backends.vta.machine.isa import RESIDUAL_WEIGHT_BITS
 from ceras_ir.backends.vta.rules.addition_pooling import (
     constant_of,
@@ -48,10 +48,10 @@ from ceras_ir.dialects.quant import RequantAttr
 VTA = "vta"
 """The name of the accelerator in `#mem.device`."""
 
-Rule: TypeAlias = Callable[[graph.LinearOperation, VtaBoard], str | None]
+AdmissionRule: TypeAlias = Callable[[graph.LinearOperation, VtaBoard], str | None]
 
 
-def why_not(op: Operation, board: VtaBoard = DEFAULT_BOARD) -> str | None:
+def why_not(op: Operation, board: VtaBoard = DEFAULT_VTA_BOARD) -> str | None:
     """Return `None` if VTA supports `op`, else a sentence with the violated rule and the remedy."""
     if isinstance(op, graph.Pool2dOp):
         return why_not_pool(op, board)
@@ -67,7 +67,7 @@ def why_not(op: Operation, board: VtaBoard = DEFAULT_BOARD) -> str | None:
         )
     if op.table is not None:
         return "VTA has no lookup tables after a sum of products: omit the pass fuse-lookup"
-    return next((reason for rule in RULES if (reason := rule(op, board))), None)
+    return next((reason for rule in ADMISSION_RULES if (reason := rule(op, board))), None)
 
 
 def quantized(op: graph.LinearOperation, board: VtaBoard) -> str | None:
@@ -176,7 +176,7 @@ def swished(op: graph.LinearOperation, board: VtaBoard) -> str | None:
     return None
 
 
-RULES: tuple[Rule, ...] = (
+ADMISSION_RULES: tuple[AdmissionRule, ...] = (
     quantized,
     int8,
     constant_weights,

@@ -17,7 +17,7 @@ from math import prod
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.backends.vta.machine.board import VtaBoard, load_board
-from ceras_ir.backends.vta.machine.encoding import DEFAULT_BOARD
+from ceras_ir.backends.vta.machine.encoding import DEFAULT_VTA_BOARD
 from ceras_ir.backends.vta.machine.time import Timing
 from ceras_ir.backends.vta.rules.addition_pooling import (
     addition_contraction,
@@ -59,7 +59,7 @@ class VtaAccelerator(Accelerator):
     device = VTA
 
     def __init__(self, board: str | None, jobs: int):
-        self.board = DEFAULT_BOARD if board is None else load_board(board)
+        self.board = DEFAULT_VTA_BOARD if board is None else load_board(board)
         self.has_costs = board is not None
         self.jobs = jobs
 

@@ -37,7 +37,7 @@ class Limits:
     convolution: Convolution = "auto"
 
 
-MAX_TIMELINES, MAX_TIMELINES_HLS = 64, 24
+MAX_COMPARED_TIMELINES, MAX_COMPARED_TIMELINES_HLS = 64, 24
 """The schedules with the lowest rough cost are compared by timelines. HLS has more models."""
 MAX_DRAIN_VARIANTS = 8
 """The schedules for which variants of `drain` are compared."""
@@ -101,7 +101,7 @@ def _views(shape: Contraction, convolution: Convolution) -> list[Contraction]:
 def _ranked(views: Sequence[Contraction], board: VtaBoard, limits: Limits) -> list[Blocks]:
     tables = [candidates(view, board, limits) for view in views]
     cycles = rough_scores(tables, board)
-    limit = MAX_TIMELINES_HLS if board.is_hls else MAX_TIMELINES
+    limit = MAX_COMPARED_TIMELINES_HLS if board.is_hls else MAX_COMPARED_TIMELINES
     order = np.argsort(cycles, kind="stable")[:limit]
     found: list[Blocks] = []
     for i in order[~np.isinf(cycles[order])].tolist():

@@ -29,7 +29,7 @@ from ceras_ir.frontends.onnx.emission.values import (
     name_loc,
     shape_of_value,
 )
-from ceras_ir.frontends.onnx.model.model_file import MAX_ELEMENTS, Array
+from ceras_ir.frontends.onnx.model.model_file import MAX_TENSOR_ELEMENTS, Array
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.network.function import result_values
 from ceras_ir.network.storage import FLOAT, FLOAT_REASON, PRECISION
@@ -134,7 +134,7 @@ class Builder:
             top, left, bottom, right = op.padding.get_values()
             shapes.append((n, top + h + bottom, left + w + right, c))
         for shape in shapes:
-            if prod(shape) > MAX_ELEMENTS:
+            if prod(shape) > MAX_TENSOR_ELEMENTS:
                 raise self.node.wrong(f"a result of shape {list(shape)} is too large")
         self.block.add_op(op)
         return op.output

@@ -29,15 +29,15 @@ from ceras_ir.frontends.onnx.model.model_file import Array
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.network import integer
 
-INTEGER_STORAGES = ("int8", "uint8", "int16", "uint16", "int32")
+QUANTIZED_DTYPES = ("int8", "uint8", "int16", "uint16", "int32")
 """Integer types that may store quantized values."""
 
 
 def storage_of(node: Node, name: str) -> IntegerType:
     """Return the storage type of the numpy type `name`."""
-    if name not in INTEGER_STORAGES:
+    if name not in QUANTIZED_DTYPES:
         raise node.unsupported(
-            f"values are stored as {name}, expected {', '.join(INTEGER_STORAGES)}: quantize to int8"
+            f"values are stored as {name}, expected {', '.join(QUANTIZED_DTYPES)}: quantize to int8"
         )
     signedness = Signedness.UNSIGNED if name.startswith("u") else Signedness.SIGNLESS
     return IntegerType(int(name.lstrip("uint")), signedness)

@@ -50,7 +50,7 @@ _REMEDIES = {
     "compute the spectrum in the application, before the network": "MelWeightMatrix "
     "BlackmanWindow HammingWindow HannWindow",
 }
-REMEDIES = {name: remedy for remedy, names in _REMEDIES.items() for name in names.split()}
+OPERATOR_REMEDIES = {name: remedy for remedy, names in _REMEDIES.items() for name in names.split()}
 """The remedies for operators that users are likely to bring."""
 
 COMPUTED_REMEDY = f"{fix_with_set(())}, or end the model before this node"
@@ -154,7 +154,7 @@ def refusals(node: Node) -> Sequence[Finding]:
         is_function = onnx.defs.has(node.operator) and node.operator not in NEVER_FOLDED
         decided = node.deciding_inputs(*range(len(node.inputs))) if is_function else ()
         remedy = fix_with_set(decided) if decided else _remedy(node.operator)
-        known = onnx.defs.has(node.operator) or node.operator in REMEDIES
+        known = onnx.defs.has(node.operator) or node.operator in OPERATOR_REMEDIES
         near = "" if known else did_you_mean(node.operator, OPERATORS, MIN_OPERATOR_SIMILARITY)
         remedy = f"{near} Otherwise {remedy}" if near else f"; {remedy}"
         return [node.refusal(f"not an operator that is imported{remedy}")]
@@ -169,4 +169,4 @@ def _remedy(operator: str) -> str:
     if domain.startswith(QUARK_DOMAINS):
         return _QUARK_REMEDY
     is_optimized = domain in ("com.microsoft", "com.microsoft.nchwc")
-    return REMEDIES.get(operator, UNFUSED_MODEL if is_optimized else DEFAULT_REMEDY)
+    return OPERATOR_REMEDIES.get(operator, UNFUSED_MODEL if is_optimized else DEFAULT_REMEDY)

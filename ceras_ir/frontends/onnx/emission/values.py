@@ -22,7 +22,7 @@ from xdsl.ir import SSAValue
 from ceras_ir.dialects.graph import element_of, numpy_dtype, shape_of
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.frontends.onnx.model.model_file import (
-    MAX_ELEMENTS,
+    MAX_TENSOR_ELEMENTS,
     TENSOR_DTYPES,
     Array,
     DataFolder,
@@ -276,7 +276,7 @@ def fix_inputs(
             raise InputError(f"input '{name}' has no numbers that could be set")
         declared = [max(dim.dim_value, 1) for dim in kind.shape.dim]
         shape = tuple(shapes.get(name, declared))
-        if len(numbers) not in (1, prod(shape)) or prod(shape) > MAX_ELEMENTS:
+        if len(numbers) not in (1, prod(shape)) or prod(shape) > MAX_TENSOR_ELEMENTS:
             counts = "1" if prod(shape) == 1 else f"1 or {prod(shape)}"
             raise InputError(f"input '{name}' is set to {len(numbers)} numbers, expected {counts}")
         with np.errstate(all="ignore"):

@@ -151,7 +151,7 @@ def _count(entries: dict[str, str], key: str, default: int) -> int:
 
 Array: TypeAlias = NDArray[np.generic]
 
-MAX_ELEMENTS = 1 << 28
+MAX_TENSOR_ELEMENTS = 1 << 28
 """Maximum number of elements of a supported tensor."""
 
 LISTS = ("float_data", "double_data", "int32_data", "int64_data", "uint64_data", "string_data")
@@ -218,7 +218,7 @@ def bounded_shape(dims: Sequence[int]) -> tuple[int, ...]:
     shape = tuple(dims)
     if any(extent < 0 for extent in shape):
         raise ValueError(f"shape {list(shape)} has a negative extent")
-    if prod(shape) > MAX_ELEMENTS:
+    if prod(shape) > MAX_TENSOR_ELEMENTS:
         raise ValueError(f"shape {list(shape)} has more than 2^28 elements")
     return shape
 

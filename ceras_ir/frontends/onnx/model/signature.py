@@ -15,7 +15,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from ceras_ir.dialects.graph import numpy_dtype, plain_element, tensor_type
 from ceras_ir.frontends.onnx.model.model_file import (
-    MAX_ELEMENTS,
+    MAX_TENSOR_ELEMENTS,
     TENSOR_DTYPES,
     initializer_names,
     text,
@@ -125,7 +125,7 @@ def read_inputs(
                 symbol = f" '{text(dim.dim_param)}'" if dim.dim_param else ""
                 message = f"{DYNAMIC_DIMENSION} {i}{symbol}: only the first may be unknown"
                 refused.append(Finding(value.name, GRAPH_INPUT, message))
-        if prod(shape) > MAX_ELEMENTS:
+        if prod(shape) > MAX_TENSOR_ELEMENTS:
             raise InputError([Finding(value.name, GRAPH_INPUT, f"shape {shape} is too large")])
         element = ELEMENT_TYPES.get(value.type.tensor_type.elem_type, f32)
         inputs.append(ModelInput(value.name, tuple(shape), element, interface_attributes(value)))

@@ -26,7 +26,7 @@ from ceras_ir.frontends.onnx.emission.values import Constant, Value, dtype_of_va
 from ceras_ir.frontends.onnx.model.model_file import element_type
 from ceras_ir.frontends.onnx.model.node import Node
 
-BINARY_OPERATORS = {
+GRAPH_BINARY = {
     "Add": Binary.ADD,
     "Mul": Binary.MUL,
     "Sub": Binary.SUB,
@@ -39,11 +39,11 @@ BINARY_OPERATORS = {
 }
 
 
-@operator(*BINARY_OPERATORS)
+@operator(*GRAPH_BINARY)
 def binary(node: Node, emitter: Emitter) -> Value:
     """Emit an elementwise operation of two operands: on floats, integers, booleans or bits."""
     node.ignore("consumed_inputs")
-    kind = BINARY_OPERATORS[node.operator]
+    kind = GRAPH_BINARY[node.operator]
     return emitter.binary(kind, emitter.value(0), _aligned(node, emitter))
 
 

@@ -13,7 +13,7 @@ from ceras_ir.dialects.graph import Compare, PutOp, Reduce
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import constant_operands, operator
 from ceras_ir.frontends.onnx.emission.values import Constant, Value, dtype_of_value, shape_of_value
-from ceras_ir.frontends.onnx.model.model_file import MAX_ELEMENTS
+from ceras_ir.frontends.onnx.model.model_file import MAX_TENSOR_ELEMENTS
 from ceras_ir.frontends.onnx.model.node import Node
 
 
@@ -35,7 +35,7 @@ def gathered_along(node: Node, emitter: Emitter, table: Value, along: int) -> Va
     shape, given = shape_of_value(table), _indices(emitter)
     axis = node.axis(along, len(shape))
     extent, count = shape[axis], prod(shape_of_value(given))
-    if count * prod(shape) // extent > MAX_ELEMENTS:
+    if count * prod(shape) // extent > MAX_TENSOR_ELEMENTS:
         raise node.wrong(f"a result of {count} times {prod(shape) // extent} is too large")
     target = (*shape[:axis], *shape_of_value(given), *shape[axis + 1 :])
     if isinstance(given, Constant):
@@ -266,7 +266,7 @@ def max_unpool(node: Node, emitter: Emitter) -> Value:
         for i, (n, s, k) in enumerate(zip(shape[2:], strides, kernel, strict=True))
     ]
     target = [*shape[:2], *inferred]
-    if min(target) < 1 or prod(target) > MAX_ELEMENTS:
+    if min(target) < 1 or prod(target) > MAX_TENSOR_ELEMENTS:
         raise node.wrong(f"a result of {target}")
     zeros = emitter.constant(np.zeros((prod(target), 1), np.float32), "zeros")
     at = emitter.reshaped(emitter.value(1), (prod(shape),))

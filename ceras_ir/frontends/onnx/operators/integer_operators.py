@@ -47,14 +47,14 @@ from ceras_ir.frontends.onnx.operators.matrix import matrix_product
 from ceras_ir.frontends.onnx.operators.quantized import dynamically_quantized
 
 QLINEAR = f"{MICROSOFT}QLinear"
-UNARY = [
+QUANTIZED_UNARY = [
     QLINEAR + n for n in ("AveragePool", "GlobalAveragePool", "Sigmoid", "LeakyRelu", "Softmax")
 ]
-BINARY = ["QLinearConv", "QLinearMatMul", f"{QLINEAR}Add", f"{QLINEAR}Mul"]
+QUANTIZED_BINARY = ["QLinearConv", "QLinearMatMul", f"{QLINEAR}Add", f"{QLINEAR}Mul"]
 
 PARAMETERS: dict[str, Sequence[int]] = {
-    **dict.fromkeys(BINARY, (1, 2, 4, 5, 6, 7)),
-    **dict.fromkeys(UNARY, (1, 2, 3, 4)),
+    **dict.fromkeys(QUANTIZED_BINARY, (1, 2, 4, 5, 6, 7)),
+    **dict.fromkeys(QUANTIZED_UNARY, (1, 2, 3, 4)),
     f"{MICROSOFT}QGemm": (1, 2, 4, 5, 7, 8),
 }
 """The operands that are scales and zero points."""
@@ -152,7 +152,7 @@ def qlinear_binary(node: Node, emitter: Emitter) -> Value:
     return _result(emitter, result, 6)
 
 
-@operator(*UNARY)
+@operator(*QUANTIZED_UNARY)
 def qlinear_unary(node: Node, emitter: Emitter) -> Value:
     """Apply a pooling or function to real values."""
     if node.flag("channels_last"):

@@ -15,7 +15,7 @@ from ceras_ir.frontends.onnx.emission.registry import (
     rule,
 )
 from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
-from ceras_ir.frontends.onnx.model.model_file import MAX_ELEMENTS
+from ceras_ir.frontends.onnx.model.model_file import MAX_TENSOR_ELEMENTS
 from ceras_ir.frontends.onnx.model.node import Node, fix_with_set
 
 
@@ -217,7 +217,7 @@ def pad(node: Node, emitter: Emitter) -> Value:
         raise node.unsupported(f"pads {list(pads)} leave no elements of {list(shape)}")
     low, high = [max(p, 0) for p in low], [max(p, 0) for p in high]
     padded = [n + a + b for n, a, b in zip(sizes, low, high, strict=True)]
-    if prod(padded) > MAX_ELEMENTS:
+    if prod(padded) > MAX_TENSOR_ELEMENTS:
         raise node.wrong(f"a result of shape {padded} is too large")
     inner = emitter.materialize(emitter.sliced(emitter.value(0), cut[0], sizes))
     if not any(low) and not any(high):
@@ -235,7 +235,7 @@ def tile(node: Node, emitter: Emitter) -> Value:
     shape, repeats = emitter.shape(0), emitter.integers(1)
     if len(repeats) != len(shape) or any(r < 1 for r in repeats):
         raise node.wrong(f"{len(shape)} repeats >= 1 expected, got {list(repeats)}")
-    if prod(shape) * prod(repeats) > MAX_ELEMENTS:
+    if prod(shape) * prod(repeats) > MAX_TENSOR_ELEMENTS:
         raise node.wrong(f"a result of {prod(shape)} times {prod(repeats)} is too large")
     result = emitter.value(0)
     for axis, (extent, count) in enumerate(zip(shape, repeats, strict=True)):
@@ -255,7 +255,7 @@ def expand(node: Node, emitter: Emitter) -> Value:
     if any(a != b and 1 not in (a, b) for a, b in zip(lifted, wanted, strict=True)):
         raise node.wrong(f"shape {list(shape)} does not broadcast to {list(target)}")
     full = [max(a, b) for a, b in zip(lifted, wanted, strict=True)]
-    if prod(full) > MAX_ELEMENTS:
+    if prod(full) > MAX_TENSOR_ELEMENTS:
         raise node.wrong(f"a result of shape {full} is too large")
     return emitter.expanded(emitter.reshaped(emitter.value(0), lifted), full)
 

@@ -40,9 +40,9 @@ RECURRENT = ("RNN", "GRU", "LSTM")
 STEP_FUNCTIONS = {name.lower(): function for name, function in LAYER_FUNCTIONS.items()}
 """The functions of a step by the names of ONNX in lower case."""
 
-DIRECTIONS = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
+IS_REVERSED = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
 
-DEFAULTS = {
+DEFAULT_FUNCTIONS = {
     Cell.RNN: ("Tanh",),
     Cell.GRU: ("Sigmoid", "Tanh"),
     Cell.GRU_RESET_FIRST: ("Sigmoid", "Tanh"),
@@ -116,7 +116,7 @@ def recurrent_layer(
     """Return the results of a node with the operands of `LSTM`, except the weights."""
     node.ignore("input_forget", "output_sequence")
     direction = node.string("direction", "forward")
-    if (backwards := DIRECTIONS.get(direction)) is None:
+    if (backwards := IS_REVERSED.get(direction)) is None:
         raise node.wrong(f"attribute 'direction' is '{direction}'")
     functions = functions_of(node, kind, len(backwards))
     by_batch = node.flag("layout")
@@ -231,7 +231,7 @@ def _after_ends(emitter: Emitter, states: Value, lengths: Value) -> tuple[Value,
 
 def functions_of(node: Node, kind: Cell, directions: int) -> list[FunctionAttr]:
     """Return the functions of the cells, in the order of the directions."""
-    names = node.strings("activations") or DEFAULTS[kind] * directions
+    names = node.strings("activations") or DEFAULT_FUNCTIONS[kind] * directions
     if len(names) != kind.functions * directions:
         count = kind.functions * directions
         raise node.wrong(f"{len(names)} activations, expected {count}")

@@ -21,7 +21,7 @@ from ceras_ir.dialects.quant import UniformType
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import constant_operands, operator, rule
 from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
-from ceras_ir.frontends.onnx.model.model_file import MAX_ELEMENTS
+from ceras_ir.frontends.onnx.model.model_file import MAX_TENSOR_ELEMENTS
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.interpreters.selection import coordinate, nearest_indices
 
@@ -252,7 +252,7 @@ def _by_matrices(
         for k, axis in enumerate(axes):
             i = node.axis(axis, rank, "axes")
             region[i], region[i + rank] = float(given[k]), float(given[k + len(axes)])
-    if prod(sizes) > MAX_ELEMENTS:
+    if prod(sizes) > MAX_TENSOR_ELEMENTS:
         raise node.wrong(f"a result of shape {sizes} is too large")
     value, inside = emitter.value(0), np.ones([1] * rank, np.bool_)
     for axis in range(rank):

@@ -159,7 +159,7 @@ def _list(node: Node, name: str) -> NDArray[np.float32]:
 MAX_SWEEPS = 100
 MAX_SWEEP_DIFFERENCE = 0.005
 """The difference for convergence of a row, times the number of classes."""
-MIN_PROBABILITY = 1e-7
+MIN_PAIR_PROBABILITY = 1e-7
 """Minimum probability of a class against another."""
 
 
@@ -178,8 +178,8 @@ def coupled(
     scaled = emitter.mul(sums, emitter.constant(-slopes, "slopes"))
     logits = emitter.add(scaled, emitter.constant(-offsets, "offsets"))
     sigmoid = emitter.unary(Function.SIGMOID, logits)
-    highest = float(np.float32(1) - np.float32(MIN_PROBABILITY))
-    sigmoid = emitter.unary(Function.CLIP, sigmoid, MIN_PROBABILITY, highest)
+    highest = float(np.float32(1) - np.float32(MIN_PAIR_PROBABILITY))
+    sigmoid = emitter.unary(Function.CLIP, sigmoid, MIN_PAIR_PROBABILITY, highest)
     weights = _weights(emitter, sigmoid, classes)
     start = np.full((rows, classes), 1 / classes, np.float32)
     carried = [

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ceras_ir.frontends.onnx.model.model_file import MAX_ELEMENTS, Array
+from ceras_ir.frontends.onnx.model.model_file import MAX_TENSOR_ELEMENTS, Array
 
 SPLIT_MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ")
 """Comparisons `x mode threshold`, in the order of ONNX's numbers."""
@@ -134,7 +134,7 @@ def tables_of(
         if isinstance(node, TreeSplit) and name not in visited:
             raise ValueError(f"node {name} is in no tree")
     width = max(last - first + 1 for first, last in spans)
-    if width * sum(map(len, trees)) > MAX_ELEMENTS:
+    if width * sum(map(len, trees)) > MAX_TENSOR_ELEMENTS:
         raise ValueError(f"leaves of {width} numbers are too large")
     columns = [min(first, targets - width) for first, _ in spans]
     writer = _TableWriter(nodes, inputs, width)

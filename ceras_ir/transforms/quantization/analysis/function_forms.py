@@ -36,9 +36,9 @@ from ceras_ir.network.storage import (
 )
 from ceras_ir.transforms.quantization.analysis.observers import (
     Bounds,
-    Function,
+    Floats,
     ObservedArray,
-    Reals,
+    SumFunction,
     Sums,
     identity,
 )
@@ -166,7 +166,7 @@ class Reading:
 
     bounds: Bounds | None
     kinds: NDArray[np.int64] | None
-    functions: tuple[Function, ...]
+    functions: tuple[SumFunction, ...]
 
     def observed(self, array: NDArray[np.float32]) -> ObservedArray:
         """Return an array for observers, with the bounds beyond which elements have no effect."""
@@ -190,7 +190,7 @@ def reading_of(value: SSAValue) -> Reading:
     return Reading(_bounds(op.function, factors[0]), kinds.reshape(-1), functions)
 
 
-def _encoded(function: graph.FunctionAttr, factors: tuple[float, float]) -> Function:
+def _encoded(function: graph.FunctionAttr, factors: tuple[float, float]) -> SumFunction:
     up, down = factors
 
     def encoded(x: Sums) -> Sums:
@@ -199,7 +199,7 @@ def _encoded(function: graph.FunctionAttr, factors: tuple[float, float]) -> Func
     return encoded
 
 
-def _bounds(function: graph.FunctionAttr, up: Reals | None) -> Bounds | None:
+def _bounds(function: graph.FunctionAttr, up: Floats | None) -> Bounds | None:
     lower_bound, upper_bound = flat_bounds(function)
     if np.isinf(lower_bound) and np.isinf(upper_bound):
         return None

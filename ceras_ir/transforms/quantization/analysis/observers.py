@@ -31,9 +31,9 @@ from ceras_ir.network.integer import (
 )
 from ceras_ir.transforms.quantization_options import ObserverName
 
-Reals = NDArray[np.float32]
+Floats = NDArray[np.float32]
 Sums = NDArray[np.floating]
-Function = Callable[[Sums], Sums]
+SumFunction = Callable[[Sums], Sums]
 
 HISTOGRAM_BITS = 13
 """A histogram has 2^13 bins, half of them for negative values."""
@@ -42,7 +42,7 @@ HEADROOM_BITS = 1
 ZERO_BIN = 1 << HISTOGRAM_BITS - 1
 MERGED_BINS = np.rint((np.arange(1 << HISTOGRAM_BITS) - ZERO_BIN) / 2).astype(np.int64) + ZERO_BIN
 """The new index of each bin when pairs are merged. Ties are added to the even index."""
-ZERO_POINTS = np.arange(INT8_LOW, INT8_HIGH + 1)
+INT8_POINTS = np.arange(INT8_LOW, INT8_HIGH + 1)
 FINITE_INFINITY = 1e100
 """A substitute for infinity with a finite square."""
 
@@ -66,7 +66,7 @@ class Distribution:
         self.distances, self.squares = 0.0, 0.0
         """The sums of the distances from the multiples, and of their squares."""
 
-    def add(self, values: Reals, magnitude: float, kinds: NDArray[np.int64] | None = None) -> None:
+    def add(self, values: Floats, magnitude: float, kinds: NDArray[np.int64] | None = None) -> None:
         """Count `values`, at most `magnitude`. The array `kinds` repeats along them."""
         top = frexp(magnitude)[1]
         if self.width is None:
@@ -128,34 +128,34 @@ class Distribution:
         self.width = max(self.width, width)
 
     def errors(
-        self, exponents: Iterable[int], functions: Sequence[Function], clipped: float = 1.0
+        self, exponents: Iterable[int], functions: Sequence[SumFunction], clipped: float = 1.0
     ) -> dict[int, Sums]:
         """
-        Return, for each exponent, the sum of squared errors for each zero point of `ZERO_POINTS`.
+        Return, for each exponent, the sum of squared errors for each zero point of `INT8_POINTS`.
 
         Values are rounded to steps of `2**exponent`, and errors are measured after the function of
         each kind. Clipping errors are multiplied by `clipped`.
         """
         kinds = list(self._kinds(functions))
-        none = np.zeros(len(ZERO_POINTS))
+        none = np.zeros(len(INT8_POINTS))
         return {
             e: sum((kind.errors(ldexp(1.0, e), clipped) for kind in kinds), none) for e in exponents
         }
 
     def clips_nothing(
-        self, exponent: int, functions: Sequence[Function], bounds: tuple[float, float]
+        self, exponent: int, functions: Sequence[SumFunction], bounds: tuple[float, float]
     ) -> NDArray[np.bool_]:
         """
-        Return, for each zero point of `ZERO_POINTS`, whether no value is clipped noticeably. With
+        Return, for each zero point of `INT8_POINTS`, whether no value is clipped noticeably. With
         steps of `2**exponent`, the results of all functions must change by at most half a step.
         `bounds` are the minimum and the maximum of the values.
         """
-        exact = np.ones(len(ZERO_POINTS), np.bool_)
+        exact = np.ones(len(INT8_POINTS), np.bool_)
         for kind in self._kinds(functions):
             exact &= kind.keeps(bounds, ldexp(1.0, exponent))
         return exact
 
-    def _kinds(self, functions: Sequence[Function]) -> Iterator[_Kind]:
+    def _kinds(self, functions: Sequence[SumFunction]) -> Iterator[_Kind]:
         assert self.width is not None
         width, total = ldexp(1.0, self.width), max(self.total, 1)
         means = self.distances / total, self.squares / total
@@ -170,7 +170,7 @@ class _Kind:
 
     numbers: Sums
     counts: NDArray[np.integer]
-    function: Function
+    function: SumFunction
     width: float
     distance: float
     """The mean distance of the observed elements from these values."""
@@ -198,7 +198,7 @@ class _Kind:
         within = self._slopes * (self.squares - step * self.distance * halfway)
         rounding = np.square(self._apply(stored * step) - self._results) + within
         inside = _cumulated(self.counts * rounding)
-        low, high = INT8_LOW - ZERO_POINTS, INT8_HIGH - ZERO_POINTS
+        low, high = INT8_LOW - INT8_POINTS, INT8_HIGH - INT8_POINTS
         first, last = np.searchsorted(stored, low), np.searchsorted(stored, high, side="right")
         below = self._clipped(low * step, [s[first] for s in self._moments])
         above = self._clipped(high * step, [s[-1] - s[last] for s in self._moments])
@@ -206,17 +206,17 @@ class _Kind:
 
     def keeps(self, bounds: tuple[float, float], step: float) -> NDArray[np.bool_]:
         """
-        Return, for each candidate of `ZERO_POINTS`, whether its limits clip with a small error: the
+        Return, for each candidate of `INT8_POINTS`, whether its limits clip with a small error: the
         results of the function change by less than the rounding error of `step`. `bounds` are the
         bounds of the observed values.
         """
         tolerance = step / 2 * float(np.sqrt(self._slopes.max()))
         # Only a part of the elements was counted, but the bounds are known.
         numbers = np.concatenate([[bounds[0]], self.numbers, [bounds[1]]])
-        kept = np.ones(len(ZERO_POINTS), np.bool_)
+        kept = np.ones(len(INT8_POINTS), np.bool_)
         for side, limits in (
-            (numbers, INT8_LOW - ZERO_POINTS),
-            (-numbers[::-1], ZERO_POINTS - INT8_HIGH),
+            (numbers, INT8_LOW - INT8_POINTS),
+            (-numbers[::-1], INT8_POINTS - INT8_HIGH),
         ):
             sign = 1 if side is numbers else -1
             clipped = np.searchsorted(side, limits * step)
@@ -251,10 +251,10 @@ ROW_ELEMENTS = 1 << 12
 class Bounds:
     """The bounds beyond which a function is flat, per tensor or per channel."""
 
-    low: Reals
-    high: Reals
+    low: Floats
+    high: Floats
 
-    def clip(self, array: Reals) -> Reals:
+    def clip(self, array: Floats) -> Floats:
         """Return a copy of `array`, clipped to the bounds."""
         result = np.asarray(np.maximum(array, self.low))
         return np.minimum(result, self.high, out=result)
@@ -277,13 +277,13 @@ class ObservedArray:
     would take longer than the rest of an observer.
     """
 
-    array: Reals
+    array: Floats
     bounds: Bounds | None = None
     kinds: NDArray[np.int64] | None = None
     """An index for each channel. Channels with equal indices have the same consumer."""
 
     @cached_property
-    def _unclipped_extremes(self) -> tuple[Reals, Reals]:
+    def _unclipped_extremes(self) -> tuple[Floats, Floats]:
         """The minimum and the maximum element, of each channel if the bounds are per channel."""
         if self.bounds is None or not self.bounds.low.ndim:
             return np.asarray(self.array.min()), np.asarray(self.array.max())
@@ -309,7 +309,7 @@ class ObservedArray:
         return max(-self.extremes[0], self.extremes[1])
 
     @property
-    def channel_peaks(self) -> Reals:
+    def channel_peaks(self) -> Floats:
         """The largest magnitude of each channel within the bounds."""
         extremes = self._unclipped_extremes
         if self.bounds is None or not self.bounds.low.ndim:
@@ -318,7 +318,7 @@ class ObservedArray:
         return np.maximum(-low, high)
 
     @property
-    def clipped(self) -> Reals:
+    def clipped(self) -> Floats:
         """All elements, clipped to the bounds."""
         return self.array if self.bounds is None else self.bounds.clip(self.array)
 
@@ -329,7 +329,7 @@ class ObservedArray:
             step += 1
         return step
 
-    def sampled(self, count: int) -> Reals:
+    def sampled(self, count: int) -> Floats:
         """Return about `count` elements of a large array, clipped to the bounds."""
         step = self._step(count)
         chosen = np.ascontiguousarray(self.array.reshape(-1)[::step])
@@ -352,7 +352,7 @@ class ObservedArray:
         return self.kinds[order]
 
 
-def _channel_extremes(rows: Reals) -> tuple[Reals, Reals]:
+def _channel_extremes(rows: Floats) -> tuple[Floats, Floats]:
     count, channels = rows.shape
     group = max(min(ROW_ELEMENTS // channels, count), 1)
     grouped = count // group * group
@@ -384,7 +384,7 @@ class Extremes:
 
     def __init__(self) -> None:
         self.low, self.high = inf, -inf
-        self.functions: Sequence[Function] = (identity,)
+        self.functions: Sequence[SumFunction] = (identity,)
         """The consumer of each kind of channel."""
         self.clipping_weight = 1.0
         """The weight of clipping errors compared with rounding errors."""
@@ -465,7 +465,7 @@ class LeastSquaresObserver(Extremes):
             return ChosenStorage(plain)
         # Of the zero points with the smallest error, divide the unused integers below and above in
         # proportion to the range. Rounding may make a sum near zero negative.
-        best = ZERO_POINTS[errors[chosen] <= max(min_error, min_error * (1 + SUM_TOLERANCE))]
+        best = INT8_POINTS[errors[chosen] <= max(min_error, min_error * (1 + SUM_TOLERANCE))]
         low, high = min(self.low, 0.0), max(self.high, 0.0)
         point = int(best[0] + round((len(best) - 1) * -low / (high - low)))
         return ChosenStorage(plain, (chosen, point))

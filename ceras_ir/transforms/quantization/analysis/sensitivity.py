@@ -54,8 +54,8 @@ from ceras_ir.transforms.quantization.analysis.scale_classes import source_of
 #    elements, and at most twice that bound, the difference of two unrelated rows.
 
 Array = NDArray[np.generic]
-Real = NDArray[np.float32]
-Run = Callable[[Operation, Sequence[Array]], Array]
+Floats = NDArray[np.float32]
+RunOperation = Callable[[Operation, Sequence[Array]], Array]
 """Computes the result of an operation."""
 
 UNRELATED_DISTANCE = np.float32(2**0.5)
@@ -68,8 +68,11 @@ MIN_MASK_MAGNITUDE = 1000.0
 
 
 def gradients(
-    main: FuncOp, known: Mapping[SSAValue, Array], seeds: Mapping[SSAValue, Real], run: Run
-) -> Iterator[tuple[SSAValue, Real]]:
+    main: FuncOp,
+    known: Mapping[SSAValue, Array],
+    seeds: Mapping[SSAValue, Floats],
+    run: RunOperation,
+) -> Iterator[tuple[SSAValue, Floats]]:
     """
     Yield the gradients of `sum(seed * value)` over all seeds with respect to the values, the last
     value first. `known` has each value of the network.
@@ -87,8 +90,8 @@ def gradients(
 
 
 def _operand_gradients(
-    op: Operation, arrays: Sequence[Array], result: Array, gradient: Real, run: Run
-) -> Iterator[tuple[SSAValue, Real]]:
+    op: Operation, arrays: Sequence[Array], result: Array, gradient: Floats, run: RunOperation
+) -> Iterator[tuple[SSAValue, Floats]]:
     match op:
         case graph.LinearOperation():
             gradient = _activation_gradient(op.activation, result, gradient)
@@ -129,7 +132,7 @@ def _operand_gradients(
                 yield value, (random.choice((-size, size), array.shape)).astype(np.float32)
 
 
-def _normalize_gradient(op: graph.NormalizeOp, x: Real, gradient: Real) -> Real:
+def _normalize_gradient(op: graph.NormalizeOp, x: Floats, gradient: Floats) -> Floats:
     """Return the gradient of the operand. Mean and deviation depend on all elements of a row."""
     y, deviation = normalize(x, op.epsilon.value.data, centred=op.is_centred)
     error = _rounding(op.input, x)
@@ -142,27 +145,29 @@ def _normalize_gradient(op: graph.NormalizeOp, x: Real, gradient: Real) -> Real:
     return ((gradient - mean - along) / deviation).astype(np.float32)
 
 
-def _rounding(value: SSAValue, x: Real) -> Real:
+def _rounding(value: SSAValue, x: Floats) -> Floats:
     """Return the rounding error of a value; zeros if the scale is unknown."""
     known = exponent(source_of(value))
     step = np.float32(1.0 if known is None else ldexp(1.0, known))
     return np.zeros_like(x) if known is None else np.rint(x / step) * step - x
 
 
-def _root_mean_square(rows: Real) -> Real:
+def _root_mean_square(rows: Floats) -> Floats:
     return np.sqrt(np.square(rows).mean(axis=-1, keepdims=True))
 
 
 def _activation_gradient(
-    function: graph.FunctionAttr | None, result: Array, gradient: Real
-) -> Real:
+    function: graph.FunctionAttr | None, result: Array, gradient: Floats
+) -> Floats:
     if function is None or (bounds := function.clip_range) is None:
         return gradient
     real = result.astype(np.float32, copy=False)
     return gradient * ((real > bounds[0]) & (real < bounds[1]))
 
 
-def _linear_gradient(op: graph.LinearOperation, arrays: Sequence[Array], gradient: Real) -> Real:
+def _linear_gradient(
+    op: graph.LinearOperation, arrays: Sequence[Array], gradient: Floats
+) -> Floats:
     x, weights = arrays[0], arrays[1].astype(np.float32, copy=False)
     if not isinstance(op, graph.Conv2dOp):
         return gradient @ weights
@@ -183,7 +188,7 @@ def _linear_gradient(op: graph.LinearOperation, arrays: Sequence[Array], gradien
     return _without_padding(window, total)
 
 
-def _pool_gradient(op: graph.Pool2dOp, x: Real, result: Array, gradient: Real) -> Real:
+def _pool_gradient(op: graph.Pool2dOp, x: Floats, result: Array, gradient: Floats) -> Floats:
     """Return the gradient of the operand. Equal maxima of a window have equal shares."""
     window = Window.of_operation(op)
     if op.function is graph.Pool.MAX:
@@ -199,12 +204,12 @@ def _pool_gradient(op: graph.Pool2dOp, x: Real, result: Array, gradient: Real) -
     return _without_padding(window, total)
 
 
-def _without_padding(window: Window, padded: Real) -> Real:
+def _without_padding(window: Window, padded: Floats) -> Floats:
     top, left, bottom, right = window.padding
     return padded[:, top : padded.shape[1] - bottom, left : padded.shape[2] - right]
 
 
-def _slope(function: Callable[[Real], Array], at: Array) -> Real:
+def _slope(function: Callable[[Floats], Array], at: Array) -> Floats:
     """Return the central difference of an elementwise function; 0 if it is not finite."""
     x = at.astype(np.float32, copy=False)
     size = np.abs(x)
@@ -219,15 +224,15 @@ def _slope(function: Callable[[Real], Array], at: Array) -> Real:
     return np.where(np.isfinite(slope), slope, np.float32(0))
 
 
-def _unbroadcast(gradient: Real, shape: tuple[int, ...]) -> Real:
+def _unbroadcast(gradient: Floats, shape: tuple[int, ...]) -> Floats:
     extra = gradient.ndim - len(shape)
     axes = [i for i in range(gradient.ndim) if i < extra or shape[i - extra] < gradient.shape[i]]
     return gradient.sum(axis=tuple(axes), keepdims=True).reshape(shape)
 
 
 def _moved_gradients(
-    op: Operation, arrays: Sequence[Array], gradient: Real, run: Run
-) -> Iterator[tuple[SSAValue, Real]]:
+    op: Operation, arrays: Sequence[Array], gradient: Floats, run: RunOperation
+) -> Iterator[tuple[SSAValue, Floats]]:
     """
     Yield the gradients of the operands of a data movement operation. The operation is applied to
     element numbers, which shows the origin of each result element. Number 0 has no origin.

@@ -46,7 +46,7 @@ HOST = Rates(unshared=2.5, element=10.0, finer_table=30.0)
 ACCELERATOR_HOST = Rates(unshared=64.0, element=128.0, finer_table=360.0, moved=64.0)
 """The rates of the host of an accelerator, in products of the accelerator."""
 
-FLOAT_PRODUCT, FLOAT_UNSHARED_PRODUCT = 4, 32
+FLOAT_PRODUCT_TIME, FLOAT_UNSHARED_PRODUCT = 4, 32
 """The time of a float product on a host, with shared and without shared operands."""
 
 STATE_PRODUCT, GATE = 2, 300
@@ -164,14 +164,16 @@ def time_of_operation(op: Operation, *, narrow: bool = False) -> float:
     elif isinstance(op, graph.BranchOp):
         total += max(time_of(function, narrow=narrow) for function in op.functions)
     elif isinstance(op, graph.RecurrenceOp):
-        total += rates.moved * _recurrence(op, STATE_PRODUCT if op.is_integer else FLOAT_PRODUCT)
+        total += rates.moved * _recurrence(
+            op, STATE_PRODUCT if op.is_integer else FLOAT_PRODUCT_TIME
+        )
     elif isinstance(op, graph.LinearOperation):
         element = graph.quantized_element(op.input)
         if element is None:
             total += (
                 rates.moved
                 * op.macs
-                * (FLOAT_UNSHARED_PRODUCT if op.has_single_channel_groups else FLOAT_PRODUCT)
+                * (FLOAT_UNSHARED_PRODUCT if op.has_single_channel_groups else FLOAT_PRODUCT_TIME)
             )
         elif op.has_single_channel_groups:
             total += op.macs * element.storage.width.data // 8 * rates.unshared
