@@ -325,6 +325,40 @@ MISTAKES = {
     ),
     71: Mistake(f"{C} --budget 5%", 2, "expected a share", "--budget:", "write 0.05"),
     72: Mistake(f"{C} --set image=3", 0, "fixes all inputs", "--set", "remove --set"),
+    73: Mistake(f"{C} --target vta", 2, "given twice", "--target:", "remove one"),
+    74: Mistake(f"{C} -o out2", 2, "given twice, 'out' and 'out2'", "-o:", "remove one"),
+    75: Mistake(f"{C} --calibrate ", 2, "the text is empty", "--calibrate:", "give a file"),
+    76: Mistake(
+        f"{C} --calibrate cal.npz,", 2, "separated by commas", "--calibrate:", "'cal.npz,'"
+    ),
+    77: Mistake(
+        "ceras-run cam.onnx --inputs cal.npz --outputs ", 2, "empty", "--outputs:", "give a file"
+    ),
+    78: Mistake(f"{C} --batch 1e3", 2, "expected an integer of at least 1", "--batch:", "'1e3'"),
+    79: Mistake(
+        f"{C} --recipe none,round-weights",
+        2,
+        "'none' is a recipe without",
+        "--recipe:",
+        "remove it",
+    ),
+    80: Mistake(
+        "ceras-opt cam.onnx -p prune{sparsity=0.5\tsparsity=0.7}",
+        2,
+        "is given twice",
+        "option 'sparsity' of pass 'prune'",
+        "remove one",
+    ),
+    81: Mistake("ceras-opt cam.onnx -p xyzzy", 2, "unknown pass", "'xyzzy'", "--list-passes"),
+    82: Mistake(f"{C} --set img=3", 1, "no input named 'img' to set", "cam.onnx:", "'image'?"),
+    83: Mistake(f"{C} --shape img=1x1x28x28", 1, "no input named 'img'", "cam.onnx:", "'image'?"),
+    84: Mistake(
+        "ceras-run cam.onnx --inputs text.onnx --outputs out.npz",
+        1,
+        "not an .npz file",
+        "text.onnx:",
+        "np.savez('data.npz', image=array)",
+    ),
     53: Mistake(
         "ceras-explore study.toml", 1, "--input-image cannot be chosen", "study.toml:", "uint8"
     ),
@@ -551,7 +585,7 @@ def test_mistake(number: int, command: str, capfd: pytest.CaptureFixture[str]) -
 
 
 def test_all_mistakes_have_a_case() -> None:
-    assert sorted(MISTAKES) == [*range(1, 11), *range(12, 73)]
+    assert sorted(MISTAKES) == [*range(1, 11), *range(12, 85)]
 
 
 @pytest.mark.parametrize(

@@ -165,6 +165,28 @@ def early_value(argv: Sequence[str], flag: str) -> str | None:
     return parser.parse_known_args(argv)[0].value
 
 
+PATHS = ("DIR", "FILE")
+"""The placeholders of files and folders, in addition to names with an ending."""
+
+
+class _StoreOnce(argparse.Action):
+    """An action that stores a value and refuses a second, different value."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        if option_string is not None and isinstance(parser, ToolParser):
+            first = parser.given.setdefault(self.dest, values)
+            if first != values:
+                message = f"given twice, '{first}' and '{values}': remove one"
+                raise argparse.ArgumentError(self, message)
+        setattr(namespace, self.dest, values)
+
+
 class ToolParser(UsageParser):
     """A parser without abbreviations, with `--version`, that raises `UsageError`."""
 
@@ -174,8 +196,19 @@ class ToolParser(UsageParser):
         self.tool = prog
         self.explain: Callable[[str], str | None] | None = None
         """A function that returns the reason why an option is unknown, or None."""
+        self.given: dict[str, object] = {}
+        """The values of options on the command line, by destination."""
+        for name in (None, "store"):
+            self.register("action", name, _StoreOnce)
         self.set_defaults(tool=prog)
         add_version(self)
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> object:
+        """Refuse an empty text for a file or folder."""
+        parts = value_text(action).replace("...", "").split("|")
+        if not arg_string and any(part in PATHS or "." in part for part in parts):
+            raise argparse.ArgumentError(action, "the text is empty: give a file or folder")
+        return super()._get_value(action, arg_string)
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         if action.choices is not None and value not in action.choices:
@@ -317,6 +350,12 @@ def names(text: str) -> list[str]:
     return found
 
 
+def file_list(text: str) -> str:
+    """Return a list of files with commas unchanged; no name is empty."""
+    names(text)
+    return text
+
+
 def _reader(hint: object, described: OptionHelp) -> Callable[[str], object]:
     if described.read is not None:
         return described.read
@@ -335,5 +374,6 @@ def number(kind: type[int] | type[float], minimum: int, text: str) -> float:
     except ValueError:
         value = minimum - 1
     if not value >= minimum or (minimum < 0 and value == 0):
-        raise argparse.ArgumentTypeError(f"expected a number of at least {minimum}, got {text!r}")
+        noun = "an integer" if kind is int else "a number"
+        raise argparse.ArgumentTypeError(f"expected {noun} of at least {minimum}, got {text!r}")
     return value

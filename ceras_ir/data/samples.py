@@ -176,7 +176,7 @@ def _wrong_file(path: str, error: Exception, name: str) -> str:
             "run anything"
         )
     if head and not head.startswith(b"PK"):
-        return "not an .npz file"
+        return f"not an .npz file; write it with {saving('data.npz', name, 'array')}"
     return f"not a readable .npz file: {_reason(error) if head else 'it is empty'}"
 
 

@@ -75,6 +75,8 @@ def build(cls: type[T], options: str) -> T:
             hint = did_you_mean(key, fields) or known
             raise UsageError(f"{owner} has no option '{key}'{hint}")
         field = fields[key]
+        if field.name in values:
+            raise UsageError(f"option '{key}' of {owner} is given twice: remove one")
         if not equals and bool not in (kind := types[field.name], *get_args(kind)):
             is_value = following.partition("=")[0].replace("_", "-") not in fields
             value = following if following and is_value else f"<{type_name(without_none(kind))}>"
@@ -354,7 +356,8 @@ def find_pass(name: str, passes: PassTable) -> type[ModulePass]:
     """Return the class of the pass called `name`."""
     if name not in passes:
         refuse_removed(name)
-        raise UsageError(f"unknown pass '{name}'{did_you_mean(name, passes)}")
+        hint = did_you_mean(name, passes) or "; ceras-opt --list-passes shows names"
+        raise UsageError(f"unknown pass '{name}'{hint}")
     return passes[name]()
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Literal, TypeAlias
 
-from ceras_ir.command.tool_parser import names, number
+from ceras_ir.command.tool_parser import file_list, names, number
 from ceras_ir.support.diagnostics import UsageError, did_you_mean
 from ceras_ir.support.options import inherited, option, options
 from ceras_ir.targets.shared_options import BoardOptions, TargetNameOptions
@@ -111,6 +111,8 @@ def check_recipe(recipe: Sequence[str], option: str) -> None:
             passes = [each for part in parts for each in REMOVED[part]]
             instead = ",".join(p for p in OPTIONAL_PASSES if p in passes) or NO_PASSES
             raise UsageError(f"{option} {name} was removed: recipes are passes, write {instead}")
+        if name == NO_PASSES:
+            raise UsageError(f"{option}: '{NO_PASSES}' is a recipe without passes: remove it")
         hint = (
             did_you_mean(name, OPTIONAL_PASSES)
             or f" (passes: {', '.join(OPTIONAL_PASSES)}; or {NO_PASSES})"
@@ -139,7 +141,12 @@ class CalibrationOptions:
     """The calibration data, an option of `observe-ranges` and each other calibrated pass."""
 
     calibration: str | None = option(
-        None, flag="--calibrate", metavar="DATA.npz|DIR", action="append", read=str, needs=(SCALES,)
+        None,
+        flag="--calibrate",
+        metavar="DATA.npz|DIR",
+        action="append",
+        read=file_list,
+        needs=(SCALES,),
     )
     """
     Choose scales from these inputs: an array per graph input with samples along the first axis, or

@@ -36,7 +36,7 @@ from ceras_ir.frontends.onnx.model.model_file import (
     type_name,
 )
 from ceras_ir.network.integer import dequantize
-from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError
+from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError, did_you_mean
 
 Shape: TypeAlias = tuple[int, ...]
 Move: TypeAlias = Callable[[Array], Array]
@@ -271,7 +271,8 @@ def fix_inputs(
     found: dict[str, Constant] = {}
     for name, numbers in values.items():
         if (kind := inputs.get(name)) is None:
-            raise InputError(f"no input named '{name}' to set; there are {', '.join(inputs)}")
+            hint = did_you_mean(name, inputs) or f"; there are {', '.join(inputs)}"
+            raise InputError(f"no input named '{name}' to set{hint}")
         if (dtype := TENSOR_DTYPES.get(kind.elem_type)) is None:
             raise InputError(f"input '{name}' has no numbers that could be set")
         declared = [max(dim.dim_value, 1) for dim in kind.shape.dim]

@@ -23,7 +23,7 @@ from ceras_ir.frontends.onnx.model.model_file import (
 )
 from ceras_ir.frontends.onnx.model.node import DATA
 from ceras_ir.network.function import LABELS, MODEL_TYPE, NAME
-from ceras_ir.support.diagnostics import Finding, InputError, remark
+from ceras_ir.support.diagnostics import Finding, InputError, did_you_mean, remark
 
 GRAPH_INPUT = "graph input"
 """The operator in diagnostics about inputs."""
@@ -101,7 +101,8 @@ def read_inputs(
     # A symbol that is the batch of an input has the extent of the batch everywhere.
     symbols = {symbol_of(dims[0]) for v in given if (dims := v.type.tensor_type.shape.dim)} - {""}
     if unknown := sorted(name for name in set(shapes) - set(names) if name not in fixed):
-        raise InputError(f"no input named '{unknown[0]}' to shape; there are {', '.join(names)}")
+        hint = did_you_mean(unknown[0], names) or f"; there are {', '.join(names)}"
+        raise InputError(f"no input named '{unknown[0]}' to shape{hint}")
     bound = _bound_symbols(given, shapes)
     inputs: list[ModelInput] = []
     is_taken = batch == 1
