@@ -325,8 +325,8 @@ MISTAKES = {
     ),
     71: Mistake(f"{C} --budget 5%", 2, "expected a share", "--budget:", "write 0.05"),
     72: Mistake(f"{C} --set image=3", 0, "fixes all inputs", "--set", "remove --set"),
-    73: Mistake(f"{C} --target vta", 2, "given twice", "--target:", "remove one"),
-    74: Mistake(f"{C} -o out2", 2, "given twice, 'out' and 'out2'", "-o:", "remove one"),
+    73: Mistake(f"{C} --target onnx", 0, "'onnx' replaces 'c'", "--target", "remove one"),
+    74: Mistake(f"{C} -o out2", 0, "'out2' replaces 'out'", "-o", "remove one"),
     75: Mistake(f"{C} --calibrate ", 2, "the text is empty", "--calibrate:", "give a file"),
     76: Mistake(
         f"{C} --calibrate cal.npz,", 2, "separated by commas", "--calibrate:", "'cal.npz,'"
@@ -358,6 +358,21 @@ MISTAKES = {
         "not an .npz file",
         "text.onnx:",
         "np.savez('data.npz', image=array)",
+    ),
+    85: Mistake(f"{C} --at cse", 2, "expected 2 arguments", "--at:", "(--at LEVEL PIPELINE)"),
+    86: Mistake(
+        "ceras-compare cam.onnx --inputs cal.npz --against foo",
+        2,
+        "'foo' is not an optional pass",
+        "--against:",
+        "(passes: fit-inputs,",
+    ),
+    87: Mistake(
+        "ceras-compare cam.onnx --inputs cal.npz --labels three.npz --metric topk:1",
+        2,
+        "No module named 'topk'",
+        "--metric",
+        "give FILE.py:FUNCTION",
     ),
     53: Mistake(
         "ceras-explore study.toml", 1, "--input-image cannot be chosen", "study.toml:", "uint8"
@@ -585,7 +600,7 @@ def test_mistake(number: int, command: str, capfd: pytest.CaptureFixture[str]) -
 
 
 def test_all_mistakes_have_a_case() -> None:
-    assert sorted(MISTAKES) == [*range(1, 11), *range(12, 85)]
+    assert sorted(MISTAKES) == [*range(1, 11), *range(12, 88)]
 
 
 @pytest.mark.parametrize(

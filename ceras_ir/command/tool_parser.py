@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 from xdsl.utils.hints import isa
 
 from ceras_ir.command.entry_point import shown_name
-from ceras_ir.support.diagnostics import UsageError, did_you_mean
+from ceras_ir.support.diagnostics import UsageError, did_you_mean, remark
 from ceras_ir.support.options import (
     OptionHelp,
     choices_of,
@@ -56,14 +56,16 @@ class UsageParser(argparse.ArgumentParser):
                 action.help = read().replace("%", "%%")
 
     def error(self, message: str) -> NoReturn:
-        """Raise a `UsageError`, with the choices of each option without a value."""
-        choices = [
-            f" ({flag} is one of {', '.join(map(str, action.choices))})"
+        """Raise a `UsageError`, with the choices or the form of each option without a value."""
+        hints = [
+            f"{flag} is one of {', '.join(map(str, action.choices))}"
+            if action.choices
+            else f"{flag} {value_text(action)}"
             for action in self._actions
             for flag in action.option_strings
-            if action.choices and _lacks(flag, message)
+            if _lacks(flag, message)
         ]
-        raise UsageError(message + "".join(choices))
+        raise UsageError(f"{message} ({'; '.join(hints)})" if hints else message)
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> object:
         """Name the expected type in an error, instead of the function that converts the value."""
@@ -170,7 +172,7 @@ PATHS = ("DIR", "FILE")
 
 
 class _StoreOnce(argparse.Action):
-    """An action that stores a value and refuses a second, different value."""
+    """An action that stores a value, and reports a second value, which replaces the first."""
 
     def __call__(
         self,
@@ -182,8 +184,10 @@ class _StoreOnce(argparse.Action):
         if option_string is not None and isinstance(parser, ToolParser):
             first = parser.given.setdefault(self.dest, values)
             if first != values:
-                message = f"given twice, '{first}' and '{values}': remove one"
-                raise argparse.ArgumentError(self, message)
+                remark(
+                    f"warning: {option_string} is given twice: '{values}' replaces '{first}'; "
+                    "remove one"
+                )
         setattr(namespace, self.dest, values)
 
 

@@ -83,10 +83,10 @@ def default_recipe(*, channel_shifts: bool) -> tuple[str, ...]:
     return FIT_INPUTS, EQUALIZE_CHANNELS, CHOOSE_ZERO_POINTS, CHOOSE_PRECISION, *rows, ROUND_WEIGHTS
 
 
-def recipe_names(text: str) -> list[str]:
-    """Return the passes in the text of `--recipe`; raise a `UsageError` if one is not optional."""
+def recipe_names(text: str, option: str = "--recipe") -> list[str]:
+    """Return the passes in the text of `option`; raise a `UsageError` if one is not optional."""
     found = names(text)
-    check_recipe(found, "--recipe")
+    check_recipe(found, option)
     return found
 
 

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ceras_ir.command.entry_point import shown_name
@@ -90,7 +91,7 @@ def make_parser() -> ToolParser:
     add_scheme(parser)
     parser.add_argument(
         "--against",
-        type=recipe_names,
+        type=partial(recipe_names, option="--against"),
         metavar="PASS,...",
         help="compare with a second variant, quantized with these optional passes",
     )

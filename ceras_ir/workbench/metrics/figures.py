@@ -173,7 +173,9 @@ def _load_module(path: str) -> ModuleType:
     try:
         return import_module(path)
     except ModuleNotFoundError as error:
-        raise UsageError(f"--metric {path}: {error}") from None
+        raise UsageError(
+            f"--metric {path}: {error}; install the module, or give FILE.py:FUNCTION"
+        ) from None
 
 
 @contextmanager
