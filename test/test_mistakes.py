@@ -374,6 +374,13 @@ MISTAKES = {
         "--metric",
         "give FILE.py:FUNCTION",
     ),
+    88: Mistake(
+        "ceras-compile cam.onnx -target c -o out", 2, "unknown option", "'-target'", "'--target'?"
+    ),
+    89: Mistake(f"{C} --save-temps=x", 2, "has no value", "--save-temps:", "write only the option"),
+    90: Mistake(
+        "ceras-compile cam.onnx --target C -o out", 2, "unknown target", "'C'", "did you mean 'c'?"
+    ),
     53: Mistake(
         "ceras-explore study.toml", 1, "--input-image cannot be chosen", "study.toml:", "uint8"
     ),
@@ -600,7 +607,7 @@ def test_mistake(number: int, command: str, capfd: pytest.CaptureFixture[str]) -
 
 
 def test_all_mistakes_have_a_case() -> None:
-    assert sorted(MISTAKES) == [*range(1, 11), *range(12, 88)]
+    assert sorted(MISTAKES) == [*range(1, 11), *range(12, 91)]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ Flags are created from the options that dataclasses declare.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import Field
@@ -38,6 +39,12 @@ ArgumentContainer: TypeAlias = "argparse._ActionsContainer"  # pyright: ignore[r
 REQUIRED = "the following arguments are required"
 """The start of the message of `argparse` about missing arguments."""
 
+MISSING = re.compile(r"expected (one|\d+|at least one|at most one) arguments?")
+"""The end of the message of `argparse` about a missing value."""
+
+EXTRA = ": ignored explicit argument "
+"""The text of `argparse` before the value of a switch."""
+
 _UNREAD: WeakKeyDictionary[argparse.Action, Callable[[], str]] = WeakKeyDictionary()
 
 
@@ -57,6 +64,9 @@ class UsageParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise a `UsageError`, with the choices or the form of each option without a value."""
+        flag, extra, _ = message.partition(EXTRA)
+        if extra:
+            raise UsageError(f"{flag}: the option has no value: write only the option")
         hints = [
             f"{flag} is one of {', '.join(map(str, action.choices))}"
             if action.choices
@@ -116,7 +126,7 @@ def _lacks(flag: str, message: str) -> bool:
     start, _, rest = message.partition(": ")
     if start == REQUIRED:
         return flag in rest.split(", ")
-    return start == f"argument {flag}" and rest.startswith("expected ")
+    return flag in start.removeprefix("argument ").split("/") and bool(MISSING.fullmatch(rest))
 
 
 def value_text(action: argparse.Action) -> str:
@@ -166,6 +176,9 @@ def early_value(argv: Sequence[str], flag: str) -> str | None:
     parser.add_argument(flag, dest="value", nargs="?")
     return parser.parse_known_args(argv)[0].value
 
+
+MAX_SHORT_FLAG = 2
+"""The number of characters of a flag with a single dash."""
 
 PATHS = ("DIR", "FILE")
 """The placeholders of files and folders, in addition to names with an ending."""
@@ -245,6 +258,8 @@ class ToolParser(UsageParser):
             if argument == "--":
                 return
             flag = argument.partition("=")[0]
+            if f"-{flag}" in self._option_string_actions and len(flag) > MAX_SHORT_FLAG:
+                raise UsageError(f"unknown option '{flag}'; did you mean '-{flag}'?")
             if flag.startswith("--") and flag not in self._option_string_actions:
                 known = self._option_string_actions
                 if self.explain is not None and (reason := self.explain(flag)) is not None:

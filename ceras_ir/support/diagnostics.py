@@ -155,7 +155,9 @@ def did_you_mean(name: str, known: Iterable[str], min_similarity: float = 0.6) -
     from difflib import get_close_matches
 
     known = sorted(set(known))
-    matches = get_close_matches(name, known, n=1, cutoff=min_similarity)
+    matches = [each for each in known if each.lower() == name.lower()] or get_close_matches(
+        name, known, n=1, cutoff=min_similarity
+    )
     if not matches and len(name) >= MIN_PART_LENGTH:
         matches = [each for each in known if name.lower() in each.lower()][:MAX_NAMES]
     listed = " or ".join(f"'{match}'" for match in matches)
