@@ -39,7 +39,7 @@ ArgumentContainer: TypeAlias = "argparse._ActionsContainer"  # pyright: ignore[r
 REQUIRED = "the following arguments are required"
 """The start of the message of `argparse` about missing arguments."""
 
-MISSING = re.compile(r"expected (one|\d+|at least one|at most one) arguments?")
+MISSING = re.compile(r"expected [\w ]+ arguments?")
 """The end of the message of `argparse` about a missing value."""
 
 EXTRA = ": ignored explicit argument "

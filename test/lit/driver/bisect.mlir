@@ -39,7 +39,7 @@
 // PLACE: the command of --bisect-test must have {input}, got 'true'
 // BOTH: ceras-opt: error: --bisect-test and --bisect-passes are two searches: remove one of them
 // INPUTS: nowhere.npz: error: no such file
-// SAMPLES: ceras-opt: error: argument --bisect-samples: expected a number of at least 1, got '0'
+// SAMPLES: ceras-opt: error: argument --bisect-samples: expected an integer of at least 1, got '0'
 // ALONE: ceras-opt: error: --bisect-samples has no effect without --bisect-passes
 
 func.func @main(%x: tensor<1x4x4x2xf32> {graph.input_range = array<f32: -1.0, 1.0>}) -> tensor<1x4x4x3xf32> {
