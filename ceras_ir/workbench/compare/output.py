@@ -210,7 +210,7 @@ def _layer_rows(first: Variant, second: Variant | None) -> str:
         name = f'<td class="name">{i + 1}. <a href="#layer{i}">{named(layer.name)}</a></td>'
         rows.append(f"<tr>{name}{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
     body = "\n".join(rows)
-    return f'<div class="scroll"><table><tr>{head}</tr>\n{body}</table></div>'
+    return f'<div class="scroll long"><table><tr>{head}</tr>\n{body}</table></div>'
 
 
 def _bar(ratio: float) -> str:

@@ -304,7 +304,7 @@ def _columns(layers: Sequence[Ratio], x: Callable[[int], float], slot: float) ->
 
 def histogram(layer: LayerNoise) -> str:
     """Plot the distribution of values of a layer, and the range of the stored integers."""
-    width, height = 420, 90
+    width, height = 260, 60
     low, high = float(layer.edges[0]), float(layer.edges[-1])
     tallest = float(layer.histogram.max(initial=1)) or 1.0
     bar = width / len(layer.histogram)

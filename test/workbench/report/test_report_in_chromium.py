@@ -30,12 +30,43 @@ addEventListener("load", () => {
   const tell = (key, value) => { document.body.dataset[key] = value; };
   tell("sorted", rows.map((row) => row.cells[column].dataset.v).join(" "));
   tell("overflow", document.documentElement.scrollWidth - innerWidth);
+  const cut = [...document.querySelectorAll(".scroll")].map((e) => e.scrollWidth - e.clientWidth);
+  tell("cut", Math.max(...cut));
   document.querySelector("#layers tbody tr").click();
   tell("facts", document.querySelector("#facts h3").innerText);
   tell("first", document.querySelector("#layers tbody tr td.name").innerText);
   document.getElementById("theme").click();
   tell("paper", getComputedStyle(document.body).backgroundColor);
   tell("taken", performance.now());
+});
+</script>
+"""
+COLOURS = """
+<script>
+addEventListener("load", () => {
+  const light = (colour) => {
+    const [r, g, b] = colour.match(/[\\d.]+/g).map((text) => {
+      const share = Number(text) / 255;
+      return share <= 0.03928 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+    });
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const paper = light(getComputedStyle(document.body).backgroundColor);
+  const contrast = (colour) => {
+    const other = light(colour);
+    return (Math.max(other, paper) + 0.05) / (Math.min(other, paper) + 0.05);
+  };
+  // Names of buffers are on their rectangles.
+  const texts = [...document.querySelectorAll("svg text:not(.memory .name)")];
+  const words = [...document.querySelectorAll("h1, h2, h3, p, td, th, .label, .note, a")];
+  document.body.dataset.texts = texts.length;
+  document.body.dataset.contrast = Math.min(
+    ...texts.map((text) => contrast(getComputedStyle(text).fill)),
+    ...words.map((word) => contrast(getComputedStyle(word).color)),
+  );
+  document.body.dataset.paper = getComputedStyle(document.body).backgroundColor;
+  const boxes = [...document.querySelectorAll(".scroll")];
+  document.body.dataset.hidden = boxes.some((box) => getComputedStyle(box).overflow != "visible");
 });
 </script>
 """
@@ -54,11 +85,14 @@ def chromium(work: Path, page: Path, *options: str) -> str:
     return done.stdout
 
 
-def probed(work: Path, page: Path, width: int) -> dict[str, str]:
-    """What the page with a probe in it finds of itself."""
+def probed(
+    work: Path, page: Path, width: int, *options: str, probe: str = PROBE, as_print: bool = False
+) -> dict[str, str]:
+    """Return the findings of a script in the page, optionally with the style for print."""
     copy = work / "probed.html"
-    copy.write_text(page.read_text(encoding="utf-8").replace("</body>", f"{PROBE}</body>"), "utf-8")
-    text = chromium(work, copy, f"--window-size={width},900", "--dump-dom")
+    text = page.read_text(encoding="utf-8").replace("</body>", f"{probe}</body>")
+    copy.write_text(text.replace("@media print", "@media screen") if as_print else text, "utf-8")
+    text = chromium(work, copy, f"--window-size={width},900", "--dump-dom", *options)
     found = re.search(r"<body([^>]*)>", text)
     assert found is not None
     return dict(re.findall(r'data-(\w+)="([^"]*)"', found[1]))
@@ -81,7 +115,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 # A headless browser's window is at least 500 wide.
-@pytest.mark.parametrize("width", [500, 800, 1440])
+@pytest.mark.parametrize("width", [500, 800, 1300, 1440])
 def test_tables_sort_and_nothing_overflows(digits: Path, tmp_path: Path, width: int):
     found = probed(tmp_path, digits, width)
     times = [float(time) for time in found["sorted"].split()]
@@ -90,13 +124,31 @@ def test_tables_sort_and_nothing_overflows(digits: Path, tmp_path: Path, width: 
         len(times) == len(layers) and times == sorted(times, reverse=True) and times[0] > times[-1]
     )
     assert int(found["overflow"]) <= 0
+    # The widest table, with accelerator and noise, is complete.
+    assert width < 1300 or int(found["cut"]) == 0
     assert found["facts"] == found["first"]
     assert found["paper"] == "rgb(12, 13, 15)"
 
 
+DARK = "--blink-settings=preferredColorScheme=0"
+
+
+@pytest.mark.parametrize("options", [(), (DARK,)])
+def test_all_text_has_contrast(digits: Path, tmp_path: Path, options: tuple[str, ...]):
+    found = probed(tmp_path, digits, 1300, *options, probe=COLOURS)
+    assert int(found["texts"]) > 50
+    assert float(found["contrast"]) > 3
+    assert found["paper"] == ("rgb(12, 13, 15)" if options else "rgb(255, 255, 255)")
+
+
+def test_print_is_light_and_complete(digits: Path, tmp_path: Path):
+    found = probed(tmp_path, digits, 1300, DARK, probe=COLOURS, as_print=True)
+    assert found["paper"] == "rgb(255, 255, 255)" and found["hidden"] == "false"
+
+
 @pytest.mark.parametrize("dark", [False, True])
 def test_a_screenshot_has_the_theme_and_all_colours(digits: Path, tmp_path: Path, dark: bool):
-    options = ["--blink-settings=preferredColorScheme=0"] if dark else []
+    options = [DARK] if dark else []
     picture = screenshot(tmp_path, digits, 1280, *options)
     assert picture.size[0] == 1280
     pixels = np.asarray(picture).reshape(-1, 3)
