@@ -12,7 +12,7 @@ import numpy as np
 
 from ceras_ir.network.artefacts import TensorInfo
 
-LAYOUTS = {(0, 3, 1, 2): "NHWC", (0, 2, 3, 1): "NCHW"}
+LAYOUTS: dict[tuple[int, ...], str] = {(0, 3, 1, 2): "NHWC", (0, 2, 3, 1): "NCHW"}
 """Permutations of the axes of images, with the layout of the array before the permutation."""
 
 MAX_PERMUTED_AXES = 5
