@@ -133,7 +133,7 @@ def _is_normalizing(use: Use, low: float, high: float) -> bool:
             function = PYTHON_BINARY.get(op.kind.data)
             if constant is None or function is None:
                 return False
-            typical = float(np.median(constant))
+            typical = float(np.median(constant.astype(np.float64)))
             if op.kind.data is not Binary.MUL and abs(typical) >= MIN_PIXEL_MEAN:
                 return True
             operands = [(x, typical)[:: 1 - 2 * use.index] for x in (low, high)]
