@@ -36,7 +36,7 @@ class Command(NamedTuple):
     purpose: str
     """The purpose, in a sentence that begins with a verb."""
     module: str
-    group: str
+    group: str = ""
     """The group in the list of commands."""
 
     def __call__(self, argv: Sequence[str] | None = None) -> int:
