@@ -18,6 +18,7 @@ from xdsl.universe import Universe
 from xdsl.utils.target import Target as TextTarget
 
 from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.support.plugin_modules import qualified
 from ceras_ir.targets.protocol import Target, all_targets, class_name
 
 DIALECTS = {
@@ -110,7 +111,11 @@ def universe_of(target: type[Target]) -> Universe:
     Return the dialects and passes of a target, and the xDSL target that prints its text format, if
     any.
     """
-    return _universe(target.dialects, target.passes, [target])
+    dialects, passes = (
+        {name: qualified(path, target) for name, path in paths.items()}
+        for paths in (target.dialects, target.passes)
+    )
+    return _universe(dialects, passes, [target])
 
 
 def dialect_paths() -> dict[str, str]:
@@ -137,7 +142,9 @@ def _universe(
     return Universe(
         all_dialects={name: partial(_dialect, path) for name, path in dialects.items()},
         all_passes={name: partial(_pass, name, path) for name, path in passes.items()},
-        all_targets={t.name: partial(_text, t.text) for t in targets if t.text is not None},
+        all_targets={
+            t.name: partial(_text, qualified(t.text, t)) for t in targets if t.text is not None
+        },
     )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 from ceras_ir.command.tool_parser import ArgumentContainer, ToolParser, add_options, values_of
 from ceras_ir.data.image_options import ImageOptions
 from ceras_ir.driver.shared_options import ShapeOptions, StateOptions, interface_of
-from ceras_ir.pipeline.context import add_plugins, load_universe
+from ceras_ir.pipeline.context import add_plugins, load_universe, plugin_loader
 from ceras_ir.pipeline.pass_options import build_pipeline, parse_pipeline, with_values
 from ceras_ir.pipeline.stages import WITHOUT_SAMPLES, BuildOptions, Insertion, warn_idle
 from ceras_ir.support.diagnostics import UsageError
@@ -91,7 +91,7 @@ def calibration_workers(arguments: argparse.Namespace) -> Generator[None]:
     from ceras_ir.support.workers import LocalProcesses, cores
     from ceras_ir.transforms.quantization.observe_ranges import Sharing, calibrating_by
 
-    workers = LocalProcesses(cores() if count < 0 else count)
+    workers = LocalProcesses(cores() if count < 0 else count, plugin_loader())
     try:
         with calibrating_by(Sharing(workers, TextCarrier())):
             yield

@@ -112,9 +112,10 @@ def _run_on(cls: TargetClass, argv: Sequence[str], manifests: "Mapping[Path, Man
 
     for flag, action in cls.run_actions.items():
         if given(flag) is not None:
+            from ceras_ir.support.plugin_modules import qualified
             from ceras_ir.universe import load
 
-            function = load(action.function)
+            function = load(qualified(action.function, cls))
             assert callable(function), action.function
             function(arguments)
             return 0

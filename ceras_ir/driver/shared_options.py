@@ -19,6 +19,7 @@ from ceras_ir.command.tool_parser import (
     early_value,
     values_of,
 )
+from ceras_ir.pipeline.context import plugin_loader
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.support.files import DEFAULT_LIMIT_BYTES
 from ceras_ir.support.options import docstring, flag_of, option, options, options_of
@@ -349,7 +350,7 @@ def workers_of(
     if count == 1:
         yield ThisProcess()
         return
-    local = LocalProcesses(count)
+    local = LocalProcesses(count, plugin_loader())
     try:
         yield local
     finally:

@@ -4,19 +4,19 @@ Collect the dialects, passes and targets of each command: from xDSL, this packag
 A dialect is imported when its first operation is parsed. Installed plugins are searched when text
 is parsed, because only text can contain their operations.
 
-Passes, dialects and targets can also be defined in Python files that are not installed. Each
-`ModulePass` with a name, each `Dialect` and each `Target` that a file defines is added; with a
-dialect also the `InterpreterFunctions` of the file. An error while the file is loaded is reported
-with the line. An error while a pass runs has a traceback, which the author of the pass needs.
+Passes, dialects and targets can also be defined in Python files that are not installed, or in a
+folder with `__init__.py`. Each `ModulePass` with a name, each `Dialect` and each `Target` that the
+file or the modules of the folder define is added; with a dialect also the `InterpreterFunctions`.
+An error while a file is loaded is reported with the line. An error while a pass runs has a
+traceback, which the author of the pass needs.
 """
 
 import os
-import sys
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from types import ModuleType
 from typing import TypeVar
 
@@ -28,7 +28,7 @@ from xdsl.universe import XDSL_UNIVERSE, Universe
 from ceras_ir.command.exit_status import Diagnostic, SourceError
 from ceras_ir.command.tool_parser import ArgumentContainer, UsageParser
 from ceras_ir.support.diagnostics import InputError, UsageError
-from ceras_ir.support.files import run_file
+from ceras_ir.support.plugin_modules import INIT, load_plugin, plugin_of
 from ceras_ir.targets.protocol import Target, with_targets
 from ceras_ir.universe import CERAS_UNIVERSE, universe_of
 
@@ -68,7 +68,7 @@ PLUGIN_KINDS = ("pass", "dialect", "target")
 T = TypeVar("T")
 
 LOADED_PLUGINS: ContextVar[list[str] | None] = ContextVar("loaded_plugins", default=None)
-"""The options that load the same plugins as this command line, for reproducers."""
+"""The options that load the same plugins as this command line, for reproducers and workers."""
 
 
 def add_plugins(group: ArgumentContainer) -> None:
@@ -79,7 +79,7 @@ def add_plugins(group: ArgumentContainer) -> None:
             action="append",
             default=[],
             metavar="F.py",
-            help=f"add each {kind} that the Python file defines; may be repeated",
+            help=f"add each {kind} of a Python file, or of a package folder; may be repeated",
         )
 
 
@@ -123,6 +123,19 @@ def plugins(argv: Sequence[str]) -> Generator[None]:
             yield
         finally:
             LOADED_PLUGINS.reset(token)
+
+
+def plugin_loader() -> Callable[[], None] | None:
+    """Return the function that loads the same plugins in a worker process, if any."""
+    options = LOADED_PLUGINS.get()
+    return partial(_load_for_good, tuple(options)) if options else None
+
+
+_UNTIL_EXIT = ExitStack()
+
+
+def _load_for_good(options: Sequence[str]) -> None:
+    _UNTIL_EXIT.enter_context(plugins(options))
 
 
 def _universe(universe: Universe, files: PluginFiles) -> Universe:
@@ -181,7 +194,9 @@ def _named_in(module: ModuleType, base: type[T]) -> list[type[T]]:
 def _defined_in(module: ModuleType, base: type[T]) -> list[type[T]]:
     values = vars(module).values()
     classes = [v for v in values if isinstance(v, type) and issubclass(v, base)]
-    return [cls for cls in classes if cls.__module__ == module.__name__]
+    # The `__init__.py` of a folder imports classes that other files of the folder define.
+    inside = f"{module.__name__}."
+    return [c for c in classes if f"{c.__module__}.".startswith(inside)]
 
 
 def dialects_in(module: ModuleType) -> list[Dialect]:
@@ -190,41 +205,38 @@ def dialects_in(module: ModuleType) -> list[Dialect]:
 
 
 def _load(path: str) -> ModuleType:
-    absolute = os.path.abspath(path)
-    name = _module_name(Path(absolute))
-    if (loaded := sys.modules.get(name)) is not None and loaded.__file__ == absolute:
-        return loaded
-    with open(path, "rb"):
-        pass  # A missing file is an OSError with the name of the file.
-    if not path.endswith(".py"):
-        raise InputError("is not a Python file (its name must end in .py)", path)
+    if not os.path.isdir(path):
+        with open(path, "rb"):
+            pass  # A missing file is an OSError with the name of the file.
+        if not path.endswith(".py"):
+            raise InputError("is not a Python file (its name must end in .py)", path)
+    elif not os.path.isfile(os.path.join(path, INIT)):
+        raise InputError(f"has no {INIT}: add it, or name a Python file of the folder", path)
     try:
-        return run_file(name, absolute)
+        return load_plugin(path)
     except SyntaxError as error:
         message = f"{type(error).__name__}: {error.msg}"
-        raise SourceError([Diagnostic(message, path, error.lineno)]) from None
-    # Any error here is an error in the file of the user.
+        place = _shown(error.filename or path, path)
+        raise SourceError([Diagnostic(message, place, error.lineno)]) from None
+    # Any error here is an error in a file of the user.
     except Exception as error:
-        message = f"{type(error).__name__}: {error}"
-        raise SourceError([Diagnostic(message, path, _line_in(absolute, error))]) from None
+        raise SourceError([_diagnostic(error, path)]) from None
 
 
-def _module_name(path: Path) -> str:
-    """Return the module name of the file at `path`, qualified inside a package for its imports."""
-    name, folder = path.stem, path.parent
-    while (folder / "__init__.py").exists():
-        name, folder = f"{folder.name}.{name}", folder.parent
-    if folder == path.parent:
-        return f"ceras_plugin_{name}"
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
-    return name
-
-
-def _line_in(path: str, error: Exception) -> int | None:
-    line, trace = None, error.__traceback__
+def _diagnostic(error: Exception, path: str) -> Diagnostic:
+    """Return `error` at the innermost line of the plugin at `path`."""
+    message, file, line = f"{type(error).__name__}: {error}", path, None
+    trace = error.__traceback__
     while trace is not None:
-        if trace.tb_frame.f_code.co_filename == path:
-            line = trace.tb_lineno
+        root = plugin_of(str(trace.tb_frame.f_globals.get("__name__")))
+        if root is not None:
+            file, line = trace.tb_frame.f_code.co_filename, trace.tb_lineno
+            message = message.replace(f"{root}.", "").replace(root, ".")
         trace = trace.tb_next
-    return line
+    return Diagnostic(message, _shown(file, path), line)
+
+
+def _shown(file: str, path: str) -> str:
+    """Return the name of a file of the plugin, relative like the plugin at `path`."""
+    folder = path if os.path.isdir(path) else os.path.dirname(path)
+    return os.path.join(folder, os.path.relpath(file, folder or os.curdir))

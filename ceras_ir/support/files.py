@@ -1,5 +1,5 @@
 """
-Lock files between processes, cache bytes on disk, run Python files of the user, and parse TOML.
+Lock files between processes, cache bytes on disk, and parse TOML.
 
 A cache has an entry for each digest of inputs, and several processes can use it. An entry is
 written under a temporary name and then renamed. It contains the digest of the content; a damaged
@@ -10,15 +10,11 @@ removed.
 
 import fcntl
 import os
-import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_file_location
 from itertools import count
 from pathlib import Path
-from types import CodeType, ModuleType
 
 from ceras_ir.support.diagnostics import InputError
 
@@ -58,23 +54,6 @@ def parse_toml(text: str, file: str):  # As untyped as TOML is.
         raise InputError(f"not TOML: {error}", file) from None
     except RecursionError:
         raise InputError("unsupported TOML: nested too deeply", file) from None
-
-
-class _SourceLoader(SourceFileLoader):
-    # Compiles the source each time, so that no cache is written and no stale code is run.
-    def get_code(self, fullname: str) -> CodeType:
-        path = self.get_filename(fullname)
-        return self.source_to_code(self.get_data(path), path)
-
-
-def run_file(name: str, path: str) -> ModuleType:
-    """Run the file at `path` as the module `name`; exceptions of the file are not caught."""
-    spec = spec_from_file_location(name, path, loader=_SourceLoader(name, path))
-    assert spec is not None and spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 DEFAULT_LIMIT_BYTES = 4 << 30

@@ -76,10 +76,12 @@ class ThisProcess:
 
 
 class LocalProcesses:
-    """Processes on this machine that are kept from one `run` to the next."""
+    """
+    Processes on this machine that are kept from one `run` to the next. Each calls `prepare` first.
+    """
 
-    def __init__(self, count: int):
-        self._count = count
+    def __init__(self, count: int, prepare: Callable[[], None] | None = None):
+        self._count, self._prepare = count, prepare
         self._pool: ProcessPoolExecutor | None = None
 
     def __len__(self) -> int:
@@ -155,7 +157,7 @@ class LocalProcesses:
                 self._count,
                 mp_context=get_context("spawn"),
                 initializer=_begin,
-                initargs=(os.getpid(), list(sys.path)),
+                initargs=(os.getpid(), list(sys.path), self._prepare),
             )
             with _single_threaded():
                 # All processes are started here, so that they inherit the environment.
@@ -184,11 +186,13 @@ def _single_threaded() -> Generator[None]:
                 os.environ[name] = value
 
 
-def _begin(parent: int, path: list[str]) -> None:
+def _begin(parent: int, path: list[str], prepare: Callable[[], None] | None) -> None:
     # The parent handles interrupts, and the worker terminates with the parent.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.path[:] = path
     threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+    if prepare is not None:
+        prepare()
 
 
 def _watch(parent: int) -> None:

@@ -27,6 +27,7 @@ from xdsl.passes import ModulePass
 from ceras_ir.interpreters.registry import register
 from ceras_ir.support.diagnostics import InputError, UnsupportedError, UsageError, did_you_mean
 from ceras_ir.support.extensions import without_deleted
+from ceras_ir.support.plugin_modules import qualified
 from ceras_ir.targets.capabilities import (
     Accelerator,
     ArenaBuffer,
@@ -179,7 +180,7 @@ class Target(ABC):
     def boards(cls) -> Mapping[str, Traversable]:
         """Return the boards of the target: the files in `boards/` next to the module."""
         package = cls.__module__.rpartition(".")[0]
-        # A plugin that is a single file has no folder.
+        # A class of a notebook has no folder.
         return board_files(package, cls.board_suffix) if package else {}
 
     @classmethod
@@ -314,7 +315,7 @@ def _load(name: str) -> type[Target]:
 
 def _interpreted(target: type[Target]) -> type[Target]:
     for dialect, meaning in target.interpreters.items():
-        register(dialect, meaning)
+        register(dialect, qualified(meaning, target))
     return target
 
 

@@ -4,12 +4,11 @@ import multiprocessing
 import os
 import resource
 import signal
-import sys
 from pathlib import Path
 
 import pytest
 
-from ceras_ir.support.files import CacheError, ContentCache, key_of, run_file
+from ceras_ir.support.files import CacheError, ContentCache, key_of
 
 
 def test_parts_of_a_key_have_ends():
@@ -113,14 +112,3 @@ def test_what_cannot_be_written_is_an_error(tmp_path: Path):
     process.start()
     process.join()
     assert process.exitcode == 0
-
-
-def test_the_source_is_what_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Versions of equal length and time are distinguished, unlike byte code."""
-    monkeypatch.setattr(sys, "dont_write_bytecode", False)
-    path = tmp_path / "mine.py"
-    for value in (1, 2):
-        path.write_text(f"x = {value}\n")
-        os.utime(path, (1, 1))
-        assert run_file("ceras_test_mine", str(path)).x == value
-    assert os.listdir(tmp_path) == ["mine.py"]

@@ -113,9 +113,10 @@ def _verify(argv: Sequence[str]) -> int:
             raise UsageError(f"{WORKERS} and --scheduler distribute --inputs: add --inputs")
         if at_scale and arguments.bisect_passes:
             raise UsageError(f"--bisect-passes runs in this process: remove {WORKERS}")
-        if at_scale and (given := PluginFiles.of(argv).options()):
+        if arguments.scheduler is not None and (given := PluginFiles.of(argv).options()):
             raise UsageError(
-                f"workers cannot load plugins: remove {given[0]}, or {WORKERS} and --scheduler"
+                f"workers of a cluster cannot load plugins: remove {given[0]}, or replace "
+                f"--scheduler by {WORKERS}"
             )
         with calibration_workers(arguments), ExitStack() as stack:
             workers = None

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.support.diagnostics import InputError, UsageError, missing_file_remedy
-from ceras_ir.support.files import run_file
+from ceras_ir.support.plugin_modules import load_plugin
 
 Array: TypeAlias = NDArray[np.generic]
 Outputs: TypeAlias = Mapping[str, Array]
@@ -164,7 +164,7 @@ def _load_file(path: str) -> ModuleType:
     if not Path(path).is_file():
         raise InputError(f"no such file{missing_file_remedy(path)}", path)
     try:
-        return run_file(Path(path).stem, path)
+        return load_plugin(path)
     except Exception as error:
         raise InputError(f"cannot be run: {_message(error)}", path) from error
 
