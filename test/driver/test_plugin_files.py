@@ -189,7 +189,7 @@ def test_workers_load_plugins(tool: Tool, plugin: Path):
 @pytest.mark.slow
 def test_calibration_processes_load_plugins(tool: Tool, plugin: Path):
     options = ("--load-dialect-plugin=plugin/dialect.py", "--target", "c", "--quantize", "int8")
-    calibrate = ("--calibrate", "sum.npz", "--calibration-jobs")
+    calibrate = ("--calibrate", "sum.npz", "--calibration-samples", "100", "--calibration-jobs")
     for jobs in ("1", "2"):
         done = tool("ceras-compile", SUM, *options, *calibrate, jobs, "-o", f"out{jobs}")
         assert done.status == 0, done.stderr
