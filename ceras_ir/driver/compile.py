@@ -47,7 +47,7 @@ from ceras_ir.support.diagnostics import (
     progress,
 )
 from ceras_ir.support.extensions import need_hook
-from ceras_ir.targets.protocol import PLACED, Stage
+from ceras_ir.targets.protocol import PLACED, Stage, require_members
 
 if TYPE_CHECKING:
     from ceras_ir.pipeline.build import Build
@@ -133,6 +133,7 @@ def _compile(argv: Sequence[str]) -> int:
         chosen = named_target(argv, compiling_targets())
         arguments = make_parser(chosen).read(argv)
         assert chosen is not None, "the parser requires a target"
+        require_members(chosen, "lower", "emit")
         with calibration_workers(arguments):
             return _build(arguments, chosen, argv)
 

@@ -34,7 +34,7 @@ from ceras_ir.driver.shared_options import (
 from ceras_ir.pipeline.context import plugins
 from ceras_ir.pipeline.stages import BuildOptions
 from ceras_ir.support.diagnostics import InputError, UsageError
-from ceras_ir.targets.protocol import all_targets, find_target
+from ceras_ir.targets.protocol import all_targets, find_target, require_members
 
 if TYPE_CHECKING:
     from ceras_ir.data.sample_stream import StreamedSamples
@@ -167,6 +167,7 @@ def _run_model(arguments: argparse.Namespace, cls: TargetClass) -> None:
     from ceras_ir.network.function import main_function
     from ceras_ir.pipeline.parsing import display_name
 
+    require_members(cls, "lower", "emit", "open")
     options = build_options(arguments, target_of(cls, arguments).for_host())
     options.check()
     with naming(display_name(arguments.model)), calibration_workers(arguments):

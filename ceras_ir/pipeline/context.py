@@ -29,6 +29,8 @@ from ceras_ir.command.exit_status import Diagnostic, SourceError
 from ceras_ir.command.tool_parser import ArgumentContainer, UsageParser
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.support.plugin_modules import INIT, load_plugin, plugin_of
+from ceras_ir.targets.capabilities import Accelerator
+from ceras_ir.targets.definitions import Contract
 from ceras_ir.targets.protocol import Target, with_targets
 from ceras_ir.universe import CERAS_UNIVERSE, universe_of
 
@@ -64,6 +66,12 @@ def load_context(universe: Universe | None = None, *, allow_unregistered: bool =
 
 
 PLUGIN_KINDS = ("pass", "dialect", "target")
+
+CONTRACTS = (
+    Contract(ModulePass, "docs/new-pass.md", ("name",)),
+    Contract(Target, attributes=("name",)),
+    Contract(Accelerator),
+)
 
 T = TypeVar("T")
 
@@ -213,7 +221,7 @@ def _load(path: str) -> ModuleType:
     elif not os.path.isfile(os.path.join(path, INIT)):
         raise InputError(f"has no {INIT}: add it, or name a Python file of the folder", path)
     try:
-        return load_plugin(path)
+        module = load_plugin(path)
     except SyntaxError as error:
         message = f"{type(error).__name__}: {error.msg}"
         place = _shown(error.filename or path, path)
@@ -221,6 +229,11 @@ def _load(path: str) -> ModuleType:
     # Any error here is an error in a file of the user.
     except Exception as error:
         raise SourceError([_diagnostic(error, path)]) from None
+    shown = partial(_shown, path=path)
+    found = [(contract, _defined_in(module, contract.base)) for contract in CONTRACTS]
+    if defects := [x for each, classes in found for c in classes for x in each.defects(c, shown)]:
+        raise SourceError(defects)
+    return module
 
 
 def _diagnostic(error: Exception, path: str) -> Diagnostic:

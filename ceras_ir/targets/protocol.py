@@ -25,9 +25,9 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from ceras_ir.interpreters.registry import register
-from ceras_ir.support.diagnostics import InputError, UnsupportedError, UsageError, did_you_mean
+from ceras_ir.support.diagnostics import InputError, UsageError, did_you_mean
 from ceras_ir.support.extensions import without_deleted
-from ceras_ir.support.plugin_modules import qualified
+from ceras_ir.support.plugin_modules import plugin_of, qualified
 from ceras_ir.targets.capabilities import (
     Accelerator,
     ArenaBuffer,
@@ -36,6 +36,7 @@ from ceras_ir.targets.capabilities import (
     board_files,
     takes_runs_only,
 )
+from ceras_ir.targets.definitions import missing_method, require_device, require_methods
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -239,10 +240,7 @@ class Target(ABC):
 
     def emit(self, module: ModuleOp, title: str) -> Emission:
         """Return the files of a module at the last level; `title` is the name of the network."""
-        raise InputError(
-            f"target {self.name} writes no files, because class {type(self).__name__} has no "
-            "method 'emit' (docs/new-target.md)"
-        )
+        raise missing_method(type(self), "emit")
 
     def temporaries(self, module: ModuleOp) -> list[Artefact]:
         """Return the files that `--save-temps` writes in addition to the IR of each level."""
@@ -258,10 +256,7 @@ class Target(ABC):
 
     def open(self, folder: Path, manifest: Manifest) -> Compiled:
         """Return the network in `folder`, written by `emit`, ready to run."""
-        raise UnsupportedError(
-            f"unsupported: target {self.name} cannot run what it compiles, because class "
-            f"{type(self).__name__} has no method 'open' (docs/new-target.md)"
-        )
+        raise missing_method(type(self), "open")
 
     def other_machines(self, folder: Path, manifest: Manifest) -> Iterator[tuple[str, Executable]]:
         """Yield further machines for `ceras-verify`, such as an emulated core, with their names."""
@@ -270,6 +265,17 @@ class Target(ABC):
     def interpret(self, module: ModuleOp) -> Executable | None:
         """Return an executable of the module, for a target that writes no files."""
         return None
+
+
+def require_members(target: type[Target], *names: str) -> None:
+    """
+    Raise an error if a target that writes files lacks one of the methods `names`, or if the
+    accelerator of a plugin has no device.
+    """
+    if target.compiles:
+        require_methods(target, Target, *names)
+    if plugin_of(target.__module__) and (found := target.accelerator(None)) is not None:
+        require_device(target.name, found)
 
 
 def by_convention(package: str, *names: str) -> dict[str, str]:

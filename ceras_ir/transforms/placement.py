@@ -39,6 +39,7 @@ from ceras_ir.support.diagnostics import (
 )
 from ceras_ir.support.options import inherited
 from ceras_ir.targets.capabilities import Accelerator, Cost
+from ceras_ir.targets.definitions import require_device
 from ceras_ir.targets.protocol import Target, all_targets, find_target
 from ceras_ir.targets.shared_options import (
     BoardOptions,
@@ -215,11 +216,8 @@ class PlacePass(ScheduleJobsOptions, BoardOptions, TargetNameOptions, NetworkPas
     def change(self, main: FuncOp) -> None:
         found = None if self.target is None else find_target(self.target)
         device = None if found is None else found.accelerator(self.board, self.jobs)
-        if device is not None and not hasattr(device, "device"):
-            raise UsageError(
-                f"target {self.target}: class {type(device).__name__} has no attribute 'device': "
-                'name the device with a word, such as device = "npu"'
-            )
+        if self.target is not None and device is not None:
+            require_device(self.target, device)
         if device is None and (self.cpu or self.accelerator or self.board):
             raise UsageError("place: cpu, accelerator and board require a target with accelerator")
         reasons: dict[Operation, str] = {}

@@ -32,7 +32,7 @@ from ceras_ir.driver.shared_options import (
 )
 from ceras_ir.pipeline.context import PluginFiles, plugins
 from ceras_ir.support.diagnostics import UsageError
-from ceras_ir.targets.protocol import find_target
+from ceras_ir.targets.protocol import find_target, require_members
 
 if TYPE_CHECKING:
     from ceras_ir.driver.differences import Verdict
@@ -142,6 +142,8 @@ def _compare(
     from ceras_ir.pipeline.parsing import display_name
 
     check_request(arguments.quantize, classes, arguments.samples)
+    for target in classes:
+        require_members(target, "lower")
     with naming(display_name(arguments.model)):
         imports: list[NamedImport] = []
         module = read_model(arguments, None if arguments.no_reference else imports.append)

@@ -1,0 +1,160 @@
+"""
+Check the members of classes that a plugin defines, and name the file, the class and the member.
+
+Passes, targets and accelerators are checked when they are loaded. Commands check the methods that
+they need, such as `open`, before they read the network.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from inspect import Parameter, Signature, get_annotations, getattr_static, signature
+from types import CodeType, FunctionType
+
+from ceras_ir.command.exit_status import Diagnostic
+from ceras_ir.support.diagnostics import UnsupportedError, UsageError, did_you_mean
+
+PAGE = "docs/new-target.md"
+
+CONSEQUENCES = {
+    "lower": "has no levels",
+    "emit": "writes no files",
+    "open": "cannot run what it compiles",
+}
+"""The methods of a target that commands need, and the consequence of a missing method."""
+
+
+@dataclass(frozen=True)
+class Contract:
+    """The base class of a definition, and the page that describes it."""
+
+    base: type[object]
+    page: str = PAGE
+    attributes: tuple[str, ...] = ()
+    """Attributes without a default that a class must have, in addition to abstract methods."""
+
+    def defects(self, cls: type, show: Callable[[str], str]) -> Iterator[Diagnostic]:
+        """Yield an error for each wrong member; `show` returns the printed name of a file."""
+        for code, message in self._findings(cls):
+            line = first_line(cls) if code is None else code.co_firstlineno
+            text = f"class {cls.__name__} {message} ({self.page})"
+            yield Diagnostic(text, show(file_of(cls)), line)
+
+    def _findings(self, cls: type) -> Iterator[tuple[CodeType | None, str]]:
+        """Yield the code of each wrong method, or None for the class, and the finding."""
+        # A class with subclasses can leave members to them.
+        if not cls.__subclasses__():
+            for name in sorted(getattr(cls, "__abstractmethods__", ())):
+                yield None, f"has no method '{name}'{_similar(cls, name)}"
+            for name in self.attributes:
+                if not hasattr(cls, name):
+                    yield None, f"has no attribute '{name}': add {name} = \"...\""
+        if fields := [name for name in _fields(cls) if not hasattr(self.base, name)]:
+            message = f"has the option '{fields[0]}' but is no dataclass"
+            yield None, f"{message}: add @dataclass(frozen=True)"
+        for name, member in vars(cls).items():
+            expected = getattr_static(self.base, name, None)
+            if not name.startswith("_") and (message := _mismatch(member, expected)) is not None:
+                function = _function(member)
+                yield None if function is None else function.__code__, message.format(name)
+
+
+def _mismatch(member: object, expected: object) -> str | None:
+    """Return the reason why `member` cannot replace the member `expected` of the base class."""
+    wanted, given = _function(expected), _function(member)
+    if wanted is not None:
+        if given is None:
+            return None if callable(member) or hasattr(member, "__get__") else "needs a method '{}'"
+        if type(expected) is not type(member):
+            if isinstance(expected, classmethod):
+                return "needs @classmethod above method '{}'"
+            return f"has @{type(member).__name__} above method '{{}}': remove it"
+        if not _accepts(signature(given), signature(wanted)):
+            names = " and not ".join(
+                f"({', '.join(signature(f).parameters)})" for f in (wanted, given)
+            )
+            return f"needs the parameters {names} in method '{{}}'"
+        return None
+    if expected is None or isinstance(expected, property):
+        return None
+    kind = Mapping if isinstance(expected, Mapping) else type(expected)
+    if isinstance(member, kind) or hasattr(member, "__get__"):
+        return None
+    return f"has attribute '{{}}' of type {type(member).__name__}, expected {kind.__name__}"
+
+
+def _accepts(given: Signature, wanted: Signature) -> bool:
+    """Return whether a function accepts all arguments that the base class declares."""
+    parameters = wanted.parameters.values()
+    keywords = [p.name for p in parameters if p.kind is Parameter.KEYWORD_ONLY]
+    try:
+        given.bind(*[None] * (len(parameters) - len(keywords)), **dict.fromkeys(keywords))
+    except TypeError:
+        return False
+    return True
+
+
+def _function(member: object) -> FunctionType | None:
+    """Return the function of a method or class method; None for any other member."""
+    function: object = getattr(member, "__func__", member)
+    return function if isinstance(function, FunctionType) else None
+
+
+def _fields(cls: type) -> list[str]:
+    """Return the annotated names of a class that is no dataclass."""
+    if "__dataclass_fields__" in vars(cls):
+        return []
+    return [name for name, kind in get_annotations(cls).items() if "ClassVar" not in str(kind)]
+
+
+def _similar(cls: type, name: str) -> str:
+    return did_you_mean(name, [n for n, v in vars(cls).items() if callable(v)])
+
+
+def require_device(target: str, accelerator: object) -> None:
+    """Raise a `UsageError` if the accelerator of a target has no attribute `device`."""
+    if not hasattr(accelerator, "device"):
+        cls = type(accelerator)
+        raise UsageError(
+            f"target {target}: class {cls.__name__} has no attribute 'device': name the device "
+            f'with a word, such as device = "npu" ({PAGE})',
+            _nearby(file_of(cls)),
+        )
+
+
+def require_methods(cls: type, base: type, *names: str) -> None:
+    """Raise an `UnsupportedError` if a target inherits one of the methods `names` from `base`."""
+    for name in names:
+        if getattr_static(cls, name) is getattr_static(base, name):
+            raise missing_method(cls, name)
+
+
+def missing_method(cls: type, name: str) -> UnsupportedError:
+    """Return the error about a method that a command needs and that a target lacks."""
+    return UnsupportedError(
+        f"unsupported: target {getattr(cls, 'name', '')} {CONSEQUENCES[name]}, because class "
+        f"{cls.__name__} has no method '{name}'{_similar(cls, name)} ({PAGE})",
+        _nearby(file_of(cls)),
+    )
+
+
+def file_of(cls: type) -> str:
+    """Return the file that defines a class; "" for a class of a session."""
+    return getattr(sys.modules.get(cls.__module__), "__file__", None) or ""
+
+
+def _nearby(file: str) -> str | None:
+    """Return the shorter of the absolute and the relative name of a file."""
+    return min(file, os.path.relpath(file), key=len) if file else None
+
+
+def first_line(cls: type) -> int | None:
+    """Return the line of the statement `class`, if the source is available."""
+    # Only an error needs the source.
+    from inspect import findsource
+
+    try:
+        return findsource(cls)[1] + 1
+    except (OSError, TypeError):
+        return None
