@@ -165,9 +165,10 @@ class Model:
             quantize_options.check()
             module = self._module.clone()
             run_stages(load_context(), module, graph_stages(quantize_options))
-        quantized = Model.__new__(type(self))._init(
-            module, replace(quantize_options, int16=(), float=()), files
+        applied_options = replace(
+            quantize_options, int16=(), float=(), has_applied_quantization=True
         )
+        quantized = Model.__new__(type(self))._init(module, applied_options, files)
         quantized._source, quantized._chosen = self._module, quantize_options
         return quantized
 

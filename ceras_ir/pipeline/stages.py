@@ -83,6 +83,11 @@ class BuildOptions(QuantizationOptions, TargetOptions):
     title: str = "model"
     """The name of the network, in comments and as a sketch."""
     insertions: tuple[Insertion, ...] = ()
+    has_applied_quantization: bool = False
+    """
+    Whether the options of quantization were applied to the network already. They remain for
+    targets that quantize again, and other targets do not report them as options without effect.
+    """
 
     @property
     def is_quantized(self) -> bool:
@@ -111,6 +116,8 @@ class BuildOptions(QuantizationOptions, TargetOptions):
 
     def report_idle(self, module: ModuleOp) -> None:
         """Report resolved options without effect on this network."""
+        if self.has_applied_quantization:
+            return
         warn_idle(BuildOptions, self, self._unmet(module))
 
     def _decided(self, module: ModuleOp) -> "BuildOptions":

@@ -6,6 +6,7 @@ printed.
 import json
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
@@ -121,6 +122,15 @@ def test_remarks_of_passes_are_warnings(model: ceras.Model) -> None:
     with pytest.warns(ceras.CerasWarning, match=remark) as caught:
         model.quantize(SAMPLES[:8])
     assert [one.filename for one in caught if remark in str(one.message)] == [__file__]
+
+
+def test_the_recommended_calls_print_no_warning(model: ceras.Model, tmp_path: Path) -> None:
+    """`compile` and `verify` do not report the options that `quantize` applied."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        quantized = model.quantize(SAMPLES, target="c", observer="minmax")
+        quantized.compile("c").save(tmp_path / "out")
+        assert ceras.verify(quantized, SAMPLES[:2], targets=["c"])
 
 
 def test_models_do_not_change(model: ceras.Model) -> None:
