@@ -7,15 +7,15 @@ browsers, so text is never wider than its estimate.
 
 from dataclasses import dataclass
 
-NARROW, UPPER, WIDE = 0.42, 0.79, 1.0
+NARROW_WIDTH, UPPER_WIDTH, WIDE_WIDTH = 0.42, 0.79, 1.0
 """Widths of groups of characters, relative to the font size."""
-OTHER = 0.64
+OTHER_WIDTH = 0.64
 BOLD_FACTOR = 1.13
 
 NARROW_CHARACTERS = frozenset("frtijlI-()[]{}/\\:;.,'|!` ")
 WIDE_CHARACTERS = frozenset("mwMW@%")
 
-MIN_CHARACTERS = 5
+MIN_LABEL_CHARACTERS = 5
 """The minimum length of a shortened label; a shorter label is omitted."""
 
 
@@ -24,11 +24,11 @@ def text_width(text: str, size: float, bold: bool = False) -> float:
     total = 0.0
     for character in text:
         if character in NARROW_CHARACTERS:
-            total += NARROW
+            total += NARROW_WIDTH
         elif character in WIDE_CHARACTERS or not character.isascii():
-            total += WIDE
+            total += WIDE_WIDTH
         else:
-            total += UPPER if character.isupper() else OTHER
+            total += UPPER_WIDTH if character.isupper() else OTHER_WIDTH
     return total * size * (BOLD_FACTOR if bold else 1.0)
 
 
@@ -42,7 +42,7 @@ def fitted(text: str, width: float, size: float, bold: bool = False) -> str:
     shown = text
     while text_width(shown, size, bold) > width:
         longest = len(shown) - 1
-        if longest < MIN_CHARACTERS:
+        if longest < MIN_LABEL_CHARACTERS:
             return ""
         shown = end_of_name(text, longest)
     return shown

@@ -101,7 +101,7 @@ def bars_of(spans: Iterable[tuple[int, int, str]], cycles: int) -> Iterator[Bar]
 
 BARS_WIDTH, ROW, LABEL, MARGIN = 1200, 22, 120, 50
 """Pixels of the bars, of a lane with the gap, of the names on the left, and of the right margin."""
-FONT_SIZE, SHARE_WIDTH = 12, 48
+TIMELINE_FONT_SIZE, SHARE_WIDTH = 12, 48
 """Pixels of text, and of the share of time on the right of a name, with the gaps."""
 COLOURS = (
     *("#4c78a8", "#72b7b2", "#9d755d", "#b279a2", "#54a24b", "#eeca3b", "#e45756"),
@@ -135,7 +135,7 @@ def timeline_picture(timeline: Timeline, attributes: str = "") -> str:
     parts = [f'<svg {attributes} viewBox="0 0 {right + MARGIN} {bottom + ROW}" role="img">']
     for number, lane in enumerate(timeline.lanes):
         y = number * ROW
-        name = fitted(lane.name, LABEL - SHARE_WIDTH, FONT_SIZE)
+        name = fitted(lane.name, LABEL - SHARE_WIDTH, TIMELINE_FONT_SIZE)
         parts.append(f'<text x="0" y="{y + 15}">{escape(name)}</text>')
         parts.append(f'<text x="{LABEL - 8}" y="{y + 15}" class="end">{lane.busy:.0%}</text>')
         parts.append(

@@ -19,10 +19,10 @@ ROW_HEIGHT, BOX_HEIGHT, BOX_WIDTH, BOX_LEFT = 40, 28, 470, 10
 """Pixels: the distance, height and width of boxes, and the left margin."""
 LANE, ARC_LANES = 12, 14
 """Pixels between arcs, and the number of lanes for arcs."""
-FONT_SIZE, SHAPE_FONT_SIZE = 12, 11
+GRAPH_FONT_SIZE, SHAPE_FONT_SIZE = 12, 11
 OP_WIDTH, SHAPE_WIDTH = 190, 150
 """The maximum pixels of parts of a label; the name uses the rest."""
-TEXT_LEFT, TEXT_GAP, TEXT_RIGHT = BOX_LEFT + 14, 10, BOX_LEFT + BOX_WIDTH - 10
+NODE_TEXT_LEFT, NODE_TEXT_GAP, NODE_TEXT_RIGHT = BOX_LEFT + 14, 10, BOX_LEFT + BOX_WIDTH - 10
 
 DEVICE_COLOURS = ("#5b8def", "#e08a3c", "#4fb286", "#a77bd8", "#d8607f", "#8c9bab")
 """The colours of devices, in the order of appearance."""
@@ -117,11 +117,11 @@ def _svg(nodes: Sequence[DrawnNode], edges: Sequence[tuple[int, int]]) -> str:
 def _boxes(nodes: Sequence[DrawnNode]) -> Iterator[str]:
     for row, node in enumerate(nodes):
         y = 5 + ROW_HEIGHT * row
-        op = fitted(node.op, OP_WIDTH, FONT_SIZE, bold=True)
+        op = fitted(node.op, OP_WIDTH, GRAPH_FONT_SIZE, bold=True)
         shape = fitted(node.shape, SHAPE_WIDTH, SHAPE_FONT_SIZE)
-        at = TEXT_LEFT + text_width(op, FONT_SIZE, bold=True) + TEXT_GAP
-        end = TEXT_RIGHT - text_width(shape, SHAPE_FONT_SIZE) - TEXT_GAP
-        name = fitted(node.name, end - at, FONT_SIZE)
+        at = NODE_TEXT_LEFT + text_width(op, GRAPH_FONT_SIZE, bold=True) + NODE_TEXT_GAP
+        end = NODE_TEXT_RIGHT - text_width(shape, SHAPE_FONT_SIZE) - NODE_TEXT_GAP
+        name = fitted(node.name, end - at, GRAPH_FONT_SIZE)
         kind = ' class="border"' if node.layer is None else f' data-layer="{node.layer}"'
         title = escape(node.title or f"{node.op} {node.name}")
         load = ""
@@ -134,9 +134,9 @@ def _boxes(nodes: Sequence[DrawnNode]) -> Iterator[str]:
             f'<g{kind}><title>{title}</title><rect class="box" x="{BOX_LEFT}" y="{y}" '
             f'width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="6"/><rect x="{BOX_LEFT}" y="{y}" '
             f'width="4" height="{BOX_HEIGHT}" rx="2" fill="{node.colour}"/>{load}'
-            f'<text class="op" x="{TEXT_LEFT}" y="{y + 18}">{escape(op)}</text>'
+            f'<text class="op" x="{NODE_TEXT_LEFT}" y="{y + 18}">{escape(op)}</text>'
             f'<text class="name" x="{at:.0f}" y="{y + 18}">{escape(name)}</text>'
-            f'<text class="shape" x="{TEXT_RIGHT}" y="{y + 18}">{shape}</text>'
+            f'<text class="shape" x="{NODE_TEXT_RIGHT}" y="{y + 18}">{shape}</text>'
             "</g>"
         )
 

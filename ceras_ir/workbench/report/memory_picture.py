@@ -17,20 +17,20 @@ from ceras_ir.transforms.memory.offsets import gap
 from ceras_ir.workbench.pages import round_numbers
 from ceras_ir.workbench.report.content import DrawnBuffer, DrawnPlan, DrawnRegion
 
-WIDTH, HEIGHT = 860, 460
-LEFT, TOP, RIGHT, BOTTOM = 84, 12, 16, 28
+MAP_WIDTH, MAP_HEIGHT = 860, 460
+MAP_LEFT, MAP_TOP, MAP_RIGHT, MAP_BOTTOM = 84, 12, 16, 28
 """Margins of the picture; axis labels are at the left and bottom."""
-FONT_SIZE = 11
-LABEL_HEIGHT, LABEL_MARGIN = 15, 4
+MAP_FONT_SIZE = 11
+MAP_LABEL_HEIGHT, MAP_LABEL_MARGIN = 15, 4
 
-DEVICE_COLOURS = ("#5b8def", "#e08a3c", "#4fb286", "#a77bd8")
+PLAN_COLOURS = ("#5b8def", "#e08a3c", "#4fb286", "#a77bd8")
 """The colours of the CPU, and of the other devices in alphabetical order."""
-INPUT = "#9aa5b1"
+INPUT_COLOUR = "#9aa5b1"
 KIND_COLOURS = {"workspace": "#d3b23c", "state": "#d8709f"}
 KIND_TITLES = {"workspace": "workspace of a kernel", "state": "state"}
 
 # Pictures in notebooks have no style of a page, so that the colour of text is used.
-STYLE = """\
+PLAN_STYLE = """\
 <style>
 .memory svg { width: 100%; height: auto; display: block; }
 .memory rect { stroke: var(--paper, transparent); stroke-width: 0.6; fill-opacity: 0.88; }
@@ -55,10 +55,10 @@ def memory_picture(plan: DrawnPlan) -> str:
     drawing = _Drawing(plan)
     drawn = "\n".join(drawing.shapes())
     return (
-        f'{STYLE}\n<div class="memory">\n<p class="soft">{_summary(plan)}<br>'
+        f'{PLAN_STYLE}\n<div class="memory">\n<p class="soft">{_summary(plan)}<br>'
         "steps from left to right, addresses from bottom to top; computed on"
         f'{_legend(plan)}<span class="key line"></span>bytes alive</p>\n'
-        f'<svg viewBox="0 0 {LEFT + WIDTH + RIGHT} {TOP + HEIGHT + BOTTOM}" role="img" '
+        f'<svg viewBox="0 0 {MAP_LEFT + MAP_WIDTH + MAP_RIGHT} {MAP_TOP + MAP_HEIGHT + MAP_BOTTOM}" role="img" '
         f'aria-label="memory plan">\n{drawn}\n</svg>\n</div>'
     )
 
@@ -77,9 +77,9 @@ def _summary(plan: DrawnPlan) -> str:
 def _legend(plan: DrawnPlan) -> str:
     keys = [(colour, device) for device, colour in _device_colours(plan).items()]
     if any(not buffer.device and not buffer.kind for buffer in plan.buffers):
-        keys.append((INPUT, "inputs, constants"))
+        keys.append((INPUT_COLOUR, "inputs, constants"))
     kinds = dict.fromkeys(buffer.kind for buffer in plan.buffers if buffer.kind)
-    keys += [(KIND_COLOURS.get(kind, INPUT), KIND_TITLES.get(kind, kind)) for kind in kinds]
+    keys += [(KIND_COLOURS.get(kind, INPUT_COLOUR), KIND_TITLES.get(kind, kind)) for kind in kinds]
     return "".join(
         f'<span class="key" style="background:{colour}"></span>{escape(title)}'
         for colour, title in keys
@@ -89,7 +89,7 @@ def _legend(plan: DrawnPlan) -> str:
 def _device_colours(plan: DrawnPlan) -> dict[str, str]:
     known = {buffer.device for buffer in plan.buffers if buffer.device}
     ordered = sorted(known, key=lambda device: (device != CPU, device))
-    return dict(zip(ordered, cycle(DEVICE_COLOURS), strict=False))
+    return dict(zip(ordered, cycle(PLAN_COLOURS), strict=False))
 
 
 @dataclass
@@ -108,7 +108,7 @@ class _Drawing:
         colours = _device_colours(plan)
         boxes = [(buffer, self._box(buffer, base.get(buffer.region, 0))) for buffer in plan.buffers]
         for buffer, box in boxes:
-            colour = KIND_COLOURS.get(buffer.kind) or colours.get(buffer.device, INPUT)
+            colour = KIND_COLOURS.get(buffer.kind) or colours.get(buffer.device, INPUT_COLOUR)
             yield _rectangle(buffer, box, colour)
         yield self._alive()
         for region in plan.regions:
@@ -118,10 +118,10 @@ class _Drawing:
             yield from self._label(buffer.name, box)
 
     def _across(self, step: float) -> float:
-        return LEFT + WIDTH * step / max(self.plan.steps, 1)
+        return MAP_LEFT + MAP_WIDTH * step / max(self.plan.steps, 1)
 
     def _up(self, bytes_: float) -> float:
-        return TOP + HEIGHT * (1 - bytes_ / max(self.plan.size, 1))
+        return MAP_TOP + MAP_HEIGHT * (1 - bytes_ / max(self.plan.size, 1))
 
     def _box(self, buffer: DrawnBuffer, base: int) -> Box:
         start = base + buffer.offset
@@ -131,35 +131,35 @@ class _Drawing:
     def _axes(self) -> Iterator[str]:
         size = self.plan.size
         unit, name = (1024, "KiB") if size >= 4096 else (1, "B")
-        right, bottom = LEFT + WIDTH, TOP + HEIGHT
+        right, bottom = MAP_LEFT + MAP_WIDTH, MAP_TOP + MAP_HEIGHT
         for tick in round_numbers(size // unit):
             y = self._up(tick * unit)
-            yield f'<line class="axis" x1="{LEFT}" y1="{y:.2f}" x2="{right}" y2="{y:.2f}"/>'
-            yield f'<text class="number" x="{LEFT - 6}" y="{y + 4:.2f}">{tick:,} {name}</text>'
+            yield f'<line class="axis" x1="{MAP_LEFT}" y1="{y:.2f}" x2="{right}" y2="{y:.2f}"/>'
+            yield f'<text class="number" x="{MAP_LEFT - 6}" y="{y + 4:.2f}">{tick:,} {name}</text>'
         for tick in round_numbers(self.plan.steps):
             x = self._across(tick)
-            yield f'<line class="axis" x1="{x:.2f}" y1="{TOP}" x2="{x:.2f}" y2="{bottom}"/>'
+            yield f'<line class="axis" x1="{x:.2f}" y1="{MAP_TOP}" x2="{x:.2f}" y2="{bottom}"/>'
             yield f'<text class="step" x="{x:.2f}" y="{bottom + 16}">{tick}</text>'
 
     def _border(self, region: DrawnRegion, end: int) -> Iterator[str]:
-        y, right = self._up(end), LEFT + WIDTH
+        y, right = self._up(end), MAP_LEFT + MAP_WIDTH
         text = f"{region.name}: {region.size:,} of {region.capacity:,} bytes"
-        left = right - LABEL_MARGIN - text_width(text, FONT_SIZE)
-        yield f'<line class="border" x1="{LEFT}" y1="{y:.2f}" x2="{right}" y2="{y:.2f}"/>'
+        left = right - MAP_LABEL_MARGIN - text_width(text, MAP_FONT_SIZE)
+        yield f'<line class="border" x1="{MAP_LEFT}" y1="{y:.2f}" x2="{right}" y2="{y:.2f}"/>'
         # The label of a low region moves up until it is free.
-        top = min(y, TOP + HEIGHT - LABEL_HEIGHT)
-        while not self.occupied.take(Box(left, top, right, top + LABEL_HEIGHT)):
-            top -= LABEL_HEIGHT
-        x = right - LABEL_MARGIN
+        top = min(y, MAP_TOP + MAP_HEIGHT - MAP_LABEL_HEIGHT)
+        while not self.occupied.take(Box(left, top, right, top + MAP_LABEL_HEIGHT)):
+            top -= MAP_LABEL_HEIGHT
+        x = right - MAP_LABEL_MARGIN
         yield f'<text class="region" x="{x}" y="{top + 12:.2f}">{escape(text)}</text>'
 
     def _label(self, name: str, box: Box) -> Iterator[str]:
-        text = fitted(name, box.right - box.left - 2 * LABEL_MARGIN, FONT_SIZE)
-        if not text or box.bottom - box.top < LABEL_HEIGHT:
+        text = fitted(name, box.right - box.left - 2 * MAP_LABEL_MARGIN, MAP_FONT_SIZE)
+        if not text or box.bottom - box.top < MAP_LABEL_HEIGHT:
             return
-        right = box.left + 2 * LABEL_MARGIN + text_width(text, FONT_SIZE)
-        if self.occupied.take(Box(box.left, box.top, right, box.top + LABEL_HEIGHT)):
-            x, y = box.left + LABEL_MARGIN, box.top + 12
+        right = box.left + 2 * MAP_LABEL_MARGIN + text_width(text, MAP_FONT_SIZE)
+        if self.occupied.take(Box(box.left, box.top, right, box.top + MAP_LABEL_HEIGHT)):
+            x, y = box.left + MAP_LABEL_MARGIN, box.top + 12
             yield f'<text class="name" x="{x:.2f}" y="{y:.2f}">{escape(text)}</text>'
 
     def _alive(self) -> str:
