@@ -103,7 +103,7 @@ def _url(arguments: argparse.Namespace, folder: Path) -> str:
 def _run(arguments: argparse.Namespace) -> int:
     from ceras_ir.workbench.evaluation import CacheAt
     from ceras_ir.workbench.explore.exploration import Exploration
-    from ceras_ir.workbench.explore.page import csv_table, pareto_table, reasons
+    from ceras_ir.workbench.explore.results import csv_table, pareto_table, reasons
     from ceras_ir.workbench.explore.storage import Trials
     from ceras_ir.workbench.explore.study_file import load_study
     from ceras_ir.workbench.explore.trial import DONE, FAILED, Work, study_digests
@@ -161,7 +161,8 @@ def _compile_best(arguments: argparse.Namespace) -> int:
     from ceras_ir.driver.compile import main as compile_main
     from ceras_ir.workbench.evaluation import CacheAt
     from ceras_ir.workbench.explore.exploration import Exploration
-    from ceras_ir.workbench.explore.page import best_record, point_folder
+    from ceras_ir.workbench.explore.page import point_folder
+    from ceras_ir.workbench.explore.results import best_record
     from ceras_ir.workbench.explore.storage import Trials
     from ceras_ir.workbench.explore.study_file import arguments_of, load_study
     from ceras_ir.workbench.explore.trial import Work

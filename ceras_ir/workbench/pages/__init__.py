@@ -93,6 +93,7 @@ class TableCell:
     share: float | None = None
     grade: str = ""
     colour: str = ""
+    link: str = ""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,10 @@
     const dark = matchMedia("(prefers-color-scheme: dark)").matches;
     const now = root.dataset.theme || (dark ? "dark" : "light");
     root.dataset.theme = now === "dark" ? "light" : "dark";
+    document.dispatchEvent(new Event("theme"));
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+    document.dispatchEvent(new Event("theme"));
   });
 
   /* Tables: a click on a head sorts, numbers by `data-v`; a second one turns round. */

@@ -54,12 +54,12 @@ def memory_picture(plan: DrawnPlan) -> str:
     """Draw the plan as part of a page."""
     drawing = _Drawing(plan)
     drawn = "\n".join(drawing.shapes())
+    size = f"{MAP_LEFT + MAP_WIDTH + MAP_RIGHT} {MAP_TOP + MAP_HEIGHT + MAP_BOTTOM}"
     return (
         f'{PLAN_STYLE}\n<div class="memory">\n<p class="soft">{_summary(plan)}<br>'
         "steps from left to right, addresses from bottom to top; computed on"
         f'{_legend(plan)}<span class="key line"></span>bytes alive</p>\n'
-        f'<svg viewBox="0 0 {MAP_LEFT + MAP_WIDTH + MAP_RIGHT} {MAP_TOP + MAP_HEIGHT + MAP_BOTTOM}" role="img" '
-        f'aria-label="memory plan">\n{drawn}\n</svg>\n</div>'
+        f'<svg viewBox="0 0 {size}" role="img" aria-label="memory plan">\n{drawn}\n</svg>\n</div>'
     )
 
 
