@@ -12,12 +12,19 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import Field
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn, TypeAlias, get_origin
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, NoReturn, get_origin
 
 from xdsl.utils.hints import isa
 
 from ceras_ir.command.entry_point import shown_name
+from ceras_ir.command.help_parser import (
+    ArgumentContainer,
+    HelpParser,
+    add_help,
+    document_later,
+    usual,
+    value_text,
+)
 from ceras_ir.support.diagnostics import UsageError, did_you_mean, remark
 from ceras_ir.support.options import (
     OptionHelp,
@@ -33,9 +40,6 @@ if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
 
-ArgumentContainer: TypeAlias = "argparse._ActionsContainer"  # pyright: ignore[reportPrivateUsage]
-"""A parser, or a group of options."""
-
 REQUIRED = "the following arguments are required"
 """The start of the message of `argparse` about missing arguments."""
 
@@ -45,22 +49,9 @@ MISSING = re.compile(r"expected [\w ]+ arguments?")
 EXTRA = ": ignored explicit argument "
 """The text of `argparse` before the value of a switch."""
 
-_UNREAD: WeakKeyDictionary[argparse.Action, Callable[[], str]] = WeakKeyDictionary()
 
-
-def document_later(action: argparse.Action, read: Callable[[], str]) -> None:
-    """Compute the help of an option by `read` when it is printed, which parses sources."""
-    _UNREAD[action] = read
-
-
-class UsageParser(argparse.ArgumentParser):
+class UsageParser(HelpParser):
     """An `argparse` parser that raises `UsageError`."""
-
-    def document(self) -> None:
-        """Load the help of all options."""
-        for action in self._actions:
-            if (read := _UNREAD.pop(action, None)) is not None:
-                action.help = read().replace("%", "%%")
 
     def error(self, message: str) -> NoReturn:
         """Raise a `UsageError`, with the choices or the form of each option without a value."""
@@ -88,22 +79,6 @@ class UsageParser(argparse.ArgumentParser):
             message = f"expected {kind}, got '{arg_string}'"
             raise argparse.ArgumentError(action, message) from None
 
-    def format_help(self) -> str:
-        """Format the help with a usage of one line, without the options."""
-        self.document()
-        if self.usage is None:
-            self.usage = self._short_usage().replace("%", "%%")
-        return super().format_help()
-
-    def _short_usage(self) -> str:
-        positional = (a for a in self._actions if not a.option_strings)
-        required = (a for a in self._actions if a.required and a.option_strings)
-        parts = [
-            *map(_positional, positional),
-            *(f"{max(a.option_strings, key=len)} {value_text(a)}" for a in required),
-        ]
-        return " ".join([self.prog, *parts, "[options]"])
-
     def add_actions_of(self, other: UsageParser) -> None:
         """Add all arguments of another parser whose flags are new."""
         for action in other.listed_actions:
@@ -129,26 +104,6 @@ def _lacks(flag: str, message: str) -> bool:
     return flag in start.removeprefix("argument ").split("/") and bool(MISSING.fullmatch(rest))
 
 
-def value_text(action: argparse.Action) -> str:
-    """Return the placeholder of the value of an argument; "" for a switch."""
-    if isinstance(action.metavar, str):
-        return action.metavar
-    if action.metavar is not None:
-        return " ".join(action.metavar)
-    if action.choices is not None:
-        return "{" + ",".join(map(str, action.choices)) + "}"
-    return "" if action.nargs == 0 else action.dest.upper()
-
-
-def _positional(action: argparse.Action) -> str:
-    text = value_text(action)
-    if action.nargs in ("*", "..."):
-        return f"[{text} ...]"
-    if action.nargs == "+":
-        return f"{text} [{text} ...]"
-    return f"[{text}]" if action.nargs == "?" else text
-
-
 def add_output(
     group: ArgumentContainer,
     metavar: str,
@@ -158,8 +113,10 @@ def add_output(
     required: bool = False,
 ) -> None:
     """Add `-o`, the result of a command."""
-    group.add_argument(
-        "-o", dest="output", metavar=metavar, default=default, required=required, help=text
+    usual(
+        group.add_argument(
+            "-o", dest="output", metavar=metavar, default=default, required=required, help=text
+        )
     )
 
 
@@ -207,10 +164,23 @@ class _StoreOnce(argparse.Action):
 class ToolParser(UsageParser):
     """A parser without abbreviations, with `--version`, that raises `UsageError`."""
 
-    def __init__(self, prog: str, *, description: str | None = None, epilog: str | None = None):
-        shown = shown_name(prog)
-        super().__init__(shown, description=description, epilog=epilog, allow_abbrev=False)
+    def __init__(
+        self,
+        prog: str,
+        *,
+        description: str | None = None,
+        epilog: str | None = None,
+        examples: Sequence[str] = (),
+    ):
+        super().__init__(
+            shown_name(prog),
+            description=description,
+            epilog=epilog,
+            allow_abbrev=False,
+            add_help=False,
+        )
         self.tool = prog
+        self.examples = examples
         self.explain: Callable[[str], str | None] | None = None
         """A function that returns the reason why an option is unknown, or None."""
         self.given: dict[str, object] = {}
@@ -218,6 +188,7 @@ class ToolParser(UsageParser):
         for name in (None, "store"):
             self.register("action", name, _StoreOnce)
         self.set_defaults(tool=prog)
+        add_help(self)
         add_version(self)
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> object:
@@ -305,6 +276,8 @@ def add_options(
             default = argparse.SUPPRESS if sparse else _default(each, described)
             action = _add(group, each, described, types[each.name], default)
             document_later(action, partial(help_of, cls, each))
+            if described.usual:
+                usual(action)
 
 
 def _default(each: Field[object], described: OptionHelp) -> object:

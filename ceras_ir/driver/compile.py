@@ -17,6 +17,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.command.entry_point import shown_name
 from ceras_ir.command.exit_status import run_tool
+from ceras_ir.command.help_parser import usual
 from ceras_ir.command.output_files import FolderOptions
 from ceras_ir.command.tool_parser import ToolParser, add_options, add_output
 from ceras_ir.driver.options import (
@@ -84,8 +85,12 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
     parser = ToolParser(
         "ceras-compile",
         description="Compile an ONNX model (or IR text) into a folder of artefacts with "
-        "manifest.json and report.json. With --target, --help lists its options too.",
+        "manifest.json and report.json. With --target, --help-all lists its options too.",
         epilog=f"{described_targets(known)} {EXIT_STATUS}",
+        examples=(
+            "model.onnx --target c --calibrate data.npz -o model_c",
+            "model.onnx --target arduino --board uno_r4_wifi -o sketch",
+        ),
     )
     parser.add_argument("model", metavar="MODEL.onnx", help="an ONNX model, or IR text in .mlir")
     add_output(parser, "DIR", "write the folder here", required=True)
@@ -93,10 +98,13 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
     add_target(parser, known, "compile for this target", required=True)
     add_build_options(parser)
     add_options(parser, BuildOptions, ["io"])
-    parser.add_argument(
-        "--save-temps",
-        action="store_true",
-        help="keep the IR of each level, and other intermediate files of the target, in DIR/temps",
+    usual(
+        parser.add_argument(
+            "--save-temps",
+            action="store_true",
+            help="keep the IR of each level, and other intermediate files of the target, in "
+            "DIR/temps",
+        )
     )
     parser.add_argument(
         "--emit-levels",
@@ -111,18 +119,22 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
         "DIR/model_explorer, for the viewer Model Explorer",
     )
     add_options(parser, BisectPassesOptions)
-    parser.add_argument(
-        "--why",
-        action="append",
-        default=[],
-        metavar="NODE",
-        help="print the device of a node, and the reason; may be repeated",
+    usual(
+        parser.add_argument(
+            "--why",
+            action="append",
+            default=[],
+            metavar="NODE",
+            help="print the device of a node, and the reason; may be repeated",
+        )
     )
-    parser.add_argument(
-        "--report",
-        action="store_true",
-        help="write the page DIR/report.html: graph, devices and reasons, layers, "
-        "memory, predicted times, noise of quantization with --calibrate, provenance",
+    usual(
+        parser.add_argument(
+            "--report",
+            action="store_true",
+            help="write the page DIR/report.html: graph, devices and reasons, layers, "
+            "memory, predicted times, noise of quantization with --calibrate, provenance",
+        )
     )
     add_target_options(parser, [] if target is None else [target])
     return parser

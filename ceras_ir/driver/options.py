@@ -9,6 +9,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn
 
+from ceras_ir.command.help_parser import usual
 from ceras_ir.command.tool_parser import ArgumentContainer, ToolParser, add_options, values_of
 from ceras_ir.data.image_options import ImageOptions
 from ceras_ir.driver.shared_options import ShapeOptions, StateOptions, interface_of
@@ -48,7 +49,7 @@ def _finite(text: str) -> float:
 class EvaluationOptions:
     """The samples on which networks are compared, and the required signal-to-noise ratio."""
 
-    samples: int | None = option(None, metavar="N", minimum=1)
+    samples: int | None = option(None, metavar="N", minimum=1, usual=True)
     """Compare on the first N samples only."""
 
     floor: float = option(10.0, metavar="DB", read=_finite)
@@ -266,12 +267,14 @@ def add_inputs(
 ) -> None:
     """Add --inputs, which serve `purpose`."""
     ending = f" (default: {default})" if default else ""
-    parser.add_argument(
-        "--inputs",
-        metavar="IN.npz|DIR",
-        required=required,
-        help=f"{purpose}: a file with an array per input, or a folder of images, to which the "
-        f"--image options apply{ending}",
+    usual(
+        parser.add_argument(
+            "--inputs",
+            metavar="IN.npz|DIR",
+            required=required,
+            help=f"{purpose}: a file with an array per input, or a folder of images, to which the "
+            f"--image options apply{ending}",
+        )
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.command.exit_status import run_tool
+from ceras_ir.command.help_parser import usual
 from ceras_ir.command.output_files import refuse_overwriting
 from ceras_ir.command.tool_parser import REQUIRED, ToolParser, add_options
 from ceras_ir.driver.options import (
@@ -55,13 +56,17 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
         "ceras-run",
         description="Run an ONNX model (by the interpreter, or compiled for a target), IR text at "
         "any level, or a folder that ceras-compile wrote. Arrays in .npz files are named as "
-        "the network's inputs and outputs; their first axis is samples. With --target, --help "
-        "lists its options too.",
+        "the network's inputs and outputs; their first axis is samples. With --target, "
+        "--help-all lists its options too.",
         epilog=f"{described_targets(known)} {EXIT_STATUS}",
+        examples=(
+            "model_c --inputs test.npz --outputs answers.npz",
+            "model.onnx --target c --calibrate data.npz --inputs test.npz --outputs answers.npz",
+        ),
     )
     parser.add_argument("model", metavar="MODEL.onnx|IR.mlir|DIR", nargs="?", help="what to run")
     add_inputs(parser, "run on these inputs")
-    parser.add_argument("--outputs", metavar="OUT.npz", help="write outputs here at the end")
+    usual(parser.add_argument("--outputs", metavar="OUT.npz", help="write outputs here at the end"))
     add_target(parser, known, "compile for this target and run there (default: the interpreter)")
     add_build_options(parser)
     add_options(parser, BisectPassesOptions)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, TypeVar
 
+from ceras_ir.command.help_parser import usual
 from ceras_ir.command.tool_parser import (
     ArgumentContainer,
     ToolParser,
@@ -67,10 +68,10 @@ def _pair(text: str) -> tuple[str, str]:
 class ShapeOptions:
     """The options for symbolic dimensions and inputs of a model."""
 
-    batch: int = option(1, metavar="N", minimum=1)
+    batch: int = option(1, metavar="N", minimum=1, usual=True)
     """Set a symbolic batch dimension to N."""
     shape: tuple[tuple[str, tuple[int, ...]], ...] = option(
-        (), metavar="NAME=1x3x224x224", action="append", read=_shape
+        (), metavar="NAME=1x3x224x224", action="append", read=_shape, usual=True
     )
     """Set the shape of an input with symbolic dimensions; for each such input."""
     set: tuple[tuple[str, tuple[float, ...]], ...] = option(
@@ -193,9 +194,8 @@ def add_target(
     required: bool = False,
 ) -> None:
     """Add `--target`, with a choice of `targets`."""
-    group.add_argument(
-        "--target", choices=[cls.name for cls in targets], required=required, help=text
-    )
+    choices = [cls.name for cls in targets]
+    usual(group.add_argument("--target", choices=choices, required=required, help=text))
 
 
 def described_targets(targets: Sequence[TargetClass]) -> str:

@@ -41,9 +41,9 @@ class DumpOptions:
 
     print_ir_before_all: bool = option(False, aliases=("--mlir-print-ir-before-all",))
     """Print the IR before each pass to stderr."""
-    print_ir_after_all: bool = option(False, aliases=("--mlir-print-ir-after-all",))
+    print_ir_after_all: bool = option(False, aliases=("--mlir-print-ir-after-all",), usual=True)
     """Print the IR after each pass to stderr."""
-    print_ir_diff: bool = option(False)
+    print_ir_diff: bool = option(False, usual=True)
     """Print the changes of each pass to stderr, as a unified diff."""
     print_ir_before: tuple[str, ...] = option(
         (), metavar="PASS", action="append", read=str, aliases=("--mlir-print-ir-before",)

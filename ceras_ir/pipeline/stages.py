@@ -60,7 +60,7 @@ class TargetOptions:
 
     target: Target = field(default_factory=Target)
     """The default target has any arithmetic, and is no particular machine."""
-    quantize: Quantize = option("auto", shows_default=True)
+    quantize: Quantize = option("auto", shows_default=True, usual=True)
     """
     Compute in int8 (int8) or in the types of the model (none); auto selects int8 if the model has
     Q/DQ, calibration data is given, or the target has no floating point.
@@ -71,7 +71,7 @@ class TargetOptions:
 class BuildOptions(QuantizationOptions, TargetOptions):
     """A target with options, and the quantization of the network for this target."""
 
-    io: Io = option("model")
+    io: Io = option("model", usual=True)
     """Give inputs and outputs the model's own types, or int8."""
     prune: str | None = option(None, metavar="OPTIONS")
     """

@@ -149,6 +149,8 @@ class OptionHelp:
     """Other spellings of the flag."""
     needs: tuple[str, ...] = ()
     """The conditions without which the option has no effect."""
+    usual: bool = False
+    """Whether `--help` lists the option; `--help-all` lists all options."""
 
 
 @dataclass_transform(frozen_default=True)
@@ -174,10 +176,22 @@ def option(
     shows_default: bool = True,
     aliases: tuple[str, ...] = (),
     needs: tuple[str, ...] = (),
+    usual: bool = False,
 ) -> T:
     """Declare a dataclass field with `default` that is an option of the command line."""
     described = OptionHelp(
-        text, metavar, tools, flag, keyword, minimum, read, action, shows_default, aliases, needs
+        text,
+        metavar,
+        tools,
+        flag,
+        keyword,
+        minimum,
+        read,
+        action,
+        shows_default,
+        aliases,
+        needs,
+        usual,
     )
     return field(default=default, metadata={_KEY: described})
 

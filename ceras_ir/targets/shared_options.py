@@ -7,7 +7,7 @@ from ceras_ir.support.options import option, options
 class TargetNameOptions:
     """The option of passes that depend on a target."""
 
-    target: str | None = option(None, metavar="NAME")
+    target: str | None = option(None, metavar="NAME", usual=True)
     """Use the properties of this target (default: no target)."""
 
 
@@ -15,7 +15,7 @@ class TargetNameOptions:
 class BoardOptions:
     """The option of each target with boards, and of the passes that use a board."""
 
-    board: str | None = option(None, metavar="NAME|FILE")
+    board: str | None = option(None, metavar="NAME|FILE", usual=True)
     """Compile for this board: a built-in name or a file."""
 
 

@@ -147,6 +147,7 @@ class CalibrationOptions:
         action="append",
         read=file_list,
         needs=(SCALES,),
+        usual=True,
     )
     """
     Choose scales from these inputs: an array per graph input with samples along the first axis, or

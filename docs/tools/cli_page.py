@@ -9,7 +9,7 @@ from typing import get_type_hints
 from ceras_ir.backends.nnet import tool as nnet
 from ceras_ir.backends.vta.execution import calibration as vta
 from ceras_ir.command.dispatch import listing
-from ceras_ir.command.tool_parser import value_text
+from ceras_ir.command.help_parser import HelpParser, value_text
 from ceras_ir.driver import compile
 from ceras_ir.driver import run as run
 from ceras_ir.driver.opt import argv
@@ -29,7 +29,7 @@ from ceras_ir.workbench.reduce import tool as reduce
 from ceras_ir.workbench.report import tool as report
 from ceras_ir.workbench.training import tool as retrain
 
-PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
+PARSERS: dict[str, Callable[[], HelpParser]] = {
     "ceras-opt": argv.make_parser,
     "ceras-compile": compile.make_parser,
     "ceras-report": report.make_parser,
@@ -66,8 +66,8 @@ INTRODUCTION = f"""\
 # Commands
 
 Results are printed to stdout, or written to the file of `-o` or `--outputs`. Diagnostics, dumps
-and progress are printed to stderr. Each command has `-h` or `--help`, and `--version`, which prints
-versions.
+and progress are printed to stderr. Each command has `-h` or `--help`, which prints the usual
+options, `--help-all`, which prints all options, and `--version`, which prints versions.
 
 `ceras compile` and `ceras-compile` are two names of a command, as are the names of all other
 commands; `python -m ceras_ir compile` is a third name. `ceras --help` lists the commands.
@@ -84,7 +84,7 @@ SINGLE = f"""\
 ```
 """
 
-EVERYWHERE = ("-h", "--version")
+EVERYWHERE = ("-h", "--help-all", "--version")
 """Options that the introduction describes."""
 
 
@@ -185,9 +185,14 @@ def _target_options(target: TargetClass) -> str:
 def _formatted(name: str, shared: Mapping[str, str]) -> tuple[str, list[str]]:
     """Return the help of a command without the descriptions in `shared`, and all options."""
     parser = PARSERS[name]()
+    examples = "\n".join(f"{name} {example}" for example in parser.examples)
+    parser.examples = ()
     formatter = MarkdownFormatter(name, shared)
     parser.formatter_class = lambda prog: formatter
-    return parser.format_help(), formatter.items
+    text = parser.format_help()
+    if examples:
+        text = f"{text.rstrip()}\n\nExamples:\n\n```\n{examples}\n```"
+    return text, formatter.items
 
 
 def _groups() -> dict[str, list[str]]:

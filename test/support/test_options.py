@@ -219,7 +219,7 @@ def printed(*arguments: str) -> str:
         ["--help"],
         ["opt", "--list-passes"],
         ["opt", "--help-pass=fuse-functions"],
-        ["compile", "--help"],
+        ["compile", "--help-all"],
     ],
     ids=" ".join,
 )

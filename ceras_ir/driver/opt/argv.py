@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ceras_ir.command.entry_point import shown_name
+from ceras_ir.command.help_parser import add_help, usual
 from ceras_ir.command.tool_parser import (
     UsageParser,
     add_options,
@@ -34,7 +35,7 @@ _RUN = "--run-pass="
 class PartOptions:
     """The treatment of the input text."""
 
-    split_input_file: bool = option(False)
+    split_input_file: bool = option(False, usual=True)
     """Process the parts between '// -----' lines separately."""
     verify_diagnostics: bool = option(False)
     """Check '// expected-error@+1 {{...}}' comments instead of failing."""
@@ -46,7 +47,7 @@ class PartOptions:
 class PrintOptions(DumpOptions):
     """The printed IR and tables."""
 
-    time_passes: bool = option(False, aliases=("--mlir-timing",))
+    time_passes: bool = option(False, aliases=("--mlir-timing",), usual=True)
     """Print the time of each pass to stderr."""
     pass_statistics: bool = option(False, aliases=("--mlir-pass-statistics",))
     """
@@ -98,11 +99,9 @@ class ReproducerOptions:
 class InformationOptions:
     """The information that is printed instead of a run."""
 
-    help: bool = option(False, aliases=("-h",))
-    """Print this."""
-    list_passes: bool = option(False)
+    list_passes: bool = option(False, usual=True)
     """List all passes."""
-    help_pass: str | None = option(None, metavar="PASS")
+    help_pass: str | None = option(None, metavar="PASS", usual=True)
     """Describe a pass and its options."""
 
 
@@ -192,10 +191,14 @@ def make_parser() -> _OptParser:
         allow_abbrev=False,
         add_help=False,
     )
+    parser.examples = (
+        "model.onnx --fuse -o fused.mlir",
+        "fused.mlir --quantize --print-ir-after-all",
+    )
     add = parser.add_argument
     add("input", nargs="?", default="-", metavar="IN", help="IR text or an ONNX model; - is stdin")
     add_output(parser, "OUT", "write here instead of stdout", default="-")
-    add(
+    pipeline = add(
         "-p",
         "--passes",
         "--pass-pipeline",
@@ -207,6 +210,7 @@ def make_parser() -> _OptParser:
         help='run these passes, for example "canonicalize,my-pass{x=1 y=2}", directly or inside '
         "builtin.module(...); may be repeated and mixed with pass flags",
     )
+    usual(pipeline)
     add(
         _RUN[:-1],
         dest="pipeline",
@@ -214,7 +218,8 @@ def make_parser() -> _OptParser:
         type=_flag_request,
         help=argparse.SUPPRESS,
     )
-    add("-t", "--target", default="mlir", help="print this: mlir (default) or a text target")
+    target = "print this: mlir (default) or a text target"
+    usual(add("-t", "--target", default="mlir", help=target))
     add_plugins(parser.add_argument_group("plugins"))
     group = parser.add_argument_group("input")
     add_options(group, PartOptions)
@@ -238,6 +243,7 @@ def make_parser() -> _OptParser:
     )
     add_options(group, ReproducerOptions)
     group = parser.add_argument_group("information")
+    add_help(group)
     add_options(group, InformationOptions)
     add_version(group)
     return parser

@@ -16,7 +16,7 @@ from xdsl.universe import Universe
 
 from ceras_ir.command.exit_status import explain_crash, phase, report, run_tool
 from ceras_ir.command.output_files import open_output, refuse_overwriting
-from ceras_ir.driver.opt.argv import OptArguments, make_parser, parse_arguments, replayed
+from ceras_ir.driver.opt.argv import OptArguments, parse_arguments, replayed
 from ceras_ir.driver.shared_options import bindings_of
 from ceras_ir.pipeline.context import load_context, load_universe, plugins
 from ceras_ir.pipeline.instrumentation import Dumps, PassRunner, Statistics, Watch
@@ -72,8 +72,6 @@ def _process(argv: Sequence[str], universe: Universe) -> int:
 
 
 def _information(arguments: OptArguments, universe: Universe) -> str | None:
-    if arguments.help:
-        return make_parser().format_help().rstrip()
     if arguments.list_passes:
         from ceras_ir.driver.opt.modes import list_passes
 

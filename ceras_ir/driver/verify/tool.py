@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from ceras_ir.command.exit_status import report, run_tool
+from ceras_ir.command.help_parser import usual
 from ceras_ir.command.tool_parser import ToolParser, add_options, early_value
 from ceras_ir.driver.options import (
     EXIT_STATUS,
@@ -63,14 +64,21 @@ def make_parser(targets: Sequence[TargetClass] | None = None) -> ToolParser:
         "Print a line per level: exact, or the first operation and element that differ.",
         epilog=f"{described_targets(compiling_targets())} {EXIT_STATUS} If a level differs, the "
         "status is 1, even if another level is unsupported.",
+        examples=(
+            "model.onnx --calibrate data.npz",
+            "model.onnx --inputs test.npz --samples 20 --targets c",
+        ),
     )
     parser.add_argument("model", metavar="MODEL.onnx", help="an ONNX model, or IR text in .mlir")
     add_inputs(parser, "compare on these inputs", default="synthetic, seeded")
-    parser.add_argument(
-        "--targets",
-        metavar="NAME,...",
-        default=default,
-        help="compare these targets (default: %(default)s; with --state, targets that keep states)",
+    usual(
+        parser.add_argument(
+            "--targets",
+            metavar="NAME,...",
+            default=default,
+            help="compare these targets (default: %(default)s; with --state, targets that keep "
+            "states)",
+        )
     )
     parser.add_argument(
         "--no-reference",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ceras_ir.command.entry_point import shown_name
 from ceras_ir.command.exit_status import run_tool
+from ceras_ir.command.help_parser import usual
 from ceras_ir.command.tool_parser import ToolParser, add_options
 from ceras_ir.driver.options import (
     EXIT_STATUS,
@@ -60,6 +61,10 @@ def make_parser() -> ToolParser:
         "proposals. With two models, compare the second with the first, layer by layer, for layers "
         "that compute the same tensor of the model.",
         epilog=EXIT_STATUS,
+        examples=(
+            "model.onnx --calibrate data.npz --inputs test.npz --labels labels.npz",
+            "model.onnx --calibrate data.npz --inputs test.npz --target c --html page.html",
+        ),
     )
     parser.add_argument("model", metavar="MODEL.onnx", help="an ONNX model, or IR text in .mlir")
     parser.add_argument(
@@ -70,22 +75,31 @@ def make_parser() -> ToolParser:
         "float model is quantized if --calibrate is given",
     )
     add_inputs(parser, "compare on these inputs, which are streamed", required=True)
-    parser.add_argument(
-        "--labels",
-        metavar="L.npz|L.json",
-        help="measure accuracy of both networks against these labels: classes [N] (top-1, "
-        "top-5), [N, H, W] for segmentation (IoU), a .json file of COCO's format for detection, or "
-        "any argument of your function; the first axis is the samples",
+    usual(
+        parser.add_argument(
+            "--labels",
+            metavar="L.npz|L.json",
+            help="measure accuracy of both networks against these labels: classes [N] (top-1, "
+            "top-5), [N, H, W] for segmentation (IoU), a .json file of COCO's format for "
+            "detection, or any argument of your function; the first axis is the samples",
+        )
     )
-    parser.add_argument(
-        "--metric",
-        metavar="NAME",
-        help="measure this: topk, segmentation, or detection (average precision; without labels, "
-        "against the float network's detections); or FILE.py:FUNCTION or MODULE:FUNCTION, called "
-        "with (outputs by name, labels or None) for the float and the quantized outputs, which "
-        "returns a number or numbers by name (default: topk or segmentation, by the labels)",
+    usual(
+        parser.add_argument(
+            "--metric",
+            metavar="NAME",
+            help="measure this: topk, segmentation, or detection (average precision; without "
+            "labels, against the float network's detections); or FILE.py:FUNCTION or "
+            "MODULE:FUNCTION, called with (outputs by name, labels or None) for the float and the "
+            "quantized outputs, which returns a number or numbers by name (default: topk or "
+            "segmentation, by the labels)",
+        )
     )
-    parser.add_argument("--html", metavar="OUT.html", help="write a page with plots to this file")
+    usual(
+        parser.add_argument(
+            "--html", metavar="OUT.html", help="write a page with plots to this file"
+        )
+    )
     add_options(parser, EvaluationOptions)
     add_options(parser, ArithmeticOptions)
     add_scheme(parser)
@@ -95,11 +109,13 @@ def make_parser() -> ToolParser:
         metavar="PASS,...",
         help="compare with a second variant, quantized with these optional passes",
     )
-    parser.add_argument(
-        "--propose",
-        action="store_true",
-        help="evaluate other options on the first 32 inputs, and print the gain of each with the "
-        "standard error, and the cost; do not use the calibration inputs here",
+    usual(
+        parser.add_argument(
+            "--propose",
+            action="store_true",
+            help="evaluate other options on the first 32 inputs, and print the gain of each with "
+            "the standard error, and the cost; do not use the calibration inputs here",
+        )
     )
     group = parser.add_argument_group(
         "many inputs",

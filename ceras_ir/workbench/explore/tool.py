@@ -34,6 +34,7 @@ def make_parser() -> ToolParser:
         "Pareto front. Completed points are stored: after an interrupt, the same command "
         "continues. 'ceras-explore best STUDY.toml --where EXPR -o DIR' compiles the best point.",
         epilog=EXIT_STATUS,
+        examples=("study.toml", "study.toml --jobs 4 --folder results"),
     )
     parser.add_argument("study", metavar="STUDY.toml", help="models, choices and objectives")
     _add_places(parser)
@@ -52,6 +53,10 @@ def make_best_parser() -> ToolParser:
         description="Compile the best point of an explored study: the first on the Pareto front "
         "of the points that --where admits.",
         epilog=EXIT_STATUS,
+        examples=(
+            "study.toml -o model_c",
+            'study.toml --where "flash < 200000" --by flash -o model_c',
+        ),
     )
     parser.add_argument("study", metavar="STUDY.toml", help="models, choices and objectives")
     parser.add_argument(

@@ -224,6 +224,7 @@ def make_parser() -> ToolParser:
         "reasons, layers, memory, predicted times, provenance. With two folders, the page has the "
         "differences. It is a single file without external resources.",
         epilog=EXIT_STATUS,
+        examples=("model_c -o page.html", "before after -o differences.html"),
     )
     parser.add_argument("folder", metavar="DIR", help="a folder that ceras-compile wrote")
     parser.add_argument(

@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, get_args
 
 from ceras_ir.command.exit_status import run_tool
+from ceras_ir.command.help_parser import usual
 from ceras_ir.command.tool_parser import ToolParser, UsageParser, add_options, add_output, names
 from ceras_ir.driver.options import EXIT_STATUS, add_extensions, add_scheme, with_image_options
 from ceras_ir.driver.shared_options import ShapeOptions
@@ -42,6 +43,10 @@ def make_parser() -> ToolParser:
         "training, for floats, too.",
         epilog=f"{EXIT_STATUS} Status 130: interrupted; there is a checkpoint. Needs torch: "
         "pip install 'ceras-ir[retrain]'.",
+        examples=(
+            "pruned.onnx --data train.npz --labels labels.npz --epochs 10 -o trained.onnx",
+            "model.onnx --int8 --data train.npz --labels labels.npz -o trained.onnx",
+        ),
     )
     add = parser.add_argument
     add("model", metavar="MODEL.onnx", help="an ONNX model, or IR text in .mlir")
@@ -66,11 +71,13 @@ def make_parser() -> ToolParser:
         "--threads", type=int, metavar="N", help="threads of torch on the CPU (default: of torch)"
     )
     quantized = parser.add_argument_group("integers")
-    quantized.add_argument(
-        "--int8",
-        action="store_true",
-        help="quantize first, then train through the rounding, with the integers of the compiled "
-        "network. OUT.onnx has Q/DQ",
+    usual(
+        quantized.add_argument(
+            "--int8",
+            action="store_true",
+            help="quantize first, then train through the rounding, with the integers of the "
+            "compiled network. OUT.onnx has Q/DQ",
+        )
     )
     add_options(quantized, ArithmeticOptions)
     add_scheme(quantized)
@@ -80,20 +87,24 @@ def make_parser() -> ToolParser:
 
 
 def _add_data(parser: ToolParser) -> None:
-    group = parser.add_argument_group("examples")
+    group = parser.add_argument_group("training data")
     for name, purpose in (("data", "for training"), ("validate", "for a score after each epoch")):
-        group.add_argument(
-            f"--{name}",
-            metavar="DIR|B.npz",
-            required=name == "data",
-            help=f"inputs {purpose}: a file, or a folder of images, to which the --image options "
-            "apply; a folder may contain the folders 'images' and 'labels'",
+        usual(
+            group.add_argument(
+                f"--{name}",
+                metavar="DIR|B.npz",
+                required=name == "data",
+                help=f"inputs {purpose}: a file, or a folder of images, to which the --image "
+                "options apply; a folder may contain the folders 'images' and 'labels'",
+            )
         )
-        group.add_argument(
-            "--labels" if name == "data" else "--validate-labels",
-            metavar="DIR|L.npz",
-            help="classes of samples [N] or pixels [N, H, W], or a folder of label images with the "
-            "names of the inputs; floats are target values of the output",
+        usual(
+            group.add_argument(
+                "--labels" if name == "data" else "--validate-labels",
+                metavar="DIR|L.npz",
+                help="classes of samples [N] or pixels [N, H, W], or a folder of label images with "
+                "the names of the inputs; floats are target values of the output",
+            )
         )
     group.add_argument("--label-output", metavar="NAME", help="the output to which labels belong")
     group.add_argument("--flip", action="store_true", help="mirror half of the images")
@@ -142,18 +153,24 @@ def _add_losses(parser: UsageParser) -> None:
 def _add_schedule(parser: UsageParser) -> None:
     group = parser.add_argument_group("schedule")
     # `--batch` is the value of a symbolic dimension, as in all commands.
-    for field, flag, metavar, text in (
-        ("epochs", "epochs", "N", "passes over all examples"),
-        ("batch", "batch-size", "N", "samples per step"),
-        ("optimizer", "optimizer", None, "the algorithm"),
-        ("rate", "rate", None, "initial learning rate"),
-        ("schedule", "schedule", None, "schedule of the learning rate"),
-        ("step_epochs", "step-epochs", "N", "with schedule step, change the rate every N epochs"),
-        ("step_factor", "step-factor", "F", "with schedule step, the factor of the change"),
-        ("weight_decay", "weight-decay", "D", "weight decay of AdamW"),
+    for field, flag, metavar, text, is_usual in (
+        ("epochs", "epochs", "N", "passes over all examples", True),
+        ("batch", "batch-size", "N", "samples per step", False),
+        ("optimizer", "optimizer", None, "the algorithm", False),
+        ("rate", "rate", None, "initial learning rate", True),
+        ("schedule", "schedule", None, "schedule of the learning rate", False),
+        (
+            "step_epochs",
+            "step-epochs",
+            "N",
+            "with schedule step, change the rate every N epochs",
+            False,
+        ),
+        ("step_factor", "step-factor", "F", "with schedule step, the factor of the change", False),
+        ("weight_decay", "weight-decay", "D", "weight decay of AdamW", False),
     ):
         default: int | float | str = getattr(DEFAULT_SETTINGS, field)
-        group.add_argument(
+        action = group.add_argument(
             f"--{flag}",
             type=type(default),
             choices={"optimizer": get_args(Optimizer), "schedule": get_args(RateSchedule)}.get(
@@ -163,6 +180,8 @@ def _add_schedule(parser: UsageParser) -> None:
             metavar=metavar,
             help=f"{text} (default: %(default)s)",
         )
+        if is_usual:
+            usual(action)
     group.add_argument(
         "--channel-rates",
         action="store_true",

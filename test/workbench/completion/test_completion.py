@@ -23,6 +23,7 @@ def test_every_command_has_a_parser():
 def test_options_of_all_targets_and_passes_are_there():
     compile = parser_of(core.compile)
     assert {"--encoding", "--convolution", "--report", "--board"} <= compile.flags
+    assert {"--observer", "--help-all"} <= compile.flags
     assert {"--fuse", "--place", "--tile"} <= parser_of(core.opt).flags
     assert "--encoding" not in parser_of(workbench.plan).flags
 
