@@ -127,7 +127,7 @@ MISTAKES = {
         "write to another folder",
     ),
     28: Mistake(f"{C} --why nosuch", 2, "no node 'nosuch'", "--why", "(nodes: conv_first, "),
-    29: Mistake("ceras-run cam.onnx --inputs cal.npz", 2, "required", "--outputs", "--help"),
+    29: Mistake("ceras-run cam.onnx --outputs out.npz", 2, "required", "--inputs", "--help"),
     30: Mistake(
         "ceras-run cam.onnx --inputs cal.npz --outputs no/out.npz",
         1,

@@ -17,7 +17,7 @@ from typing import TypeAlias, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ceras_ir.data.image_folder import is_folder
+from ceras_ir.data.image_folder import is_images
 from ceras_ir.data.image_options import ImageOptions
 from ceras_ir.data.sample_stream import StreamedSamples, open_samples
 from ceras_ir.data.samples import Array, Samples, samples_of, save_arrays
@@ -119,10 +119,10 @@ def _with_images(paths: Sequence[str], images: ImageOptions | None) -> str:
             raise InputError(f"no such file or folder{missing_file_remedy(path)}", path)
     if images is None:
         return ",".join(paths)
-    if not any(map(is_folder, paths)):
+    if not any(map(is_images, paths)):
         raise UsageError("image options apply only to a folder of images")
     options = images.spell()
-    return ",".join(f"{p}?{options}" if is_folder(p) and options else p for p in paths)
+    return ",".join(f"{p}?{options}" if is_images(p) and options else p for p in paths)
 
 
 def _refuse_images(images: ImageOptions | None) -> None:

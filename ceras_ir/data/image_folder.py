@@ -1,5 +1,5 @@
 """
-Read single samples from a folder of images, `DIR/?size=32x32&mean=0.5&...`.
+Read single samples from a folder of images, `DIR/?size=32x32&mean=0.5&...`, or from an image.
 
 Each pixel becomes `(value / scale - mean) / std`. Pillow decodes the files and is imported only for
 a folder.
@@ -25,9 +25,24 @@ if TYPE_CHECKING:
 SUFFIXES = frozenset((".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"))
 
 
-def is_folder(path: str) -> bool:
-    """Return whether the samples are images of a folder."""
-    return Path(path.partition("?")[0]).is_dir()
+def is_images(path: str) -> bool:
+    """Return whether the samples are the images of a folder, or a single image."""
+    place = Path(path.partition("?")[0])
+    return place.is_dir() or (place.suffix.lower() in SUFFIXES and place.is_file())
+
+
+def image_files(path: str) -> list[Path]:
+    """Return the images of a folder, sorted by name, or the single image."""
+    place = Path(path.partition("?")[0])
+    found = [place] if place.is_file() else place.rglob("*")
+    return sorted(file for file in found if file.suffix.lower() in SUFFIXES)
+
+
+def image_names(path: str) -> list[str]:
+    """Return the names of `image_files`, relative to the folder."""
+    place = Path(path.partition("?")[0])
+    top = place.parent if place.is_file() else place
+    return [file.relative_to(top).as_posix() for file in image_files(path)]
 
 
 def is_planar(shape: Sequence[int]) -> bool:
@@ -137,18 +152,23 @@ class ImageReader:
 
 
 class ImageFolder(ImageReader):
-    """The images below a folder, sorted by name."""
+    """The images below a folder, sorted by name, or a single image."""
 
     def __init__(self, path: str, inputs: Sequence[TensorInfo]):
         folder, _, options = path.partition("?")
         ImageOptions.parse(options)  # Errors in the options are reported before missing images.
-        self.files = sorted(p for p in Path(folder).rglob("*") if p.suffix.lower() in SUFFIXES)
+        self.files = image_files(path)
         if not self.files:
             raise InputError(f"no images in the folder ({', '.join(sorted(SUFFIXES))})", folder)
         super().__init__(path, inputs)
 
     def __len__(self) -> int:
         return len(self.files)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the images, relative to the folder."""
+        return image_names(self.folder)
 
     def samples(self, limit: int) -> Iterator[dict[str, NDArray[np.generic]]]:
         """Yield the first `limit` images as inputs."""

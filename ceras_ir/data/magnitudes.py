@@ -15,7 +15,7 @@ import numpy as np
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue, Use
 
-from ceras_ir.data.image_folder import is_folder
+from ceras_ir.data.image_folder import is_images
 from ceras_ir.data.sample_stream import open_samples
 from ceras_ir.data.samples import UNREADABLE, read_header
 from ceras_ir.dialects import graph
@@ -69,7 +69,7 @@ class Magnitude:
 def magnitudes(paths: str, inputs: Sequence[TensorInfo]) -> dict[str, Magnitude]:
     """Return the magnitudes of the data for each input, over all samples of the files."""
     samples = open_samples(paths, inputs)
-    if any(is_folder(part) for part in _parts(paths)):
+    if any(is_images(part) for part in _parts(paths)):
         samples = samples.first(MAX_IMAGES)
     peaks = dict.fromkeys((tensor.name for tensor in inputs), 0.0)
     all_pixels, nan = dict.fromkeys(peaks, True), dict.fromkeys(peaks, False)

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.func import FuncOp
 
-from ceras_ir.data.image_folder import ImageFolder, is_folder
+from ceras_ir.data.image_folder import ImageFolder, image_names, is_images
 from ceras_ir.data.samples import (
     UNREADABLE,
     Array,
@@ -62,7 +62,7 @@ class StreamedSamples:
 
 def open_samples(paths: str, inputs: Sequence[TensorInfo]) -> Samples | StreamedSamples:
     """Return the samples of files or folders, streamed if possible, else in memory."""
-    if Path(paths).is_file() and count_streamed(paths, inputs) is None:
+    if Path(paths).is_file() and not is_images(paths) and count_streamed(paths, inputs) is None:
         return load_samples(paths, inputs)
     return StreamedSamples(paths, inputs, stream_samples(paths, inputs, sys.maxsize)[0])
 
@@ -73,7 +73,7 @@ def stream_samples(
     """Return the number of samples, at most `limit`, and an iterator over the samples."""
     # The name of a single file can contain a comma.
     names = [paths] if Path(paths).exists() else paths.split(",")
-    folders = {name: ImageFolder(name, inputs) for name in names if is_folder(name)}
+    folders = {name: ImageFolder(name, inputs) for name in names if is_images(name)}
     counts = [len(folders[n]) if n in folders else count_streamed(n, inputs) for n in names]
 
     def samples() -> Iterator[dict[str, Array]]:
@@ -93,6 +93,14 @@ def stream_samples(
         for name, count in zip(names, counts, strict=True)
     )
     return min(total, limit), samples()
+
+
+def sample_names(paths: str, count: int) -> list[str]:
+    """Return the names of the first `count` samples: of images, or else `sample 0` and so on."""
+    parts = [paths] if Path(paths).exists() else paths.split(",")
+    if all(map(is_images, parts)):
+        return [name for part in parts for name in image_names(part)][:count]
+    return [f"sample {number}" for number in range(count)]
 
 
 def count_streamed(path: str, inputs: Sequence[TensorInfo]) -> int | None:

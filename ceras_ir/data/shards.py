@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from ceras_ir.data.image_folder import SUFFIXES, ImageFolder, ImageReader, is_folder
+from ceras_ir.data.image_folder import SUFFIXES, ImageFolder, ImageReader, is_images
 from ceras_ir.data.sample_stream import count_streamed, stream_samples
 from ceras_ir.data.samples import (
     UNREADABLE,
@@ -109,7 +109,7 @@ def is_archive(path: str) -> bool:
 def _count(path: str, inputs: Sequence[TensorInfo]) -> int:
     if is_archive(path):
         return sum(1 for _ in _members(path))
-    if is_folder(path):
+    if is_images(path):
         return len(ImageFolder(path, inputs))
     streamed = count_streamed(path, inputs)
     if streamed is not None:
@@ -155,7 +155,7 @@ def read_shard(shard: Shard, inputs: Sequence[TensorInfo]) -> Iterator[Labelled]
 def _read(shard: Shard, inputs: Sequence[TensorInfo], numbers: Sequence[int]) -> Iterator[Labelled]:
     if is_archive(shard.path):
         yield from _of_archive(shard, inputs, numbers)
-    elif is_folder(shard.path):
+    elif is_images(shard.path):
         folder = ImageFolder(shard.path, inputs)
         for number in numbers:
             yield Labelled({folder.input.name: folder.read(folder.files[number])})

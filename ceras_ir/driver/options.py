@@ -130,14 +130,14 @@ def with_image_options(paths: Sequence[str], arguments: argparse.Namespace) -> s
         every if layout is None else [name for name in every if name not in NETWORK_IMAGE_OPTIONS]
     )
     options = image_options(arguments, names)
-    if options and not any(map(_is_folder, _named(arguments))):
-        raise UsageError("--image options apply to a folder: --calibrate DIR")
+    if options and not any(map(_is_images, _named(arguments))):
+        raise UsageError("--image options apply to a folder or an image: --calibrate DIR")
     if layout is not None:
         options = "&".join(filter(None, (options, "scale=1", f"layout={layout}")))
     if options:
         ImageOptions.parse(options)
         parts = [part for path in paths for part in _parts(path)]
-        paths = [f"{part}?{options}" if _is_folder(part) else part for part in parts]
+        paths = [f"{part}?{options}" if _is_images(part) else part for part in parts]
     return ",".join(paths) or None
 
 
@@ -151,13 +151,13 @@ def _named(arguments: argparse.Namespace) -> list[str]:
 
 def _parts(path: str) -> list[str]:
     """Return the files and folders of a list with commas, which a folder name can contain."""
-    return [path] if _is_folder(path) else path.split(",")
+    return [path] if _is_images(path) else path.split(",")
 
 
-def _is_folder(path: str) -> bool:
-    from ceras_ir.data.image_folder import is_folder
+def _is_images(path: str) -> bool:
+    from ceras_ir.data.image_folder import is_images
 
-    return is_folder(path)
+    return is_images(path)
 
 
 EXIT_STATUS = (
@@ -272,8 +272,8 @@ def add_inputs(
             "--inputs",
             metavar="IN.npz|DIR",
             required=required,
-            help=f"{purpose}: a file with an array per input, or a folder of images, to which the "
-            f"--image options apply{ending}",
+            help=f"{purpose}: a file with an array per input, or an image or a folder of images, "
+            f"to which the --image options apply{ending}",
         )
     )
 

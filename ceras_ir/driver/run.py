@@ -2,9 +2,10 @@
 
 import argparse
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -44,6 +45,14 @@ if TYPE_CHECKING:
     from ceras_ir.pipeline.instrumentation import Watching
     from ceras_ir.targets.capabilities import Executable, Manifest
 
+    Execution: TypeAlias = Callable[
+        [Executable, Samples | StreamedSamples, Sequence[TensorInfo]], None
+    ]
+    """A function that runs samples and delivers the outputs, which are declared."""
+
+MAX_SHOWN = 10
+"""The largest number of samples whose outputs are printed."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     return run_tool("ceras-run", _run, argv)
@@ -55,18 +64,32 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
     parser = ToolParser(
         "ceras-run",
         description="Run an ONNX model (by the interpreter, or compiled for a target), IR text at "
-        "any level, or a folder that ceras-compile wrote. Arrays in .npz files are named as "
-        "the network's inputs and outputs; their first axis is samples. With --target, "
-        "--help-all lists its options too.",
+        "any level, or a folder that ceras-compile wrote. Without --outputs, print the outputs of "
+        f"the first {MAX_SHOWN} samples. Arrays in .npz files are named as the network's inputs "
+        "and outputs; their first axis is samples. With --target, --help-all lists its options "
+        "too.",
         epilog=f"{described_targets(known)} {EXIT_STATUS}",
         examples=(
-            "model_c --inputs test.npz --outputs answers.npz",
+            "model.onnx --inputs photo.jpg --labels classes.txt",
             "model.onnx --target c --calibrate data.npz --inputs test.npz --outputs answers.npz",
         ),
     )
     parser.add_argument("model", metavar="MODEL.onnx|IR.mlir|DIR", nargs="?", help="what to run")
     add_inputs(parser, "run on these inputs")
-    usual(parser.add_argument("--outputs", metavar="OUT.npz", help="write outputs here at the end"))
+    usual(
+        parser.add_argument(
+            "--outputs",
+            metavar="OUT.npz",
+            help="write outputs here at the end, instead of printing answers",
+        )
+    )
+    usual(
+        parser.add_argument(
+            "--labels",
+            metavar="FILE",
+            help="the names of classes for printed answers, a line per class",
+        )
+    )
     add_target(parser, known, "compile for this target and run there (default: the interpreter)")
     add_build_options(parser)
     add_options(parser, BisectPassesOptions)
@@ -128,14 +151,15 @@ def _run_on(cls: TargetClass, argv: Sequence[str], manifests: "Mapping[Path, Man
         for flag, action in other.run_actions.items():
             if useless := [o for o in (*action.switches, *action.values) if given(o)]:
                 raise UsageError(f"{useless[0]} has no effect without {flag}: add it")
-    needed = {"MODEL.onnx|IR.mlir|DIR": "model", "--inputs": "inputs", "--outputs": "outputs"}
+    needed = {"MODEL.onnx|IR.mlir|DIR": "model", "--inputs": "inputs"}
     if missing := [k for k, v in needed.items() if getattr(arguments, v) is None]:
         parser.error(f"{REQUIRED}: {', '.join(missing)}")
     read = arguments.model, arguments.inputs, *(arguments.calibrate or ())
     refuse_overwriting(arguments.outputs, *read)
+    execute = _execution(arguments)
     path = Path(arguments.model)
     if not path.is_dir():
-        _run_model(arguments, cls)
+        _run_model(arguments, cls, execute)
     elif arguments.target is not None:
         raise UsageError("a compiled folder has a target: remove --target")
     elif arguments.at:
@@ -146,7 +170,7 @@ def _run_on(cls: TargetClass, argv: Sequence[str], manifests: "Mapping[Path, Man
         )
     else:
         _refuse_choices(arguments)
-        _run_folder(path, manifests.get(path), arguments, cls)
+        _run_folder(path, manifests.get(path), arguments, cls, execute)
     return 0
 
 
@@ -164,7 +188,7 @@ def _refuse_choices(arguments: argparse.Namespace) -> None:
             )
 
 
-def _run_model(arguments: argparse.Namespace, cls: TargetClass) -> None:
+def _run_model(arguments: argparse.Namespace, cls: TargetClass, execute: "Execution") -> None:
     from ceras_ir.command.exit_status import naming
     from ceras_ir.data.magnitudes import note_calibration, note_inputs, pixel_inputs
     from ceras_ir.data.sample_stream import open_samples
@@ -185,14 +209,14 @@ def _run_model(arguments: argparse.Namespace, cls: TargetClass) -> None:
         note_inputs(inputs, network, peaks, pixels=pixels, admits_nan=True)
         options, watching = options.resolved(module), watching_of(arguments, inputs)
         run = _compile_and_execute if options.target.compiles else _interpret
-        run(module, options, samples, arguments.outputs, watching)
+        run(module, options, samples, execute, watching)
 
 
 def _interpret(
     module: ModuleOp,
     options: BuildOptions,
     samples: "Samples | StreamedSamples",
-    outputs: str,
+    execute: "Execution",
     watching: "Watching | None",
 ) -> None:
     from ceras_ir.dialects.mem import arena_of
@@ -209,14 +233,14 @@ def _interpret(
         run_stages(load_context(), module, all_stages(options), watching=watching)
     executable = options.target.interpret(module)
     assert executable is not None
-    _execute(executable, samples, network_outputs(main_function(module)), outputs)
+    execute(executable, samples, network_outputs(main_function(module)))
 
 
 def _compile_and_execute(
     module: ModuleOp,
     options: BuildOptions,
     samples: "Samples | StreamedSamples",
-    outputs: str,
+    execute: "Execution",
     watching: "Watching | None",
 ) -> None:
     from ceras_ir.pipeline.build import build
@@ -224,11 +248,15 @@ def _compile_and_execute(
     with tempfile.TemporaryDirectory(prefix="ceras-run-") as name:
         folder = Path(name)
         manifest = build(module, options, watching=watching).write(folder)
-        _execute(options.target.open(folder, manifest), samples, manifest.outputs, outputs)
+        execute(options.target.open(folder, manifest), samples, manifest.outputs)
 
 
 def _run_folder(
-    folder: Path, manifest: "Manifest | None", arguments: argparse.Namespace, cls: TargetClass
+    folder: Path,
+    manifest: "Manifest | None",
+    arguments: argparse.Namespace,
+    cls: TargetClass,
+    execute: "Execution",
 ) -> None:
     from xdsl.utils.hints import isa
 
@@ -246,18 +274,54 @@ def _run_folder(
     known = peaks if isa(peaks, dict[str, float]) else {}
     note_inputs(inputs, manifest.inputs, known, admits_nan=True)
     machine = target.open(folder, manifest)
-    _execute(machine, samples, manifest.outputs, arguments.outputs)
+    execute(machine, samples, manifest.outputs)
 
 
-def _execute(
+def _execution(arguments: argparse.Namespace) -> "Execution":
+    """Return the function that runs samples, and writes the outputs or prints answers."""
+    if arguments.outputs is None:
+        labels: list[str] | None = None
+        if arguments.labels is not None:
+            from ceras_ir.driver.answers import read_labels
+
+            labels = read_labels(arguments.labels)
+        return partial(_print_answers, arguments, labels)
+    if arguments.labels is not None:
+        raise UsageError("--labels names printed classes: remove --labels or --outputs")
+    return partial(_save_outputs, arguments.outputs)
+
+
+def _save_outputs(
+    path: str,
     executable: "Executable",
     samples: "Samples | StreamedSamples",
     declared: "Sequence[TensorInfo]",
-    outputs: str,
 ) -> None:
     from ceras_ir.data.samples import save_arrays
     from ceras_ir.pipeline.build import run_all
 
-    if not Path(outputs).absolute().parent.is_dir():
-        raise InputError("no such folder: create it first", str(Path(outputs).parent))
-    save_arrays(outputs, run_all(executable, samples, declared))
+    if not Path(path).absolute().parent.is_dir():
+        raise InputError("no such folder: create it first", str(Path(path).parent))
+    save_arrays(path, run_all(executable, samples, declared))
+
+
+def _print_answers(
+    arguments: argparse.Namespace,
+    labels: "Sequence[str] | None",
+    executable: "Executable",
+    samples: "Samples | StreamedSamples",
+    declared: "Sequence[TensorInfo]",
+) -> None:
+    from ceras_ir.data.sample_stream import sample_names
+    from ceras_ir.data.samples import as_declared
+    from ceras_ir.driver.answers import answers, check_labels
+
+    if labels is not None:
+        check_labels(labels, declared, arguments.labels)
+    shown = samples.first(MAX_SHOWN)
+    results = [as_declared(result, declared) for result in executable.run(list(shown))]
+    paths = inputs_of(arguments) or arguments.inputs
+    for line in answers(results, declared, sample_names(paths, len(shown)), labels):
+        print(line)
+    if others := len(samples) - len(shown):
+        print(f"{others} more samples: --outputs OUT.npz writes the outputs of all samples")

@@ -103,6 +103,6 @@ def test_folder_and_files_calibrate_together(tool: Tool, tmp_path: Path) -> None
     done = tool(*run, "--calibrate", "photos", "--calibrate", "more.npz", "--image-mean", "0.5,0,0")
     assert (done.status, "synthetic" in done.stderr) == (0, False), done.stderr
     done = tool(*run, "--calibrate", "more.npz", "--image-mean", "0.5")
-    assert done.status == 2 and "apply to a folder" in done.stderr
+    assert done.status == 2 and "apply to a folder or an image" in done.stderr
     done = tool(*run, "--calibrate", "photos", "--image-size", "many")
     assert done.status == 2 and "HxW" in done.stderr

@@ -17,7 +17,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ceras_ir.data.image_folder import ImageFolder, is_folder, is_planar
+from ceras_ir.data.image_folder import ImageFolder, is_images, is_planar
 from ceras_ir.data.samples import load_arrays
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.support.diagnostics import InputError, UsageError, did_you_mean
@@ -376,7 +376,7 @@ def _detection(labels: str | None, inputs: str, count: int, network: list[Tensor
     if labels is None:
         return judgement
     boxes = CocoLabels(labels)
-    if is_folder(inputs):
+    if is_images(inputs):
         boxes.of_folder(ImageFolder(inputs, network))
     else:
         boxes.of_arrays(count, judgement.size)

@@ -305,8 +305,8 @@ class CocoLabels:
     def of_folder(self, folder: ImageFolder) -> None:
         """Select the images of a folder by name."""
         known = {str(image["file_name"]): image["id"] for image in self._images}
-        for file in folder.files:
-            names = (file.relative_to(folder.folder).as_posix(), file.name)
+        for file, name in zip(folder.files, folder.names, strict=True):
+            names = (name, file.name)
             found = [known[name] for name in names if name in known]
             if not found:
                 raise InputError(f"has no image '{names[0]}' of {folder.folder}", self.path)

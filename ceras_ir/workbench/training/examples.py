@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ceras_ir.data.image_folder import SUFFIXES, ImageFolder, is_folder
+from ceras_ir.data.image_folder import SUFFIXES, ImageFolder, is_images
 from ceras_ir.data.sample_stream import open_samples
 from ceras_ir.data.samples import load_arrays, require_finite
 from ceras_ir.network.artefacts import TensorInfo
@@ -37,7 +37,7 @@ class Examples:
 def load_examples(path: str, labels: str | None, network: Sequence[TensorInfo]) -> Examples:
     """Load the samples of a file or folder, and check them against the inputs of the network."""
     folder, _, options = path.partition("?")
-    if is_folder(path) and labels is None and (Path(folder) / "images").is_dir():
+    if is_images(path) and labels is None and (Path(folder) / "images").is_dir():
         below = Path(folder) / "labels"
         labels = str(below) if below.is_dir() else None
         path = f"{Path(folder) / 'images'}?{options}" if options else str(Path(folder) / "images")
@@ -73,19 +73,20 @@ def _file(path: str) -> Array:
 
 
 def _images(folder: str, images: str, network: Sequence[TensorInfo]) -> Array:
-    if not is_folder(images):
+    if not is_images(images):
         raise InputError("a folder of labels requires a folder of images", folder)
     source = ImageFolder(images, network)
-    files = {_key(p, folder): p for p in Path(folder).rglob("*") if p.suffix.lower() in SUFFIXES}
-    keys = [_key(p, source.folder) for p in source.files]
+    masks = [p for p in Path(folder).rglob("*") if p.suffix.lower() in SUFFIXES]
+    files = {_key(path.relative_to(folder)): path for path in masks}
+    keys = [_key(PurePath(name)) for name in source.names]
     if missing := [key for key in keys if key not in files]:
         raise InputError(f"no labels for image '{missing[0]}'", folder)
     size = source.width, source.height
     return np.stack([_classes(files[key], size) for key in keys])
 
 
-def _key(path: Path, folder: str) -> str:
-    return path.relative_to(folder).with_suffix("").as_posix()
+def _key(path: PurePath) -> str:
+    return path.with_suffix("").as_posix()
 
 
 def _classes(path: Path, size: tuple[int, int]) -> NDArray[np.int64]:
