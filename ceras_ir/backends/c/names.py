@@ -161,7 +161,7 @@ Goal: TypeAlias = Literal["size", "balanced", "speed"]
 class OptimizeOptions:
     """The option of targets that write C for microcontrollers."""
 
-    optimize: Goal = option("balanced")
+    optimize: Goal = option("balanced", usual=True)
     """
     Choose kernels and the optimization level for the smallest flash (size), for the shortest time
     (speed), or for at most 1.3 times that flash and 1.1 times that time (balanced; if this is

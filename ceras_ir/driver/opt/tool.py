@@ -16,7 +16,7 @@ from xdsl.universe import Universe
 
 from ceras_ir.command.exit_status import explain_crash, phase, report, run_tool
 from ceras_ir.command.output_files import open_output, refuse_overwriting
-from ceras_ir.driver.opt.argv import OptArguments, parse_arguments, replayed
+from ceras_ir.driver.opt.argv import OptArguments, make_parser, parse_arguments, replayed
 from ceras_ir.driver.shared_options import bindings_of
 from ceras_ir.pipeline.context import load_context, load_universe, plugins
 from ceras_ir.pipeline.instrumentation import Dumps, PassRunner, Statistics, Watch
@@ -33,6 +33,8 @@ from ceras_ir.pipeline.printing import print_module
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.support.options import with_options_of
 from ceras_ir.targets.protocol import unknown_target
+
+__all__ = ["main", "make_parser"]
 
 Emitter = Callable[[Context, ModuleOp, IO[str]], None]
 
