@@ -1,13 +1,11 @@
 """
-The typed content of the report and manifest of a compiled folder, and a predicted inference as a
-Chrome trace for Perfetto.
+The typed content of the report and manifest of a compiled folder.
 
 The files can have any origin, so invalid content is refused.
 """
 
 import json
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf, nan
@@ -17,8 +15,8 @@ from xdsl.utils.hints import isa
 
 from ceras_ir.command.output_files import REPORT
 from ceras_ir.pipeline.build import read_manifest
-from ceras_ir.support.diagnostics import InputError, UsageError
-from ceras_ir.support.timeline import TIMELINE_COLUMNS, Lane, Timeline, parse_bars
+from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.timeline import Lane, Timeline, parse_bars
 from ceras_ir.targets.capabilities import MICROSECONDS, Manifest
 
 Entry = dict[str, object]
@@ -120,6 +118,29 @@ class Device:
 
 
 @dataclass(frozen=True)
+class DrawnBuild:
+    """A build of the network for a board, with modelled costs."""
+
+    flash_bytes: int
+    sram_bytes: int
+    microseconds: float | None
+    level: str
+    """The option of the C compiler."""
+    kernels: str
+
+
+@dataclass(frozen=True)
+class TradeOff:
+    """The builds that a target can select from."""
+
+    selected: str
+    """The selected goal."""
+    goals: Mapping[str, DrawnBuild]
+    curve: tuple[DrawnBuild, ...]
+    """Builds by flash, of which none is both smaller and faster than another."""
+
+
+@dataclass(frozen=True)
 class Content:
     """A compiled network, as the page shows it."""
 
@@ -141,6 +162,7 @@ class Content:
     noise: tuple[Noise, ...]
     noise_total: Entry
     provenance: Entry
+    trade_off: TradeOff | None
 
     @cached_property
     def input_names(self) -> list[str]:
@@ -255,6 +277,7 @@ def _content(
         tuple(_noise(read, entry) for entry in read.entries(noise, "layers")),
         noise,
         provenance,
+        _trade_off(read, entries),
     )
 
 
@@ -307,6 +330,26 @@ def _plan(read: _ReportReader, entries: Entry) -> DrawnPlan | None:
     )
 
 
+def _trade_off(read: _ReportReader, entries: Entry) -> TradeOff | None:
+    entry = read.entry(entries, "optimize")
+    if not entry:
+        return None
+    goals = read.entry(entry, "goals")
+    found = {name: _build(read, read.entry(goals, name)) for name in goals}
+    curve = tuple(_build(read, build) for build in read.entries(entry, "curve"))
+    return TradeOff(read.text(entry, "selected"), found, curve)
+
+
+def _build(read: _ReportReader, entry: Entry) -> DrawnBuild:
+    return DrawnBuild(
+        read.count(entry, "flash_bytes"),
+        read.count(entry, "sram_bytes"),
+        read.number(entry, MICROSECONDS),
+        read.text(entry, "level"),
+        read.text(entry, "kernels"),
+    )
+
+
 def _device(read: _ReportReader, entry: Entry) -> Device:
     macs, moved = (read.number(entry, key) or 0.0 for key in ("macs_per_us", "bytes_per_us"))
     if macs <= 0 or moved <= 0:
@@ -356,64 +399,3 @@ def _ratio(read: _ReportReader, entry: Entry, key: str) -> float:
 def numbers(content: Content) -> Sequence[tuple[str, int | float]]:
     """Return the totals that are numbers."""
     return [(key, value) for key in content.totals if (value := content.total(key)) is not None]
-
-
-Event = dict[str, object]
-
-
-def perfetto_trace(content: Content) -> str:
-    """Return the trace as JSON; times are microseconds."""
-    if content.microseconds is None:
-        raise UsageError(
-            f"target {content.target} predicted no times: compile for a --board with rates"
-        )
-    return json.dumps({"traceEvents": list(_events(content)), "displayTimeUnit": "ms"}) + "\n"
-
-
-def _events(content: Content) -> Iterator[Event]:
-    devices = list(dict.fromkeys(row.device for row in content.layers))
-    yield _name("process_name", 0, 0, f"{content.title}, predicted for {content.machine}")
-    for thread, device in enumerate(devices):
-        yield _name("thread_name", 0, thread, device)
-    waiting = deque(content.timelines)
-    lanes = [lane.name for timeline in content.timelines[:1] for lane in timeline.lanes]
-    if lanes:
-        yield _name("process_name", 1, 0, "accelerator")
-    for thread, lane in enumerate(lanes):
-        yield _name("thread_name", 1, thread, lane)
-    now = 0.0
-    for row in content.layers:
-        time = row.microseconds or 0.0
-        if not time:
-            continue
-        thread = devices.index(row.device)
-        facts: Event = {"operation": row.op, "products": row.macs, "bytes": row.bytes}
-        if row.reason:
-            facts["reason"] = row.reason
-        yield _span(row.name, 0, thread, now, time, facts)
-        # A launch begins with the first of consecutive layers.
-        cycles = row.facts.get("cycles")
-        if isinstance(cycles, int) and cycles and waiting and _begins(waiting[0], row.name):
-            timeline = waiting.popleft()
-            yield from _parts(timeline, now, timeline.cycles * time / cycles)
-        now += time
-
-
-def _begins(timeline: Timeline, layer: str) -> bool:
-    return timeline.name == layer or timeline.name.startswith(f"{layer} to ")
-
-
-def _parts(timeline: Timeline, start: float, time: float) -> Iterator[Event]:
-    for thread, lane in enumerate(timeline.lanes):
-        for bar in lane.bars:
-            first, last = (time * at / TIMELINE_COLUMNS for at in (bar.start, bar.end))
-            yield _span(bar.kind, 1, thread, start + first, last - first, {})
-
-
-def _span(name: str, process: int, thread: int, start: float, time: float, facts: Event) -> Event:
-    place = {"ph": "X", "pid": process, "tid": thread}
-    return {"name": name, **place, "ts": round(start, 3), "dur": round(time, 3), "args": facts}
-
-
-def _name(kind: str, process: int, thread: int, name: str) -> Event:
-    return {"name": kind, "ph": "M", "pid": process, "tid": thread, "args": {"name": name}}

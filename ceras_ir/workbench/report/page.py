@@ -28,6 +28,7 @@ from ceras_ir.workbench.report.content import Content, Entry, Row
 from ceras_ir.workbench.report.graph_picture import DEVICE_COLOURS, devices_of, graph_picture
 from ceras_ir.workbench.report.memory_picture import memory_picture
 from ceras_ir.workbench.report.roofline import roofline
+from ceras_ir.workbench.report.trade_off import trade_off_picture, trade_off_table
 
 MAX_KINDS = 7
 """The maximum number of kinds of operations in a stack."""
@@ -44,6 +45,7 @@ REPORT_SECTIONS = {
     "graph": "Graph",
     "layers-section": "Layers",
     "memory": "Memory",
+    "optimize": "Size and time",
     "timeline": "Timeline",
     "roofline": "Roofline",
     "noise": "Noise",
@@ -59,7 +61,7 @@ def report_page(content: Content) -> str:
     plot = roofline(content.layers, content.devices, colours)
     reasons = _reasons(content)
     has = {"reasons": reasons.rows, "memory": content.plan, "timeline": timed}
-    has |= {"roofline": plot, "noise": noise}
+    has |= {"roofline": plot, "noise": noise, "optimize": content.trade_off}
     rows = content.layers
     longest = max(rows, key=lambda row: (row.microseconds or 0.0, row.macs), default=None)
     return render(
@@ -75,6 +77,12 @@ def report_page(content: Content) -> str:
             "graph": graph_picture(rows, content.input_names, content.results),
             "layers": _layers(content, colours),
             "memory": None if content.plan is None else memory_picture(content.plan),
+            "optimize": None
+            if content.trade_off is None
+            else {
+                "picture": trade_off_picture(content.trade_off),
+                "table": trade_off_table(content.trade_off),
+            },
             "timelines": [
                 {
                     "name": t.name,

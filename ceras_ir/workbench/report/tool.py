@@ -262,7 +262,7 @@ def _report(argv: Sequence[str]) -> int:
         page = difference_page(content, read_folder(arguments.other), names)
     written = [(arguments.output, page)]
     if arguments.trace is not None:
-        from ceras_ir.workbench.report.content import perfetto_trace
+        from ceras_ir.workbench.report.trace import perfetto_trace
 
         written.append((arguments.trace, perfetto_trace(content)))
     for path, text in written:

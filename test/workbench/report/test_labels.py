@@ -11,13 +11,16 @@ from ceras_ir.workbench.pages import Ratio, ratio_plot
 from ceras_ir.workbench.report.content import (
     Device,
     DrawnBuffer,
+    DrawnBuild,
     DrawnPlan,
     DrawnRegion,
     Row,
+    TradeOff,
 )
 from ceras_ir.workbench.report.graph_picture import graph_picture
 from ceras_ir.workbench.report.memory_picture import memory_picture
 from ceras_ir.workbench.report.roofline import roofline
+from ceras_ir.workbench.report.trade_off import Axis, trade_off_picture
 
 ENDS = {"end", "number", "shape", "region"}
 MIDDLES = {"tick", "step"}
@@ -119,3 +122,51 @@ def test_labels_of_a_timeline(cycles: int):
 def test_labels_of_a_noise_plot(values: tuple[float, float]):
     layers = [Ratio(f"layer{i}", "conv2d", *values) for i in range(1234)]
     check(ratio_plot(layers, ("a", "b")))
+
+
+def builds(*figures: tuple[int, float | None]) -> tuple[DrawnBuild, ...]:
+    return tuple(DrawnBuild(flash, 100, time, "-Os", "loops & <dsp>") for flash, time in figures)
+
+
+@pytest.mark.parametrize(
+    "figures",
+    [
+        ((20853, 71904.308), (22059, 12186.625), (23975, 9249.292), (59303, 7425.292)),
+        ((1000, 50.0), (1001, 49.9), (1002, 49.8)),
+        ((100, 1e7), (5_000_000, 3.0), (5_000_001, 2.9)),
+        ((7, 3.0), (7, 3.0), (8, 3.0)),
+    ],
+)
+def test_labels_of_size_and_time(figures: tuple[tuple[int, float], ...]):
+    curve = builds(*figures)
+    goals = {"size": curve[0], "balanced": curve[1], "speed": curve[-1]}
+    text = trade_off_picture(TradeOff("balanced", goals, curve))
+    assert text is not None
+    names = check(text)
+    words = [word for name in names for word in name.split(", ")]
+    assert {"size", "balanced (selected)", "speed"} <= set(words)
+    assert "loops &amp; &lt;dsp&gt;" in text
+
+
+def test_builds_without_times_have_no_picture():
+    curve = builds((100, None), (200, None), (300, 2.0))
+    assert trade_off_picture(TradeOff("size", {"size": curve[0]}, curve)) is None
+
+
+@pytest.mark.parametrize(
+    ("values", "ticks", "is_logarithmic"),
+    [
+        ((20.4, 57.9), (20, 30, 40, 50, 60), False),
+        ((3.0, 29.0), (0, 5, 10, 15, 20, 25, 30), False),
+        ((3.0, 31.0), (2, 5, 10, 20, 50), True),
+        ((8.0, 8.0), (8, 10), False),
+        ((1.0, 1000.0), (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000), True),
+    ],
+)
+def test_an_axis_has_round_ends(
+    values: tuple[float, float], ticks: tuple[float, ...], is_logarithmic: bool
+):
+    axis = Axis.of(values)
+    assert axis.ticks == pytest.approx(ticks) and axis.is_logarithmic == is_logarithmic
+    assert all(0 <= axis.share(value) <= 1 for value in values)
+    assert axis.share(ticks[0]) == 0 and axis.share(ticks[-1]) == 1

@@ -86,6 +86,20 @@ def test_layers_have_times_that_sum_up(model: Path):
     assert report["layers"][1]["instructions"] == pytest.approx(48 * times[1], rel=0.01)
 
 
+def test_the_builds_of_a_board_are_drawn(model: Path):
+    folder = compiled(model, "out", "--quantize", "int8", target="arduino")
+    report = json.loads((folder / "report.json").read_text())
+    page = page_of(folder)
+    assert '<section id="optimize">' in page
+    for name, build in report["optimize"]["goals"].items():
+        selected = " (selected)" if name == report["optimize"]["selected"] else ""
+        assert f'<td class="text">{name}{selected}</td>' in page
+        assert f">{build['flash_bytes']:,}</td>" in page
+    del report["optimize"]
+    (folder / "report.json").write_text(json.dumps(report))
+    assert '<section id="optimize">' not in page_of(folder)
+
+
 @pytest.mark.slow
 def test_calibrated_networks_have_noise(model: Path):
     data = model.parent / "data.npz"
