@@ -103,7 +103,7 @@ if tool == "ceras-compile":
     directory = pathlib.Path(words[words.index("-o") + 1])
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "network.bin").write_bytes(bytes(1234))
-    totals = {{"weight_bytes": 5678, "peak_bytes": 910}}
+    totals = {{"weight_bytes": 5678, "sram_bytes": 910}}
     (directory / "report.json").write_text(json.dumps({{"totals": totals}}))
 elif tool == "ceras-run":
     labels = np.load({labels!r})["labels"]
@@ -148,7 +148,7 @@ def test_readme_has_what_the_demo_prints(tmp_path: Path, target: str) -> None:
     options = ["--target", target, *board, "--calibrate", data, "-o", str(tmp_path)]
     assert compile_tool([str(EXAMPLE / "digits.onnx"), *options]) == 0
     totals = json.loads((tmp_path / "report.json").read_text())["totals"]
-    row = rf"│ int8 {target} .*│ *{totals['weight_bytes']:,} B │ *{totals['peak_bytes']:,} B │"
+    row = rf"│ int8 {target} .*│ *{totals['weight_bytes']:,} B │ *{totals['sram_bytes']:,} B │"
     assert re.search(row, (EXAMPLE.parents[1] / "README.md").read_text(encoding="utf-8"))
 
 

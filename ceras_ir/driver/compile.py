@@ -334,7 +334,7 @@ def remedied(
         except InputError as found:
             failed.append(f"{trial.change}: {str(found).splitlines()[0]}")
         else:
-            sizes = built.emission.notes[0] if built.emission.notes else "fits"
+            sizes = built.emission.size_line or "fits"
             more = f" ({trial.advice})" if trial.advice else ""
             return _with(error, [f"{trial.change}: {sizes}{more}"], failed)
         longest = max(longest, time.monotonic() - begun)

@@ -39,6 +39,7 @@ from ceras_ir.dialects.mem import (
 from ceras_ir.network.function import input_names, main_function, output_names, result_values
 from ceras_ir.network.storage import FLOAT_REASON
 from ceras_ir.pipeline.stages import BuildOptions, quantize_pass
+from ceras_ir.pipeline.summary import summary
 from ceras_ir.support.diagnostics import aligned, node_name
 from ceras_ir.targets.capabilities import ArenaBuffer
 from ceras_ir.targets.protocol import Emission
@@ -309,7 +310,7 @@ def report(
         content["copies"] = moved
     if (chosen := quantization(module, options)) is not None:
         content["quantization"] = chosen
-    return content | emission.details
+    return {**content, **emission.details}
 
 
 def quantization(module: ModuleOp, options: BuildOptions) -> dict[str, object] | None:
@@ -372,13 +373,13 @@ def _listed(names: Sequence[str]) -> str:
 
 def table(content: Entry, target: str, emission: Emission | None) -> str:
     """
-    Return the layers and totals that `ceras-compile` prints. Without the `emission`, the lines of
-    the target are missing.
+    Return the layers and the summary that `ceras-compile` prints. Without the `emission`, the lines
+    of the target are missing.
     """
     emission = emission or Emission([])
     columns = emission.columns
-    entries, totals = content["layers"], content["totals"]
-    assert isa(entries, list[Entry]) and isa(totals, Entry)
+    entries = content["layers"]
+    assert isa(entries, list[Entry])
     shown = [key for key in columns if any(key in entry for entry in entries)]
     rows = [["layer", "operation", "on", "MACs", "bytes", *(columns[key][0] for key in shown)]]
     for entry in entries:
@@ -397,14 +398,9 @@ def table(content: Entry, target: str, emission: Emission | None) -> str:
         rows += [[text] for text in rest]
     lines = [f"compiled for {target}", *aligned(rows, right=range(3, len(rows[0])))]
     lines += [*emission.notes, *explanations(entries)]
-    words = ", ".join(
-        f"{name.replace('_', ' ')} {value:,}"
-        for name, value in totals.items()
-        if isinstance(value, int | float)
-    )
     if isa(chosen := content.get("quantization"), Entry):
         lines.append(
             f"requantizations at run time: {chosen['requantizations_after']} "
             f"({chosen['requantizations_before']} before scale alignment)"
         )
-    return "\n".join([*lines, f"total: {words}"])
+    return "\n".join([*lines, *summary(content, emission.figures)])

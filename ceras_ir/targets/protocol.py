@@ -125,6 +125,10 @@ class Emission:
     """The annotated entries that stdout shows: entry -> column heading, format."""
     notes: list[str] = field(default_factory=list[str])
     """Lines for the user below the table of layers."""
+    figures: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Lines of the summary on stdout that do not follow from the totals: label -> text."""
+    size_line: str = ""
+    """A sentence that compares the sizes with the board, for a remedy that fits."""
     prediction: Prediction | None = None
     """The predicted time of the network; `annotate` adds the time of each layer."""
     buffers: Sequence[ArenaBuffer] = ()

@@ -137,7 +137,7 @@ def table(rows: list[Row], labels: npt.NDArray[np.uint8]) -> Table:
     """Accuracy, agreement with the first row (float), and sizes."""
     result = Table(title=f"digits: {labels.size} held-out images")
     result.add_column("network")
-    for heading in ("accuracy", "as float", "weights", "arena peak", "artefacts"):
+    for heading in ("accuracy", "as float", "weights", "memory", "artefacts"):
         result.add_column(heading, justify="right")
     for row in rows:
         result.add_row(
@@ -145,7 +145,7 @@ def table(rows: list[Row], labels: npt.NDArray[np.uint8]) -> Table:
             f"{np.mean(row.classes == labels):.2%}",
             f"{np.mean(row.classes == rows[0].classes):.2%}",
             size(row.totals.get("weight_bytes")),
-            size(row.totals.get("peak_bytes")),
+            size(row.totals.get("sram_bytes")),
             size(row.files),
         )
     return result

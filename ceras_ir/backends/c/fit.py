@@ -243,8 +243,10 @@ def on_board(files: list[Artefact], manifest: Mapping[str, object], choice: Choi
         footprint.to_json() | model.memory_totals(),
         annotate,
         {"flash_bytes": ("flash", "{:,}"), "sram_bytes": ("SRAM", "{:,}")},
-        [text for text in (footprint.line(), choice.line(), footprint.width_line()) if text],
-        None if latency is None else latency.prediction,
+        notes=[text for text in (choice.line(), footprint.width_line()) if text],
+        figures={} if latency else {"time": f"no model of core {footprint.board.core}"},
+        size_line=footprint.line(),
+        prediction=None if latency is None else latency.prediction,
         buffers=model.added_buffers,
         details={"optimize": choice.to_json()},
     )

@@ -28,6 +28,7 @@ from ceras_ir.backends.c.names import MODEL, Goal, Prefix
 from ceras_ir.backends.c.program import Occupied
 from ceras_ir.backends.c.sums import Geometry, analyse
 from ceras_ir.dialects.graph import Conv2dOp
+from ceras_ir.pipeline.summary import duration
 
 MAX_SIZE_RATIO, MAX_TIME_RATIO = 1.3, 1.1
 """The limits of `balanced`, relative to the smallest flash and to the fewest instructions."""
@@ -70,7 +71,7 @@ class Candidate:
 
     def text(self) -> str:
         time = self.microseconds
-        times = "no time: no model of this core" if time is None else f"{time / 1000:,.2f} ms"
+        times = "no time: no model of this core" if time is None else duration(time)
         return f"({self.options.level}): flash {self.flash:,} bytes, {times}"
 
     def to_json(self) -> dict[str, object]:

@@ -168,6 +168,7 @@ class CTarget(
             manifest,
             totals=model.memory_totals() | {"sram_bytes": model.arena_bytes},
             notes=notes,
+            figures={} if latency else {"time": "no model of this machine"},
             annotate=lambda layers: annotate(layers, model.layers, latency),
             prediction=None if latency is None else latency.prediction,
             buffers=model.added_buffers,

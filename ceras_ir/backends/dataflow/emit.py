@@ -114,6 +114,11 @@ class CircuitFigures:
             **({} if self.routed_mhz is None else {"routed_mhz": round(self.routed_mhz, 1)}),
         }
 
+    def rate(self, board: DataflowBoard) -> str:
+        """Return the throughput for the summary."""
+        each = self.timing.per_frame
+        return f"{board.clock_mhz * 1e6 / each:,.1f} inferences per second, {each:,} cycles each"
+
     def annotate(self, layers: list[dict[str, object]], board: DataflowBoard) -> None:
         """Add the resources and cycles of the block to the entry of each layer."""
         own = [layer for layer in layers if layer["device"] == DATAFLOW]

@@ -130,6 +130,7 @@ class DataflowTarget(ChipOptions, Target):
             figures.totals(board),
             lambda layers: figures.annotate(layers, board),
             REPORT_COLUMNS,
+            figures={"rate": figures.rate(board)},
             prediction=figures.prediction(board),
         )
 

@@ -219,6 +219,7 @@ def emit(module: ModuleOp, board_name: str) -> Emission:
         sums,
         lambda layers: _annotate(layers, launches, board),
         CYCLE_COLUMNS,
+        figures={"VTA": f"{sums['vta_cycles']:,} cycles in {len(launches)} launches"},
         prediction=_prediction(board, board_name),
         timelines=lambda: [timeline(*launch) for launch in traced],
     )

@@ -92,7 +92,8 @@ def emit_array(module: ModuleOp, board: Board) -> Emission:
     files = [*emit_host(host_part(module)), Artefact(IMAGE, "arena, constants, streams", write)]
     totals: dict[str, object] = {"launches": len(cycles), "array_cycles": sum(cycles)}
     columns = {"cycles": ("cycles", "{:,}")}
-    return Emission(files, {ENTRY: entry}, totals, annotate, columns)
+    figures = {"array": f"{sum(cycles):,} cycles in {len(cycles)} launches"}
+    return Emission(files, {ENTRY: entry}, totals, annotate, columns, figures=figures)
 
 
 def open_array(folder: Path, manifest: Manifest) -> CompiledC:

@@ -1,0 +1,84 @@
+"""
+Print the figures of a compiled network that a user compares with the machine.
+
+The lines are multiplications, time, flash, SRAM and stack, each with the limit of the board if the
+report has one. A line without figures is omitted. All other totals are in `report.json`.
+"""
+
+from collections.abc import Mapping
+
+from xdsl.utils.hints import isa
+
+from ceras_ir.targets.capabilities import MICROSECONDS
+
+BOUNDED = {"flash": "flash_bytes", "SRAM": "sram_bytes", "stack": "stack_bytes"}
+"""The figures in bytes: label -> total. The limit is the total with the prefix `board_`."""
+
+
+def summary(content: Mapping[str, object], figures: Mapping[str, str]) -> list[str]:
+    """Return the lines of a report. `figures` has texts of the target, which replace a line."""
+    totals = content["totals"]
+    assert isa(totals, dict[str, object])
+    found = _numbers(totals)
+    lines: dict[str, str] = {}
+    if found.get("macs"):
+        lines["MACs"] = f"{found['macs']:,}"
+    if (time := _time(content)) is not None:
+        lines["time"] = time
+    parts = {"flash": _flash_parts(found), "SRAM": _sram_parts(found)}
+    for label, key in BOUNDED.items():
+        if key in found:
+            lines[label] = _used(found[key], found.get(f"board_{key}")) + parts.get(label, "")
+    lines |= figures
+    # The place of a line does not depend on the target.
+    order = dict.fromkeys(["MACs", "time", *BOUNDED, *figures])
+    shown = [label for label in order if label in lines]
+    width = max(map(len, shown), default=0)
+    return [f"{label.ljust(width)}  {lines[label]}" for label in shown]
+
+
+def duration(microseconds: float) -> str:
+    """Return a time in microseconds below a millisecond, in milliseconds otherwise."""
+    if microseconds < 1000:
+        return f"{microseconds:,.1f} us"
+    return f"{microseconds / 1000:,.2f} ms"
+
+
+def _numbers(totals: Mapping[str, object]) -> dict[str, int]:
+    return {key: value for key, value in totals.items() if isinstance(value, int)}
+
+
+def _time(content: Mapping[str, object]) -> str | None:
+    prediction = content.get("prediction")
+    if not isa(prediction, dict[str, object]):
+        return None
+    time = prediction.get(MICROSECONDS)
+    if not isinstance(time, float):
+        return None
+    return f"{duration(time)}, predicted for {prediction.get('machine')}"
+
+
+def _used(count: int, limit: int | None) -> str:
+    if not limit:
+        return f"{count:,} bytes"
+    return f"{count:,} of {limit:,} bytes ({100 * count / limit:.0f}%)"
+
+
+def _flash_parts(totals: Mapping[str, int]) -> str:
+    """Return the parts of the flash. Without an estimate of the code, flash is constants."""
+    code = totals.get("code_bytes")
+    if code is None:
+        return " of constants"
+    return f": constants {totals['flash_bytes'] - code:,}, code {code:,}"
+
+
+def _sram_parts(totals: Mapping[str, int]) -> str:
+    """Return the parts of the SRAM. Targets without workspaces have only values."""
+    arena = totals.get("arena_bytes")
+    if arena is None:
+        return " of values"
+    names = {"values": "peak_bytes", "workspace": "workspace_bytes", "states": "state_bytes"}
+    parts = [f"{name} {totals[key]:,}" for name, key in names.items() if totals.get(key)]
+    text = f": arena {arena:,}" + (f" ({', '.join(parts)})" if parts[1:] else "")
+    rest = totals.get("sram_bytes", arena) - arena
+    return text + (f", inputs and outputs {rest:,}" if rest else "")
