@@ -49,8 +49,8 @@ EXTENSIONS = {
 COMMANDS = {
     **dict.fromkeys(
         [
-            *("ceras-compare", "ceras-completion", "ceras-explore", "ceras-lsp", "ceras-plan"),
-            *("ceras-reduce", "ceras-report", "ceras-retrain"),
+            *("ceras-compare", "ceras-completion", "ceras-explore", "ceras-lsp", "ceras-new"),
+            *("ceras-plan", "ceras-reduce", "ceras-report", "ceras-retrain"),
         ],
         "workbench",
     ),

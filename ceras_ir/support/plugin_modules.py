@@ -23,9 +23,9 @@ from types import CodeType, ModuleType
 
 INIT = "__init__.py"
 
-PREFIX = "ceras_plugin_"
+PLUGIN_PREFIX = "ceras_plugin_"
 
-RESERVED = sys.stdlib_module_names | {"ceras_ir", "numpy", "onnx", "xdsl"}
+RESERVED_MODULES = sys.stdlib_module_names | {"ceras_ir", "numpy", "onnx", "xdsl"}
 """Modules that a file of a plugin never replaces, even for the plugin."""
 
 _FOLDERS: dict[str, str] = {}
@@ -48,7 +48,7 @@ def load_plugin(path: str) -> ModuleType:
     while folder.name.isidentifier() and (folder / INIT).is_file():
         names.insert(0, folder.name)
         folder = folder.parent
-    root = PREFIX + sha256(os.fsencode(folder)).hexdigest()[:12]
+    root = PLUGIN_PREFIX + sha256(os.fsencode(folder)).hexdigest()[:12]
     name = ".".join([root, *names])
     if name not in sys.modules:
         _FOLDERS[root], _FILES[name] = str(folder), str(file)
@@ -76,7 +76,7 @@ def qualified(reference: str, user: type) -> str:
 def _home(head: str, package: str) -> str | None:
     """Return the package from which a module of `package` imports `head`; None for no plugin."""
     root = plugin_of(package)
-    if root is None or head in RESERVED:
+    if root is None or head in RESERVED_MODULES:
         return None
     sibling, usual = find_spec(f"{root}.{head}"), _usual_spec(head)
     if sibling is not None and sibling.origin is not None:

@@ -15,7 +15,7 @@ from types import CodeType, FunctionType
 from ceras_ir.command.exit_status import Diagnostic
 from ceras_ir.support.diagnostics import UnsupportedError, UsageError, did_you_mean
 
-PAGE = "docs/new-target.md"
+TARGET_PAGE = "docs/new-target.md"
 
 CONSEQUENCES = {
     "lower": "has no levels",
@@ -30,7 +30,7 @@ class Contract:
     """The base class of a definition, and the page that describes it."""
 
     base: type[object]
-    page: str = PAGE
+    page: str = TARGET_PAGE
     attributes: tuple[str, ...] = ()
     """Attributes without a default that a class must have, in addition to abstract methods."""
 
@@ -118,7 +118,7 @@ def require_device(target: str, accelerator: object) -> None:
         cls = type(accelerator)
         raise UsageError(
             f"target {target}: class {cls.__name__} has no attribute 'device': name the device "
-            f'with a word, such as device = "npu" ({PAGE})',
+            f'with a word, such as device = "npu" ({TARGET_PAGE})',
             _nearby(file_of(cls)),
         )
 
@@ -134,7 +134,7 @@ def missing_method(cls: type, name: str) -> UnsupportedError:
     """Return the error about a method that a command needs and that a target lacks."""
     return UnsupportedError(
         f"unsupported: target {getattr(cls, 'name', '')} {CONSEQUENCES[name]}, because class "
-        f"{cls.__name__} has no method '{name}'{_similar(cls, name)} ({PAGE})",
+        f"{cls.__name__} has no method '{name}'{_similar(cls, name)} ({TARGET_PAGE})",
         _nearby(file_of(cls)),
     )
 

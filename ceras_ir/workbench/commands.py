@@ -23,6 +23,12 @@ explore = Command(
 lsp = Command(
     "ceras-lsp", "serve editors that show IR text", "ceras_ir.workbench.lsp.tool", DEVELOP
 )
+new = Command(
+    "ceras-new",
+    "write a pass, an operation, a target or a board, with a test",
+    "ceras_ir.workbench.new.tool",
+    DEVELOP,
+)
 plan = Command(
     "ceras-plan",
     "place buffers of given sizes and lifetimes in memory",

@@ -25,6 +25,7 @@ from ceras_ir.workbench import plan as plan
 from ceras_ir.workbench.compare import tool as compare_tool
 from ceras_ir.workbench.explore import tool as explore
 from ceras_ir.workbench.lsp import tool as lsp
+from ceras_ir.workbench.new import tool as new
 from ceras_ir.workbench.reduce import tool as reduce
 from ceras_ir.workbench.report import tool as report
 from ceras_ir.workbench.training import tool as retrain
@@ -40,6 +41,7 @@ PARSERS: dict[str, Callable[[], HelpParser]] = {
     "ceras-explore best": explore.make_best_parser,
     "ceras-nnet": nnet.make_parser,
     "ceras-vta": vta.make_parser,
+    "ceras-new": new.make_parser,
     "ceras-plan": plan.make_parser,
     "ceras-reduce": reduce.make_parser,
     "ceras-retrain": retrain.make_parser,
