@@ -53,19 +53,27 @@ endif
 
 CMAKE_NATIVE = """\
 if(CMAKE_CROSSCOMPILING)
-  set(MODEL_IS_HERE OFF)
+  set(MODEL_HAS_NATIVE OFF)
 else()
-  set(MODEL_IS_HERE ON)
+  include(CheckCCompilerFlag)
+  check_c_compiler_flag(-march=native MODEL_HAS_NATIVE)
 endif()
-option(MODEL_NATIVE "compile for this very processor" ${MODEL_IS_HERE})
+option(MODEL_NATIVE "compile for this very processor" ${MODEL_HAS_NATIVE})
 """
 CMAKE_CROSS = """\
-# For @TITLE@, with --toolchain toolchain.cmake; MODEL_ARCH compiles for another machine.
-set(MODEL_ARCH "@FLAGS@" CACHE STRING "flags that name the processor")
+# For @TITLE@. A toolchain file, such as toolchain.cmake, names the processor itself.
+if(CMAKE_TOOLCHAIN_FILE)
+  set(MODEL_ARCH "" CACHE STRING "flags that name the processor")
+else()
+  set(MODEL_ARCH "@FLAGS@" CACHE STRING "flags that name the processor")
+endif()
+"""
+ARCH_OPTIONS = """\
+  string(REPLACE ";" " " CMAKE_C_FLAGS "${MODEL_ARCH} ${CMAKE_C_FLAGS}")
 """
 NATIVE_OPTIONS = """\
   if(MODEL_NATIVE)
-    target_compile_options(@NAME@ PRIVATE -march=native)
+    set(CMAKE_C_FLAGS "-march=native ${CMAKE_C_FLAGS}")
   endif()
 """
 
@@ -84,34 +92,50 @@ CMAKE = """\
 # Programs: model_run and model_bench.
 cmake_minimum_required(VERSION 3.10)
 @COMPONENT@project(@NAME@ C)
+include(GNUInstallDirs)
 
 @NATIVE@option(MODEL_THREADS "share layers among threads, with OpenMP" OFF)
 
-add_library(@NAME@ STATIC @SOURCES@)
+# The flags of the project follow these defaults and replace them. A build type has a level.
+get_property(MODEL_HAS_CONFIGS GLOBAL PROPERTY GENERATOR_IS_MULTI_CONFIG)
+if(CMAKE_C_COMPILER_ID MATCHES "GNU|Clang")
+  if(NOT CMAKE_BUILD_TYPE AND NOT MODEL_HAS_CONFIGS)
+    set(CMAKE_C_FLAGS "@LEVEL@ ${CMAKE_C_FLAGS}")
+  endif()
+@ARCH@endif()
+
+add_library(@NAME@ @SOURCES@)
 add_library(@NAME@::@NAME@ ALIAS @NAME@)
 target_include_directories(@NAME@ PUBLIC
-  $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}> $<INSTALL_INTERFACE:include>)
-set_target_properties(@NAME@ PROPERTIES C_STANDARD 99)
+  $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}>
+  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+set_target_properties(@NAME@ PROPERTIES
+  C_STANDARD 99 C_VISIBILITY_PRESET default WINDOWS_EXPORT_ALL_SYMBOLS ON)
 if(CMAKE_C_COMPILER_ID MATCHES "GNU|Clang")
-  # The build type of the project decides; without one, @LEVEL@.
-  target_compile_options(@NAME@ PRIVATE $<$<CONFIG:>:@LEVEL@> -ffp-contract=off)
-@ARCH@endif()
+  target_compile_options(@NAME@ PRIVATE -ffp-contract=off)
+endif()
 if(MODEL_THREADS)
   find_package(OpenMP REQUIRED)
   target_link_libraries(@NAME@ PUBLIC OpenMP::OpenMP_C)
 endif()
 @INCLUDED@
-install(TARGETS @NAME@ EXPORT @NAME@Targets ARCHIVE DESTINATION lib)
-install(FILES model.h DESTINATION include)
-install(EXPORT @NAME@Targets NAMESPACE @NAME@:: DESTINATION lib/cmake/@NAME@)
+install(TARGETS @NAME@ EXPORT @NAME@Targets
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(FILES model.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(EXPORT @NAME@Targets NAMESPACE @NAME@::
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/@NAME@)
 file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/@NAME@Config.cmake "\
 if(${MODEL_THREADS})
   include(CMakeFindDependencyMacro)
-  find_dependency(OpenMP)
+  enable_language(C)
+  find_dependency(OpenMP COMPONENTS C)
 endif()
 include(\\${CMAKE_CURRENT_LIST_DIR}/@NAME@Targets.cmake)
 ")
-install(FILES ${CMAKE_CURRENT_BINARY_DIR}/@NAME@Config.cmake DESTINATION lib/cmake/@NAME@)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/@NAME@Config.cmake
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/@NAME@)
 
 # Without an operating system, programs need a linker script of the user.
 if(NOT CMAKE_SYSTEM_NAME STREQUAL "Generic")
@@ -136,12 +160,11 @@ SEARCHED = " -Wa,-I,${CMAKE_CURRENT_SOURCE_DIR}"
 
 TOOLCHAIN = """\
 # cmake --toolchain toolchain.cmake: for @TITLE@.
+# The flags of the processor are part of the compiler, so CMAKE_C_FLAGS cannot remove them.
 set(CMAKE_SYSTEM_NAME @SYSTEM@)
 set(CMAKE_SYSTEM_PROCESSOR @PROCESSOR@)
 set(CMAKE_C_COMPILER @CC@)
-set(CMAKE_C_FLAGS_INIT "@FLAGS@")
 set(CMAKE_CXX_COMPILER @CXX@)
-set(CMAKE_CXX_FLAGS_INIT "@FLAGS@")
 set(CMAKE_EXE_LINKER_FLAGS_INIT "@LINK@")
 set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
 """
@@ -162,14 +185,12 @@ def cmake_lists(model: PrintedModel, package: Package | None = None) -> str:
         "COMPONENT": CMAKE_COMPONENT if package == "esp-idf" else "",
         "SEARCHED": searched,
         "NATIVE": CMAKE_NATIVE if machine.is_native else CMAKE_CROSS,
-        "ARCH": NATIVE_OPTIONS
-        if machine.is_native
-        else "  target_compile_options(@NAME@ PRIVATE ${MODEL_ARCH})\n",
+        "ARCH": NATIVE_OPTIONS if machine.is_native else ARCH_OPTIONS,
         "SOURCES": " ".join(sources(model)),
         "INCLUDED": included,
         "TITLE": comment(machine.title),
         "CC": machine.compiler,
-        "FLAGS": ";".join(machine.flags),
+        "FLAGS": " ".join(machine.flags),
         "LEVEL": model.options.level,
         "NAME": model.options.prefix.name,
     }
@@ -184,9 +205,8 @@ def toolchain(machine: Machine) -> str:
         "TITLE": comment(machine.title),
         "SYSTEM": "Generic" if is_bare else "Linux",
         "PROCESSOR": "riscv32" if any("rv32" in f for f in machine.flags) else family,
-        "CC": machine.compiler,
-        "CXX": _cxx_compiler(machine.compiler),
-        "FLAGS": " ".join(machine.flags),
+        "CC": " ".join((machine.compiler, *machine.flags)),
+        "CXX": " ".join((_cxx_compiler(machine.compiler), *machine.flags)),
         "LINK": " ".join(machine.link_flags),
     }
     return filled(TOOLCHAIN, holes)

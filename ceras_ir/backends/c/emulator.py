@@ -34,6 +34,18 @@ def available() -> bool:
     return all(shutil.which(tool) for tool in (f"{ARM_PREFIX}g++", QEMU))
 
 
+def write_startup(board: Board, work: Path) -> Path:
+    """Write the linker script `board.ld` and the code before main; return the source to compile."""
+    runtime = files("ceras_ir.backends.c") / "emulation"
+    startup = board.known_core.tools.startup
+    for name in (startup, "prepare_memory.h", "semihosting.h"):
+        (work / name).write_text((runtime / name).read_text("ascii"))
+    stack = board.stack_bytes
+    holes = {"FLASH": board.free_flash, "SRAM": board.free_sram + stack, "STACK": stack}
+    (work / "board.ld").write_text(filled((runtime / "board.ld").read_text("ascii"), holes))
+    return work / startup
+
+
 def build_elf(
     sources: Sequence[Path],
     board: Board,
@@ -43,15 +55,9 @@ def build_elf(
     flags: Sequence[str] = FIRMWARE_LEVEL,
 ) -> Path:
     """Compile and link `sources` (.c, .cpp, .ino). Raise an `InputError` if they do not fit."""
-    runtime = files("ceras_ir.backends.c") / "emulation"
     tools = board.known_core.tools
-    for name in (tools.startup, "prepare_memory.h", "semihosting.h"):
-        (work / name).write_text((runtime / name).read_text("ascii"))
-    stack = board.stack_bytes
-    holes = {"FLASH": board.free_flash, "SRAM": board.free_sram + stack, "STACK": stack}
-    (work / "board.ld").write_text(filled((runtime / "board.ld").read_text("ascii"), holes))
     objects: list[str] = []
-    for number, source in enumerate([work / tools.startup, *sources]):
+    for number, source in enumerate([write_startup(board, work), *sources]):
         is_c = source.suffix == ".c"
         driver = f"{tools.prefix}{'gcc' if is_c else 'g++'}"
         command = [driver, *board.flags, *tools.small, *FIRMWARE_FLAGS, *flags]

@@ -217,4 +217,4 @@ def test_make_for_a_microcontroller(tmp_path: Path):
     shell("make", "-C", tmp_path)
     assert firmware.sizes(tmp_path / "model_run").flash > 0
     with pytest.raises(UsageError, match="--weights file is for computers"):
-        replace(options, target=CTarget("uno_r4_wifi", weights="file")).check()
+        replace(options, target=CTarget(board="uno_r4_wifi", weights="file")).check()

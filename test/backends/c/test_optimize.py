@@ -152,7 +152,7 @@ def test_options_of_the_targets_default_to_balanced():
 def test_build_files_of_a_computer(goal: str, level: str, tmp_path: Path):
     compiled(tmp_path / "a", "--target", "c", "--optimize", goal)
     assert f"CFLAGS ?= {level} " in (tmp_path / "a/Makefile").read_text()
-    assert f"$<$<CONFIG:>:{level}>" in (tmp_path / "a/CMakeLists.txt").read_text()
+    assert f'"{level} ${{CMAKE_C_FLAGS}}"' in (tmp_path / "a/CMakeLists.txt").read_text()
 
 
 @pytest.mark.slow
