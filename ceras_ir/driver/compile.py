@@ -4,7 +4,7 @@ import argparse
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,7 +14,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.hints import isa
 
+from ceras_ir.command.conditions import (
+    BYTES,
+    COUNT,
+    MILLISECONDS,
+    Value,
+    add_conditions,
+    check_conditions,
+    met_conditions,
+    print_met,
+)
 from ceras_ir.command.entry_point import shown_name
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.help_parser import usual
@@ -48,6 +59,7 @@ from ceras_ir.support.diagnostics import (
     progress,
 )
 from ceras_ir.support.extensions import need_hook
+from ceras_ir.targets.capabilities import MICROSECONDS
 from ceras_ir.targets.protocol import PLACED, Stage, require_members
 
 if TYPE_CHECKING:
@@ -58,6 +70,9 @@ VIEWS = ("report", "model-explorer")
 
 TEMPORARY_DESCRIPTION = "the network at a level"
 """The description of files in `temps` for the manifest."""
+
+METRICS = {"flash": BYTES, "sram": BYTES, "weights": BYTES, "macs": COUNT, "time": MILLISECONDS}
+"""The metrics of `--fail-if`."""
 
 
 class CompileView(ABC):
@@ -136,6 +151,12 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
             "memory, predicted times, noise of quantization with --calibrate, provenance",
         )
     )
+    add_conditions(
+        parser,
+        '"flash>64K" or "time>=2.5ms". Metrics: flash, sram and weights (units B, K or KiB, M or '
+        "MiB), macs (K and M are decimal), time (us, ms, s; default: ms). Values are those of "
+        "report.json",
+    )
     add_target_options(parser, [] if target is None else [target])
     return parser
 
@@ -153,6 +174,7 @@ def _compile(argv: Sequence[str]) -> int:
 def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[str]) -> int:
     options = build_options(arguments, target_of(chosen, arguments))
     options.check()
+    check_conditions(arguments.fail_if, METRICS)
     if arguments.model == "-":
         raise UsageError("the report has the digest of the model: give a file instead of -")
     pruning(options)
@@ -214,13 +236,29 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
             compiled.report["provenance"] = provenance(
                 "ceras-compile", argv, arguments.model, options
             )
+            met = list(met_conditions(arguments.fail_if, _values(compiled.report), METRICS))
             for view in views:
                 view.add(compiled)
             write_artefacts(folder, compiled.files(other_files))
     print(table(compiled.report, chosen.name, compiled.emission))
     for line in answers:
         print(line)
-    return 0
+    return print_met("ceras-compile", met)
+
+
+def _values(content: Mapping[str, object]) -> list[Value]:
+    """Return the values of `METRICS` in a report."""
+    totals, prediction = content["totals"], content.get("prediction", {})
+    assert isa(totals, dict[str, object]) and isa(prediction, dict[str, object])
+    found = {
+        "flash": totals.get("flash_bytes"),
+        "sram": totals.get("sram_bytes"),
+        "weights": totals["weight_bytes"],
+        "macs": totals["macs"],
+    }
+    if isinstance(time := prediction.get(MICROSECONDS), int | float):
+        found["time"] = time / 1000
+    return [Value(k, v) for k, v in found.items() if isinstance(v, int | float)]
 
 
 def _files(folder: Path) -> list[Path]:

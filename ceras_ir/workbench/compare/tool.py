@@ -6,6 +6,16 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ceras_ir.command.conditions import (
+    DECIBELS,
+    NUMBER,
+    Condition,
+    Value,
+    add_conditions,
+    check_conditions,
+    met_conditions,
+    print_met,
+)
 from ceras_ir.command.entry_point import shown_name
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.help_parser import usual
@@ -45,6 +55,18 @@ if TYPE_CHECKING:
 
 MAX_PROPOSAL_INPUTS = 32
 """The number of inputs on which other options are evaluated."""
+
+PRINTED_NAMES = {"signal to noise (dB)": "decibels", "mean squared error": "mse"}
+"""Names in the table of metrics -> names in `--fail-if`; the other names are equal."""
+
+METRICS = {"decibels": DECIBELS} | dict.fromkeys(
+    ("mse", "agreement", "top-1", "top-5", "mean IoU", "AP", "AP against the float network's"),
+    NUMBER,
+)
+"""The metrics of `--fail-if`."""
+
+IOU_OF_CLASS = "iou of class "
+"""The start, in lower case, of further metrics of a segmentation."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -102,6 +124,12 @@ def make_parser() -> ToolParser:
     )
     add_options(parser, EvaluationOptions)
     add_options(parser, ArithmeticOptions)
+    add_conditions(
+        parser,
+        '"agreement<98%" or "decibels<25". Metrics: decibels (the signal-to-noise ratio), mse, '
+        "agreement, top-1, top-5, or a name in the printed table, such as mean IoU; with several "
+        "outputs, all are checked, and OUTPUT: METRIC is a single output",
+    )
     add_scheme(parser)
     parser.add_argument(
         "--against",
@@ -162,6 +190,7 @@ def _compare_models(arguments: argparse.Namespace) -> int:
     from ceras_ir.workbench.compare.variants import Task
     from ceras_ir.workbench.metrics.choose import judgement_of
 
+    _check_conditions(arguments)
     at_scale = arguments.jobs is not None or arguments.scheduler is not None
     if at_scale and (arguments.other is not None or arguments.propose):
         raise UsageError("--jobs and --scheduler require a single model, without --propose")
@@ -205,8 +234,29 @@ def _compare_models(arguments: argparse.Namespace) -> int:
     return _status(arguments, variants)
 
 
+def _check_conditions(arguments: argparse.Namespace) -> None:
+    has_function = ":" in (arguments.metric or "")
+
+    def is_other(name: str) -> bool:
+        return has_function or name.lower().startswith(IOU_OF_CLASS)
+
+    check_conditions(arguments.fail_if, METRICS, is_other)
+
+
+def _values(variants: "Sequence[Variant]") -> list[Value]:
+    found: list[Value] = []
+    for variant in variants:
+        for figure in variant.metrics:
+            output, _, name = figure.name.rpartition(": ")
+            metric = PRINTED_NAMES.get(name, name)
+            found.append(Value(metric, figure.quantized, output, variant.name))
+    return found
+
+
 def _status(arguments: argparse.Namespace, variants: "Sequence[Variant]") -> int:
-    """Return 1 if a variant from calibration data or Q/DQ is below the floor."""
+    """
+    Return 1 if a variant from calibration data or Q/DQ is below the floor, or a condition is met.
+    """
     from ceras_ir.support.diagnostics import remark
     from ceras_ir.workbench.compare.variants import QDQ, STORED
 
@@ -222,7 +272,9 @@ def _status(arguments: argparse.Namespace, variants: "Sequence[Variant]") -> int
             "--propose tries remedies"
         )
         status = int(wrong) or status
-    return status
+    conditions: list[Condition] = arguments.fail_if
+    met = list(met_conditions(conditions, _values(variants), METRICS))
+    return print_met("ceras-compare", met) or status
 
 
 def _compare_on_workers(arguments: argparse.Namespace, module: "ModuleOp", inputs: str) -> int:

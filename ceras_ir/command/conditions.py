@@ -1,0 +1,189 @@
+"""
+Fail a command if a metric is outside a limit, for continuous integration: `--fail-if "flash>64K"`.
+
+A condition has a metric, a comparison and a limit with an optional unit. It describes the failure:
+the command ends with status 1 if a condition is met, and prints the value, the limit and the
+condition. A condition that cannot be evaluated is wrong usage, because a gate that is skipped would
+pass. Each command defines metrics and values.
+"""
+
+import argparse
+import operator
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, isfinite, isnan
+from types import MappingProxyType
+
+from ceras_ir.command.entry_point import shown_name
+from ceras_ir.command.exit_status import report
+from ceras_ir.command.tool_parser import ToolParser
+from ceras_ir.support.diagnostics import UsageError, did_you_mean
+
+FLAG = "--fail-if"
+
+FORM = re.compile(r"(?P<metric>[^<>=]*[^<>=\s])\s*(?P<relation>[<>]=?)\s*(?P<limit>.*\S)")
+LIMIT = re.compile(r"(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*(?P<unit>[a-z%]*)", re.I)
+
+RELATIONS: Mapping[str, tuple[Callable[[float, float], bool], str]] = MappingProxyType(
+    {
+        "<": (operator.lt, "below"),
+        "<=": (operator.le, "not above"),
+        ">": (operator.gt, "above"),
+        ">=": (operator.ge, "not below"),
+    }
+)
+"""The comparisons, and the words for a value that meets the condition."""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """The units of a limit, and the format of a value in a message."""
+
+    units: Mapping[str, float]
+    """Each unit, in any case, and the factor. A limit without a unit has the factor 1."""
+    form: str
+
+    def text(self, value: float) -> str:
+        """Format a value with the unit."""
+        if value == inf:
+            return "infinite"
+        return self.form.format(int(value) if value == int(value) else value)
+
+
+KIB, MIB = 1024, 1024**2
+BYTES = Quantity({"B": 1, "K": KIB, "KiB": KIB, "M": MIB, "MiB": MIB}, "{:,} bytes")
+COUNT = Quantity({"K": 1e3, "M": 1e6}, "{:,}")
+MILLISECONDS = Quantity({"us": 1e-3, "ms": 1, "s": 1e3}, "{:,.6g} ms")
+DECIBELS = Quantity({"dB": 1}, "{:.5g} dB")
+NUMBER = Quantity({"%": 0.01}, "{:.6g}")
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition as the user writes it, in parts."""
+
+    text: str
+    metric: str
+    relation: str
+    number: float
+    unit: str
+
+    def limit(self, quantity: Quantity) -> float:
+        """Return the limit in the unit of values; refuse a unit of another quantity."""
+        factors = {"": 1.0, **{unit.lower(): f for unit, f in quantity.units.items()}}
+        factor = factors.get(self.unit.lower())
+        if factor is None:
+            listed = ", ".join(quantity.units) or "none"
+            raise _refused(self, f"'{self.metric}' has no unit '{self.unit}'; units: {listed}")
+        return self.number * factor
+
+
+@dataclass(frozen=True)
+class Value:
+    """A measured value. Several outputs or networks can have a metric."""
+
+    metric: str
+    number: float
+    output: str = ""
+    """The output; a condition on `OUTPUT: METRIC` concerns only this output."""
+    network: str = ""
+
+    @property
+    def name(self) -> str:
+        """The metric as a condition names it."""
+        return f"{self.output}: {self.metric}" if self.output else self.metric
+
+    def __str__(self) -> str:
+        return f"{self.network}: {self.name}" if self.network else self.name
+
+
+def condition(text: str) -> Condition:
+    """Parse a condition, the value of `--fail-if`."""
+    found = FORM.fullmatch(text.strip())
+    limit = LIMIT.fullmatch(found["limit"]) if found else None
+    if found is None or limit is None:
+        raise argparse.ArgumentTypeError(
+            "expected a metric, one of < <= > >=, and a number with an optional unit, "
+            f"such as \"flash>64K\", got '{text}'"
+        )
+    number = float(limit["number"])
+    if not isfinite(number):
+        raise argparse.ArgumentTypeError(f"the limit is too large: '{text}'")
+    return Condition(text, found["metric"].strip(), found["relation"], number, limit["unit"])
+
+
+def add_conditions(parser: ToolParser, metrics: str) -> None:
+    """Add `--fail-if`; `metrics` is the end of the help: examples, and the metrics with units."""
+    shown = metrics.replace("%", "%%")
+    parser.add_argument(
+        FLAG,
+        type=condition,
+        action="append",
+        default=[],
+        metavar="CONDITION",
+        help="exit with status 1 if the condition is met, after all results are written; may be "
+        "repeated. A condition is a metric, one of < <= > >=, and a limit: for example "
+        f"{shown}",
+    )
+
+
+def _refused(condition: Condition, message: str) -> UsageError:
+    return UsageError(f'{FLAG} "{condition.text}": {message}')
+
+
+def _quantity(metrics: Mapping[str, Quantity], name: str) -> Quantity | None:
+    return {metric.lower(): quantity for metric, quantity in metrics.items()}.get(name.lower())
+
+
+def check_conditions(
+    conditions: Sequence[Condition],
+    metrics: Mapping[str, Quantity],
+    is_other: Callable[[str], bool] = lambda _: False,
+) -> None:
+    """
+    Refuse unknown metrics and units before the work of the command. `is_other` accepts metrics
+    without a defined quantity, which are numbers.
+    """
+    for each in conditions:
+        name = each.metric.rpartition(": ")[2]
+        quantity = _quantity(metrics, name)
+        if quantity is None and not is_other(name):
+            listed = ", ".join(metrics)
+            near = did_you_mean(name, metrics)
+            raise _refused(each, f"unknown metric '{name}'{near} (known: {listed})")
+        each.limit(quantity or NUMBER)
+
+
+def met_conditions(
+    conditions: Sequence[Condition], values: Sequence[Value], metrics: Mapping[str, Quantity]
+) -> Iterator[str]:
+    """
+    Yield a message for each value that meets a condition. Refuse a condition on a metric without a
+    value.
+    """
+    values = [value for value in values if not isnan(value.number)]
+    for each in conditions:
+        output, _, name = each.metric.rpartition(": ")
+        same = [value for value in values if value.metric.lower() == name.lower()]
+        found = [value for value in same if output in ("", value.output)]
+        if not found:
+            listed = ", ".join(dict.fromkeys(v.name for v in same or values)) or "none"
+            raise _refused(
+                each, f"'{each.metric}' was not measured in this run (measured: {listed})"
+            )
+        quantity = _quantity(metrics, name) or NUMBER
+        limit = each.limit(quantity)
+        compare, words = RELATIONS[each.relation]
+        for value in found:
+            if compare(value.number, limit):
+                yield (
+                    f'{FLAG} "{each.text}": {value} = {quantity.text(value.number)}, '
+                    f"{words} the limit of {quantity.text(limit)}"
+                )
+
+
+def print_met(tool: str, messages: Sequence[str]) -> int:
+    """Print the messages of met conditions, and return the exit status."""
+    report([f"{shown_name(tool)}: error: {message}" for message in messages])
+    return 1 if messages else 0
