@@ -50,6 +50,15 @@ def is_planar(shape: Sequence[int]) -> bool:
     return shape[1] in (1, 3) or shape[3] not in (1, 3)
 
 
+def image_size(shapes: Sequence[Sequence[int]]) -> tuple[int, int] | None:
+    """Return the height and width of a single image input; None for other inputs."""
+    if len(shapes) != 1 or len(shapes[0]) != 4:
+        return None
+    _, *rest = shapes[0]
+    height, width = rest[1:] if is_planar(shapes[0]) else rest[:2]
+    return height, width
+
+
 class ImageReader:
     """A converter of images in a folder or an archive to inputs of a network."""
 

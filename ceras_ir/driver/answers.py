@@ -1,12 +1,13 @@
 """
 Print the outputs of a network for a reader: the largest elements of a vector, the elements of a
-small output, or a summary of a large output.
+small output, the objects of a detector, or a summary of a large output.
 
-Stored integers with a scale are printed as real values.
+Stored integers with a scale are printed as real values. An extension finds the objects.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from ceras_ir.data.samples import Array
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.support.diagnostics import InputError, missing_file_remedy
+from ceras_ir.support.extensions import find_hook
 
 MAX_RANKS = 5
 """The number of largest elements of a vector that are printed."""
@@ -21,10 +23,43 @@ MAX_RANKS = 5
 MAX_VALUES = 16
 """The largest number of elements of an output that is printed completely."""
 
+MAX_OBJECTS = 10
+"""The largest number of objects of a sample that are printed."""
+
 Doubles: TypeAlias = NDArray[np.float64]
 
 
-def read_labels(path: str) -> list[str]:
+class FoundObject(NamedTuple):
+    """An object in an image."""
+
+    category: int
+    score: float
+    box: tuple[float, float, float, float]
+    """Left, top, right and bottom in pixels of the input."""
+
+
+class ObjectsOfSample(NamedTuple):
+    """The objects in an image, by decreasing score."""
+
+    classes: int
+    """The number of classes of the detector."""
+    objects: list[FoundObject]
+
+
+class ObjectFinder(ABC):
+    """A finder of objects in the outputs of a detector; the hook `objects`."""
+
+    @abstractmethod
+    def objects(
+        self, outputs: Mapping[str, Array], size: tuple[int, int]
+    ) -> ObjectsOfSample | None:
+        """
+        Return the objects in an image of this height and width; None if the outputs are not those
+        of a detector.
+        """
+
+
+def read_labels(path: str) -> "Labels":
     """Return the names of classes in a text file with a line per class."""
     try:
         with open(path, encoding="utf-8") as stream:
@@ -37,33 +72,80 @@ def read_labels(path: str) -> list[str]:
         ) from None
     while labels and not labels[-1]:
         labels.pop()
-    return labels
+    return Labels(labels, path)
 
 
-def check_labels(labels: Sequence[str], outputs: Sequence[TensorInfo], path: str) -> None:
-    """Refuse labels whose number is not the number of elements of an output vector."""
-    if not any(_is_vector(tensor.shape) and tensor.size == len(labels) for tensor in outputs):
-        shapes = ", ".join(f"{tensor.name} {list(tensor.shape)}" for tensor in outputs)
-        raise InputError(
-            f"{len(labels)} labels fit none of the outputs: {shapes}; the file must have a line "
-            "per class",
-            path,
-        )
+class Labels(NamedTuple):
+    """The names of classes in a file."""
+
+    names: Sequence[str]
+    path: str
+
+    def check(self, outputs: Sequence[TensorInfo], found: Sequence[ObjectsOfSample]) -> None:
+        """Refuse a number of names that is neither of an output vector nor of a detector."""
+        counts = [tensor.size for tensor in outputs if _is_vector(tensor.shape)]
+        if len(self.names) not in (*counts, *(each.classes for each in found)):
+            shapes = ", ".join(f"{tensor.name} {list(tensor.shape)}" for tensor in outputs)
+            raise InputError(
+                f"{len(self.names)} labels fit none of the outputs: {shapes}; the file must have "
+                "a line per class",
+                self.path,
+            )
 
 
 def answers(
     results: Sequence[Mapping[str, Array]],
     outputs: Sequence[TensorInfo],
     names: Sequence[str],
-    labels: Sequence[str] | None = None,
+    labels: Labels | None = None,
+    size: tuple[int, int] | None = None,
 ) -> list[str]:
-    """Return the lines about the results of samples with these names."""
+    """
+    Return the lines about the results of samples with these names. `size` is the height and width
+    of an image input.
+    """
+    real = [{t.name: _real_values(result[t.name], t) for t in outputs} for result in results]
+    found = [] if size is None else _objects(real, size)
+    if labels is not None:
+        labels.check(outputs, found)
+    words = None if labels is None else labels.names
+    if found and size is not None:
+        return _of_objects(found, names, words, size)
     lines: list[str] = []
     for tensor in outputs:
-        heading, spell = _form(tensor, labels)
+        heading, spell = _form(tensor, words)
         lines.append(f"{tensor.name} {list(tensor.shape)}{heading}")
-        for name, result in zip(names, results, strict=True):
-            lines.append(f"  {name}: {spell(_real_values(result[tensor.name], tensor))}")
+        lines += [f"  {name}: {spell(r[tensor.name])}" for name, r in zip(names, real, strict=True)]
+    return lines
+
+
+def _objects(
+    results: Sequence[Mapping[str, Array]], size: tuple[int, int]
+) -> list[ObjectsOfSample]:
+    """Return the objects of each sample; nothing if the network is not a detector."""
+    finder = find_hook("objects", ObjectFinder)
+    if finder is None:
+        return []
+    found = [finder().objects(result, size) for result in results]
+    known = [each for each in found if each is not None]
+    return known if len(known) == len(found) else []
+
+
+def _of_objects(
+    found: Sequence[ObjectsOfSample],
+    names: Sequence[str],
+    labels: Sequence[str] | None,
+    size: tuple[int, int],
+) -> list[str]:
+    lines = [f"objects: left, top, right, bottom in pixels of the {size[0]}x{size[1]} input"]
+    for name, (classes, objects) in zip(names, found, strict=True):
+        words = labels or list(map(str, range(classes)))
+        lines.append(f"  {name}: {len(objects)} objects")
+        for each in objects[:MAX_OBJECTS]:
+            box = ", ".join(f"{edge:.1f}" for edge in each.box)
+            lines.append(f"    {words[each.category]} ({each.score:.4g}): {box}")
+        if (others := len(objects) - MAX_OBJECTS) > 0:
+            lines.append(f"    {others} more objects")
     return lines
 
 

@@ -41,6 +41,7 @@ from ceras_ir.targets.protocol import all_targets, find_target, require_members
 if TYPE_CHECKING:
     from ceras_ir.data.sample_stream import StreamedSamples
     from ceras_ir.data.samples import Samples
+    from ceras_ir.driver.answers import Labels
     from ceras_ir.network.artefacts import TensorInfo
     from ceras_ir.pipeline.instrumentation import Watching
     from ceras_ir.targets.capabilities import Executable, Manifest
@@ -280,12 +281,12 @@ def _run_folder(
 def _execution(arguments: argparse.Namespace) -> "Execution":
     """Return the function that runs samples, and writes the outputs or prints answers."""
     if arguments.outputs is None:
-        labels: list[str] | None = None
+        labels: Labels | None = None
         if arguments.labels is not None:
             from ceras_ir.driver.answers import read_labels
 
             labels = read_labels(arguments.labels)
-        return partial(_print_answers, arguments, labels)
+        return partial(_print_answers, inputs_of(arguments) or arguments.inputs, labels)
     if arguments.labels is not None:
         raise UsageError("--labels names printed classes: remove --labels or --outputs")
     return partial(_save_outputs, arguments.outputs)
@@ -306,22 +307,22 @@ def _save_outputs(
 
 
 def _print_answers(
-    arguments: argparse.Namespace,
-    labels: "Sequence[str] | None",
+    paths: str,
+    labels: "Labels | None",
     executable: "Executable",
     samples: "Samples | StreamedSamples",
     declared: "Sequence[TensorInfo]",
 ) -> None:
+    from ceras_ir.data.image_folder import image_size
     from ceras_ir.data.sample_stream import sample_names
     from ceras_ir.data.samples import as_declared
-    from ceras_ir.driver.answers import answers, check_labels
+    from ceras_ir.driver.answers import answers
 
-    if labels is not None:
-        check_labels(labels, declared, arguments.labels)
-    shown = samples.first(MAX_SHOWN)
-    results = [as_declared(result, declared) for result in executable.run(list(shown))]
-    paths = inputs_of(arguments) or arguments.inputs
-    for line in answers(results, declared, sample_names(paths, len(shown)), labels):
+    shown = list(samples.first(MAX_SHOWN))
+    results = [as_declared(result, declared) for result in executable.run(shown)]
+    outputs = [tensor for tensor in declared if tensor.name in results[0]]
+    size = image_size([array.shape for array in shown[0].values()])
+    for line in answers(results, outputs, sample_names(paths, len(shown)), labels, size):
         print(line)
     if others := len(samples) - len(shown):
         print(f"{others} more samples: --outputs OUT.npz writes the outputs of all samples")

@@ -96,6 +96,40 @@ def test_integers_with_names_are_printed_as_names() -> None:
     assert answers(results, [tensor], ["a", "b"]) == ["label [1]", "  a: yes", "  b: 2"]
 
 
+DETECTOR = """
+func.func @main(%x: tensor<1x8x7x1xf32> {graph.name = "x"})
+    -> (tensor<1x8x7xf32> {graph.name = "y"}) {
+  %y = graph.reshape %x : (tensor<1x8x7x1xf32>) -> tensor<1x8x7xf32>
+  func.return %y : tensor<1x8x7xf32>
+}
+"""
+
+
+@pytest.mark.needs("workbench")
+def test_objects_of_a_detector(tool: Tool, tmp_path: Path) -> None:
+    """Rows of centre, size, objectness and scores of two classes, as YOLOv5 has them."""
+    (tmp_path / "n.mlir").write_text(DETECTOR)
+    rows = np.zeros((2, 8, 7, 1), np.float32)
+    rows[0, 2, :, 0] = 3, 4, 2, 4, 1, 0.25, 0.75
+    rows[0, 5, :, 0] = 6, 6, 2, 2, 0.5, 1, 0
+    np.savez(tmp_path / "x.npz", x=rows)
+    (tmp_path / "classes.txt").write_text("cat\ndog\n")
+    run = ("ceras-run", "n.mlir", "--inputs", "x.npz")
+    done = tool(*run, "--labels", "classes.txt")
+    assert done.stdout.splitlines() == [
+        "objects: left, top, right, bottom in pixels of the 8x7 input",
+        "  sample 0: 2 objects",
+        "    dog (0.75): 2.0, 2.0, 4.0, 6.0",
+        "    cat (0.5): 5.0, 5.0, 7.0, 7.0",
+        "  sample 1: 0 objects",
+    ]
+    assert "    1 (0.75): 2.0, 2.0, 4.0, 6.0\n" in tool(*run).stdout
+    # Scores above 1 are not those of a detector.
+    np.savez(tmp_path / "x.npz", x=rows * 2)
+    assert tool(*run).stdout.startswith("y [1, 8, 7]\n  sample 0: minimum 0, maximum ")
+    assert tool(*run, "--labels", "classes.txt").status == 1
+
+
 def test_a_vector_with_missing_values() -> None:
     tensor = TensorInfo("y", (6,), "float32")
     values = np.array([np.nan, 1, 2, 3, np.inf, 5], np.float32)

@@ -17,7 +17,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ceras_ir.data.image_folder import ImageFolder, is_images, is_planar
+from ceras_ir.data.image_folder import ImageFolder, image_size, is_images
 from ceras_ir.data.samples import load_arrays
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.support.diagnostics import InputError, UsageError, did_you_mean
@@ -368,11 +368,10 @@ def judgement_of(
 
 
 def _detection(labels: str | None, inputs: str, count: int, network: list[TensorInfo]) -> Judgement:
-    shape = network[0].shape
-    if len(network) != 1 or len(shape) != 4:
+    size = image_size([tensor.shape for tensor in network])
+    if size is None:
         raise UsageError("--metric detection requires a network with a single image input")
-    size = shape[2:] if is_planar(shape) else shape[1:3]
-    judgement = Judgement(DETECTION, None, None, (size[0], size[1]))
+    judgement = Judgement(DETECTION, None, None, size)
     if labels is None:
         return judgement
     boxes = CocoLabels(labels)

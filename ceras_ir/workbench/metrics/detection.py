@@ -150,6 +150,12 @@ MAX_SUM_ERROR = 1e-3
 """The largest difference of summed scores from 1, if a class is the background."""
 
 
+def background_classes(heads: Heads, scores: Boxes) -> int:
+    """Return 1 if the first class is the background, which SSD includes in the softmax; else 0."""
+    is_softmax = heads.layout == "pair" and np.abs(scores.sum(1) - 1).max() < MAX_SUM_ERROR
+    return int(is_softmax and scores.shape[1] > 1)
+
+
 class AveragePrecision:
     """The best boxes of both networks for each sample."""
 
@@ -170,11 +176,8 @@ class AveragePrecision:
             found.append(detections(boxes, scores[:, self._skipped(scores) :]))
 
     def _skipped(self, scores: Boxes) -> int:
-        # 1 if the first class is the background, which SSD includes in the softmax.
         if self._first is None:
-            sums = scores.sum(1)
-            is_softmax = self._heads.layout == "pair" and np.abs(sums - 1).max() < MAX_SUM_ERROR
-            self._first = int(is_softmax and scores.shape[1] > 1)
+            self._first = background_classes(self._heads, scores)
         return self._first
 
     def merge(self, following: Self) -> None:
