@@ -47,6 +47,7 @@ from ceras_ir.driver.shared_options import (
     compiling_targets,
     described_targets,
     named_target,
+    native_target,
     target_of,
 )
 from ceras_ir.pipeline.context import plugins
@@ -96,15 +97,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def make_parser(target: TargetClass | None = None) -> ToolParser:
     """Return the command line of `ceras-compile`, with the options of a target."""
-    known = compiling_targets()
+    known, native = compiling_targets(), native_target().name
     parser = ToolParser(
         "ceras-compile",
         description="Compile an ONNX model (or IR text) into a folder of artefacts with "
         "manifest.json and report.json. With --target, --help-all lists its options too.",
         epilog=f"{described_targets(known)} {EXIT_STATUS}",
         examples=(
-            "model.onnx --target c --calibrate data.npz -o model_c",
-            "model.onnx --target arduino --board uno_r4_wifi -o sketch",
+            f"model.onnx --target {native} --calibrate data.npz -o compiled",
+            f"model.onnx --target {native} --shape image=1x3x224x224 --report -o compiled",
         ),
     )
     parser.add_argument("model", metavar="MODEL.onnx", help="an ONNX model, or IR text in .mlir")

@@ -30,6 +30,7 @@ from ceras_ir.driver.shared_options import (
     add_target_options,
     described_targets,
     named_target,
+    native_target,
     reference_target,
     target_of,
 )
@@ -72,7 +73,7 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
         epilog=f"{described_targets(known)} {EXIT_STATUS}",
         examples=(
             "model.onnx --inputs photo.jpg --labels classes.txt",
-            "model.onnx --target c --calibrate data.npz --inputs test.npz --outputs answers.npz",
+            f"model.onnx --target {native_target().name} --inputs test.npz --outputs answers.npz",
         ),
     )
     parser.add_argument("model", metavar="MODEL.onnx|IR.mlir|DIR", nargs="?", help="what to run")

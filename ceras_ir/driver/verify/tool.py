@@ -28,6 +28,7 @@ from ceras_ir.driver.shared_options import (
     described_targets,
     digests_of,
     interface_of,
+    native_target,
     targets_of,
     workers_of,
 )
@@ -66,7 +67,7 @@ def make_parser(targets: Sequence[TargetClass] | None = None) -> ToolParser:
         "status is 1, even if another level is unsupported.",
         examples=(
             "model.onnx --calibrate data.npz",
-            "model.onnx --inputs test.npz --samples 20 --targets c",
+            f"model.onnx --inputs test.npz --samples 20 --targets {native_target().name}",
         ),
     )
     parser.add_argument("model", metavar="MODEL.onnx", help="an ONNX model, or IR text in .mlir")

@@ -85,7 +85,7 @@ def make_parser() -> ToolParser:
         epilog=EXIT_STATUS,
         examples=(
             "model.onnx --calibrate data.npz --inputs test.npz --labels labels.npz",
-            "model.onnx --calibrate data.npz --inputs test.npz --target c --html page.html",
+            "model.onnx --calibrate data.npz --inputs test.npz --propose --html page.html",
         ),
     )
     parser.add_argument("model", metavar="MODEL.onnx", help="an ONNX model, or IR text in .mlir")
