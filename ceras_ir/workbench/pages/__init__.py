@@ -1,5 +1,6 @@
 """Render parts of HTML pages: templates, tables, axes, and plots of the noise of layers."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -12,6 +13,10 @@ from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from markupsafe import Markup
+
+SEPARATOR = re.compile(r"[/_]+(?=\w)|\.(?=[^\W\d])")
+"""The end of a part of a name; numbers have none."""
 
 
 def render(template: str, values: Mapping[str, object]) -> str:
@@ -28,13 +33,23 @@ def _read(name: str) -> str:
 def _environment() -> "Environment":
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
-    return Environment(
+    environment = Environment(
         loader=FunctionLoader(_read),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["breakable"] = breakable
+    return environment
+
+
+def breakable(text: str) -> "Markup":
+    """Return HTML of a text that may wrap after the separators of long names."""
+    from markupsafe import Markup
+
+    # An escape such as `&amp;` has none of these characters.
+    return Markup(SEPARATOR.sub(r"\g<0><wbr>", escape(text)))
 
 
 @dataclass(frozen=True)

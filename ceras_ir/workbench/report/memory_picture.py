@@ -44,6 +44,7 @@ PLAN_STYLE = """\
 .memory .step { fill: var(--soft, currentColor); text-anchor: middle; }
 .memory .alive { fill: none; stroke: var(--bad, #c0392b); stroke-width: 1.5; pointer-events: none; }
 .memory .border { stroke: var(--ink, currentColor); stroke-dasharray: 4 3; }
+.memory .entry { white-space: nowrap; }
 .memory .key { display: inline-block; width: 0.8em; height: 0.8em; margin: 0 0.4em 0 0.9em;
   border-radius: 2px; }
 .memory .key.line { height: 0.2em; vertical-align: middle; background: var(--bad, #c0392b); }
@@ -57,8 +58,8 @@ def memory_picture(plan: DrawnPlan) -> str:
     size = f"{MAP_LEFT + MAP_WIDTH + MAP_RIGHT} {MAP_TOP + MAP_HEIGHT + MAP_BOTTOM}"
     return (
         f'{PLAN_STYLE}\n<div class="memory">\n<p class="soft">{_summary(plan)}<br>'
-        "steps from left to right, addresses from bottom to top; computed on"
-        f'{_legend(plan)}<span class="key line"></span>bytes alive</p>\n'
+        f"steps from left to right, addresses from bottom to top; computed on{_legend(plan)} "
+        '<span class="entry"><span class="key line"></span>bytes alive</span></p>\n'
         f'<svg viewBox="0 0 {size}" role="img" aria-label="memory plan">\n{drawn}\n</svg>\n</div>'
     )
 
@@ -81,7 +82,8 @@ def _legend(plan: DrawnPlan) -> str:
     kinds = dict.fromkeys(buffer.kind for buffer in plan.buffers if buffer.kind)
     keys += [(KIND_COLOURS.get(kind, INPUT_COLOUR), KIND_TITLES.get(kind, kind)) for kind in kinds]
     return "".join(
-        f'<span class="key" style="background:{colour}"></span>{escape(title)}'
+        f' <span class="entry"><span class="key" style="background:{colour}"></span>'
+        f"{escape(title)}</span>"
         for colour, title in keys
     )
 

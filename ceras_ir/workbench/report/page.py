@@ -27,7 +27,7 @@ from ceras_ir.workbench.pages import (
 from ceras_ir.workbench.report.content import Content, Entry, Row
 from ceras_ir.workbench.report.graph_picture import DEVICE_COLOURS, devices_of, graph_picture
 from ceras_ir.workbench.report.memory_picture import memory_picture
-from ceras_ir.workbench.report.roofline import roofline
+from ceras_ir.workbench.report.roofline import UNUSED_COLOUR, roofline
 from ceras_ir.workbench.report.trade_off import trade_off_picture, trade_off_table
 
 MAX_KINDS = 7
@@ -93,6 +93,7 @@ def report_page(content: Content) -> str:
             ],
             "kinds": legend(timed[0]) if timed else {},
             "roofline": plot,
+            "rooflines": {d.device: colours.get(d.device, UNUSED_COLOUR) for d in content.devices},
             "machine": content.machine,
             "noise": noise,
             "command": command_of(content),

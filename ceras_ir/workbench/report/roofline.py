@@ -10,6 +10,8 @@ from ceras_ir.workbench.report.content import Device, Row
 
 PLOT_WIDTH, PLOT_HEIGHT = 1000, 340
 PLOT_LEFT, PLOT_BELOW, PLOT_ABOVE, PLOT_RIGHT = 90, 40, 14, 34
+UNUSED_COLOUR = "#888888"
+"""The colour of a device without layers."""
 MIN_RADIUS, MAX_RADIUS = 2.5, 9.0
 """The radius of dots; the area is the share of the time of a layer."""
 
@@ -52,7 +54,7 @@ def roofline(rows: Sequence[Row], devices: Sequence[Device], colours: dict[str, 
         f'<svg viewBox="0 0 {PLOT_WIDTH} {PLOT_HEIGHT}" role="img" aria-label="roofline" '
         'class="roofline">',
         *_grid(axes, xs, ys),
-        *(_roof(axes, device, colours.get(device.device, "#888")) for device in devices),
+        *(_roof(axes, device, colours.get(device.device, UNUSED_COLOUR)) for device in devices),
     ]
     for row, x, y in sorted(dots, key=lambda dot: -(dot[0].microseconds or 0.0)):
         share = (row.microseconds or 0.0) / longest
@@ -63,7 +65,7 @@ def roofline(rows: Sequence[Row], devices: Sequence[Device], colours: dict[str, 
         )
         parts.append(
             f'<circle data-layer="{row.number}" cx="{axes.across(x):.1f}" cy="{axes.up(y):.1f}" '
-            f'r="{radius:.1f}" fill="{colours.get(row.device, "#888")}">'
+            f'r="{radius:.1f}" fill="{colours.get(row.device, UNUSED_COLOUR)}">'
             f"<title>{escape(title)}</title></circle>"
         )
     return "\n".join([*parts, "</svg>"])

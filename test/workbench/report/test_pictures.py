@@ -7,6 +7,7 @@ from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.pipeline.report import memory_plan
 from ceras_ir.support.timeline import Bar, Lane, Timeline, bars_of, timeline_picture
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
+from ceras_ir.workbench.pages import breakable
 from ceras_ir.workbench.report.content import Device, Row, content_of
 from ceras_ir.workbench.report.graph_picture import graph_picture, module_picture
 from ceras_ir.workbench.report.memory_picture import memory_picture
@@ -74,6 +75,10 @@ def test_dots_lie_below_their_roof():
     top = min(float(point.split(",")[1]) for point in roof.get("points", "").split())
     assert min(heights) >= top
     assert roofline(rows, [], {}) is None
+
+
+def test_long_names_wrap_after_separators():
+    assert breakable("a/b_1.<c>.d, 0.5") == "a/<wbr>b_<wbr>1.&lt;c&gt;.<wbr>d, 0.5"
 
 
 def test_bars_have_the_time_of_their_spans():
