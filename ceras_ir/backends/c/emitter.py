@@ -16,13 +16,14 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.utils.target import Target
 
-from ceras_ir.backends.c.build_files import cmake_lists, makefile, package_files, toolchain
+from ceras_ir.backends.c.build_files import cmake_lists, makefile, toolchain
 from ceras_ir.backends.c.constants import ConstantPool, write_source
 from ceras_ir.backends.c.interface import api_header, bench_source, program_source
 from ceras_ir.backends.c.layer import CalledFunction, Layer, printer_of
 from ceras_ir.backends.c.machines import COptions
 from ceras_ir.backends.c.model import PrintedModel, returned_name
 from ceras_ir.backends.c.names import Package
+from ceras_ir.backends.c.packages import package_files
 from ceras_ir.backends.c.program import Program
 from ceras_ir.backends.c.source import kernels_header, model_source, self_test
 from ceras_ir.backends.c.values import Kernels, Refused, value_type

@@ -147,7 +147,7 @@ MODEL = Prefix()
 WeightStorage: TypeAlias = Literal["source", "file", "incbin"]
 """Constants in string literals, in a file that is loaded, or in a file that is assembled."""
 
-Package: TypeAlias = Literal["zephyr", "esp-idf", "cmsis-pack"]
+Package: TypeAlias = Literal["zephyr", "esp-idf", "cmsis-pack", "platformio"]
 """Frameworks of microcontrollers that accept a folder as a package."""
 
 EncodingChoice: TypeAlias = Literal["auto", "dense", "csr", "csr-int8", "code"]

@@ -82,8 +82,8 @@ class CTarget(
     )
     package: Package | None = option(
         None,
-        "make the folder a package of this framework: a Zephyr module, a component of ESP-IDF, or "
-        "a CMSIS-Pack",
+        "make the folder a package of this framework: a Zephyr module, a component of ESP-IDF, a "
+        "CMSIS-Pack, or a library of PlatformIO",
         tools=("ceras-compile",),
     )
     tune_runner: str | None = inherited(TuneOptions, "tune_runner", None, metavar="'CMD {binary}'")
@@ -106,7 +106,7 @@ class CTarget(
 
             parse_regions(self.regions)
         if self.package is not None:
-            from ceras_ir.backends.c.build_files import check_package
+            from ceras_ir.backends.c.packages import check_package
 
             check_package(self.package, prefix, self.weights)
         if self.tune_runner is not None and not self.tune:

@@ -2,11 +2,13 @@
 Test `--package`: frameworks accept the folder unchanged.
 
 Stubs replace the CMake functions of Zephyr and ESP-IDF, with the scopes of the originals. The
-linked program computes the bytes of the interpreter.
+linked program computes the bytes of the interpreter. PlatformIO itself runs where it is installed.
 """
 
 import json
+import os
 import re
+import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +32,13 @@ from ceras_ir.support.diagnostics import UsageError
 
 KINDS: tuple[Package, ...] = get_args(Package)
 WEIGHTS: tuple[WeightStorage, ...] = get_args(WeightStorage)
+
+PLATFORMS = Path(os.environ.get("PLATFORMIO_CORE_DIR", "~/.platformio")).expanduser() / "platforms"
+needs_pio = pytest.mark.skipif(not shutil.which("pio"), reason="needs pio")
+needs_native_pio = pytest.mark.skipif(
+    not (shutil.which("pio") and (PLATFORMS / "native").is_dir()),
+    reason="needs pio with the platform native",
+)
 
 PROJECT = """\
 cmake_minimum_required(VERSION 3.13)
@@ -193,6 +202,71 @@ def test_a_pack_lists_what_is_there(tmp_path: Path, weights: WeightStorage):
     assert ("kws.weights" in listed) == (weights == "file")
 
 
+LIBRARY_FIELDS = {"name", "version", "description", "headers", "build"}
+"""The fields of library.json that PlatformIO documents, as far as the package uses them."""
+
+USER = """\
+#include <stdio.h>
+#include <kws.h>
+static int8_t x[KWS_INPUT0_SIZE], y[KWS_OUTPUT0_SIZE];
+int main()
+{
+  if (fread(x, 1, sizeof x, stdin) != sizeof x || kws_run(x, y) != KWS_OK) return 1;
+  return fwrite(y, 1, sizeof y, stdout) != sizeof y;
+}
+"""
+
+
+def check_program(program: Path) -> None:
+    """Compare a program in C++ with the interpreter."""
+    sample = random_inputs(integers(3, 8))
+    given = sample["input0"].tobytes()
+    done = subprocess.run([program], input=given, capture_output=True, check=True)
+    assert done.stdout == run(integers(3, 8), sample)["output0"].tobytes()
+
+
+@pytest.mark.slow
+def test_a_platformio_library_builds(tmp_path: Path):
+    """The documented fields are sufficient, the level is that of the project, a user has C++."""
+    net = packed(tmp_path, "platformio")
+    library = json.loads((net / "library.json").read_text())
+    assert set(library) == LIBRARY_FIELDS and set(library["build"]) == {"srcFilter", "flags"}
+    assert re.fullmatch(r"[A-Za-z0-9_]{1,50}", library["name"])
+    assert re.fullmatch(r"\d+\.\d+\.\d+", library["version"])
+    assert library["headers"] == ["kws.h"] and len(library["description"]) <= 255
+    (tmp_path / "main.cpp").write_text(USER)
+    objects: list[Path] = []
+    for name in ("main.cpp", *library["build"]["srcFilter"]):
+        if is_source := name.startswith("+<"):
+            name = name.removeprefix("+<").removesuffix(">")
+        source = net / name if is_source else tmp_path / name
+        objects.append(tmp_path / f"{name}.o")
+        flags = library["build"]["flags"] if is_source else []
+        compiler = "cc" if is_source else "c++"
+        shell(compiler, "-Os", *flags, f"-I{net}", "-c", source, "-o", objects[-1])
+    shell("c++", *objects, "-o", tmp_path / "user")
+    check_program(tmp_path / "user")
+
+
+@needs_pio
+@pytest.mark.slow
+def test_platformio_accepts_the_library(tmp_path: Path):
+    shell("pio", "pkg", "pack", packed(tmp_path, "platformio"), "-o", tmp_path / "kws.tar.gz")
+
+
+@needs_native_pio
+@pytest.mark.slow
+def test_platformio_builds_a_program(tmp_path: Path):
+    net = packed(tmp_path, "platformio")
+    for folder in ("src", "lib"):
+        (tmp_path / folder).mkdir()
+    net.rename(tmp_path / "lib/kws")
+    (tmp_path / "src/main.cpp").write_text(USER)
+    (tmp_path / "platformio.ini").write_text("[env:host]\nplatform = native\nbuild_flags = -Os\n")
+    shell("pio", "run", "-d", tmp_path)
+    check_program(tmp_path / ".pio/build/host/program")
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_packages_copy_no_source(tmp_path: Path, kind: Package):
     """Each file of a package names the network, and no file repeats a file of the folder."""
@@ -204,6 +278,7 @@ def test_packages_copy_no_source(tmp_path: Path, kind: Package):
         "zephyr": {"zephyr/module.yml", "zephyr/CMakeLists.txt", "zephyr/Kconfig"},
         "esp-idf": {"idf_component.yml"},
         "cmsis-pack": {"Ceras.kws.pdsc"},
+        "platformio": {"library.json"},
     }[kind]
     write_files(added, tmp_path)
     for artefact in added:
@@ -217,8 +292,9 @@ def test_what_a_pack_cannot_say_is_refused():
     replace(pack, prefix="x" * 32).check()
     with pytest.raises(UsageError, match="names of up to 32 letters"):
         replace(pack, prefix="x" * 33).check()
-    with pytest.raises(UsageError, match="use --weights source or file"):
-        replace(pack, weights="incbin").check()
+    for kind in ("cmsis-pack", "platformio"):
+        with pytest.raises(UsageError, match=f"{kind} .* use --weights source or file"):
+            CTarget(package=kind, weights="incbin").check()
     CTarget(package="zephyr", prefix="x" * 40, weights="incbin").check()
 
 
