@@ -13,7 +13,7 @@ QUIET = (
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 )
 
-COLOURS = """
+APPEARANCE = """
 <script>
 addEventListener("load", () => {
   const light = (colour) => {
@@ -40,10 +40,25 @@ addEventListener("load", () => {
   const boxes = [...document.querySelectorAll(".scroll")];
   document.body.dataset.hidden = boxes.some((box) => getComputedStyle(box).overflow != "visible");
   document.body.dataset.overflow = document.documentElement.scrollWidth - innerWidth;
+  const overlaps = [];
+  // Plotly places its labels.
+  document.querySelectorAll("svg:not(.main-svg)").forEach((svg) => {
+    const labels = [...svg.querySelectorAll("text")].filter((text) => text.textContent);
+    const boxes = labels.map((text) => text.getBoundingClientRect());
+    boxes.forEach((a, i) => boxes.slice(0, i).forEach((b, j) => {
+      const apart = a.right <= b.left || b.right <= a.left || a.bottom <= b.top + 2 ||
+        b.bottom <= a.top + 2;
+      if (!apart) overlaps.push(`${labels[i].textContent} on ${labels[j].textContent}`);
+    }));
+  });
+  document.body.dataset.overlaps = overlaps.slice(0, 5).join("; ");
 });
 </script>
 """
-"""Find the lowest contrast of text with the page, and whether a table or the page is cut."""
+"""
+Find the lowest contrast of text with the page, whether a table or the page is cut, and labels of
+pictures that overlap.
+"""
 
 
 def chromium(work: Path, page: Path, *options: str) -> str:

@@ -9,6 +9,7 @@ import pytest
 from conftest import Tool
 from driver_networks import MIXING
 from transforms.quantization.test_precision import CHAIN
+from workbench.browser import APPEARANCE, CHROMIUM, DARK, NO_CHROMIUM, probed
 
 pytestmark = pytest.mark.slow
 
@@ -43,6 +44,17 @@ def test_layers_metrics_and_page(tool: Tool, files: Path) -> None:
     assert page.count("<svg") == 5 and not re.search(r'(src|href)="(?!#)', page)
     assert CHANNELS in page and 'id="layer1"' in page
     assert "of the noise at the outputs" in done.stdout and 'class="share"' in page
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM)
+@pytest.mark.parametrize("options", [(), (DARK,)])
+def test_the_page_in_a_browser(tool: Tool, files: Path, options: tuple[str, ...]) -> None:
+    assert tool(*COMMON, "--html", "o.html").status == 0
+    for width in (800, 1300):
+        found = probed(files, files / "o.html", width, APPEARANCE, *options)
+        assert int(found["overflow"]) <= 0 and not found["overlaps"]
+        assert float(found["contrast"]) > 3
+        assert found["paper"] == ("rgb(12, 13, 15)" if options else "rgb(255, 255, 255)")
 
 
 def of_chain(folder: Path) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from workbench.browser import CHROMIUM, COLOURS, DARK, NO_CHROMIUM, probed
+from workbench.browser import APPEARANCE, CHROMIUM, DARK, NO_CHROMIUM, probed
 
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.workbench.explore.page import axis_range, point_page, study_page
@@ -78,7 +78,7 @@ def test_text_has_contrast_and_nothing_overflows(
     for name, text in pages.items():
         page = tmp_path / f"{name}.html"
         page.write_text(text, encoding="utf-8")
-        found = probed(tmp_path, page, width, COLOURS, *options)
+        found = probed(tmp_path, page, width, APPEARANCE, *options)
         assert float(found["contrast"]) > 3
         assert int(found["overflow"]) <= 0
         assert found["paper"] == ("rgb(12, 13, 15)" if options else "rgb(255, 255, 255)")

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from workbench.browser import CHROMIUM, COLOURS, DARK, NO_CHROMIUM, chromium, probed
+from workbench.browser import APPEARANCE, CHROMIUM, DARK, NO_CHROMIUM, chromium, probed
 from yolox import yolox_s
 
 from ceras_ir.driver.compile import main as compile_main
@@ -74,14 +74,14 @@ def test_tables_sort_and_nothing_overflows(digits: Path, tmp_path: Path, width: 
 
 @pytest.mark.parametrize("options", [(), (DARK,)])
 def test_all_text_has_contrast(digits: Path, tmp_path: Path, options: tuple[str, ...]):
-    found = probed(tmp_path, digits, 1300, COLOURS, *options)
+    found = probed(tmp_path, digits, 1300, APPEARANCE, *options)
     assert int(found["texts"]) > 50
-    assert float(found["contrast"]) > 3
+    assert float(found["contrast"]) > 3 and not found["overlaps"]
     assert found["paper"] == ("rgb(12, 13, 15)" if options else "rgb(255, 255, 255)")
 
 
 def test_print_is_light_and_complete(digits: Path, tmp_path: Path):
-    found = probed(tmp_path, digits, 1300, COLOURS, DARK, as_print=True)
+    found = probed(tmp_path, digits, 1300, APPEARANCE, DARK, as_print=True)
     assert found["paper"] == "rgb(255, 255, 255)" and found["hidden"] == "false"
 
 
@@ -103,10 +103,41 @@ def test_two_compiles_beside_each_other(digits: Path, tmp_path: Path):
     assert compile_main([model, "--target", "c", "-o", str(other)]) == 0
     page = tmp_path / "page.html"
     assert report_main([str(digits.parent), str(other), "-o", str(page)]) == 0
+    for width in (800, 1300):
+        found = probed(tmp_path, page, width, APPEARANCE)
+        assert int(found["overflow"]) <= 0 and not found["overlaps"]
     picture = screenshot(tmp_path, page, 1280)
     assert len(picture.getcolors(1 << 24) or []) > 50
     text = chromium(tmp_path, page, "--dump-dom")
     assert "conv2d" in text and text.count("<svg") >= 2
+
+
+def test_a_network_of_many_layers_with_long_names(tmp_path: Path):
+    shape = "tensor<1x16x16x8xf32>"
+    name = "features/Mobile_Block_{}/conv_{}/fuse_transform_prequant"
+    lines = [
+        f"%{i} = graph.conv2d %{i - 1 if i else 'x'}, %w : ({shape}, tensor<8x1x1x8xf32>) -> "
+        f'{shape} loc("{name.format(i, i % 3)}")'
+        for i in range(90)
+    ]
+    weights = "tensor<8x1x1x8xf32>"
+    model = tmp_path / "many.mlir"
+    model.write_text(
+        "\n".join(
+            [
+                f"func.func @main(%x: {shape}) -> {shape} {{",
+                f"%w = graph.constant dense<0.125> : {weights} : {weights}",
+                *lines,
+                f"func.return %89 : {shape} }}",
+            ]
+        )
+    )
+    command = [str(model), "--target", "arduino", "--quantize", "int8", "--report"]
+    assert compile_main([*command, "-o", str(tmp_path / "out")]) == 0
+    for width in (800, 1300):
+        found = probed(tmp_path, tmp_path / "out" / "report.html", width, APPEARANCE)
+        assert int(found["overflow"]) <= 0 and not found["overlaps"]
+        assert int(found["texts"]) > 250
 
 
 def test_yolox_is_small_and_quick(tmp_path: Path):
