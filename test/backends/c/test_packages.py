@@ -241,7 +241,7 @@ def test_a_platformio_library_builds(tmp_path: Path):
             name = name.removeprefix("+<").removesuffix(">")
         source = net / name if is_source else tmp_path / name
         objects.append(tmp_path / f"{name}.o")
-        flags = library["build"]["flags"] if is_source else []
+        flags: list[str] = library["build"]["flags"] if is_source else []
         compiler = "cc" if is_source else "c++"
         shell(compiler, "-Os", *flags, f"-I{net}", "-c", source, "-o", objects[-1])
     shell("c++", *objects, "-o", tmp_path / "user")
