@@ -16,7 +16,7 @@
 # make docs-site    build the documentation as a site that works offline, in build/site
 # make fuzz-nnet SECONDS=600    libFuzzer on the loader and executor of the nnet engine
 # make fuzz-vta COUNT=2000    random layers through every level down to VTA's streams;
-#              CONFIGURATION=all in turns on boards of other sizes, or on one: a name or a .json
+#              CONFIGURATION=all in turns on boards of other sizes, or on one: a name or a file
 # make fuzz-dataflow COUNT=300    random chains as circuits, in Verilator under stalls
 # make mutants    seed faults in the compiler one by one; which test catches each
 # make hashes  compile many networks, compare hashes of all outputs with test/output_hashes.txt;

@@ -26,7 +26,7 @@ PAGES = sorted(
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 MACHINE = re.compile(r"file://|/(?:work|home|root|tmp|opt|Users)/|[A-Z]:\\\\|https?://[^/\s]*pypi")
 
-TOLD = ("compiles", "verified_by_default", "runs_natively", "board_suffix", "board_name", "name")
+TOLD = ("compiles", "verified_by_default", "runs_natively", "board_suffixes", "board_name", "name")
 """What a target says of itself in a word, besides the methods that the architecture lists."""
 
 

@@ -26,6 +26,7 @@ class Mistake:
 
 
 C = "ceras-compile cam.onnx --target c -o out"
+ARDUINO = "ceras-compile cam.onnx --target arduino -o out"
 C_MODEL = "--target c -o out"
 VERIFY = "ceras-verify cam.onnx --targets c --calibrate cal.npz"
 
@@ -172,7 +173,9 @@ MISTAKES = {
     ),
     44: Mistake(f"{VERIFY} --inputs pixels.npz", 1, "saturate", "'image'", "divide pixels by 255"),
     45: Mistake(f"{C} --board typo.toml", 1, "core 'cortexm4'", "typo.toml:", "'cortex-m4'?"),
-    46: Mistake(f"{C} --board nofqbn.toml", 1, "no field 'fqbn'", "nofqbn.toml:", "arduino-cli"),
+    46: Mistake(
+        f"{ARDUINO} --board nofqbn.toml", 1, "no field 'fqbn'", "nofqbn.toml:", "arduino-cli"
+    ),
     47: Mistake(
         "ceras-opt foo.mlir --load-dialect-plugin=foo.py",
         1,

@@ -1,28 +1,21 @@
 """
-Define the interfaces of accelerators, boards, compiled networks and predicted times.
+Define the interfaces of accelerators, compiled networks and predicted times.
 
-Placement treats an accelerator as a second device, with rules, reasons and modelled times. Boards
-are part of a target or are files. The manifest describes a compiled folder. The report has the time
-of each layer under `MICROSECONDS`; a `Prediction` has the model, the time of an inference and the
-limits of the devices.
+Placement treats an accelerator as a second device, with rules, reasons and modelled times. The
+manifest describes a compiled folder. The report has the time of each layer under `MICROSECONDS`; a
+`Prediction` has the model, the time of an inference and the limits of the devices.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from importlib.resources import files
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from xdsl.ir import Operation, SSAValue
 
-from ceras_ir.support.diagnostics import InputError, did_you_mean, with_remedy
-
 if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
-
     import numpy as np
     from numpy.typing import NDArray
 
@@ -93,45 +86,6 @@ class Accelerator(ABC):
     def transfer(self, value: SSAValue) -> float:
         """Return the microseconds of a transfer of `value` between the devices."""
         raise NotImplementedError
-
-
-def board_files(package: str, suffix: str = ".toml") -> dict[str, Traversable]:
-    """Return the files in `boards/` of a package by name, sorted; {} without a folder."""
-    folder = files(package) / "boards"
-    found = [f for f in folder.iterdir() if f.name.endswith(suffix)] if folder.is_dir() else []
-    return {f.name.removesuffix(suffix): f for f in sorted(found, key=lambda f: f.name)}
-
-
-def board_text(
-    target: str,
-    package: str,
-    name: str,
-    *,
-    suffix: str = ".toml",
-    known: Iterable[str] | None = None,
-) -> str:
-    """
-    Return the description of a board: a file with the suffix `suffix`, or a board of the package.
-    `known` lists the names of boards if they differ from the files. Errors name `target`.
-    """
-    shipped = board_files(package, suffix)
-    if not name.endswith(suffix) and name not in (names := sorted(known or shipped)):
-        raise InputError(
-            f"target {target} has no board '{name}'{did_you_mean(name, names)} (boards: "
-            f"{', '.join(names)}; or a {suffix} file)"
-        )
-    try:
-        return (shipped.get(name) or Path(name)).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = _reason(error, name, known or shipped)
-        raise InputError(f"cannot read the board: {reason}", name) from None
-
-
-def _reason(error: OSError | UnicodeDecodeError, name: str, shipped: Iterable[str]) -> str:
-    if isinstance(error, UnicodeDecodeError):
-        return "the file is not UTF-8 text"
-    known = f" (boards: {', '.join(shipped)})" if isinstance(error, FileNotFoundError) else ""
-    return with_remedy(error, name) + known
 
 
 Array: TypeAlias = "NDArray[np.generic]"

@@ -28,12 +28,12 @@ from ceras_ir.interpreters.registry import register
 from ceras_ir.support.diagnostics import InputError, UsageError, did_you_mean
 from ceras_ir.support.extensions import without_deleted
 from ceras_ir.support.plugin_modules import plugin_of, qualified
+from ceras_ir.targets.board_files import TOML, board_files
 from ceras_ir.targets.capabilities import (
     Accelerator,
     ArenaBuffer,
     GapRule,
     Prediction,
-    board_files,
     takes_runs_only,
 )
 from ceras_ir.targets.definitions import missing_method, require_device, require_methods
@@ -170,8 +170,8 @@ class Target(ABC):
     """Whether the compiled network keeps states from call to call."""
     runs_natively: ClassVar[bool] = False
     """Whether the compiled network runs on this machine at full speed, for each quantization."""
-    board_suffix: ClassVar[str] = ".toml"
-    """The suffix of a board file."""
+    board_suffixes: ClassVar[tuple[str, ...]] = (TOML,)
+    """The suffixes of board files. Boards of the package are in TOML."""
 
     # Contributions: name -> `module:attribute`.
     passes: ClassVar[Mapping[str, str]] = {}
@@ -186,7 +186,12 @@ class Target(ABC):
         """Return the boards of the target: the files in `boards/` next to the module."""
         package = cls.__module__.rpartition(".")[0]
         # A class of a notebook has no folder.
-        return board_files(package, cls.board_suffix) if package else {}
+        return board_files(package) if package else {}
+
+    @classmethod
+    def board_types(cls) -> tuple[type, ...]:
+        """Return the dataclasses of `read_fields` that declare the fields of board files."""
+        return ()
 
     @classmethod
     def check_board(cls, name: str) -> None:

@@ -67,6 +67,12 @@ class ArduinoTarget(PrefixOptions, EncodingOptions, BoardOptions, OptimizeOption
         return why_not_printed(op)
 
     @classmethod
+    def board_types(cls) -> tuple[type, ...]:
+        from ceras_ir.backends.c.machines import Board
+
+        return (Board,)
+
+    @classmethod
     def check_board(cls, name: str) -> None:
         from ceras_ir.backends.c.machines import load_board
 

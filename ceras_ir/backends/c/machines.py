@@ -5,17 +5,15 @@ Read computers and microcontroller boards from TOML: memories, core, compiler an
 computers: macros that compilers define choose among the kernels.
 """
 
-from collections.abc import Sequence
-from dataclasses import MISSING, dataclass, fields, replace
-from typing import Any, Literal, TypeAlias
-
-from xdsl.utils.hints import isa
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
 
 from ceras_ir.backends.c.names import MODEL, Prefix, WeightStorage
 from ceras_ir.backends.c.values import filled
-from ceras_ir.support.diagnostics import InputError, did_you_mean
+from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.files import parse_toml
-from ceras_ir.targets.capabilities import board_files, board_text
+from ceras_ir.targets.board_files import board_field, board_files, board_text, read_fields
 from ceras_ir.transforms.quantization.analysis.time_model import HOST
 
 
@@ -118,23 +116,38 @@ CORES = {
 }
 """The cores by the name that a board specifies as `core`."""
 
+MAX_CLOCK_MHZ = 100_000
+
 
 @dataclass(frozen=True)
 class Board:
-    """A board. Bytes are the totals of the board; a model cannot use the reserved bytes."""
+    """A microcontroller board. Bytes are the totals of the board."""
 
-    title: str
-    core: str
-    clock_mhz: int
-    flash_bytes: int
-    sram_bytes: int
-    architecture: str
-    fqbn: str
-    """The name of the board for `arduino-cli --fqbn`."""
-    flags: tuple[str, ...]
-    reserved_flash_bytes: int = 0
-    reserved_sram_bytes: int = 0
-    stack_bytes: int = 1024
+    title: str = board_field(example='"My board"')
+    """The name of the board in reports."""
+    core: str = board_field(choices=CORES, kind="core")
+    """The core, which determines the compiler, the kernels and the model of times."""
+    clock_mhz: int = board_field(minimum=1, maximum=MAX_CLOCK_MHZ, example="48")
+    """The clock of the core."""
+    flash_bytes: int = board_field(minimum=1, example="262144")
+    """The flash memory of the board."""
+    sram_bytes: int = board_field(minimum=1, example="32768")
+    """The static RAM of the board."""
+    flags: tuple[str, ...] = board_field(example='["-mcpu=cortex-m4", "-mthumb"]')
+    """
+    The flags of the compiler that select the core. With `-mfloat-abi=hard`, the floating-point
+    unit is used.
+    """
+    architecture: str = board_field("")
+    """The architecture of the Arduino core, such as `renesas_uno`. Only target arduino needs it."""
+    fqbn: str = board_field("")
+    """The name of the board for `arduino-cli --fqbn`. Only target arduino needs it."""
+    reserved_flash_bytes: int = board_field(0)
+    """Flash of the framework and of other code, which the model cannot use."""
+    reserved_sram_bytes: int = board_field(0)
+    """Static RAM of the framework and of other code, which the model cannot use."""
+    stack_bytes: int = board_field(1024)
+    """Static RAM that is kept free for the stack."""
 
     @property
     def known_core(self) -> Core:
@@ -157,14 +170,9 @@ class Board:
         return self.sram_bytes - self.reserved_sram_bytes - self.stack_bytes
 
 
-def parse_board(text: str, file: str) -> Board:
-    """Return the board that the TOML `text` describes; messages name `file`."""
-    required = [f.name for f in fields(Board) if f.default is MISSING]
-    names = [f.name for f in fields(Board)]
-    board = Board(**_described(text, file, "board", required, names[len(required) :]))
-    if board.core not in CORES:
-        hint, known = did_you_mean(board.core, CORES), ", ".join(CORES)
-        raise InputError(f"core '{board.core}' is not known{hint} (cores: {known})", file)
+def parse_board(content: Mapping[str, object], file: str) -> Board:
+    """Return the board with the fields `content`; messages name `file`."""
+    board = read_fields(Board, content, file)
     if board.free_flash < 1 or board.free_sram < 1:
         raise InputError("the reserved bytes leave no memory for a model", file)
     return board
@@ -172,49 +180,24 @@ def parse_board(text: str, file: str) -> Board:
 
 BOARD_FIELDS = frozenset({"fqbn", "core", "flash_bytes", "sram_bytes"})
 
-FIELD_REMEDIES = {
-    "fqbn": ": add the name of the board in arduino-cli (arduino-cli board listall), such as fqbn "
-    '= "arduino:mbed_nano:nano33ble"',
-    "core": f": add one of {', '.join(CORES)}",
+ARDUINO_FIELDS = {
+    "fqbn": "the name of the board in arduino-cli (arduino-cli board listall), such as fqbn = "
+    '"arduino:mbed_nano:nano33ble"',
+    "architecture": 'the second part of fqbn, such as architecture = "mbed_nano"',
 }
-"""The ends of messages about missing fields of boards."""
-
-TEXTS = ("title", "core", "architecture", "fqbn", "compiler")
-RATES = ("products_per_us", "bytes_per_us")
-"""Optional fields of computers. Without them no time is predicted."""
-
-
-def _described(
-    text: str, file: str, kind: str, required: Sequence[str], optional: Sequence[str]
-) -> dict[str, Any]:
-    """Return the checked fields of the TOML `text`; fields are bytes or rates by default."""
-    content = parse_toml(text, file)
-    if unknown := sorted(set(content) - {*required, *optional}):
-        hint = did_you_mean(unknown[0], [*required, *optional])
-        raise InputError(f"a {kind} has no field '{unknown[0]}'{hint}", file)
-    if missing := [name for name in required if name not in content]:
-        remedy = FIELD_REMEDIES.get(missing[0], "")
-        raise InputError(f"the {kind} has no field '{missing[0]}'{remedy}", file)
-    for name, value in content.items():
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if name == "flags":
-            wanted, is_good = "a list of texts", isa(value, list[str])
-        elif name in TEXTS:
-            wanted, is_good = "text", isinstance(value, str)
-        elif name in RATES:
-            wanted, is_good = "a number above 0", is_number and 0 < value < 1e9
-        else:
-            wanted = "an integer of at least 0"
-            is_good = is_number and isinstance(value, int) and value >= 0
-        if not is_good:
-            raise InputError(f"{name} must be {wanted}, got {value!r}", file)
-    return content | {"flags": tuple(content["flags"])}
+"""The fields that only target arduino needs, and how to find their values."""
 
 
 def load_board(name: str) -> Board:
-    """Return a board by name (`uno_r4_wifi`, ...) or by the path of a TOML file."""
+    """
+    Return a board of target arduino by name (`uno_r4_wifi`, ...) or by the path of a TOML file.
+    """
     text = board_text("arduino", "ceras_ir.backends.c", name, known=board_names())
-    return parse_board(text, name)
+    board = parse_board(parse_toml(text, name), name)
+    for field, remedy in ARDUINO_FIELDS.items():
+        if not getattr(board, field):
+            raise InputError(f"the board has no field '{field}': add {remedy}", name)
+    return board
 
 
 def board_names() -> list[str]:
@@ -239,9 +222,7 @@ class Machine:
     is_bare: bool = False
     """Whether a debugger provides files and console, because there is no operating system."""
     products_per_us: float | None = None
-    """Products of int8 in dense layers, as the kernels compute them on one core."""
     bytes_per_us: float | None = None
-    """Bytes of values that one core loads or stores."""
 
     @property
     def is_native(self) -> bool:
@@ -260,16 +241,28 @@ NATIVE_MACHINE = Machine(
 )
 
 
-def parse_machine(text: str, file: str) -> Machine:
-    """Return the machine that the TOML `text` describes; messages name `file`."""
-    return Machine(**_described(text, file, "computer", ("title", "compiler", "flags"), RATES))
+@dataclass(frozen=True)
+class Computer:
+    """A computer with an operating system. Without both rates, no time is predicted."""
+
+    title: str = board_field(example='"My computer"')
+    """The name of the computer in reports."""
+    compiler: str = board_field(example='"aarch64-linux-gnu-gcc"')
+    """The C compiler in build files."""
+    flags: tuple[str, ...] = board_field(example='["-mcpu=cortex-a76"]')
+    """The flags of the compiler that select the core."""
+    products_per_us: float | None = board_field(None, is_positive=True)
+    """Products of int8 in dense layers, as the kernels compute them on one core."""
+    bytes_per_us: float | None = board_field(None, is_positive=True)
+    """Bytes of values that one core loads or stores."""
 
 
 def load_machine(name: str) -> Machine | Board:
     """Return a machine or board by name or TOML path; fields of `BOARD_FIELDS` mean a board."""
-    text = board_text("c", "ceras_ir.backends.c", name)
-    is_board = not BOARD_FIELDS.isdisjoint(parse_toml(text, name))
-    return (parse_board if is_board else parse_machine)(text, name)
+    content = parse_toml(board_text("c", "ceras_ir.backends.c", name), name)
+    if not BOARD_FIELDS.isdisjoint(content):
+        return parse_board(content, name)
+    return Machine(**vars(read_fields(Computer, content, name)))
 
 
 def bare_machine(board: Board) -> Machine:

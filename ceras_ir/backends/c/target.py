@@ -93,6 +93,12 @@ class CTarget(
     """
 
     @classmethod
+    def board_types(cls) -> tuple[type, ...]:
+        from ceras_ir.backends.c.machines import Board, Computer
+
+        return Board, Computer
+
+    @classmethod
     def check_board(cls, name: str) -> None:
         from ceras_ir.backends.c.machines import load_machine
 

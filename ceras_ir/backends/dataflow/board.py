@@ -5,16 +5,14 @@ A family describes how `yosys` maps a circuit. A memory is mapped to lookup tabl
 cost more. `benchmarks/dataflow_estimates.py` fits `Family.tables` to measured logic.
 """
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from xdsl.utils.str_enum import StrEnum
 
-from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.files import parse_toml
 from ceras_ir.support.options import inherited, option, options
-from ceras_ir.targets.capabilities import board_text
+from ceras_ir.targets.board_files import board_field, board_text, read_fields
 from ceras_ir.targets.shared_options import BoardOptions
 
 
@@ -114,27 +112,29 @@ class ChipOptions(BoardOptions):
     """Use at most this number of memories of 18 kbit; 0, all."""
 
 
-CHIP = re.compile(r"\w+ \w+ \w+")
-"""The size, package and speed grade of a chip."""
+MAX_COUNT = 1 << 24
 
 
 @dataclass(frozen=True)
 class DataflowBoard:
-    """The fields of the TOML file of a board: texts, and integers >= 1. `nextpnr` is optional."""
+    """A chip. Estimates and circuits use no more than the given resources."""
 
-    title: str
-    family: str
-    """The name of the family in `yosys`: a key of `CHIP_FAMILIES`."""
-    dsp: int
+    title: str = board_field(example='"My board"')
+    """The name of the board in reports."""
+    family: str = board_field(choices=CHIP_FAMILIES)
+    """The name of the chip family in `yosys`."""
+    dsp: int = board_field(minimum=1, maximum=MAX_COUNT, example="2520")
     """The number of multipliers."""
-    ram18: int
+    ram18: int = board_field(minimum=1, maximum=MAX_COUNT, example="1824")
     """The number of memories of 18 kbit."""
-    lut: int
-    clock_mhz: int
-    port_bytes: int
+    lut: int = board_field(minimum=1, maximum=MAX_COUNT, example="274080")
+    """The number of lookup tables."""
+    clock_mhz: int = board_field(minimum=1, maximum=MAX_COUNT, example="100")
+    """The clock of the circuit, from which frames per second follow."""
+    port_bytes: int = board_field(minimum=1, maximum=64, example="8")
     """The bytes per cycle of each port."""
-    nextpnr: str = ""
-    """The size, package and speed grade in nextpnr; empty if nextpnr does not support the chip."""
+    nextpnr: str = board_field("", pattern=r"\w+ \w+ \w+", example='"85k CABGA756 6"')
+    """The size, package and speed grade in nextpnr, if nextpnr supports the chip."""
 
     @property
     def fabric(self) -> Family:
@@ -153,26 +153,4 @@ def load_board(name: str) -> DataflowBoard:
 
 def parse_board(text: str, file: str) -> DataflowBoard:
     """Return the board that the TOML `text` describes. Messages name `file`."""
-    content = parse_toml(text, file)
-    known = [field.name for field in fields(DataflowBoard)]
-    optional = {"nextpnr"} - set(content)
-    if wrong := sorted((set(content) ^ set(known)) - optional):
-        raise InputError(f"unknown or missing '{wrong[0]}' (fields: {', '.join(known)})", file)
-    for name, value in content.items():
-        if name == "title" and isinstance(value, str):
-            continue
-        if name == "family" and isinstance(value, str):
-            if value not in CHIP_FAMILIES:
-                known_families = ", ".join(CHIP_FAMILIES)
-                raise InputError(f"family must be one of {known_families}, got '{value}'", file)
-            continue
-        if name == "nextpnr":
-            if not isinstance(value, str) or not CHIP.fullmatch(value):
-                example = '"85k CABGA756 6"'
-                raise InputError(f"nextpnr must be like {example}, got {value!r}", file)
-            continue
-        limit = 64 if name == "port_bytes" else 1 << 24
-        if name in ("title", "family") or type(value) is not int or not 1 <= value <= limit:
-            kind = "text" if name in ("title", "family") else f"an integer in [1, {limit}]"
-            raise InputError(f"{name} must be {kind}, got {value!r}", file)
-    return DataflowBoard(**content)
+    return read_fields(DataflowBoard, parse_toml(text, file), file)

@@ -66,6 +66,12 @@ class DataflowTarget(ChipOptions, Target):
     )
 
     @classmethod
+    def board_types(cls) -> tuple[type, ...]:
+        from ceras_ir.backends.dataflow.board import DataflowBoard
+
+        return (DataflowBoard,)
+
+    @classmethod
     def check_board(cls, name: str) -> None:
         load_board(name)
 

@@ -10,22 +10,22 @@ The time of an operation is the sum of these terms:
   bytes, a single time.
 """
 
-from dataclasses import dataclass, field, replace
-
-from xdsl.utils.hints import isa
+from dataclasses import dataclass, field, fields, replace
 
 from ceras_ir.backends.nnet.circuits import DEFAULT, CircuitSize
-from ceras_ir.support.diagnostics import InputError, did_you_mean
+from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.files import parse_toml
-from ceras_ir.targets.capabilities import board_text
+from ceras_ir.targets.board_files import board_field, board_text, read_fields
+from ceras_ir.transforms.memory.regions import Memory
 
-TomlTable = dict[str, object]
-NNET_BOARD_FIELDS = ("title", "clock_mhz", "cpu", "bus")
 MULTIPLYING_CIRCUITS = {"conv2d": 2, "matmul": 2, "depthwise": 1}
 """The number of dimensions of the array in which a circuit multiplies in each cycle."""
 ARRAY_CIRCUITS = (*MULTIPLYING_CIRCUITS, "pool2d", "binary")
 BOARD_CIRCUITS = (*ARRAY_CIRCUITS, "lookup", "concat", "slice", "transpose", "resize")
 """The circuits that a board may have. A reshape moves no data."""
+SIZED_BY_ARRAY = ("macs_per_cycle", "bytes_per_cycle", "lanes")
+"""The fields of a circuit that follow from the size of the array."""
+MAX_LANES, MAX_BUFFER_BYTES = 1 << 16, 1 << 30
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,91 @@ class FpgaBoard:
     """The size of the core in Verilog, if the circuits are in Verilog."""
 
 
+@dataclass(frozen=True)
+class CpuFields:
+    """The rates of the CPU."""
+
+    macs_per_us: float = board_field(is_positive=True, example="335")
+    """Products that the CPU computes in a microsecond."""
+    bytes_per_us: float = board_field(is_positive=True, example="500")
+    """Bytes that the CPU moves in a microsecond, for elementwise work."""
+
+
+@dataclass(frozen=True)
+class BusFields:
+    """The bus between CPU and FPGA."""
+
+    bytes_per_us: float = board_field(is_positive=True, example="1600")
+    """Bytes that the bus moves in a microsecond."""
+    latency_us: float = board_field(example="5")
+    """The time of a transfer in addition to the time of the bytes."""
+
+
+@dataclass(frozen=True)
+class ArrayFields:
+    """The size of the core in Verilog; cycles are then those of the core."""
+
+    lanes: int = board_field(
+        DEFAULT.lanes, minimum=1, maximum=MAX_LANES, is_power_of_two=True, example="16"
+    )
+    """The number of rows and of columns of the array."""
+    bus_bytes: int = board_field(
+        DEFAULT.bus_bytes, minimum=1, maximum=MAX_LANES, is_power_of_two=True
+    )
+    """The bytes per cycle of the bus."""
+    line_bytes: int = board_field(
+        DEFAULT.line_bytes, minimum=1, maximum=MAX_BUFFER_BYTES, is_power_of_two=True
+    )
+    """The size of the buffer for rows of the input."""
+    result_bytes: int = board_field(
+        DEFAULT.result_bytes, minimum=1, maximum=MAX_BUFFER_BYTES, is_power_of_two=True
+    )
+    """The size of the buffer of results."""
+    tables: int = board_field(DEFAULT.tables, maximum=MAX_LANES, is_power_of_two=True)
+    """The maximum number of function tables of a layer; 0 without tables, but never 1."""
+
+
+@dataclass(frozen=True)
+class CircuitFields:
+    """
+    The circuit of a kind of operation. With a table `[array]`, the size of the array defines the
+    rates and the lanes of convolutions, products, pooling and elementwise operations.
+    """
+
+    launch_us: float = board_field(example="10")
+    """The time of a launch in addition to the time of the work."""
+    bytes_per_cycle: float | None = board_field(None, is_positive=True, example="16")
+    """The bandwidth of the circuit. It is required if the array does not define it."""
+    macs_per_cycle: float | None = board_field(None, is_positive=True)
+    """Products per cycle; 0 if the circuit does not multiply."""
+    lanes: int | None = board_field(None, minimum=1, maximum=MAX_LANES)
+    """Channels are rounded up to a multiple of the lanes; by default 1."""
+    max_kernel: int | None = board_field(None, minimum=1)
+    """The largest height and width of a window."""
+    max_channels: int | None = board_field(None, minimum=1)
+    """The largest number of channels."""
+
+
+@dataclass(frozen=True)
+class NnetFields:
+    """A board with an FPGA, a CPU and a bus between them."""
+
+    title: str = board_field(example='"My board"')
+    """The name of the board in reports."""
+    clock_mhz: float = board_field(is_positive=True, example="200")
+    """The clock of the FPGA."""
+    cpu: CpuFields = board_field()
+    """The rates of the CPU."""
+    bus: BusFields = board_field()
+    """The bus between CPU and FPGA."""
+    circuits: dict[str, CircuitFields] = board_field(choices=BOARD_CIRCUITS)
+    """The circuits of the FPGA. The CPU computes operations without a circuit."""
+    array: ArrayFields | None = board_field(None)
+    """The size of the core in Verilog, if the circuits are in Verilog."""
+    memory: Memory | None = board_field(None)
+    """The memories for `--allocate-blocks`, the preferred memory first."""
+
+
 def load_board(name: str) -> FpgaBoard:
     """Return a board of this package by name, or the board that a TOML file describes."""
     return parse_board(board_text("nnet", "ceras_ir.backends.nnet", name), name)
@@ -65,98 +150,44 @@ def load_board(name: str) -> FpgaBoard:
 
 def parse_board(text: str, file: str) -> FpgaBoard:
     """Return the board that the TOML `text` describes. Messages name `file`."""
-    content = parse_toml(text, file)
-    reader = _BoardFields(file)
-    reader.only(content, "the board", {*NNET_BOARD_FIELDS, "circuits", "memory", "array"})
-    cpu, bus = reader.table(content, "cpu"), reader.table(content, "bus")
-    reader.only(cpu, "cpu", {"macs_per_us", "bytes_per_us"})
-    reader.only(bus, "bus", {"bytes_per_us", "latency_us"})
-    array = reader.array(content) if "array" in content else None
-    circuits: dict[str, BoardCircuit] = {}
-    entries = reader.table(content, "circuits")
-    reader.only(entries, "circuits", {*BOARD_CIRCUITS})
-    for name in entries:
-        entry = reader.table(entries, name)
-        on_array = array if name in ARRAY_CIRCUITS else None
-        fields = set(BoardCircuit.__dataclass_fields__)
-        if on_array is not None:
-            # The size of the array defines these.
-            fields -= {"macs_per_cycle", "bytes_per_cycle", "lanes"}
-        reader.only(entry, f"circuits.{name}", fields)
-        circuits[name] = reader.circuit(entry, on_array, MULTIPLYING_CIRCUITS.get(name, 0))
-    title = content.get("title")
-    if not isinstance(title, str):
-        raise InputError("title must be text", file)
+    described = read_fields(NnetFields, parse_toml(text, file), file)
+    array = None
+    if described.array is not None:
+        if described.array.tables == 1:
+            raise InputError("tables must be 0 or >= 2, got 1", file)
+        array = replace(DEFAULT, **vars(described.array))
     return FpgaBoard(
-        title,
-        reader.number(content, "clock_mhz"),
-        reader.number(cpu, "macs_per_us"),
-        reader.number(cpu, "bytes_per_us"),
-        reader.number(bus, "bytes_per_us"),
-        reader.number(bus, "latency_us", zero=True),
-        circuits,
+        described.title,
+        described.clock_mhz,
+        described.cpu.macs_per_us,
+        described.cpu.bytes_per_us,
+        described.bus.bytes_per_us,
+        described.bus.latency_us,
+        {name: _circuit(name, c, array, file) for name, c in described.circuits.items()},
         array,
     )
 
 
-@dataclass(frozen=True)
-class _BoardFields:
-    file: str
-
-    def only(self, table: TomlTable, where: str, known: set[str]) -> None:
-        for name in table:
-            if name not in known:
-                choices, hint = ", ".join(sorted(known)), did_you_mean(name, known)
-                message = f"{where} has no field '{name}'{hint} (fields: {choices})"
-                raise InputError(message, self.file)
-
-    def table(self, content: TomlTable, name: str) -> TomlTable:
-        value = content.get(name)
-        if not isa(value, dict[str, object]):
-            raise InputError(f"expected a table [{name}]", self.file)
-        return value
-
-    def number(self, content: TomlTable, name: str, *, zero: bool = False) -> float:
-        value = content.get(name)
-        number = value if isinstance(value, int | float) and not isinstance(value, bool) else -1
-        if 0 < number < 1e12 or (number == 0 and zero):
-            return float(number)
-        bound = ">= 0" if zero else "> 0"
-        raise InputError(f"{name} must be a number {bound}, got {value!r}", self.file)
-
-    def circuit(self, entry: TomlTable, array: CircuitSize | None, dimensions: int) -> BoardCircuit:
-        launch = self.number(entry, "launch_us", zero=True)
-        kernel, channels = self.integer(entry, "max_kernel"), self.integer(entry, "max_channels")
-        if array is not None:
-            macs = float(array.lanes**dimensions) if dimensions else 0.0
-            return BoardCircuit(float(array.bus_bytes), launch, macs, array.lanes, kernel, channels)
-        moved = self.number(entry, "bytes_per_cycle")
-        macs = self.number(entry, "macs_per_cycle") if "macs_per_cycle" in entry else 0.0
-        lanes = self.integer(entry, "lanes") or 1
-        return BoardCircuit(moved, launch, macs, lanes, kernel, channels)
-
-    def array(self, content: TomlTable) -> CircuitSize:
-        entry = self.table(content, "array")
-        known = ("lanes", "bus_bytes", "line_bytes", "result_bytes", "tables")
-        self.only(entry, "array", set(known))
-        # A core without tables is possible.
-        given = {
-            name: value
-            for name in known
-            if (value := self.integer(entry, name, int(name != "tables"))) is not None
-        }
-        for name, value in given.items():
-            if value & (value - 1):
-                raise InputError(f"{name} must be a power of two, got {value}", self.file)
-        if given.get("tables") == 1:
-            raise InputError("tables must be 0 or >= 2, got 1", self.file)
-        return replace(DEFAULT, **given)
-
-    def integer(self, content: TomlTable, name: str, minimum: int = 1) -> int | None:
-        value = content.get(name)
-        if value is None:
-            return None
-        if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
-            message = f"{name} must be an integer >= {minimum}, got {value!r}"
-            raise InputError(message, self.file)
-        return value
+def _circuit(
+    name: str, described: CircuitFields, array: CircuitSize | None, file: str
+) -> BoardCircuit:
+    launch, limits = described.launch_us, (described.max_kernel, described.max_channels)
+    if array is not None and name in ARRAY_CIRCUITS:
+        if given := [each for each in SIZED_BY_ARRAY if getattr(described, each) is not None]:
+            known = [each.name for each in fields(described) if each.name not in SIZED_BY_ARRAY]
+            raise InputError(
+                f"table [circuits.{name}] of a board with [array] has no field '{given[0]}', "
+                f"because it follows from the size of the array (fields: {', '.join(known)})",
+                file,
+            )
+        dimensions = MULTIPLYING_CIRCUITS.get(name, 0)
+        macs = float(array.lanes**dimensions) if dimensions else 0.0
+        return BoardCircuit(float(array.bus_bytes), launch, macs, array.lanes, *limits)
+    if described.bytes_per_cycle is None:
+        raise InputError(
+            f"table [circuits.{name}] of the board has no field 'bytes_per_cycle': add "
+            "bytes_per_cycle = 16, the bandwidth of the circuit",
+            file,
+        )
+    macs, lanes = described.macs_per_cycle or 0.0, described.lanes or 1
+    return BoardCircuit(described.bytes_per_cycle, launch, macs, lanes, *limits)

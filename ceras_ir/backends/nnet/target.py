@@ -56,6 +56,12 @@ class NnetTarget(BoardOptions, Target):
     )
 
     @classmethod
+    def board_types(cls) -> tuple[type, ...]:
+        from ceras_ir.backends.nnet.board import NnetFields
+
+        return (NnetFields,)
+
+    @classmethod
     def check_board(cls, name: str) -> None:
         from ceras_ir.backends.nnet.board import load_board
 

@@ -36,7 +36,8 @@ from ceras_ir.backends.vta.execution.performance import (
 )
 from ceras_ir.backends.vta.kernels.launch import replaced_count
 from ceras_ir.backends.vta.machine.assembler import disassemble_program
-from ceras_ir.backends.vta.machine.board import FLOWS, VtaBoard, load_board
+from ceras_ir.backends.vta.machine.board import VtaBoard, load_board
+from ceras_ir.backends.vta.machine.board_fields import FLOWS
 from ceras_ir.backends.vta.machine.check import check_stream
 from ceras_ir.backends.vta.machine.isa import DEFAULT_BOARD_NAME, MemoryType
 from ceras_ir.backends.vta.machine.time import Timing

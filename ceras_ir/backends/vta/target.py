@@ -55,7 +55,7 @@ class VtaTarget(TuneOptions, ScheduleJobsOptions, VtaBoardOptions, Target):
         widths=(8,),
     )
     verified_by_default = True
-    board_suffix = ".json"
+    board_suffixes = (".toml", ".json")
     text = "ceras_ir.backends.vta.emit:VtaText"
     dialects: ClassVar = {
         "tile": "ceras_ir.dialects.tile:Tile",
@@ -141,6 +141,12 @@ class VtaTarget(TuneOptions, ScheduleJobsOptions, VtaBoardOptions, Target):
             if not self.tune:
                 raise UsageError("--tune-runner is for --tune")
             check_command(self.tune_runner)
+
+    @classmethod
+    def board_types(cls) -> tuple[type, ...]:
+        from ceras_ir.backends.vta.machine.board_fields import VtaFields
+
+        return (VtaFields,)
 
     @classmethod
     def check_board(cls, name: str) -> None:

@@ -28,12 +28,12 @@ from ceras_ir.support.diagnostics import (
 )
 from ceras_ir.support.files import parse_toml
 from ceras_ir.support.native import has_compiler
+from ceras_ir.targets.board_files import board_field, read_fields
 from ceras_ir.targets.protocol import all_targets
 from ceras_ir.transforms.memory import offsets
 from ceras_ir.transforms.memory.liveness import Buffer, Liveness, byte_size, steps, value_name
 from ceras_ir.transforms.memory.offsets import OffsetPlan, SearchOutcome, Span, aligned_spans
 
-REGION_FIELDS = ("name", "bytes", "bytes_per_us")
 MAX_REGION_BYTES = 1 << 48
 
 
@@ -44,6 +44,26 @@ class Region:
     name: str
     capacity: int
     bytes_per_us: float | None = None
+
+
+@dataclass(frozen=True)
+class RegionFields:
+    """A memory for values, in the order of preference."""
+
+    name: str = board_field(example='"sram"')
+    """The name, which consists of letters, digits and `_`."""
+    bytes: int = board_field(minimum=1, maximum=MAX_REGION_BYTES, example="262144")
+    """The capacity."""
+    bytes_per_us: float | None = board_field(None, is_positive=True)
+    """The bandwidth, if it is known."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The memories of a board."""
+
+    region: tuple[RegionFields, ...] = board_field()
+    """The memories, the preferred memory first."""
 
 
 def parse_regions(texts: Sequence[str]) -> list[Region]:
@@ -83,10 +103,10 @@ def board_regions(name: str) -> list[Region]:
         reason = with_remedy(error, name) if isinstance(error, OSError) else "it is not UTF-8 text"
         raise InputError(f"cannot read the board: {reason}", name) from None
     memory = parse_toml(text, name).get("memory")
-    tables = memory.get("region") if isa(memory, dict[str, object]) else None
-    if not isa(tables, list[dict[str, object]]) or not tables:
+    if not isa(memory, dict[str, object]) or not memory.get("region"):
         raise InputError("the board has no tables [[memory.region]]", name)
-    found = [_region(table, name) for table in tables]
+    tables = read_fields(Memory, memory, name, "memory").region
+    found = [Region(table.name, table.bytes, table.bytes_per_us) for table in tables]
     if (wrong := _problem(found)) is not None:
         raise InputError(wrong, name)
     return found
@@ -97,25 +117,6 @@ def _board_file(name: str) -> Traversable:
         if name in (boards := target.boards()):
             return boards[name]
     raise FileNotFoundError(2, "no such board", name)
-
-
-def _region(table: dict[str, object], file: str) -> Region:
-    for field in table:
-        if field not in REGION_FIELDS:
-            known = ", ".join(REGION_FIELDS)
-            raise InputError(f"memory.region has no field '{field}' (fields: {known})", file)
-    name, capacity, rate = (table.get(field) for field in REGION_FIELDS)
-    if not isinstance(name, str):
-        raise InputError(f"name of a memory.region must be text, got {name!r}", file)
-    if not isinstance(capacity, int) or isinstance(capacity, bool):
-        raise InputError(f"bytes of region '{name}' must be an integer, got {capacity!r}", file)
-    match rate:
-        case None:
-            return Region(name, capacity)
-        case int() | float() if not isinstance(rate, bool):
-            return Region(name, capacity, float(rate))
-        case _:
-            raise InputError(f"bytes_per_us of '{name}' must be a number, got {rate!r}", file)
 
 
 def _problem(regions: Sequence[Region]) -> str | None:

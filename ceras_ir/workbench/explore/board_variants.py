@@ -1,8 +1,7 @@
 """
 Generate boards that differ from a description in some fields, as files.
 
-A field has the name of the description, with dots for tables. Descriptions are JSON or TOML, as the
-target defines.
+A field has the name of the description, with dots for tables. A description in JSON remains JSON.
 """
 
 import json
@@ -15,9 +14,9 @@ from xdsl.utils.hints import isa
 from ceras_ir.command.output_files import write_file
 from ceras_ir.support.diagnostics import InputError, UsageError, did_you_mean
 from ceras_ir.support.files import key_of, parse_toml
+from ceras_ir.targets.board_files import TOML, TomlTable
 from ceras_ir.targets.protocol import Target
 
-TomlTable = dict[str, object]
 Ranges = Mapping[str, Sequence[object]]
 
 
@@ -44,7 +43,7 @@ def _description(target: type[Target], board: str) -> tuple[TomlTable, str]:
     target.check_board(board)
     built_in = target.boards().get(board)
     text = Path(board).read_text("utf-8") if built_in is None else built_in.read_text("utf-8")
-    suffix = target.board_suffix
+    suffix = next((each for each in target.board_suffixes if board.endswith(each)), TOML)
     content: object = json.loads(text) if suffix == ".json" else parse_toml(text, board)
     if not isa(content, TomlTable):
         raise InputError("is no table of fields", board)

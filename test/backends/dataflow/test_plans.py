@@ -354,12 +354,12 @@ GOOD = (Path(__file__).parents[3] / "ceras_ir/backends/dataflow/boards/zcu102.to
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "unknown or missing 'clock_mhz'"),
-        (GOOD + "\nx = 1\n", "unknown or missing 'x'"),
+        ("", "the board has no field 'title': add title = "),
+        (GOOD + "\nx = 1\n", r"a board has no field 'x' \(fields: title, family, "),
         (GOOD + '\nnextpnr = "--run x"\n', "nextpnr must be like"),
         (GOOD.replace("2520", "0"), r"dsp must be an integer in \[1, 16777216\], got 0"),
         (GOOD.replace('"xcup"', '"ice40"'), "family must be one of xcup, ecp5"),
-        (GOOD.replace('"AMD ZCU102"', "3"), "title must be text, got 3"),
+        (GOOD.replace('"AMD ZCU102"', "3"), 'title must be text such as "My board", got 3'),
     ],
 )
 def test_boards_are_checked(text: str, message: str):

@@ -1,6 +1,7 @@
 """The cheapest placement against all placements of a small network, on random boards."""
 
 import random
+import re
 from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
@@ -120,12 +121,12 @@ def test_no_placement_is_cheaper(
     [
         (("clock_mhz = 200", "clock_mhz = 0"), "clock_mhz must be a number > 0, got 0"),
         (("clock_mhz = 200", "clock_mhz = true"), "clock_mhz must be a number > 0, got True"),
-        (("[bus]", "[buss]"), "the board has no field 'buss'"),
-        (("lanes = 16", "lanes = 0"), "lanes must be an integer >= 1, got 0"),
-        (("lanes = 16", "lanes = 12"), "lanes must be a power of two, got 12"),
-        (("lanes = 16", "tables = -1"), "tables must be an integer >= 0, got -1"),
+        (("[bus]", "[buss]"), "a board has no field 'buss'; did you mean 'bus'"),
+        (("lanes = 16", "lanes = 0"), "lanes must be a power of two in [1, 65536], got 0"),
+        (("lanes = 16", "lanes = 12"), "lanes must be a power of two in [1, 65536], got 12"),
+        (("lanes = 16", "tables = -1"), "tables must be 0 or a power of two in [1, 65536], got -1"),
         (("lanes = 16", "tables = 1"), "tables must be 0 or >= 2, got 1"),
-        (("launch_us = 10", "macs_per_cycle = 256"), "has no field 'macs_per_cycle'"),
+        (("launch_us = 10", "launch_us = 10\nlanes = 8"), "no field 'lanes', because it follows"),
         (("launch_us", "launch"), "has no field 'launch'"),
         (("circuits.conv2d", "circuits.convd"), "has no field 'convd'; did you mean 'conv2d'"),
         (("[cpu]", "[cpu"), "not TOML"),
@@ -136,7 +137,7 @@ def test_a_wrong_board_is_refused(change: tuple[str, str], message: str):
 
     text = (files("ceras_ir.backends.nnet") / "boards" / "ceras_zcu104.toml").read_text("utf-8")
     assert change[0] in text
-    with pytest.raises(InputError, match=message.replace("(", r"\(")):
+    with pytest.raises(InputError, match=re.escape(message)):
         parse_board(text.replace(*change, 1), "board.toml")
 
 

@@ -1,33 +1,38 @@
 """
-Read a VTA configuration from the JSON file of VTA (`vta_config.json`) with additional keys.
+Read a VTA configuration: a TOML file, or the JSON file of VTA (`vta_config.json`).
 
-Number formats are fixed, because all arithmetic depends on them. The intrinsic and the buffer sizes
-may vary, provided that instructions can be encoded. `DRIVER_FLOW` selects the registers (`hls`: the
-HLS design, four modules on separate pages; `chisel`: the shell of the Chisel design),
-`DRIVER_REGISTERS` is the physical address of the first register, and `DRIVER_ADDRESS_OFFSET` is
-added to physical addresses of memory. Addresses are integers, or text such as "0x43C00000".
+Both have the fields of `VtaFields`. Number formats are fixed, because all arithmetic depends on
+them. The intrinsic and the buffer sizes may vary, provided that instructions can be encoded.
 """
 
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any
 
 from xdsl.utils.hints import isa
 
+from ceras_ir.backends.vta.machine.board_fields import Flow, Timing, VtaFields
 from ceras_ir.backends.vta.machine.isa import PORTABLE_UOPS, MemoryType
 from ceras_ir.support.diagnostics import InputError, UnsupportedError, did_you_mean
-from ceras_ir.targets.capabilities import board_files, board_text
+from ceras_ir.support.files import parse_toml
+from ceras_ir.targets.board_files import (
+    TOML,
+    board_files,
+    board_text,
+    fields_of,
+    is_required,
+    read_fields,
+)
 
 TYPO_SIMILARITY = 0.85
 """The similarity of a name that is almost certainly a typing error: 1 of 6 letters may differ."""
 
-Flow = Literal["hls", "chisel"]
-FLOWS: tuple[Flow, ...] = get_args(Flow)
-DRIVER_KEYS = FLOW, REGISTERS, OFFSET = "DRIVER_FLOW", "DRIVER_REGISTERS", "DRIVER_ADDRESS_OFFSET"
-DRIVER_PAGE_BYTES = 4096
-"""Registers and memory are mapped by pages, and a burst of VTA must not cross a page."""
+JSON = ".json"
+"""The suffix of the files of VTA."""
+
+FLOW, REGISTERS, OFFSET = "DRIVER_FLOW", "DRIVER_REGISTERS", "DRIVER_ADDRESS_OFFSET"
 
 
 @dataclass(frozen=True)
@@ -43,40 +48,7 @@ class DriverInterface:
         return {FLOW: self.flow, REGISTERS: f"{self.registers:#x}", **offset}
 
 
-def parse_driver(config: Mapping[str, object], file: str | None) -> DriverInterface | None:
-    """Return the driver properties in `config`, or `None`. Messages name `file`."""
-    if FLOW not in config:
-        if key := next((key for key in (REGISTERS, OFFSET) if key in config), None):
-            raise InputError(f"{key} without {FLOW}", file)
-        return None
-    flow: Flow | None = next((name for name in FLOWS if name == config[FLOW]), None)
-    if flow is None:
-        raise InputError(f"{FLOW} must be hls or chisel, got {config[FLOW]!r}", file)
-
-    def address(key: str) -> int:
-        value = config.get(key, 0)
-        if isinstance(value, str):
-            try:
-                value = int(value, 0)
-            except ValueError:
-                raise InputError(f"{key} is no address: {value!r}", file) from None
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise InputError(f"{key} is no address: {value!r}", file)
-        if not 0 <= value < 1 << 32 or value % DRIVER_PAGE_BYTES:
-            message = f"{key} must be a multiple of {DRIVER_PAGE_BYTES} below 2^32, got {value:#x}"
-            raise InputError(message, file)
-        return value
-
-    if not (registers := address(REGISTERS)):
-        raise InputError(f"{FLOW} without {REGISTERS}", file)
-    return DriverInterface(flow, registers, address(OFFSET))
-
-
-_FIXED = {
-    "LOG_INP_WIDTH": (3, "inputs must be int8"),
-    "LOG_WGT_WIDTH": (3, "weights must be int8"),
-    "LOG_ACC_WIDTH": (5, "accumulators must be int32"),
-}
+_FIXED = {"LOG_INP_WIDTH": 3, "LOG_WGT_WIDTH": 3, "LOG_ACC_WIDTH": 5}
 _INTRINSIC = {"LOG_BATCH": "log_batch", "LOG_BLOCK": "log_block"}
 _DERIVED = {
     "LOG_BLOCK_IN": "LOG_BLOCK",
@@ -89,10 +61,6 @@ _BUFFERS = {
     "LOG_WGT_BUFF_SIZE": (MemoryType.WGT, "log_wgt"),
     "LOG_ACC_BUFF_SIZE": (MemoryType.ACC, "log_acc"),
 }
-MIN_LOG_BUS, MAX_LOG_BUS = 5, 10
-"""AXI has buses of 32 to 1024 bits; the designs of VTA have 64 and 128."""
-MAX_LOG_INTRINSIC = 8
-"""The limit for rows and for lanes: 65,536 multipliers."""
 CACHE_LINE_BYTES = 64
 """The longest cache line of the CPUs on boards with VTA."""
 
@@ -111,11 +79,7 @@ _HLS_KEYS = {
     "HLS_INSTRUCTION": "instruction",
 }
 """Keys of a calibrated board that is built from the HLS source; see `HlsModel`."""
-_OPTIONAL = (*_OWN_KEYS, *_HLS_KEYS, "FPGA_LOG_AXI_BUS_WIDTH", "FPGA_FREQ", "TIMING", *DRIVER_KEYS)
-"""Keys that may be missing. Other unknown keys are ignored, because tools of VTA write more."""
-
-TIMINGS = ("chisel", "hls")
-"""The designs with a cycle model (TIMING): the Chisel or the HLS source of VTA."""
+_BUS, _CLOCK = "FPGA_LOG_AXI_BUS_WIDTH", "FPGA_FREQ"
 
 
 @dataclass(frozen=True, order=True)
@@ -159,7 +123,7 @@ class VtaBoard:
     log_batch: int = 0
     log_block: int = 4
     driver: DriverInterface | None = None
-    timing: str = "chisel"
+    timing: Timing = "chisel"
     hls: HlsModel | None = None
     """The calibrated model, if any."""
 
@@ -236,14 +200,14 @@ class VtaBoard:
             if getattr(self, field) != getattr(VtaBoard, field)
         }
         if self.bus_bytes is not None:
-            memory["FPGA_LOG_AXI_BUS_WIDTH"] = (8 * self.bus_bytes).bit_length() - 1
+            memory[_BUS] = (8 * self.bus_bytes).bit_length() - 1
         if self.clock_mhz is not None:
-            memory["FPGA_FREQ"] = self.clock_mhz
+            memory[_CLOCK] = self.clock_mhz
         driver = {} if self.driver is None else self.driver.config()
         return {
             "TARGET": self.target,
             "HW_VER": "0.0.2",
-            **{key: value for key, (value, _) in _FIXED.items()},
+            **_FIXED,
             **{key: getattr(self, field) for key, field in _INTRINSIC.items()},
             **{
                 key: _log_bytes(kind, self.log_batch, self.log_block) + getattr(self, field)
@@ -270,65 +234,66 @@ def parse_board(text: str, file: str | None = None) -> VtaBoard:
         raise InputError(f"not JSON: {e}", file) from None
     if not isa(loaded, dict[str, object]):
         raise InputError("a VTA configuration is a JSON object", file)
-    config = loaded
-    for key in config.keys() - _OPTIONAL:
-        if hint := did_you_mean(key, _OPTIONAL, TYPO_SIMILARITY):
+    known = {each.name: is_required(each) for each in fields_of(VtaFields)}
+    optional = [key for key, required in known.items() if not required]
+    for key in loaded.keys() - known.keys():
+        if hint := did_you_mean(key, optional, TYPO_SIMILARITY):
             raise InputError(f"a VTA configuration has no {key}{hint}", file)
+    # Tools of VTA write more keys than these.
+    return board_of({key: value for key, value in loaded.items() if key in known}, file)
 
-    def integer(key: str) -> int:
-        if key not in config:
-            raise InputError(f"VTA configuration without {key}", file)
-        value = config[key]
-        if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= 1 << 31:
-            raise InputError(f"{key} must be an integer below 2^31, got {value!r}", file)
-        return value
 
-    for key in (*_OWN_KEYS, "FPGA_LOG_AXI_BUS_WIDTH", "FPGA_FREQ"):
-        minimums = {"DRAM_READ_LATENCY": 0, "DRAM_WRITE_LATENCY": 0}
-        minimums["FPGA_LOG_AXI_BUS_WIDTH"] = MIN_LOG_BUS
-        if key in config and (value := integer(key)) < (low := minimums.get(key, 1)):
-            raise InputError(f"{key} must be at least {low}, got {value}", file)
-    target = config.get("TARGET", "sim")
-    if not isinstance(target, str):
-        raise InputError(f"TARGET must be a text, got {target!r}", file)
-    for key, (expected, reason) in _FIXED.items():
-        if (value := integer(key)) != expected:
-            raise UnsupportedError(f"unsupported {key} {value}: {reason} ({key} {expected})", file)
-    batch, block = integer("LOG_BATCH"), integer("LOG_BLOCK")
-    if batch < 0:
-        raise UnsupportedError(f"unsupported LOG_BATCH {batch}: a vector has at least a row", file)
-    if block < 1:
-        raise UnsupportedError(
-            f"unsupported LOG_BLOCK {block}: VTA's multipliers have at least two lanes", file
-        )
-    for key in _INTRINSIC:
-        if (value := integer(key)) > MAX_LOG_INTRINSIC:
-            message = f"unsupported {key} {value}: at most {MAX_LOG_INTRINSIC}"
-            raise UnsupportedError(message, file)
-    _check_derived(config, file)
+def board_of(content: Mapping[str, object], file: str | None) -> VtaBoard:
+    """Return the board with the fields `content`. Messages name `file`."""
+    config = vars(read_fields(VtaFields, content, file))
+    batch, block = config["LOG_BATCH"], config["LOG_BLOCK"]
+    for key, other in _DERIVED.items():
+        if config[key] not in (None, config[other]):
+            raise UnsupportedError(
+                f"unsupported {key} {config[key]}: must be {other}, {config[other]}", file
+            )
     logs: dict[MemoryType, int] = {}
     for key, (memory, _) in _BUFFERS.items():
-        logs[memory] = integer(key) - _log_bytes(memory, batch, block)
+        logs[memory] = config[key] - _log_bytes(memory, batch, block)
         if logs[memory] < 1:
             raise UnsupportedError(f"unsupported {key}: fewer than two elements", file)
     _check_encodable(logs, file)
-
-    bus = integer("FPGA_LOG_AXI_BUS_WIDTH") if "FPGA_LOG_AXI_BUS_WIDTH" in config else None
-    if bus is not None and bus > MAX_LOG_BUS:
-        raise InputError(f"FPGA_LOG_AXI_BUS_WIDTH must be at most {MAX_LOG_BUS}, got {bus}", file)
-    timing, hls = _timing(config, integer, file)
     return VtaBoard(
-        target=target,
-        timing=timing,
-        hls=hls,
+        target=config["TARGET"],
+        timing=config["TIMING"],
+        hls=_hls_model(config, file),
         **{field: logs[memory] for memory, field in _BUFFERS.values()},
         log_batch=batch,
         log_block=block,
-        bus_bytes=None if bus is None else (1 << bus) // 8,
-        clock_mhz=integer("FPGA_FREQ") if "FPGA_FREQ" in config else None,
-        driver=parse_driver(config, file),
-        **{field: integer(key) for key, field in _OWN_KEYS.items() if key in config},
+        bus_bytes=None if (bus := config[_BUS]) is None else (1 << bus) // 8,
+        clock_mhz=config[_CLOCK],
+        driver=_driver(config, content, file),
+        **{field: config[key] for key, field in _OWN_KEYS.items()},
     )
+
+
+def _driver(
+    config: Mapping[str, Any], content: Mapping[str, object], file: str | None
+) -> DriverInterface | None:
+    if config[FLOW] is None:
+        if key := next((key for key in (REGISTERS, OFFSET) if key in content), None):
+            raise InputError(f'{key} without {FLOW}: add {FLOW} = "hls" or "chisel"', file)
+        return None
+    if config[REGISTERS] is None:
+        message = f"{FLOW} without {REGISTERS}: add the physical address of the first register"
+        raise InputError(message, file)
+    return DriverInterface(config[FLOW], config[REGISTERS], config[OFFSET])
+
+
+def _hls_model(config: Mapping[str, Any], file: str | None) -> HlsModel | None:
+    if not (given := [key for key in _HLS_KEYS if config[key] is not None]):
+        return None
+    if config["TIMING"] != "hls" or len(given) < len(_HLS_KEYS):
+        raise InputError(
+            f"{', '.join(_HLS_KEYS)} belong together, and to TIMING hls, got {', '.join(given)}",
+            file,
+        )
+    return HlsModel(**{field: config[key] for key, field in _HLS_KEYS.items()})
 
 
 def _object(file: str | None) -> Callable[[list[tuple[str, object]]], dict[str, object]]:
@@ -341,33 +306,6 @@ def _object(file: str | None) -> Callable[[list[tuple[str, object]]], dict[str, 
         return found
 
     return build
-
-
-def _check_derived(config: Mapping[str, object], file: str | None) -> None:
-    for key, other in _DERIVED.items():
-        if key in config and config[key] != config[other]:
-            raise UnsupportedError(
-                f"unsupported {key} {config[key]!r}: must be {other}, {config[other]!r}", file
-            )
-
-
-def _timing(
-    config: Mapping[str, object], integer: Callable[[str], int], file: str | None
-) -> tuple[str, HlsModel | None]:
-    timing = config.get("TIMING", "chisel")
-    if not isinstance(timing, str) or timing not in TIMINGS:
-        raise InputError(f"TIMING must be one of {', '.join(TIMINGS)}, got {timing!r}", file)
-    if not (given := [key for key in _HLS_KEYS if key in config]):
-        return timing, None
-    if timing != "hls" or len(given) < len(_HLS_KEYS):
-        raise InputError(
-            f"{', '.join(_HLS_KEYS)} belong together, and to TIMING hls, got {', '.join(given)}",
-            file,
-        )
-    for key in _HLS_KEYS:
-        if integer(key) < (minimum := int(key == "HLS_BYTES_PER_CYCLE")):
-            raise InputError(f"{key} must be at least {minimum}, got {integer(key)}", file)
-    return timing, HlsModel(**{field: integer(key) for key, field in _HLS_KEYS.items()})
 
 
 def _check_encodable(logs: Mapping[MemoryType, int], file: str | None) -> None:
@@ -394,10 +332,13 @@ def _check_encodable(logs: Mapping[MemoryType, int], file: str | None) -> None:
 
 
 def load_board(name: str | Path) -> VtaBoard:
-    """Load a board by name (`pynq`, `zcu102`, ...) or from a JSON file."""
-    text = board_text("vta", "ceras_ir.backends.vta", str(name), suffix=".json")
-    return parse_board(text, str(name))
+    """Load a board by name (`pynq`, `zcu102`, ...) or from a TOML or JSON file."""
+    file = str(name)
+    text = board_text("vta", "ceras_ir.backends.vta", file, suffixes=(TOML, JSON))
+    return (
+        parse_board(text, file) if file.endswith(JSON) else board_of(parse_toml(text, file), file)
+    )
 
 
 def board_names() -> list[str]:
-    return list(board_files("ceras_ir.backends.vta", ".json"))
+    return list(board_files("ceras_ir.backends.vta"))

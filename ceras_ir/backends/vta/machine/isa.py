@@ -23,7 +23,7 @@ class VtaBoardOptions(BoardOptions):
     """The option `board` of the target vta and of its passes."""
 
     board: str = inherited(BoardOptions, "board", DEFAULT_BOARD_NAME)
-    """Compile for this configuration of VTA: a built-in name or VTA's .json file."""
+    """Compile for this configuration of VTA: a built-in name, a .toml file or VTA's .json file."""
 
 
 INSTRUCTION_BYTES = 16

@@ -1,7 +1,7 @@
 // RUN: not ceras-opt %s --expand-tiles --split-input-file 2>&1 | filecheck %s --check-prefixes=CHECK,BORDER
 // RUN: not ceras-opt %s --expand-tiles="board=unknown" 2>&1 | filecheck %s --check-prefix=BOARD
 
-// BOARD: target vta has no board 'unknown' (boards: de10nano, pynq, tsim, ultra96, zcu102, zcu104; or a .json file)
+// BOARD: target vta has no board 'unknown' (boards: de10nano, pynq, tsim, ultra96, zcu102, zcu104; or a .toml or .json file)
 
 // A schedule written by hand must fit the buffers.
 // CHECK: error: unsupported schedule #tile.schedule<rows = 1, columns = 9, kblock = 4, nblock = 1, inp_stages = 2, wgt_stages = 300, acc_stages = 2, order = nmk> on 'tsim': blocks need 1200 elements of wgt, the board has 1024

@@ -1,0 +1,328 @@
+"""
+Read the description of a board from a TOML file into a dataclass that declares the fields.
+
+A field has a type, a docstring and, by `board_field`, limits and an example. The reader checks a
+file against these declarations, and `docs/boards.md` is generated from them. Boards are part of the
+package of a target, or are files of the user. A target checks rules about several fields itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args, get_origin
+
+from xdsl.utils.hints import isa
+
+from ceras_ir.support.diagnostics import (
+    MAX_NAME_LENGTH,
+    InputError,
+    UnsupportedError,
+    did_you_mean,
+    printable,
+    with_remedy,
+)
+from ceras_ir.support.options import types_of, without_none
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+T = TypeVar("T")
+TomlTable: TypeAlias = dict[str, object]
+
+TOML = ".toml"
+"""The suffix of board files."""
+
+MAX_INTEGER, MAX_NUMBER = 1 << 48, 1e12
+"""The limits of fields that declare no other limits."""
+
+_KEY = "board_field"
+
+
+@dataclass(frozen=True)
+class FieldRule:
+    """The limits of a field, and the texts about it in messages and on the page."""
+
+    minimum: int = 0
+    maximum: int = MAX_INTEGER
+    is_positive: bool = False
+    """Whether 0 is refused, for a field of the type float."""
+    multiple: int = 1
+    """The factor of which an integer must be a multiple."""
+    is_power_of_two: bool = False
+    accepts_text: bool = False
+    """Whether an integer may be text such as "0x1000", because JSON has no hexadecimal integers."""
+    unsupported: str = ""
+    """
+    The reason for the limits if other values describe hardware that the target does not support.
+    The exit status of a violation is then 3.
+    """
+    kind: str = ""
+    """The name of the values of a field with choices, such as `core`."""
+    choices: tuple[str, ...] = ()
+    pattern: str = ""
+    """The regular expression of a text."""
+    example: str = ""
+    """A value in the syntax of TOML, for the remedy if the field is missing."""
+
+
+def board_field(  # As untyped as `dataclasses.field`.
+    default: Any = MISSING,
+    *,
+    minimum: int = 0,
+    maximum: int = MAX_INTEGER,
+    is_positive: bool = False,
+    multiple: int = 1,
+    is_power_of_two: bool = False,
+    accepts_text: bool = False,
+    unsupported: str = "",
+    kind: str = "",
+    choices: Iterable[str] = (),
+    pattern: str = "",
+    example: str = "",
+) -> Any:
+    """Declare a field of a board file; a field without a default is required."""
+    rule = FieldRule(
+        minimum,
+        maximum,
+        is_positive,
+        multiple,
+        is_power_of_two,
+        accepts_text,
+        unsupported,
+        kind,
+        tuple(choices),
+        pattern,
+        example,
+    )
+    return dataclasses.field(default=default, metadata={_KEY: rule})
+
+
+def rule_of(each: Field[object]) -> FieldRule:
+    """Return the rule of a field of a dataclass."""
+    rule = each.metadata.get(_KEY)
+    return rule if isinstance(rule, FieldRule) else FieldRule()
+
+
+def is_required(each: Field[object]) -> bool:
+    """Return whether a board file must have a field."""
+    return each.default is MISSING and each.default_factory is MISSING
+
+
+def board_files(package: str) -> dict[str, Traversable]:
+    """Return the files in `boards/` of a package by name, sorted; {} without a folder."""
+    folder = files(package) / "boards"
+    found = [f for f in folder.iterdir() if f.name.endswith(TOML)] if folder.is_dir() else []
+    return {f.name.removesuffix(TOML): f for f in sorted(found, key=lambda f: f.name)}
+
+
+def board_text(
+    target: str,
+    package: str,
+    name: str,
+    *,
+    suffixes: tuple[str, ...] = (TOML,),
+    known: Iterable[str] | None = None,
+) -> str:
+    """
+    Return the description of a board: a file with one of the `suffixes`, or a board of the package.
+    `known` lists the names of boards if they differ from the files. Errors name `target`.
+    """
+    shipped = board_files(package)
+    if not name.endswith(suffixes) and name not in (names := sorted(known or shipped)):
+        raise InputError(
+            f"target {target} has no board '{name}'{did_you_mean(name, names)} (boards: "
+            f"{', '.join(names)}; or a {' or '.join(suffixes)} file)"
+        )
+    try:
+        return (shipped.get(name) or Path(name)).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = _reason(error, name, known or shipped)
+        raise InputError(f"cannot read the board: {reason}", name) from None
+
+
+def _reason(error: OSError | UnicodeDecodeError, name: str, shipped: Iterable[str]) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return "the file is not UTF-8 text"
+    known = f" (boards: {', '.join(shipped)})" if isinstance(error, FileNotFoundError) else ""
+    return with_remedy(error, name) + known
+
+
+def read_fields(cls: type[T], content: Mapping[str, object], file: str | None, at: str = "") -> T:
+    """
+    Return the instance of the dataclass `cls` that `content` describes.
+
+    `at` is the path of the table, empty for the entire board. Messages name `file`.
+    """
+    declared = {each.name: each for each in fields_of(cls)}
+    reader, hints = _Reader(file), types_of(cls)
+    reader.refuse_unknown(content, declared, at)
+    for name, each in declared.items():
+        if name not in content and is_required(each):
+            owner = f"table [{at}] of the board" if at else "the board"
+            remedy = _remedy(each, hints[name])
+            raise InputError(f"{owner} has no field '{name}': {remedy}", file)
+    values = {
+        name: reader.value(without_none(hints[name]), rule_of(declared[name]), value, name, at)
+        for name, value in content.items()
+    }
+    return cls(**values)
+
+
+def fields_of(cls: type) -> tuple[Field[object], ...]:
+    """Return the fields of a dataclass that a board file can have."""
+    return tuple(each for each in fields(cls) if each.init)
+
+
+def _remedy(each: Field[object], hint: object) -> str:
+    rule = rule_of(each)
+    if is_dataclass(hint):
+        return f"add a table [{each.name}] with {', '.join(f.name for f in fields(hint))}"
+    if choices := rule.choices or choices_of(hint):
+        return f"add one of {', '.join(choices)}"
+    example = rule.example or (str(rule.minimum) if rule.minimum == rule.maximum else "")
+    value = wanted(hint, rule)
+    return f"add {each.name} = {example}, {value}" if example else f"add it as {value}"
+
+
+def entry_of(hint: object) -> type[object] | None:
+    """Return the dataclass of a table, of each table in a list, or of each named table."""
+    kinds = (hint, *get_args(hint))
+    return next((kind for kind in kinds if isinstance(kind, type) and is_dataclass(kind)), None)
+
+
+def choices_of(hint: object) -> tuple[str, ...]:
+    """Return the choices of a field of the type `Literal`."""
+    return tuple(map(str, get_args(hint))) if get_origin(hint) is Literal else ()
+
+
+def wanted(hint: object, rule: FieldRule) -> str:
+    """Return the values that a field of the type `hint` accepts, in words."""
+    hint = without_none(hint)
+    if hint is int:
+        text = f"an integer in [{rule.minimum}, {rule.maximum}]"
+        if rule.minimum == rule.maximum:
+            text = str(rule.minimum)
+        if rule.is_power_of_two:
+            zero = "" if rule.minimum else "0 or "
+            text = f"{zero}a power of two in [{max(rule.minimum, 1)}, {rule.maximum}]"
+        return text + (f", a multiple of {rule.multiple}" if rule.multiple > 1 else "")
+    if hint is float:
+        return f"a number {'>' if rule.is_positive else '>='} 0"
+    if choices := rule.choices or choices_of(hint):
+        return f"one of {', '.join(choices)}"
+    if hint is str:
+        return f"text such as {rule.example}" if rule.example else "text"
+    if hint == tuple[str, ...]:
+        return "a list of texts"
+    return "a list of tables" if get_origin(hint) is tuple else "a table"
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Check single values; messages name `file`."""
+
+    file: str | None
+
+    def refuse_unknown(self, content: Iterable[str], known: Collection[str], at: str) -> None:
+        for name in content:
+            if name not in known:
+                owner = f"table [{at}] of a board" if at else "a board"
+                unknown = printable(name, MAX_NAME_LENGTH)
+                raise InputError(
+                    f"{owner} has no field '{unknown}'{did_you_mean(unknown, known)} "
+                    f"(fields: {', '.join(known)})",
+                    self.file,
+                )
+
+    def value(self, hint: object, rule: FieldRule, value: object, name: str, at: str) -> object:
+        """Return the value of a field as the type `hint`."""
+        path = f"{at}.{name}" if at else name
+        if hint is int:
+            return self.integer(rule, value, name)
+        if hint is float:
+            return self.number(rule, value, name)
+        if hint == tuple[str, ...]:
+            if not isa(value, list[str]):
+                raise self.wrong(hint, rule, value, name)
+            return tuple(value)
+        if (entry := entry_of(hint)) is None:
+            return self.text(hint, rule, value, name)
+        if get_origin(hint) is None:
+            return read_fields(entry, self.table(value, path), self.file, path)
+        if get_origin(hint) is tuple:
+            if not isa(value, list[TomlTable]):
+                raise self.wrong(hint, rule, value, path)
+            return tuple(read_fields(entry, inner, self.file, path) for inner in value)
+        table = self.table(value, path)
+        self.refuse_unknown(table, rule.choices, path)
+        return {
+            key: read_fields(entry, self.table(inner, where), self.file, where)
+            for key, inner in table.items()
+            for where in [f"{path}.{key}"]
+        }
+
+    def table(self, value: object, path: str) -> TomlTable:
+        if not isa(value, TomlTable):
+            raise InputError(f"expected a table [{path}], got {shown(value)}", self.file)
+        return value
+
+    def wrong(self, hint: object, rule: FieldRule, value: object, name: str) -> InputError:
+        return InputError(f"{name} must be {wanted(hint, rule)}, got {shown(value)}", self.file)
+
+    def integer(self, rule: FieldRule, value: object, name: str) -> int:
+        given = value
+        if rule.accepts_text and isinstance(value, str) and len(value) < MAX_NAME_LENGTH:
+            try:
+                value = int(value, 0)
+            except ValueError:
+                raise self.wrong(int, rule, given, name) from None
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self.wrong(int, rule, given, name)
+        in_range = rule.minimum <= value <= rule.maximum and value % rule.multiple == 0
+        if in_range and not (rule.is_power_of_two and value & (value - 1)):
+            return value
+        if rule.unsupported:
+            end = wanted(int, rule)
+            raise UnsupportedError(
+                f"unsupported {name} {shown(value)}: {rule.unsupported} ({name} is {end})",
+                self.file,
+            )
+        raise self.wrong(int, rule, given, name)
+
+    def number(self, rule: FieldRule, value: object, name: str) -> float:
+        number = value if isinstance(value, int | float) and not isinstance(value, bool) else -1
+        if 0 < number < MAX_NUMBER or (number == 0 and not rule.is_positive):
+            return float(number)
+        end = f" and < {MAX_NUMBER:g}" if number >= MAX_NUMBER else ""
+        raise InputError(
+            f"{name} must be {wanted(float, rule)}{end}, got {shown(value)}", self.file
+        )
+
+    def text(self, hint: object, rule: FieldRule, value: object, name: str) -> str:
+        choices = rule.choices or choices_of(hint)
+        if not isinstance(value, str) or not value.isprintable():
+            raise self.wrong(hint, rule, value, name)
+        if choices and value not in choices:
+            if not rule.kind:
+                raise self.wrong(hint, rule, value, name)
+            raise InputError(
+                f"{rule.kind} '{printable(value, MAX_NAME_LENGTH)}' is not known"
+                f"{did_you_mean(value, choices)} ({rule.kind}s: {', '.join(choices)})",
+                self.file,
+            )
+        if rule.pattern and not re.fullmatch(rule.pattern, value):
+            raise InputError(f"{name} must be like {rule.example}, got {shown(value)}", self.file)
+        return value
+
+
+def shown(value: object) -> str:
+    """Return a value of a file as short text for a message."""
+    try:
+        return printable(repr(value), MAX_NAME_LENGTH)
+    except (ValueError, RecursionError):  # Python prints no integers of thousands of digits.
+        return "a value of thousands of digits"
