@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ceras_ir.data.image_options import ImageOptions
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.support.diagnostics import InputError, UsageError
+from ceras_ir.support.extras import install_command
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -115,7 +116,7 @@ class ImageReader:
             from PIL import Image, ImageOps, UnidentifiedImageError
         except ImportError:
             raise InputError(
-                "reading images needs Pillow: pip install 'ceras-ir[images]'", self.folder
+                f"reading images needs Pillow: {install_command('images')}", self.folder
             ) from None
         try:
             with Image.open(file) as opened:

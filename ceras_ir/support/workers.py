@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar, TypeVarTuple
 
 from ceras_ir.support.diagnostics import InputError, UsageError
+from ceras_ir.support.extras import install_command
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -245,7 +246,7 @@ class DaskWorkers:
             self._dask: Any = import_module("distributed")
         except ImportError:
             raise UsageError(
-                "--scheduler needs Dask: pip install 'ceras-ir[explore]', or leave it out"
+                f"--scheduler needs Dask: {install_command('explore')}, or leave it out"
             ) from None
         try:
             # A client that failed to connect would print a second error when it is collected.
@@ -374,6 +375,6 @@ def parallel(function: Callable[[*Ts], T], arguments: Iterable[tuple[*Ts]], jobs
         joblib = import_module("joblib")
     except ImportError:
         raise UsageError(
-            "several jobs need joblib: pip install 'ceras-ir[parallel]', or leave out --jobs"
+            f"several jobs need joblib: {install_command('parallel')}, or leave out --jobs"
         ) from None
     return joblib.Parallel(n_jobs=jobs)((function, a, {}) for a in arguments)

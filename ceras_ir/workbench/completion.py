@@ -16,6 +16,7 @@ from ceras_ir.command.tool_parser import ToolParser, UsageParser
 from ceras_ir.driver.shared_options import compiling_targets
 from ceras_ir.pipeline.context import load_universe
 from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.support.extras import install_command
 from ceras_ir.support.options import flag_of, help_of, options_of
 
 SHELLS = ("bash", "zsh", "tcsh")
@@ -41,7 +42,7 @@ def make_parser() -> ToolParser:
 def _complete(argv: Sequence[str]) -> int:
     arguments = make_parser().read(argv)
     if find_spec("shtab") is None:
-        raise UsageError("needs shtab: pip install 'ceras-ir[editor]'")
+        raise UsageError(f"needs shtab: {install_command('editor')}")
     import shtab
 
     for name, parser in all_parsers().items():

@@ -17,7 +17,10 @@ from gallery import write_gallery
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = Path(__file__).with_name("site.yml")
-PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/*.md", "examples/**/README.md")
+PAGES = (
+    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"),
+    *("docs/*.md", "examples/**/README.md"),
+)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s#]+)[^)]*\)")
 LEFT_OUT = "docs/package-index.md"
 FENCE = re.compile(r"^ *```")
@@ -97,6 +100,8 @@ NAVIGATION: list[Page | Section] = [
         "Project": [
             {"Changes": "CHANGELOG.md"},
             {"Contributing": "CONTRIBUTING.md"},
+            {"Stability": "docs/stability.md"},
+            {"Security": "SECURITY.md"},
         ]
     },
 ]

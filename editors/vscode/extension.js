@@ -14,7 +14,7 @@ exports.activate = async () => {
     await client.start();
   } catch (error) {
     window.showErrorMessage(
-      `${server.command} does not start (${error.message}): pip install 'ceras-ir[editor]', ` +
+      `${server.command} does not start (${error.message}): pip install '.[editor]' in the clone, ` +
         "and name it in the setting ceras.server"
     );
   }

@@ -48,7 +48,7 @@ def main(names: list[str]) -> int:
     proven = len(chosen) - refuted - skipped
     print(f"{proven} of {len(chosen)} identities proven, {refuted} refuted, {skipped} skipped")
     if skipped:
-        print("skipped ones need z3: pip install 'ceras-ir[proofs]'", file=sys.stderr)
+        print("skipped ones need z3: pip install '.[proofs]'", file=sys.stderr)
     return 1 if refuted else 0
 
 

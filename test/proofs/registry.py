@@ -29,7 +29,7 @@ class MissingSolverError(Exception):
     """z3 is not installed."""
 
     def __init__(self) -> None:
-        super().__init__("needs z3: pip install 'ceras-ir[proofs]'")
+        super().__init__("needs z3: pip install '.[proofs]'")
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from ceras_ir.command.output_files import REPORT, write_file
 from ceras_ir.command.tool_parser import versions
 from ceras_ir.pipeline.stage_cache import compiler_digest, digest_of
 from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.support.extras import install_command
 from ceras_ir.support.labels import end_of_name, text_width
 from ceras_ir.workbench.explore.expressions import resolved
 from ceras_ir.workbench.explore.results import goal_values, importance, pareto
@@ -114,7 +115,7 @@ def study_page(study: Study, records: Sequence[Record]) -> str:
         offline: Any = import_module("plotly.offline")
     except ImportError:
         raise UsageError(
-            "the page of a study needs Plotly: pip install 'ceras-ir[explore]'"
+            f"the page of a study needs Plotly: {install_command('explore')}"
         ) from None
     done = [record for record in records if record.state == DONE]
     best = pareto(study, records)

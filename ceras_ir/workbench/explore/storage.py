@@ -28,6 +28,7 @@ from warnings import catch_warnings, simplefilter
 from xdsl.utils.hints import isa
 
 from ceras_ir.support.diagnostics import InputError, UsageError
+from ceras_ir.support.extras import install_command
 from ceras_ir.support.files import key_of
 from ceras_ir.workbench.explore.expressions import resolved
 from ceras_ir.workbench.explore.study_file import MODEL_AXIS, TARGET_AXIS, Point, Study, StudyAxis
@@ -197,9 +198,7 @@ class Trials:
         try:
             self._optuna: Any = import_module("optuna")
         except ImportError:
-            raise UsageError(
-                "ceras-explore needs Optuna: pip install 'ceras-ir[explore]'"
-            ) from None
+            raise UsageError(f"ceras-explore needs Optuna: {install_command('explore')}") from None
         self._optuna.logging.set_verbosity(self._optuna.logging.ERROR)
         self.study = study
         self._distributions = {

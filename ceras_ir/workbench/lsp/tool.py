@@ -9,6 +9,7 @@ from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.tool_parser import ToolParser
 from ceras_ir.pipeline.context import add_plugins, load_context, load_universe, plugins
 from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.support.extras import install_command
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -32,7 +33,7 @@ def _serve(argv: Sequence[str]) -> int:
     with plugins(argv):
         make_parser().read(argv)
         if find_spec("pygls") is None:
-            raise UsageError("needs pygls: pip install 'ceras-ir[editor]'")
+            raise UsageError(f"needs pygls: {install_command('editor')}")
         from ceras_ir.workbench.lsp.server import make_server
 
         universe = load_universe()

@@ -17,6 +17,7 @@ from xdsl.utils.hints import isa
 
 from ceras_ir.data.image_folder import ImageFolder
 from ceras_ir.support.diagnostics import InputError, with_remedy
+from ceras_ir.support.extras import install_command
 from ceras_ir.workbench.metrics.figures import Chosen, Figure, Outputs, Reading
 
 Boxes = NDArray[np.float32]
@@ -203,7 +204,8 @@ def _sure(boxes: Boxes) -> NDArray[np.generic]:
 
 def _expect_pycocotools() -> None:
     if find_spec("pycocotools") is None:
-        raise InputError("--metric detection needs pycocotools: pip install 'ceras-ir[detection]'")
+        command = install_command("detection")
+        raise InputError(f"--metric detection needs pycocotools: {command}")
 
 
 def _precision(found: Sequence[Boxes], truth: Sequence[NDArray[np.generic]]) -> Reading:

@@ -13,6 +13,7 @@ from ceras_ir.driver.shared_options import ShapeOptions
 from ceras_ir.pipeline.context import plugins
 from ceras_ir.pipeline.stages import BuildOptions
 from ceras_ir.support.diagnostics import InputError, UsageError
+from ceras_ir.support.extras import IN_CLONE, install_command
 from ceras_ir.transforms.quantization_options import ArithmeticOptions
 from ceras_ir.workbench.training.settings import (
     CHECKPOINT,
@@ -42,7 +43,7 @@ def make_parser() -> ToolParser:
         "integers of the compiled network. With --silu hardswish, HardSwish replaces SiLU before "
         "training, for floats, too.",
         epilog=f"{EXIT_STATUS} Status 130: interrupted; there is a checkpoint. Needs torch: "
-        "pip install 'ceras-ir[retrain]'.",
+        f"{install_command('retrain', IN_CLONE)} in a clone.",
         examples=(
             "pruned.onnx --data train.npz --labels labels.npz --epochs 10 -o trained.onnx",
             "model.onnx --int8 --data train.npz --labels labels.npz -o trained.onnx",
@@ -227,7 +228,7 @@ def _run(arguments: argparse.Namespace) -> int:
     try:
         import torch  # noqa: F401  # pyright: ignore
     except ImportError:
-        raise InputError("training needs torch: pip install 'ceras-ir[retrain]'") from None
+        raise InputError(f"training needs torch: {install_command('retrain')}") from None
 
     from ceras_ir.command.output_files import refuse_overwriting
     from ceras_ir.workbench.training.session import retrain

@@ -1,5 +1,6 @@
 """The search only proposes what fits, prefers what overlaps, and is fast."""
 
+import re
 import sys
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ from ceras_ir.backends.vta.schedule.cost import cost
 from ceras_ir.backends.vta.schedule.search import Limits, best_blocks, candidates, search_all
 from ceras_ir.dialects.tile import Order
 from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.support.extras import install_command
 
 BOARD = VtaBoard()
 CONV = Contraction(1, 4, 56, 56, 4, 56, 56, kernel=(3, 3), padding=(1, 1, 1, 1))
@@ -134,5 +136,5 @@ def test_each_shape_is_searched_once(monkeypatch: pytest.MonkeyPatch):
 
 def test_without_joblib(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "joblib", None)
-    with pytest.raises(UsageError, match=r"pip install 'ceras-ir\[parallel\]'"):
+    with pytest.raises(UsageError, match=re.escape(install_command("parallel"))):
         search_all([replace(SHAPES[4], nblocks=n) for n in (11, 13)], BOARD, jobs=2)

@@ -1,11 +1,13 @@
 """The pages of a study: axes, links, escapes, and their appearance in a browser."""
 
+import re
 from pathlib import Path
 
 import pytest
 from workbench.browser import APPEARANCE, CHROMIUM, DARK, NO_CHROMIUM, probed
 
 from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.support.extras import install_command
 from ceras_ir.workbench.explore.page import axis_range, point_page, study_page
 from ceras_ir.workbench.explore.storage import Record
 from ceras_ir.workbench.explore.study_file import Objective, Study
@@ -54,7 +56,7 @@ def test_a_point_has_a_page():
 
 def test_without_plotly_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(__import__("sys").modules, "plotly.graph_objects", None)
-    with pytest.raises(UsageError, match=r"pip install 'ceras-ir\[explore\]'"):
+    with pytest.raises(UsageError, match=re.escape(install_command("explore"))):
         study_page(STUDY, records())
 
 

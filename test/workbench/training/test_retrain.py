@@ -18,7 +18,7 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-torch = pytest.importorskip("torch", reason="training needs torch: pip install 'ceras-ir[retrain]'")
+torch = pytest.importorskip("torch", reason="training needs torch: pip install '.[retrain]'")
 
 from ceras_ir.dialects import graph
 from ceras_ir.interpreters.network import run
@@ -26,6 +26,7 @@ from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.pipeline.stages import BuildOptions
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.extras import install_command
 from ceras_ir.workbench.training import trainer
 from ceras_ir.workbench.training.examples import Examples
 from ceras_ir.workbench.training.session import student_of, teacher_of
@@ -186,7 +187,7 @@ def test_torch_is_asked_for(tmp_path: Path, monkeypatch, capsys):
 
     monkeypatch.setattr(builtins, "__import__", missing)
     assert retrain(tmp_path / "out.onnx") == 1
-    assert "pip install 'ceras-ir[retrain]'" in capsys.readouterr().err
+    assert f"needs torch: {install_command('retrain')}" in capsys.readouterr().err
 
 
 SILU = """

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="training needs torch: pip install 'ceras-ir[retrain]'")
+torch = pytest.importorskip("torch", reason="training needs torch: pip install '.[retrain]'")
 
 from ceras_ir.api import Model
 from ceras_ir.dialects.graph.attributes import Function, FunctionAttr
