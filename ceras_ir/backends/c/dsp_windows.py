@@ -128,7 +128,7 @@ def _function(layer: Layer, op: Conv2dOp, pairs: Pairs, positions: int) -> str:
         NAME=f"{height}x{width}_{stride}_{positions}_{pairs.step}_{pairs.channels}_{pairs.pitch}",
         COUNT=str(positions),
         PAIRS=str(count),
-        TILE_COLUMNS=str(width),
+        COLUMNS=str(width),
         PITCH=str(2 // pairs.step * pairs.pitch),
         STEPS="\n".join(lines),
     )
