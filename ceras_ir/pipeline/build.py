@@ -10,12 +10,11 @@ manifest. Texts of levels (`--save-temps`) may be edited.
 
 import io
 import json
-import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from hashlib import file_digest, sha256
-from importlib.metadata import requires, version
+from importlib.metadata import version
 from pathlib import Path
 from platform import python_version
 from typing import Any, BinaryIO, TypeAlias
@@ -40,6 +39,7 @@ from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.instrumentation import Watching
 from ceras_ir.pipeline.stages import BuildOptions, all_stages, run_stages, target_stages
 from ceras_ir.support.diagnostics import InputError, UnsupportedError, progress
+from ceras_ir.support.extensions import DISTRIBUTION, required_packages
 from ceras_ir.targets.capabilities import Compiled, Executable, Manifest
 from ceras_ir.targets.protocol import PLACED, Emission, Stage, find_target
 from ceras_ir.transforms.placement import state_findings
@@ -263,8 +263,6 @@ def run_all(
     return as_declared(join(results, batched=samples.batched), declared)
 
 
-DISTRIBUTION = "ceras-ir"
-
 FOLDER_PLACEHOLDER = "DIR"
 """The name of the output folder in reports, so that reports do not depend on it."""
 
@@ -298,9 +296,8 @@ def provenance(
 
 def versions() -> dict[str, str]:
     """Return the versions of Python, this package and the packages that it requires."""
-    needed = [text for text in requires(DISTRIBUTION) or () if "extra ==" not in text]
-    names = sorted(match[0] for text in needed if (match := re.match(r"[\w.-]+", text)))
-    return {"python": python_version(), **{name: version(name) for name in (DISTRIBUTION, *names)}}
+    names = DISTRIBUTION, *required_packages()
+    return {"python": python_version(), **{name: version(name) for name in names}}
 
 
 def command_line(tool: str, argv: Sequence[str]) -> str:

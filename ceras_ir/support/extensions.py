@@ -5,8 +5,9 @@ An extension is a part of the package that can be deleted, or another package. T
 extension; it looks up a name and checks the type of the result.
 """
 
+import re
 from collections.abc import Callable, Iterable
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, entry_points, requires
 from importlib.util import find_spec
 from typing import TypeVar
 
@@ -70,3 +71,13 @@ def _usage_error(message: str) -> Exception:
     from ceras_ir.support.diagnostics import UsageError
 
     return UsageError(message)
+
+
+DISTRIBUTION = "ceras-ir"
+"""The name of this package for pip."""
+
+
+def required_packages() -> list[str]:
+    """Return the names of the packages that the core requires, sorted."""
+    needed = [text for text in requires(DISTRIBUTION) or () if "extra ==" not in text]
+    return sorted(match[0] for text in needed if (match := re.match(r"[\w.-]+", text)))

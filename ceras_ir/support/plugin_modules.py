@@ -13,6 +13,7 @@ import builtins
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
 from hashlib import sha256
 from importlib import import_module, invalidate_caches
 from importlib.abc import MetaPathFinder
@@ -21,12 +22,18 @@ from importlib.util import find_spec, spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType
 
+from ceras_ir.support.extensions import required_packages
+
 INIT = "__init__.py"
 
 PLUGIN_PREFIX = "ceras_plugin_"
 
-RESERVED_MODULES = sys.stdlib_module_names | {"ceras_ir", "numpy", "onnx", "xdsl"}
-"""Modules that a file of a plugin never replaces, even for the plugin."""
+
+@cache
+def reserved_modules() -> frozenset[str]:
+    """Return the modules that a file of a plugin never replaces, even for the plugin."""
+    return frozenset({*sys.stdlib_module_names, "ceras_ir", *required_packages()})
+
 
 _FOLDERS: dict[str, str] = {}
 """The folder of each package of plugins."""
@@ -76,7 +83,7 @@ def qualified(reference: str, user: type) -> str:
 def _home(head: str, package: str) -> str | None:
     """Return the package from which a module of `package` imports `head`; None for no plugin."""
     root = plugin_of(package)
-    if root is None or head in RESERVED_MODULES:
+    if root is None or head in reserved_modules():
         return None
     sibling, usual = find_spec(f"{root}.{head}"), _usual_spec(head)
     if sibling is not None and sibling.origin is not None:

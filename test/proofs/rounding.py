@@ -150,7 +150,7 @@ FPGA_EVEN = {
 """
 }
 FPGA_UP = {FPGA: "acc[i] = fpga_clamp((acc[i] >> floor) + ((acc[i] >> last) & 1), r);"}
-FPGA_CHECK = {RULES: "if requant.shift.data > MAX_SHIFT:"}
+FPGA_CHECK = {RULES: "if requant.shift.data > MAX_FPGA_SHIFT:"}
 
 
 @identity(

@@ -124,8 +124,8 @@ def make_parser() -> ToolParser:
         "name",
         metavar="NAME",
         help="the name, such as merge-relu for a pass, scale for an operation (of dialect "
-        f"{DEFAULT_DIALECT}; DIALECT.NAME names another), npu for a target, my_board for a board "
-        "of targets c and arduino",
+        f"{DEFAULT_DIALECT}; DIALECT.NAME names another), npu for a target, my_board for the "
+        "board of a microcontroller",
     )
     parser.add_argument(
         "-o", dest="output", metavar="DIR", default=".", help="the folder (default: this folder)"
