@@ -120,14 +120,14 @@ def _with_images(paths: Sequence[str], images: ImageOptions | None) -> str:
     if images is None:
         return ",".join(paths)
     if not any(map(is_images, paths)):
-        raise UsageError("image options apply only to a folder of images")
+        raise UsageError("image options apply only to images")
     options = images.spell()
     return ",".join(f"{p}?{options}" if is_images(p) and options else p for p in paths)
 
 
 def _refuse_images(images: ImageOptions | None) -> None:
     if images is not None:
-        raise UsageError("image options apply only to a folder of images")
+        raise UsageError("image options apply only to images")
 
 
 def _is_array(data: object) -> bool:

@@ -28,8 +28,8 @@ def listing(program: str) -> str:
         known[name] = command
     lines = [f"usage: {program} COMMAND ..."]
     for group in GROUPS:
-        lines += ["", f"{group}:"]
-        lines += [f"  {n:12}{c.purpose}" for n, c in known.items() if c.group == group]
+        if listed := [f"  {n:12}{c.purpose}" for n, c in known.items() if c.group == group]:
+            lines += ["", f"{group}:", *listed]
     lines += ["", "examples:", *(f"  {program} {example}" for example in EXAMPLES), ""]
     return "\n".join([*lines, f"'{program} COMMAND --help' prints the options of a command."])
 

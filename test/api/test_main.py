@@ -41,6 +41,7 @@ def test_the_list_has_several_spellings(
 ) -> None:
     assert main([]) == 0
     listed = capsys.readouterr().out
+    assert ":\n\n" not in listed, "a group without commands"
     assert main(arguments) == 0
     assert capsys.readouterr().out == listed
 
