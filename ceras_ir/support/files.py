@@ -1,5 +1,5 @@
 """
-Lock files between processes, cache bytes on disk, and parse TOML.
+Lock files between processes, cache bytes on disk, list files of packages, and parse TOML.
 
 A cache has an entry for each digest of inputs, and several processes can use it. An entry is
 written under a temporary name and then renamed. It contains the digest of the content; a damaged
@@ -13,10 +13,17 @@ import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
+from importlib.resources.abc import Traversable
 from itertools import count
 from pathlib import Path
 
 from ceras_ir.support.diagnostics import InputError
+
+
+def files_with_suffix(folder: Traversable, suffix: str) -> dict[str, Traversable]:
+    """Return the files of a folder with a suffix by the rest of the name, sorted."""
+    found = [f for f in folder.iterdir() if f.name.endswith(suffix)]
+    return {f.name.removesuffix(suffix): f for f in sorted(found, key=lambda f: f.name)}
 
 
 @contextmanager

@@ -26,6 +26,7 @@ from ceras_ir.support.diagnostics import (
     printable,
     with_remedy,
 )
+from ceras_ir.support.files import files_with_suffix
 from ceras_ir.support.options import types_of, without_none
 
 if TYPE_CHECKING:
@@ -116,8 +117,7 @@ def is_required(each: Field[object]) -> bool:
 def board_files(package: str) -> dict[str, Traversable]:
     """Return the files in `boards/` of a package by name, sorted; {} without a folder."""
     folder = files(package) / "boards"
-    found = [f for f in folder.iterdir() if f.name.endswith(TOML)] if folder.is_dir() else []
-    return {f.name.removesuffix(TOML): f for f in sorted(found, key=lambda f: f.name)}
+    return files_with_suffix(folder, TOML) if folder.is_dir() else {}
 
 
 def board_text(

@@ -18,6 +18,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from importlib.resources import files
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from xdsl.dialects.builtin import ModuleOp
@@ -27,6 +28,7 @@ from xdsl.passes import ModulePass
 from ceras_ir.interpreters.registry import register
 from ceras_ir.support.diagnostics import InputError, UsageError, did_you_mean
 from ceras_ir.support.extensions import without_deleted
+from ceras_ir.support.files import files_with_suffix
 from ceras_ir.support.plugin_modules import plugin_of, qualified
 from ceras_ir.targets.board_files import TOML, board_files
 from ceras_ir.targets.capabilities import (
@@ -153,6 +155,10 @@ class RunAction:
     """Options of the action with a value: flag -> metavar, help."""
 
 
+SCHEMA_SUFFIX = ".schema.json"
+"""The suffix of files with a JSON schema."""
+
+
 @dataclass(frozen=True)
 class Target(ABC):
     """A kind of machine: options, boards, rules, lowering, files and execution."""
@@ -192,6 +198,15 @@ class Target(ABC):
     def board_types(cls) -> tuple[type, ...]:
         """Return the dataclasses of `read_fields` that declare the fields of board files."""
         return ()
+
+    @classmethod
+    def schema_parts(cls) -> Mapping[str, Traversable]:
+        """
+        Return the partial JSON schemas next to the module, which describe the entries that the
+        target adds to `report` and `manifest`.
+        """
+        package = cls.__module__.rpartition(".")[0]
+        return files_with_suffix(files(package), SCHEMA_SUFFIX) if package else {}
 
     @classmethod
     def check_board(cls, name: str) -> None:

@@ -1,13 +1,16 @@
 """`ceras-report`: write a page about a compiled folder, or about the differences of two."""
 
+import argparse
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from math import isfinite
 from pathlib import Path
+from typing import NoReturn
 
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.tool_parser import ToolParser, add_output
 from ceras_ir.driver.options import EXIT_STATUS
+from ceras_ir.pipeline.schema import SCHEMA_NAMES, schema_text
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.workbench.pages import (
     Card,
@@ -241,7 +244,24 @@ def make_parser() -> ToolParser:
         metavar="OUT.json",
         help="also write the predicted inference as a trace for Perfetto",
     )
+    parser.add_argument(
+        "--schema",
+        action=_PrintSchema,
+        choices=SCHEMA_NAMES,
+        help="print the JSON schema of report.json or manifest.json, with the unit of each number, "
+        "and exit",
+    )
     return parser
+
+
+class _PrintSchema(argparse.Action):
+    """An action that prints a schema without a folder."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, _: object, name: object, *__: object
+    ) -> NoReturn:
+        print(schema_text("manifest" if name == "manifest" else "report"), end="")
+        parser.exit()
 
 
 def _report(argv: Sequence[str]) -> int:
