@@ -33,15 +33,15 @@ class Axis:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Axis":
-        """Return the axis of positive values."""
+        """Return the axis of values of at least 0."""
         low, high = min(values), max(values)
-        if high > MIN_LOGARITHMIC_RATIO * low:
+        if low and high > MIN_LOGARITHMIC_RATIO * low:
             powers = range(floor(log10(low)), ceil(log10(high)) + 1)
             ticks = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
             start = max(tick for tick in ticks if tick <= low)
             end = min(tick for tick in ticks if tick >= high)
             return cls(tuple(tick for tick in ticks if start <= tick <= end), True)
-        span = high - low or high
+        span = high - low or high or 1.0
         power = floor(log10(span / MAX_LINEAR_STEPS))
         steps = (digit * 10.0**power for digit in (1, 2, 5, 10))
         step = next(step for step in steps if span <= MAX_LINEAR_STEPS * step)
