@@ -28,7 +28,7 @@ from xdsl.universe import XDSL_UNIVERSE, Universe
 from ceras_ir.command.exit_status import Diagnostic, SourceError
 from ceras_ir.command.tool_parser import ArgumentContainer, UsageParser
 from ceras_ir.support.diagnostics import InputError, UsageError
-from ceras_ir.support.plugin_modules import INIT, load_plugin, plugin_of
+from ceras_ir.support.plugin_modules import INIT, load_plugin, plain, plugin_of
 from ceras_ir.targets.capabilities import Accelerator
 from ceras_ir.targets.definitions import Contract
 from ceras_ir.targets.protocol import Target, with_targets
@@ -238,13 +238,11 @@ def _load(path: str) -> ModuleType:
 
 def _diagnostic(error: Exception, path: str) -> Diagnostic:
     """Return `error` at the innermost line of the plugin at `path`."""
-    message, file, line = f"{type(error).__name__}: {error}", path, None
+    message, file, line = plain(f"{type(error).__name__}: {error}"), path, None
     trace = error.__traceback__
     while trace is not None:
-        root = plugin_of(str(trace.tb_frame.f_globals.get("__name__")))
-        if root is not None:
+        if plugin_of(str(trace.tb_frame.f_globals.get("__name__"))) is not None:
             file, line = trace.tb_frame.f_code.co_filename, trace.tb_lineno
-            message = message.replace(f"{root}.", "").replace(root, ".")
         trace = trace.tb_next
     return Diagnostic(message, _shown(file, path), line)
 

@@ -71,6 +71,13 @@ def plugin_of(module: str) -> str | None:
     return root if root in _FOLDERS else None
 
 
+def plain(text: str) -> str:
+    """Return `text` with the names of modules of plugins as the plugins know them."""
+    for root in _FOLDERS:
+        text = text.replace(f"{root}.", "").replace(root, ".")
+    return text
+
+
 def qualified(reference: str, user: type) -> str:
     """
     Return `module:attribute` with the module name that `import_module` accepts, if class `user` has

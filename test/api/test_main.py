@@ -21,6 +21,22 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+def test_no_code_of_the_current_folder_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("struct", "argparse", "csv", "numpy", "helper"):
+        (tmp_path / f"{name}.py").write_text(f"raise SystemExit('{name} of the current folder')")
+    plugin = tmp_path / "plugin"
+    plugin.mkdir()
+    (plugin / "mine.py").write_text("import helper\n")
+    done = run("opt", "no.mlir", "--load-pass-plugin=plugin/mine.py")
+    assert (
+        done.stderr == "plugin/mine.py:1:1: error: ModuleNotFoundError: No module named 'helper'\n"
+    )
+    assert done.returncode == 1
+
+
 @pytest.mark.needs("nnet", "vta", "workbench")
 def test_every_command_is_listed_and_says_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0

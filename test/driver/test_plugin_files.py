@@ -140,6 +140,13 @@ def test_a_folder(tool: Tool, plugin: Path, option: str):
     assert (done.status, done.stdout) == (0, "seven\n"), done.stderr
 
 
+def test_help_has_the_name_of_the_file(tool: Tool, plugin: Path):
+    (plugin / "__init__.py").write_text("from .show import ShowPass\n")
+    (plugin / "show.py").write_text(PASS.replace("@dataclass(frozen=True)\n", ""))
+    done = tool("ceras-opt", "--load-pass-plugin=plugin", "--help-pass=show")
+    assert "pass without description (class ShowPass of plugin.show)" in done.stdout, done.stderr
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [

@@ -29,6 +29,7 @@ from ceras_ir.pipeline.pass_options import PassTable, spell, type_name
 from ceras_ir.pipeline.printing import print_module
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.support.options import docstring, field_docs
+from ceras_ir.support.plugin_modules import plain
 
 PLACEHOLDER = "{input}"
 """The placeholder of the file in a command."""
@@ -282,7 +283,7 @@ def _description(cls: type[ModulePass]) -> str:
     if written:
         return written
     source = "xDSL pass" if cls.__module__.startswith("xdsl.") else "pass"
-    return f"{source} without description (class {cls.__name__} of {cls.__module__})"
+    return f"{source} without description (class {cls.__name__} of {plain(cls.__module__)})"
 
 
 def describe_pass(cls: type[ModulePass]) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.output_files import write_file
-from ceras_ir.command.tool_parser import ToolParser
+from ceras_ir.command.tool_parser import ToolParser, add_output
 from ceras_ir.pipeline.context import load_universe
 from ceras_ir.support.diagnostics import UsageError, cannot_write
 from ceras_ir.targets.protocol import all_targets, target_names
@@ -127,9 +127,7 @@ def make_parser() -> ToolParser:
         f"{DEFAULT_DIALECT}; DIALECT.NAME names another), npu for a target, my_board for the "
         "board of a microcontroller",
     )
-    parser.add_argument(
-        "-o", dest="output", metavar="DIR", default=".", help="the folder (default: this folder)"
-    )
+    add_output(parser, "DIR", "the folder (default: this folder)", default=".")
     return parser
 
 
