@@ -1,21 +1,34 @@
 """Test the sketch folder: compiles as C++, equals the interpreter, refuses mixed files."""
 
+import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 from backends.arduino.networks import colour_mlp, colours
 from backends.arduino.sketches import build_sketch, run_sketch
-from c_harness import needs_arm
-from xdsl.dialects.builtin import ModuleOp
+from c_harness import make_network, needs_arm
+from xdsl.dialects.builtin import ModuleOp, f32
 
+from ceras_ir.backends.arduino.sketch import sketch_name
 from ceras_ir.backends.arduino.target import ArduinoTarget
 from ceras_ir.command.output_files import write_artefacts
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.quant import UniformType
 from ceras_ir.interpreters.network import run
+from ceras_ir.network.artefacts import network_inputs
+from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.build import Build, build, open_folder
 from ceras_ir.pipeline.stages import BuildOptions
 from ceras_ir.support.diagnostics import InputError
+
+Q = UniformType(0.5)
+REQUIRED_PROPERTIES = {
+    *("name", "version", "author", "maintainer", "sentence", "paragraph", "category", "url"),
+    "architectures",
+}
 
 
 def compiled(module: ModuleOp, folder: Path, title: str = "colour") -> Build:
@@ -35,7 +48,64 @@ def test_the_folder_is_a_sketch_and_a_library(tmp_path: Path):
     )
     assert properties["name"] == "my_net_2" and properties["architectures"] == "renesas_uno"
     assert (sketch / properties["includes"]).is_file()
+    assert all(properties.values()) and set(properties) >= REQUIRED_PROPERTIES
+    assert re.fullmatch(r"\d+\.\d+\.\d+", properties["version"])
     assert not list(tmp_path.rglob("main.c")), "a second main would not link"
+
+
+@pytest.mark.parametrize(
+    ("title", "name"),
+    [
+        ("my net-2", "my_net_2"),
+        ("3d", "model_3d"),
+        ("Arduino net", "model_Arduino_net"),
+        ("9" * 80, "model_" + "9" * 57),
+        ("\u00e9", "model"),
+    ],
+)
+def test_names_of_libraries_are_legal(title: str, name: str):
+    assert sketch_name(title) == name and len(name) <= 63
+
+
+def two_inputs() -> ModuleOp:
+    return make_network(
+        [(f32, (1, 3)), (Q, (1, 4))],
+        lambda x, q: [graph.ReshapeOp(x, (3,)).result, graph.ReshapeOp(q, (4,)).result],
+    )
+
+
+@pytest.mark.slow
+@needs_arm
+@pytest.mark.parametrize("title", ["colour", "pair"])
+def test_the_example_equals_the_interpreter(tmp_path: Path, title: str):
+    """Each library has an example, which also compiles for integers and several inputs."""
+    module = compiled(colour_mlp(8) if title == "colour" else two_inputs(), tmp_path, title).module
+    sketch, work = tmp_path / title, tmp_path / "work"
+    example = sketch / "examples/predict/predict.ino"
+    elf = build_sketch(sketch, example, work, flags=("-DLOOPS=2",))
+    answers, text = run_sketch(elf, work, np.zeros(0, np.float32))
+    inputs = network_inputs(main_function(module))
+    results = run(module, {t.name: np.zeros(t.shape, t.dtype) for t in inputs})
+    expected = np.concatenate([r.reshape(-1) for r in results.values()]).astype(np.float32)
+    np.testing.assert_array_equal(answers, np.tile(expected, 2))
+    assert text == ""
+
+
+def has_arduino_core() -> bool:
+    if not shutil.which("arduino-cli"):
+        return False
+    command = ["arduino-cli", "core", "list"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return "arduino:renesas_uno" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not has_arduino_core(), reason="needs arduino-cli with arduino:renesas_uno")
+def test_arduino_cli_compiles_the_example(tmp_path: Path):
+    compiled(colour_mlp(8), tmp_path)
+    sketch = tmp_path / "colour"
+    command = ["arduino-cli", "compile", "--fqbn", "arduino:renesas_uno:unor4wifi", "--library"]
+    subprocess.run([*command, sketch, sketch / "examples/predict"], check=True)
 
 
 def test_the_folder_runs_on_the_host(tmp_path: Path):

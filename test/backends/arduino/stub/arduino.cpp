@@ -1,5 +1,6 @@
 // The stub's functions, and a main that runs the sketch until in.bin ends. With SCAN, in.bin has
-// what the sensor reads, and main presses the buttons: black, white, then cell after cell.
+// what the sensor reads, and main presses the buttons: black, white, then cell after cell. With
+// LOOPS, main calls loop() this number of times.
 #include "Arduino.h"
 
 #include "semihosting.h"
@@ -69,6 +70,8 @@ int main()
     handlers[press < 2 ? 2 : 3]();
     loop();
   }
+#elif defined(LOOPS)
+  for (int i = 0; i < LOOPS; ++i) loop();
 #else
   for (;;) loop();
 #endif
