@@ -66,6 +66,7 @@ class HelpParser(argparse.ArgumentParser):
         for group in self._action_groups:
             members = group._group_actions  # pyright: ignore[reportPrivateUsage]
             listed = [action for action in members if action in shown]
+            # A group without members prints nothing here, and a link on the page of commands.
             if listed or not members:
                 formatter.start_section(group.title)
                 formatter.add_text(group.description)

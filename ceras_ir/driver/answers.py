@@ -157,7 +157,7 @@ def _form(tensor: TensorInfo, labels: Sequence[str] | None) -> tuple[str, Callab
         count = min(MAX_RANKS, tensor.size)
         return f": the {count} largest of {tensor.size}", lambda values: _ranked(values, words)
     if tensor.size <= MAX_VALUES:
-        return "", lambda values: ", ".join(_value(v, tensor.labels) for v in values.flat)
+        return "", lambda values: ", ".join(_value(v, tensor) for v in values.flat)
     return "", _summary
 
 
@@ -177,10 +177,11 @@ def _ranked(values: Doubles, words: Sequence[str]) -> str:
     return ", ".join(f"{words[i]} ({flat[i]:.4g})" for i in best)
 
 
-def _value(value: float, labels: Sequence[str]) -> str:
-    if labels and value.is_integer() and 0 <= value < len(labels):
-        return labels[int(value)]
-    return f"{value:.4g}"
+def _value(value: float, tensor: TensorInfo) -> str:
+    if tensor.scale is not None or tensor.dtype.startswith("float"):
+        return f"{value:.4g}"
+    number = int(value)
+    return tensor.labels[number] if 0 <= number < len(tensor.labels) else str(number)
 
 
 def _summary(values: Doubles) -> str:

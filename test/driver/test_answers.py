@@ -92,8 +92,8 @@ def test_other_outputs(tool: Tool, tmp_path: Path, shape: str, lines: list[str])
 
 def test_integers_with_names_are_printed_as_names() -> None:
     tensor = TensorInfo("label", (1,), "int64", labels=("no", "yes"))
-    results = [{"label": np.array([1])}, {"label": np.array([2])}]
-    assert answers(results, [tensor], ["a", "b"]) == ["label [1]", "  a: yes", "  b: 2"]
+    results = [{"label": np.array([1])}, {"label": np.array([1234567])}]
+    assert answers(results, [tensor], ["a", "b"]) == ["label [1]", "  a: yes", "  b: 1234567"]
 
 
 DETECTOR = """
