@@ -97,6 +97,26 @@ include(${CMAKE_CURRENT_LIST_DIR}/@FOLDER@/CMakeLists.txt)
 """
 
 
+USER = """\
+#include <stdio.h>
+#include <kws.h>
+static int8_t x[KWS_INPUT0_SIZE], y[KWS_OUTPUT0_SIZE];
+int main()
+{
+  if (fread(x, 1, sizeof x, stdin) != sizeof x || kws_run(x, y) != KWS_OK) return 1;
+  return fwrite(y, 1, sizeof y, stdout) != sizeof y;
+}
+"""
+
+
+def check_program(program: Path) -> None:
+    """Compare a program in C++ with the interpreter."""
+    sample = random_inputs(integers(3, 8))
+    given = sample["input0"].tobytes()
+    done = subprocess.run([program], input=given, capture_output=True, check=True)
+    assert done.stdout == run(integers(3, 8), sample)["output0"].tobytes()
+
+
 def packed(
     folder: Path, kind: Package, weights: WeightStorage = "source", name: str = "kws"
 ) -> Path:
@@ -202,27 +222,48 @@ def test_a_pack_lists_what_is_there(tmp_path: Path, weights: WeightStorage):
     assert ("kws.weights" in listed) == (weights == "file")
 
 
+@pytest.mark.slow
+@needs_cmake
+@pytest.mark.parametrize("build_type", ["", "MinSizeRel"])
+@pytest.mark.parametrize("kind", ["zephyr", "esp-idf"])
+def test_the_project_decides(tmp_path: Path, kind: Package, build_type: str):
+    """A program in C++ is linked. No level is added, and its files get no flag of the network."""
+    net = packed(tmp_path, kind)
+    project = zephyr_project(net) if kind == "zephyr" else esp_project(net)
+    project = project.replace("project(user C)", "project(user C CXX)")
+    (tmp_path / "CMakeLists.txt").write_text(project.replace("net/main.c", "user.cpp"))
+    (tmp_path / "user.cpp").write_text(USER)
+    switches = ["-DCONFIG_CERAS_KWS=ON", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON"]
+    build = tmp_path / "b"
+    shell("cmake", "-S", tmp_path, "-B", build, f"-DCMAKE_BUILD_TYPE={build_type}", *switches)
+    shell("cmake", "--build", build)
+    check_program(build / "mine")
+    levels = ["-Os"] if build_type else []
+    for command in json.loads((build / "compile_commands.json").read_text()):
+        flags: list[str] = command["command"].split()
+        assert [flag for flag in flags if flag.startswith("-O")] == levels
+        is_network = Path(command["file"]).parent == net
+        assert ("-ffp-contract=off" in flags) == is_network
+        assert not any(flag.startswith("-march") for flag in flags)
+
+
+@pytest.mark.slow
+def test_the_sources_of_a_pack_link_with_cpp(tmp_path: Path):
+    """A CMSIS-Pack has no flags: the project compiles the listed sources with its flags."""
+    net = packed(tmp_path, "cmsis-pack")
+    package = ElementTree.parse(net / "Ceras.kws.pdsc").getroot()
+    files = {file.attrib["name"]: file.attrib["category"] for file in package.iter("file")}
+    (tmp_path / "user.cpp").write_text(USER)
+    objects: list[Path] = []
+    for name in (n for n, category in files.items() if category == "sourceC"):
+        objects.append(tmp_path / f"{name}.o")
+        shell("cc", "-std=c99", "-Oz", f"-I{net}", "-c", net / name, "-o", objects[-1])
+    shell("c++", f"-I{net}", tmp_path / "user.cpp", *objects, "-o", tmp_path / "user")
+    check_program(tmp_path / "user")
+
+
 LIBRARY_FIELDS = {"name", "version", "description", "headers", "build"}
 """The fields of library.json that PlatformIO documents, as far as the package uses them."""
-
-USER = """\
-#include <stdio.h>
-#include <kws.h>
-static int8_t x[KWS_INPUT0_SIZE], y[KWS_OUTPUT0_SIZE];
-int main()
-{
-  if (fread(x, 1, sizeof x, stdin) != sizeof x || kws_run(x, y) != KWS_OK) return 1;
-  return fwrite(y, 1, sizeof y, stdout) != sizeof y;
-}
-"""
-
-
-def check_program(program: Path) -> None:
-    """Compare a program in C++ with the interpreter."""
-    sample = random_inputs(integers(3, 8))
-    given = sample["input0"].tobytes()
-    done = subprocess.run([program], input=given, capture_output=True, check=True)
-    assert done.stdout == run(integers(3, 8), sample)["output0"].tobytes()
 
 
 @pytest.mark.slow
