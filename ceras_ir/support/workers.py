@@ -248,6 +248,7 @@ class DaskWorkers:
             raise UsageError(
                 f"--scheduler needs Dask: {install_command('explore')}, or leave it out"
             ) from None
+        _expect_security(self._dask, address)
         try:
             # A client that failed to connect would print a second error when it is collected.
             self._dask.comm.get_address_host_port(address)
@@ -319,6 +320,26 @@ class DaskWorkers:
     def close(self) -> None:
         """Disconnect from the cluster, which continues to run."""
         self._client.close()
+
+
+def _expect_security(dask: Any, address: str) -> None:
+    """Raise an `InputError` if the configuration of Dask and the address disagree about TLS."""
+    configured, is_encrypted = dask.Security(), address.startswith("tls://")
+    remedy = "set distributed.comm.tls.ca-file, .client.cert and .client.key in its configuration"
+    try:
+        context = configured.get_connection_args("client")["ssl_context"]
+    except OSError as error:  # without the name of the file
+        reason = error.strerror or str(error)
+        raise InputError(f"Dask cannot load its certificates ({reason}); {remedy}") from None
+    if is_encrypted and context is None:
+        raise InputError(
+            f"Dask has no certificates for TLS; {remedy}, see docs/explore.md", address
+        )
+    if configured.require_encryption and not is_encrypted:
+        raise InputError(
+            "the configuration of Dask requires encryption: use the tls:// address of the cluster",
+            address,
+        )
 
 
 def shipped(digest: str, path: str) -> str:

@@ -220,3 +220,26 @@ def test_no_scheduler(study: Path, capsys: pytest.CaptureFixture[str]):
         assert main([str(study), "--scheduler", address]) == 1
         err = capsys.readouterr().err
         assert f"{address}: error: no Dask scheduler answers" in err and "Traceback" not in err
+
+
+def test_tls_must_be_configured(study: Path, capsys: pytest.CaptureFixture[str]):
+    pytest.importorskip("distributed", reason="clusters are Dask's")
+    assert main([str(study), "--scheduler", "tls://127.0.0.1:1"]) == 1
+    err = capsys.readouterr().err
+    assert "tls://127.0.0.1:1: error: Dask has no certificates for TLS; set distributed.comm" in err
+
+
+def test_certificates_that_are_missing(study: Path, capsys: pytest.CaptureFixture[str]):
+    dask = pytest.importorskip("dask", reason="clusters are Dask's")
+    missing = str(study.parent / "missing.pem")
+    names = ("ca-file", "client.cert", "client.key")
+    with dask.config.set({f"distributed.comm.tls.{name}": missing for name in names}):
+        assert main([str(study), "--scheduler", "tls://127.0.0.1:1"]) == 1
+    assert "Dask cannot load its certificates (No such file" in capsys.readouterr().err
+
+
+def test_encryption_that_is_required(study: Path, capsys: pytest.CaptureFixture[str]):
+    dask = pytest.importorskip("dask", reason="clusters are Dask's")
+    with dask.config.set({"distributed.comm.require-encryption": True}):
+        assert main([str(study), "--scheduler", "tcp://127.0.0.1:1"]) == 1
+    assert "requires encryption: use the tls:// address" in capsys.readouterr().err
