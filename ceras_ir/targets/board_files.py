@@ -114,6 +114,26 @@ def is_required(each: Field[object]) -> bool:
     return each.default is MISSING and each.default_factory is MISSING
 
 
+@dataclass(frozen=True)
+class BoardSummary:
+    """The properties of a board in lists."""
+
+    title: str
+    part: str = ""
+    """The core or the chip, with the clock."""
+    memory: str = ""
+
+
+_BYTE_UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+def byte_text(size: int) -> str:
+    """Return a size in the largest unit of which it is a multiple of an eighth."""
+    fits = (each for each in _BYTE_UNITS if size >= each[0] and size * 8 % each[0] == 0)
+    factor, unit = next(fits, (1, "bytes"))
+    return f"{size / factor:,.10g} {unit}"
+
+
 def board_files(package: str) -> dict[str, Traversable]:
     """Return the files in `boards/` of a package by name, sorted; {} without a folder."""
     folder = files(package) / "boards"
@@ -204,12 +224,12 @@ def wanted(hint: object, rule: FieldRule) -> str:
     """Return the values that a field of the type `hint` accepts, in words."""
     hint = without_none(hint)
     if hint is int:
-        text = f"an integer in [{rule.minimum}, {rule.maximum}]"
+        text = f"an integer in [{rule.minimum}, {_bound(rule.maximum)}]"
         if rule.minimum == rule.maximum:
             text = str(rule.minimum)
         if rule.is_power_of_two:
             zero = "" if rule.minimum else "0 or "
-            text = f"{zero}a power of two in [{max(rule.minimum, 1)}, {rule.maximum}]"
+            text = f"{zero}a power of two in [{max(rule.minimum, 1)}, {_bound(rule.maximum)}]"
         return text + (f", a multiple of {rule.multiple}" if rule.multiple > 1 else "")
     if hint is float:
         return f"a number {'>' if rule.is_positive else '>='} 0"
@@ -220,6 +240,13 @@ def wanted(hint: object, rule: FieldRule) -> str:
     if hint == tuple[str, ...]:
         return "a list of texts"
     return "a list of tables" if get_origin(hint) is tuple else "a table"
+
+
+def _bound(limit: int) -> str:
+    for value, rest in ((limit, ""), (limit + 1, " - 1")):
+        if limit > 1 << 24 and value & (value - 1) == 0:
+            return f"2^{value.bit_length() - 1}{rest}"
+    return str(limit)
 
 
 @dataclass(frozen=True)

@@ -28,9 +28,9 @@ from xdsl.passes import ModulePass
 from ceras_ir.interpreters.registry import register
 from ceras_ir.support.diagnostics import InputError, UsageError, did_you_mean
 from ceras_ir.support.extensions import without_deleted
-from ceras_ir.support.files import files_with_suffix
+from ceras_ir.support.files import files_with_suffix, parse_toml
 from ceras_ir.support.plugin_modules import plugin_of, qualified
-from ceras_ir.targets.board_files import TOML, board_files
+from ceras_ir.targets.board_files import TOML, BoardSummary, board_files
 from ceras_ir.targets.capabilities import (
     Accelerator,
     ArenaBuffer,
@@ -212,6 +212,13 @@ class Target(ABC):
     def check_board(cls, name: str) -> None:
         """Raise an `InputError` if the target does not know the board, a name or a file."""
         raise InputError(f"target {cls.name} supports no boards, got '{name}'; leave out --board")
+
+    @classmethod
+    def board_summary(cls, name: str) -> BoardSummary:
+        """Return the properties of a board of the package, for lists."""
+        content = parse_toml(cls.boards()[name].read_text("utf-8"), name)
+        title = content.get("title")
+        return BoardSummary(title if isinstance(title, str) else name)
 
     @property
     def board_name(self) -> str | None:

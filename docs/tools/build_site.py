@@ -45,6 +45,7 @@ NAVIGATION: list[Page | Section] = [
     },
     {
         "Use": [
+            {"Boards": "docs/boards.md"},
             {"Python API": "docs/python-api.md"},
             {"Forests and linear models": "docs/classical-models.md"},
             {"Gallery of reports": "docs/gallery.md"},

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+from boards_page import boards_page
 from cli_page import cli_page
 from dialects_page import dialects_page
 from levels_picture import levels_picture
@@ -30,6 +31,7 @@ DECIMAL = re.compile(r"\d+(\.\d+)+(e[+-]?\d+)?")
 NOTICE = "<!-- Printed from the code: change the code, then run `make docs`. -->\n\n"
 
 PRINTED: dict[str, Callable[[], str]] = {
+    "boards.md": boards_page,
     "cli.md": cli_page,
     "dialects.md": dialects_page,
     "images/levels.svg": levels_picture,

@@ -100,7 +100,7 @@ def test_values():
         ({"listed": {}}, "listed must be a list of tables, got {}"),
         ({"address": 17}, "a multiple of 16, got 17"),
         ({"address": "here"}, "a multiple of 16, got 'here'"),
-        ({"address": 1 << 70}, r"an integer in \[0, 281474976710656\]"),
+        ({"address": 1 << 70}, r"an integer in \[0, 2.48\]"),
         ({"rate": 1 << 20000}, "got a value of thousands of digits"),
     ],
 )

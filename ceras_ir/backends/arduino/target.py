@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ceras_ir.backends.c.runner import CompiledC
+    from ceras_ir.targets.board_files import BoardSummary
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,12 @@ class ArduinoTarget(PrefixOptions, EncodingOptions, BoardOptions, OptimizeOption
         from ceras_ir.backends.c.machines import load_board
 
         load_board(name)
+
+    @classmethod
+    def board_summary(cls, name: str) -> BoardSummary:
+        from ceras_ir.backends.c.machines import load_board
+
+        return load_board(name).summary
 
     def encode(self) -> list[Stage]:
         from ceras_ir.backends.c.target import encoding_stage

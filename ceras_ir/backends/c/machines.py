@@ -13,7 +13,14 @@ from ceras_ir.backends.c.names import MODEL, Prefix, WeightStorage
 from ceras_ir.backends.c.values import filled
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.files import parse_toml
-from ceras_ir.targets.board_files import board_field, board_files, board_text, read_fields
+from ceras_ir.targets.board_files import (
+    BoardSummary,
+    board_field,
+    board_files,
+    board_text,
+    byte_text,
+    read_fields,
+)
 from ceras_ir.transforms.quantization.analysis.time_model import HOST
 
 
@@ -150,6 +157,13 @@ class Board:
     """Static RAM that is kept free for the stack."""
 
     @property
+    def summary(self) -> BoardSummary:
+        flash, sram = byte_text(self.flash_bytes), byte_text(self.sram_bytes)
+        return BoardSummary(
+            self.title, f"{self.core}, {self.clock_mhz} MHz", f"{flash} flash, {sram} SRAM"
+        )
+
+    @property
     def known_core(self) -> Core:
         return CORES[self.core]
 
@@ -223,6 +237,10 @@ class Machine:
     """Whether a debugger provides files and console, because there is no operating system."""
     products_per_us: float | None = None
     bytes_per_us: float | None = None
+
+    @property
+    def summary(self) -> BoardSummary:
+        return BoardSummary(self.title, " ".join(self.flags))
 
     @property
     def is_native(self) -> bool:

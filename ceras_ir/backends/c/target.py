@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ceras_ir.backends.c.optimize import Choice
     from ceras_ir.backends.c.runner import CompiledC
     from ceras_ir.network.artefacts import Artefact
+    from ceras_ir.targets.board_files import BoardSummary
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,12 @@ class CTarget(
         from ceras_ir.backends.c.machines import load_machine
 
         load_machine(name)
+
+    @classmethod
+    def board_summary(cls, name: str) -> BoardSummary:
+        from ceras_ir.backends.c.machines import load_machine
+
+        return load_machine(name).summary
 
     def check(self) -> None:
         super().check()

@@ -12,7 +12,7 @@ from xdsl.utils.str_enum import StrEnum
 
 from ceras_ir.support.files import parse_toml
 from ceras_ir.support.options import inherited, option, options
-from ceras_ir.targets.board_files import board_field, board_text, read_fields
+from ceras_ir.targets.board_files import BoardSummary, board_field, board_text, read_fields
 from ceras_ir.targets.shared_options import BoardOptions
 
 
@@ -135,6 +135,11 @@ class DataflowBoard:
     """The bytes per cycle of each port."""
     nextpnr: str = board_field("", pattern=r"\w+ \w+ \w+", example='"85k CABGA756 6"')
     """The size, package and speed grade in nextpnr, if nextpnr supports the chip."""
+
+    @property
+    def summary(self) -> BoardSummary:
+        part = f"{self.family}, {self.dsp:,} multipliers, {self.clock_mhz} MHz"
+        return BoardSummary(self.title, part, f"{self.ram18:,} x 18 kbit")
 
     @property
     def fabric(self) -> Family:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from xdsl.ir import Operation
 
     from ceras_ir.backends.c.runner import CompiledC
+    from ceras_ir.targets.board_files import BoardSummary
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,12 @@ class DataflowTarget(ChipOptions, Target):
     @classmethod
     def check_board(cls, name: str) -> None:
         load_board(name)
+
+    @classmethod
+    def board_summary(cls, name: str) -> BoardSummary:
+        from ceras_ir.backends.dataflow.board import load_board
+
+        return load_board(name).summary
 
     def check(self) -> None:
         super().check()

@@ -15,8 +15,14 @@ from dataclasses import dataclass, field, fields, replace
 from ceras_ir.backends.nnet.circuits import DEFAULT, CircuitSize
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.files import parse_toml
-from ceras_ir.targets.board_files import board_field, board_text, read_fields
-from ceras_ir.transforms.memory.regions import Memory
+from ceras_ir.targets.board_files import (
+    BoardSummary,
+    board_field,
+    board_text,
+    byte_text,
+    read_fields,
+)
+from ceras_ir.transforms.memory.regions import Memory, RegionFields
 
 MULTIPLYING_CIRCUITS = {"conv2d": 2, "matmul": 2, "depthwise": 1}
 """The number of dimensions of the array in which a circuit multiplies in each cycle."""
@@ -56,6 +62,13 @@ class FpgaBoard:
     """The circuits by the name of the operation without `graph.`."""
     array: CircuitSize | None = None
     """The size of the core in Verilog, if the circuits are in Verilog."""
+    memories: tuple[RegionFields, ...] = ()
+
+    @property
+    def summary(self) -> BoardSummary:
+        size = "" if self.array is None else f"{self.array.lanes}x{self.array.lanes} array, "
+        memories = ", ".join(f"{byte_text(each.bytes)} {each.name}" for each in self.memories)
+        return BoardSummary(self.title, f"{size}{self.clock_mhz:g} MHz", memories)
 
 
 @dataclass(frozen=True)
@@ -165,6 +178,7 @@ def parse_board(text: str, file: str) -> FpgaBoard:
         described.bus.latency_us,
         {name: _circuit(name, c, array, file) for name, c in described.circuits.items()},
         array,
+        () if described.memory is None else described.memory.region,
     )
 
 

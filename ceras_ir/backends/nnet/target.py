@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ceras_ir.backends.nnet.engine import CompiledNnet
+    from ceras_ir.targets.board_files import BoardSummary
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,12 @@ class NnetTarget(BoardOptions, Target):
         from ceras_ir.backends.nnet.board import load_board
 
         load_board(name)
+
+    @classmethod
+    def board_summary(cls, name: str) -> BoardSummary:
+        from ceras_ir.backends.nnet.board import load_board
+
+        return load_board(name).summary
 
     @classmethod
     def accelerator(cls, board: str | None, jobs: int = 1) -> Accelerator:

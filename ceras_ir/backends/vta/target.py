@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ceras_ir.backends.c.runner import CompiledC
     from ceras_ir.dialects.graph import LinearOperation, UnaryOp
     from ceras_ir.network.artefacts import Artefact
+    from ceras_ir.targets.board_files import BoardSummary
 
 Streams: TypeAlias = Literal["merged", "layers"]
 
@@ -153,6 +154,12 @@ class VtaTarget(TuneOptions, ScheduleJobsOptions, VtaBoardOptions, Target):
         from ceras_ir.backends.vta.machine.board import load_board
 
         load_board(name)
+
+    @classmethod
+    def board_summary(cls, name: str) -> BoardSummary:
+        from ceras_ir.backends.vta.machine.board import load_board
+
+        return load_board(name).summary
 
     def form_offer(self) -> Callable[[UnaryOp, LinearOperation], str]:
         from ceras_ir.backends.vta.machine.board import load_board

@@ -133,11 +133,11 @@ def test_keys_of_a_board():
         ({**calibrated, "HLS_INSTRUCTION": 4, "TIMING": "chisel"}, "belong together"),
         (
             {**calibrated, "HLS_INSTRUCTION": -1},
-            "HLS_INSTRUCTION must be an integer in .0, 2147483647., got -1",
+            "HLS_INSTRUCTION must be an integer in .0, 2.31 - 1., got -1",
         ),
         (
             {**calibrated, "HLS_BYTES_PER_CYCLE": 0, "HLS_INSTRUCTION": 1},
-            "in .1, 2147483647., got 0",
+            "in .1, 2.31 - 1., got 0",
         ),
     ):
         with pytest.raises(InputError, match=message):

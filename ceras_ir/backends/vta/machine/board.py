@@ -7,7 +7,7 @@ them. The intrinsic and the buffer sizes may vary, provided that instructions ca
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,10 @@ from ceras_ir.support.diagnostics import InputError, UnsupportedError, did_you_m
 from ceras_ir.support.files import parse_toml
 from ceras_ir.targets.board_files import (
     TOML,
+    BoardSummary,
     board_files,
     board_text,
+    byte_text,
     fields_of,
     is_required,
     read_fields,
@@ -126,6 +128,14 @@ class VtaBoard:
     timing: Timing = "chisel"
     hls: HlsModel | None = None
     """The calibrated model, if any."""
+    title: str = field(default="", compare=False, repr=False)
+
+    @property
+    def summary(self) -> BoardSummary:
+        kinds = [memory for memory, _ in _BUFFERS.values()]
+        size = sum(self.elements(kind) * self.element_bytes(kind) for kind in kinds)
+        part = f"{self.batch}x{self.block} by {self.block}x{self.block}, {self.clock} MHz"
+        return BoardSummary(self.title or self.target, part, f"{byte_text(size)} in 4 buffers")
 
     @property
     def is_hls(self) -> bool:
@@ -260,6 +270,7 @@ def board_of(content: Mapping[str, object], file: str | None) -> VtaBoard:
     _check_encodable(logs, file)
     return VtaBoard(
         target=config["TARGET"],
+        title=config["title"],
         timing=config["TIMING"],
         hls=_hls_model(config, file),
         **{field: logs[memory] for memory, field in _BUFFERS.values()},
