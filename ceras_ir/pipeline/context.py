@@ -149,13 +149,18 @@ def _load_for_good(options: Sequence[str]) -> None:
 def _universe(universe: Universe, files: PluginFiles) -> Universe:
     passes, dialects = dict(universe.all_passes), dict(universe.all_dialects)
     texts = dict(universe.all_targets)
+    loaded: dict[str, Dialect] = {}
     for path in files.dialects:
         module = _load(path)
         found = dialects_in(module)
         if not found:
             raise InputError("defines no xdsl.ir.Dialect", path)
-        _add(dialects, {d.name: lambda d=d: d for d in found}, "dialect", path)
         for dialect in found:
+            if (earlier := loaded.get(dialect.name)) is not None:
+                dialect = _joined(earlier, dialect, path)
+                del dialects[dialect.name]
+            loaded[dialect.name] = dialect
+            _add(dialects, {dialect.name: lambda d=dialect: d}, "dialect", path)
             _register_meaning(dialect, module)
     for path in files.passes:
         classes = _named_in(_load(path), ModulePass)
@@ -174,6 +179,18 @@ def _universe(universe: Universe, files: PluginFiles) -> Universe:
         own = {cls.name: lambda cls=cls: cls for cls in _named_in(module, ModulePass)}
         _add(passes, {k: v for k, v in own.items() if k not in passes}, "pass", path)
     return Universe(all_dialects=dialects, all_passes=passes, all_targets=texts)
+
+
+def _joined(first: Dialect, second: Dialect, path: str) -> Dialect:
+    """Return the dialect that two plugins define in parts; the second is the plugin at `path`."""
+    parts = [[*d.operations, *d.attributes] for d in (first, second)]
+    names = {member.name for member in parts[0]}
+    for member in parts[1]:
+        if member.name in names and member not in parts[0]:
+            raise UsageError(f"{path}: '{member.name}' already exists: rename it")
+    operations = dict.fromkeys([*first.operations, *second.operations])
+    attributes = dict.fromkeys([*first.attributes, *second.attributes])
+    return Dialect(first.name, [*operations], [*attributes])
 
 
 def _register_meaning(dialect: Dialect, module: ModuleType) -> None:

@@ -83,6 +83,24 @@ def test_the_operation_is_verified_in_c():
     assert verify(["scale.mlir", plugin, "--quantize", "none", "--targets", "c"]) == 0
 
 
+def test_two_operations_of_a_dialect(capsys: pytest.CaptureFixture[str]):
+    opt = import_module(commands()["opt"].load().module).main
+    for name in ("half_of", "scale"):
+        assert main(["operation", name]) == 0
+    text = Path("half_of.mlir").read_text().replace("return %y", "return %z")
+    line = next(line for line in text.splitlines() if line.startswith("  %y"))
+    second = line.replace("%y = my.half_of %x", "%z = my.scale %y")
+    Path("both.mlir").write_text(text.replace(line, f"{line}\n{second}"))
+    plugins = [f"--load-dialect-plugin={name}.py" for name in ("half_of", "scale")]
+    capsys.readouterr()
+    assert opt(["both.mlir", *plugins]) == 0
+    printed = capsys.readouterr().out
+    assert "my.half_of %x" in printed and "my.scale %y" in printed
+    Path("again.py").write_text(Path("scale.py").read_text())
+    assert opt(["both.mlir", *plugins, "--load-dialect-plugin=again.py"]) == 2
+    assert "again.py: 'my.scale' already exists: rename it" in capsys.readouterr().err
+
+
 def test_definitions_of_a_folder_share_the_configuration(capsys: pytest.CaptureFixture[str]):
     Path("lit.cfg.py").write_text("# mine\n")
     for name in ("first", "second-of-two"):
@@ -138,6 +156,9 @@ def test_a_folder_that_cannot_be_created(capsys: pytest.CaptureFixture[str]):
 def test_missing_packages_are_named(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("ceras_ir.workbench.new.tool.find_spec", lambda name: None)
+    def find_nothing(name: str) -> None:
+        return None
+
+    monkeypatch.setattr("ceras_ir.workbench.new.tool.find_spec", find_nothing)
     _, lines, _ = create(capsys, "pass", "mine")
     assert lines[-1] == "the test needs: pip install lit filecheck"
