@@ -105,7 +105,9 @@ target_include_directories(@NAME@ PUBLIC
 set_target_properties(@NAME@ PROPERTIES
   C_STANDARD 99 C_VISIBILITY_PRESET default WINDOWS_EXPORT_ALL_SYMBOLS ON)
 if(CMAKE_C_COMPILER_ID MATCHES "GNU|Clang")
-  target_compile_options(@NAME@ PRIVATE -ffp-contract=off)
+  # Warnings of the project apply, except for conversions and comparisons that are intended.
+  target_compile_options(@NAME@ PRIVATE
+    -ffp-contract=off -Wno-conversion -Wno-sign-conversion -Wno-float-equal)
 endif()
 if(MODEL_THREADS)
   find_package(OpenMP REQUIRED)

@@ -159,6 +159,15 @@ def test_flags_of_the_project_follow_the_defaults(tmp_path: Path):
     assert last(flags, "-O") == "-Og" and not any(f.startswith("-march") for f in flags)
 
 
+def test_warnings_of_the_project_are_errors(tmp_path: Path):
+    project = Project.written(tmp_path)
+    warnings = "-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wfloat-equal -Wshadow"
+    build = project.folder / "b"
+    shell("cmake", "-S", project.folder, "-B", build, f"-DCMAKE_C_FLAGS=-Werror {warnings}")
+    for name in NAMES:
+        shell("cmake", "--build", build, "--target", name)
+
+
 @pytest.mark.parametrize(
     "settings",
     ["set(CMAKE_BUILD_TYPE MinSizeRel)", "set(CMAKE_BUILD_TYPE MinSizeRel CACHE STRING mine)"],
