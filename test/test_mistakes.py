@@ -209,11 +209,11 @@ MISTAKES = {
         "the form is: graph.softmax $input",
     ),
     52: Mistake(
-        f"{C} --input-image nhwc --calibrate cal.npz",
+        f"{C} --input-image nhwc --calibrate pixels.npz",
         1,
-        "'image' has shape [8, 1, 28, 28]",
-        "cal.npz:",
-        "takes raw pixels",
+        "and not in 0 to 255",
+        "pixels.npz:",
+        "use raw uint8 pixels of shape",
     ),
     54: Mistake(
         "ceras-run cam.onnx --inputs img.npz --outputs out.npz",
@@ -384,9 +384,7 @@ MISTAKES = {
     90: Mistake(
         "ceras-compile cam.onnx --target C -o out", 2, "unknown target", "'C'", "did you mean 'c'?"
     ),
-    53: Mistake(
-        "ceras-explore study.toml", 1, "--input-image cannot be chosen", "study.toml:", "uint8"
-    ),
+    53: Mistake("ceras-explore study.toml", 1, "invalid choice: 'hwc'", "study.toml:", "'nhwc'?"),
 }
 
 PLUGIN_PASSES = '''
@@ -486,7 +484,7 @@ file = "cam.onnx"
 calibrate = "cal.npz"
 [targets.c]
 [options]
-input_image = ["nhwc"]
+input_image = ["hwc"]
 [objectives]
 minimize = ["flash_bytes"]
 """

@@ -238,7 +238,7 @@ def samples_of(arrays: Mapping[str, Array], inputs: Sequence[TensorInfo], path: 
             add = f": add an array '{name}' of shape {array_shape(shape)}"
             remedy = CONSTANT_INPUT_REMEDY if prod(shape) == 1 and arrays else add
             raise InputError(f"no array for input '{name}'; found {found}{remedy}", path)
-        array = arrays[name]
+        array = _pixels(arrays[name], tensor, path)
         if array.shape == shape:
             result[name], batched = array[None], False
         elif shape and shape[0] == 1 and array.shape[1:] == shape[1:] and array.ndim:
@@ -265,6 +265,21 @@ def samples_of(arrays: Mapping[str, Array], inputs: Sequence[TensorInfo], path: 
     if count == 0:
         raise InputError("the file has no samples", path)
     return Samples(result, count, batched)
+
+
+def _pixels(array: Array, tensor: TensorInfo, path: str) -> Array:
+    """Return the pixels of float samples, if the input is an image; other arrays are unchanged."""
+    if tensor.pixels is None or array.dtype.kind != "f" or array.ndim != 4:
+        return array
+    try:
+        return tensor.pixels.of_floats(array)
+    except ValueError as error:
+        raise InputError(
+            f"array '{tensor.name}' has {error}: use raw uint8 pixels of shape "
+            f"{array_shape(tensor.shape)}, or floats (pixel / scale - mean) / std as the options "
+            "--image-scale, --image-mean and --image-std specify them",
+            path,
+        ) from None
 
 
 def _renaming(

@@ -33,6 +33,7 @@ from ceras_ir.transforms.quantization_options import (
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
+    from xdsl.passes import ModulePass
 
     from ceras_ir.frontends.onnx import Observer
     from ceras_ir.pipeline.instrumentation import Watching
@@ -174,6 +175,7 @@ class InputOptions:
     """
     Let the network take an image from a camera, uint8 in this layout, divide it by --image-scale,
     subtract --image-mean and divide by --image-std; the other --image options apply to folders.
+    Float data of the model is converted to pixels.
     """
 
 
@@ -243,23 +245,27 @@ def read_model(arguments: argparse.Namespace, observe: "Observer | None" = None)
     from ceras_ir.pipeline.parsing import read_network
 
     module = read_network(arguments.model, **interface_of(arguments), observe=observe)
-    if arguments.input_image is not None:
-        _take_images(module, arguments)
+    for each in image_passes(arguments):
+        from xdsl.context import Context
+
+        from ceras_ir.pipeline.verification import verify_module
+
+        each.apply(Context(), module)
+        verify_module(module)
     return module
 
 
-def _take_images(module: "ModuleOp", arguments: argparse.Namespace) -> None:
-    from xdsl.context import Context
-
+def image_passes(arguments: argparse.Namespace) -> "tuple[ModulePass, ...]":
+    """Return the pass of `--input-image`, or nothing."""
+    if arguments.input_image is None:
+        return ()
     from ceras_ir.data.image_options import ImageOptions
-    from ceras_ir.pipeline.verification import verify_module
     from ceras_ir.transforms.graph.take_images import TakeImagesPass
 
     images = ImageOptions.parse(image_options(arguments, NETWORK_IMAGE_OPTIONS))
     scale = images.divisor("float32")
     chosen = arguments.input_image, images.layout, scale, images.mean, images.std
-    TakeImagesPass(*chosen).apply(Context(), module)
-    verify_module(module)
+    return (TakeImagesPass(*chosen),)
 
 
 def add_inputs(

@@ -26,6 +26,8 @@ from ceras_ir.network.function import (
     result_values,
     states_of,
 )
+from ceras_ir.network.pixels import PIXELS, Pixels
+from ceras_ir.network.storage import attributes_of
 from ceras_ir.support.diagnostics import InputError
 
 
@@ -68,6 +70,8 @@ class TensorInfo:
     """The type in the model, if it is a float of another width."""
     labels: tuple[str, ...] = ()
     """The texts that integers 0, 1, ... represent, or empty."""
+    pixels: Pixels | None = None
+    """The conversion of float samples, if the input is an image of a camera."""
 
     @classmethod
     def of(cls, name: str, kind: Tensor, model_dtype: str | None = None) -> "TensorInfo":
@@ -95,6 +99,8 @@ class TensorInfo:
             entry["model_dtype"] = self.model_dtype
         if self.labels:
             entry["labels"] = list(self.labels)
+        if self.pixels is not None:
+            entry["pixels"] = self.pixels.to_json()
         return entry
 
     @classmethod
@@ -115,7 +121,8 @@ class TensorInfo:
             and isa(labels, list[str])
         ):
             model_dtype = None if model_dtype is None else str(model_dtype)
-            return cls(name, tuple(shape), str(dtype), scale, point, model_dtype, tuple(labels))
+            kind = name, tuple(shape), str(dtype), scale, point, model_dtype, tuple(labels)
+            return cls(*kind, Pixels.from_json(entry.get("pixels")))
         raise InputError(f"invalid tensor in a manifest: {dict(entry)}")
 
 
@@ -131,8 +138,13 @@ MODEL_DTYPES = ("float16", "float64")
 def network_inputs(main: FuncOp) -> list[TensorInfo]:
     """Return the graph inputs in order, without states."""
     kept = {state.name for state in states_of(main)}
-    tensors = _tensors(input_names(main), main.body.block.args, input_model_types(main))
-    return [tensor for tensor in tensors if tensor.name not in kept]
+    arguments = main.body.block.args
+    tensors = _tensors(input_names(main), arguments, input_model_types(main))
+    return [
+        replace(tensor, pixels=Pixels.of_attribute(attributes_of(argument).get(PIXELS)))
+        for tensor, argument in zip(tensors, arguments, strict=True)
+        if tensor.name not in kept
+    ]
 
 
 def network_outputs(main: FuncOp) -> list[TensorInfo]:

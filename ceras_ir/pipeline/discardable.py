@@ -27,6 +27,7 @@ from xdsl.utils.hints import isa
 from ceras_ir.dialects import mem
 from ceras_ir.dialects.graph.attributes import FunctionAttr
 from ceras_ir.dialects.sparse import MASK, MaskAttr
+from ceras_ir.network.pixels import PIXELS, Pixels
 from ceras_ir.support.diagnostics import did_you_mean
 
 MAX_FINITE_EXPONENT = 1000
@@ -104,6 +105,9 @@ ATTRIBUTE_RULES: Mapping[str, Rule] = {
     "graph.layer": _integer(0, (1 << 31) - 1),
     "graph.model_type": _word("float16", "float64"),
     "graph.name": _TEXT,
+    PIXELS: Rule(
+        "the conversion of pixels by take-images", lambda a: Pixels.of_attribute(a) is not None
+    ),
     "graph.precision": _word("i16", "f32", "f32,i16", "i16,f32"),
     "graph.range": _RANGE,
     "graph.requantizations": Rule(

@@ -50,7 +50,12 @@ def test_bytes_in_the_same_numbers_out(tool: Tool, tmp_path: Path):
     run = ["ceras-run", "m.onnx", "--target", "interp", "--outputs"]
     assert tool(*run, "floats.out.npz", "--inputs", "floats.npz").status == 0
     expected = np.load(tmp_path / "floats.out.npz")["y"]
-    for source, layout in (("nhwc.npz", "nhwc"), ("nchw.npz", "nchw"), ("images", "nhwc")):
+    sources = (
+        *(("nhwc.npz", "nhwc"), ("nchw.npz", "nchw"), ("images", "nhwc")),
+        # Floats of the model are converted back to the pixels.
+        *(("floats.npz", "nhwc"), ("floats.npz", "nchw")),
+    )
+    for source, layout in sources:
         image = ["--input-image", layout, *NORMALISED]
         done = tool(*run, "out.npz", "--inputs", source, *image)
         assert done.status == 0, done.stderr
@@ -90,24 +95,34 @@ def test_quantized_it_is_one_table_and_exact(tool: Tool, tmp_path: Path):
     assert done.status == 0, done.stderr
     for target in ("c", "nnet", "vta"):
         assert re.search(rf"^{target}: machine +exact$", done.stdout, re.MULTILINE)
-    for source, folder in (("nhwc.npz", "a"), ("images", "b")):
+    for source, folder in (("nhwc.npz", "a"), ("images", "b"), ("floats.npz", "c")):
         options = ["--target", "c", "--calibrate", source, "-o", folder]
         done = tool("ceras-compile", "m.onnx", *image, *options)
         assert done.status == 0, done.stderr
         assert re.findall(r"^image +(\w+)", done.stdout, re.MULTILINE) == ["lookup"]
     for name in ("model.c", "model_weights.c"):
-        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+        first, *others = ((tmp_path / folder / name).read_bytes() for folder in "abc")
+        assert all(other == first for other in others)
     assert "const uint8_t *image" in (tmp_path / "a/model.h").read_text()
+    # The manifest has the conversion, so the compiled folder accepts floats, too.
+    for source in ("nhwc.npz", "floats.npz"):
+        done = tool("ceras-run", "a", "--inputs", source, "--outputs", f"{source}.out.npz")
+        assert done.status == 0, done.stderr
+    results = [
+        np.load(tmp_path / f"{source}.out.npz")["y"] for source in ("nhwc.npz", "floats.npz")
+    ]
+    np.testing.assert_array_equal(*results)
 
 
 def test_mistakes_are_told(tool: Tool, tmp_path: Path):
     model(tmp_path / "m.onnx")
     data(tmp_path)
+    np.savez(tmp_path / "far.npz", image=np.full((1, 3, 8, 8), 8.0, np.float32))
     for options, status, message in (
         (["--input-image", "hwc"], 2, "did you mean 'nhwc'"),
         (["--input-image", "nhwc", "--image-std", "0"], 2, "must not be 0"),
         (["--input-image", "nhwc", "--image-mean", "1,2"], 2, "2 values for 3 channels"),
-        (["--input-image", "nhwc", "--calibrate", "floats.npz"], 1, "image"),
+        (["--input-image", "nhwc", "--calibrate", "far.npz"], 1, "which is pixel 2040 and not"),
     ):
         done = tool("ceras-compile", "m.onnx", "--target", "c", "-o", "out", *options)
         assert done.status == status and message in done.stderr, done.stderr

@@ -15,6 +15,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.lookup import BYTE
 from ceras_ir.dialects.graph.operation import is_tensor
 from ceras_ir.network.function import NAME, input_names
+from ceras_ir.network.pixels import PIXELS, Pixels
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.transforms.pass_kinds import NetworkPass
 
@@ -138,5 +139,8 @@ def _take(main: FuncOp, images: TakeImagesPass, planar: bool) -> None:
     main.properties["function_type"] = builtin.FunctionType.from_lists(
         [kind], list(main.function_type.outputs)
     )
-    # The other attributes describe floats.
-    main.arg_attrs = builtin.ArrayAttr([builtin.DictionaryAttr({NAME: StringAttr(name)})])
+    # Samples of the model can be converted. The other attributes describe floats.
+    channel_axis = 1 if images.layout == "nchw" else 3
+    pixels = Pixels(order, channel_axis, images.scale, images.mean, images.std)
+    entries = {NAME: StringAttr(name), PIXELS: pixels.to_attribute()}
+    main.arg_attrs = builtin.ArrayAttr([builtin.DictionaryAttr(entries)])

@@ -17,7 +17,7 @@ from xdsl.utils.hints import isa
 
 from ceras_ir.command.exit_status import naming
 from ceras_ir.driver.compile import make_parser
-from ceras_ir.driver.options import build_options
+from ceras_ir.driver.options import build_options, image_passes
 from ceras_ir.driver.shared_options import BOARD, target_of
 from ceras_ir.pipeline.stages import pruning
 from ceras_ir.support.diagnostics import (
@@ -280,11 +280,7 @@ class _StudyReader:
             argv = [*fixed_arguments(model, target), *arguments]
             try:
                 parsed = make_parser(cls).read([*argv, "-o", "unused"])
-                if parsed.input_image is not None:
-                    raise UsageError(
-                        "--input-image cannot be chosen in a study: save a model whose input is "
-                        "uint8, and name its file in [models]"
-                    )
+                image_passes(parsed)
                 target_of(cls, parsed).check()
                 pruning(build_options(parsed, target_of(cls, parsed)))
             except UnsupportedError:

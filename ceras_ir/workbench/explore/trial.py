@@ -20,7 +20,7 @@ from xdsl.utils.hints import isa
 
 from ceras_ir.command.exit_status import InternalError
 from ceras_ir.driver.compile import make_parser
-from ceras_ir.driver.options import build_options
+from ceras_ir.driver.options import build_options, image_passes
 from ceras_ir.driver.shared_options import native_target, target_of
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.build import build_target
@@ -36,7 +36,7 @@ from ceras_ir.pipeline.stages import (
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.files import CacheError, key_of
 from ceras_ir.support.workers import ThisProcess, shipped, shipped_paths
-from ceras_ir.targets.protocol import find_target
+from ceras_ir.targets.protocol import Stage, find_target
 from ceras_ir.transforms.quantization.analysis.output_noise import quantities_of_outputs
 from ceras_ir.transforms.quantization.analysis.time_model import time_of
 from ceras_ir.workbench.evaluation import (
@@ -155,9 +155,12 @@ class _Trial:
         target = find_target(self.point[TARGET_AXIS])
         self.argv = arguments_of(self.study, self.point)
         arguments = make_parser(target).read([*self.argv, "-o", "unused"])
-        self.source = self.stages.source(
+        imported = self.stages.source(
             self.model.file, batch=arguments.batch, shapes=dict(arguments.shape)
         )
+        passes = image_passes(arguments)
+        stages = [Stage("imported graph", passes, changes_values=True)] if passes else []
+        self.source = self.stages.after(imported, stages)
         options = build_options(arguments, target_of(target, arguments))
         options.check()
         self.options = self._resolved(options)

@@ -106,6 +106,27 @@ def test_a_study(study: Path, capsys: pytest.CaptureFixture[str]):
     assert content["command"].startswith("ceras-compile ") and content["sha256"]["compiler"]
 
 
+def test_networks_can_take_the_pixels_of_a_camera(study: Path):
+    """The float data of the study is converted; pixels cost almost no accuracy."""
+    text = (
+        STUDY[: STUDY.index("[options]")]
+        + """
+[axes.input]
+floats = {}
+pixels = { input_image = "nhwc", image_mean = "0.5", image_std = "0.5" }
+[targets.c]
+[objectives]
+maximize = ["signal_to_noise_db"]
+"""
+    )
+    study.write_text(text)
+    assert explore(study) == 0
+    rows = list(csv.DictReader(table(study).splitlines()))
+    assert [row["state"] for row in rows] == ["done", "done"]
+    floats, pixels = (float(row["signal_to_noise_db"]) for row in rows)
+    assert pixels > floats - 6
+
+
 def test_figures_are_those_of_the_commands(study: Path, tmp_path: Path):
     """The figures of a study equal the figures of the other commands for the same point."""
     from ceras_ir.driver.compile import main as compile_main
