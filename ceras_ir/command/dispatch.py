@@ -5,6 +5,7 @@ The list of commands and messages about the name import no command. Usage and me
 command have the words that the user has typed.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError
@@ -47,13 +48,11 @@ def main(argv: Sequence[str] | None = None, program: str = "ceras") -> int:
     if name == "help" and rest:
         name, rest = rest[0], ["--help"]
     if name in ("help", *HELP_FLAGS):
-        print(listing(program))
-        return 0
+        return _print(listing(program))
     if name == "--version":
         from ceras_ir.command.tool_parser import versions
 
-        print(versions(program))
-        return 0
+        return _print(versions(program))
     found = known.get(name.removeprefix(COMMAND_PREFIX))
     if found is None:
         from ceras_ir.support.diagnostics import did_you_mean
@@ -72,6 +71,17 @@ def main(argv: Sequence[str] | None = None, program: str = "ceras") -> int:
             if error.name not in ("numpy", "xdsl"):
                 raise
             return _not_installed(program, error.name)
+
+
+def _print(text: str) -> int:
+    """Print to stdout; the reader of a pipe, such as `| head`, may have exited."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # The interpreter flushes the stream again at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    return 0
 
 
 def _not_installed(program: str, name: str) -> int:

@@ -1,5 +1,6 @@
 """`ceras` and `python -m ceras_ir` list the commands and run them."""
 
+import os
 import subprocess
 import sys
 import tomllib
@@ -19,6 +20,16 @@ MODULE = "python -m ceras_ir"
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "ceras_ir", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("argument", ["--help", "--version"])
+def test_a_closed_pipe_is_no_crash(argument: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "ceras_ir", argument]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 def test_no_code_of_the_current_folder_is_imported(
