@@ -1,10 +1,12 @@
 """
 Show diagnostics and models in Python: exceptions, warnings, HTML for notebooks.
 
-Commands print diagnostics to stderr. Here, an error is an `InputError` or a subclass, and remarks
-of passes are warnings; nothing is printed. Each part of HTML is complete.
+Commands print diagnostics to stderr. Here, an error is an `InputError` or a subclass, a warning is
+a `CerasWarning`, and a note is logged; nothing is printed. Each part of HTML is complete.
 """
 
+import logging
+import re
 import sys
 import warnings
 from abc import ABC, abstractmethod
@@ -24,14 +26,21 @@ from ceras_ir.support.extensions import find_hook
 
 
 class CerasWarning(UserWarning):
-    """A remark that a command prints to stderr, such as a small number of calibration samples."""
+    """A `warning:` of a command, which asks the user to act: for example, to give more samples."""
+
+
+LOGGER = logging.getLogger("ceras_ir")
+"""The logger of the notes of commands, which report decisions."""
+
+NOTE = re.compile(r"([\w. -]+: )?note: ")
+"""The start of a note; the word before is the pass or the command."""
 
 
 @contextmanager
 def diagnosed(file: str) -> Generator[None]:
     """
     Convert errors inside the block to an `InputError` with a file (`file` by default) and with the
-    diagnostic of a command as note. Convert remarks to a `CerasWarning`.
+    diagnostic of a command as note. Convert warnings to a `CerasWarning`, and log notes.
     """
     remarks = StringIO()
     try:
@@ -47,7 +56,7 @@ def diagnosed(file: str) -> Generator[None]:
     except DiagnosticException as error:
         raise _noted(InputError(str(error).strip()), file) from error
     finally:
-        _warn(remarks.getvalue())
+        _report(remarks.getvalue())
 
 
 class Pages(ABC):
@@ -81,13 +90,16 @@ def _noted(error: InputError, file: str) -> InputError:
     return error
 
 
-def _warn(text: str) -> None:
-    """Issue the lines of `text` as warnings at the line of the caller of the API."""
+def _report(text: str) -> None:
+    """Log the notes in `text`, and issue the other lines as warnings at the caller of the API."""
     frame, level = sys._getframe(), 1  # pyright: ignore[reportPrivateUsage]
     while frame is not None and _is_ours(str(frame.f_globals.get("__name__", ""))):
         frame, level = frame.f_back, level + 1
     for line in text.splitlines():
-        warnings.warn(line, CerasWarning, stacklevel=level)
+        if NOTE.match(line):
+            LOGGER.info("%s", line)
+        else:
+            warnings.warn(line, CerasWarning, stacklevel=level)
 
 
 def _is_ours(module: str) -> bool:

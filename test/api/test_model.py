@@ -124,6 +124,33 @@ def test_remarks_of_passes_are_warnings(model: ceras.Model) -> None:
     assert [one.filename for one in caught if remark in str(one.message)] == [__file__]
 
 
+def test_notes_of_passes_are_logged(
+    model: ceras.Model, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A decision of a pass is no warning, and is printed only if the user asks for it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with caplog.at_level("INFO", logger="ceras_ir"):
+            model.quantize(SAMPLES, target="c", silu="table")
+    (record,) = caplog.records
+    assert (record.name, record.levelname) == ("ceras_ir", "INFO")
+    assert record.getMessage().startswith("choose-precision: note: 16 bits for ")
+    caplog.clear()
+    model.quantize(SAMPLES, target="c", silu="table")
+    assert not caplog.records and capfd.readouterr() == ("", "")
+
+
+def test_trials_of_options_are_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder
+) -> None:
+    board = tmp_path / "board.toml"
+    board.write_text(BOARD.format(sram=4700))
+    with caplog.at_level("INFO", logger="ceras_ir"), pytest.raises(ceras.UnsupportedError):
+        ceras.Model.parse(NETWORK, "net").compile("arduino", board=str(board))
+    assert any("note: tried and too large: " in message for message in caplog.messages)
+    assert not [one for one in recwarn if "note:" in str(one.message)]
+
+
 def test_the_recommended_calls_print_no_warning(model: ceras.Model, tmp_path: Path) -> None:
     """`compile` and `verify` do not report the options that `quantize` applied."""
     with warnings.catch_warnings():

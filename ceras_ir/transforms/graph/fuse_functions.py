@@ -277,7 +277,7 @@ class SwishToHardSwishPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if replaced := replace_swish(op):
             remark(
-                f"{self.name}: note: {replaced} swish became hard_swish, each off by up to "
+                f"{self.name}: warning: {replaced} swish became hard_swish, each off by up to "
                 f"{MAX_HARD_SWISH_ERROR}; measure the accuracy, the network may need retraining"
             )
 

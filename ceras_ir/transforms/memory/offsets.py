@@ -257,15 +257,15 @@ def plan_offsets(spans: Sequence[Span], alignment: int, nodes: int = SEARCH_NODE
     if peak > plan.bound:
         if has_compiler():
             return improve(spans, plan, alignment, nodes)
-        note_missing_search()
+        warn_missing_search()
     return plan
 
 
 @lru_cache
-def note_missing_search() -> None:
-    """Note a single time that plans can be larger, because no compiler is installed."""
+def warn_missing_search() -> None:
+    """Warn a single time that plans can be larger, because no compiler is installed."""
     print(
-        "allocate-blocks: note: no C++ compiler for the exact search, so that plans may be larger "
-        "than on a machine with one; install g++, or set CXX",
+        "allocate-blocks: warning: no C++ compiler for the exact search, so that plans may be "
+        "larger than on a machine with one; install g++, or set CXX",
         file=sys.stderr,
     )

@@ -298,7 +298,7 @@ class PrunePass(ModulePass):
         if self.calibration is not None:
             return list(calibration_samples(module, self.calibration, self.samples, "weighing"))
         remark(
-            f"{self.name}: note: layers are weighed on {self.samples} synthetic samples; give "
+            f"{self.name}: warning: layers are weighed on {self.samples} synthetic samples; give "
             "calibration=FILE.npz for real samples"
         )
         return list(synthetic_samples(main_function(module), self.samples, 0))

@@ -238,7 +238,7 @@ class ObserveRangesPass(ObserverOptions, SampleOptions, FloatNetworkPass):
 
         count = min(self.samples, MAX_SYNTHETIC_SAMPLES)
         remark(
-            f"{self.name}: note: no calibration data for {len(missing)} values; their ranges "
+            f"{self.name}: warning: no calibration data for {len(missing)} values; their ranges "
             f"are those of {count} synthetic samples (seed {self.seed}) of the declared input "
             "range; give real samples (--calibrate FILE.npz; calibration=FILE.npz in ceras-opt)"
         )

@@ -363,7 +363,7 @@ def _replace_by_hard_swish(module: ModuleOp, calibration: str | None) -> None:
             f"in float, before rounding, the outputs have a signal-to-noise ratio of {ratio:.1f} dB"
         )
     remark(
-        f"set-functions: WARNING: {replaced} SiLU became HardSwish, another function: a network "
+        f"set-functions: warning: {replaced} SiLU became HardSwish, another function: a network "
         f"that was not trained for it may lose accuracy; {cost}. Without retraining use "
         "silu=table, table16 or piecewise"
     )

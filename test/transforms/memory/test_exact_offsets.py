@@ -168,9 +168,9 @@ def test_a_gap_that_is_not_searched_is_said_once(
     # There is a plan at the bound, and no order of first fit finds it.
     spans = [Span(2, 0, 1), Span(2, 0, 3), Span(3, 1, 4), Span(2, 0, 1)]
     monkeypatch.setattr(offsets, "has_compiler", lambda: False)
-    offsets.note_missing_search.cache_clear()
+    offsets.warn_missing_search.cache_clear()
     for _ in range(2):
         plan = plan_offsets(spans, 1)
         assert plan.peak > plan.bound
     (line,) = capsys.readouterr().err.splitlines()
-    assert "no C++ compiler for the exact search" in line
+    assert "warning: no C++ compiler for the exact search" in line

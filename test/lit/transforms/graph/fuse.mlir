@@ -3,7 +3,7 @@
 // RUN: ceras-opt %s --fuse="hard-swish=true" 2>%t | filecheck %s --check-prefixes=CHECK,HARD
 // RUN: filecheck %s --check-prefix=NOTE < %t
 
-// NOTE: swish-to-hard-swish: note: 1 swish became hard_swish
+// NOTE: swish-to-hard-swish: warning: 1 swish became hard_swish
 
 // Batch normalization, Swish, a residual block: two convolutions remain, and no transpose.
 // CHECK-LABEL: func.func @main(

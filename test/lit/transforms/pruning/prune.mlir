@@ -2,6 +2,10 @@
 // RUN: ceras-opt %s --prune="threshold=2.5" | filecheck %s --check-prefix=HIGH
 // RUN: ceras-opt %s --prune="sparsity=0.5" | filecheck %s --check-prefix=HALF
 // RUN: ceras-opt %s --prune="sparsity=0.5" --prune="sparsity=0.5" | filecheck %s --check-prefix=HALF
+// RUN: ceras-opt %s --prune="target-loss=20" 2>&1 >/dev/null | filecheck %s --check-prefix=LOSS
+
+// LOSS:      prune: warning: layers are weighed on 4 synthetic samples; give calibration=FILE.npz for real samples
+// LOSS-NEXT: prune: note: inf dB of signal over noise at the outputs before retraining: graph.matmul
 
 // The bias stays, small as it is; so does a weight of exactly the threshold.
 // CHECK-LABEL: func.func @main

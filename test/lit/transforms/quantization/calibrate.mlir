@@ -1,7 +1,7 @@
 // RUN: ceras-opt %s --calibrate=observer=minmax 2>%t | filecheck %s
 // RUN: filecheck %s --check-prefix=NOTE < %t
 
-// NOTE: observe-ranges: note: no calibration data for 3 values
+// NOTE: observe-ranges: warning: no calibration data for 3 values
 
 // The value before the function has a range too: it indexes the table. 0.997 is more than 127
 // steps of 2^-7, by half a step; a product of that by itself is not.

@@ -5,8 +5,8 @@
 // RUN: filecheck %s --check-prefix=NOTE < %t2
 
 // Once: the second run finds nothing to do.
-// NOTE:     note: no calibration data for
-// NOTE-NOT: note
+// NOTE:     warning: no calibration data for
+// NOTE-NOT: {{note|warning}}
 
 // Float outside, integers inside, the softmax float; no scale is changed by an operation of
 // its own, because the concatenation's operands are made at its scale. What relu leaves takes all

@@ -6,7 +6,7 @@
 // RUN: filecheck %s --check-prefix=NOTE < %t.err
 // RUN: not ceras-opt %s --set-functions="rules=silu silu=cubic" 2>&1 | filecheck %s --check-prefix=WRONG
 
-// NOTE: set-functions: WARNING: 2 SiLU became HardSwish, another function
+// NOTE: set-functions: warning: 2 SiLU became HardSwish, another function
 // WRONG: option 'silu' of pass 'set-functions' must be auto|table|table16|hardswish|float|piecewise, got 'cubic'
 // TABLE-NOT: graph.form
 // HARD-NOT: <swish>
