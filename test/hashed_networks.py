@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from typing import get_args
 
 import loop_networks
 import networks
@@ -26,6 +27,8 @@ from attention_networks import heads
 from generated.builder import Case
 from generated.families import FAMILIES, generate
 from onnx_random import random_network
+
+from ceras_ir.backends.c.names import Package
 
 ROOT = Path(__file__).parents[1]
 SHARED = ROOT.parent / "shared" / "models"
@@ -278,7 +281,7 @@ ROWS: Builds = {
 }
 
 PACKAGES: Builds = {
-    **{f"c:{kind}": build("c", "--package", kind) for kind in ("zephyr", "esp-idf", "cmsis-pack")},
+    **{f"c:{kind}": build("c", "--package", kind) for kind in get_args(Package)},
     "c:python": build("c", "--python-wrapper", "--weights", "file", "--name", "net"),
     "c:incbin": build("c", "--weights", "incbin"),
     "c:regions": build("c", "--regions", "fast:2048,slow:1000000"),
