@@ -23,3 +23,13 @@ verify = Command(
     "ceras_ir.driver.verify.tool",
     USE,
 )
+boards = Command(
+    "ceras-boards", "list the boards of all targets", "ceras_ir.driver.lists.boards", LOOK
+)
+operators = Command(
+    "ceras-operators",
+    "list the supported ONNX operators",
+    "ceras_ir.driver.lists.operators",
+    LOOK,
+)
+targets = Command("ceras-targets", "list the targets", "ceras_ir.driver.lists.targets", LOOK)

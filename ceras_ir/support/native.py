@@ -11,6 +11,7 @@ import platform
 import shlex
 import shutil
 import subprocess
+import sysconfig
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,14 @@ from pathlib import Path
 
 from ceras_ir.support.diagnostics import InputError, progress
 from ceras_ir.support.files import locked
+
+
+def find_program(commands: Iterable[str]) -> str | None:
+    """Return the first installed command, on the PATH or next to this Python."""
+    # An extra installs commands next to Python, which works without an active environment.
+    places = [os.environ.get("PATH", os.defpath), sysconfig.get_path("scripts")]
+    path = os.pathsep.join(places)
+    return next((found for name in commands if (found := shutil.which(name, path=path))), None)
 
 
 def compiler(purpose: str) -> list[str]:

@@ -186,6 +186,8 @@ class Target(ABC):
     text: ClassVar[str | None] = None
     """An `xdsl.utils.target.Target` for `ceras-opt -t NAME`."""
     run_actions: ClassVar[Mapping[str, RunAction]] = {}
+    programs: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """Optional installed programs: the use -> the commands, of which one is sufficient."""
 
     @classmethod
     def boards(cls) -> Mapping[str, Traversable]:
@@ -252,6 +254,14 @@ class Target(ABC):
         means that a device runs it or that a later level decides.
         """
         return None
+
+    @classmethod
+    def device_rules(cls) -> Sequence[str]:
+        """
+        Return the rules of operations on the device that is not the CPU, as sentences; empty
+        without such a device.
+        """
+        return ()
 
     @classmethod
     def accelerator(cls, board: str | None, jobs: int = 1) -> Accelerator | None:

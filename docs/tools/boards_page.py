@@ -7,6 +7,7 @@ from typing import get_origin
 
 from docstrings import markdown
 
+from ceras_ir.driver.lists.boards import board_groups
 from ceras_ir.support.options import docstring, field_paragraphs, types_of, without_none
 from ceras_ir.targets.board_files import (
     choices_of,
@@ -60,6 +61,7 @@ def boards_page() -> str:
     """Return the page."""
     targets = [target for target in all_targets() if target.board_types() or target.boards()]
     parts = [INTRODUCTION.rstrip(), "## Boards of the compiler"]
+    parts.append("The memory of a microcontroller is flash + SRAM.")
     parts += _listed(targets)
     parts.append("## Fields")
     described: dict[type, list[str]] = {}
@@ -78,22 +80,10 @@ def boards_page() -> str:
 
 def _listed(targets: Sequence[type[Target]]) -> Iterator[str]:
     """Yield a table of the boards for each group of targets that share them."""
-    owners: dict[str, list[type[Target]]] = {}
-    for target in targets:
-        for file in target.boards().values():
-            owners.setdefault(str(file), []).append(target)
-    groups: dict[str, list[str]] = {}
-    for target in targets:
-        for name, file in target.boards().items():
-            if target is owners[str(file)][0]:
-                summary = target.board_summary(name)
-                cells = f"`{name}`", summary.title, summary.part, summary.memory
-                row = f"| {' | '.join(cells)} |"
-                names = " and ".join(each.name for each in owners[str(file)])
-                groups.setdefault(names, []).append(row)
     head = ["| board | title | core or part | memory |", "|---|---|---|---|"]
-    for names, rows in groups.items():
+    for names, boards in board_groups(targets).items():
         plural = "s" * (" and " in names)
+        rows = [f"| `{n}` | {s.title} | {s.part} | {s.memory} |" for n, s in boards]
         yield "\n".join([f"**Target{plural} {names}**", "", *head, *rows])
 
 

@@ -12,6 +12,7 @@ from ceras_ir.command.dispatch import listing
 from ceras_ir.command.help_parser import HelpParser, value_text
 from ceras_ir.driver import compile
 from ceras_ir.driver import run as run
+from ceras_ir.driver.lists import boards, operators, targets
 from ceras_ir.driver.opt import argv
 from ceras_ir.driver.options import EXIT_STATUS
 from ceras_ir.driver.shared_options import (
@@ -36,6 +37,9 @@ PARSERS: dict[str, Callable[[], HelpParser]] = {
     "ceras-report": report.make_parser,
     "ceras-run": run.make_parser,
     "ceras-verify": verify.make_parser,
+    "ceras-boards": boards.make_parser,
+    "ceras-operators": operators.make_parser,
+    "ceras-targets": targets.make_parser,
     "ceras-compare": compare_tool.make_parser,
     "ceras-explore": explore.make_parser,
     "ceras-explore best": explore.make_best_parser,

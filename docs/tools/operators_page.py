@@ -5,21 +5,17 @@ from collections.abc import Iterable
 from textwrap import fill
 
 from docstrings import markdown
-from onnx import NodeProto
-from onnx.defs import get_all_schemas, onnx_opset_version
+from onnx.defs import onnx_opset_version
 
-from ceras_ir.backends.dataflow import rules as dataflow_rules
-from ceras_ir.backends.vta.rules import admission as vta_rules
-from ceras_ir.frontends.onnx.emission.folding import FOLDABLE, has_body
-from ceras_ir.frontends.onnx.emission.registry import (
-    DEFAULT_REMEDY,
-    OPERATOR_REMEDIES,
-    OPERATOR_RULES,
-    OPERATORS,
-)
+from ceras_ir.frontends.onnx.emission.folding import FOLDABLE
 from ceras_ir.frontends.onnx.importer import NEWEST_OPSET, OLDEST_OPSET
-from ceras_ir.frontends.onnx.model.node import Node
-from ceras_ir.frontends.onnx.operators import load_operators
+from ceras_ir.frontends.onnx.supported import (
+    function_operators,
+    imported_operators,
+    refused_operators,
+    rules_of,
+)
+from ceras_ir.targets.protocol import find_target
 
 INTRODUCTION = """\
 # Supported operators
@@ -73,14 +69,13 @@ NonMaxSuppression and no ScatterElements with addition: it refuses such a networ
 
 
 def operators_page() -> str:
-    load_operators()
     names = defaultdict[str, list[str]](list)
-    for name in sorted(OPERATORS):
-        if rules := OPERATOR_RULES.get(name, ()):
-            names["<br>".join(_line(rule.__doc__) for rule in rules)].append(f"`{name}`")
+    for name in imported_operators():
+        if rules := rules_of(name):
+            names["<br>".join(map(_line, rules))].append(f"`{name}`")
     rows = ["| operator | rules |", "|---|---|"]
     rows += [f"| {', '.join(group)} | {lines} |" for lines, group in names.items()]
-    free = (name for name in OPERATORS if not OPERATOR_RULES.get(name))
+    free = (name for name in imported_operators() if not rules_of(name))
     versions = {"OLDEST": OLDEST_OPSET, "NEWEST": NEWEST_OPSET}
     introduction = INTRODUCTION.rstrip()
     for name, version in versions.items():
@@ -90,15 +85,11 @@ def operators_page() -> str:
         f"These operators have no rules:\n\n{_listed(free)}",
         "\n".join(rows),
         f"{FOLDED}\n{_listed(FOLDABLE)}",
-        f"{BODIES}\n{_listed(_functions())}",
+        f"{BODIES}\n{_listed(function_operators())}",
     ]
     parts += [REFUSED.replace("OPSET", str(onnx_opset_version())), _refused(), TARGETS]
-    vta = (*vta_rules.ADMISSION_RULES, *vta_rules.OTHER_RULES)
-    for title, rules in (
-        ("VTA", vta),
-        ("dataflow", dataflow_rules.PIPELINE_RULES),
-    ):
-        lines = [f"- {_line(rule.__doc__)}" for rule in rules]
+    for name, title in (("vta", "VTA"), ("dataflow", "dataflow")):
+        lines = [f"- {_line(rule)}" for rule in find_target(name).device_rules()]
         parts.append(f"### {title}\n\n" + "\n".join(lines))
     return "\n\n".join(parts)
 
@@ -107,24 +98,14 @@ def _listed(names: Iterable[str]) -> str:
     return fill(", ".join(f"`{name}`" for name in sorted(names)), 100)
 
 
-def _functions() -> list[str]:
-    """Return the operators with a function body and without importer."""
-    names = {s.name for s in get_all_schemas() if not s.domain} - set(OPERATORS)
-    nodes = (Node(NodeProto(op_type=name), NEWEST_OPSET) for name in sorted(names))
-    return [node.operator for node in nodes if has_body(node)]
-
-
 def _refused() -> str:
     """Return the other operators of ONNX, grouped by the remedy of their diagnostics."""
-    schemas = get_all_schemas()
-    others = {s.name for s in schemas if not s.domain} - set(OPERATORS) - FOLDABLE
-    others = sorted(others - set(_functions()))
     groups: dict[str, list[str]] = {}
-    for name in others:
-        groups.setdefault(OPERATOR_REMEDIES.get(name, DEFAULT_REMEDY), []).append(f"`{name}`")
+    for name, remedy in refused_operators().items():
+        groups.setdefault(remedy, []).append(f"`{name}`")
     items = (f"- {', '.join(names)}: {remedy}" for remedy, names in groups.items())
     return "\n".join(fill(item, 100, subsequent_indent="  ") for item in items)
 
 
-def _line(docstring: str | None) -> str:
-    return " ".join(markdown(docstring).split()).replace("|", "\\|")
+def _line(text: str) -> str:
+    return " ".join(markdown(text).split()).replace("|", "\\|")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
@@ -45,6 +45,12 @@ class ArduinoTarget(PrefixOptions, EncodingOptions, BoardOptions, OptimizeOption
     name = "arduino"
     arithmetic = Arithmetic(residual_spread=ROW_SPREAD)
     keeps_states = True
+    programs: ClassVar = {
+        "build and upload sketches": ("arduino-cli", "arduino"),
+        "run on this machine": ("cc",),
+        "build for Cortex-M": ("arm-none-eabi-g++",),
+        "emulate Cortex-M": ("qemu-system-arm",),
+    }
 
     board: str = inherited(BoardOptions, "board", "uno_r4_wifi")
     encoding: EncodingChoice = inherited(EncodingOptions, "encoding", "auto")

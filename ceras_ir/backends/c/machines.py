@@ -159,9 +159,7 @@ class Board:
     @property
     def summary(self) -> BoardSummary:
         flash, sram = byte_text(self.flash_bytes), byte_text(self.sram_bytes)
-        return BoardSummary(
-            self.title, f"{self.core}, {self.clock_mhz} MHz", f"{flash} flash, {sram} SRAM"
-        )
+        return BoardSummary(self.title, f"{self.core}, {self.clock_mhz} MHz", f"{flash} + {sram}")
 
     @property
     def known_core(self) -> Core:

@@ -61,6 +61,11 @@ class CTarget(
     verified_by_default = True
     runs_natively = True
     keeps_states = True
+    programs: ClassVar = {
+        "build and run on this machine": ("cc",),
+        "build for Cortex-M": ("arm-none-eabi-gcc",),
+        "emulate Cortex-M": ("qemu-system-arm",),
+    }
     passes: ClassVar = {
         "choose-encodings": "ceras_ir.backends.c.passes:ChooseEncodingsPass",
         "encode-weights": "ceras_ir.backends.c.passes:EncodeWeightsPass",

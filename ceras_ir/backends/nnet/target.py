@@ -41,6 +41,10 @@ class NnetTarget(BoardOptions, Target):
     )
     verified_by_default = True
     keeps_states = True
+    programs: ClassVar = {
+        "build and run the engine": ("g++", "c++", "clang++"),
+        "simulate the circuits": ("verilator",),
+    }
     passes: ClassVar = {
         "fuse-lookup": "ceras_ir.backends.nnet.tabulation:FuseLookupPass",
         "tabulate": "ceras_ir.backends.nnet.tabulation:TabulatePass",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
@@ -12,7 +12,7 @@ from xdsl.passes import ModulePass
 
 from ceras_ir.backends.vta.machine.isa import RESIDUAL_WEIGHT_BITS, VtaBoardOptions
 from ceras_ir.support.diagnostics import UsageError
-from ceras_ir.support.options import inherited
+from ceras_ir.support.options import docstring, inherited
 from ceras_ir.targets import (
     MEMORY,
     PLACED,
@@ -65,6 +65,10 @@ class VtaTarget(TuneOptions, ScheduleJobsOptions, VtaBoardOptions, Target):
     interpreters: ClassVar = dict.fromkeys(
         ("memref", "tile"), "ceras_ir.backends.vta.interpreter:TileFunctions"
     )
+    programs: ClassVar = {
+        "build and run the layers of the host": ("cc",),
+        "build the simulator": ("g++", "c++", "clang++"),
+    }
     passes: ClassVar = {
         name: f"ceras_ir.backends.vta.passes.{module}:{class_name(name)}"
         for module, names in {
@@ -148,6 +152,12 @@ class VtaTarget(TuneOptions, ScheduleJobsOptions, VtaBoardOptions, Target):
         from ceras_ir.backends.vta.machine.board_fields import VtaFields
 
         return (VtaFields,)
+
+    @classmethod
+    def device_rules(cls) -> Sequence[str]:
+        from ceras_ir.backends.vta.rules.admission import ADMISSION_RULES, OTHER_RULES
+
+        return [docstring(rule) for rule in (*ADMISSION_RULES, *OTHER_RULES)]
 
     @classmethod
     def check_board(cls, name: str) -> None:

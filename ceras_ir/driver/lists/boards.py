@@ -1,0 +1,183 @@
+"""Implement `ceras-boards`: list the boards of all targets, or print the fields of a board."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from xdsl.utils.hints import isa
+
+from ceras_ir.command.exit_status import run_tool
+from ceras_ir.command.tool_parser import ToolParser
+from ceras_ir.driver.lists import WIDTH, definitions
+from ceras_ir.support.diagnostics import (
+    InputError,
+    UsageError,
+    aligned,
+    did_you_mean,
+    shortened,
+)
+from ceras_ir.support.files import parse_toml
+from ceras_ir.targets.board_files import (
+    TOML,
+    BoardSummary,
+    TomlTable,
+    fields_of,
+    is_required,
+    rule_of,
+)
+from ceras_ir.targets.protocol import Target, all_targets, find_target
+
+MIN_TITLE, MAX_PART = 12, 24
+"""The characters of a title, and of a core or part, in the list."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return run_tool("ceras-boards", _boards, argv)
+
+
+def make_parser() -> ToolParser:
+    """Return the parser of `ceras-boards`."""
+    parser = ToolParser(
+        "ceras-boards",
+        description="List the boards of all targets, or print the fields of a board and the path "
+        "of the file.",
+        epilog="Exit status: 0 success, 1 a wrong board file, 2 wrong usage or an unknown name.",
+        examples=("uno_r4_wifi", "my_board.toml"),
+    )
+    parser.add_argument(
+        "board", nargs="?", metavar="NAME|FILE", help="print all fields of this board"
+    )
+    parser.add_argument("--target", metavar="NAME", help="only boards of this target")
+    return parser
+
+
+def _boards(argv: Sequence[str]) -> int:
+    arguments = make_parser().read(argv)
+    targets = all_targets() if arguments.target is None else [find_target(arguments.target)]
+    board = arguments.board
+    lines = _listed(targets) if board is None else _described(targets, str(board))
+    print("\n".join(lines))
+    return 0
+
+
+def board_groups(
+    targets: Sequence[type[Target]],
+) -> dict[str, list[tuple[str, BoardSummary]]]:
+    """Return the boards of `targets` with their summaries, by the names of their targets."""
+    owners: dict[str, list[type[Target]]] = {}
+    for target in targets:
+        for file in target.boards().values():
+            owners.setdefault(str(file), []).append(target)
+    groups: dict[str, list[tuple[str, BoardSummary]]] = {}
+    for target in targets:
+        for name, file in target.boards().items():
+            if target is (sharing := owners[str(file)])[0]:
+                group = groups.setdefault(" and ".join(each.name for each in sharing), [])
+                group.append((name, target.board_summary(name)))
+    return groups
+
+
+def _listed(targets: Sequence[type[Target]]) -> Iterator[str]:
+    if not (groups := board_groups(targets)):
+        yield f"target {targets[0].name} has no boards"
+    for i, (names, boards) in enumerate(groups.items()):
+        rows = [
+            [name, found.title, shortened(found.part, MAX_PART), found.memory]
+            for name, found in boards
+        ]
+        rows.insert(0, [names, "title", "core or part", "memory"])
+        others = sum(max(len(row[column]) for row in rows) + 2 for column in (0, 2, 3))
+        for row in rows:
+            row[1] = shortened(row[1], max(WIDTH - others, MIN_TITLE))
+        yield from [""] * (i > 0)
+        yield from aligned(rows, right=())
+    yield ""
+    yield "Memory of microcontrollers: flash + SRAM. 'ceras boards NAME' prints a board."
+
+
+def _described(targets: Sequence[type[Target]], board: str) -> Iterator[str]:
+    owners = [target for target in targets if board in target.boards()]
+    files = {str(target.boards()[board]): target for target in owners}
+    if not owners:
+        if not board.endswith(tuple(s for target in targets for s in target.board_suffixes)):
+            raise _unknown(targets, board)
+        yield from _of_file(targets, board)
+    for i, (file, target) in enumerate(files.items()):
+        names = [each.name for each in owners if str(each.boards()[board]) == file]
+        yield from [""] * (i > 0)
+        yield from _fields(target, names, board, file)
+
+
+def _unknown(targets: Sequence[type[Target]], board: str) -> UsageError:
+    known = list(dict.fromkeys(name for target in targets for name in target.boards()))
+    of = f"target {targets[0].name} has" if len(targets) == 1 else "there is"
+    hint = did_you_mean(board, known)
+    listed = f" (boards: {', '.join(known)}; or a {TOML} file)" if known and not hint else ""
+    return UsageError(f"{of} no board '{board}'{hint}{listed}")
+
+
+def _of_file(targets: Sequence[type[Target]], file: str) -> Iterator[str]:
+    accepted, errors = list[type[Target]](), dict[type[Target], InputError]()
+    for target in targets:
+        if file.endswith(target.board_suffixes):
+            try:
+                target.check_board(file)
+                accepted.append(target)
+            except InputError as error:
+                errors[target] = error
+    if not accepted:
+        # The target that knows the most fields of the file has the best message.
+        raise errors[max(errors, key=lambda target: _shared_fields(target, file))]
+    yield from _fields(accepted[0], [each.name for each in accepted], file, file)
+
+
+def _shared_fields(target: type[Target], file: str) -> int:
+    try:
+        content = _content(Path(file).read_text("utf-8"), file)
+    except (InputError, OSError, UnicodeDecodeError):
+        return 0
+    known = {each.name for kind in target.board_types() for each in fields_of(kind)}
+    return len(known & content.keys())
+
+
+def _content(text: str, file: str) -> Mapping[str, object]:
+    if file.endswith(TOML):
+        return parse_toml(text, file)
+    try:
+        content: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"not JSON: {error}", file) from None
+    return content if isa(content, TomlTable) else {}
+
+
+def _fields(target: type[Target], names: Sequence[str], board: str, file: str) -> Iterator[str]:
+    content = _content(Path(file).read_text("utf-8"), file)
+    plural = "s" * (len(names) > 1)
+    yield f"{board}: a board of target{plural} {' and '.join(names)}"
+    yield f"file: {file}"
+    yield ""
+    values = dict(_flat(content, ""))
+    kinds = target.board_types()
+    if kinds:
+        # Declarations of a target differ in the fields, such as computers and microcontrollers.
+        kind = max(kinds, key=lambda kind: len({e.name for e in fields_of(kind)} & content.keys()))
+        for each in fields_of(kind):
+            value = content.get(each.name)
+            if rule_of(each).accepts_text and isinstance(value, int):
+                values[each.name] = f"{value:#x}"
+            if not is_required(each) and each.name not in content and each.default is not None:
+                values[each.name] = f"{json.dumps(each.default)} (default)"
+    yield from definitions(values.items())
+
+
+def _flat(table: Mapping[str, object], path: str) -> Iterator[tuple[str, str]]:
+    """Yield the fields, with the paths of nested tables, and the values as text."""
+    for key, value in table.items():
+        name = f"{path}{key}"
+        if isa(value, TomlTable):
+            yield from _flat(value, f"{name}.")
+        elif isa(value, list[TomlTable]) and value:
+            for i, inner in enumerate(value):
+                yield from _flat(inner, f"{name}[{i}].")
+        else:
+            yield name, json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,164 @@
+"""`ceras-boards`, `ceras-targets` and `ceras-operators` print tables for 80 columns."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ceras_ir.backends.c.target import CTarget
+from ceras_ir.driver.commands import boards, operators, targets
+from ceras_ir.driver.lists import WIDTH
+from ceras_ir.targets.protocol import all_targets, target_names
+
+
+def printed(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if len(line) > WIDTH and not line.startswith("file: ")] == []
+    return lines
+
+
+def refusal(capsys: pytest.CaptureFixture[str]) -> str:
+    found = capsys.readouterr()
+    assert found.out == ""
+    return found.err
+
+
+def test_all_boards(capsys: pytest.CaptureFixture[str]):
+    assert boards([]) == 0
+    names = [line.split("  ")[0] for line in printed(capsys)]
+    assert {name for target in all_targets() for name in target.boards()} <= set(names)
+    assert names.count("due") == 1
+
+
+def test_boards_of_a_target(capsys: pytest.CaptureFixture[str]):
+    assert boards(["--target", "c"]) == 0
+    lines = printed(capsys)
+    assert [line.split("  ")[0] for line in lines[1:-2]] == list(CTarget.boards())
+    assert "due               Arduino Due" in "\n".join(lines)
+    assert "cortex-m3, 84 MHz" in "\n".join(lines) and "512 KiB + 96 KiB" in "\n".join(lines)
+    assert boards(["--target", "interp"]) == 0
+    assert printed(capsys)[0] == "target interp has no boards"
+
+
+def test_a_board(capsys: pytest.CaptureFixture[str]):
+    assert boards(["uno_r4_wifi"]) == 0
+    lines = printed(capsys)
+    assert lines[0] == "uno_r4_wifi: a board of targets arduino and c"
+    assert Path(lines[1].removeprefix("file: ")) == CTarget.boards()["uno_r4_wifi"]
+    fields = dict(line.split(maxsplit=1) for line in lines[3:] if line[0] != " ")
+    assert fields["core"] == '"cortex-m4"' and fields["flash_bytes"] == "262144"
+    assert boards(["pico", "--target", "c"]) == 0
+    assert printed(capsys)[0] == "pico: a board of target c"
+
+
+def test_a_file(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    text = CTarget.boards()["nano_33_ble"].read_text("utf-8")
+    lines = [line for line in text.splitlines() if not line.startswith(("fqbn", "stack_bytes"))]
+    Path("mine.toml").write_text("\n".join(lines))
+    assert boards(["mine.toml"]) == 0
+    found = printed(capsys)
+    assert found[0] == "mine.toml: a board of target c"
+    assert any(line.split() == ["stack_bytes", "1024", "(default)"] for line in found)
+    Path("mine.toml").write_text(text.replace("clock_mhz", "clok_mhz"))
+    assert boards(["mine.toml"]) == 1
+    assert "mine.toml: error: a board has no field 'clok_mhz'; did you mean 'clock_mhz'" in (
+        refusal(capsys)
+    )
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\0", b"", b"x = 1" + b"0" * 5000, b"[" * 10_000])
+def test_hostile_files(content: bytes, capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    (path := tmp_path / "mine.toml").write_bytes(content)
+    assert boards([str(path)]) == 1
+    assert f"{path}: error: " in refusal(capsys)
+
+
+@pytest.mark.needs("vta")
+def test_json(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    from ceras_ir.backends.vta.machine.board import load_board
+
+    config = load_board("pynq").config()
+    (path := tmp_path / "vta_config.json").write_text(json.dumps(config))
+    assert boards([str(path)]) == 0
+    lines = printed(capsys)
+    assert lines[0].endswith("vta_config.json: a board of target vta")
+    assert f'{"DRIVER_REGISTERS":22}  "0x43c00000"' in lines
+    path.write_text("[]")
+    assert boards([str(path)]) == 1
+    assert "a VTA configuration is a JSON object" in refusal(capsys)
+    assert boards(["pynq"]) == 0
+    assert f"{'DRIVER_REGISTERS':22}  0x43c00000" in printed(capsys)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["uno_r4_wifl"], "there is no board 'uno_r4_wifl'; did you mean 'uno_r4_wifi'?"),
+        (["zzz"], "there is no board 'zzz' (boards: "),
+        (["--target", "c", "uno_r4_wifl"], "target c has no board 'uno_r4_wifl'; did you mean"),
+        (["--target", "arduin"], "unknown target 'arduin'; did you mean 'arduino'?"),
+    ],
+)
+def test_unknown_boards(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]):
+    assert boards(arguments) == 2
+    assert message in refusal(capsys)
+
+
+def test_all_targets(capsys: pytest.CaptureFixture[str]):
+    assert targets([]) == 0
+    rows = [line.split("  ") for line in printed(capsys)]
+    assert {row[0] for row in rows[1 : 1 + len(target_names())]} == set(target_names())
+    assert targets(["c"]) == 0
+    lines = printed(capsys)
+    assert lines[0].startswith("c: Readable C99 without malloc")
+    assert any(line.startswith("emulate Cortex-M ") for line in lines)
+
+
+def test_programs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PATH", "")
+    assert targets(["arduino"]) == 0
+    assert any(line.endswith("qemu-system-arm: not installed") for line in printed(capsys))
+
+
+def test_unknown_targets(capsys: pytest.CaptureFixture[str]):
+    assert targets(["arduin"]) == 2
+    assert "unknown target 'arduin'; did you mean 'arduino'?" in refusal(capsys)
+
+
+def test_operators(capsys: pytest.CaptureFixture[str]):
+    assert operators([]) == 0
+    lines = printed(capsys)
+    text = " ".join(lines)
+    assert " Conv, " in text and " MaxPool*, " in text and "Unique" not in text
+    assert any(line.split() == ["c", "int8,", "int16,", "float", "CPU"] for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("operator", "line"),
+    [
+        ("Conv", "Conv: supported"),
+        ("MaxPool", "MaxPool: supported, if:"),
+        ("Shrink", "Shrink: supported, as a function of other operators"),
+    ],
+)
+def test_an_operator(operator: str, line: str, capsys: pytest.CaptureFixture[str]):
+    assert operators([operator, "--target", "c"]) == 0
+    assert printed(capsys)[0] == line
+
+
+@pytest.mark.needs("vta")
+def test_rules_of_an_accelerator(capsys: pytest.CaptureFixture[str]):
+    assert operators(["Conv", "--target", "vta"]) == 0
+    assert "- The operation is quantized." in printed(capsys)
+
+
+def test_operators_that_are_not_supported(capsys: pytest.CaptureFixture[str]):
+    assert operators(["Unique"]) == 3
+    assert "unsupported operator Unique: fix the inputs" in refusal(capsys)
+    assert operators(["Cnov"]) == 2
+    assert "unknown operator 'Cnov'; did you mean 'Conv'?" in refusal(capsys)
+    assert operators(["a\nb"]) == 2
+    assert "unknown operator" in refusal(capsys)
