@@ -1,9 +1,10 @@
 """
-Run pyright on what is not known to be right: `make check` calls it.
+Run pyright on files that may have changed since the last run without errors (`make check`).
 
-A file is known by the digest of its text, of all that it comes to by imports, and of what is
-installed. `build/types.json` keeps the digests of the last run without errors; where it is not
-there, as in CI, everything is checked. An import counts for every file that it may mean.
+The key of a file is the digest of the text, of all files that it imports directly or indirectly,
+and of the installed packages. `build/types.json` keeps the keys of the last run without errors. If
+that file does not exist, as in CI, all files are checked. An import counts for each file that it
+may refer to.
 """
 
 import ast
@@ -21,11 +22,11 @@ Modules: TypeAlias = Mapping[str, Sequence[Path]]
 
 KNOWN = Path("build/types.json")
 WHOLE = 0.5
-"""Of the files: where more are to be checked, all are."""
+"""The share of files above which all files are checked."""
 
 
 def modules_of(text: str) -> list[tuple[int, str]]:
-    """What a source imports: how many folders up, 0 if absolute, and the name with dots."""
+    """List the imports of a source: folders up (0 if absolute), and the dotted name."""
     found: set[tuple[int, str]] = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom):
@@ -40,7 +41,7 @@ def modules_of(text: str) -> list[tuple[int, str]]:
 
 
 def modules_in(files: Iterable[Path]) -> dict[str, list[Path]]:
-    """Files by their names with dots; a package by its `__init__`, a folder not at all."""
+    """Map dotted names to files; a package is its `__init__`, and other folders are omitted."""
     found: dict[str, list[Path]] = {}
     for path in files:
         parts = path.parent.parts if path.stem == "__init__" else path.with_suffix("").parts
@@ -51,7 +52,7 @@ def modules_in(files: Iterable[Path]) -> dict[str, list[Path]]:
 def meant(
     source: Path, imported: Iterable[tuple[int, str]], roots: Sequence[Path], modules: Modules
 ) -> set[Path]:
-    """The files that `source` may mean: below the roots, beside itself or in a folder above."""
+    """Return the files that an import may refer to: below the roots, in the folder or above it."""
     parents = [".".join(place.parts) for place in source.parents]
     absolute = dict.fromkeys([*(".".join(root.parts) for root in roots), *parents])
     return {
@@ -63,7 +64,7 @@ def meant(
 
 
 def reached(start: Path, imports: Mapping[Path, set[Path]]) -> set[Path]:
-    """All that `start` comes to, itself included."""
+    """Return all files that `start` imports directly or indirectly, and `start`."""
     found, waiting = {start}, [start]
     while waiting:
         new = imports[waiting.pop()] - found
@@ -73,11 +74,11 @@ def reached(start: Path, imports: Mapping[Path, set[Path]]) -> set[Path]:
 
 
 def keys(root: Path) -> dict[str, str]:
-    """The digest of each file that pyright checks, by its path from `root`."""
+    """Compute the key of each file that pyright checks, by the path from `root`."""
     settings = (root / "pyproject.toml").read_bytes()
     pyright = tomllib.loads(settings.decode())["tool"]["pyright"]
     folders = [root / name for name in pyright["include"]]
-    # What is beside the folders may be imported too.
+    # Files next to the folders may be imported too.
     paths = [*root.glob("*.py*"), *(path for place in folders for path in place.rglob("*.py*"))]
     files = {
         path.relative_to(root): path.read_bytes()
@@ -103,7 +104,7 @@ def keys(root: Path) -> dict[str, str]:
 
 
 def to_check(now: Mapping[str, str], before: Mapping[str, str]) -> list[str] | None:
-    """Files whose digests are others than before; None for all."""
+    """List the files with new keys; None if all files are to be checked."""
     changed = [source for source, key in now.items() if before.get(source) != key]
     return None if len(changed) > WHOLE * len(now) else changed
 

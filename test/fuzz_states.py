@@ -1,12 +1,19 @@
 """
-Random networks with states, control flow, recurrent layers and attention, ten steps each: the
-interpreter against ONNX Runtime, whose caller hands states back, and C against the interpreter, in
-float and, exactly, in integers, as nnet is where it has all operations. What differs more in float
-must differ so in ONNX Runtime itself if inputs and weights are others by their last bit: some of
-these networks are chaotic, and some normalize rows of two elements that are nearly equal. Nor does
-ONNX Runtime decide where ONNX's reference implementation in float64 has another result: a loop of
-1,100 steps ends a step earlier there, or an ArgMax tells subnormal numbers from the zeros that ONNX
-Runtime takes them for.
+Run random networks with states, control flow, recurrent layers and attention for ten steps each.
+
+Two comparisons are made:
+
+1. The interpreter is compared with ONNX Runtime, to which the caller passes the states.
+2. The compiled network is compared with the interpreter: C in float, and C and nnet in integers,
+   which have to be equal. A network with an operation that nnet does not support is compared for C
+   only.
+
+Some of these networks are chaotic, and some normalize rows of two elements that are nearly equal. A
+larger difference in float is therefore allowed if ONNX Runtime has such a difference after a change
+of inputs and weights in the last bit. A difference from ONNX Runtime is also allowed if ONNX's
+reference implementation in float64 has another result than ONNX Runtime. For example, a loop of
+1,100 steps stops a step earlier there, or an ArgMax distinguishes subnormal numbers from the zeros
+that ONNX Runtime uses instead.
 
     python test/fuzz_states.py [NETWORKS] [FIRST]
 """
@@ -28,14 +35,14 @@ from streaming_random import random_streaming
 import ceras_ir as ceras
 
 GAIN = 10
-"""A network rounds in many places, and what it reads is varied in one."""
+"""The factor is above 1 because a network rounds often, and the inputs are varied a single time."""
 
 
 Run = Callable[[onnx.ModelProto, Mapping[str, om.Array]], Mapping[str, om.Array]]
 
 
 def in_float64(model: onnx.ModelProto, inputs: Mapping[str, om.Array]) -> Mapping[str, om.Array]:
-    """What ONNX's reference implementation makes of the inputs where all floats have 64 bits."""
+    """Run ONNX's reference implementation with 64 bits for all floats."""
     wide = onnx.ModelProto()
     wide.CopyFrom(model)
     _widen(wide.graph)
@@ -45,7 +52,7 @@ def in_float64(model: onnx.ModelProto, inputs: Mapping[str, om.Array]) -> Mappin
 
 
 def _widen(graph: onnx.GraphProto) -> None:
-    """Make floats of 64 bits of those of 32, in the graph's branches and bodies too."""
+    """Convert 32-bit floats to 64 bits, also in the branches and bodies of the graph."""
     for value in (*graph.input, *graph.output, *graph.value_info):
         kind = value.type.tensor_type
         if kind.elem_type == TensorProto.FLOAT:
@@ -63,7 +70,7 @@ def _widen(graph: onnx.GraphProto) -> None:
 def in_steps(
     model: onnx.ModelProto, states: dict[str, str], steps: om.Array, run: Run = om.run_onnxruntime
 ) -> om.Array:
-    """What `run` makes of the steps, one after the other."""
+    """Call `run` for each step in order, and pass the states from step to step."""
     shapes = {name: om.value_shape(model, name) for name in states}
     kept = {name: np.zeros([int(d) for d in shape], np.float32) for name, shape in shapes.items()}
     found: list[om.Array] = []
@@ -75,7 +82,7 @@ def in_steps(
 
 
 def varied(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with the next number for each of its weights."""
+    """Return the model with each weight replaced by the next float."""
     other = onnx.ModelProto()
     other.CopyFrom(model)
     for tensor in other.graph.initializer:
@@ -86,7 +93,7 @@ def varied(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def judge(seed: int, folder: Path) -> str | None:
-    """What is wrong with a network, if anything."""
+    """Describe the first error of a network; None if it is correct."""
     model, states, steps = random_streaming(seed)
     path, data = folder / "model.onnx", steps[:, 0]
     path.write_bytes(model.SerializeToString())
@@ -107,7 +114,7 @@ def judge(seed: int, folder: Path) -> str | None:
             return f"seed {seed}: floats in {kind} differ from ONNX Runtime's"
     for target in ("c", "nnet"):
         with warnings.catch_warnings():
-            # Ten samples are few, which does not matter here.
+            # The warning about ten samples, which are few, does not matter here.
             warnings.simplefilter("ignore", ceras.CerasWarning)
             try:
                 whole = network.quantize(data, target=target)

@@ -1,4 +1,4 @@
-"""Models with loops that are too long to unroll, by name: each takes `x`, floats of [5, 3]."""
+"""Build models with loops that are too long to unroll; `x` holds floats of shape [5, 3]."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -9,9 +9,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 LONG = 1500
-"""Steps: more than are unrolled."""
+"""The number of steps, above the limit for unrolling."""
 FOREVER = (1 << 63) - 1
-"""The trip count of loops that a condition ends, as exporters write it."""
+"""The trip count of loops that a condition terminates, as exporters write it."""
 
 info = helper.make_tensor_value_info
 make = helper.make_node
@@ -30,7 +30,7 @@ CONSTANTS = {
 
 
 def whole(nodes: Sequence[onnx.NodeProto], **outputs: Sequence[int]) -> onnx.ModelProto:
-    """A model of `x` and the constants that its nodes read."""
+    """Build a model of the input `x`, the nodes and `CONSTANTS`."""
     graph = helper.make_graph(
         list(nodes),
         "g",
@@ -49,7 +49,7 @@ def body(
     outputs: Mapping[str, tuple[int, Sequence[int]]],
     name: str = "body",
 ) -> onnx.GraphProto:
-    """A subgraph; types and shapes of its ends by name."""
+    """Build a subgraph; `inputs` and `outputs` map names to types and shapes."""
     ends = [
         [info(n, kind, list(shape)) for n, (kind, shape) in e.items()] for e in (inputs, outputs)
     ]
@@ -62,7 +62,7 @@ def step_of(
     outputs: Mapping[str, tuple[int, Sequence[int]]],
     name: str = "body",
 ) -> onnx.GraphProto:
-    """The body of a `Loop`, whose inputs are called `n_NAME` and `c_NAME`."""
+    """Build the body of a `Loop` with inputs called `n_NAME` and `c_NAME`."""
     inputs = {f"n_{name}": (INT64, ()), f"c_{name}": (BOOL, ()), **carried}
     return body(nodes, inputs, outputs, name)
 
@@ -71,7 +71,7 @@ ROW: tuple[int, Sequence[int]] = (FLOAT, (5, 3))
 
 
 def recurrent() -> onnx.ModelProto:
-    """A product, a captured value, and an output of every step."""
+    """Use a matrix product, a captured value, and an output of each step."""
     nodes = [
         make("MatMul", ["h", "w"], ["p"]),
         make("Add", ["p", "x"], ["q"]),
@@ -86,7 +86,7 @@ def recurrent() -> onnx.ModelProto:
 
 
 def counted() -> onnx.ModelProto:
-    """The number of a step chooses a row of a constant."""
+    """Select a row of a constant by the iteration number."""
     nodes = [
         make("Mod", ["n_body", "seven"], ["i"]),
         make("Gather", ["table", "i"], ["row"]),
@@ -99,7 +99,7 @@ def counted() -> onnx.ModelProto:
 
 
 def ends_early(condition: str = "on", trips: str = "forever") -> onnx.ModelProto:
-    """A condition that is computed of what is carried; the last state as integers too."""
+    """Compute the condition from the carried values, and return also the last count."""
     nodes = [
         make("Abs", ["h"], ["p"]),
         make("Add", ["p", "half"], ["new"]),
@@ -114,7 +114,7 @@ def ends_early(condition: str = "on", trips: str = "forever") -> onnx.ModelProto
 
 
 def computed_start() -> onnx.ModelProto:
-    """Whether there is a first step is computed; without one, the result is what was given."""
+    """Compute whether the first step runs; if not, the result is the initial value."""
     proto = ends_early("begins")
     proto.graph.node.insert(0, make("ReduceSum", ["x"], ["all"], keepdims=0))
     proto.graph.node.insert(1, make("Less", ["all", "tiny"], ["begins"]))
@@ -122,7 +122,7 @@ def computed_start() -> onnx.ModelProto:
 
 
 def nested() -> onnx.ModelProto:
-    """A loop that ends early in a long loop; both read `x`, the inner one what the outer makes."""
+    """Put a loop that stops early into a long loop; both use `x`."""
     inner = step_of(
         [
             make("Add", ["v", "scaled"], ["v2"]),
@@ -151,7 +151,7 @@ def nested() -> onnx.ModelProto:
 
 
 def swapped() -> onnx.ModelProto:
-    """Carried values change places, one is a constant, and one is returned as it came."""
+    """Swap two carried values, replace the third by a constant, and return a value unchanged."""
     nodes = [make("Add", ["b", "tiny"], ["c"]), make("Identity", ["c_body"], ["again"]),
              make("Identity", ["half"], ["constant"])]  # fmt: skip
     carried = {"a": ROW, "b": ROW, "k": (FLOAT, ())}
@@ -162,7 +162,7 @@ def swapped() -> onnx.ModelProto:
 
 
 def scanned(**attributes: list[int]) -> onnx.ModelProto:
-    """A running sum over rows of two inputs; attributes say along what, and which way."""
+    """Compute a running sum over rows of two inputs; attributes set the axes and directions."""
     nodes = [
         make("Mul", ["state", "half"], ["less"]),
         make("Add", ["less", "a"], ["sum"]),
@@ -203,7 +203,7 @@ def both_ways() -> onnx.ModelProto:
 
 
 def branches() -> onnx.ModelProto:
-    """A branch in a loop, and a loop in a branch."""
+    """Put a branch into a loop, and a loop into a branch."""
     taken = body([make("Mul", ["h", "half"], ["less"])], {}, {"less": ROW}, "taken")
     other = body([make("Add", ["h", "x"], ["more"])], {}, {"more": ROW}, "other")
     nodes = [
@@ -222,7 +222,7 @@ def branches() -> onnx.ModelProto:
 
 
 def costly_branches() -> onnx.ModelProto:
-    """A branch in a loop with a product in it, and with a loop in a branch of that."""
+    """Put a product into a branch in a loop, and a loop into the other branch."""
     deep = step_of(
         [make("MatMul", ["v", "w"], ["v2"]), make("Identity", ["c_deep"], ["on_"])],
         {"v": ROW},
@@ -272,6 +272,6 @@ NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
 
 
 def inputs(seed: int) -> dict[str, np.ndarray[Any, np.dtype[np.float32]]]:
-    """`x`; the sum of an even `seed` is positive, that of another negative."""
+    """Return `x`; the sum is positive for an even `seed` and negative for an odd `seed`."""
     x = np.random.default_rng(seed).uniform(-1, 1, (5, 3)).astype(np.float32)
     return {"x": x if (x.sum() > 0) == (seed % 2 == 0) else -x}

@@ -1,8 +1,8 @@
-"""Small ONNX models for tests, in a line each: `model(nodes, inputs, outputs, initializers)`.
+"""Build small ONNX models for tests: `model(nodes, inputs, outputs, initializers)`.
 
-Every builder returns a model that `onnx.checker` accepts with full shape inference. Weights are
-seeded, so the same call gives the same model. What the models compute is ONNX's affair: expected
-values come from ONNX Runtime (`run_onnxruntime`) or from the test's own numpy, never from here.
+Each builder returns a model that `onnx.checker` accepts with full shape inference. Weights are
+seeded, so the same call gives the same model. ONNX defines the results of the models: expected
+values are computed by ONNX Runtime (`run_onnxruntime`) or by NumPy in the test, never here.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper, shape_inference
 
 Array = npt.NDArray[Any]
-"""An array of the element type that the model gives it."""
+"""An array of the element type that the model declares."""
 
 Shape = Sequence[int | str]
-"""Dimensions; a string is a symbolic one."""
+"""Dimensions; a string is a symbolic dimension."""
 
 Attribute = int | float | str | Sequence[int] | Sequence[float] | None
 
@@ -34,9 +34,9 @@ def node(
     /,
     **attributes: Attribute | onnx.GraphProto,
 ) -> onnx.NodeProto:
-    """`node("Conv", "x w", "y", group=2)`: names separated by blanks, attributes of None left out.
+    """Create `node("Conv", "x w", "y", group=2)`: blanks separate names; None omits an attribute.
 
-    An omitted optional input is written `-`. The node is named after its first output by default.
+    An omitted optional input is written `-`. The default name of the node is the first output.
     """
     operands = ["" if value == "-" else value for value in inputs.split()]
     results = outputs.split()
@@ -57,7 +57,7 @@ def model(
     infer: bool = True,
     domains: Mapping[str, int] | None = None,
 ) -> onnx.ModelProto:
-    """A checked model. Types and shapes of `outputs` are inferred; inputs have `dtype`.
+    """Build a checked model. Types and shapes of `outputs` are inferred; inputs have `dtype`.
 
     Python numbers in `initializers` become float32 or int64. `infer=False` skips inference and
     the check, for models that are wrong on purpose; `domains` are further operator sets.
@@ -73,7 +73,8 @@ def model(
     proto = helper.make_model(
         graph,
         opset_imports=[helper.make_opsetid(domain, number) for domain, number in opsets.items()],
-        # Not onnx's newest: the ONNX Runtime at hand may be older than the onnx package.
+        # Use an older version than onnx's newest: the installed ONNX Runtime may be older than
+        # onnx.
         ir_version=8,
         producer_name="ceras_ir test",
     )
@@ -90,7 +91,7 @@ def check(proto: onnx.ModelProto) -> None:
 
 
 def constant(value: npt.ArrayLike) -> Array:
-    """`value` as an array, with Python's floats as float32 and integers as int64."""
+    """Return `value` as an array, with Python's floats as float32 and integers as int64."""
     array = np.asarray(value)
     if not isinstance(value, np.ndarray | np.generic) and array.dtype == np.float64:
         return array.astype(np.float32)
@@ -98,7 +99,7 @@ def constant(value: npt.ArrayLike) -> Array:
 
 
 def value_shape(proto: onnx.ModelProto, name: str) -> tuple[int | str, ...]:
-    """The shape of an input, output or inferred inner value."""
+    """Return the shape of an input, output or inferred inner value."""
     graph = proto.graph
     for value in (*graph.input, *graph.output, *graph.value_info):
         if value.name == name:
@@ -110,7 +111,7 @@ def value_shape(proto: onnx.ModelProto, name: str) -> tuple[int | str, ...]:
 def random_inputs(
     proto: onnx.ModelProto, seed: int = 0, *, batch: int = 1, low: float = -2.0, high: float = 2.0
 ) -> dict[str, Array]:
-    """One seeded array per graph input, uniform in [low, high); symbolic dimensions are `batch`."""
+    """Draw an array per graph input, uniform in [low, high); symbolic dimensions are `batch`."""
     random = np.random.default_rng(seed)
     constants = {tensor.name for tensor in proto.graph.initializer}
     arrays: dict[str, Array] = {}
@@ -124,8 +125,8 @@ def random_inputs(
 
 
 def run_onnxruntime(proto: onnx.ModelProto, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """What ONNX Runtime answers, by output name; graph optimizations are off."""
-    # Here and not above: building a model must not cost a test the import of the runtime. As Any,
+    """Run ONNX Runtime without graph optimizations, and return the outputs by name."""
+    # Imported here: building a model must not cost a test the import of the runtime. As Any,
     # because the runtime has no type stubs.
     ort: Any = import_module("onnxruntime")
     options = ort.SessionOptions()
@@ -140,13 +141,13 @@ def run_onnxruntime(proto: onnx.ModelProto, inputs: Mapping[str, Array]) -> dict
 
 
 def weights(random: np.random.Generator, *shape: int) -> npt.NDArray[np.float32]:
-    """Normal values whose sums over all axes but the first keep the input's variance."""
+    """Draw normal values; sums over all axes but the first keep the variance of the input."""
     fan_in = max(1, int(np.prod(shape[1:])))
     return (random.standard_normal(shape) / np.sqrt(fan_in)).astype(np.float32)
 
 
 def norm_parameters(random: np.random.Generator, channels: int) -> list[npt.NDArray[np.float32]]:
-    """Scale, bias, mean and variance of a BatchNormalization, none of them trivial."""
+    """Return nontrivial scale, bias, mean and variance of a BatchNormalization."""
     ranges = ((0.5, 1.5), (-0.5, 0.5), (-0.5, 0.5), (0.5, 2.0))
     return [random.uniform(*bounds, channels).astype(np.float32) for bounds in ranges]
 
@@ -165,9 +166,9 @@ def conv_model(
     activation: str | None = None,
     seed: int = 0,
 ) -> onnx.ModelProto:
-    """`x -> Conv [-> activation] -> y`; attributes of None are left to ONNX's defaults.
+    """Build `x -> Conv [-> activation] -> y`; None means ONNX's default of an attribute.
 
-    `pads` are ONNX's: top, left, bottom, right. `kernel_shape` is left to the weights.
+    `pads` has ONNX's order: top, left, bottom, right. `kernel_shape` is derived from the weights.
     """
     random = np.random.default_rng(seed)
     tensors = {"w": weights(random, outputs, shape[1] // (group or 1), *kernel)}
@@ -199,7 +200,7 @@ def gemm_model(
     bias: Sequence[int] | None = (-1,),
     seed: int = 0,
 ) -> onnx.ModelProto:
-    """`x -> Gemm -> y`; `bias` is the shape of C (-1 for `outputs`), or None for no C."""
+    """Build `x -> Gemm -> y`; `bias` is the shape of C (-1 for `outputs`), or None for no C."""
     random = np.random.default_rng(seed)
     matrix = weights(random, outputs, inputs)
     tensors = {"w": matrix if trans_b else np.ascontiguousarray(matrix.T)}
@@ -230,7 +231,7 @@ def pool_model(
     ceil_mode: int | None = None,
     count_include_pad: int | None = None,
 ) -> onnx.ModelProto:
-    """`x -> MaxPool | AveragePool | GlobalAveragePool -> y`; the last one takes no attributes."""
+    """Build `x -> MaxPool | AveragePool | GlobalAveragePool -> y`; the last has no attributes."""
     if op.startswith("Global"):
         return model([node(op, "x", "y")], {"x": shape}, ["y"])
     pool = node(
@@ -251,7 +252,7 @@ def pool_model(
 def residual_block(
     channels: int = 8, size: int = 8, *, batch_norm: bool = True, seed: int = 0
 ) -> onnx.ModelProto:
-    """`y = Relu(x + [BatchNorm](Conv(x)))`, 3x3."""
+    """Build `y = Relu(x + [BatchNorm](Conv(x)))`, 3x3."""
     random = np.random.default_rng(seed)
     tensors = {"w": weights(random, channels, channels, 3, 3)}
     nodes = [node("Conv", "x w", "c", pads=[1, 1, 1, 1])]
@@ -266,7 +267,7 @@ def residual_block(
 
 
 def silu_block(channels: int = 8, size: int = 8, *, seed: int = 0) -> onnx.ModelProto:
-    """`c = Conv(x); y = c * Sigmoid(c)`, 3x3."""
+    """Build `c = Conv(x); y = c * Sigmoid(c)`, 3x3."""
     random = np.random.default_rng(seed)
     tensors = {
         "w": weights(random, channels, channels, 3, 3),
@@ -281,7 +282,7 @@ def silu_block(channels: int = 8, size: int = 8, *, seed: int = 0) -> onnx.Model
 
 
 def mlp(*sizes: int, batch: int | str = 1, softmax: bool = False, seed: int = 0) -> onnx.ModelProto:
-    """`mlp(3, 40, 40, 3)`: Gemm layers with Relu between them; one size h means 3-h-h-3."""
+    """Build `mlp(3, 40, 40, 3)`: Gemm layers with Relu between; a single size h means 3-h-h-3."""
     random = np.random.default_rng(seed)
     if len(sizes) == 1:
         sizes = (3, *sizes, *sizes, 3)
@@ -305,7 +306,7 @@ def mlp(*sizes: int, batch: int | str = 1, softmax: bool = False, seed: int = 0)
 def concat_branches(
     channels: int = 4, branches: Sequence[int] = (4, 8), size: int = 8, *, seed: int = 0
 ) -> onnx.ModelProto:
-    """A 1x1 Conv + Relu from `x` for every entry of `branches`, concatenated along channels."""
+    """Build a 1x1 Conv + Relu for each entry of `branches`, concatenated along channels."""
     random = np.random.default_rng(seed)
     nodes: list[onnx.NodeProto] = []
     tensors: dict[str, npt.NDArray[np.float32]] = {}

@@ -1,9 +1,9 @@
 """
-What a quantized operation must store, one element at a time, in Python's own fractions.
+Compute the result that a quantized operation must store, for single elements, with fractions.
 
-Shares nothing with the interpreter: it takes stored operands as what they stand for, exact
-real numbers, does the operation on those, and rounds once. So it holds shifts, biases and
-residuals to the scales of the types, which is all that they are there for.
+This file shares no code with the interpreter. It converts stored operands to exact real numbers,
+computes the operation on these, and rounds a single time. This checks that shifts, biases and
+residuals agree with the scales of the types.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ Index = tuple[int, ...]
 
 
 def scale(value: SSAValue, where: Index = ()) -> Fraction:
-    """Of a value, or, where every channel has its own, of an element."""
+    """Return the scale of a value, or of the element at `where` if the scales are per-channel."""
     element = graph.quantized_element(value)
     assert element is not None
     channel = where[element.axis.data] if isinstance(element.axis, IntAttr) else 0
@@ -38,7 +38,7 @@ def zero_point(value: SSAValue) -> int:
 
 
 def trace(module: ModuleOp, inputs: Mapping[str, Stored]) -> dict[SSAValue, Stored]:
-    """Every value of a run of the interpreter."""
+    """Run the interpreter, and return the values of all operations."""
     values: dict[SSAValue, Stored] = {}
 
     def keep(op: Operation, results: tuple[Stored, ...]) -> None:
@@ -51,7 +51,7 @@ def trace(module: ModuleOp, inputs: Mapping[str, Stored]) -> dict[SSAValue, Stor
 def wrong_elements(
     op: Operation, values: Mapping[SSAValue, Stored], count: int, seed: int = 0
 ) -> Iterator[str]:
-    """Disagreements at the extremes and `count` random elements of a requantized result."""
+    """List the errors at the extremes and at `count` random elements of a requantized result."""
     got = values[op.results[0]]
     random = np.random.default_rng(seed)
     flat = [int(got.argmax()), int(got.argmin()), *random.integers(got.size, size=count).tolist()]
@@ -62,7 +62,7 @@ def wrong_elements(
 
 
 def bounds(op: Operation, values: Mapping[SSAValue, Stored], index: Index) -> tuple[int, int]:
-    """The least and the greatest stored result that the definition admits: mostly one."""
+    """Return the bounds of the stored results that the definition admits, usually equal."""
 
     def at(operand: SSAValue, where: Index) -> Fraction:
         return (int(values[operand][where].item()) - zero_point(operand)) * scale(operand, where)
@@ -94,7 +94,7 @@ def bounds(op: Operation, values: Mapping[SSAValue, Stored], index: Index) -> tu
             else:
                 full = prod(op.kernel.get_values())
                 total = sum(inside, Fraction(0)) / (full if op.includes_padding else len(inside))
-                # The reciprocal is a fixed-point number, so that ties may go either way.
+                # The reciprocal is a fixed-point number, so that ties may round either way.
                 slack = Fraction(1, 1 << 13)
         case graph.LookupOp():
             half = op.tables.shape[1] // 2
@@ -106,7 +106,7 @@ def bounds(op: Operation, values: Mapping[SSAValue, Stored], index: Index) -> tu
             row = [float(at(op.input, (*index[:axis], k, *index[axis + 1 :]))) for k in range(n)]
             powers = [exp(max(v - max(row), -700)) for v in row]
             total = Fraction(powers[index[axis]] / sum(powers))
-            # Half a unit of the table for each element, and one of the reciprocal.
+            # The error is half a unit of the table for each element, and a unit of the reciprocal.
             slack = Fraction(n + 2, 1 << 16) / scale(op.result)
         case graph.IntegerNormalizeOp():
             total = normalized(op, [at(op.input, (*index[:-1], k)) for k in row_of(op)], index)
@@ -119,7 +119,7 @@ def bounds(op: Operation, values: Mapping[SSAValue, Stored], index: Index) -> tu
     quotient = total / scale(op.results[0])
     if isinstance(op, graph.LookupOp):
         slack = Fraction(1, 1000)
-    # Sums of products round half up; where a zero point takes part all others round to even.
+    # Sums of products round half up. The other operations round half to even with a zero point.
     points = [zero_point(value) for value in (*op.operands, *op.results)]
     even = any(points) and not isinstance(op, graph.LinearOperation)
     ends = (quotient + s for s in (-slack, slack))
@@ -133,7 +133,7 @@ def row_of(op: graph.IntegerNormalizeOp) -> range:
 
 
 def normalized(op: graph.IntegerNormalizeOp, row: Sequence[Fraction], index: Index) -> Fraction:
-    """An element less the mean over the deviation, in double precision."""
+    """Return (element - mean) / deviation, in double precision."""
     n, mean = len(row), sum(row, Fraction(0)) / len(row) if op.is_centred else Fraction(0)
     unit = (n if op.is_centred else 1) * Fraction(2) ** op.shift / scale(op.input)
     epsilon = op.epsilon.value.data / (n * unit * unit)
@@ -142,7 +142,7 @@ def normalized(op: graph.IntegerNormalizeOp, row: Sequence[Fraction], index: Ind
 
 
 def taps(op: graph.LinearOperation, index: Index) -> Iterator[tuple[Index, Index]]:
-    """Positions in the input and in the weights whose products add to one element."""
+    """List the positions in input and weights that contribute products to an element."""
     if not isinstance(op, graph.Conv2dOp):
         m, n = index
         for k in range(graph.shape_of(op.weights)[1]):
@@ -162,7 +162,7 @@ def taps(op: graph.LinearOperation, index: Index) -> Iterator[tuple[Index, Index
 
 
 def window(op: graph.Pool2dOp, index: Index) -> Iterator[Index]:
-    """Positions inside the input that one element of a pooling sees."""
+    """List the positions inside the input that a pooling window covers."""
     n, y, x, c = index
     _, height, width, _ = graph.shape_of(op.input)
     kernel, strides = op.kernel.get_values(), op.strides.get_values()
@@ -175,13 +175,13 @@ def window(op: graph.Pool2dOp, index: Index) -> Iterator[Index]:
 
 
 def broadcast(index: Index, shape: Sequence[int]) -> Index:
-    """Where numpy's broadcasting takes an element of the result from."""
+    """Return the index of the operand element that NumPy broadcasts to `index` of the result."""
     tail = index[len(index) - len(shape) :]
     return tuple(0 if extent == 1 else i for i, extent in zip(tail, shape, strict=True))
 
 
 def apply(op: graph.LookupOp, x: float) -> float:
-    """The function behind a table, in double precision."""
+    """Compute the function of a table, in double precision."""
     function = op.attributes["graph.function"]
     assert isinstance(function, graph.FunctionAttr)
     p = function.values

@@ -1,6 +1,4 @@
-"""
-Seeded random networks of every family, as the commands take them: `random_case(family, seed)`.
-"""
+"""Create seeded random networks of all families for the commands: `random_case(family, seed)`."""
 
 import sys
 import tempfile
@@ -28,24 +26,24 @@ from ceras_ir.transforms.graph.fuse import FusePass
 
 GENERATOR = SHARED / "tools" / "fuzz_models.py"
 SAMPLES = 16
-"""Below that, calibration warns and clips nothing."""
+"""The number of samples; with fewer, calibration warns and does not clip."""
 SIZE = 6
-"""Blocks of the generator's networks, at most."""
+"""The maximum number of blocks of the generator's networks."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A network, what it is calibrated and run on, and which of its inputs are states."""
+    """A network, the data to calibrate and run it, and its states."""
 
     model: onnx.ModelProto
     data: Mapping[str, Array]
     states: Mapping[str, str] = field(default_factory=dict[str, str])
     quantized: bool = False
-    """Whether the model says how: layers are not chosen then."""
+    """Whether the model specifies the quantization; then options choose no layers."""
 
     @property
     def layers(self) -> list[str]:
-        """The names of what computes, as options choose it; none of a model that is refused."""
+        """Name the operations that options can choose; empty if the model is not supported."""
         try:
             module = import_model(self.model)
         except UnsupportedError:
@@ -56,7 +54,7 @@ class Case:
         return list(dict.fromkeys(node_name(op) for op in ops if isinstance(op, kinds)))
 
     def save(self, folder: Path) -> list[str]:
-        """Write `model.onnx` and `data.npz`; returns the options that states need."""
+        """Write `model.onnx` and `data.npz`, and return the options for the states."""
         (folder / "model.onnx").write_bytes(self.model.SerializeToString())
         save_arrays(str(folder / "data.npz"), self.data)
         return [word for pair in self.states.items() for word in ("--state", "=".join(pair))]
@@ -68,24 +66,24 @@ def images(seed: int) -> Case:
 
 
 def convolutions(seed: int) -> Case:
-    """Any attributes, and attention over the places of a feature map."""
+    """Create convolutions with any attributes, and attention over the pixels of a feature map."""
     model = onnx_random.random_network(seed, kinds=[*onnx_random.STEPS, "head"])
     return Case(model, _samples(model, seed))
 
 
 def streaming(seed: int) -> Case:
-    """States, recurrent layers, attention, loops and branches; samples are steps."""
+    """Create states, recurrent layers, attention, loops and branches; samples are steps."""
     model, states, steps = random_streaming(seed)
     return Case(model, {"x": steps[:, 0]}, states)
 
 
 def operators(seed: int) -> Case | None:
-    """A network in float of more operators; None where the generator drops a seed."""
+    """Create a float network of more operators; None if the generator drops the seed."""
     return _generated(seed, "none")
 
 
 def quantized(seed: int) -> Case | None:
-    """Q/DQ, of which every other one has 16-bit values, or QLinear operators."""
+    """Create a Q/DQ network, half of these with 16-bit values, or a QLinear network."""
     return _generated(seed, "qdq" if seed % 3 else "qop")
 
 
@@ -95,7 +93,7 @@ FAMILIES: dict[str, Callable[[int], Case | None]] = {
 
 
 def random_case(family: str, seed: int) -> Case | None:
-    """The network of a seed, or None where there is none."""
+    """Return the network of a seed; None if there is no such network."""
     return FAMILIES[family](seed)
 
 

@@ -1,8 +1,8 @@
 """
-Options of the commands, drawn at random: the one table that fuzzers draw from.
+Draw options of the commands at random; all fuzzers use this table.
 
-Left out are options that only say how long to search or where to run (`--jobs`, `--tune`,
-`--workers`), those of image folders, and what the commands refuse together by design.
+The table omits options for search effort or parallelism (`--jobs`, `--tune`, `--workers`), options
+of image folders, and combinations that the commands reject by design.
 """
 
 import json
@@ -21,13 +21,13 @@ Random = np.random.Generator
 
 @dataclass(frozen=True)
 class Choices:
-    """An option, what may be given, and how often it is: one time in `rarity`."""
+    """An option and its possible values; it is given in 1 of `rarity` draws."""
 
     flag: str
     values: Sequence[str] = ()
     """
-    Of which {layer} is a layer of the network; semicolons separate several of one option; none:
-    the option is a switch.
+    The values. `{layer}` is replaced by a layer of the network, and semicolons separate several
+    values of an option. An empty list means that the option is a switch.
     """
     rarity: int = 4
 
@@ -58,7 +58,7 @@ PRECISION = (
     Choices("--int16", ("*", "{layer}", "{layer}", "{layer},{layer}"), 3),
     Choices("--float", ("{layer}", "{layer}", "{layer},{layer}"), 3),
 )
-"""Which layers keep more than int8: not of models that say so themselves."""
+"""Layers with more than int8; omitted for models that specify the quantization."""
 PRUNING = (
     Choices(
         "--prune",
@@ -88,7 +88,7 @@ AGAIN = (
         ),
     ),
 )
-"""Of quantized networks: passes that find nothing left to do, or change no value."""
+"""Options for quantized networks: passes that change no value or have no effect."""
 TARGETS: Mapping[str, tuple[Choices, ...]] = {
     "c": (
         Choices("--encoding", ("auto", "dense", "csr", "csr-int8", "code"), 3),
@@ -105,11 +105,11 @@ TARGETS: Mapping[str, tuple[Choices, ...]] = {
     ),
 }
 FOLDERS = (Choices("--name", ("net",)), Choices("--python-wrapper", rarity=6))
-"""Of target c in ceras-compile."""
+"""Options of target c in ceras-compile."""
 
 
 def draw(random: Random, choices: Sequence[Choices], layers: Sequence[str] = ()) -> list[str]:
-    """Some of the options."""
+    """Draw some of the options."""
     found = list[str]()
     for each in choices:
         if random.integers(each.rarity):
@@ -127,7 +127,7 @@ def draw(random: Random, choices: Sequence[Choices], layers: Sequence[str] = ())
 
 
 def draw_board(random: Random, target: str, folder: Path) -> list[str]:
-    """A built-in board, a made-up one in `folder`, or none."""
+    """Draw a built-in board, a random board written to `folder`, or no board."""
     if random.integers(2) or target == "onnx":
         return []
     if (made := BOARDS.get(target)) is not None and random.integers(3):
@@ -136,7 +136,7 @@ def draw_board(random: Random, target: str, folder: Path) -> list[str]:
 
 
 def _vta_board(random: Random, folder: Path) -> Path:
-    """Any intrinsic, and buffers of some vectors and more."""
+    """Write a VTA board with any intrinsic and buffers of random sizes."""
     batch, block = int(random.integers(3)), int(random.integers(2, 6))
     inp, wgt, acc = (int(random.integers(6, 13)) for _ in range(3))
     uops, bus = int(random.integers(7, 14)), 1 << int(random.integers(2, 6))
@@ -147,7 +147,7 @@ def _vta_board(random: Random, folder: Path) -> Path:
 
 
 def _nnet_board(random: Random, folder: Path) -> Path:
-    """The built-in one with other sizes and speeds, so that other layers are on the FPGA."""
+    """Write the built-in board with random sizes and speeds, so that other layers use the FPGA."""
     fields: dict[str, Sequence[object]] = {
         "array.lanes": (4, 8, 16, 32),
         "array.bus_bytes": (4, 8, 16),
@@ -168,4 +168,4 @@ def _nnet_board(random: Random, folder: Path) -> Path:
 
 
 BOARDS: Mapping[str, Callable[[Random, Path], Path]] = {"vta": _vta_board, "nnet": _nnet_board}
-"""Where the fields of a board may be anything."""
+"""Targets that accept random fields of a board."""

@@ -1,6 +1,8 @@
 """
-A network through its texts: every level that `ceras-compile --save-temps` writes is run, printed
-again, and compiled again; `ceras-opt` makes the quantized graph of the same options.
+Check the texts of a network.
+
+Each level that `ceras-compile --save-temps` writes is run, printed again, and compiled again.
+`ceras-opt` has to create the same quantized graph from the same options.
 """
 
 import json
@@ -24,7 +26,7 @@ from ceras_ir.targets.protocol import find_target
 
 SAMPLES = 3
 CHANGING = ("graph", "fused", "HardSwish", "pruned", "quantized", "int8-border", "encoded")
-"""What names of levels begin with that compute something else than the one before."""
+"""Prefixes of the names of levels that compute a different result from the previous level."""
 PASS_OPTIONS = {
     "--calibrate": "calibration",
     "--calibration-samples": "samples",
@@ -38,9 +40,9 @@ PASS_OPTIONS = {
     "--int16": "int16",
     "--float": "float",
 }
-"""Options of the commands as those of the pass `quantize`."""
+"""Map options of the commands to options of the pass `quantize`."""
 CALIBRATION = ("calibration", "samples", "draw", "silu", "observer")
-"""Those of the pass `calibrate`."""
+"""The options of the pass `calibrate`."""
 
 LOCATION = re.compile(r"loc\(.*")
 
@@ -50,7 +52,7 @@ Outputs = dict[str, Array]
 def through_text(
     folder: Path, target: str, options: Sequence[str], case: Case, random: np.random.Generator
 ) -> None:
-    """Raise Wrong if two ways to one result differ."""
+    """Raise Wrong if two ways to compute a result differ."""
     in_float = "none" in options[:2]
     io = [] if in_float or random.integers(4) else ["--io", "int8"]
     given = ["--target", target, *options, *io]
@@ -65,7 +67,7 @@ def through_text(
         _compare(f"{level.name} and {levels[first].name}", _run(level, inputs), wanted, in_float)
     if target == "onnx" and not in_float:
         _in_runtime(out, inputs, wanted, levels[first].read_text())
-    # The other ways take turns, so that there is time for more seeds.
+    # Each run tests only one of the other ways, so that there is time for more seeds.
     way = int(random.integers(3 if in_float else 5))
     if way == 0:
         level = levels[int(random.integers(len(levels)))]
@@ -93,7 +95,7 @@ def _changes(level: Path) -> bool:
 
 
 def _inputs(out: Path, case: Case, random: np.random.Generator) -> Outputs:
-    """The first samples, or random integers where the folder takes these."""
+    """Return the first samples, or random integers if the folder accepts integers."""
     found = dict[str, Array]()
     for entry in json.loads((out / "manifest.json").read_text())["inputs"]:
         kind, count = np.dtype(entry["dtype"]), SAMPLES
@@ -128,7 +130,7 @@ def _compare(what: str, got: Outputs, wanted: Outputs, in_float: bool) -> None:
 
 
 def _in_runtime(out: Path, inputs: Path, wanted: Outputs, text: str) -> None:
-    """ONNX Runtime, where docs/onnx-export.md promises the same integers."""
+    """Compare with ONNX Runtime if docs/onnx-export.md promises equal integers."""
     if "i16" in text or "graph.unary" in text or "graph.binary pow" in text:
         return
     model = onnx.ModelProto.FromString((out / "model.onnx").read_bytes())
@@ -143,13 +145,13 @@ def _in_runtime(out: Path, inputs: Path, wanted: Outputs, text: str) -> None:
         }
         for name, array in run_onnxruntime(model, one).items():
             expected = wanted[name][number].reshape(array.shape)
-            # What follows a float operation is as exact as that is.
+            # A result after a float operation is only as exact as that operation.
             if np.abs(array.astype(np.float64) - expected).max(initial=0) > 1e-6:
                 raise Wrong(f"ONNX Runtime: {name} of sample {number} differs")
 
 
 def _same_text(what: str, got: str, wanted: str) -> None:
-    """The same operations under the same names; attributes may stand in another order."""
+    """Compare operations and names; attributes may have a different order."""
     if got.strip() == wanted.strip():
         return
     modules = [Parser(load_context(), text).parse_module() for text in (got, wanted)]
@@ -161,7 +163,7 @@ def _same_text(what: str, got: str, wanted: str) -> None:
 
 
 def _without_front(given: Sequence[str], target: str) -> list[str]:
-    """The options that a level keeps: the target's own."""
+    """Return the options of the target, which also apply to the text of a level."""
     kept, words = ["--target", target], list(given)
     for flag, value in zip(words, [*words[1:], ""], strict=True):
         if flag in TARGET_FLAGS:
@@ -177,7 +179,7 @@ TARGET_FLAGS = (
 
 
 def _by_passes(folder: Path, target: str, given: Sequence[str], levels: Sequence[Path]) -> None:
-    """`ceras-opt` makes the quantized graph of the same options."""
+    """Check that `ceras-opt` creates the same quantized graph from the same options."""
     passes, chosen = _passes(target, given)
     made = call(opt_main, str(levels[0]), "--fuse", *passes(chosen))
     _same_text("quantized by ceras-opt", made, _quantized(levels))
@@ -186,7 +188,7 @@ def _by_passes(folder: Path, target: str, given: Sequence[str], levels: Sequence
 def _with_what_was_learnt(
     folder: Path, target: str, given: Sequence[str], levels: Sequence[Path]
 ) -> None:
-    """`ceras-opt` and `ceras-compile` of text that keeps what calibration saw."""
+    """Compile text that holds the results of calibration, with `ceras-opt` and `ceras-compile`."""
     passes, chosen = _passes(target, given)
     if (data := chosen.get("calibration")) is None:
         return
@@ -209,7 +211,7 @@ def _with_what_was_learnt(
 def _passes(
     target: str, given: Sequence[str]
 ) -> tuple[Callable[[Mapping[str, str]], list[str]], dict[str, str]]:
-    """The passes behind `fuse` by options of `quantize`, and what `given` says these are."""
+    """Return a function from options of `quantize` to passes, and the options in `given`."""
     pairs = dict(zip(given, [*given[1:], ""], strict=True))
     before = [] if "--prune" not in pairs else [f"--prune={pairs['--prune']} bits=8"]
     if not find_target(target).arithmetic.multipliers:
@@ -224,7 +226,7 @@ def _passes(
 
 
 def _quantized(levels: Sequence[Path]) -> str:
-    """The text behind quantization, and behind the border if that is int8."""
+    """Return the text after quantization, and after the border pass if that is int8."""
     named = {level.name.partition("-")[2]: level for level in levels}
     return named.get("int8-border.mlir", named["quantized-graph.mlir"]).read_text()
 

@@ -1,12 +1,12 @@
 """
-Faults seeded in the compiler, one at a time, and which test catches each.
+Seed faults in the compiler, one at a time, and print the test that detects each.
 
     python test/faults/seeded.py [--only TEXT]
 
-Each entry of `faults.toml` changes one place of a copy of the package and names the tests that must
-fail then. A fault that no test sees, a test that fails without a fault, or an entry whose text is
-not in its file exactly once makes the exit status 1. `test/mutants` is another thing: it changes
-what the compiler reads; this changes the compiler.
+Each entry of `faults.toml` changes one line of a copy of the package, and names the tests that must
+fail then. The exit status is 1 if no test detects a fault, if a test fails without a fault, or if
+the text of an entry does not occur exactly a single time in the file. In contrast, `test/mutants`
+changes the input of the compiler; this program changes the compiler.
 """
 
 import argparse
@@ -28,38 +28,38 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 PACKAGE = ROOT / "ceras_ir"
 LIMIT_SECONDS = 120
-"""For the tests of one fault; a fault that makes them run longer is caught."""
+"""The limit for the tests of a fault; a fault that exceeds it counts as detected."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What to change in which file of the package, and what must fail then."""
+    """A change of a file of the package, and the tests that must fail then."""
 
     file: str
     old: str
     new: str
     tests: tuple[str, ...]
-    """Of pytest by their identifiers, of lit by their files."""
+    """The tests of pytest by their identifiers, and of lit by their files."""
 
     @property
     def count(self) -> int:
-        """How often `old` is in the file as it is: once, or the entry is out of date."""
+        """Count `old` in the unchanged file; the entry is out of date unless this is 1."""
         path = PACKAGE / self.file
         return path.read_text(encoding="utf-8").count(self.old) if path.is_file() else 0
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How the tests of a fault ended."""
+    """The result of the tests of a fault."""
 
     caught_by: str
-    """The first test that failed; empty if none did."""
+    """The first test that failed; empty if all passed."""
     seconds: float
     output: str
 
 
 def faults() -> list[Fault]:
-    """The table, in the order of the file."""
+    """Return the faults in the order of the file."""
     table = tomllib.loads((HERE / "faults.toml").read_text(encoding="utf-8"))
     return [
         Fault(file, entry["old"], entry["new"], tuple(entry["tests"].split()))
@@ -70,15 +70,15 @@ def faults() -> list[Fault]:
 
 @contextmanager
 def package_copy() -> Generator[Path]:
-    """A folder with a copy of the package."""
+    """Create a folder with a copy of the package."""
     with tempfile.TemporaryDirectory(prefix="ceras-faults-") as folder:
-        # With the compiled files and their times, so that only what changes is compiled again.
+        # Copy compiled files and times too, so that only changed files are compiled again.
         shutil.copytree(PACKAGE, Path(folder) / PACKAGE.name)
         yield Path(folder)
 
 
 def run_with(fault: Fault, folder: Path) -> Outcome:
-    """Run the tests of `fault` on the copy in `folder`, changed for that time."""
+    """Run the tests of `fault` on the copy in `folder`, which is changed only for this time."""
     path = folder / PACKAGE.name / fault.file
     before, status = path.read_bytes(), path.stat()
     path.write_bytes(before.replace(fault.old.encode(), fault.new.encode()))
@@ -100,7 +100,7 @@ def run_tests(tests: Sequence[str], folder: Path, limit: float = LIMIT_SECONDS) 
     if of_pytest:
         commands.append([python, "-m", "pytest", *options, *of_pytest])
     if of_lit:
-        # What crashes leaves a reproducer where it runs.
+        # A crash leaves a reproducer in the current folder.
         commands.append([lit, "-v", f"-Dexec={folder / 'lit'}", *of_lit])
     for command in commands:
         status, said = _finish(command, folder, limit)
@@ -121,12 +121,12 @@ def run_tests(tests: Sequence[str], folder: Path, limit: float = LIMIT_SECONDS) 
 
 
 def _finish(command: Sequence[str | Path], folder: Path, limit: float) -> tuple[int | None, str]:
-    """Status, None beyond the limit, and all that was said; nothing is left running."""
+    """Return the status, None above the limit, and the output; kill all processes that remain."""
     paths = [str(folder), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-        # The folder in which Python starts would come before the copy.
+        # Otherwise Python would import from the current folder before the copy.
         "PYTHONSAFEPATH": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
     }

@@ -1,19 +1,20 @@
 """
-References that share nothing with the compiler, and the bound within which a result is correct.
+Compute references without code of the compiler, and the bound within which a result is correct.
 
 1. `runtime` is ONNX Runtime without optimizations, in float32.
-2. `Evaluator` is ONNX's reference implementation with every float in float64. Results of an
-   operator beyond float32's range become infinite or 0, as they would in float32.
-3. The bound of a float is computed. The evaluator runs again, and rounds the result of every
-   operator to float32 after a random change of the size of that operator's own rounding error
-   (`ROUNDINGS` units in the last place, or the root of the number of summands). A result that
-   float32 holds exactly is not changed, so that ties and comparisons of exact numbers count.
-   The greatest deviation of these runs from the exact one, times `GAIN`, is the bound.
-4. An integer or boolean has to be equal to the exact run's, unless a run with changes has another:
-   the float that decides is then within the bound of a tie. QuantizeLinear always changes its
-   operand, so that an integer may be one step off next to a tie, and nowhere else.
-5. A constant bias may move by `MAX_BIAS_ERROR` of the quantized result, as docs/quantized-import.md
-   states. Networks have such biases if their scale is not that of the products.
+2. `Evaluator` is ONNX's reference implementation with all floats in float64. Results of an
+   operator outside the range of float32 become infinite or 0, as they would in float32.
+3. The bound of a float is computed. The evaluator runs again, and rounds the result of each
+   operator to float32 after a random change of the size of the rounding error of that operator
+   (`ROUNDINGS` units in the last place, or the root of the number of summands). A result that is
+   exact in float32 is not changed, so that ties and comparisons of exact numbers count.
+   The maximum deviation of these runs from the exact run, times `GAIN`, is the bound.
+4. An integer or boolean has to be equal to that of the exact run, unless a run with changes has a
+   different result: then the float that decides is within the bound of a tie. QuantizeLinear always
+   changes its operand, so that an integer may be off by 1 near a tie, but not elsewhere.
+5. A constant bias may change by `MAX_BIAS_ERROR` of the quantized result, as
+   docs/quantized-import.md states. Networks have such biases if their scale is not that of the
+   products.
 """
 
 from __future__ import annotations
@@ -36,15 +37,15 @@ BASIC = frozenset(
     {"Add", "Sub", "Mul", "Div", "Sqrt", "Cast", "DequantizeLinear", "Reciprocal", "Neg", "Mod"}
 )
 ROUNDINGS = 4.0
-"""Half units in the last place that a function may be off."""
+"""The allowed error of a function, in half units in the last place."""
 
 MAX_BIAS_ERROR = 2.0**-5
-"""How far a constant bias may move, in units of the result of QuantizeLinear."""
+"""The allowed change of a constant bias, in units of the result of QuantizeLinear."""
 
 KEEPS_BIAS = frozenset(
     {"Relu", "Clip", "Add", "Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"}
 )
-"""Operators that one layer contains after its bias."""
+"""Operators that a layer contains after the bias."""
 
 SUMS = frozenset(
     {
@@ -56,15 +57,15 @@ SUMS = frozenset(
         *("Normalizer", "QLinearConv", "QLinearMatMul", "DynamicQuantizeLinear"),
     }
 )
-"""Operators with sums inside, whose operands are changed too."""
+"""Operators that compute sums; the operands of these are changed too."""
 
 
 EXPONENTIALS = frozenset({"Exp", "Sigmoid", "Softplus", "Softmax", "Pow", "Mish", "Swish"})
-"""Functions whose results below the least normal number may be 0."""
+"""Functions that may return 0 instead of a subnormal number."""
 
 
 class Evaluator(ReferenceEvaluator):
-    """ONNX's reference implementation, with changes of every float after each operator."""
+    """Run ONNX's reference implementation, and change each float result of an operator."""
 
     biased: frozenset[str] = frozenset()
     """The tensors of the main graph that `with_bias` found."""
@@ -88,7 +89,7 @@ class Evaluator(ReferenceEvaluator):
         return [results[name] for name in names]
 
     def computed(self, node: Any, given: Sequence[Any], linked: Mapping[str, Any]) -> list[Any]:
-        """The results of one operator."""
+        """Compute the results of an operator."""
         op, noise = node.onnx_node.op_type, current()
         if op == "QuantizeLinear":
             error = MAX_BIAS_ERROR if node.onnx_node.input[0] in self.biased else 0.0
@@ -98,7 +99,7 @@ class Evaluator(ReferenceEvaluator):
             return exact
         if op in SUMS or op == "Pow":
             terms = max((np.size(a) for a in given if a is not None), default=1)
-            # A power is right if it is that of operands within a rounding.
+            # A power is correct if it is the power of operands within a rounding.
             size = ROUNDINGS if op == "Pow" else np.sqrt(min(terms, 64))
             near = 1.0 if op == "Pow" else size
             moved = [noise.changed(a, near) if is_float(a) else a for a in given]
@@ -119,7 +120,7 @@ def is_float(array: Any) -> bool:
 
 
 def wide(array: Any) -> Array:
-    """Floats in float64 and in the range of float32."""
+    """Convert floats to float64, limited to the range of float32."""
     values = np.asarray(array)
     if values.dtype.kind == "f":
         return in_range(values.astype(np.float64))
@@ -127,7 +128,7 @@ def wide(array: Any) -> Array:
 
 
 def with_bias(model: onnx.ModelProto) -> frozenset[str]:
-    """The results of layers that have a constant bias."""
+    """Return the results of layers that have a constant bias."""
     constants = {tensor.name for tensor in model.graph.initializer}
     products, found = set[str](), set[str]()
     for node in model.graph.node:
@@ -151,8 +152,9 @@ def quantized(
     node: onnx.NodeProto, given: Sequence[Any], noise: Noise | None, error: float = 0.0
 ) -> Array:
     """
-    QuantizeLinear by its definition: saturate(round_half_even(x / scale) + zero point). With noise
-    the quotient moves by up to `error`, and by roundings.
+    Compute saturate(round_half_even(x / scale) + zero point), as QuantizeLinear is defined.
+
+    With noise, the quotient changes by up to `error`, and by rounding errors.
     """
     found = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     x, scale, *rest = given
@@ -173,7 +175,7 @@ def quantized(
 
 
 def widened(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with float64 in place of float32, in the bodies of loops too."""
+    """Return the model with float64 in place of float32, also in the bodies of loops."""
     other = onnx.ModelProto()
     other.CopyFrom(model)
     _widen(other.graph)
@@ -207,7 +209,7 @@ Results = list[dict[str, Array]]
 
 
 def in_order(case: Case, run: Any) -> Results:
-    """What `run` makes of the samples of a case, to which it hands the states back."""
+    """Run the samples of a case in order with `run`, and pass the states to the next sample."""
     shapes = {
         v.name: (
             [d.dim_value for d in v.type.tensor_type.shape.dim],
@@ -226,7 +228,7 @@ def in_order(case: Case, run: Any) -> Results:
 
 
 def runtime(case: Case) -> Results:
-    """The results of ONNX Runtime without optimizations."""
+    """Run ONNX Runtime without optimizations."""
     ort: Any = import_module("onnxruntime")
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -242,7 +244,7 @@ def runtime(case: Case) -> Results:
 
 
 class Exact:
-    """The results in float64, and the runs with changes that bound what is right."""
+    """Hold the results in float64, and the runs with changes that bound the correct results."""
 
     def __init__(self, case: Case):
         self.case = case
@@ -264,11 +266,11 @@ class Exact:
             return in_order(self.case, run)
 
     def add(self, sign: float = 0.0) -> None:
-        """One more run with changes."""
+        """Add a run with changes."""
         self.changed.append(self._run(Noise(len(self.changed), sign)))
 
     def check(self, results: Results) -> list[Difference]:
-        """Where `results` are not within the bounds; more runs decide before it is said so."""
+        """List the elements outside the bounds, after up to 40 runs with changes."""
         found = self._differences(results)
         while found and len(self.changed) < 40:
             self.add()
@@ -289,8 +291,9 @@ class Exact:
 
     def allows(self, results: Results, other: Results, at: int, name: str) -> bool:
         """
-        Whether an output is within the bounds of `other`, as far as that differs: elements that
-        are equal to those of `other`, or as near to them as to be right, count as right.
+        Return whether an output is within the bounds, except for elements near those of `other`.
+
+        An element that is equal to the element of `other`, or nearly so, counts as correct.
         """
         got, exact = np.array(results[at][name]), self.results[at][name]
         given = np.asarray(other[at][name])
@@ -315,7 +318,7 @@ class Difference:
 
 
 def difference(got: Array, exact: Array, others: Sequence[Array]) -> str:
-    """What is wrong with an output; empty if nothing is."""
+    """Describe the error of an output; empty if the output is correct."""
     if any(o.shape != exact.shape for o in others):
         return ""
     if got.shape != exact.shape:

@@ -1,6 +1,7 @@
 """
-Structured mutants of what is JSON or TOML: the manifests of compiled folders, VTA's boards, and the
-boards of C and nnet.
+Create mutants of JSON and TOML files.
+
+The files are the manifests of compiled folders, VTA's boards, and the boards of C and nnet.
 """
 
 import json
@@ -24,7 +25,7 @@ VALUES: tuple[object, ...] = (
 
 
 def mutate(random: Random, content: object) -> object:
-    """`content` after one to three changes somewhere in it."""
+    """Return `content` after one to three random changes."""
     for _ in range(random.randint(1, 3)):
         places = list(_places(content))
         if not places:
@@ -48,7 +49,7 @@ def mutate(random: Random, content: object) -> object:
 
 
 def _places(content: object) -> Iterator[tuple[Table | List, str | int]]:
-    """Every entry of every list and table."""
+    """List the entries of all nested lists and tables."""
     if isa(content, Table):
         for key in list(content):
             yield content, key
@@ -60,7 +61,7 @@ def _places(content: object) -> Iterator[tuple[Table | List, str | int]]:
 
 
 def as_toml(content: object, prefix: str = "") -> str:
-    """Tables as TOML as far as it has words for them; the rest is as wrong as Python spells it."""
+    """Print tables as TOML; values that TOML cannot represent become invalid text."""
     if not isa(content, Table):
         return repr(content)
     lines: list[str] = []
@@ -76,7 +77,7 @@ def as_toml(content: object, prefix: str = "") -> str:
 
 
 def folder(random: Random, compiled: Path, place: Path) -> None:
-    """A copy of a compiled folder at `place`, with another manifest or board, or less files."""
+    """Copy a compiled folder to `place`, with another manifest or board, or with less data."""
     shutil.copytree(compiled, place)
     names = sorted(path.name for path in place.iterdir() if path.is_file())
     match random.randrange(8):
@@ -92,7 +93,7 @@ def folder(random: Random, compiled: Path, place: Path) -> None:
 
 
 def board(random: Random, target: str) -> tuple[str, str]:
-    """The name and text of a mutant of a board of `target`."""
+    """Return the name and text of a mutant of a board of `target`."""
     known = (files(f"ceras_ir.backends.{target}") / "boards").iterdir()
     chosen = random.choice(sorted(known, key=lambda file: file.name))
     text = chosen.read_text("utf-8")

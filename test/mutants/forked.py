@@ -1,4 +1,4 @@
-"""A command of ours in a process that has imported everything already: time and memory end it."""
+"""Run a command in a fork of this process, with limits on time and memory."""
 
 import os
 import resource
@@ -11,19 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SECONDS, MEMORY = 20, 12 << 30
-"""What one mutant may take, of a processor's time."""
+"""The limits of a mutant: seconds of processor time, and bytes."""
 WAITING = 20
-"""So many times as long may pass, on a machine with other work."""
+"""The factor from processor time to elapsed time, for a machine with other work."""
 
 FINE = frozenset({0, 1, 2, 3})
-"""Statuses of what a user can cause."""
+"""The exit statuses that a user can cause."""
 
 Main = Callable[[Sequence[str]], int]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a command ended; `status` is negative where a signal ended it."""
+    """The result of a command; `status` is negative if a signal terminated it."""
 
     command: str
     status: int
@@ -31,7 +31,7 @@ class Outcome:
 
     @property
     def good(self) -> bool:
-        """Whether it said in words what is wrong, if anything is."""
+        """Return whether the command exited with a documented status and without a traceback."""
         return self.status in FINE and "Traceback" not in self.errors
 
 
@@ -56,7 +56,7 @@ def _become(main: Main, arguments: Sequence[str], folder: Path, errors: int) -> 
         os.dup2(os.open(os.devnull, os.O_RDWR), 0)
         os.dup2(os.open(os.devnull, os.O_RDWR), 1)
         os.dup2(errors, 2)
-        # What pytest or lit put in their place.
+        # Undo the replacement by pytest or lit.
         sys.stdout, sys.stderr = (os.fdopen(n, "w", closefd=False) for n in (1, 2))
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

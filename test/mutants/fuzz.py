@@ -1,11 +1,11 @@
 """
-Structured mutants of IR text, ONNX models, compiled folders and boards through the commands.
+Run the commands on mutants of IR text, ONNX models, compiled folders and boards.
 
     python test/mutants/fuzz.py [--count 2000] [--first 0] [--kind ir|onnx|folder]...
 
-Of `count` mutants of text, half as many models and a quarter as many folders and boards, each has
-to end with a status that says whose mistake it is, in time and without a traceback. Those that do
-not are printed, and kept in the folder that the last line names.
+The kinds are `count` mutants of text, half as many models, and a quarter as many folders and
+boards. Each command has to exit within the time limit, with a status of the contract and without a
+traceback. The other mutants are printed, and kept in the folder that the last line names.
 """
 
 import argparse
@@ -57,7 +57,7 @@ Case = tuple[Main, list[str]]
 
 
 def text_case(seed: int, folder: Path) -> Case:
-    """A mutant of text: read, put through passes, printed for a target, or run."""
+    """Create a mutant of text to parse, transform, print for a target, or run."""
     text = ir.mutant(seed)
     (folder / "mutant.mlir").write_text(text)
     draw = random.Random(seed + 1)
@@ -77,7 +77,7 @@ def text_case(seed: int, folder: Path) -> Case:
 
 
 def _save_inputs(text: str, path: Path) -> None:
-    """Zeros for whatever the network takes, if that can be known."""
+    """Write zeros for the graph inputs, if these can be determined."""
     arrays: dict[str, np.ndarray[tuple[int, ...], np.dtype[np.generic]]] = {}
     with suppress(Exception):
         for info in network_inputs(main_function(ir.parse(text))):
@@ -87,7 +87,7 @@ def _save_inputs(text: str, path: Path) -> None:
 
 
 def model_case(seed: int, folder: Path) -> Case:
-    """A mutant of a model: imported, compiled or verified."""
+    """Create a mutant of a model, which is imported, compiled or verified."""
     (folder / "mutant.onnx").write_bytes(onnx_files.mutant(seed))
     draw = random.Random(seed + 1)
     target, quantize = draw.choice(TARGETS), draw.choice(("auto", "int8", "none"))
@@ -105,7 +105,7 @@ def model_case(seed: int, folder: Path) -> Case:
 
 
 def folder_case(seed: int, folder: Path) -> Case:
-    """A mutant of a compiled folder that is run, or of a board that is compiled for."""
+    """Create a mutant of a compiled folder to run, or of a board to compile for."""
     draw = random.Random(seed)
     if draw.random() < 0.5:
         target = draw.choice(("c", "vta", "nnet"))
@@ -122,7 +122,7 @@ COMPILED = Path(tempfile.gettempdir()) / f"ceras-mutants-{os.getpid()}"
 
 
 def compile_folders() -> None:
-    """What folders are mutants of."""
+    """Compile the folders that are mutated."""
     COMPILED.mkdir(parents=True, exist_ok=True)
     (COMPILED / "m.onnx").write_bytes(conv_model((1, 2, 6, 6), 3, (3, 3)).SerializeToString())
     np.savez(COMPILED / "x.npz", x=np.zeros((1, 2, 6, 6), np.float32))
@@ -137,12 +137,12 @@ KINDS: dict[str, tuple[Callable[[int, Path], Case], int]] = {
     "onnx": (model_case, 2),
     "folder": (folder_case, 4),
 }
-"""What makes a case of a seed, and for how many mutants of text there is one of these."""
+"""The case function of each kind, and the number of text mutants per mutant of this kind."""
 
 
 @cache
 def preload() -> None:
-    """Import here what every child would import for itself."""
+    """Import the modules here that each child would otherwise import."""
     for factories in (CERAS_UNIVERSE.all_passes, CERAS_UNIVERSE.all_dialects):
         for factory in factories.values():
             factory()
@@ -151,7 +151,7 @@ def preload() -> None:
 
 
 def outcomes(kind: str, seeds: Sequence[int], keep: Path | None = None) -> Iterator[Outcome]:
-    """How the commands end on the mutants of `seeds`; what fails is copied into `keep`."""
+    """Run the commands on the mutants of `seeds`; failed mutants are copied into `keep`."""
     make, _ = KINDS[kind]
     preload()
     if kind == "folder":

@@ -1,8 +1,8 @@
 """
-Structured mutants of IR text: one to three changes to the operations, operands, attributes, types
-and shapes of a module of any level, printed in generic form.
+Create structured mutants of IR text: one to three changes to the operations, operands,
+attributes, types and shapes of a module of any level, printed in generic form.
 
-What is changed is the parsed module and not its bytes, so that nearly every mutant parses.
+The changes apply to the parsed module and not to the bytes, so that nearly all mutants parse.
 """
 
 from collections.abc import Callable, Sequence
@@ -52,12 +52,12 @@ SCALES = (0.5, 1.0, 0.1, 2.0**-40, 1e30, 1e-30, 3.0)
 WORDS = ("", "f32", "i16", "table", "dram", "inp", "wgt", "acc", "main", "x", "é\n", "a" * 300)
 ELEMENTS: tuple[Attribute, ...] = (f32, f64, i1, i8, i16, i32, i64, IndexType())
 MAX_TEXT = 20_000
-"""Characters of the texts that mutants are made of: larger ones only take longer."""
+"""The maximum number of characters of a source text: larger texts only cost time."""
 
 
 @cache
 def sources() -> tuple[str, ...]:
-    """Texts of every level, from the lit tests and examples."""
+    """Return texts of all levels, from the lit tests and examples."""
     paths = sorted([*ROOT.glob("test/lit/**/*.mlir"), *ROOT.glob("examples/*.mlir")])
     parts = [part for path in paths for part in path.read_text().split("// -----")]
     return tuple(part for part in parts if "func.func" in part and len(part) <= MAX_TEXT)
@@ -68,7 +68,7 @@ def parse(text: str) -> ModuleOp:
 
 
 def mutant(seed: int) -> str:
-    """The text of mutant number `seed`; what was wrong or cannot be printed is drawn again."""
+    """Return the text of mutant number `seed`; failed attempts are repeated."""
     random = Random(seed)
     while True:
         with suppress(Exception):
@@ -86,14 +86,14 @@ def _mutant(random: Random) -> str:
     Printer(stream := StringIO(), print_generic_format=True).print_op(module)
     text = stream.getvalue() + "\n"
     if everywhere:
-        # One type for another wherever it stands, so that most operations still agree.
+        # Replace all uses of a type by another type, so that most operations remain consistent.
         kind = random.choice([value.type for value in _values(operations)])
         text = text.replace(str(kind), str(changed(random, kind)))
     return text
 
 
 def _values(operations: Sequence[Operation]) -> list[SSAValue]:
-    """Everything that an operand could be."""
+    """List all values that an operand can refer to."""
     arguments = [a for op in operations for r in op.regions for b in r.blocks for a in b.args]
     return [*arguments, *(value for op in operations for value in op.results)]
 
@@ -142,7 +142,7 @@ def change_operation(random: Random, op: Operation, operations: Sequence[Operati
 
 
 def _become(op: Operation, kind: Operation) -> None:
-    """Another operation on the operands of `op`, with its attributes and results."""
+    """Replace `op` by an operation like `kind` with the same operands, attributes and results."""
     new = type(kind).create(
         operands=op.operands,
         result_types=[r.type for r in op.results],
@@ -217,7 +217,7 @@ CHANGES: tuple[Callable[[Random, Operation, Sequence[Operation]], None], ...] = 
 
 
 def random_attribute(random: Random) -> Attribute:
-    """One of the builtin ones, with values at limits."""
+    """Draw a builtin attribute with values near limits."""
     integer = IntegerAttr(random.choice(INTEGERS), i64)
     choices: list[Attribute] = [
         integer,
@@ -233,7 +233,7 @@ def random_attribute(random: Random) -> Attribute:
 
 
 def changed(random: Random, attribute: Attribute) -> Attribute:
-    """`attribute` with another number, word, extent or element, or something else altogether."""
+    """Change a number, word, extent or element of `attribute`, or replace the attribute."""
     if random.random() < 0.08:
         return random_attribute(random)
     match attribute:
@@ -286,11 +286,11 @@ def changed(random: Random, attribute: Attribute) -> Attribute:
             parameters = list(attribute.parameters)
             index = random.randrange(len(parameters))
             part = changed(random, parameters[index])
-            # What has no spelling cannot be printed.
+            # A parameter of another type cannot be printed.
             if type(part) is not type(parameters[index]):
                 return attribute
             parameters[index] = part
-            # Without its verifier: the text is what is read again.
+            # Skip the verifier of the attribute: the printed text is parsed again.
             new = object.__new__(type(attribute))
             names = (name for name, _ in type(attribute).get_irdl_definition().parameters)
             for name, value in zip(names, parameters, strict=True):
@@ -301,13 +301,13 @@ def changed(random: Random, attribute: Attribute) -> Attribute:
 
 
 def _near(random: Random, number: int) -> int:
-    """One more or less, twice or half as much, or a number at some limit."""
+    """Return a number near `number`, twice or half of it, or a number near a limit."""
     near = (number + 1, number - 1, 2 * number, number // 2, -number)
     return random.choice(near if random.random() < 0.6 else INTEGERS)
 
 
 def changed_element(random: Random, element: Attribute) -> Attribute:
-    """Another type of elements, or another scale or zero point of quantized ones."""
+    """Draw another element type, or another scale or zero point of a quantized type."""
     if random.random() < 0.4:
         return random.choice(ELEMENTS)
     storage = random.choice((i8, i16, i32))

@@ -1,6 +1,8 @@
 """
-Structured mutants of ONNX models: one to three changes to the nodes, attributes, types, shapes,
-initializers and operator sets of networks that are fine.
+Create structured mutants of ONNX models.
+
+A mutant has one to three changes to the nodes, attributes, types, shapes, initializers or operator
+sets of a valid network.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +22,7 @@ LISTS = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data")
 
 @cache
 def sources() -> tuple[bytes, ...]:
-    """Networks of many operators, float and quantized."""
+    """Return float and quantized networks that use many different operators."""
     made = [
         conv_model(),
         gemm_model(),
@@ -34,7 +36,7 @@ def sources() -> tuple[bytes, ...]:
 
 
 def _quantized() -> onnx.ModelProto:
-    """A convolution and a product between QuantizeLinear and DequantizeLinear."""
+    """Build a convolution and a product between QuantizeLinear and DequantizeLinear."""
     random = np.random.default_rng(0)
     nodes = [
         node("QuantizeLinear", "x s z", "q"),
@@ -58,7 +60,7 @@ def _quantized() -> onnx.ModelProto:
 
 
 def mutant(seed: int) -> bytes:
-    """The file of mutant number `seed`."""
+    """Return the file of mutant number `seed`."""
     random = Random(seed)
     proto = onnx.ModelProto.FromString(random.choice(sources()))
     for _ in range(random.randint(1, 3)):

@@ -1,9 +1,10 @@
 """
-The list of integer identities that passes and backends rely on, and the means to prove them.
+List the integer identities that passes and backends rely on, and provide functions to prove them.
 
-An identity names the files that rely on it, each with the text that does, so that a changed formula
-is a failed proof; its precondition, with the text that checks it; and a function that proves it.
-Formulas are written once, for arrays of integers and for the bit vectors of z3 alike.
+An identity names the files that rely on it, each with the text in question, so that a changed
+formula is a failed proof. It also has a precondition, with the text that checks it, and a function
+that proves it. A formula is written a single time, for arrays of integers and for bit vectors of
+z3.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 Integers = NDArray[np.int64]
 Places = dict[str, str]
-"""Files below the root, and the text of each that is meant; spaces and line ends do not count."""
+"""Files below the root, each with a text to find in it; blanks and line breaks do not count."""
 
 
 class MissingSolverError(Exception):
-    """z3 is not installed."""
+    """The error that z3 is not installed."""
 
     def __init__(self) -> None:
         super().__init__("needs z3: pip install '.[proofs]'")
@@ -34,20 +35,20 @@ class MissingSolverError(Exception):
 
 @dataclass(frozen=True)
 class Identity:
-    """One identity: where it stands, what it needs, how it is proven."""
+    """An identity: the files that rely on it, the precondition and the proof."""
 
     name: str
     states: str
     relied_on: Places
     requires: str
     checked_by: Places
-    """What checks the precondition; empty where types and construction already say it."""
+    """The text that checks the precondition; empty if types or construction guarantee it."""
     by: str
     is_slow: bool
     prove: Callable[[], None]
 
     def missing(self) -> list[str]:
-        """Places whose text is no longer there."""
+        """List the files that no longer contain the text."""
         return [
             f"{path}: {text}"
             for places in (self.relied_on, self.checked_by)
@@ -67,7 +68,7 @@ def identity(
     checked_by: Places | None = None,
     slow: bool = False,
 ) -> Callable[[Callable[[], None]], Callable[[], None]]:
-    """List what the decorated function proves; its docstring states it, its name is the name."""
+    """Add the decorated proof to the list; the docstring states the identity, the name names it."""
 
     def listed(proof: Callable[[], None]) -> Callable[[], None]:
         name = proof.__name__.replace("_", "-")
@@ -85,7 +86,7 @@ def _squeezed(text: str) -> str:
 
 
 def same(found: Integers | NDArray[Any], expected: Integers | NDArray[Any], *at: Integers) -> None:
-    """Fail at the first element that differs, with its arguments."""
+    """Fail at the first element that differs, with the arguments."""
     wrong = np.argwhere(np.asarray(found) != np.asarray(expected))
     if wrong.size:
         i = tuple(wrong[0])
@@ -94,12 +95,12 @@ def same(found: Integers | NDArray[Any], expected: Integers | NDArray[Any], *at:
 
 
 def every(bits: int) -> Integers:
-    """All signed integers of so many bits."""
+    """Return all signed integers of so many bits."""
     return np.arange(-(1 << bits - 1), 1 << bits - 1, dtype=np.int64)
 
 
 def solver() -> ModuleType:
-    """z3, if it is there."""
+    """Return z3 if it is installed."""
     try:
         return import_module("z3")
     except ImportError as error:
@@ -117,6 +118,6 @@ def valid(claim: Any, assumptions: Iterable[Any] = ()) -> None:
 
 
 def signed(value: int, bits: int = 32) -> int:
-    """The low bits of a number, as a signed one."""
+    """Interpret the low bits of a number as a signed integer."""
     half = 1 << bits - 1
     return (value + half) % (1 << bits) - half

@@ -1,4 +1,4 @@
-"""Shifts that round: the formulas of C, of the nnet engine and of its circuits, per lane too."""
+"""Prove shifts that round: formulas of C, the nnet engine and its circuits, also per lane."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +22,7 @@ WIDE = 1 << 15
 
 
 def rounded(shift: int, mode: Rounding, v: Any, z3: Any) -> Any:
-    """`v / 2^shift` as `#graph.requant` defines it, of a bit vector that has room for the half."""
+    """Compute `v / 2^shift` as `#graph.requant` defines it; `v` has room for the half."""
     if shift == 0:
         return v
     half, floor = 1 << shift - 1, v >> shift
@@ -40,7 +40,7 @@ def rounded(shift: int, mode: Rounding, v: Any, z3: Any) -> Any:
 
 
 def _in_c(v: Any, shift: int, mode: Rounding, negative: Any) -> Any:
-    """What C prints; `negative` is 1 where v is below 0."""
+    """Compute the formula that the C backend prints; `negative` is 1 if v is below 0."""
     half = 1 << shift - 1
     match mode:
         case Rounding.HALF_UP:
@@ -74,7 +74,7 @@ C_ROOM = {C_REQUANT: "max_scaled = max(max_scaled, abs(low), abs(high))"}
     by="all 16-bit v, shifts 1 to 20",
 )
 def c_rounding_16_bits() -> None:
-    """C's four roundings are those of `#graph.requant`."""
+    """C's four roundings are equal to those of `#graph.requant`."""
     v = every(16)
     for shift in range(1, 21):
         for mode in Rounding:
@@ -89,7 +89,7 @@ def c_rounding_16_bits() -> None:
     slow=True,
 )
 def c_rounding_32_bits() -> None:
-    """C's four roundings in 32 bits are those of `#graph.requant`, without overflow."""
+    """C's four roundings in 32 bits are equal to those of `#graph.requant`, without overflow."""
     z3 = solver()
     v = z3.BitVec("v", 32)
     wide = z3.SignExt(8, v)
@@ -114,7 +114,7 @@ def c_rounding_32_bits() -> None:
     slow=True,
 )
 def engine_half_even_64_bits() -> None:
-    """The engine rounds to even by masks; half up has room for its sum."""
+    """The engine rounds to even by masks; the sum for half up does not overflow."""
     z3 = solver()
     v = z3.BitVec("v", 64)
     bound = 1 << 62
@@ -129,7 +129,7 @@ def engine_half_even_64_bits() -> None:
 
 
 def _circuit(acc: Any, right: int, to_even: bool, choose: Callable[[Any, Any], Any]) -> Any:
-    """`fpga_rescale_all` before its clamp, for shifts to the right."""
+    """Compute `fpga_rescale_all` before the clamp, for shifts to the right."""
     floor, last = min(right, 31), right - 1 if right < 32 else 31
     if not to_even:
         return (acc >> floor) + ((acc >> last) & 1)
@@ -187,7 +187,7 @@ def _circuit_32(mode: Rounding) -> None:
     slow=True,
 )
 def circuit_half_up_32_bits() -> None:
-    """`(acc >> s) + bit s-1` is half up for every sum of 32 bits, shifts beyond 31 included."""
+    """`(acc >> s) + bit s-1` is half up for all sums of 32 bits, also for shifts above 31."""
     _circuit_32(Rounding.HALF_UP)
 
 
@@ -199,7 +199,7 @@ def circuit_half_up_32_bits() -> None:
     slow=True,
 )
 def circuit_half_even_32_bits() -> None:
-    """A guard bit and a mask of what lies below it round every sum of 32 bits to even."""
+    """A guard bit and a mask of the lower bits round all sums of 32 bits to even."""
     _circuit_32(Rounding.HALF_EVEN)
 
 
@@ -214,7 +214,7 @@ def circuit_half_even_32_bits() -> None:
     slow=True,
 )
 def lane_shifts_32_bits() -> None:
-    """A lane's own shift first, then one register for all, rounds as one shift does."""
+    """A shift per lane, and then a common register, round as a single shift does."""
     z3 = solver()
     v = z3.BitVec("v", 32)
     wide = z3.SignExt(32, v)
@@ -240,7 +240,7 @@ def lane_shifts_32_bits() -> None:
     slow=True,
 )
 def circuit_left_shifts() -> None:
-    """Sums cut off at 2^15 before a left shift, or a right one by 1, end at the same clamp."""
+    """Saturation to 2^15 before a left shift, or a right shift by 1, does not change the clamp."""
     z3 = solver()
     v, low, high, zero = (z3.BitVec(name, 32) for name in ("v", "low", "high", "zero"))
     near = z3.If(v < -WIDE, z3.BitVecVal(-WIDE, 32), z3.If(v > WIDE, z3.BitVecVal(WIDE, 32), v))
@@ -262,7 +262,7 @@ def circuit_left_shifts() -> None:
                 clamped(z3.SignExt(16, first)) == clamped(z3.SignExt(16, v) << left),
                 [*int8, low <= high],
             )
-    # Of two bits left to go, one net bit to the right.
+    # Also check two bits to the left, with a net shift of one bit to the right.
     found = _circuit(near << 1, 2, True, lambda c, w: z3.If(c, z3.BitVecVal(1, 32), w))
     expected = rounded(1, Rounding.HALF_EVEN, z3.SignExt(16, v), z3)
     valid(clamped(z3.SignExt(16, found)) == clamped(expected), [*int8, low <= high])
@@ -276,7 +276,7 @@ def circuit_left_shifts() -> None:
     slow=True,
 )
 def circuit_average_to_even() -> None:
-    """An average that went up from a tie to an odd number comes down by one: that is to even."""
+    """Subtracting 1 from an odd average that was rounded up from a tie gives the even neighbor."""
     z3 = solver()
     v = z3.BitVec("product", 64)
     for shift in range(1, MAX_SHIFT + 1):
