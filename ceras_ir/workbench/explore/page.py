@@ -8,6 +8,7 @@ The folder of a point contains the report of the compilation, the measured value
 
 import json
 from collections.abc import Sequence
+from functools import cache
 from html import escape
 from importlib import import_module
 from pathlib import Path
@@ -45,12 +46,18 @@ def write_point(folder: Path, record: Record, outcome: Outcome, files: list[str]
         "figures": record.figures,
         "diagnostic": record.diagnostic,
         "command": record.command,
-        "versions": versions("ceras-explore"),
+        "versions": _versions(),
         "sha256": {path: digest_of(path) for path in plain} | {"compiler": compiler_digest()},
         **outcome.report,
     }
     write_file(str(place / REPORT), (json.dumps(content, indent=2) + "\n").encode())
     write_file(str(place / POINT_REPORT), point_page(record, outcome.table).encode())
+
+
+@cache
+def _versions() -> str:
+    # A search in the metadata of all packages costs as much as the page of a point.
+    return versions("ceras-explore")
 
 
 def point_page(record: Record, layers: str) -> str:
