@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ArduinoTarget(PrefixOptions, EncodingOptions, BoardOptions, OptimizeOptions, Target):
+class ArduinoTarget(PrefixOptions, EncodingOptions, OptimizeOptions, BoardOptions, Target):
     """A folder that is a sketch and a library. A network that does not fit the board is refused."""
 
     name = "arduino"

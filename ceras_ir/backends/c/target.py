@@ -50,8 +50,8 @@ class CTarget(
     RegionOptions,
     PrefixOptions,
     EncodingOptions,
-    BoardOptions,
     OptimizeOptions,
+    BoardOptions,
     Target,
 ):
     """Readable C99 without malloc, in a static arena, for hosts and microcontrollers."""
