@@ -1,4 +1,4 @@
-"""Configurations of VTA, of other buses, buffers and intrinsics than the published one."""
+"""Configurations of VTA whose bus, buffers or intrinsic differ from the published configuration."""
 
 from ceras_ir.backends.vta.machine.board import VtaBoard
 
@@ -11,6 +11,10 @@ CONFIGURATIONS = {
     "small": VtaBoard("small", 9, 9, 8, 8, bus_bytes=32, log_batch=1, log_block=5),
 }
 """
-The published buffers with a bus of 64 and of 128 bits; 32 lanes and 2 rows with buffers of the
-published bytes; 8 lanes as far as micro-ops can name them; 2 rows of 32 lanes with little memory.
+The list has these configurations:
+
+- `published`, `wide-bus`: the published buffers, with a bus of 64 and of 128 bits;
+- `lanes-32`, `rows-2`: 32 lanes and 2 rows, with buffers of the published size in bytes;
+- `lanes-8`: 8 lanes, with as many elements as micro-ops can address;
+- `small`: 2 rows of 32 lanes, with small buffers.
 """

@@ -1,8 +1,8 @@
 """
-Run a network whose launches really run: the host part interpreted, launches on a VTA runner.
+Run a network with the host part in the interpreter and the launches on a VTA runner.
 
-What a launch reads and writes lies in one DRAM image, where `mem.block` says; so wrong
-addresses, layouts and streams all show in the network's outputs.
+Operands and results of launches are in a single DRAM image, at the addresses in `mem.block`. Wrong
+addresses, layouts and streams therefore change the graph outputs.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ from ceras_ir.network.function import main_function, output_names
 
 @register_impls
 class RunnerFunctions(InterpreterFunctions):
-    """`mem.launch` on a runner instead of by its kernel's meaning."""
+    """Execute `mem.launch` on a runner, and not by the operations of the kernel."""
 
     def __init__(self, image: VtaImage, runner: VtaRunner, garbage: int | None):
         self.runner = runner
@@ -59,8 +59,8 @@ class RunnerFunctions(InterpreterFunctions):
 
 def _is_there(value: SSAValue, launch: mem.LaunchOp) -> bool:
     """
-    Whether the host has `value` when it starts `launch`, and others with it. Constants are in the
-    image, which is what the accelerator shall read.
+    Return whether the host has computed `value` when it starts `launch` and the launches that start
+    together with it. Constants are excluded: the accelerator loads them from the image.
     """
     owner = value.owner
     if isinstance(owner, graph.ConstantOp):
@@ -76,8 +76,8 @@ def run_on_vta(
     garbage: int | None = None,
 ) -> dict[str, Array]:
     """
-    Outputs by name; `command` is an external runner, None the built-in simulator, `garbage` the
-    seed of what is in memory before.
+    Return the outputs by name. `command` is an external runner, or None for the built-in simulator.
+    `garbage` is the seed of the initial contents of memory.
     """
     streams = [launch.program.instruction_bytes(image.board) for launch in image.launches]
     runner = VtaRunner(streams, image.board, command)

@@ -1,12 +1,12 @@
 """
-Random layers, chains, schedules, poolings and boards through every level down to the stream.
+Check random layers, chains, schedules, poolings and boards at all levels down to the stream.
 
     python test/backends/vta_lowering/fuzz.py [--count 2000] [--seconds S] [--seed 0] [--runner CMD]
         [--configuration NAME|FILE.json|all]
 
-Every stream is checked, run in the simulator and, on boards of the usual sizes or of a named
-configuration, with --runner in somebody else's; memory holds noise before. Without --configuration
-boards are drawn too.
+Each stream is checked and run in the simulator. With --runner, an external runner also executes
+streams for boards of the usual sizes or of a named configuration. The memory contains noise before
+a run. Without --configuration, boards are also random.
 """
 
 import argparse
@@ -46,7 +46,7 @@ Case = tuple[ModuleOp, dict[str, Array], Array]
 
 
 def random_tile(rng: np.random.Generator, board: str, layer: Layer | None = None) -> TilePass:
-    """The search, blocks of any size, or an algorithm of S3 where there is one."""
+    """Choose the search, blocks of any size, or an algorithm of S3 for a product."""
     if layer is not None and layer.input.ndim == 2 and layer.residual is None:
         algorithms: tuple[Schedule, ...] = ("alg1", "alg2", "alg3")
         if rng.random() < 0.4:
@@ -60,7 +60,7 @@ def random_tile(rng: np.random.Generator, board: str, layer: Layer | None = None
 
 
 def random_pooling(rng: np.random.Generator, board: str) -> Case | None:
-    """One maximum; None if the rules leave it to the CPU."""
+    """Return a random maximum pooling, or None if the rules leave it to the CPU."""
     kernel, strides = (tuple(int(v) for v in rng.integers(1, 6, 2)) for _ in range(2))
     h, w = (int(v) for v in rng.integers(5, 30, 2))
     relu = bool(rng.random() < 0.5)
@@ -75,7 +75,7 @@ def random_pooling(rng: np.random.Generator, board: str) -> Case | None:
 
 
 def take_apart(module: ModuleOp, rng: np.random.Generator, vector: Sequence[int]) -> None:
-    """Some part of the window as channels, of a convolution that has one."""
+    """Move a random part of the window of a convolution to channels, if possible."""
     for op in list(module.walk()):
         if not isinstance(op, graph.Conv2dOp) or not has_windows(op):
             continue
@@ -91,7 +91,10 @@ def take_apart(module: ModuleOp, rng: np.random.Generator, vector: Sequence[int]
 def run_case(
     seed: int, folder: Path, runner: str | None, chosen: str | None = None
 ) -> tuple[str, VtaImage | None]:
-    """What was tried, on the board `chosen` or on one that is drawn, and its streams if any."""
+    """
+    Run a random case on the board `chosen` or on a random board. Return the kind of case, and the
+    image if there is one.
+    """
     rng = np.random.default_rng(seed)
     kinds = ["layer", "chain", "pooling", "odd board"]
     kind = str(rng.choice(kinds, p=[0.3, 0.2, 0.1, 0.4] if chosen is None else [0.7, 0.2, 0.1, 0]))
@@ -119,7 +122,7 @@ def run_case(
     try:
         image = check_all_levels(*case, random_tile(rng, board, layer))
     except UnsupportedError:
-        # Block sizes that were asked for, or an algorithm of S3, on too small a board.
+        # The board is too small for the requested block sizes, or for the algorithm of S3.
         return f"{kind} refused", None
     if runner is not None and kind != "odd board":
         _, inputs, wanted = case
@@ -130,7 +133,7 @@ def run_case(
 
 
 def board_files(configuration: str | None, folder: Path) -> Sequence[str | None]:
-    """The boards that cases take in turns; None is for one that is drawn."""
+    """Return the boards that the cases use in turn. None means a random board."""
     if configuration is None:
         return [None]
     if configuration not in (*CONFIGURATIONS, "all"):

@@ -1,4 +1,6 @@
-"""Quantized layers for VTA, their expected integers in plain numpy, and all ways to run them."""
+"""
+Build quantized layers for VTA, compute the expected integers in plain numpy, and run all levels.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -36,13 +38,13 @@ Array = NDArray[np.generic]
 
 
 def stored(point: int) -> UniformType:
-    """int8 with a zero point."""
+    """Return the int8 type with a zero point."""
     return UniformType(INT8.scale, point)
 
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """A convolution, or a matrix product where the input has two dimensions."""
+    """A convolution, or a matrix product if the input has two dimensions."""
 
     input: NDArray[np.int8]
     weights: NDArray[np.int8]
@@ -55,12 +57,12 @@ class Layer:
     requant: RequantAttr = field(default_factory=lambda: RequantAttr(8))
     groups: int = 1
     points: tuple[int, int] = (0, 0)
-    """Zero points of input and residual; the result's is in `requant`."""
+    """Zero points of the input and the residual; `requant` has the zero point of the result."""
     computed: bool = False
-    """Whether the weights of a matrix product are an input of the network, too."""
+    """Whether the weights of a matrix product are also a graph input."""
 
     def expected(self) -> NDArray[np.int64]:
-        """The result as the graph dialect documents it."""
+        """Return the result that the documentation of the graph dialect defines."""
         x, w = self.input.astype(np.int64) - self.points[0], self.weights.astype(np.int64)
         if x.ndim == 2:
             acc = x @ w.T
@@ -96,7 +98,7 @@ class Layer:
         residual: SSAValue | None,
         weights: SSAValue | None = None,
     ) -> SSAValue:
-        """The operation on `x` at the end of `block`; without `weights` they are constant."""
+        """Append the operation on `x` to `block`. Without `weights`, the weights are constant."""
         if weights is None:
             constant = graph.ConstantOp.from_array(self.weights, INT8)
             block.add_op(constant)
@@ -129,7 +131,7 @@ class Layer:
         return op.result
 
     def module(self) -> ModuleOp:
-        """A network of this layer alone; `inputs` in their order are its arguments."""
+        """Return a network with only this layer. The arguments have the order of `inputs`."""
         types = [TensorType(stored(self.points[0]), self.input.shape)]
         if self.residual is not None:
             types.append(TensorType(stored(self.points[1]), self.residual.shape))
@@ -142,7 +144,7 @@ class Layer:
 
     @property
     def element(self) -> UniformType:
-        """How the result is stored."""
+        """The type of the result."""
         return stored(self.requant.zero_point.data)
 
     @property
@@ -156,7 +158,7 @@ class Layer:
 
 
 def network(block: Block, *outputs: SSAValue) -> ModuleOp:
-    """The function @main with the body `block`."""
+    """Return the function @main with the body `block`."""
     block.add_op(ReturnOp(*outputs))
     kinds = ([a.type for a in block.args], [v.type for v in outputs])
     module = ModuleOp([FuncOp("main", kinds, Region(block))])
@@ -172,7 +174,7 @@ def apply(module: ModuleOp, *passes: ModulePass) -> None:
 
 
 def place(module: ModuleOp, board: VtaBoard) -> None:
-    """Everything that the rules admit on VTA, whether it pays or not."""
+    """Place all operations that the rules accept on VTA, even if the CPU is faster."""
     for op in steps(main_function(module)):
         device = VTA if why_not(op, board) is None else mem.CPU
         op.attributes[mem.DEVICE] = mem.DeviceAttr(device)
@@ -182,9 +184,11 @@ def check_all_levels(
     module: ModuleOp, inputs: dict[str, Array], expected: Array, tile: TilePass | None = None
 ) -> VtaImage:
     """
-    Every level from graph to stream gives `expected` on the board of `tile`, whatever memory
-    held before, and the streams are without findings and survive as text; one for each layer, and
-    one for layers that start together. The image is that of the former.
+    Check that each level from graph to stream computes `expected` on the board of `tile`.
+
+    The result does not depend on the initial contents of memory. The streams have no findings, and
+    their text form assembles to the same bytes. The check runs with a stream per layer and with
+    layers that start together. The returned image has a stream per layer.
     """
 
     def same(level: str, result: dict[str, Array]) -> None:
@@ -208,14 +212,14 @@ def check_all_levels(
 
 
 def merged(image: VtaImage) -> VtaImage | None:
-    """The same network with launches that start together, or None if there are none."""
+    """Return the network with launches that start together, or None if there are none."""
     MergeLaunchesPass().apply(Context(), image.module)
     together = build_image(image.module, image.board)
     return together if len(together.launches) < len(image.launches) else None
 
 
 def check_streams(image: VtaImage) -> None:
-    """All streams are without findings and survive as text."""
+    """Check that the streams have no findings, and that their text assembles to the same bytes."""
     for launch in image.launches:
         assert check_program(launch.program, image.board, image.size) == []
         text = disassemble_program(launch.program)
@@ -227,14 +231,17 @@ def check_streams(image: VtaImage) -> None:
 def random_array(
     rng: np.random.Generator, shape: tuple[int, ...], *, extremes: bool = False
 ) -> NDArray[np.int8]:
-    """Uniform int8, or the values at which saturation and ties happen."""
+    """Return uniform int8 values, or values that cause saturation and ties."""
     if extremes:
         return rng.choice(np.array([-128, 127, -1, 0, 1], np.int8), shape)
     return rng.integers(-128, 128, shape).astype(np.int8)
 
 
 def random_layer(seed: int) -> Layer:
-    """Odd sizes, strides, padding and dilation; windows from 1x1 to 7x7; shifts from 0 to 20."""
+    """
+    Return a layer with odd sizes, strides, padding and dilation, windows from 1x1 to 7x7, and
+    shifts from 0 to 20.
+    """
     rng = np.random.default_rng(seed)
 
     def pick(low: int, high: int) -> int:
@@ -283,28 +290,33 @@ def random_layer(seed: int) -> Layer:
 
 
 def residual_shifts(rng: np.random.Generator, channels: int) -> tuple[int, ...]:
-    """One for each channel, at most six bits apart, some of them beyond what weights can do."""
+    """
+    Return a shift for each channel. They differ by at most six bits; some are too large for
+    weights.
+    """
     return tuple((rng.integers(0, 10) + rng.integers(0, 7, channels)).tolist())
 
 
 def with_zero_points(layer: Layer, rng: np.random.Generator) -> Layer:
-    """The same with zero points of input, residual and result, some of them at the extremes."""
+    """Return the layer with zero points of input, residual and result. Some have extreme values."""
     drawn = [-128, 127, 1, 0, *rng.integers(-128, 128, 2).tolist()]
     first, second, last = (int(point) for point in rng.choice(drawn, 3))
     return replace(layer, points=(first, second), requant=moved(layer.requant, last))
 
 
 def with_channel_shifts(layer: Layer, rng: np.random.Generator) -> Layer:
-    """The same with shifts of its channels up to ten apart, some to the left."""
+    """
+    Return the layer with per-channel shifts that differ by up to ten bits. Some shift to the left.
+    """
     least = layer.requant.shift.data - int(rng.integers(0, 4))
     if layer.requant.zero_point.data:
-        least = max(0, least)  # To the left it would have to be a multiple.
+        least = max(0, least)  # A shift to the left needs a zero point that is a multiple.
     shifts = least + rng.integers(0, rng.integers(2, 12), len(layer.weights))
     return replace(layer, requant=by_channel(layer.requant, shifts.tolist()))
 
 
 def by_channel(requant: RequantAttr, shifts: Sequence[int]) -> RequantAttr:
-    """The same with these shifts, one for each channel, negative ones to the left."""
+    """Return the requantization with a shift for each channel. Negative shifts are to the left."""
     most = max(0, *shifts)
     return RequantAttr(
         most,
@@ -317,7 +329,7 @@ def by_channel(requant: RequantAttr, shifts: Sequence[int]) -> RequantAttr:
 
 
 def moved(requant: RequantAttr, point: int) -> RequantAttr:
-    """The same to a zero point."""
+    """Return the requantization with another zero point."""
     return RequantAttr(
         requant.shift.data,
         multiplier=requant.multipliers if requant.is_per_channel else requant.multiplier.data,

@@ -1,4 +1,4 @@
-"""Random chains of layers for VTA, with the integers that plain numpy expects of them."""
+"""Build random chains of layers for VTA, with the integers that plain numpy expects."""
 
 from dataclasses import dataclass, field, replace
 
@@ -29,7 +29,7 @@ Int8 = NDArray[np.int8]
 
 @dataclass(eq=False)
 class Chain:
-    """A network in the making: every value with what it must be."""
+    """A network under construction: each value with its expected integers."""
 
     rng: np.random.Generator
     block: Block
@@ -51,7 +51,10 @@ class Chain:
         return int(rng.integers(low, high + 1))
 
     def convolve(self) -> None:
-        """A convolution of the last value, with an earlier one added where one fits."""
+        """
+        Append a convolution of the last value, often with an earlier value of equal shape as the
+        residual.
+        """
         rng, (value, x) = self.rng, self.values[-1]
         _, h, w, c = x.shape
         kernel = self.pick(rng, 1, min(5, h, w))
@@ -81,7 +84,7 @@ class Chain:
             self.append(layer.add_to(self.block, value, None), layer.expected())
 
     def pool(self) -> None:
-        """Maximum pooling without padding."""
+        """Append maximum pooling without padding."""
         value, x = self.values[-1]
         k = self.pick(self.rng, 1, min(3, *x.shape[1:3]))
         s = self.pick(self.rng, max(1, k - 1), k)
@@ -92,7 +95,7 @@ class Chain:
         self.append(op.result, windows[:, ::s, ::s].max(axis=(-2, -1)))
 
     def group(self) -> None:
-        """A depthwise convolution, or one of a few groups."""
+        """Append a depthwise convolution, or a convolution with a few groups."""
         rng, (value, x) = self.rng, self.values[-1]
         channels = x.shape[3]
         divisors = [g for g in range(2, channels + 1) if channels % g == 0] or [1]
@@ -113,7 +116,9 @@ class Chain:
         self.append(layer.add_to(self.block, value, None), layer.expected())
 
     def average(self) -> None:
-        """Average pooling by small windows, or of whole planes, divided as the IR says."""
+        """
+        Append average pooling over small windows or entire planes. The IR defines the division.
+        """
         rng, (value, x) = self.rng, self.values[-1]
         whole = rng.random() < 0.5
         k = x.shape[1:3] if whole else (self.pick(rng, 1, min(4, *x.shape[1:3])),) * 2
@@ -133,7 +138,7 @@ class Chain:
         self.append(op.result, np.clip((total + half >> shift) + point, -128, 127))
 
     def swish(self) -> None:
-        """A pointwise product into 16 bits, and the shift swish of it."""
+        """Append a pointwise convolution into 16 bits, and a shift swish."""
         rng, (value, x) = self.rng, self.values[-1]
         outputs, channels = self.pick(rng, 1, 40), x.shape[3]
         weights = random_array(rng, (outputs, 1, 1, channels))
@@ -160,7 +165,7 @@ class Chain:
         self.append(swish.result, np.clip(result, -128, 127))
 
     def add(self) -> None:
-        """The sum or difference of the last value and any of its shape."""
+        """Append the sum or difference of the last value and a value of the same shape."""
         rng, (value, x) = self.rng, self.values[-1]
         fitting = [pair for pair in self.values if pair[1].shape == x.shape]
         other, y = fitting[self.pick(rng, 0, len(fitting) - 1)]
@@ -192,7 +197,7 @@ class Chain:
         return by_channel(requant, shifts.tolist())
 
     def point(self) -> int:
-        """A zero point, often an extreme one."""
+        """Return a zero point, often an extreme value."""
         if not self.asymmetric:
             return 0
         return int(self.rng.choice([-128, 127, 0, self.pick(self.rng, -128, 127)]))
@@ -202,7 +207,7 @@ class Chain:
 
 
 def random_chain(seed: int) -> tuple[ModuleOp, dict[str, Array], Int8]:
-    """Two or three layers, the last of which is the result."""
+    """Return a network of two or three layers with a single output."""
     rng = np.random.default_rng(seed)
     chain = Chain.start(rng)
     for _ in range(chain.pick(rng, 2, 3)):
@@ -215,8 +220,9 @@ def random_chain(seed: int) -> tuple[ModuleOp, dict[str, Array], Int8]:
 
 def random_board(rng: np.random.Generator) -> VtaBoard:
     """
-    Buffers from an eighth to four times the usual, as far as the encoding lets them, and
-    intrinsics of 1 to 4 rows and 4 to 32 lanes, half of them the usual one.
+    Return a board with buffers from an eighth to four times the usual size, within the limits of
+    the encoding. The intrinsic has 1 to 4 rows and 4 to 32 lanes; in half of the boards it is the
+    usual one.
     """
     while True:
         logs = rng.integers((8, 8, 7, 8), (14, 13, 12, 12)).tolist()

@@ -1,4 +1,4 @@
-"""Sums and differences of feature maps, and the shift swish, on VTA."""
+"""Sums and differences of feature maps run on VTA."""
 
 import numpy as np
 import pytest
@@ -52,7 +52,7 @@ def test_every_level(shape: tuple[int, ...], shifts: tuple[int, int], kind: Bina
 
 @pytest.mark.slow
 def test_planes_longer_than_a_row_of_dram():
-    """More vectors than a transfer can step over: one row for each plane."""
+    """A transfer cannot step over that number of vectors, so each plane is a row."""
     shape = (1, 230, 150, 17)
     rng = np.random.default_rng(0)
     x, y = random_array(rng, shape), random_array(rng, shape)

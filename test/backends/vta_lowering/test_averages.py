@@ -1,4 +1,4 @@
-"""Average pooling by GEMMs with a diagonal: exact for every sum, or left to the CPU."""
+"""Average pooling by GEMMs with a diagonal is exact for all sums, or left to the CPU."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from ceras_ir.dialects.quant import RequantAttr, Rounding
 
 
 def fixed_point(window: int, exponent: int = 0, rounding: Rounding = Rounding.HALF_UP):
-    """`2^exponent / window` with 28 fraction bits."""
+    """Return `2^exponent / window` with 28 fraction bits."""
     multiplier = round(2.0 ** (28 + exponent) / window)
     return RequantAttr(28, multiplier=multiplier, rounding=rounding)
 
@@ -45,11 +45,11 @@ def pooled(
 @pytest.mark.parametrize("exponent", [-1, 0, 2])
 @pytest.mark.parametrize("rounding", list(Rounding))
 def test_multiplier(window: int, exponent: int, rounding: Rounding):
-    """In plain Python integers, for every sum that a window can have."""
+    """Check the multiplier in Python integers, for all sums of a window."""
     requant = fixed_point(window, exponent, rounding)
     found = averaging(window, requant)
     if found is None:
-        # Ties to even are no straight line and a floor.
+        # A multiplication and a floor cannot round ties to even.
         assert rounding is Rounding.HALF_EVEN
         return
     shift, multiplier = requant.shift.data, requant.multiplier.data

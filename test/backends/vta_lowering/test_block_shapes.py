@@ -1,4 +1,4 @@
-"""Boards of other intrinsics: every kind of layer gives the same integers at every level."""
+"""All kinds of layers give the same integers at each level on boards with other intrinsics."""
 
 import json
 from collections.abc import Callable
@@ -35,7 +35,7 @@ from ceras_ir.support.diagnostics import UnsupportedError
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
 
 SHAPES = [(0, 5), (1, 3), (0, 3), (1, 4), (1, 5)]
-"""log2 of rows and of lanes."""
+"""The log2 of rows and of lanes."""
 
 Case = tuple[ModuleOp, dict[str, Array], Array]
 
@@ -51,7 +51,10 @@ def case_of(layer: Layer) -> Case:
 
 
 def convolution(rng: np.random.Generator) -> Case:
-    """Three images, zero points with padding, a residual; nothing is a multiple of a vector."""
+    """
+    Return a convolution of three images with zero points, padding and a residual. No size is a
+    multiple of a vector.
+    """
     bias = rng.integers(-900, 900, 21).astype(np.int32)
     layer = Layer(
         random_array(rng, (3, 5, 6, 11)),
@@ -73,7 +76,10 @@ def matmul(rng: np.random.Generator) -> Case:
 
 
 def shifted_by_channel(rng: np.random.Generator) -> Case:
-    """Shifts of 2 to 12, or with 3 to the left; lanes and rows are not full."""
+    """
+    Return a convolution with shifts of 2 to 12 to the right, and a shift of 3 to the left. Lanes
+    and rows are not full.
+    """
     shifts = rng.integers(2, 13, 21)
     shifts[4] = -3
     return case_of(
@@ -91,7 +97,7 @@ def shifted_by_channel(rng: np.random.Generator) -> Case:
 
 
 def step(name: str) -> Callable[[np.random.Generator], Case]:
-    """One layer of a random chain, on two images of 7x6."""
+    """Return the builder of a single layer of a random chain, on two images of 7x6."""
 
     def build(rng: np.random.Generator) -> Case:
         x: Int8 = random_array(rng, (2, 7, 6, 20))
@@ -123,7 +129,7 @@ def test_every_level(kind: str, batch: int, block: int, tmp_path: Path):
 @pytest.mark.parametrize("schedule", first_fast(1, ["serial", "alg1", "alg2", "alg3"]))
 @pytest.mark.parametrize(("batch", "block"), [(0, 3), (1, 4)])
 def test_schedules(schedule: Schedule, batch: int, block: int, tmp_path: Path):
-    """S3's algorithms go by as many positions as a tile has outputs."""
+    """The algorithms of S3 use blocks with as many positions as a tile has outputs."""
     case, board = matmul(np.random.default_rng(1)), board_file(tmp_path, batch, block)
     check_all_levels(*case, TilePass(schedule, board=board))
 
@@ -131,7 +137,10 @@ def test_schedules(schedule: Schedule, batch: int, block: int, tmp_path: Path):
 @pytest.mark.slow
 @pytest.mark.parametrize(("batch", "images"), [(0, 2), (1, 1)])
 def test_rows_are_images(batch: int, images: int, tmp_path: Path):
-    """Two images in the rows of vectors take as long as one alone, half of two in turn."""
+    """
+    Two images in the rows of vectors need as many iterations as a single image. Two images in turn
+    need twice as many.
+    """
     x = random_array(rng := np.random.default_rng(0), (2, 12, 12, 32))
     layer = Layer(x, random_array(rng, (32, 3, 3, 32)), padding=(1, 1, 1, 1))
     board = board_file(tmp_path, batch, 4)
@@ -141,7 +150,7 @@ def test_rows_are_images(batch: int, images: int, tmp_path: Path):
 
 
 def test_another_board_is_refused(tmp_path: Path):
-    """Types say what a kernel was made for."""
+    """The types contain the vector sizes for which a kernel was compiled."""
     board = load_board(board_file(tmp_path, 1, 3))
     module = matmul(np.random.default_rng(0))[0]
     place(module, load_board(BOARD))
@@ -152,7 +161,10 @@ def test_another_board_is_refused(tmp_path: Path):
 
 
 def test_places_are_aligned(tmp_path: Path):
-    """Tiles of 32x32 begin at multiples of 1024 bytes; elsewhere no element can name them."""
+    """
+    Tiles of 32x32 begin at multiples of 1024 bytes, because an element index cannot address any
+    other byte.
+    """
     board = board_file(tmp_path, 0, 5)
     module, inputs, expected = matmul(np.random.default_rng(0))
     image = check_all_levels(module, inputs, expected, TilePass(board=board))

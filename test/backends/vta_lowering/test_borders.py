@@ -1,4 +1,4 @@
-"""Constants for the edge, where the input has a zero point: exact on every edge."""
+"""Constants for the border of an input with a zero point are exact on all edges."""
 
 from dataclasses import replace
 
@@ -48,7 +48,7 @@ WINDOWS = [
 @pytest.mark.slow
 @pytest.mark.parametrize("window", first_fast(1, WINDOWS))
 def test_borders(window: tuple[tuple[int, ...], ...]):
-    """The number around the input stands for zero: whole maps, cut ones, and tap by tap."""
+    """Padding elements represent zero in entire maps, in blocks, and tap by tap."""
     (h, w), (kh, kw), strides, padding, dilations = window
     rng = np.random.default_rng(h * w)
     layer = Layer(
@@ -73,7 +73,7 @@ def test_borders(window: tuple[tuple[int, ...], ...]):
 
 
 def test_borders_by_hand():
-    """3x3 around four rows of six: one run on each side, and a corner where both meet."""
+    """3x3 around four rows of six has a run on each side, and a corner where both meet."""
     borders = borders_of(
         Contraction(1, 1, 4, 6, 1, 4, 6, (3, 3), (1, 1), (1, 1, 1, 1), outside=True)
     )
@@ -81,18 +81,20 @@ def test_borders_by_hand():
     assert borders.columns == (BorderRun(0, 1, (0,)), BorderRun(5, 1, (2,)))
     assert borders.constants == 2 + 2 + 4
     assert borders.additions(4, 6) == 2 * 6 + 2 * 4 + 4
-    # With a stride of two nothing is below: rows 1 to 4 are the last.
+    # With a stride of two there is no padding below: the last windows cover rows 1 to 3.
     strided = Contraction(1, 1, 4, 6, 1, 2, 3, (3, 3), (2, 2), (1, 1, 1, 1), outside=True)
     assert borders_of(strided).rows == (BorderRun(0, 1, (0,)),)
     assert borders_of(replace(strided, outside=False)) == Borders()
-    # Far taps: three rows each way see one of them outside.
+    # With distant taps, three rows on each side have a tap outside.
     dilated = Contraction(1, 1, 9, 9, 1, 9, 9, (3, 3), (1, 1), (3, 3, 3, 3), (3, 3), outside=True)
     assert borders_of(dilated).rows == (BorderRun(0, 3, (0,)), BorderRun(6, 3, (2,)))
 
 
 @pytest.mark.slow
 def test_borders_cost_little():
-    """Of a layer of ResNet, 3x3 on 64 channels at 56 x 56; and the model knows it."""
+    """
+    Borders add less than 3% of cycles to a layer of ResNet, and the cost model predicts the cycles.
+    """
     rng = np.random.default_rng(0)
     layer = Layer(
         random_array(rng, (1, 56, 56, 64)),
@@ -117,7 +119,10 @@ def test_borders_cost_little():
 @pytest.mark.slow
 @pytest.mark.parametrize("rows", [1, 20])
 def test_borders_before_a_swish(rows: int):
-    """Constants of residual, swish and border together; only the swish itself is symmetric."""
+    """
+    Constants of residual, swish and border are combined. Only the operand of the swish is
+    symmetric.
+    """
     rng = np.random.default_rng(rows)
     layer = Layer(
         random_array(rng, (1, 5, 6, 24)),

@@ -1,4 +1,4 @@
-"""A shift for each output channel: a vector of amounts beside the bias, exact at every level."""
+"""Per-channel shifts are a vector of amounts next to the bias, exact at each level."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -42,7 +42,9 @@ SHIFTS = (0, 1, 2, 7, 8, 9, 15)
 
 
 def check(layer: Layer, tile: TilePass | None = None) -> VtaImage:
-    """On VTA, exact at all levels, shifted by a vector of what all implementations read alike."""
+    """
+    Check that VTA is exact at all levels, and shifts by a vector that all implementations accept.
+    """
     image = check_all_levels(layer.module(), layer.inputs, layer.expected(), tile)
     (launch,) = image.launches
     instructions = launch.program.instructions
@@ -58,7 +60,7 @@ def linear(layer: Layer) -> graph.LinearOperation:
 
 
 def drawn(seed: int) -> Layer:
-    """Of those that a random layer can be, one that VTA runs."""
+    """Return a random layer with per-channel shifts that VTA accepts."""
     rng = np.random.default_rng(seed)
     while True:
         layer = with_channel_shifts(random_layer(int(rng.integers(1 << 30))), rng)
@@ -80,7 +82,7 @@ def test_more_random_layers(seed: int):
 
 
 def sums(requant: RequantAttr, bias: list[int]) -> Layer:
-    """Channels whose sums are `bias` alone, whatever the input."""
+    """Return a layer in which the sums of the channels are `bias` for all inputs."""
     rng, numbers = np.random.default_rng(0), np.array(bias, np.int32)
     weights = np.zeros((len(bias), 5), np.int8)
     return Layer(random_array(rng, (3, 5)), weights, numbers, requant=requant)
@@ -89,7 +91,7 @@ def sums(requant: RequantAttr, bias: list[int]) -> Layer:
 @pytest.mark.parametrize("further", first_fast(1, [0, 9, -3]))
 @pytest.mark.parametrize("mode", [Rounding.HALF_UP, Rounding.FLOOR])
 def test_ties_and_their_neighbours(mode: Rounding, further: int):
-    """Around halves of every shift; amounts that need another shift of all channels first."""
+    """Check the neighbors of ties for all shifts, and amounts that need a common shift first."""
     cases = [
         (shift + further, sign * number + near)
         for shift in SHIFTS
@@ -105,7 +107,10 @@ def test_ties_and_their_neighbours(mode: Rounding, further: int):
 
 @pytest.mark.parametrize(("shifts", "common"), [((3, 15), 0), ((3, 17), 2), ((-4, 11), -4)])
 def test_what_all_channels_have_in_common(shifts: tuple[int, int], common: int):
-    """Immediates only for what a vector cannot say, and to the left before channels go right."""
+    """
+    An immediate is used only for the common part that the vector cannot hold. A common shift to the
+    left is executed before channels are shifted to the right.
+    """
     layer = sums(by_channel(RequantAttr(0), shifts), [1 << 10, -5])
     (launch,) = check(layer).launches
     found = [
@@ -131,7 +136,10 @@ def test_what_all_channels_have_in_common(shifts: tuple[int, int], common: int):
     ],
 )
 def test_refused(requant: RequantAttr, reason: str):
-    """The last: the channel that goes right goes left with the other before."""
+    """
+    In the last case, a channel with a shift to the right is first shifted left with the other
+    channel.
+    """
     message = why_not(linear(sums(requant, [5, 1 << 18])))
     assert message is not None and reason in message
 
@@ -149,7 +157,7 @@ def test_shifts_that_are_alike_are_one():
 
 
 def convolution(outputs: int = 40) -> Layer:
-    """3x3 on 20 channels with padding; the input has a zero point."""
+    """Return a 3x3 convolution on 20 channels with padding; the input has a zero point."""
     rng = np.random.default_rng(outputs)
     return Layer(
         random_array(rng, (1, 12, 10, 20)),
@@ -169,7 +177,10 @@ def cycles(layer: Layer, tile: TilePass) -> int:
 
 @pytest.mark.slow
 def test_one_more_cycle_for_each_vector():
-    """And, where nothing hides it, a load of the amounts; the model knows as much."""
+    """
+    A vector of shifts adds a cycle per vector and a load of the amounts, as the cost model
+    predicts.
+    """
     layer = replace(convolution(), points=(0, 0))
     alike = replace(layer, requant=RequantAttr(8))
     whole = TilePass("serial", 120, 32, 48, "de10nano")

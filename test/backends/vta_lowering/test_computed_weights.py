@@ -1,4 +1,6 @@
-"""Products of two activations: the second factor is an argument, or what a layer before made."""
+"""
+VTA computes products of two activations. The second factor is an argument or the result of a layer.
+"""
 
 from dataclasses import replace
 
@@ -62,7 +64,9 @@ def check(layer: Layer, tile: TilePass | None = None) -> VtaImage:
     ids=str,
 )
 def test_shapes_of_attention(m: int, k: int, n: int):
-    """Scores and mixed values, in whole tiles and not, with a zero point as softmax has."""
+    """
+    Check products of the shapes of attention, with and without partial tiles and a zero point.
+    """
     layer = product(m, k, n, shift=11)
     check(layer)
     check(replace(layer, points=(-128, 0)))
@@ -70,7 +74,7 @@ def test_shapes_of_attention(m: int, k: int, n: int):
 
 @pytest.mark.parametrize("point", [-128, -1, 127])
 def test_extremes(point: int):
-    """All factors and the zero point at their ends: the greatest sums, saturated and not."""
+    """Factors and the zero point at their bounds give the largest sums, saturated and not."""
     layer = product(5, 40, 18, extremes=True, shift=0)
     for requant in (RequantAttr(0), RequantAttr(14), RequantAttr(6, low=3, high=90)):
         check(replace(layer, points=(point, 0), requant=requant))
@@ -80,7 +84,7 @@ def test_extremes(point: int):
 
 
 def test_ties_round_up():
-    """Every residue of a shift, below and above zero."""
+    """Check all remainders of a shift, below and above zero."""
     first = np.arange(-64, 64, dtype=np.int8)[:, None]
     second = np.array([[1], [-1], [3]], np.int8)
     check(Layer(first, second, requant=RequantAttr(3), computed=True))
@@ -89,7 +93,9 @@ def test_ties_round_up():
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(60))
 def test_random(seed: int):
-    """Odd sizes with everything that an epilogue has; blocks that divide nothing."""
+    """
+    Check odd sizes with all parts of an output stage, and blocks that do not divide the sizes.
+    """
     rng = np.random.default_rng(seed)
     m, k, n = (int(v) for v in rng.integers(1, (70, 130, 90)))
     layer = Layer(
@@ -113,7 +119,10 @@ def test_random(seed: int):
 
 
 def test_a_value_times_itself():
-    """Packed as vectors and as tiles; the layer before leaves what it likes in added lanes."""
+    """
+    The value is packed as vectors and as tiles. The previous layer leaves undefined values in
+    padding lanes.
+    """
     x, w = random_array(RNG, (21, 30)), random_array(RNG, (19, 30))
     made = Layer(x, w, RNG.integers(-9000, 9000, 19).astype(np.int32))
     block = Block(arg_types=[TensorType(INT8, x.shape)])
@@ -123,14 +132,14 @@ def test_a_value_times_itself():
     module = network(block, squared.add_to(block, value, None, value))
     check_all_levels(module, {"input0": x}, squared.expected())
     launches = [op for op in module.walk() if isinstance(op, mem.LaunchOp)]
-    # The first factor stays packed; the host makes tiles of it for the second.
+    # The first factor remains packed; the host packs it into tiles for the second factor.
     assert len(launches) == 2 and launches[1].inputs[0] is launches[0].outputs[0]
 
 
 def heads(
     count: int, m: int, k: int, n: int, point: int
 ) -> tuple[ModuleOp, dict[str, Array], dict[str, Array]]:
-    """Products of one shape, their inputs and what they must be."""
+    """Return products of a single shape, their inputs and the expected results."""
     layers = [replace(product(m, k, n), points=(point, 0)) for _ in range(count)]
     types = [TensorType(stored(point), (m, k)), TensorType(INT8, (n, k))]
     block, inputs = Block(arg_types=types * count), dict[str, Array]()
@@ -144,7 +153,7 @@ def heads(
 
 
 def test_products_of_one_shape_share_a_kernel():
-    """Heads: a launch each, with tiles and a bias of its own."""
+    """Each head has a launch with separate tiles and a separate bias."""
     module, _, _ = heads(2, 18, 24, 18, 5)
     place(module, load_board(BOARD))
     apply(module, ConvertGraphToTilePass(BOARD))
@@ -154,7 +163,10 @@ def test_products_of_one_shape_share_a_kernel():
 
 @pytest.mark.parametrize("point", [0, -128])
 def test_heads_start_together(point: int):
-    """Operands of all are packed first: one stream, in which the next head's are loaded ahead."""
+    """
+    The operands of all heads are packed first. A single stream loads the operands of the next head
+    ahead.
+    """
     module, inputs, expected = heads(3, 37, 24, 20, point)
     place(module, load_board(BOARD))
     apply(module, ConvertGraphToTilePass(BOARD), FoldPackingPass(), GatherLaunchesPass())
@@ -169,7 +181,7 @@ def test_heads_start_together(point: int):
 
 
 def test_caches_are_written_back_before_the_launch():
-    """Tiles and the folded bias are the host's, as the packed input is."""
+    """The host writes the tiles and the folded bias, like the packed input."""
     image = check(replace(product(20, 20, 20), points=(-128, 0)))
     (launch,) = cache_maintenance(image.module)
     made = (mem.PackOp, mem.PackTilesOp, mem.FoldZeroPointOp)
@@ -184,7 +196,9 @@ def matmul(layer: Layer) -> graph.MatmulOp:
 
 
 def test_refused():
-    """A zero point of the second factor is a sum over each row of the first."""
+    """
+    A zero point of the second factor is refused: it needs a sum over each row of the first factor.
+    """
     block = Block(arg_types=[TensorType(INT8, (4, 8)), TensorType(stored(3), (5, 8))])
     op = graph.MatmulOp(*block.args, result_element=INT8, requant=RequantAttr(7))
     block.add_op(op)
@@ -192,7 +206,7 @@ def test_refused():
 
 
 def test_the_sum_is_bounded_for_all_factors():
-    """A zero point of -128 doubles what one product can be."""
+    """A zero point of -128 doubles the bound of a product."""
     layer = product(1, 65535, 1, shift=20)
     assert why_not(matmul(layer), load_board(BOARD)) is None
     reason = why_not(matmul(replace(layer, points=(-128, 0))), load_board(BOARD))
@@ -200,7 +214,7 @@ def test_the_sum_is_bounded_for_all_factors():
 
 
 def test_placement_weighs_tiles_and_transfers():
-    """One row of many columns takes the host less than making tiles of the other factor."""
+    """A product of a single row takes the host less time than the tiles of the other factor."""
     for layer, expected in ((product(64, 64, 64), VTA), (product(1, 64, 64), mem.CPU)):
         module = layer.module()
         PlacePass("vta", "pynq").apply(Context(), module)

@@ -1,4 +1,7 @@
-"""WindowSplit whole, tap by tap, or as a matrix: the same integers, and the cheapest by choice."""
+"""
+Convolutions with whole windows, tap by tap, or as a matrix product compute the same integers. The
+compiler chooses the cheapest form.
+"""
 
 from dataclasses import replace
 
@@ -55,7 +58,7 @@ def test_matrix(seed: int):
 
 
 def dilated(distance: int) -> Layer:
-    """3x3 on 32 channels, taps so far apart."""
+    """Return a 3x3 convolution on 32 channels with distant taps."""
     rng = np.random.default_rng(distance)
     return Layer(
         random_array(rng, (1, 40, 40, 32)),
@@ -71,7 +74,7 @@ def dilated(distance: int) -> Layer:
     ("layer", "better"), [(random_layer(2), "direct"), (dilated(13), "kn2row")]
 )
 def test_the_cheaper_way_is_taken(layer: Layer, better: str):
-    """Far taps share no inputs: then what lies between them need not be loaded."""
+    """Distant taps share no inputs, so the inputs between them need not be loaded."""
     taken = {
         way: cycles(
             check_all_levels(
@@ -103,7 +106,7 @@ def test_what_stays(blocks: Blocks, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("ceras_ir.backends.vta.passes.tiling.ScheduleTilesPass._blocks", fixed)
     layer = dilated(3)
     if blocks.order is Order.MNK:
-        # All nine taps of all inputs at once fit with fewer positions.
+        # All nine taps of all inputs fit at the same time only with fewer positions.
         layer = replace(layer, input=layer.input[:, :20, :5])
         blocks = replace(blocks, columns=5)
     check_all_levels(layer.module(), layer.inputs, layer.expected())
@@ -120,7 +123,7 @@ def test_blocks_that_only_see_padding_do_not_fit():
 
 
 def test_windows_that_no_block_can_take_apart_stay_whole():
-    """The first tap of the only row sees padding alone."""
+    """The first tap of the only row reads only padding, so no block can split the window."""
     shape = Contraction(1, 1, 1, 9, 1, 1, 9, (3, 3), (1, 1), (1, 1, 1, 1))
     blocks = best_blocks(shape, VtaBoard(), Limits(convolution="kn2row"))
     assert blocks is not None and not blocks.kn2row
@@ -128,7 +131,7 @@ def test_windows_that_no_block_can_take_apart_stay_whole():
 
 @pytest.mark.slow
 def test_more_taps_are_together_where_the_host_is_fast():
-    """Of 3x3 on 3 channels three taps fill one vector, all of them two."""
+    """Three taps of 3x3 on 3 channels fit a single vector; all nine taps fit two."""
     rng = np.random.default_rng(0)
     layer = Layer(
         random_array(rng, (1, 32, 32, 3)), random_array(rng, (32, 3, 3, 3)), padding=(1, 1, 1, 1)
@@ -158,7 +161,7 @@ def test_more_taps_are_together_where_the_host_is_fast():
 def test_parts_of_windows(
     kernel: tuple[int, int], strides: tuple[int, int], padding: tuple[int, int, int, int]
 ):
-    """Every way to take a window apart leads to the same integers."""
+    """Each split of a window leads to the same integers."""
     rng = np.random.default_rng(kernel[0])
     layer = Layer(
         random_array(rng, (2, 13, 12, 3), extremes=True),
@@ -180,7 +183,7 @@ def test_parts_of_windows(
 
 @pytest.mark.parametrize("size", [(2, 7), (4, 4), (5, 3)], ids=str)
 def test_parts_of_windows_on_vta(size: tuple[int, int]):
-    """Through all levels: packed by the host in one step, where lanes are free with the bias."""
+    """Check splits at all levels. The host packs in a single step, and free lanes hold the bias."""
     rng = np.random.default_rng(1)
     layer = Layer(
         random_array(rng, (1, 12, 12, 3)),
@@ -200,7 +203,10 @@ def test_parts_of_windows_on_vta(size: tuple[int, int]):
 
 @pytest.mark.parametrize(("most", "tiles"), [(250_000, 0), (450_000, 1), (700_000, None)], ids=str)
 def test_bias_in_spare_lanes(most: int, tiles: int | None):
-    """All of it, all but what one tile takes, or, where two tiles would be left, none."""
+    """
+    Spare lanes hold the entire bias, all but the part for a single tile, or no bias if two tiles
+    would remain.
+    """
     rng = np.random.default_rng(most)
     bias = rng.integers(-most, most, 5).astype(np.int32)
     bias[:2] = most, -most
@@ -226,7 +232,7 @@ def test_bias_in_spare_lanes(most: int, tiles: int | None):
 
 
 def test_pruned_layers_keep_their_bias_in_spare_lanes():
-    """Of tiles whose weights a mask leaves out, those with the bias of their filters are taken."""
+    """Tiles that a mask would skip are executed if they contain the bias of their filters."""
     rng = np.random.default_rng(5)
     kept = rng.random((48, 7, 7, 3)) < 0.1
     kept[16:48] = False

@@ -1,4 +1,4 @@
-"""Layers at the edges of what VTA's rules allow."""
+"""Layers at the limits of the rules of VTA are exact."""
 
 import numpy as np
 import pytest
@@ -68,7 +68,7 @@ def test_every_sum_saturates():
 
 
 def test_ties_round_up():
-    """Sums of exactly half a unit, of both signs."""
+    """Sums of exactly half a unit round up for both signs."""
     x = np.arange(-128, 128, dtype=np.int64).astype(np.int8).reshape(256, 1)
     layer = Layer(x, np.ones((1, 1), np.int8), requant=RequantAttr(1))
     assert layer.expected()[:4, 0].tolist() == [-64, -63, -63, -62]
@@ -96,7 +96,7 @@ def test_row_that_is_wider_than_a_buffer():
 
 @pytest.mark.slow
 def test_more_micro_ops_than_fit_are_reloaded():
-    """More sequences than the micro-op memory holds: the stream loads them in phases."""
+    """The micro-op memory is too small for all sequences: the stream loads them in phases."""
     rng = np.random.default_rng(3)
     weights = random_array(rng, (16 * 20, 3, 3, 16 * 16))
     image = check(

@@ -1,4 +1,4 @@
-"""The files of a compiled network hold what the manifest says."""
+"""The files of a compiled network match the manifest."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Maxima over windows that are taken of a convolution's sums: at every level, on every edge."""
+"""Maxima that are fused into a convolution are exact at each level and on all edges."""
 
 from dataclasses import replace
 
@@ -46,13 +46,16 @@ def layer(size: tuple[int, int] = (48, 32), channels: int = 24, batch: int = 1) 
 
 
 def bordered(first: Layer) -> Layer:
-    """With zero points, and a shift for each channel."""
+    """Return the layer with zero points and per-channel shifts."""
     shifts = [9 + channel % 4 for channel in range(len(first.weights))]
     return replace(first, points=(-128, 0), requant=by_channel(moved(RequantAttr(11), 5), shifts))
 
 
 def with_maximum(first: Layer, windows: WindowSplit, *, twice: bool = False):
-    """A network of `first` and its maximum; `twice`: the layer's own result is an output too."""
+    """
+    Return a network of `first` and its maximum. With `twice`, the result of the layer is also an
+    output.
+    """
     kernel, strides, padding = windows
     block = Block(arg_types=[TensorType(stored(first.points[0]), first.input.shape)])
     result = first.add_to(block, block.args[0], None)
@@ -64,7 +67,7 @@ def with_maximum(first: Layer, windows: WindowSplit, *, twice: bool = False):
 
 
 def maxima(module: ModuleOp) -> int:
-    """How many convolutions take one, once on VTA."""
+    """Return the number of convolutions on VTA with a fused maximum."""
     place(module, load_board(BOARD))
     apply(module, ConvertGraphToTilePass(BOARD))
     return sum(isinstance(op, tile.Conv2dOp) and op.maximum is not None for op in module.walk())

@@ -1,4 +1,4 @@
-"""Grouped and depthwise convolutions as groups of 16-channel blocks."""
+"""Grouped and depthwise convolutions run as groups of 16-channel blocks."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from ceras_ir.dialects.quant import RequantAttr
 from ceras_ir.transforms.placement import PlacePass
 
 CASES = [
-    # groups, input and output channels: convolution's groups that are one, groups of blocks
+    # groups, input channels, output channels, merged groups of the convolution, groups of blocks
     (32, 32, 32, 16, 2),
     (24, 24, 24, 16, 2),
     (8, 8, 16, 8, 1),
@@ -52,7 +52,9 @@ def test_every_level(groups: int, inputs: int, outputs: int, together: int, bloc
 
 
 def test_where_it_pays():
-    """A layer alone costs its transfers; large enough it pays, and the board says when."""
+    """
+    A small layer does not justify the transfers. A large layer runs on VTA, as the board predicts.
+    """
     for size, device in ((1, mem.CPU), (14, VTA)):
         module = grouped(32, 32, 32, size).module()
         apply(module, PlacePass(target="vta", board="tsim"))

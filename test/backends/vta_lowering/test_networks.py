@@ -1,4 +1,6 @@
-"""Several layers: the layout stays packed between launches, and all share one image."""
+"""
+In networks of several layers, the layout remains packed between launches, and all share an image.
+"""
 
 import numpy as np
 import pytest
@@ -22,7 +24,7 @@ from ceras_ir.transforms.placement import PlacePass
 
 
 def residual_block(channels: int = 20) -> tuple[ModuleOp, dict[str, Array], Array]:
-    """Two convolutions, the second with the first one's input added, and a third after them."""
+    """Return three convolutions. The second adds the input of the first."""
     rng = np.random.default_rng(0)
     x = random_array(rng, (1, 9, 7, channels))
     zeros = np.zeros((1, 9, 7, channels), np.int8)

@@ -1,4 +1,4 @@
-"""Maximum pooling by ALU programs: every level gives the same, and the CPU gets the rest."""
+"""Maximum pooling by ALU programs is equal at all levels; the CPU gets the remaining cases."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,9 @@ def pooled(
     *,
     relu: bool = False,
 ) -> tuple[ModuleOp, graph.Pool2dOp]:
-    """A pooling, after a convolution that clamps at zero if `relu`."""
+    """
+    Return a network with a pooling. With `relu`, a convolution that clamps at zero precedes it.
+    """
     block = Block(arg_types=[TensorType(INT8, shape)])
     x = block.args[0]
     if relu:
@@ -51,7 +53,7 @@ def pooled(
 
 
 def expected(x: np.ndarray[tuple[int, ...]], pool: graph.Pool2dOp, least: int):
-    """Window by window, in plain Python."""
+    """Compute the maximum of each window in numpy."""
     (kh, kw), (sh, sw) = pool.kernel.get_values(), pool.strides.get_values()
     top, left, bottom, right = pool.padding.get_values()
     pads = ((0, 0), (top, bottom), (left, right), (0, 0))
@@ -128,7 +130,9 @@ def test_refused(kernel: tuple[int, int], strides: tuple[int, int], padding: Pad
 
 
 def test_zeros_pad_what_relu_made():
-    """Only then the border needs no minima; the convolution has become a launch by then."""
+    """
+    After a ReLU, the border needs no minima. The convolution is already a launch at this point.
+    """
     for relu in (True, False):
         module, _ = pooled((1, 13, 13, 16), (3, 3), (2, 2), (1, 1, 1, 1), relu=relu)
         place(module, load_board(BOARD))

@@ -1,4 +1,6 @@
-"""Chains of two or three layers, and boards of other sizes: the same integers at every level."""
+"""
+Chains of two or three layers, and boards of other sizes, give the same integers at each level.
+"""
 
 import json
 from pathlib import Path
@@ -26,7 +28,10 @@ def test_chain(seed: int):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_other_buffers(tmp_path: Path, seed: int):
-    """From an eighth to four times the usual, in any proportion that the encoding takes."""
+    """
+    Buffers have an eighth to four times the usual size, in any proportion that the encoding
+    accepts.
+    """
     path = tmp_path / "board.json"
     path.write_text(json.dumps(random_board(np.random.default_rng(seed)).config()))
     layer = random_layer(seed)
@@ -53,6 +58,6 @@ def test_published_boards(name: str):
 @pytest.mark.slow
 @pytest.mark.parametrize("start", range(1000, 1080, 20))
 def test_many(start: int):
-    """A few of those that `make fuzz-vta` draws."""
+    """Run a few of the cases of `make fuzz-vta`."""
     for seed in range(start, start + 20):
         check_all_levels(*random_chain(seed))

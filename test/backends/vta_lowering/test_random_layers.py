@@ -1,4 +1,4 @@
-"""Random layers give the same integers at every level, from the graph down to the stream."""
+"""Random layers give the same integers at each level, from the graph down to the stream."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,10 @@ def test_auto_schedule(seed: int):
 
 @pytest.mark.parametrize("seed", range(100, 130))
 def test_forced_blocks(seed: int):
-    """Blocks that divide nothing: remainders of channels, blocks over the edge of the image."""
+    """
+    Check blocks that do not divide the sizes: partial channel blocks, and blocks over the image
+    edge.
+    """
     layer, rng = random_layer(seed), np.random.default_rng(seed)
     m, k, n = (int(v) for v in rng.integers(1, (41, 5, 6)))
     schedule = "serial" if seed % 3 == 0 else "auto"
@@ -28,7 +31,7 @@ def test_forced_blocks(seed: int):
 @pytest.mark.slow
 @pytest.mark.parametrize("start", range(1000, 1160, 40))
 def test_many(start: int):
-    """A few of those that `make fuzz-vta` draws."""
+    """Run a few of the cases of `make fuzz-vta`."""
     for seed in range(start, start + 40):
         layer = random_layer(seed)
         check_all_levels(layer.module(), layer.inputs, layer.expected())

@@ -1,4 +1,4 @@
-"""Each rule against VTA names itself and the way out, and placement keeps such layers away."""
+"""Each rule of VTA names the reason and the remedy, and placement leaves such layers on the CPU."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,6 @@
-"""Launches in external programs: the contract, and everything that they can do wrong."""
+"""
+External programs execute launches. The tests cover the contract and all errors of the programs.
+"""
 
 import json
 import sys
@@ -38,7 +40,7 @@ def _image(layer: Layer) -> VtaImage:
 
 
 def script(folder: Path, text: str) -> str:
-    """A command template that runs `text` as a Python program."""
+    """Return a command template that runs `text` as a Python program."""
     path = folder / "runner with spaces.py"
     path.write_text(text)
     return f"'{sys.executable}' '{path}' {{config}} {{dram}} {{insns}} {{out}}"
@@ -82,7 +84,7 @@ def test_malformed_command(image: VtaImage, command: str, message: str):
 
 
 def test_configuration_is_a_board(tmp_path: Path, layer: Layer, image: VtaImage):
-    """What the program is told is VTA's own JSON, sizes included."""
+    """The program receives the JSON format of VTA, with all sizes."""
     copy = tmp_path / "seen.json"
     text = f"import shutil, sys; shutil.copy(sys.argv[1], {str(copy)!r}); sys.exit(1)"
     with pytest.raises(InputError):

@@ -1,4 +1,4 @@
-"""Schedules compute the same integers, whoever chose them; and the search beats S3's."""
+"""All schedules compute the same integers, and the search is faster than S3."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def stream(layer: Layer, schedule: TilePass) -> VtaImage:
 
 
 def cycles(image: VtaImage) -> int:
-    """On the board with a bus of 64 bits."""
+    """Return the cycles on the board with a bus of 64 bits."""
     (launch,) = image.launches
     return simulate_time(launch.program.instructions, load_board("de10nano")).cycles
 
@@ -60,7 +60,7 @@ def test_s3_that_does_not_fit():
 
 @pytest.mark.parametrize("bias", [0, 1, -7, 32767, -32768, 40000])
 def test_bias_of_one_number(bias: int):
-    """What fits an immediate is added by one; what does not is loaded."""
+    """A bias that fits an immediate is added by an instruction; any other bias is loaded."""
     rng = np.random.default_rng(3)
     numbers = np.full(20, bias, np.int32)
     layer = Layer(random_array(rng, (9, 40)), random_array(rng, (20, 40)), numbers, requant=FLOOR)
@@ -115,7 +115,9 @@ def test_convolution(blocks: Blocks, monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.parametrize(("size", "most"), [((128, 128, 128), 14_000), ((256, 256, 256), 85_300)])
 def test_search_beats_s3(size: tuple[int, int, int], most: int):
-    """At most what a good schedule took on the hardware; S3's takes 1.8 times as much."""
+    """
+    The search needs at most the cycles of a good schedule on hardware; S3 takes 1.8 times as long.
+    """
     auto = cycles(stream(product(*size), TilePass(board="de10nano")))
     assert auto <= most
     m, k, n = size

@@ -1,4 +1,6 @@
-"""A network with SiLU, a depthwise layer, an addition and an average, from ONNX to the stream."""
+"""
+Compile a network with SiLU, a depthwise layer, an addition and an average, from ONNX to the stream.
+"""
 
 import json
 from pathlib import Path
@@ -13,7 +15,7 @@ from ceras_ir.driver.verify.tool import main as verify_main
 pytestmark = pytest.mark.slow
 
 SLOW_HOST = {"HOST_MACS_PER_US": 1, "HOST_BYTES_PER_US": 1}
-"""Beside such a CPU everything pays on VTA."""
+"""With such a slow CPU, all operations are faster on VTA."""
 
 
 @pytest.fixture(name="model")
@@ -49,7 +51,7 @@ def _model(tmp_path: Path) -> Path:
 
 
 def slow_host(folder: Path) -> str:
-    """A board file with the usual buffers and a CPU that is no match for them."""
+    """Write a board file with the usual buffers and a slow CPU."""
     from ceras_ir.backends.vta.machine.board import load_board
 
     path = folder / "slow_host.json"
@@ -64,14 +66,17 @@ def arguments(model: Path, *more: str) -> list[str]:
 
 @pytest.mark.parametrize("silu", ["piecewise", "table"])
 def test_every_level(model: Path, silu: str):
-    """On both boards: with the CPU's help, and almost without."""
+    """Check the board with a fast CPU, and the board on which VTA runs almost all operations."""
     for board in ("de10nano", slow_host(model.parent)):
         options = ["--silu", silu, "--targets", "vta", "--board", board, "--samples", "1"]
         assert verify_main(arguments(model, *options)) == 0
 
 
 def test_the_model_chooses(model: Path):
-    """The ALU where the host is slow, tables where it is fast; verify follows."""
+    """
+    The ALU is chosen if the host is slow, and tables if it is fast; `ceras-verify` chooses the
+    same.
+    """
     folder, slow = model.parent / "chosen", slow_host(model.parent)
     for board, op in ((slow, "shift_swish"), ("de10nano", "lookup")):
         options = ["--target", "vta", "-o", str(folder), "--board", board]
@@ -86,7 +91,10 @@ def test_the_model_chooses(model: Path):
 
 
 def test_each_target_is_offered_its_own(model: Path, capsys: pytest.CaptureFixture[str]):
-    """VTA's board says nothing of the FPGA of nnet, whose passes are others: two networks."""
+    """
+    The board of VTA does not describe the FPGA of nnet, which has other passes: there are two
+    networks.
+    """
     data, slow = str(model.parent / "samples.npz"), slow_host(model.parent)
     options = ["--calibrate", data, "--targets", "nnet,vta", "--board", slow, "--samples", "1"]
     assert verify_main([str(model), *options]) == 0

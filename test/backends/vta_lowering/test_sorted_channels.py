@@ -1,4 +1,7 @@
-"""Channels with the same shift side by side: the same integers, and shifts by immediates."""
+"""
+Channels with equal shifts are sorted next to each other. Integers are unchanged, and immediates
+shift them.
+"""
 
 from dataclasses import replace
 
@@ -30,7 +33,7 @@ def drawn_shifts(rng: np.random.Generator, outputs: int) -> RequantAttr:
 
 
 def by_vector(image: VtaImage) -> tuple[int, int]:
-    """Vectors that shift by a vector, and by an immediate."""
+    """Return the number of vectors that are shifted by a vector, and by an immediate."""
     count = [0, 0]
     for launch in image.launches:
         for i in launch.program.instructions:
@@ -42,8 +45,8 @@ def by_vector(image: VtaImage) -> tuple[int, int]:
 
 def chain(seed: int) -> tuple[ModuleOp, dict[str, np.ndarray[tuple[int, ...]]]]:
     """
-    Layers whose results share channels: a sum that is the residual of another after a depthwise
-    convolution and a pooling, then a layer whose result leaves.
+    Return layers with results that share channels. A sum is the residual of a later layer after a
+    depthwise convolution and a pooling. The last layer computes the output.
     """
     rng = np.random.default_rng(seed)
     x = random_array(rng, (1, 5, 6, 7))
@@ -93,7 +96,7 @@ def all_weights(module: ModuleOp) -> list[np.ndarray[tuple[int, ...]]]:
 
 @pytest.mark.slow
 def test_on_vta():
-    """Few vectors are still shifted by a vector, and all integers stay."""
+    """Fewer vectors are shifted by a vector, and all integers are unchanged."""
     counts: list[tuple[int, int]] = []
     for passes in ((), (SortChannelsPass(),)):
         module, inputs = chain(0)
@@ -106,7 +109,10 @@ def test_on_vta():
 
 @pytest.mark.parametrize("shifts", [(8, 10, 9), (0, 9, 9), (9, 8, None)], ids=str)
 def test_vectors_that_shift_alike(shifts: tuple[int | None, ...]):
-    """Immediates vector by vector, nothing where nothing is shifted, the rest by a vector."""
+    """
+    Vectors with a single shift use immediates, a shift of 0 has no instruction, and the remaining
+    vectors use a vector of shifts.
+    """
     rng = np.random.default_rng(3)
     amounts = [rng.choice((7, 9), 16).tolist() if s is None else [s] * 16 for s in shifts]
     layer = Layer(

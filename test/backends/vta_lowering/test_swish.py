@@ -1,4 +1,4 @@
-"""The shift swish in the epilogue of a product, on every kind of 16-bit sum."""
+"""The shift swish in the output stage of a product is exact on all kinds of 16-bit sums."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def swished(
 
 
 def expected(q: NDArray[np.int64], bends: NDArray[np.int64], last: RequantAttr):
-    """In plain numpy, from the docstring of `graph.shift_swish`."""
+    """Compute the result in numpy, from the docstring of `graph.shift_swish`."""
     k0, k1, k2, k3, k4 = bends.T
     p, m = np.maximum(q, -q), np.minimum(q, -q)
     tail = np.minimum.reduce([(p >> 3) - k2, (p >> 4) - k3, (p >> 6) - k4, 0 * p])
@@ -49,7 +49,7 @@ def expected(q: NDArray[np.int64], bends: NDArray[np.int64], last: RequantAttr):
 @pytest.mark.parametrize("shift", first_fast(1, [7, 0, 15]))
 @pytest.mark.parametrize("bends", [(52, 267, 492, 332, 112), (0, 0, 0, 0, 0), (32767,) * 5])
 def test_sums_of_16_bits(shift: int, bends: tuple[int, ...]):
-    """Both ends, everything about zero, and some in between."""
+    """Check both bounds, all values around zero, and some between."""
     rng = np.random.default_rng(shift)
     ends = [np.arange(-32768, -32740), np.arange(-600, 600), np.arange(32740, 32768)]
     q = np.concatenate([*ends, rng.integers(-32768, 32768, 500)])

@@ -1,4 +1,7 @@
-"""`--tune`: schedules by cycles that are measured; what is not better leaves the model's choice."""
+"""
+`--tune` chooses schedules by measured cycles, and keeps the choice of the model if no other is
+faster.
+"""
 
 import sys
 from dataclasses import replace
@@ -46,7 +49,7 @@ def kernels(layer: Layer) -> ModuleOp:
 
 
 def counting(cycles: list[int]) -> object:
-    """A runner's answers, one after the other, the last for good."""
+    """Return a runner with the given answers in turn; the last is repeated."""
     answers = iter(cycles)
 
     def answer(self: VtaRunner, index: int, dram: object) -> int:
@@ -57,7 +60,7 @@ def counting(cycles: list[int]) -> object:
 
 @pytest.mark.parametrize("best", range(3))
 def test_the_fastest_is_taken(layer: Layer, best: int, monkeypatch: pytest.MonkeyPatch):
-    """The model's choice first; then the fastest of all, which is run again before it counts."""
+    """The schedule of the model runs first. The fastest of all runs again before it is accepted."""
     cycles = [100 + (i != best) * (10 + i) for i in range(CANDIDATES)]
     monkeypatch.setattr(VtaRunner, "cycles", counting([*cycles, cycles[best]]))
     module = kernels(layer)
@@ -66,13 +69,15 @@ def test_the_fastest_is_taken(layer: Layer, best: int, monkeypatch: pytest.Monke
     assert (found.before, found.after) == (cycles[0], 100)
     chosen = [schedule for _, schedule in found.schedules]
     assert chosen == [tuner.candidates[0][best].attribute()] * (best > 0)
-    # Kept: nothing runs again.
+    # The result is cached, so no stream runs again.
     monkeypatch.setattr(VtaRunner, "cycles", None)
     assert tuner.tuned() == found
 
 
 def test_tiles_of_zeros_are_another_network(layer: Layer):
-    """They take no products, so that nothing is known of the one by the other."""
+    """
+    Zero tiles need no products, so cycles of a network do not apply to one with other zero tiles.
+    """
     sparse = replace(layer, weights=layer.weights.copy())
     sparse.weights[:16] = 0
     before = [

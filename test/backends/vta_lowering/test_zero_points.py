@@ -1,4 +1,6 @@
-"""Zero points of input, residual and result are in the bias: exact, and no cycle more."""
+"""
+The bias contains the zero points of input, residual and result: exact, without additional cycles.
+"""
 
 from dataclasses import replace
 
@@ -35,7 +37,7 @@ POINTS = (-128, 127, 1, -37)
 
 
 def check(layer: Layer) -> VtaImage:
-    """On VTA, exact at all levels."""
+    """Check that VTA is exact at all levels."""
     image = check_all_levels(layer.module(), layer.inputs, layer.expected())
     assert len(image.launches) == 1
     return image
@@ -46,7 +48,7 @@ def convolution(module: ModuleOp) -> graph.Conv2dOp:
 
 
 def residual_layer(seed: int) -> Layer:
-    """3x3 on 20 channels, 33 outputs; the residual saturates."""
+    """Return a 3x3 convolution of 20 channels with 33 outputs and a residual that saturates."""
     rng = np.random.default_rng(seed)
     return Layer(
         random_array(rng, (2, 7, 9, 20)),
@@ -70,7 +72,7 @@ def test_each_alone(point: int):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", first_fast(2, range(6)))
 def test_with_padding(seed: int):
-    """Strides, dilations, batches and windows of any size; the border is the zero point."""
+    """Check strides, dilations, batches and windows of any size. The border is the zero point."""
     rng = np.random.default_rng(seed)
     layer = with_zero_points(random_layer(40 + seed), rng)
     check(replace(layer, points=(POINTS[seed % 4], layer.points[1])))
@@ -95,7 +97,7 @@ def test_groups(groups: int, inputs: int, outputs: int):
 
 @pytest.mark.slow
 def test_ties_and_saturation():
-    """Halves of both signs round up before the zero point is added; then it is clamped."""
+    """Ties of both signs round up before the zero point is added; the result is then clamped."""
     x = np.arange(-128, 128, dtype=np.int64).astype(np.int8).reshape(256, 1)
     for point in POINTS:
         for low, high in ((-128, 127), (point, 127), (-128, point)):
@@ -112,7 +114,7 @@ def test_rounding_to_even_is_not_the_shifters():
 
 @pytest.mark.parametrize(("point", "left", "taken"), [(-128, 5, True), (6, 1, True), (6, 2, False)])
 def test_left_shift(point: int, left: int, taken: bool):
-    """The zero point is added before the shift, where it is a multiple of it."""
+    """The zero point is added before the shift, if it is a multiple of the power of two."""
     rng = np.random.default_rng(left)
     layer = Layer(
         rng.integers(-2, 3, (4, 8)).astype(np.int8),
@@ -131,7 +133,9 @@ def test_left_shift(point: int, left: int, taken: bool):
 
 
 def test_what_is_folded_is_bounded():
-    """By hand: 2 * 128 products of one, the bias, and zero points of input and result."""
+    """
+    The bound by hand is 2 * 128 products of 1, the bias, and the zero points of input and result.
+    """
     layer = Layer(
         np.zeros((1, 2), np.int8),
         np.array([[1, 1], [1, -1]], np.int8),
@@ -146,7 +150,9 @@ def test_what_is_folded_is_bounded():
 
 @pytest.mark.parametrize(("shift", "taken"), [(23, True), (24, False)])
 def test_a_zero_point_that_would_overflow_is_refused(shift: int, taken: bool):
-    """127 << 24 is 2^31 - 2^24, which 1024 products of 127 * 128 and half a unit make too much."""
+    """
+    127 << 24 is 2^31 - 2^24. With 1024 products of 127 * 128 and half a unit, the sum overflows.
+    """
     layer = Layer(
         np.full((1, 1024), -128, np.int8),
         np.full((1, 1024), 127, np.int8),
@@ -162,8 +168,8 @@ def test_a_zero_point_that_would_overflow_is_refused(shift: int, taken: bool):
 @pytest.mark.slow
 def test_no_cycle_more():
     """
-    A layer without padding takes as long with zero points as without, as far as the bias has no
-    more tiles.
+    A layer without padding takes as long with zero points as without, if the number of tiles of the
+    bias is unchanged.
     """
     layer = residual_layer(0)
     asymmetric = replace(layer, points=(-8, 17), requant=RequantAttr(9, zero_point=-128))
@@ -196,7 +202,7 @@ def test_reshaped_stems(reshaping: SpaceToDepthPass | Im2colPass, point: int):
 
 @pytest.mark.parametrize("padding", [0, 1])
 def test_maxima_know_no_zero_point(padding: int):
-    """The greatest stored number is the greatest; what is outside counts as the least int8."""
+    """The largest stored integer is the maximum; padding counts as the lowest int8 value."""
     rng = np.random.default_rng(padding)
     x = random_array(rng, (1, 8, 8, 20), extremes=True)
     block = Block(arg_types=[TensorType(stored(100), x.shape)])
@@ -216,7 +222,7 @@ def test_maxima_know_no_zero_point(padding: int):
 
 @pytest.mark.parametrize("point", first_fast(1, POINTS))
 def test_averages_of_odd_windows(point: int):
-    """Rounded to even, of which nothing is seen: no sum of 49 is a tie."""
+    """Rounding to even has no effect: no sum over 49 elements is a tie."""
     rng = np.random.default_rng(1)
     x = random_array(rng, (1, 7, 7, 20))
     block = Block(arg_types=[TensorType(stored(point), x.shape)])
@@ -253,7 +259,10 @@ def test_averages_with_another_border_are_the_cpus():
 
 @pytest.mark.parametrize("kind", [graph.Binary.ADD, graph.Binary.SUB])
 def test_sums_that_need_no_rounding(kind: graph.Binary):
-    """Where nothing is shifted away, rounding to even is no question; else it is the CPU's."""
+    """
+    Without a shift, there are no ties, so VTA accepts rounding to even. With a shift, the CPU runs
+    the operation.
+    """
     rng = np.random.default_rng(2)
     x, y = (random_array(rng, (1, 6, 5, 20)) for _ in range(2))
     block = Block(arg_types=[TensorType(stored(p), x.shape) for p in (-128, 50)])

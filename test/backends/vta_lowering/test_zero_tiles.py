@@ -1,4 +1,4 @@
-"""Tiles of weights that are all zero take no product, and change no integer."""
+"""Tiles of weights that are all zero need no product, and change no integer."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ BOARD = load_board("tsim")
 
 
 def pruned(layer: Layer, share: float, seed: int, block: int = 16) -> Layer:
-    """The same with so many of its blocks of filters x inputs zero."""
+    """Return the layer with a share of the blocks of filters x inputs set to zero."""
     flat = layer.weights.copy()
     rng = np.random.default_rng(seed)
     taps = flat if flat.ndim == 4 else flat[:, None, None, :]
@@ -31,7 +31,7 @@ def pruned(layer: Layer, share: float, seed: int, block: int = 16) -> Layer:
 
 
 def products(image: VtaImage) -> int:
-    """Vectors times tiles of all streams."""
+    """Return the number of products of a vector and a tile in all streams."""
     programs = [launch.program for launch in image.launches]
     gemms = [i for p in programs for i in p.instructions if isinstance(i, Gemm) and not i.reset]
     return sum(i.iterations for i in gemms)
@@ -101,7 +101,10 @@ def test_random_layers(seed: int, board: str):
 
 
 def test_accumulators_keep_their_distance():
-    """Three filters, of which one has all values: the others' zeros stand between its products."""
+    """
+    Only the first of three filters has all values. Zero tiles of the other filters separate its
+    products.
+    """
     weights = WeightTiles(BOARD)
     flags = np.zeros((3, 10), np.bool_)
     flags[0] = flags[1, :2] = True
@@ -116,7 +119,9 @@ def test_accumulators_keep_their_distance():
 
 
 def test_what_saves_less_than_its_micro_ops_stays():
-    """One position: a list of micro-ops takes longer to load than a product lasts."""
+    """
+    For a single position, the load of a list of micro-ops takes longer than the saved product.
+    """
     weights = WeightTiles(BOARD)
     weights.load(0, np.array([True] * 7 + [False]), np.arange(8))
     loops = [(2, 0, 1, 1), (1, 1, 1, 0), (4, 1, 0, 2)]
