@@ -203,7 +203,7 @@ class Model:
             chosen.check()
             start_time = time.monotonic()
             try:
-                built = build(self._module.clone(), chosen)
+                built = build(self._module.clone(), chosen).measure()
             except DoesNotFitError as error:
                 seconds = time.monotonic() - start_time
                 named = self._chosen

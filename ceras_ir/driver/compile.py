@@ -221,7 +221,7 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
 
             begun = time.monotonic()
             try:
-                compiled = build(module, options, after, watching_of(arguments, None))
+                compiled = build(module, options, after, watching_of(arguments, None)).measure()
             except DoesNotFitError as error:
                 read = partial(read_model, arguments)
                 raise remedied(error, read, options, time.monotonic() - begun) from None

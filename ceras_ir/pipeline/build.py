@@ -38,7 +38,7 @@ from ceras_ir.pipeline import report
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.instrumentation import Watching
 from ceras_ir.pipeline.stages import BuildOptions, all_stages, run_stages, target_stages
-from ceras_ir.support.diagnostics import InputError, UnsupportedError, progress
+from ceras_ir.support.diagnostics import InputError, UnsupportedError, progress, remark
 from ceras_ir.support.extensions import DISTRIBUTION, required_packages
 from ceras_ir.targets.capabilities import Compiled, Executable, Manifest
 from ceras_ir.targets.protocol import PLACED, Emission, Stage, find_target
@@ -121,6 +121,19 @@ class Build:
     module: ModuleOp
     emission: Emission
     report: dict[str, object]
+
+    def measure(self) -> "Build":
+        """Add the figures that need an installed tool. The files of the target do not change."""
+        if self.emission.measure is not None:
+            found = self.emission.measure()
+            totals = self.report["totals"]
+            assert isa(totals, dict[str, object])
+            self.report |= {**found.details, "totals": {**totals, **found.totals}}
+            self.emission.figures = {**self.emission.figures, **found.figures}
+            self.emission.manifest |= found.manifest
+            if found.warning:
+                remark(found.warning)
+        return self
 
     def manifest(self, digests: Digests, other_files: Mapping[str, str]) -> dict[str, object]:
         main = main_function(self.module)

@@ -11,8 +11,11 @@ from xdsl.utils.hints import isa
 
 from ceras_ir.targets.capabilities import MICROSECONDS
 
-BOUNDED = {"flash": "flash_bytes", "SRAM": "sram_bytes", "stack": "stack_bytes"}
+BOUNDED = {"flash": "flash_bytes", "SRAM": "sram_bytes"}
 """The figures in bytes: label -> total. The limit is the total with the prefix `board_`."""
+
+ORDER = ("MACs", "time", *BOUNDED, "stack")
+"""The labels in the order of the lines; labels of a target follow."""
 
 
 def summary(content: Mapping[str, object], figures: Mapping[str, str]) -> list[str]:
@@ -28,11 +31,10 @@ def summary(content: Mapping[str, object], figures: Mapping[str, str]) -> list[s
     parts = {"flash": _flash_parts(found), "SRAM": _sram_parts(found)}
     for label, key in BOUNDED.items():
         if key in found:
-            lines[label] = _used(found[key], found.get(f"board_{key}")) + parts.get(label, "")
+            lines[label] = used_bytes(found[key], found.get(f"board_{key}")) + parts[label]
     lines |= figures
     # The place of a line does not depend on the target.
-    order = dict.fromkeys(["MACs", "time", *BOUNDED, *figures])
-    shown = [label for label in order if label in lines]
+    shown = [label for label in dict.fromkeys([*ORDER, *figures]) if label in lines]
     width = max(map(len, shown), default=0)
     return [f"{label.ljust(width)}  {lines[label]}" for label in shown]
 
@@ -58,7 +60,8 @@ def _time(content: Mapping[str, object]) -> str | None:
     return f"{duration(time)}, predicted for {prediction.get('machine')}"
 
 
-def _used(count: int, limit: int | None) -> str:
+def used_bytes(count: int, limit: int | None) -> str:
+    """Return a number of bytes, with the limit and the share if there is a limit."""
     if not limit:
         return f"{count:,} bytes"
     return f"{count:,} of {limit:,} bytes ({100 * count / limit:.0f}%)"

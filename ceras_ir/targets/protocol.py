@@ -112,6 +112,21 @@ class Stage:
         return f"{self.level}, {self.added}" if self.added else self.level
 
 
+@dataclass(frozen=True)
+class Measurement:
+    """Figures of compiled files that need an installed tool, such as a cross compiler."""
+
+    totals: Mapping[str, object]
+    """Entries of the totals in the report."""
+    details: Mapping[str, object]
+    """Further entries of `report.json`."""
+    figures: Mapping[str, str]
+    """Lines of the summary on stdout."""
+    manifest: Mapping[str, object] = field(default_factory=dict[str, object])
+    """Entries of `manifest.json`."""
+    warning: str = ""
+
+
 @dataclass
 class Emission:
     """The files and the report data that a target generates from the last level."""
@@ -139,6 +154,8 @@ class Emission:
     """Return the activity of the parts of a device, for the page of `--report`."""
     details: Mapping[str, object] = field(default_factory=dict[str, object])
     """Further entries of `report.json`."""
+    measure: Callable[[], Measurement] | None = None
+    """Measure the files with an installed tool. `ceras-compile` calls it, trials do not."""
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.attributes import viewed_operand
 from ceras_ir.dialects.mem import CPU
 from ceras_ir.pipeline.report import Entry, entries_of
+from ceras_ir.pipeline.summary import used_bytes
 from ceras_ir.support.diagnostics import node_name
 from ceras_ir.targets import MICROSECONDS, Ceiling, Prediction
 from ceras_ir.transforms.memory import liveness
@@ -184,10 +185,7 @@ class Footprint:
             ("flash", self.flash, self.board.free_flash),
             ("SRAM", self.sram, self.board.free_sram),
         )
-        parts = (
-            f"{name} {used:,} of {free:,} bytes ({100 * used / free:.0f}%)"
-            for name, used, free in memories
-        )
+        parts = (f"{name} {used_bytes(used, free)}" for name, used, free in memories)
         return f"{self.board.title}: {', '.join(parts)}"
 
     def width_line(self) -> str:

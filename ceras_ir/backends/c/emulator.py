@@ -88,7 +88,7 @@ def run_elf(elf: Path, work: Path, *, timeout: float = 120) -> str:
 
 
 class EmulatedModel:
-    """A model in C on the emulated board; `run` also counts instructions."""
+    """A model in C on the emulated board; `run` also counts instructions and bytes of stack."""
 
     def __init__(
         self,
@@ -106,6 +106,8 @@ class EmulatedModel:
         self.inputs, self.outputs = list(inputs), list(outputs)
         self.instructions: list[float] = []
         """Instructions of an inference for each sample of the last run, +- 40 / repeat."""
+        self.stack_bytes: list[int] = []
+        """The stack of `model_run` for each sample of the last run, at most 16 KiB."""
 
     def _harness(self, samples: int, repeat: int) -> Path:
         text = (files("ceras_ir.backends.c") / "emulation" / "harness.c").read_text("ascii")
@@ -154,7 +156,7 @@ class EmulatedModel:
         run_elf(elf, self.work)
         data, at = (self.work / "out.bin").read_bytes(), 0
         results: list[dict[str, Array]] = []
-        self.instructions = []
+        self.instructions, self.stack_bytes = [], []
         for _ in samples:
             result: dict[str, Array] = {}
             for info in self.outputs:
@@ -163,6 +165,7 @@ class EmulatedModel:
                 at += info.nbytes
             ticks = int.from_bytes(data[at : at + 8], "little")
             self.instructions.append(ticks * INSTRUCTIONS_PER_TICK / repeat)
-            at += 8
+            self.stack_bytes.append(int.from_bytes(data[at + 8 : at + 12], "little"))
+            at += 12
             results.append(result)
         return results

@@ -9,6 +9,7 @@ int8. `on_board` adds memory and time to the report.
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 
 import numpy as np
@@ -26,6 +27,7 @@ from ceras_ir.backends.c.ordered_rows import (
     quantized_like_s4,
     weight_bytes,
 )
+from ceras_ir.backends.c.stack import measured_stack
 from ceras_ir.dialects import graph
 from ceras_ir.network.artefacts import Artefact
 from ceras_ir.pipeline.report import Entry, entries_of
@@ -249,4 +251,5 @@ def on_board(files: list[Artefact], manifest: Mapping[str, object], choice: Choi
         prediction=None if latency is None else latency.prediction,
         buffers=model.added_buffers,
         details={"optimize": choice.to_json()},
+        measure=partial(measured_stack, model, footprint.board),
     )

@@ -115,6 +115,14 @@ def _chips(content: Content, colours: dict[str, str]) -> list[Chip]:
     ]
 
 
+LIMITED = (
+    ("sram_bytes", "SRAM", "the board has left"),
+    ("flash_bytes", "flash", "the board has left"),
+    ("stack_bytes", "stack", "the board description reserves"),
+)
+"""Totals with a limit of the board: key, label and limit."""
+
+
 def _cards(content: Content) -> list[Card]:
     cards: list[Card] = []
     if content.microseconds is not None:
@@ -123,10 +131,10 @@ def _cards(content: Content) -> list[Card]:
         note = f"{together(amount(each))} inferences a second, as modelled for {content.machine}"
         cards.append(Card("predicted latency", number, unit, note))
     cards += _memory(content)
-    for key, label in (("sram_bytes", "SRAM"), ("flash_bytes", "flash")):
+    for key, label, limit in LIMITED:
         used, has = content.total(key), content.total(f"board_{key}")
         if used is not None and has:
-            note = f"{used:,} of {has:,} bytes that the board has left"
+            note = f"{used:,} of {has:,} bytes that {limit}"
             cards.append(Card(label, *size(used), note, min(used / has, 1.0)))
     weights = content.total("weight_bytes")
     if weights is not None:

@@ -37,6 +37,7 @@ CARDS = {
     "peak_bytes": ("memory for values", size),
     "flash_bytes": ("flash", size),
     "sram_bytes": ("SRAM", size),
+    "stack_bytes": ("stack", size),
     "weight_bytes": ("weights", size),
     "macs": ("products", amount),
 }
