@@ -1,9 +1,10 @@
 """
-Random small chains in Verilator against numpy, under random stalls.
+Compare random small chains in Verilator with numpy, under random stalls.
 
     python test/backends/dataflow/fuzz.py [--count 300] [--first 0]
 
-Prints the seed of a chain that differs, stops, or whose cycles the model misses.
+The script prints the seed of a chain with a different result, of a chain that stops, or of a chain
+with a wrong number of modelled cycles.
 """
 
 import argparse
@@ -37,11 +38,13 @@ from ceras_ir.backends.dataflow.storage import WeightEncoding, delta_bits
 from ceras_ir.support.diagnostics import InputError
 
 SLACK_CYCLES = 12
-"""By how much the model may miss on frames of a few hundred cycles."""
+"""The permitted error of the model on frames of a few hundred cycles."""
 
 
 def random_chain(rng: np.random.Generator) -> tuple[list[Block], dict[Block, BlockLanes]]:
-    """One to four blocks, some with a way around them, and lanes for them."""
+    """
+    Return a chain of one to four blocks, some with a residual connection, and the lanes for them.
+    """
 
     def pick(low: int, high: int) -> int:
         return int(rng.integers(low, high + 1))
@@ -107,7 +110,7 @@ def _other(kind: int, blocks: list[Block], rng: np.random.Generator) -> Block:
         return table(last, rng)
     if kind == 1 and last.feature.rows * last.feature.columns <= 64:
         return average(last, 700, 15)
-    # A way over a function, and one straight to the sum.
+    # One path has a function; the other leads directly to the sum.
     way = table(last, rng)
     blocks.append(way)
     return addition(
@@ -128,7 +131,7 @@ def _lanes(block: Convolution, rng: np.random.Generator) -> BlockLanes:
 
 
 def run_seed(seed: int) -> Outcome:
-    """Run the chain of a seed; an `AssertionError` where it differs."""
+    """Run the chain of a seed. An `AssertionError` reports a difference."""
     rng = np.random.default_rng(seed)
     blocks, lanes = random_chain(rng)
     with tempfile.TemporaryDirectory() as folder:

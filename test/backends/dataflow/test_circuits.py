@@ -1,9 +1,9 @@
 """
-Circuits in Verilator against numpy, and the model of their cycles against Verilator.
+Compare circuits in Verilator with numpy, and the cycles of the model with Verilator.
 
-Each has what another does not: windows with gaps, strides, padding on one side, groups, several
-filters and rows at once, weights as COO and deltas, shifts of channels, forks, rings, tables,
-outputs whose rows come in batches.
+Each circuit has a feature that no other has: windows with gaps, strides, padding on a single side,
+groups, several filters and rows in parallel, weights as COO and deltas, per-channel shifts, forks,
+rings, tables, and outputs with rows in batches.
 """
 
 from pathlib import Path
@@ -28,18 +28,20 @@ from ceras_ir.backends.dataflow.storage import WeightEncoding
 pytestmark = [needs_verilator, pytest.mark.slow]
 
 WITHIN = 0.01
-"""The model's cycles per frame and latency against Verilator's."""
+"""The permitted relative error of cycles per frame and latency of the model."""
 
 
 def agree(outcome: Outcome) -> None:
-    """The model holds, to a part in a hundred."""
+    """Check that the error of the model is below one percent."""
     modelled, measured = outcome.modelled, outcome.measured
     assert abs(modelled.per_frame - measured.per_frame) <= WITHIN * measured.per_frame
     assert abs(modelled.latency - measured.latency) <= WITHIN * measured.latency
 
 
 def test_chain(tmp_path: Path):
-    """Strides and padding on all sides, depthwise, residual, subtraction, average, product."""
+    """
+    Check strides and padding on all sides, depthwise, residual, subtraction, average, and product.
+    """
     rng = np.random.default_rng(1)
     source = Source("input", Feature(19, 3, 23))
     first = convolution(
@@ -68,7 +70,9 @@ def test_chain(tmp_path: Path):
 
 
 def test_sparse_in_batches(tmp_path: Path):
-    """Several filters with indices of their own, rows in batches to the port, odd port width."""
+    """
+    Check several filters with separate indices, rows in batches to the port, and an odd port width.
+    """
     rng = np.random.default_rng(2)
     source = Source("input", Feature(11, 5, 9))
     first = convolution(source, 7, (3, 3), rng, padding=(1, 1, 1, 1), zeros=0.8)
@@ -83,7 +87,7 @@ def test_sparse_in_batches(tmp_path: Path):
 
 
 def test_deltas(tmp_path: Path):
-    """Gaps longer than a delta, filters without weights, strides and gaps between taps."""
+    """Check gaps longer than a delta, filters without weights, strides and gaps between taps."""
     rng = np.random.default_rng(7)
     source = Source("input", Feature(9, 16, 8))
     first = convolution(
@@ -101,7 +105,10 @@ def test_deltas(tmp_path: Path):
 
 
 def test_groups_and_overlapping_pools(tmp_path: Path):
-    """Groups of several channels, windows that overlap or skip rows, one lane a multiplier."""
+    """
+    Check groups of several channels, windows that overlap or skip rows, and one lane per
+    multiplier.
+    """
     rng = np.random.default_rng(3)
     source = Source("input", Feature(13, 4, 12))
     wide = max_pool(source, 3, 1, (1, 1, 1, 1))
@@ -138,7 +145,10 @@ def test_rows_that_no_window_reads(tmp_path: Path):
 
 
 def test_function_and_its_argument(tmp_path: Path):
-    """Words of several channels, added to the result of a function, with rows in batches."""
+    """
+    Check words of several channels that are added to the result of a function, with rows in
+    batches.
+    """
     rng = np.random.default_rng(6)
     source = Source("input", Feature(5, 3, 4))
     first = convolution(source, 4, (1, 1), rng, padding=(1, 0, 0, 0))
@@ -148,7 +158,7 @@ def test_function_and_its_argument(tmp_path: Path):
 
 
 def test_channels_with_shifts_of_their_own(tmp_path: Path):
-    """Several filters and rows in parallel, an incomplete last block, and a residual."""
+    """Check several filters and rows in parallel, an incomplete last block, and a residual."""
     rng = np.random.default_rng(8)
     source = Source("input", Feature(7, 5, 6))
     first = convolution(source, 5, (3, 3), rng, padding=(1, 1, 1, 1), zeros=0.6, spread=10)
@@ -163,7 +173,9 @@ def test_channels_with_shifts_of_their_own(tmp_path: Path):
 
 
 def test_columns_in_parts(tmp_path: Path):
-    """Parts that do not divide the columns, strides and gaps, all encodings, a residual."""
+    """
+    Check parts that do not divide the columns, strides and gaps, all encodings, and a residual.
+    """
     rng = np.random.default_rng(9)
     source = Source("input", Feature(9, 4, 21))
     first = convolution(

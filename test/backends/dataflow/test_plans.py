@@ -1,4 +1,4 @@
-"""Sizes, addresses, memories and cycles of circuits, without running Verilog."""
+"""Check sizes, addresses, memories and cycles of circuits without a run of Verilog."""
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
 
 def random_layer(seed: int) -> Convolution:
-    """A convolution with any strides, padding, dilations and groups."""
+    """Return a convolution with random strides, padding, dilations and groups."""
     rng = np.random.default_rng(seed)
     groups = int(rng.choice([1, 1, 2]))
     source = Source(
@@ -82,7 +82,9 @@ def test_taps_meet_their_rows(seed: int):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_coo_has_every_weight_once(seed: int):
-    """Entries decode to the weights: address, rotation and shift name one tap and channel each."""
+    """
+    Entries decode to the weights: address, rotation and shift identify a single tap and channel.
+    """
     layer = random_layer(seed)
     buffer = WindowBuffer(layer, 2, 8)
     per_group, depth = len(layer.weights) // layer.groups, layer.weights.shape[3]
@@ -119,7 +121,9 @@ def test_coo_has_every_weight_once(seed: int):
 
 @pytest.mark.parametrize("zeros", [0.3, 0.9, 0.97, 1.0])
 def test_deltas_have_every_weight_once(zeros: float):
-    """Positions are sums of deltas; entries without a weight bridge long gaps, or end a filter."""
+    """
+    Positions are sums of deltas. Entries without a weight bridge long gaps, or complete a filter.
+    """
     source = Source("input", Feature(9, 17, 8))
     layer = convolution(source, 5, (3, 2), np.random.default_rng(9), zeros=zeros)
     layer.weights[2] = 0
@@ -167,7 +171,7 @@ def test_deltas_are_offered_where_they_pay():
 
 
 def chain() -> Pipeline:
-    """Two layers with maxima between them."""
+    """Return two layers with maximum pooling between them."""
     rng = np.random.default_rng(5)
     source = Source("input", Feature(16, 3, 16))
     first = convolution(source, 8, (3, 3), rng, padding=(1, 1, 1, 1), zeros=0.9)
@@ -190,7 +194,7 @@ def test_more_multipliers_are_faster_until_the_ports_are_the_limit():
 
 
 def test_wide_rows_fit_few_multipliers():
-    """Parts of the columns share lanes; writing them is part of a layer's time."""
+    """Parts of the columns share lanes. The time of a layer includes writing them."""
     rng = np.random.default_rng(6)
     source, board = Source("input", Feature(8, 3, 1280)), load_board("ecp5-85f")
     wide = convolution(source, 4, (3, 3), rng, strides=(2, 2), padding=(1, 1, 1, 1))
@@ -265,7 +269,7 @@ def test_with_fewer_slots_it_would_stop(rows: int):
 
 
 def test_rings_hold_what_runs_ahead():
-    """The model of a long way round runs with the ring's capacity, and stops with a quarter."""
+    """The model runs with the planned ring on the longer path, and stops with a quarter."""
     rng = np.random.default_rng(7)
     source = Source("input", Feature(24, 2, 5))
     start = convolution(source, 2, (1, 1), rng)
@@ -287,7 +291,7 @@ def test_rings_hold_what_runs_ahead():
 
 
 def test_a_short_way_waits_for_the_ring():
-    """A function between the operands stores a word; the ring provides only complete rows."""
+    """A function between the operands stores a word, and the ring provides only complete rows."""
     source = Source("input", Feature(4, 3, 2))
     rng = np.random.default_rng(8)
     function = table(source, rng)

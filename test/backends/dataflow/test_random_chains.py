@@ -1,4 +1,4 @@
-"""Some of the chains of `fuzz.py`; `make fuzz-dataflow COUNT=300` runs more."""
+"""Run some of the chains of `fuzz.py`; `make fuzz-dataflow COUNT=300` runs more."""
 
 import pytest
 from backends.dataflow.fuzz import run_seed

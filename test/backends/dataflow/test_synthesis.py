@@ -1,4 +1,4 @@
-"""Estimates of resources against yosys: counts that are kept, and two circuits counted now."""
+"""Compare estimates of resources with stored counts of yosys, and two circuits with new counts."""
 
 import json
 import re
@@ -32,11 +32,13 @@ from ceras_ir.backends.dataflow.storage import WeightEncoding
 
 WITHIN = 0.15
 FEW = 3
-"""Multipliers or memories by which the estimate of a small circuit may be off."""
+"""The permitted error of the multipliers or memories of a small circuit."""
 
 
 FITTED_VERSION = "0.70"
-"""Version of yosys to which the estimates are fitted; other versions map circuits differently."""
+"""
+The version of yosys to which the estimates are fitted. Other versions map circuits differently.
+"""
 
 
 def version_of(text: str) -> str | None:
@@ -71,7 +73,9 @@ def assert_near(
 
 @pytest.mark.parametrize("family", sorted(CHIP_FAMILIES))
 def test_estimates_are_near_the_kept_counts(family: str):
-    """For circuits of all kinds; the sum over all circuits is more accurate."""
+    """
+    Estimates of each kind of circuit are near the counts, and the sum over all is more accurate.
+    """
     far: list[object] = []
     sums = np.zeros((2, 3))
     for seed, found in counted()[family].items():
@@ -99,7 +103,9 @@ def test_the_estimate_is_near(tmp_path: Path):
 
 
 def test_cells_are_counted():
-    """RAM36 is two of 18 kbit, and tables that are memories have several sites."""
+    """
+    A RAM36 counts as two memories of 18 kbit, and tables that are memories occupy several sites.
+    """
     cells = {"DSP48E2": 3, "RAMB36E2": 2, "RAMB18E2": 1, "LUT6": 5, "RAM64M8": 1, "FDRE": 9}
     text = "a line\n" + json.dumps({"design": {"num_cells_by_type": cells}})
     assert count(text) == Resources(3, 5, 13)
@@ -109,7 +115,9 @@ def test_cells_are_counted():
 @pytest.mark.skipif(YOSYS.find() is None, reason="yosys is missing: install the extra 'rtl'")
 @pytest.mark.skipif(NEXTPNR.find() is None, reason="nextpnr is missing: install the extra 'rtl'")
 def test_a_circuit_is_routed(tmp_path: Path):
-    """A small one reaches 76.9 MHz; a path as long as two of its stages would halve that."""
+    """
+    A small circuit reaches 76.9 MHz; a path as long as two of its stages would halve the frequency.
+    """
     rng, board = np.random.default_rng(0), load_board("ecp5-85f")
     source = Source("input", Feature(6, 3, 8))
     layer = convolution(source, 4, (3, 3), rng, padding=(1, 1, 1, 1), spread=3)
@@ -140,7 +148,7 @@ def test_the_slowest_clock_counts():
 
 
 def test_a_tool_is_found_beside_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """The extra installs it there; the environment need not be active."""
+    """The extra installs the tool next to Python; the environment need not be active."""
     monkeypatch.setenv("PATH", str(tmp_path / "elsewhere"))
     tool = OpenTool("made", ("no-such-tool", "made-tool"))
     assert tool.find() is None

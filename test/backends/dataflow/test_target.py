@@ -1,4 +1,4 @@
-"""Target dataflow on the command line: files, reports and refusals."""
+"""Check target dataflow on the command line: files, reports and refusals."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ MODELS = Path(__file__).parents[4] / "shared" / "models"
 
 
 def network(kind: str = "Relu") -> ModelProto:
-    """A convolution, a function, maxima and a matrix product."""
+    """Return a network of a convolution, a function, maximum pooling and a matrix product."""
     rng = np.random.default_rng(0)
     return model(
         [
@@ -106,13 +106,13 @@ def test_a_compiled_folder_runs(tool: Tool, tmp_path: Path, net: str):
 
 
 def inverted_residuals() -> ModelProto:
-    """MobileNetV2 in small: depthwise layers between products, with and without a way around."""
+    """Build a small MobileNetV2: depthwise layers between products, with and without a residual."""
     rng = np.random.default_rng(3)
     nodes: list[NodeProto] = []
     tensors: dict[str, npt.ArrayLike] = {"low": np.float32(0), "high": np.float32(6)}
 
     def layer(x: str, y: str, kernel: int, shape: tuple[int, int], stride: int = 1, end: str = ""):
-        """Convolution, normalization and, unless the end is linear, ReLU6."""
+        """Append convolution, normalization and, unless the block is linear, ReLU6."""
         outputs, inputs = shape
         tensors[f"{y}_w"] = weights(rng, outputs, inputs, kernel, kernel)
         size = {"kernel_shape": [kernel] * 2, "pads": [kernel // 2] * 4, "strides": [stride] * 2}
@@ -172,7 +172,7 @@ NETWORKS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
 def test_real_networks(tool: Tool, name: str):
-    """Pooling; residuals, a sum of two ways, and an average."""
+    """The networks have pooling, residuals, a sum of two paths, and an average."""
     path = MODELS / f"{name}.onnx"
     if not path.exists():
         pytest.skip("the models are not there")

@@ -1,9 +1,9 @@
 """
-A device without a board: a folder whose files are registers and contiguous memory.
+Simulate a device without a board: files in a folder are the registers and contiguous memory.
 
-`mem` is /dev/mem as far as a device's registers go, `dev/udmabuf0` the memory,
-`class/u-dma-buf/udmabuf0` its attributes. A process that maps the memory sees what the device sees;
-caches between them are `caches.c`'s, which a driver has preloaded.
+The file `mem` replaces /dev/mem for the registers of a device, `dev/udmabuf0` is the memory, and
+`class/u-dma-buf/udmabuf0` has the attributes of the memory. A process that maps the memory sees the
+same bytes as the device. `caches.c`, preloaded by a driver, simulates caches between them.
 """
 
 import subprocess
@@ -15,7 +15,7 @@ CACHES = Path(__file__).parent / "caches.c"
 
 
 def make_folder(folder: Path, base: int, size: int) -> None:
-    """The files of a device whose memory has `size` bytes at `base`."""
+    """Create the files of a device with a memory of `size` bytes at address `base`."""
     attributes = folder / "class" / "u-dma-buf" / NAME
     attributes.mkdir(parents=True)
     (attributes / "phys_addr").write_text(f"{base:#010x}\n")
@@ -29,7 +29,7 @@ def make_folder(folder: Path, base: int, size: int) -> None:
 
 
 def build_caches(folder: Path) -> Path:
-    """The library to preload."""
+    """Build the library to preload."""
     library = folder / "caches.so"
     flags = ["-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
     subprocess.run(["cc", *flags, str(CACHES), "-o", str(library), "-ldl"], check=True)
@@ -37,6 +37,6 @@ def build_caches(folder: Path) -> Path:
 
 
 def operations(log: Path) -> list[tuple[str, int, int]]:
-    """What `caches.c` logged: clean or invalidate, offset and bytes."""
+    """Return the log of `caches.c`: clean or invalidate, offset and bytes."""
     lines = (line.split() for line in log.read_text().splitlines())
     return [(kind, int(offset), int(size)) for kind, offset, size in lines]

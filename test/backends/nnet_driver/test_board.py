@@ -1,4 +1,4 @@
-"""The driver on a mock device that is the Verilog, with caches between them."""
+"""Run the driver on a mock device in Verilog, with caches between them."""
 
 import os
 import re
@@ -38,7 +38,7 @@ SIZE = CircuitSize(lanes=4, bus_bytes=8, line_bytes=32768, result_bytes=8192, pa
 HERE = Path(__file__).parent
 EXAMPLE = HERE.parents[2] / "examples" / "digits"
 COUNT = 2
-"""Samples: the second finds the caches as the first leaves them."""
+"""The number of samples. The second sample finds the caches as the first leaves them."""
 
 Samples = NDArray[np.float32]
 
@@ -97,7 +97,7 @@ def samples(count: int = COUNT) -> Samples:
 
 @pytest.fixture(scope="module")
 def expected(network: Path) -> Samples:
-    """The results of the engine on the development machine."""
+    """Return the results of the engine on the development machine."""
     run = open_folder(network).run([{"image": image[None]} for image in samples()])
     return np.concatenate([outputs["probabilities"] for outputs in run]).astype(np.float32)
 
@@ -124,7 +124,7 @@ def board(tmp_path: Path, device: Path, network: Path, caches: Path) -> Generato
 
 
 def crossings(engine: Path, model: Path, folder: Path) -> list[tuple[str, int, int]]:
-    """The transfer log: values that one side writes and the other reads."""
+    """Return the transfer log: values that one side writes and the other side loads."""
     inputs = samples(1)
     inputs.tofile(folder / "in.bin")
     command = [str(engine), str(model), "in.bin", "out.bin", "--transfers"]
@@ -157,7 +157,7 @@ def test_samples_are_exact_and_each_crossing_is_maintained(
 
 
 def test_what_the_cpu_packs_reaches_the_core(tmp_path: Path, device: Path, caches: Path):
-    """Products of activations: weights change for each sample, and layers share the address."""
+    """In products of activations, weights change for each sample, and layers share the address."""
     module = attention(tokens=21, width=9)
     (model := tmp_path / "model.nnet").write_bytes(written(module))
     arguments = main_function(module).body.block.args
@@ -206,9 +206,11 @@ def test_an_interrupt_ends_the_wait(board: Board, expected: Samples):
 
 def test_every_left_out_operation_shows(board: Board, expected: Samples, tmp_path: Path):
     """
-    No operation of the second sample can be left out: the result is wrong, or it is where lines
-    that are dirty then are written back while a launch runs. But for one kind: a line of which the
-    CPU writes a part is invalidated before, though here nothing else is in it.
+    Each cache operation of the second sample is needed.
+
+    Without it, the result is wrong, or it is wrong if dirty lines are written back while a launch
+    runs. The only exception is the invalidation of a line that the CPU writes in part, because the
+    line has no other contents here.
     """
     tensors = read(board.model.read_bytes()).tensors
     parts = {t.offset + t.nbytes // 64 * 64 for t in tensors if t.nbytes % 64}
@@ -228,7 +230,7 @@ def test_every_left_out_operation_shows(board: Board, expected: Samples, tmp_pat
         if not wrong and (kind, size, at in parts) != ("invalidate", 64, True):
             unneeded.append(f"{number}: {kind} {at} {size}")
     assert not unneeded
-    # As they are, lines may be written back at any time.
+    # With all operations, the caches may write lines back at any time.
     for number in range(half + 2, len(found) + 1):
         board.run(samples(), MOCK_EVICT=str(number))
         np.testing.assert_array_equal(board.outputs(), expected)

@@ -1,4 +1,4 @@
-"""The registers in the header and on the page, and the folder for a bitstream."""
+"""Check the registers in the header and on the page, and the folder for a bitstream."""
 
 import re
 import shutil
@@ -43,7 +43,7 @@ def test_header_and_page_have_the_same_numbers():
 
 
 def test_a_number_of_the_core_has_one_value():
-    """In all modules that have it, and in the header that the engine is compiled with."""
+    """A number of the core has the same value in all modules and in the header of the engine."""
     core = DEFAULT.parameters() | {"PIXELS": 256, "BURST_BYTES": 256}
     for path in circuit_sources():
         found = re.findall(r"(?:parameter|localparam) (\w+) = (\d+)\b", path.read_text("ascii"))

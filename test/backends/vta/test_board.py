@@ -1,4 +1,4 @@
-"""Boards are read from VTA's own JSON, and refused with a reason."""
+"""Boards are loaded from the JSON format of VTA, or refused with a reason."""
 
 import json
 from pathlib import Path
@@ -55,7 +55,7 @@ def test_config_round_trip(tmp_path: Path):
 def test_intrinsics(
     batch: int, block: int, elements: tuple[int, ...], sizes: tuple[int, ...], tmp_path: Path
 ):
-    """Buffers of the published bytes hold fewer elements, the larger these are."""
+    """Buffers of the published size in bytes hold fewer elements if the elements are larger."""
     config = PYNQ.config() | {"LOG_BATCH": batch, "LOG_BLOCK": block}
     board = parse_board(json.dumps(config))
     assert (board.batch, board.block) == (1 << batch, 1 << block)
@@ -144,7 +144,7 @@ def test_toml(tmp_path: Path):
 
 
 def test_keys_of_vta_that_say_nothing_here():
-    """TVM's own files have more keys, some of them similar to each other."""
+    """The files of TVM have more keys, and some keys are similar."""
     others = {"LOG_OUT_BUFF_SIZE": 15, "FPGA_DEVICE": "x", "FPGA_PERIOD": 10, "FPGA_FAMILY": "y"}
     assert parse_board(json.dumps(PYNQ.config() | others)) == PYNQ
 

@@ -1,4 +1,4 @@
-"""`ceras-vta`: the parameters of a board come back from the times of its streams."""
+"""`ceras-vta` computes the parameters of a board from the times of its streams."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ CHISEL = (
 
 
 def times_on(board: VtaBoard, noise: float, seed: int = 0) -> dict[str, float]:
-    """Microseconds of all streams on a board, with the host's part and noise."""
+    """Return the microseconds of all streams on a board, with the time of the host and noise."""
     rng = np.random.default_rng(seed)
     return {
         probe.name: (
@@ -65,7 +65,9 @@ def test_parameters_come_back_from_noisy_times(name: str, truth: dict[str, int])
 
 @pytest.mark.slow
 def test_from_streams_to_a_board_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """What a board runs are the files; the board file that comes of its times is loaded again."""
+    """
+    A board can run the written files, and the board file from the measured times can be loaded.
+    """
     folder, times, made = tmp_path / "streams", tmp_path / "times.json", tmp_path / "mine.json"
     assert main(["calibrate", str(folder), "--board", "ultra96"]) == 0
     truth = with_parameters(load_board("ultra96"), HLS[0])

@@ -1,4 +1,4 @@
-"""Every way to spoil a good stream is found, and where."""
+"""The checker finds each error in a stream, and names the position."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,7 +25,9 @@ from ceras_ir.backends.vta.machine.stream import StreamBuilder
 
 
 def good() -> VtaProgram:
-    """Two layers of two tiles each: the second reads from DRAM what the first has stored."""
+    """
+    Return two layers of two tiles each. The second layer loads the stored results of the first.
+    """
     stream = StreamBuilder()
     for layer in range(2):
         for tile in range(2):
@@ -82,7 +84,7 @@ def test_a_flag_too_many_is_found():
 
 
 def links(giver: Module, taker: Module) -> list[tuple[int, int]]:
-    """Positions that give and take the tokens of one queue."""
+    """Return the positions that push and pop the tokens of a single queue."""
     push, pop = ("push_next", "pop_prev") if giver < taker else ("push_prev", "pop_next")
     gives = [k for k, i in enumerate(STREAM) if module_of(i) is giver and getattr(i, push)]
     takes = [k for k, i in enumerate(STREAM) if module_of(i) is taker and getattr(i, pop)]
@@ -92,7 +94,7 @@ def links(giver: Module, taker: Module) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("giver", Module)
 @pytest.mark.parametrize("taker", Module)
 def test_every_token_is_needed(giver: Module, taker: Module):
-    """Without both ends of a token the stream is balanced, but something races."""
+    """Without both push and pop of a token, the stream is balanced, but it has a race."""
     if abs(giver - taker) != 1:
         return
     push, pop = ("push_next", "pop_prev") if giver < taker else ("push_prev", "pop_next")
@@ -124,7 +126,7 @@ def test_a_changed_field_is_found(index: int, fields: dict[str, object], message
 
 
 def text(body: str) -> list[str]:
-    """Findings of a stream in text whose micro-ops are all loaded first."""
+    """Return the findings of a stream in text. All micro-ops are loaded first."""
     program = assemble_program(body)
     load = Load(MemoryType.UOP, 0, 0, 1, len(program.micro_ops), 0)
     stream = [load, *program.instructions, Finish()]
@@ -188,7 +190,7 @@ def test_accumulating_gemm_needs_two_other_destinations():
     assert any("2 iterations apart" in f for f in text(table + body + two))
     assert text(table + body + three) == []
     assert text(table + body + inner) == []
-    # The last of one outer iteration is two before the second of the next.
+    # The last iteration of an outer iteration is two before the second of the next outer iteration.
     assert any("iterations apart" in f for f in text(table + body + bad))
 
 
@@ -206,7 +208,9 @@ def test_too_many_tokens(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_loads_that_fill_their_queue():
-    """The load that waits cannot be given its token: the giver is not fetched."""
+    """
+    The waiting load never gets a token, because the instruction that pushes it cannot be fetched.
+    """
     loads: list[Instruction] = [Load(MemoryType.INP, 0, 0, 1, 1, 1, pop_next=True)]
     loads += [Load(MemoryType.INP, 0, 0, 1, 1, 1)] * 512
     stream = [*loads, Load(MemoryType.UOP, 0, 0, 0, 0, 0, push_prev=True), Finish()]
@@ -232,7 +236,7 @@ def test_range_of_dram():
     ],
 )
 def test_amounts_of_shifts(amounts: tuple[int, int], computed: bool, good: bool):
-    """HLS reads five bits with a sign of each: what is loaded must be 0 to 15."""
+    """HLS uses five bits with a sign as the amount, so loaded amounts must be 0 to 15."""
     stream = StreamBuilder()
     stream.load(MemoryType.ACC, 0, 0, 2)
     if computed:

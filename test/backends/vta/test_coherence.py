@@ -1,4 +1,4 @@
-"""Which bytes caches must not hold around a launch, by hand for a small plan."""
+"""Check the bytes that caches must not hold around a launch, by hand for a small plan."""
 
 from xdsl.parser import Parser
 
@@ -33,21 +33,24 @@ def maintenance(last: int, continues: str = "") -> list[Maintenance]:
 
 
 def test_what_the_host_wrote_and_what_it_reads():
-    """The first result lies where the host leaves its own: clean too, from the second run on."""
+    """
+    The first result shares the address of a result of the host, which writes it in the previous
+    run. It is cleaned too.
+    """
     first, second = maintenance(128)
     assert first == Maintenance([(0, 16), (64, 16)], [])
     assert second == Maintenance([], [(128, 16)])
 
 
 def test_a_result_over_what_was_cleaned():
-    """Nobody writes there after it was clean, so that no line can be dirty."""
+    """The host does not write there after the clean, so no line can be dirty."""
     first, second = maintenance(0)
     assert first.clean == [(0, 16), (64, 16)]
     assert second == Maintenance([], [(0, 16)])
 
 
 def test_launches_that_start_together():
-    """The host never sees the first result, and the second lies over what it wrote."""
+    """The host never loads the first result. The second result may overwrite data of the host."""
     assert maintenance(128, "mem.continues, ") == [
         Maintenance([(0, 16), (64, 16)], [(128, 16)]),
     ]

@@ -1,4 +1,6 @@
-"""Digits of constants: their products with the radix are the constants, as far as they reach."""
+"""
+The products of the digits of constants and the radix are the constants, within the range of digits.
+"""
 
 import numpy as np
 import pytest

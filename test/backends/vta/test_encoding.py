@@ -1,4 +1,6 @@
-"""Instructions and micro-ops are the bits that `hw_spec.h` says, for every value of every field."""
+"""
+Instructions and micro-ops have the bits that `hw_spec.h` defines, for all values of each field.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,6 @@
-"""The HLS source's cycles, its long lists of micro-ops, and schedules that suit all its models."""
+"""
+Check the cycles of the HLS source, its long lists of micro-ops, and schedules for all its models.
+"""
 
 import json
 from dataclasses import replace
@@ -26,7 +28,10 @@ TIMING = Timing.hls(MODEL, BOARD)
 
 
 def test_cycles_of_instructions():
-    """Entries refill, rows wait; the ALU starts a micro-op every other cycle."""
+    """
+    Each entry of a loop over micro-ops refills the pipeline, and each row waits for the latency.
+    The ALU starts a micro-op in alternate cycles.
+    """
     assert TIMING.compute_cycles(Gemm(0, 16, 3, 4)) == 5 + 12 * (12 + 16)
     assert TIMING.compute_cycles(Alu(AluOpcode.MAX, 0, 8, 1, 10, use_imm=True)) == 5 + 10 * (
         12 + 16
@@ -35,12 +40,12 @@ def test_cycles_of_instructions():
     load = Load(MemoryType.INP, 0, 0, 3, 4, 9, x_pad_left=1)
     assert (TIMING.load_bursts(load), TIMING.after_load(load)) == ([8, 8, 8], 5 + 3)
     run = simulate_time([load], BOARD, TIMING)
-    # Fetched first; then three rows, one after the other.
+    # The instruction is fetched first; then three rows follow, one after the other.
     assert run.cycles == 60 + 2 + 1 + 3 * (60 + 8) + 5 + 3
 
 
 def indices(i: Gemm | Alu, uops: MicroOps) -> list[tuple[int, ...]]:
-    """Destination, source and weights of all iterations, in order."""
+    """Return the destination, source and weights of all iterations, in order."""
     wgt = i.wgt_factors if isinstance(i, Gemm) else (0, 0)
     factors = i.dst_factors, i.src_factors, wgt
     columns = [iteration_indices(uops[:, k], i, pair) for k, pair in enumerate(factors)]
@@ -84,7 +89,7 @@ def test_every_level_is_exact(seed: int):
 
 
 def product(board: str) -> int:
-    """Cycles of a product on zcu104 with the stream that is made for `board`."""
+    """Return the cycles of a product on zcu104 with the stream that is compiled for `board`."""
     rng = np.random.default_rng(0)
     x, w = random_array(rng, (128, 128)), random_array(rng, (128, 128))
     layer = Layer(x, w)
@@ -103,7 +108,10 @@ SHAPE = Contraction(1, 16, 1, 256, 16, 1, 256, shifts=1, bias_cycles=0)
 
 @pytest.mark.slow
 def test_one_schedule_loses_little_in_any_model():
-    """Beside the best of each model, which only those who know the model could choose."""
+    """
+    The schedule loses less than 8% to the best schedule of each model, which requires a known
+    model.
+    """
     blocks = best_blocks(SHAPE, BOARD)
     assert blocks is not None
     for model in MODELS:

@@ -1,4 +1,4 @@
-"""Loads of the next kernel run beside the one before, and every value is what it was."""
+"""Loads of the next kernel overlap with the kernel before, and all values are unchanged."""
 
 import numpy as np
 import pytest
@@ -14,13 +14,19 @@ from ceras_ir.backends.vta.machine.time import simulate_time
 BOARD = load_board("de10nano")
 BYTES, VECTORS, UOP_BASE = 1 << 16, 256, 12288
 WEIGHTS, KERNELS = 64, 3
-"""Where the first tile is, in tiles; kernels of a stream, each from one half of INP and ACC."""
+"""
+The position of the first tile, in tiles; and the kernels of a stream. Kernels alternate between two
+halves of INP and ACC.
+"""
 
 
 def layers(*, apart: bool = True, unread: bool = False) -> VtaProgram:
     """
-    Products of the one before, in DRAM at 0, 4096 and 8192, by a tile each. With `apart` they use
-    other halves of memories; with `unread` all load a vector that nothing reads to one place.
+    Return a chain of products, each with a tile.
+
+    The vectors are in DRAM at 0, 4096 and 8192. With `apart`, consecutive kernels use different
+    halves of memories. With `unread`, all kernels load a vector without consumers to the same
+    place.
     """
     stream = StreamBuilder(BOARD)
     for k in range(KERNELS):
@@ -48,7 +54,7 @@ def run(program: VtaProgram) -> bytes:
 
 
 def expected() -> bytes:
-    """The same by numpy."""
+    """Compute the expected memory in numpy."""
     dram = np.random.default_rng(3).integers(0, 256, BYTES, np.uint8)
     values = dram.view(np.int8)
     for k in range(KERNELS):
@@ -67,7 +73,7 @@ def test_exact(apart: bool, unread: bool):
 
 
 def weights_before_the_products(program: VtaProgram) -> list[int]:
-    """For every load of weights, how many operations with micro-ops come before it."""
+    """Return the number of operations with micro-ops before each load of weights."""
     found: list[int] = []
     count = 0
     for i in program.instructions:
@@ -78,7 +84,7 @@ def weights_before_the_products(program: VtaProgram) -> list[int]:
 
 
 def test_weights_come_before_the_work_of_the_kernel_before():
-    """Three operations a kernel; where the tile is in use, its load stays behind the product."""
+    """A kernel has three operations. If the tile is in use, its load remains after the product."""
     assert weights_before_the_products(layers()) == [1, 1, 4]
     assert weights_before_the_products(layers(apart=False)) == [1, 2, 5]
 

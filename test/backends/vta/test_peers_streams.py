@@ -1,4 +1,4 @@
-"""Streams that others made: bytes that this test packs itself, files at addresses, registers."""
+"""Run streams of other tools: bytes that this test packs, files at addresses, and registers."""
 
 from pathlib import Path
 
@@ -18,20 +18,25 @@ BASE = 0x10000000
 
 
 def packed(*fields: tuple[int, int]) -> bytes:
-    """Values at bits, as a word of 128."""
+    """Return values at bit positions as a word of 128 bits."""
     return sum(value << bit for value, bit in fields).to_bytes(16, "little")
 
 
 def transfer(
     opcode: int, memory: int, address: int, unit: int, count: int, tokens: int = 0
 ) -> bytes:
-    """One row of `count` elements from or to SRAM 0; `tokens` are the four flags."""
+    """
+    Return a transfer of a row of `count` elements from or to SRAM 0. `tokens` are the four flags.
+    """
     places = ((opcode, 0), (tokens, 3), (memory, 7), (address // unit, 26))
     return packed(*places, (1, 64), (count, 80), (count, 96))
 
 
 def product(rows: int, *, address: int = BASE) -> bytes:
-    """`rows` vectors times a tile onto accumulators as they are; results are their low bytes."""
+    """
+    Multiply `rows` vectors by a tile onto accumulators that are not reset. Results are the low
+    bytes.
+    """
     pop_prev, push_prev, push_next = 1, 4, 8
     shift = address - BASE
     loop = ((1, 35), (rows, 49), (1, 63), (1, 75), (1, 97))
@@ -40,7 +45,8 @@ def product(rows: int, *, address: int = BASE) -> bytes:
             transfer(LOAD, UOP, UOPS + shift, 4, 1),
             transfer(LOAD, INP, INPUTS + shift, 16, rows),
             transfer(LOAD, WGT, WEIGHTS + shift, 256, 1, push_next),
-            # One micro-op, rows in the inner loop; bit 63 belongs to no field, and is not read.
+            # The rows are the inner loop of a single micro-op. Bit 63 belongs to no field, and is
+            # ignored.
             packed((GEMM, 0), (pop_prev | push_next, 3), (1, 21), *loop),
             transfer(STORE, OUT, RESULTS + shift, 16, rows, pop_prev | push_prev),
             packed((LOAD, 0), (2, 3), (UOP, 7)),  # Waits for the store.
@@ -51,7 +57,7 @@ def product(rows: int, *, address: int = BASE) -> bytes:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A stream and its operands in files of their own; twice the unit matrix as weights."""
+    """Write a stream and its operands to separate files. The weights are twice the unit matrix."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "stream.bin").write_bytes(product(4))
     (tmp_path / "input.bin").write_bytes(bytes(range(64)))
@@ -65,7 +71,7 @@ RUN = ["--vta-stream", "stream.bin", "--outputs", "after.bin", "--board", "de10n
 
 
 def test_what_a_stream_relies_on(folder: Path, capsys: pytest.CaptureFixture[str]):
-    """Zeros in the accumulators, which only a simulator promises."""
+    """The stream relies on zeros in the accumulators, which only a simulator guarantees."""
     assert main([*RUN, "--inputs", PIECES, "--dram-base", hex(BASE), "--relies"]) == 0
     lines = capsys.readouterr().out.splitlines()
     at = lines.index("relies on")
@@ -83,7 +89,7 @@ def test_what_a_stream_relies_on(folder: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_zeroed_memory_is_what_the_peer_expects(folder: Path):
-    """The image goes on as far as the stream stores."""
+    """The image extends to the last stored byte of the stream."""
     options = ["--inputs", PIECES, "--dram-base", hex(BASE), "--zeroed"]
     assert main([*RUN, *options]) == 0
     after = np.fromfile(folder / "after.bin", np.uint8)
@@ -92,7 +98,9 @@ def test_zeroed_memory_is_what_the_peer_expects(folder: Path):
 
 
 def test_registers_have_addresses(folder: Path):
-    """As many drivers have it: one buffer for each memory, and streams that count from 0."""
+    """
+    Check the form of many drivers: a buffer for each memory, and streams with addresses from 0.
+    """
     shift = dict.fromkeys(("inp", "wgt", "uop", "out"), BASE)
     (folder / "stream.bin").write_bytes(product(4, address=0))
     pointers = ",".join(f"{name}={address:#x}" for name, address in shift.items())
@@ -138,7 +146,7 @@ def test_options_go_with_streams(folder: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_chisel_ors_its_registers():
-    """Which is a sum where the base has none of the bits of the offset, and else is not."""
+    """Chisel combines base and offset by OR, which is a sum only if they share no bits."""
     board, load = VtaBoard(), Load(MemoryType.INP, 0, 0x300, 1, 1, 1)
     aligned = {MemoryType.INP: 0x10000}
     assert rebased([load], board, 0x10000, aligned, ored=True) == [load]

@@ -1,4 +1,4 @@
-"""A program is the same in the dialect, in text and as a value."""
+"""A program is equal in the dialect, in text and as a value."""
 
 from pathlib import Path
 
@@ -51,7 +51,7 @@ def equal(a: VtaProgram, b: VtaProgram) -> bool:
 
 
 def only_program(module: ModuleOp) -> VtaProgram:
-    """What the one program of `module` spells."""
+    """Return the only program of `module`."""
     (op,) = (op for op in module.ops if isinstance(op, ProgramOp))
     instructions: list[Instruction] = []
     for i in op.body.block.ops:

@@ -1,4 +1,4 @@
-"""The simulator does what a model that handles one number at a time does."""
+"""The simulator computes the same results as a model that processes a single value at a time."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -42,12 +42,12 @@ def wrap(value: int, bits: int = 32) -> int:
 
 
 class Naive:
-    """VTA in Python integers, after the loops of `sim_driver.cc`."""
+    """Simulate VTA in Python integers, with the loops of `sim_driver.cc`."""
 
     def __init__(self, dram: NDArray[np.uint8], board: VtaBoard):
         self.dram, self.board = dram, board
         state = VtaSimulator(dram, board, np.random.default_rng(0))
-        # Vectors of several rows are held one row after the other.
+        # The rows of a vector are stored one after the other.
         self.inp: list[list[int]] = state.inp.astype(int).reshape(board.inp, -1).tolist()
         self.wgt: list[list[list[int]]] = state.wgt.swapaxes(1, 2).astype(int).tolist()
         self.acc: list[list[int]] = state.acc.reshape(board.acc, -1).tolist()
@@ -60,7 +60,7 @@ class Naive:
         return self.dram[element * size : (element + 1) * size].tobytes()
 
     def put(self, memory: MemoryType, at: int, data: bytes) -> None:
-        """Write one element, given as its bytes in DRAM."""
+        """Write an element from its bytes in DRAM."""
         signed = [wrap(b, 8) for b in data]
         match memory:
             case MemoryType.UOP:
@@ -156,7 +156,7 @@ index = st.integers(0, 12)
 rows = st.lists(st.tuples(index, index, index), min_size=1, max_size=6)
 iterations = st.tuples(small, small)
 factors = st.tuples(small, small, small, small)
-"""Of dst and src, outer and inner each."""
+"""Factors of dst and src, outer and inner each."""
 transfers = st.tuples(index, small, small, small, small)
 """On-chip base, DRAM base, rows, columns, stride."""
 pad = st.integers(0, 2)
@@ -224,7 +224,7 @@ def test_equals_the_naive_model(
 
 
 def test_long_reduction_is_exact():
-    """-128 * -128 summed over 200 tiles into one vector: beyond what float32 holds."""
+    """-128 * -128 summed over 200 tiles into a vector exceeds the integers of float32."""
     dram = np.zeros(BYTES, np.uint8)
     dram[:256] = 0x80
     dram[UOP_AT : UOP_AT + 4] = 0
@@ -286,7 +286,10 @@ ONE = Load(MemoryType.UOP, 0, 0, 1, 1, 1)
 
 
 def test_many_iterations_on_one_accumulator():
-    """As many as fit a plan, all to the same place: no slower than to different ones."""
+    """
+    A plan can have the maximum number of iterations on a single accumulator. They take no longer
+    than iterations on different accumulators.
+    """
     dram = np.zeros(1024, np.uint8)
     loads = [Load(memory, 0, 1, 1, 1, 1) for memory in (MemoryType.INP, MemoryType.WGT)]
     dram[16:32], dram[256:512] = 1, 2

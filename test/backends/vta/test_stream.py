@@ -1,4 +1,4 @@
-"""A built stream does what its calls do one after the other, whichever module runs first."""
+"""A built stream has the effect of its calls in sequence, for all orders of the modules."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ def in_order(program: VtaProgram) -> NDArray[np.uint8]:
 
 
 def check_all_orders(program: VtaProgram) -> NDArray[np.uint8]:
-    """The DRAM image after the run; fails where it depends on the order of the modules."""
+    """Return the DRAM image after the run. Fail if it depends on the order of the modules."""
     assert check_program(program, dram_bytes=BYTES) == []
     expected = in_order(program)
     for order in permutations(Module):
@@ -65,7 +65,7 @@ opcodes = st.sampled_from([AluOpcode.MIN, AluOpcode.MAX, AluOpcode.ADD, AluOpcod
 
 @dataclass(frozen=True)
 class Step:
-    """One random operation on blocks of four elements; DRAM is eight blocks of 4 KiB."""
+    """A random operation on blocks of four elements. DRAM has eight blocks of 4 KiB."""
 
     kind: str
     a: int
@@ -88,7 +88,7 @@ steps = st.builds(
 
 def build(program: list[Step]) -> VtaProgram:
     stream = StreamBuilder()
-    # Everything read is initialised, so that the outcome is defined.
+    # All loaded elements are initialized, so that the result is defined.
     stream.load(MemoryType.INP, 0, 0, 32)
     stream.load(MemoryType.WGT, 0, 0, 32)
     stream.gemm([(k,) for k in range(32)], reset=True)
@@ -99,7 +99,7 @@ def build(program: list[Step]) -> VtaProgram:
         elif s.kind == "wgt":
             stream.load(MemoryType.WGT, 4 * s.a, 16 * s.b + s.c, 2, 2, 5)
         elif s.kind == "acc":
-            # A load leaves OUT stale, an ALU operation makes it good again.
+            # After a load, OUT is stale until an ALU operation writes it.
             stream.load(MemoryType.ACC, 4 * s.a, 64 * s.b + s.c, 4)
             stream.alu(AluOpcode.MAX, [(4 * s.a + k,) for k in range(4)], imm=s.imm)
         elif s.kind == "gemm":
@@ -128,14 +128,16 @@ def test_any_interleaving_equals_the_program_order(program: list[Step]):
 @settings(deadline=None, max_examples=25)
 @given(st.lists(steps, max_size=40), st.integers(1, 2))
 def test_few_tokens_are_enough(program: list[Step], tokens: int):
-    """Where the counters would overflow, coarser waits take the place of tokens."""
+    """If the counters would overflow, coarser waits replace tokens."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dependence, "MAX_OUTSTANDING_TOKENS", tokens)
         check_all_orders(build(program))
 
 
 def test_gemm_equals_numpy():
-    """48x64 times 64x32, all tiles of 16, double-buffered inputs and shift, clamp at the end."""
+    """
+    Check 48x64 times 64x32 with tiles of 16, double-buffered inputs, and a final shift and clamp.
+    """
     rng = np.random.default_rng(0)
     m, k, n, shift = 48, 64, 32, 6
     x = rng.integers(-128, 128, (m, k), np.int8)

@@ -1,4 +1,4 @@
-"""Streams from files, raw and as text: `ceras-run --vta-stream`."""
+"""`ceras-run --vta-stream` runs streams from files, raw and as text."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,9 @@ TABLE = 2048
 
 
 def doubled_rows(count: int = 4) -> VtaProgram:
-    """Vectors 0 to `count` of DRAM, times two, to vectors 64 and up; the tile is at byte 512."""
+    """
+    Multiply vectors 0 to `count` of DRAM by two into vectors from 64 on. The tile is at byte 512.
+    """
     builder = StreamBuilder(BOARD)
     builder.load(MemoryType.INP, 0, 0, count)
     builder.load(MemoryType.WGT, 0, 2, 1)
@@ -49,7 +51,7 @@ def test_time_and_effect(text: bool, tmp_path: Path, capsys: pytest.CaptureFixtu
     else:
         (file := tmp_path / "stream.insns").write_bytes(program.instruction_bytes(BOARD))
     before, after = tmp_path / "before.bin", tmp_path / "after.bin"
-    # Text brings its own micro-ops.
+    # The text contains the micro-ops.
     before.write_bytes(image(None if text else program).tobytes())
     options = ["--inputs", str(before), "--outputs", str(after)]
     elsewhere = str(tmp_path / "none" / "after.bin")
@@ -110,7 +112,7 @@ def test_a_check_names_what_lost_tokens_race_for(
 def test_what_is_compiled_is_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    """A builder that forgets a token makes no folder."""
+    """No folder is written if a builder forgets a token."""
     built = StreamBuilder.finish
 
     def forget(self: StreamBuilder, uop_base: int) -> VtaProgram:
@@ -155,7 +157,9 @@ def test_mistakes_in_text_have_a_place(tmp_path: Path, capsys: pytest.CaptureFix
 
 @pytest.mark.parametrize("seed", range(6))
 def test_noise_is_refused_or_runs(seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """Instructions of random bits with valid opcodes, or a good stream with wrong bytes."""
+    """
+    Random instructions with valid opcodes, or a good stream with wrong bytes, are refused or run.
+    """
     rng = np.random.default_rng(seed)
     if seed % 2:
         words = rng.integers(0, 256, (8, 16), np.uint8)

@@ -1,4 +1,4 @@
-"""Clamps that are left out: only those that no input reaches, and the corners say so."""
+"""A clamp is left out only if no input reaches it, as the extreme inputs confirm."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from ceras_ir.dialects.quant import RequantAttr
 
 
 def linear(weight: int, requant: RequantAttr, bias: int = 0) -> graph.LinearOperation:
-    """A product of two lanes by one weight."""
+    """Return a product of two lanes with constant weights."""
     w = np.full((1, 2), weight, np.int8)
     layer = Layer(np.zeros((1, 2), np.int8), w, np.array([bias], np.int32), requant=requant)
     (op,) = (o for o in layer.module().walk() if isinstance(o, graph.LinearOperation))
@@ -23,9 +23,9 @@ def linear(weight: int, requant: RequantAttr, bias: int = 0) -> graph.LinearOper
 @pytest.mark.parametrize(
     ("weight", "requant", "bias", "proven"),
     [
-        # Sums from -256 to 254; 254 + half of 2 is 255, and half of that 127.
+        # Sums are from -256 to 254, and (254 + 1) / 2 rounds down to 127.
         (1, RequantAttr(1), 0, (True, True)),
-        # 256 is one too much.
+        # 256 exceeds the range by one.
         (1, RequantAttr(1), 1, (True, False)),
         (1, RequantAttr(1), -2, (False, True)),
         (1, RequantAttr(1, low=-127), 0, (False, True)),
@@ -49,7 +49,7 @@ def addition(shift: int) -> tuple[Block, graph.BinaryOp]:
 
 @pytest.mark.parametrize(("shift", "clamps"), [(1, 0), (0, 2)])
 def test_an_addition_is_exact_without_clamps(shift: int, clamps: int):
-    """All corners of both operands, at every level; half of a sum of two is in range."""
+    """Check all extreme values of both operands at each level. Half of a sum of two is in range."""
     block, op = addition(shift)
     assert stored_range(op.lhs) == (-128, 127)
     rng = np.random.default_rng(shift)

@@ -1,4 +1,4 @@
-"""The tile interpreter against loops in plain Python, for boxes that no schedule makes too."""
+"""Compare the tile interpreter with loops in plain Python, also for boxes of no schedule."""
 
 from itertools import product
 
@@ -68,9 +68,9 @@ def test_what_leaves_its_buffer() -> None:
         [(3, 1, 2, 0), (2, 0, 5, 3), (4, 3, 0, 5)],
         # Weights and inputs move together with the accumulator: a product per iteration.
         [(3, 1, 2, 4), (2, 0, 1, 2)],
-        # Accumulators that meet again, so that additions must not be lost.
+        # Accumulators repeat, so that no addition may be lost.
         [(3, 1, 2, 0), (3, 1, 1, 0), (2, 0, 3, 5)],
-        # The same product many times.
+        # The product repeats.
         [(5, 0, 0, 0), (4, 1, 1, 0)],
     ],
 )
@@ -132,7 +132,7 @@ def test_scratchpads_start_as_garbage():
 
 
 def test_boxes_over_the_edge():
-    """Loads from outside of the source are zero, stores to outside of the target are dropped."""
+    """Loads from outside the source are zero, and stores to outside the target are dropped."""
     dram = MemRefType(i8, (3, 3, 16), NoneAttr(), StringAttr("dram"))
     chips = (buffer_type(space, (2, 4), (1, 16)) for space in ("inp", "acc"))
     x, i, j, chip, acc, y = Block(arg_types=[dram, IndexType(), IndexType(), *chips, dram]).args
@@ -154,7 +154,7 @@ def test_boxes_over_the_edge():
 @pytest.mark.parametrize("vector", [(16,), (8,), (2, 8), (4, 2)])
 @pytest.mark.parametrize("shape", [(3, 2, 5, 11), (1, 1, 1, 16), (7, 20)])
 def test_pack(shape: tuple[int, ...], vector: tuple[int, ...]):
-    """Element by element; what is past the last channel or image is zero, and is dropped."""
+    """Check each element. Elements past the last channel or image are zero, and are dropped."""
     x = np.arange(1, 1 + np.prod(shape), dtype=np.int32).reshape(shape)
     packed = pack(x, packed_shape(shape, vector))
     rows, lanes = (1, *vector)[-2:]
@@ -185,7 +185,7 @@ def test_windows(
     offset: tuple[int, int],
     plane: tuple[int, int],
 ):
-    """Element by element, with another number outside of the image."""
+    """Check each element, with another value outside the image."""
     n, height, width, channels = shape = (2, 6, 4, 3)
     x = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
     (value,) = Block(arg_types=[TensorType(UniformType(0.5), shape)]).args
@@ -212,7 +212,7 @@ def test_windows(
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize(("n", "k"), [(5, 7), (8, 4), (1, 9)])
 def test_tiles_and_their_zero_point(n: int, k: int, transposed: bool):
-    """Element by element; what a zero point adds to every sum is off the bias."""
+    """Check each element. The bias subtracts the contribution of a zero point to each sum."""
     rng, lanes = np.random.default_rng(0), 4
     plain = rng.integers(-128, 128, (n, k)).astype(np.int8)
     stored = plain.T.copy() if transposed else plain

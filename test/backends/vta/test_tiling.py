@@ -1,4 +1,4 @@
-"""The search only proposes what fits, prefers what overlaps, and is fast."""
+"""The search proposes only schedules that fit, prefers schedules that overlap, and is fast."""
 
 import re
 import sys
@@ -32,7 +32,7 @@ SHAPES = [
 ]
 
 LARGEST = 6
-"""Has by far the most ways to be cut; the others are the same code in less time."""
+"""The layer with the most splits. The other layers run the same code in less time."""
 
 CASES = [slow(shape) if i == LARGEST else shape for i, shape in enumerate(SHAPES)]
 

@@ -1,4 +1,4 @@
-"""The cycle rules of VTA's notes, one by one, and how the modules overlap."""
+"""Check each cycle rule of the VTA notes, and the overlap of the modules."""
 
 from itertools import pairwise
 
@@ -25,7 +25,7 @@ READ, WRITE = 50, 31
 
 
 def durations(*stream: Instruction, board: VtaBoard = BOARD) -> list[int]:
-    """Cycles of each instruction, in the order of the stream."""
+    """Return the cycles of each instruction, in the order of the stream."""
     run = simulate_time(stream, board)
     return [s.end - s.start for s in sorted(run.spans, key=lambda s: s.index)]
 
@@ -56,12 +56,12 @@ def test_instruction_alone(instruction: Instruction, cycles: int):
 
 
 def test_rows_are_asked_for_every_third_cycle():
-    # One element a row: two beats, so that commands are what takes time.
+    # A row has an element of two beats, so that commands determine the time.
     assert durations(load(MemoryType.INP, 1, 10, 7), Finish())[0] == 9 * 3 + READ + 2 + 5
 
 
 def test_sixteen_rows_are_outstanding():
-    # The 17th row is asked for when the first has come; so are the 33rd and the 17th.
+    # Row 17 is requested after row 1 has arrived, and row 33 after row 17.
     slow = Timing(read_latency=500)
     (cycles,) = {
         s.end - s.start
@@ -78,11 +78,14 @@ def test_wider_bus():
 
 
 def test_fetch():
-    """Batches of 128: the latency and two cycles for each instruction, then one a cycle."""
+    """
+    A fetch of 128 instructions takes the latency and two cycles each. The next starts after a
+    cycle.
+    """
     run = simulate_time([Gemm(0, 1, 1, 1)] * 200 + [Finish()], BOARD)
     starts = [s.start for s in run.spans]
     assert starts[0] == READ + 2 * 128 + 1
-    # Each runs for 8 cycles, so that the second batch is there before it is needed.
+    # Each instruction runs for 8 cycles, so that the second batch arrives before it is needed.
     assert [b - a for a, b in pairwise(starts)] == [8] * 200
 
 

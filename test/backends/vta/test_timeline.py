@@ -1,4 +1,4 @@
-"""Pictures of a run show every instruction, or the time it took."""
+"""Pictures of a run show each instruction, or the time of the instructions."""
 
 import json
 from xml.etree import ElementTree
@@ -48,7 +48,7 @@ def test_lanes_show_the_time_of_each_kind():
 
 
 def test_picture_stands_alone():
-    """One document of XML, with the lanes and the cycles of every launch."""
+    """The picture is a single XML document with the lanes and the cycles of each launch."""
     program = doubled_rows()
     run = simulate_time(program.instructions, BOARD)
     launches = [timeline(name, program.instructions, run) for name in ("a < b", "second")]

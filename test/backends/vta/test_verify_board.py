@@ -1,4 +1,4 @@
-"""`ceras-verify --board`: a network on VTA with an intrinsic of its own."""
+"""`ceras-verify --board` checks a network on VTA with another intrinsic."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A network of which VTA runs nothing: its folder is C like any other, with its own workspace."""
+"""If no operation runs on VTA, the folder is C as for other targets, with a separate workspace."""
 
 from pathlib import Path
 
@@ -16,8 +16,8 @@ from ceras_ir.pipeline.stages import BuildOptions, front_stages, run_stages
 
 
 def test_network_without_launches(tmp_path: Path):
-    # With a bias that is computed, a convolution stays float: in C, which gathers windows into a
-    # workspace that the plan of the accelerator's memory does not have.
+    # A convolution with a computed bias remains float. Its C code gathers windows into a workspace
+    # that is not part of the memory plan of the accelerator.
     rng = np.random.default_rng(0)
     shapes = {"x": (1, 6, 40, 40), "b": (12,)}
     nodes = [node("Conv", "x w b", "y", strides=[3, 3])]

@@ -1,4 +1,4 @@
-"""A compiled network with its driver built, and mock devices that run it."""
+"""Compile a network with the driver, and serve mock devices that run it."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ Samples = NDArray[np.float32]
 
 
 def compile_example(folder: Path, board: str) -> Path:
-    """The example network for a board, with `vta_run` built."""
+    """Compile the example network for a board, and build `vta_run`."""
     out = folder / board
     arguments = ["--target", "vta", "--board", board, "-o", str(out)]
     calibration = ["--calibrate", str(EXAMPLE / "digits_calibration.npz")]
@@ -36,7 +36,7 @@ def compile_example(folder: Path, board: str) -> Path:
 
 
 def build(out: Path) -> None:
-    """Build the driver again, without optimization, which takes most of the time."""
+    """Build the driver again without optimization, which needs most of the time."""
     make = ["make", "-s", "-C", str(out / "driver"), "CFLAGS=-O0"]
     done = subprocess.run(make, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -48,7 +48,7 @@ def samples(count: int) -> Samples:
 
 @dataclass
 class Mock:
-    """A device that is served, for a network of one input and one output."""
+    """A served device, for a network with a single input and a single output."""
 
     folder: Path
     network: Path
@@ -62,7 +62,9 @@ class Mock:
     def run(
         self, inputs: Samples, *options: str, **environment: str
     ) -> subprocess.CompletedProcess[str]:
-        """`vta_run` behind caches; `environment` is what `caches.c` reads."""
+        """
+        Run `vta_run` with simulated caches. `environment` contains the settings of `caches.c`.
+        """
         inputs.tofile(self.folder / "in.bin")
         return subprocess.run(
             self.command(*options),
@@ -79,7 +81,7 @@ class Mock:
 
 @contextmanager
 def served(folder: Path, network: Path, caches: Path, board: str, *options: str) -> Generator[Mock]:
-    """A mock device of a board, whose memory is at BASE, in a process of its own."""
+    """Serve a mock device of a board in a separate process. The memory is at BASE."""
     folder.mkdir()
     make_folder(folder, BASE, MEMORY_BYTES)
     server = [sys.executable, str(HERE / "mock_device.py"), str(folder), FLOWS[board]]

@@ -1,10 +1,10 @@
 """
-A board without a board: VTA the simulator behind the files of `backends.device.folder`.
+Simulate a board: the VTA simulator serves the files of `backends.device.folder`.
 
     python mock_device.py FOLDER {hls,chisel} CONFIG.json BASE [--hang]
 
-serves FOLDER, whose memory VTA sees at address BASE. Whatever the hardware would not survive
-(addresses outside the memory, streams that are not on a page) stops the device.
+This command serves FOLDER with the memory at address BASE. The device stops on errors that would
+hang the hardware: addresses outside the memory, and streams that are not aligned to a page.
 """
 
 import mmap
@@ -37,20 +37,20 @@ from ceras_ir.support.diagnostics import InputError
 REGISTERS = {"hls": 0x43C00000, "chisel": 0xFF220000}
 IDLE, START, RESTARTING = 4, 1, 0x81
 DIRTY, LINE = "dirty", 64
-"""A file that `caches.c` writes, and the bytes of a cache line."""
+"""The name of a file that `caches.c` writes, and the bytes of a cache line."""
 STALE_SECONDS = 0.02
-"""How long `done` of the HLS design keeps what it was when a stream starts."""
+"""The time during which `done` of the HLS design keeps the old value when a stream starts."""
 
 
 class BusError(Exception):
-    """What an AXI bus would answer with an error, and VTA with silence."""
+    """Raised if an AXI bus would respond with an error. VTA would not report it."""
 
 
 class Overwritten(VtaSimulator):
-    """Behind whose stores caches write back lines that are still dirty there."""
+    """Simulator with caches that write dirty lines back after the stores of VTA."""
 
     lines: ClassVar[dict[int, bytes]] = {}
-    """By address, what caches hold."""
+    """Address -> contents of the cache line."""
 
     def store(self, i: Store) -> None:
         super().store(i)
@@ -63,7 +63,7 @@ class Overwritten(VtaSimulator):
 
 
 class Device:
-    """Registers, memory and what happens between them."""
+    """A device with registers and memory that executes streams."""
 
     def __init__(self, folder: Path, flow: str, board: VtaBoard, base: int):
         self.folder, self.flow, self.board, self.base = folder, flow, board, base
@@ -80,7 +80,7 @@ class Device:
         struct.pack_into("<I", self.registers, at, value)
 
     def serve(self) -> None:
-        """Answer starts, for ever."""
+        """Respond to starts without end."""
         while True:
             if self.read(0) & START:
                 try:
@@ -91,7 +91,10 @@ class Device:
             time.sleep(0.0002)
 
     def run_hls(self) -> None:
-        """Fetch ends early; `done` is late to become 0, and 1 with the last instruction."""
+        """
+        Run a stream as the HLS design does. Fetch finishes early; `done` becomes 0 late, and 1 with
+        the last instruction.
+        """
         modules = {Module.LOAD: 0x1000, Module.COMPUTE: 0x2000, Module.STORE: 0x3000}
         stream = self.fetch(self.read(0x18), self.read(0x10))
         pointers = {
@@ -112,7 +115,9 @@ class Device:
             self.write(0x2018, 1)
 
     def run_chisel(self) -> None:
-        """One control word; cycles are counted."""
+        """
+        Run a stream as the Chisel design does: a control word starts it, and cycles are counted.
+        """
         count, address, uop, inp, wgt, acc, out = (self.read(at) for at in range(0x08, 0x24, 4))
         pointers: dict[MemoryType, int] = {
             MemoryType.UOP: uop,
@@ -134,13 +139,15 @@ class Device:
         return decode(self.memory[start:end].tobytes(), self.board)
 
     def execute(self, stream: Sequence[Instruction]) -> None:
-        """A stream without an end, the driver's no-op, leaves nothing behind."""
+        """Execute a stream. A stream without a finish, the no-op of the driver, has no effect."""
         if any(isinstance(i, Finish) for i in stream):
             Overwritten.lines = self.dirty()
             simulate(self.memory, stream, self.board)
 
     def dirty(self) -> dict[int, bytes]:
-        """Lines that are dirty when a stream starts, if the caches tell; see `caches.c`."""
+        """
+        Return the lines that are dirty when a stream starts, if `caches.c` writes them to the file.
+        """
         found = self.folder / DIRTY
         data = found.read_bytes() if found.exists() else b""
         entries = (data[at : at + 8 + LINE] for at in range(0, len(data), 8 + LINE))

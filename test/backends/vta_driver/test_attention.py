@@ -1,4 +1,4 @@
-"""Tiles and biases that the host computes between launches reach the device behind caches."""
+"""Tiles and biases that the host computes between launches reach the device through caches."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("board", ["pynq", "de10nano"])
 def test_heads(board: str, tmp_path: Path):
-    """Two samples, the second with the first one's tiles in the caches."""
+    """Run two samples; the second finds the tiles of the first in the caches."""
     tokens, count, width = 20, 2, 16
     (tmp_path / "m.onnx").write_bytes(heads(tokens, count, width))
     data = np.random.default_rng(2).normal(0, 1, (40, tokens, count * width)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""The Python package of a compiled folder, with a buffer like PYNQ's before the mock device."""
+"""Test the Python package of a compiled folder, with a buffer like PYNQ's, on the mock device."""
 
 import ast
 from collections.abc import Generator
@@ -24,7 +24,7 @@ Bytes = NDArray[np.uint8]
 
 
 class CachedBuffer:
-    """Bytes that VTA sees, and those that the CPU sees; at a page, as PYNQ's are."""
+    """The bytes that VTA sees and the bytes that the CPU sees, aligned to a page as in PYNQ."""
 
     def __init__(self, memory: Bytes, address: int):
         raw = np.zeros(len(memory) + 4096, np.uint8)

@@ -1,4 +1,4 @@
-"""The driver of a compiled folder on a mock device: base 0x10000000, behind caches."""
+"""Test the driver of a compiled folder on a mock device at 0x10000000 with caches."""
 
 import json
 import re
@@ -28,7 +28,7 @@ from ceras_ir.pipeline.build import open_folder
 pytestmark = pytest.mark.slow
 BOARDS = ["pynq", "de10nano"]
 COUNT = 2
-"""Samples: the second finds the caches as the first leaves them."""
+"""The number of samples. The second sample finds the caches as the first leaves them."""
 
 
 @pytest.fixture(scope="module")
@@ -44,13 +44,13 @@ def networks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def expected(networks: dict[str, Path]) -> NDArray[np.float32]:
-    """What the built-in simulator computes without a driver."""
+    """Return the results of the built-in simulator without a driver."""
     run = open_folder(networks["pynq"]).run([{"image": image[None]} for image in samples(COUNT)])
     return np.concatenate([outputs["probabilities"] for outputs in run]).astype(np.float32)
 
 
 def wanted_operations(network: Path) -> list[tuple[str, int, int]]:
-    """Of one run, as the manifest lists them."""
+    """Return the cache operations of a run, as listed in the manifest."""
     launches = json.loads((network / "manifest.json").read_text())["vta"]["launches"]
     found: list[tuple[str, int, int]] = []
     for launch in launches:
@@ -60,7 +60,7 @@ def wanted_operations(network: Path) -> list[tuple[str, int, int]]:
 
 
 def read_again(network: Path) -> list[tuple[str, int, int]]:
-    """Operations that clean where a launch stores what it loads again."""
+    """Return the clean operations of memory that a launch stores and then loads again."""
     board = load_board(str(network / "vta_config.json"))
     unit = board.element_bytes(MemoryType.OUT)
     found: list[tuple[str, int, int]] = []
@@ -99,11 +99,11 @@ def test_samples_are_exact_and_caches_see_the_manifest_alone(
         assert (again.returncode, again.stderr) == (0, "")
         np.testing.assert_array_equal(mock.outputs(), expected[:1])
     first, *others = operations(log)
-    assert first[:2] == ("clean", 0)  # Constants and instructions, once.
+    assert first[:2] == ("clean", 0)  # Constants and instructions, a single time.
     assert others == COUNT * wanted_operations(networks[board])
     lines = done.stdout.splitlines()
     assert lines[0].startswith("launch 0 (stem/conv/Conv to ")
-    # The counter of the Chisel design says what the compiler predicted.
+    # The counter of the Chisel design equals the prediction of the compiler.
     launches = json.loads((networks[board] / "manifest.json").read_text())["vta"]["launches"]
     cycles = [int(line.split()[-2]) for line in lines]
     predicted = [launch["cycles"] for launch in launches]
@@ -114,7 +114,10 @@ def test_samples_are_exact_and_caches_see_the_manifest_alone(
 def differs(
     mock: Mock, expected: NDArray[np.float32], ignored: int, evicted: Sequence[int]
 ) -> bool:
-    """Whether a run without an operation is wrong, with lines written back at some time."""
+    """
+    Return whether a run without an operation is wrong if lines are written back at one of the
+    times.
+    """
     for at in evicted:
         done = mock.run(samples(COUNT), MOCK_IGNORE=str(ignored), MOCK_EVICT=str(at))
         assert done.returncode == 0, done.stderr
@@ -127,8 +130,8 @@ def test_every_missing_flush_or_invalidation_shows(
     networks: dict[str, Path], caches: Path, expected: NDArray[np.float32], tmp_path: Path
 ):
     """
-    None of those in the manifest can be left out, whatever caches do in between; what a launch
-    writes and reads again shows where lines are written back while it runs.
+    Each operation in the manifest is needed, for some behavior of the caches. If a launch loads its
+    stores again, the operation is needed if lines are written back while the launch runs.
     """
     with served(tmp_path / "device", networks["de10nano"], caches, "de10nano") as mock:
         wanted, inner = wanted_operations(networks["de10nano"]), read_again(networks["de10nano"])
@@ -142,7 +145,7 @@ def test_every_missing_flush_or_invalidation_shows(
                 continue
             following = range(number + 1, 2 * count + 3)
             assert differs(mock, expected, number, [-1, *following]), f"operation {number}"
-        # As they are, lines may be written back at any time.
+        # With all operations, the caches may write lines back at any time.
         assert not differs(mock, expected, -1, range(1, 2 * count + 2))
         mock.run(samples(COUNT), MOCK_DIRTY=DIRTY)
         np.testing.assert_array_equal(mock.outputs(), expected)
@@ -151,7 +154,7 @@ def test_every_missing_flush_or_invalidation_shows(
 def test_a_flush_that_the_driver_leaves_out_fails(
     networks: dict[str, Path], caches: Path, expected: NDArray[np.float32], tmp_path: Path
 ):
-    """The same with the call taken out of the source."""
+    """The result is wrong if the source does not contain the call."""
     network = copied(networks["de10nano"], tmp_path)
     source = network / "driver" / "vta.c"
     text = source.read_text()
@@ -207,7 +210,7 @@ def test_time_out(
 def test_addresses_beyond_the_memory_stop_the_device(
     networks: dict[str, Path], caches: Path, tmp_path: Path
 ):
-    """What VTA adds to addresses is forgotten: the time-out says where to look."""
+    """Without the offset that VTA adds to addresses, the time-out message names the remedy."""
     with served(tmp_path / "device", networks["de10nano"], caches, "de10nano") as mock:
         done = mock.run(samples(1), "--offset", "0", "--timeout", "300")
     assert done.returncode == 1 and "check bitstream and addresses" in done.stderr
