@@ -245,7 +245,7 @@ def on_board(files: list[Artefact], manifest: Mapping[str, object], choice: Choi
         footprint.to_json() | model.memory_totals(),
         annotate,
         {"flash_bytes": ("flash", "{:,}"), "sram_bytes": ("SRAM", "{:,}")},
-        notes=[text for text in (choice.line(), footprint.width_line()) if text],
+        notes=[*choice.lines(), *filter(None, [footprint.width_line()])],
         figures={} if latency else {"time": f"no model of core {footprint.board.core}"},
         size_line=footprint.line(),
         prediction=None if latency is None else latency.prediction,

@@ -28,7 +28,7 @@ from ceras_ir.backends.c.names import MODEL, Goal, Prefix
 from ceras_ir.backends.c.program import Occupied
 from ceras_ir.backends.c.sums import Geometry, analyse
 from ceras_ir.dialects.graph import Conv2dOp
-from ceras_ir.pipeline.summary import duration
+from ceras_ir.support.diagnostics import aligned
 
 MAX_SIZE_RATIO, MAX_TIME_RATIO = 1.3, 1.1
 """The limits of `balanced`, relative to the smallest flash and to the fewest instructions."""
@@ -69,10 +69,10 @@ class Candidate:
             return "dsp"
         return f"dsp, winograd with {stored} stored" if stored else "dsp, winograd"
 
-    def text(self) -> str:
+    def cells(self) -> tuple[str, str]:
+        """Return flash and time as text."""
         time = self.microseconds
-        times = "no time: no model of this core" if time is None else duration(time)
-        return f"({self.options.level}): flash {self.flash:,} bytes, {times}"
+        return f"{self.flash:,}", "unknown" if time is None else f"{time / 1000:,.2f} ms"
 
     def to_json(self) -> dict[str, object]:
         time = self.microseconds
@@ -102,13 +102,15 @@ class Choice:
     candidates: Sequence[Candidate]
     """The candidates that fit, by flash. No other candidate is both smaller and faster."""
 
-    def line(self) -> str:
-        """Return a sentence that compares the goals, the selected goal first."""
+    def lines(self) -> list[str]:
+        """Return a table of the goals."""
         if len({candidate.options for candidate in self.goals.values()}) == 1:
-            return "--optimize has no effect here: the smallest build is also the fastest"
-        names = sorted(self.goals, key=lambda name: name != self.selected)
-        texts = [f"{name} {self.goals[name].text()}" for name in names]
-        return f"--optimize {texts[0]}; other choices: {', '.join(texts[1:])}"
+            return ["--optimize has no effect here: the smallest build is also the fastest"]
+        rows = [["--optimize", "flash", "time", ""]]
+        for goal, candidate in self.goals.items():
+            selected = ", selected" if goal == self.selected else ""
+            rows.append([f"  {goal}", *candidate.cells(), f"{candidate.options.level}{selected}"])
+        return aligned(rows, right=(1, 2))
 
     def to_json(self) -> dict[str, object]:
         return {
