@@ -285,7 +285,7 @@ def test_a_tile_that_does_not_fit_is_refused_with_its_layer(tool: Tool):
     [
         (("size = 8", "size = 0"), "size must be an integer in [1, 256], got 0"),
         (("size = 8", "size = true"), "got True"),
-        (("size = 8", "sizes = 8"), "unknown or missing 'size'"),
+        (("size = 8", "sizes = 8"), "a board has no field 'sizes'; did you mean 'size'"),
         (("size = 8", "size ="), "not TOML"),
     ],
 )

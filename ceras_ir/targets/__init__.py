@@ -6,6 +6,7 @@ The names in `__all__` are public: a target that uses only these names remains c
 
 from ceras_ir.support.options import option
 from ceras_ir.support.timeline import Timeline
+from ceras_ir.targets.board_files import BoardSummary, board_field, read_fields
 from ceras_ir.targets.capabilities import (
     MICROSECONDS,
     Accelerator,
@@ -42,6 +43,7 @@ __all__ = [
     "Accelerator",
     "ArenaBuffer",
     "Arithmetic",
+    "BoardSummary",
     "Ceiling",
     "Compiled",
     "Cost",
@@ -57,7 +59,9 @@ __all__ = [
     "Target",
     "Timeline",
     "Trace",
+    "board_field",
     "by_convention",
     "option",
+    "read_fields",
     "takes_runs_only",
 ]

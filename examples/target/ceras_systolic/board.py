@@ -1,28 +1,37 @@
 """What one array is made of, and how fast it and its host are."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.files import parse_toml
+from ceras_ir.targets import board_field, read_fields
+
+MAX_NUMBER = 1 << 20
 
 
 @dataclass(frozen=True)
 class Board:
-    """The fields of a board's TOML file, all integers of at least 1."""
+    """An array, the memories around it, and the host."""
 
-    size: int
+    size: int = board_field(minimum=1, maximum=256, example="8")
     """Rows and columns of the array; also the bytes of a row of the scratchpad."""
-    scratchpad_rows: int
-    accumulator_rows: int
-    """Of `size` accumulators with 32 bits."""
-    clock_mhz: int
-    dma_bytes_per_cycle: int
-    dma_latency_cycles: int
-    host_macs_per_us: int
-    host_bytes_per_us: int
-    handover_us: int
-    """For a value that one side makes and the other reads."""
+    scratchpad_rows: int = board_field(minimum=1, maximum=MAX_NUMBER, example="8192")
+    """Rows of the scratchpad."""
+    accumulator_rows: int = board_field(minimum=1, maximum=MAX_NUMBER, example="512")
+    """Rows of `size` accumulators with 32 bits."""
+    clock_mhz: int = board_field(minimum=1, maximum=MAX_NUMBER, example="200")
+    """The clock of the array."""
+    dma_bytes_per_cycle: int = board_field(minimum=1, maximum=MAX_NUMBER, example="8")
+    """The bandwidth between memory and scratchpad."""
+    dma_latency_cycles: int = board_field(minimum=1, maximum=MAX_NUMBER, example="4")
+    """Cycles of a transfer in addition to the bytes."""
+    host_macs_per_us: int = board_field(minimum=1, maximum=MAX_NUMBER, example="100")
+    """Products that the host computes in a microsecond."""
+    host_bytes_per_us: int = board_field(minimum=1, maximum=MAX_NUMBER, example="400")
+    """Bytes that the host moves in a microsecond."""
+    handover_us: int = board_field(minimum=1, maximum=MAX_NUMBER, example="2")
+    """The time of a value that one side computes and the other side reads."""
 
     def dma(self, count: int) -> int:
         """Cycles to move so many bytes."""
@@ -37,11 +46,4 @@ def load_board(name: str | None) -> Board:
         text = (Path(name) if name.endswith(".toml") else own).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"no board of the array: {error}", name) from None
-    content, known = parse_toml(text, name), [field.name for field in fields(Board)]
-    if wrong := sorted(set(content) ^ set(known)):
-        raise InputError(f"unknown or missing '{wrong[0]}' (fields: {', '.join(known)})", name)
-    for field, value in content.items():
-        most = 256 if field == "size" else 1 << 20
-        if type(value) is not int or not 1 <= value <= most:
-            raise InputError(f"{field} must be an integer in [1, {most}], got {value!r}", name)
-    return Board(**content)
+    return read_fields(Board, parse_toml(text, name), name)

@@ -18,7 +18,7 @@ from ceras_ir.targets import (
     by_convention,
     option,
 )
-from ceras_systolic.board import load_board
+from ceras_systolic.board import Board, load_board
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,10 @@ class SystolicTarget(Target):
         "file; without one, edge, and all that the rules admit is on the array",
         metavar="NAME|FILE",
     )
+
+    @classmethod
+    def board_types(cls) -> tuple[type, ...]:
+        return (Board,)
 
     @classmethod
     def check_board(cls, name: str) -> None:
