@@ -1,9 +1,10 @@
 """
-S4's experiment on one command line: train the 3-H-H-3 colour corrector on a simulated sensor,
-deploy it dense, as CSR and as CSR + int8, and print error, memory and time beside the paper's.
+Repeat the experiment of S4: train the 3-H-H-3 color corrector on a simulated sensor, deploy it
+dense, as CSR and as CSR + int8, and compare error, memory and time with the paper.
 
-Memory is that of the ELF which arm-none-eabi-gcc -Os links with the board's sizes; time is
-instructions under qemu at one per cycle. Errors are of the compiled C, run on this machine.
+Memory is that of the ELF that arm-none-eabi-gcc -Os links, with the sizes of the board. Time is the
+number of instructions under qemu, at one instruction per cycle. Errors are those of the compiled C
+on this machine.
 
     python benchmarks/arduino_mlp.py [--hidden 40,80] [--epochs N] [--largest]
 """
@@ -47,7 +48,9 @@ ENCODINGS: dict[EncodingChoice, str] = {
     "csr-int8": "CSR+int8",
     "auto": "chosen",
 }
-"""S4's three deployments, and what the compiler chooses layer by layer for this board."""
+"""
+The three encodings of S4, and the encoding that the compiler chooses per layer for this board.
+"""
 
 
 PAPER: dict[tuple[str, int], tuple[int | None, float | None]] = {
@@ -75,8 +78,10 @@ PAPER: dict[tuple[str, int], tuple[int | None, float | None]] = {
 
 def sensor(colours: Floats, rng: np.random.Generator) -> Floats:
     """
-    What a phototransistor reads of surfaces of these colours: LEDs whose spectra overlap, a
-    response that bends, stray light, and noise; scaled to [0, 1] by black and white.
+    Return the output of a phototransistor in front of surfaces of these colors.
+
+    The spectra of the LEDs overlap, the response is nonlinear, and there are stray light and noise.
+    The output is scaled to [0, 1] by black and white.
     """
     linear = colours.astype(np.float64) ** 2.2
     mixing = np.array([[0.72, 0.22, 0.06], [0.17, 0.68, 0.15], [0.05, 0.27, 0.68]])
@@ -88,7 +93,7 @@ def sensor(colours: Floats, rng: np.random.Generator) -> Floats:
 
 
 def samples(count: int, seed: int) -> tuple[Floats, Floats]:
-    """Readings and true colours; every third colour is saturated in some channel."""
+    """Return sensor values and true colors. A third of the colors has saturated channels."""
     rng = np.random.default_rng(seed)
     colours = rng.random((count, 3))
     colours[::3] = np.round(colours[::3])
@@ -96,7 +101,7 @@ def samples(count: int, seed: int) -> tuple[Floats, Floats]:
 
 
 def forward(layers: Layers, x: Floats) -> list[Floats]:
-    """The input and the result of every layer."""
+    """Return the input and the results of all layers."""
     values = [x]
     for i, (weights, bias) in enumerate(layers):
         acc: Floats = values[-1] @ weights.T + bias
@@ -108,7 +113,10 @@ def forward(layers: Layers, x: Floats) -> list[Floats]:
 def train(
     hidden: int, epochs: int, *, l1: float = 1e-6, rate: float = 0.01, seed: int = 0
 ) -> Layers:
-    """Adam on the mean squared error and L1 of all parameters, whole set at once, as S4."""
+    """
+    Train with Adam on the mean squared error and the L1 norm of all parameters, with the full data
+    set in each step, as in S4.
+    """
     rng = np.random.default_rng(seed)
     x, y = samples(300, seed + 1)
     widths = (3, hidden, hidden, 3)
@@ -130,7 +138,7 @@ def train(
             gradients[:0] = [error.T @ values[i], of_bias]
             if i:
                 error = (error @ layers[i][0]) * (values[i] > 0)
-        # The step shrinks towards the end, so that weights that L1 wants to vanish do.
+        # The step decreases towards the end, so that weights that L1 reduces reach zero.
         pace = rate * min(1.0, 2 * (1 - (step - 1) / epochs))
         for p, g, m, v in zip(parameters, gradients, first, second, strict=True):
             g = g + l1 * np.sign(p)
@@ -141,7 +149,7 @@ def train(
 
 
 def random_layers(hidden: int, zeros: float) -> Layers:
-    """Random weights of which a share of the two hidden matrices is zero."""
+    """Return random weights with a share of zeros in the two hidden matrices."""
     rng = np.random.default_rng(hidden)
     widths = (3, hidden, hidden, 3)
     layers: Layers = []
@@ -155,7 +163,7 @@ def random_layers(hidden: int, zeros: float) -> Layers:
 
 
 def save_onnx(layers: Layers, path: Path) -> None:
-    """The network as PyTorch would export it."""
+    """Write the network in the form that PyTorch exports."""
     nodes: list[onnx.NodeProto] = []
     tensors: list[onnx.TensorProto] = []
     value = "input"
@@ -182,7 +190,7 @@ def save_onnx(layers: Layers, path: Path) -> None:
 
 @dataclass(frozen=True)
 class Deployed:
-    """One network on the board."""
+    """A network on the board."""
 
     build: Build
     flash: int
@@ -192,7 +200,7 @@ class Deployed:
 
 
 def compiled(layers: Layers, encoding: EncodingChoice, prune: str | None, folder: Path) -> Build:
-    """The sketch in `folder`; raises what the compiler says of a network that is too large."""
+    """Write the sketch to `folder`. Raise the error of the compiler if the network is too large."""
     save_onnx(layers, folder / "colour.onnx")
     options = BuildOptions(
         ArduinoTarget(board=BOARD, encoding=encoding), prune=prune, title="colour"
@@ -205,7 +213,7 @@ def compiled(layers: Layers, encoding: EncodingChoice, prune: str | None, folder
 def deploy(
     layers: Layers, encoding: EncodingChoice, board: Board, *, prune: str | None
 ) -> Deployed:
-    """Compile, link, run on the emulated board, and measure the error of its integers' C."""
+    """Compile, link, run on the emulated board, and measure the error of the C code."""
     with tempfile.TemporaryDirectory(prefix="ceras-mlp-") as name:
         folder = Path(name)
         result = compiled(layers, encoding, prune, folder)
@@ -232,7 +240,9 @@ int main(void) { return model_run(x, y); }
 
 
 def links(hidden: int, zeros: float, encoding: EncodingChoice, board: Board) -> bool:
-    """Whether the compiler takes the network and its program links with the board's memories."""
+    """
+    Return whether the compiler accepts the network and the program fits the memories of the board.
+    """
     with tempfile.TemporaryDirectory(prefix="ceras-mlp-") as name:
         folder = Path(name)
         try:
@@ -248,7 +258,9 @@ def links(hidden: int, zeros: float, encoding: EncodingChoice, board: Board) -> 
 
 
 def largest(fits: Callable[[int], bool], low: int, high: int) -> int:
-    """The greatest number that fits, where all below it do."""
+    """
+    Return the largest integer for which `fits` is true, if it is true for all smaller integers.
+    """
     while low + 1 < high:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
@@ -261,7 +273,7 @@ def row(*cells: str) -> str:
 
 
 def print_table(hidden: Sequence[int], epochs: int, board: Board) -> None:
-    """S4's tables 8 and 10, and what it did not measure: flash and time."""
+    """Print tables 8 and 10 of S4, and two figures that S4 does not have: flash and time."""
     print(f"{board.title}, {epochs} epochs, L1 1e-6, Adam 0.01, pruned below 0.01\n")
     print(
         row(
@@ -300,7 +312,7 @@ def print_table(hidden: Sequence[int], epochs: int, board: Board) -> None:
 
 
 def print_largest(board: Board) -> None:
-    """The largest H that links, with random weights of given zeros."""
+    """Print the largest H that links, with random weights and a given share of zeros."""
     print("\nlargest H in 256 KB of flash and 32 KB of SRAM (goal; another implementation)")
     goals: tuple[tuple[EncodingChoice, float, str], ...] = (
         ("dense", 0.0, "240; 251"),

@@ -1,5 +1,5 @@
 """
-Small networks, each with a pattern that a pass or a rule of a pass rewrites.
+Build small networks, each with a pattern that a pass or a rule of a pass rewrites.
 
 Weights are seeded. `NETWORKS` maps names to functions that build the networks; test builders supply
 random networks in addition.
@@ -109,7 +109,7 @@ def silu_network() -> onnx.ModelProto:
 
 
 def gelu_network() -> onnx.ModelProto:
-    """GELU as exporters write it."""
+    """Return GELU in the form that exporters write."""
     n = Net(3)
     y = n.dense(n.input(16, 32), 32, 64)
     erf = n.op("Erf", n.op("Div", y, n.constant(2**0.5)))
@@ -118,7 +118,9 @@ def gelu_network() -> onnx.ModelProto:
 
 
 def attention(*, mask: bool = False, guard: bool = False, spelled: bool = False) -> onnx.ModelProto:
-    """One head over 16 tokens, with a constant mask, a guard against NaN, or softmax by parts."""
+    """
+    Return a head over 16 tokens, with a constant mask, a guard against NaN, or decomposed softmax.
+    """
     n = Net(4)
     x = n.input(16, 32)
     q, k, v = (n.dense(x, 32, 32) for _ in range(3))
@@ -137,7 +139,7 @@ def attention(*, mask: bool = False, guard: bool = False, spelled: bool = False)
 
 
 def layer_norm_network() -> onnx.ModelProto:
-    """Layer normalization by parts between products."""
+    """Return decomposed layer normalization between products."""
     n = Net(5)
     x = n.dense(n.input(16, 32), 32, 32)
     for _ in range(2):
@@ -152,7 +154,7 @@ def layer_norm_network() -> onnx.ModelProto:
 
 
 def expanded_gate() -> onnx.ModelProto:
-    """Squeeze-and-excitation with `x * gate.expand_as(x)`."""
+    """Return squeeze-and-excitation with `x * gate.expand_as(x)`."""
     n = Net(6)
     x = n.op("Relu", n.conv(n.input(1, 3, 16, 16), 3, 16))
     gate = n.op("Sigmoid", n.conv(n.op("GlobalAveragePool", x), 16, 16, 1))
@@ -161,7 +163,7 @@ def expanded_gate() -> onnx.ModelProto:
 
 
 def opposites() -> onnx.ModelProto:
-    """A residual connection that subtracts the opposite."""
+    """Return a residual connection that subtracts the negated value."""
     n = Net(7)
     x = n.op("Relu", n.conv(n.input(1, 3, 16, 16), 3, 16))
     y = n.op("Mul", n.conv(x, 16, 16), n.constant(-1.0))
@@ -169,7 +171,7 @@ def opposites() -> onnx.ModelProto:
 
 
 def summed_pixels() -> onnx.ModelProto:
-    """An average over pixels as a sum divided by the count."""
+    """Return an average over pixels in the form of a sum divided by the count."""
     n = Net(8)
     x = n.shaped(n.op("Relu", n.conv(n.input(1, 3, 16, 16), 3, 16)), 1, 16, 256)
     total = n.op("ReduceSum", x, n.constant([2], np.int64), keepdims=0)
@@ -184,7 +186,10 @@ def padded() -> onnx.ModelProto:
 
 
 def causal(*, norm: bool) -> onnx.ModelProto:
-    """Causal convolutions: padded at both ends, and cropped, after a batch normalization or not."""
+    """
+    Return causal convolutions: padded on both sides, and cropped, after a batch normalization or
+    not.
+    """
     n = Net(10)
     x = n.input(1, 8, 1, 64)
     for _ in range(3):
@@ -198,7 +203,7 @@ def causal(*, norm: bool) -> onnx.ModelProto:
 
 
 def sound() -> onnx.ModelProto:
-    """Frames of a signal, as for a spectrum: windows of 256 samples with stride 128."""
+    """Return frames of a signal, as for a spectrum: windows of 256 samples with stride 128."""
     n = Net(11)
     weights = n.constant(n.random.normal(0, 0.06, (32, 1, 1, 256)))
     x = n.op("Relu", n.op("Conv", n.input(1, 1, 1, 4096), weights, strides=[1, 128]))
@@ -213,7 +218,7 @@ def clipped_twice() -> onnx.ModelProto:
 
 
 def affine_blocks() -> onnx.ModelProto:
-    """Learnable affine blocks after hard-swish, as in PP-LCNetV3."""
+    """Return learnable affine blocks after hard-swish, as in PP-LCNetV3."""
     n = Net(13)
     x = n.input(1, 3, 16, 16)
     for i, o in ((3, 16), (16, 16)):
@@ -224,7 +229,7 @@ def affine_blocks() -> onnx.ModelProto:
 
 
 def convnext() -> onnx.ModelProto:
-    """Products over the channels of each pixel, with a residual."""
+    """Return products over the channels of each pixel, with a residual."""
     n = Net(14)
     x = n.conv(n.input(1, 3, 16, 16), 3, 16)
     y = n.op("Transpose", n.conv(x, 1, 16, group=16), perm=[0, 2, 3, 1])
@@ -242,7 +247,7 @@ def norm_after_pool() -> onnx.ModelProto:
 
 
 def dense_block(*, wide: bool = False) -> onnx.ModelProto:
-    """Batch normalization and ReLU after each concatenation, as in DenseNet."""
+    """Return batch normalization and ReLU after each concatenation, as in DenseNet."""
     n = Net(16)
     x = n.conv(n.input(1, 3, 16, 16), 3, 16)
     channels = 16
@@ -258,7 +263,7 @@ def dense_block(*, wide: bool = False) -> onnx.ModelProto:
 
 
 def branches() -> onnx.ModelProto:
-    """Three convolutions of one value, joined, as in Inception."""
+    """Return three convolutions of a value, concatenated, as in Inception."""
     n = Net(17)
     x = n.op("Relu", n.conv(n.input(1, 3, 16, 16), 3, 16))
     parts = [n.op("Relu", n.conv(x, 16, o, 1)) for o in (8, 8, 16)]
@@ -276,7 +281,7 @@ def upsampling() -> onnx.ModelProto:
 
 
 def normalized_features() -> onnx.ModelProto:
-    """Features of several orders of magnitude, which the network normalizes first."""
+    """Return features of several orders of magnitude, which the network normalizes first."""
     n = Net(19)
     scale = 10.0 ** np.arange(-4, 4)
     x = n.op("Mul", n.input(1, 8), n.constant(scale))
@@ -285,7 +290,7 @@ def normalized_features() -> onnx.ModelProto:
 
 
 def decoded_boxes() -> onnx.ModelProto:
-    """Boxes and scores of a detector: sigmoid, grid, anchors, concatenation."""
+    """Return boxes and scores of a detector: sigmoid, grid, anchors, concatenation."""
     n = Net(20)
     x = n.op("Relu", n.conv(n.input(1, 3, 16, 16), 3, 16))
     centre, size, score = (n.conv(x, 16, o, 1) for o in (2, 2, 4))
@@ -296,7 +301,7 @@ def decoded_boxes() -> onnx.ModelProto:
 
 
 def scattered_maximum() -> onnx.ModelProto:
-    """A maximum over the points of each cell, -1e9 where a cell has no point."""
+    """Return a maximum over the points of each cell; -1e9 marks a cell without points."""
     n = Net(21)
     y = n.dense(n.input(16, 8), 8, 16)
     cells = n.constant(np.full((4, 16), -1e9))
@@ -308,7 +313,7 @@ def scattered_maximum() -> onnx.ModelProto:
 
 
 def spectrum() -> onnx.ModelProto:
-    """The logarithm of a power spectrum, and layers after it."""
+    """Return the logarithm of a power spectrum, and layers after it."""
     n = Net(22)
     x = n.op("Conv", n.input(1, 1, 1, 1024), n.constant(n.random.normal(0, 0.1, (32, 1, 1, 64))),
              strides=[1, 32])  # fmt: skip
@@ -319,7 +324,7 @@ def spectrum() -> onnx.ModelProto:
 
 
 def byte_image() -> onnx.ModelProto:
-    """A uint8 image, and the subtraction of means per channel inside of the network."""
+    """Return a network with a uint8 image that subtracts means per channel."""
     n = Net(23)
     x = n.op("Cast", n.input(1, 3, 16, 16, kind=TensorProto.UINT8), to=TensorProto.FLOAT)
     mean = n.constant(np.reshape([120.0, 110.0, 100.0], (1, 3, 1, 1)))
@@ -329,7 +334,10 @@ def byte_image() -> onnx.ModelProto:
 
 
 def two_inputs_in_one() -> onnx.ModelProto:
-    """Parts of an input with different ranges, and a cache that is returned longer."""
+    """
+    Return a network with an input of two parts with different ranges, and a cache that is returned
+    longer.
+    """
     n = Net(24)
     x, cache = n.input(1, 16), n.input(15, 8)
     small = n.op("Slice", x, *(n.constant([v], np.int64) for v in (0, 8, 1)))
@@ -342,7 +350,7 @@ def two_inputs_in_one() -> onnx.ModelProto:
 
 
 def denoiser() -> onnx.ModelProto:
-    """The noise that a network computes is subtracted from the input."""
+    """Return a network that computes noise and subtracts it from the input."""
     n = Net(25)
     x = n.input(1, 3, 16, 16)
     y = n.conv(n.op("Relu", n.conv(x, 3, 16)), 16, 3)
@@ -350,7 +358,7 @@ def denoiser() -> onnx.ModelProto:
 
 
 def lstm_states() -> onnx.ModelProto:
-    """An LSTM of which the states and the last cell state are read."""
+    """Return an LSTM with consumers of the states and of the last cell state."""
     n = Net(26)
     x = n.input(20, 1, 6)
     w, r = (n.constant(n.random.normal(0, 1.2, (1, 32, k))) for k in (6, 8))
@@ -361,7 +369,7 @@ def lstm_states() -> onnx.ModelProto:
 
 
 def unequal_channels() -> onnx.ModelProto:
-    """Weights of channels that differ by five octaves, which the next layer undoes."""
+    """Return weights of channels that differ by five octaves, which the next layer undoes."""
     n = Net(27)
     factors = np.exp2(n.random.integers(-5, 5, 16)).astype(np.float32)
     first = n.random.normal(0, 0.3, (16, 3, 3, 3)) * factors[:, None, None, None]
@@ -372,7 +380,7 @@ def unequal_channels() -> onnx.ModelProto:
 
 
 def unequal_rows() -> onnx.ModelProto:
-    """Residual layers with output channels that differ by several octaves, and no ReLU."""
+    """Return residual layers with output channels that differ by several octaves, and no ReLU."""
     n = Net(28)
     x = n.conv(n.input(1, 3, 16, 16), 3, 16)
     for _ in range(2):
@@ -385,7 +393,7 @@ def unequal_rows() -> onnx.ModelProto:
 
 
 def coarse_residual() -> onnx.ModelProto:
-    """A residual that is much larger than what the layer computes."""
+    """Return a residual that is much larger than the result of the layer."""
     n = Net(29)
     x = n.op("Relu", n.conv(n.input(1, 3, 8, 8), 3, 8))
     large = n.op("Mul", x, n.constant(4096.0))
@@ -395,7 +403,7 @@ def coarse_residual() -> onnx.ModelProto:
 
 
 def separate_sums() -> onnx.ModelProto:
-    """Concatenations of sums before a product, and channel shuffles."""
+    """Return concatenations of sums before a product, and channel shuffles."""
     n = Net(30)
     x = n.op("Relu", n.conv(n.input(1, 4, 16, 16), 4, 16))
     y = n.shaped(
@@ -407,7 +415,7 @@ def separate_sums() -> onnx.ModelProto:
 
 
 def pixel_products() -> onnx.ModelProto:
-    """A product over the channels of each pixel, with a residual."""
+    """Return a product over the channels of each pixel, with a residual."""
     n = Net(32)
     x = n.op("Relu", n.conv(n.input(1, 3, 16, 16), 3, 16))
     y = n.dense(n.op("Transpose", x, perm=[0, 2, 3, 1]), 16, 16)
@@ -416,7 +424,7 @@ def pixel_products() -> onnx.ModelProto:
 
 
 def repvgg() -> onnx.ModelProto:
-    """Convolutions of 3x3 and 1x1 and a batch normalization of one value, added."""
+    """Return the sum of convolutions of 3x3 and 1x1 and a batch normalization of the same value."""
     n = Net(33)
     x = n.op("Relu", n.conv(n.input(1, 3, 16, 16), 3, 16))
     for _ in range(2):
@@ -426,7 +434,7 @@ def repvgg() -> onnx.ModelProto:
 
 
 def cropped_norm() -> onnx.ModelProto:
-    """Crops between a convolution and a batch normalization."""
+    """Return crops between a convolution and a batch normalization."""
     n = Net(34)
     x = n.input(1, 8, 1, 64)
     for _ in range(2):
@@ -438,7 +446,10 @@ def cropped_norm() -> onnx.ModelProto:
 
 
 def wide_factors() -> onnx.ModelProto:
-    """Factors of a concatenation; the largest belongs to a channel that is always zero."""
+    """
+    Return a network that multiplies by a concatenation; its largest factor belongs to a zero
+    channel.
+    """
     n = Net(35)
     x = n.op("Relu", n.conv(n.input(1, 3, 16, 16), 3, 8))
     bias = n.constant(np.where(np.arange(8) == 3, -1e3, 0.1))
@@ -449,7 +460,7 @@ def wide_factors() -> onnx.ModelProto:
 
 
 def silu_between_qdq() -> onnx.ModelProto:
-    """Q/DQ around layers with SiLU, and a move before QuantizeLinear."""
+    """Return Q/DQ around layers with SiLU, and data movement before QuantizeLinear."""
     n = Net(36)
     step, zero = n.constant(1 / 48), n.constant(3, np.int8)
 
@@ -467,7 +478,7 @@ def silu_between_qdq() -> onnx.ModelProto:
 
 
 def wide_values() -> onnx.ModelProto:
-    """Products that read values of 16 bits, on an accelerator of 8 bits."""
+    """Return products with operands of 16 bits, for an accelerator of 8 bits."""
     n = Net(37)
     x = n.op("Relu", n.dense(n.input(16, 32), 32, 64))
     x = n.op("Relu", n.dense(x, 64, 64))
@@ -475,7 +486,7 @@ def wide_values() -> onnx.ModelProto:
 
 
 def far_rows() -> onnx.ModelProto:
-    """A single output channel is much larger, in a residual layer and in the last layer."""
+    """Return a residual layer and a last layer with a single output channel that is much larger."""
     n = Net(38)
     inside, rows = (np.where(np.arange(16) == 0, 1.0, 2.0**power) for power in (-5, -9))
     x = n.dense(n.input(16, 16), 16, 16)
@@ -486,7 +497,7 @@ def far_rows() -> onnx.ModelProto:
 
 
 def large_bias() -> onnx.ModelProto:
-    """A bias that is ten orders of magnitude larger than the products."""
+    """Return a bias that is ten orders of magnitude larger than the products."""
     n = Net(39)
     weights = n.constant(n.random.normal(0, 1e-8, (16, 8)))
     x = n.op("Add", n.op("MatMul", n.input(4, 16), weights), n.constant(np.full(8, 100.0)))
@@ -494,7 +505,7 @@ def large_bias() -> onnx.ModelProto:
 
 
 def affine_output() -> onnx.ModelProto:
-    """A scaled function as the output."""
+    """Return a network with a scaled function as the output."""
     n = Net(40)
     x = n.op("Relu", n.conv(n.input(1, 3, 16, 16), 3, 16))
     x = n.op("HardSwish", n.conv(x, 16, 8))
@@ -502,7 +513,7 @@ def affine_output() -> onnx.ModelProto:
 
 
 def strided_stem() -> onnx.ModelProto:
-    """A convolution with stride 2 of an image with three channels."""
+    """Return a convolution with stride 2 of an image with three channels."""
     n = Net(41)
     x = n.conv(n.input(1, 3, 64, 64), 3, 16, 3, strides=[2, 2])
     return n.model(n.conv(n.op("Relu", x), 16, 16, 1))
@@ -513,7 +524,7 @@ def multi_head(tokens: int = 16) -> onnx.ModelProto:
 
 
 def quantized(make: Callable[[], onnx.ModelProto], *, signed: bool) -> onnx.ModelProto:
-    """The network with Q/DQ of ONNX Runtime, of 8 bits, per channel."""
+    """Return the network with Q/DQ of ONNX Runtime, of 8 bits, per channel."""
     from onnx_models import random_inputs
 
     # As Any, because the runtime has no type stubs.
@@ -533,7 +544,7 @@ def quantized(make: Callable[[], onnx.ModelProto], *, signed: bool) -> onnx.Mode
 
 
 def moved_between_qdq() -> onnx.ModelProto:
-    """Data movement, padding, a maximum and a constant between Q/DQ."""
+    """Return data movement, padding, a maximum and a constant between Q/DQ."""
     n = Net(31)
     step, zero = n.constant(1 / 64), n.constant(0, np.int8)
 
@@ -556,7 +567,7 @@ def moved_between_qdq() -> onnx.ModelProto:
 
 
 def exported(make: Callable[[], onnx.ModelProto]) -> onnx.ModelProto:
-    """The network as target onnx writes it, with constants that decide ties."""
+    """Return the network as exported by target onnx, with constants that decide ties."""
     from ceras_ir.pipeline.build import build
     from ceras_ir.pipeline.context import load_context
     from ceras_ir.pipeline.parsing import load_module

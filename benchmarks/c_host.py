@@ -1,17 +1,17 @@
 """
-Generated C on this machine against ONNX Runtime: one thread, process CPU time, medians.
+Compare generated C on this machine with ONNX Runtime: process CPU time on a single thread, medians.
 
     python benchmarks/c_host.py [-o results.json] [--rounds 3] [--only NAME]
                                 [--model M.onnx --calibrate DATA.npz --runs N --default]
 
-Lines appear as networks are done; all three take about three minutes. Time depends on shapes,
-and on which values have 16 bits: networks are quantized by the quickest recipe, which has none.
-A trained one can be quantized as it is by default (`--default`).
+A line appears when a network is finished; all three need about three minutes. Time depends on
+shapes and on the values with 16 bits. Networks are quantized by the fastest recipe, which has only
+8 bits. A trained network can be quantized by the default recipe (`--default`).
 
-Each round runs both, one after the other, in processes of their own; the medians of the rounds
-are compared. The share of the processor's peak is of the products of a network in the median
-time against a loop of `vpdpbusd` (float: of fused products). Of the 3x3 layers the share is of
-all their products in the sum of the times of each. A model of yours joins the table.
+Each round runs both programs, one after the other, in separate processes, and the medians of the
+rounds are compared. The share of the peak compares the products of a network in the median time
+with a loop of `vpdpbusd` (float: of fused products). The share of the 3x3 layers compares the sum
+of their products with the sum of their times. `--model` adds a network to the table.
 """
 
 import argparse
@@ -42,7 +42,7 @@ BIN = Path(sys.executable).parent
 
 @dataclass(frozen=True)
 class Network:
-    """What is measured: how to build it, how often to run it, and what was asked for."""
+    """A network of the benchmark: the builder, the number of runs, and the required ratios."""
 
     name: str
     build: Callable[[Path], object]
@@ -51,9 +51,9 @@ class Network:
     int8: str
     float32: str = ""
     data: Path | None = None
-    """Samples of its one input; random ones without."""
+    """Samples of the only input; random samples without it."""
     by_default: bool = False
-    """Whether it is quantized by the default recipe."""
+    """Whether the network is quantized by the default recipe."""
 
 
 NETWORKS = (
@@ -65,7 +65,7 @@ NETWORKS = (
 
 @dataclass(frozen=True)
 class Figure:
-    """One network in one number format, medians of the rounds in milliseconds."""
+    """A network in a number format, with the medians of the rounds in milliseconds."""
 
     network: str
     kind: str
@@ -76,7 +76,7 @@ class Figure:
     portable_share: float
     asked: str
     layers: float | None
-    """Share of the peak of the 3x3 layers that are not depthwise."""
+    """The share of the peak of the 3x3 layers that are not depthwise."""
     portable_layers: float | None
 
     @property
@@ -85,7 +85,7 @@ class Figure:
 
 
 def run(command: Sequence[str | Path]) -> str:
-    """The output of a command that must succeed."""
+    """Return the output of a command that must succeed."""
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{' '.join(map(str, command))}\n{done.stderr}")
@@ -93,7 +93,7 @@ def run(command: Sequence[str | Path]) -> str:
 
 
 def peaks(folder: Path) -> dict[str, float]:
-    """10^9 products a second of one core, by kind."""
+    """Return the 10^9 products per second of a core, by kind."""
     program = folder / "peak"
     run(["cc", "-O2", "-march=native", HERE / "c_host_peak.c", "-o", program])
     return json.loads(run([program]))
@@ -102,14 +102,14 @@ def peaks(folder: Path) -> dict[str, float]:
 LAYER = re.compile(
     r"Layer (\d+): graph.conv2d .* \d+x\d+x\d+x(\d+) -> ([\dx]+), 3x3 window, (\d+) products"
 )
-"""The number, the input's channels, the result's shape and the products, from a layer's title."""
+"""Matches the title of a layer: number, input channels, shape of the result, and products."""
 
 FEW_CHANNELS = 8
-"""Layers with fewer input channels are stems, whose rows of windows are short."""
+"""Layers with fewer input channels are stems with short rows of windows."""
 
 
 def layer_share(folder: Path, peak: float, *flags: str) -> float | None:
-    """The share of the peak that the 3x3 layers of a compiled network reach together."""
+    """Return the share of the peak of all 3x3 layers of a compiled network together."""
     program = folder / "layers"
     bench = folder / "bench.o"
     run(["cc", "-O3", "-march=native", "-std=c99", "-Dmain=bench_main", "-c", folder / "bench.c",
@@ -130,7 +130,7 @@ def layer_share(folder: Path, peak: float, *flags: str) -> float | None:
 def compiled(
     model: Path, folder: Path, calibration: Path | None, *, by_default: bool
 ) -> tuple[Path, Path]:
-    """Programs that time our code: for this processor, and with its portable loops alone."""
+    """Compile programs that time the C code: for this processor, and with portable loops only."""
     options = ["--quantize", "none"]
     if calibration is not None:
         options = ["--quantize", "int8", "--calibrate", str(calibration)]
@@ -144,7 +144,7 @@ def compiled(
 
 
 def measure(network: Network, folder: Path, rounds: int, peak: dict[str, float]) -> list[Figure]:
-    """Both number formats of one network."""
+    """Measure a network in both number formats."""
     model, calibration = folder / "model.onnx", folder / "model.npz"
     network.build(model)
     if network.data is None:
@@ -188,7 +188,7 @@ def measure(network: Network, folder: Path, rounds: int, peak: dict[str, float])
 
 
 def check_samples(model: Path, data: Path | None) -> None:
-    """Refuse a model of the user's, and samples for it, that this benchmark cannot take."""
+    """Refuse a model and samples of the user that this benchmark does not support."""
     if data is None:
         refuse("--model needs --calibrate DATA.npz")
     for path in (model, data):

@@ -1,6 +1,8 @@
 """
-ONNX Runtime on one thread: a float network, or the same with QDQ nodes (unsigned 8-bit
-activations, signed 8-bit weights per channel: its fastest form on x86).
+Time ONNX Runtime on a single thread, with a float network or with QDQ nodes.
+
+QDQ networks have unsigned 8-bit activations and signed 8-bit weights per channel, the fastest form
+on x86.
 
     python benchmarks/c_host_peers.py MODEL.onnx RUNS    prints the median milliseconds of a run
 """
@@ -22,13 +24,16 @@ shape_inference = runtime_module("onnxruntime.quantization.shape_inference")
 
 
 def refuse(text: str) -> NoReturn:
-    """End with one line about what was given."""
+    """Exit with a line about the wrong argument."""
     print(f"error: {text}", file=sys.stderr)
     raise SystemExit(2)
 
 
 def only_input(path: Path) -> tuple[str, tuple[int, ...]]:
-    """Name and shape of a model's one input of floats; an unknown batch is 1, as of commands."""
+    """
+    Return the name and shape of the only input, which is float. An unknown batch is 1, as in
+    commands.
+    """
     graph = onnx.ModelProto.FromString(path.read_bytes()).graph
     constants = {constant.name for constant in graph.initializer}
     inputs = [value for value in graph.input if value.name not in constants]
@@ -44,7 +49,7 @@ def only_input(path: Path) -> tuple[str, tuple[int, ...]]:
 
 
 class Samples:
-    """Arrays for one input, one after the other."""
+    """The samples of an input, in sequence."""
 
     def __init__(self, name: str, arrays: NDArray[np.float32], shape: tuple[int, ...]):
         self.feeds = iter({name: a.reshape(shape).astype(np.float32)} for a in arrays)
@@ -69,7 +74,7 @@ def quantize(model: Path, quantized: Path, name: str, arrays: NDArray[np.float32
 
 
 def median_milliseconds(model: Path, runs: int) -> float:
-    """Process CPU time of one run, after as many to warm up."""
+    """Return the process CPU time of a run, after an equal number of runs to warm up."""
     options = ort.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL

@@ -1,12 +1,12 @@
 """
-How long the compiler takes and how much memory: start-up, ResNet-18 to every target, growth.
+Measure time and memory of the compiler: start-up, ResNet-18 for all targets, and growth.
 
     python benchmarks/compile_time.py [-o results.json] [--runs 3] [--only NAME]
 
-Figures are of whole processes as the operating system accounts them: CPU seconds (user and
-system, children included) and peak resident memory of the largest process; the median run is
-printed. Networks have the real topology and seeded weights. Int8 figures of ResNet-18 are taken
-without calibration data, so that inference runs do not count; those of MobileNetV2 with 64 samples.
+The figures are those of the operating system for entire processes: CPU seconds (user and system,
+children included) and the peak resident memory of the largest process. The median run is printed.
+Networks have the real topology and seeded weights. Int8 figures of ResNet-18 are measured without
+calibration data, so they exclude inference; those of MobileNetV2 use 64 samples.
 """
 
 import argparse
@@ -30,7 +30,7 @@ SMALL = "test/lit/transforms/graph/fuse-epilogues-activations.mlir"
 
 @dataclass(frozen=True)
 class Figure:
-    """The median run of one command."""
+    """The median run of a command."""
 
     name: str
     wall: float
@@ -40,11 +40,11 @@ class Figure:
 
 
 def measure(command: Sequence[str | Path], runs: int) -> tuple[float, float, float]:
-    """Median wall seconds, CPU seconds and peak MiB of `command`, which must succeed."""
+    """Return the median wall seconds, CPU seconds and peak MiB of `command`, which must succeed."""
     taken: list[tuple[float, float, float]] = []
     for _ in range(runs):
         start = time.perf_counter()
-        # Only wait4 gives the usage of this one process and those it waited for.
+        # Only wait4 returns the usage of this process and the processes that it waited for.
         null = os.open(os.devnull, os.O_WRONLY)
         actions = [(os.POSIX_SPAWN_DUP2, null, 1)]
         words = [str(word) for word in command]
@@ -69,7 +69,7 @@ def main() -> None:
     figures: list[Figure] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        # In a process of its own: a child's peak memory counts from its parent's.
+        # Run in a separate process: the peak memory of a child includes that of its parent.
         builder = Path(__file__).with_name("networks.py")
         subprocess.run([sys.executable, builder, folder], check=True)
         model, inputs = folder / "resnet18.onnx", folder / "resnet18.npz"

@@ -1,10 +1,10 @@
 """
-One convolution as a network by itself, in C beside ONNX Runtime: what the benchmarks of kinds of
-convolutions share.
+Time a network of a single convolution in C and in ONNX Runtime.
 
-Milliseconds are process CPU time on one thread in float and in int8 (ONNX Runtime's as QDQ, see
-c_host_peers.py); ratios are how many times as long ONNX Runtime takes. Both are medians of rounds
-in which both run one after the other. Inputs and outputs are NCHW in float, as the model has them.
+Benchmarks of several kinds of convolutions share this module. Milliseconds are process CPU time on
+a single thread in float and in int8 (ONNX Runtime's as QDQ, see c_host_peers.py). A ratio is the
+time of ONNX Runtime divided by the time of the C code. Both are medians of rounds in which both
+programs run one after the other. Inputs and outputs are NCHW in float, as in the model.
 """
 
 import argparse
@@ -26,7 +26,7 @@ RUNS = 50
 
 @dataclass(frozen=True)
 class Layer:
-    """A convolution whose result is as large as its input, divided or multiplied by `stride`."""
+    """A convolution with a result of the size of the input, divided or multiplied by `stride`."""
 
     name: str
     kernel: Sequence[int]
@@ -39,7 +39,9 @@ class Layer:
     is_transposed: bool = False
 
     def write(self, path: Path) -> None:
-        """The model; ONNX Runtime's tools refuse a bias of transposed ones with groups."""
+        """
+        Write the model. ONNX Runtime's tools refuse a bias of transposed convolutions with groups.
+        """
         rng = np.random.default_rng(0)
         channels = self.outputs, self.inputs // self.groups
         whole = [-(-size // self.stride) for size in self.size]
@@ -85,7 +87,7 @@ class Layer:
 
 
 def measured(layer: Layer, folder: Path, rounds: int) -> list[str]:
-    """Cells of one row: ours and the ratio, in float and in int8."""
+    """Return the cells of a row: time and ratio, in float and in int8."""
     model, qdq, calibration = (folder / name for name in ("m.onnx", "qdq.onnx", "m.npz"))
     layer.write(model)
     shape = (8, layer.inputs, *layer.size)
@@ -111,7 +113,7 @@ def measured(layer: Layer, folder: Path, rounds: int) -> list[str]:
 
 
 def print_table(layers: Sequence[Layer], description: str | None) -> None:
-    """The program of a benchmark: a row for each layer."""
+    """Run the program of a benchmark, which prints a row for each layer."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,15 +1,15 @@
 """
-Instructions per multiplication of int8 layers on a Cortex-M4, counted under qemu.
+Count the instructions per multiplication of int8 layers on a Cortex-M4 under qemu.
 
-Each layer is a network of its own: the whole of `model_run` is counted, halo, widening of
-weights and requantization included, and its integers are compared with the interpreter's.
+Each layer is a separate network. The count is that of `model_run`, including halo, widening of
+weights and requantization, and the integers are compared with the interpreter.
 
     python benchmarks/cortex_m4.py [--flags=-O2]
     python benchmarks/cortex_m4.py --network MODEL.onnx [--calibrate DATA.npz] [--board NAME]
                                    [--state h=hn]...
 
-The second form counts a whole network as `ceras-compile --target arduino` deploys it, of one with
-states a step.
+The second form counts a network as `ceras-compile --target arduino` deploys it. For a network with
+states, it counts a step.
 """
 
 import argparse
@@ -45,18 +45,18 @@ from ceras_ir.support.diagnostics import InputError, UnsupportedError
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
 
 BOARD = "nano_33_ble"
-"""Room enough for every layer; the core is that of the Uno R4."""
+"""The memories fit all layers; the core is that of the Uno R4."""
 WORKSPACE = 12 * 1024
 X, W, Y = UniformType(0.5), UniformType(0.25), UniformType(1.0)
 
 
 @dataclass(frozen=True)
 class Case:
-    """A layer, and the instructions per multiplication that others and the issue name."""
+    """A layer, and published and required instructions per multiplication."""
 
     name: str
     shape: tuple[int, ...]
-    """Of the input."""
+    """The input shape."""
     weights: tuple[int, ...]
     padding: int
     cmsis: str = ""
@@ -80,7 +80,7 @@ CASES = (
 
 
 def network(case: Case) -> ModuleOp:
-    """The layer with random weights."""
+    """Return a network with the layer and random weights."""
     rng = np.random.default_rng(0)
     weights = rng.integers(-127, 128, case.weights).astype(np.int8)
     bias = rng.integers(-1000, 1000, case.weights[0]).astype(np.int32)
@@ -118,16 +118,16 @@ KERNELS = {
     "SMLAD": replace(PORTABLE, dsp=True),
     "filters in flash": replace(PORTABLE, dsp=True, stored_filters=frozenset({0})),
 }
-"""With SMLAD filters of 3x3 are transformed while running, or beforehand where flash is left."""
+"""With SMLAD, 3x3 filters are transformed at run time, or at compile time if they fit the flash."""
 
 
 def layer_of(module: ModuleOp) -> LinearOperation:
-    """The one layer of the network."""
+    """Return the only layer of the network."""
     return next(op for op in module.walk() if isinstance(op, LinearOperation))
 
 
 def measure(case: Case, options: COptions, flags: Sequence[str]) -> float:
-    """Instructions per multiplication; asserts that the integers are right."""
+    """Return the instructions per multiplication, and assert that the integers are correct."""
     module = network(case)
     main = main_function(module)
     with tempfile.TemporaryDirectory(prefix="ceras-m4-") as name:
@@ -152,7 +152,10 @@ def whole_network(
     flags: Sequence[str],
     states: Mapping[str, str],
 ) -> str:
-    """Flash, SRAM and instructions of a network in int8; asserts that its results are right."""
+    """
+    Return flash, SRAM and instructions of a network in int8, and assert that the results are
+    correct.
+    """
     options = BuildOptions(
         ArduinoTarget(board=board, optimize="speed"),
         quantize="int8",

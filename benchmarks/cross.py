@@ -18,12 +18,12 @@ Array = NDArray[np.generic]
 
 @dataclass(frozen=True)
 class Cross:
-    """A processor that is not at hand."""
+    """A processor that is emulated."""
 
     compiler: tuple[str, ...]
     emulator: tuple[str, ...]
     builds: Mapping[str, tuple[str, ...]]
-    """Flags of every choice of kernels."""
+    """The flags of each choice of kernels."""
 
     @property
     def is_available(self) -> bool:
@@ -31,7 +31,7 @@ class Cross:
         return all(map(shutil.which, (self.compiler[0], self.emulator[0])))
 
     def build(self, folder: Path, main: Path, flags: Sequence[str]) -> Path:
-        """The model's files in `folder` with a main program, linked statically."""
+        """Build the files of the model in `folder` with a main program, linked statically."""
         sources = [folder / "model.c", folder / "model_weights.c", main]
         program = folder / main.stem
         command = [*self.compiler, *STRICT, *flags, f"-I{folder}", "-static", *map(str, sources)]
@@ -45,7 +45,7 @@ class Cross:
         inputs: Sequence[TensorInfo],
         outputs: Sequence[TensorInfo],
     ) -> dict[str, Array]:
-        """What `model_run` makes of one sample, through files of raw tensors."""
+        """Return the results of `model_run` for a sample, through files of raw tensors."""
         source, target = program.parent / "in.bin", program.parent / "out.bin"
         arrays = [np.asarray(sample[t.name], order="C").astype(t.dtype) for t in inputs]
         source.write_bytes(b"".join(a.tobytes() for a in arrays))
@@ -58,7 +58,7 @@ class Cross:
         return results
 
     def assembly(self, folder: Path, flags: Sequence[str]) -> str:
-        """What the compiler makes of the model's code in `folder`."""
+        """Return the assembly of the code of the model in `folder`."""
         command = [*self.compiler, *STRICT, *flags, "-S", "-o", "-", str(folder / "model.c")]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
@@ -76,7 +76,7 @@ AARCH64 = Cross(
 
 
 def riscv(vector_bits: int = 128) -> Cross:
-    """A 64-bit RISC-V processor with vectors of so many bits."""
+    """Return a 64-bit RISC-V processor with vectors of `vector_bits`."""
     cpu = f"rv64,v=true,vext_spec=v1.0,elen=64,vlen={vector_bits}"
     return Cross(
         ("clang-19", "--target=riscv64-linux-gnu"),

@@ -1,11 +1,13 @@
 """
-Instructions per multiplication of layers on 64-bit Arm or RISC-V, counted under qemu's user mode by
-a plugin; integers are compared with the interpreter's, floats within a tolerance.
+Count the instructions per multiplication of layers on 64-bit Arm or RISC-V.
+
+A plugin counts under the user mode of qemu. Integers are compared with the interpreter, floats
+within a tolerance.
 
     python benchmarks/cross_layers.py {aarch64,riscv}
 
-Of RISC-V `scalar` is compiled without the vector extension, `portable` with what the compiler
-itself makes of it; ratios are those to vectors of 128 bits.
+For RISC-V, `scalar` is compiled without the vector extension, and `portable` with automatic
+vectorization by the compiler. Ratios are relative to vectors of 128 bits.
 """
 
 import argparse
@@ -52,14 +54,14 @@ int main(int argc, char **argv)
 
 
 def count(cross: Cross, program: Path, plugin: Path, runs: int) -> int:
-    """Instructions of so many inferences, and of starting the program."""
+    """Return the instructions of `runs` inferences and of the start of the program."""
     command = [*cross.emulator, "-plugin", str(plugin), str(program), str(runs)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return int(done.stderr)
 
 
 def measure(case: Case, plugin: Path, cross: Cross, build: str) -> float:
-    """Instructions per multiplication; asserts that the integers are right."""
+    """Return the instructions per multiplication, and assert that the integers are correct."""
     flags = cross.builds[build]
     module = network(case)
     main = main_function(module)
@@ -84,7 +86,7 @@ def measure(case: Case, plugin: Path, cross: Cross, build: str) -> float:
 
 
 def figures(case: Case, plugin: Path, processor: str) -> list[str]:
-    """One row of the table."""
+    """Return a row of the table."""
     if processor == "aarch64":
         # Floats have no kernels beyond plain NEON.
         kinds = ("portable", "neon") if case.is_float else tuple(AARCH64.builds)

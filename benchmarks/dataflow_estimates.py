@@ -1,13 +1,13 @@
 """
-Estimates of dataflow circuits beside the counts of yosys, and the tables that parts take, fitted.
+Compare estimates of dataflow circuits with counts of yosys, and fit the tables per part.
 
-    python benchmarks/dataflow_estimates.py                       estimates beside the kept counts
-    python benchmarks/dataflow_estimates.py --count 40 [--first 0]  count circuits and keep that
-    python benchmarks/dataflow_estimates.py --fit                 the `tables` for `board.py`
+    python benchmarks/dataflow_estimates.py                      compare with the stored counts
+    python benchmarks/dataflow_estimates.py --count 40 [--first 0]  count circuits, store the counts
+    python benchmarks/dataflow_estimates.py --fit                fit the `tables` of `board.py`
 
-Circuits are those of `test/dataflow_samples.py`. `--fit` also prints how far each fitted circuit is
-off where it was left out; seeds from 32 on are never fitted. A count takes 10 to 60 s, and minutes
-where a layer has many lanes or a function's table.
+The circuits are those of `test/dataflow_samples.py`. `--fit` also prints the error for each fitted
+circuit if it is left out of the fit. Seeds from 32 on are never fitted. A count takes 10 to 60 s,
+and minutes if a layer has many lanes or the table of a function.
 """
 
 import argparse
@@ -38,8 +38,8 @@ from ceras_ir.backends.dataflow.resources import (
 FITTED_SEEDS = 32
 KNOWN = (LogicPart.SUM, LogicPart.FUNCTION)
 """
-A bit of a sum is an adder with a choice of two before it: one table of six inputs, or two of four.
-What a function takes was counted by itself.
+A bit of a sum is an adder after a choice of two: a table of six inputs, or two tables of four. The
+tables of a function were counted separately.
 """
 FITTED = [part for part in LogicPart if part not in KNOWN]
 
@@ -50,7 +50,7 @@ def is_check(seed: int) -> bool:
 
 
 def count(seeds: Sequence[int]) -> None:
-    """Count circuits with yosys; what is known is kept."""
+    """Count circuits with yosys. Stored counts are kept."""
     for seed in seeds:
         for family, port_bytes in PORT_BYTES.items():
             found = counted()
@@ -64,7 +64,7 @@ def count(seeds: Sequence[int]) -> None:
 
 
 def compare(family: str) -> None:
-    """A line for each circuit."""
+    """Print a line for each circuit."""
     errors: dict[bool, list[float]] = {False: [], True: []}
     for seed, found in counted()[family].items():
         pipeline, plan = sample(seed, family)
@@ -89,7 +89,9 @@ def _counts(r: Resources) -> tuple[int, int, int]:
 
 
 def fit(family: str) -> None:
-    """Print what each part takes: least squares of relative errors, none of them negative."""
+    """
+    Print the tables of each part: the least squares of relative errors without negative values.
+    """
     rows: list[list[float]] = []
     wanted: list[float] = []
     for seed, found in counted()[family].items():
@@ -113,7 +115,10 @@ def fit(family: str) -> None:
 
 
 def _least_squares(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The least squares of `a x = b` with x of at least 0, by descent along each of x."""
+    """
+    Return the least-squares solution of `a x = b` with x >= 0, by descent along each component of
+    x.
+    """
     scale = np.sqrt((a**2).sum(0))
     a = a / scale
     gram, right, x = a.T @ a, a.T @ b, np.zeros(a.shape[1])

@@ -1,13 +1,15 @@
 """
-A pruned ResNet-18 as one dataflow circuit: lanes and memories of each layer, frames per second,
-and the share of multipliers that are busy, beside that of HPIPE.
+Compile a pruned ResNet-18 to a dataflow circuit and compare it with HPIPE.
+
+The figures are lanes and memories of each layer, frames per second, and the share of busy
+multipliers.
 
     python benchmarks/dataflow_networks.py [--size 224] [--board zcu102] [--model M.onnx]
         [--prune "method=filter sparsity=0.9"]
 
-HPIPE (Hall and Betz, FPL 2020) is the fastest published compiler that gives every layer of a sparse
-network a circuit of its own: 4,550 images per second of a sparse ResNet-50, about half of its
-multipliers busy. Weights are random here; cycles depend on how many there are.
+HPIPE (Hall and Betz, FPL 2020) is the fastest published compiler that gives each layer of a sparse
+network a separate circuit: 4,550 images per second of a sparse ResNet-50, with about half of its
+multipliers busy. Weights are random here; cycles depend on the number of nonzero weights.
 """
 
 import argparse

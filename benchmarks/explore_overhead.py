@@ -1,6 +1,6 @@
 """
-What the scheduling of a study costs: trials that sleep, on a Dask cluster of many threads, and how
-many trials an Optuna storage takes a second.
+Measure the cost of scheduling a study, with trials that sleep on a Dask cluster of many threads,
+and the trials per second that an Optuna storage accepts.
 
     python benchmarks/explore_overhead.py --trials 1000 --seconds 1 --threads 100
 """
@@ -22,7 +22,7 @@ from ceras_ir.workbench.explore.trial import DONE
 
 
 def sleep(task: tuple[int, float]) -> int:
-    """A trial that takes no processor time."""
+    """Run a trial that uses no processor time."""
     number, seconds = task
     time.sleep(seconds)
     return number
@@ -30,16 +30,16 @@ def sleep(task: tuple[int, float]) -> int:
 
 @dataclass(frozen=True)
 class Cost:
-    """Of some trials, in seconds."""
+    """The cost of some trials, in seconds."""
 
     elapsed: float
     client: float
-    """Processor time of the process that asks for the trials."""
+    """The processor time of the process that requests the trials."""
     scheduler: float
 
 
 def cluster(threads: int, pipe: Connection) -> None:
-    """A scheduler in a process of its own, as users have it, with one worker of many threads."""
+    """Run a scheduler in a separate process, as in practice, with a worker of many threads."""
     make: Any = import_module("distributed").LocalCluster
     with make(1, threads_per_worker=threads, processes=True, dashboard_address=None) as made:
         pipe.send(made.scheduler_address)
@@ -49,7 +49,7 @@ def cluster(threads: int, pipe: Connection) -> None:
 
 
 def scheduled(trials: int, seconds: float, threads: int) -> Cost:
-    """What the trials cost."""
+    """Return the cost of the trials."""
     here, there = Pipe()
     process = get_context("spawn").Process(target=cluster, args=(threads, there))
     process.start()
@@ -66,7 +66,10 @@ def scheduled(trials: int, seconds: float, threads: int) -> Cost:
 
 
 def stored(trials: int) -> tuple[float, float]:
-    """Trials that the storage takes a second, and milliseconds of processor time for each."""
+    """
+    Return the trials per second that the storage accepts, and milliseconds of processor time for
+    each.
+    """
     digits = {str(n): () for n in range(10)}
     axes = tuple(StudyAxis(f"axis{i}", digits) for i in range(3))
     models, goals = {"m": ModelData("m")}, (Objective("figure", False),)

@@ -1,13 +1,14 @@
 """
-A study of 360 points of ResNet-8: what it costs, and whether its table survives kills.
+Measure the cost of a study of 360 points of ResNet-8, and check that the table is unchanged after
+kills.
 
     python benchmarks/explore_study.py resnet8_float.onnx --calibrate A.npz --inputs B.npz \
         --labels L.npz whole
     ... killed --kills 10        SIGKILL at random moments, and resumed
     ... cluster --every 60       a Dask cluster of two workers, one of which is killed so often
 
-The table of `killed` and `cluster` is compared with that of `whole`, which has to be there. Each
-begins with an empty cache. Processor time is that of all processes together.
+The table of `killed` and `cluster` is compared with that of `whole`, which must exist. Each command
+starts with an empty cache. Processor time is the sum over all processes.
 """
 
 import argparse
@@ -52,11 +53,11 @@ minimize = ["flash_bytes", "sram_bytes"]
 MAIN = "import sys; from ceras_ir.workbench.explore.tool import main; sys.exit(main(sys.argv[1:]))"
 
 LONGEST_BEFORE_KILL = 45.0
-"""Seconds; the shortest is 3, in which a study has just begun."""
+"""The unit is seconds. The minimum is 3 seconds, in which a study has only started."""
 
 
 def started(folder: Path, what: str, *more: str) -> subprocess.Popen[bytes]:
-    """A study with a folder and a cache of its own."""
+    """Start a study with a separate folder and a separate cache."""
     places = [f"--folder={folder / what}", f"--cache={folder / what}.cache"]
     command = [sys.executable, "-c", MAIN, str(folder / "study.toml"), *places, *more]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL)
@@ -68,7 +69,7 @@ def ended(process: subprocess.Popen[bytes]) -> None:
 
 
 def killed(folder: Path, kills: int, seed: int) -> list[int]:
-    """Kill and resume; how many points were there at each kill."""
+    """Kill and resume a study. Return the number of points at each kill."""
     moments, found = random.Random(seed), list[int]()
     for _ in range(kills):
         process = started(folder, "killed", "--jobs=2")
@@ -81,7 +82,7 @@ def killed(folder: Path, kills: int, seed: int) -> list[int]:
 
 
 def on_cluster(folder: Path, every: float, seed: int) -> int:
-    """Kill a worker every so many seconds; how many were killed."""
+    """Kill a worker after each interval of `every` seconds. Return the number of killed workers."""
     make: Any = import_module("distributed").LocalCluster
     victims, count = random.Random(seed), 0
     cluster = make(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None)

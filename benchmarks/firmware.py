@@ -1,4 +1,4 @@
-"""What a linked program takes of a board's memories, and the files that it is built of."""
+"""Measure the use of a board's memories by a linked program, and write its files."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ from ceras_ir.network.artefacts import Artefact
 
 @dataclass(frozen=True)
 class Sizes:
-    """The memory of the board that an ELF file uses."""
+    """The memories of the board that an ELF file uses."""
 
     flash: int
     sram: int
-    """Without the stack."""
+    """The size without the stack."""
 
 
 def sizes(elf: Path, prefix: str = ARM_PREFIX) -> Sizes:
-    """Flash and SRAM of a linked program."""
+    """Return flash and SRAM of a linked program."""
     flash = sram = 0
     for line in run_tool([f"{prefix}size", "-A", str(elf)]).splitlines():
         name, *numbers = line.split() or [""]
@@ -31,7 +31,7 @@ def sizes(elf: Path, prefix: str = ARM_PREFIX) -> Sizes:
 
 
 def write_files(artefacts: Sequence[Artefact], folder: Path) -> list[Path]:
-    """Write files of a model; returns the C sources of the model itself."""
+    """Write the files of a model, and return the C sources of the model."""
     for artefact in artefacts:
         path = folder / artefact.path
         path.parent.mkdir(parents=True, exist_ok=True)

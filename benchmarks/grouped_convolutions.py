@@ -1,9 +1,10 @@
 """
-Depthwise, grouped and dilated convolutions in C beside ONNX Runtime, each a network by itself.
+Compare depthwise, grouped and dilated convolutions in C with ONNX Runtime, each as a network.
 
     python benchmarks/grouped_convolutions.py [--rounds 5] [--only NAME]...
 
-Prints a table, see convolution_peers.py. Those of one dimension are as audio networks have them.
+The script prints a table, see convolution_peers.py. Convolutions of one dimension are like those of
+audio networks.
 """
 
 from convolution_peers import Layer, print_table

@@ -1,10 +1,11 @@
 """
-Hard instances of memory planning, made like those of minimalloc, and how long the search takes.
+Generate hard instances of memory planning, as minimalloc does, and measure the time of the search.
 
     python benchmarks/hard_plans.py [--count 12] [--seconds 60] [--folder DIR]
 
-A square of time and addresses is cut into rectangles, so that there is a plan at the capacity
-and hardly a byte to spare; then a few are left out. `--folder` keeps them for `ceras-plan`.
+A square of time and addresses is cut into rectangles, so that a plan exists at the capacity with
+almost no byte to spare. A few rectangles are then left out. `--folder` writes the instances for
+`ceras-plan`.
 """
 
 import argparse
@@ -17,17 +18,17 @@ from ceras_ir.transforms.memory.offsets import Span, max_live_bytes, place_quick
 
 UNIT = 1024
 SIDE = 1024
-"""Units of the capacity, and of time."""
+"""The units of the capacity, and of time."""
 
 
 def cut(seed: int) -> list[Span]:
-    """150 to 300 requests, each a rectangle of one dissection of the square."""
+    """Return 150 to 300 requests, which are rectangles of a dissection of the square."""
     source = random.Random(seed)
     count, bias = source.randint(150, 300), source.uniform(0.3, 0.7)
     dropped = source.choice((0.0, 0.0, 0.01, 0.03))
     pieces = [(0, SIDE, 0, SIDE)]
     while len(pieces) < count:
-        # Large pieces rather than small ones, but not always the largest.
+        # Prefer large pieces, but not always the largest.
         left, right, low, high = pieces.pop(
             max(
                 source.sample(range(len(pieces)), min(3, len(pieces))),
@@ -56,7 +57,7 @@ def _area(piece: tuple[int, int, int, int]) -> int:
 def _pinwheel(
     source: random.Random, left: int, right: int, low: int, high: int
 ) -> list[tuple[int, int, int, int]]:
-    """Five pieces that no straight cut separates."""
+    """Return five pieces that no straight cut separates."""
     a, b = sorted(source.sample(range(left + 1, right), 2))
     c, d = sorted(source.sample(range(low + 1, high), 2))
     return [

@@ -1,16 +1,17 @@
 """
-S1's question for a detector with SiLU: what int8 costs it, and HardSwish, retrained or not.
+Answer the question of S1 for a detector with SiLU: the loss from int8 and from HardSwish, retrained
+or not.
 
     python benchmarks/hard_swish.py MODEL.onnx CALIBRATION TEST --labels L.json
         [--retrained R.onnx] [--draws 3] [--targets nnet c vta]
     python benchmarks/hard_swish.py MODEL.onnx CALIBRATION TEST --layers 4 [--retrained R.onnx]
 
 CALIBRATION and TEST are `.npz` files or folders of images with options, as
-`DIR?fit=letterbox&channels=bgr&scale=1`; each draw calibrates with 64 samples of CALIBRATION.
-R.onnx is what `ceras-retrain MODEL.onnx --silu hardswish` wrote. One line per variant: AP as a mean
-over draws; its difference from the float network with SiLU, with the standard error over images;
-the range over draws; agreement with that network. `--layers` prints what each layer loses instead,
-on so many samples.
+`DIR?fit=letterbox&channels=bgr&scale=1`. Each draw calibrates with 64 samples of CALIBRATION.
+R.onnx is the output of `ceras-retrain MODEL.onnx --silu hardswish`. A line per variant has the mean
+AP over draws; the difference from the float network with SiLU, with the standard error over images;
+the range over draws; and the agreement with that network. `--layers` prints the loss of each layer
+instead, on the given number of samples.
 """
 
 import argparse
@@ -38,7 +39,7 @@ from ceras_ir.workbench.metrics.choose import Judge, Judgement, judgement_of
 from ceras_ir.workbench.metrics.figures import Figure, Outputs, gain, mean_of
 
 ONE_SCALE = "recipe=none"
-"""S1's arithmetic: one power-of-two scale for each tensor, aligned by shifts, and no more."""
+"""The arithmetic of S1: a single power-of-two scale for each tensor, aligned by shifts."""
 
 
 def fused(path: str, *, hard_swish: bool = False) -> ModuleOp:
@@ -48,7 +49,7 @@ def fused(path: str, *, hard_swish: bool = False) -> ModuleOp:
 
 
 def networks(arguments: argparse.Namespace) -> Iterator[tuple[str, ModuleOp]]:
-    """Fused float networks by their titles, SiLU first."""
+    """Yield the fused float networks with titles, SiLU first."""
     yield "SiLU", fused(arguments.model)
     yield "HardSwish", fused(arguments.model, hard_swish=True)
     if arguments.retrained is not None:
@@ -56,7 +57,7 @@ def networks(arguments: argparse.Namespace) -> Iterator[tuple[str, ModuleOp]]:
 
 
 class Table:
-    """Prints lines as they are known: each of some runs, one for each draw."""
+    """Prints a line for the runs of all draws as soon as they are finished."""
 
     def __init__(self, expected: Sequence[Outputs], judgement: Judgement):
         self.expected, self.judgement = expected, judgement
@@ -86,7 +87,7 @@ class Table:
 
 
 def accuracy(arguments: argparse.Namespace) -> None:
-    """The table of AP."""
+    """Print the table of AP."""
     main = main_function(read_network(arguments.model))
     network, names = network_inputs(main), output_names(main)
     samples: Samples = list(open_samples(arguments.test, network))
@@ -108,14 +109,14 @@ def accuracy(arguments: argparse.Namespace) -> None:
 
 
 def calibration(arguments: argparse.Namespace, draw: int) -> str:
-    """The options of `quantize` that choose the samples."""
+    """Return the options of `quantize` that choose the samples."""
     return f"calibration={arguments.calibration} samples={arguments.samples} draw={draw}"
 
 
 def layers(arguments: argparse.Namespace) -> None:
     """
-    What each function loses in decibels, alone and with all before it: as a table of int8, and of
-    HardSwish behind its convolution in float.
+    Print the loss of each function in decibels: isolated, and with all layers before it. The
+    functions are int8 tables, and HardSwish after the convolution in float.
     """
     plain = read_network(arguments.model)
     network, original = network_inputs(main_function(plain)), Nodes(plain)
@@ -134,7 +135,7 @@ def layers(arguments: argparse.Namespace) -> None:
             is_retrained = title.endswith("retrained")
             nodes = Nodes(read_network(arguments.retrained)) if is_retrained else original
             named = pair_with_another(reference.clone(), module, (original, nodes))
-            # Channels are as they were: none is to be matched by a power of two.
+            # The channels are unchanged, so no channel is matched by a power of two.
             meter = NoiseMeter(named.reference, named.quantized)
             measured[f"{title}, float"] = noise(meter, samples)
     names = [name for name in measured["HardSwish, float"] if "Conv" in name]
@@ -145,7 +146,7 @@ def layers(arguments: argparse.Namespace) -> None:
 
 
 def noise(meter: NoiseMeter, samples: Samples) -> dict[str, LayerNoise]:
-    """What was seen of the last operation of each name."""
+    """Measure the noise of the last operation of each name."""
     for _ in meter.measure(samples):
         pass
     return {layer.name: layer for layer in meter.layers.values()}

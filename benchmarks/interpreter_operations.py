@@ -1,10 +1,10 @@
 """
-Time of the interpreter for single ONNX operators, in nanoseconds per element of the input.
+Measure the time of the interpreter for single ONNX operators, in nanoseconds per input element.
 
     python benchmarks/interpreter_operations.py [--runs 3] [--only Reduce]
 
-Prints the minimum processor time of the runs, without import. A Python call per element costs more
-than 300 ns.
+The script prints the minimum processor time of the runs, without import. A Python call per element
+costs more than 300 ns.
 """
 
 import argparse
@@ -34,7 +34,7 @@ RNG = np.random.default_rng(0)
 
 @dataclass(frozen=True)
 class Case:
-    """One node on an input `x`, with constants for its other operands."""
+    """A node with an input `x` and constants for the other operands."""
 
     operator: str
     shape: tuple[int, ...]

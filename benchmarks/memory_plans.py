@@ -1,11 +1,12 @@
 """
-What the plans of networks cost: operations, copies, and bytes of memory beside the lower bound.
+Measure the plans of networks: operations, copies, and bytes of memory compared with the lower
+bound.
 
     python benchmarks/memory_plans.py [--float] MODEL.onnx...
 
-The greedy arena is that of TFLite Micro: the largest value first, each at the lowest gap, no
-result in place of an operand, operations in the order of the model. Layers are operations as
-imported and after fusion and quantization; requantizations those that run by themselves.
+The greedy arena is that of TFLite Micro: the largest value first, each at the lowest gap, no result
+in place of an operand, operations in the order of the model. Layers are the operations after
+import, and after fusion and quantization. Requantizations are separate operations.
 """
 
 import argparse
@@ -33,13 +34,13 @@ HEAD = (
 
 
 def row(path: str, options: BuildOptions) -> str:
-    """The line of one network."""
+    """Return the line of a network."""
     module = read_network(path)
     imported = len(steps(main_function(module)))
     run_stages(load_context(), module, front_stages(options))
     main = main_function(module)
     spans = analyse(main, include_io=True, in_place=False).spans
-    _, baseline = next(greedy_plans(spans, ALIGNMENT))  # What TensorFlow Lite Micro does.
+    _, baseline = next(greedy_plans(spans, ALIGNMENT))  # The plan of TensorFlow Lite Micro.
     fused = steps(main)
     start = _processor_seconds()
     ReorderForMemoryPass(io=True, alignment=ALIGNMENT).apply(Context(), module)
@@ -71,7 +72,7 @@ def row(path: str, options: BuildOptions) -> str:
 
 
 def _processor_seconds() -> float:
-    """Of this process and of the searches that it started."""
+    """Return the processor time of this process and of the searches that it started."""
     kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     return sum(resource.getrusage(kind).ru_utime for kind in kinds)
 

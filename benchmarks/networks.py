@@ -1,5 +1,5 @@
 """
-Networks that benchmarks need, built from nothing: true topologies, seeded He-scaled weights.
+Generate networks for benchmarks, with the true topologies and seeded He-scaled weights.
 
     python benchmarks/networks.py FOLDER
         writes resnet18.onnx, mobilenet_v2.onnx, their inputs, and chains of layers
@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 
 class Builder:
-    """Appends nodes to a graph whose value names count up."""
+    """Appends nodes to a graph, with increasing numbers in the names of values."""
 
     def __init__(self, seed: int):
         self.rng = np.random.default_rng(seed)
@@ -35,7 +35,7 @@ class Builder:
     def conv(
         self, x: str, name: str, i: int, o: int, kernel: int, stride: int = 1, groups: int = 1
     ) -> str:
-        """Convolution and batch norm, as an exporter in training mode leaves them."""
+        """Append convolution and batch norm, as an exporter in training mode writes them."""
         taken = i // groups
         scale = (2 / (taken * kernel**2)) ** 0.5
         weights = self.rng.standard_normal((o, taken, kernel, kernel)) * scale
@@ -57,7 +57,7 @@ class Builder:
         return self.node("BatchNormalization", f"{name}.norm", [y, *parameters])
 
     def classifier(self, x: str, channels: int, classes: int) -> str:
-        """Average over the map, and a matrix product."""
+        """Append the average over the map, and a matrix product."""
         x = self.node("GlobalAveragePool", "pool", [x])
         x = self.node("Flatten", "flatten", [x])
         weights = self.constant("fc.weight", self.rng.standard_normal((classes, channels)) * 0.05)
@@ -65,7 +65,10 @@ class Builder:
         return self.node("Gemm", "fc", [x, weights, bias], transB=1)
 
     def residual(self, x: str, name: str, i: int, o: int, stride: int) -> str:
-        """Two 3x3 convolutions beside the identity, or a 1x1 convolution where shapes differ."""
+        """
+        Append two 3x3 convolutions with a residual connection: the identity, or a 1x1 convolution
+        if shapes differ.
+        """
         y = self.node("Relu", f"{name}.relu1", [self.conv(x, f"{name}.a", i, o, 3, stride)])
         y = self.conv(y, f"{name}.b", o, o, 3)
         skip = x
@@ -89,7 +92,7 @@ def save(model: onnx.ModelProto, path: Path) -> None:
 
 
 def resnet18(path: Path, size: int = 224) -> None:
-    """ResNet-18: 11.7 M parameters, 1,814 M multiplications at 224 x 224."""
+    """Write ResNet-18: 11.7 M parameters, 1,814 M multiplications at 224 x 224."""
     b = Builder(18)
     x = b.node("Relu", "stem.relu", [b.conv("input", "stem", 3, 64, 7, 2)])
     x = b.node("MaxPool", "stem.pool", [x], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
@@ -105,7 +108,7 @@ def resnet18(path: Path, size: int = 224) -> None:
 
 
 def resnet50(path: Path, size: int = 224) -> None:
-    """ResNet-50 with the stride in the 3x3 convolution: 25.6 M parameters."""
+    """Write ResNet-50 with the stride in the 3x3 convolution: 25.6 M parameters."""
     b = Builder(50)
     x = b.node("Relu", "stem.relu", [b.conv("input", "stem", 3, 64, 7, 2)])
     x = b.node("MaxPool", "stem.pool", [x], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
@@ -125,7 +128,7 @@ def resnet50(path: Path, size: int = 224) -> None:
 
 
 def densenet121(path: Path, size: int = 224, growth: int = 32) -> None:
-    """DenseNet-121: every layer of a block reads all that came before it in the block."""
+    """Write DenseNet-121: each layer of a block consumes all earlier results of the block."""
     b = Builder(121)
 
     def norm_relu(x: str, name: str, channels: int) -> str:
@@ -161,7 +164,7 @@ def densenet121(path: Path, size: int = 224, growth: int = 32) -> None:
 
 
 def resnet8(path: Path) -> None:
-    """ResNet-8 of MLPerf Tiny: 12.5 M multiplications at 32 x 32."""
+    """Write ResNet-8 of MLPerf Tiny: 12.5 M multiplications at 32 x 32."""
     b = Builder(8)
     x = b.node("Relu", "stem.relu", [b.conv("input", "stem", 3, 16, 3)])
     for stage, (i, o) in enumerate(((16, 16), (16, 32), (32, 64))):
@@ -177,7 +180,7 @@ MOBILENET = (
 
 
 def mobilenet_v2(path: Path, size: int = 224) -> None:
-    """MobileNetV2: 3.5 M parameters, 301 M multiplications at 224 x 224."""
+    """Write MobileNetV2: 3.5 M parameters, 301 M multiplications at 224 x 224."""
     b = Builder(2)
     low, high = (b.constant(n, np.array(v)) for n, v in (("zero", 0.0), ("six", 6.0)))
 
@@ -202,7 +205,7 @@ def mobilenet_v2(path: Path, size: int = 224) -> None:
 
 
 def chain(path: Path, depth: int) -> None:
-    """A chain of `depth` small convolutions with ReLU, for how cost grows with operations."""
+    """Write a chain of `depth` small convolutions with ReLU, to measure cost per operation."""
     b = Builder(depth)
     x, channels = "input", 3
     for i in range(depth):
@@ -213,7 +216,7 @@ def chain(path: Path, depth: int) -> None:
 
 
 def main(folder: Path) -> None:
-    """Everything that `compile_time.py` measures."""
+    """Write all files that `compile_time.py` needs."""
     resnet18(folder / "resnet18.onnx")
     image = np.random.default_rng(0).standard_normal((1, 3, 224, 224), np.float32)
     np.savez(folder / "resnet18.npz", input=image)

@@ -1,11 +1,10 @@
 """
-What the nnet circuits in Verilog take of a chip, and what share of their array networks use.
+Measure the resources of the nnet circuits in Verilog, and the share of the array that networks use.
 
     python benchmarks/nnet_circuits.py --chip xcup|ecp5 [--lanes 16] [--bus 16] [--lines BYTES]
     python benchmarks/nnet_circuits.py --place [--lanes 4] [--bus 8] ...  by nextpnr, ECP5-85F
     python benchmarks/nnet_circuits.py --layers 1000 [--lanes 16] ...     random, in Verilator
     python benchmarks/nnet_circuits.py DIR...    compiled with --target nnet --board ceras_zcu104
-
 """
 
 import argparse
@@ -23,7 +22,7 @@ from ceras_ir.support.diagnostics import InputError
 
 
 def netlist(size: CircuitSize, family: str, work: Path) -> str:
-    """Synthesize to `net.json` in the folder `work`; what yosys counts."""
+    """Synthesize to `net.json` in the folder `work`, and return the counts of yosys."""
     for source in circuit_sources():
         (work / source.name).write_bytes(source.read_bytes())
     names = " ".join(source.name for source in circuit_sources())
@@ -45,7 +44,7 @@ def synthesize(size: CircuitSize, family: str) -> None:
 
 
 def place(size: CircuitSize) -> None:
-    """Place and route for an ECP5-85F; the pins are left to nextpnr."""
+    """Place and route for an ECP5-85F; nextpnr chooses the pins."""
     with tempfile.TemporaryDirectory(dir=Path.home()) as work:
         netlist(size, "ecp5", Path(work))
         clock = route(Path(work) / "net.json", "85k CABGA756 6", 80)
@@ -53,7 +52,7 @@ def place(size: CircuitSize) -> None:
 
 
 def layers(size: CircuitSize, count: int, first: int) -> None:
-    """Random layers in Verilog and in C++, under random stalls; every byte must agree."""
+    """Run random layers in Verilog and in C++, under random stalls; all bytes must be equal."""
     tests = Path(__file__).parents[1] / "test" / "backends" / "nnet"
     names = ("fpga_linear.cpp", "fpga_depthwise.cpp", "fpga_circuits.cpp", "fpga_movement.cpp")
     circuits = [SOURCES / name for name in names]
@@ -64,7 +63,7 @@ def layers(size: CircuitSize, count: int, first: int) -> None:
 
 
 def share(folder: Path) -> None:
-    """A line for a network: cycles of its array, and the share of the peak."""
+    """Print a line for a network: cycles of the array, and the share of the peak."""
     content: object = json.loads((folder / "report.json").read_text())
     assert isa(content, dict[str, object])
     layers = content["layers"]
@@ -95,7 +94,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int, metavar="N")
     parser.add_argument("--first", type=int, default=0, metavar="SEED")
     arguments = parser.parse_args()
-    # Pairs of products are for the multipliers of xcup; ECP5's are narrower.
+    # Pairs of products need the multipliers of xcup; those of ECP5 are narrower.
     paired = not arguments.place and arguments.chip != "ecp5"
     size = CircuitSize(arguments.lanes, arguments.bus, arguments.lines, arguments.results, paired)
     try:

@@ -1,4 +1,4 @@
-"""ONNX Runtime, which benchmarks compare with, or one line that says how to get it."""
+"""Import ONNX Runtime, or print the command that installs it."""
 
 import sys
 from importlib import import_module
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def runtime_module(name: str = "onnxruntime") -> Any:
-    """The module `name` of the runtime; as Any, because it has no type stubs."""
+    """Return the module `name` of the runtime. The type is Any, because it has no type stubs."""
     try:
         return import_module(name)
     except ModuleNotFoundError as error:

@@ -47,7 +47,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "nnet": {},
     "vta": {},
 }
-"""Target, and the options that differ from int8."""
+"""The target, and the options that differ from int8."""
 FURTHER: dict[str, dict[str, Any]] = {
     "c io=int8": {"io": "int8"},
     "c recipe=round-weights": {"recipe": ("round-weights",)},
@@ -59,7 +59,7 @@ FURTHER: dict[str, dict[str, Any]] = {
     "c prune": {"prune": "sparsity=0.9"},
     "vta int16=*": {"int16": ("*",)},
 }
-"""The same, for a few networks."""
+"""Further settings for a few networks, in the same form."""
 SPECIAL = {
     "byte_image": ("c io=int8",),
     "residual_network": ("c recipe=round-weights", "c prune", "onnx", "c float=conv0"),
@@ -71,16 +71,16 @@ SPECIAL = {
 }
 """Networks that are also built with further settings."""
 CALIBRATION, JUDGED = 16, 4
-"""Samples that calibrate, and that are compared."""
+"""The number of samples for calibration, and for the comparison."""
 EXACT = ("residual_network", "c float=conv0")
-"""The build that also runs as C: floats that are summed in another order show there."""
+"""The build that also runs as C: floats that are summed in another order differ there."""
 MIN_LOSS_DB = 0.3
 MIN_LOSS = 0.01
-"""Share of cycles, time or bytes."""
+"""The minimum share of cycles, time or bytes."""
 WRONG_DB = 60.0
 """A float build below this ratio is wrong."""
 MAX_TRIES = 16
-"""Builds in which a loss is looked for."""
+"""The maximum number of builds in which a loss is searched."""
 WITNESSES = {
     "equalize-channels": "unequal_channels",
     "fit-inputs": "byte_image",
@@ -91,12 +91,12 @@ WITNESSES = {
     "keep-in-float{tail}": "decoded_boxes",
     "set-functions{silu}": "silu_network",
 }
-"""Networks to look at first, for steps that change most networks and improve few."""
+"""The networks to try first, for steps that change most networks and improve few."""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What is compared of two builds."""
+    """The figures of a build that are compared."""
 
     decibels: float
     costs: dict[str, float]
@@ -156,7 +156,7 @@ class Steps:
 
 
 def figures(network: Network, setting: str, steps: Steps) -> Figures | str:
-    """Build a network; a text if it is refused."""
+    """Build a network. Return a text if it is refused."""
     target, levels = setting.split()[0], dict[str, ModuleOp]()
     chosen: dict[str, Any] = {"quantize": "int8", **(SETTINGS | FURTHER)[setting]}
     is_float = chosen["quantize"] == "none"
@@ -173,7 +173,7 @@ def figures(network: Network, setting: str, steps: Steps) -> Figures | str:
             built = build(network.module(), options, keep)
             computed = levels[FUSED if is_float else QUANTIZED]
             ratio = output_ratio(network.module(), computed, network.samples)
-    # Whatever a build without a necessary pass raises is the result.
+    # Any error of a build without a necessary pass is the result.
     except Exception as error:
         return f"{type(error).__name__}: {' '.join(str(error).split())[:150]}"
     finally:
@@ -194,7 +194,7 @@ def figures(network: Network, setting: str, steps: Steps) -> Figures | str:
 
 
 def differences(built: Build, computed: ModuleOp, network: Network) -> int:
-    """The number of output elements that are not what the interpreter computes."""
+    """Return the number of output elements that differ from the interpreter."""
     with tempfile.TemporaryDirectory() as folder:
         built.write(Path(folder))
         actual = list(open_folder(Path(folder)).run(network.samples))
@@ -205,7 +205,7 @@ def differences(built: Build, computed: ModuleOp, network: Network) -> int:
 
 
 def losses(whole: Figures, less: Figures | str, setting: str) -> Iterator[str]:
-    """What is worse in a build without a step."""
+    """Yield the figures that are worse in a build without a step."""
     if isinstance(less, str):
         yield "refused without it"
         return
@@ -222,7 +222,7 @@ def losses(whole: Figures, less: Figures | str, setting: str) -> Iterator[str]:
 
 @dataclass
 class Table:
-    """All builds, with all passes."""
+    """The figures of all builds with all passes."""
 
     networks: dict[str, Network]
     whole: dict[tuple[str, str], Figures] = field(default_factory=dict[tuple[str, str], Figures])
@@ -243,7 +243,7 @@ class Table:
                     self.changing.setdefault(step, []).append((name, setting))
 
     def benefit(self, step: str) -> Benefit:
-        """The first loss without a step."""
+        """Return the first loss without a step."""
         places = self.changing[step]
         places = sorted(places, key=lambda place: place[0] != WITNESSES.get(step))
         for name, setting in places[:MAX_TRIES]:

@@ -1,10 +1,11 @@
 """
-The times that reports predict, beside instructions counted under qemu and times measured here.
+Compare predicted times of reports with instructions counted under qemu and times measured here.
 
     python benchmarks/predicted_times.py [MODEL.onnx ...] [--layers]
 
-The ratio is predicted over counted or measured: 1 is exact. Without models: the example network,
-ResNet-8, and MobileNetV2 on the host. Needs arm-none-eabi-gcc and qemu-system-arm for Cortex-M.
+A ratio is the prediction divided by the count or the measured time: 1 is exact. The default models
+are the example network, ResNet-8, and MobileNetV2 on the host. Cortex-M needs arm-none-eabi-gcc and
+qemu-system-arm.
 """
 
 import argparse
@@ -45,7 +46,7 @@ from ceras_ir.support.diagnostics import node_name
 HERE = Path(__file__).parent
 DIGITS = HERE.parent / "examples" / "digits" / "digits.onnx"
 BOARDS = ("uno_r4_wifi", "due")
-"""With SMLAD and a floating-point unit, and without both."""
+"""The first board has SMLAD and a floating-point unit; the second has neither."""
 
 TRACE = """\
 #include <stdint.h>
@@ -71,12 +72,12 @@ void model_trace(int layer, const void *data, unsigned long bytes)
   before = SYSTICK[2];
 }
 """
-"""Ticks between the ends of layers; of the first layer nothing is known."""
+"""Prints the ticks between the ends of layers. The first layer has no figure."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One layer: predicted, and counted or measured."""
+    """A layer: the prediction, and the count or the measured time."""
 
     name: str
     predicted: float
@@ -84,7 +85,7 @@ class Figure:
 
 
 def on_board(path: Path, quantize: Quantize, board_name: str) -> Iterator[Figure]:
-    """Instructions of every layer but the first, on a board with room for everything."""
+    """Count the instructions of all layers except the first, on a board that fits all networks."""
     board = replace(load_board(board_name), flash_bytes=4 << 20, sram_bytes=3 << 20)
     target = ArduinoTarget(board=board_name)
     options = BuildOptions(target, quantize=quantize, recipe=_recipe(quantize))
@@ -111,7 +112,7 @@ def on_board(path: Path, quantize: Quantize, board_name: str) -> Iterator[Figure
 
 
 def on_host(path: Path, quantize: Quantize) -> Iterator[Figure]:
-    """Microseconds of every layer here."""
+    """Measure the microseconds of all layers here."""
     options = BuildOptions(CTarget(), quantize=quantize, recipe=_recipe(quantize))
     made = build(read_network(str(path)), options)
     layers = made.report["layers"]
@@ -145,7 +146,7 @@ def _name(op: object) -> str:
 
 
 def _recipe(quantize: Quantize) -> tuple[str, ...]:
-    """Time depends on shapes, not on numbers: the quickest."""
+    """Return the fastest recipe: time depends on shapes, not on values."""
     return ("none",) if quantize == "int8" else ()
 
 

@@ -1,17 +1,18 @@
 """
-What int8 costs: float, each variant of `quantize`, and ONNX Runtime's own static quantization.
+Measure the loss from int8: float, each variant of `quantize`, and ONNX Runtime's static
+quantization.
 
     python benchmarks/quantization.py MODEL.onnx CALIBRATION.npz TEST.npz
         [--labels L.npz] [--metric NAME]
         [--variants 'recipe=none' 'target=vta observer=mse' ...]
         [--peers 'MinMax per-channel' 'Percentile per-channel float-tail' ...]
 
-One line per variant, which is a list of options of the pass `quantize`: top-1, mean IoU or AP where
-there are labels, and its difference from float with the standard error of that, from resampled
-samples; agreement with float; signal to noise; the processor time that quantizing took (with
-OPENBLAS_NUM_THREADS=1, as commands have it). Networks run compiled as C, which computes what every
-other level and target does. ONNX Runtime quantizes the fused float network; `float-tail` excludes
-what follows the last product, as its users do by hand.
+A line per variant, which is a list of options of the pass `quantize`, has these figures: top-1,
+mean IoU or AP if there are labels, with the difference from float and the standard error from
+resampled samples; agreement with float; signal to noise; and the processor time of quantization
+(with OPENBLAS_NUM_THREADS=1, as in commands). Networks run as compiled C, which computes the same
+as all levels and targets. ONNX Runtime quantizes the fused float network. `float-tail` excludes the
+nodes after the last product, as users of ONNX Runtime do by hand.
 """
 
 import argparse
@@ -52,13 +53,13 @@ Samples = list[Mapping[str, Array]]
 
 
 class Session(Protocol):
-    """What is used of ONNX Runtime, which has no type stubs."""
+    """The method of ONNX Runtime that this script uses. The package has no type stubs."""
 
     def run(self, names: None, inputs: Mapping[str, Array]) -> list[Array]: ...
 
 
 class Reader:
-    """Samples as ONNX Runtime asks for them."""
+    """Samples with the interface that ONNX Runtime requires."""
 
     def __init__(self, samples: Iterator[Mapping[str, Array]]):
         self.samples = samples
@@ -77,13 +78,15 @@ def session(model: bytes) -> Session:
 
 def peer(floats: ModuleOp, calibration: str, kind: str) -> bytes:
     """
-    The fused network as ONNX Runtime quantizes it: float scales, int8. `kind` is the method of
-    calibration, how weights are scaled, and `float-tail` or nothing.
+    Return the fused network, quantized by ONNX Runtime with float scales and int8.
+
+    `kind` consists of the method of calibration, the granularity of weight scales, and optionally
+    `float-tail`.
     """
     tools = runtime_module("onnxruntime.quantization")
     method, weights, *excluding = kind.split()
     exported = export_model(floats, "network")
-    # Other methods than min-max keep all activations of so many samples.
+    # Methods other than min-max keep all activations of that number of samples.
     few = {} if method == "MinMax" else {"CalibMaxIntermediateOutputs": 16}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "q.onnx"
@@ -103,7 +106,7 @@ def peer(floats: ModuleOp, calibration: str, kind: str) -> bytes:
 
 
 def _tail(model: onnx.ModelProto) -> list[str]:
-    """The names of the nodes that no product follows."""
+    """Return the names of the nodes without a product after them."""
     inside, tail = set[str](), list[str]()
     for node in reversed(model.graph.node):
         if node.op_type in LAYERS or not inside.isdisjoint(node.output):
@@ -114,13 +117,13 @@ def _tail(model: onnx.ModelProto) -> list[str]:
 
 
 def of_runtime(model: bytes, samples: Samples, names: Sequence[str]) -> list[Outputs]:
-    """The outputs of every sample, which have these names."""
+    """Return the outputs of all samples, by name."""
     runner = session(model)
     return [dict(zip(names, runner.run(None, sample), strict=True)) for sample in samples]
 
 
 def of_target(module: ModuleOp, samples: Samples) -> list[Outputs]:
-    """The outputs of every sample of a quantized network, compiled as C."""
+    """Return the outputs of a quantized network for all samples, compiled as C."""
     with tempfile.TemporaryDirectory() as folder:
         compiled = build_target(module, BuildOptions(CTarget(weights="file")))
         write_artefacts(Path(folder), compiled.files())
@@ -128,7 +131,7 @@ def of_target(module: ModuleOp, samples: Samples) -> list[Outputs]:
 
 
 class Table:
-    """Prints lines as they are known."""
+    """Prints a line as soon as its figures are known."""
 
     def __init__(self, expected: Sequence[Outputs], judgement: Judgement):
         self.expected, self.judgement = expected, judgement
@@ -163,8 +166,8 @@ def task_parser(description: str | None) -> argparse.ArgumentParser:
 
 
 def open_task(arguments: argparse.Namespace) -> tuple[ModuleOp, Samples, Table]:
-    """The fused float network, the samples that judge, and a table that begins with float."""
-    runtime_module()  # Before minutes of work.
+    """Return the fused float network, the test samples, and a table with the line of float."""
+    runtime_module()  # Fail before minutes of work.
     logging.disable()
     floats, test = read_network(arguments.model), arguments.test
     network = network_inputs(main_function(floats))
@@ -178,7 +181,7 @@ def open_task(arguments: argparse.Namespace) -> tuple[ModuleOp, Samples, Table]:
 
 
 def quantized(floats: ModuleOp, options: str) -> tuple[ModuleOp, float]:
-    """A quantized copy, and the processor time that it took."""
+    """Return a quantized copy, and the processor time of the quantization."""
     module, started = floats.clone(), time.process_time()
     build(QuantizePass, options).apply(load_context(), module)
     return module, time.process_time() - started
@@ -199,7 +202,7 @@ def main() -> None:
         try:
             model = peer(floats, arguments.calibration, kind)
         except UnsupportedError as error:
-            # What target onnx cannot write ONNX Runtime cannot quantize.
+            # ONNX Runtime cannot quantize a network that target onnx cannot write.
             print(f"{line:36}  {error}")
             continue
         seconds = time.process_time() - started

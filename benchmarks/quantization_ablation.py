@@ -1,12 +1,14 @@
 """
-What each improvement of `quantize` is worth: alone, and what is lost when it alone is left out.
+Measure each improvement of `quantize` separately, and the loss if only this improvement is left
+out.
 
     python benchmarks/quantization_ablation.py MODEL.onnx CALIBRATION.npz TEST.npz [--labels L.npz]
         [--extra 'silu=table16']
 
-One line per variant, as of `quantization.py`. The start is one scale per tensor at which nothing
-is clipped; improvements are exponents of least squared error, scales of channels, scales of rows,
-rounding of weights, zero points, and 16 bits. `--extra` are options of `quantize` for all variants.
+A line per variant has the columns of `quantization.py`. The baseline has a single scale per tensor
+without clipping. The improvements are exponents with minimum squared error, per-channel scales of
+activations and of weights, rounding of weights, zero points, and 16 bits. `--extra` specifies
+options of `quantize` for all variants.
 """
 
 from quantization import of_target, open_task, quantized, task_parser
@@ -24,14 +26,14 @@ IMPROVEMENTS = {
 
 
 def options(chosen: set[str]) -> str:
-    """What has `quantize` do these improvements and no others."""
+    """Return the options of `quantize` for exactly these improvements."""
     passes = {step for name in chosen - {SQUARES} for step in IMPROVEMENTS[name]}
     recipe = ",".join(name for name in OPTIONAL_PASSES if name in passes) or NO_PASSES
     return f"recipe={recipe} observer={'mse' if SQUARES in chosen else 'minmax'}"
 
 
 def variants() -> dict[str, str]:
-    """Title of a variant -> options of `quantize`."""
+    """Return the variants: title -> options of `quantize`."""
     names = (SQUARES, *IMPROVEMENTS)
     found = {"none": options(set())}
     found |= {f"only {name}": options({name}) for name in names}

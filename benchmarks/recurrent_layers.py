@@ -1,13 +1,13 @@
 """
-Recurrent layers of floats in C beside ONNX Runtime and beside what the processor's caches allow.
+Compare recurrent float layers in C with ONNX Runtime and with the bound of the processor's caches.
 
     python benchmarks/recurrent_layers.py [--rounds 5]
 
-Prints a table of layers with seeded weights, 16 steps of 32 inputs: process CPU time on one thread,
-medians of rounds in which both run. No step can begin before the one before has ended, so each
-reads all weights of the state. The bound is the time that this takes a loop that does nothing else,
-and that the products of the input take at the processor's peak (recurrent_bound.c, c_host_peak.c;
-AVX-512). Functions of the gates are not in it.
+The script prints a table of layers with seeded weights and 16 steps of 32 inputs. Times are process
+CPU time on a single thread, medians of rounds in which both programs run. A step cannot start
+before the previous step is finished, so each step loads all weights of the state. The bound is the
+time of a loop that only loads these weights, plus the time of the input products at the processor's
+peak (recurrent_bound.c, c_host_peak.c; AVX-512). It excludes the functions of the gates.
 """
 
 import argparse
@@ -28,7 +28,7 @@ UNITS = (16, 24, 32, 48, 64, 96, 128, 256)
 
 
 def write(path: Path, kind: str, units: int) -> None:
-    """A layer that gives its last state, as exporters of PyTorch write it."""
+    """Write a layer that returns the last state, as PyTorch exports it."""
     rng = np.random.default_rng(0)
     rows = GATES[kind] * units
     shapes = {"w": (1, rows, INPUTS), "r": (1, rows, units), "b": (1, 2 * rows)}
@@ -50,7 +50,7 @@ def write(path: Path, kind: str, units: int) -> None:
 
 
 def row(kind: str, units: int, rounds: int, folder: Path, peak: float) -> list[str]:
-    """Cells of one layer; `peak` is in products a nanosecond."""
+    """Return the cells of a layer; `peak` is in products per nanosecond."""
     model, out = folder / "model.onnx", folder / "c"
     write(model, kind, units)
     run([BIN / "ceras-compile", model, "-o", out, "--target", "c"])

@@ -1,10 +1,10 @@
 """
-The page of `ceras-report` for YOLOX-s: its size, and how long a browser takes to lay it out.
+Measure the page of `ceras-report` for YOLOX-s: the size, and the layout time in a browser.
 
     python benchmarks/report_page.py [FOLDER] [--target c]
 
-FOLDER is one that `ceras-compile` wrote; without it YOLOX-s with random weights is compiled. Asked:
-under 3 MB, and open in under 2 s.
+FOLDER is a result of `ceras-compile`. Without FOLDER, YOLOX-s with random weights is compiled. The
+limits are 3 MB, and 2 s to open the page.
 """
 
 import argparse
@@ -32,7 +32,9 @@ OPTIONS = (
 
 
 def milliseconds(page: Path, work: Path) -> float:
-    """From the start of loading until scripts have run and the layout is done."""
+    """
+    Return the time from the start of loading until scripts have run and the layout is finished.
+    """
     chromium = shutil.which("chromium")
     if chromium is None:
         sys.exit("needs chromium")

@@ -1,5 +1,6 @@
 """
-Flash and instructions of `--optimize size|balanced|speed` on a Cortex-M4, predicted and counted.
+Compare flash and instructions of `--optimize size|balanced|speed` on a Cortex-M4 with the
+predictions.
 
     python benchmarks/size_or_speed.py MODEL.onnx... [--calibrate DATA.npz] [--board NAME]
     python benchmarks/size_or_speed.py MODEL.onnx... --levels
@@ -34,17 +35,17 @@ from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.pipeline.stages import BuildOptions
 
 BOARD = "nano_33_ble"
-"""Its flash holds the filters of all layers."""
+"""The flash holds the filters of all layers."""
 
 
 def compiled(path: str, data: str | None, board: str) -> ModuleOp:
-    """The network in int8, with planned memory."""
+    """Compile the network in int8, with planned memory."""
     options = BuildOptions(CTarget(board=board), quantize="int8", calibration=data, io="int8")
     return build(read_network(path), options).module
 
 
 def counted(module: ModuleOp, model: PrintedModel, board: Board) -> tuple[int, float]:
-    """Flash of the linked program, and instructions of an inference."""
+    """Return the flash of the linked program, and the instructions of an inference."""
     main = main_function(module)
     ends = network_inputs(main), network_outputs(main)
     rng = np.random.default_rng(0)

@@ -1,14 +1,16 @@
 """
-S5's tables, each figure beside the paper's: zeros of each layer, lanes, cycles per frame in
-Verilator and by the model, what the circuit takes of a chip, and the accuracy of trained networks.
+Compare the circuit of a sparse network with the tables of S5.
+
+The figures are zeros of each layer, lanes, cycles per frame in Verilator and by the model,
+resources of the circuit, and the accuracy of trained networks.
 
     python benchmarks/sparse_fcn.py [--size 180 240] [--dsp 344] [--ram18 250] [--no-run] [--yosys]
         [--models dense.onnx sparse.onnx ... --test DIR]
 
-For the circuit weights are random; as S5 prunes, every filter of a layer keeps the same number of
-them. Cycles depend on how many there are and not on what they are. Accuracy is of the models that
-are given, which `docs/retraining.md` says how to train, on a folder with `images` and `labels`;
-it needs torch.
+The weights of the circuit are random. As in S5, all filters of a layer have the same number of
+nonzero weights. Cycles depend on this number and not on the values. Accuracy is that of the given
+models, which are trained as in `docs/retraining.md`, on a folder with `images` and `labels`; it
+needs torch.
 """
 
 import argparse
@@ -33,7 +35,7 @@ from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.pipeline.stages import BuildOptions, all_stages, run_stages
 
-# Filters, window, stride, padding, share of zeros, and whether maxima of 3x3 by 2 follow.
+# Filters, window, stride, padding, share of zeros, and whether 3x3 maxima with stride 2 follow.
 LAYERS = (
     (64, 11, 4, 2, 0.942, True),
     (64, 5, 1, 2, 0.941, True),
@@ -44,23 +46,23 @@ LAYERS = (
     (11, 1, 1, 0, 0.758, False),
 )
 PAPER_CYCLES = 2_466_675
-"""Of S5 at 180x240 on the ZCU102, at 99.9 MHz."""
+"""The cycles of S5 at 180x240 on the ZCU102, at 99.9 MHz."""
 PAPER_ZEROS = (21_888, 96_320, 69_376, 138_624, 138_624, 13_184, 1_067)
-"""Of each layer, S5's Table 1; Table 3 has the lanes."""
+"""The zeros of each layer in Table 1 of S5; Table 3 has the lanes."""
 PAPER_LANES = (240, 29, 15, 15, 15, 15, 15)
 PAPER_RESOURCES = {
     (90, 120): (211, 537, 48_204),
     (135, 180): (301, 1_130, 65_243),
     (180, 240): (338, 1_807, 79_445),
 }
-"""DSP, RAM18 and LUT by the image's size, S5's Table 5."""
+"""DSP, RAM18 and LUT by the image size, Table 5 of S5."""
 PAPER_ACCURACY = "45.04% dense, 44.90% at 93.6% zeros, 40.53% without soft targets, at 360x480"
 PAPER_SIZES = {(90, 120): 0.2923, (135, 180): 0.3591, (180, 240): 0.4079}
-"""Mean IoU of S5's sparse network by the image's size."""
+"""Mean IoU of the sparse network of S5 by the image size."""
 
 
 def prune_filters(weights: NDArray[np.float64], zeros: float) -> NDArray[np.float64]:
-    """The same number of zeros in every filter: its smallest weights."""
+    """Set the same number of weights in each filter to zero: those of the smallest magnitude."""
     rows = weights.reshape(len(weights), -1).copy()
     count = round(rows.shape[1] * zeros)
     smallest = np.argsort(np.abs(rows), axis=1, kind="stable")[:, :count]
@@ -69,7 +71,7 @@ def prune_filters(weights: NDArray[np.float64], zeros: float) -> NDArray[np.floa
 
 
 def sparse_fcn(height: int, width: int, seed: int = 0) -> onnx.ModelProto:
-    """S5's network with batch norm folded, up to the resize."""
+    """Return the network of S5 with batch norm folded, up to the resize."""
     net = Builder(seed)
     value, channels = "image", 3
     for n, (filters, kernel, stride, pad, zeros, pooled) in enumerate(LAYERS):
@@ -103,7 +105,10 @@ def sparse_fcn(height: int, width: int, seed: int = 0) -> onnx.ModelProto:
 
 
 def compile_circuit(network: onnx.ModelProto, target: DataflowTarget) -> tuple[Circuit, ModuleOp]:
-    """The circuit of a network, quantized on synthetic samples, and the module that has it."""
+    """
+    Return the circuit of a network that is quantized on synthetic samples, and the module with the
+    circuit.
+    """
     with tempfile.TemporaryDirectory() as work:
         path = Path(work) / "network.onnx"
         path.write_bytes(network.SerializeToString())
@@ -115,7 +120,7 @@ def compile_circuit(network: onnx.ModelProto, target: DataflowTarget) -> tuple[C
 def measure(
     circuit: Circuit, module: ModuleOp, folder: Path, port_bytes: int, frames: int
 ) -> tuple[int, int]:
-    """Latency and cycles per frame in Verilator, whose results must be the interpreter's."""
+    """Return latency and cycles per frame in Verilator. The results must equal the interpreter."""
     source, result = circuit.pipeline.source.feature, circuit.pipeline.result.feature
     simulator = CircuitSimulator(folder, source, result, port_bytes)
     shape = (frames, source.rows, source.columns, source.channels)
@@ -130,7 +135,7 @@ def measure(
 
 
 def print_zeros(network: onnx.ModelProto) -> None:
-    """S5's Table 1: zeros of each layer."""
+    """Print Table 1 of S5: zeros of each layer."""
     print("| layer | weights | zeros | | paper |")
     print(f"|{'---|' * 5}")
     arrays = [numpy_helper.to_array(i) for i in network.graph.initializer]
@@ -144,13 +149,13 @@ def print_zeros(network: onnx.ModelProto) -> None:
 
 
 def print_share(name: str, found: NDArray[np.int64]) -> None:
-    """A row: weights, zeros here and zeros of the paper, with their shares."""
+    """Print a row: weights, zeros here and zeros of the paper, with shares."""
     size, zeros, paper = (int(v) for v in found)
     print(f"| {name} | {size:,} | {zeros:,} | {zeros / size:.1%} | {paper:,} {paper / size:.1%} |")
 
 
 def print_accuracy(models: list[str], folder: str) -> None:
-    """S5's Table 4 and the last row of its Table 5: mean IoU and pixels of trained networks."""
+    """Print Table 4 and the last row of Table 5 of S5: mean IoU and pixels of trained networks."""
     from trained_scores import score_of
 
     print("| model | size | mean IoU | paper at this size | pixels right |")
@@ -222,7 +227,7 @@ def main() -> None:
 
 
 def print_resources(title: str, found: Resources) -> None:
-    """One line of counts."""
+    """Print a line of counts."""
     print(f"{title}: {found.dsp} DSP, {found.ram18} RAM18, {found.lut:,} LUT")
 
 

@@ -1,12 +1,13 @@
 """
-Sparse layers in C against dense ones: time on this machine, instructions on a Cortex-M4, bytes.
+Compare sparse with dense layers in C: time on this machine, instructions on a Cortex-M4, bytes.
 
-Each layer is a network of its own, with the shapes and shares of zeros of S5's network (180x240 and
-360x480) and random weights, as many in every filter. The same weights are compiled as a dense
-constant and as `choose-encodings` encodes them; integers are compared with the interpreter's.
+Each layer is a separate network, with the shapes and shares of zeros of the network of S5 (180x240
+and 360x480) and random weights, an equal number in each filter. The same weights are compiled as a
+dense constant and in the encoding of `choose-encodings`. Integers are compared with the
+interpreter.
 
-    python benchmarks/sparse_kernels.py             # int8 and float here, beside ONNX Runtime
-    python benchmarks/sparse_kernels.py --crossover # at which share of zeros sparse wins
+    python benchmarks/sparse_kernels.py             # int8 and float here, and ONNX Runtime
+    python benchmarks/sparse_kernels.py --crossover # the share of zeros at which sparse is faster
     python benchmarks/sparse_kernels.py --cortex    # instructions under qemu
 """
 
@@ -49,7 +50,7 @@ X, W, Y = UniformType(0.5), UniformType(0.25), UniformType(1.0)
 
 @dataclass(frozen=True)
 class Case:
-    """One layer."""
+    """A layer."""
 
     name: str
     shape: tuple[int, ...]
@@ -58,7 +59,7 @@ class Case:
     stride: int = 1
     padding: int = 0
     block: int = 1
-    """Neighbouring weights that go together."""
+    """The number of neighboring weights that are stored together."""
 
 
 CASES = (
@@ -95,7 +96,7 @@ def weights_of(case: Case) -> NDArray[np.int8]:
 def network(
     case: Case, encoded: Encoded | None, weights: NDArray[np.int8], *, is_float: bool
 ) -> ModuleOp:
-    """The layer, its weights listed or all there."""
+    """Return the layer with encoded weights, or with dense weights."""
     rng = np.random.default_rng(1)
     bias = rng.integers(-1000, 1000, case.window[0])
     block = Block(arg_types=[TensorType(f32 if is_float else X, case.shape)])
@@ -128,7 +129,7 @@ def encoded_weights(weights: NDArray[np.int8], *, is_float: bool) -> Encoded:
 
 
 def host_time(module: ModuleOp, rounds: int, *, is_float: bool) -> float:
-    """Least microseconds of an inference; asserts that results are right."""
+    """Return the minimum microseconds of an inference, and assert that results are correct."""
     main = main_function(module)
     with tempfile.TemporaryDirectory(prefix="ceras-sparse-") as name:
         folder = Path(name)
@@ -157,7 +158,7 @@ def host_time(module: ModuleOp, rounds: int, *, is_float: bool) -> float:
 
 
 def onnxruntime_time(case: Case, weights: NDArray[np.int8]) -> float | None:
-    """Least microseconds of ONNX Runtime on the float layer, one thread."""
+    """Return the minimum microseconds of ONNX Runtime on the float layer, on a single thread."""
     try:
         onnx: Any = import_module("onnx")
         onnxruntime: Any = import_module("onnxruntime")
@@ -195,14 +196,14 @@ def onnxruntime_time(case: Case, weights: NDArray[np.int8]) -> float | None:
 
 
 def entropy_bytes(weights: NDArray[np.int8], item: int) -> float:
-    """Bytes of the values, and of the choice of their places among all."""
+    """Return the bytes of the values plus the entropy of their positions."""
     size, count = weights.size, int(np.count_nonzero(weights))
     choices = lgamma(size + 1) - lgamma(count + 1) - lgamma(size - count + 1)
     return choices / log(2) / 8 + count * item
 
 
 def host(rounds: int) -> None:
-    """Times of dense and sparse layers."""
+    """Print the times of dense and sparse layers."""
     table = Table(box=None, pad_edge=False)
     headers = (
         "layer", "zeros", "int8 dense us", "sparse us", "ratio", "float dense us", "sparse us",
@@ -235,7 +236,7 @@ def host(rounds: int) -> None:
 
 
 def crossover(rounds: int) -> None:
-    """Ratios of dense to sparse time by share of zeros."""
+    """Print ratios of dense to sparse time by share of zeros."""
     table = Table(box=None, pad_edge=False)
     shares = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95)
     for header in ("dense / sparse time", *(f"{share:.0%}" for share in shares)):
@@ -258,7 +259,7 @@ def crossover(rounds: int) -> None:
 
 
 def cortex(flags: list[str]) -> None:
-    """Instructions of dense and sparse layers on a Cortex-M4."""
+    """Print the instructions of dense and sparse layers on a Cortex-M4."""
     table = Table(box=None, pad_edge=False)
     for header in (
         "layer",
@@ -295,7 +296,7 @@ def cortex(flags: list[str]) -> None:
 
 
 def instructions(module: ModuleOp, options: COptions, flags: list[str]) -> float:
-    """Of one inference; asserts that the integers are right."""
+    """Return the instructions of an inference, and assert that the integers are correct."""
     main = main_function(module)
     with tempfile.TemporaryDirectory(prefix="ceras-m4-") as name:
         work = Path(name)

@@ -1,10 +1,10 @@
 """
-TopK in C beside ONNX Runtime: one thread, process CPU time, medians of rounds in which both run.
+Compare TopK in C with ONNX Runtime: process CPU time on a single thread, medians of common rounds.
 
     python benchmarks/top_k.py [--rounds 5]
 
-Rows of random floats, and rows in ascending order, of which every element comes before all so far:
-the worst case of a heap.
+Rows contain random floats, or floats in ascending order. Each element then ranks before all earlier
+elements, which is the worst case of a heap.
 """
 
 import argparse
@@ -22,11 +22,11 @@ from rich.console import Console
 from rich.table import Table
 
 CASES = ((1024, 1024, 20), (1, 8400, 300), (16, 50000, 5), (1, 1000, 1000))
-"""Rows, elements of each, and how many are taken: neighbours of points, boxes, words, all."""
+"""The number of rows, elements of each, and results: neighbors of points, boxes, words, all."""
 
 
 def write(path: Path, rows: int, extent: int, count: int, *, ascends: bool) -> None:
-    """A model of one TopK, of its input or of that scaled down beside a ramp."""
+    """Write a model of a TopK, of the input or of a ramp plus the scaled input."""
     ramp = np.arange(extent, dtype=np.float32) if ascends else np.zeros(1, np.float32)
     constants = {"k": np.array([count]), "scale": np.float32(0.1), "ramp": ramp}
     nodes = [

@@ -1,4 +1,4 @@
-"""How good a model is on images with labels of pixels, in torch, integers as they are."""
+"""Score a model in torch on images with labels of pixels, with quantized values as integers."""
 
 # Not strict: torch is an extra, and its types are partial.
 # pyright: basic, reportMissingImports=false
@@ -21,7 +21,7 @@ from ceras_ir.workbench.training.torch_network import TorchNetwork
 
 
 def score_of(path: str, folder: str, batch: int = 8) -> tuple[int, int, float, float]:
-    """Height, width, mean IoU and the share of pixels that are right."""
+    """Return height, width, mean IoU and the share of correct pixels."""
     module = read_network(path)
     inputs = network_inputs(main_function(module))
     examples = load_examples(folder, None, inputs)

@@ -1,9 +1,9 @@
 """
-Transposed convolutions in C beside ONNX Runtime, each a network by itself.
+Compare transposed convolutions in C with ONNX Runtime, each as a network.
 
     python benchmarks/transposed_convolutions.py [--rounds 5] [--only NAME]...
 
-Prints a table, see convolution_peers.py.
+The script prints a table, see convolution_peers.py.
 """
 
 from collections.abc import Sequence

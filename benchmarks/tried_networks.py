@@ -39,13 +39,13 @@ from ceras_ir.transforms.quantization.analysis.output_noise import ratio_of
 BIN = Path(sys.executable).parent
 ROUNDS = 5
 SECONDS = 300
-"""Of one command."""
+"""The time limit of a command."""
 LARGE = 1e-4
-"""A difference from ONNX Runtime from which ONNX's reference implementation is asked too."""
+"""The difference from ONNX Runtime above which ONNX's reference implementation is also run."""
 CALIBRATE, JUDGE = 16, 8
-"""Samples of each."""
+"""The number of samples for each purpose."""
 FEW = 4, 2
-"""The same, of networks that take minutes for more."""
+"""The number of samples for networks that need minutes for more."""
 
 PAGE = """\
 <!-- Written by benchmarks/tried_networks.py. -->
@@ -73,7 +73,7 @@ networks with real inputs on all targets.
 
 @dataclass
 class Row:
-    """What is known of one network."""
+    """The results for a network."""
 
     name: str
     imported: str = "yes"
@@ -91,10 +91,10 @@ class Row:
 
 
 def installed_models() -> Iterator[Path]:
-    """Those that installed packages bring along."""
+    """Yield the models that installed packages contain."""
     folder = Path(sysconfig.get_paths()["purelib"])
     found = folder.rglob("*.onnx")
-    # Those of the onnx package are cases of single operators.
+    # The models of the onnx package are cases of single operators.
     yield from sorted(path for path in found if "onnx" not in path.relative_to(folder).parts[0])
 
 
@@ -122,7 +122,7 @@ def session_of(path: Path) -> Any:
 
 
 def given_to(session: Any, sample: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """A sample as ONNX Runtime takes it, in half precision where it wants that."""
+    """Return a sample with the types that ONNX Runtime requires, in half precision if necessary."""
     halves = {i.name for i in session.get_inputs() if i.type == "tensor(float16)"}
     return {n: a.astype(np.float16) if n in halves else a for n, a in sample.items()}
 
@@ -130,7 +130,7 @@ def given_to(session: Any, sample: dict[str, NDArray[Any]]) -> dict[str, NDArray
 def greatest(
     names: Sequence[str], wanted: Sequence[NDArray[Any]], found: Mapping[str, NDArray[Any]]
 ) -> float:
-    """The largest difference of any output."""
+    """Return the largest difference of all outputs."""
     return max(difference(value, found[n]) for n, value in zip(names, wanted, strict=True))
 
 
@@ -140,7 +140,7 @@ def difference(expected: NDArray[Any], actual: NDArray[Any]) -> float:
 
 
 def stacked(samples: Sequence[dict[str, NDArray[Any]]], path: Path) -> str:
-    """A file of samples for commands."""
+    """Write a file of samples for commands."""
     arrays = {
         name: np.stack([s[name][0] if s[name].shape[:1] == (1,) else s[name] for s in samples])
         for name in samples[0]
@@ -152,7 +152,9 @@ def stacked(samples: Sequence[dict[str, NDArray[Any]]], path: Path) -> str:
 def quantized_by_runtime(
     path: Path, samples: Sequence[dict[str, NDArray[Any]]], work: Path
 ) -> Any | None:
-    """A session of ONNX Runtime's own int8 network: static, symmetric weights per channel."""
+    """
+    Return a session of the int8 network of ONNX Runtime: static, symmetric weights per channel.
+    """
     tools: Any = import_module("onnxruntime.quantization")
     shapes: Any = import_module("onnxruntime.quantization.shape_inference")
 
@@ -197,7 +199,7 @@ def enumerated(arrays: Sequence[NDArray[Any]]) -> Iterator[tuple[str, NDArray[An
 
 
 def share_of(report: Path) -> str:
-    """The share of multiplications in integers."""
+    """Return the share of multiplications in integers."""
     layers = json.loads(report.read_text())["layers"]
     total = sum(layer["macs"] for layer in layers)
     whole = sum(x["macs"] for x in layers if "bits" in x or x.get("form") == PRODUCTS)
@@ -205,7 +207,7 @@ def share_of(report: Path) -> str:
 
 
 def tried(path: Path, calibrate_on: int, judge_on: int) -> Row:
-    """Everything about one network, as far as it gets."""
+    """Measure a network, up to the first step that fails."""
     row = Row(path.stem)
     if (calibrate_on, judge_on) != (CALIBRATE, JUDGE):
         row.name += f" ({calibrate_on} samples calibrate, {judge_on} judge)"
@@ -282,7 +284,7 @@ def tried(path: Path, calibrate_on: int, judge_on: int) -> Row:
 def timed(
     folders: dict[str, Path], sessions: dict[str, Any], sample: dict[str, Any]
 ) -> dict[str, float]:
-    """Medians of the rounds of all that runs, in milliseconds."""
+    """Return the medians of the rounds of all programs, in milliseconds."""
     rounds: dict[str, list[float]] = {}
     for _ in range(ROUNDS):
         for kind, session in sessions.items():

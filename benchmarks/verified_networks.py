@@ -152,7 +152,7 @@ def verdict(done: "subprocess.CompletedProcess[str]") -> str:
 
 
 def reason(path: Path, lines: Sequence[str]) -> str:
-    """The first line that says what is wrong, without the file's folder."""
+    """Return the first line about an error, without the folder of the file."""
     wrong = [line for line in lines if "differs" in line or "error:" in line]
     return (wrong or lines or ["no message"])[0].replace(str(path), path.name)
 
@@ -163,7 +163,7 @@ def sqnr(text: str) -> str:
 
 
 def float_differences(path: Path) -> Iterator[str]:
-    """Of the interpreter and of C from ONNX Runtime, on one input."""
+    """Yield the differences of the interpreter and of C from ONNX Runtime, on a single input."""
     ort: Any = import_module("onnxruntime")  # As Any, because it has no type stubs.
     session = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     (arrays,) = samples_of(path, read_network(str(path)), 1)

@@ -1,6 +1,8 @@
 """
-Products of activations on VTA: what a network takes by the model of placement, VTA and its host
-together, with these products where they take least and with all of them on the host.
+Compare the modelled time of a network on VTA and host, for two placements of products of
+activations.
+
+The products run on the cheaper side, or all of them run on the host.
 
     python benchmarks/vta_attention.py MODEL.onnx [--board de10nano] [--calibrate DATA.npz]
 """
@@ -20,7 +22,7 @@ from ceras_ir.transforms.placement import cheapest
 
 
 def is_product(op: Operation) -> bool:
-    """Whether both factors are computed."""
+    """Return whether both factors are computed."""
     return isinstance(op, graph.LinearOperation) and has_computed_weights(op)
 
 
@@ -53,7 +55,7 @@ def main() -> None:
 
 
 def _time(cost: Cost, *, there: bool) -> float:
-    """Microseconds on the chosen side."""
+    """Return the microseconds on the chosen side."""
     return cost.cpu if not there or cost.accelerator is None else cost.accelerator
 
 

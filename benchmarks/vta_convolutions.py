@@ -1,7 +1,9 @@
 """
-Ways to convolve on VTA: thousands of cycles with whole windows, after space-to-depth, tap by tap
-(kn2row), as a product of the matrix of windows (im2col), which the host makes, and with the part of
-the window as channels that `auto` takes.
+Compare forms of convolutions on VTA, in thousands of cycles.
+
+The forms are entire windows, space-to-depth, tap by tap (kn2row), a product with the matrix of
+windows that the host computes (im2col), and the split of the window into channels that `auto`
+chooses.
 
     python benchmarks/vta_convolutions.py [--board de10nano]
 """
@@ -87,7 +89,7 @@ def thousands(cycles: float) -> str:
 
 
 def timed(module: ModuleOp, way: Convolution, name: str) -> int:
-    """Cycles of the only layer."""
+    """Return the cycles of the only layer."""
     (launch,) = lowered(module, TilePass(board=name, convolution=way)).launches
     return simulate_time(launch.program.instructions, load_board(name)).cycles
 

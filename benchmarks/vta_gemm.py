@@ -1,6 +1,8 @@
 """
-S3's matrix products on VTA: cycles of its algorithms and of `schedule=auto`, as the timed
-simulator counts them on the 64-bit board, every stream checked and, unless --fast, run exactly.
+Measure the cycles of S3's matrix products on VTA, with the algorithms of S3 and `schedule=auto`.
+
+The timed simulator counts cycles on the 64-bit board. All streams are checked and, unless --fast is
+given, run exactly.
 
     python benchmarks/vta_gemm.py [--fast] [--macs N] [--picture F.svg]
 """
@@ -36,13 +38,16 @@ from ceras_ir.support.timeline import (
 
 BOARD, BUS_BYTES, MACS_A_CYCLE = "de10nano", 8, 256
 REACHED = (14.7, 85.3, 597, 4469, 662, 629, 160, 612, 308, 604)
-"""Thousands of cycles that a good hand-made schedule took on the RTL; from VTA's notes."""
+"""The thousands of cycles of a good hand-made schedule on the RTL, from the VTA notes."""
 S3_MILLISECONDS = (0.6, 2.6, 10.6, 58.4, 19.1, 10.3, 4.7, 14.2, 14.4, 28.1)
-"""S3's table 2, optimized algorithm on a ZCU102 at 333 MHz, a wider bus than here."""
+"""Table 2 of S3, optimized algorithm, on a ZCU102 at 333 MHz with a wider bus."""
 
 
 def cycles(size: tuple[int, int, int], schedule: Schedule, *, exact: bool) -> int:
-    """Of one product; its stream must be without findings and, if asked for, exact."""
+    """
+    Return the cycles of a product. The stream must have no findings and, if requested, exact
+    results.
+    """
     module, x, w = gemm(*size)
     image = lowered(module, TilePass(schedule=schedule, board=BOARD))
     (launch,) = image.launches
@@ -78,7 +83,9 @@ def svg(launches: Sequence[Timeline]) -> str:
 
 
 def picture(size: tuple[int, int, int]) -> str:
-    """When load, compute and store run, with Algorithm 3 and with what is searched for."""
+    """
+    Return a picture of load, compute and store over time, with Algorithm 3 and with the search.
+    """
     launches: list[Timeline] = []
     for schedule in ("alg3", "auto"):
         image = lowered(gemm(*size)[0], TilePass(schedule=schedule, board=BOARD))

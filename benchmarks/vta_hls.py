@@ -1,7 +1,9 @@
 """
-S3's matrix products on VTA's HLS source: cycles of Algorithm 3 as S3's times tell them, and of
-`schedule=auto`, in every model that agrees with those times (`vta_hls_fit.py`); or ResNet-18 at
-256 x 256, of whose convolutions but the first S3 says 156.5 ms (Figure 10).
+Compare S3's matrix products on the HLS source of VTA with `schedule=auto`, in cycles.
+
+The cycles of Algorithm 3 are derived from the times of S3. All models that agree with these times
+are used (`vta_hls_fit.py`). `--network` measures ResNet-18 at 256 x 256 instead. S3 reports 156.5
+ms for the convolutions except the first (Figure 10).
 
     python benchmarks/vta_hls.py [--board zcu104] [--network]
 """
@@ -34,13 +36,13 @@ from ceras_ir.pipeline.stages import BuildOptions
 
 
 def milliseconds(stream: Sequence[Instruction], board: VtaBoard, model: HlsModel) -> float:
-    """Of a stream at S3's clock."""
+    """Return the milliseconds of a stream at the clock of S3."""
     run = simulate_time(stream, board, Timing.hls(model, board))
     return run.cycles / MEGAHERTZ / 1000
 
 
 def products(name: str) -> None:
-    """Both for every size of S3's Table 2."""
+    """Print both schedules for each size in Table 2 of S3."""
     board = load_board(name)
     fits = [fit for fit in all_fits() if fit.error <= MOST]
     models = list(dict.fromkeys(fit.model for fit in fits))
@@ -70,7 +72,7 @@ def products(name: str) -> None:
 
 
 def network(name: str) -> None:
-    """ResNet-18 in the models that schedules are chosen by, and the part of it that S3 timed."""
+    """Print ResNet-18 in the models that choose schedules, and the part that S3 measured."""
     board = load_board(name)
     with tempfile.TemporaryDirectory(prefix="ceras-") as folder:
         resnet18(path := Path(folder) / "resnet18.onnx", 256)

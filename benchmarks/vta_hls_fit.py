@@ -1,15 +1,17 @@
 """
-Which models of VTA's HLS source agree with what S3 measured on a ZCU102 at 333 MHz.
+Fit models of the HLS source of VTA to the times of S3 on a ZCU102 at 333 MHz.
 
-Thirty times: Algorithms 2 and 3 on the ten products of Table 2, which contain work of the host,
-and the ten shapes of Figure 10, Algorithm 3 inside of DarkNet. A model has four numbers for the
-device (`HlsModel`) and terms of the host: a constant of each of the three programs, and nanoseconds
-for each byte of C, of A and B in Table 2, and of B in Figure 10. What S3 does not say is tried both
-ways: whether a product of 16 x 16 x 16 is a list of 16 micro-ops or a loop around one, whether
-loads of Algorithm 3 overlap products, and whether Algorithm 2 loads inputs once for all of N. All
-clear their sums, shift and clamp them, as VTA stores the low eight bits.
-For every choice of these, host terms are fitted to the least mean relative error; models below
-`MOST` are those that agree.
+There are thirty times: Algorithms 2 and 3 on the ten products of Table 2, which include work of the
+host, and the ten shapes of Figure 10, Algorithm 3 inside DarkNet. A model has four parameters of
+the device (`HlsModel`). The terms of the host are a constant for each of the three programs, and
+nanoseconds per byte of C, of A and B in Table 2, and of B in Figure 10. S3 leaves three questions
+open, so both answers are tried: whether a product of 16 x 16 x 16 is a list of 16 micro-ops or a
+loop around a micro-op, whether loads of Algorithm 3 overlap products, and whether Algorithm 2 loads
+inputs a single time for all of N. All programs clear their sums, shift and clamp them, as VTA
+stores the low eight bits.
+
+For each choice, the terms of the host are fitted to the minimum mean relative error. Models below
+`MOST` agree.
 
     python benchmarks/vta_hls_fit.py [--leave-out] [--write]
 """
@@ -32,11 +34,11 @@ Vector = NDArray[np.float64]
 
 MEGAHERTZ, STEP, TILE_BYTES = 333, 16, 256
 ALU_PASSES = 3
-"""A shift and two clamps."""
+"""The passes are a shift and two clamps."""
 MOST = 0.08
-"""Mean relative error of a model that agrees."""
+"""The maximum mean relative error of a model that agrees."""
 KEPT = 16
-"""Models in the table that schedules are chosen by."""
+"""The number of models in the table for the choice of schedules."""
 ALGORITHM_2 = (1.7, 4.9, 28.9, 184.8, 59.9, 34.5, 10.8, 39.5, 18.9, 42.5)
 ALGORITHM_3 = (0.6, 2.6, 10.6, 58.4, 19.1, 10.3, 4.7, 14.2, 14.4, 28.1)
 FIGURE_10: dict[Size, tuple[float, ...]] = {
@@ -51,19 +53,19 @@ FIGURE_10: dict[Size, tuple[float, ...]] = {
     (64, 2304, 512): (7.225,),
     (64, 4608, 512): (13.623, 13.580, 13.587),
 }
-"""Milliseconds of the layers of each shape; together 156.5."""
+"""The milliseconds of the layers of each shape; together 156.5."""
 GRID = (
     (2, 3, 4, 6, 8, 10, 12, 15, 20, 25),
     (20, 30, 40, 50, 60, 80),
     (4, 8, 16),
     (0, 5, 10, 15, 20, 30, 40),
 )
-"""Refill, latency, bytes per cycle, and cycles of an instruction."""
+"""The values of refill, latency, bytes per cycle, and cycles of an instruction."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """A time that was measured."""
+    """A measured time."""
 
     program: str
     size: Size
@@ -71,7 +73,7 @@ class Point:
 
     @property
     def host(self) -> list[float]:
-        """What the terms of the host are multiplied by."""
+        """The factors of the terms of the host."""
         m, k, n = self.size
         alone = float(self.program != "figure 10")
         programs = [float(self.program == name) for name in ("alg2", "alg3", "figure 10")]
@@ -91,23 +93,23 @@ TERMS = ("ms alg2", "ms alg3", "ms figure 10", "ns/B C", "ns/B A", "ns/B B", "ns
 
 @dataclass(frozen=True)
 class Variant:
-    """How S3's programs may have been written."""
+    """A possible form of the programs of S3."""
 
     lists: bool
-    """Whether a product is one list of micro-ops."""
+    """Whether a product is a single list of micro-ops."""
     overlaps: bool
-    """Whether Algorithm 3 loads while it multiplies."""
+    """Whether Algorithm 3 loads during products."""
     hoists: bool
-    """Whether Algorithm 2 loads inputs once for all of N."""
+    """Whether Algorithm 2 loads inputs a single time for all of N."""
     kblock: int = 16
-    """Of Algorithm 3, in tiles."""
+    """The block size of Algorithm 3, in tiles."""
 
 
 VARIANTS = [Variant(*choice) for choice in product((True, False), repeat=3)]
 
 
 def cycles(point: Point, model: HlsModel, variant: Variant) -> float:
-    """Of S3's program for a size."""
+    """Return the cycles of the program of S3 for a size."""
     m, k, n = (extent / STEP for extent in point.size)
     each, width = model.instruction, model.bytes_per_cycle
     entries, length = (1, STEP) if variant.lists else (STEP, 1)
@@ -132,7 +134,9 @@ def cycles(point: Point, model: HlsModel, variant: Variant) -> float:
 
 
 def fit(host: NDArray[np.float64], device: Vector, measured: Vector) -> tuple[float, Vector]:
-    """Mean relative error and terms of the host, none negative, by reweighted least squares."""
+    """
+    Return the mean relative error and nonnegative terms of the host, by reweighted least squares.
+    """
     weights = np.ones(len(measured))
     best = (np.inf, np.zeros(host.shape[1]))
     for _ in range(6):
@@ -146,7 +150,7 @@ def fit(host: NDArray[np.float64], device: Vector, measured: Vector) -> tuple[fl
 
 
 def _non_negative(a: NDArray[np.float64], b: Vector) -> Vector:
-    """Least squares with no negative term, by active sets (Lawson and Hanson)."""
+    """Return nonnegative least squares, by active sets (Lawson and Hanson)."""
     x, free = np.zeros(a.shape[1]), np.zeros(a.shape[1], np.bool_)
     for _ in range(4 * a.shape[1]):
         gradient = np.where(free, -1.0, a.T @ (b - a @ x))
@@ -167,7 +171,7 @@ def _non_negative(a: NDArray[np.float64], b: Vector) -> Vector:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """A model with what it takes for S3's programs, and the host's terms that suit it best."""
+    """A model with the times of the programs of S3, and the terms of the host that fit best."""
 
     model: HlsModel
     variant: Variant
@@ -181,7 +185,10 @@ class Fit:
 
 
 def all_fits() -> list[Fit]:
-    """Of the whole grid, the best first; without those that take longer than all that S3 took."""
+    """
+    Return the fits of the grid, the best first. Omit models with a device time above the measured
+    time, which includes the host.
+    """
     found: list[Fit] = []
     for numbers in product(*GRID):
         model = HlsModel(*numbers)
@@ -195,7 +202,9 @@ def all_fits() -> list[Fit]:
 
 
 def left_out(fits: Sequence[Fit]) -> float:
-    """Mean error of sizes that neither the model nor the host's terms were fitted to."""
+    """
+    Return the mean error of sizes that are left out of the fit of the model and of the host terms.
+    """
     errors: list[float] = []
     for size in dict.fromkeys(point.size for point in POINTS):
         out = np.array([point.size == size for point in POINTS])
@@ -211,7 +220,7 @@ def left_out(fits: Sequence[Fit]) -> float:
 
 
 def spread(models: Sequence[HlsModel], count: int) -> list[HlsModel]:
-    """The first, then as many of the others as are farthest from all before."""
+    """Return the first model, then those with the maximum distance from all chosen models."""
     places = np.log1p(np.array([list(vars(model).values()) for model in models], np.float64))
     places /= np.maximum(places.max(axis=0) - places.min(axis=0), 1e-9)
     chosen = [0]
@@ -222,7 +231,7 @@ def spread(models: Sequence[HlsModel], count: int) -> list[HlsModel]:
 
 
 def write(models: Sequence[HlsModel]) -> None:
-    """The table in the package."""
+    """Write the table in the package."""
     path = Path(__file__).parents[1] / "ceras_ir/backends/vta/machine/hls_models.py"
     text = path.read_text(encoding="utf-8")
     head = text[: text.index("MODELS")]

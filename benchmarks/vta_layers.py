@@ -1,4 +1,4 @@
-"""Single layers as networks, for benchmarks of the VTA backend."""
+"""Build networks of a single layer for benchmarks of the VTA backend."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,11 +29,13 @@ S3_GEMMS = (
     (64, 2304, 512),
     (64, 4608, 512),
 )
-"""M, K, N of S3's table 2."""
+"""The M, K, N of Table 2 of S3."""
 
 
 def gemm(m: int, k: int, n: int) -> tuple[ModuleOp, NDArray[np.int8], NDArray[np.int8]]:
-    """A matrix product with shift and clamp, its input and its weights, from a fixed seed."""
+    """
+    Return a matrix product with shift and clamp, the input and the weights, from a fixed seed.
+    """
     rng = np.random.default_rng(0)
     x = rng.integers(-128, 128, (m, k)).astype(np.int8)
     w = rng.integers(-128, 128, (n, k)).astype(np.int8)
@@ -49,7 +51,7 @@ def gemm(m: int, k: int, n: int) -> tuple[ModuleOp, NDArray[np.int8], NDArray[np
 
 
 def lowered(module: ModuleOp, tile: TilePass) -> VtaImage:
-    """The streams of `module`, which is consumed."""
+    """Return the streams of `module`, which is changed."""
     passes = (
         PlacePass(target="vta"),
         ConvertGraphToTilePass(),
@@ -65,7 +67,7 @@ def lowered(module: ModuleOp, tile: TilePass) -> VtaImage:
 def convolution(
     size: int, channels: tuple[int, int], kernel: int, stride: int = 1, dilation: int = 1
 ) -> ModuleOp:
-    """A square convolution from `channels[0]` to `channels[1]`, padded evenly."""
+    """Return a square convolution from `channels[0]` to `channels[1]`, padded evenly."""
     rng, pad, int8 = np.random.default_rng(0), (kernel - 1) * dilation // 2, UniformType(0.5)
     w = rng.integers(-128, 128, (channels[1], kernel, kernel, channels[0])).astype(np.int8)
     block = Block(arg_types=[TensorType(int8, (1, size, size, channels[0]))])

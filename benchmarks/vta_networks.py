@@ -1,11 +1,13 @@
 """
-ResNet-18 on VTA layer by layer: cycles of the timed simulator on the 64-bit board, share of
-peak, and throughput at S3's 333 MHz beside what S3 measured (Figure 10, at 256 x 256).
+Print the layers of ResNet-18 on VTA: cycles, share of the peak, and throughput compared with S3.
+
+The timed simulator counts cycles on the 64-bit board. Throughput is at the 333 MHz of S3 (Figure
+10, at 256 x 256).
 
     python benchmarks/vta_networks.py [--size 224 256] [--board de10nano] [--model M.onnx]
     python benchmarks/vta_networks.py --size 224 --prune "method=block block=16x16 sparsity=0.75"
 
-With `--prune`, blocks of 16 x 16 weights that are zero take no product.
+With `--prune`, zero blocks of 16 x 16 weights need no product.
 """
 
 import argparse
@@ -27,7 +29,7 @@ S3_GOPS = (
     *(32.119, 33.395, 33.517, 33.414, 29.786, 35.368, 8.356, 35.482, 35.440),
     *(28.376, 29.192, 10.320, 28.916, 28.926, 20.895, 22.165, 10.863, 22.235, 22.224),
 )
-"""Of the convolutions after the stem; each block's shortcut after its two convolutions."""
+"""The convolutions after the stem. The shortcut of a block follows its two convolutions."""
 
 Entry = dict[str, object]
 
@@ -80,7 +82,7 @@ def table(path: str, board: str, prune: str | None) -> None:
 
 
 def gops(macs: int, cycles: int) -> float:
-    """Two operations per multiplication."""
+    """Return the rate with two operations per multiplication."""
     return 2 * macs * MEGAHERTZ / cycles / 1000
 
 

@@ -1,10 +1,12 @@
 """
-Streams that others' tools make, beside ours for the same products: cycles by the timed simulator,
-results, and what they rely on. The tools are not part of this project: give their sources.
+Run streams of other tools, and compare them with ours for the same products.
+
+The figures are cycles by the timed simulator, results, and the assumptions of the streams. The
+tools are not part of this project, so the command needs their sources.
 
     python benchmarks/vta_peers.py --onera CHECKOUT [--macs N]      # ONERA's standalone-vta
-    python benchmarks/vta_peers.py --tvm-vta CHECKOUT               # VTA's own hardware test
-    python benchmarks/vta_peers.py --onera CHECKOUT --examples      # those that ONERA comes with
+    python benchmarks/vta_peers.py --tvm-vta CHECKOUT               # the hardware test of VTA
+    python benchmarks/vta_peers.py --onera CHECKOUT --examples      # the examples of ONERA
 
 CHECKOUT has the files of onera/standalone-vta, or of apache/tvm-vta.
 """
@@ -48,16 +50,16 @@ FILES = {
     "UOP": "uop",
 }
 MOST_SECONDS = 300
-"""That the other compiler may take for one product."""
+"""The time limit of the other compiler for a product."""
 MOST_TRIED = 10_000
-"""Instructions of a stream that is run in all orders; longer ones take minutes."""
+"""The maximum instructions of a stream that is run in all orders. Longer streams need minutes."""
 TEST_BASE = 0x10000000
-"""Where vta_peers_device.cc has its memory."""
+"""The address of the memory in vta_peers_device.cc."""
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A stream of somebody's, and the image that it runs on."""
+    """A stream of another tool, and the image on which it runs."""
 
     stream: StreamFile
     dram: Dram
@@ -72,7 +74,7 @@ class Peer:
         return image
 
     def relies(self) -> list[str]:
-        """What it relies on, and whether results depend on it."""
+        """Return the assumptions of the stream, and whether results depend on them."""
         found = reliance(self.stream.check(self.dram, self.board, MAX_COUNTED_FINDINGS))
         if len(self.stream.instructions) > MOST_TRIED:
             return found
@@ -80,17 +82,17 @@ class Peer:
 
 
 class Onera:
-    """ONERA's compiler in a copy of its sources, where it may write."""
+    """The compiler of ONERA in a writable copy of the sources."""
 
     def __init__(self, checkout: Path, folder: Path):
         self.root = folder / "onera"
         for part in ("src/compiler", "config", "examples"):
             shutil.copytree(checkout / part, self.root / part)
-        (self.root / ".git").mkdir()  # By which it finds its root.
+        (self.root / ".git").mkdir()  # It finds its root by this folder.
         self.output = self.root / "compiler_output"
 
     def compile(self, operations: Path, configuration: Path) -> Peer | None:
-        """The stream for a file of operations; None if the compiler fails."""
+        """Return the stream for a file of operations, or None if the compiler fails."""
         shutil.rmtree(self.output, ignore_errors=True)
         tool = self.root / "src/compiler/vta_compiler/main_vta_compiler.py"
         command = [sys.executable, str(tool), str(operations), str(configuration), "False"]
@@ -120,14 +122,16 @@ class Onera:
         return Peer(stream, dram, board)
 
     def is_exact(self, peer: Peer, *, zeroed: bool) -> bool:
-        """Whether results are what the compiler says; it clips where VTA wraps."""
+        """Return whether results equal those of the compiler, which clips values that VTA wraps."""
         start = self.places["OUT"]
         found = peer.results(zeroed=zeroed)[start : start + len(self.expected)]
         return np.array_equal(found, self.expected)
 
 
 def onera_products(checkout: Path, most_macs: int) -> None:
-    """A table of S3's products: one ReLU there, shift and both clamps here."""
+    """
+    Print a table of S3's products. ONERA's have a single ReLU; ours have a shift and both clamps.
+    """
     print("thousands of cycles; ours by `schedule=auto`")
     header = "M K N|instructions|cycles|ours|ratio|exact|what it relies on"
     print(f"| {' | '.join(header.split('|'))} |\n|{'---|' * 7}")
@@ -159,7 +163,7 @@ def onera_products(checkout: Path, most_macs: int) -> None:
 
 
 def onera_examples(checkout: Path) -> None:
-    """Everything in ONERA's folder of examples."""
+    """Run all examples of ONERA."""
     with tempfile.TemporaryDirectory(prefix="vta-peers-") as folder:
         onera = Onera(checkout, Path(folder))
         examples = onera.root / "examples" / "matrix_operations"
@@ -178,7 +182,7 @@ def onera_examples(checkout: Path) -> None:
 
 
 def first_addresses(stream: Sequence[Instruction], board: VtaBoard) -> dict[MemoryType, int]:
-    """The lowest address of each memory's transfers."""
+    """Return the lowest address of the transfers of each memory."""
     found: dict[MemoryType, int] = {}
     for i in stream:
         if isinstance(i, Load | Store) and i.x_size:
@@ -189,7 +193,7 @@ def first_addresses(stream: Sequence[Instruction], board: VtaBoard) -> dict[Memo
 
 
 def onera_binaries(checkout: Path) -> None:
-    """The streams that ONERA's cycle-accurate simulator is tested with, made by hand."""
+    """Run the hand-made streams that test the cycle-accurate simulator of ONERA."""
     board = load_board(CONFIGURATION)
     resources = "src/simulators/cycle_accurate_simulator/src/test/resources/examples_compute"
     for file in sorted((checkout / resources).glob("*/instructions.bin")):
@@ -208,7 +212,7 @@ def onera_binaries(checkout: Path) -> None:
 
 
 def tvm_test(checkout: Path) -> None:
-    """VTA's hardware test on the simulator: it judges the results itself."""
+    """Run the hardware test of VTA on the simulator. The test checks the results."""
     with tempfile.TemporaryDirectory(prefix="vta-peers-") as name:
         folder = Path(name)
         config = [sys.executable, str(checkout / "config" / "vta_config.py"), "--defs"]
@@ -235,7 +239,7 @@ def tvm_test(checkout: Path) -> None:
 
 
 def run_one(name: str) -> None:
-    """What vta_peers_device.cc calls: a stream of the hardware test, run and judged."""
+    """Run and check a stream of the hardware test, for vta_peers_device.cc."""
     board = load_board(CONFIGURATION)
     pointers = parse_pointers(Path(f"{name}.pointers").read_text())
     stream = StreamFile.read(Path(f"{name}.insns"), board).placed(TEST_BASE, pointers, board)

@@ -1,4 +1,4 @@
-"""YOLOX-s, a detector whose three scales meet in ever wider concatenations, with random weights."""
+"""Build YOLOX-s, a detector with three scales that are concatenated, with random weights."""
 
 from pathlib import Path
 
@@ -8,10 +8,10 @@ from onnx import helper, numpy_helper
 
 
 class _Detector(Builder):
-    """The parts that YOLOX-s is made of; every value has a name and channels."""
+    """The parts of YOLOX-s. All values have a name and channels."""
 
     def unit(self, x: str, name: str, i: int, o: int, kernel: int = 1, stride: int = 1) -> str:
-        """Convolution, batch norm and SiLU."""
+        """Append convolution, batch norm and SiLU."""
         y = self.conv(x, name, i, o, kernel, stride)
         return self.node("Mul", f"{name}.silu", [y, self.node("Sigmoid", f"{name}.sigmoid", [y])])
 
@@ -19,7 +19,7 @@ class _Detector(Builder):
         return self.node("Concat", name, values, axis=1)
 
     def csp(self, x: str, name: str, i: int, o: int, count: int, *, shortcut: bool = True) -> str:
-        """Two halves, of which one goes through bottlenecks."""
+        """Append two halves; one of them passes through bottlenecks."""
         half = o // 2
         y, other = self.unit(x, f"{name}.1", i, half), self.unit(x, f"{name}.2", i, half)
         for n in range(count):
@@ -35,7 +35,7 @@ class _Detector(Builder):
         return name
 
     def head(self, x: str, name: str, i: int, width: int, classes: int) -> str:
-        """Boxes, objectness and classes of one scale."""
+        """Append boxes, objectness and classes of a scale."""
         stem = self.unit(x, f"{name}.stem", i, width)
         sides: dict[str, str] = {}
         for side in ("cls", "reg"):
@@ -57,7 +57,7 @@ class _Detector(Builder):
 
 
 def yolox_s(path: Path, size: int = 416, classes: int = 80) -> None:
-    """YOLOX-s with random weights, its outputs before decoding: 9.0 M parameters."""
+    """Write YOLOX-s with random weights and outputs before decoding: 9.0 M parameters."""
     b = _Detector(7)
     slices: list[str] = []
     for n, (row, column) in enumerate(((0, 0), (1, 0), (0, 1), (1, 1))):
