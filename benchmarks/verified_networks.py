@@ -47,7 +47,9 @@ graph, memory, and machine code or instruction streams.
   the scales of the model on c and nnet; vta snaps them to powers of two.
 - *ONNX Runtime*: the maximum difference of the float network relative to the maximum output, in the
   interpreter and in C. [quantized-import.md](quantized-import.md) has Q/DQ networks.
-- *signal to noise*: int8 compared with float at the outputs, with default options.
+- *signal to noise*: int8 compared with float at the outputs on *inputs* samples, with default
+  options. After a softmax, the ratio of two samples can be 100 dB, because the outputs of certain
+  classifications hardly vary; see [quantization.md](quantization.md#signal-to-noise-ratio).
 - *exact*: all levels have equal integers in each element of each output.
 
 [quantization.md](quantization.md) has the accuracy of int8, and

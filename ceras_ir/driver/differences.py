@@ -1,6 +1,6 @@
 """Compare outputs with a reference, and find the pass after which they differ."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isnan
 from typing import TypeAlias
@@ -97,6 +97,14 @@ def describe_noise(noise: Mapping[str, OutputNoise]) -> str:
     each = ", ".join(f"{name} {decibel_text(ratios[name], '')}" for name in shown)
     rest = "" if len(shown) == len(ratios) else "; the other outputs have less noise"
     return f"{text} ({each}{rest})"
+
+
+def after_softmax(outputs: Collection[str], softmax: Collection[str]) -> str:
+    """Return the end of a text about `outputs`: the names of the results of a softmax."""
+    names = [name for name in outputs if name in softmax]
+    if not names:
+        return ""
+    return ", after softmax" + ("" if len(names) == len(outputs) else f": {', '.join(names)}")
 
 
 def compare_outputs(

@@ -23,6 +23,7 @@ from ceras_ir.driver.differences import (
     FLOAT_TOLERANCE,
     Array,
     Verdict,
+    after_softmax,
     compare_outputs,
     describe_noise,
     first_difference,
@@ -50,6 +51,7 @@ from ceras_ir.transforms.quantization.analysis.output_noise import (
     noise_of,
     quantities_of_outputs,
 )
+from ceras_ir.transforms.quantization.analysis.output_softmax import softmax_of_outputs
 from ceras_ir.transforms.quantization.analysis.qdq import carries_quantization
 
 Outputs = dict[str, Array]
@@ -90,6 +92,7 @@ class LevelComparison:
         self.seconds = perf_counter() - start
         """The time of the interpreter for all samples."""
         self.quantities = quantities_of_outputs(main_function(module))
+        self.softmax = softmax_of_outputs(main_function(module))
         self.elements = sum(array.size for array in flat(self.expected))
 
     def interpret(self, module: ModuleOp, level: str = "float graph") -> list[Outputs]:
@@ -168,6 +171,7 @@ class LevelComparison:
         and an error below 0 dB.
         """
         ratio, text = network_ratio(noise), f"reference; {describe_noise(noise)} against float"
+        text += after_softmax(noise, self.softmax)
         if self.floor is None or not ratio < self.floor:
             return Verdict(title, True, text)
         is_wrong = self.is_calibrated or ratio < 0

@@ -1,7 +1,7 @@
 """`ceras-compare`: measure the effect of quantization on each layer and on the outputs."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
@@ -10,6 +10,7 @@ from ceras_ir.command.conditions import (
     DECIBELS,
     NUMBER,
     Condition,
+    Quantity,
     Value,
     add_conditions,
     check_conditions,
@@ -56,13 +57,17 @@ if TYPE_CHECKING:
 MAX_PROPOSAL_INPUTS = 32
 """The number of inputs on which other options are evaluated."""
 
-PRINTED_NAMES = {"signal to noise (dB)": "decibels", "mean squared error": "mse"}
-"""Names in the table of metrics -> names in `--fail-if`; the other names are equal."""
-
-METRICS = {"decibels": DECIBELS} | dict.fromkeys(
-    ("mse", "agreement", "top-1", "top-5", "mean IoU", "AP", "AP against the float network's"),
-    NUMBER,
-)
+METRICS: Mapping[str, Quantity] = {
+    "decibels": DECIBELS,
+    "decibels before softmax": DECIBELS,
+    "mse": NUMBER,
+    "agreement": NUMBER,
+    "top-1": NUMBER,
+    "top-5": NUMBER,
+    "mean IoU": NUMBER,
+    "AP": NUMBER,
+    "AP against the float network's": NUMBER,
+}
 """The metrics of `--fail-if`."""
 
 IOU_OF_CLASS = "iou of class "
@@ -127,8 +132,8 @@ def make_parser() -> ToolParser:
     add_conditions(
         parser,
         '"agreement<98%" or "decibels<25". Metrics: decibels (the signal-to-noise ratio), mse, '
-        "agreement, top-1, top-5, or a name in the printed table, such as mean IoU; with several "
-        "outputs, all are checked, and OUTPUT: METRIC is a single output",
+        "decibels before softmax, agreement, top-1, top-5, or a name in the printed table, such as "
+        "mean IoU; with several outputs, all are checked, and OUTPUT: METRIC is a single output",
     )
     add_scheme(parser)
     parser.add_argument(
@@ -244,11 +249,19 @@ def _check_conditions(arguments: argparse.Namespace) -> None:
 
 
 def _values(variants: "Sequence[Variant]") -> list[Value]:
+    from ceras_ir.workbench.compare.variants import BEFORE_SOFTMAX
+    from ceras_ir.workbench.metrics.choose import MEAN_ERROR, OUTPUT_RATIO
+
+    short = {
+        OUTPUT_RATIO: "decibels",
+        BEFORE_SOFTMAX: "decibels before softmax",
+        MEAN_ERROR: "mse",
+    }
     found: list[Value] = []
     for variant in variants:
         for figure in variant.metrics:
             output, _, name = figure.name.rpartition(": ")
-            metric = PRINTED_NAMES.get(name, name)
+            metric = short.get(name, name)
             found.append(Value(metric, figure.quantized, output, variant.name))
     return found
 

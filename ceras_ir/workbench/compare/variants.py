@@ -42,8 +42,9 @@ from ceras_ir.transforms.quantization.analysis.layer_noise import (
     label_layers,
 )
 from ceras_ir.transforms.quantization.analysis.output_noise import alignment, quantities_of_outputs
+from ceras_ir.transforms.quantization.analysis.output_softmax import ratios_before_softmax
 from ceras_ir.workbench.compare.proposals import remedies_of_all
-from ceras_ir.workbench.metrics.choose import Judge, Judgement
+from ceras_ir.workbench.metrics.choose import OUTPUT_RATIO, Judge, Judgement
 from ceras_ir.workbench.metrics.figures import Measured, measured
 
 Key: TypeAlias = tuple[str, ...]
@@ -187,6 +188,9 @@ def shape(op: Operation) -> tuple[int, ...]:
 STORED, QDQ = "quantized", "Q/DQ"
 """Kinds of networks with a precision that options cannot change."""
 
+BEFORE_SOFTMAX = "signal to noise before softmax (dB)"
+"""The name of the signal-to-noise ratio at the input of a softmax."""
+
 TRACED_SAMPLES = 4
 """The number of samples for which the noise at the outputs is traced to layers."""
 
@@ -236,11 +240,25 @@ class Task:
             name,
             reference,
             list(meter.layers.values()),
-            measured(judge.figures(), count),
+            _with_ratios_before_softmax(measured(judge.figures(), count), meter),
             judge.ratio(),
             alignment(main),
             recipe,
         )
+
+
+def _with_ratios_before_softmax(metrics: list[Measured], meter: NoiseMeter) -> list[Measured]:
+    ratios = ratios_before_softmax(meter)
+    outputs = output_names(main_function(meter.reference))
+    found: list[Measured] = []
+    for metric in metrics:
+        found.append(metric)
+        prefix = metric.name.removesuffix(OUTPUT_RATIO)
+        # The metrics of a single output have no prefix.
+        output = prefix.removesuffix(": ") or outputs[0]
+        if prefix != metric.name and output in ratios:
+            found.append(Measured(f"{prefix}{BEFORE_SOFTMAX}", None, ratios[output]))
+    return found
 
 
 def one_model(

@@ -195,6 +195,10 @@ def _class_axis(shape: tuple[int, ...], labels: Labels | None) -> int | None:
     return None
 
 
+OUTPUT_RATIO, MEAN_ERROR = "signal to noise (dB)", "mean squared error"
+"""The names of the figures of an output."""
+
+
 class Closeness:
     """The signal-to-noise ratio and the mean squared error of each output."""
 
@@ -227,8 +231,8 @@ class Closeness:
         for name, noise in self.noise.items():
             prefix = f"{name}: " if len(self.noise) > 1 else ""
             ratio = _in_decibels(noise.ratio, np.array(self._powers[name]))
-            found.append(Figure(f"{prefix}signal to noise (dB)", ratio))
-            found.append(Figure(f"{prefix}mean squared error", self._error[name].reading()))
+            found.append(Figure(f"{prefix}{OUTPUT_RATIO}", ratio))
+            found.append(Figure(f"{prefix}{MEAN_ERROR}", self._error[name].reading()))
         return found
 
 

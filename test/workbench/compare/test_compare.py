@@ -358,3 +358,28 @@ def test_detection(tool: Tool, tmp_path: Path) -> None:
     assert [float(v) for v in row[1:3]] == pytest.approx([1, 1])
     done = tool(*COMMON, "--metric", "detection")
     assert done.status == 0 and "AP against the float network's" in done.stdout
+
+
+def test_the_ratio_before_a_softmax(tool: Tool, files: Path) -> None:
+    """The ratio before the softmax is that of the layer before, and of the network without it."""
+    plain = (files / "n.mlir").read_text()
+    result = re.search(r"return (%\w+) : (\S+)", plain)
+    assert result is not None
+    softmax = f"%soft = graph.softmax {result[1]} {{axis = 1 : i64}} : {result[2]}\n"
+    (files / "s.mlir").write_text(
+        plain.replace(f"func.{result[0]}", f"{softmax}  func.return %soft : {result[2]}")
+    )
+    inputs = ("--calibrate", "a.npz", "--inputs", "b.npz", "--budget=0")
+    logits = tool("ceras-compare", "n.mlir", *inputs)
+    assert "before softmax" not in logits.stdout
+    done = tool("ceras-compare", "s.mlir", *inputs, "--fail-if", "decibels before softmax<99")
+    assert done.status == 1
+    found = dict(re.findall(r"^(signal to noise.*?\(dB\)) +(\S+)$", done.stdout, re.M))
+    before = found["signal to noise before softmax (dB)"]
+    assert rows(done.stdout)["mean"][-1] == f"{float(before):.1f}"
+    assert float(before) == pytest.approx(float(rows(logits.stdout)["signal"][-1]), abs=0.5)
+    assert f"decibels before softmax = {before}" in done.stderr
+    verified = tool("ceras-verify", "s.mlir", *inputs, "--targets", "c", "--no-reference")
+    assert re.search(r"signal to noise \S+ dB against float, after softmax$", verified.stdout, re.M)
+    verified = tool("ceras-verify", "n.mlir", *inputs, "--targets", "c", "--no-reference")
+    assert "after softmax" not in verified.stdout
