@@ -1,4 +1,4 @@
-"""Float layers of a quantized network: sums in a stated order, so that every target agrees."""
+"""Float layers of a quantized network add in a specified order, so that all targets agree."""
 
 from collections.abc import Callable
 
@@ -19,7 +19,7 @@ Build = Callable[[Network, SSAValue, SSAValue], graph.LinearOperation]
 
 
 def parameter(net: Network, *shape: int) -> SSAValue:
-    """Constants of many magnitudes, so that the order of a sum shows."""
+    """Return constants of several magnitudes, so that the order of a sum is visible."""
     rng = np.random.default_rng(sum(shape))
     magnitudes = 10.0 ** rng.integers(-4, 3, shape)
     values = random_array(shape, f32, 3).astype(np.float64) * magnitudes
@@ -85,7 +85,7 @@ def test_targets_agree(build: Build) -> None:
     for op in main_function(module).body.block.ops:
         for name in [name for name in op.attributes if name.startswith("mem.")]:
             del op.attributes[name]
-    # Contraction and vectors allowed by the processor must not show either.
+    # Contraction and vectors that the processor allows must not be visible either.
     check(module, flags=("-O3", "-march=native"))
 
 
@@ -97,5 +97,5 @@ def test_the_order_is_that_of_the_weights() -> None:
     op = graph.MatmulOp(net.inputs[0], weights, bias, result_element=f32)
     op.ordered = UnitAttr()
     result = run(net.module(net.add(op)), {"input0": np.ones((1, 4), np.float32)})["output0"]
-    # 2^24 + 1 is no float32 and rounds to 2^24; 2 + 2^24 is one.
+    # 2^24 + 1 is not a float32 and rounds to 2^24; 2 + 2^24 is a float32.
     assert np.asarray(result).tolist() == [[0.5, 2.5]]

@@ -98,7 +98,10 @@ def test_sizes_of_real_networks(tmp_path: Path, name: str, quantize: Quantize, c
 
 @pytest.mark.parametrize("name", BOARDS)
 def test_every_board_compiles_and_links(tmp_path: Path, name: str):
-    """With the flags of the core, within the memories, and not larger than predicted."""
+    """
+    The network compiles with the flags of the core, fits the memories, and is not larger than
+    predicted.
+    """
     board = load_board(name)
     built = build(colour_mlp(40, zeros=0.9), BuildOptions(ArduinoTarget(board=name)))
     write_artefacts(tmp_path, built.files())

@@ -62,7 +62,7 @@ class Build:
     flags: tuple[str, ...]
     runner: tuple[str, ...] = ()
     portable: bool = True
-    """Whether float layers are portable loops; vectors have another order of sums."""
+    """Whether float layers are portable loops. Vectors have another order of sums."""
 
     @property
     def missing(self) -> str:

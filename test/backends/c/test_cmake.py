@@ -195,7 +195,7 @@ def test_a_generator_of_several_build_types(tmp_path: Path):
 
 @pytest.mark.parametrize("weights", ["source", "incbin"])
 def test_shared_libraries(tmp_path: Path, weights: WeightStorage):
-    """The functions of the network are visible, although the project hides all others."""
+    """The functions of the network are visible, although the project hides all other functions."""
     project = Project.written(tmp_path, weights=weights)
     hidden = "-DCMAKE_C_VISIBILITY_PRESET=hidden"
     build = project.build("b", "-DBUILD_SHARED_LIBS=ON", hidden)

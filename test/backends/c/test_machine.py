@@ -1,4 +1,4 @@
-"""Test build files for this machine and for others with make, cmake and cross compilers."""
+"""Test build files for this machine and for other machines with make, cmake and cross compilers."""
 
 import os
 import shutil
@@ -93,7 +93,7 @@ def test_make_for_a_board(tmp_path: Path, board: str, cross: Cross, compiler: st
 @needs_cmake
 @pytest.mark.parametrize("board", [None, pytest.param("raspberry_pi_5", marks=needs_aarch64)])
 def test_cmake_builds_what_make_builds(tmp_path: Path, board: str | None):
-    """As in a project of a user: `add_subdirectory`, then link with the library."""
+    """Build as in a project of a user: `add_subdirectory`, then link with the library."""
     options = COptions() if board is None else COptions(machine=computer(board))
     module = place(small_network())
     main = main_function(module)
@@ -158,7 +158,7 @@ def test_cmake_installs_a_package(tmp_path: Path):
 @needs_arm
 @pytest.mark.parametrize("board", [None, "uno_r4_wifi"])
 def test_cmake_builds_for_an_arm_core(tmp_path: Path, board: str | None):
-    """With the toolchain of the user, and with the toolchain in the folder of a board."""
+    """The build uses the toolchain of the user, or the toolchain in the folder of a board."""
     options = COptions()
     if board is not None:
         found = load_machine(board)

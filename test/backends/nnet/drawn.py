@@ -1,4 +1,4 @@
-"""Random layers for the FPGA's circuits: zero points, shifts, windows, residuals, moves."""
+"""Draw random layers for the FPGA's circuits: zero points, shifts, windows, residuals, moves."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ Window = tuple[tuple[int, int], tuple[int, int, int, int], tuple[int, int]]
 def function_tables(
     rng: np.random.Generator, rows: int | None, made: Float32Type | None
 ) -> DenseIntOrFPElementsAttr:
-    """A random table of 256 entries, or `rows` tables, of int8 or floats."""
+    """Return a random table of 256 entries, or `rows` tables, of int8 or floats."""
     shape = (256,) if rows is None else (rows, 256)
     if made is not None:
         entries = rng.normal(0, 4, shape).astype(np.float32)
@@ -103,7 +103,8 @@ class Drawn:
 
     def rescaling(self, element: UniformType, outputs: int) -> RequantAttr:
         """
-        Mostly shifts to the right, from ties to shifts that leave no bits; and shifts to the left.
+        Return mostly shifts to the right, from ties to shifts that leave no bits; and shifts to the
+        left.
         """
         if self.rng.random() < self.by_channel:
             return self.channel_shifts(element, outputs)
@@ -114,7 +115,8 @@ class Drawn:
 
     def channel_shifts(self, element: UniformType, outputs: int) -> RequantAttr:
         """
-        Equal multipliers, eight octaves of difference, on both sides, or the maximum difference.
+        Return equal multipliers, eight octaves of difference, on both sides, or the maximum
+        difference.
         """
         base = self.pick(1, 3, 6, 9, 24, 39)
         low, high = ((base, base), (base, base + 8), (-8, 7), (-8, 21), (17, 47))[
@@ -136,7 +138,7 @@ class Drawn:
     def residual(
         self, shape: Sequence[int], requant: RequantAttr
     ) -> tuple[SSAValue, list[int]] | tuple[None, None]:
-        """The per-channel shifts of the residual, which follow those of `requant`."""
+        """Return the per-channel shifts of the residual, which follow those of `requant`."""
         shifts = np.broadcast_to(requant.net_shifts, shape[-1:])
         shifts = shifts - shifts.min() + self.pick(0, 3, 8)
         if self.rng.random() < 0.5 or shifts.max() > 16:
@@ -146,7 +148,10 @@ class Drawn:
         return self.net.constant(value, kind), shifts.tolist()
 
     def window(self, *paddings: int) -> Window:
-        """Wholly in the padding only where `paddings` are large, which pools refuse."""
+        """
+        Return a window. It is entirely in the padding only if `paddings` are large, which pools
+        refuse.
+        """
         top, left, bottom, right = (self.pick(*paddings) for _ in range(4))
         strides = (self.pick(1, 2), self.pick(1, 2, 3))
         return strides, (top, left, bottom, right), (self.pick(1, 1, 2), self.pick(1, 2))
@@ -185,14 +190,17 @@ class Drawn:
         return self.with_table(op, outputs)
 
     def computed(self, rows: int, outputs: int) -> SSAValue:
-        """Weights that are rows of the input without zero point."""
+        """Return weights that are rows of the input without zero point."""
         x = self.net.inputs[POINTS.index(0)]
         flat = self.net.add(graph.ReshapeOp(x, (rows, self.shape[3])))
         start = (self.pick(0, rows - outputs), 0)
         return self.net.add(graph.SliceOp(flat, start, (outputs, self.shape[3]), (1, 1)))
 
     def with_table(self, op: graph.LinearOperation, outputs: int) -> graph.LinearOperation:
-        """The same, or with a table of all channels or several, of bytes or floats."""
+        """
+        Return the operation, or the operation with a table of all channels or several, of bytes or
+        floats.
+        """
         if self.rng.random() < 0.5:
             return op
         made = f32 if self.rng.random() < 0.3 else None
@@ -232,7 +240,7 @@ class Drawn:
         )  # fmt: skip
 
     def lookup(self) -> GraphOperation:
-        """Of one table or several, of bytes or floats."""
+        """Return a lookup with one or several tables, of bytes or floats."""
         made, count = f32 if self.rng.random() < 0.4 else None, self.pick(2, 4, 16)
         by_channel = self.rng.random() < 0.5
         table = function_tables(self.rng, count if by_channel else None, made)
@@ -240,7 +248,7 @@ class Drawn:
         return graph.LookupOp(self.input(), table, made or self.result(), rows)
 
     def movement(self) -> GraphOperation:
-        """A slice, also backwards; a transposed, a repeated, or a joined tensor."""
+        """Return a slice, also backwards; a transposed, a repeated, or a concatenated tensor."""
         x, (images, height, width, _) = self.input(), self.shape
         kind = self.pick(0, 0, 1, 2, 3)
         if kind == 0:

@@ -1,4 +1,4 @@
-"""Small networks, placed in memory and run in the engine under the sanitizers."""
+"""Place small networks in memory and run them in the engine under the sanitizers."""
 
 import io
 import tempfile
@@ -34,14 +34,14 @@ OTHER_PROCESSORS = [
 
 
 def written(module: ModuleOp) -> bytes:
-    """The bytes of `model.nnet`."""
+    """Return the bytes of `model.nnet`."""
     (artefact,) = emit(module)
     artefact.write(stream := io.BytesIO())
     return stream.getvalue()
 
 
 def close(actual: Array, expected: Array, tolerance: float) -> None:
-    """Equal up to `tolerance`, NaN to NaN."""
+    """Check that values are equal up to `tolerance`; NaN equals NaN."""
     a, b = actual.astype(np.float64), expected.astype(np.float64)
     np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
 

@@ -1,4 +1,4 @@
-"""A shift for each output channel in the FPGA's circuits, against the interpreter, bit for bit."""
+"""Per-channel shifts in the FPGA's circuits equal the interpreter, bit for bit."""
 
 import json
 from operator import itemgetter
@@ -21,7 +21,10 @@ from ceras_ir.pipeline.stages import BuildOptions, quantize_pass
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 SHIFTS = (-8, -1, 0, 1, 2, 7, 8, 9, 15, 16, 22)
-"""Left, no and right shifts of adjacent channels, in a tile of 16 channels and across its end."""
+"""
+Left, no and right shifts of adjacent channels, in a tile of 16 channels and across the end of a
+tile.
+"""
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -32,14 +35,14 @@ def test_random_layers(seed: int):
 @pytest.mark.slow
 @pytest.mark.parametrize("flags", OTHER_PROCESSORS, ids=itemgetter(2))
 def test_random_layers_on_other_processors(flags: tuple[str, ...]):
-    """Shifts of vectors are other instructions with each set of them."""
+    """Each set of instructions has other shifts of vectors."""
     for seed in range(4, 8):
         module = Drawn(seed, by_channel=0.9).module(40)
         agree(module, flags=flags)
 
 
 def sums(requant: RequantAttr, bias: list[int]) -> ModuleOp:
-    """Channels with the sum `bias` for all inputs."""
+    """Return channels with the sum `bias` for all inputs."""
     net = Network([((3, 5), INT8)])
     weights = net.constant(np.zeros((len(bias), 5), np.int8), INT8)
     op = graph.MatmulOp(
@@ -51,7 +54,7 @@ def sums(requant: RequantAttr, bias: list[int]) -> ModuleOp:
 
 @pytest.mark.parametrize("mode", [Rounding.HALF_UP, Rounding.HALF_EVEN])
 def test_ties_and_their_neighbours(mode: Rounding):
-    """Values around odd and even ties of all shifts, and around saturation on the left."""
+    """Check values around odd and even ties of all shifts, and around saturation on the left."""
     drawn = [
         (shift, sign * number + near)
         for shift in SHIFTS

@@ -1,4 +1,4 @@
-"""The cheapest placement against all placements of a small network, on random boards."""
+"""Compare the cheapest placement with all placements of a small network, on random boards."""
 
 import random
 import re
@@ -40,7 +40,7 @@ def no_operands(op: Operation) -> Sequence[int]:
 
 
 def second_operand(op: Operation) -> Sequence[int]:
-    """The operands of additions that the CPU reads on any device."""
+    """Return the operands of additions that the CPU reads on any device."""
     return (1,) if len(op.operands) == 2 else ()
 
 
@@ -50,7 +50,7 @@ def modelled(
     board: FpgaBoard,
     by_host: Callable[[Operation], Sequence[int]],
 ) -> float:
-    """Microseconds of a placement, counted value by value."""
+    """Return the microseconds of a placement, counted value by value."""
     total = 0.0
     block = main_steps[0].parent
     assert block is not None

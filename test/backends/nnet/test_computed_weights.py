@@ -1,4 +1,4 @@
-"""Products of two activations on the FPGA's array: the CPU packs the second before each run."""
+"""The FPGA's array multiplies two activations: the CPU packs the second before each run."""
 
 import struct
 import subprocess
@@ -57,7 +57,7 @@ def product(
 
 
 def attention(heads: int = 2, tokens: int = 19, width: int = 5) -> ModuleOp:
-    """Attention heads: Q K^T and P V in int8, without the operations between them."""
+    """Return attention heads: Q K^T and P V in int8, without the operations between them."""
     shape = (tokens, width)
     net = Network([(shape, element) for element in (SHIFTED, INT8, INT8) for _ in range(heads)])
     results: list[SSAValue] = []
@@ -71,7 +71,9 @@ def attention(heads: int = 2, tokens: int = 19, width: int = 5) -> ModuleOp:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_random_shapes(seed: int):
-    """Ties, both bounds of the range, zero points, residuals, and per-channel shifts and tables."""
+    """
+    Check ties, both bounds of the range, zero points, residuals, and per-channel shifts and tables.
+    """
     rng = np.random.default_rng(seed)
 
     def pick(*choices: int) -> int:
@@ -110,14 +112,14 @@ def test_random_shapes(seed: int):
 
 
 def test_a_value_times_itself():
-    """Its rows are read by the array, and packed."""
+    """The array reads the rows of the value, and the CPU packs them."""
     net = Network([((21, 37), INT8)])
     (x,) = net.inputs
     agree(net.module(product(net, x, x, RequantAttr(8))))
 
 
 def test_each_run_packs_again(tmp_path: Path):
-    """Samples in one process have the weights of their own."""
+    """Each sample in a process has separate weights."""
     module = attention()
     path = tmp_path / "model.nnet"
     path.write_bytes(written(module))
@@ -134,7 +136,7 @@ def test_each_run_packs_again(tmp_path: Path):
 
 
 def test_the_cpu_reads_what_it_packs(tmp_path: Path):
-    """A value of the FPGA crosses to the CPU where it is packed, and one of the CPU does not."""
+    """A packed value of the FPGA crosses to the CPU, and a packed value of the CPU does not."""
     net = Network([((4, 8), INT8), ((6, 8), INT8)])
     x, y = net.inputs
     scores = product(net, x, y, RequantAttr(6))
@@ -160,7 +162,10 @@ def test_the_cpu_reads_what_it_packs(tmp_path: Path):
 
 
 def test_packing_costs_time():
-    """The cost of packing: bytes that the CPU reads and writes, and the transfer to the FPGA."""
+    """
+    The cost of packing contains the bytes that the CPU reads and writes, and the transfer to the
+    FPGA.
+    """
     board = load_board("ceras_zcu104")
     module = attention(1, 197, 64)
     op = next(op for op in steps(main_function(module)) if isinstance(op, graph.MatmulOp))
@@ -177,12 +182,12 @@ def test_packing_costs_time():
 
 
 def section(data: bytes, number: int) -> int:
-    """Where the bytes of a section begin."""
+    """Return the position of the first byte of a section."""
     return struct.unpack_from("<Q", data, 32 + 24 * (number - 1) + 8)[0]
 
 
 def refusal(path: Path, data: bytes, at: int, new: bytes) -> str:
-    """The message of the engine for a file with these bytes replaced."""
+    """Return the message of the engine for a file with replaced bytes."""
     path.write_bytes(resealed(data, at, new))
     done = subprocess.run(
         [str(build()), str(path), "/dev/null", "/dev/null"], capture_output=True, text=True
@@ -217,7 +222,7 @@ def test_a_file_that_gives_the_array_what_it_does_not_take(
 
 
 def test_the_second_operand_lies_in_its_block(tmp_path: Path):
-    """Its place and size are checked before the CPU packs it."""
+    """The position and size are checked before the CPU packs the operand."""
     net = Network([((4, 6), INT8), ((5, 6), INT8)])
     x, weights = net.inputs
     data = written(net.module(product(net, x, weights, RequantAttr(6))))
@@ -266,7 +271,7 @@ def test_wide_activations_stay_on_the_cpu():
 
 
 def transformer_heads() -> bytes:
-    """Two heads of 19 tokens as exporters write them: one product for all heads."""
+    """Return two heads of 19 tokens as exporters write them: a single product for all heads."""
     rng = np.random.default_rng(4)
     nodes = [
         *(om.node("MatMul", f"x w{name}", name) for name in "qkv"),

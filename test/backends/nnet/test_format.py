@@ -1,4 +1,4 @@
-"""The file: written, read back by a reader that shares no code, and refused when touched."""
+"""The file is written, read by a reader that shares no code, and refused if it was changed."""
 
 import subprocess
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ DOCUMENT = Path(__file__).parents[3] / "docs" / "nnet-format.md"
 
 
 def example() -> ModuleOp:
-    """The network of the document: a product on the FPGA with float inputs and outputs."""
+    """Return the network of the document: a product on the FPGA with float inputs and outputs."""
     net = Network([((1, 4), f32)])
     weights = net.constant(random_array((2, 4), INT8, 1), INT8)
     bias = net.constant(np.array([300, -200], np.int32), INT32)
@@ -41,7 +41,7 @@ def example() -> ModuleOp:
 
 
 def refuse(program: Path, file: Path, data: bytes) -> str:
-    """The engine must end with status 1 and one line, not with a signal or a sanitizer."""
+    """Check that the engine exits with status 1 and a line, and not by a signal or a sanitizer."""
     file.write_bytes(data)
     command = [program, file, "/dev/null", file.with_suffix(".out")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -56,7 +56,9 @@ def offset_of(file: NnetFile, data: bytes, section: str) -> int:
 
 
 def test_the_file_is_hardly_larger_than_its_constants():
-    """At most 3% on int8 weights and int32 biases: 49 layers of 64 channels, as networks have."""
+    """
+    The file has at most 3% more than int8 weights and int32 biases of 49 layers of 64 channels.
+    """
     net = Network([((1, 8, 8, 64), INT8)])
     (x,) = net.inputs
     constants = 0
@@ -101,7 +103,8 @@ def test_constants_of_one_section():
 
 def test_equal_constants_are_stored_once():
     """
-    Such as the weights of all steps of a loop; except if a type interprets the bytes differently.
+    Weights of all steps of a loop are stored a single time, unless a type interprets the bytes
+    differently.
     """
     offsets = Constants(alignment=64)
     array = random_array((20, 4), INT8, 1)
@@ -179,7 +182,7 @@ CRAFTED = [
 def test_crafted_files_are_refused(
     tmp_path: Path, section: str, at: int, value: bytes, message: str
 ):
-    """Files with right checksums and wrong content, by the reader and by the engine."""
+    """The reader and the engine refuse files with correct checksums and wrong content."""
     data = written(example())
     changed = resealed(data, offset_of(read(data), data, section) + at, value)
     with pytest.raises(InputError, match=message):
@@ -188,9 +191,7 @@ def test_crafted_files_are_refused(
 
 
 def test_values_that_are_not_there_are_refused():
-    """
-    A value that is not written yet, and two inputs in the same bytes; only the reader checks this.
-    """
+    """Only the reader finds a value that is not written yet, and two inputs in the same bytes."""
     net = Network([((1, 4), f32), ((1, 4), f32)])
     data = written(
         net.module(net.add(graph.BinaryOp(graph.Binary.ADD, *net.inputs, result_element=f32)))
@@ -208,7 +209,7 @@ def test_values_that_are_not_there_are_refused():
 
 
 def test_overlap_is_refused(tmp_path: Path):
-    """The product's result on top of its operand; and sections on top of each other."""
+    """The result of the product may not overlap its operand, and sections may not overlap."""
     data = written(example())
     file = read(data)
     result, operand = file.layers[1].result, file.layers[1].operands[0]
@@ -227,7 +228,7 @@ def test_overlap_is_refused(tmp_path: Path):
 
 
 def test_overflowing_accumulator_is_refused(tmp_path: Path):
-    """A bias that leaves no room for the products: the engine proves sums before it runs."""
+    """The bias leaves no room for the products. The engine proves sums before it runs."""
     data = written(example())
     at = offset_of(read(data), data, "biases")
     changed = resealed(data, at, (2**31 - 1).to_bytes(4, "little"))
@@ -264,7 +265,7 @@ def test_the_document_lists_every_kind():
 
 
 def _names(code: CodeType) -> Iterator[str]:
-    """The globals of a function, including those of comprehensions."""
+    """Return the globals of a function, including those of comprehensions."""
     yield from (i.argval for i in get_instructions(code) if i.opname == "LOAD_GLOBAL")
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
@@ -272,7 +273,10 @@ def _names(code: CodeType) -> Iterator[str]:
 
 
 def _used(function: FunctionType) -> Iterator[object]:
-    """The external objects of a function, and of the functions of the same module that it calls."""
+    """
+    Return the external objects of a function, and of the functions of the same module that it
+    calls.
+    """
     for name in _names(function.__code__):
         yield (value := function.__globals__.get(name))
         if isinstance(value, FunctionType) and value.__module__ == function.__module__:

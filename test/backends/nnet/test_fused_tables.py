@@ -1,4 +1,6 @@
-"""Tables after convolutions and products, and lookups and copies of the FPGA, bit for bit."""
+"""
+Tables after convolutions and products, and lookups and copies of the FPGA, are exact bit for bit.
+"""
 
 import numpy as np
 import pytest
@@ -35,7 +37,7 @@ def fused(
 
 
 def layers(net: Network, x: SSAValue, made: Float32Type | None, rows: tuple[int, ...] | None):
-    """A convolution with a residual and a product, of 17 channels each, with tables."""
+    """Return a convolution with a residual and a product, of 17 channels each, with tables."""
     weights = net.constant(random_array((17, 3, 3, 17), INT8, 3), INT8)
     bias = net.constant(np.arange(17, dtype=np.int32) * 99, INT32)
     convolution = graph.Conv2dOp(
@@ -78,7 +80,9 @@ def test_lookups_on_the_fpga(made: Float32Type | None) -> None:
 @pytest.mark.parametrize("strategy", ["slices", "offsets"])
 @pytest.mark.parametrize("made", [None, f32], ids=["int8", "float"])
 def test_movers(made: Float32Type | None, strategy: str) -> None:
-    """Each on the FPGA, on bytes and on the floats of a table, with and without gaps."""
+    """
+    Check each operation on the FPGA, on bytes and on the floats of a table, with and without gaps.
+    """
     net = Network([((2, 6, 5, 3), INT8)])
     rng, (x,) = np.random.default_rng(7), net.inputs
     table = function_tables(rng, None, made)
@@ -101,7 +105,7 @@ def test_movers(made: Float32Type | None, strategy: str) -> None:
 
 
 def example() -> bytes:
-    """A product on the FPGA with a table for each of two channels."""
+    """Return a product on the FPGA with a table for each of two channels."""
     net = Network([((3, 4), INT8)])
     weights = net.constant(random_array((2, 4), INT8, 5), INT8)
     op = graph.MatmulOp(net.inputs[0], weights, result_element=INT8, requant=RequantAttr(6))

@@ -1,4 +1,4 @@
-"""Some seconds of libFuzzer from the corpus that is kept; `make fuzz-nnet` runs minutes."""
+"""Run libFuzzer from the stored corpus for some seconds; `make fuzz-nnet` runs minutes."""
 
 from pathlib import Path
 

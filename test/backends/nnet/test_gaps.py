@@ -48,13 +48,13 @@ Operator = Callable[[Network, SSAValue], SSAValue]
 
 
 def made(net: Network, x: SSAValue) -> SSAValue:
-    """A copy of `x` in other memory."""
+    """Return a copy of `x` in other memory."""
     shape = shape_of(x)
     return net.add(graph.SliceOp(x, (0,) * len(shape), shape, (1,) * len(shape)))
 
 
 def widened(net: Network, x: SSAValue) -> SSAValue:
-    """A concatenation in which `x` is the last columns."""
+    """Return a concatenation in which `x` is the last columns."""
     shape, element = shape_of(x), element_of(x)
     others = net.constant(random_array((*shape[:-1], 3), element, 9), element)
     return net.add(graph.ConcatOp([others, x], len(shape) - 1))
@@ -188,7 +188,7 @@ OPERATORS: list[tuple[str, Attribute, Operator]] = [
     [pytest.param(element, op, id=name) for name, element, op in OPERATORS],
 )
 def test_operators(element: Attribute, operator: Operator):
-    """Its operand and its result are columns of concatenations."""
+    """The operand and the result are columns of concatenations."""
     net = Network([(SHAPE, element)])
     x = made(net, net.inputs[0])
     y = operator(net, x)
@@ -224,8 +224,8 @@ def test_recurrent_layers():
 
 def test_columns_of_columns_of_runs():
     """
-    A detector's head: columns that are reshaped, joined as rows, joined as columns again, and one
-    value that two concatenations share because one is a part of the other.
+    Check the head of a detector: columns that are reshaped, joined as rows, joined as columns
+    again, and a value that two concatenations share because one is a part of the other.
     """
     net = Network([((1, 4, 4, 5), INT8), ((1, 2, 2, 5), INT8)])
     heads: list[SSAValue] = []
@@ -245,7 +245,7 @@ def test_columns_of_columns_of_runs():
 
 
 def test_a_value_between_the_rows_of_another_is_seen():
-    """The checker and the reader find a value that is written over columns that are alive."""
+    """The checker and the reader find a value that is written over live columns."""
     net = Network([(SHAPE, INT8)])
     x = made(net, net.inputs[0])
     y = lookup(net, x)

@@ -1,4 +1,4 @@
-"""The engine under the sanitizers, given files from anywhere through its embedding interface."""
+"""Give arbitrary files to the engine under the sanitizers, through the embedding interface."""
 
 import subprocess
 from pathlib import Path
@@ -27,7 +27,7 @@ SHIFTED = UniformType(0.5, -7)
 
 
 def every_operator() -> bytes:
-    """A file with each opcode, quantized and float, on both devices."""
+    """Return a file with each opcode, quantized and float, on both devices."""
     arguments = [((1, 4, 4, 6), f32), ((1, 4, 4, 6), SHIFTED), ((1, 5), f32), ((1, 3), i64)]
     net = Network(arguments)
     x, y, state, indices = net.inputs
@@ -42,7 +42,7 @@ def every_operator() -> bytes:
         return net.add(op, device)
 
     def tabulated(x: SSAValue, device: str) -> SSAValue:
-        """A product with per-channel tables, and all copies of the floats of a lookup."""
+        """Return a product with per-channel tables, and all copies of the floats of a lookup."""
         rows = graph.integers((0, 2, 1, 1, 0, 2))
         flat = net.add(graph.ReshapeOp(x, (16, 6)), device)
         weights = net.constant(random_array((6, 6), INT8, 4), INT8)
@@ -60,7 +60,7 @@ def every_operator() -> bytes:
         return net.add(graph.ConcatOp([m, m], 2), device)
 
     def of_activations(x: SSAValue, device: str) -> SSAValue:
-        """A product with computed weights, with fewer channels than a tile of the array."""
+        """Return a product with computed weights, with fewer channels than a tile of the array."""
         flat = net.add(graph.ReshapeOp(x, (16, 6)), device)
         scores = net.add(graph.RequantizeOp(flat, INT8, RequantAttr(1)))
         op = graph.MatmulOp(flat, scores, result_element=SHIFTED, requant=RequantAttr(5))
@@ -130,7 +130,7 @@ def every_operator() -> bytes:
 
 @pytest.fixture(scope="module")
 def mutate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The program `mutate` with the engine, and `model.nnet` in the same folder."""
+    """Return the program `mutate` with the engine; `model.nnet` is in the same folder."""
     folder = tmp_path_factory.mktemp("mutate")
     (folder / "model.nnet").write_bytes(every_operator())
     build_around_engine("mutate.cpp", folder / "mutate", "a program that damages files")
@@ -150,13 +150,13 @@ def test_every_flip_and_truncation_is_refused(mutate: Path):
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_damage_under_right_checksums_stays_within_bounds(mutate: Path, seed: int):
-    """Either refused, or run without a finding of a sanitizer; both happen."""
+    """A damaged file is refused, or runs without a finding of a sanitizer; both cases occur."""
     accepted = int(run(mutate, "reseal", "4000", str(seed)))
     assert 0 < accepted < 4000
 
 
 def test_the_reader_gives_no_other_error():
-    """The same kind of damage for the Python reader: an `InputError` or a file."""
+    """The Python reader raises an `InputError` for the same kind of damage, or returns a file."""
     data = every_operator()
     accepted = 0
     rng = np.random.default_rng(3)

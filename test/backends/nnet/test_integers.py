@@ -1,4 +1,6 @@
-"""Plain integers and booleans: arithmetic, truth, choice, conversion, against the interpreter."""
+"""
+Compare plain integers and booleans with the interpreter: arithmetic, truth, choice, conversion.
+"""
 
 import struct
 from pathlib import Path
@@ -44,7 +46,7 @@ FLOATS = [
 
 
 def integers(*shapes: tuple[int, ...], element: Attribute) -> tuple[Network, list[SSAValue]]:
-    """Inputs and a constant of each size, including zeros."""
+    """Return inputs and a constant of each size, including zeros."""
     net = Network([(shape, element) for shape in shapes])
     array = random_array(shapes[0], element, 9)
     array[..., 0] = 0
@@ -53,7 +55,9 @@ def integers(*shapes: tuple[int, ...], element: Attribute) -> tuple[Network, lis
 
 @pytest.mark.parametrize("element", INTEGERS)
 def test_arithmetic_wraps_around(element: Attribute):
-    """Broadcast operands, and a constant with zeros as divisors; the minimum is divided by -1."""
+    """
+    Check broadcast operands, a constant with zeros as divisors, and the minimum divided by -1.
+    """
     net, (x, y, constant) = integers((2, 3, 300), (3, 1), element=element)
     minus = net.constant(np.array([-1]).astype(graph.numpy_dtype(element)), element)
     pairs = [(x, y), (y, x), (x, constant), (constant, y), (x, minus)]
@@ -96,7 +100,7 @@ def test_reduction(element: Attribute):
 
 @pytest.mark.parametrize("element", [*NUMBERS[1:], INT8])
 def test_where_the_extreme_is(element: Attribute):
-    """The first or the last of equal elements; NaN is the maximum."""
+    """The result is the first or the last of equal elements; NaN is the maximum."""
     special = random_array((16, 3), element, 3)
     if element == f32:
         special[:, 0] = FLOATS
@@ -114,7 +118,7 @@ def test_where_the_extreme_is(element: Attribute):
 
 @pytest.mark.parametrize("element", [*NUMBERS[1:], INT8])
 def test_which_are_the_first(element: Attribute):
-    """Equal elements in order, and NaN last."""
+    """Equal elements keep their order, and NaN is last."""
     special = random_array((3, 16), element, 3)
     if element == f32:
         special[0] = FLOATS
@@ -131,7 +135,7 @@ def test_which_are_the_first(element: Attribute):
 
 @pytest.mark.parametrize("element", [*NUMBERS, INT8])
 def test_elements_are_repeated_anywhere(element: Attribute):
-    """Constant indices along each axis, and padding on all sides for all ranks."""
+    """Check constant indices along each axis, and padding on all sides for all ranks."""
     net = Network([((2, 3, 5), element), ((4,), element)])
     x, y = net.inputs
     ops: list[graph.GraphOperation] = [
@@ -161,7 +165,7 @@ def test_rows_of_64_bits():
 
 
 def test_gaps_between_rows():
-    """Operands and results that are columns of concatenations."""
+    """Operands and results are columns of concatenations."""
     net = Network([((4, 3), i64), ((4, 3), i64), ((4, 3), i1)])
     x, y, c = net.inputs
     x = net.add(graph.BinaryOp(Binary.ADD, x, y, result_element=i64))
@@ -179,7 +183,7 @@ def test_gaps_between_rows():
 
 
 def test_a_mask_is_computed(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """Attention with an integer mask, from the model to the engine."""
+    """Run attention with an integer mask, from the model to the engine."""
     rng = np.random.default_rng(0)
     end = helper.make_tensor_value_info
     inputs = [end(name, TensorProto.INT64, [1, 6]) for name in ("ids", "mask")]
@@ -216,7 +220,7 @@ def test_a_mask_is_computed(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
 
 
 def layers() -> bytes:
-    """One layer of each operation, in this order of names."""
+    """Return a layer of each operation, in this order of names."""
     net = Network([((2, 3), i64), ((2, 3), i1)])
     x, c = net.inputs
     net.add(graph.BinaryOp(Binary.ADD, x, x, result_element=i64))
@@ -292,7 +296,7 @@ def test_crafted_attributes_are_refused(
 
 
 def refused(tmp_path: Path, data: bytes, at: int, value: bytes, message: str) -> None:
-    """By the reader, with a message, and by the engine."""
+    """Check that the reader refuses the file with a message, and that the engine refuses it."""
     changed = resealed(data, at, value)
     with pytest.raises(InputError, match=message):
         read(changed)

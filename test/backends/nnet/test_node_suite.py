@@ -1,4 +1,4 @@
-"""A part of ONNX's own node tests as they are, in float, in the engine and in the interpreter."""
+"""Run a part of ONNX's node tests in float, in the engine and in the interpreter."""
 
 from collections.abc import Iterator
 from importlib import import_module
@@ -23,11 +23,13 @@ pytestmark = pytest.mark.slow
 
 EVERY = 6
 TOLERANCE = 1e-5
-"""Of floats: sums of products are added in other orders."""
+"""The tolerance of floats: sums of products are added in another order."""
 
 
 def networks() -> Iterator[tuple[str, ModuleOp]]:
-    """Every sixth importable case; the other cases are refused because of the operator."""
+    """
+    Yield each sixth case that is importable. The other cases are refused because of the operator.
+    """
     loader: Any = import_module("onnx.backend.test.loader")
     for case in loader.load_model_tests(kind="node")[::EVERY]:
         try:
@@ -37,7 +39,7 @@ def networks() -> Iterator[tuple[str, ModuleOp]]:
 
 
 def test_engine_computes_what_the_interpreter_computes(tmp_path: Path) -> None:
-    """Integers exactly; few are refused, all of them by name."""
+    """Integers are exact. Few cases are refused, all of them by name."""
     ran = refused = 0
     for name, module in networks():
         (sample,) = synthetic_samples(main_function(module), 1, 1)

@@ -75,7 +75,7 @@ class Convolution(Windows, total=False):
 def parameters(
     net: Network, shape: tuple[int, ...], weight_type: UniformType
 ) -> tuple[SSAValue, SSAValue]:
-    """Random weights of `shape` and a bias."""
+    """Return random weights of `shape` and a bias."""
     bias = random_array(shape[:1], WIDE, 5).astype(np.int32)
     weights = random_array(shape, weight_type, 3)
     return net.constant(weights, weight_type), net.constant(bias, INT32)
@@ -140,8 +140,10 @@ BLOCKS: list[tuple[tuple[int, ...], tuple[int, ...], Convolution]] = [
     ((1, 31, 100, 80), (3, 2, 2, 80), {"strides": (5, 4), "dilations": (3, 1)}),
 ]
 """
-More pixels, products, channels and rows than one block of the FPGA's circuit has: parts of a row;
-K-blocks over several rows; a product of two images; a line buffer that goes round; rows skipped.
+Layers with more pixels, products, channels and rows than a block of the FPGA's circuit.
+
+They have parts of a row, K-blocks over several rows, a product of two images, a line buffer that
+wraps around, and skipped rows.
 """
 
 
@@ -157,7 +159,7 @@ def test_blocks_of_the_circuit(
 @pytest.mark.slow
 @pytest.mark.parametrize("flags", OTHER_PROCESSORS, ids=itemgetter(2))
 def test_blocks_on_other_processors(flags: tuple[str, ...]):
-    """The array is another for each set of instructions, and plain loops without any."""
+    """The array differs for each set of instructions. Without any, it is plain loops."""
     for shape, weights, options in BLOCKS:
         net = Network([(shape, INT8)])
         y = convolve(net, net.inputs[0], weights, FPGA, **options)
@@ -284,7 +286,9 @@ def test_binaries(kind: Binary, lhs: tuple[int, ...], rhs: tuple[int, ...]):
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("kind", [k for k in FLOAT_BINARIES if k not in QUANTIZED_BINARIES])
 def test_float_binaries_at_the_edges(kind: Binary):
-    """All pairs of zeros of both signs, infinities, NaN, and values that overflow or underflow."""
+    """
+    Check all pairs of zeros of both signs, infinities, NaN, and values that overflow or underflow.
+    """
     edges = np.array([0.0, -0.0, 1e-45, -3, 7, 3e38, np.inf, -np.inf, np.nan], np.float32)
     net = Network([])
     lhs, rhs = net.constant(edges[:, None]), net.constant(edges)
@@ -330,7 +334,9 @@ EXTREMES = np.array(
 @pytest.mark.parametrize("function", FUNCTIONS, ids=str)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_functions(function: FunctionAttr):
-    """Functions of a constant too, so that extremes and NaN are met; and in vectors."""
+    """
+    Check functions of a constant too, so that extremes and NaN occur; and functions in vectors.
+    """
     net = Network([((1000,), f32)])
     many = np.linspace(-100, 100, 4001, dtype=np.float32)
     corner = net.constant(np.concatenate([EXTREMES, many]))
@@ -424,7 +430,10 @@ def test_resizing(mode: Coordinates, rounding: Nearest):
 
 @pytest.mark.parametrize("strategy", ["offsets", "colouring"])
 def test_shared_memory(strategy: str):
-    """A residual that lives across two layers, an output that is also read, a constant output."""
+    """
+    Check a residual that is live across two layers, an output that is also read, and a constant
+    output.
+    """
     net = Network([((1, 8, 8, 16), INT8)])
     (x,) = net.inputs
     a = convolve(net, x, (16, 3, 3, 16), FPGA, padding=(1, 1, 1, 1))

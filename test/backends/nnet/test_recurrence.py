@@ -31,7 +31,7 @@ def layer(
     backwards: bool = False,
     functions: tuple[FunctionAttr, ...] | None = None,
 ) -> ModuleOp:
-    """A network with a single layer; the state is an input or a constant."""
+    """Return a network with a single layer; the state is an input or a constant."""
     arguments = [((steps, batch, kind.gates * hidden), f32)]
     arguments += [((batch, hidden), f32)] * 2 if starts else []
     net = Network(arguments)
@@ -59,7 +59,10 @@ def test_every_cell(kind: Cell, integer: bool):
 
 @pytest.mark.parametrize("integer", [False, True])
 def test_other_forms(integer: bool):
-    """Only required operands; widths next to vector widths; from the last step on."""
+    """
+    Check only required operands, widths next to vector widths, and runs that start at the last
+    step.
+    """
     agree(layer(Cell.LSTM, steps=1, hidden=1, starts=False, biased=False, integer=integer))
     agree(layer(Cell.GRU_RESET_FIRST, hidden=33, biased=False, integer=integer))
     agree(layer(Cell.GRU, steps=3, batch=2, hidden=32, integer=integer, backwards=True))
@@ -87,7 +90,7 @@ def test_on_other_processors(flags: tuple[str, ...], integer: bool):
 
 @pytest.mark.parametrize("integer", [False, True])
 def test_states_beyond_all_bounds(integer: bool):
-    """Relu lets states grow to infinity, and then to no numbers; as integers they are clamped."""
+    """With Relu, states grow to infinity, and then to NaN; as integers they are clamped."""
     relu = (FunctionAttr(Function.RELU),) * 3
     with np.errstate(all="ignore"):
         agree(layer(Cell.LSTM, steps=40, integer=integer, functions=relu))
@@ -187,7 +190,7 @@ def test_a_result_without_the_cell_state_is_refused(tmp_path: Path):
 
 
 def test_operands_that_are_others_are_refused(tmp_path: Path):
-    """Weights that are computed, a state that is not of floats, and too few of either."""
+    """Computed weights, states that are not float tensors, and wrong shapes are refused."""
     file = read(INTEGER)
     operands = offset_of(file, INTEGER, "operands")
     x, weights, state, *_ = file.layers[0].operands
@@ -204,7 +207,7 @@ def test_operands_that_are_others_are_refused(tmp_path: Path):
 
 
 def test_sums_that_could_overflow_are_refused(tmp_path: Path):
-    """By the engine, from the weights: a row of 1024 that are -128 reaches 2^32."""
+    """The engine derives the bound from the weights: a row of 1024 values of -128 reaches 2^32."""
     data = written(layer(Cell.RNN, steps=1, hidden=1024, integer=True))
     at = offset_of(read(data), data, "weights")
     changed = resealed(data, at, bytes([128]) * 1024)
@@ -212,7 +215,7 @@ def test_sums_that_could_overflow_are_refused(tmp_path: Path):
 
 
 def test_one_that_asks_for_years_is_refused(tmp_path: Path):
-    """A sequence of layers with 2^38 products and 4 MiB of weights each."""
+    """The file has a sequence of layers with 2^38 products and 4 MiB of weights each."""
     net = Network([((1 << 16, 1, 2048), f32), ((1, 2048), f32)])
     x, state = net.inputs
     for _ in range(4):

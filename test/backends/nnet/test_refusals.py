@@ -131,7 +131,7 @@ def test_limits_are_read_from_the_engine():
 
 
 def test_a_file_that_asks_for_years_is_refused(tmp_path: Path):
-    """Some 10^13 products from a file of 2 kB: the kernel is an input, too."""
+    """The file of 2 kB has some 10^13 products, because the kernel is also an input."""
     net = Network([((1, 4096, 4096, 1), f32), ((1, 1024, 1024, 1), f32)])
     x, weights = net.inputs
     path = tmp_path / "model.nnet"

@@ -68,8 +68,8 @@ def test_registers_at_their_limits():
 
 def held_to_cpp(module: ModuleOp, path: Path, rtl: Rtl) -> tuple[NnetModel, list[str]]:
     """
-    A model after a run, with results that are checked, and the reasons in the report why the core
-    refuses layers.
+    Check the results of a module against C++. Return the model, and the reasons of the core for
+    refused layers.
     """
     path.write_bytes(written(module))
     inputs = {
@@ -88,7 +88,7 @@ def held_to_cpp(module: ModuleOp, path: Path, rtl: Rtl) -> tuple[NnetModel, list
 
 @pytest.mark.parametrize("seed", range(3))
 def test_random_networks(seed: int, tmp_path: Path):
-    """All layers of the FPGA, with the pitches and offsets of the compiler."""
+    """Run all layers of the FPGA, with the pitches and offsets of the compiler."""
     module = Drawn(seed, by_channel=0.5).module(30)
     model, told = held_to_cpp(module, tmp_path / "model.nnet", Rtl(stall=20))
     assert any(model.cycles[0])
@@ -149,7 +149,7 @@ def test_a_network_on_the_command_line(tmp_path: Path):
 
 @pytest.mark.skipif(not MOBILENET.exists(), reason="needs ../shared")
 def test_a_mobilenet(tmp_path: Path):
-    """All its convolutions, of all channels and by channel, run in Verilog and give the same."""
+    """All convolutions, of all channels and by channel, run in Verilog with equal results."""
     folder, inputs = tmp_path / "out", tmp_path / "in.npz"
     options = ["--target", "nnet", "--quantize", "int8", "--board", "ceras_zcu104"]
     assert main([str(MOBILENET), *options, "-o", str(folder)]) == 0

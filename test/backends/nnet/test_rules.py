@@ -1,4 +1,4 @@
-"""Refusals of the FPGA are a sentence, and the limits are those of the circuits."""
+"""Refusals of the FPGA are sentences, and the limits are those of the circuits."""
 
 import re
 from pathlib import Path
@@ -67,7 +67,7 @@ def transpose(rank: int, element: Attribute = INT8) -> Operation:
 
 
 def joined_to_a_constant() -> Operation:
-    """As the class token that a vision transformer puts before its patches."""
+    """Return a concatenation with a constant, like the class token of a vision transformer."""
     net = Network([((1, 6, 8), INT8)])
     token = net.constant(random_array((1, 1, 8), INT8), INT8)
     return owner(net.add(graph.ConcatOp([token, net.inputs[0]], 1)))
@@ -184,7 +184,9 @@ def test_what_they_do_not_take(op: Operation, reason: str):
 
 
 def test_rules_state_the_limits_of_the_circuits():
-    """They are read from the circuits' header; the sentences that users read name them."""
+    """
+    The limits are read from the header of the circuits, and the sentences of the rules name them.
+    """
     limits = {
         rules.rounds_to_nearest: rules.MAX_FPGA_SHIFT,
         rules.rescales_by_a_shift: rules.MAX_LEFT_SHIFT,
@@ -205,7 +207,8 @@ def test_every_rule_is_in_the_document():
 
 def test_floats_are_followed_once() -> None:
     """
-    In a chain of 64 concatenations, each asks for the same producer; visits must not multiply.
+    In a chain of 64 concatenations, each has the same producer. The number of visits must not
+    multiply.
     """
     net = Network([((2, 3), INT8)])
     tables = function_tables(np.random.default_rng(0), 1, None)

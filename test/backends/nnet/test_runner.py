@@ -21,7 +21,7 @@ from ceras_ir.support.diagnostics import InputError
 
 
 def module() -> ModuleOp:
-    """Two inputs, two outputs of different types."""
+    """Return a network with two inputs, and two outputs of different types."""
     net = Network([((1, 3), f32), ((2, 3), f32)])
     total = net.add(graph.BinaryOp(Binary.ADD, *net.inputs, result_element=f32))
     tanh = net.add(graph.UnaryOp(total, FunctionAttr(Function.TANH)))
@@ -99,7 +99,8 @@ def test_compiler_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 def test_values_that_change_sides_are_listed(tmp_path: Path):
     """
-    A transfer per value and direction, for any number of readers; the caller is on the CPU side.
+    A value has a transfer per direction, for any number of consumers. The caller is on the CPU
+    side.
     """
     int8 = UniformType(0.5)
     net = Network([((1, 4, 4, 8), int8)])

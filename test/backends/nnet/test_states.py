@@ -1,4 +1,4 @@
-"""States in the file and in the engine: kept from run to run, begun anew, and refused if wrong."""
+"""States in the file and in the engine are kept from run to run, reset, and refused if wrong."""
 
 import struct
 import subprocess
@@ -26,8 +26,8 @@ STEPS = 6
 
 def network() -> ModuleOp:
     """
-    Sums of bytes with a zero point, of words and of floats as states; a float that is an input in
-    the next step; and outputs between them.
+    Return sums of bytes with a zero point, of words and of floats as states; a float that is an
+    input in the next step; and outputs between them.
     """
     arguments = [((2, 3), INT8), ((2, 3), WIDE), ((5,), f32), ((5,), f32), ((5,), f32)]
     net = Network([*arguments, ((2, 3), INT8)])
@@ -41,7 +41,7 @@ def network() -> ModuleOp:
     total = net.add(graph.BinaryOp(Binary.ADD, sum_, late, result_element=f32))
     seen = net.add(graph.BinaryOp(Binary.MUL, total, x, result_element=f32))
     real = net.add(graph.DequantizeOp(net.add(graph.TransposeOp(bytes_, (1, 0)))))
-    # Of outputs 0 to 5, callers get the second and the last.
+    # Callers get the second and the last of outputs 0 to 5.
     return net.module(words, seen, bytes_, total, x, real, states=STATES)
 
 
@@ -73,7 +73,7 @@ def test_a_sequence_begins_anew(tmp_path: Path):
     data = (tmp_path / "out.bin").read_bytes()
     once = len(data) // 2
     assert once == STEPS * (5 * 4 + 6 * 4) and data[:once] == data[once:]
-    # The states must influence the results, otherwise the second round proves nothing.
+    # The states must influence the results. Otherwise the second round has no effect.
     assert data[: once // STEPS] != data[once // STEPS : 2 * once // STEPS]
 
 

@@ -1,4 +1,4 @@
-"""Tables by channel, tables of int16 and shift swish in the engine, bit for bit."""
+"""Tables by channel, tables of int16 and shift swish are exact in the engine, bit for bit."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ INT8, WIDE = UniformType(0.5), UniformType(0.125, storage=i16)
 
 
 def tables(rows: int, entries: int, made: UniformType) -> DenseIntOrFPElementsAttr:
-    """Random tables, a table per row or a single table."""
+    """Return random tables, a table per row or a single table."""
     data = np.random.default_rng(rows).integers(made.low, made.high + 1, (rows, entries))
     stored = data.astype(np.int8 if made is INT8 else np.int16)
     shape = [rows, entries] if rows > 1 else [entries]
@@ -37,7 +37,7 @@ def test_tables(element: UniformType, made: UniformType) -> None:
 
 
 def test_pixels() -> None:
-    """Plain bytes are looked up as they are, and become floats."""
+    """Plain bytes are looked up without conversion, and become floats."""
     net = Network([((90, 3), BYTE)])
     x = net.inputs[0]
     ends = [net.add(graph.CastOp(x, f32))]

@@ -1,4 +1,4 @@
-"""Rows taken and put by computed indices, and integers of 64 bits, against the interpreter."""
+"""Rows at computed indices and integers of 64 bits equal the interpreter."""
 
 import struct
 from pathlib import Path
@@ -28,7 +28,7 @@ UINT16 = UniformType(0.5, storage=IntegerType(16, Signedness.UNSIGNED))
 
 @pytest.mark.parametrize("element", [f32, INT8, WIDE, UINT16])
 def test_rows_of_every_storage(element: Attribute):
-    """Of a value and of a constant; indices are negative, too, and far outside."""
+    """Rows of a value and of a constant are taken. Some indices are negative or out of range."""
     net = Network([((5, 3), element), ((40,), i64)])
     x, indices = net.inputs
     table = net.constant(random_array((7, 3), element, 4), element)
@@ -37,7 +37,7 @@ def test_rows_of_every_storage(element: Attribute):
 
 @pytest.mark.parametrize("element", [f32, INT8, WIDE])
 def test_rows_are_put(element: Attribute):
-    """An index that occurs twice, and indices that are ignored."""
+    """An index occurs twice, and some indices are ignored."""
     net = Network([((18, 3), element), ((40,), i64), ((40, 3), element)])
     x, indices, rows = net.inputs
     table = net.constant(random_array((18, 3), element, 4), element)
@@ -77,7 +77,7 @@ def test_integers_of_64_bits_are_moved():
 
 
 def test_tokens_are_looked_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """An embedding and a product, from the model to the engine."""
+    """Run an embedding and a product, from the model to the engine."""
     tokens = helper.make_tensor_value_info("tokens", TensorProto.INT64, [1, 6])
     rng = np.random.default_rng(0)
     table, weights = (rng.normal(0, 1, shape).astype(np.float32) for shape in ((50, 8), (8, 4)))
@@ -98,7 +98,9 @@ def test_tokens_are_looked_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 
 def test_a_cache_of_rows_is_a_state(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """A step of a decoder: a row is stored at a place that is an input, and all are asked."""
+    """
+    In a step of a decoder, a row is stored at a position that is an input, and all rows are used.
+    """
     whole, real = TensorProto.INT64, TensorProto.FLOAT
     rng = np.random.default_rng(0)
     shapes = {"table": (50, 8), "wk": (8, 8), "wq": (8, 8)}
@@ -180,7 +182,7 @@ def test_crafted_tensors_are_refused(
 
 
 def test_other_layers_take_no_integers_of_64_bits(tmp_path: Path):
-    """A requantization, and a move in the FPGA's circuits."""
+    """Requantizations, and moves in the FPGA's circuits, refuse integers of 64 bits."""
     net = Network([((5, 4), i64)])
     data = written(net.module(net.add(graph.ReshapeOp(net.inputs[0], (4, 5)))))
     layers = offset_of(read(data), data, "layers")

@@ -1,4 +1,4 @@
-"""Blocks of weights that are all zero take no product in the engine, and change no integer."""
+"""The engine skips zero blocks of weights, without a change of any integer."""
 
 from operator import itemgetter
 
@@ -20,7 +20,7 @@ ASYMMETRIC = UniformType(0.5, -7)
 
 
 def weights(rng: np.random.Generator, share: float, *shape: int, zero: int = 0):
-    """Random, but for a share of blocks of 16 filters x 16 products."""
+    """Return random weights with a share of zero blocks of 16 filters x 16 products."""
     drawn = rng.integers(-128, 128, shape).astype(np.int8).reshape(shape[0], -1)
     for o in range(0, drawn.shape[0], 16):
         for k in range(0, drawn.shape[1], 16):
@@ -30,7 +30,7 @@ def weights(rng: np.random.Generator, share: float, *shape: int, zero: int = 0):
 
 
 def convolution(net: Network, x: SSAValue, share: float, seed: int, device: str) -> SSAValue:
-    """3x3 to 40 channels, with a bias."""
+    """Return a 3x3 convolution to 40 channels, with a bias."""
     rng = np.random.default_rng(seed)
     channels = graph.shape_of(x)[3]
     plain = weights(rng, share, 40, 3, 3, channels)
@@ -49,7 +49,7 @@ def convolution(net: Network, x: SSAValue, share: float, seed: int, device: str)
 @pytest.mark.parametrize("device", [CPU, FPGA])
 @pytest.mark.parametrize("share", [0.4, 0.9, 1.0])
 def test_convolutions_and_products(device: str, share: float):
-    """Odd sizes: 9 x 13 and 9 x 40 products, 40 filters, and more than a K-block."""
+    """Check odd sizes: 9 x 13 and 9 x 40 products, 40 filters, and more than a K-block."""
     net = Network([((1, 7, 6, 13), ASYMMETRIC)])
     (x,) = net.inputs
     y = convolution(net, x, share, 1, device)
@@ -62,7 +62,7 @@ def test_convolutions_and_products(device: str, share: float):
 
 
 def test_zero_is_the_zero_point():
-    """Weights on the CPU have zero points; blocks of zero points contribute nothing."""
+    """Weights on the CPU have zero points; blocks of zero points do not contribute to sums."""
     net = Network([((5, 50), INT8)])
     element = UniformType(INT8.scale, 5)
     plain = weights(np.random.default_rng(4), 0.5, 33, 50, zero=5)

@@ -1,4 +1,4 @@
-"""Zero points in the FPGA's circuits: random layers against the interpreter, bit for bit."""
+"""Random layers with zero points in the FPGA's circuits equal the interpreter, bit for bit."""
 
 from operator import itemgetter
 
@@ -22,14 +22,17 @@ def test_random_layers(seed: int):
 @pytest.mark.slow
 @pytest.mark.parametrize("flags", OTHER_PROCESSORS, ids=itemgetter(2))
 def test_random_layers_on_other_processors(flags: tuple[str, ...]):
-    """The array has another order and other numbers for padding with each set of instructions."""
+    """The array has another order and other padding values for each set of instructions."""
     for seed in range(4, 8):
         agree(Drawn(seed).module(40), flags=flags)
 
 
 @pytest.mark.parametrize("point", [-128, 127])
 def test_constants_next_to_32_bits(point: int):
-    """The most products, all of one sign, with the farthest zero point; the bias adds the rest."""
+    """
+    The maximum number of products of a single sign has the largest zero point; the bias adds the
+    rest.
+    """
     element = UniformType(0.5, point)
     net = Network([((1, 2, 1, rules.MAX_PATCH // 2), element)])
     (x,) = net.inputs

@@ -1,6 +1,6 @@
 """
-Target onnx: ONNX Runtime computes the same integers from the exported model as the interpreter
-from the network, and so does the interpreter from the model imported again.
+In ONNX Runtime, a model exported by target onnx computes the same integers as the interpreter from
+the network. The interpreter computes them also from the model after an import.
 """
 
 import sys
@@ -72,7 +72,7 @@ func.func @main(%x: tensor<1x4x6x6xf32> {graph.name = "x"}) -> (tensor<1x20xf32>
 
 
 def residual_network(path: Path) -> Path:
-    """Two kinds of residuals, SiLU, both poolings, a product and a concatenation of all."""
+    """Return two kinds of residuals, SiLU, both poolings, a product and a concatenation of all."""
     random = np.random.default_rng(11)
     text = RESIDUAL
     for name, count in (("V", 144), ("W", 36)):
@@ -98,8 +98,8 @@ def check(
     plain: bool = False,
 ) -> int:
     """
-    The number of output elements that differ in ONNX Runtime; `apart` is the maximum difference in
-    units. With `plain`, no nodes are fused.
+    Return the number of output elements that differ in ONNX Runtime. `apart` is the maximum
+    difference in units. With `plain`, no nodes are fused.
     """
     module = quantized(path, replace(options, rows="float"))
     model = export_model(module, "network")
@@ -265,7 +265,7 @@ def test_folder_is_compiled_run_and_verified(tool: Tool) -> None:
 
 
 def test_sums_of_a_network_that_is_all_float_are_in_order(tool: Tool, tmp_path: Path) -> None:
-    """A file without information about quantization."""
+    """The file has no information about quantization."""
     random = np.random.default_rng(0)
     weights = random.normal(0, 1, (3, 2, 3, 3)).astype(np.float32)
     convolution = node("Conv", "x w", "y", pads=[1, 1, 1, 1])
@@ -283,7 +283,9 @@ def test_text_that_cannot_be_written(tool: Tool) -> None:
 
 
 def test_a_scaled_quantization_is_a_product_and_a_quantization() -> None:
-    """The result of `fold-factor` after `fit-inputs`: a level that --emit-levels exports."""
+    """
+    `fold-factor` after `fit-inputs` creates this operation, in a level that --emit-levels exports.
+    """
     text = """
     func.func @main(%x: tensor<1x4x6x6xf32> {graph.name = "x"})
         -> (tensor<1x4x6x6xf32> {graph.name = "y"}) {

@@ -1,4 +1,4 @@
-"""Plain integers in exported models, including functions without an ONNX operator."""
+"""Exported models compute plain integers, including functions without an ONNX operator."""
 
 import numpy as np
 import onnx

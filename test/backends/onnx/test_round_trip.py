@@ -47,7 +47,7 @@ def compiled(proto: onnx.ModelProto, options: BuildOptions) -> ModuleOp:
 
 
 def layers(proto: onnx.ModelProto) -> list[str]:
-    """The names of operations with arithmetic, which may have a different precision."""
+    """Return the names of operations with arithmetic, which may have a different precision."""
     module = import_model(proto)
     FusePass().apply(load_context(), module)
     kinds = (graph.Conv2dOp, graph.MatmulOp, graph.BinaryOp, graph.Pool2dOp, graph.UnaryOp)
@@ -57,7 +57,8 @@ def layers(proto: onnx.ModelProto) -> list[str]:
 
 def same_again(module: ModuleOp) -> tuple[onnx.ModelProto, list[dict[str, Array]]]:
     """
-    The model of `module`, the module after an import, and inputs; also for targets that only shift.
+    Return the model of `module` and inputs, after a check that imports of the model give equal
+    results, also for targets that only shift.
     """
     proto = export_model(module, "network")
     imported = [compiled(proto, BuildOptions(target)) for target in (CTarget(), VtaTarget())]
@@ -107,7 +108,7 @@ AVERAGES: dict[str, dict[str, Attribute]] = {
 @pytest.mark.parametrize("bits", [8, 16])
 @pytest.mark.parametrize("case", AVERAGES)
 def test_ties_of_averages(case: str, bits: int) -> None:
-    """Small integers, so that several averages are ties."""
+    """Small integers make several averages ties."""
     shape = (1, 16, 12, 15)
     proto = model([node("AveragePool", "x", "y", **AVERAGES[case])], {"x": shape}, ["y"])
     int16 = ("*",) if bits == 16 else ()

@@ -64,6 +64,7 @@ def position(kind: type[Instruction], number: int) -> int:
 
 
 def test_good_stream():
+    """The checker has no findings for a correct stream."""
     assert check(STREAM) == []
 
 
@@ -72,11 +73,13 @@ def test_good_stream():
     [(k, flag) for k, i in enumerate(STREAM) for flag in FLAGS if getattr(i, flag)],
 )
 def test_a_lost_flag_is_found(index: int, flag: str):
+    """Each flag of the correct stream is required."""
     assert changed(index, **{flag: False})
 
 
 @pytest.mark.slow
 def test_a_flag_too_many_is_found():
+    """Each additional flag of an instruction is reported."""
     for index, i in enumerate(STREAM):
         for flag in FLAGS:
             if not getattr(i, flag):
@@ -121,6 +124,7 @@ def test_every_token_is_needed(giver: Module, taker: Module):
     ],
 )
 def test_a_changed_field_is_found(index: int, fields: dict[str, object], message: str):
+    """A wrong size, address or factor exceeds a memory, uses undefined elements, or causes a hazard."""
     found = changed(index, **fields)
     assert any(message in f for f in found), found
 
@@ -177,6 +181,7 @@ def test_rules(body: str, message: str):
 
 
 def test_accumulating_gemm_needs_two_other_destinations():
+    """The next two iterations must use other accumulators than the current iteration."""
     lines = ["uop 0, 0, 0", "uop 1, 1, 0", "uop 2, 2, 0"]
     body = (
         "load.inp sram=0 dram=0 x=8\nload.wgt sram=0 dram=0 x=8 push_next\n"
@@ -195,6 +200,7 @@ def test_accumulating_gemm_needs_two_other_destinations():
 
 
 def test_too_many_tokens(monkeypatch: pytest.MonkeyPatch):
+    """The counter of a queue overflows at 256 tokens."""
     monkeypatch.setattr(dependence, "MAX_OUTSTANDING_TOKENS", 10**6)
     stream = StreamBuilder()
     stream.gemm([(k,) for k in range(400)], reset=True)
@@ -219,6 +225,7 @@ def test_loads_that_fill_their_queue():
 
 
 def test_range_of_dram():
+    """The message names the last byte if the DRAM is too small by a single byte."""
     found = check_program(PROGRAM, dram_bytes=10000)
     ends = [int(f.message.split()[3]) for f in found if "ends at byte" in f.message]
     assert not check_program(PROGRAM, dram_bytes=max(ends))

@@ -3,7 +3,8 @@ Fuzz the loader and the executor of the nnet engine with libFuzzer and its sanit
 
     python test/backends/nnet/fuzz/fuzz.py --seconds 600
 
-Starts from `corpus/` and leaves there as few inputs as reach all that was reached. Needs clang.
+The fuzzer starts from `corpus/`, and leaves a minimal set of inputs with equal coverage there. It
+needs clang.
 """
 
 import argparse
@@ -29,12 +30,12 @@ ENVIRONMENT = {**os.environ, "ASAN_OPTIONS": "allocator_may_return_null=1"}
 
 
 def has_compiler() -> bool:
-    """Whether clang with libFuzzer is there."""
+    """Return whether clang with libFuzzer is installed."""
     return shutil.which(COMPILER) is not None
 
 
 def build(folder: Path) -> Path:
-    """The fuzzer as a program in `folder`."""
+    """Build the fuzzer as a program in `folder`."""
     write_sources(engine := folder / "engine")
     sources = [p for p in sorted(engine.glob("*.cpp")) if p.name != "main.cpp"]
     program = folder / "fuzz_nnet"
@@ -44,7 +45,7 @@ def build(folder: Path) -> Path:
 
 
 def fuzz(program: Path, folder: Path, seconds: int, seed: int = 1) -> str:
-    """The fuzzer's log; `folder` gets new inputs, and an input that fails raises."""
+    """Return the log of the fuzzer. `folder` gets new inputs, and an input that fails raises."""
     command = [str(program), str(folder), str(CORPUS), f"-max_total_time={seconds}"]
     command += [*LIMITS, f"-seed={seed}", f"-artifact_prefix={folder}/", "-print_final_stats=1"]
     done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, check=False)
