@@ -124,7 +124,7 @@ def test_every_token_is_needed(giver: Module, taker: Module):
     ],
 )
 def test_a_changed_field_is_found(index: int, fields: dict[str, object], message: str):
-    """A wrong size, address or factor exceeds a memory, uses undefined elements, or causes a hazard."""
+    """A changed field exceeds a memory, uses undefined elements, or causes a hazard."""
     found = changed(index, **fields)
     assert any(message in f for f in found), found
 
