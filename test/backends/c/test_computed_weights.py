@@ -126,7 +126,7 @@ def test_weights_with_a_zero_point_are_not_packed():
 
 @pytest.mark.parametrize("build", BUILDS)
 def test_the_greatest_sums(build: str):
-    """The largest sums of (-128)(-128) that fit 32 bits with a zero point of -128."""
+    """Check the largest sums of (-128)(-128) that fit 32 bits with a zero point of -128."""
     k = 32000
     module = make_network(
         [(UniformType(1.0, 127), (4, k)), (BYTE, (3, k))],

@@ -51,7 +51,10 @@ TABLE = DenseIntOrFPElementsAttr(
 
 
 def small_network(seed: int = 0) -> ModuleOp:
-    """Quantize, convolve, reshape in place, classify; a float and a quantized output."""
+    """
+    Return a network that quantizes, convolves, reshapes in place and classifies, with a float and a
+    quantized output.
+    """
     rng = np.random.default_rng(seed)
 
     def build(x: SSAValue) -> list[SSAValue]:
@@ -221,7 +224,7 @@ def test_trace_reports_every_step():
 
 
 def test_results_that_are_not_computed_are_copied():
-    """An argument, a constant, and a repeated value; unused inputs cause no warning."""
+    """An argument, a constant and a repeated value are copied; unused inputs cause no warning."""
     held = np.arange(6, dtype=np.float32)
 
     def build(x: SSAValue, unused: SSAValue) -> list[SSAValue]:
@@ -235,7 +238,10 @@ def test_results_that_are_not_computed_are_copied():
 
 
 def launch_network() -> ModuleOp:
-    """Pack, launch, unpack; the weights of the launch are a constant of the image."""
+    """
+    Return a network that packs, launches and unpacks; weights of the launch are a constant of the
+    image.
+    """
 
     def build(x: SSAValue) -> list[SSAValue]:
         packed = mem.PackOp(x, (16,)).result

@@ -81,7 +81,7 @@ OF_CLANG: dict[tuple[str, ...], str] = {
 
 @cache
 def network() -> ModuleOp:
-    """Functions, softmax, normalization, quotients, and sums in a fixed order."""
+    """Return functions, softmax, normalization, quotients, and sums in a fixed order."""
 
     def body(x: SSAValue) -> tuple[SSAValue, ...]:
         functions = [f for f in Function if not f.facts.parameters]
@@ -94,7 +94,7 @@ def network() -> ModuleOp:
 
 
 def samples() -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
-    """Ordinary values, and zeros of both signs, subnormal values, infinities and NaN."""
+    """Return ordinary values, and zeros of both signs, subnormal values, infinities and NaN."""
     x = np.random.default_rng(0).normal(size=SHAPE).astype(np.float32)
     x[2] *= np.float32(30)
     x[3, :10] = [0, -0.0, 1e-40, -1e-40, np.inf, -np.inf, np.nan, 3e38, -3e38, 2.0**-126]
@@ -208,7 +208,7 @@ def test_unused_self_test_takes_no_flash(tmp_path: Path, is_called: bool):
 @pytest.mark.needs("nnet")
 @pytest.mark.parametrize("flags", [f for f in OF_GCC if OF_GCC[f]], ids=" ".join)
 def test_engine_is_refused(tmp_path: Path, flags: tuple[str, ...]):
-    """Each file of the nnet engine that computes floats."""
+    """Each file of the nnet engine that computes floats is refused."""
     from ceras_ir.backends.nnet.engine import SOURCES, write_sources
 
     write_sources(tmp_path)

@@ -98,7 +98,9 @@ def random_requant(rng: np.random.Generator, sums: float) -> RequantAttr:
 
 
 def integer_convolutions(seeds: range, stored: IntegerType) -> list[SSAValue]:
-    """Independent networks in a module, which is compiled a single time; inputs are constants."""
+    """
+    Return independent networks in a module, which is compiled a single time; inputs are constants.
+    """
     results: list[SSAValue] = []
     for seed in seeds:
         sample, rng = Sample(seed), np.random.default_rng(1000 + seed)

@@ -206,7 +206,10 @@ def test_descriptions_are_checked(tmp_path: Path):
 
 @needs_arm
 def test_make_for_a_microcontroller(tmp_path: Path):
-    """Kernels of the core, within the memories, linked for the console of a debugger."""
+    """
+    The program has kernels of the core, fits the memories, and is linked for the console of a
+    debugger.
+    """
     model, data = str(DIGITS / "digits.onnx"), str(DIGITS / "digits_calibration.npz")
     options = BuildOptions(
         CTarget(board="uno_r4_wifi"), quantize="int8", calibration=data, recipe=("none",)

@@ -24,7 +24,9 @@ PRODUCTS = {"neon": "smull", "dotprod": "sdot", "i8mm": "smmla"}
 
 
 def network(element: UniformType) -> ModuleOp:
-    """Shapes that do and do not fill vectors, with several output stages, and depthwise layers."""
+    """
+    Return shapes that do and do not fill vectors, with several output stages, and depthwise layers.
+    """
 
     def build(*inputs: SSAValue) -> Values:
         dense, channelwise = inputs[: len(SHAPES)], inputs[len(SHAPES) :]
@@ -75,7 +77,7 @@ def test_every_choice_equals_the_interpreter(name: str, tmp_path: Path):
 
 
 def compare(module: ModuleOp, cross: Cross, name: str, work: Path) -> None:
-    """Run on values of which half are extremes."""
+    """Compare results on values of which half are extremes."""
     place(module)
     main = main_function(module)
     files = emit(module, COptions(workspace=1 << 14))

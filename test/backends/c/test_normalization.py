@@ -82,7 +82,9 @@ def test_long_and_short_rows(n: int):
 
 @pytest.mark.parametrize("build", ["tiles", "loops"])
 def test_rows_of_bytes(build: str):
-    """Complete vectors, additional elements, and a single vector; tables of different length."""
+    """
+    Check complete vectors, additional elements, and a single vector; tables of different length.
+    """
     shapes = [(6, n) for n in (63, 64, 65, 127, 128, 1500)]
     elements = [I8, SHIFTED, UniformType(1.0)]
     cases = [(e, shape) for e in elements for shape in shapes]

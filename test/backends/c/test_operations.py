@@ -171,7 +171,7 @@ def test_movement():
 
 
 def test_packed_windows():
-    """Windows that extend over each border, on vectors of a row or two."""
+    """Check windows that extend over each border, on vectors of a row or two."""
     q = UniformType(0.5)
 
     def build(x: SSAValue) -> list[SSAValue]:
@@ -195,7 +195,7 @@ def test_packed_windows():
 
 
 def test_computed_tiles():
-    """Complete and partial tiles of a matrix and of the transpose; a bias of a row or two."""
+    """Check complete and partial tiles of a matrix and of the transpose; a bias of a row or two."""
     q = UniformType(0.5)
 
     def build(x: SSAValue, y: SSAValue, *biases: SSAValue) -> list[SSAValue]:
@@ -232,7 +232,7 @@ def test_resize(size: tuple[int, int]):
 
 
 def test_constant_operands():
-    """Splats and constants on either side, and constants of integer type."""
+    """Check splats and constants on either side, and constants of integer type."""
     q = UniformType(0.5)
 
     def build(x: SSAValue, y: SSAValue) -> list[SSAValue]:

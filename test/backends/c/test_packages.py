@@ -268,7 +268,9 @@ LIBRARY_FIELDS = {"name", "version", "description", "headers", "build"}
 
 @pytest.mark.slow
 def test_a_platformio_library_builds(tmp_path: Path):
-    """The documented fields are sufficient, the level is that of the project, a user has C++."""
+    """
+    The documented fields are sufficient, the level is that of the project, and a user has C++.
+    """
     net = packed(tmp_path, "platformio")
     library = json.loads((net / "library.json").read_text())
     assert set(library) == LIBRARY_FIELDS and set(library["build"]) == {"srcFilter", "flags"}

@@ -54,7 +54,7 @@ SCALES = [(1, 0), (1, 1), (1, 10), (1, 30), (1, 31), (1, 32), (3, 10), (2**31 - 
 
 
 def test_requantize_is_exact():
-    """All modes and scales, from 32 bits to 8, zero points and ties included."""
+    """Check all modes and scales, from 32 bits to 8, zero points and ties included."""
     wide = UniformType(1.0, storage=i32)
     hows = [
         RequantAttr(s, multiplier=m, rounding=mode, zero_point=z, low=-128, high=127 - abs(z))
@@ -75,7 +75,7 @@ def test_requantize_is_exact():
 @pytest.mark.parametrize("kind", sorted(QUANTIZED_BINARIES))
 @pytest.mark.parametrize("stored", [i8, i16, IntegerType(8, Signedness.UNSIGNED)], ids=str)
 def test_binary_is_exact(kind: Binary, stored: IntegerType):
-    """Operands at different shifts and zero points, over all pairs of corners."""
+    """Check operands at different shifts and zero points, over all pairs of corners."""
     left, right = UniformType(1.0, 3, storage=stored), UniformType(1.0, storage=stored)
     corners = [left.low, left.low + 1, 0, 1, 2, 3, 4, 5, left.high - 1, left.high]
     a, b = np.array(corners).reshape(-1, 1), np.array(corners).reshape(1, -1)
@@ -107,7 +107,7 @@ def test_binary_is_exact(kind: Binary, stored: IntegerType):
     UniformType(2.0**-20, storage=i32), UniformType(0.25, 3, storage=i16),
 ], ids=str)  # fmt: skip
 def test_quantize_and_back(element: UniformType):
-    """Ties to even, saturation, infinities; NaN becomes the zero point."""
+    """Check ties to even, saturation, and infinities; NaN becomes the zero point."""
     special = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, 3e38, -3e38]
     ties = [element.scale * (k + 0.5) for k in range(-6, 7)]
     edges = [element.scale * (v + d) for v in (element.low, element.high) for d in (-1, -0.5, 0, 1)]
@@ -137,7 +137,7 @@ def test_quantize_and_back(element: UniformType):
 )
 @pytest.mark.parametrize("factor", [53.4085541, -1e38, 0.0])
 def test_scaled_quantize(element: UniformType, factor: float):
-    """The product is rounded to float32, then quantized; products that overflow, and 0 * inf."""
+    """The product is rounded to float32, then quantized. Some products overflow, or are 0 * inf."""
     rng = np.random.default_rng(0)
     special = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, 3e38, -3e38]
     x = np.concatenate([special, rng.normal(size=100) * 3]).astype(np.float32)

@@ -79,7 +79,9 @@ def test_top_k(element: Attribute, extent: int):
 
 
 def test_top_k_of_ties_and_nan():
-    """Ties in order, also across sixteen elements and with the last element kept; NaN last."""
+    """
+    Ties keep their order, also across sixteen elements and with the last element kept; NaN is last.
+    """
     x = np.ones((4, 40), np.float32)
     x[1, ::3], x[1, 1] = np.nan, np.inf
     x[2], x[2, 20] = -np.inf, 0.0

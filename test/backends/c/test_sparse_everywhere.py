@@ -131,7 +131,7 @@ def extremes(sample: dict[str, Array]) -> dict[str, Array]:
 
 @pytest.fixture(scope="module", params=[COptions.workspace, 23_000], ids=["maps", "strips"])
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Network:
-    """Complete maps, and strips of rows."""
+    """Compile the network with a workspace for complete maps, or for strips of rows."""
     module, folder = place(network()), tmp_path_factory.mktemp("sparse")
     files = emit(module, COptions(workspace=int(request.param)))
     write_files(files, folder)

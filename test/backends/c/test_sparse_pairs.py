@@ -173,7 +173,7 @@ def wide(bias: int, inputs: int) -> ModuleOp:
 
 @pytest.mark.parametrize("beyond", [False, True])
 def test_sums_of_more_than_23_bits_take_another_kernel(beyond: bool):
-    """255 products of 2^14, and the rest of 2^22 in the bias."""
+    """The sum has 255 products of 2^14, and the rest of 2^22 in the bias."""
     module = wide((1 << 14) - (1 << 15) - 1 + beyond, 255)
     options = COptions(dsp=True, vectors=False)
     assert ("sparse_pairs" in kernel_of(module, options)) != beyond

@@ -65,7 +65,9 @@ def test_bytes_of_any_sign_become_anything(
     channels: int,
     flags: tuple[str, ...],
 ) -> None:
-    """Plain pixels or stored int8, to integers or floats, in a single table or per channel."""
+    """
+    Check plain pixels or stored int8, to integers or floats, in a single table or per channel.
+    """
     data = (np.random.default_rng(rows).normal(size=(rows, 256)) * 100).astype(dtype)
     storage = result.storage if isinstance(result, UniformType) else f32
     shape = [rows, 256] if rows > 1 else [256]

@@ -177,7 +177,7 @@ def layer(
     ],
 )
 def test_convolutions(build: str, storage: IntegerType, workspace: int):
-    """All shapes with all output stages, in a single strip and in several strips."""
+    """Check all shapes with all output stages, in a single strip and in several strips."""
     flags = BUILDS[build]
     element = UniformType(1.0, 0 if storage == i8 else 77, storage=storage)
 
@@ -306,7 +306,7 @@ def test_depthwise(build: str, point: int):
 @pytest.mark.parametrize("flags", BUILDS.values(), ids=BUILDS.keys())
 @pytest.mark.parametrize("storage", [i16, u8])
 def test_other_results(storage: IntegerType, flags: tuple[str, ...]):
-    """Results of 16 bits, and unsigned bytes from unsigned bytes."""
+    """Check results of 16 bits, and unsigned bytes from unsigned bytes."""
     element = UniformType(1.0, 3, storage=u8 if storage == u8 else i8)
     made = UniformType(1.0, storage=storage)
     inputs = [s[0] for s in (*SHAPES[:6], *DEPTHWISE)]
@@ -332,7 +332,9 @@ def test_other_results(storage: IntegerType, flags: tuple[str, ...]):
     [("tiles", 0), ("tiles", 3000), ("loops", 3000), ("avx2", 3000), ("vex", 0), ("256", 0)],
 )
 def test_inputs_of_16_bits(build: str, point: int):
-    """Values of 16 bits, half of them extremes, with all output stages and one or more strips."""
+    """
+    Check values of 16 bits, half of them extremes, with all output stages and one or more strips.
+    """
     element = UniformType(1.0, point, storage=i16)
     wide, skips = UniformType(1.0, storage=i16), (SKIP, UniformType(2.0, 100, storage=i16))
     ways = [(*s[:5], (s[5], 1), 1) for s in SHAPES]
@@ -374,7 +376,9 @@ def test_inputs_of_16_bits(build: str, point: int):
 
 @pytest.mark.parametrize("build", [b for b in BUILDS if b != "vex"])
 def test_residuals_moved_by_channel(build: str):
-    """Per-channel shifts of residuals in tiles, with all output stages and types of residuals."""
+    """
+    Check per-channel shifts of residuals in tiles, with all output stages and types of residuals.
+    """
     byte, word = UniformType(1.0, 3), UniformType(1.0, 3, storage=i16)
     wide, skip = UniformType(1.0, storage=i16), UniformType(2.0, 100, storage=i16)
     ways = [(*s[:5], (s[5], 1), 1) for s in (SHAPES[0], SHAPES[3], SHAPES[5], SHAPES[7])]
@@ -407,7 +411,9 @@ def test_residuals_moved_by_channel(build: str):
 
 @pytest.mark.parametrize("flags", (FLAGS, BUILDS["256"]), ids=("512", "256"))
 def test_threads(flags: tuple[str, ...]):
-    """Layers above the size for threads, with overlapping tiles; several columns of threads."""
+    """
+    Check layers above the size for threads, with overlapping tiles, and several columns of threads.
+    """
     shapes = [
         ((1, 23, 25, 32), 40, (3, 3), (1, 1), (1, 1, 1, 1), 1),
         ((2, 17, 17, 96), 48, (1, 1), (1, 1), (0, 0, 0, 0), 1),
@@ -443,7 +449,7 @@ def test_the_instruction_of_avx_vnni(tmp_path: Path):
 
 @pytest.mark.parametrize("flags", (FLAGS, BUILDS["loops"]), ids=("tiles", "loops"))
 def test_lookup(flags: tuple[str, ...]):
-    """All indices, in complete vectors and in the remaining elements."""
+    """Check all indices, in complete vectors and in the remaining elements."""
     entries = np.random.default_rng(0).permutation(256).astype(np.uint8).tobytes()
     table = DenseIntOrFPElementsAttr(TensorType(i8, (256,)), BytesAttr(entries))
     x = np.arange(-128, 172).astype(np.int8)
@@ -457,7 +463,9 @@ def test_lookup(flags: tuple[str, ...]):
 @pytest.mark.parametrize("made", [8, 16])
 @pytest.mark.parametrize(("width", "entries"), [(8, 256), (16, 256), (16, 1024), (16, 2048)])
 def test_lookup_by_channel(flags: tuple[str, ...], width: int, entries: int, made: int):
-    """Few and many tables, channels that do and do not fill vectors, indices beyond a table."""
+    """
+    Check few and many tables, channels that do and do not fill vectors, and indices beyond a table.
+    """
     rng = np.random.default_rng(width + entries)
     source = UniformType(0.5, storage=IntegerType(width))
     target, most = UniformType(0.25, storage=IntegerType(made)), 1 << made - 1

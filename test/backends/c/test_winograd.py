@@ -88,7 +88,7 @@ BUILDS = {
 
 @pytest.mark.parametrize("name", BUILDS)
 def test_results(name: str):
-    """Odd maps, all borders, several images; residuals and activations."""
+    """Check odd maps, all borders, several images; residuals and activations."""
     module = network()
     assert source(module).count("/* Winograd") == 2 * len(SHAPES)
     check(module, tolerance=ROUNDING, flags=BUILDS[name])
@@ -104,7 +104,7 @@ def test_results_on_arm(winograd: int, tmp_path: Path):
 
 
 def test_strips_that_overlap():
-    """Memory for few rows of patches at a time; the last strip starts earlier."""
+    """Memory is for few rows of patches at a time, so the last strip starts earlier."""
     module = network()
     options = COptions(winograd=96 * 1024)
     assert "? r :" in source(module, options)
@@ -112,7 +112,10 @@ def test_strips_that_overlap():
 
 
 def test_where_it_is_not_taken():
-    """Disabled, strided, few channels, ordered sums, and tiles with fewer cycles."""
+    """
+    Winograd is not used if disabled, for strides, few channels, ordered sums, and tiles with fewer
+    cycles.
+    """
     module = network()
     assert "Winograd" not in source(module, COptions(winograd=0))
     assert "Winograd" not in source(module, COptions(vectors=False))

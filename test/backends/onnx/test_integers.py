@@ -71,7 +71,7 @@ func.func @main(%x: tensor<3x2xf32> {graph.name = "x"}, %i: tensor<7xi32> {graph
 
 
 def test_rows_at_computed_indices_are_gathered() -> None:
-    """Also where indices leave the rows, which Gather refuses."""
+    """Rows are also defined for indices out of range, which Gather refuses."""
     module = Parser(load_context(), TAKE).parse_module()
     exported = export_model(module, "network")
     onnx.checker.check_model(exported, full_check=True)  # pyright: ignore[reportUnknownMemberType]
