@@ -1,4 +1,4 @@
-"""The network of S4 with random weights: 3-H-H-3, ReLU, ReLU, sigmoid."""
+"""Build the network of S4 with random weights: 3-H-H-3, ReLU, ReLU, sigmoid."""
 
 import numpy as np
 from c_harness import constant, make_network
