@@ -11,6 +11,7 @@ from ceras_ir.backends.vta.machine.board import (
     board_names,
     load_board,
     parse_board,
+    spelled,
 )
 from ceras_ir.backends.vta.machine.isa import MemoryType
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
@@ -141,6 +142,14 @@ def test_toml(tmp_path: Path):
     path.write_text("\n".join(fields) + "\nLOG_OUT_BUFF_SIZE = 15\n")
     with pytest.raises(InputError, match="a board has no field 'LOG_OUT_BUFF_SIZE'; did you mean"):
         load_board(path)
+
+
+@pytest.mark.parametrize("name", board_names())
+@pytest.mark.parametrize("suffix", [".toml", ".json"])
+def test_spelled_boards(name: str, suffix: str, tmp_path: Path):
+    (path := tmp_path / f"mine{suffix}").write_text(spelled(load_board(name), path.name))
+    assert load_board(path) == load_board(name)
+    assert load_board(path).title == (load_board(name).title if suffix == ".toml" else "")
 
 
 def test_keys_of_vta_that_say_nothing_here():

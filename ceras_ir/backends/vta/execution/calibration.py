@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from xdsl.utils.hints import isa
 
 from ceras_ir.backends.vta.execution.image import IMAGE_PAGE_BYTES
-from ceras_ir.backends.vta.machine.board import HlsModel, VtaBoard, load_board
+from ceras_ir.backends.vta.machine.board import HlsModel, VtaBoard, load_board, spelled
 from ceras_ir.backends.vta.machine.encoding import VtaProgram
 from ceras_ir.backends.vta.machine.isa import AluOpcode, MemoryType, VtaBoardOptions
 from ceras_ir.backends.vta.machine.stream import StreamBuilder
@@ -279,7 +279,13 @@ def make_parser() -> ToolParser:
         metavar="TIMES.json",
         help="microseconds by name of the stream, the best of several runs",
     )
-    fit.add_argument("-o", "--output", default="-", metavar="BOARD.json", help="default: stdout")
+    fit.add_argument(
+        "-o",
+        "--output",
+        default="-",
+        metavar="BOARD.toml|BOARD.json",
+        help="default: JSON to stdout",
+    )
     for command in (calibrate, fit):
         add_options(command, MeasuredBoardOptions)
     return parser
@@ -324,7 +330,7 @@ def _fit(file: str, name: str, output: str) -> None:
     times = _read_times(file, [probe.name for probe in all_probes])
     fitted = fit_board(board, all_probes, times)
     with open_output(output) as stream:
-        stream.write(json.dumps(fitted.board.config(), indent=2) + "\n")
+        stream.write(spelled(fitted.board, output))
     if output != "-":
         print(f"{'stream':14} {'measured us':>12} {'fitted us':>12}")
         for probe, predicted in fitted.predicted.items():

@@ -351,5 +351,14 @@ def load_board(name: str | Path) -> VtaBoard:
     )
 
 
+def spelled(board: VtaBoard, file: str) -> str:
+    """Return the text of a board file: TOML if the name `file` requires it, else JSON."""
+    if not file.endswith(TOML):
+        return json.dumps(board.config(), indent=2) + "\n"
+    fields = {"title": board.title, **board.config()} if board.title else board.config()
+    # Text and integers have the same form in TOML and JSON.
+    return "".join(f"{key} = {json.dumps(value)}\n" for key, value in fields.items())
+
+
 def board_names() -> list[str]:
     return list(board_files("ceras_ir.backends.vta"))
