@@ -79,8 +79,7 @@ def test_wider_bus():
 
 def test_fetch():
     """
-    A batch of 128 instructions takes the latency and two cycles each. Then a cycle issues an
-    instruction.
+    A batch of 128 instructions takes the latency and two cycles each. Then one starts per cycle.
     """
     run = simulate_time([Gemm(0, 1, 1, 1)] * 200 + [Finish()], BOARD)
     starts = [s.start for s in run.spans]
