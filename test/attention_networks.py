@@ -1,11 +1,11 @@
-"""A block with several heads, as exporters of vision transformers write it."""
+"""Build a block with several heads, as exporters of vision transformers write it."""
 
 import numpy as np
 from onnx_models import model, node
 
 
 def heads(tokens: int, count: int, width: int) -> bytes:
-    """All heads in one projection, attention, a projection and a residual."""
+    """Use a single projection for all heads, attention, a projection and a residual."""
     random = np.random.default_rng(7)
     nodes = [
         node("MatMul", "x wqkv", "a"),

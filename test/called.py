@@ -1,4 +1,4 @@
-"""Commands called in this process: `call(main, arguments)`."""
+"""Call commands in this process: `call(main, arguments)`."""
 
 import contextlib
 import io
@@ -9,19 +9,19 @@ Main = Callable[[Sequence[str]], int]
 
 
 NO_INTEGERS = "has no quantized form: it remains float"
-"""Said of `--int16` where only the passes know what is quantized."""
+"""The error of `--int16` if only the passes know which layers are quantized."""
 
 
 class Refused(Exception):
-    """The command says that it does not support this."""
+    """The error that the command does not support the input."""
 
 
 class Wrong(Exception):
-    """What no command may do or say."""
+    """The error that a command violates the contract of all commands."""
 
 
 def call(main: Main, *arguments: str) -> str:
-    """What a command writes to stdout; Refused as said below, Wrong at any other status but 0."""
+    """Return stdout; raise Refused for the two statuses below, and Wrong for others except 0."""
     out, said = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(said):
         status = main(arguments)

@@ -1,8 +1,9 @@
 """
-Fixtures for all tests: the commands as a user runs them, and C that is compiled once.
+Define fixtures for all tests: the commands as a user runs them, and a cache of compiled C.
 
-With `--forked` a command of the fixture `tool` is a fork of a process that has imported everything
-(`lit/fork_server.py`), which saves its start; `make test` starts the real ones in lit.
+With `--forked`, the fixture `tool` runs a command in a fork of a process that has imported all
+modules (`lit/fork_server.py`), which saves the start-up time. `make test` runs the real commands in
+lit.
 """
 
 import gc
@@ -31,13 +32,13 @@ from ceras_ir.backends.c.names import Prefix
 
 WEEK_SECONDS = 7 * 24 * 3600
 
-# The compiler lets go of large graphs rarely, and what pytest has collected stays.
+# Garbage collection of large graphs is rare, and objects that pytest collected remain.
 gc.set_threshold(100_000, 50, 100)
-# A draw may take a second where the collector of garbage has much to look at.
+# A draw may need a second if the garbage collector has to examine a large heap.
 settings.register_profile("ceras", suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ceras")
-# Commands that nohup starts let the first pass, a shell's background jobs the second, and so would
-# those of the tests.
+# nohup ignores the first signal in its commands, and a shell the second in background jobs; the
+# commands of the tests would inherit this.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -48,12 +49,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @cache
 def _missing_extensions() -> set[str]:
-    """The extensions that were deleted, as `core.py` does."""
+    """Return the extensions that were deleted, as `core.py` does."""
     return {name for name, (folder, *_) in EXTENSIONS.items() if not (ROOT / folder).exists()}
 
 
 def _words(value: object) -> Iterator[str]:
-    """The words of the texts in a parameter; for a command, the name of its extension."""
+    """List the words of the texts in a parameter; for a command, the name of its extension."""
     if isinstance(value, str):
         for word in map(str, re.findall(r"[\w-]+", value)):
             yield COMMANDS.get(word, word)
@@ -73,13 +74,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def compiled_once(request: pytest.FixtureRequest, compiler_version: str) -> Iterator[None]:
-    """Libraries of the same C, flags and compiler are the same file, in later runs too."""
+    """Reuse libraries of the same C, flags and compiler, in later runs too."""
     build = runner.build_library
     cache = request.config.cache
     assert cache is not None
     folder = cache.mkdir("compiled")
     for old in folder.iterdir():
-        # Another worker may have been here.
+        # Another worker may have compiled it in the meantime.
         with suppress(FileNotFoundError):
             if old.stat().st_mtime < time.time() - WEEK_SECONDS:
                 old.unlink()
@@ -100,7 +101,7 @@ def compiled_once(request: pytest.FixtureRequest, compiler_version: str) -> Iter
         kept = folder / digest.hexdigest()[:32]
         if not kept.exists():
             build(source, library, prefix, trace=trace, flags=flags)
-            # Renamed when complete: two processes may compile at the same time.
+            # The file is renamed when complete: two processes may compile at the same time.
             shutil.copy(library, part := kept.with_suffix(f".{os.getpid()}"))
             part.replace(kept)
         shutil.copyfile(kept, library)
@@ -113,7 +114,7 @@ def compiled_once(request: pytest.FixtureRequest, compiler_version: str) -> Iter
 
 @pytest.fixture(scope="session", autouse=True)
 def imports_are_compared() -> Iterator[None]:
-    """Models that tests import are held to a reference, see `reference_imports.py`."""
+    """Compare models that tests import with a reference, see `reference_imports.py`."""
     with pytest.MonkeyPatch.context() as patch:
         reference_imports.install(patch)
         yield
@@ -129,7 +130,7 @@ def compiler_version() -> str:
 
 @pytest.fixture(scope="session")
 def commands(request: pytest.FixtureRequest) -> Path:
-    """The folder of the commands."""
+    """Return the folder of the commands."""
     if not request.config.getoption("--forked"):
         return Path(sys.executable).parent
     return Path(fork_server.start())
@@ -137,7 +138,7 @@ def commands(request: pytest.FixtureRequest) -> Path:
 
 @dataclass(frozen=True)
 class Result:
-    """What a command did."""
+    """The status and output of a command."""
 
     status: int
     stdout: str
@@ -150,7 +151,7 @@ Tool = Callable[..., Result]
 
 @pytest.fixture
 def tool(tmp_path: Path, commands: Path) -> Tool:
-    """Run a command of this project in a folder of the test's own."""
+    """Run a command of this project in a separate folder of the test."""
 
     def run(command: str, *arguments: str | Path, stdin: str | bytes = "") -> Result:
         data = stdin.encode() if isinstance(stdin, str) else stdin

@@ -3,9 +3,10 @@ Delete extensions in a copy of the project, and run the tests of the core there.
 
     python test/core.py [EXTENSION ...] [-- PYTEST-ARGUMENTS]
 
-deletes each extension and then all of them, or only those that are named, together; nothing else is
-edited. `make core` calls it. Tests that use an extension are in its folders below, or have the
-marker `needs` (pytest) or a condition on it (lit); tests of the whole project are not run.
+deletes each extension and then all of them, or only the named extensions, together. The copy has no
+other changes. `make core` calls this program. Tests that use an extension are in the folders below,
+or have the marker `needs` (pytest) or a condition on it (lit). Tests of the entire project are
+skipped.
 """
 
 import os
@@ -44,7 +45,7 @@ EXTENSIONS = {
     ),
     "workbench": ("ceras_ir/workbench", "test/workbench"),
 }
-"""Extension -> the folders and files that are deleted with it."""
+"""Map an extension to the folders and files that are deleted with it."""
 
 COMMANDS = {
     **dict.fromkeys(
@@ -57,7 +58,7 @@ COMMANDS = {
     "ceras-nnet": "nnet",
     "ceras-vta": "vta",
 }
-"""Command -> the extension that has it."""
+"""Map a command to the extension that provides it."""
 
 WHOLE_PROJECT = (
     "test/test_benchmarks.py",
@@ -89,7 +90,7 @@ sys.meta_path[:] = [
 
 @contextmanager
 def core(deleted: Iterable[str]) -> Generator[Path]:
-    """A copy of the project without these extensions."""
+    """Create a copy of the project without these extensions."""
     with tempfile.TemporaryDirectory(prefix="ceras-core-") as name:
         folder = Path(name)
         skipped = shutil.ignore_patterns("__pycache__", "Output", ".*")
@@ -120,7 +121,7 @@ def run(folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def test(deleted: Sequence[str], more: Sequence[str]) -> bool:
-    """Run lit and pytest without these extensions; whether all tests pass."""
+    """Run lit and pytest without these extensions; return whether all tests pass."""
     print(f"without {', '.join(deleted)}", flush=True)
     lit = "from lit.main import main; main()"
     with core(deleted) as folder:

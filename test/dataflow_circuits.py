@@ -1,8 +1,8 @@
 """
-Pipelines of target dataflow made by hand, and what they compute, in plain numpy.
+Build pipelines of target dataflow by hand, and compute their results in NumPy.
 
-Shared by the tests of the circuits and of their fuzzing. Nothing of the reference is the
-compiler's: sums are over padded arrays, as the documentation of a block says.
+The tests of the circuits and their fuzzers share this file. The reference uses no code of the
+compiler: sums are over padded arrays, as the documentation of a block specifies.
 """
 
 from collections.abc import Sequence
@@ -61,8 +61,9 @@ def convolution(
     spread: int = 0,
 ) -> Convolution:
     """
-    A convolution with random weights, a share `zeros` of which is 0, and results over the range of
-    int8. The extra shifts of channels are at most `spread` bits.
+    Build a convolution with random weights and results over the range of int8.
+
+    A share `zeros` of the weights is 0. The extra shifts of channels are at most `spread` bits.
     """
     f = operand.feature
     shape = (filters, *kernel, f.channels // groups)
@@ -96,7 +97,7 @@ def convolution(
 def max_pool(
     operand: Block, kernel: int, stride: int, padding: tuple[int, int, int, int] = (0, 0, 0, 0)
 ) -> MaxPool:
-    """Maxima of square windows."""
+    """Compute the maxima of square windows."""
     f, (top, left, bottom, right) = operand.feature, padding
     rows = (f.rows + top + bottom - kernel) // stride + 1
     columns = (f.columns + left + right - kernel) // stride + 1
@@ -105,7 +106,7 @@ def max_pool(
 
 
 def average(operand: Block, multiplier: int, shift: int) -> Convolution:
-    """The average of an entire feature map, an element per channel."""
+    """Compute the average of an entire feature map, an element per channel."""
     f = operand.feature
     weights = np.full((f.channels, f.rows, f.columns, 1), multiplier, np.int64)
     return Convolution(
@@ -123,19 +124,19 @@ def average(operand: Block, multiplier: int, shift: int) -> Convolution:
 
 
 def table(operand: Block, rng: np.random.Generator) -> FunctionTable:
-    """A random function."""
+    """Draw a random function."""
     return FunctionTable("function", operand.feature, (operand,), rng.integers(-128, 128, 256))
 
 
 def addition(first: Block, second: Block, terms: tuple[Addend, Addend]) -> Addition:
-    """A sum, rescaled."""
+    """Add two values, and rescale the sum."""
     return Addition(
         "sum", first.feature, (first, second), terms, 5, SumScale(terms[0].shift, -128, 100)
     )
 
 
 def expected(block: Block, operands: Sequence[Integers]) -> Integers:
-    """The result of a block, [frames, rows, columns, channels]."""
+    """Compute the result of a block, [frames, rows, columns, channels]."""
     x, f = operands[0], block.feature
     if isinstance(block, FunctionTable):
         return block.table[x & 255]
@@ -186,7 +187,7 @@ def _scaled(total: Integers, scale: SumScale, further: Integers | int = 0) -> In
 def plan_of(
     pipeline: Pipeline, lanes: dict[Block, BlockLanes], *, paired: bool = True
 ) -> PipelinePlan:
-    """The plan with these lanes and the number of slots that they need."""
+    """Build a plan with these lanes and the number of slots that they need."""
     planned: dict[Block, PlannedConvolution] = {}
     for block in pipeline.blocks:
         if isinstance(block, Convolution):
@@ -198,7 +199,7 @@ def plan_of(
 
 
 def write_circuit(circuit: Circuit, folder: Path, port_bytes: int) -> None:
-    """The hardware project, into `folder`."""
+    """Write the hardware project into `folder`."""
     project = write_project(circuit.pipeline, circuit.plan, port_bytes)
     for name, text in library_files().items():
         (folder / name).write_text(text)
@@ -209,7 +210,7 @@ def write_circuit(circuit: Circuit, folder: Path, port_bytes: int) -> None:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a circuit ran."""
+    """The result of a run of a circuit."""
 
     modelled: PipelineTiming
     measured: PipelineTiming
@@ -226,7 +227,7 @@ def run_circuit(
     paired: bool = True,
     seed: int = 1,
 ) -> Outcome:
-    """Hold a circuit to numpy, without stalls and with some at random: seed and percent."""
+    """Compare a circuit with NumPy, without stalls and with random stalls (seed, percent)."""
     source = _source(blocks[0])
     pipeline = Pipeline(source, list(blocks))
     plan = plan_of(pipeline, lanes, paired=paired)

@@ -1,6 +1,7 @@
 """
-Small circuits of all kinds, with counts of yosys. `benchmarks/dataflow_estimates.py` counts them
-and fits the estimates.
+Build small circuits of all kinds, with counts of yosys.
+
+`benchmarks/dataflow_estimates.py` counts them and fits the estimates.
 """
 
 import json
@@ -19,7 +20,7 @@ from ceras_ir.backends.dataflow.storage import WeightEncoding, encodings_of
 
 COUNTS = Path(__file__).parent / "backends" / "dataflow" / "yosys_counts.json"
 KINDS = ("dense", "coo", "delta", "depthwise", "parts", "residual", "pool", "other")
-"""For circuits with seeds 0 to 7 modulo 8."""
+"""The kinds of circuits with seeds 0 to 7 modulo 8."""
 MOST_LANES = 48
 PORT_BYTES = {"xcup": 8, "ecp5": 4}
 Samples: TypeAlias = dict[str, dict[int, Resources]]
@@ -27,7 +28,7 @@ Samples: TypeAlias = dict[str, dict[int, Resources]]
 
 
 def sample(seed: int, family: str) -> tuple[Pipeline, PipelinePlan]:
-    """The circuit of a seed, and a plan of it for a family of chips."""
+    """Build the circuit of a seed, and a plan of it for a family of chips."""
     rng, kind = np.random.default_rng(seed), KINDS[seed % len(KINDS)]
 
     def pick(low: int, high: int) -> int:
@@ -97,7 +98,7 @@ def _lanes(layer: Convolution, kind: str, zeros: float, rng: np.random.Generator
 
 
 def counted() -> Samples:
-    """The counts of yosys."""
+    """Load the counts of yosys."""
     content: object = json.loads(COUNTS.read_text())
     assert isa(content, dict[str, dict[str, dict[str, int]]])
     return {
@@ -107,7 +108,7 @@ def counted() -> Samples:
 
 
 def keep(found: Samples) -> None:
-    """Write them."""
+    """Write the counts."""
     text = json.dumps(
         {
             family: {str(seed): seeds[seed].to_json() for seed in sorted(seeds)}

@@ -1,4 +1,4 @@
-"""Networks as text for tests of commands."""
+"""Define networks as text for tests of commands."""
 
 MIXING = """
 func.func @main(%x: tensor<1x4x4x2xf32> {graph.name = "image"})

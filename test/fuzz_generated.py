@@ -1,14 +1,15 @@
 """
-Networks of the families in `generated/` through the interpreter, C and nnet, held to references
-that share nothing with the compiler: ONNX Runtime without optimizations, and ONNX's definition in
-float64, with bounds that are computed for each output (`generated/reference.py`).
+Run networks of the families in `generated/` through the interpreter, C and nnet.
+
+The references share no code with the compiler: ONNX Runtime without optimizations, and ONNX's
+definition in float64, with bounds that are computed for each output (`generated/reference.py`).
 
     python test/fuzz_generated.py [--count 1000] [--first 0] [--family NAME] [--keep DIR]
 
-A network is wrong if a route has a result that neither reference allows, or ends with an error
-other than `unsupported`. For a network in float, nnet has to equal the interpreter of the same
-quantized network. The last lines count networks, routes and reasons of refusals, and name the
-seeds of wrong ones.
+A network is wrong if a route has a result that neither reference allows, or an error other than
+`unsupported`. For a network in float, nnet has to equal the interpreter of the same quantized
+network. The last lines count networks, routes and reasons of refusals, and name the seeds of wrong
+networks.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from generated.routes import Refused, Routes, quick_compiler
 
 @dataclass
 class Judgement:
-    """What became of one network."""
+    """The result for a single network."""
 
     family: str
     opset: int
@@ -41,17 +42,17 @@ class Judgement:
     """`right`, or the reason of a refusal, for each route."""
     wrong: list[str] = field(default_factory=list[str])
     disputed: str = ""
-    """How ONNX Runtime differs from the definition, where it does."""
+    """The difference between ONNX Runtime and the definition, if there is one."""
 
 
 class References:
-    """Both references of a case, as far as each takes it."""
+    """The references of a case that support it."""
 
     def __init__(self, case: Case):
         self.runtime: Results | None = None
         try:
             self.runtime = runtime(case)
-        except Exception as error:  # The runtime has no narrower type, and refuses a network by it.
+        except Exception as error:  # The runtime has no narrower error type.
             self.refusal = str(error)
         self.exact = Exact(case)
         self.disputed = ""
@@ -59,14 +60,14 @@ class References:
             self.disputed = "; ".join(map(str, self.exact.check(self.runtime)))
 
     def difference(self, results: Results) -> str:
-        """What is wrong with results; empty if a reference allows them."""
+        """Describe the errors of results; empty if a reference allows them."""
         found = self.exact.check(results)
         if found and self.disputed and self.runtime is not None:
             found = [d for d in found if not self._as_runtime(results, d.sample, d.output)]
         return "; ".join(map(str, found[:3]))
 
     def _as_runtime(self, results: Results, sample: int, output: str) -> bool:
-        """Whether an output is as near to ONNX Runtime's as it should be to the definition's."""
+        """Return whether an output is as near to ONNX Runtime as the bound to the definition."""
         assert self.runtime is not None
         return self.exact.allows(results, self.runtime, sample, output)
 
@@ -103,7 +104,7 @@ def judge(seed: int, family: str = "") -> Judgement:
 
 
 def reason(refusal: str) -> str:
-    """A refusal without names and numbers."""
+    """Return a refusal without names and numbers."""
     first = next((line for line in refusal.splitlines() if "unsupported" in line), refusal)
     text = first.partition("unsupported ")[2] or first
     return re.sub(r"'[^']*'|\d+(\.\d+)?(e-?\d+)?", "_", text)[:110]

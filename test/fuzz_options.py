@@ -1,12 +1,12 @@
 """
-Random networks with random options through the commands, along two routes:
+Run random networks with random options through the commands, along two routes.
 
-- `verify`: `ceras-verify` runs every level on every target;
-- `text`: `ceras-compile` writes a folder, and every level as text. The levels and the folder
-  compute the same bits, texts come back as they were printed, `ceras-opt` makes the same text of
-  the same options, and text compiles again to what it was (`text_route.py`).
+- `verify`: `ceras-verify` runs all levels on all targets.
+- `text`: `ceras-compile` writes a folder, and each level as text. The levels and the folder compute
+  the same bits, texts are equal after parsing and printing, `ceras-opt` creates the same text from
+  the same options, and the results of compiled texts are equal (`text_route.py`).
 
-What is refused has to say so: any status but 0 and 3 is printed.
+A command that rejects a network exits with status 3; any status other than 0 and 3 is printed.
 
     python test/fuzz_options.py [--count 100] [--first 0] [--route verify] [--family images]
                                 [--keep DIR]
@@ -34,7 +34,7 @@ ROUTES = ("verify", "text")
 
 
 def judge(route: str, family: str, seed: int, folder: Path) -> str | None:
-    """What there was: `fine`, `refused`, or None where the family has no network of the seed."""
+    """Return `fine` or `refused`; None if the family has no network of the seed."""
     case = random_case(family, seed)
     if case is None:
         return None
@@ -47,11 +47,11 @@ def judge(route: str, family: str, seed: int, folder: Path) -> str | None:
     options = [*scheme(random, case, targets, folder), *states]
     for target in targets.split(",") if "," not in targets else ():
         own = table.draw(random, table.TARGETS[target])
-        # Files of weights are for computers.
+        # Files of weights are for computers only.
         board = [] if "--weights" in own else table.draw_board(random, target, folder)
         options += [*own, *board]
     try:
-        # Where reproducers of crashes are written.
+        # Reproducers of crashes are written to this folder.
         with contextlib.chdir(folder):
             if route == "text":
                 options += table.draw(random, table.FOLDERS) if targets == "c" else []
@@ -59,7 +59,7 @@ def judge(route: str, family: str, seed: int, folder: Path) -> str | None:
             else:
                 options += [] if "none" in options[:2] else table.draw(random, table.AGAIN)
                 few = [] if case.states else ["--samples", "2"]
-                # Bits are compared; random weights need not survive 8 bits.
+                # Bits are compared; random weights need not be accurate in 8 bits.
                 any_noise = ["--floor", "-1000"]
                 words = ["--targets", targets, *options, "--inputs", "data.npz", *few, *any_noise]
                 call(verify_main, "model.onnx", *words)
@@ -69,7 +69,7 @@ def judge(route: str, family: str, seed: int, folder: Path) -> str | None:
 
 
 def scheme(random: np.random.Generator, case: Case, targets: str, folder: Path) -> list[str]:
-    """How the network is quantized, if it is."""
+    """Draw the options of pruning and quantization."""
     pruning = table.draw(random, table.PRUNING, case.layers)
     if targets in FLOAT_TARGETS and random.integers(8) == 0:
         return ["--quantize", "none", *pruning]
@@ -77,7 +77,7 @@ def scheme(random: np.random.Generator, case: Case, targets: str, folder: Path) 
     if random.integers(8):
         options = ["--calibrate", str(folder / "data.npz")]
     options += table.draw(random, table.QUANTIZATION)
-    # A model that says how it is quantized is quantized again for VTA alone.
+    # A model that specifies the quantization is quantized again only for VTA.
     if not case.quantized or targets == "vta":
         options += table.draw(random, table.PRECISION, case.layers)
     return [*options, *pruning]

@@ -1,4 +1,4 @@
-"""Small networks, built operation by operation."""
+"""Build small networks, operation by operation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -65,8 +65,8 @@ class Network:
         self, *outputs: SSAValue, strategy: str = "offsets", states: Mapping[str, str] | None = None
     ) -> ModuleOp:
         """
-        The finished function, with a place in memory for every value; inputs in `states` are
-        outputs of the run before.
+        Return the finished function, with an address for each value; inputs in `states` are
+        outputs of the previous run.
         """
         self.block.add_op(ReturnOp(*outputs))
         kinds = ([a.type for a in self.block.args], [v.type for v in outputs])
@@ -82,7 +82,7 @@ class Network:
 
 
 def integer_softmax(net: Network, x: SSAValue, axis: int) -> SSAValue:
-    """Probabilities in bytes."""
+    """Compute probabilities in bytes."""
     table = np.rint(2.0**15 * np.exp(-np.arange(1000) / 64)).astype(np.int32)
     exponentials = net.constant(table, UniformType(2.0**-15, storage=i32))
     requant = RequantAttr(23, zero_point=-128)
@@ -93,7 +93,7 @@ def integer_softmax(net: Network, x: SSAValue, axis: int) -> SSAValue:
 def integer_normalize(
     net: Network, x: SSAValue, epsilon: int = 1 << 10, *, centred: bool
 ) -> SSAValue:
-    """Rows of 16 bits."""
+    """Normalize rows of 16 bits."""
     n, rng = shape_of(x)[-1], np.random.default_rng(0)
     scale = net.constant(
         rng.integers(-32767, 32768, n).astype(np.int16), UniformType(2.0**-14, storage=i16)
@@ -125,8 +125,8 @@ def recurrence(
     functions: Sequence[FunctionAttr] = FUNCTIONS,
 ) -> SSAValue:
     """
-    A recurrent layer of seeded weights. The rows of integers differ in scale; "dynamic" integers
-    also have a zero point.
+    Append a recurrent layer with seeded weights. Integer channels differ in scale; "dynamic"
+    integers also have a zero point.
     """
     hidden, rng = shape_of(state)[1], np.random.default_rng(0)
     width = kind.gates * hidden
@@ -158,7 +158,7 @@ def recurrence(
 
 
 def random_array(shape: Sequence[int], element: Attribute, seed: int = 0) -> Array:
-    """Numbers of all sizes, with extremes, and ties where floats are rounded."""
+    """Draw values of all magnitudes, with extremes, and with ties if floats are rounded."""
     rng = np.random.default_rng(seed)
     if isinstance(element, UniformType):
         low, high = element.low, element.high

@@ -40,7 +40,7 @@ KINDS = {
     ".weights": "binary",
     ".onnx": "onnx",
 }
-"""By suffix; other files are of the kind `build`."""
+"""Kinds by suffix; other files are of the kind `build`."""
 
 FIGURES = ("report.json", "manifest.json")
 
@@ -62,7 +62,7 @@ VERILOG_TOKEN = re.compile(_TOKEN % "", re.VERBOSE | re.DOTALL)
 
 
 def without_comments(text: str, token: re.Pattern[str]) -> str:
-    """The tokens of a source text; white space between them is a single blank or newline."""
+    """Return the tokens of a source text, separated by a single blank or newline."""
     parts: list[str] = []
     space = ""
     for match in token.finditer(text):
@@ -78,7 +78,7 @@ def without_comments(text: str, token: re.Pattern[str]) -> str:
 
 
 def without_docstrings(text: str) -> str:
-    """The tokens of a Python file without comments, and without strings that are statements."""
+    """Return the tokens of a Python file without comments, and without string statements."""
     kept: list[str] = []
     line: list[tokenize.TokenInfo] = []
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -96,13 +96,13 @@ def without_docstrings(text: str) -> str:
 
 
 def without_hash_comments(text: str) -> str:
-    """A file of make, CMake or YAML without lines that are comments."""
+    """Return a file of make, CMake or YAML without lines that are comments."""
     lines = (line.rstrip() for line in text.splitlines())
     return "\n".join(line for line in lines if line and not line.lstrip().startswith("#")) + "\n"
 
 
 def figures(value: object) -> object:
-    """A report or manifest without the fields in `LEFT_OUT`."""
+    """Return a report or manifest without the fields in `LEFT_OUT`."""
     if isa(value, dict[str, object]):
         return {key: figures(entry) for key, entry in value.items() if key not in LEFT_OUT}
     if isa(value, list[object]):
@@ -111,7 +111,7 @@ def figures(value: object) -> object:
 
 
 def normalized(path: Path, kind: str) -> bytes:
-    """The content of a file after normalization."""
+    """Return the content of a file after normalization."""
     data = path.read_bytes()
     if kind == "onnx":
         model = onnx.load_model_from_string(data)
@@ -134,7 +134,7 @@ def normalized(path: Path, kind: str) -> bytes:
 
 
 def kinds(folder: Path) -> Iterator[tuple[str, Path]]:
-    """The hashed files of a compiled folder with the kind of each, sorted by name."""
+    """List the hashed files of a compiled folder with the kind of each, sorted by name."""
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         name = path.relative_to(folder)
         if name.parts[0] == "temps":
@@ -149,7 +149,7 @@ def kinds(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def artefacts(folder: Path) -> dict[str, dict[str, bytes]]:
-    """By kind, the normalized files of a compiled folder by name."""
+    """Return the normalized files of a compiled folder, by kind and name."""
     found: dict[str, dict[str, bytes]] = {}
     for kind, path in kinds(folder):
         # The digits count levels. A new level must not change hashes.
@@ -162,7 +162,7 @@ def artefacts(folder: Path) -> dict[str, dict[str, bytes]]:
 
 
 def hash_of(files: Mapping[str, bytes]) -> str:
-    """A hash of names and contents."""
+    """Hash names and contents."""
     total = sha256()
     for name, data in sorted(files.items()):
         total.update(f"{name} {len(data)}\n".encode())

@@ -42,13 +42,13 @@ CALIBRATION_SAMPLES = 16
 
 @dataclass(frozen=True)
 class Network:
-    """A network and how it is compiled."""
+    """A network and the way to compile it."""
 
     name: str
     make: Callable[[], onnx.ModelProto | bytes]
     builds: Builds
     options: Sequence[str] = ()
-    """Of all builds, such as states."""
+    """Options of all builds, such as states."""
     calibration: Callable[[onnx.ModelProto], Mapping[str, om.Array]] | None = None
 
 
@@ -73,7 +73,7 @@ def only(*names: str) -> Builds:
 
 
 def sampled(model: onnx.ModelProto) -> Mapping[str, om.Array]:
-    """Seeded samples of each input, along the first axis as calibration files have them."""
+    """Draw seeded samples of each input, along the first axis as in calibration files."""
     samples = [om.random_inputs(model, seed) for seed in range(CALIBRATION_SAMPLES)]
     return {
         name: np.concatenate(arrays) if arrays[0].shape[:1] == (1,) else np.stack(arrays)
@@ -91,7 +91,7 @@ def conv(
     kernel: int,
     **attributes: om.Attribute,
 ) -> onnx.NodeProto:
-    """A convolution with seeded weights, a bias, and a padding of half the kernel."""
+    """Build a convolution with seeded weights, a bias, and a padding of half the kernel."""
     group = attributes.get("group", 1)
     assert isinstance(group, int)
     tensors[f"{result}_w"] = om.weights(random, channels[1], channels[0] // group, kernel, kernel)
@@ -102,7 +102,7 @@ def conv(
 
 
 def mobile_block() -> onnx.ModelProto:
-    """Inverted residual blocks: expansion, depthwise windows, projection, squeeze and excite."""
+    """Build inverted residual blocks: expansion, depthwise, projection, squeeze and excite."""
     random, tensors = np.random.default_rng(11), dict[str, om.Array]()
     tensors |= {"low": np.array(0, np.float32), "high": np.array(6, np.float32)}
     nodes = [
@@ -129,7 +129,7 @@ def mobile_block() -> onnx.ModelProto:
 
 
 def detector() -> onnx.ModelProto:
-    """A one-stage detector: two scales, an upsampled path, boxes decoded from a grid, classes."""
+    """Build a one-stage detector: two scales, an upsampled path, boxes from a grid, classes."""
     random, tensors = np.random.default_rng(12), dict[str, om.Array]()
     tensors |= {
         "double": np.array([1, 1, 2, 2], np.float32),
@@ -167,7 +167,7 @@ def detector() -> onnx.ModelProto:
 
 
 def upsampler() -> onnx.ModelProto:
-    """Transposed convolutions, groups, a subpixel layer and a linear resize."""
+    """Build transposed convolutions, groups, a subpixel layer and a linear resize."""
     random, tensors = np.random.default_rng(13), dict[str, om.Array]()
     tensors |= {
         "t1": om.weights(random, 8, 6, 3, 3),
@@ -191,7 +191,7 @@ def upsampler() -> onnx.ModelProto:
 
 
 def forest() -> onnx.ModelProto:
-    """A classifier of random trees with a softmax of the scores."""
+    """Build a classifier of random trees with a softmax of the scores."""
     nodes = tree_models.random_trees(5, trees=6, depth=4, features=8, targets=3)
     classifier = tree_models.ml_node(
         "TreeEnsembleClassifier",
@@ -206,7 +206,7 @@ def forest() -> onnx.ModelProto:
 
 
 def written(write: Callable[[Path], None]) -> bytes:
-    """The model that a builder of `benchmarks/networks.py` writes."""
+    """Return the model that a builder of `benchmarks/networks.py` writes."""
     with tempfile.TemporaryDirectory(prefix="ceras-hashes-") as folder:
         path = Path(folder, "model.onnx")
         write(path)
@@ -301,7 +301,7 @@ def digits_calibration(_: onnx.ModelProto) -> Mapping[str, om.Array]:
 
 
 def built() -> Iterator[Network]:
-    """Networks that need only the repository."""
+    """List the networks that need only the repository."""
     digits = (DIGITS / "digits.onnx").read_bytes
     small = COMMON | MICRO
     loops = only("c", "c-float", "nnet", "onnx") | CORTEX
@@ -344,11 +344,11 @@ SEEDS = {
     "qdq rows": (4, 5),
     "transformer": (1, 3),
 }
-"""For families in which all targets refuse seed 1 or 2, or the network is tiny."""
+"""Seeds for families in which all targets refuse seed 1 or 2, or the network is tiny."""
 
 
 def family(name: str) -> Iterator[Network]:
-    """Two networks of a family in `generated/`."""
+    """Return two networks of a family in `generated/`."""
     for seed in SEEDS.get(name, (1, 2)):
         _, case = generate(seed, name)
         builds = only("c", "c-float", "nnet", "vta", "onnx")
@@ -373,7 +373,7 @@ LARGE: Mapping[str, Sequence[str]] = {
 
 
 def shared() -> Iterator[Network]:
-    """The real networks in `SHARED`."""
+    """List the real networks in `SHARED`."""
     for path in sorted(SHARED.glob("*.onnx")):
         builds = QUANTIZED if "qdq" in path.stem else COMMON
         if path.stem in LARGE:

@@ -1,4 +1,4 @@
-"""The importer held to ONNX Runtime: `agree(model)` imports, runs and compares."""
+"""Compare the importer with ONNX Runtime: `agree(model)` imports, runs and compares."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
 
 SHARED = Path(__file__).parents[1].parent / "shared"
-"""Networks and data beside the checkout; tests that need them skip where it is absent."""
+"""The folder of networks and data next to the checkout; tests that need it skip if it is absent."""
 
 TOLERANCE = 1e-4
-"""Of the greatest magnitude of an output."""
+"""The tolerance, relative to the maximum magnitude of an output."""
 
 
 def compare(got: Mapping[str, Array], want: Mapping[str, Array]) -> None:
@@ -41,5 +41,5 @@ def agree(proto: onnx.ModelProto, inputs: Mapping[str, Array] | None = None) -> 
 
 
 def transposes(module: ModuleOp) -> list[TransposeOp]:
-    """The transposes that are left."""
+    """Return the transposes that remain."""
     return [op for op in module.walk() if isinstance(op, TransposeOp)]

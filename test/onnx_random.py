@@ -1,7 +1,8 @@
-"""Seeded random convolutional networks for differential tests: `random_network(seed)`.
+"""Draw seeded convolutional networks for differential tests: `random_network(seed)`.
 
-A chain of steps, each taking the newest value and sometimes an older one, so that no node is
-dead. Feature maps stay at most 16x16 with at most 40 channels: a network runs in milliseconds.
+A network is a chain of steps. Each step uses the newest value and sometimes an older value, so that
+no node is dead. Feature maps are at most 16x16 with at most 40 channels: a network runs in
+milliseconds.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from onnx_models import Array, Attribute, Shape, model, node, norm_parameters, w
 MAX_SIZE, MAX_CHANNELS = 16, 40
 
 Map = tuple[str, tuple[int, int, int]]
-"""A feature map's name and its channels, height and width; batch is 1."""
+"""The name of a feature map, and its channels, height and width; batch is 1."""
 
 
 def random_network(
     seed: int, *, steps: int | None = None, kinds: Sequence[str] | None = None
 ) -> onnx.ModelProto:
-    """The network of `seed`: `steps` steps (2 to 7 by default) out of `kinds`, and a head.
+    """Return the network of `seed`: `steps` steps (2 to 7 by default) out of `kinds`, and a head.
 
     `kinds` are names from STEPS, all but channel_shuffle and attention by default; "head" allows a
     classifier.
@@ -31,7 +32,7 @@ def random_network(
     network = _Network(random)
     names = [name for name in STEPS if name in allowed]
     for _ in range(int(random.integers(2, 8)) if steps is None else steps):
-        # Not every step fits every shape: the first of a random order that fits is taken.
+        # Not all steps fit all shapes: choose the first of a random order that fits.
         any(STEPS[names[i]](network) for i in random.permutation(len(names)))
     if not network.nodes:
         convolution(network)
@@ -73,13 +74,13 @@ class _Network:
         return self.result
 
     def push(self, name: str, *shape: int) -> bool:
-        """Make a feature map the newest; true, so that a step can end with it."""
+        """Append the newest feature map; return true, so that a step can return the result."""
         channels, height, width = shape
         self.maps.append((name, (channels, height, width)))
         return True
 
     def older(self, accepts: Callable[[tuple[int, int, int]], bool]) -> Map | None:
-        """A random map before the newest whose shape is accepted."""
+        """Return a random map before the newest that has an accepted shape."""
         found = [older for older in self.maps[:-1] if accepts(older[1])]
         return found[int(self.random.integers(len(found)))] if found else None
 
@@ -103,7 +104,7 @@ class _Network:
 
 
 def convolution(network: _Network) -> bool:
-    """Conv with any attributes, perhaps BatchNormalization, perhaps an activation."""
+    """Append Conv with any attributes, perhaps BatchNormalization, perhaps an activation."""
     value, (channels, height, width) = network.maps[-1]
     pick = network.pick
     kernel, strides, dilations = (pick(1, 2, 3, 3, 5), pick(1, 3)), pick(1, 1, 2), pick(1, 1, 2)
@@ -115,7 +116,7 @@ def convolution(network: _Network) -> bool:
     elif channels % 2 == 0 and network.chance(0.2):
         group, outputs = 2, outputs // 2 * 2 + 2
     extents = [dilations * (k - 1) + 1 for k in kernel]
-    # ONNX Runtime has no auto_pad together with dilations.
+    # ONNX Runtime does not support auto_pad together with dilations.
     automatic = dilations == 1 and network.chance(0.2)
     pads = [0, 0, 0, 0]
     if not automatic:
@@ -149,7 +150,7 @@ def convolution(network: _Network) -> bool:
 
 
 def pooling(network: _Network) -> bool:
-    """MaxPool or AveragePool."""
+    """Append MaxPool or AveragePool."""
     value, (channels, height, width) = network.maps[-1]
     kernel, stride = network.pick(2, 2, 3), network.pick(1, 2, 2)
     pad = network.pick(0, 0, 1)
@@ -169,7 +170,7 @@ def pooling(network: _Network) -> bool:
 
 
 def binary(network: _Network) -> bool:
-    """Add or Mul with an older map of the same shape, or with a constant per channel."""
+    """Append Add or Mul with an older map of the same shape, or with a constant per channel."""
     value, shape = network.maps[-1]
     op = "Add" if network.chance(0.7) else "Mul"
     skip = network.older(lambda older: older == shape)
@@ -184,7 +185,7 @@ def binary(network: _Network) -> bool:
 
 
 def residual(network: _Network) -> bool:
-    """Conv that keeps the shape, Add with its own input, activation."""
+    """Append Conv that keeps the shape, Add with the input of Conv, and an activation."""
     value, shape = network.maps[-1]
     kernel = network.constant(weights(network.random, shape[0], shape[0], 3, 3))
     branch = network.emit("Conv", value, kernel, pads=[1, 1, 1, 1])
@@ -195,7 +196,7 @@ def residual(network: _Network) -> bool:
 
 
 def squeeze_excite(network: _Network) -> bool:
-    """Mul by a Sigmoid of the globally pooled map, broadcast over height and width."""
+    """Append Mul by a Sigmoid of the globally pooled map, broadcast over height and width."""
     value, shape = network.maps[-1]
     kernel = network.constant(weights(network.random, shape[0], shape[0], 1, 1))
     gate = network.emit("GlobalAveragePool", value)
@@ -204,7 +205,7 @@ def squeeze_excite(network: _Network) -> bool:
 
 
 def concat(network: _Network) -> bool:
-    """Concat along channels with an older map of the same height and width."""
+    """Append Concat along channels with an older map of the same height and width."""
     value, (channels, height, width) = network.maps[-1]
     room = MAX_CHANNELS - channels
     older = network.older(lambda shape: shape[1:] == (height, width) and shape[0] <= room)
@@ -216,7 +217,7 @@ def concat(network: _Network) -> bool:
 
 
 def resize(network: _Network) -> bool:
-    """Resize by two, nearest neighbour."""
+    """Append Resize by two, nearest neighbor."""
     value, (channels, height, width) = network.maps[-1]
     if 2 * max(height, width) > MAX_SIZE:
         return False
@@ -234,7 +235,7 @@ def resize(network: _Network) -> bool:
 
 
 def transpose(network: _Network) -> bool:
-    """Height and width exchanged."""
+    """Exchange height and width."""
     value, (channels, height, width) = network.maps[-1]
     return network.push(
         network.emit("Transpose", value, perm=[0, 1, 3, 2]), channels, width, height
@@ -242,7 +243,7 @@ def transpose(network: _Network) -> bool:
 
 
 def reshape(network: _Network) -> bool:
-    """Half of the height moved into the width."""
+    """Move half of the height into the width."""
     value, (channels, height, width) = network.maps[-1]
     if height % 2 or 2 * width > MAX_SIZE:
         return False
@@ -251,7 +252,7 @@ def reshape(network: _Network) -> bool:
 
 
 def channel_shuffle(network: _Network) -> bool:
-    """ShuffleNet's Reshape, Transpose, Reshape over five dimensions."""
+    """Append ShuffleNet's Reshape, Transpose, Reshape over five dimensions."""
     value, (channels, height, width) = network.maps[-1]
     if channels % 2 or channels < 4:
         return False
@@ -262,7 +263,7 @@ def channel_shuffle(network: _Network) -> bool:
 
 
 def attention(network: _Network) -> bool:
-    """Heads over all positions: scores scaled or masked or both, softmax, products with values."""
+    """Append attention over all positions, with heads, and scores scaled or masked or both."""
     value, (channels, height, width) = network.maps[-1]
     heads = network.pick(1, 2, 3, 4)
     if channels % heads:
@@ -292,7 +293,7 @@ def attention(network: _Network) -> bool:
 
 
 def head(network: _Network) -> None:
-    """To a vector by one of three ways, Gemm, perhaps Softmax."""
+    """Convert to a vector by one of three ways, then append Gemm and perhaps Softmax."""
     value, (channels, height, width) = network.maps[-1]
     features = channels * height * width
     match network.pick(0, 1, 2):
@@ -302,7 +303,7 @@ def head(network: _Network) -> None:
         case 1:
             value = network.emit("Flatten", value)
         case _:
-            # As exporters from channels-last frameworks write it.
+            # Exporters from channels-last frameworks write this form.
             value = network.emit("Transpose", value, perm=[0, 2, 3, 1])
             value = network.emit("Reshape", value, network.constant(np.array([1, -1], np.int64)))
     outputs = int(network.random.integers(2, 20))

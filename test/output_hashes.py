@@ -49,7 +49,7 @@ ENVIRONMENT = {
     "OPENBLAS_CORETYPE": "Haswell",
     "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512F AVX512_SKX AVX512_CLX AVX512_ICL AVX512_SPR",
 }
-"""Sums of calibration in the same order on all x86-64 machines with AVX2, without AVX-512."""
+"""Calibration adds in the same order on all x86-64 machines with AVX2, without AVX-512."""
 
 Key = tuple[str, str, str]
 """Network, build and kind of output."""
@@ -58,7 +58,7 @@ Key = tuple[str, str, str]
 def hashes(
     network: Network, targets: Sequence[str] = (), keep: Path | None = None
 ) -> dict[Key, str]:
-    """The hashes of the outputs of a network for all builds, or for the selected targets."""
+    """Compute the hashes of the outputs of a network for all builds or the given targets."""
     found: dict[Key, str] = {}
     with tempfile.TemporaryDirectory(prefix="ceras-hashes-") as name:
         folder = Path(name)
@@ -89,14 +89,14 @@ def hashes(
 
 
 def chosen(build: str, targets: Sequence[str]) -> bool:
-    """Whether a build, or the target at the beginning of its name, is among `targets`."""
+    """Return whether a build, or the target at the start of its name, is among `targets`."""
     return not targets or build in targets or build.split(":")[0].split("-")[0] in targets
 
 
 def compiled(
     model: Path, options: Sequence[str], output: Path
 ) -> tuple[Mapping[str, Mapping[str, bytes]], str]:
-    """The artefacts by kind, or the reason of a refusal."""
+    """Return the artefacts by kind, or the reason of a refusal."""
     out, said = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(said):
         status = compile_main([str(model), *options, "-o", str(output), "--save-temps"])
@@ -130,7 +130,7 @@ def write(path: Path, found: Mapping[Key, str]) -> None:
 
 
 def differences(before: Mapping[Key, str], now: Mapping[Key, str]) -> Iterator[str]:
-    """A line for each output that was changed, added or removed."""
+    """Yield a line for each output that was changed, added or removed."""
     for key in sorted(before.keys() | now.keys()):
         old, new = before.get(key, "absent"), now.get(key, "absent")
         if old != new:

@@ -1,6 +1,7 @@
 """
-The layers of a quantized model as models of their own: from stored integers to stored integers.
-Comparing these one by one keeps a difference from spreading.
+Split a quantized model into a model per layer, from stored integers to stored integers.
+
+A comparison layer by layer keeps a difference from spreading.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,8 +18,9 @@ def layers(
     model: onnx.ModelProto, inputs: Mapping[str, Array]
 ) -> Iterator[tuple[onnx.ModelProto, dict[str, Array]]]:
     """
-    One model for everything between integers and the next, and between those and the outputs,
-    with what ONNX Runtime feeds it when the whole model is run on `inputs`.
+    Build a model for the nodes between stored integers, and between integers and outputs.
+
+    Each has the inputs that ONNX Runtime computes when the full model is run on `inputs`.
     """
     graph = model.graph
     producer = {name: node for node in graph.node for name in node.output if name}
@@ -47,7 +49,7 @@ def layers(
 def _values(
     model: onnx.ModelProto, names: list[str], inputs: Mapping[str, Array]
 ) -> dict[str, Array]:
-    """What every node computes."""
+    """Compute the results of all nodes."""
     whole = onnx.ModelProto()
     whole.CopyFrom(model)
     del whole.graph.output[:]
@@ -58,7 +60,7 @@ def _values(
 def _part(
     model: onnx.ModelProto, results: set[str], known: Mapping[str, Array], last: str
 ) -> onnx.ModelProto:
-    """The nodes that compute `results`, from and to the values that are `known`."""
+    """Build the nodes that compute `results`, from and to the values that are `known`."""
     nodes = [node for node in model.graph.node if results.issuperset(node.output)]
     used = {name for node in nodes for name in node.input}
     values = {

@@ -1,4 +1,4 @@
-"""A Q/DQ model of 8-bit activations with some of them in 16 bits, signed or not."""
+"""Convert a Q/DQ model of 8-bit activations to 16 bits for some, signed or not."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ ENDS = ("QuantizeLinear", "DequantizeLinear")
 
 def widened(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
     """
-    Of the scales of activations every other one, by chance, becomes a 256th: what is stored covers
-    the same range in as many more steps. ONNX Runtime's own Q and DQ take these at any opset.
+    Divide a random half of the activation scales by 256.
+
+    The stored values cover the same range with 256 times as many steps. ONNX Runtime's custom Q and
+    DQ
+    support this at any opset.
     """
     random = np.random.default_rng(seed)
     wide = onnx.ModelProto()

@@ -1,4 +1,4 @@
-"""Seeded random networks of images: `random_image_model`."""
+"""Draw seeded networks for images: `random_image_model`."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ import onnx
 import onnx_models as om
 
 MOST = 12
-"""No value has more channels."""
+"""The maximum number of channels of a value."""
 
 ACTIVATIONS: dict[str, dict[str, om.Attribute]] = {
     "Relu": {},
@@ -21,7 +21,7 @@ ACTIVATIONS: dict[str, dict[str, om.Attribute]] = {
 
 
 class Images:
-    """The network so far: the value that goes on, and all that may be joined again."""
+    """The network so far: the newest value, and all values that a step may join again."""
 
     def __init__(self, seed: int):
         self.random = np.random.default_rng(seed)
@@ -37,7 +37,7 @@ class Images:
         self.end()
 
     def number(self, low: int, high: int) -> int:
-        """At least `low`, below `high`."""
+        """Draw an integer that is >= `low` and below `high`."""
         return int(self.random.integers(low, high))
 
     def emit(self, op: str, operands: str, **attributes: om.Attribute) -> str:
@@ -55,7 +55,7 @@ class Images:
         return self.constant(self.random.normal(0, spread, shape).astype(np.float32))
 
     def partner(self, *, same_channels: bool) -> str | None:
-        """A value from before of the same size."""
+        """Return an earlier value of the same size."""
         found = [
             name
             for name, (channels, size) in self.shapes.items()
@@ -64,7 +64,7 @@ class Images:
         return found[self.number(0, len(found))] if found else None
 
     def end(self) -> None:
-        """One of the ends that networks have."""
+        """Append one of the common output stages of networks."""
         kind = self.number(0, 4)
         if kind == 0:
             self.emit("Identity", self.value)
@@ -175,7 +175,7 @@ STEPS: tuple[Callable[[Images], None], ...] = (
 
 
 def random_image_model(seed: int) -> tuple[onnx.ModelProto, om.Array]:
-    """A model, and 24 samples of its input `x`."""
+    """Return a model, and 24 samples of the input `x`."""
     net = Images(seed)
     output = net.nodes[-1].output[0]
     model = om.model(net.nodes, {"x": net.input}, [output], net.constants, opset=14)

@@ -1,4 +1,4 @@
-"""Recurrent cells that are written out in operations, and loops of them as exporters write them."""
+"""Build recurrent cells from small operations, and loops over them as exporters write them."""
 
 from collections.abc import Mapping, Sequence
 
@@ -42,7 +42,7 @@ def split(value: str, *parts: str) -> onnx.NodeProto:
 
 
 def lstm(sums: str, function: str = "Sigmoid") -> Nodes:
-    """`h2` and `c2` of the gates in `sums`, in Keras' order."""
+    """Compute `h2` and `c2` from the gates in `sums`, in Keras' order."""
     return [
         split(sums, "ai", "af", "ag", "ao"),
         *(make(function, [f"a{g}"], [g]) for g in "ifo"),
@@ -124,7 +124,7 @@ MASKED: dict[str, Nodes] = {
         make("Mul", ["OLD", "END_off"], ["END_old"]), make("Add", ["END_new", "END_old"], ["END"]),
     ],
 }  # fmt: skip
-"""`NEW` where the step counts, else `OLD`."""
+"""Select `NEW` if the step is within the sequence, else `OLD`."""
 
 
 def masked(spelling: str, new: str, old: str, end: str) -> Nodes:
@@ -132,7 +132,7 @@ def masked(spelling: str, new: str, old: str, end: str) -> Nodes:
 
 
 def renamed(nodes: Nodes, **names: str) -> Nodes:
-    """Copies with other names; parts of a name behind `_` stay."""
+    """Copy nodes with other names; parts of a name after `_` remain."""
 
     def other(name: str) -> str:
         head, *tail = name.split("_")
@@ -157,10 +157,12 @@ def looped(
     shown: str = "state",
 ) -> onnx.ModelProto:
     """
-    A `Loop` as tf2onnx writes it: a counter and the weights are carried, the condition counts
-    steps, and the state of each step is an output. With a `spelling`, states stay as they are where
-    `marks` is not positive; `shown` says what the output is there: the state, zeros, or the output
-    of the step before, which is carried.
+    Build a `Loop` as tf2onnx writes it.
+
+    A counter and the weights are carried, the condition counts steps, and the state of each step is
+    an
+    output. With a `spelling`, states remain unchanged where `marks` is not positive. Then `shown`
+    selects the output: the state, zeros, or the output of the previous step, which is carried.
     """
     index_nodes = {
         "counter": [make("Gather", ["xs", "time"], ["x"])],

@@ -1,4 +1,4 @@
-"""Streaming networks for tests: cells of small operators, and ONNX's LSTM, with states outside."""
+"""Build streaming networks: cells of small operators, and ONNX's LSTM with external states."""
 
 import numpy as np
 import onnx
@@ -13,7 +13,7 @@ def _weights(seed: int, *shape: int) -> om.Array:
 
 
 def gru_cell() -> onnx.ModelProto:
-    """A GRU's step: x [1, 6] and h [1, 8] to scores y [1, 3] and hn; torch exports cells so."""
+    """Build a GRU step from x [1, 6] and h [1, 8] to y [1, 3] and hn, as torch exports cells."""
     nodes = [
         om.node("Gemm", "x wx bx", "gx"),
         om.node("Gemm", "h wh bh", "gh"),
@@ -43,7 +43,7 @@ def gru_cell() -> onnx.ModelProto:
 
 
 def lstm_layer(steps: int = 2) -> onnx.ModelProto:
-    """ONNX's LSTM over a frame of steps, with h and c as inputs and outputs, as Silero has them."""
+    """Build ONNX's LSTM over a frame of steps, with h and c as inputs and outputs, as in Silero."""
     nodes = [
         om.node("LSTM", "x w r b - h c", "s hn cn", hidden_size=UNITS),
         om.node("Squeeze", "hn zero", "last"),
@@ -62,7 +62,7 @@ def lstm_layer(steps: int = 2) -> onnx.ModelProto:
 
 
 def delay_line() -> onnx.ModelProto:
-    """Two samples back, and two states that change places: nothing of it may be written early."""
+    """Delay two samples, and swap two states: an early write of a state gives wrong results."""
     nodes = [
         om.node("Add", "a b", "ab"),
         om.node("Add", "ab x", "y"),
@@ -83,6 +83,6 @@ NETWORKS = {"gru": gru_cell, "lstm": lstm_layer, "delay": delay_line}
 
 
 def sequence(name: str, steps: int = 10, seed: int = 7) -> om.Array:
-    """What is new of every step, one after the other."""
+    """Draw the new inputs of all steps, in order."""
     shape = {"gru": (1, INPUTS), "lstm": (2, 1, INPUTS), "delay": (1, 4)}[name]
     return np.random.default_rng(seed).normal(0, 1, (steps, *shape)).astype(np.float32)

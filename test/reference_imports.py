@@ -23,13 +23,13 @@ from ceras_ir.driver.verify.model_reference import ModelReference, NoReferenceEr
 from ceras_ir.frontends.onnx.importer import Importer
 
 SHARE = 4
-"""By default, the inverse of the share of models that is compared."""
+"""The inverse of the default share of models to compare."""
 
 MAX_ELEMENTS = 1 << 20
-"""Of all tensors of a model that is compared by default."""
+"""The default limit for the elements of all tensors of a model."""
 
 MAX_STEPS = 64
-"""Of a loop in a model that is compared by default."""
+"""The default limit for the steps of a loop in a model."""
 
 _seen: set[str] = set()
 _suspended = False
@@ -37,7 +37,7 @@ _suspended = False
 
 @contextmanager
 def suspended() -> Generator[None]:
-    """Importers that are wrong on purpose."""
+    """Disable the comparison for importers that are wrong on purpose."""
     global _suspended
     _suspended = True
     try:

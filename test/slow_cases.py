@@ -1,4 +1,4 @@
-"""Cases of a parametrized test that `make check` leaves to `make test`."""
+"""Mark cases of a parametrized test that only `make test` runs, not `make check`."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -8,7 +8,7 @@ from _pytest.mark import ParameterSet
 
 
 def slow(*arguments: object) -> ParameterSet:
-    """Mark one case as slow."""
+    """Mark a case as slow."""
     return pytest.param(*arguments, marks=pytest.mark.slow)
 
 

@@ -1,4 +1,4 @@
-"""Seeded random networks with states for differential tests: `random_streaming(seed)`."""
+"""Draw seeded networks with states for differential tests: `random_streaming(seed)`."""
 
 from collections.abc import Callable
 
@@ -8,10 +8,10 @@ import onnx_models as om
 from onnx import TensorProto, helper
 
 WIDTH = 24
-"""No row is longer."""
+"""The maximum length of a row."""
 
 LONG = 1100
-"""Steps of loops that are not unrolled."""
+"""The number of steps of loops that are not unrolled."""
 
 
 def real(name: str, *shape: int) -> onnx.ValueInfoProto:
@@ -19,7 +19,7 @@ def real(name: str, *shape: int) -> onnx.ValueInfoProto:
 
 
 class Streaming:
-    """The network so far: a row of numbers, and what is kept from call to call."""
+    """The network so far: a row of values, and the states."""
 
     def __init__(self, seed: int):
         self.random = np.random.default_rng(seed)
@@ -56,7 +56,7 @@ class Streaming:
         return self.constant(values.astype(np.float32))
 
     def state(self, *shape: int) -> str:
-        """A state that is read; `keep` says what it becomes."""
+        """Add a state; `keep` defines the value of the next call."""
         name = f"s{len(self.inputs)}"
         self.inputs[name] = shape
         return name
@@ -119,7 +119,7 @@ def scatter(net: Streaming) -> None:
 
 
 def cache(net: Streaming) -> None:
-    """A row of a table is replaced, at a place that is computed."""
+    """Replace a row of a table at a computed index."""
     state = net.state(4, net.width)
     score = net.product(net.value, net.width, 4)
     at = net.emit("ArgMax", score, axis=1, keepdims=1)
@@ -137,7 +137,7 @@ def greatest(net: Streaming) -> None:
 
 
 def recurrent(net: Streaming) -> None:
-    """ONNX's own layers over this row and the one before, with the last state kept."""
+    """Apply an ONNX layer to this row and the previous row; the last layer state is a state."""
     kind = ("LSTM", "GRU", "RNN")[int(net.random.integers(3))]
     gates, units = {"LSTM": 4, "GRU": 3, "RNN": 1}[kind], int(net.random.integers(1, 9))
     before = net.state(1, net.width)
@@ -162,7 +162,7 @@ def recurrent(net: Streaming) -> None:
 
 
 def attention(net: Streaming) -> None:
-    """This row asks three rows, the newest of which it is; normalized, as a decoder does it."""
+    """Attend from this row to the last three rows, and normalize, as in a decoder."""
     state, width = net.state(2, net.width), net.width
     rows = net.emit("Concat", f"{state} {net.value}", axis=0)
     bounds = [net.constant(np.array([n])) for n in (1, 3, 0)]
@@ -176,7 +176,7 @@ def attention(net: Streaming) -> None:
 
 
 def branch(net: Streaming) -> None:
-    """Which of two products is taken is computed."""
+    """Compute which of two products is used."""
     total = net.emit("ReduceSum", net.value, keepdims=0)
     at = net.constant(np.array(0.1, np.float32))
     condition = net.emit("Greater", f"{total} {at}")
@@ -194,7 +194,7 @@ def branch(net: Streaming) -> None:
 
 
 def loop(net: Streaming) -> None:
-    """A product again and again, a constant number of times, or as long as a sum is small."""
+    """Repeat a product, a constant number of times or while a sum is small."""
     number, trips = len(net.nodes), int(net.random.integers(1, 5))
     trips += LONG * int(net.random.integers(4) == 0)
     weights = net.weights(net.width, net.width)
@@ -218,12 +218,12 @@ def loop(net: Streaming) -> None:
     body = helper.make_graph(nodes, "body", inputs, [*outputs, real(f"n{number}", 1, net.width)])
     counts = f"{net.constant(np.array(trips))} {net.constant(np.array(True))}"
     end = net.emit("Loop", f"{counts} {net.value}", body=body)
-    # ONNX's shape inference takes it that the shape may change.
+    # ONNX's shape inference assumes that the shape may change.
     net.value = net.emit("Reshape", f"{end} {net.constant(np.array([1, net.width]))}")
 
 
 def chosen(net: Streaming, number: int) -> list[onnx.NodeProto]:
-    """Half of a product, or a product of that, by its greatest element."""
+    """Choose half of a product, or a product of it, by the maximum element."""
     weights, half = net.weights(net.width, net.width), net.constant(np.array(0.2, np.float32))
     ends = [[real(f"{name}{number}", 1, net.width)] for name in "ru"]
     first = [om.node("Mul", f"p{number} {half}", f"r{number}")]
@@ -240,7 +240,7 @@ def chosen(net: Streaming, number: int) -> list[onnx.NodeProto]:
 
 
 def scan(net: Streaming) -> None:
-    """A running average over three rows, or many times these, whose outputs are summed."""
+    """Average three rows, or many repetitions of these, and sum the outputs."""
     state, number, width = net.state(2, net.width), len(net.nodes), net.width
     rows = net.emit("Concat", f"{state} {net.value}", axis=0)
     bounds = [net.constant(np.array([n])) for n in (1, 3, 0)]
@@ -274,7 +274,7 @@ def scan(net: Streaming) -> None:
 
 
 def gather(net: Streaming) -> None:
-    """A row of a table, and some of its elements, by what is computed."""
+    """Gather a row of a table and some elements of it, at computed indices."""
     rows = net.weights(5, net.width)
     score = net.product(net.value, net.width, 5)
     at = net.emit("ArgMax", score, axis=1, keepdims=0)
@@ -285,7 +285,7 @@ def gather(net: Streaming) -> None:
 
 
 def curve(net: Streaming) -> None:
-    """Functions of one element, and a running sum."""
+    """Append a function of a single element, and perhaps a running sum."""
     op = ("Sin", "Cos", "Atan", "Erf", "Softplus", "Mish", "Exp")[int(net.random.integers(7))]
     value = net.emit(op, net.emit("Tanh", net.value))
     if net.random.integers(2):
@@ -301,7 +301,7 @@ STEPS: list[Callable[[Streaming], None]] = [
 
 
 def random_streaming(seed: int) -> tuple[onnx.ModelProto, dict[str, str], om.Array]:
-    """The network of `seed`, its states, and ten steps of input."""
+    """Return the network of `seed`, the states, and ten steps of input."""
     net = Streaming(seed)
     outputs = ["y", *net.states.values()]
     model = om.model(net.nodes, net.inputs, outputs, net.constants, opset=18)

@@ -1,4 +1,4 @@
-"""`python -O` removes `assert` statements, so none may do work that later statements need."""
+"""Check that no `assert` does work that later statements need: `python -O` removes them."""
 
 import ast
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Benchmarks that users run on models of their own refuse in one line what they cannot take."""
+"""Check that benchmarks reject models and options that they do not support, in a single line."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ DATA = np.random.default_rng(0).normal(size=(4, 3, 4)).astype(np.float32)
 
 
 def write_model(path: Path, *inputs: str) -> None:
-    """The sum of inputs of [N, 3, 4], with `N` as a name."""
+    """Write the sum of inputs of [N, 3, 4]; `N` is symbolic."""
     shape = ["N", 3, 4]
     values = [helper.make_tensor_value_info(n, TensorProto.FLOAT, shape) for n in (*inputs, "y")]
     node = helper.make_node("Sum", inputs, ["y"])
@@ -24,7 +24,7 @@ def write_model(path: Path, *inputs: str) -> None:
 
 
 def benchmark(name: str, *arguments: str | Path, first: Path | None = None) -> tuple[int, str, str]:
-    """Status and both streams of a benchmark; modules in `first` come before all others."""
+    """Return status and both streams of a benchmark; modules in `first` precede all others."""
     command = [sys.executable, *([] if first is None else ["-c", RUN, first])]
     command += [ROOT / "benchmarks" / name, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -38,7 +38,7 @@ sys.argv = sys.argv[1:]
 sys.path[:0] = [sys.argv.pop(0), str(Path(sys.argv[0]).parent)]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
-"""Runs a script as Python does, but for the first place where modules are looked for."""
+"""Run a script as Python does, except for the first entry of the module search path."""
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""`make check` checks the types of what may have changed, and of no less."""
+"""Check that `make check` checks the types of all files that may have changed."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -64,7 +64,7 @@ OF_A = {
         (append("package/inner/c.py"), {"package/inner/c.py"}),
         (append("test/data.py"), {"test/data.py", "test/test_b.py"}),
         (append("test/parts/beside.py"), {"test/parts/beside.py", "test/parts/test_beside.py"}),
-        # A new file may be what an import means from now on.
+        # From now on, a new file may be the target of an import.
         (append("package/data.py"), {"package/data.py"}),
         (append("data.py"), {"data.py", "test/test_b.py"}),
         (append("test/package/b.py"), {"test/package/b.py", "test/test_b.py"}),

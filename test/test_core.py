@@ -1,4 +1,4 @@
-"""The core works without any extension: `core.py` deletes them in a copy of the project."""
+"""Check that the core works without extensions: `core.py` deletes them in a copy."""
 
 import filecmp
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ for module in pkgutil.walk_packages(ceras_ir.__path__, "ceras_ir."):
 
 @pytest.fixture(scope="module", params=CHOICES)
 def deleted(request: pytest.FixtureRequest) -> tuple[str, ...]:
-    """The extensions that are deleted."""
+    """Return the extensions that are deleted."""
     return request.param
 
 
@@ -37,7 +37,7 @@ def folder(deleted: tuple[str, ...]) -> Iterator[Path]:
 
 
 def succeed(folder: Path, *words: str | Path) -> str:
-    """What Python prints in a copy of the project; it must end with status 0."""
+    """Run Python in a copy of the project, and return stdout; the status must be 0."""
     done = core.run(folder, *words)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

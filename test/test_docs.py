@@ -1,4 +1,4 @@
-"""The documentation is true: pages match the code, examples run, links lead somewhere."""
+"""Check the documentation: pages match the code, examples run, and links have a target."""
 
 import dataclasses
 import re
@@ -27,7 +27,7 @@ LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 MACHINE = re.compile(r"file://|/(?:work|home|root|tmp|opt|Users)/|[A-Z]:\\\\|https?://[^/\s]*pypi")
 
 TOLD = ("compiles", "verified_by_default", "runs_natively", "board_suffixes", "board_name", "name")
-"""What a target says of itself in a word, besides the methods that the architecture lists."""
+"""Fields of a target, in addition to the methods that the architecture page lists."""
 
 
 def name(path: Path) -> str:
@@ -67,7 +67,7 @@ def test_links_lead_somewhere(page: Path):
 
 
 def headings(page: Path) -> set[str]:
-    """Anchors of a page's headings, as GitHub makes them."""
+    """Return the anchors of the headings of a page, as GitHub computes them."""
     found = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
 
@@ -79,13 +79,13 @@ def test_no_paths_of_some_machine(page: Path):
 
 
 UNWRAPPED = {"docs/vta-board.md", "docs/dataflow.md"}
-"""Pages whose lines are still wider; take a page out when it is wrapped."""
+"""Pages that still have longer lines; remove a page here after it is wrapped."""
 
 WIDTH = 120
 
 
 def test_lines_are_wrapped():
-    """But for tables, which Markdown cannot wrap, and for code, which shows what is printed."""
+    """Except tables, which Markdown cannot wrap, and code, which shows printed output."""
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         if page.suffix != ".md" or name(page) in UNWRAPPED or text.startswith("<!-- "):
@@ -101,7 +101,7 @@ NO_VERB = {
     *("It", "Its", "Of", "On", "One", "That", "The", "These", "This", "To", "What", "When"),
     *("Where", "Whether", "Which", "Who", "With"),
 }
-"""Openings of a first line that names no action."""
+"""First words of a line that does not start with a verb."""
 
 
 def test_a_pass_says_what_it_does_with_a_verb_and_its_object():

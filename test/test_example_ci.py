@@ -1,4 +1,4 @@
-"""The workflow of examples/ci: its commands run on examples/digits, and conditions fail a job."""
+"""Test the workflow of examples/ci: its commands run, and conditions fail a job."""
 
 import os
 import re
@@ -27,7 +27,7 @@ class Step:
 
 
 def steps(text: str) -> list[Step]:
-    """The steps of a workflow that run commands; `run` is a line, or a block of indented lines."""
+    """List the steps of a workflow that run commands; `run` is a line or an indented block."""
     found: list[Step] = []
     for part in re.split(r"^ {6}- ", text, flags=re.M)[1:]:
         name = re.match(r"name: (.*)\n", part)
@@ -43,7 +43,7 @@ def steps(text: str) -> list[Step]:
 
 
 def variables(text: str) -> dict[str, str]:
-    """The variables of the workflow."""
+    """Return the variables of the workflow."""
     (block,) = re.findall(r"^env:\n((?:  .*\n)+)", text, re.M)
     return dict(re.findall(r"^  (\w+): (.*)$", block, re.M))
 

@@ -1,4 +1,4 @@
-"""The digits example: the committed model and data, the training script, and the demo."""
+"""Test the digits example: the committed model and data, the training script, and the demo."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_accuracy() -> None:
     answer = run_onnxruntime(proto, {"image": images("digits_test.npz")})["probabilities"]
     with np.load(EXAMPLE / "digits_labels.npz") as arrays:
         correct = int(np.sum(np.argmax(answer, axis=1) == arrays["labels"]))
-    # README.md says 357; one image more or less is the runtime's arithmetic.
+    # README.md states 357; one more or less is due to the arithmetic of the runtime.
     assert abs(correct - 357) <= 1
 
 
@@ -84,7 +84,7 @@ def test_train_script(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "parameters: 14458" in done.stdout
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(ARTEFACTS)
-    # The data and the structure do not depend on training; only the weights do.
+    # Only the weights depend on training; the data and the structure do not.
     for name in ARTEFACTS[1:]:
         assert (tmp_path / name).read_bytes() == (EXAMPLE / name).read_bytes()
     trained = onnx.ModelProto.FromString((tmp_path / "digits.onnx").read_bytes())
@@ -117,7 +117,7 @@ else:
 def demo(
     tmp_path: Path, broken: str = "", status: int = 0
 ) -> tuple[subprocess.CompletedProcess[str], list[str]]:
-    """Run demo.py in an environment whose three tools are stubs; also the commands they got."""
+    """Run demo.py with stubs of the three tools; return the result and their commands."""
     programs, log = tmp_path / "bin", tmp_path / "log"
     programs.mkdir()
     labels = str(EXAMPLE / "digits_labels.npz")
@@ -127,7 +127,7 @@ def demo(
         )
         (programs / tool).write_text(text, encoding="utf-8")
         (programs / tool).chmod(0o755)
-    # The demo looks for its tools beside the Python that runs it.
+    # The demo looks for the tools next to the Python program that runs it.
     script = f"import sys; sys.executable = {str(programs / 'python')!r}; sys.argv[0] = 'demo.py'"
     script += "\nimport runpy; runpy.run_path(" + repr(str(EXAMPLE / "demo.py"))
     script += ", run_name='__main__')"
@@ -143,7 +143,7 @@ def demo(
 @pytest.mark.parametrize("target", ["c", "nnet", "vta"])
 def test_readme_has_what_the_demo_prints(tmp_path: Path, target: str) -> None:
     data = str(EXAMPLE / "digits_calibration.npz")
-    # As demo.py has it.
+    # demo.py has the same list.
     board = ["--board", "pynq"] if target == "vta" else []
     options = ["--target", target, *board, "--calibrate", data, "-o", str(tmp_path)]
     assert compile_tool([str(EXAMPLE / "digits.onnx"), *options]) == 0

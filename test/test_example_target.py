@@ -1,4 +1,4 @@
-"""`examples/target`: a systolic array written against the protocol alone, and its page."""
+"""Test `examples/target`, a systolic array that uses only the protocol, and its page."""
 
 import ast
 import json
@@ -42,7 +42,7 @@ Integers = NDArray[np.int64]
 
 
 def verify(tool: Tool, model: Path, *options: str) -> list[str]:
-    """The lines of `ceras-verify` for C and the array, all of which must be exact."""
+    """Return the lines of `ceras-verify` for C and the array, which must all be exact."""
     done = tool(
         *("ceras-verify", model, PLUGIN, "--targets", "c,systolic", "--floor", "-100"), *options
     )
@@ -53,7 +53,7 @@ def verify(tool: Tool, model: Path, *options: str) -> list[str]:
 
 
 def compiled(tool: Tool, model: Path, folder: Path, *options: str | Path) -> list[dict[str, str]]:
-    """The layers of the report of a compiled network."""
+    """Return the layers of the report of a compiled network."""
     done = tool("ceras-compile", model, PLUGIN, "--target", "systolic", "-o", folder, *options)
     assert done.status == 0, done.stderr
     return json.loads((folder / "report.json").read_text())["layers"]
@@ -101,7 +101,7 @@ def test_a_board_weighs_and_what_it_leaves_says_why(tool: Tool, tmp_path: Path):
 def test_int8_inputs_are_copied_into_the_memory_of_the_array(tool: Tool, tmp_path: Path):
     border = "--io", "int8", "--quantize", "int8"
     compiled(tool, DIGITS, tmp_path / "array", *border)
-    # The same integers: C would be free to take one shift for each channel.
+    # Both use the quantization for the array; otherwise C could use per-channel shifts.
     model = tmp_path / "quantized.mlir"
     quantize = "--quantize=target=systolic tail=int8"
     done = tool("ceras-opt", DIGITS, PLUGIN, "--fuse", quantize, "-o", model)
@@ -119,7 +119,7 @@ def test_int8_inputs_are_copied_into_the_memory_of_the_array(tool: Tool, tmp_pat
         np.testing.assert_array_equal(found[name], expected[name])
 
 
-# One layer: instructions against integers computed here.
+# Compare the instructions of a layer with integers computed here.
 
 
 def value(shape: Sequence[int], element: Attribute) -> SSAValue:
@@ -129,7 +129,7 @@ def value(shape: Sequence[int], element: Attribute) -> SSAValue:
 def conv(
     case: "Case", rng: np.random.Generator
 ) -> tuple[graph.Conv2dOp, Integers, Integers, Integers]:
-    """A convolution with random constants, its weights, bias and a result of its own shape."""
+    """Build a convolution with random constants; return weights, bias and zeros for the result."""
     n, h, w, c = case.input
     o, kh, kw = case.weights
     weights = rng.integers(-128, 128, (o, kh, kw, c), np.int8)
@@ -157,7 +157,7 @@ def conv(
 
 
 class Case:
-    """A convolution; `rows` of its result at once."""
+    """A convolution that computes `rows` of the result at a time."""
 
     def __init__(
         self,
@@ -298,7 +298,7 @@ def test_a_board_that_is_none_is_refused(tmp_path: Path, change: tuple[str, str]
         load_board("nosuch")
 
 
-# Streams that nobody should run.
+# Reject invalid streams.
 
 CONFIG = Instruction(Op.CONFIG, (0, 4, 0, -128, 127))
 LOADED = [
@@ -383,12 +383,12 @@ def test_a_damaged_image_is_not_run(tool: Tool, tmp_path: Path):
     assert done.status == 1 and "no stream for launch 0 in the manifest" in done.stderr
     (folder / "manifest.json").write_text(json.dumps(manifest))
     image = bytearray((folder / "array.bin").read_bytes())
-    # The first word of the second instruction: where a row of the input is read.
+    # This is the first word of the second instruction: the address of an input row.
     image[manifest["systolic"]["streams"][0] + 39] = 0x7F
     (folder / "array.bin").write_bytes(image)
     done = tool(*run)
     assert done.status == 1 and "array.bin: error: differs from the compiled file" in done.stderr
-    # Compiled so, it would be refused for what it does.
+    # With a matching digest, the instruction itself is rejected.
     manifest["sha256"]["array.bin"] = sha256(image).hexdigest()
     (folder / "manifest.json").write_text(json.dumps(manifest))
     done = tool(*run)
@@ -434,7 +434,7 @@ def test_the_page_quotes_the_code():
 
 
 def verify_installed(*path: Path) -> None:
-    """The target is found by its entry point where `path` is where packages are."""
+    """Check that the entry point finds the target; `path` is the folder of the packages."""
     done = subprocess.run(
         [Path(sys.executable).with_name("ceras-verify"), DIGITS, "--targets=systolic"],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, path))},

@@ -1,4 +1,4 @@
-"""The table of `make mutants` fits the sources, and a small sample of it is caught."""
+"""Check that the table of `make mutants` fits the sources, and that tests detect a sample."""
 
 import pytest
 from faults.seeded import ROOT, Fault, faults, package_copy, run_with
@@ -19,7 +19,7 @@ def test_every_fault_changes_something_and_names_tests():
 
 @pytest.mark.slow
 def test_a_sample_is_caught():
-    """Of pytest and of lit; a change that is no fault survives."""
+    """Detect faults with pytest and with lit; a change that is no fault is not detected."""
     by_lit = [f for f in FAULTS if f.tests[0].endswith(".mlir")]
     by_pytest = [f for f in FAULTS if f.file == "network/integer.py"]
     with package_copy() as folder:

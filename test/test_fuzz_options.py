@@ -1,6 +1,4 @@
-"""
-Some of the random networks and options; `python test/fuzz_options.py` runs more.
-"""
+"""Run some of the random networks and options; `python test/fuzz_options.py` runs more."""
 
 from pathlib import Path
 
@@ -14,7 +12,7 @@ from ceras_ir.driver.verify.tool import main
 pytestmark = pytest.mark.slow
 SEEDS = range(2)
 SHIFTS = (59, 265)
-"""Of images: swish of shifts with a result in 16 bits; with a zero point from maxima behind it."""
+"""Seeds of images: swish of shifts with a 16-bit result, and with a zero point of a max pooling."""
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -1,4 +1,4 @@
-"""A seeded sample of the generated networks, and a judge that finds what is wrong on purpose."""
+"""Run a seeded sample of the generated networks, and check that the judge finds wrong results."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from generated.builder import Array, Builder, Sampler, normal
 from generated.families import FAMILIES, generate
 
 SEED = 3
-"""One network of each family; `make fuzz-generated` runs a thousand."""
+"""The seed for a network of each family; `make fuzz-generated` runs a thousand."""
 
 pytestmark = pytest.mark.slow
 
 
 def fixed(values: Array) -> Sampler:
-    """These values in every sample."""
+    """Return the same values in each sample."""
 
     def sample(random: np.random.Generator, shape: tuple[int, ...], index: int) -> Array:
         return values

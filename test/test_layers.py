@@ -1,4 +1,4 @@
-"""What the house promises: no circles of imports, and no target's name outside its folder."""
+"""Check that imports have no cycles, and that only the folder of a target names the target."""
 
 import ast
 import re
@@ -19,11 +19,11 @@ TARGETS = frozenset(
     ]
 )
 UNMISTAKABLE = TARGETS - {"c", "interp", "onnx"}
-"""Targets whose names are no words that anybody else has a use for."""
+"""Targets with names that have no other meaning."""
 
 
 def test_no_circle_of_files():
-    """Packages' `__init__` files count, and imports in functions or for type checkers alone."""
+    """Include `__init__` files, imports in functions, and imports only for type checkers."""
     graph = grimp.build_graph("ceras_ir")
     imports = {m: graph.find_modules_directly_imported_by(m) for m in sorted(graph.modules)}
     try:
@@ -43,7 +43,7 @@ def test_no_target_is_named_outside_backends():
 
 
 def names_of_targets(source: str) -> Iterator[tuple[int, str]]:
-    """Lines of code, docstrings and comments left out, that name a target, with the words."""
+    """List lines that name a target, with the words; docstrings and comments are ignored."""
     tree = ast.parse(source)
     docstrings = {
         id(node.value)
@@ -62,14 +62,14 @@ def names_of_targets(source: str) -> Iterator[tuple[int, str]]:
 
 
 def _names_target(text: str) -> bool:
-    """Whether a literal is a target's name or option value, or has an unmistakable one in it."""
+    """Return whether a literal names a target or an option value, or contains a unique name."""
     whole = re.sub(r"^(.*\s)?(--)?targets?[= ]|^--(no-)?", "", text.strip())
     return whole in TARGETS or not UNMISTAKABLE.isdisjoint(_words(text))
 
 
 @cache
 def _words(text: str) -> frozenset[str]:
-    """The words of a text, or of an identifier in any spelling, in lower case."""
+    """Return the words of a text, or of an identifier in any spelling, in lower case."""
     found = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", text)
     return frozenset(w.lower() for w in found)
 

@@ -1,4 +1,4 @@
-"""Typical errors of users: the message states the error, the location and the remedy."""
+"""Check typical errors of users: the message states the error, the location and the remedy."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -493,7 +493,7 @@ minimize = ["flash_bytes"]
 def network(
     operator: str = "Relu", *, domain: str = "", channels: int = 8, batch: int | str = 1
 ) -> ModelProto:
-    """A convolution, `operator`, and a fully connected layer."""
+    """Build a convolution, `operator`, and a fully connected layer."""
 
     def drawn(*shape: int):
         return DRAWN.normal(0, 0.3, shape).astype(np.float32)

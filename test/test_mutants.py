@@ -1,4 +1,4 @@
-"""A small sample of the mutants of `make fuzz-ir`: every command says in words what is wrong."""
+"""Run a small sample of the mutants of `make fuzz-ir`: each command has to report the error."""
 
 import sys
 

@@ -1,9 +1,11 @@
 """
-What additions cost in files of `ceras_ir`: a function of one argument three, listed here, an
-ONNX operator made of what is there one, an operation with C and nnet five.
+Check the number of files of `ceras_ir` that an addition changes.
 
-A copy of the package gets ONNX's Shrink, and then imports, runs, exports and compiles it;
-Asinh, which it imports and runs; and `graph.shift`, which it verifies.
+A function of one argument changes three files, listed here. An ONNX operator composed of existing
+operations changes one file, and an operation with C and nnet changes five.
+
+A copy of the package gets ONNX's Shrink, and then imports, runs, exports and compiles it; Asinh,
+which it imports and runs; and `graph.shift`, which it verifies.
 """
 
 import shutil
@@ -35,7 +37,7 @@ PATCH: dict[str, tuple[str, ...]] = {
     "interpreters/float_functions.py": ("        case Function.GELU_TANH:\n", MEANING),
     "interpreters/runtime/shrink_f32.c": ("", TEXT),
 }
-"""File -> texts, each behind the one that it stands before there; the last file is new."""
+"""Map a file to texts: each is inserted after the text before it; the last file is new."""
 
 USE = """
 import sys
@@ -210,7 +212,7 @@ func.func @main(%x: tensor<3x5xf32> {graph.name = "x"}) -> (tensor<3x5xf32> {gra
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a package that has the function and the operator."""
+    """Create a folder with a package that has the function and the operator."""
     folder = tmp_path_factory.mktemp("copy")
     package = folder / "ceras_ir"
     shutil.copytree(Path(ceras_ir.__file__).parent, package)

@@ -1,4 +1,4 @@
-"""The notebooks in `examples` run from top to bottom, and every cell shows something sound."""
+"""Check that the notebooks in `examples` run, and that each cell shows a valid result."""
 
 import ast
 import json
@@ -13,17 +13,17 @@ pytestmark = pytest.mark.slow
 
 
 def cells(path: Path) -> list[str]:
-    """The code of a notebook."""
+    """Return the code of a notebook."""
     content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     assert content["nbformat"] == 4
     code = [cell for cell in content["cells"] if cell["cell_type"] == "code"]
-    # Outputs would go stale, and the repository would grow with every run.
+    # Outputs would become outdated, and the repository would grow with each run.
     assert not any(cell["outputs"] or cell["execution_count"] for cell in code)
     return ["".join(cell["source"]) for cell in code]
 
 
 def run_cell(source: str, names: dict[str, object]) -> object:
-    """Run a cell as Jupyter does; the value of a last expression."""
+    """Run a cell as Jupyter does; return the value of a last expression."""
     tree = ast.parse(source)
     last = tree.body.pop()
     if not isinstance(last, ast.Expr):

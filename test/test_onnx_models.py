@@ -1,4 +1,4 @@
-"""The sample models are valid, deterministic, and mean what their docstrings say."""
+"""Check that the sample models are valid, deterministic, and match their docstrings."""
 
 from __future__ import annotations
 

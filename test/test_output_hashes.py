@@ -1,4 +1,4 @@
-"""`output_hashes.py`: equal runs agree, a changed constant is seen, comments do not count."""
+"""Check `output_hashes.py`: equal runs agree, changed constants count, comments do not."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ from onnx import numpy_helper
 
 
 def with_another_weight(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with a single weight of the first layer that is larger."""
+    """Return the model with a single larger weight in the first layer."""
     for tensor in model.graph.initializer:
         if tensor.name == "w0":
             values = numpy_helper.to_array(tensor).copy()

@@ -1,4 +1,4 @@
-"""The tables that name files agree with the tree, and what is imported stays small."""
+"""Check that tables of files match the tree, and that the imported modules remain few."""
 
 import re
 import shutil
@@ -29,7 +29,7 @@ def test_every_file_is_in_a_package_or_is_listed_as_data():
             continue
         packages = [p for p in path.parents if (p / "__init__.py").exists()]
         files = {f for p in packages for pattern in listed["*"] for f in p.glob(pattern)}
-        # A folder's `**` names folders only, until Python 3.13.
+        # Before Python 3.13, the `**` of a folder matches only folders.
         files |= {f for folder in files if folder.is_dir() for f in folder.iterdir()}
         assert path in files, f"{path.relative_to(ROOT)} is not in package-data"
 
@@ -53,7 +53,7 @@ def test_every_pass_in_the_tree_is_in_the_table():
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
         names = re.findall(r"^class (\w+Pass)\b", path.read_text(encoding="utf-8"), re.MULTILINE)
         found.update(f"{module}:{name}" for name in names)
-    # What other passes are made of.
+    # These are base classes of other passes.
     found -= {
         "ceras_ir.transforms.pass_kinds:FloatNetworkPass",
         "ceras_ir.transforms.pass_kinds:NetworkPass",
@@ -152,7 +152,7 @@ def test_system_packages_names_what_is_missing():
     table = re.search(r"^tools='\n(.*?)\n'$", script.read_text(), re.DOTALL | re.MULTILINE)
     assert table
     lines = [line.split(":") for line in table[1].split("\n")]
-    # An apostrophe in the table would end it early.
+    # An apostrophe in the table would terminate it early.
     assert len(lines) > 10 and all(len(line) == 3 for line in lines)
     done = subprocess.run(
         ["/bin/sh", str(script), "report"],

@@ -1,5 +1,5 @@
 """
-Only public names of xDSL, numpy and onnx are used, so that a new release of these does not break.
+Check that only public names of xDSL, NumPy and onnx are used, so that new releases do not break.
 
 Pyright in strict mode reports a private attribute of an object of another class. It permits such a
 name in a subclass; the rules here do not.
@@ -29,7 +29,7 @@ def is_foreign(module: str) -> bool:
 
 
 class Source:
-    """A file: its classes, and the names that it imports."""
+    """A file: the classes, and the names that it imports."""
 
     def __init__(self, text: str) -> None:
         self.nodes = list(ast.walk(ast.parse(text)))
@@ -45,7 +45,7 @@ class Source:
                     self.imported[name] = alias.name if alias.asname else name
 
     def origin(self, node: ast.expr) -> str:
-        """The full name of an imported object or of an attribute of it; else an empty string."""
+        """Return the full name of an imported object or of an attribute of it; else ""."""
         if isinstance(node, ast.Attribute):
             origin = self.origin(node.value)
             return origin and f"{origin}.{node.attr}"
@@ -53,7 +53,7 @@ class Source:
 
 
 def private_uses(sources: dict[str, Source], module: str) -> Iterator[tuple[int, str]]:
-    """The line and the text of each use of a private name in `module`."""
+    """List the line and the text of each use of a private name in `module`."""
     source = sources[module]
     for node in source.nodes:
         match node:
@@ -74,7 +74,7 @@ def private_uses(sources: dict[str, Source], module: str) -> Iterator[tuple[int,
 
 
 def _bases(sources: dict[str, Source], module: str, name: str) -> Iterator[type]:
-    """The classes of other packages that a class of `module` is derived from."""
+    """List the classes of other packages that a class of `module` is derived from."""
     source = sources.get(module)
     if source is not None and name in source.classes:
         for base in source.classes[name].bases:

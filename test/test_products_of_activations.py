@@ -1,4 +1,4 @@
-"""Products of two activations, and of a constant with one, in integers on every target."""
+"""Compute products of two activations, or of a constant and one, in integers on all targets."""
 
 import json
 from collections.abc import Callable
@@ -36,7 +36,7 @@ def attention() -> bytes:
 
 
 def first_constant() -> bytes:
-    """A hidden state of zeros times weights, and a constant times what is computed."""
+    """Multiply a hidden state of zeros by weights, and a constant by a computed value."""
     nodes = [
         node("MatMul", "x w", "a"),
         node("MatMul", "zero w", "b"),
@@ -49,8 +49,10 @@ def first_constant() -> bytes:
 
 def transformer(*, embedded: bool = False) -> bytes:
     """
-    A block as exporters write it: normalization, attention, residual, GELU; behind a product, if
-    it is `embedded`, and else of the input, which is normalized in float.
+    Build a block as exporters write it: normalization, attention, residual, GELU.
+
+    If `embedded`, the block follows a product; otherwise it starts with the graph input, which is
+    normalized in float.
     """
     random = np.random.default_rng(3)
     nodes = [
@@ -147,7 +149,7 @@ def test_exact_everywhere(build: Callable[[], bytes], tool: Tool, tmp_path: Path
 @pytest.mark.slow
 @pytest.mark.parametrize(("tokens", "count", "width"), [(20, 2, 16), (197, 2, 32)], ids=str)
 def test_heads_run_on_vta(tokens: int, count: int, width: int, tool: Tool, tmp_path: Path) -> None:
-    """Both products of every head, exact at every level, and faster than on the CPU."""
+    """Check that both products of each head are exact at all levels, and faster than on the CPU."""
     (tmp_path / "m.onnx").write_bytes(heads(tokens, count, width))
     data = np.random.default_rng(2).normal(0, 1, (40, tokens, count * width))
     np.savez(tmp_path / "c.npz", x=data.astype(np.float32))
@@ -158,7 +160,7 @@ def test_heads_run_on_vta(tokens: int, count: int, width: int, tool: Tool, tmp_p
     assert done.status == 0, done.stderr
     layers = json.loads((tmp_path / "out/report.json").read_text())["layers"]
     products = [layer for layer in layers if layer["op"] == "matmul"]
-    # The projections of all heads, and two for every head.
+    # Count the projections of all heads, and two products for each head.
     assert len(products) == 2 + 2 * count
     assert {layer["device"] for layer in products} == {"vta"}
     assert all(layer["cycles"] > 0 for layer in products)
@@ -168,7 +170,7 @@ def test_heads_run_on_vta(tokens: int, count: int, width: int, tool: Tool, tmp_p
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 2, 5, 8, 17])
 def test_random_attention_on_vta(seed: int, tmp_path: Path) -> None:
-    """Heads, masks and positions as they come; some products are too small for VTA."""
+    """Draw heads, masks and positions; some products are too small for VTA."""
     network = random_network(seed, steps=2, kinds=("attention", "convolution"))
     (tmp_path / "n.onnx").write_bytes(network.SerializeToString())
     shape = [d.dim_value for d in network.graph.input[0].type.tensor_type.shape.dim]

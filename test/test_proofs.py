@@ -1,4 +1,4 @@
-"""The proofs that take no time, all of them where there is time, and what relies on them."""
+"""Run the fast proofs, in slow tests all proofs, and check the code that relies on them."""
 
 from importlib import import_module
 

@@ -1,4 +1,4 @@
-"""The English of code and pages is within the limits of `prose_words.toml`."""
+"""Check that the English of code and pages is within the limits of `prose_words.toml`."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ LIMITS = SETTINGS["limits"]
 
 @pytest.fixture(scope="module")
 def found() -> list[Passage]:
-    """The passages of the project. Reading them takes seconds, which collection does not spend."""
+    """Return the passages of the project. This takes seconds, so collection does not call it."""
     return all_passages([ROOT / path for path in prose.DEFAULT_PATHS])
 
 

@@ -1,4 +1,4 @@
-"""A pruned network compiles for every target; masks end where weights are packed."""
+"""Check that a pruned network compiles for all targets, and that weights contain the masks."""
 
 from pathlib import Path
 

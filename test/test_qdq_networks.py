@@ -1,6 +1,8 @@
 """
-Real Q/DQ networks against ONNX Runtime: layer by layer at most one unit apart, the rate of
-differences printed, and the same accuracy on real images.
+Compare real Q/DQ networks with ONNX Runtime.
+
+Each layer differs by at most one unit, the test prints the rate of differences, and the accuracy on
+real images is equal.
 """
 
 from pathlib import Path
@@ -25,7 +27,7 @@ from ceras_ir.transforms.quantization.analysis.qdq import carries_quantization
 SHARED = Path(__file__).parents[2] / "shared"
 NETWORKS = ("resnet8", "vww", "mobilenet_v2", "mcunet_vww")
 MOST_LAYERS = 12
-"""Of each network; they are many and alike."""
+"""The maximum number of layers to compare per network; there are more, and they are similar."""
 
 
 def quantized(path: Path) -> ModuleOp:
@@ -66,7 +68,7 @@ def test_layers_are_one_unit_from_onnxruntime(name: str, tmp_path: Path):
         path.write_bytes(part.SerializeToString())
         (expected,) = run_onnxruntime(part, inputs).values()
         (actual,) = run(quantized(path), inputs).values()
-        if expected.dtype == np.float32:  # What is dequantized at the end.
+        if expected.dtype == np.float32:  # A float32 result is the dequantized graph output.
             error = np.abs(actual.astype(np.float64) - expected.astype(np.float64))
             assert error.max() <= 1e-5
             continue

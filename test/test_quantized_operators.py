@@ -1,6 +1,8 @@
 """
-Operators on integers, as ONNX and ONNX Runtime have them: against ONNX Runtime at most one unit
-apart, and the same integers in the interpreter, in C and in the nnet engine.
+Test operators on integers, as ONNX and ONNX Runtime define them.
+
+The difference from ONNX Runtime is at most one unit. The interpreter, C and the nnet engine compute
+equal integers.
 """
 
 from collections.abc import Iterator
@@ -30,7 +32,7 @@ onnxruntime = pytest.importorskip("onnxruntime")
 
 
 class Case:
-    """A model of one operator, with everything but its data inputs as initializers."""
+    """A model of one operator, with initializers for all operands but the data inputs."""
 
     def __init__(self, operator: str, domain: str = "", **attributes: object):
         self.operator, self.domain, self.attributes = operator, domain, attributes
@@ -45,7 +47,7 @@ class Case:
         return self
 
     def scale(self, scale: object, point: object, dtype: str) -> "Case":
-        """A scale and a zero point."""
+        """Add a scale and a zero point."""
         return self.constant(scale, "float32").constant(point, dtype)
 
     def input(self, array: Array) -> "Case":
@@ -73,7 +75,7 @@ class Case:
 
 
 def spread(shape: tuple[int, ...], dtype: str, seed: int) -> Array:
-    """Integers of the whole range, extremes among them."""
+    """Draw integers of the full range, with the extremes."""
     info = np.iinfo(dtype)
     generator = np.random.default_rng(seed)
     array = generator.integers(info.min, info.max + 1, shape).astype(dtype)
@@ -140,7 +142,7 @@ def cases() -> Iterator[tuple[str, Case, str]]:
 
 CASES = {name: (case, dtype) for name, case, dtype in cases()}
 SIGNED_WEIGHTS = {"conv_integer_int8", "matmul_integer_int8"}
-"""What ONNX Runtime's CPU kernels do not have for signed inputs."""
+"""Cases with signed inputs that ONNX Runtime's CPU kernels lack."""
 
 
 def reference(path: Path) -> Evaluator:
@@ -166,13 +168,13 @@ def test_against_onnxruntime(name: str, tmp_path: Path):
         (expected,) = onnxruntime.InferenceSession(str(path)).run(None, case.data)
     distance = np.abs(expected.astype(np.int64) - actual.astype(np.int64))
     print(f"{name}: {(distance > 0).sum()} of {distance.size} differ")
-    # Sums of integers are exact; everything else is rounded once.
+    # Sums of integers are exact; all other results are rounded a single time.
     assert distance.max() <= (0 if dtype == "int32" else 1)
     assert (distance > 0).mean() <= 0.02
 
 
 def test_nothing_is_left_of_an_operation_that_stays_float(tmp_path: Path):
-    """Ties are common at one scale, and no reciprocal of 6 meets them."""
+    """Average 6 elements of equal scales: the results have ties, which no reciprocal hits."""
     case = Case("QLinearAveragePool", "com.microsoft", kernel_shape=[2, 3])
     case.input(spread((1, 3, 8, 7), "int8", 15)).scale(0.037, 3, "int8")
     path = tmp_path / "model.onnx"
@@ -188,7 +190,7 @@ def test_nothing_is_left_of_an_operation_that_stays_float(tmp_path: Path):
 def test_same_integers_on_targets(target: str, tmp_path: Path):
     for name, (case, dtype) in CASES.items():
         if target == "nnet" and case.operator == "Resize":
-            continue  # The engine has no integers that stand for nothing else.
+            continue  # The engine supports no integers without a scale.
         path = tmp_path / f"{name}.onnx"
         path.write_bytes(case.model(dtype).SerializeToString())
         module = read_network(str(path))

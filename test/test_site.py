@@ -1,4 +1,4 @@
-"""The documentation as a site: no warning, no other server, and a search that works from files."""
+"""Check the documentation as a site: no warning, no other server, search without a server."""
 
 import re
 import shutil

@@ -1,4 +1,4 @@
-"""Some of the random networks with states; `python test/fuzz_states.py` runs more."""
+"""Run some of the random networks with states; `python test/fuzz_states.py` runs more."""
 
 from pathlib import Path
 

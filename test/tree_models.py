@@ -1,4 +1,4 @@
-"""Models of ONNX-ML for the tests: random trees, and what they answer, walked node by node."""
+"""Build models of ONNX-ML with random trees, and evaluate them node by node."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Node:
 def random_trees(
     seed: int, *, trees: int, depth: int, features: int, targets: int, modes: Sequence[str] = MODES
 ) -> list[Node]:
-    """Trees of any shape, whose thresholds are few, so that inputs meet them exactly."""
+    """Draw trees of any shape with few different thresholds, so that inputs are equal to some."""
     rng = np.random.default_rng(seed)
     nodes: list[Node] = []
 
@@ -48,7 +48,7 @@ def random_trees(
             feature = int(rng.integers(features))
             nodes[at] = Node(tree, name, mode, feature, threshold, missing, true, false)
         else:
-            # Some trees add to one result, as in boosting, and some to all, as in forests.
+            # Some trees add to a single result, as in boosting, and some to all, as in forests.
             wanted = [tree % targets] if tree % 2 else range(targets)
             weights = [(t, float(np.float32(rng.normal()))) for t in wanted]
             nodes[at] = Node(tree, name, weights=weights)
@@ -60,7 +60,7 @@ def random_trees(
 
 
 def walked(nodes: Sequence[Node], x: Floats, targets: int) -> Floats:
-    """The sums of the leaves, in the order of the trees, rounded to float32 each time."""
+    """Sum the leaves in the order of the trees, and round to float32 each time."""
     known = {(node.tree, node.name): node for node in nodes}
     result = np.zeros((len(x), targets), np.float32)
     for row, sums in zip(x, result, strict=True):
@@ -83,7 +83,7 @@ def walked(nodes: Sequence[Node], x: Floats, targets: int) -> Floats:
 
 
 def inputs_for(seed: int, rows: int, features: int) -> Floats:
-    """Rows that meet thresholds, the numbers beside them, infinities and NaN."""
+    """Draw rows with thresholds, the adjacent floats, infinities and NaN."""
     rng = np.random.default_rng(seed)
     x = (rng.integers(-3, 4, (rows, features)) / 2).astype(np.float32)
     x = np.where(rng.random(x.shape) < 0.2, np.nextafter(x, np.float32(9)), x)
@@ -92,7 +92,7 @@ def inputs_for(seed: int, rows: int, features: int) -> Floats:
 
 
 def node_attributes(nodes: Sequence[Node], kind: str) -> dict[str, object]:
-    """The attributes of a classifier (`class`) or a regressor (`target`)."""
+    """Return the attributes of a classifier (`class`) or a regressor (`target`)."""
     leaves = [(node, target, weight) for node in nodes for target, weight in node.weights]
     return {
         "nodes_treeids": [node.tree for node in nodes],
@@ -119,7 +119,7 @@ def ml_model(
     version: int = 3,
     constants: Sequence[onnx.TensorProto] = (),
 ) -> onnx.ModelProto:
-    """A model of one input `x`, whose outputs have these element types and any shape."""
+    """Build a model of one input `x`; outputs have these element types and any shape."""
     graph = helper.make_graph(
         list(nodes),
         "g",
@@ -134,14 +134,14 @@ def ml_model(
 def ml_node(
     operator: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: object
 ) -> onnx.NodeProto:
-    """A node of ONNX-ML, called after its operator."""
+    """Build a node of ONNX-ML, named after the operator."""
     node = helper.make_node(operator, list(inputs), list(outputs), operator.lower(), domain=ML)
     node.attribute.extend(helper.make_attribute(k, v) for k, v in sorted(attributes.items()))
     return node
 
 
 def assert_close(got: NDArray[np.generic], expected: object) -> None:
-    """Floats agree with another runtime's, whose order of additions is its own."""
+    """Check floats against a runtime that may add in another order."""
     np.testing.assert_allclose(
         np.asarray(got, np.float32), np.asarray(expected, np.float32), rtol=1e-6, atol=1e-5
     )

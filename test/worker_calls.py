@@ -1,4 +1,4 @@
-"""Functions that tests run in other processes, which import them from here."""
+"""Define functions that tests run in other processes, which import them from this file."""
 
 import os
 import signal

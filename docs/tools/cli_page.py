@@ -106,7 +106,7 @@ class MarkdownFormatter(argparse.HelpFormatter):
         super().__init__(prog)
         self.lines: list[str] = []
         self.shared = shared
-        """The descriptions of options that several commands have -> links to them."""
+        """The descriptions of options that several commands have, mapped to links."""
         self.links: list[str] = []
         self.items: list[str] = []
         self.is_inside_target = False

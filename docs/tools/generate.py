@@ -1,9 +1,9 @@
 """
 Update the pages that are printed from the code, and the output of examples, or check them.
 
-    make docs                                        all pages, half a minute python
-    docs/tools/generate.py passes.md          a single page python docs/tools/generate.py --check
-    [PAGE...]  print differences; exit status 1 if there are any
+    make docs                                        all pages, half a minute
+    python docs/tools/generate.py passes.md          a single page
+    python docs/tools/generate.py --check [PAGE...]  print differences; status 1 if any
 """
 
 import argparse

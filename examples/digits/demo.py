@@ -1,7 +1,7 @@
-"""Compile the digits network for every target, run it on the held-out images, and compare.
+"""Compile the digits network for all targets, run it on the held-out images, and compare.
 
-Everything goes through the public tools (ceras-compile, ceras-run, ceras-verify) as a user would
-call them; this program only counts. A step that fails ends the demo with that tool's exit status.
+The demo calls the public tools (ceras-compile, ceras-run, ceras-verify) as a user would; this
+program only counts. If a step fails, the demo exits with the status of that tool.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ LABELS = HERE / "digits_labels.npz"
 CALIBRATION = HERE / "digits_calibration.npz"
 
 TARGETS: Mapping[str, tuple[str, ...]] = {"c": (), "nnet": (), "vta": ("--board", "pynq")}
-"""Every target with the options it needs."""
+"""The targets, each with the options that it needs."""
 
 NOT_ARTEFACTS = frozenset({"manifest.json", "report.json"})
 """Files of a compiled directory that describe the artefacts and are not deployed."""
 
 
 class StepFailed(Exception):
-    """A tool ended with a status other than 0; it has printed why."""
+    """The error that a tool exited with a status other than 0; the tool has printed the reason."""
 
     def __init__(self, status: int) -> None:
         super().__init__(status)
@@ -42,7 +42,7 @@ class StepFailed(Exception):
 
 
 class Row(NamedTuple):
-    """One line of the table: what was run, what it answered, and what it takes in memory."""
+    """A line of the table: the network, its answers, and the memory that it needs."""
 
     name: str
     classes: npt.NDArray[np.int64]
@@ -51,17 +51,17 @@ class Row(NamedTuple):
 
 
 class Tools:
-    """Runs the command-line tools of this installation, each announced before it starts."""
+    """Run the command-line tools of this installation, and print each command before it starts."""
 
     def __init__(self, directory: Path, console: Console) -> None:
         self.directory = directory
         self.console = console
 
     def run(self, tool: str, *arguments: str | Path, show: bool = False) -> None:
-        """Run `tool`; diagnostics go to stderr as they come, the result only if asked for."""
+        """Run `tool`; diagnostics go to stderr, and the result is printed only with `show`."""
         words = [shorter(str(argument)) for argument in arguments]
         self.announce(tool, words)
-        # The tool writes to the same terminal or pipe: what was printed so far must be there first.
+        # The tool writes to the same terminal or pipe: flush the earlier output first.
         sys.stdout.flush()
         try:
             done = subprocess.run(
@@ -83,7 +83,7 @@ class Tools:
 
 
 def shorter(word: str) -> str:
-    """`word` relative to the working directory if it is a path below it."""
+    """Shorten `word` to a relative path if it is a path below the working directory."""
     path = Path(word)
     if path.is_absolute() and path.is_relative_to(Path.cwd()):
         return str(path.relative_to(Path.cwd()))
@@ -91,20 +91,20 @@ def shorter(word: str) -> str:
 
 
 def classes(outputs: Path) -> npt.NDArray[np.int64]:
-    """The most probable digit of every image in a file written by ceras-run."""
+    """Return the most probable digit of each image in a file written by ceras-run."""
     with np.load(outputs) as arrays:
         return np.argmax(arrays["probabilities"], axis=1)
 
 
 def run_float(tools: Tools, output: Path) -> Row:
-    """The model as it is, in the interpreter."""
+    """Run the original model in the interpreter."""
     answers = output / "float.npz"
     tools.run("ceras-run", MODEL, "--inputs", IMAGES, "--outputs", answers, "--quantize", "none")
     return Row("float", classes(answers), {}, None)
 
 
 def run_target(tools: Tools, target: str, output: Path) -> Row:
-    """The model compiled to int8 for `target`, and run from the compiled directory."""
+    """Compile the model to int8 for `target`, and run it from the compiled directory."""
     directory, answers = output / target, output / f"{target}.npz"
     tools.run(
         "ceras-compile",
@@ -118,7 +118,7 @@ def run_target(tools: Tools, target: str, output: Path) -> Row:
 
 
 def artefact_bytes(directory: Path) -> int:
-    """The size of all files that are deployed from a compiled directory."""
+    """Sum the sizes of all files that are deployed from a compiled directory."""
     return sum(
         path.stat().st_size
         for path in directory.rglob("*")
@@ -127,14 +127,14 @@ def artefact_bytes(directory: Path) -> int:
 
 
 def agreement(rows: list[Row]) -> str:
-    """The share of images that every pair of rows answers alike, as one sentence."""
+    """Describe, in a sentence, the share of images with equal answers for each pair of rows."""
     alike = np.all([row.classes == rows[0].classes for row in rows], axis=0)
     names = ", ".join(row.name for row in rows)
     return f"{names} agree on {int(alike.sum())} of {alike.size} images"
 
 
 def table(rows: list[Row], labels: npt.NDArray[np.uint8]) -> Table:
-    """Accuracy, agreement with the first row (float), and sizes."""
+    """Build a table of accuracy, agreement with the first row (float), and sizes."""
     result = Table(title=f"digits: {labels.size} held-out images")
     result.add_column("network")
     for heading in ("accuracy", "as float", "weights", "memory", "artefacts"):
@@ -156,7 +156,7 @@ def size(count: float | None) -> str:
 
 
 def demo(tools: Tools, output: Path) -> None:
-    """All steps; raises StepFailed at the first that fails."""
+    """Run all steps; raise StepFailed at the first step that fails."""
     output.mkdir(parents=True, exist_ok=True)
     with np.load(LABELS) as arrays:
         labels: npt.NDArray[np.uint8] = arrays["labels"]
@@ -184,7 +184,8 @@ def main() -> int:
     )
     options = parser.parse_args()
     try:
-        # Not resolved: in a virtual environment the tools stand beside the link, not its target.
+        # Not resolved: in a virtual environment the tools are next to the link, not next to its
+        # target.
         demo(Tools(Path(sys.executable).parent, Console()), options.output)
     except StepFailed as failure:
         return failure.status

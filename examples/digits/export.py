@@ -1,6 +1,6 @@
-"""Export to ONNX opset 13 for a compiler: nothing folded, every node named, no machine's traces.
+"""Export to ONNX opset 13 for a compiler: without folding or machine paths, with named nodes.
 
-Batch normalization stays a node of its own, so that folding it is the compiler's work.
+Batch normalization remains a separate node, so that the compiler has to fold it.
 """
 
 # Not strict: torch is an extra, and its types are partial.
@@ -35,7 +35,8 @@ def export_onnx(network: nn.Module, path: Path) -> None:
             dynamic_axes={"image": {0: "batch"}, "probabilities": {0: "batch"}},
             opset_version=13,
             dynamo=False,
-            # Evaluation mode, but without the exporter's fusion of BatchNormalization into Conv.
+            # Use evaluation mode, but without the exporter's fusion of BatchNormalization into
+            # Conv.
             training=torch.onnx.TrainingMode.PRESERVE,
             do_constant_folding=False,
         )
@@ -47,7 +48,7 @@ def export_onnx(network: nn.Module, path: Path) -> None:
 
 
 def rename_values(graph: onnx.GraphProto) -> None:
-    """Drop the leading `/` of node names, and name every inner value after its node."""
+    """Drop the leading `/` of node names, and name each inner value after its node."""
     final = {value.name for value in graph.output}
     names: dict[str, str] = {}
     for node in graph.node:
@@ -58,7 +59,7 @@ def rename_values(graph: onnx.GraphProto) -> None:
         if output not in final:
             names[output] = node.name
             node.output[0] = node.name
-    # Shapes of inner values are inferable, and would still carry the old names.
+    # Shapes of inner values are inferable, and would still have the old names.
     del graph.value_info[:]
 
 

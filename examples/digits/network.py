@@ -1,6 +1,7 @@
-"""The digits network: one of each thing a compiler has to fuse, in 14 thousand parameters.
+"""Define the digits network, with an example of each structure that a compiler has to fuse.
 
-Convolution + BatchNorm with ReLU, with SiLU, and inside a residual block; pooling; a linear head.
+It has 14 thousand parameters: Convolution + BatchNorm with ReLU, with SiLU, and inside a residual
+block; pooling; a linear output layer.
 """
 
 # Not strict: torch is an extra, and its types are partial.
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 
 
 def conv_bn(inputs: int, outputs: int) -> OrderedDict[str, nn.Module]:
-    """A 3x3 convolution that keeps the image size, and its batch normalization."""
+    """Build a 3x3 convolution that keeps the image size, and its batch normalization."""
     return OrderedDict(
         conv=nn.Conv2d(inputs, outputs, 3, padding=1, bias=False),
         norm=nn.BatchNorm2d(outputs),
@@ -22,14 +23,14 @@ def conv_bn(inputs: int, outputs: int) -> OrderedDict[str, nn.Module]:
 
 
 class SiLU(nn.Module):
-    """`x * sigmoid(x)`, written out because ONNX opset 13 has no operator for it."""
+    """Compute `x * sigmoid(x)`, written out because ONNX opset 13 has no such operator."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x * x.sigmoid()
 
 
 class Residual(nn.Module):
-    """`relu(x + norm(conv(x)))`."""
+    """Compute `relu(x + norm(conv(x)))`."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -41,7 +42,7 @@ class Residual(nn.Module):
 
 
 def digits_network() -> nn.Sequential:
-    """From `[batch, 1, 8, 8]` pixels in [0, 1] to `[batch, 10]` logits."""
+    """Map `[batch, 1, 8, 8]` pixels in [0, 1] to `[batch, 10]` logits."""
     return nn.Sequential(
         OrderedDict[str, nn.Module](
             stem=nn.Sequential(conv_bn(1, 16) | {"relu": nn.ReLU()}),

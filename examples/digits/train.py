@@ -1,6 +1,6 @@
-"""Train the digits network and export it to ONNX together with its held-out and calibration images.
+"""Train the digits network and export it to ONNX with its held-out and calibration images.
 
-Needs the `train` extra (torch, scikit-learn, onnxruntime); the demo itself does not. The same
+This needs the `train` extra (torch, scikit-learn, onnxruntime); the demo does not need it. The same
 versions of these packages on the same kind of processor give the same files, byte for byte.
 """
 
@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 CALIBRATION_IMAGES = 64
-"""How many training images are committed for the choice of scales."""
+"""The number of training images that are committed for calibration."""
 
 
 class Digits(NamedTuple):
@@ -38,7 +38,7 @@ class Digits(NamedTuple):
 
 
 def split_digits(held_out: int, seed: int) -> tuple[Digits, Digits]:
-    """Scikit-learn's digits, shuffled and split into training and held-out images, stratified."""
+    """Split Scikit-learn's digits into shuffled, stratified training and held-out images."""
     pixels, digits = load_digits(return_X_y=True)
     images = np.asarray(pixels / 16.0, np.float32).reshape(-1, 1, 8, 8)
     labels = np.asarray(digits, np.int64)
@@ -52,7 +52,7 @@ def split_digits(held_out: int, seed: int) -> tuple[Digits, Digits]:
 
 
 def shifted(images: Tensor) -> Tensor:
-    """Every image moved by -1, 0 or 1 pixels along each axis, zeros coming in."""
+    """Shift each image by -1, 0 or 1 pixels along each axis, and fill with zeros."""
     count = len(images)
     padded = functional.pad(images, (1, 1, 1, 1))
     rows = torch.randint(0, 3, (count, 1)) + torch.arange(8)
@@ -62,7 +62,7 @@ def shifted(images: Tensor) -> Tensor:
 
 
 def train(network: nn.Module, data: Digits, epochs: int, batch: int) -> None:
-    """Fit `network` to `data` with AdamW and one learning-rate cycle; ends in evaluation mode."""
+    """Fit `network` to `data` with AdamW and a learning-rate cycle; leave it in evaluation mode."""
     images, labels = torch.from_numpy(data.images), torch.from_numpy(data.labels)
     steps = len(images) // batch
     optimizer = torch.optim.AdamW(network.parameters(), weight_decay=0.01)
@@ -71,7 +71,7 @@ def train(network: nn.Module, data: Digits, epochs: int, batch: int) -> None:
     )
     network.train()
     for _ in track(range(epochs), "training", console=Console(stderr=True)):
-        # The incomplete last batch is left out: another one is, in the next epoch.
+        # Omit the incomplete last batch: the next epoch omits other images.
         for chosen in torch.randperm(len(images))[: steps * batch].split(batch):
             loss = functional.cross_entropy(network(shifted(images[chosen])), labels[chosen])
             optimizer.zero_grad()
@@ -82,7 +82,7 @@ def train(network: nn.Module, data: Digits, epochs: int, batch: int) -> None:
 
 
 def accuracy(model: Path, data: Digits) -> float:
-    """The fraction of `data` that ONNX Runtime classifies correctly with the exported file."""
+    """Return the fraction of `data` that ONNX Runtime classifies correctly with the file."""
     session = ort.InferenceSession(model, providers=["CPUExecutionProvider"])
     (probabilities,) = session.run(["probabilities"], {"image": data.images})
     return float(np.mean(np.argmax(np.asarray(probabilities), axis=1) == data.labels))
@@ -108,7 +108,7 @@ def main() -> None:
     options = parser.parse_args()
     output: Path = options.output
 
-    # One thread: the order of float additions must not depend on the machine's core count.
+    # Use a single thread: the order of float additions must not depend on the number of cores.
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     torch.manual_seed(options.seed)

@@ -1,5 +1,5 @@
 """
-The same pass for `xdsl-opt`, which knows only installed packages: a universe of our own.
+Provide the same pass to `xdsl-opt`, which finds only installed packages, by a universe.
 
 A package that ships the pass names this object in its `pyproject.toml`:
 

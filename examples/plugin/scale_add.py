@@ -1,8 +1,8 @@
 """
-A dialect of one operation, with all that a tool asks of it: syntax, meaning in numpy, and C.
+Define a dialect of a single operation with syntax, interpretation in NumPy, and C.
 
-The file is loaded by `--load-dialect-plugin=scale_add.py`. The class of interpreter functions is
-found in it; `@prints` registers the printer for the C backend.
+The file is loaded by `--load-dialect-plugin=scale_add.py`. The loader finds the class of
+interpreter functions in it; `@prints` registers the printer for the C backend.
 """
 
 from math import prod
@@ -22,7 +22,7 @@ from ceras_ir.interpreters.float_text import float_literal
 
 @irdl_op_definition
 class ScaleAddOp(GraphOperation):
-    """`factor * lhs + rhs` of two f32 tensors of one shape, both steps rounded to float32."""
+    """Compute `factor * lhs + rhs` of two f32 tensors of one shape; both steps round to float32."""
 
     name = "toy.scale_add"
 
@@ -48,7 +48,7 @@ class ScaleAddOp(GraphOperation):
 
 @register_impls
 class ToyFunctions(InterpreterFunctions):
-    """What the operations mean; every tool that runs a network finds them."""
+    """Interpret the operations; all tools that run a network find this class."""
 
     @impl(ScaleAddOp)
     def scale_add(self, interpreter: Interpreter, op: ScaleAddOp, args: PythonValues):
@@ -58,7 +58,7 @@ class ToyFunctions(InterpreterFunctions):
 
 @prints(ScaleAddOp)
 def scale_add(layer: Layer, op: ScaleAddOp) -> None:
-    """One loop over all elements; compilers may not contract it, so that the bits are numpy's."""
+    """Print a loop over all elements; compilers may not contract it, to keep the bits of NumPy."""
     a, b, y = layer.read(op.lhs, "a"), layer.read(op.rhs, "b"), layer.write(op.result)
     factor = float_literal(op.factor.value.data)
     body = [f"{y}[i] = {factor} * {a}[i] + {b}[i];"]

@@ -1,4 +1,4 @@
-"""A pass for int8 networks: look numbers up behind max pooling, where there are fewer of them."""
+"""Define a pass for int8 networks that looks values up after max pooling, on fewer elements."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""A pass of twenty lines: exchange one elementwise function for another in a whole network."""
+"""Define a pass of twenty lines that replaces an elementwise function in the entire network."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from ceras_ir.dialects.graph import Function, FunctionAttr
 
 @dataclass(frozen=True)
 class SwapFunctionPass(ModulePass):
-    """Replace the function `old` by `new`, alone or fused. The network must be trained for it."""
+    """Replace the function `old` by `new`, fused or not. The network must be trained for it."""
 
     name = "swap-function"
 

@@ -1,4 +1,4 @@
-"""S5's network for street scenes: seven convolutions, scores at a sixteenth of the image's size."""
+"""Define S5's network for street scenes: seven convolutions, with scores at 1/16 of the size."""
 
 # Not strict: torch is an extra, and its types are partial.
 # pyright: basic, reportMissingImports=false
@@ -17,11 +17,11 @@ LAYERS = (
     (128, 3, 1, 1, False),
     (128, 1, 1, 0, False),
 )
-"""Filters, window, stride, padding, and whether maxima of 3x3 by 2 follow."""
+"""Filters, window, stride, padding, and whether max pooling of 3x3 with stride 2 follows."""
 
 
 def street_network(classes: int, width: float = 1.0) -> nn.Sequential:
-    """From `[batch, 3, H, W]` to scores `[batch, classes, h, w]`; `width` scales the filters."""
+    """Map `[batch, 3, H, W]` to scores `[batch, classes, h, w]`; `width` scales the filters."""
     layers, channels = OrderedDict[str, nn.Module](), 3
     for n, (filters, kernel, stride, padding, pooled) in enumerate(LAYERS):
         count = max(8, round(filters * width))

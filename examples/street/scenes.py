@@ -1,7 +1,7 @@
-"""Draw street scenes with the class of every pixel: `python scenes.py OUT [--count N] [--seed S]`.
+"""Draw street scenes with the class of each pixel: `python scenes.py OUT [--count N] [--seed S]`.
 
 Six classes: sky, building, road, pavement, tree, car. OUT gets `images` and `labels`, PNG files of
-one name. The same seed draws the same scenes.
+equal names. The same seed draws the same scenes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ CLASSES = ("sky", "building", "road", "pavement", "tree", "car")
 
 
 class Scene:
-    """A picture and its labels, drawn together: every shape goes into both."""
+    """A picture and its labels, drawn together: each shape is drawn into both."""
 
     def __init__(self, height: int, width: int, random: np.random.Generator):
         self.random, self.height, self.width = random, height, width
@@ -25,7 +25,7 @@ class Scene:
         self._pens = ImageDraw.Draw(self.picture), ImageDraw.Draw(self.labels)
 
     def near(self, colour: tuple[int, int, int], spread: int = 25) -> tuple[int, int, int]:
-        """A colour like this one."""
+        """Return a color near the given color."""
         shifts = self.random.integers(-spread, spread + 1, 3)
         r, g, b = (int(np.clip(c + s, 0, 255)) for c, s in zip(colour, shifts, strict=True))
         return r, g, b
@@ -33,7 +33,7 @@ class Scene:
     def polygon(
         self, name: str, points: list[tuple[float, float]], colour: tuple[int, int, int]
     ) -> None:
-        """Points are shares of width and height."""
+        """Draw a polygon; points are fractions of width and height."""
         at = [(x * self.width, y * self.height) for x, y in points]
         self._pens[0].polygon(at, fill=self.near(colour))
         self._pens[1].polygon(at, fill=CLASSES.index(name))
@@ -50,7 +50,7 @@ class Scene:
         self.polygon(name, [(left, top), (right, top), (right, bottom), (left, bottom)], colour)
 
     def noisy(self) -> Image.Image:
-        """The picture as a camera would take it: brighter or darker, with noise."""
+        """Return the picture as a camera would take it: brighter or darker, with noise."""
         pixels = np.asarray(self.picture, np.float64)
         light, noise = self.random.uniform(0.6, 1.15), self.random.uniform(4, 14)
         pixels = pixels * light + self.random.normal(0, noise, pixels.shape)
@@ -58,7 +58,7 @@ class Scene:
 
 
 def draw(height: int, width: int, random: np.random.Generator) -> Scene:
-    """A road to the horizon between pavements, houses and trees, with cars on it."""
+    """Draw a road to the horizon between pavements, houses and trees, with cars on it."""
     scene, u = Scene(height, width, random), random.uniform
     horizon, end = u(0.35, 0.55), u(0.35, 0.65)
     scene.box("sky", 0, 0, 1, 1, (140, 180, 225) if u(0, 1) < 0.7 else (190, 190, 195))

@@ -2,7 +2,7 @@
 
     python train.py DATA --validate DATA -o dense.onnx [--labels DIR] [--validate-labels DIR]
 
-A folder has `images` and `labels`, or labels are named. Needs torch and Pillow.
+A folder has `images` and `labels`, unless an option names the labels. This needs torch and Pillow.
 """
 
 # Not strict: torch is an extra, and its types are partial.
@@ -25,13 +25,13 @@ from ceras_ir.workbench.training.losses import Score, hard_loss
 
 
 def tensors(examples: Examples) -> tuple[Tensor, Tensor]:
-    """Images and labels of all examples."""
+    """Stack the images and labels of all examples."""
     assert examples.labels is not None
     return torch.from_numpy(examples.inputs[0][:, 0]), torch.from_numpy(examples.labels)
 
 
 def score_of(network: nn.Module, images: Tensor, labels: Tensor, batch: int) -> Score:
-    """How good a network is on examples."""
+    """Return the score of a network on the examples."""
     score = Score()
     network.eval()
     with torch.no_grad():
@@ -43,7 +43,7 @@ def score_of(network: nn.Module, images: Tensor, labels: Tensor, batch: int) -> 
 def train(
     network: nn.Module, data: tuple[Tensor, Tensor], epochs: int, batch: int, rate: float, seed: int
 ) -> None:
-    """Fit the network with AdamW and a cosine; half of the images are mirrored."""
+    """Fit the network with AdamW and a cosine schedule; half of the images are mirrored."""
     images, labels = data
     steps = epochs * -(-len(images) // batch)
     optimizer = torch.optim.AdamW(network.parameters(), rate, weight_decay=0.01)

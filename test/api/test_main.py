@@ -1,4 +1,4 @@
-"""`ceras` and `python -m ceras_ir` list the commands and run them."""
+"""Check that `ceras` and `python -m ceras_ir` list the commands and run them."""
 
 import os
 import subprocess

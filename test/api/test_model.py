@@ -127,7 +127,7 @@ def test_remarks_of_passes_are_warnings(model: ceras.Model) -> None:
 def test_notes_of_passes_are_logged(
     model: ceras.Model, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A decision of a pass is no warning, and is printed only if the user asks for it."""
+    """A decision of a pass is no warning, and is printed only if the user requests it."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with caplog.at_level("INFO", logger="ceras_ir"):
@@ -309,7 +309,7 @@ def test_large_constants_are_elided() -> None:
 
 
 def wrong(model: ceras.Model, what: str) -> object:
-    """Make a mistake that is refused."""
+    """Make a mistake that is rejected."""
     match what:
         case "no file":
             return ceras.load("nowhere.onnx")

@@ -1,4 +1,4 @@
-"""Archives of arrays that are not trusted: the right values, or a single message, no crash."""
+"""Load untrusted archives of arrays: the right values, or a single message, no crash."""
 
 import struct
 import zipfile
@@ -27,7 +27,7 @@ def array(
     version: tuple[int, int] = (1, 0),
     is_fortran: bool = False,
 ) -> bytes:
-    """A member in the .npy format."""
+    """Return a member in the .npy format."""
     return with_header(
         f"{{'descr': {descr!r}, 'fortran_order': {is_fortran}, 'shape': {shape!r}}}".encode(),
         data,
@@ -41,7 +41,7 @@ def with_header(text: bytes, data: bytes = DATA, version: tuple[int, int] = (1, 
 
 
 def archive(*members: bytes | tuple[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
-    """The bytes of an archive; a member without a name is `x.npy`."""
+    """Return the bytes of an archive; a member without a name is `x.npy`."""
     stream = BytesIO()
     with zipfile.ZipFile(stream, "w", method) as file:
         for member in members:
@@ -166,7 +166,7 @@ def test_two_members_of_a_name(tmp_path: Path) -> None:
 
 
 def test_a_size_that_the_archive_does_not_have(tmp_path: Path) -> None:
-    """The array declares 4 GiB, and the archive too; 32 bytes are there."""
+    """The array and the archive declare 4 GiB, but only 32 bytes exist."""
     path = tmp_path / "x.npz"
     member = array(shape=(1 << 28, 4))
     declared = struct.pack("<I", len(member) - 32 + (1 << 32) - 256)

@@ -1,4 +1,4 @@
-"""Images as calibration data: values by hand, each way to fit, and refusals."""
+"""Load images as calibration data: values by hand, each way to fit, and refusals."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Archives of arrays that are hostile: one message, and never an exception of numpy's."""
+"""Load malicious archives of arrays: a single message, and no exception of NumPy."""
 
 import struct
 import zipfile
@@ -12,7 +12,7 @@ from ceras_ir.support.diagnostics import InputError
 
 
 def archive(path: Path, header: bytes, data: bytes = b"") -> str:
-    """An .npz file with an array of that header."""
+    """Write an .npz file with an array of that header."""
     text = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + data
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("x.npy", text)
@@ -53,6 +53,6 @@ def test_damaged_members(tmp_path: Path):
 
 
 def test_a_network_without_inputs() -> None:
-    """`--set` may have fixed all of them."""
+    """`--set` may have fixed all inputs."""
     with pytest.raises(InputError, match="no input is named 'x'; the network has no inputs left"):
         samples_of({"x": np.zeros((2, 3))}, [], "x.npz")

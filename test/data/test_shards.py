@@ -1,4 +1,4 @@
-"""Data in shards: the samples, tar archives, and damaged files."""
+"""Load data in shards: the samples, tar archives, and damaged files."""
 
 import io
 import tarfile
@@ -54,7 +54,7 @@ def test_several_files_and_a_limit(tmp_path: Path, values: np.ndarray):
         (0, 3, 0),
         (0, 3, 3),
     ]
-    # The same file twice, and samples across files.
+    # Use the same file twice, and samples across files.
     again = f"{tmp_path / 'a.npz'},{paths}"
     some = [sample["x"][0] for sample in samples_at(again, INPUTS, [2, 3, 8, 12])]
     assert np.array_equal(some, values[[2, 0, 5, 9]])

@@ -1,4 +1,4 @@
-"""`ceras-run` without `--outputs` prints the outputs of the first samples."""
+"""Check that `ceras-run` without `--outputs` prints the outputs of the first samples."""
 
 import json
 from pathlib import Path
@@ -35,7 +35,7 @@ FIRST = "  sample 0: 1 (3), 3 (2), 4 (2), 5 (1), 0 (0.5)"
 
 
 def test_the_largest_elements_of_a_vector_are_printed(tool: Tool, folder: Path) -> None:
-    """Of equal elements, the first is first. Ten samples are run and printed."""
+    """Equal elements keep their order. Ten samples are run and printed."""
     done = tool("ceras-run", "vector.mlir", "--inputs", "vector.npz")
     lines = done.stdout.splitlines()
     assert (done.status, lines[:2]) == (0, ["y [1, 6]: the 5 largest of 6", FIRST])
@@ -107,7 +107,7 @@ func.func @main(%x: tensor<1x8x7x1xf32> {graph.name = "x"})
 
 @pytest.mark.needs("workbench")
 def test_objects_of_a_detector(tool: Tool, tmp_path: Path) -> None:
-    """Rows of centre, size, objectness and scores of two classes, as YOLOv5 has them."""
+    """Rows have center, size, objectness and scores of two classes, as in YOLOv5."""
     (tmp_path / "n.mlir").write_text(DETECTOR)
     rows = np.zeros((2, 8, 7, 1), np.float32)
     rows[0, 2, :, 0] = 3, 4, 2, 4, 1, 0.25, 0.75
@@ -124,7 +124,7 @@ def test_objects_of_a_detector(tool: Tool, tmp_path: Path) -> None:
         "  sample 1: 0 objects",
     ]
     assert "    1 (0.75): 2.0, 2.0, 4.0, 6.0\n" in tool(*run).stdout
-    # Scores above 1 are not those of a detector.
+    # Scores above 1 do not belong to a detector.
     np.savez(tmp_path / "x.npz", x=rows * 2)
     assert tool(*run).stdout.startswith("y [1, 8, 7]\n  sample 0: minimum 0, maximum ")
     assert tool(*run, "--labels", "classes.txt").status == 1
@@ -138,7 +138,7 @@ def test_a_vector_with_missing_values() -> None:
 
 
 def test_an_image_and_a_folder_of_images(tool: Tool, tmp_path: Path) -> None:
-    """Images are named by their files, and `--image` options apply to both."""
+    """Files name the images, and `--image` options apply to both."""
     images = pytest.importorskip("PIL.Image")
     (tmp_path / "photos" / "more").mkdir(parents=True)
     (tmp_path / "n.mlir").write_text(network("1x3x1x2"))

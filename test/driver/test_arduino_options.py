@@ -1,4 +1,4 @@
-"""Target arduino, --prune and --encoding from the command line."""
+"""Test target arduino, --prune and --encoding on the command line."""
 
 import json
 import re
@@ -35,7 +35,7 @@ def test_the_report_has_both_memories_per_layer_and_in_total(tool: Tool, tmp_pat
     report = json.loads((tmp_path / "out/report.json").read_text())
     totals, layers = report["totals"], report["layers"]
     assert len(layers) == 3 and all(layer["flash_bytes"] > 0 for layer in layers)
-    # The weights of the second layer alone; two results of 80 floats while it runs.
+    # Only the weights of the second layer; two results of 80 floats while it runs.
     assert layers[1]["flash_bytes"] >= 80 * 80 and layers[1]["sram_bytes"] == 640
     assert totals["flash_bytes"] == totals["constant_bytes"] + totals["code_bytes"]
     assert sum(layer["flash_bytes"] for layer in layers) <= totals["flash_bytes"]

@@ -1,4 +1,4 @@
-"""What users get wrong: one diagnostic, the right exit status, no traceback, no output file."""
+"""Check user errors: a diagnostic, the exit status, no traceback, no output file."""
 
 import os
 import signal
@@ -65,7 +65,7 @@ BAD_TEXT: dict[str, tuple[bytes, str]] = {
 
 @pytest.fixture(autouse=True)
 def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Run in a folder of the test's own."""
+    """Run in a separate folder of the test."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -187,7 +187,7 @@ open("loaded", "w").close()
 
 @pytest.mark.slow
 def test_interrupt_is_one_line(in_folder: Path):
-    # A plugin tells when the tool is up: it is loaded before the standard input is read.
+    # A plugin shows that the tool is running: it is loaded before the standard input is read.
     (in_folder / "marker.py").write_text(MARKER)
     command = Path(sys.executable).with_name("ceras-opt")
     process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""`--bisect-passes` of compile, run and verify names the pass that changes outputs."""
+"""Check that `--bisect-passes` names the pass that changes outputs, in three commands."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Commands multiply on one thread, unless the environment says how many."""
+"""Check that commands multiply on a single thread unless the environment sets the number."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Options of quantization on a model that comes quantized."""
+"""Test options of quantization on a model that is already quantized."""
 
 from pathlib import Path
 

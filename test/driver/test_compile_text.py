@@ -1,4 +1,4 @@
-"""`ceras-compile` of IR text: every level that it writes with --save-temps compiles again."""
+"""Check that `ceras-compile` compiles all levels that it writes with --save-temps."""
 
 import json
 from pathlib import Path
@@ -67,7 +67,7 @@ def test_launches_of_text_are_on_the_accelerator(
 
 @pytest.mark.needs("vta")
 def test_a_launch_of_text_stands_for_all_that_it_computes(tmp_path: Path):
-    """A convolution and the maximum behind it are one launch, and one layer of its report."""
+    """A convolution and the max pooling after it are a single launch and a single layer."""
     (tmp_path / "n.mlir").write_text(MAXIMUM)
     target, first = ("--target", "vta", "--save-temps"), tmp_path / "first"
     assert main([str(tmp_path / "n.mlir"), *target, "-o", str(first)]) == 0

@@ -1,4 +1,4 @@
-"""`--fail-if`: the syntax of conditions, and the gate of `ceras-compile`."""
+"""Test `--fail-if`: the syntax of conditions, and the gate of `ceras-compile`."""
 
 import argparse
 import json
@@ -26,7 +26,7 @@ METRICS = {"flash": BYTES, "time": MILLISECONDS, "agreement": NUMBER, "decibels"
 
 
 def met(text: str, *values: Value) -> list[str]:
-    """The messages about one condition."""
+    """Return the messages about one condition."""
     return list(met_conditions([condition(text)], values, METRICS))
 
 

@@ -1,4 +1,4 @@
-"""Consoles that are not UTF-8: names of nodes and files appear as escapes, results are the same."""
+"""Test consoles without UTF-8: names are printed as escapes, and results are equal."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Data of another type or scale than the network expects is reported; `--floor` decides."""
+"""Check that data of another type or scale than expected is reported; `--floor` decides."""
 
 from pathlib import Path
 
@@ -104,7 +104,7 @@ RELU = """%0 = graph.unary <relu> %x : !image
     [
         (MEAN, 127.5, 1 / 127.5, False),
         (MEAN, 103.9, 1.0, False),
-        # Trained on 0 to 1, and normalized then.
+        # The network was trained on 0 to 1, and then normalized.
         (MEAN, 0.485, 1 / 0.229, True),
         (FILTER, 0, 0.3 / 255, False),
         (FILTER, 0, 0.3, True),
@@ -143,7 +143,7 @@ def test_a_network_that_normalizes_pixels(
         ((1 / 60, 1 / 60, 300), -2, False),
         # Dark images: the mean is 5, and the standard deviation 3.
         ((1 / 3, 1 / 3, 1 / 3), -1.7, False),
-        # Trained on 0 to 1; the batch norm ignores the last channel.
+        # The network was trained on 0 to 1; the batch norm ignores the last channel.
         ((2, 2, 0), -1, True),
     ],
 )

@@ -1,6 +1,8 @@
 """
-The same input gives the same bytes, for each order in which Python hashes strings, and without
-`assert` statements and docstrings.
+Check that equal inputs give equal bytes.
+
+This holds for each order in which Python hashes strings, and without `assert` statements and
+docstrings.
 """
 
 import os
@@ -42,7 +44,7 @@ def test_compiled_twice_is_the_same(target: str, tmp_path: Path):
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["c", "arduino", "nnet", "vta", "dataflow", "onnx"])
 def test_optimized_python_compiles_the_same(target: str, tmp_path: Path):
-    """Under `python -O` and `-OO`; an `assert` that does required work would be skipped."""
+    """Compile under `python -O` and `-OO`, which skip each `assert`, even one that does work."""
     plain, *optimized = (
         compiled(target, tmp_path / level, PYTHONOPTIMIZE=level) for level in ("0", "1", "2")
     )

@@ -1,4 +1,4 @@
-"""A dialect from a file that is not installed: parsed, run at two levels, compiled to C and run."""
+"""Parse, run and compile a dialect from a file that is not installed."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A compiled folder whose files are not those that were compiled is refused by name."""
+"""Check that a compiled folder with changed files is rejected with the name of a file."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ func.func @main(%x: tensor<1x32xf32> {graph.name = "x"}) -> (tensor<1x16xf32> {g
 
 
 def compiled(folder: Path, target: str, *options: str) -> list[str]:
-    """The folder `out` and the command line that runs it."""
+    """Compile to the folder `out`, and return the command line that runs it."""
     (folder / "network.mlir").write_text(TEXT)
     np.savez(folder / "in.npz", x=np.ones((1, 32), np.float32))
     out, recipe = folder / "out", ["--recipe", "none", "--quantize", "int8"]
@@ -73,7 +73,7 @@ def test_a_file_without_a_digest(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 @pytest.mark.parametrize("target", ["c", "nnet", "vta"])
 def test_texts_of_levels_are_not_checked(tmp_path: Path, target: str) -> None:
-    """Researchers edit them and delete them; the network that runs is another file."""
+    """Researchers edit and delete these texts; the network that runs is another file."""
     command = compiled(tmp_path, target, "--save-temps")
     text = tmp_path / "out" / "temps" / "2-quantized-graph.mlir"
     text.write_text("edited")

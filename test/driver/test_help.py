@@ -1,4 +1,4 @@
-"""`--help` prints the usual options, and `--help-all` prints all options."""
+"""Check that `--help` prints the usual options, and `--help-all` all options."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""Text that parses and verifies, and cannot be run: one line that names the operation."""
+"""Reject text that parses and verifies but cannot be run, in a line with the operation."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`--input-image`: a float model takes bytes, and computes the result of normalized bytes."""
+"""Check that `--input-image` lets a float model take bytes, with the normalized result."""
 
 import re
 from pathlib import Path

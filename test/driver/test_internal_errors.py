@@ -1,4 +1,4 @@
-"""What is no user's mistake: exit status 70, the pass and level, and a reproducer that replays."""
+"""Check internal errors: exit status 70, the pass and level, and a working reproducer."""
 
 import os
 import shlex
@@ -36,7 +36,7 @@ TEXT = """func.func @main(%x: tensor<20xf32>) -> tensor<20xf32> {
 
 @dataclass(frozen=True)
 class RaisePass(ModulePass):
-    """Raise what a test asks for."""
+    """Raise the exception that a test sets."""
 
     name = "raise"
 
@@ -49,14 +49,14 @@ RAISED: list[BaseException] = []
 
 @pytest.fixture(autouse=True)
 def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Run in a folder of the test's own that has a text to work on."""
+    """Run in a separate folder of the test with a text to compile."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "in.mlir").write_text(TEXT)
     return tmp_path
 
 
 def failure(error: BaseException, level: str = "tile") -> InternalError:
-    """What the stages make of a pass that raises `error`."""
+    """Return the error that the stages report for a pass that raises `error`."""
     RAISED.append(error)
     ctx = load_context()
     with pytest.raises(InternalError) as info:

@@ -1,4 +1,4 @@
-"""When two levels count as equal."""
+"""Check which results of two levels count as equal."""
 
 from math import inf, nan
 
@@ -36,9 +36,9 @@ def test_floats(actual: list[float], expected: list[float], difference: float) -
 
 def test_noise_is_told_of_each_output() -> None:
     """All outputs have the same weight: exact labels do not hide the noise of scores."""
-    signs = (-1, 1, -1, 1)  # Of variance 4/3.
+    signs = (-1, 1, -1, 1)  # The variance is 4/3.
     floats = [{"scores": np.array([s], np.float32), "label": np.array([100 * s])} for s in signs]
-    moved = np.float32((4 / 3 / 100) ** 0.5)  # A hundredth of the power: 20 dB.
+    moved = np.float32((4 / 3 / 100) ** 0.5)  # The noise has a hundredth of the power: 20 dB.
     near = [outputs | {"scores": outputs["scores"] + moved} for outputs in floats]
     assert (
         describe_noise(noise_of(floats, near)) == "signal to noise 23.0 dB (scores 20.0, label inf)"

@@ -1,4 +1,4 @@
-"""`ceras-boards`, `ceras-targets` and `ceras-operators` print tables for 80 columns."""
+"""Check that the commands that list boards, targets and operators fit 80 columns."""
 
 import json
 from pathlib import Path

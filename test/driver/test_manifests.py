@@ -1,4 +1,4 @@
-"""Compiled folders that were changed: what the manifest says is checked before anything runs."""
+"""Check that the manifest of a changed compiled folder is validated before a run."""
 
 import json
 import shutil
@@ -22,7 +22,7 @@ Change = Callable[[Manifest], object]
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One network compiled for C and for VTA."""
+    """Compile a network for C and for VTA."""
     place = tmp_path_factory.mktemp("folders")
     (place / "m.onnx").write_bytes(conv_model((1, 2, 6, 6), 3, (3, 3)).SerializeToString())
     for target in TARGETS:

@@ -1,4 +1,4 @@
-"""Output files are complete or unchanged: full disks, signals, inputs named as outputs."""
+"""Check that output files are complete or unchanged after full disks, signals and clashes."""
 
 import errno
 import os

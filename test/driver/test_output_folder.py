@@ -1,4 +1,4 @@
-"""`ceras-compile` writes its folder completely or not at all, and keeps files of the user."""
+"""Check that `ceras-compile` writes its folder completely or not, and keeps user files."""
 
 import json
 import os

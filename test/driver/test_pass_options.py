@@ -1,4 +1,4 @@
-"""Options are read by the types of the pass's fields, and pipelines by their braces."""
+"""Parse options by the types of the fields of a pass, and pipelines by their braces."""
 
 import dataclasses
 import types
@@ -26,7 +26,7 @@ from ceras_ir.support.diagnostics import UsageError
 
 @dataclass(frozen=True)
 class ExamplePass(ModulePass):
-    """A pass with an option of every type."""
+    """A pass with an option of each type."""
 
     name = "example"
 
@@ -100,10 +100,10 @@ PASSES = load_universe().all_passes
 
 
 def values_of(hint: object) -> st.SearchStrategy[object]:
-    """Values of an option of the type `hint`."""
+    """Draw values of an option of the type `hint`."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
-        # A tuple of one is spelled as its element, which may be another choice.
+        # A tuple of one element is written as the element, which may be another choice.
         one = st.one_of([values_of(choice) for choice in arguments])
         return one.filter(lambda value: not isinstance(value, tuple) or value[1:] != ())
     if origin is tuple:
@@ -120,7 +120,7 @@ def values_of(hint: object) -> st.SearchStrategy[object]:
 
 
 def options_of(name: str) -> dict[str, object]:
-    """The types of the options of a pass."""
+    """Return the types of the options of a pass."""
     cls = PASSES[name]()
     hints = get_type_hints(cls)
     return {f.name: hints[f.name] for f in dataclasses.fields(cls) if f.init and f.name != "name"}
@@ -136,7 +136,7 @@ def test_spelled_passes_are_read_back(name: str):
     def read_back(values: dict[str, object]) -> None:
         try:
             pass_ = cls(**values)
-        except (ValueError, UsageError):  # values that go together are the pass's own business
+        except (ValueError, UsageError):  # The pass itself checks combinations of values.
             return
         (again,) = build_pipeline(parse_pipeline(spell_pipeline([pass_])), PASSES)
         assert again == pass_

@@ -1,6 +1,8 @@
 """
-Text of the memory level runs as it is planned, and is compiled and verified without its plan:
-passes of the front read `%0` behind `%2`, which lies where it was.
+Run, compile and verify text of the memory level.
+
+A run uses the memory plan, but compilation and verification drop it: passes of the graph level may
+move a use of `%0` after `%2`, which reuses the memory of `%0`.
 """
 
 from pathlib import Path
@@ -32,7 +34,7 @@ SAMPLES = np.arange(24, dtype=np.float32).reshape(2, 2, 3, 2) / 4
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two samples, and the network with a plan."""
+    """Write two samples, and the network with a plan."""
     monkeypatch.chdir(tmp_path)
     Path("network.mlir").write_text(STORED)
     np.savez("in.npz", x=SAMPLES)

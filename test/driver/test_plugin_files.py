@@ -1,4 +1,4 @@
-"""Plugins of several files, as commands load them: also in worker processes."""
+"""Load plugins of several files with commands, also in worker processes."""
 
 from pathlib import Path
 

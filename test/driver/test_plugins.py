@@ -1,4 +1,4 @@
-"""Plugins of all three kinds in the four tools that make artefacts, and passes after a level."""
+"""Load all three kinds of plugins in four tools, and run passes after a level."""
 
 import json
 from importlib import import_module
@@ -90,7 +90,7 @@ SUM = EXAMPLES / "plugin/scale_add.mlir"
 
 @pytest.fixture
 def tool(capsys: pytest.CaptureFixture[str]) -> Tool:
-    """Run a command in this process, which takes a fifth of the time."""
+    """Run a command in this process, which needs a fifth of the time."""
 
     def run(command: str, *arguments: str | Path) -> Result:
         name = command.removeprefix("ceras-")
@@ -103,7 +103,7 @@ def tool(capsys: pytest.CaptureFixture[str]) -> Tool:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of the commands: plugins and inputs."""
+    """Create the folder of the commands, with plugins and inputs."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "narrow.py").write_text(CLAMP, encoding="utf-8")
     (tmp_path / "echo.py").write_text(TARGET, encoding="utf-8")

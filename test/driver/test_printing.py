@@ -1,4 +1,4 @@
-"""Constants come back bit for bit from what is printed."""
+"""Check that printed constants are parsed bit for bit."""
 
 from io import StringIO
 

@@ -1,4 +1,4 @@
-"""The table that ceras-compile prints."""
+"""Test the table that ceras-compile prints."""
 
 from ceras_ir.pipeline.report import Entry, LayerEntry, explanations, table
 from ceras_ir.targets import Emission

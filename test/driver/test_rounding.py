@@ -1,4 +1,4 @@
-"""The bounds that `ceras-verify` has for differences between two implementations."""
+"""Test the bounds of `ceras-verify` for differences between two implementations."""
 
 from collections.abc import Callable, Sequence
 
@@ -22,7 +22,7 @@ Build = Callable[..., SSAValue]
 def bounded(
     build: Build, *operands: Array, errors: Sequence[float | Sequence[float]] = ()
 ) -> tuple[Array, Doubles]:
-    """A result of float operands, and its bound for bounds of the operands."""
+    """Compute a result of float operands, and the bound for bounds of the operands."""
 
     def results(*arguments: SSAValue) -> list[SSAValue]:
         return [build(*arguments)]
@@ -63,7 +63,7 @@ def test_an_integer_of_an_exact_float_is_exact():
 
 
 def test_a_sum_of_products_is_off_by_its_magnitudes():
-    """1 - 1 is 0, and the bound is that of terms of 1."""
+    """1 - 1 is 0, and the bound is that for terms of 1."""
     x, w = floats(1, 1)[None], floats(1, -1)[None]
 
     def product(a: SSAValue, b: SSAValue) -> SSAValue:
@@ -105,7 +105,7 @@ def test_a_step_function_is_off_where_a_bound_reaches_the_step():
 
 @pytest.mark.parametrize("function", list(Function))
 def test_functions_have_a_bound_that_holds_for_doubles(function: Function):
-    """The interpreter's results for the next float are within the bound of its distance."""
+    """The interpreter's results for the next float are within the bound of the distance."""
     low = 0.01 if function is Function.LOG else -6
     x = np.linspace(low, 6, 4001, dtype=np.float32)
     parameters = {Function.CLIP: (-1.0, 2.0)}.get(function, (0.25, 0.5))

@@ -1,4 +1,4 @@
-"""The JSON schemas of report.json and manifest.json describe what all targets write."""
+"""Check that the JSON schemas of report.json and manifest.json describe all targets."""
 
 import json
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ KEYWORDS = {
 
 
 def errors(value: object, rule: dict[str, Any], place: str) -> Iterator[str]:
-    """The violations of a schema, by the keywords that ours have; undocumented entries are too."""
+    """List violations of a schema, for the keywords in our schemas, and undocumented entries."""
     types = rule.get("type", [])
     kinds = [types] if isinstance(types, str) else types
     is_bool = isinstance(value, bool)
@@ -62,7 +62,7 @@ def errors(value: object, rule: dict[str, Any], place: str) -> Iterator[str]:
 
 
 def rules(rule: dict[str, Any], place: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """A schema and the schemas in it, with their places."""
+    """List a schema and the schemas in it, each with the path."""
     yield place, rule
     inner = dict(rule.get("properties", {}))
     for key in ("items", "additionalProperties"):

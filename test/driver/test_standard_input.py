@@ -1,4 +1,4 @@
-"""`-` for text on the standard input and output, and what files are that are no models."""
+"""Test `-` for text on standard input and output, and files that are no models."""
 
 from pathlib import Path
 
@@ -47,7 +47,7 @@ def test_mistakes_in_a_pipe_have_lines(command: str, tool: Tool) -> None:
 
 
 def test_a_model_in_a_pipe(tool: Tool) -> None:
-    """A byte that begins no character of UTF-8."""
+    """This byte starts no character of UTF-8."""
     done = tool("ceras-opt", "-", stdin=b"\xea")
     assert done.status == 1
     assert "give an ONNX model as a file" in done.stderr

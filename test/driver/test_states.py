@@ -1,4 +1,4 @@
-"""`--state`: a network keeps values from call to call, in each way to run it."""
+"""Test `--state`: a network keeps values from call to call, in each way to run it."""
 
 import json
 import shutil
@@ -36,7 +36,7 @@ def _files(folder: Path, name: str) -> tuple[str, str]:
 
 
 def _by_runtime(path: str, name: str) -> om.Array:
-    """Return the outputs of ONNX Runtime, whose caller passes the states."""
+    """Run ONNX Runtime, pass the states in the caller, and return the outputs."""
     model = onnx.load_model_from_string(Path(path).read_bytes())
     kept = {
         state: np.zeros([int(d) for d in om.value_shape(model, state)], np.float32)

@@ -1,4 +1,4 @@
-"""The figures below the table of ceras-compile."""
+"""Test the figures below the table of ceras-compile."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Wrong usage and `--version` read the same in every tool."""
+"""Check that wrong usage and `--version` print the same text in all tools."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -15,7 +15,7 @@ NAMES = ("opt", "compile", "run", "verify", "compare", "plan", "retrain")
 
 
 def tools(*names: str) -> list[tuple[str, Main]]:
-    """Commands and their functions; those of a deleted extension are left out."""
+    """Return commands and their functions, without the commands of deleted extensions."""
     found = [commands()[name].load() for name in names if name in commands()]
     return [(command.name, import_module(command.module).main) for command in found]
 

@@ -1,4 +1,4 @@
-"""Mistakes in ceras-compile, ceras-run and ceras-verify have a message and a status."""
+"""Check the message and the status of errors in ceras-compile, ceras-run and ceras-verify."""
 
 import pickle
 from pathlib import Path

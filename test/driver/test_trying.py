@@ -1,5 +1,7 @@
 """
-A network that is too large for its board gets the smallest change with which it compiles and fits.
+Check the proposal for a network that is too large for the board.
+
+It is the smallest change with which the network compiles and fits.
 """
 
 import re

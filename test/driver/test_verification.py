@@ -1,4 +1,4 @@
-"""A module is verified again when anything has changed that verification looks at."""
+"""Check that a module is verified again after any change that verification depends on."""
 
 from collections.abc import Callable
 

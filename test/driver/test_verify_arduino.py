@@ -1,4 +1,4 @@
-"""`ceras-verify --targets arduino`: on this machine, and on the board's core under qemu."""
+"""Test `ceras-verify --targets arduino` on this machine, and on the core under qemu."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -20,14 +20,14 @@ PRUNED = ("--quantize", "none", "--prune", "threshold=0.01", "--samples", "2")
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
-    """Verdicts by level."""
+    """Return the verdicts by level."""
     found = (line.split("  ", 1) for line in capsys.readouterr().out.splitlines() if "  " in line)
     return {level: text.strip() for level, text in found}
 
 
 @pytest.mark.slow
 def test_a_float_network_is_exact(capsys: pytest.CaptureFixture[str]):
-    """Encoded weights have ordered sums: to the bit, although they are floats."""
+    """Encoded weights have ordered sums, so that float results are equal bit for bit."""
     assert main([COLOUR, "--targets", "arduino", *PRUNED]) == 0
     verdicts = lines(capsys)
     assert verdicts["arduino: machine"] == "exact"
@@ -60,7 +60,7 @@ def test_what_does_not_fit_is_unsupported(
     assert re.search("^arduino: machine +unsupported$", printed.out, re.MULTILINE)
     assert "unsupported size" in printed.err
 
-    # What differs is worse.
+    # A difference takes precedence over an unsupported level.
     def differs(actual: object, expected: object, *, exact: bool) -> str:
         return "differs"
 

@@ -1,4 +1,4 @@
-"""`ceras-verify` on Q/DQ networks: what `quantize` made against the model as it is written."""
+"""Compare the result of `quantize` with the Q/DQ model as written, with `ceras-verify`."""
 
 from pathlib import Path
 
@@ -53,7 +53,7 @@ func.func @main(%x: tensor<1x3x3x1xf32>) -> tensor<1x4x4x1xf32> {
   func.return %y : tensor<1x4x4x1xf32>
 }
 """
-"""What is padded and quantized here is quantized first and padded by the window there."""
+"""Here padding precedes quantization; the quantized network quantizes first and pads after."""
 
 
 WEIGHTS_ONLY = """
@@ -86,7 +86,7 @@ func.func @main(%x: tensor<2xf32>) -> tensor<2x2xf32> {
   func.return %y : tensor<2x2xf32>
 }
 """
-"""The layer's input, rescaled for the concatenation, has the name and the type of its result."""
+"""The rescaled input of the layer has the same name and type as its result."""
 
 DROWNED = """
 !q = tensor<1x1x3x1x!quant.uniform<i8:f32, 0.1>>
@@ -101,7 +101,7 @@ func.func @main(%x: tensor<1x1x3x1xf32>) -> tensor<1x1x1x1xf32> {
   func.return %y : tensor<1x1x1x1xf32>
 }
 """
-"""Floats do not add three numbers to 0 that are 0 together; a step is less than what is left."""
+"""The exact sum of the three values is 0, but the float sum is more than a step."""
 
 
 def network(folder: Path, text: str) -> str:
@@ -155,7 +155,7 @@ def test_a_pass_that_makes_other_integers_is_found(
     clamped: type[graph.GraphOperation],
     names: str,
 ) -> None:
-    """The fault that stood in `fold-qdq{signs}`: bounds of other bits than the result has."""
+    """This fault of `fold-qdq{signs}` used bounds for another width than that of the result."""
     from ceras_ir.transforms.quantization.checks import CheckScalesPass
 
     wrong = CheckScalesPass.apply
@@ -184,7 +184,7 @@ def test_steps_below_the_rounding_of_floats_are_not_held_to_it(
 
 
 def chaotic() -> onnx.ModelProto:
-    """The last state of an LSTM, which grows from the last bits of its sums, in 8 bits."""
+    """Return the last state of a chaotic LSTM in 8 bits, which amplifies the last bits of sums."""
     random, units = np.random.default_rng(0), 64
     weights = {
         "w": random.normal(0, 0.3, (1, 4 * units, units)).astype(np.float32),

@@ -1,4 +1,4 @@
-"""`ceras-verify` holds the import to the ONNX model: faults of the importer are found."""
+"""Check that `ceras-verify` compares the import with the ONNX model, and finds faults."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def faults_are_not_compared_elsewhere() -> Iterator[None]:
 
 
 def function_model() -> onnx.ModelProto:
-    """A call of a function, without the attribute of which the function declares a default."""
+    """Call a function without the attribute for which the function declares a default."""
     inner = helper.make_node("LeakyRelu", ["a"], ["b"])
     inner.attribute.add(name="alpha", ref_attr_name="alpha", type=onnx.AttributeProto.FLOAT)
     function = helper.make_function(
@@ -63,7 +63,7 @@ def verdict(
 
 
 def observed(path: Path, batch: int = 1) -> NamedImport:
-    """The import of a file before transposes are eliminated."""
+    """Import a file, and stop before transposes are eliminated."""
     found: list[NamedImport] = []
     import_file(path, batch=batch, observe=found.append)
     return found[0]
@@ -222,7 +222,7 @@ FAULTS: dict[str, tuple[onnx.ModelProto, str, Change, Mapping[str, Array] | None
 
 
 def inject(patch: pytest.MonkeyPatch, operator: str, change: Change) -> None:
-    """Let the importer of an operator read another node than the model has."""
+    """Pass another node than that of the model to the importer of an operator."""
     load_operators()
     original = OPERATORS[operator]
 

@@ -1,4 +1,4 @@
-"""`ceras-verify --workers`: the same verdicts for any number, and inputs that are damaged."""
+"""Test `ceras-verify --workers`: equal verdicts for any number, and damaged inputs."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def test_verdicts_do_not_depend_on_workers(files: Path, capsys: pytest.CaptureFi
 def test_what_differs_is_found_in_the_second_shard(
     files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    """A machine that is wrong on one sample of many."""
+    """The machine is wrong on a single sample."""
     run, seen = CompiledC.run, 0
 
     def wrong(self: CompiledC, samples: object) -> object:

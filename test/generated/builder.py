@@ -1,9 +1,9 @@
 """
 Build a random model at one operator set, with the spelling of that operator set.
 
-`Builder` tracks the shape and the element type of every value, so that a family of networks can
+`Builder` tracks the shape and the element type of each value, so that a family of networks can
 choose operators that fit. Methods such as `clip` or `squeeze` write attributes or operands, as the
-operator set wants them. The classes know nothing of the compiler.
+operator set requires. The classes do not depend on the compiler.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 Array = npt.NDArray[Any]
-"""An array of the element type that the model gives it."""
+"""An array of the element type that the model declares."""
 
 DType = npt.DTypeLike | None
 Result = tuple[Sequence[int] | None, DType]
@@ -30,7 +30,7 @@ Attributes = dict[str, Any]
 
 Attribute = int | float | str | Sequence[int] | Sequence[float] | Sequence[str]
 Sampler = Callable[[np.random.Generator, tuple[int, ...], int], Array]
-"""The values of an input: of a generator, a shape, and the index of the sample."""
+"""A function from a generator, a shape and the index of the sample to the values of an input."""
 
 Choice = TypeVar("Choice")
 
@@ -40,7 +40,7 @@ BOOL = np.dtype(np.bool_)
 
 
 class Unfit(Exception):
-    """The operator set has no spelling of what a family asks for."""
+    """The error that an operator set has no spelling for the request of a family."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Case:
     samples: Sequence[Mapping[str, Array]]
     calibration: Sequence[Mapping[str, Array]]
     states: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Inputs that are outputs of the sample before, which is zero before the first sample."""
+    """Inputs that are outputs of the previous sample; they are zero for the first sample."""
     comes_quantized: bool = False
 
 
@@ -91,11 +91,11 @@ class Builder:
         return choices[int(self.random.integers(len(choices)))]
 
     def size(self, low: int, high: int) -> int:
-        """An integer from `low` to `high`, both included."""
+        """Draw an integer from `low` to `high`, both included."""
         return int(self.random.integers(low, high + 1))
 
     def since(self, version: int) -> None:
-        """Give up where the operator set is older than `version`."""
+        """Raise Unfit if the operator set is older than `version`."""
         if self.opset < version:
             raise Unfit(f"needs operator set {version}, got {self.opset}")
 
@@ -113,11 +113,11 @@ class Builder:
         return value
 
     def constant(self, array: npt.ArrayLike, dtype: npt.DTypeLike = FLOAT) -> Value:
-        """An initializer or a node Constant."""
+        """Add an initializer or a node Constant."""
         values = np.asarray(array, dtype)
         name = self.name("k")
         tensor = numpy_helper.from_array(values, name)
-        # Before operator set 9 a node Constant is float.
+        # Before operator set 9, a node Constant is float.
         if self.chance(0.25) and (self.opset >= 9 or values.dtype == FLOAT):
             self.nodes.append(helper.make_node("Constant", [], [name], value=tensor))
         else:
@@ -125,11 +125,11 @@ class Builder:
         return Value(name, values.shape, values.dtype)
 
     def integers(self, *values: int) -> Value:
-        """A vector of int64."""
+        """Add a vector of int64."""
         return self.constant(np.array(values, np.int64), np.int64)
 
     def weights(self, *shape: int, gain: float = 1.0) -> Value:
-        """Normal values whose sums over all dimensions but the last keep the variance."""
+        """Add normal values; sums over all dimensions but the last keep the variance."""
         count = max(1, prod(shape[:-1]) if len(shape) > 1 else 1)
         values = self.random.normal(0, gain / np.sqrt(count), shape)
         return self.constant(values)
@@ -143,7 +143,7 @@ class Builder:
         domain: str = "",
         **attributes: Attribute | onnx.GraphProto | onnx.TensorProto,
     ) -> Value:
-        """Append a node with one result; by default of the broadcast shape, and the first type."""
+        """Append a node with a single result; default: the broadcast shape and the first type."""
         return self.emit_all(op, operands, [(shape, dtype)], domain=domain, **attributes)[0]
 
     def emit_all(
@@ -167,7 +167,7 @@ class Builder:
         ]
         names = ["" if v is None else v.name for v in operands]
         node = helper.make_node(op, names, [v.name for v in made], made[0].name, domain=domain)
-        # make_node sorts and converts what has no type of its own in ONNX.
+        # make_node sorts attributes, and converts those that have no matching type in ONNX.
         node.attribute.extend(helper.make_attribute(k, v) for k, v in sorted(attributes.items()))
         self.nodes.append(node)
         if domain:
@@ -179,11 +179,11 @@ class Builder:
     def body(
         self, inputs: Sequence[Value], build: Callable[[], Sequence[Value]]
     ) -> tuple[onnx.GraphProto, list[Value]]:
-        """A graph of what `build` appends, which may use values from outside."""
+        """Build a graph of the nodes that `build` appends; they may use values from outside."""
         kept, self.nodes = self.nodes, []
         tensors, self.tensors = self.tensors, []
         results = list(build())
-        # A result of a body has a producer in it.
+        # Each result of a body needs a producer in the body.
         results = [self.emit("Identity", value, shape=value.shape) for value in results]
         graph = helper.make_graph(
             self.nodes, self.name("body"), [*map(info, inputs)], [*map(info, results)], self.tensors
@@ -192,10 +192,10 @@ class Builder:
         return graph, results
 
     def argument(self, shape: Sequence[int], dtype: npt.DTypeLike = FLOAT) -> Value:
-        """An input of a body."""
+        """Name an input of a body."""
         return Value(self.name("a"), tuple(shape), np.dtype(dtype))
 
-    # The end.
+    # Outputs and the finished case.
 
     def output(self, value: Value, name: str = "") -> Value:
         result = Value(name or self.name("y"), value.shape, value.dtype)
@@ -204,7 +204,7 @@ class Builder:
         return result
 
     def case(self, *, samples: int = 3, comes_quantized: bool = False) -> Case:
-        """The model, checked, and its samples."""
+        """Build and check the model, and draw the samples."""
         graph = helper.make_graph(
             self.nodes,
             "generated",
@@ -244,7 +244,7 @@ FAR = (2.0**-149, -(2.0**-149), 1e-42, 1e30, -1e30, 3e38, -3e38, 1e10, -1e5, 100
 
 
 def normal(random: np.random.Generator, shape: tuple[int, ...], index: int) -> Array:
-    """Normal values, then a tenth of zeros and ties, then special values of common magnitudes."""
+    """Draw normal values, then also zeros and ties, then also special values."""
     values = random.normal(size=shape)
     if index == 1:
         values = np.where(random.random(shape) < 0.3, np.round(values * 2) / 2, values)
@@ -254,7 +254,7 @@ def normal(random: np.random.Generator, shape: tuple[int, ...], index: int) -> A
 
 
 def extreme(random: np.random.Generator, shape: tuple[int, ...], index: int) -> Array:
-    """Normal values; then magnitudes of all binades; then special and extreme values."""
+    """Draw normal values; then magnitudes of all binades; then special and extreme values."""
     if index == 0:
         return random.normal(size=shape)
     values = random.normal(size=shape) * 2.0 ** random.integers(-140, 120, shape)
@@ -267,7 +267,7 @@ def bits(random: np.random.Generator, shape: tuple[int, ...], index: int) -> Arr
 
 
 def below(limit: int, low: int = 0) -> Sampler:
-    """Integers from `low` to below `limit`, whose bounds occur often."""
+    """Draw integers from `low` to below `limit`, with frequent bounds."""
 
     def sample(random: np.random.Generator, shape: tuple[int, ...], index: int) -> Array:
         values = random.integers(low, limit, shape)
@@ -278,7 +278,7 @@ def below(limit: int, low: int = 0) -> Sampler:
 
 
 def whole_range(dtype: npt.DTypeLike) -> Sampler:
-    """Small integers, then all of a type with its extremes."""
+    """Draw small integers, then all integers of a type with frequent extremes."""
     limits = np.iinfo(np.dtype(dtype).name)
 
     def sample(random: np.random.Generator, shape: tuple[int, ...], index: int) -> Array:
@@ -294,7 +294,7 @@ def whole_range(dtype: npt.DTypeLike) -> Sampler:
 
 
 def elem_type(dtype: npt.DTypeLike) -> int:
-    """The number that ONNX has for an element type."""
+    """Return the number of an element type in ONNX."""
     return int(helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
 

@@ -1,4 +1,4 @@
-"""Elementwise chains with extreme constants: guards before logarithms, roots and quotients."""
+"""Build elementwise chains with extreme constants: guards for logarithms, roots, quotients."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LARGE = (1e4, 1e10, 1e20, 3e38, 6.0, 20.0, 88.0, 127.0)
 
 
 def chain(b: Builder) -> Case:
-    """Two to six elementwise steps on values of all magnitudes."""
+    """Build two to six elementwise steps on values of all magnitudes."""
     shape = (b.size(1, 3), b.size(4, 9))
     x = b.input(shape, b.pick(extreme, extreme, normal))
     first = x
@@ -24,7 +24,7 @@ def chain(b: Builder) -> Case:
 
 
 def front_end(b: Builder) -> Case:
-    """A speech front end: power, mel filters, a guarded logarithm, normalization."""
+    """Build a speech front end: power, mel filters, a guarded logarithm, normalization."""
     frames, bins, filters = b.size(2, 4), b.size(6, 12), b.size(3, 6)
     x = b.input((1, frames, bins), b.pick(extreme, normal))
     power = b.emit("Mul", x, x) if b.chance(0.5) else b.emit("Abs", x)
@@ -51,7 +51,7 @@ def front_end(b: Builder) -> Case:
 
 
 def guard(b: Builder, x: Value) -> Value:
-    """Keep away from 0 by a bound or by a sum."""
+    """Keep values away from 0 by a bound or by a sum."""
     least = b.pick(*SMALL)
     match b.size(0, 3):
         case 0:
@@ -70,7 +70,7 @@ def guard(b: Builder, x: Value) -> Value:
 
 
 def guarded(b: Builder, x: Value, first: Value) -> Value:
-    """A function with a pole, of a guarded argument."""
+    """Append a function with a pole, of a guarded argument."""
     match b.size(0, 6):
         case 0:
             return b.emit("Log", guard(b, x))
@@ -83,7 +83,7 @@ def guarded(b: Builder, x: Value, first: Value) -> Value:
         case 4:
             return b.emit("Reciprocal", b.emit("Sqrt", guard(b, b.emit("Mul", x, x))))
         case 5:
-            # The logarithm of a probability, guarded at both bounds.
+            # This is the logarithm of a probability, guarded at both bounds.
             share = s.clip(b, b.emit("Sigmoid", x), b.pick(1e-7, 1e-6), b.pick(1 - 1e-6, 0.999))
             return b.emit("Log", b.emit("Div", share, b.emit("Sub", b.constant(1.0), share)))
         case _:
@@ -140,7 +140,7 @@ def arithmetic(b: Builder, x: Value, first: Value) -> Value:
 
 
 def combined(b: Builder, x: Value, first: Value) -> Value:
-    """With the first value: selections by comparison, extremes, quotients of sums."""
+    """Combine with the first value: selections by comparison, extremes, quotients of sums."""
     match b.size(0, 3):
         case 0:
             b.since(9)

@@ -1,4 +1,4 @@
-"""Tree ensembles, linear and support vector models, scalers: the operators of ai.onnx.ml."""
+"""Build models of ai.onnx.ml: tree ensembles, linear and support vector models, scalers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRA
 
 @dataclass
 class Forest:
-    """Trees whose thresholds are among few numbers, which the samples hit exactly."""
+    """Trees with few different thresholds, to which samples are exactly equal."""
 
     columns: int
     outputs: int
@@ -62,7 +62,7 @@ class Forest:
             add(0)
 
     def attributes(self) -> dict[str, list[int] | list[float] | list[str]]:
-        """Those of the older two operators."""
+        """Return the attributes of the two older operators."""
         return {
             "nodes_treeids": self.tree,
             "nodes_nodeids": self.node,
@@ -76,7 +76,7 @@ class Forest:
 
 
 def around_thresholds(random: np.random.Generator, shape: tuple[int, ...], index: int) -> Array:
-    """Values at thresholds, next to them, between, and missing ones."""
+    """Draw values at thresholds, next to them, and between them, and missing values."""
     values = random.integers(-5, 6, shape) / 2
     values = np.asarray(values, np.float32)
     near = np.nextafter(values, random.choice(np.array([-9, 9], np.float32), shape))
@@ -85,7 +85,7 @@ def around_thresholds(random: np.random.Generator, shape: tuple[int, ...], index
 
 
 def classical(b: Builder) -> Case:
-    """Perhaps a scaler or normalizer, then an ensemble, a linear or a support vector model."""
+    """Build an optional scaler, then an ensemble, a linear or a support vector model."""
     columns, rows = b.size(2, 5), b.size(1, 4)
     b.domains[ML] = b.pick(1, 2, 3)
     x = b.input((rows, columns), around_thresholds)
@@ -150,7 +150,7 @@ def regressor(b: Builder, x: Value) -> None:
 
 def classifier(b: Builder, x: Value) -> None:
     classes = b.size(2, 4)
-    # Runtimes differ on two classes with weights of both; exporters write weights of one.
+    # Runtimes differ for two classes that both have weights; exporters write weights of one class.
     trees = forest(b, x.shape[1], 1 if classes == 2 else classes)
     tree, node, target, weight = (list(c) for c in zip(*trees.leaves, strict=True))
     more = (
@@ -221,7 +221,7 @@ def kernel(b: Builder) -> dict[str, object]:
 
 
 def vectors(b: Builder, x: Value) -> None:
-    """A support vector regression."""
+    """Append a support vector regression."""
     count = b.size(2, 5)
     name = b.pick("LINEAR", "RBF", "POLY", "SIGMOID")
     b.output(
@@ -241,7 +241,7 @@ def vectors(b: Builder, x: Value) -> None:
 
 
 def ensemble(b: Builder, x: Value) -> None:
-    """TreeEnsemble of ai.onnx.ml 5, whose leaves are apart from the nodes."""
+    """Append TreeEnsemble of ai.onnx.ml 5, with leaves in separate attributes."""
     b.domains[ML] = 5
     outputs = b.size(1, 3)
     columns = x.shape[1]

@@ -1,4 +1,4 @@
-"""Loop, Scan and If: carried values, conditions, stacked outputs, captured values, nesting."""
+"""Build Loop, Scan and If: carried values, conditions, stacked outputs, captures, nesting."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from generated.builder import (
 
 
 def control_flow(b: Builder) -> Case:
-    """A chain of rows through loops, scans and branches."""
+    """Build a chain of rows through loops, scans and branches."""
     x = b.input((b.size(1, 3), b.size(2, 5)), normal)
     for _ in range(b.size(1, 3)):
         x = b.pick(loop, loop, scan, branch, nested, counting)(b, x)
@@ -30,7 +30,7 @@ def control_flow(b: Builder) -> Case:
 
 
 def step(b: Builder, x: Value) -> Value:
-    """Some operations on a row of one shape."""
+    """Append some operations on a row, which keep the shape."""
     match b.size(0, 4):
         case 0:
             return b.emit("Tanh", s.linear(b, x, x.shape[-1]))
@@ -50,7 +50,7 @@ def step(b: Builder, x: Value) -> Value:
 
 
 def arrays_differ(b: Builder, x: Value) -> Value:
-    """A condition of the data: a boolean without dimensions."""
+    """Compute a condition from the data: a boolean without dimensions."""
     total = s.reduce(b, "ReduceSum", x, *range(x.rank), keep=False)
     return s.compare(b, b.pick("Greater", "Less"), total, b.constant(b.pick(0.0, 0.5, -1.0)))
 
@@ -58,7 +58,7 @@ def arrays_differ(b: Builder, x: Value) -> Value:
 def make_loop(
     b: Builder, trips: Value | None, x: Value, *, ends: bool, stacked: bool, deep: int = 0
 ) -> Value:
-    """A Loop that carries x and a counter, and may stop early and stack rows."""
+    """Append a Loop that carries x and a counter, and may stop early and stack rows."""
     iteration, condition = b.argument((), INT64), b.argument((), BOOL)
     carried, count = b.argument(x.shape), b.argument(())
     limit = b.constant(float(b.size(2, 4)))
@@ -114,13 +114,13 @@ STACKED_ROWS = 3
 
 
 def loop(b: Builder, x: Value) -> Value:
-    """A number of steps that is constant, that the data give, or that a condition ends."""
+    """Append a loop with a constant or computed trip count, or with a condition."""
     kind = b.size(0, 3)
     if kind == 0:
         trips = b.constant(STACKED_ROWS, np.int64)
         return make_loop(b, trips, x, ends=False, stacked=b.chance(0.6))
     if kind == 1:
-        # The number of steps is an input.
+        # The number of steps is a graph input.
         trips = b.input((), below(6), INT64)
         return make_loop(b, trips, x, ends=b.chance(0.5), stacked=False)
     trips = b.constant(b.size(1, 12), np.int64) if kind == 2 or b.chance(0.5) else None
@@ -128,13 +128,13 @@ def loop(b: Builder, x: Value) -> Value:
 
 
 def nested(b: Builder, x: Value) -> Value:
-    """A loop or a branch in a loop."""
+    """Append a loop or a branch in a loop."""
     trips = b.constant(b.size(1, 3), np.int64)
     return make_loop(b, trips, x, ends=b.chance(0.5), stacked=False, deep=1)
 
 
 def scan(b: Builder, x: Value) -> Value:
-    """Scan over rows or columns, in either direction, with a carried row and stacked results."""
+    """Append a Scan over rows or columns, in either direction, with stacked results."""
     b.since(9)
     axis = b.pick(0, 1)
     length = x.shape[axis]
@@ -164,7 +164,7 @@ def scan(b: Builder, x: Value) -> Value:
 
 
 def branch(b: Builder, x: Value) -> Value:
-    """An If on the data, whose branches capture values and may be nested."""
+    """Append an If on the data; the branches capture values and may be nested."""
     condition = arrays_differ(b, x)
     graphs: list[onnx.GraphProto] = []
     for _ in range(2):
@@ -185,7 +185,7 @@ def branch(b: Builder, x: Value) -> Value:
 
 
 def counting(b: Builder, x: Value) -> Value:
-    """A loop over integers that Gather a row in every step, as exported decoders have it."""
+    """Append a loop over integers that Gathers a row in each step, as in exported decoders."""
     b.since(13)
     rows, width = x.shape
     iteration, condition = b.argument((), INT64), b.argument((), BOOL)

@@ -1,7 +1,7 @@
 """
-Operators that ONNX's reference implementation lacks or computes otherwise than ONNX defines them.
+Define operators that ONNX's reference implementation lacks or computes incorrectly.
 
-Each is written from the definition, in numpy and in float64: loops without a condition or without
+Each is written from the definition, in NumPy and in float64: loops without a condition or without
 steps, scans along any axis, gathers of fewer rows, DequantizeLinear before operator set 19, tree
 ensembles and linear and support vector regressions of ai.onnx.ml.
 """
@@ -34,7 +34,7 @@ class DequantizeLinear(OpRun):
 
 
 def spread(array: Array, shape: tuple[int, ...], axis: int, block: int) -> Array:
-    """A scale or zero point for every element."""
+    """Return a scale or zero point for each element."""
     if array.size == 1:
         return array.reshape(())
     if block:
@@ -149,7 +149,7 @@ MODES = tuple(COMPARE)
 
 
 def sums(x: Array, prefix: str, outputs: int, given: Mapping[str, Any]) -> tuple[Array, Array]:
-    """Sums of the leaves' weights for each row, and sums of their magnitudes."""
+    """Sum the leaf weights for each row, and the magnitudes of these weights."""
     nodes: dict[str, list[Any]] = {k[6:]: v for k, v in given.items() if k.startswith("nodes_")}
     keys: list[tuple[int, int]] = list(zip(nodes["treeids"], nodes["nodeids"], strict=True))
     place = {key: i for i, key in enumerate(keys)}
@@ -183,8 +183,11 @@ class TreeEnsembleRegressor(OpRun):
 
 class TreeEnsembleClassifier(OpRun):
     """
-    Labels of the greatest score. Of two classes, all leaves have an id of 0 and the score of the
-    second class, which is above 1/2 if no weight is negative, and above 0 otherwise.
+    Return labels of the maximum score.
+
+    For two classes, all leaves have an id of 0 and the score of the second class. It is selected by
+    a
+    score above 1/2 if all weights are nonnegative, and above 0 otherwise.
     """
 
     def _run(self, x: Array, **attributes: Any) -> tuple[Array, Array]:
@@ -288,7 +291,7 @@ class TreeEnsemble(OpRun):
 
 
 def rounded(scores: Array, size: Array) -> Array:
-    """Scores with the rounding error of a sum of numbers of these magnitudes."""
+    """Return scores with the rounding error of a sum of numbers of these magnitudes."""
     noise = current()
     if noise is None:
         return scores
@@ -307,7 +310,7 @@ DEFINITIONS: list[type[OpRun]] = [
     LinearRegressor,
     SVMRegressor,
 ]
-"""In place of those of ONNX's reference implementation."""
+"""Replacements of operators of ONNX's reference implementation."""
 
 for _each in DEFINITIONS[-5:]:
     _each.op_domain = "ai.onnx.ml"

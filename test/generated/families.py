@@ -1,4 +1,4 @@
-"""Every family of generated networks: `generate(seed)` makes the network of a seed."""
+"""Select a family of generated networks: `generate(seed)` builds the network of a seed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OPSETS = range(7, 25)
 
 
 def generate(seed: int, family: str = "") -> tuple[str, Case]:
-    """The family and the network of a seed; the families alternate."""
+    """Return the family and the network of a seed; the families alternate."""
     name = family or list(FAMILIES)[seed % len(FAMILIES)]
     for attempt in count():
         random = np.random.default_rng([seed, attempt])
@@ -36,6 +36,6 @@ def generate(seed: int, family: str = "") -> tuple[str, Case]:
         try:
             return name, FAMILIES[name](Builder(random, opset))
         except Unfit:
-            # The operator set lacks what was drawn.
+            # The operator set lacks an operator of this draw.
             continue
     raise AssertionError

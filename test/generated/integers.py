@@ -1,4 +1,4 @@
-"""Arithmetic on integers and booleans: indices, shapes, signs, overflow, shifts, ties."""
+"""Build arithmetic on integers and booleans: indices, shapes, signs, overflow, shifts, ties."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TYPES = ("int64", "int64", "int32", "int32", "uint8", "int8", "int16", "uint16",
 
 
 def integer_arithmetic(b: Builder) -> Case:
-    """Chains of arithmetic on one type, with conversions to others."""
+    """Build chains of arithmetic on one type, with conversions to other types."""
     dtype = np.dtype(b.pick(*TYPES))
     shape = (b.size(1, 3), b.size(2, 6))
     x, y = (b.input(shape, whole_range(dtype), dtype) for _ in range(2))
@@ -41,13 +41,13 @@ def integer_arithmetic(b: Builder) -> Case:
 
 
 def number(b: Builder, dtype: np.dtype) -> Value:  # type: ignore[type-arg]
-    """A constant of a type, often an extreme or small."""
+    """Add a constant of a type, often an extreme or small."""
     limits = np.iinfo(dtype)
     return b.constant(b.pick(limits.max, limits.min, 1, 2, 3, 7, max(limits.min, -3), 0), dtype)
 
 
 def narrow(b: Builder, x: Value) -> None:
-    """What is arithmetic on fewer than 32 bits only since operator set 14."""
+    """Require operator set 14 for arithmetic on fewer than 32 bits."""
     if x.dtype.itemsize < 4:
         b.since(14)
 
@@ -63,20 +63,20 @@ def arithmetic(b: Builder, x: Value, y: Value) -> Value:
 
 
 def divided(b: Builder, x: Value, y: Value) -> Value:
-    """Division and remainders by numbers that are not 0, of either sign."""
+    """Append division or remainder by nonzero integers of either sign."""
     narrow(b, x)
     if b.chance(0.5):
         low = 1 if x.dtype.kind == "u" or b.chance(0.3) else -7
         values = np.array([v for v in range(low, 9) if v])
         y = b.constant(b.random.choice(values, x.shape[-1:]), x.dtype)
     elif b.opset >= 12:
-        # A divisor of the data, made positive or negative and never 0.
+        # Derive a positive or negative divisor from the data; it is never 0.
         y = s.extremum(b, "Max", y, b.constant(1, x.dtype))
         if x.dtype.kind == "i" and b.chance(0.3):
             y = b.emit("Neg", y)
     else:
         y = b.constant(3, x.dtype)
-    # The one quotient that has no value.
+    # Avoid the single quotient that overflows.
     if x.dtype.kind == "i" and x.dtype.itemsize >= 4 and b.opset >= 12:
         x = s.extremum(b, "Max", x, b.constant(-np.iinfo(x.dtype).max, x.dtype))
     if b.chance(0.5):
@@ -87,7 +87,7 @@ def divided(b: Builder, x: Value, y: Value) -> Value:
 
 
 def bitwise(b: Builder, x: Value, y: Value) -> Value:
-    """Shifts by less than the width, and operations on bits."""
+    """Append shifts by less than the width, or operations on bits."""
     if x.dtype.kind == "u" and b.chance(0.5):
         b.since(11)
         width = 8 * x.dtype.itemsize
@@ -99,7 +99,7 @@ def bitwise(b: Builder, x: Value, y: Value) -> Value:
 
 
 def ordered(b: Builder, x: Value, y: Value) -> Value:
-    """Extremes and comparisons."""
+    """Append extremes or comparisons."""
     match b.size(0, 2):
         case 0:
             return (
@@ -118,11 +118,11 @@ def ordered(b: Builder, x: Value, y: Value) -> Value:
 
 
 def converted(b: Builder, x: Value, y: Value) -> Value:
-    """Casts wrap around between integers; booleans are what is not 0."""
+    """Append casts: integers wrap around, and nonzero values are true."""
     if b.chance(0.25):
         return s.cast(b, s.cast(b, x, BOOL), x.dtype)
     if b.chance(0.3):
-        # Through floats that the type holds.
+        # Convert through floats within the range of the type.
         limited = s.clip(b, x, max(np.iinfo(x.dtype).min, -100), 100)
         real = b.emit("Mul", s.cast(b, limited, FLOAT), b.constant(b.pick(0.5, 0.75, 1.25)))
         return s.cast(b, s.clip(b, real, 0.0 if x.dtype.kind == "u" else -120.0, 120.0), x.dtype)
@@ -130,7 +130,7 @@ def converted(b: Builder, x: Value, y: Value) -> Value:
 
 
 def indices(b: Builder) -> Case:
-    """Shapes, gathers, selections and searches, whose indices may be negative or tied."""
+    """Build shapes, gathers, selections and searches, with negative indices and ties."""
     rows, columns = b.size(2, 4), b.size(3, 6)
     dtype = b.pick(FLOAT, FLOAT, INT64, np.dtype(np.int32))
     sampler = tied if dtype == FLOAT else below(5, -4)
@@ -157,7 +157,7 @@ def indices(b: Builder) -> Case:
 
 
 def tied(random: np.random.Generator, shape: tuple[int, ...], index: int) -> np.ndarray:  # type: ignore
-    """Few different values, so that orders have ties; halves occur."""
+    """Draw few different values, so that orders have ties; halves occur."""
     values = random.integers(-3, 4, shape) / 2
     return np.where(random.random(shape) < 0.2, -0.0, values) if index else normal(random, shape, 0)
 
@@ -205,7 +205,7 @@ def selected(b: Builder, x: Value) -> Value:
 
 
 def shape_arithmetic(b: Builder, x: Value) -> Value:
-    """What exporters write to compute a shape: Shape, Gather, Mul, Concat, Reshape."""
+    """Compute a shape as exporters do: Shape, Gather, Mul, Concat, Reshape."""
     shape = b.emit("Shape", x, shape=(2,), dtype=INT64)
     first, second = (
         b.emit("Gather", shape, b.constant(i, np.int64), shape=(), axis=0) for i in (0, 1)
@@ -239,7 +239,7 @@ def cumulative(b: Builder, x: Value) -> Value:
 
 
 def scattered(b: Builder, x: Value) -> Value:
-    """Updates at places that differ."""
+    """Append updates at indices that differ."""
     b.since(11)
     if b.chance(0.5):
 
@@ -260,7 +260,7 @@ def scattered(b: Builder, x: Value) -> Value:
 
 
 def logic(b: Builder, x: Value) -> Value:
-    """Booleans: And, Or, Xor, Not, comparisons with each other."""
+    """Combine booleans: And, Or, Xor, Not, and comparisons of booleans."""
     p, q = (b.input(x.shape, bits, BOOL) for _ in range(2))
     for _ in range(b.size(1, 4)):
         op = b.pick("And", "Or", "Xor", "Not", "Equal")
@@ -269,7 +269,7 @@ def logic(b: Builder, x: Value) -> Value:
 
 
 def bucketed(b: Builder, x: Value) -> Value:
-    """Positions divided by a constant and rounded, as buckets of relative positions are."""
+    """Divide positions by a constant and round, as for buckets of relative positions."""
     places = b.input(x.shape, below(300, -50), INT64)
     divisor = b.constant(b.pick(3.0, 7.0, 41.0, 47.0, 255.0))
     share = b.emit("Div", s.cast(b, places, FLOAT), divisor, shape=x.shape)
@@ -283,7 +283,7 @@ def bucketed(b: Builder, x: Value) -> Value:
 
 
 def ranged(b: Builder, x: Value) -> Value:
-    """Positions from Range, compared with lengths: the masks of exported transformers."""
+    """Compare positions from Range with lengths, as for the masks of exported transformers."""
     b.since(11)
     count = x.shape[1]
     ends = [b.constant(v, np.int64) for v in (0, count, 1)]

@@ -1,4 +1,4 @@
-"""Networks that come quantized: Q/DQ of 4, 8 and 16 bits, blocks, operators on integers."""
+"""Build quantized networks: Q/DQ of 4, 8 and 16 bits, blocks, operators on integers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LIMITS = {
 
 @dataclass(frozen=True)
 class Format:
-    """How a tensor is stored: its type, scale and zero point."""
+    """The storage of a tensor: type, scale and zero point."""
 
     dtype: np.dtype  # type: ignore[type-arg]
     scale: float
@@ -30,7 +30,7 @@ class Format:
 
 
 def types(b: Builder) -> list[str]:
-    """Element types that QuantizeLinear has."""
+    """List the element types that QuantizeLinear supports."""
     return [
         "int8",
         "uint8",
@@ -45,12 +45,12 @@ def dtype_of(name: str) -> np.dtype:  # type: ignore[type-arg]
 
 
 def storage(b: Builder, spread: float = 3.0, name: str = "") -> Format:
-    """A format for values within about `spread`, which may saturate; scales are often 2^-n."""
+    """Draw a format for values within about `spread`, which may saturate; scales are often 2^-n."""
     name = name or b.pick(*types(b))
     low, high = LIMITS[name]
     kind = b.size(0, 3)
     if kind == 0 or low == 0:
-        # Asymmetric, and zero is representable.
+        # The range is asymmetric, and zero is representable.
         zero = int(np.clip(round(low + (high - low) * b.pick(0.5, 0.25, 0.1, 0.0)), low, high))
     else:
         zero = b.pick(0, 0, low // 3, high // 2)
@@ -63,7 +63,7 @@ def storage(b: Builder, spread: float = 3.0, name: str = "") -> Format:
 
 
 def on_grid(form: Format) -> Sampler:
-    """Values at and between the steps of a format: ties, and values that saturate."""
+    """Draw values at and between the steps of a format: ties, and values that saturate."""
 
     def sample(random: np.random.Generator, shape: tuple[int, ...], index: int) -> Array:
         if index == 0:
@@ -82,7 +82,7 @@ def on_grid(form: Format) -> Sampler:
 
 
 def operands(b: Builder, form: Format, *, omit: bool = True) -> list[Value]:
-    """Scale and zero point; a zero point of 0 of uint8 may be left out."""
+    """Add scale and zero point; a zero point of 0 of uint8 may be omitted."""
     scale = b.constant(form.scale)
     if omit and form.zero == 0 and form.dtype == np.uint8 and b.chance(0.3):
         return [scale]
@@ -98,13 +98,13 @@ def dequantize(b: Builder, q: Value, form: Format) -> Value:
 
 
 def snapped(b: Builder, x: Value, spread: float = 3.0, name: str = "") -> Value:
-    """QuantizeLinear and DequantizeLinear: the value on its grid."""
+    """Append QuantizeLinear and DequantizeLinear, which round the value to the grid."""
     form = storage(b, spread, name)
     return dequantize(b, quantize(b, x, form), form)
 
 
 def stored_weights(b: Builder, shape: tuple[int, ...], axis: int, fan: int) -> Value:
-    """Weights behind DequantizeLinear: of a scale for all, for each channel, or for each block."""
+    """Add weights after DequantizeLinear, with per-tensor, per-channel or per-block scales."""
     real = b.random.normal(0, 1 / np.sqrt(fan), shape)
     names = ["int8", "int8", "uint8"]
     names += ["int4", "uint4", "int4", "int16"] if b.opset >= 21 else []
@@ -147,7 +147,7 @@ def stored_weights(b: Builder, shape: tuple[int, ...], axis: int, fan: int) -> V
 
 
 def stored_bias(b: Builder, count: int) -> Value:
-    """A bias: float, or int32 behind DequantizeLinear."""
+    """Add a bias: float, or int32 after DequantizeLinear."""
     if b.chance(0.5):
         return b.constant(b.random.normal(0, 0.3, count))
     steps = b.constant(b.random.integers(-3000, 3000, count), np.int32)
@@ -161,7 +161,7 @@ def stored_bias(b: Builder, count: int) -> Value:
 
 
 def rows(b: Builder) -> Case:
-    """Products, sums, functions and moves of rows, each of whose values is on a grid."""
+    """Build products, sums, functions and data movement of rows, with each value on a grid."""
     b.since(10)
     form = storage(b)
     x = b.input((b.size(1, 3), b.pick(4, 6, 8)), on_grid(form))
@@ -206,7 +206,7 @@ def row_step(b: Builder, x: Value, older: Value) -> Value:
 
 
 def images(b: Builder) -> Case:
-    """Convolutions, poolings, residuals and averages of small images."""
+    """Build convolutions, poolings, residuals and averages of small images."""
     b.since(10)
     form = storage(b)
     x = b.input((1, b.pick(1, 2, 4), b.size(4, 7), b.size(4, 7)), on_grid(form))
@@ -247,7 +247,7 @@ def image_step(b: Builder, x: Value) -> Value:
 
 
 def finished(b: Builder, x: Value) -> Case:
-    """The last value in float, or its integers as another output."""
+    """Return the last value in float, or the integers as another output."""
     if b.chance(0.3):
         form = storage(b, name=b.pick("int8", "uint8"))
         b.output(quantize(b, x, form))
@@ -256,7 +256,7 @@ def finished(b: Builder, x: Value) -> Case:
 
 
 def operators(b: Builder) -> Case:
-    """QLinearConv, QLinearMatMul, ConvInteger, MatMulInteger and DynamicQuantizeLinear."""
+    """Build QLinearConv, QLinearMatMul, ConvInteger, MatMulInteger and DynamicQuantizeLinear."""
     b.since(10)
     names = ("uint8", "int8")
     kind = b.size(0, 4)
@@ -313,7 +313,7 @@ def operators(b: Builder) -> Case:
         zero = b.constant(form.zero, form.dtype)
         factor: Value = b.constant(form.scale * 0.01)
     else:
-        # As quantize_dynamic writes it.
+        # quantize_dynamic writes this form.
         q, scale, zero = b.emit_all(
             "DynamicQuantizeLinear", [x], [(x.shape, np.uint8), ((), np.float32), ((), np.uint8)]
         )

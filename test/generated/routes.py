@@ -1,4 +1,4 @@
-"""The routes of the compiler that a generated network takes: the interpreter, C, and nnet."""
+"""Run a generated network by the interpreter, C and nnet."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ceras_ir.backends.c.names import Prefix
 
 
 class Refused(Exception):
-    """The compiler says that it does not support the network."""
+    """The error that the compiler does not support the network."""
 
 
 @contextmanager
@@ -46,7 +46,7 @@ def quick_compiler() -> Generator[None]:
 
 
 def stacked(samples: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
-    """Samples in one array for each input, as the Python API takes them."""
+    """Stack samples to an array for each input, as the Python API expects them."""
     columns = {name: [sample[name] for sample in samples] for name in samples[0]}
     return {
         name: np.concatenate(arrays)
@@ -57,7 +57,7 @@ def stacked(samples: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
 
 
 class Routes:
-    """A network that the importer has taken, and how it runs."""
+    """An imported network, and the routes to run it."""
 
     def __init__(self, case: Case):
         self.case = case
@@ -76,7 +76,7 @@ class Routes:
             raise Refused(str(error)) from None
 
     def run(self, route: str) -> Results:
-        """The results of each sample; states, which callers do not see, are left out."""
+        """Return the results of each sample, without the states, which callers do not see."""
         match route:
             case "interp":
                 found = self.network.run(self.data)
@@ -85,13 +85,13 @@ class Routes:
         return self.each(found)
 
     def nnet_differs(self) -> str:
-        """What differs between nnet and the interpreter, for a float network in integers."""
+        """Compare nnet with the interpreter, for a float network quantized to integers."""
         calibration = stacked(self.case.calibration)
         try:
             whole = self._known(lambda: self.network.quantize(calibration, target="nnet"))
         except ceras.InputError as error:
             if "not finite" in str(error):
-                # Nor are the reference's results of these samples.
+                # The results of the reference are not finite for these samples either.
                 raise Refused("unsupported calibration samples: not finite") from None
             raise
         compiled = self._known(lambda: whole.compile("nnet"))

@@ -1,4 +1,4 @@
-"""Operators whose attributes became operands: each function writes what the operator set wants."""
+"""Write operators with the attributes or operands that the operator set requires."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from generated.builder import BOOL, INT64, Attributes, Builder, Unfit, Value, el
 
 
 def clip(b: Builder, x: Value, low: float | None = None, high: float | None = None) -> Value:
-    """Clip to bounds, of which None leaves a side open."""
+    """Clip to bounds; None means no bound."""
     if x.dtype.kind in "iu":
         b.since(12)
     if b.opset < 11:
@@ -42,13 +42,13 @@ def unsqueeze(b: Builder, x: Value, *axes: int) -> Value:
 
 
 def reduced(x: Value, axes: Sequence[int], keep: bool) -> list[int]:
-    """The shape of a reduction."""
+    """Return the shape of a reduction."""
     gone = {a % x.rank for a in axes}
     return [1 if i in gone else s for i, s in enumerate(x.shape) if keep or i not in gone]
 
 
 def reduce(b: Builder, op: str, x: Value, *axes: int, keep: bool = True) -> Value:
-    """A reduction along axes; negative axes count from the end (operator set 11)."""
+    """Reduce along axes; negative axes count from the last axis (operator set 11)."""
     shape = reduced(x, axes, keep)
     if b.opset < 11:
         axes = tuple(a % x.rank for a in axes)
@@ -65,7 +65,7 @@ def arg(b: Builder, op: str, x: Value, axis: int, keep: bool = True) -> Value:
 
 
 def softmax(b: Builder, x: Value, axis: int = -1, op: str = "Softmax") -> Value:
-    """A softmax along one axis; before operator set 13 only the last axis has it without moves."""
+    """Append a softmax along an axis; before operator set 13, transpose unless it is the last."""
     axis %= x.rank
     if b.opset >= 13:
         return b.emit(op, x, axis=axis - (x.rank if b.chance(0.5) else 0))
@@ -81,7 +81,7 @@ def transpose(b: Builder, x: Value, *order: int) -> Value:
 
 
 def reshape(b: Builder, x: Value, *shape: int) -> Value:
-    """A reshape whose target may have -1 for one extent."""
+    """Reshape; the target may have -1 for a single extent."""
     target = list(shape)
     if b.chance(0.3) and 0 not in target:
         target[b.size(0, len(target) - 1)] = -1
@@ -91,7 +91,7 @@ def reshape(b: Builder, x: Value, *shape: int) -> Value:
 def slices(
     b: Builder, x: Value, axis: int, start: int, stop: int | None = None, step: int = 1
 ) -> Value:
-    """Part of an axis as Python takes it."""
+    """Slice an axis, with the arguments of a slice in Python."""
     size = x.shape[axis]
     extent = len(range(size)[start : stop if stop is not None else None : step])
     end = (2**31 - 1 if step > 0 else -(2**31) + 1) if stop is None else stop
@@ -107,7 +107,7 @@ def slices(
 
 
 def pad(b: Builder, x: Value, pads: Sequence[int], value: float = 0, mode: str = "") -> Value:
-    """Padding: the elements before all axes, then after."""
+    """Pad the axes: the counts before all axes, then the counts after all axes."""
     shape = [s + pads[i] + pads[i + x.rank] for i, s in enumerate(x.shape)]
     modes: Attributes = {"mode": mode} if mode else {}
     if b.opset < 11:
@@ -128,7 +128,7 @@ def split(b: Builder, x: Value, axis: int, *sizes: int) -> list[Value]:
 
 
 def top_k(b: Builder, x: Value, count: int, axis: int = -1) -> list[Value]:
-    """The largest or smallest elements, and where they are."""
+    """Return the largest or smallest elements, and their indices."""
     axis %= x.rank
     shape = [count if i == axis else s for i, s in enumerate(x.shape)]
     results = [(shape, None), (shape, INT64)]
@@ -143,7 +143,7 @@ def cast(b: Builder, x: Value, dtype: npt.DTypeLike) -> Value:
 
 
 def compare(b: Builder, op: str, x: Value, y: Value) -> Value:
-    """A comparison, of the types that the operator set has."""
+    """Compare, with the types that the operator set supports."""
     is_float = x.dtype.kind == "f"
     if op == "Equal" and is_float:
         b.since(11)
@@ -155,7 +155,7 @@ def compare(b: Builder, op: str, x: Value, y: Value) -> Value:
 
 
 def where(b: Builder, condition: Value, x: Value, y: Value) -> Value:
-    """Where, or sums of products before operator set 9."""
+    """Append Where, or sums of products before operator set 9."""
     if b.opset >= 9:
         return b.emit("Where", condition, x, y, dtype=x.dtype)
     taken = cast(b, condition, x.dtype)
@@ -164,7 +164,7 @@ def where(b: Builder, condition: Value, x: Value, y: Value) -> Value:
 
 
 def extremum(b: Builder, op: str, x: Value, y: Value) -> Value:
-    """Max or Min; before operator set 8 of equal shapes."""
+    """Append Max or Min; before operator set 8, the shapes must be equal."""
     if x.dtype.kind != "f":
         b.since(12)
     if b.opset < 8 and x.shape != y.shape:
@@ -178,7 +178,7 @@ def round_even(b: Builder, x: Value) -> Value:
 
 
 def linear(b: Builder, x: Value, outputs: int, *, bias: bool = True, gain: float = 1.0) -> Value:
-    """A product with constant weights, as MatMul and Add, or Gemm of two dimensions."""
+    """Multiply by constant weights, as MatMul and Add, or Gemm for two dimensions."""
     inputs = x.shape[-1]
     matrix = b.weights(inputs, outputs, gain=gain)
     shape = (*x.shape[:-1], outputs)

@@ -1,4 +1,4 @@
-"""Networks that keep states from call to call: filters, recurrent cells and streams of frames."""
+"""Build networks with states: filters, recurrent cells and streams of frames."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from generated.builder import FLOAT, INT64, Attributes, Builder, Case, Value, no
 
 
 def streaming(b: Builder) -> Case:
-    """A chain of steps of which each may keep a state."""
+    """Build a chain of steps; each may have a state."""
     width = b.size(2, 8)
     x = b.input((1, width), normal)
     steps = [
@@ -29,7 +29,7 @@ def streaming(b: Builder) -> Case:
             x = s.linear(b, x, b.size(2, 6))
     b.output(x)
     if b.chance(0.3):
-        # The caller hands all of them back itself.
+        # The caller has to return all states to the network.
         b.states.clear()
     return b.case(samples=8)
 
@@ -43,7 +43,7 @@ def keep(b: Builder, old: Value, new: Value) -> None:
 
 
 def moving_average(b: Builder, x: Value) -> Value:
-    """An exponential average, which some filters subtract."""
+    """Append an exponential average, which some filters subtract."""
     old, decay = state(b, *x.shape), b.pick(0.9, 0.5, 0.99)
     new = b.emit(
         "Add", b.emit("Mul", old, b.constant(decay)), b.emit("Mul", x, b.constant(1 - decay))
@@ -53,7 +53,7 @@ def moving_average(b: Builder, x: Value) -> Value:
 
 
 def delay_line(b: Builder, x: Value) -> Value:
-    """The last frames, multiplied by one matrix."""
+    """Multiply the last frames by a single matrix."""
     width, taps = x.shape[1], b.size(2, 4)
     old = state(b, 1, taps, width)
     frames = b.emit(
@@ -65,7 +65,7 @@ def delay_line(b: Builder, x: Value) -> Value:
 
 
 def gated_cell(b: Builder, x: Value) -> Value:
-    """A GRU cell in operations."""
+    """Append a GRU cell composed of operations."""
     width = b.size(2, 5)
     old = state(b, 1, width)
     parts = b.emit("Concat", x, old, axis=1, shape=(1, x.shape[1] + width))
@@ -79,7 +79,7 @@ def gated_cell(b: Builder, x: Value) -> Value:
 
 
 def counter(b: Builder, x: Value) -> Value:
-    """A number of frames, which divides a running sum or chooses a branch."""
+    """Count the frames; the count divides a running sum or selects a branch."""
     count, total = state(b, 1, 1), state(b, *x.shape)
     new = b.emit("Add", count, b.constant(1.0))
     added = b.emit("Add", total, x)
@@ -92,7 +92,7 @@ def counter(b: Builder, x: Value) -> Value:
 
 
 def recurrent_layer(b: Builder, x: Value) -> Value:
-    """LSTM, GRU or RNN of one step, or of a few frames."""
+    """Append LSTM, GRU or RNN of a single step."""
     op, gates = b.pick(("LSTM", 4), ("GRU", 3), ("RNN", 1))
     width, inputs = b.size(2, 4), x.shape[1]
     sequence = s.unsqueeze(b, x, 0)
@@ -110,7 +110,7 @@ def recurrent_layer(b: Builder, x: Value) -> Value:
 
 
 def causal_convolution(b: Builder, x: Value) -> Value:
-    """A convolution over time whose past frames are a state."""
+    """Append a convolution over time; the past frames are a state."""
     width, taps, outputs = x.shape[1], b.size(2, 4), b.size(2, 5)
     old = state(b, 1, width, taps - 1)
     frames = b.emit("Concat", old, s.unsqueeze(b, x, 2), axis=2, shape=(1, width, taps))
@@ -122,7 +122,7 @@ def causal_convolution(b: Builder, x: Value) -> Value:
 
 
 def running_norm(b: Builder, x: Value) -> Value:
-    """Frames normalized by running statistics, with a guarded root."""
+    """Normalize frames by running statistics, with a guarded root."""
     mean, variance = state(b, *x.shape), state(b, *x.shape)
     rate, epsilon = b.constant(b.pick(0.1, 0.25)), b.constant(b.pick(1e-5, 1e-12, 1e-3))
     difference = b.emit("Sub", x, mean)
@@ -135,7 +135,7 @@ def running_norm(b: Builder, x: Value) -> Value:
 
 
 def held(b: Builder, x: Value) -> Value:
-    """The greatest value so far, and an index of int64 that counts in a ring."""
+    """Hold the maximum value so far, and an index of int64 that counts in a ring."""
     old, place = state(b, *x.shape), b.input((1,), normal, INT64)
     new = s.extremum(b, "Max", b.emit("Mul", old, b.constant(0.95)), x)
     keep(b, old, new)

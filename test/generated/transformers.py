@@ -1,4 +1,4 @@
-"""Transformer blocks, spelled as the exporters of torch, tf2onnx and Keras write them."""
+"""Build transformer blocks as the exporters of torch, tf2onnx and Keras write them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EPSILONS = (1e-5, 1e-6, 1e-12, 1e-3, 1e-8)
 
 
 def transformer(b: Builder) -> Case:
-    """One to three blocks over a few tokens, perhaps with an embedding and a head."""
+    """Build one to three blocks over a few tokens, perhaps with an embedding and a head."""
     tokens, heads = b.size(2, 6), b.pick(1, 2, 2, 4)
     width = heads * b.pick(2, 4, 8)
     batch = b.pick(1, 1, 2)
@@ -46,7 +46,7 @@ def transformer(b: Builder) -> Case:
 
 
 def cached_decoder(b: Builder) -> Case:
-    """One token at a time, with a cache of keys and values: a state, or given and returned."""
+    """Build a decoder of one token per call, with a cache as state or as input and output."""
     heads, width = b.pick(1, 2), b.pick(2, 4)
     past, model = b.size(2, 5), heads * width
     x = b.input((1, 1, model), normal)
@@ -63,7 +63,7 @@ def cached_decoder(b: Builder) -> Case:
         for c, n in zip(caches, (k, v), strict=True)
     ]
     if b.chance(0.5):
-        # The window slides: the oldest entry leaves before attention.
+        # The window slides: the oldest entry is dropped before attention.
         joined = [s.slices(b, j, 2, 1) for j in joined]
         kept = joined
     else:
@@ -79,7 +79,7 @@ def cached_decoder(b: Builder) -> Case:
 
 
 def block(b: Builder, x: Value, heads: int, mask: Value | None) -> Value:
-    """Attention and a feed-forward network, each with a residual, before or after a norm."""
+    """Append attention and a feed-forward network, each with a residual and a norm."""
     width, is_pre = x.shape[-1], b.chance(0.5)
     inner = normalized(b, x) if is_pre else x
     if b.chance(0.4):
@@ -110,7 +110,7 @@ def merge_heads(b: Builder, x: Value) -> Value:
 
 
 def attention(b: Builder, q: Value, k: Value, v: Value, mask: Value | None) -> Value:
-    """softmax(q k' / sqrt(width) + mask) v, in one of several spellings."""
+    """Compute softmax(q k' / sqrt(width) + mask) v, in one of several forms."""
     width = q.shape[-1]
     shape = (*q.shape[:-1], k.shape[2])
     if b.opset >= 23 and mask is None and b.chance(0.4):
@@ -158,7 +158,7 @@ def soft_by_hand(b: Builder, scores: Value) -> Value:
 
 
 def attention_mask(b: Builder, batch: int, tokens: int) -> Value:
-    """Padding, as booleans or as numbers that are 0 or far below."""
+    """Build a padding mask, as booleans or as values that are 0 or very negative."""
     given = b.input((batch, tokens), bits, BOOL if b.chance(0.4) and b.opset >= 9 else INT64)
     rows = s.unsqueeze(b, given, 1, 2)
     if given.dtype == BOOL:
@@ -170,7 +170,7 @@ def attention_mask(b: Builder, batch: int, tokens: int) -> Value:
 
 
 def normalized(b: Builder, x: Value) -> Value:
-    """A norm of the last dimension: the operator, or written out."""
+    """Normalize the last dimension, with the operator or written out."""
     width, epsilon = x.shape[-1], b.pick(*EPSILONS)
     last, scale = x.rank - 1, b.constant(b.random.uniform(0.5, 1.5, width))
     bias = b.constant(b.random.normal(0, 0.2, width))
@@ -180,7 +180,7 @@ def normalized(b: Builder, x: Value) -> Value:
     if kind == 1 and b.opset >= 23:
         return b.emit("RMSNormalization", x, scale, shape=x.shape, axis=-1, epsilon=epsilon)
     if kind <= 1:
-        # RMSNorm as Llama has it.
+        # Llama has this RMSNorm.
         square = b.emit("Pow", x, b.constant(2.0)) if b.chance(0.5) else b.emit("Mul", x, x)
         mean = s.reduce(b, "ReduceMean", square, last)
         root = b.emit("Sqrt", b.emit("Add", mean, b.constant(epsilon)))
@@ -190,13 +190,13 @@ def normalized(b: Builder, x: Value) -> Value:
     mean = s.reduce(b, "ReduceMean", x, last)
     centred = b.emit("Sub", x, mean)
     if kind == 2:
-        # As torch writes nn.LayerNorm.
+        # torch writes nn.LayerNorm in this form.
         square = b.emit("Pow", centred, b.constant(2.0))
         root = b.emit(
             "Sqrt", b.emit("Add", s.reduce(b, "ReduceMean", square, last), b.constant(epsilon))
         )
         return b.emit("Add", b.emit("Mul", b.emit("Div", centred, root), scale), bias)
-    # As Keras writes it: scale / sqrt(variance + epsilon), and a bias from the mean.
+    # Keras writes this form: scale / sqrt(variance + epsilon), and a bias from the mean.
     difference = b.emit("Sub", x, mean) if b.chance(0.5) else centred
     variance = s.reduce(b, "ReduceMean", b.emit("Mul", difference, difference), last)
     root = b.emit("Sqrt", b.emit("Add", variance, b.constant(epsilon)))
@@ -208,7 +208,7 @@ def normalized(b: Builder, x: Value) -> Value:
 
 
 def l2_normalized(b: Builder, x: Value) -> Value:
-    """torch's functional.normalize, or tf.math.l2_normalize: the norm is guarded."""
+    """Append torch's functional.normalize or tf.math.l2_normalize: the norm is guarded."""
     last, least = x.rank - 1, b.pick(1e-12, 1e-6, 1e-8)
     if b.chance(0.5):
         norm = s.reduce(b, "ReduceL2", x, last)
@@ -226,7 +226,7 @@ def l2_normalized(b: Builder, x: Value) -> Value:
 
 
 def rotated(b: Builder, x: Value) -> Value:
-    """Rotary position embeddings, by halves or by pairs."""
+    """Append rotary position embeddings, by halves or by pairs."""
     batch, heads, tokens, width = x.shape
     if width % 2:
         return x
@@ -249,7 +249,7 @@ def rotated(b: Builder, x: Value) -> Value:
 
 
 def feed_forward(b: Builder, x: Value) -> Value:
-    """Two products with an activation between, perhaps gated."""
+    """Append two products with an activation between, perhaps gated."""
     width = x.shape[-1]
     inner = s.linear(b, x, 2 * width)
     if b.chance(0.3):
@@ -259,7 +259,7 @@ def feed_forward(b: Builder, x: Value) -> Value:
 
 
 def activation(b: Builder, x: Value) -> Value:
-    """GELU in its spellings, SiLU, squared ReLU."""
+    """Append GELU in one of several forms, SiLU, or squared ReLU."""
     kind = b.size(0, 6)
     half, one = b.constant(0.5), b.constant(1.0)
     if kind == 0 and b.opset >= 20:
@@ -288,7 +288,7 @@ def activation(b: Builder, x: Value) -> Value:
 
 
 def pooled(b: Builder, x: Value) -> Value:
-    """The first token, the mean, or a sentence embedding: a masked mean of length 1."""
+    """Pool by the first token, the mean, or a sentence embedding: a masked mean of length 1."""
     batch, tokens, width = x.shape
     match b.size(0, 2):
         case 0:

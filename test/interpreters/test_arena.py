@@ -1,4 +1,4 @@
-"""Running in one byte array shows whether a memory plan is sound, and a bad plan is seen."""
+"""Check that a run in a single byte array detects invalid memory plans."""
 
 from typing import Literal
 
@@ -24,7 +24,7 @@ CTX = load_context()
 
 
 def network() -> ModuleOp:
-    """Two branches, a reshape and a value with three readers."""
+    """Build two branches, a reshape and a value with three consumers."""
     return Parser(
         CTX,
         """
@@ -57,7 +57,7 @@ def test_a_plan_changes_no_value(strategy: Literal["offsets", "colouring"], io: 
 
 def test_the_peak_is_the_lower_bound_here():
     liveness = analyse(main_function(network()), include_io=True)
-    # During %f: %d and %e of 16 bytes and %f of 32; before that %a, %r, %c and %d.
+    # The live values are %d and %e of 16 bytes and %f of 32; before that %a, %r, %c and %d.
     assert liveness.lower_bound() == 64
 
 

@@ -43,7 +43,7 @@ class Counted(RememberedCalls):
 
 
 def test_the_same_loop_is_computed_once() -> None:
-    """Another pass or level has a copy of the network."""
+    """The same computation is needed for a copy of the network, after another pass or level."""
     module, calls = import_model(loop_networks.recurrent()), Counted()
     first = calls.result(loop_of(module), ROWS, ROWS)
     assert calls.result(loop_of(module.clone()), ROWS.copy(), ROWS) is first

@@ -1,4 +1,4 @@
-"""Rounding, shifting and clamping against plain Python integers, on ties and extremes."""
+"""Compare rounding, shifts and clamps with Python integers, on ties and extremes."""
 
 from fractions import Fraction
 from math import floor
@@ -15,7 +15,7 @@ CORNERS = [-(2**31), -1025, -1024, -1023, -3, -2, -1, 0, 1, 2, 3, 511, 512, 513,
 
 
 def rounded(value: Fraction, mode: Rounding) -> int:
-    """The definition, in exact rational arithmetic."""
+    """Round by definition, in exact rational arithmetic."""
     low = floor(value)
     rest = value - low
     match mode:

@@ -1,11 +1,13 @@
 """
-The commands of the tests from processes that have imported everything: `lit -Dforked=1`, and
-`pytest --forked`.
+Run the commands of the tests in forks of a process that has imported all modules.
 
-A server imports the tools once and forks for each command; what `write_commands` puts on PATH in
-their place hands its arguments, folder, environment and open files over a socket and ends with the
-status that comes back. Half of a lit test's time is start-up otherwise. The whole test suite runs
-the real commands.
+    lit -Dforked=1
+    pytest --forked
+
+A server imports the tools a single time and forks for each command. `write_commands` puts clients
+on PATH in place of the commands. A client sends arguments, folder, environment and open files over
+a socket, and exits with the status that it receives. Otherwise start-up is half of the time of a
+lit test. The full test suite runs the real commands.
 """
 
 import array
@@ -32,10 +34,10 @@ COMMANDS = {
     "ceras": "ceras_ir.command.dispatch:main",
     **{point.name: point.value for point in commands().values()},
 }
-"""Command -> `module:function`."""
+"""Map a command to `module:function`."""
 
 PRELOADED = ("xdsl.dialects.arith", "xdsl.dialects.scf", "xdsl.interpreters.scf")
-"""Besides all modules of the package."""
+"""Modules to import in addition to all modules of the package."""
 
 CLIENT = """#!{python} -IS
 # `socket` and `json` would take longer to import than all else.
@@ -54,7 +56,7 @@ os._exit(status[0] if status else 70)
 
 
 def start() -> str:
-    """Start a server that ends with this process; the folder of the commands."""
+    """Start a server that exits with this process, and return the folder of the commands."""
     server = subprocess.Popen(
         [sys.executable, __file__],
         stdin=subprocess.PIPE,
@@ -73,7 +75,7 @@ def write_commands(folder: Path, address: str) -> None:
 
 
 def run(connection: socket.socket) -> int:
-    """One command, in a process of its own that this one has become."""
+    """Run a command in this process, which was forked for it."""
     _, ancillary, _, _ = connection.recvmsg(1, socket.CMSG_LEN(3 * array.array("i").itemsize))
     files = array.array("i")
     files.frombytes(ancillary[0][2])
@@ -83,7 +85,7 @@ def run(connection: socket.socket) -> int:
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)
-    # What the server's own know of its files is not true of these.
+    # The file objects of the server do not match these files.
     sys.stdin, sys.stdout, sys.stderr = (
         os.fdopen(number, mode, buffering, closefd=False)
         for number, (mode, buffering) in enumerate((("r", -1), ("w", -1), ("w", 1)))
@@ -109,7 +111,7 @@ def serve(folder: Path) -> None:
         try:
             import_module(name)
         except ModuleNotFoundError as error:
-            # What an extra would bring; the commands that need it say so.
+            # The module belongs to an extra; commands that need it report an error.
             if (error.name or "").startswith("ceras_ir"):
                 raise
     gc.freeze()
@@ -119,7 +121,7 @@ def serve(folder: Path) -> None:
         server.listen(64)
         write_commands(folder, address)
         print(folder, flush=True)
-        # Children are not waited for; they say their status themselves.
+        # Do not wait for children; they send their status to the client.
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
         while sys.stdin not in select([server, sys.stdin], [], [])[0]:
             connection, _ = server.accept()
@@ -129,7 +131,7 @@ def serve(folder: Path) -> None:
             server.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             status = run(connection)
-            # Temporary folders go, as when a process ends.
+            # Delete temporary folders, as at the exit of a process.
             atexit._run_exitfuncs()
             sys.stdout.flush()
             sys.stderr.flush()
@@ -138,7 +140,7 @@ def serve(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    # Not a TemporaryDirectory, which the end of a child would remove.
+    # A TemporaryDirectory would be removed at the exit of a child.
     place = tempfile.mkdtemp(prefix="ceras-lit-")
     try:
         serve(Path(place))

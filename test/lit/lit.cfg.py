@@ -1,4 +1,4 @@
-"""Runs every `.mlir` file below this folder by its RUN lines."""
+"""Run each `.mlir` file below this folder by its RUN lines."""
 
 import os
 import shutil
@@ -16,10 +16,10 @@ config.test_source_root = os.path.dirname(__file__)
 config.test_exec_root = lit_config.params.get("exec", config.test_source_root)
 config.excludes = ["Output", "Inputs"]
 
-# The commands under test are those of the interpreter that runs lit.
+# The commands under test belong to the interpreter that runs lit.
 binaries = os.path.dirname(sys.executable)
 config.environment["PATH"] = os.pathsep.join([binaries, os.environ["PATH"]])
-# Of a changed copy of the package, as test/faults makes one.
+# test/faults sets this path to a changed copy of the package.
 config.environment["PYTHONPATH"] = os.environ.get("PYTHONPATH", "")
 for tool in ("ceras-opt", "filecheck"):
     if not os.path.exists(os.path.join(binaries, tool)):
@@ -40,7 +40,7 @@ root = os.path.dirname(os.path.dirname(config.test_source_root))
 
 
 def extensions():
-    """Those that were not deleted, as `core.py` does: `RUN: %if nnet %{ ... %}`."""
+    """List the extensions that exist, as `core.py` does: `RUN: %if nnet %{ ... %}`."""
     sys.path.insert(0, os.path.join(root, "test"))
     from core import EXTENSIONS, ROOT
 

@@ -1,4 +1,4 @@
-"""Averages as a multiplier and a shift."""
+"""Prove averages that use a multiplier and a shift."""
 
 import numpy as np
 from proofs.registry import every, identity, same
@@ -14,7 +14,7 @@ C = "ceras_ir/backends/c/reduction.py"
 
 
 def reciprocal(window: int, ratio: float) -> RequantAttr:
-    """As `reciprocal_requant` makes it."""
+    """Compute the requantization as `reciprocal_requant` does."""
     shift = 0
     while ratio * 2.0 ** (shift + 1) < 1 << 30 and shift < 40:
         shift += 1
@@ -28,7 +28,7 @@ def reciprocal(window: int, ratio: float) -> RequantAttr:
     by="all multipliers, sums up to 2^15",
 )
 def two_digits_of_a_multiplier() -> None:
-    """A product with the high digit, moved left, plus one with the low digit is the product."""
+    """The product is that with the high digit, shifted left, plus that with the low digit."""
     multipliers = np.arange(1, MAX_MULTIPLIER + 1)[:, None]
     sums = every(16)[None, ::997]
     digits = multipliers >> LOW_BITS, multipliers & 127
@@ -44,7 +44,7 @@ def two_digits_of_a_multiplier() -> None:
     slow=True,
 )
 def averages_by_small_multipliers() -> None:
-    """`(sum m + a) >> s` is the average for every sum, and has 32 bits."""
+    """`(sum m + a) >> s` is the average for all sums, and has 32 bits."""
     for window in (1, 2, 3, 4, 6, 9, 16, 25, 36, 49):
         for ratio in (2.0**-6, 0.3, 0.5, 1.0, 1.7, 2.0, 8.0):
             for mode, point in ((Rounding.HALF_UP, 0), (Rounding.HALF_EVEN, -128)):
@@ -73,7 +73,7 @@ def averages_by_small_multipliers() -> None:
     by="all counts of windows up to 64 elements, corner multipliers",
 )
 def multipliers_of_partial_windows() -> None:
-    """The multiplier of a partial window has 31 bits where that of one element has."""
+    """The multiplier of a partial window has 31 bits if the multiplier of a single element has."""
     for window in range(1, 65):
         for full in (1, 2, 3, ((1 << 30) - 1) // window, ((1 << 31) - 1) // window):
             for count in range(1, window + 1):
@@ -86,9 +86,9 @@ def multipliers_of_partial_windows() -> None:
     by="all windows",
 )
 def reciprocals_are_near() -> None:
-    """The reciprocal of a window moves sums of int8 by less than 2^-11, of int16 by 2^-3."""
+    """The reciprocal of a window changes sums of int8 by less than 2^-11, of int16 by 2^-3."""
     for window in range(1, (1 << 12) + 1):
         found = reciprocal(window, 1.0)
         off = abs(found.multiplier.data * window - (1 << found.shift.data))
-        # off / (window 2^shift) of a sum of up to 2^7 window.
+        # The change is off / (window 2^shift), times a sum of up to 2^7 window.
         assert off << 7 + 11 <= 1 << found.shift.data

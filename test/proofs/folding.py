@@ -1,4 +1,4 @@
-"""What moves into a bias or past a clamp: halves, zero points, powers of two."""
+"""Prove folds into a bias or past a clamp: halves, zero points, powers of two."""
 
 from typing import Any
 
@@ -79,7 +79,7 @@ def zero_point_before_a_left_shift() -> None:
     by="all 16-bit sums, shifts 0 to 24, multipliers 1 to 2^24",
 )
 def powers_of_two_are_net_shifts() -> None:
-    """A multiplier 2^m and a shift by s round as one shift by s - m, in every mode."""
+    """A multiplier 2^m and a shift by s round as a single shift by s - m, in all modes."""
     v = every(16)
     for shift in range(25):
         for power in range(0, 25, 2):
@@ -95,7 +95,7 @@ def powers_of_two_are_net_shifts() -> None:
     by="all 16-bit v, shifts up to 16 and 16",
 )
 def floors_compose() -> None:
-    """Two floor shifts are one by their sum."""
+    """Two floor shifts are equal to a single shift by the sum."""
     v = every(16)
     for first in range(17):
         for second in range(17):
@@ -154,7 +154,7 @@ def narrowing_in_two_steps() -> None:
     by="z3, 64 bits, shifts 0 to 32",
 )
 def logical_shifts_of_64_bits() -> None:
-    """The low 32 bits of a logical shift of 64 are those of an arithmetic one."""
+    """The low 32 bits of a logical shift of 64 are equal to those of an arithmetic shift."""
     z3 = solver()
     v = z3.BitVec("v", 64)
     for shift in range(33):

@@ -1,4 +1,4 @@
-"""Zero points: around an input, in a bias, and moved with the numbers that they belong to."""
+"""Prove zero points: around an input, in a bias, and after a shift of the stored values."""
 
 from itertools import combinations
 
@@ -21,7 +21,7 @@ SIGNED = "ceras_ir/transforms/quantization/qdq_rules.py"
     by="all x, zero points and weights of int8; linear in the products",
 )
 def zero_point_in_the_bias() -> None:
-    """`x w - z w` is `(x - z) w`, and 0 for padding, which is z."""
+    """`x w - z w` is `(x - z) w`, and it is 0 for padding, which has the value z."""
     x = every(8)[:, None, None]
     z, w = every(8)[None, :, None], np.array([-128, -127, -1, 0, 1, 3, 127])[None, None, :]
     same(x * w - z * w, (x - z) * w, x, z, w)
@@ -34,7 +34,7 @@ def zero_point_in_the_bias() -> None:
     by="all sets of rows and columns outside of windows up to 4x4, random taps",
 )
 def border_by_rows_columns_and_corners() -> None:
-    """Taps outside are those in rows outside and in columns outside, less those in both."""
+    """The taps outside are the sum over rows and over columns outside, minus the corners."""
     taps = np.random.default_rng(0).integers(-128, 128, (4, 4))
     subsets = [s for n in range(5) for s in combinations(range(4), n)]
     for rows in subsets:
@@ -54,7 +54,7 @@ def border_by_rows_columns_and_corners() -> None:
     by="all numbers of 8 and 16 bits",
 )
 def unsigned_as_signed() -> None:
-    """Numbers, zero points, bounds moved by half of the range: `q - z` and clamps stay."""
+    """Subtracting half the range from values, zero points and bounds keeps `q - z` and clamps."""
     for bits in (8, 16):
         half, q = 1 << bits - 1, np.arange(1 << bits, dtype=np.int64)
         moved = (q - half).astype(f"int{bits}").astype(np.int64)

@@ -1,7 +1,7 @@
 """
-Two or four narrow numbers in one word: packed sums, and products that share an instruction.
+Prove operations on two or four narrow values in a word: packed sums, and paired products.
 
-Of the FPGA's multipliers each takes one product: no circuit here packs two into one multiplier.
+No circuit here packs two products into a multiplier of the FPGA.
 """
 
 import numpy as np
@@ -27,7 +27,7 @@ LANES = "ceras_ir/backends/nnet/runtime/lanes.h"
     by="z3, all words",
 )
 def packed_sums() -> None:
-    """One word holds two sums, or differences, of 16 bits: no carry passes between them."""
+    """A word holds two sums, or differences, of 16 bits: no carry passes between them."""
     z3 = solver()
     a, b = z3.BitVec("a", 32), z3.BitVec("b", 32)
     high = 0xFFFF0000
@@ -50,7 +50,7 @@ def packed_sums() -> None:
     by="z3, all words",
 )
 def bytes_as_pairs() -> None:
-    """Even bytes of a word are a pair of 16-bit numbers, odd ones that of the word moved by 8."""
+    """Even bytes of a word are two 16-bit values; odd bytes are those of the shifted word."""
     z3 = solver()
     word = z3.BitVec("word", 32)
 

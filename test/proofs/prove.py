@@ -1,10 +1,10 @@
 """
 Prove the integer identities that passes and backends rely on.
 
-    python test/proofs/prove.py [NAME...]    all, or those whose names contain one of these
+    python test/proofs/prove.py [NAME...]    all, or names that contain one of these
 
-Exit status 1 if one is refuted or the text that relies on it has changed. Without z3, those that
-need it are skipped with a message.
+The exit status is 1 if an identity is refuted or the text that relies on it has changed. Without
+z3, identities that need it are skipped with a message.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Swish of shifts: the kernel in C and VTA's program against the definition."""
+"""Prove swish of shifts: the kernel in C and VTA's program against the definition."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ BENDS = [
 
 
 def _negated(a: Any) -> Any:
-    """The program's `-a`, in 32 bits."""
+    """Compute `-a` as the program does, in 32 bits."""
     b = a << 15
     for times, bits in ((2, 1), (2, 3), (1, 9)):
         c = b
@@ -45,7 +45,7 @@ def _negated(a: Any) -> Any:
 
 
 def _program(q: Any, k: Any, most: Any, least: Any) -> Any:
-    """The program's steps, without its rescaling."""
+    """Compute the steps of the program, without the requantization."""
     b = _negated(q)
     c = least(q, b)
     b = most(b, q)
@@ -61,7 +61,7 @@ def _program(q: Any, k: Any, most: Any, least: Any) -> Any:
 
 
 def _kernel(q: Any, k: Any, most: Any, least: Any) -> Any:
-    """The C function."""
+    """Compute the C function."""
     p = most(q, -q)
     m = -p
     tail = least(least(least((p >> 3) - k[2], (p >> 4) - k[3]), (p >> 6) - k[4]), 0 * q)
@@ -77,7 +77,7 @@ def _kernel(q: Any, k: Any, most: Any, least: Any) -> Any:
     slow=True,
 )
 def swish_16_bits() -> None:
-    """C's and VTA's pieces are those of `graph.shift_swish`."""
+    """C's and VTA's pieces are equal to the pieces of `graph.shift_swish`."""
     q = every(16)
     drawn = np.random.default_rng(0).integers(0, ShiftSwishOp.MAX_BEND + 1, (256, 5))
     for k in (*BENDS, *map(tuple, drawn.tolist())):

@@ -1,4 +1,4 @@
-"""Constants by which ONNX's rounding to even says half up."""
+"""Prove constants with which ONNX's rounding to even computes half up."""
 
 import numpy as np
 from proofs.registry import every, identity, same, solver, valid
@@ -32,7 +32,7 @@ def tie_breakers() -> None:
             assert room * 2 * m == 1
             expected = round_shift(n * m, shift, Rounding.HALF_UP)
             for c in (1, 32, 63):
-                # Whole numbers: both sides times 128 m.
+                # Both sides are multiplied by 128 m, to obtain integers.
                 total = n * 128 * m + c
                 same(round_shift(total, shift + 7, Rounding.HALF_EVEN), expected, n)
 
@@ -45,7 +45,7 @@ def tie_breakers() -> None:
     slow=True,
 )
 def tie_breakers_of_shifts() -> None:
-    """The same of sums of 32 bits, whose multiplier is 1."""
+    """The same holds for sums of 32 bits with a multiplier of 1."""
     z3 = solver()
     n, c = z3.SignExt(24, z3.BitVec("n", 32)), z3.ZeroExt(46, z3.BitVec("c", 10))
     for shift in range(32):

@@ -1,4 +1,4 @@
-"""Winograd's F(2x2, 3x3) in integers: 16 products in place of 36, sums four times too large."""
+"""Prove Winograd's F(2x2, 3x3) in integers: 16 products instead of 36, and 4 times the sum."""
 
 import numpy as np
 from proofs.registry import Integers, identity, same, solver, valid
@@ -31,7 +31,7 @@ WINDOWS = {
 
 
 def _units(size: int) -> Integers:
-    """Every matrix of one 1."""
+    """Return all matrices with a single 1."""
     return np.eye(size * size, dtype=np.int64).reshape(-1, size, size)
 
 
@@ -69,7 +69,7 @@ def winograd_is_four_times_the_sum() -> None:
     by="the norm of each row of the transforms",
 )
 def winograd_fits_16_bits() -> None:
-    """Transformed patches and filters have 16 bits, on the way too."""
+    """Transformed patches and filters, and intermediate values, have 16 bits."""
     rows, filters = np.abs(BT).sum(axis=1), np.abs(G2.astype(np.int64)).sum(axis=1)
     assert 128 * int(rows.max()) ** 2 == 512
     assert 128 * int(filters.max()) ** 2 == 1152
@@ -99,7 +99,7 @@ def winograd_division_after_wrapping() -> None:
     by="all zero points of int8",
 )
 def raw_sums_are_bounded_by_centred_ones() -> None:
-    """Stored int8 numbers are no further from 0 than the farther end is from any zero point."""
+    """A stored int8 value is no further from 0 than the farther bound is from any zero point."""
     points = np.arange(-128, 128)
     centred = np.maximum(127 - points, points + 128)
     assert (centred >= 128).all()

@@ -1,4 +1,4 @@
-"""The command that installs an optional part fits the installation at hand."""
+"""Check that the command to install an optional part fits the current installation."""
 
 import json
 import shlex
@@ -12,7 +12,7 @@ from ceras_ir.support.extras import IN_CLONE, install_command
 
 
 class Installed:
-    """Stands for the metadata of an installed distribution."""
+    """A stub for the metadata of an installed distribution."""
 
     def __init__(self, record: object):
         self.record = record

@@ -1,4 +1,4 @@
-"""The cache on disk (entries that are kept, removed, recomputed and refused), and user files."""
+"""Test the cache on disk (kept, removed, recomputed and rejected entries), and user files."""
 
 import multiprocessing
 import os

@@ -1,4 +1,4 @@
-"""Plugins of several files: each plugin finds the files next to it, and no other module does."""
+"""Check that plugins find the files next to them, and that no other module does."""
 
 import os
 import py_compile

@@ -1,4 +1,4 @@
-"""Calls in local processes: order, errors, and workers that die."""
+"""Test calls in local processes: order, errors, and workers that terminate."""
 
 from collections.abc import Iterator
 from itertools import islice

@@ -1,4 +1,4 @@
-"""Board files of all targets: each field is checked, and a damaged file is an `InputError`."""
+"""Check board files: each field is checked, and a damaged file is an `InputError`."""
 
 from dataclasses import dataclass, fields
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Wrong and missing members of plugin classes: the message names file, class, member and page."""
+"""Check members of plugin classes: the message names file, class, member and page."""
 
 from importlib import import_module
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Installed targets that are broken harm no other."""
+"""Check that broken installed targets do not affect the other targets."""
 
 from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint

@@ -1,1 +1,1 @@
-"""A systolic array as a target of ceras_ir: begin to read in `target.py`."""
+"""Add a systolic array as a target of ceras_ir; start with `target.py`."""

@@ -1,4 +1,4 @@
-"""What one array is made of, and how fast it and its host are."""
+"""Describe an array: its sizes, its speed and the speed of its host."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,12 +34,12 @@ class Board:
     """The time of a value that one side computes and the other side reads."""
 
     def dma(self, count: int) -> int:
-        """Cycles to move so many bytes."""
+        """Return the cycles to transfer so many bytes."""
         return self.dma_latency_cycles + -(-count // self.dma_bytes_per_cycle)
 
 
 def load_board(name: str | None) -> Board:
-    """A board of this package by name (`edge` without one), or one described in a TOML file."""
+    """Load a board of this package by name (default: `edge`), or from a TOML file."""
     name = name or "edge"
     own = Path(__file__).parent / "boards" / f"{name}.toml"
     try:

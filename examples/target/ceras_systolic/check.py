@@ -1,8 +1,8 @@
 """
-Prove of a finished stream that it does nothing that the array cannot do.
+Prove that a finished stream contains only operations that the array supports.
 
-A second answer beside `stream.py`: it shares only the decoder, knows nothing of layers, and looks
-at each instruction alone and at which rows have been written before they are read.
+This check is independent of `stream.py`: it shares only the decoder and does not use the layers. It
+checks each instruction separately, and that rows are written before they are read.
 """
 
 from collections.abc import Iterator
@@ -12,18 +12,18 @@ from ceras_systolic.machine import WORD, Op, decode
 
 BYTE, COUNT = (-128, 127), (0, 1 << 28)
 BOUNDS = {"pad": BYTE, "point": BYTE, "low": BYTE, "high": BYTE, "shift": (0, 31), "left": (0, 23)}
-"""Of words, whatever they are used for; all others are counts."""
+"""The bounds of these words, for all instructions; all other words are counts."""
 
 
 class StreamChecker:
-    """What is known of the memories while a stream is read."""
+    """The state of the memories while a stream is decoded."""
 
     def __init__(self, memory: int, writable: int, size: int, scratch: int, sums: int):
         self.memory, self.writable, self.size = memory, writable, size
         self.written = {"scratchpad": bytearray(scratch), "accumulators": bytearray(sums)}
 
     def findings(self, op: Op, word: dict[str, int]) -> Iterator[str]:
-        """Everything that is wrong with the next instruction."""
+        """List all errors of the next instruction."""
         for name, value in word.items():
             low, high = BOUNDS.get(name, (0, self.size) if name == "cols" else COUNT)
             if not low <= value <= high:
@@ -66,7 +66,7 @@ def _outside(name: str, start: int, length: int, end: int) -> Iterator[str]:
 
 
 def check_stream(stream: bytes, checker: StreamChecker, file: str) -> None:
-    """Refuse a stream with the first instruction that is wrong."""
+    """Reject a stream with an error that names the first wrong instruction."""
     if len(stream) % WORD.size:
         raise InputError("a stream ends within an instruction", file)
     for number, instruction in enumerate(decode(stream)):

@@ -1,9 +1,9 @@
 """
-The instructions of the array, and the array in numpy: what each of them does, to the bit.
+Define the instructions of the array, and simulate them in NumPy bit for bit.
 
-An instruction is eight little-endian int32, the opcode first. Memory is bytes; `dram` is an address
-and `stride` how far one row begins behind the other. Sums have 32 bits and wrap around; `half` is
-2^(shift - 1), or 0, and is added in more bits than 32.
+An instruction is eight little-endian int32, the opcode first. Memory is bytes. `dram` is an address
+and `stride` the distance between rows. Sums have 32 bits and wrap around. `half` is 2^(shift - 1),
+or 0, and is added with more than 32 bits.
 """
 
 import struct
@@ -21,12 +21,12 @@ WORD = struct.Struct("<8i")
 
 
 class Op(IntEnum):
-    CONFIG = 1  # the padding, and how MVOUT makes int8 of sums
-    MVIN = 2  # rows of bytes into the scratchpad, zero behind cols; rows of padding around them
-    PRELOAD = 3  # a row of int32, the bias, into each of some rows of accumulators
-    ADD = 4  # rows of int8, the residual, shifted left, onto accumulators
+    CONFIG = 1  # set the padding, and the conversion of MVOUT from sums to int8
+    MVIN = 2  # load rows of bytes to the scratchpad, zero after cols; rows of padding around them
+    PRELOAD = 3  # load a row of int32, the bias, to each of some rows of accumulators
+    ADD = 4  # add rows of int8, the residual, shifted left, to accumulators
     COMPUTE = 5  # acc[acc + r][j] += sum over k of sp[a + r * step][k] * sp[b + k][j]
-    MVOUT = 6  # clamp(((x + half) >> shift) + point, low, high) of accumulators to memory
+    MVOUT = 6  # store clamp(((x + half) >> shift) + point, low, high) of accumulators to memory
 
 
 FIELDS: dict[Op, tuple[str, ...]] = {
@@ -37,7 +37,7 @@ FIELDS: dict[Op, tuple[str, ...]] = {
     Op.COMPUTE: ("a", "step", "b", "acc", "rows"),
     Op.MVOUT: ("dram", "stride", "acc", "rows", "cols"),
 }
-"""What the words behind the opcode are; the rest are zero."""
+"""The names of the words after the opcode; the other words are zero."""
 
 
 class Instruction(NamedTuple):
@@ -55,7 +55,7 @@ class Instruction(NamedTuple):
         return WORD.pack(self.op, *self.words, *[0] * (7 - len(self.words)))
 
     def cycles(self, board: Board) -> int:
-        """How long the array takes for it; instructions run one after the other."""
+        """Return the cycles of this instruction; the array runs one instruction at a time."""
         match self.op, self.fields:
             case Op.MVIN | Op.ADD | Op.MVOUT, {"rows": rows, "cols": cols}:
                 return board.dma(rows * cols)
@@ -66,7 +66,7 @@ class Instruction(NamedTuple):
 
 
 def decode(stream: bytes) -> Iterator[Instruction]:
-    """The instructions of a stream; an `InputError` where it has none."""
+    """Decode the instructions of a stream; raise `InputError` if a word is no instruction."""
     for opcode, *words in WORD.iter_unpack(stream):
         if opcode not in set(Op):
             raise InputError(f"no instruction of the array has opcode {opcode}")
@@ -74,7 +74,7 @@ def decode(stream: bytes) -> Iterator[Instruction]:
 
 
 def simulate(stream: bytes, memory: NDArray[np.uint8], size: int, scratch: int, sums: int) -> None:
-    """Run a stream that `check_stream` has passed on `memory`; the chip begins as garbage."""
+    """Run a stream that `check_stream` accepted on `memory`; the chip starts with random data."""
     signed = memory.view(np.int8)
     sp = np.full((scratch, size), 0x55, np.int8)
     acc = np.full((sums, size), 0x55555555, np.int32)

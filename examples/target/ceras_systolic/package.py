@@ -1,8 +1,8 @@
 """
-A compiled folder: what is emitted for array and host, and read back to be run.
+Write a compiled folder for array and host, and load it to run it.
 
-Both share one memory, which is the file `array.bin`: the arena of the host from address 0, then
-constants and streams, which nothing changes.
+Array and host share a memory, which is the file `array.bin`: the arena of the host from address 0,
+then constants and streams, which remain unchanged.
 """
 
 from dataclasses import dataclass
@@ -31,11 +31,11 @@ from ceras_systolic.tile_for_array import ARRAY, array_operations, rows_of
 
 IMAGE, ENTRY, ALIGNMENT = "array.bin", "systolic", 16
 MOST = 1 << 28
-"""Numbers in a memory of the chip."""
+"""The maximum number of elements in a memory of the chip."""
 
 
 def build_image(module: ModuleOp, board: Board) -> tuple[bytearray, dict[int, list[Instruction]]]:
-    """The memory before the first launch, and the stream of every layer by its address."""
+    """Build the memory before the first launch, and the stream of each layer by address."""
     arena, streams = arena_of(main_function(module)), dict[int, list[Instruction]]()
     image = bytearray(0 if arena is None else arena.size.data)
 
@@ -55,7 +55,7 @@ def build_image(module: ModuleOp, board: Board) -> tuple[bytearray, dict[int, li
 
 
 def host_part(module: ModuleOp) -> ModuleOp:
-    """A copy only to be printed as C: launches without kernels stand for what the array runs."""
+    """Copy the module to print it as C; launches without kernels replace the array operations."""
     host = module.clone()
     for op in array_operations(host):
         values = [op.input] if op.residual is None else [op.input, op.residual]
@@ -70,7 +70,7 @@ def host_part(module: ModuleOp) -> ModuleOp:
 
 
 def emit_array(module: ModuleOp, board: Board) -> Emission:
-    """The image with its description, the C of the host, and entries of the report."""
+    """Emit the image with a description, the C of the host, and entries of the report."""
     image, streams = build_image(module, board)
     cycles = [sum(i.cycles(board) for i in stream) for stream in streams.values()]
     arena = arena_of(main_function(module))
@@ -97,7 +97,7 @@ def emit_array(module: ModuleOp, board: Board) -> Emission:
 
 
 def open_array(folder: Path, manifest: Manifest) -> CompiledC:
-    """The C of the host, with every launch in the simulator; streams are checked before."""
+    """Open the C of the host; launches run in the simulator, after a check of the streams."""
     entry, path = manifest.content.get(ENTRY), folder / IMAGE
     if not isa(entry, dict[str, list[int]]) or len(entry.get("sizes", ())) != 4:
         raise InputError(f"the manifest has no entry '{ENTRY}'; compile again", str(folder))
@@ -123,7 +123,7 @@ def open_array(folder: Path, manifest: Manifest) -> CompiledC:
 
 @dataclass(frozen=True)
 class SystolicText(Target):
-    """`ceras-opt -t systolic`: streams, one instruction a line, for the board of the tiles."""
+    """Print `ceras-opt -t systolic`: streams with an instruction per line, for the given board."""
 
     name = "systolic"
 

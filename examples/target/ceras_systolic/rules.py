@@ -1,4 +1,4 @@
-"""What the array takes, as rules with a reason each, and what it would cost."""
+"""Define the rules for operations on the array, each with a reason, and the costs."""
 
 from xdsl.ir import Operation, SSAValue
 
@@ -31,7 +31,7 @@ def of_int8(op: LinearOperation, board: Board) -> str | None:
 
 
 def shifted(op: LinearOperation, board: Board) -> str | None:
-    """Sums become int8 by one shift to the right that rounds half up."""
+    """Sums are requantized to int8 by a single right shift that rounds half up."""
     assert op.requant is not None
     multiplier, shift = op.requant.multiplier.data, op.requant.net_shifts[0]
     if op.requant.is_per_channel or multiplier & (multiplier - 1):
@@ -42,7 +42,7 @@ def shifted(op: LinearOperation, board: Board) -> str | None:
 
 
 def fits(op: LinearOperation, board: Board) -> str | None:
-    """Every output is a sum over all channels, and one row of them fits the memories."""
+    """Each output is a sum over all channels, and a row of outputs fits the memories."""
     if isinstance(op, Conv2dOp) and op.group_count > 1:
         return f"the array has no groups, got {op.group_count}: its columns would be idle"
     reason = Layer.of(op).misfit(1, board)
@@ -50,7 +50,7 @@ def fits(op: LinearOperation, board: Board) -> str | None:
 
 
 class SystolicArray(Accelerator):
-    """The array of a board; costs are asked for where the board was named."""
+    """The array of a board; costs are known only if the board is given."""
 
     device = ARRAY
 
@@ -73,5 +73,5 @@ class SystolicArray(Accelerator):
         return Cost(cpu, layer.cycles(layer.best(board), board) / board.clock_mhz, ARRAY)
 
     def transfer(self, value: SSAValue) -> float:
-        # Both sides read the same memory; the bytes are counted with the operations.
+        # Both sides use the same memory; the bytes are counted with the operations.
         return self.board.handover_us

@@ -1,4 +1,4 @@
-"""The instructions of one layer: loops over tiles, outputs, channels and taps."""
+"""Create the instructions of a layer: loops over tiles, outputs, channels and taps."""
 
 from collections.abc import Iterator, Sequence
 from itertools import product
@@ -13,8 +13,8 @@ from ceras_systolic.tile_for_array import Layer
 
 def packed_constants(op: LinearOperation, size: int) -> tuple[NDArray[np.int8], NDArray[np.int32]]:
     """
-    Weights in the order in which they are loaded, `[outputs/size, channels/size, taps, size,
-    size]` with zeros at the ends, and the bias with what zero points contribute.
+    Return weights in loading order, `[outputs/size, channels/size, taps, size, size]` padded with
+    zeros, and the bias including the contribution of zero points.
     """
     layer, weights = Layer.of(op), constant_array(op.weights)
     assert weights is not None
@@ -27,13 +27,13 @@ def packed_constants(op: LinearOperation, size: int) -> tuple[NDArray[np.int8], 
         bias -= element.zero_point << op.residual_shifts[0]
     taps = np.pad(taps, [(0, -outputs % size), (0, 0), (0, -channels % size)])
     blocks = taps.reshape(-(-outputs // size), size, taps.shape[1], -1, size)
-    # Sums wrap around, so that the bias may.
+    # Sums wrap around, so the bias may wrap around too.
     bias = np.pad(bias, (0, -outputs % size)).astype(np.int32)
     return blocks.transpose(0, 3, 2, 4, 1).astype(np.int8), bias
 
 
 def zero_point(op: LinearOperation) -> int:
-    """The stored number of the input that stands for zero."""
+    """Return the stored integer of the input that represents zero."""
     element = quantized_element(op.input)
     assert element is not None
     return element.zero_point
@@ -43,8 +43,11 @@ def layer_stream(
     op: LinearOperation, tile: int, at: Sequence[int], size: int
 ) -> Iterator[Instruction]:
     """
-    The stream of a layer in tiles of so many rows. Its input, residual, result, weights and bias
-    are `at` these addresses; the result is written completely, each element once.
+    Create the stream of a layer in tiles of so many rows.
+
+    The input, residual, result, weights and bias are `at` these addresses. Each element of the
+    result
+    is written exactly a single time.
     """
     layer, requant = Layer.of(op), op.requant
     assert requant is not None
@@ -82,7 +85,7 @@ def layer_stream(
 
 
 def _line(layer: Layer, n: int, line: int) -> tuple[int, int, int, int]:
-    """Where a row of the padded input is, and its columns: padding, image, padding."""
+    """Locate a row of the padded input: the address and the columns of padding, image, padding."""
     (_, height, width, channels), (top, left, _, _) = layer.input, layer.padding
     (_, wide), y = layer.window(1), line - top
     inside = min(width, wide - left) if 0 <= y < height else 0

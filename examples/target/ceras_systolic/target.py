@@ -1,4 +1,4 @@
-"""Target systolic: convolutions and matrix products on an array, the rest in C."""
+"""Define target systolic: convolutions and matrix products on an array, the rest in C."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -14,14 +14,14 @@ from ceras_ir.support.diagnostics import Finding, InputError, node_name
 from ceras_systolic.board import Board, load_board
 
 ARRAY = "array"
-"""What `#mem.device` calls the array."""
+"""The name of the array in `#mem.device`."""
 ROWS = "systolic.rows"
-"""How many rows of its result a layer computes at once; an attribute."""
+"""The attribute with the number of rows that a layer computes at a time."""
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A convolution as the array sees it; a matrix product is one of 1x1 on a single row."""
+    """A convolution on the array; a matrix product is a convolution of 1x1 on a single row."""
 
     input: tuple[int, ...]
     result: tuple[int, ...]
@@ -39,13 +39,13 @@ class Layer:
         return cls(*shapes, shape_of(op.weights)[1:3], *(w.get_values() for w in windows))
 
     def window(self, rows: int) -> tuple[int, int]:
-        """Rows and columns of the padded input that so many rows of the result read."""
+        """Return the rows and columns of the padded input that so many rows of the result need."""
         steps = zip((rows, self.result[2]), self.kernel, self.strides, self.dilations, strict=True)
         height, width = ((n - 1) * s + (k - 1) * d + 1 for n, k, s, d in steps)
         return height, width
 
     def misfit(self, rows: int, board: Board) -> str | None:
-        """Why so many rows of the result do not fit the memories of the array, or None."""
+        """Explain why so many rows of the result exceed the memories; None if they fit."""
         vectors, taps = -(-self.input[3] // board.size), prod(self.kernel)
         scratchpad = vectors * (prod(self.window(rows)) + taps * board.size)
         sums = rows * self.result[2]
@@ -54,7 +54,7 @@ class Layer:
         return f"{rows} rows of the result take {scratchpad} of scratchpad, {sums} of accumulators"
 
     def cycles(self, rows: int, board: Board) -> int:
-        """About how long the loops of `stream.py` take."""
+        """Estimate the cycles of the loops of `stream.py`."""
         (batch, height, width, outputs), size = self.result, board.size
         vectors, blocks = -(-self.input[3] // size), -(-outputs // size)
         (lines, pixels), products = self.window(rows), prod(self.kernel) * vectors * size
@@ -63,20 +63,20 @@ class Layer:
         return batch * (-(-height // rows) * tile + height * -(-width // size) * blocks * products)
 
     def best(self, board: Board) -> int:
-        """How many rows take the fewest cycles; 1 if not even that fits."""
+        """Return the number of rows with the fewest cycles; 1 if no number of rows fits."""
         height = self.result[1]
         fitting = [rows for rows in range(height, 0, -1) if not self.misfit(rows, board)]
         return min(fitting, key=lambda rows: self.cycles(rows, board), default=1)
 
 
 def array_operations(module: ModuleOp) -> list[LinearOperation]:
-    """What runs on the array, in order."""
+    """Return the operations on the array, in order."""
     found = [op for op in module.walk() if device_of(op) == ARRAY]
     return [op for op in found if isinstance(op, LinearOperation)]
 
 
 def rows_of(op: Operation) -> int | None:
-    """How many rows an operation computes at once, if that has been decided."""
+    """Return the number of rows that an operation computes at a time; None if not set."""
     rows = op.attributes.get(ROWS)
     return rows.value.data if isinstance(rows, IntegerAttr) else None
 
@@ -84,10 +84,10 @@ def rows_of(op: Operation) -> int | None:
 @dataclass(frozen=True)
 class TileForArrayPass(ModulePass):
     """
-    Give every operation on the array `systolic.rows`: how many rows of its result it computes at
-    once, for the fewest modelled cycles in the memories of `board`. One that has it keeps it.
+    Set `systolic.rows` of each operation on the array to the number of rows to compute at a time.
 
-    Exact: integer sums are the same in any order.
+    The number of rows minimizes the modelled cycles within the memories of `board`. An existing
+    attribute is kept. Exact: the order of summands does not change integer sums.
     """
 
     name = "tile-for-array"

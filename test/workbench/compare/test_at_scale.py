@@ -1,4 +1,4 @@
-"""Comparison in shards: the same figures for any number of workers, and inputs that are damaged."""
+"""Test comparison in shards: figures independent of the number of workers, damaged inputs."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def compare(files: Path, *more: str, inputs: str = "b.npz") -> int:
 
 
 def metrics(text: str) -> list[str]:
-    """The lines of the end metrics."""
+    """Return the lines of the end metrics."""
     names = ("signal to noise", "mean squared", "agreement", "top-1")
     return [line for line in text.splitlines() if line.startswith(names)]
 
@@ -41,7 +41,7 @@ def test_figures_do_not_depend_on_workers(files: Path, capsys: pytest.CaptureFix
         assert compare(files, *labels, *more) == 0
         found.append(metrics(capsys.readouterr().out))
     assert len(found[0]) == 4
-    # The interpreter in one piece, and C in three shards, one after the other or side by side.
+    # The first run uses the interpreter; the others use C in three shards, sequential or parallel.
     assert found[1] == found[2]
     assert [line.split()[-2:] for line in found[0][2:]] == [
         line.split()[-2:] for line in found[1][2:]
@@ -61,7 +61,7 @@ def test_what_cannot_be_read_is_named(files: Path, capsys: pytest.CaptureFixture
 
 
 def test_labels_stay_with_their_samples(files: Path, capsys: pytest.CaptureFixture[str]):
-    """A damaged file that is left out takes its labels with it, if it says how many."""
+    """Skipping a damaged file also skips its labels, if the header states the number of samples."""
     with np.load(files / "b.npz") as arrays:
         images = arrays["image"]
     for name, part in (("first", images[:300]), ("second", images[300:])):

@@ -1,4 +1,4 @@
-"""`ceras-compare`: what it measures, and what it refuses."""
+"""Test the measurements and the refusals of `ceras-compare`."""
 
 import json
 import re
@@ -40,7 +40,7 @@ def test_layers_metrics_and_page(tool: Tool, files: Path) -> None:
     assert "requantizations at run time: 0 (0 before scale alignment)" in done.stdout
     assert "equalize-channels" in done.stdout
     page = (files / "o.html").read_text()
-    # Two layers and one plot; the layers are drawn among the worst as well.
+    # Two layers and a plot; the layers are also among the worst layers, which are drawn again.
     assert page.count("<svg") == 5 and not re.search(r'(src|href)="(?!#)', page)
     assert CHANNELS in page and 'id="layer1"' in page
     assert "of the noise at the outputs" in done.stdout and 'class="share"' in page
@@ -58,7 +58,7 @@ def test_the_page_in_a_browser(tool: Tool, files: Path, options: tuple[str, ...]
 
 
 def of_chain(folder: Path) -> tuple[str, ...]:
-    """The command for two layers whose channels are far apart."""
+    """Write two layers with very different channels, and return the command to compare them."""
     (folder / "n.mlir").write_text(CHAIN.replace("SMALL", "0.003").replace("LARGE", "64.0"))
     data = np.random.default_rng(0).normal(size=(56, 4)).astype(np.float32)
     np.savez(folder / "c.npz", input0=data[:32])
@@ -67,7 +67,7 @@ def of_chain(folder: Path) -> tuple[str, ...]:
 
 
 def test_arithmetic_of_a_target(tool: Tool, tmp_path: Path) -> None:
-    """What is measured is the network that is compiled for the target, and costs are its own."""
+    """The measured network is compiled for the target, and costs are those of the target."""
     common = (*of_chain(tmp_path), "--budget=1")
     shares = list[float]()
     for options in ((), ("--target", "nnet"), ("--target", "vta", "--board", "pynq")):
@@ -86,7 +86,7 @@ def test_arithmetic_of_a_target(tool: Tool, tmp_path: Path) -> None:
 
 
 def test_proposals_were_tried(tool: Tool, tmp_path: Path) -> None:
-    """Proposals have the printed gain and a cost."""
+    """Check that proposals have the printed gain and a cost."""
     common = of_chain(tmp_path)
     options = ("--budget", "0", "--recipe", "none", "--observer", "minmax")
     done = tool(*common, *options, "--propose")
@@ -95,7 +95,7 @@ def test_proposals_were_tried(tool: Tool, tmp_path: Path) -> None:
     found = [line for line in tried if " ± " in line]
     for option in ("--observer mse", "--float '"):
         assert sum(f" {option}" in line for line in found) == 1
-    # Those that gain more than twice their standard error come first.
+    # Proposals with a gain above twice their standard error are first.
     marks = [line.startswith("  + ") for line in found]
     assert marks == sorted(marks, reverse=True) and True in marks
     for line, mark in zip(found, marks, strict=True):
@@ -142,7 +142,7 @@ def test_hook(tool: Tool, files: Path) -> None:
 
 
 def test_hook_with_labels_of_its_own(tool: Tool, files: Path) -> None:
-    """A function of the user's has the labels as they are, whatever they are."""
+    """Labels are passed to the function of the user unchanged, whatever their shape and type."""
     np.savez(files / "levels.npz", np.arange(16, dtype=np.float32).reshape(8, 2) / 4)
     (files / "m.py").write_text(
         "def metric(outputs, labels):\n"
@@ -176,7 +176,7 @@ def test_a_hook_that_fails(tool: Tool, files: Path, case: str) -> None:
 
 
 def rows(text: str) -> dict[str, list[str]]:
-    """The lines of tables by what they start with, the first of each."""
+    """Map the first word of a line of a table to its words; the first such line counts."""
     lines = [line.split() for line in text.splitlines() if line.strip()]
     return {line[0]: line for line in reversed(lines)}
 
@@ -192,13 +192,13 @@ def test_two_variants(tool: Tool, files: Path) -> None:
         assert done.status == 0, done.stderr
     assert tool("ceras-opt", "plain.mlir", "-t", "onnx", "-o", "plain.onnx").status == 0
     inputs = ("--inputs", "b.npz", "--labels", "labels.npz")
-    # A model that was exported is the same network.
+    # An exported model is the same network.
     done = tool("ceras-compare", "plain.mlir", "plain.onnx", *inputs)
     assert (done.status, done.stderr) == (0, "")
     for layer in ("mix", "mean"):
         assert rows(done.stdout)[layer][-2:] == ["exact", "exact"]
     assert rows(done.stdout)["agreement"] == ["agreement", "1"]
-    # Channels of another scale are the same channels: no layer is far off.
+    # Channels of another scale are the same channels: no layer differs much.
     done = tool("ceras-compare", "plain.mlir", "channels.mlir", *inputs, "--html", "o.html")
     assert (done.status, done.stderr) == (0, "")
     table = rows(done.stdout)
@@ -207,7 +207,7 @@ def test_two_variants(tool: Tool, files: Path) -> None:
     assert len(table["top-1"]) == 5 and "scale before" in done.stdout
     page = (files / "o.html").read_text()
     assert "channels.mlir (quantized) against plain.mlir (quantized)" in page
-    # The float network beside one of them, and quantized by a recipe of its own.
+    # Compare the float network with a variant, and then with a recipe.
     done = tool("ceras-compare", "n.mlir", "plain.mlir", *inputs)
     assert (done.status, "(float)" in done.stdout) == (0, True)
     recipe = ("--calibrate", "a.npz", "--recipe", "none")
@@ -228,12 +228,12 @@ def test_layers_that_really_differ_are_found(tool: Tool, files: Path) -> None:
     assert done.status == 1 and "below --floor 10" in done.stderr
     table = rows(done.stdout)
     assert float(table["mix"][-2]) < 10
-    # The layer after it is as good as ever, on its own.
+    # The isolated noise of the next layer is unchanged.
     assert table["mean"][-2] == "exact"
 
 
 def test_float_networks_have_no_factors(tool: Tool, files: Path) -> None:
-    """Channels of another network are not taken for multiples of the first one's."""
+    """Channels of another network are not matched as multiples of the first network's."""
     done = tool("ceras-opt", "n.mlir", "--fuse", "--print-debuginfo")
     (files / "a.mlir").write_text(done.stdout)
     constant = next(line for line in done.stdout.splitlines() if "xf32>" in line and "[[[[" in line)
@@ -244,7 +244,7 @@ def test_float_networks_have_no_factors(tool: Tool, files: Path) -> None:
     assert done.status == 0, done.stderr
     table = rows(done.stdout)
     assert float(table["mix"][-2]) < 10
-    # The layer that both have the same is the same.
+    # The layer that is equal in both networks is exact.
     assert table["mean"][-2] == "exact"
 
 
@@ -276,7 +276,7 @@ def test_mistakes_are_said_before_the_work(tool: Tool, files: Path) -> None:
     assert (done.status, done.stdout) == (1, "")
     assert "nan.npz: error: sample 2 of 'image' has NaN or infinite elements" in done.stderr
     assert not (files / "o.html").exists()
-    # What is not compared is not looked at.
+    # Samples that are not compared are not checked.
     assert tool(*COMMON[:-1], "nan.npz", "--samples", "2").status == 0
     (files / "slow.py").write_text(
         "def metric(outputs, labels):\n    raise KeyboardInterrupt  # what Ctrl-C does\n"
@@ -317,9 +317,9 @@ def test_refusals(tool: Tool, files: Path, case: str) -> None:
 
 
 def test_detection(tool: Tool, tmp_path: Path) -> None:
-    """Networks are judged by true boxes, and without them by what the float network detects."""
+    """Compare with true boxes, or without them with the detections of the float network."""
     pytest.importorskip("pycocotools")
-    # Of each of four pixels a box of its own place; its score follows the pixel.
+    # Each of four pixels has a box at a fixed position, and the score is the pixel.
     (tmp_path / "n.mlir").write_text("""
     func.func @main(%x: tensor<1x16x16x1xf32> {graph.name = "image"})
         -> (tensor<1x4x4xf32> {graph.name = "boxes"}, tensor<1x4x1xf32> {graph.name = "scores"}) {

@@ -1,4 +1,4 @@
-"""`ceras-compare --fail-if`: a gate on the printed metrics."""
+"""Test `ceras-compare --fail-if`, a gate on the printed metrics."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Which layers of two networks make the same tensor of their model."""
+"""Check which layers of two networks compute the same tensor of the model."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def names(first: ModuleOp, second: ModuleOp, nodes: tuple[Nodes, Nodes]) -> list
 
 @pytest.mark.parametrize("middle", [RELU, SILU])
 def test_a_fused_chain_is_its_last_node(middle: str) -> None:
-    """What the name of its first node has in another network lies before the activation."""
+    """The name of the first node of a chain belongs to the tensor before the activation."""
     apart, fused = read(HEAD + middle + TAIL), read(HEAD + middle + TAIL)
     nodes = Nodes(fused), Nodes(apart)
     FusePass().apply(load_context(), fused)
@@ -57,7 +57,7 @@ EXPORTED = """
 
 
 def test_an_export_names_what_a_layer_does_by_the_layer() -> None:
-    """`fc` before its activation has no partner, nor has a step on the way to the result."""
+    """`fc` before the activation has no partner, and neither has an intermediate step."""
     fused, export = read(HEAD + SILU + TAIL), read(HEAD + EXPORTED + TAIL)
     nodes = Nodes(fused), Nodes(export)
     FusePass().apply(load_context(), fused)
@@ -67,7 +67,7 @@ def test_an_export_names_what_a_layer_does_by_the_layer() -> None:
 
 
 def test_a_step_inside_of_a_node_is_no_result_of_it() -> None:
-    """Where the last operation of a node is fused into another, those before it are not it."""
+    """If the last operation of a node is fused into another node, earlier ones are no result."""
     middle = """
       %1 = graph.unary <sigmoid> %0 : !row loc("act")
       %8 = graph.binary mul %0, %1 : (!row, !row) -> !row loc({})
@@ -101,7 +101,7 @@ func.func @main(%x: tensor<1x2x2x1xf32>) -> tensor<1x1x1x1xf32> {
 
 @pytest.mark.parametrize(("zero", "partner"), [("-128", "act"), ("0", "pool")])
 def test_storage_may_stand_for_a_function(zero: str, partner: str) -> None:
-    """Quantizers leave out a ReLU where no number below zero is stored."""
+    """Quantizers omit a ReLU if no value below zero can be stored."""
     first, second = read(FLOAT), read(STORED.replace("ZERO", zero))
     assert names(first, second, (Nodes(first), Nodes(second))) == [(partner, "pool")]
 
@@ -121,7 +121,7 @@ func.func @main(%x: !row {graph.name = "x"}) -> (!row {graph.name = "y"}) {
 
 
 def test_what_lies_between_layers_keeps_its_function() -> None:
-    """A requantization that clips is not skipped where a layer is looked at alone."""
+    """A requantization that clips is not skipped in the isolated error of a layer."""
     meter = pair_with_another(read(CLIPPING), read(CLIPPING))
     assert list(meter.measure([{"x": np.array([[-2.0, -1, 1, 2]], np.float32)}]))
     (layer,) = meter.layers.values()

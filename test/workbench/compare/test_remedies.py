@@ -1,4 +1,4 @@
-"""What the report proposes for a layer, and says of a whole network."""
+"""Test the proposals of the report for a layer and for a network."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from ceras_ir.workbench.compare.proposals import remedies, remedies_of_all, wors
 def layer(noise: float, scale: float | None = 0.5) -> LayerNoise:
     element = None if scale is None else UniformType(scale)
     found = LayerNoise("dense", "matmul", 3, element, accumulated=noise)
-    # Two samples of a power of 1000 around the mean.
+    # Two samples have a power of 1000 around the mean.
     found.moments.add(np.array([[-(250**0.5)], [250**0.5]]))
     return found
 

@@ -1,4 +1,4 @@
-"""Scripts complete what the parsers know, in a real shell."""
+"""Check in a real shell that scripts complete the options of the parsers."""
 
 import shutil
 import subprocess
@@ -29,7 +29,7 @@ def test_options_of_all_targets_and_passes_are_there():
 
 
 def completed(script: Path, function: str, *words: str) -> list[str]:
-    """What bash offers for the last of `words`."""
+    """Return the completions of bash for the last of `words`."""
     line = " ".join(f"'{word}'" for word in words)
     program = (
         f"source {script}; COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; {function}; "

@@ -1,4 +1,4 @@
-"""Trials in a storage: a batch has the rows that Optuna would write."""
+"""Check trials in a storage: a batch has the rows that Optuna would write."""
 
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ RECORDS = [*map(record, range(6)), record(6, FAILED), record(7, RULED_OUT)]
 
 
 def rows(url: str) -> list[tuple[object, ...]]:
-    """All data that a client of Optuna, such as the dashboard, reads."""
+    """Return all data that a client of Optuna, such as the dashboard, loads."""
     (name,) = optuna.get_all_study_names(url)
     trials = optuna.load_study(study_name=name, storage=url).get_trials()
     return [(t.number, t.state, t.values, t.params, t.distributions, t.user_attrs) for t in trials]

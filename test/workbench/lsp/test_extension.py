@@ -1,4 +1,4 @@
-"""The extension for VS Code: its files are whole, and its colours know our dialects."""
+"""Check the VS Code extension: its files are complete, and its grammar knows our dialects."""
 
 import json
 import re
@@ -23,7 +23,7 @@ def read(name: str) -> Object:
 
 
 def patterns(entry: object) -> Iterator[Object]:
-    """Every pattern of a grammar."""
+    """List all patterns of a grammar."""
     if isa(entry, list[object]):
         for each in entry:
             yield from patterns(each)
@@ -34,7 +34,7 @@ def patterns(entry: object) -> Iterator[Object]:
 
 
 def scope(text: str) -> str | None:
-    """The name of the first pattern of the grammar that matches at the beginning."""
+    """Return the name of the first pattern of the grammar that matches at the start."""
     grammar = read("syntaxes/mlir.tmLanguage.json")
     repository = grammar["repository"]
     assert isa(repository, Object)

@@ -1,4 +1,4 @@
-"""What is wrong with a text, what its names mean, and what comes out of it."""
+"""Check the errors of a text, the meaning of names, and the printed result."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The server as an editor talks to it: messages over stdin and stdout of its process."""
+"""Test the server as an editor uses it: messages over stdin and stdout of its process."""
 
 import json
 import subprocess
@@ -23,7 +23,7 @@ func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 
 class Editor:
-    """The other end of the protocol."""
+    """The client of the protocol."""
 
     def __init__(self) -> None:
         command = [Path(sys.executable).with_name("ceras-lsp")]
@@ -31,7 +31,7 @@ class Editor:
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
         self.number = 0
         self.told: list[dict[str, Any]] = []
-        """Notifications that came meanwhile."""
+        """Notifications received while waiting for a response."""
 
     def send(self, message: dict[str, object]) -> None:
         data = json.dumps({"jsonrpc": "2.0", **message}).encode()

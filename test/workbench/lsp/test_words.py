@@ -1,4 +1,4 @@
-"""What stands where in a text, found by its letters."""
+"""Find the words at a position of a text."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Agreement, top-1 and top-5, intersection over union: by hand."""
+"""Compare agreement, top-1, top-5 and intersection over union with values by hand."""
 
 import numpy as np
 import pytest
@@ -19,12 +19,12 @@ def judged(real: Array, quantized: Array, labels: NDArray[np.integer]) -> dict[s
 
 
 def test_top() -> None:
-    """Of equal scores the first class counts."""
+    """The first class of several with equal scores counts."""
     real = np.array([[1, 3, 2], [2, 2, 1], [0, 0, 5]], np.float32)
     found = judged(real, -real, np.array([1, 1, 1]))
     assert (found["top-1"].real, found["top-1"].quantized) == (1 / 3, 0)
     assert found["agreement"].quantized == 0 and "top-5" not in found
-    # Differences of -1, 0, 0: their mean has a standard error of sqrt(2 / 9 / 3).
+    # The differences are -1, 0, 0: their mean has a standard error of sqrt(2 / 9 / 3).
     assert found["top-1"].error == pytest.approx((2 / 27) ** 0.5, rel=0.4)
 
 
@@ -47,7 +47,7 @@ def test_segmentation_metrics() -> None:
 
 @pytest.mark.parametrize("bound", [0.5, 0.0])
 def test_segmentation_of_one_channel(bound: float) -> None:
-    """Above 0.5 if scores are probabilities, otherwise above 0."""
+    """The bound is 0.5 if scores are probabilities, otherwise 0."""
     labels = np.array([[[0, 1], [1, 1]]])
     real = np.array([[[[0.0, 0.3], [0.7, 1.0]]]], np.float32) - np.float32(0.5 - bound)
     found = judged(real, np.float32(2 * bound) - real, labels)

@@ -1,4 +1,4 @@
-"""Boxes out of detectors' outputs, and their average precision."""
+"""Decode boxes from detectors' outputs, and compute their average precision."""
 
 import json
 from pathlib import Path
@@ -16,11 +16,11 @@ pytest.importorskip("pycocotools")
 
 Array = NDArray[np.float32]
 BOX = (10.0, 20.0, 30.0, 60.0)
-"""Left, top, right, bottom; the centre is (20, 40), and the size is 20 by 40."""
+"""Left, top, right, bottom; the center is (20, 40), and the size is 20 by 40."""
 
 
 def padded(row: list[float], count: int) -> Array:
-    """A row and `count` rows of zeros."""
+    """Return a row and `count` rows of zeros."""
     return np.concatenate((np.array([row]), np.zeros((count, len(row))))).astype(np.float32)
 
 
@@ -45,7 +45,7 @@ def test_layouts(layout: str) -> None:
     found = detections(*heads.read(outputs, (64, 96)))
     assert heads.classes == 2
     np.testing.assert_allclose(found[0], (*BOX, 0.4, 1), rtol=1e-6)
-    # The other class of the same place is a detection too; there is no third.
+    # The other class at the same position is a detection too; there is no third.
     np.testing.assert_allclose(found[1], (*BOX, 0.1, 0), rtol=1e-5)
     assert (found[2:] == -1).all()
 
@@ -72,7 +72,7 @@ def test_boxes_that_overlap_are_one() -> None:
 
 
 def labels(path: Path, boxes: list[list[float]], **more: object) -> CocoLabels:
-    """True boxes of images of 96x64, a box in each."""
+    """Write true boxes of images of 96x64, a box in each."""
     images = [{"id": 7 + i, "file_name": f"{i}.png", "height": 64, "width": 96}
               for i in range(len(boxes))]  # fmt: skip
     annotations = [
@@ -90,9 +90,7 @@ def labels(path: Path, boxes: list[list[float]], **more: object) -> CocoLabels:
 
 
 def test_precision_by_hand(tmp_path: Path) -> None:
-    """
-    Two objects: a box is found exactly, the other by half; each network misses a different box.
-    """
+    """Use two objects: a box is exact, the other overlaps by half; each network misses a box."""
     truth = labels(tmp_path / "l.json", [[10, 20, 20, 40], [40, 20, 20, 40]])
     truth.of_arrays(2, (64, 96))
     shapes = {"y": (1, 10, 7)}
@@ -126,7 +124,7 @@ def test_background_is_no_class(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fit", ["stretch", "letterbox", "crop"])
 def test_true_boxes_follow_their_images(tmp_path: Path, fit: str) -> None:
-    """A white rectangle in the input has the position of the box."""
+    """Place a white rectangle in the input at the position of the box."""
     image_of = pytest.importorskip("PIL.Image").fromarray
     pixels = np.zeros((120, 200, 3), np.uint8)
     pixels[40:80, 80:120] = 255
@@ -138,7 +136,7 @@ def test_true_boxes_follow_their_images(tmp_path: Path, fit: str) -> None:
     (box,) = truth.boxes(2)[0]
     rows, columns = np.nonzero(folder.read(folder.files[0])[0, 0] > 0.5)
     found = columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
-    # The grey border of a letterbox is dark too.
+    # The gray border of a letterbox is dark too.
     np.testing.assert_allclose(box, (*found, 1, 0), atol=1)
 
 

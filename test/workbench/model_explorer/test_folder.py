@@ -1,4 +1,4 @@
-"""What `--model-explorer` writes is what the viewer's own classes describe, level by level."""
+"""Check the output of `--model-explorer` with the classes of the viewer, for each level."""
 
 import json
 from collections.abc import Iterator
@@ -111,7 +111,7 @@ def test_the_viewers_own_classes_take_it(folder: Path):
 
 
 def expect(value: Any, kind: Any) -> None:
-    """Fail unless JSON has the fields of a data class, of the types that they are declared with."""
+    """Fail unless JSON has the fields of a data class with the declared types."""
     if is_dataclass(kind) and isinstance(kind, type):
         hints, known = get_type_hints(kind), {field.name for field in fields(kind)}
         assert isinstance(value, dict)

@@ -1,4 +1,4 @@
-"""`ceras-reduce`: what is left of networks with one planted bug, and what is refused."""
+"""Reduce networks with a planted bug with `ceras-reduce`, and check the refusals."""
 
 import shlex
 import sys
@@ -28,7 +28,7 @@ DIGITS = Path(__file__).parents[3] / "examples/digits/digits.onnx"
 
 
 def chain(layers: int, odd: int) -> str:
-    """Convolutions, rectifiers and shortcuts in turn, and one square root, as layer `odd`."""
+    """Build convolutions, rectifiers and shortcuts in turn, with a square root as layer `odd`."""
     kind, weights = "tensor<1x8x8x16xf32>", "tensor<16x1x1x16xf32>"
     random = np.random.default_rng(0)
     lines = [f'func.func @main(%x: {kind} {{graph.name = "x"}})', f"    -> {kind} {{"]
@@ -101,13 +101,13 @@ def test_one_operation_of_180_is_left_with_the_smallest_shape() -> None:
     text, found = reduced(chain(180, 97), "grep -q sqrt {input}")
     assert found.first == 180 and found.left == 1
     assert "%v97 = graph.unary <sqrt> %v96 : tensor<1x1x1x1xf32>" in text
-    assert text.count("graph.") == 2  # The operation and the name of the input.
+    assert text.count("graph.") == 2  # The text contains the operation and the name of the input.
     assert time.monotonic() - started < 60
 
 
 @pytest.mark.slow
 def test_neighbours_meet_when_what_is_between_them_goes() -> None:
-    # Reads of the first square root must come from the second, whatever stands between.
+    # The first square root must depend on the second, whatever the operations between them.
     text = chain(18, 4).replace("%v13 = graph.unary <relu>", "%v13 = graph.unary <abs>")
     program = (
         "import re, sys; t = open(sys.argv[1]).read()\n"

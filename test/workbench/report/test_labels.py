@@ -1,4 +1,4 @@
-"""Labels of pictures are inside the picture and apart, with long names and many layers."""
+"""Check that labels of pictures are inside the picture and do not overlap."""
 
 import random
 import xml.etree.ElementTree as ElementTree
@@ -24,7 +24,7 @@ from ceras_ir.workbench.report.trade_off import Axis, trade_off_picture
 
 ENDS = {"end", "number", "shape", "region"}
 MIDDLES = {"tick", "step"}
-"""Classes of labels that are right-aligned or centred."""
+"""Classes of labels that are right-aligned or centered."""
 
 Box = tuple[float, float, float, float]
 
@@ -84,7 +84,7 @@ def test_labels_of_a_memory_plan(seed: int):
     regions = (DrawnRegion("fast", 10, 20), DrawnRegion("slow", size, size)) if seed % 2 else ()
     plan = DrawnPlan(steps, size + 10 * (seed % 2), size, size, tuple(buffers), regions)
     names = check(memory_picture(plan))
-    # A shortened label has the end of the name, which is where layers differ.
+    # A shortened label keeps the last part of the name, in which layers differ.
     assert any(name.rpartition("_")[2].isdigit() for name in names)
 
 

@@ -1,4 +1,4 @@
-"""Pictures are well-formed and show everything where it is."""
+"""Check that pictures are well-formed and draw all parts at the correct positions."""
 
 import xml.etree.ElementTree as ElementTree
 
@@ -40,7 +40,7 @@ def test_every_buffer_is_drawn():
     assert content.plan is not None
     text = memory_picture(content.plan)
     titles = [title.text or "" for title in svg(text).iter("title")]
-    # The relu lies over what it reads; the result is the caller's.
+    # The relu reuses the block of its operand; the result belongs to the caller.
     assert len(titles) == 2
     assert "steps [1, 4)" in titles[1]
     assert "peak 96 bytes, lower bound 96, gap 0.00%" in text
@@ -83,7 +83,7 @@ def test_long_names_wrap_after_separators():
 
 def test_bars_have_the_time_of_their_spans():
     bars = list(bars_of([(0, 300, "a"), (300, 301, "b"), (301, 600, "a")], 600))
-    # What is shorter than a column goes under in its neighbours.
+    # A bar shorter than a column is merged with its neighbors.
     assert [(b.start, b.end, b.kind) for b in bars][:1] == [(0, 300, "a")]
     lane = Lane("<l>", 1.0, (Bar(0, 300, "a"),))
     picture = svg(timeline_picture(Timeline("t", 1200, "", ("a",), (lane,))))

@@ -1,4 +1,4 @@
-"""The page in a real browser: it is drawn, its script runs, nothing is wider than the window."""
+"""Check the page in a real browser: it is drawn, its script runs, and it fits the window."""
 
 import json
 from pathlib import Path
@@ -48,7 +48,7 @@ def screenshot(work: Path, page: Path, width: int, *options: str) -> Image.Image
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of a network with an accelerator, calibrated, so that nothing is missing."""
+    """Write the page of a calibrated network with an accelerator, so that all sections exist."""
     folder = tmp_path_factory.mktemp("digits") / "out"
     data = DIGITS / "digits_calibration.npz"
     command = [str(DIGITS / "digits.onnx"), "--target", "vta", "--report", "-o", str(folder)]
@@ -56,7 +56,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "report.html"
 
 
-# A headless browser's window is at least 500 wide.
+# The window of a headless browser is at least 500 wide.
 @pytest.mark.parametrize("width", [500, 800, 1300, 1440])
 def test_tables_sort_and_nothing_overflows(digits: Path, tmp_path: Path, width: int):
     found = probed(tmp_path, digits, width, PROBE)
@@ -141,13 +141,13 @@ def test_a_network_of_many_layers_with_long_names(tmp_path: Path):
 
 
 def test_yolox_is_small_and_quick(tmp_path: Path):
-    """Under 3 MB, and drawn in under 2 s; `benchmarks/report_page.py` prints both for VTA."""
+    """The page has less than 3 MB and is drawn in 2 s; `benchmarks/report_page.py` prints both."""
     model, folder = tmp_path / "yolox_s.onnx", tmp_path / "out"
     yolox_s(model)
     assert compile_main([str(model), "--target", "c", "--report", "-o", str(folder)]) == 0
     page = folder / "report.html"
     assert page.stat().st_size < 3_000_000
     found = probed(tmp_path, page, 1440, PROBE)
-    # A busy machine, and the sorting of the probe, are in it too.
+    # The time includes a busy machine and the sorting of the probe.
     assert float(found["taken"]) < 4000
     assert int(found["overflow"]) <= 0

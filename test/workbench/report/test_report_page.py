@@ -1,4 +1,4 @@
-"""The page of `ceras-report` says what the folder says, alone and of two beside each other."""
+"""Check that the page of `ceras-report` matches one folder, or two that it compares."""
 
 import json
 import re
@@ -52,7 +52,7 @@ def facts(page: str) -> list[dict[str, object]]:
 
 def test_a_page_has_every_layer_and_loads_nothing(model: Path):
     page = page_of(compiled(model, "out"))
-    # The convolution takes in the addition.
+    # The convolution contains the addition.
     assert [layer["title"] for layer in facts(page)] == ["first <b>", "second"]
     assert "first &lt;b&gt;" in page and "first <b>" not in page
     assert not re.search(r'(?:src|href)="(?!#)', page) and "url(" not in page
@@ -108,7 +108,7 @@ def test_calibrated_networks_have_noise(model: Path):
     folder = compiled(model, "out", "--report", "--calibrate", str(data))
     report = json.loads((folder / "report.json").read_text())
     ratios = [layer["accumulated_db"] for layer in report["noise"]["layers"]]
-    # The first layer is in float: what is computed of inputs alone.
+    # The first layer is in float, because it depends only on inputs.
     assert ratios[0] is None and 20 < ratios[1] < 80
     assert report["provenance"]["data"] == {str(data): sha256(data.read_bytes()).hexdigest()}
     assert 'id="noise"' in page_of(folder)
@@ -189,7 +189,7 @@ def test_a_target_without_a_model_has_no_trace(model: Path, capsys: pytest.Captu
 
 
 def test_the_arena_is_told_with_what_kernels_take(model: Path):
-    """Microcontrollers are sized by the whole arena, not by values alone."""
+    """The size of the arena, not only of the values, decides whether it fits a microcontroller."""
     t = "tensor<1x16x16x16xf32>"
     model.write_text(f"""
     func.func @main(%x: {t}) -> {t} {{

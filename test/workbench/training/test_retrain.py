@@ -1,6 +1,6 @@
-"""`ceras-retrain` from file to file: masks, resumed runs, the exported model, refusals."""
+"""Test `ceras-retrain` from file to file: masks, resumed runs, the exported model, refusals."""
 
-# Imports follow the question whether torch is there.
+# Imports follow the check that torch is installed.
 # ruff: noqa: E402
 # Not strict: torch is an extra, and its types are partial.
 # pyright: basic, reportMissingImports=false
@@ -70,7 +70,7 @@ def test_zeros_stay_and_the_model_is_what_was_trained(tmp_path: Path, capsys):
     for found, zeros in zip(trained, student.zeros.values(), strict=True):
         assert np.array_equal(found == 0, zeros)
     assert not list(tmp_path.glob("*checkpoint"))
-    # The file in ONNX Runtime, in the interpreter and in torch.
+    # Run the file in ONNX Runtime, in the interpreter and in torch.
     x = np.load(DIGITS / "digits_test.npz")["image"][:1]
     module = read_network(str(tmp_path / "out.onnx"))
     expected = run(module, {"image": x})["probabilities"].astype(np.float32)
@@ -90,7 +90,7 @@ def layer_names() -> list[str]:
 
 
 def test_int8_trains_the_integers_that_run(tmp_path: Path):
-    """The exported network, imported and quantized again, has the trained integers."""
+    """Check that the exported network, imported and quantized again, has the trained integers."""
     assert retrain(tmp_path / "out.onnx", "--int8", "--epochs", "2", "--rate", "3e-3") == 0
     module = read_network(str(tmp_path / "out.onnx"))
     student = student_of(module, replace(BuildOptions(), quantize="int8"))
@@ -166,7 +166,7 @@ def test_divergence_is_said(tmp_path: Path, capsys):
 
 
 def test_early_stop_keeps_the_best(tmp_path: Path, capsys):
-    """A rate that destroys everything: the weights before training were the best."""
+    """With a rate that destroys the network, the weights before training are the best."""
     options = ["--epochs", "9", "--patience", "2", "--rate", "30", "--schedule", "constant"]
     assert retrain(tmp_path / "out.onnx", *options) == 0
     scores = score(capsys.readouterr().err)
@@ -210,7 +210,7 @@ func.func @main(%x: tensor<1x8x8x3xf32> {graph.name = "x"}) -> (
 
 @pytest.fixture
 def silu(tmp_path: Path) -> Path:
-    """A network of two outputs with SiLU, beside samples for it."""
+    """Build a network of two outputs with SiLU, and samples for it."""
     generator, text = np.random.default_rng(3), SILU
     for number, shape in enumerate(((6, 3, 3, 3), (6, 1, 1, 6), (2, 1, 1, 6))):
         text = text.replace(f"WEIGHTS{number}", str(generator.normal(0, 0.3, size=shape).tolist()))
@@ -221,7 +221,7 @@ def silu(tmp_path: Path) -> Path:
 
 
 def test_hard_swish_learns_what_silu_did(silu: Path, tmp_path: Path):
-    """Without labels, on all outputs, from the network as it was."""
+    """Train without labels, on all outputs, with the unchanged network as reference."""
     output = tmp_path / "hard.onnx"
     options = ["--silu", "hardswish", "--soft", "stem,head/*", "--alpha", "0.1,1", "--relative"]
     common = ["--data", str(tmp_path / "x.npz"), "-o", str(output), "--device", "cpu"]
@@ -244,7 +244,7 @@ def test_hard_swish_learns_what_silu_did(silu: Path, tmp_path: Path):
 
 
 def test_patterns_of_soft_layers(silu: Path):
-    """The first that fits counts; a name is itself before it is a pattern."""
+    """The first match counts; a name matches itself before it is a pattern."""
     network = TorchNetwork(read_network(str(silu)))
     assert network.by_layer({"head/b": 10.0, "head/*": 2.0}) == {"head/b": 10.0, "head/a": 2.0}
     with pytest.raises(InputError, match="there is no layer 'haed/\\*'"):
@@ -258,7 +258,7 @@ def test_only_hard_swish_is_for_floats(silu: Path, tmp_path: Path, capsys):
 
 
 def test_steps_are_shares_of_a_channel(silu: Path, tmp_path: Path):
-    """With --channel-rates no channel goes further than its size allows, however small it is."""
+    """With --channel-rates, the size of a channel limits its change, however small it is."""
     text = silu.read_text()
     small = TorchNetwork(read_network(str(silu))).get_parameter("weights0").detach().numpy().copy()
     small[0] /= 256
@@ -273,12 +273,12 @@ def test_steps_are_shares_of_a_channel(silu: Path, tmp_path: Path):
         change = (weights_of(tmp_path / f"{limited}.onnx")[0] - small).reshape(6, -1)
         sizes = np.sqrt(np.square(small).reshape(6, -1).mean(1, keepdims=True))
         furthest[limited] = float(np.abs(change / sizes)[0].max())
-    # Eight steps of 64 samples, the rate falling to zero.
+    # There are eight steps of 64 samples, and the rate falls to zero.
     assert furthest[True] < 0.08 < furthest[False]
 
 
 def test_soft_layers_are_compared_at_the_scale_of_the_dense_network(tmp_path: Path):
-    """Where `equalize-channels` has raised channels: they are not to be trained back."""
+    """Training does not undo the scaling of channels by `equalize-channels`."""
     rng = np.random.default_rng(0)
     sizes = 2.0 ** -np.arange(8.0)
     weights = [rng.normal(size=(8, 3, 3, 3)) * sizes[:, None, None, None]]

@@ -1,6 +1,6 @@
-"""Networks in torch against the interpreter: floats nearly, integers exactly; gradients flow."""
+"""Compare networks in torch with the interpreter: floats nearly, integers exactly; gradients."""
 
-# Imports follow the question whether torch is there.
+# Imports follow the check that torch is installed.
 # ruff: noqa: E402
 # Not strict: torch is an extra, and its types are partial.
 # pyright: basic, reportMissingImports=false
@@ -61,7 +61,7 @@ func.func @main(%x: tensor<1x6x5x4xf32> {graph.name = "x"}) -> (
 
 
 def compare(module, *, exact: bool = False) -> TorchNetwork:
-    """Hold both to each other on one sample; the network in torch."""
+    """Compare the results for a sample; return the network in torch."""
     network = TorchNetwork(module)
     random = np.random.default_rng(0)
     inputs = {
@@ -147,7 +147,7 @@ def test_real_networks(name: str):
 
 
 def test_batches():
-    """A network that mixes samples is computed one by one."""
+    """Compute a network that mixes samples with a single sample at a time."""
     network = TorchNetwork(read_network(str(DIGITS)))
     network.probe(torch.device("cpu"))
     assert network.batched

@@ -1,4 +1,4 @@
-"""Passes with the mistakes that their authors make."""
+"""Define passes with typical mistakes."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from ceras_ir.dialects.graph.attributes import Function, FunctionAttr
 
 @dataclass(frozen=True)
 class MarkPass(ModulePass):
-    """Leave a mark on every return."""
+    """Add an attribute to each return."""
 
     name = "mark"
 
@@ -25,7 +25,7 @@ class MarkPass(ModulePass):
 
 @dataclass(frozen=True)
 class DropReturnedPass(ModulePass):
-    """Return nothing, whatever the function's type says."""
+    """Return no values, whatever the type of the function."""
 
     name = "drop-returned"
 
@@ -37,7 +37,7 @@ class DropReturnedPass(ModulePass):
 
 @dataclass(frozen=True)
 class LookUpPass(ModulePass):
-    """Look for what is not there."""
+    """Look up a missing key."""
 
     name = "look-up"
 

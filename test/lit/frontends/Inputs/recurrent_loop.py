@@ -1,4 +1,4 @@
-"""Writes Keras' SimpleRNN as tf2onnx exports it: a loop, whose body has the cell in operations."""
+"""Write Keras' SimpleRNN as tf2onnx exports it: a loop with the cell in operations."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Writes a small model: symbolic batch, BatchNormalization, a shared weight, a residual."""
+"""Write a small model: symbolic batch, BatchNormalization, a shared weight, a residual."""
 
 import sys
 
