@@ -60,7 +60,6 @@ from ceras_ir.support.diagnostics import (
     progress,
 )
 from ceras_ir.support.extensions import need_hook
-from ceras_ir.targets.capabilities import MICROSECONDS
 from ceras_ir.targets.protocol import PLACED, Stage, require_members
 
 if TYPE_CHECKING:
@@ -72,7 +71,11 @@ VIEWS = ("report", "model-explorer")
 TEMPORARY_DESCRIPTION = "the network at a level"
 """The description of files in `temps` for the manifest."""
 
-METRICS = {"flash": BYTES, "sram": BYTES, "weights": BYTES, "macs": COUNT, "time": MILLISECONDS}
+METRICS = {
+    **dict.fromkeys(("flash", "sram", "stack", "weights"), BYTES),
+    "macs": COUNT,
+    "time": MILLISECONDS,
+}
 """The metrics of `--fail-if`."""
 
 
@@ -249,15 +252,16 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
 
 def _values(content: Mapping[str, object]) -> list[Value]:
     """Return the values of `METRICS` in a report."""
-    totals, prediction = content["totals"], content.get("prediction", {})
-    assert isa(totals, dict[str, object]) and isa(prediction, dict[str, object])
+    totals = content["totals"]
+    assert isa(totals, dict[str, object])
     found = {
         "flash": totals.get("flash_bytes"),
         "sram": totals.get("sram_bytes"),
+        "stack": totals.get("stack_bytes"),
         "weights": totals["weight_bytes"],
         "macs": totals["macs"],
     }
-    if isinstance(time := prediction.get(MICROSECONDS), int | float):
+    if isinstance(time := totals.get("latency_us"), int | float):
         found["time"] = time / 1000
     return [Value(k, v) for k, v in found.items() if isinstance(v, int | float)]
 

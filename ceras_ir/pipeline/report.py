@@ -41,7 +41,7 @@ from ceras_ir.network.storage import FLOAT_REASON
 from ceras_ir.pipeline.stages import BuildOptions, quantize_pass
 from ceras_ir.pipeline.summary import summary
 from ceras_ir.support.diagnostics import aligned, node_name
-from ceras_ir.targets.capabilities import ArenaBuffer
+from ceras_ir.targets.capabilities import MICROSECONDS, ArenaBuffer
 from ceras_ir.targets.protocol import Emission
 from ceras_ir.transforms.memory.copies import bytes_copied_by, copied_bytes, fewest_copied_bytes
 from ceras_ir.transforms.memory.liveness import analyse, byte_size, steps
@@ -297,13 +297,11 @@ def report(
     layers = [layer.to_json() for layer in found]
     if emission.annotate is not None:
         emission.annotate(layers)
-    content: Entry = {
-        "layers": layers,
-        "totals": totals | emission.totals,
-        "results": result_layers,
-    }
+    totals |= emission.totals
+    content: Entry = {"layers": layers, "totals": totals, "results": result_layers}
     if emission.prediction is not None:
-        content["prediction"] = emission.prediction.to_json(layers)
+        content["prediction"] = prediction = emission.prediction.to_json(layers)
+        totals["latency_us"] = prediction[MICROSECONDS]
     if (plan := memory_plan(module, emission.buffers)) is not None:
         content["memory"] = plan
     if moved := copies(module):
