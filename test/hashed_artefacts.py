@@ -7,7 +7,8 @@ are equal. The normalization removes the following text and fields, which are no
 - comments of C, C++, SystemVerilog, Python, make and CMake, and docstrings of Python;
 - `producer_version` of ONNX files;
 - the fields in `LEFT_OUT` of `report.json` and `manifest.json`: provenance (command, versions,
-  path and digest of the model), digests of files, names of passes, and sentences;
+  path and digest of the model), digests of files, names of passes, sentences, and the stack, which
+  depends on the installed compiler;
 - files in `temps/`, except the quantized text, or the fused text of a float network.
 """
 
@@ -47,6 +48,7 @@ FIGURES = ("report.json", "manifest.json")
 LEFT_OUT = {
     *("provenance", "sha256", "unchecked", "files", "recipe"),
     *("reason", "float_reason", "modelled", "model", "machine", "note", "remedy"),
+    *("stack", "stack_bytes", "board_stack_bytes"),
 }
 
 _TOKEN = r"""

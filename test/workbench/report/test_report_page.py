@@ -100,6 +100,15 @@ def test_the_builds_of_a_board_are_drawn(model: Path):
     assert '<section id="optimize">' not in page_of(folder)
 
 
+def test_the_stack_is_compared_with_the_reserved_bytes(model: Path):
+    folder = compiled(model, "out", target="arduino")
+    report = json.loads((folder / "report.json").read_text())
+    # The bound needs a cross compiler.
+    report["totals"] |= {"stack_bytes": 1234, "board_stack_bytes": 4567}
+    (folder / "report.json").write_text(json.dumps(report))
+    assert "1,234 of 4,567 bytes that the board description reserves" in page_of(folder)
+
+
 @pytest.mark.slow
 def test_calibrated_networks_have_noise(model: Path):
     data = model.parent / "data.npz"
