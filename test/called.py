@@ -21,7 +21,7 @@ class Wrong(Exception):
 
 
 def call(main: Main, *arguments: str) -> str:
-    """Return stdout; raise Refused for the two statuses below, and Wrong for others except 0."""
+    """Return stdout; raise Refused for the two statuses below, and Wrong for another error."""
     out, said = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(said):
         status = main(arguments)

@@ -41,7 +41,7 @@ class Passage:
 
     @property
     def words(self) -> list[str]:
-        """The words in lower case, without code, links and numbers."""
+        """Return the words in lower case, without code, links and numbers."""
         plain = re.sub(r"https?://\S+|\]\([^)]*\)|`[^`]*`", " ", self.text)
         return re.findall(r"[a-z]+(?:-[a-z]+)?", plain.lower())
 

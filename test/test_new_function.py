@@ -37,7 +37,7 @@ PATCH: dict[str, tuple[str, ...]] = {
     "interpreters/float_functions.py": ("        case Function.GELU_TANH:\n", MEANING),
     "interpreters/runtime/shrink_f32.c": ("", TEXT),
 }
-"""Map a file to texts: each is inserted after the text before it; the last file is new."""
+"""Map a file to pairs of an anchor and the text to insert before it; the last file is new."""
 
 USE = """
 import sys

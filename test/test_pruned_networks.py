@@ -1,4 +1,4 @@
-"""Check that a pruned network compiles for all targets, and that weights contain the masks."""
+"""Check that a pruned network compiles for all targets; packed weights have no masks."""
 
 from pathlib import Path
 

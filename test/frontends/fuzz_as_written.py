@@ -39,7 +39,7 @@ from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
 GENERATOR = SHARED / "tools" / "fuzz_models.py"
 MAX_UNKNOWN_SHARE = 0.25
-"""The values of a network that cannot be compared."""
+"""The maximum share of the values of a network that cannot be compared."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def generate(seed: int, work: Path) -> Network | None:
 
 
 def is_wide(model: onnx.ModelProto) -> bool:
-    """Whether some zero point has 16 bits."""
+    """Return whether a zero point has 16 bits."""
     points = (numpy_helper.to_array(tensor) for tensor in model.graph.initializer)
     return any(point.dtype.name in ("int16", "uint16") for point in points)
 

@@ -33,15 +33,15 @@ from onnx import numpy_helper
 import ceras_ir as ceras
 
 FORMS = ("computed", "constant")
-"""How the operands after the first are given."""
+"""The forms of the operands after the first."""
 
 BFLOAT16_TOLERANCE = 2.0**-8
-"""Half a unit in the last place, as bfloat16 is computed and kept in float32."""
+"""Half a unit in the last place, as bfloat16 is computed and stored in float32."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Return the arrays of a data set by name."""
+    """The arrays of a data set by name."""
 
     inputs: Mapping[str, Array]
     outputs: Mapping[str, Array]
@@ -82,7 +82,7 @@ def samples_of(case: Any) -> list[Sample] | None:
 
 
 def with_constants(model: onnx.ModelProto, sample: Sample) -> tuple[onnx.ModelProto, Sample]:
-    """The model with initializers for all inputs but the first."""
+    """Return the model with initializers for all inputs but the first."""
     other = onnx.ModelProto()
     other.CopyFrom(model)
     kept, *fixed = other.graph.input
@@ -95,7 +95,7 @@ def with_constants(model: onnx.ModelProto, sample: Sample) -> tuple[onnx.ModelPr
 
 
 def outcomes(case: Any, targets: tuple[str, ...] = ("interp", "c")) -> Iterator[tuple[str, str]]:
-    """The form and target of each run, and `right`, `refused: ...` or `wrong: ...`."""
+    """Yield the form and target of each run, and `right`, `refused: ...` or `wrong: ...`."""
     samples = samples_of(case)
     if not samples:
         yield "all", "refused: values that are no tensors"

@@ -1,4 +1,4 @@
-"""Shapes given on the command line, local functions, and branches of constant conditions."""
+"""Test shapes on the command line, local functions, and branches with constant conditions."""
 
 from pathlib import Path
 

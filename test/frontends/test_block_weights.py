@@ -1,4 +1,4 @@
-"""Weights of few bits, and top-k elements, against ONNX's reference and ONNX Runtime."""
+"""Compare weights of few bits, and top-k elements, with ONNX's reference and ONNX Runtime."""
 
 from collections.abc import Mapping
 
@@ -138,7 +138,7 @@ def test_gather_block_quantized(
 @pytest.mark.parametrize("axis", [0, 1, -1])
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, np.int8])
 def test_top_k(largest: int, axis: int, dtype: type[np.generic]):
-    """With ties and infinities."""
+    """Include ties and infinities."""
     x = np.random.default_rng(2).integers(-3, 4, (6, 9, 7)).astype(dtype)
     if dtype is np.float32:
         x[0, 0, :4], x[1, 1, :2] = -np.inf, np.inf
@@ -157,7 +157,7 @@ def test_top_k(largest: int, axis: int, dtype: type[np.generic]):
 @pytest.mark.parametrize(("n", "k"), [(1025, 1), (2560, 8), (1100, 500), (8400, 8400)])
 @pytest.mark.parametrize("largest", [0, 1])
 def test_top_k_of_many(n: int, k: int, largest: int):
-    """With ties throughout."""
+    """Include frequent ties."""
     x = np.random.default_rng(n).integers(-40, 40, (3, n)).astype(np.float32)
     x[0, -1], x[1, :600] = -np.inf, np.inf
     node = helper.make_node("TopK", ["x", "k"], ["v", "i"], largest=largest)

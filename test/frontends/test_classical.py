@@ -1,4 +1,4 @@
-"""Linear models and features of ONNX-ML against ONNX Runtime; models of scikit-learn."""
+"""Compare linear models and features of ONNX-ML with ONNX Runtime; use scikit-learn models."""
 
 from collections.abc import Sequence
 from importlib import import_module
@@ -149,7 +149,7 @@ def test_label_encoder(text: bool):
 @pytest.mark.parametrize("real_keys", [False, True])
 @pytest.mark.parametrize("real_values", [False, True])
 def test_label_encoder_of_reals(real_keys: bool, real_values: bool):
-    """Isolation forests give leaves the depth of their place; keys need not rise."""
+    """Isolation forests map leaves to the depth of the leaf; keys need not be sorted."""
     x = np.array([[3, 1, 2], [9, 3, -1]], np.float32 if real_keys else np.int64)
     node = ml_node(
         "LabelEncoder",
@@ -256,7 +256,7 @@ MODELS = (
 @pytest.mark.parametrize("text", [False, True])
 @pytest.mark.parametrize("name", MODELS)
 def test_models_of_scikit_learn(name: str, text: bool):
-    """Trained here, converted by skl2onnx, after a scaler, in the interpreter and in C."""
+    """Train models here, convert them with skl2onnx, and run the interpreter and C."""
     for package in ("sklearn", "skl2onnx"):
         pytest.importorskip(package)
     base, data, pipeline, scaling, utils = (

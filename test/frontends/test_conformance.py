@@ -1,4 +1,4 @@
-"""A sample of ONNX's test suite has the outcomes in docs/conformance.md."""
+"""Check that a sample of ONNX's test suite has the outcomes in docs/conformance.md."""
 
 import pytest
 from conformance_page import PAGE, outcome, required_cases
@@ -6,7 +6,7 @@ from onnx_compare import SHARED
 
 TOOLS = SHARED / "tools"
 EVERY = {"interp": 10, "c": 60}
-"""Which part of the cases is run; all of them by docs/tools/conformance_page.py."""
+"""The distance of the cases to run; docs/tools/conformance_page.py runs all."""
 
 pytestmark = [
     pytest.mark.slow,

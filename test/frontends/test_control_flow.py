@@ -1,4 +1,4 @@
-"""If, Loop and Scan against ONNX Runtime, and refusals."""
+"""Compare If, Loop and Scan with ONNX Runtime, and check the refusals."""
 
 import numpy as np
 import onnx
@@ -34,7 +34,7 @@ def whole(
 
 
 def loop_body(condition: str) -> onnx.GraphProto:
-    """`h = tanh(h W + number)`, while `condition` holds: `true`, or `below` if the sum is small."""
+    """Compute `h = tanh(h W + number)` while `condition` holds: `true`, or `below` a limit."""
     nodes = [
         make("MatMul", ["h", "w"], ["p"]),
         make("Cast", ["number"], ["step"], to=FLOAT),
@@ -66,7 +66,7 @@ def loop(condition: str, trips: int) -> onnx.ModelProto:
 
 
 def scan(**attributes: list[int]) -> onnx.ModelProto:
-    """A running sum with scaled steps; attributes define the axis and the direction."""
+    """Build a running sum with scaled steps; attributes define the axis and the direction."""
     nodes = [
         make("Add", ["state", "element"], ["next"]),
         make("Mul", ["next", "half"], ["out"]),
@@ -86,7 +86,7 @@ def scan(**attributes: list[int]) -> onnx.ModelProto:
 
 
 def scan_of_two(read: int) -> onnx.ModelProto:
-    """A scan with two outputs along separate axes, the second of them unused."""
+    """Build a scan with two outputs along separate axes; the second is unused."""
     proto = scan(scan_output_axes=[0, 1], scan_output_directions=[1, 0])
     node = proto.graph.node[0]
     body = next(a.g for a in node.attribute if a.name == "body")
@@ -100,7 +100,7 @@ def scan_of_two(read: int) -> onnx.ModelProto:
 
 
 def branches(shape: list[int]) -> onnx.ModelProto:
-    """A verifier after a detector: a boolean of some rank decides whether it runs."""
+    """Build a detector, after which a boolean of some rank decides whether a verifier runs."""
     then = helper.make_graph([make("Tanh", ["x"], ["t"])], "then", [], [info("t", FLOAT, [5, 3])])
     other = helper.make_graph([make("Neg", ["x"], ["n"])], "else", [], [info("n", FLOAT, [5, 3])])
     nodes = [
@@ -145,7 +145,7 @@ def test_steps_without_end_are_refused() -> None:
 
 
 def test_all_refusals_come_at_once() -> None:
-    """A dimension, an operator, and an operator inside a subgraph."""
+    """Report a dimension, an operator, and an operator inside a subgraph."""
     body = loop_body("true")
     body.node.append(make("Bernoulli", ["next"], ["det"]))
     node = make("Loop", ["trips", "on", "h0"], ["h5", "all"], body=body)
@@ -199,7 +199,7 @@ def test_refusals_behind_control_flow_are_in_the_list() -> None:
 
 
 def nested_loops(depth: int) -> onnx.NodeProto:
-    """Each list starts with `x` and has a constant at the end."""
+    """Build loops; each list starts with `x` and has a constant at the end."""
     inner = [] if depth == 0 else [nested_loops(depth - 1)]
     ones = numpy_helper.from_array(np.ones((5, 3), np.float32))
     body = helper.make_graph(

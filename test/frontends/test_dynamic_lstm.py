@@ -1,7 +1,4 @@
-"""
-DynamicQuantizeLSTM against ONNX Runtime, against the definition in numpy, and in C against the
-interpreter.
-"""
+"""Compare DynamicQuantizeLSTM with ONNX Runtime and the definition, and C with the interpreter."""
 
 import json
 from dataclasses import dataclass, field, replace
@@ -30,7 +27,7 @@ from ceras_ir.support.diagnostics import InputError, UnsupportedError
 pytest.importorskip("onnxruntime")
 
 TOLERANCE = 4e-6
-"""Of results, for the last bits of functions; a rounding to 8 bits differs by about 1e-3."""
+"""The tolerance of results, for the last bits of functions; 8-bit rounding is about 1e-3."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +52,7 @@ class Layer:
         return 2 if self.direction == "bidirectional" else 1
 
     def tensors(self) -> dict[str, Array]:
-        """The constant operands, by name; zero points are never the middle of the integers."""
+        """Return constant operands by name; zero points are never the middle of the integers."""
         rng, d, bounds = np.random.default_rng(0), self.directions, np.iinfo(self.dtype)
         found: dict[str, Array] = {}
         for name, rows in (("w", self.size), ("r", self.hidden)):
@@ -120,8 +117,9 @@ class Layer:
 @dataclass
 class Definition:
     """
-    The results of a layer without sequence lengths, with functions in float64. Each integer is
-    computed separately.
+    Compute a layer without sequence lengths by definition, with functions in float64.
+
+    Each integer is computed separately.
     """
 
     layer: Layer
@@ -150,7 +148,7 @@ class Definition:
         return {name: np.stack(parts, int(name == "y")) for name, parts in found.items()}
 
     def _product(self, values: Array, name: str, d: int) -> Array:
-        """`values`, quantized dynamically, times weights."""
+        """Multiply `values`, quantized dynamically, by weights."""
         tensors = self.layer.tensors()
         q, scale = self._rounded(values)
         weights = tensors[name][d].astype(np.int64) - int(tensors[f"{name}z"][d].flat[0])
@@ -159,7 +157,7 @@ class Definition:
         return (sums.astype(np.float32) * factor).reshape(*values.shape[:-1], -1)
 
     def _rounded(self, values: Array) -> tuple[Array, np.float32]:
-        """Integers of DynamicQuantizeLinear minus the zero point, and the scale."""
+        """Return the integers of DynamicQuantizeLinear minus the zero point, and the scale."""
         low, high = (np.float32(f(0, f(values.flat))) for f in (min, max))
         scale = np.float32(1) if low == high else (high - low) / np.float32(255)
         point = round(float(-low / scale))
@@ -204,7 +202,7 @@ def test_as_it_is_defined(name: str) -> None:
 
 
 def built(proto: onnx.ModelProto, folder: Path) -> tuple[dict[str, Array], dict[str, Array]]:
-    """The results of the interpreter and of C for the same random inputs."""
+    """Return the results of the interpreter and of C for the same random inputs."""
     module = import_model(proto)
     (sample,) = synthetic_samples(main_function(module), 1, 1)
     expected: dict[str, Array] = dict(run(module, sample))
@@ -235,7 +233,7 @@ RELU = ("Relu", "Relu", "Relu")
 
 
 def of_integers(state: list[float]) -> Layer:
-    """A step with the cell state |q|, where q are the integers of a state of scale 1."""
+    """Build a step with the cell state |q|; q are the integers of a state of scale 1."""
     n = len(state)
     r = np.zeros((1, n, 4 * n), np.int8)
     for i, value in enumerate(state):

@@ -1,6 +1,7 @@
 """
-Scales that a model computes at run time, as `quantize_dynamic` writes, and single operators,
-against ONNX Runtime; equal values in C.
+Compare scales that a model computes at run time, and single operators, with ONNX Runtime.
+
+`quantize_dynamic` writes such models. C computes equal values.
 """
 
 from collections.abc import Callable
@@ -74,7 +75,7 @@ def microsoft(op: str, operands: str, **attributes: int) -> onnx.ModelProto:
 
 
 def steps_of_computed_scales() -> onnx.ModelProto:
-    """QuantizeLinear and DequantizeLinear with scales and zero points of DynamicQuantizeLinear."""
+    """Build QuantizeLinear and DequantizeLinear with scales of DynamicQuantizeLinear."""
     nodes = [
         node("DynamicQuantizeLinear", "x", "q s z"),
         node("QuantizeLinear", "r s z", "p"),
@@ -158,7 +159,7 @@ def test_operator(name: str, low: float, high: float, tmp_path: Path):
 
 @pytest.mark.parametrize("storage", [np.int8, np.uint8])
 def test_rows_of_a_quantized_table(storage: type[np.integer[Any]]) -> None:
-    """An embedding: the quantizer gathers integers and converts them to floats after that."""
+    """In an embedding, the quantizer gathers integers and then converts them to floats."""
     nodes = [node("Gather", "table ids", "rows"), node("DequantizeLinear", "rows s z", "y")]
     table = np.arange(12).reshape(4, 3).astype(storage)
     tensors = {"table": table, "s": np.array(0.25, np.float32), "z": np.array(7, storage)}
@@ -199,7 +200,7 @@ def test_integers_of_a_constant_scale_are_multiplied_as_integers(kind: str) -> N
 
 @pytest.mark.parametrize(("scale", "point"), [(0.02, 113), (0.05, 100), (0.07, 3)])
 def test_integers_are_read_by_another_scale(scale: float, point: int) -> None:
-    """Equal integers: the types of QuantizeLinear and DequantizeLinear may differ."""
+    """The integers are equal: the types of QuantizeLinear and DequantizeLinear may differ."""
     operands = {
         "s": np.array(0.05, np.float32),
         "z": np.array(113, np.uint8),
@@ -213,7 +214,7 @@ def test_integers_are_read_by_another_scale(scale: float, point: int) -> None:
 @pytest.mark.parametrize("to", [TensorProto.FLOAT, TensorProto.INT32, TensorProto.UINT8])
 @pytest.mark.parametrize("per_channel", [False, True])
 def test_a_cast_of_quantized_numbers_gives_their_integers(to: int, per_channel: bool) -> None:
-    """All that int8 has, with scales that float32 rounds and zero points."""
+    """Use all values of int8, with zero points and scales that are rounded to float32."""
     scales, points = np.array([0.03, 0.7, 1], np.float32), np.array([3, -128, 0], np.int8)
     if not per_channel:
         scales, points = scales[0], points[0]
@@ -234,13 +235,13 @@ BOUNDED = {
     "Max": ("Max", "q low"),
     "Min": ("Min", "high q"),
 }
-"""Operators that bound integers, and their operands."""
+"""Operators that clamp integers, and their operands."""
 
 
 @pytest.mark.parametrize("name", BOUNDED)
 @pytest.mark.parametrize("moved", [False, True])
 def test_integers_of_quantized_numbers_are_bounded(name: str, moved: bool) -> None:
-    """As Brevitas exports numbers of few bits: Clip between Q and DQ."""
+    """Brevitas exports values of few bits in this form: Clip between Q and DQ."""
     operator, operands = BOUNDED[name]
     constants = {
         "s": np.array(0.03, np.float32),
@@ -260,7 +261,7 @@ def test_integers_of_quantized_numbers_are_bounded(name: str, moved: bool) -> No
 
 
 def test_bounds_on_integers_are_in_the_epilogue() -> None:
-    """Four bits after a ReLU: the layer computes in integers."""
+    """With four bits after a ReLU, the layer computes in integers."""
     constants = {
         "s": np.array(0.25, np.float32),
         "z": np.array(0, np.uint8),

@@ -1,4 +1,4 @@
-"""Quotients by constants if the last bit matters, and products instead of other quotients."""
+"""Keep quotients by constants if the last bit matters, and use products otherwise."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Fields of protobuf messages: storage of elements, values of attributes, types, shapes."""
+"""Test fields of protobuf messages: storage of elements, attributes, types, shapes."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ X = np.array([0.5, 1], np.float32)
 
 
 def stored(**fields: object) -> onnx.ModelProto:
-    """y = x + an initializer of two elements with the given fields, converted to float."""
+    """Add x and an initializer of two elements with the given fields, converted to float."""
     nodes = [node("Cast", "w", "c", to=TensorProto.FLOAT), node("Add", "x c", "y")]
     proto = model(nodes, {"x": (2,)}, ["y"], infer=False, opset=21)
     proto.ir_version = 10
@@ -104,7 +104,7 @@ def changed(change: Callable[[onnx.ModelProto], object]) -> onnx.ModelProto:
 
 
 def attribute(**fields: object) -> onnx.ModelProto:
-    """Cast with another attribute `to`."""
+    """Build Cast with another attribute `to`."""
     to = onnx.AttributeProto(name="to", **fields)  # pyright: ignore
     return changed(lambda proto: proto.graph.node[0].attribute[0].CopyFrom(to))
 
@@ -192,7 +192,7 @@ def test_attributes_that_writers_of_proto3_omit() -> None:
 
 
 def test_the_name_of_the_default_domain() -> None:
-    """Of operators that are imported, and of operators of constants."""
+    """Use the name for imported operators, and for operators of constants."""
     proto = stored(data_type=TensorProto.INT8, int32_data=[1, 2])
     for each in proto.graph.node:
         each.domain = "ai.onnx"

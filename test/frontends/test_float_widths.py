@@ -1,4 +1,4 @@
-"""Models in half, bfloat16 and double precision: float32 inside, the model's own type outside."""
+"""Test models in half, bfloat16 and double precision: float32 inside, the model type outside."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ from ceras_ir.interpreters.network import run
 pytestmark = pytest.mark.slow
 
 HALF = 2e-3
-"""Relative to the maximum: float16 nodes round to 2^-11, here only inputs and outputs do."""
+"""
+The tolerance relative to the maximum. Nodes in float16 round to 2^-11; here, only inputs and
+outputs are rounded.
+"""
 
 
 def network(data_type: int, *, opset: int = 17) -> onnx.ModelProto:
-    """A convolution, arithmetic on constants, casts there and back, a product and a softmax."""
+    """Build a convolution, arithmetic on constants, casts, a product and a softmax."""
     random = np.random.default_rng(3)
 
     def tensor(name: str, *shape: int) -> onnx.TensorProto:
@@ -54,7 +57,7 @@ def network(data_type: int, *, opset: int = 17) -> onnx.ModelProto:
 
 
 def single(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """The same numbers in a float32 model."""
+    """Return a float32 model with the same values."""
     same = network(TensorProto.FLOAT)
     for tensor, other in zip(same.graph.initializer, proto.graph.initializer, strict=True):
         array = numpy_helper.to_array(other).astype(np.float32)
@@ -71,7 +74,7 @@ def test_weights_of_any_width(data_type: int) -> None:
     (want,) = run_onnxruntime(single(proto), inputs).values()
     (got,) = run(import_model(proto), inputs).values()
     assert got.dtype == np.float32
-    # Only constants that are folded are rounded to the model's own width.
+    # Only folded constants are rounded to the width of the model.
     tolerance = 1e-6 if data_type == TensorProto.DOUBLE else HALF
     assert np.allclose(got.astype(np.float64), want.astype(np.float64), rtol=tolerance)
 

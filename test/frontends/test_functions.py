@@ -1,4 +1,4 @@
-"""Functions that models define: attributes and defaults, operator sets, names, nested calls."""
+"""Test functions that models define: attributes, defaults, operator sets, nested calls."""
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ Array = npt.NDArray[np.float32]
 def written(
     graph: str, *functions: str, opset: int = 18, function_opset: int = 18
 ) -> onnx.ModelProto:
-    """A model with input x and output y, in the text form of ONNX; functions without headers."""
+    """Build a model from x to y, in the text form of ONNX; functions have no headers."""
     header = f'<domain: "local", opset_import: ["": {function_opset}, "local": 1]>'
     text = (
         f'<ir_version: 10, opset_import: ["": {opset}, "local": 1]>\n'

@@ -1,4 +1,4 @@
-"""Fused operators of ONNX Runtime's optimizer against ONNX Runtime."""
+"""Compare fused operators of ONNX Runtime's optimizer with ONNX Runtime."""
 
 import numpy as np
 import onnx
@@ -29,7 +29,7 @@ def microsoft(
     domain: str = DOMAIN,
     **attributes: Attribute,
 ) -> onnx.ModelProto:
-    """A node of ONNX Runtime's domain, with inputs `x` and `z` and constants."""
+    """Build a node of ONNX Runtime's domain, with inputs `x` and `z` and constants."""
     fused = node(op, operands, results, **attributes)
     fused.domain = domain
     inputs = {name: shape for name in ("x", "z") if name in operands.split()}

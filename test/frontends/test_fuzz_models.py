@@ -1,5 +1,5 @@
 """
-Random networks of `fuzz_models.py`: the interpreter and C against ONNX Runtime.
+Compare random networks of `fuzz_models.py` with ONNX Runtime, in the interpreter and C.
 
 `make fuzz SEEDS=0:1000` runs more. Seeds that the generator itself drops are not counted.
 """

@@ -1,8 +1,8 @@
 """
-Quantized random networks of `fuzz_models.py`, as ONNX Runtime's quantizer writes them: each layer
-differs by at most one unit from ONNX Runtime, or is refused.
+Compare quantized random networks of `fuzz_models.py` with ONNX Runtime, layer by layer.
 
-`fuzz_as_written.py` compares the entire network with the model as written, and C with the
+ONNX Runtime's quantizer writes the networks. Each layer differs by at most one unit, or is
+rejected. `fuzz_as_written.py` compares the entire network with the model as written, and C with the
 interpreter. `CERAS_FUZZ_SEEDS=0:1000` runs more. Seeds that the generator drops are not counted.
 """
 
@@ -36,7 +36,7 @@ FIRST, LAST = map(int, os.environ.get("CERAS_FUZZ_SEEDS", "500:516").split(":"))
 C_EVERY = int(os.environ.get("CERAS_FUZZ_C_EVERY", "8"))
 """C requires a compiler run per network, so only some networks are compiled."""
 MAX_DIFFERING_SHARE = 0.1
-"""The layers of a network with frequent ties, which float32 decides by chance."""
+"""The maximum share of layers of a network that may have frequent ties in float32."""
 
 pytestmark = [
     pytest.mark.slow,

@@ -1,4 +1,4 @@
-"""Recurrent layers with states that a mask keeps in steps that do not count, as in Keras."""
+"""Test recurrent layers in which a mask keeps the state in skipped steps, as in Keras."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ NAMES = [f"{kind} of two products" for kind in ("lstm", "gru", "rnn")]
 
 
 def marked(proto: onnx.ModelProto, batch: int) -> list[dict[str, Array]]:
-    """Inputs with skipped steps: all, at the start, at the end, in between, or no steps."""
+    """Draw inputs with skipped steps: all, at the start, at the end, in between, or no steps."""
     step = np.arange(STEPS)[:, None, None] * np.ones((1, batch, 1))
     own = np.arange(batch)[None, :, None]
     masks = [step < 0, step >= 0, step > 2 + own, step < 3 - own, (step + own) % 2 == 0]
@@ -49,7 +49,7 @@ def test_an_output_that_starts_otherwise_keeps_a_loop():
 
 
 def test_a_cell_state_that_is_read_at_the_end_keeps_a_loop():
-    """It is that of the last step that counts, which the layer does not show."""
+    """The cell state belongs to the last unmasked step, which the layer does not return."""
     proto = looped(*CELLS[NAMES[0]], spelling="selections")
     proto.graph.output.append(onnx.helper.make_tensor_value_info("c1", 1, [1, HIDDEN]))
     for inputs in marked(proto, 1):
@@ -64,7 +64,7 @@ def test_one_flag_for_a_whole_batch_keeps_a_loop():
 
 
 def test_a_mask_of_columns_keeps_a_loop():
-    """A mask with an element for each row."""
+    """The mask has an element for each row."""
     proto = looped(*CELLS["rnn of two products"], HIDDEN, spelling="selections")
     step = proto.graph.node[1].attribute[0].g
     (gather,) = (node for node in step.node if "m" in node.output)
@@ -77,7 +77,7 @@ def test_a_mask_of_columns_keeps_a_loop():
 
 @pytest.mark.slow
 def test_targets_compute_the_same_integers(tmp_path: Path):
-    """Quantized, with steps left out at random."""
+    """Quantize, and skip random steps."""
     path = tmp_path / "model.onnx"
     path.write_bytes(looped(*CELLS[NAMES[0]], 2, spelling="products").SerializeToString())
     random = np.random.default_rng(4)

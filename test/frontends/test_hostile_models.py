@@ -1,6 +1,7 @@
 """
-Hostile models: sizes that overflow, cycles, names with comments of C, invalid numbers. Each is
-imported, quantized and compiled to C, or refused with a message and in time.
+Import malicious models: overflowing sizes, cycles, C comments in names, invalid numbers.
+
+Each is imported, quantized and compiled to C, or rejected with a message and in time.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def one(
     dtype: int = TensorProto.FLOAT,
     **attributes: Attribute,
 ) -> onnx.ModelProto:
-    """A model of a single node, not checked by ONNX."""
+    """Build a model of a single node, not checked by ONNX."""
     nodes = [node(op, inputs, outputs, "n", **attributes)]
     return model(nodes, {"x": shape}, ["y"], constants, opset=opset, dtype=dtype, infer=False)
 
@@ -70,7 +71,7 @@ def quantized(
 
 
 def named(name: str) -> onnx.ModelProto:
-    """All names of a small network are this name with a number."""
+    """Build a small network; all names are this name with a number."""
     nodes = [node("Relu", "x", "r"), node("Add", "r k", "y")]
     proto = model(nodes, {"x": (1, 4)}, ["y"], {"k": floats(1, 2, 3, 4)})
     known = {old: f"{name}{i}" for i, old in enumerate("xrky")}
@@ -85,14 +86,14 @@ def named(name: str) -> onnx.ModelProto:
 
 
 def edited(change: Callable[[onnx.ModelProto], object]) -> onnx.ModelProto:
-    """A network of a single Relu, changed."""
+    """Change a network of a single Relu."""
     proto = one("Relu", inputs="x")
     change(proto)
     return proto
 
 
 def declared(*dims: int, data_type: int = TensorProto.FLOAT) -> onnx.ModelProto:
-    """An initializer that declares far more than it has."""
+    """Build an initializer that declares far more than it has."""
     tensor = onnx.TensorProto(name="k", dims=dims, data_type=data_type)
     return edited(lambda proto: (_reads(proto, "k"), proto.graph.initializer.append(tensor)))
 
@@ -103,7 +104,7 @@ def _reads(proto: onnx.ModelProto, name: str) -> None:
 
 
 def nested(depth: int) -> onnx.ModelProto:
-    """Branches of If within branches of If."""
+    """Build branches of If within branches of If."""
     graph = helper.make_graph(
         [helper.make_node("Identity", ["x"], ["y"])],
         "inner",
@@ -120,7 +121,7 @@ def nested(depth: int) -> onnx.ModelProto:
 
 
 def calling(*bodies: str) -> onnx.ModelProto:
-    """Functions f0, f1 and so on, each of which calls the named function."""
+    """Build functions f0, f1 and so on, each of which calls the named function."""
     proto = one("f0", inputs="x")
     proto.graph.node[0].domain = "own"
     proto.opset_import.append(helper.make_opsetid("own", 1))
@@ -132,7 +133,7 @@ def calling(*bodies: str) -> onnx.ModelProto:
 
 
 def loop(trips: int) -> onnx.ModelProto:
-    """A loop with this trip count."""
+    """Build a loop with this trip count."""
     info = helper.make_tensor_value_info
     body = helper.make_graph(
         [helper.make_node("Identity", ["c"], ["d"]), helper.make_node("Relu", ["v"], ["w"])],
@@ -150,13 +151,13 @@ def loop(trips: int) -> onnx.ModelProto:
 
 
 def chain(length: int, op: str = "Relu") -> onnx.ModelProto:
-    """A chain of nodes."""
+    """Build a chain of nodes."""
     nodes = [node(op, f"v{i}", f"v{i + 1}") for i in range(length)]
     return model(nodes, {"v0": (1, 2)}, [f"v{length}"], infer=False)
 
 
 def twice(steps: int) -> onnx.ModelProto:
-    """Each value is concatenated to itself."""
+    """Concatenate each value to itself."""
     nodes = [node("Concat", f"v{i} v{i}", f"v{i + 1}", axis=0) for i in range(steps)]
     return model(nodes, {"v0": (1, 2)}, [f"v{steps}"], infer=False)
 

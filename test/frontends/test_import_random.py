@@ -1,4 +1,4 @@
-"""Random attributes and random networks against ONNX Runtime."""
+"""Compare random attributes and random networks with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_pool(data: st.DataObject) -> None:
 def test_reshape_between_transposes(
     shape: list[int], order: list[int], data: st.DataObject
 ) -> None:
-    """Merging neighbours and splitting them again, in any layout."""
+    """Merge neighbors and split them again, in any layout."""
     moved = [shape[i] for i in order]
     cut = data.draw(st.integers(1, 4), "cut")
     merged = [int(np.prod(moved[:cut])), int(np.prod(moved[cut:]))]
@@ -118,7 +118,7 @@ def test_resize(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("seed", first_fast(20, range(60)))
 def test_network(seed: int) -> None:
-    """Random networks, before and after batch norms are folded."""
+    """Compare random networks, before and after batch norms are folded."""
     proto = random_network(seed, kinds=[*STEPS, "head"])
     module = agree(proto, inputs := random_inputs(proto, seed))
     BatchNormRule().apply(Context(), module)

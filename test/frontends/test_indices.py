@@ -1,4 +1,4 @@
-"""Computed indices, trigonometry and arithmetic of integers, against ONNX Runtime or numpy."""
+"""Compare computed indices, trigonometry and integer arithmetic with ONNX Runtime or NumPy."""
 
 import numpy as np
 import onnx
@@ -129,7 +129,7 @@ def test_remainders_and_running_sums() -> None:
 @pytest.mark.parametrize("extent", [1, 2, 7, 8, 100])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_running_sums_of_whole_numbers_take_few_operations(axis: int, extent: int) -> None:
-    """They wrap around, so that any order has the same sums."""
+    """Integers wrap around, so any order gives equal sums."""
     shape = (extent, 3) if axis == 0 else (3, extent)
     random = np.random.default_rng(extent)
     x = random.integers(-(1 << 63), (1 << 63) - 1, shape)

@@ -1,4 +1,4 @@
-"""Loops that are not unrolled against ONNX Runtime, and refusals."""
+"""Compare loops that are not unrolled with ONNX Runtime, and check the refusals."""
 
 from pathlib import Path
 
@@ -44,21 +44,21 @@ def test_loops_are_what_onnxruntime_says(name: str, seed: int) -> None:
 
 @pytest.mark.parametrize(("name", "count"), [("branches", 1), ("costly_branches", 2)])
 def test_one_branch_runs_where_one_costs_something(name: str, count: int) -> None:
-    """A loop in a branch, and a product in a branch in a loop; two cheap branches are both run."""
+    """A branch with a loop or a product is conditional; two cheap branches are both computed."""
     kinds = [type(op) for op in import_model(NETWORKS[name]()).walk()]
     assert kinds.count(BranchOp) == count
     assert kinds.count(SelectOp) == (name == "branches")
 
 
 def test_branches_with_short_loops_are_both_run() -> None:
-    """They can be quantized and run on all targets, because they are unrolled."""
+    """Such branches can be quantized and run on all targets, because they are unrolled."""
     module = agree(with_trips(NETWORKS["branches"](), "long", 3), inputs(0))
     kinds = {type(op) for op in module.walk()}
     assert SelectOp in kinds and not kinds & {BranchOp, LoopOp}
 
 
 def with_trips(proto: onnx.ModelProto, name: str, trips: int) -> onnx.ModelProto:
-    """The model with another number for the constant `name`."""
+    """Return the model with another value for the constant `name`."""
     for tensor in proto.graph.initializer:
         if tensor.name == name:
             tensor.CopyFrom(numpy_helper.from_array(np.array(trips), name))
@@ -86,7 +86,7 @@ def test_a_false_condition_takes_no_step() -> None:
 
 
 def test_a_condition_of_constants_ends_a_loop_before_it_is_made() -> None:
-    """`n < 5` for the number of the step: five steps, for any trip count."""
+    """The condition `n < 5` of the step number allows five steps, for any trip count."""
     nodes = [
         make("Add", ["h", "half"], ["new"]),
         make("Add", ["n_body", "two"], ["later"]),
@@ -99,7 +99,7 @@ def test_a_condition_of_constants_ends_a_loop_before_it_is_made() -> None:
 
 
 def deep(depth: int, around: str = "x") -> onnx.NodeProto:
-    """Nested loops that only their conditions end."""
+    """Build nested loops that terminate only by their conditions."""
     inner = [deep(depth - 1, f"h{depth}")] if depth else []
     last = f"y{depth - 1}" if depth else "h0"
     nodes = [
@@ -145,7 +145,7 @@ def test_carried_values_keep_their_shape() -> None:
 
 
 def with_outputs_of_steps(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with an unused output of each step of the loop."""
+    """Return the model with an unused output of each step of the loop."""
     body = proto.graph.node[0].attribute[0].g
     body.node.append(make("Neg", ["new"], ["seen"]))
     body.output.add().name = "seen"
@@ -166,7 +166,7 @@ def test_outputs_of_a_number_of_steps_that_is_computed_are_refused() -> None:
 
 
 def test_shapes_that_the_step_decides_are_refused() -> None:
-    """Unrolled they are constants; in a body that all steps share they are not."""
+    """The shapes are constant in unrolled steps, but not in a body that all steps share."""
     nodes = [
         make("Unsqueeze", ["n_body", "zero1"], ["at"]),
         make("Expand", ["half", "at"], ["row"]),
@@ -195,7 +195,7 @@ def test_a_loop_is_said_to_be_float_and_its_work_is_counted(tmp_path: Path) -> N
     (layer,) = (entry for entry in compiled.layers if entry["op"] == "loop")
     assert layer["macs"] == LONG * 5 * 3 * 3
     assert layer["float_reason"] == LOOP_BODY_REASON
-    # The product's, and the -1 that `x` is multiplied by.
+    # One is of the product, and the other is the -1 that multiplies `x`.
     assert compiled.totals["weight_bytes"] == (3 * 3 + 1) * 4
 
 

@@ -1,4 +1,4 @@
-"""Models that are broken or hostile: an `InputError` that names the node, and never a traceback."""
+"""Import broken or malicious models: an `InputError` names the node, without a traceback."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_wrong_node(name: str) -> None:
 
 
 def initializer(changed: onnx.TensorProto) -> onnx.ModelProto:
-    """A model with an initializer that contradicts the data."""
+    """Build a model with an initializer that contradicts the data."""
     proto = model([node("Add", "x k", "y")], {"x": (1,)}, ["y"], {"k": zeros(2)}, infer=False)
     tensor = proto.graph.initializer[0]
     if changed.dims:
@@ -162,7 +162,7 @@ def initializer(changed: onnx.TensorProto) -> onnx.ModelProto:
 
 
 def external(**entries: str) -> onnx.ModelProto:
-    """A model with an initializer of 8 bytes in another file."""
+    """Build a model with an initializer of 8 bytes in another file."""
     proto = initializer(onnx.TensorProto(data_location=TensorProto.EXTERNAL))
     tensor = proto.graph.initializer[0]
     tensor.ClearField("raw_data")
@@ -303,14 +303,14 @@ def test_constant_arithmetic_is_bounded() -> None:
 
 
 def test_a_constant_that_has_its_shape_already_expands_to_no_more() -> None:
-    """States of a recurrent network with a large batch."""
+    """Expand the states of a recurrent network with a large batch."""
     nodes = [node("Expand", "state extents", "all"), node("Add", "x all", "y")]
     constants = {"state": zeros(1, 6000, 3), "extents": np.array([1, 6000, 3])}
     assert import_model(model(nodes, {"x": (1, 6000, 3)}, ["y"], constants))
 
 
 def test_nodes_look_at_their_own_operands_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Thousands of nodes; each looked at all values before it."""
+    """Earlier, each of thousands of nodes examined all previous values."""
     looks = [0]
 
     class Counting(type):
@@ -329,7 +329,7 @@ def test_nodes_look_at_their_own_operands_alone(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_constant_rows_that_are_picked_count_once() -> None:
-    """A table of positions, from which all rows are gathered."""
+    """All rows of a table of positions are gathered."""
     rows = np.arange(1500)
     nodes = [node("Gather", "table rows", "picked"), node("Add", "x picked", "y")]
     constants = {"table": zeros(1500, 96), "rows": rows}
@@ -379,7 +379,7 @@ def test_names_that_are_no_text(tmp_path: Path) -> None:
 
 
 def test_listed_numbers() -> None:
-    """Tensors with elements in list fields, as old exporters write."""
+    """Read tensors with elements in list fields, as old exporters write."""
     proto = model([node("Add", "x k", "y")], {"x": (1,)}, ["y"], infer=False)
     proto.graph.initializer.append(helper.make_tensor("k", TensorProto.FLOAT, [2], [1.5, 2.5]))
     assert "1.500000e+00, 2.500000e+00" in str(import_model(proto))
@@ -400,7 +400,7 @@ def test_names_do_not_fill_the_screen(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def changed(change: Callable[[onnx.ModelProto], object]) -> onnx.ModelProto:
-    """A model of a single Add, after `change`."""
+    """Build a model of a single Add, and apply `change`."""
     proto = model([node("Add", "x k", "y", "n")], {"x": (1,)}, ["y"], {"k": zeros(1)})
     change(proto)
     return proto
@@ -420,7 +420,7 @@ def declare(elem_type: int, *shape: int) -> Callable[[onnx.ModelProto], object]:
 
 
 def other_domain(proto: onnx.ModelProto) -> None:
-    """Only operators of a domain that is not ONNX's own."""
+    """Use only operators of a domain other than ONNX's."""
     proto.opset_import[0].domain = proto.graph.node[0].domain = "ai.onnx.ml"
 
 
@@ -460,7 +460,7 @@ def test_what_contradicts_itself(name: str) -> None:
 def test_an_output_declared_with_another_shape(
     shape: list[int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As some exporters write; the computed shape is used, as in ONNX Runtime."""
+    """Some exporters write such models; the computed shape is used, as in ONNX Runtime."""
     assert "-> (tensor<1xf32> {" in str(import_model(changed(declare(TensorProto.FLOAT, *shape))))
     assert capsys.readouterr().err == (
         f"import: warning: output 'y' is declared with shape {shape}, but the computed shape is "

@@ -1,4 +1,4 @@
-"""Real networks against ONNX Runtime, and their remaining transposes."""
+"""Compare real networks with ONNX Runtime, and count the remaining transposes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TRANSPOSES = {
     "colour_mlp_40": 0,
     "mobilenet_v2": 1,
 }
-"""Network -> transposes left, all at the border: models with NCHW inputs of several channels."""
+"""Map a network to the remaining transposes, all of inputs in NCHW with several channels."""
 
 
 def path(name: str) -> Path:
@@ -50,7 +50,7 @@ def path(name: str) -> Path:
 
 
 def samples(name: str, proto: onnx.ModelProto) -> dict[str, Array]:
-    """A real sample if there is a sample, else noise."""
+    """Return a real sample if there is one, else noise."""
     if not (file := path(name).with_suffix(".npz")).exists():
         return random_inputs(proto)
     with np.load(file) as arrays:
@@ -72,7 +72,7 @@ def test_network(name: str) -> None:
 
 
 def focus() -> onnx.ModelProto:
-    """The first and last operations of YOLOX: slices along a dimension, and boxes as rows."""
+    """Build the first and last operations of YOLOX: slices along a dimension, boxes as rows."""
     part = {"s0": [0], "s1": [1], "end": [12], "height": [2], "width": [3], "step": [2]}
     weights = np.random.default_rng(0).normal(0, 0.3, (8, 12, 3, 3)).astype(np.float32)
     nodes = [node("Slice", f"x s{i} end height step", f"rows{i}") for i in (0, 1)]

@@ -1,4 +1,4 @@
-"""A sample of ONNX's node suite in the interpreter and as C; `make fuzz-node-suite` runs all."""
+"""Run a sample of ONNX's node suite in the interpreter and C; `make fuzz-node-suite` runs all."""
 
 import pytest
 from frontends.fuzz_node_suite import difference, node_cases, outcomes

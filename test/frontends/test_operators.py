@@ -1,4 +1,4 @@
-"""Single operators and attributes, imported, run and compared with ONNX Runtime."""
+"""Import and run single operators and attributes, and compare with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def computed_conv(
     bias: int = 0,
     **attributes: int | list[int],
 ) -> onnx.ModelProto:
-    """A convolution of 4 channels with weights as an input, and an optional bias."""
+    """Build a convolution of 4 channels with weights as an input, and an optional bias."""
     inputs = {"x": (2, 4, 7, 6)[: len(weights)], "w": weights}
     conv = node(operator, "x w b" if bias else "x w", "y", **attributes)
     return model([conv], inputs, ["y"], {"b": floats(bias)} if bias else {})
 
 
 def conv(rank: int, **attributes: int | str | list[int]) -> onnx.ModelProto:
-    """Channels 4 -> 6 in two groups over `rank` spatial dimensions, between transposes."""
+    """Convolve channels 4 -> 6 in two groups over `rank` dimensions, between transposes."""
     extents = (9, 8)[:rank]
     tensors = {"w": weights(np.random.default_rng(0), 6, 2, *(3, 2)[:rank]), "b": floats(6)}
     nodes = [node("Relu", "x", "r"), node("Conv", "r w b", "y", group=2, **attributes)]
@@ -446,7 +446,7 @@ def test_operator(name: str) -> None:
 
 
 def test_keras_gelu_as_tf2onnx_leaves_it() -> None:
-    """`0.5 x erfc(-x / sqrt 2)`, which ONNX Runtime does not run."""
+    """The form is `0.5 x erfc(-x / sqrt 2)`, which ONNX Runtime does not run."""
     nodes = [
         node("Neg", "x", "n"),
         node("Mul", "n root", "a"),

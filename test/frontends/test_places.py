@@ -1,4 +1,4 @@
-"""Scattering, sampling, spectra and suppression, against ONNX's reference and in C."""
+"""Compare scattering, sampling, spectra and suppression with ONNX's reference, and in C."""
 
 from typing import Any
 

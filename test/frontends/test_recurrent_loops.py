@@ -1,4 +1,4 @@
-"""Loops that are recurrent layers: a single operation, with ONNX Runtime's values."""
+"""Check that recurrent loops become a single operation with ONNX Runtime's values."""
 
 import numpy as np
 import onnx
@@ -87,7 +87,7 @@ def test_scans_are_layers(backwards: int) -> None:
 
 
 def test_keras_hard_sigmoid_is_a_function() -> None:
-    """`min(max(a + 3, 0), 6) / 6`: the addend becomes part of the bias."""
+    """In `min(max(a + 3, 0), 6) / 6`, the addend becomes part of the bias."""
 
     def hard(gate: str) -> Nodes:
         return [
@@ -161,7 +161,7 @@ def test_long_loops_capture_what_they_do_not_change() -> None:
 
 
 def long(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with more steps than are unrolled."""
+    """Return the model with more steps than are unrolled."""
     for name, value in (("steps", np.array(1500)), ("limit", np.array(1500, np.float32))):
         set_constant(proto, name, value)
     for value in (proto.graph.input[0], proto.graph.output[1]):
@@ -175,7 +175,7 @@ def test_a_layer_longer_than_what_is_unrolled_is_one() -> None:
 
 
 def test_a_sequence_that_is_reversed_is_a_slice() -> None:
-    """Lengths that are all of it, as Keras' backward layers have."""
+    """Keras' backward layers reverse complete sequences."""
     node = make("ReverseSequence", ["xs", "lengths"], ["y"], time_axis=0, batch_axis=1)
     kind = (FLOAT, [STEPS, 2, SIZE])
     proto = whole([node], {"xs": kind}, {"y": kind}, {"lengths": np.array([STEPS, STEPS])})
@@ -183,7 +183,7 @@ def test_a_sequence_that_is_reversed_is_a_slice() -> None:
 
 
 def test_a_state_as_wide_as_an_image_is_no_layer() -> None:
-    """A layer with a matrix of 80 GB."""
+    """A layer would need a matrix of 80 GB."""
     state = (FLOAT, [1, 100_000])
     ends = {"number": (TensorProto.INT64, ()), "go": (BOOL, ()), "h": state}
     nodes = [make("Mul", ["h", "halves"], ["a"]), make("Tanh", ["a"], ["h2"])]

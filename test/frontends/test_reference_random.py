@@ -1,4 +1,4 @@
-"""Single operators with random shapes and attributes against ONNX's reference evaluator."""
+"""Compare single operators of random shapes and attributes with ONNX's reference evaluator."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ SHAPES = st.lists(st.integers(1, 5), min_size=1, max_size=4)
 
 
 def evaluator(proto: onnx.ModelProto) -> Evaluator:
-    """ONNX's own meaning of a model."""
+    """Return ONNX's reference implementation of a model."""
     return ReferenceEvaluator(proto)
 
 
 def check(proto: onnx.ModelProto, inputs: dict[str, Array], tolerance: float = 2e-5) -> None:
-    """The imported model computes the values, types and shapes of ONNX's evaluator."""
+    """Check that the import has the values, types and shapes of ONNX's evaluator."""
     with np.errstate(all="ignore"):
         want = evaluator(proto).run(None, inputs)
         got = run(import_model(proto), inputs)

@@ -1,4 +1,4 @@
-"""Refusals: all are reported together, by node, with the rule and the remedy."""
+"""Check that all refusals are reported together, by node, with the rule and the remedy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def one(
     constants: Mapping[str, Sequence[float]] | None = None,
     **attributes: Attribute,
 ) -> onnx.ModelProto:
-    """A model of a single node `n`, not checked by ONNX."""
+    """Build a model of a single node `n`, not checked by ONNX."""
     return model(
         [node(op, inputs, outputs, "n", **attributes)],
         {"x": shape, **(extra or {})},
@@ -223,7 +223,7 @@ def test_unsupported_is_an_input_error() -> None:
 
 
 def test_integers_with_and_without_a_scale() -> None:
-    """A cache of bytes that the caller keeps, with quantized values of the network."""
+    """The caller keeps a cache of bytes, and the network has quantized values."""
     nodes = [
         node("QuantizeLinear", "x s z", "q"),
         node("Concat", "kept q", "joined", "n", axis=0),

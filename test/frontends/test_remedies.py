@@ -1,4 +1,4 @@
-"""Options that error messages propose: with them, the model is imported."""
+"""Check that a model is imported with the options that its error message proposes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def network(
     initializers: Mapping[str, object] | None = None,
     **constants: object,
 ) -> onnx.ModelProto:
-    """A model with float inputs, `small` inputs of other types, and the output `y`."""
+    """Build a model with float inputs, `small` inputs of other types, and the output `y`."""
     proto = model(
         nodes,
         inputs,
@@ -64,16 +64,16 @@ def branch(
 
 GOOD = graph(node("Relu", "x", "r", "relu"))
 REFUSED = graph(node("Det", "x", "r", "det"))
-"""Of a matrix that is not square."""
+"""This is the determinant of a matrix that is not square."""
 
 WRONG = graph(node("Add", "x five", "r", "sum"))
-"""Of shapes that do not broadcast."""
+"""This sum has shapes that cannot be broadcast."""
 
 FIVE = np.ones(5, np.float32)
 
 
 def refusal(proto: onnx.ModelProto, **options: Mapping[str, Sequence[float]]) -> str:
-    """The message of the refusal, which has the exit status 3."""
+    """Return the message of the refusal, which has the exit status 3."""
     with pytest.raises(UnsupportedError) as info:
         import_model(proto, name="m.onnx", **options)  # pyright: ignore[reportArgumentType]
     lines = info.value.lines("?")
@@ -157,7 +157,7 @@ def test_numbers_with_all_digits(number: int) -> None:
 
 
 def test_nested_branches() -> None:
-    """Two inputs decide together which branch is taken."""
+    """Two inputs decide together which branch runs."""
     inner = graph(branch("b", REFUSED, GOOD, "r", "inner"))
     proto = network(
         [branch("a", inner, REFUSED, name="outer")],
@@ -260,7 +260,7 @@ def test_sizes_and_branches_together() -> None:
 
 
 def test_a_branch_that_data_decide() -> None:
-    """No option helps: the message names the branch and the other branch."""
+    """No option helps: the message names the branch and the alternative branch."""
     proto = network(
         [node("ReduceSum", "x", "t", keepdims=0), node("Greater", "t zero", "c"),
          branch("c", GOOD, REFUSED)],
@@ -280,7 +280,7 @@ def test_both_branches_that_are_wrong() -> None:
 
 
 def test_a_malformed_branch_is_bad_input() -> None:
-    """Whatever the condition is, unless it is known."""
+    """The error does not depend on the condition, unless the condition is known."""
     proto = network(
         [branch("c", GOOD, graph(node("Relu", "nothing", "r")))], {"x": (3, 4)}, {"c": (BOOL, ())}
     )
@@ -292,7 +292,7 @@ def test_a_malformed_branch_is_bad_input() -> None:
 
 @pytest.mark.parametrize("bad", ["Det", "Add"])
 def test_only_the_branch_that_is_taken_counts(bad: str) -> None:
-    """Nor does a node outside that only the other branch uses."""
+    """A node outside that only the unused branch needs does not count either."""
     operands = "x" if bad == "Det" else "x five"
     proto = network(
         [
@@ -311,7 +311,7 @@ def test_only_the_branch_that_is_taken_counts(bad: str) -> None:
 
 
 def test_a_branch_that_the_number_of_the_step_decides() -> None:
-    """Bernoulli would be taken in step 3 of 3, which is step 2."""
+    """Bernoulli would run in step 3 of 3, which is step 2."""
     body = helper.make_graph(
         [
             node("Identity", "on", "on_"),
@@ -414,7 +414,7 @@ def test_shapes_that_do_not_fit(name: str) -> None:
 
 
 def detector() -> onnx.ModelProto:
-    """As a voice activity detector: rows of samples, a state, and a sampling rate."""
+    """Build a voice activity detector: rows of samples, a state, and a sampling rate."""
 
     def cell(stride: int) -> onnx.GraphProto:
         return graph(

@@ -1,4 +1,4 @@
-"""Attention of ONNX Runtime's own domain, held to ONNX Runtime."""
+"""Compare attention operators of ONNX Runtime's domain with ONNX Runtime."""
 
 from collections.abc import Mapping
 
@@ -77,7 +77,7 @@ def grouped(
     batch: int = 1,
     **attributes: Attribute,
 ) -> Case:
-    """Four heads of queries on two of keys, 16 elements each, in a buffer of `past` keys."""
+    """Use four heads of queries on two of keys, 16 elements each, and a buffer of `past` keys."""
     rotated = " c s" if attributes.get("do_rotary") else ""
     return Case(
         *("GroupQueryAttention", f"q k v pk pv e n{rotated}", "y ok ov"),
@@ -100,7 +100,7 @@ def grouped(
 
 
 def prompt(**attributes: Attribute) -> Case:
-    """Packed queries, keys and values, without a past."""
+    """Use packed queries, keys and values, without a past."""
     return Case(
         *("GroupQueryAttention", "q - - - - e n c s", "y ok ov"),
         {"q": real(2, 5, 128), "e": whole(4, 4), "n": whole(5), "c": COS, "s": SIN},

@@ -1,4 +1,4 @@
-"""Sequences of tensors against ONNX Runtime: lists of a program that exporters keep."""
+"""Compare sequences of tensors with ONNX Runtime: lists that exporters keep."""
 
 import numpy as np
 import onnx
@@ -66,7 +66,7 @@ def test_sequence(name: str) -> None:
 
 
 def test_a_list_of_steps() -> None:
-    """The result of torch.stack for a list to which a scripted loop appends."""
+    """Return the result of torch.stack for a list to which a scripted loop appends."""
     body = helper.make_graph(
         [
             node("Identity", "going", "again"),

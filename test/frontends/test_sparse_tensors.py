@@ -1,4 +1,4 @@
-"""Sparse initializers and constants: all index formats and types, and indices that are wrong."""
+"""Test sparse initializers and constants: index formats, types, and invalid indices."""
 
 from collections.abc import Callable
 
@@ -31,7 +31,7 @@ def sparse(
 def initialized(
     tensor: onnx.SparseTensorProto, nodes: tuple[onnx.NodeProto, ...] | None = None
 ) -> onnx.ModelProto:
-    """y = x + the tensor in float."""
+    """Compute y = x + the tensor in float."""
     cast = node("Cast", "w", "c", to=TensorProto.FLOAT)
     made = [cast, node("Add", "x c", "y")] if nodes is None else list(nodes)
     proto = model(made, {"x": tuple(tensor.dims)}, ["y"], infer=False)
@@ -40,7 +40,7 @@ def initialized(
 
 
 def constant(tensor: onnx.SparseTensorProto) -> onnx.ModelProto:
-    """The same, with the tensor in a Constant."""
+    """Compute the same, with the tensor in a Constant."""
     proto = initialized(tensor)
     del proto.graph.sparse_initializer[:]
     attribute = helper.make_attribute("sparse_value", tensor)
@@ -97,7 +97,7 @@ def test_a_default_of_an_input() -> None:
 
 
 def test_the_import_equals_that_of_dense_weights() -> None:
-    """So all passes on zeros of weights apply."""
+    """Equal imports mean that all passes on zeros of weights apply."""
     proto = initialized(sparse(DENSE), (node("Add", "x w", "y"),))
     dense = initialized(sparse(DENSE), (node("Add", "x w", "y"),))
     del dense.graph.sparse_initializer[:]

@@ -1,4 +1,4 @@
-"""Support vector machines against ONNX Runtime, and in C."""
+"""Compare support vector machines with ONNX Runtime, and in C."""
 
 import numpy as np
 import onnx
@@ -20,7 +20,7 @@ KINDS = ("LINEAR", "POLY", "RBF", "SIGMOID")
 
 
 def machine(kind: str, count: int, per_vector: int) -> dict[str, Attribute]:
-    """Attributes of `count` vectors far from the origin, because squares cancel there."""
+    """Draw attributes of `count` vectors far from the origin, because squares cancel there."""
     rng = np.random.default_rng(count)
     return {
         "kernel_type": kind,
@@ -85,7 +85,7 @@ def test_classifier(kind: str, counts: list[int]):
 @pytest.mark.parametrize("kind", ["LINEAR", "RBF"])
 @pytest.mark.parametrize("counts", [[4, 3], [2, 4, 3], [1, 2, 3, 2]])
 def test_probabilities(kind: str, counts: list[int]):
-    """Near a half, far from it, and indistinguishable from 1 in float, row by row."""
+    """Rows are near a half, far from it, or equal to 1 in float."""
     classes, every = len(counts), sum(counts)
     pairs = classes * (classes - 1) // 2
     node = ml_node(

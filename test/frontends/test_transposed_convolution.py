@@ -1,4 +1,4 @@
-"""ConvTranspose: paddings on which ONNX and ONNX Runtime agree, and ambiguous paddings."""
+"""Test ConvTranspose with paddings that are common to ONNX and ONNX Runtime, or ambiguous."""
 
 from itertools import product
 
@@ -28,7 +28,7 @@ def check(proto: onnx.ModelProto) -> None:
 
 @pytest.mark.parametrize("auto", ["SAME_UPPER", "SAME_LOWER"])
 def test_same_padding(auto: str) -> None:
-    """With a window below the stride, three programs give three results: refused."""
+    """If the window is below the stride, three programs give three results: refused."""
     for kernel, stride in product((1, 2, 3, 4), (1, 2, 3)):
         proto = transposed(kernel, stride, auto_pad=auto)
         if kernel >= stride:

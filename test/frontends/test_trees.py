@@ -1,4 +1,4 @@
-"""Ensembles of trees, against a walk from node to node and against ONNX Runtime."""
+"""Compare tree ensembles with a walk from node to node and with ONNX Runtime."""
 
 from dataclasses import replace
 
@@ -63,7 +63,7 @@ def test_c_is_exact():
 
 @pytest.mark.parametrize("mode", ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT"])
 def test_thresholds_may_be_infinite(mode: str):
-    """Boosted trees ask so whether a value is there."""
+    """Boosted trees test in this way whether a value is present."""
     nodes = [Node(0, 0, mode, 0, np.inf, 0, 1, 2)]
     nodes += [Node(0, i, weights=[(0, float(i))]) for i in (1, 2)]
     x = np.zeros((4, FEATURES), np.float32)
@@ -266,7 +266,7 @@ def test_two_classes_with_weights_of_both_are_refused():
 @pytest.mark.parametrize("post", ["NONE", "LOGISTIC"])
 @pytest.mark.parametrize("base", [None, 0.25])
 def test_two_classes_with_opposite_weights(post: str, base: float | None):
-    """Classifiers of CatBoost; ONNX Runtime exchanges the classes if there are base values."""
+    """CatBoost writes such classifiers; with base values, ONNX Runtime swaps the classes."""
     nodes = [
         replace(leaf, weights=[(c, w if c else -w) for _, w in leaf.weights for c in (0, 1)])
         for leaf in random_trees(14, trees=5, depth=3, features=FEATURES, targets=1)

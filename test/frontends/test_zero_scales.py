@@ -1,4 +1,4 @@
-"""Filters that are 0 throughout: scales of 0 in the model, and rows of zeros in float models."""
+"""Test filters that are 0: scales of 0 in the model, and rows of zeros in float models."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ CONSTANTS = {
 
 
 def zeroed(scales: str) -> dict[str, np.ndarray]:
-    """Weights of which the filters with a scale of 0 have any integers, and a bias."""
+    """Draw weights in which the filters with a scale of 0 have any integers, and a bias."""
     scale = SCALES.copy()
     if scales == "one filter":
         scale[2] = 0
@@ -117,7 +117,7 @@ def test_scales_of_zero_that_do_not_fit(axis: int) -> None:
 
 
 def test_a_scale_of_zero_of_a_computed_value() -> None:
-    """A division by 0."""
+    """The scale of 0 means a division by 0."""
     nodes = [node("QuantizeLinear", "x s", "q"), node("DequantizeLinear", "q s", "y")]
     proto = model(nodes, {"x": (1, 4)}, ["y"], {"s": np.float32(0)}, infer=False)
     with pytest.raises(InputError, match="the scale must be positive and finite"):

@@ -247,7 +247,7 @@ def image_step(b: Builder, x: Value) -> Value:
 
 
 def finished(b: Builder, x: Value) -> Case:
-    """Return the last value in float, or the integers as another output."""
+    """Output the last value in float, and in some cases also the integers."""
     if b.chance(0.3):
         form = storage(b, name=b.pick("int8", "uint8"))
         b.output(quantize(b, x, form))

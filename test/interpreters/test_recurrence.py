@@ -276,7 +276,7 @@ def test_wrong_shapes() -> None:
 
 
 def of_lengths(kind: str, direction: str = "forward") -> onnx.ModelProto:
-    """A layer with the lengths of sequences as an input, and without the last cells."""
+    """Build a layer with the lengths of sequences as an input, and without the last cells."""
     proto = recurrent(kind, direction)
     (node,) = proto.graph.node
     node.input.append("lengths")

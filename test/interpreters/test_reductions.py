@@ -95,7 +95,7 @@ def test_sums_keep_minus_zero():
 
 @pytest.mark.parametrize("kind", [Reduce.MAX, Reduce.MIN])
 def test_zeros_and_nan(kind: Reduce):
-    """All orders of zeros of both signs, NaN and an ordinary value."""
+    """Reduce all orders of zeros of both signs, NaN and an ordinary value."""
     other = np.float32(-1 if kind is Reduce.MAX else 1)
     for column in product([np.float32(0.0), np.float32(-0.0), np.float32("nan"), other], repeat=5):
         rows = np.array([column], np.float32).T
@@ -191,7 +191,7 @@ def test_maximum_of_a_window_is_the_first_zero(size: int):
 def calls(
     build: Callable[..., tuple[SSAValue, ...]], inputs: Sequence[tuple[Attribute, Array]]
 ) -> int:
-    """The number of Python and C calls of a run."""
+    """Count the Python and C calls of a run."""
     module = make_network([(element, array.shape) for element, array in inputs], build)
     arrays = {f"input{i}": array for i, (_, array) in enumerate(inputs)}
     run(module, arrays)

@@ -3,9 +3,9 @@ Run the commands on mutants of IR text, ONNX models, compiled folders and boards
 
     python test/mutants/fuzz.py [--count 2000] [--first 0] [--kind ir|onnx|folder]...
 
-The kinds are `count` mutants of text, half as many models, and a quarter as many folders and
-boards. Each command has to exit within the time limit, with a status of the contract and without a
-traceback. The other mutants are printed, and kept in the folder that the last line names.
+The kinds are `count` mutants of text, `count / 2` of models, and `count / 4` of folders and boards.
+Each command has to exit within the time limit, with a documented status and without a traceback.
+The other mutants are printed, and kept in the folder that the last line names.
 """
 
 import argparse

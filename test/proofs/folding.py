@@ -131,7 +131,7 @@ def clamp_after_rounding() -> None:
     by="z3, 32 bits",
 )
 def narrowing_in_two_steps() -> None:
-    """Saturating to 16 and then to 8 bits before a clamp to bounds of a byte changes nothing."""
+    """Saturating to 16 and then to 8 bits before a clamp to bounds of a byte has no effect."""
     z3 = solver()
     v, low, high = (z3.BitVec(name, 32) for name in ("v", "low", "high"))
 

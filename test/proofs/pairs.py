@@ -70,7 +70,7 @@ def bytes_as_pairs() -> None:
     by="the corners of a bilinear form",
 )
 def two_products_fit_32_bits() -> None:
-    """A sum of two products of 16 by 8 bits, as vpmaddwd makes it, has 32 bits."""
+    """A sum of two products of 16 by 8 bits, as vpmaddwd computes it, has 32 bits."""
     ends = [-(1 << 15), (1 << 15) - 1]
     narrow = [-128, 127]
     sums = [a * w + b * u for a in ends for b in ends for w in narrow for u in narrow]

@@ -25,7 +25,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Part:
-    """A source that includes a file and a generated header."""
+    """Write a source that includes a file and a generated header."""
     (tmp_path / "number.h").write_text("int number();\n")
     (tmp_path / "number.cpp").write_text(
         '#include "number.h"\n#include "made.h"\nint number() { return MADE; }\n'

@@ -54,7 +54,7 @@ SHARED = {
 
 
 def declarations() -> dict[str, list[str]]:
-    """The declarations of each option: fields of classes, and `add_argument`."""
+    """List the declarations of each option: fields of classes, and `add_argument`."""
     found: defaultdict[str, list[str]] = defaultdict(list)
     for path in sorted(SOURCES.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -85,7 +85,7 @@ def declared_by(node: ast.AST) -> Iterator[str]:
 
 
 def written_flag(value: ast.expr | None) -> str | None:
-    """The flag that `option(..., flag=...)` gives a field."""
+    """Return the flag that `option(..., flag=...)` sets for a field."""
     for keyword in value.keywords if isinstance(value, ast.Call) else ():
         if keyword.arg == "flag" and isinstance(keyword.value, ast.Constant):
             return str(keyword.value.value).removeprefix("--")

@@ -33,8 +33,8 @@ NO_EXAMPLE = {
     "tune-tiles": "it sets schedules as `schedule-tiles` does, but executes an entire network",
 }
 """
-Pass -> the reason why it has no example. Pipelines need none: their passes have examples. A pass
-with rules has an example, or each of its rules has.
+Map a pass to the reason why it has no example. Pipelines need none: their passes have examples.
+A pass with rules has an example, or each rule has an example.
 """
 
 SAMPLES = "samples.npz"

@@ -1,4 +1,4 @@
-"""Passes that are tables of rules, and the measured benefit of each pass and rule."""
+"""Check passes that are tables of rules, and the measured benefit of each pass and rule."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from ceras_ir.transforms.quantization.snap_scales import SnapScalesPass
 from ceras_ir.universe import CERAS_UNIVERSE, removed_passes
 
 CHECKS = {"check-outputs", "check-scales", "prove-accumulators"}
-"""Passes that change nothing."""
+"""Passes that do not change the module."""
 
 
 def test_a_rule_that_does_not_exist_is_refused() -> None:

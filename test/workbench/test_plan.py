@@ -43,7 +43,7 @@ def test_gives_up_in_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
 
 @pytest.mark.slow
 def test_many_requests(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """A greedy plan is found at once; otherwise an error names the limit of the search."""
+    """A greedy plan is found at once; otherwise there are too many requests for the search."""
     rows = [f"{i},{i % 997},{i % 997 + 1 + i % 4},{3 + i * i % 41}" for i in range(2500)]
     text = "\ufeff" + "\r\n".join(["id,lower,upper,size", *rows])
     assert run(tmp_path, text, "--capacity", "1000") == 0

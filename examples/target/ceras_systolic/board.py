@@ -31,7 +31,7 @@ class Board:
     host_bytes_per_us: int = board_field(minimum=1, maximum=MAX_NUMBER, example="400")
     """Bytes that the host moves in a microsecond."""
     handover_us: int = board_field(minimum=1, maximum=MAX_NUMBER, example="2")
-    """The time of a value that one side computes and the other side reads."""
+    """The time of a value that one side computes and the other side uses."""
 
     def dma(self, count: int) -> int:
         """Return the cycles to transfer so many bytes."""

@@ -25,7 +25,7 @@ SHAPE = 1, 8, 9, 7
 
 
 def affine_blocks() -> onnx.ModelProto:
-    """A convolution, HardSwish as Paddle spells it, and a learnable affine block; thrice."""
+    """Build three groups of convolution, HardSwish in Paddle's form, and learnable affine block."""
     random = np.random.default_rng(3)
     nodes: list[onnx.NodeProto] = []
     constants = {
@@ -90,7 +90,7 @@ def test_fusing_changes_roundings_only():
 
 @pytest.mark.parametrize("scale", [None, 2.0])
 def test_what_other_passes_recognize_is_left(scale: float | None):
-    """The error function of GELU, and a sigmoid that is scaled before it becomes a Swish."""
+    """Keep the error function of GELU, and a sigmoid that is scaled before it becomes a Swish."""
     nodes = [
         node("Mul", "x half_root", "a"), node("Erf", "a", "e"), node("Add", "e one", "f"),
         node("Mul", "x f", "g"), node("Mul", "g half", "h"), node("Sigmoid", "h", "s"),

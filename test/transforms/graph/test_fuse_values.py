@@ -1,4 +1,4 @@
-"""Fusion changes no value: the same float32 bits before and after, on random networks."""
+"""Check that fusion keeps the float32 bits of all values, on random networks."""
 
 from collections.abc import Mapping, Sequence
 
@@ -75,10 +75,7 @@ def test_fusion_is_idempotent(seed: int) -> None:
 
 
 def test_heads_stay_apart() -> None:
-    """
-    Networks of attention without concatenations of scores; softmax across heads keeps the
-    concatenation.
-    """
+    """Remove concatenations of scores in attention, except for softmax across heads."""
     gone = 0
     for seed in range(24):
         module = import_model(random_network(seed, steps=2, kinds=["attention", "binary"]))
@@ -94,7 +91,7 @@ def concatenations(module: ModuleOp) -> int:
 
 @pytest.mark.slow
 def test_unfusing_a_residual() -> None:
-    """Accumulators so coarse that each residual must be removed."""
+    """Use accumulators so coarse that each residual must be removed."""
     unfused = 0
     for seed in range(40):
         module = import_model(random_network(seed))

@@ -91,7 +91,7 @@ def test_elementwise(guard: str, consumer: str) -> None:
 
 @pytest.mark.parametrize("e", EPSILONS)
 def test_after_an_activation(e: float) -> None:
-    """A logarithm of softplus plus an epsilon; the softplus of -100 is below it."""
+    """The logarithm is of softplus plus an epsilon, which exceeds the softplus of -100."""
     with np.errstate(all="ignore"):
         softplus = np.logaddexp(X.astype(np.float64), 0.0).astype(np.float32)
         expected = np.log(softplus + np.float32(e))
@@ -108,7 +108,7 @@ ROWS = (np.random.default_rng(0).normal(size=(len(SIZES), 8)) * SIZES).astype(np
 @pytest.mark.parametrize("e", [1e-12, 1e-8, 1e-6, 1e-3])
 @pytest.mark.parametrize("guard", ["Max r e t", "Add r e t"])
 def test_norms(guard: str, e: float) -> None:
-    """A bound of the root mean square, or an addend to it, is no epsilon under the root."""
+    """A bound of the root mean square, or an addend to it, is not an epsilon under the root."""
     squares = np.square(ROWS.astype(np.float64))
     # Squares below the smallest float32 number are 0.
     root = np.sqrt(np.where(squares < 2e-45, 0, squares).mean(axis=1, keepdims=True))
@@ -125,7 +125,7 @@ SCORES = np.array([[-200, -100, -50, 0], [-40, -41, -42, -43], [3, 2, 1, -15]], 
 
 @pytest.mark.parametrize("e", [1e-12, 1e-9, 1e-7, 1e-5])
 def test_softmax(e: float) -> None:
-    """A bound of probabilities before a logarithm, and an addend to the sum of exponentials."""
+    """The guards are a bound of probabilities, or an addend to the sum of exponentials."""
     powers = np.exp(SCORES.astype(np.float64))
     sums = powers.sum(axis=1, keepdims=True)
     softmax = ["Exp x p", "ReduceSum p axis s", "Div p s q"]
@@ -136,7 +136,7 @@ def test_softmax(e: float) -> None:
 
 
 def test_clip_far_from_the_mean() -> None:
-    """A clip of normalized values that only rows of a single large element reach."""
+    """Only rows of a single large element reach the clip of the normalized values."""
     x = np.eye(2, 64, dtype=np.float32) * 100
     lines = [
         *("Mul x x q", "ReduceMean q axis v", "Add v e t", "Sqrt t r", "Div x r n"),

@@ -1,4 +1,4 @@
-"""Softmax and normalizations are recognized in whatever operations exporters spell them."""
+"""Check that softmax and normalizations are recognized in all forms that exporters write."""
 
 import numpy as np
 import pytest
@@ -70,7 +70,7 @@ SOFTMAX = {
 
 
 def fused(lines: tuple[str, ...]) -> list[str]:
-    """The operations that are left, which compute the same."""
+    """Return the remaining operations, which compute equal values."""
     nodes = [
         node(kind, " ".join(operands), result)
         for kind, *operands, result in (line.split() for line in lines)

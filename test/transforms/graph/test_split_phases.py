@@ -1,4 +1,4 @@
-"""`split-phases`: a transposed convolution without the zeros between elements."""
+"""Test `split-phases`: a transposed convolution without the zeros between elements."""
 
 from pathlib import Path
 
@@ -43,7 +43,7 @@ def transposed(
     images: int = 1,
     has_residual: bool = False,
 ) -> ModelProto:
-    """A layer with a bias, optionally a residual, and a relu."""
+    """Build a layer with a bias, optionally a residual, and a relu."""
     random = np.random.default_rng(0)
     weights = random.normal(size=(inputs, outputs // groups, *kernel)).astype(np.float32)
     bias = random.normal(size=outputs).astype(np.float32)
@@ -96,13 +96,13 @@ def products(module: ModuleOp) -> int:
 
 
 def is_spread(module: ModuleOp) -> bool:
-    """Whether there are zeros between elements."""
+    """Return whether there are zeros between elements."""
     pads = (op for op in module.walk() if isinstance(op, graph.PadOp))
     return any(any(op.interior.get_values()) for op in pads)
 
 
 def judge(module: ModuleOp, x: dict[str, NDArray[np.float32]]) -> None:
-    """The same numbers but for the order of sums, and no zeros between elements."""
+    """Check that only the order of sums differs, and that no zeros are between elements."""
     (expected,) = run(module, x).values()
     FusePass().apply(load_context(), module)
     verify_module(module)
@@ -185,7 +185,7 @@ def test_a_residual_of_phases_of_several_sizes_stays():
 
 
 def test_quantized_weights_keep_their_integers():
-    """Q/DQ with scales of each output, in groups: four integer convolutions, and no other."""
+    """Use Q/DQ with per-channel scales, in groups: only four integer convolutions remain."""
     random = np.random.default_rng(0)
     weights = random.integers(-128, 128, (4, 3, 4, 4)).astype(np.int8)
     constants = {
@@ -227,7 +227,7 @@ def test_quantized_weights_keep_their_integers():
 
 
 def scaled(axis: int, groups: int, *, has_quantized_ends: bool) -> ModelProto:
-    """Weights [4, O / g, 3, 3] of int8 with a scale and a zero point for each index of `axis`."""
+    """Build weights [4, O / g, 3, 3] of int8 with a scale and zero point per index of `axis`."""
     random = np.random.default_rng(axis)
     shape = (4, 6 // groups, 3, 3)
     constants = {
@@ -334,7 +334,7 @@ def test_results_are_those_of_onnx_runtime(data: st.DataObject):
 def test_integers_are_the_same_everywhere(
     tmp_path: Path, outputs: int, groups: int, has_residual: bool
 ):
-    """At each level of each target."""
+    """Compare the integers at each level of each target."""
     model = transposed(
         (5, 6), (3, 4), (2, 2), (0, 1, 0, 1), (1, 0), outputs,
         inputs=16, groups=groups, has_residual=has_residual,

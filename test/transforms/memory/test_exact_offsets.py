@@ -30,11 +30,11 @@ NO_PLAN_AT_THE_BOUND = [
     (6, "3,0,1 3,5,6 1,1,4 2,1,5 2,4,6 3,0,3 1,3,6 1,3,5 1,3,4"),
     (5, "3,5,6 2,3,5 1,1,2 3,0,3 2,4,6 2,0,1 1,2,5 1,1,4 1,3,4"),
 ]
-"""Most live bytes, and size, lower, upper of each request: the best plan needs another byte."""
+"""Maximum live bytes, and size, lower, upper of each request; the best plan needs a byte more."""
 
 
 def has_plan(spans: list[Span], capacity: int) -> bool:
-    """All offsets of all requests are tried."""
+    """Return whether a plan exists, by a search through all offsets of all requests."""
     offsets: list[int] = []
 
     def place(i: int) -> bool:
@@ -57,7 +57,7 @@ def has_plan(spans: list[Span], capacity: int) -> bool:
 
 
 def dense_instance(seed: int) -> tuple[list[Span], int]:
-    """Requests until no further request fits below a capacity."""
+    """Draw requests until no further request fits below a capacity."""
     source = random.Random(seed)
     capacity, times = source.randint(4, 7), 6
     load, spans = [0] * times, list[Span]()
@@ -114,7 +114,7 @@ def test_greedy_plans_hold_what_is_asked():
 
 
 def test_requests_that_are_never_alive_need_nothing():
-    """No bytes, or no time: the search must not wait for a plan without them."""
+    """Requests have no bytes, or no time: the search must not wait for a plan without them."""
     spans = [Span(64, 0, 2), Span(100, 1, 1), Span(0, 0, 2), Span(64, 1, 3)]
     assert first_fit(spans, 64)[1] == 128
     plan = improve(spans, OffsetPlan((0, 0, 0, 64), 256, 128), 64, 1000)
@@ -134,7 +134,7 @@ def test_stops_at_its_limit():
 @pytest.mark.needs("workbench")
 @pytest.mark.parametrize("name", first_fast(1, "ABCDEF"))
 def test_solves_the_minimalloc_instances(name: str):
-    """All at their capacity; the greedy orders do not solve them."""
+    """All are solved at their capacity; the greedy orders do not solve them."""
     from ceras_ir.workbench.plan import read_requests
 
     path = INSTANCES / f"{name}.{CAPACITY}.csv"

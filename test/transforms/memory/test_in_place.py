@@ -77,7 +77,7 @@ def test_targets_are_exact_in_place(tmp_path: Path, target: str, kind: str):
     expected = run(module.clone(), {"x": x})["y"]
     compiled = build_target(module, BuildOptions(find_target(target)()))
     main = main_function(compiled.module)
-    # Fewer buffers than values: something does lie in place.
+    # Fewer buffers than values: some results are in place.
     liveness = analyse(main, include_io=target == "nnet")
     assert any(len(buffer.values) > 2 for buffer in liveness.buffers)
     folder = tmp_path / "out"

@@ -79,7 +79,7 @@ def test_a_view_is_made_before_it_is_read():
 
 @pytest.mark.slow
 def test_a_wide_network_takes_no_memory_for_each_pair_of_state_and_job() -> None:
-    """300 consumers of a buffer, of which a search visits hundreds of sets."""
+    """A buffer has 300 consumers, and a search visits hundreds of sets of these."""
     count = 300
     branches = [Job(frozenset({0}), frozenset({n})) for n in range(1, count + 1)]
     joined = Job(frozenset(range(1, count + 1)), frozenset({count + 1}))

@@ -1,4 +1,4 @@
-"""Several memories with hard caps: random requests against brute force, networks in arenas."""
+"""Test several memories with hard caps: random requests, and networks in arenas."""
 
 import random
 from itertools import product
@@ -56,7 +56,7 @@ def random_instance(seed: int, most: int) -> Instance:
 
 
 def fits(own: list[Span], capacity: int) -> bool:
-    """By a trial of all offsets, the lowest first."""
+    """Return whether requests fit, by a search through all offsets."""
 
     def place(n: int, offsets: list[int]) -> bool:
         if n == len(own):
@@ -99,7 +99,7 @@ def best_by_trying(
 @pytest.mark.skipif(not has_compiler(), reason="the exact search needs a C++ compiler")
 @pytest.mark.parametrize("first", range(0, 120, 40))
 def test_the_best_of_all_choices(first: int):
-    """For at most seven requests, all regions and all offsets are tried."""
+    """Compare with a search through all regions and offsets, for at most seven requests."""
     outcomes: set[bool] = set()
     for seed in range(first, first + 40):
         spans, traffic, capacities = random_instance(seed, 7)
@@ -120,7 +120,7 @@ def test_the_best_of_all_choices(first: int):
 
 
 def test_what_the_largest_region_needs():
-    """With a byte less, no choice remains; `choose` is the best by bytes alive."""
+    """With a byte less, no choice remains; `choose` finds the optimum for live bytes."""
     for seed in range(60):
         spans, traffic, capacities = random_instance(seed, 7)
         everywhere = [tuple(range(len(capacities)))] * len(spans)
@@ -140,7 +140,7 @@ TIGHT = [
         *((2, 0, 1), (1, 2, 5), (1, 1, 4), (1, 3, 4)),
     )
 ]
-"""Size, lower, upper: at most five bytes are alive, but no offsets below five hold all."""
+"""The size, lower, upper of requests: at most five bytes are live, but no plan has five bytes."""
 
 
 @pytest.mark.slow
@@ -217,7 +217,7 @@ def chain() -> ModuleOp:
 def test_traffic_is_what_operations_read_and_write():
     main = main_function(chain())
     liveness = analyse(main, include_io=True)
-    # The argument is read twice, relu written and read; the sum is in place of the concatenation.
+    # The argument is loaded twice, relu is written and loaded; the sum replaces the concatenation.
     assert traffic_of(main, liveness) == [64 * 2, 64 * 2, 128 * 3]
 
 

@@ -1,4 +1,4 @@
-"""Operands of a concatenation that are written straight into their slices of the result."""
+"""Test operands of a concatenation that are written directly into slices of the result."""
 
 import random
 from collections.abc import Callable
@@ -48,7 +48,7 @@ def samples(module: ModuleOp) -> dict[str, Array]:
 
 
 def agree(module: ModuleOp, folder: Path | None = None) -> None:
-    """The graph, the arena and, with a folder, the engine give equal results."""
+    """Check that the graph, the arena and, with a folder, the engine give equal results."""
     inputs = samples(module)
     expected = run(module, inputs)
     results = [run_in_arena(module, inputs)]
@@ -66,7 +66,7 @@ def agree(module: ModuleOp, folder: Path | None = None) -> None:
 
 
 def written_to_be_read(module: ModuleOp) -> None:
-    """The reader, which checks the plan, accepts the file of a network."""
+    """Check that the loader, which checks the plan, accepts the file of a network."""
     if "nnet" in target_names():
         from backends.nnet.networks import written
 
@@ -80,7 +80,7 @@ def halved(net: Network, x: SSAValue) -> SSAValue:
 
 
 def test_producers_write_into_slices(tmp_path: Path):
-    """In place before, read afterwards, under another shape, nested, and an unaligned start."""
+    """The slices are overwritten in place, used later, reshaped, nested, and unaligned."""
     net = Network([((3, 7), INT8), ((2, 7), INT8)])
     x, y = net.inputs
     a = halved(net, halved(net, x))
@@ -125,7 +125,7 @@ def test_what_has_to_be_copied(tmp_path: Path, kind: str, target: Literal[None, 
 
 
 def early_and_late() -> ModuleOp:
-    """Rows of which half are computed before, and half after, the peak of memory."""
+    """Build rows; half are computed before, and half after, the peak of memory."""
     net = Network([((1, 64), INT8), ((64, 64), INT8)])
     x, y = net.inputs
     early = [halved(net, x) for _ in range(16)]
@@ -173,7 +173,9 @@ def test_the_check_sees_a_slice_that_is_not_in_its_place():
 @pytest.mark.needs("nnet")
 def test_the_check_sees_a_value_between_the_rows_of_another():
     """
-    Moved by a byte, columns overlap adjacent columns; moved by a row too far, the following value.
+    Check that a shift of a column slice is detected.
+
+    A shift by a byte overlaps adjacent columns; a shift by a row too far overlaps the next value.
     """
     for moved in (1, -1, 7):
         net = Network([((3, 7), INT8)])
@@ -196,13 +198,13 @@ def test_the_check_sees_a_value_between_the_rows_of_another():
 
 
 Growth = Callable[[random.Random, SSAValue, list[SSAValue]], graph.GraphOperation]
-"""An operation on a value that was picked among all that there are so far."""
+"""A function that adds an operation on a value, which is drawn from the values so far."""
 
 
 def grown(
     source: random.Random, shapes: list[tuple[int, ...]], most: int, growth: Growth
 ) -> ModuleOp:
-    """A network with a maximal number of operations, and with at most two results."""
+    """Build a network with a maximum number of operations, and at most two results."""
     net = Network([(shape, INT8) for shape in shapes])
     values = list(net.inputs)
     for _ in range(source.randint(4, most)):
@@ -218,7 +220,7 @@ def elementwise(source: random.Random, x: SSAValue) -> graph.GraphOperation:
 
 
 def runs(source: random.Random, x: SSAValue, values: list[SSAValue]) -> graph.GraphOperation:
-    """Values joined as runs of bytes, and seen under another shape."""
+    """Join values as runs of bytes, and reshape them."""
     match source.randrange(5):
         case 0 | 1:
             same = [v for v in values if len(shape_of(v)) == 2]
@@ -231,7 +233,7 @@ def runs(source: random.Random, x: SSAValue, values: list[SSAValue]) -> graph.Gr
 
 
 def columns(source: random.Random, x: SSAValue, values: list[SSAValue]) -> graph.GraphOperation:
-    """Values of four rows, joined along either dimension, cut, and seen under another shape."""
+    """Join values of four rows along either dimension, slice them, and reshape them."""
     shape = shape_of(x)
     match source.randrange(7):
         case 0 | 1 | 2:

@@ -1,4 +1,4 @@
-"""Minimum cuts against all cuts of small graphs, and placements against all placements."""
+"""Compare minimum cuts with all cuts of small graphs, and placements with all placements."""
 
 import random
 

@@ -31,7 +31,7 @@ from ceras_ir.transforms.quantization_options import OPTIONAL_PASSES
 
 
 def masked(module: ModuleOp) -> list[graph.LinearOperation]:
-    """The layers that have a mask."""
+    """Return the layers that have a mask."""
     return [op for op in module.walk() if isinstance(op, graph.LinearOperation) and mask_of(op)]
 
 
@@ -41,7 +41,7 @@ def mask_of(op: graph.LinearOperation) -> MaskAttr | None:
 
 
 def calibration(module: ModuleOp, folder: str, seed: int) -> str:
-    """A file of samples."""
+    """Write a file of samples."""
     main, random = main_function(module), np.random.default_rng(seed)
     arrays = {
         name: random.normal(size=(4, *graph.shape_of(value)[1:])).astype(np.float32)
@@ -87,7 +87,7 @@ def test_passes_keep_masks_of_one_network():
 
 
 def check(early: bool, seed: int, pruning: PrunePass) -> None:
-    """Import, fuse, prune, quantize with all there is, place and plan a network."""
+    """Import, fuse, prune, quantize with all passes, place and plan a network."""
     module = import_model(random_network(seed))
     fusing: list[ModulePass] = [FusePass()]
     if not early:

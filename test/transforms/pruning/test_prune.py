@@ -22,7 +22,7 @@ from ceras_ir.transforms.quantization.round_weights import round_with_compensati
 
 
 def network() -> ModuleOp:
-    """Two convolutions and a classifier."""
+    """Build two convolutions and a classifier."""
     rng = np.random.default_rng(0)
     return import_model(
         model(

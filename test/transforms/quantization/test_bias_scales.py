@@ -1,4 +1,4 @@
-"""Biases that have another scale than the products to which they are added."""
+"""Test biases with another scale than the products to which they are added."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import ceras_ir as ceras
 from ceras_ir.driver.run import main as run
 
 INPUTS = np.arange(-128, 128, dtype=np.float32).reshape(256, 1) / 16
-"""Each stored value of an input of scale 1/16."""
+"""All stored values of an input of scale 1/16."""
 
 SCALES = {
     "exact": (1.0, 64.0),
@@ -23,7 +23,7 @@ SCALES = {
 
 
 def product(offset: float, unit: float, *, is_stored: bool) -> onnx.ModelProto:
-    """`x * 5/16 + bias`, in which an accumulator is 1/256."""
+    """Build `x * 5/16 + bias`, in which a unit of the accumulator is 1/256."""
     bias = np.array([40 + offset], np.float32) / np.float32(256)
     constants = {
         "s": np.float32(1 / 16),

@@ -174,7 +174,7 @@ def test_a_module_without_a_network(tool: Tool, tmp_path: Path) -> None:
 def test_memory_of_small_networks_is_not_looked_through(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, extent: int, collections: int
 ) -> None:
-    """Python's look at all it holds took most of the time, the more of it other modules hold."""
+    """Python's garbage collection took most of the time, and more with other loaded modules."""
     seen: list[bool] = []
     monkeypatch.setattr(calibration, "release_memory", lambda: seen.append(True))
     text = f"""

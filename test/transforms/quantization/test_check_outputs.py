@@ -1,4 +1,4 @@
-"""Outputs of few integers are reported with their names."""
+"""Check that outputs with few different integers are reported with their names."""
 
 from pathlib import Path
 from typing import Literal

@@ -53,7 +53,7 @@ func.func @main(%x: !map {graph.name = "image"})
 """
 LIVE = np.random.default_rng(1).normal(0, 0.4, (3, 3, 2)).round(2)
 WEIGHTS = np.stack([LIVE, np.zeros_like(LIVE)]).tolist()
-"""Weights of two channels, of which the second one ignores the input."""
+"""The weights of two channels; the second channel ignores the input."""
 
 SHAPE = (6, 4, 4, 2)
 DATA: dict[str, NDArray[np.float32]] = {
@@ -99,7 +99,7 @@ def test_what_is_constant_or_dead_is_quantized(data: str, bias: str, tmp_path: P
         got = run(module, sample)
         assert not np.asarray(got["dead"]).any(), options
         live, real = np.asarray(got["live"], float), np.asarray(expected["live"], float)
-        # Three roundings of numbers up to the largest, to seven bits.
+        # Three roundings to seven bits, of values up to the maximum, add up.
         assert np.abs(live - real).max() <= np.abs(real).max() * 3 / 64, options
 
 

@@ -26,7 +26,7 @@ def test_range_and_zero_take_all_numbers(sides: tuple[int, int]) -> None:
             continue
         # With the zero point of choose-zero-points, both bounds are representable.
         assert ceil(-low / step) + high / step <= 255
-        # Not much longer than the shortest, and shorter than the next power of two.
+        # The step is little above the smallest, and below the next power of two.
         assert (high - low) / 255 <= step <= (high - low) / 253
         assert ldexp(1.0, ceil(log2(step))) > MIN_STEP_RATIO * step / (1 + 1e-4)
 

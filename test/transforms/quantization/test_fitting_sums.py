@@ -29,7 +29,7 @@ def quantized(proto: onnx.ModelProto) -> ModuleOp:
 
 
 def layer(bias: list[int], weight_scales: list[float]) -> onnx.ModelProto:
-    """A product of 3 outputs between Q/DQ, with everything stored as quantizers do."""
+    """Build a product of 3 outputs between Q/DQ, with all tensors stored as quantizers do."""
     rng = np.random.default_rng(0)
     constants: dict[str, npt.ArrayLike] = {
         "w": rng.integers(-127, 128, (3, 40)).astype(np.int8),

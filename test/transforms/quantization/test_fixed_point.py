@@ -1,4 +1,4 @@
-"""Multipliers and shifts against exact fractions, and rescaling against plain integers."""
+"""Compare multipliers and shifts with exact fractions, and rescaling with integers."""
 
 from fractions import Fraction
 
@@ -44,7 +44,7 @@ def test_factors_out_of_range():
 
 
 def by_hand(acc: int, multiplier: int, requant: RequantAttr) -> int:
-    """The definition in Python's own integers and fractions."""
+    """Requantize by definition, with Python's integers and fractions."""
     exact = Fraction(acc * multiplier, 1 << requant.shift.data)
     floor = exact.numerator // exact.denominator
     rest = exact - floor

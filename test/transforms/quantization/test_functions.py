@@ -183,7 +183,7 @@ func.func @main(%x: tensor<1x6x6x4xf32>) -> !map {{
 
 
 def test_sums_that_matter_have_16_bits(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The result of a tanh reaches the output, and a thousandth of that of a SiLU."""
+    """The output depends on the result of a tanh, but only on a thousandth of that of a SiLU."""
     random = np.random.default_rng(8)
     shapes = {"first": (8, 1, 1, 4), "second": (8, 1, 1, 4), "loud": (8, 1, 1, 8)}
     weights = {name: random.normal(0, 1, shape) for name, shape in shapes.items()}

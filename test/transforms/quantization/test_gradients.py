@@ -26,7 +26,7 @@ STEP = 1 / 32
 """The step of differences, longer than in `gradients`, to detect bends."""
 
 PLACES = 40
-"""The number of compared elements per value."""
+"""The number of elements to compare per value."""
 
 
 class Network:
@@ -103,7 +103,7 @@ def _share(x: SSAValue) -> graph.UnaryOp:
 
 
 def _chain(n: Network) -> SSAValue:
-    """A value with three consumers at different distances from the output."""
+    """Build a value with three consumers at different distances from the output."""
     first = n.conv(4, 3, 3, 4, padding=(1, 1, 1, 1))
     second = n.add(graph.UnaryOp(first, FunctionAttr(Function.SWISH)))
     third = n.conv(4, 3, 3, 1, x=second, padding=(1, 1, 1, 1), groups=4)
@@ -259,7 +259,7 @@ def test_without_a_rule_power_is_spread() -> None:
 
 
 def test_bits_are_spread_too() -> None:
-    """Masks that `and` joins are no floats that a step could move."""
+    """Masks that `and` combines are not floats, so no step can change them."""
     network = Network(0)
     masks = [
         network.add(graph.CompareOp(Compare.LESS, network.rows, network.constant(5))) for _ in "ab"

@@ -1,4 +1,4 @@
-"""Attention with masks, quantized: scores keep their steps whatever hides some of them."""
+"""Test quantized attention with masks: scores keep their steps with any fill value."""
 
 import re
 from pathlib import Path
@@ -45,7 +45,7 @@ def masked(folder: Path, fill: str, source: str = SOURCE) -> Path:
 
 
 def data(count: int) -> dict[str, NDArray[np.generic]]:
-    """From 1 to 4 tokens are present."""
+    """Draw data with 1 to 4 tokens present."""
     random = np.random.default_rng(6)
     lengths = random.integers(1, 5, count)
     return {
@@ -55,7 +55,7 @@ def data(count: int) -> dict[str, NDArray[np.generic]]:
 
 
 def adding(fill: float, present: NDArray[np.generic]) -> NDArray[np.float32]:
-    """The mask that is added to the scores of tokens: 0, or `fill` for missing tokens."""
+    """Return the mask that is added to the scores of tokens: 0, or `fill` for missing tokens."""
     return np.where(np.equal(present, 1), 0, fill).astype(np.float32)[:, None]
 
 
@@ -96,7 +96,7 @@ def test_a_mask_of_infinities_is_told_what_to_be(tmp_path: Path) -> None:
 @pytest.mark.needs("workbench")
 @pytest.mark.slow
 def test_infinite_values_are_no_noise(tmp_path: Path) -> None:
-    """Selections, indices and infinities are compared as they are."""
+    """Selections, indices and infinite values are compared directly."""
     model, samples = ceras.load(masked(tmp_path, FILLS["-inf"])), data(40)
     found = ceras.compare(model, inputs=samples, calibration=samples)
     assert found.decibels > 30
@@ -105,7 +105,7 @@ def test_infinite_values_are_no_noise(tmp_path: Path) -> None:
 
 
 def test_made_up_samples_that_hide_all(tmp_path: Path) -> None:
-    """A row without a score has no softmax: the message asks for data."""
+    """The softmax of a row without scores is undefined: the message asks for data."""
     model = ceras.load(masked(tmp_path, FILLS["-inf"]))
     with pytest.warns(ceras.CerasWarning), pytest.raises(ceras.InputError, match="give calibr"):
         model.quantize(target="c")

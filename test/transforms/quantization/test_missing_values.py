@@ -26,7 +26,7 @@ OTHER = "%s = graph.select %c, %fill, %z : (tensor<1x3xi1>, tensor<3xf32>, tenso
 
 
 def text(choice: str) -> str:
-    """The network, in which a layer uses the selected values."""
+    """Return the text of the network, in which a layer uses the selected values."""
     return f"""
 func.func @main(%x: tensor<1x3xf32>, %z: tensor<1x3xf32>) -> tensor<1x4xf32> {{
   {HEAD}
@@ -62,7 +62,7 @@ def test_which_inputs_may_lack_elements(tmp_path: Path, choice: str, lacking: se
 @pytest.mark.needs("nnet")
 @pytest.mark.parametrize("choice", [PRESENT, MISSING, SCALED], ids=["present", "missing", "scaled"])
 def test_what_is_missing_counts_as_what_replaces_it(tmp_path: Path, choice: str) -> None:
-    """The integers equal those of data in which NaN is replaced before."""
+    """The integers equal the integers for data in which NaN was replaced in advance."""
     (tmp_path / "n.mlir").write_text(text(choice))
     random = np.random.default_rng(3)
     x = random.normal(size=(40, 1, 3)).astype(np.float32)

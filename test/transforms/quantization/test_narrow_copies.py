@@ -44,14 +44,15 @@ func.func @main(%x: !row) -> !row {
 }
 """
 """
-Two products and a sum use the stream, one product after data movement. The even channels are small,
-and the last layer has large weights for them.
+Two products and a sum use the stream, one product after data movement.
+
+The even channels are small, and the last layer has large weights for them.
 """
 
 
 @pytest.fixture
 def stream(tmp_path: Path) -> tuple[str, str]:
-    """The network, and samples of it."""
+    """Write the network and samples."""
     random = np.random.default_rng(0)
     scale = np.where(np.arange(SIZE) % 2, 1.0, 0.03)
     factors = {

@@ -1,4 +1,4 @@
-"""The signal of an output is the variance over samples, for each quantity."""
+"""Check that the signal of an output is the variance over samples, for each quantity."""
 
 import warnings
 from math import inf, isnan
@@ -113,7 +113,7 @@ func.func @main(%x: tensor<8x16xf32>) -> (tensor<8x7xf32> {graph.name = "found"}
 
 
 def test_boxes_and_scores_are_two_quantities() -> None:
-    """The noise of the scores, all of which are lost, has the same weight as that of the boxes."""
+    """The noise of the lost scores has the same weight as the noise of the boxes."""
     quantities = quantities_of_outputs(network(HEADS))["found"]
     real = np.concatenate([RNG.uniform(0, 640, (30, 8, 4)), RNG.uniform(0, 1, (30, 8, 3))], axis=2)
     actual = np.rint(real / 4) * 4

@@ -95,7 +95,7 @@ def test_no_float_image_is_left_and_nothing_changes(tmp_path: Path, shape: str, 
     ]
     assert not floats
     assert (lookup.channel_rows is None) == (body is RESCALING)
-    # Quantized step by step, 128 numbers were left.
+    # Quantization step by step preserved only 128 values.
     assert np.ptp(lookup.tables.astype(int)) > 200
     every = np.resize(np.arange(256, dtype=np.uint8), (7, *extents[1:]))
     model = compiled(place(ours.clone()), flags=SANITIZE)

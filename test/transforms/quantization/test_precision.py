@@ -232,7 +232,7 @@ def test_no_noise_costs_nothing(tmp_path: Path) -> None:
 
 
 def test_an_accelerator_of_8_bits_pays_more(tmp_path: Path) -> None:
-    """A layer on the host takes 64 times as long, and so do layers that use the result."""
+    """A layer on the host needs 64 times as long, and so do layers that use the result."""
     costs: list[float] = []
     for narrow in (False, True):
         module, data = chain(tmp_path, 0.015625, 64.0)

@@ -47,7 +47,7 @@ def quantized(module: ModuleOp, recipe: tuple[str, ...], *, fuse: bool = True) -
 
 
 def inputs(module: ModuleOp, seed: int) -> Iterator[Mapping[str, Floats]]:
-    """Random data, data that saturates everything, and zeros."""
+    """Yield random data, data that saturates all values, and zeros."""
     main = main_function(module)
     random = np.random.default_rng(seed)
     for low, high in ((0.0, 1.0), (-300.0, 300.0), (0.0, 0.0)):

@@ -80,7 +80,7 @@ def uneven() -> tuple[str, list[Floats]]:
 
 
 def noise(recipe: tuple[str, ...], folder: Path) -> float:
-    """Noise power over signal power of the quantized network."""
+    """Return the noise power over the signal power of the quantized network."""
     text, data = uneven()
     module = parse_text(load_context(), text, "uneven.mlir")
     expected = [run(module, {"input0": x})["output0"] for x in data]
@@ -203,7 +203,7 @@ def save_large_pairs(path: Path) -> None:
 def test_inputs_that_int8_hurts_have_16_bits(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The difference of two large numbers: half a unit of int8 is as much as all that is left."""
+    """Half a unit of int8 is as large as the difference of the two large inputs."""
     save_large_pairs(tmp_path / "c.npz")
     for tail in ("float", "int8"):
         module = parse_text(load_context(), DIFFERENCE, "difference.mlir")

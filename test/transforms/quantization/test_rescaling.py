@@ -1,4 +1,4 @@
-"""Corners of fixed-point rescaling: ties, saturation, extremes, against Python integers."""
+"""Test corner cases of fixed-point rescaling against integers: ties, saturation, extremes."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -224,8 +224,11 @@ func.func @main(%x: tensor<1x2xf32> {graph.name = "x"}) -> (tensor<1x1xf32> {gra
 
 def test_a_channel_stays_that_is_zero_in_front_of_a_large_factor(tmp_path: Path) -> None:
     """
+    Keep the scale of a channel that is always zero before a large factor.
+
     A batch normalization after a relu has such a channel. Its result is a bias of 0.1, compared
-    with values of 4, but a step of the operand is a step of the result already.
+    with
+    values of 4, but a step of the operand is equal to a step of the result.
     """
     data = tmp_path / "data.npz"
     np.savez(data, x=np.array([[1, -1]] * 20, np.float32))

@@ -1,4 +1,4 @@
-"""Weights of long patches, and weights that several layers have."""
+"""Test weights of long patches, and weights that several layers share."""
 
 from pathlib import Path
 
@@ -60,7 +60,7 @@ def test_parts_of_long_patches(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("length", [BLOCK_COLUMNS - 1, BLOCK_COLUMNS, 2 * BLOCK_COLUMNS + 3])
 def test_moments_are_those_of_all_patches(length: int) -> None:
-    """Whatever the blocks are that products of pairs are summed in."""
+    """The moments do not depend on the blocks in which products of pairs are summed."""
     rng = np.random.default_rng(0)
 
     def build(value: SSAValue) -> list[SSAValue]:

@@ -48,12 +48,12 @@ TENSORS: dict[str, Array] = {
 
 
 def one(op: str, inputs: str = "X", /, **attributes: int | float | str | Sequence[int]) -> Nodes:
-    """A node with the operand `X`."""
+    """Build a node with the operand `X`."""
     return lambda x, y: [node(op, inputs.replace("X", x), y, **attributes)]
 
 
 def after(op: str, inputs: str, then: str, last: str) -> Nodes:
-    """Two nodes: `X` is the operand of both, and `M` the result of the first node."""
+    """Build two nodes: `X` is the operand of both, and `M` the result of the first node."""
     return lambda x, y: [
         node(op, inputs.replace("X", x), "between"),
         node(then, last.replace("X", x).replace("M", "between"), y),
@@ -121,14 +121,14 @@ class Storage(NamedTuple):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The minimum and the maximum."""
+        """Return the minimum and the maximum."""
         info = np.iinfo(self.dtype)
         low, high = self.integers or (int(info.min), int(info.max))
         return (low - self.point) * self.scale, (high - self.point) * self.scale
 
     @property
     def step(self) -> float:
-        """The maximum of the model's step, and the power of two at which int8 holds the range."""
+        """Return the larger of the model's step and the power of two with which int8 fits."""
         reach = max(abs(bound) for bound in self.bounds)
         return max(self.scale, 2.0 ** ceil(log2(reach / 127)))
 
@@ -159,7 +159,7 @@ class Network:
         self.value = "x"
 
     def store(self, name: str, storage: Storage) -> None:
-        """QuantizeLinear, a Clip of the integers, if any, and DequantizeLinear."""
+        """Append QuantizeLinear, a Clip of the integers, if any, and DequantizeLinear."""
         self.tensors[f"{name}_scale"] = np.array(storage.scale, np.float32)
         self.tensors[f"{name}_point"] = np.array(storage.point, storage.dtype)
         parameters = f"{name}_scale {name}_point"
@@ -177,7 +177,7 @@ class Network:
         self.value = name
 
     def copy(self, name: str, shape: Sequence[int | str]) -> None:
-        """A product with the identity, with exactly stored weights."""
+        """Append a product with the identity, with exactly stored weights."""
         size = shape[1] if len(shape) == 4 else shape[-1]
         assert isinstance(size, int)
         identity = np.eye(size, dtype=np.int8) * np.int8(64)
@@ -197,7 +197,7 @@ class Network:
         used = {name for each in self.nodes for name in each.input}
         wide = any(t.dtype.itemsize == 2 for name, t in self.tensors.items() if name in used)
         constants = {name: tensor for name, tensor in self.tensors.items() if name in used}
-        # Integers of 16 bits came with operator set 21.
+        # Operator set 21 introduced integers of 16 bits.
         return model(self.nodes, {"x": SHAPE}, [output], constants, opset=21 if wide else 14)
 
 
@@ -222,7 +222,7 @@ def network(operation: str | None, storage: Storage, *, inner: bool = True) -> o
 
 
 def samples() -> Array:
-    """Values far beyond each range, extremes included; channels have different means."""
+    """Draw values far beyond each range, extremes included; channels have different means."""
     means = np.array([-16, -4, 4, 16], np.float32)[:, None, None]
     values = np.random.default_rng(1).uniform(-16, 16, SHAPE).astype(np.float32) + means
     values.reshape(-1)[:4] = -1000, 1000, 0, 31.7

@@ -73,7 +73,7 @@ def evaluated(
 
 
 def rounded(array: Array, bits: int = 8) -> NDArray[np.float32]:
-    """To steps at which the largest element just fits."""
+    """Round to steps with which the maximum element is just representable."""
     real = array.astype(np.float32)
     step = 2.0 ** (np.ceil(np.log2(np.abs(real).max())) - bits + 1)
     return (np.rint(real / step) * step).astype(np.float32)
@@ -214,7 +214,7 @@ def test_a_single_sample_has_no_ratio() -> None:
 
 
 def test_an_end_without_a_signal_says_nothing() -> None:
-    """A layer of zeros, as heads have before training: no error is relative to it."""
+    """For a layer of zeros, as in untrained heads, no error is relative to the signal."""
     text = """
     func.func @main(%x: tensor<3x2xf32>) -> (tensor<3x2xf32>, tensor<3x2xf32>) {
       %w = graph.constant dense<[[0.5, -0.25], [0.7, 0.4]]> : tensor<2x2xf32> : tensor<2x2xf32>
@@ -250,7 +250,7 @@ def test_what_rounding_makes_no_number_is_infinite_noise() -> None:
 
 
 def test_noise_of_all_samples_is_over_the_signal_of_all() -> None:
-    """A probability next to zero, as of silence, does not make a network look broken."""
+    """A probability near zero, as of silence, does not make a network look broken."""
     text = """
     func.func @main(%x: tensor<1x2xf32>) -> tensor<1x1xf32> {
       %w = graph.constant dense<[[1.0, 1.0]]> : tensor<1x2xf32> : tensor<1x2xf32>

@@ -1,4 +1,4 @@
-"""Layers that read 16 bits and the two of 8 bits that replace them, number by number."""
+"""Compare layers with 16-bit inputs with the two 8-bit layers that replace them."""
 
 import numpy as np
 import pytest
@@ -79,7 +79,7 @@ def samples(seed: int, *, made: bool) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("made", [False, True])
 @pytest.mark.parametrize("seed", range(12))
 def test_two_layers_say_what_one_says(seed: int, made: bool) -> None:
-    """Within a step, seldom more than equal, and with no product of 16 bits."""
+    """The results differ by at most a step, usually not at all, without products of 16 bits."""
     module, data = layer(seed, made=made), samples(seed, made=made)
     if made:
         WideResultRule(1).apply(load_context(), module)

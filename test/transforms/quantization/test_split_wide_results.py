@@ -1,4 +1,4 @@
-"""Layers of 16 bits and the two of 8 bits that replace them, number by number."""
+"""Compare layers with 16-bit results with the two 8-bit layers that replace them."""
 
 from pathlib import Path
 
@@ -21,8 +21,9 @@ ROWS, COLUMNS, LAYERS = 400, 3, 24
 
 def layer(seed: int, *, residual: bool = False) -> ModuleOp:
     """
-    A product of random numbers with sums around 2^15 steps, some of them beyond; with a residual
-    that is as large.
+    Build a random product with sums around 2^15 steps, some of them above.
+
+    The optional residual is as large.
     """
     rng = np.random.default_rng(seed)
     source, outputs = UniformType(0.5, int(rng.integers(-128, 128))), int(rng.integers(1, 5))

@@ -1,4 +1,4 @@
-"""The padding of a maximum pooling is not noise, because the pooling never returns it."""
+"""Check that the padding of a max pooling is not noise, because it is never returned."""
 
 import warnings
 from pathlib import Path

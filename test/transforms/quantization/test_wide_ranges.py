@@ -1,4 +1,4 @@
-"""Wide ranges in quantized networks: spectra, logarithms, features of different sizes."""
+"""Test wide ranges in quantized networks: spectra, logarithms, features of different sizes."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -129,7 +129,7 @@ def test_channels_that_few_samples_show(tmp_path: Path) -> None:
 
 
 UNITS = np.array([1000, 30, 1, 0.01], np.float32)
-"""The units of the features, all with the same information."""
+"""The units of the features, which all have the same information."""
 
 
 def test_features_that_the_network_normalizes(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_variances_of_planes(tmp_path: Path) -> None:
 
 
 def test_what_int8_cannot_hold_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A small difference of large values, without time for 16 bits; and their sum."""
+    """Compute a small difference of large values, without time for 16 bits, and their sum."""
     rng = np.random.default_rng(0)
     constants = {
         "w": np.array([[0.5, 0.5], [0, 1 / 256]], np.float32),

@@ -67,7 +67,7 @@ def test_an_export_names_what_a_layer_does_by_the_layer() -> None:
 
 
 def test_a_step_inside_of_a_node_is_no_result_of_it() -> None:
-    """If the last operation of a node is fused into another node, earlier ones are no result."""
+    """If the last operation of a node is fused into another, earlier operations are no result."""
     middle = """
       %1 = graph.unary <sigmoid> %0 : !row loc("act")
       %8 = graph.binary mul %0, %1 : (!row, !row) -> !row loc({})

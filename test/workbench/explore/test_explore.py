@@ -1,7 +1,4 @@
-"""
-Studies from end to end: tables, stored results, kills, a cluster, the compilation of the best
-point.
-"""
+"""Run studies from start to end: tables, stored results, kills, a cluster, the best point."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""Expressions over figures: values and refusals."""
+"""Test expressions over figures: values and refusals."""
 
 import pytest
 

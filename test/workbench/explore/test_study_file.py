@@ -1,4 +1,4 @@
-"""Studies that cannot be meant: refused before anything runs, with the way out."""
+"""Check that invalid studies are rejected before a point runs, with the remedy."""
 
 import multiprocessing
 import resource

@@ -1,4 +1,4 @@
-"""The pages of a study: axes, links, escapes, and their appearance in a browser."""
+"""Test the pages of a study: axes, links, escapes, and the appearance in a browser."""
 
 import re
 from pathlib import Path
