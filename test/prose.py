@@ -27,7 +27,7 @@ FREE_RATES: dict[str, float] = {w: 2 * entry["rate"] for w, entry in SETTINGS["w
 RARE_WORDS = {word for word, rate in FREE_RATES.items() if rate < 0.8}
 MIN_MESSAGE_WORDS = 3
 KINDS = ("docstring", "comment", "message", "page")
-DEFAULT_PATHS = ("ceras_ir", "docs", "README.md")
+DEFAULT_PATHS = ("ceras_ir", "docs", "README.md", "test", "benchmarks", "examples")
 
 
 @dataclass(frozen=True)

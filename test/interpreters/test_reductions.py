@@ -181,7 +181,7 @@ def test_large_windows(dtype: str, kernel: tuple[int, int], strides: tuple[int, 
 
 @pytest.mark.parametrize("size", [2, 100])
 def test_maximum_of_a_window_is_the_first_zero(size: int):
-    """As in generated C, only a larger element replaces the maximum."""
+    """Only a larger element replaces the maximum, as in generated C."""
     x = np.full((1, 1, size, 2), -1, np.float32)
     x[0, 0, [0, -1]] = [[0.0, -0.0], [-0.0, 0.0]]
     maxima = window_maximum(Window.of((1, size), (1, 1), (0, 0, 0, 0), (1, 1)), x)

@@ -193,7 +193,7 @@ func.func @main(%x: tensor<1x999xf32> {graph.name = "x"}) -> tensor<1x999xf32> {
 
 @pytest.mark.parametrize(("count", "same_as"), [(15, "minmax"), (16, "mse")])
 def test_few_samples_are_not_clipped(count: int, same_as: ObserverName, tmp_path: Path) -> None:
-    """By default, the values of a file are clipped, but not with few samples."""
+    """The values of a file are clipped by default, but not with few samples."""
     data = np.random.default_rng(0).normal(0, 1, (count, 1, 999)).astype(np.float32)
     data[3, 0, 7] = 40
     np.savez(tmp_path / "c.npz", x=data)
