@@ -3,14 +3,17 @@ Run a command by its name: `ceras compile MODEL.onnx ...` is `ceras-compile MODE
 
 The list of commands and messages about the name import no command. Usage and messages of the
 command have the words that the user has typed.
+
+This module is imported before an interrupt can be caught, so it imports almost nothing at its top.
 """
 
-import os
-import sys
-from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError
+from __future__ import annotations
 
-from ceras_ir.command.entry_point import COMMAND_PREFIX, GROUPS, Command, commands, shown_as
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 EXAMPLES = (
     "compile model.onnx --target c --calibrate data.npz -o model_c",
@@ -22,6 +25,8 @@ HELP_FLAGS = ("-h", "--help")
 
 def listing(program: str) -> str:
     """Return the commands of `program` with their purposes, in groups."""
+    from ceras_ir.command.entry_point import GROUPS, Command, commands
+
     known: dict[str, Command] = {}
     for name, point in commands().items():
         command: object = point.load()
@@ -40,6 +45,18 @@ def main(argv: Sequence[str] | None = None, program: str = "ceras") -> int:
     Run the first word of `argv` (default: the command line) as a command, and return the exit
     status. `program` is the start of the command line.
     """
+    try:
+        return _dispatch(argv, program)
+    except KeyboardInterrupt:
+        print(f"{program}: interrupted", file=sys.stderr)
+        return 130
+
+
+def _dispatch(argv: Sequence[str] | None, program: str) -> int:
+    from importlib.metadata import PackageNotFoundError
+
+    from ceras_ir.command.entry_point import COMMAND_PREFIX, commands, shown_as
+
     name, *rest = (sys.argv[1:] if argv is None else argv) or ["help"]
     try:
         known = commands()
@@ -78,6 +95,8 @@ def _print(text: str) -> int:
     try:
         print(text, flush=True)
     except BrokenPipeError:
+        import os
+
         # The interpreter flushes the stream again at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141

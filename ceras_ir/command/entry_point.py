@@ -41,19 +41,19 @@ class Command(NamedTuple):
 
     def __call__(self, argv: Sequence[str] | None = None) -> int:
         """Run the command; an interrupt during imports prints one line, as later."""
-        # Modules and IR have many objects that live until the end. By default, Python searches for
-        # garbage after 700 new objects; a short command searches less often.
-        gc.set_threshold(50_000, 20, 100)
-        # Products are small and many, and idle threads of OpenBLAS spin.
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         try:
+            # Modules and IR have many objects that live until the end. By default, Python searches
+            # for garbage after 700 new objects; a short command searches less often.
+            gc.set_threshold(50_000, 20, 100)
+            # Products are small and many, and idle threads of OpenBLAS spin.
+            os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
             main: Callable[[Sequence[str] | None], int] = import_module(self.module).main
+            # Imported objects remain: the collector need not visit them again.
+            gc.freeze()
+            return main(argv)
         except KeyboardInterrupt:
             print(f"{shown_name(self.name)}: interrupted", file=sys.stderr)
             return 130
-        # Imported objects remain: the collector need not visit them again.
-        gc.freeze()
-        return main(argv)
 
 
 def commands() -> "dict[str, EntryPoint]":

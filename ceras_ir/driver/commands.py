@@ -32,4 +32,9 @@ operators = Command(
     "ceras_ir.driver.lists.operators",
     LOOK,
 )
-targets = Command("ceras-targets", "list the targets", "ceras_ir.driver.lists.targets", LOOK)
+targets = Command(
+    "ceras-targets",
+    "list the targets and their arithmetic",
+    "ceras_ir.driver.lists.targets",
+    LOOK,
+)

@@ -83,6 +83,27 @@ def test_the_list_imports_no_command() -> None:
     subprocess.run([sys.executable, "-c", program], stdout=subprocess.DEVNULL, check=True)
 
 
+INTERRUPTED_IMPORT = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+class Interrupt:
+    def find_spec(name, path, target=None):
+        if name == "importlib.metadata":
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt)
+from ceras_ir.command.dispatch import main
+sys.exit(main(["compile"]))
+"""
+
+
+def test_an_interrupt_before_the_command_is_found() -> None:
+    run = [sys.executable, "-c", INTERRUPTED_IMPORT]
+    done = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "ceras: interrupted\n")
+
+
 def test_help_of_a_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
