@@ -168,10 +168,17 @@ def phase(what: str) -> Generator[None]:
 
 
 def _excerpt(span: Span[str] | Span[bytes]) -> tuple[str, ...]:
-    """Return the first line of `span` and a line with carets, cut to a window around it."""
     content = span.input.content
     text = content if isinstance(content, str) else content.decode("utf-8", "replace")
-    position = min(span.start, len(text))
+    return excerpt(text, span.start, span.end)
+
+
+def excerpt(text: str, begin: int, stop: int) -> tuple[str, ...]:
+    """
+    Return the line of `text` at index `begin`, cut to a window, and a line with carets up to index
+    `stop`.
+    """
+    position = min(begin, len(text))
     start = text.rfind("\n", 0, position) + 1
     end = text.find("\n", position)
     end = len(text) if end < 0 else end
@@ -180,7 +187,7 @@ def _excerpt(span: Span[str] | Span[bytes]) -> tuple[str, ...]:
     if not line.strip():
         return ()
     caret = min(position - first, len(line))
-    width = max(1, min(span.end - position, len(line) - caret))
+    width = max(1, min(stop - position, len(line) - caret))
     return line, " " * caret + "^" * width
 
 

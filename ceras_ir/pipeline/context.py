@@ -25,7 +25,7 @@ from xdsl.ir import Dialect
 from xdsl.passes import ModulePass
 from xdsl.universe import XDSL_UNIVERSE, Universe
 
-from ceras_ir.command.exit_status import Diagnostic, SourceError
+from ceras_ir.command.exit_status import Diagnostic, SourceError, excerpt
 from ceras_ir.command.tool_parser import ArgumentContainer, UsageParser
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.support.plugin_modules import INIT, load_plugin, plain, plugin_of
@@ -240,9 +240,7 @@ def _load(path: str) -> ModuleType:
     try:
         module = load_plugin(path)
     except SyntaxError as error:
-        message = f"{type(error).__name__}: {error.msg}"
-        place = _shown(error.filename or path, path)
-        raise SourceError([Diagnostic(message, place, error.lineno)]) from None
+        raise SourceError([_syntax_diagnostic(error, path)]) from None
     # Any error here is an error in a file of the user.
     except Exception as error:
         raise SourceError([_diagnostic(error, path)]) from None
@@ -251,6 +249,18 @@ def _load(path: str) -> ModuleType:
     if defects := [x for each, classes in found for c in classes for x in each.defects(c, shown)]:
         raise SourceError(defects)
     return module
+
+
+def _syntax_diagnostic(error: SyntaxError, path: str) -> Diagnostic:
+    """Return `error` at the line and column in a file of the plugin at `path`."""
+    place, column = _shown(error.filename or path, path), error.offset or 1
+    message = f"{type(error).__name__}: {error.msg}"
+    # A file that is not UTF-8 has no text. The end of the range may be on another line, or missing.
+    line = (error.text or "").rstrip("\r\n")
+    is_one_line = error.end_lineno == error.lineno and error.end_offset
+    end = error.end_offset if is_one_line else column + 1
+    source = excerpt(line, column - 1, (end or 0) - 1)
+    return Diagnostic(message, place, error.lineno, column, source)
 
 
 def _diagnostic(error: Exception, path: str) -> Diagnostic:

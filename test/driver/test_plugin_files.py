@@ -147,11 +147,29 @@ def test_help_has_the_name_of_the_file(tool: Tool, plugin: Path):
     assert "pass without description (class ShowPass of plugin.show)" in done.stdout, done.stderr
 
 
+def test_a_syntax_error_has_the_source_line(tool: Tool, plugin: Path):
+    (plugin / "show.py").write_text("x = 1\ny = = 2\n")
+    done = tool("ceras-opt", BLOCK, "--load-pass-plugin=plugin/show.py")
+    message = "plugin/show.py:2:5: error: SyntaxError: invalid syntax\ny = = 2\n    ^\n"
+    assert (done.status, done.stderr) == (1, message)
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
         ("helper.py", "x = 1\nx / 0\n", "plugin/helper.py:2:1: error: ZeroDivisionError: "),
-        ("helper.py", "x = 1\ny = = 2\n", "plugin/helper.py:2:1: error: SyntaxError: "),
+        (
+            "helper.py",
+            "x = 1\ny = = 2\n",
+            "plugin/helper.py:2:5: error: SyntaxError: invalid syntax\ny = = 2\n    ^\n",
+        ),
+        (
+            "helper.py",
+            "if x:\n    f(a b)\n",
+            "invalid syntax. Perhaps you forgot a comma?\n    f(a b)\n      ^^^\n",
+        ),
+        ("helper.py", "x = (\n", "plugin/helper.py:1:5: error: SyntaxError: '(' was never closed"),
+        ("helper.py", "x = 'é\n", "plugin/helper.py:1:5: error: SyntaxError: unterminated"),
         (
             "helper.py",
             "from . import no\n",
