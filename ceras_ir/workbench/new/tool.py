@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.util import find_spec
+from keyword import iskeyword
 from pathlib import Path
 
 from ceras_ir.command.exit_status import run_tool
@@ -173,6 +174,9 @@ def _check_name(kind: str, name: str) -> None:
             f"'{name}' is not a name for {_with_article(kind)}: use words of lower-case letters "
             f"and digits, joined by '{rules.separator}'{_similar_name(rules, name)}"
         )
+    if iskeyword(last := name.rpartition(".")[2]):
+        # The name is the name of a Python file, and of a method of the dialect.
+        raise UsageError(f"'{last}' is a keyword of Python: choose another name")
     prefix, dot, _ = name.partition(".")
     if (prefix if kind != "operation" or dot else DEFAULT_DIALECT) in rules.taken():
         what = {"pass": "a pass or an option of ceras-opt", "operation": "a dialect"}

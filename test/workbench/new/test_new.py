@@ -65,6 +65,18 @@ def test_the_generated_test_passes(kind: str, capsys: pytest.CaptureFixture[str]
     assert "SKIP" not in output and "skipped" not in output
 
 
+def test_crashes_and_compiled_folders_are_no_tests(capsys: pytest.CaptureFixture[str]):
+    assert create(capsys, "pass", "mine")[0] == 0
+    Path("out/temps").mkdir(parents=True)
+    Path("out/manifest.json").write_text("{}")
+    for name in ("ceras-crash-mine.mlir", "out/network.mlir", "out/temps/0-graph.mlir"):
+        Path(name).write_text("// no RUN line\n")
+    listed = run_in_clean_environment(["lit", "--show-tests", "."])
+    assert [line.strip() for line in listed.splitlines() if ".mlir" in line] == [
+        "plugins :: mine.mlir"
+    ]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", list(TEMPLATE_KINDS))
 def test_the_code_follows_the_style_of_this_project(kind: str, capsys: pytest.CaptureFixture[str]):
@@ -134,6 +146,8 @@ def test_an_existing_file_is_kept(capsys: pytest.CaptureFixture[str]):
         ("operation", "graph.mine", "a dialect named 'graph' exists"),
         ("target", "c", "a target named 'c' exists"),
         ("board", "pico_2", "a board named 'pico_2' exists"),
+        ("pass", "class", "'class' is a keyword of Python: choose another name"),
+        ("operation", "my.class", "'class' is a keyword of Python"),
         ("passes", "x", "did you mean 'pass'?"),
     ],
 )
