@@ -24,7 +24,15 @@ from ceras_ir.pipeline.context import plugin_loader
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.support.files import DEFAULT_LIMIT_BYTES
 from ceras_ir.support.options import docstring, flag_of, option, options, options_of
-from ceras_ir.targets.protocol import Target, all_targets, find_target, unknown_target, with_board
+from ceras_ir.targets.protocol import (
+    Target,
+    all_targets,
+    board_owners,
+    find_target,
+    refuse_foreign_board,
+    unknown_target,
+    with_board,
+)
 
 if TYPE_CHECKING:
     from ceras_ir.support.workers import Workers
@@ -234,7 +242,10 @@ def _for_another(flag: str, targets: Sequence[TargetClass], tool: str) -> str | 
 
 def target_of(cls: TargetClass, arguments: argparse.Namespace) -> Target:
     """Return the target with the options on the command line."""
-    return replace(cls(), **values_of(cls, arguments, arguments.tool))
+    values = values_of(cls, arguments, arguments.tool)
+    if isinstance(board := values.get(BOARD), str):
+        refuse_foreign_board(cls, board)
+    return replace(cls(), **values)
 
 
 def targets_of(classes: Sequence[TargetClass], arguments: argparse.Namespace) -> list[Target]:
@@ -250,7 +261,7 @@ def targets_of(classes: Sequence[TargetClass], arguments: argparse.Namespace) ->
     found = [_on_board(target, board) for target in targets]
     errors = [each for each in found if isinstance(each, InputError)]
     if len(errors) == len(classes):
-        if len(errors) == 1 or not board.isidentifier():
+        if len(errors) == 1 or not board.isidentifier() or board_owners(board):
             raise errors[0]
         known = "; ".join(f"{t.name}: {', '.join(t.boards()) or 'none'}" for t in targets)
         raise InputError(f"no target knows the board '{board}'; boards are {known}")

@@ -295,14 +295,15 @@ def check_ending(path: str) -> None:
         raise InputError("a folder, expected a .onnx file", path)
     stem, ending = os.path.splitext(path)
     remedy = EXPORTS.get(ending.lower())
-    if remedy is None and not os.path.exists(path):
-        remedy = missing_file_remedy(path).removeprefix("; ")
-    export = "" if remedy is None else f"; {remedy.format(path=path, onnx=f'{stem}.onnx')}"
-    raise InputError(
+    expected = (
         "expected a model ending in .onnx or IR text ending in .mlir, or - for IR text on the "
-        f"standard input{export}",
-        path,
+        "standard input"
     )
+    if remedy is None and not os.path.exists(path):
+        what = "file" if ending else "file or folder"
+        raise InputError(f"no such {what}{missing_file_remedy(path)} ({expected})", path)
+    export = "" if remedy is None else f"; {remedy.format(path=path, onnx=f'{stem}.onnx')}"
+    raise InputError(f"{expected}{export}", path)
 
 
 _PYTORCH = (

@@ -11,6 +11,7 @@ A progress bar is written to stderr for long work, and only if stderr is a termi
 
 import errno
 import os
+import re
 import sys
 import time
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence, Sized
@@ -149,8 +150,8 @@ def node_name(op: Operation) -> str:
 def did_you_mean(name: str, known: Iterable[str], min_similarity: float = 0.6) -> str:
     """
     Return the end of a message about the unknown `name`: the most similar known name, else the
-    known names that contain `name`. The result is empty if there is no such name. The similarity is
-    at least `min_similarity`.
+    known names that contain `name`, which is a word of them if it is short. The result is empty if
+    there is no such name. The similarity is at least `min_similarity`.
     """
     from difflib import get_close_matches
 
@@ -158,14 +159,19 @@ def did_you_mean(name: str, known: Iterable[str], min_similarity: float = 0.6) -
     matches = [each for each in known if each.lower() == name.lower()] or get_close_matches(
         name, known, n=1, cutoff=min_similarity
     )
-    if not matches and len(name) >= MIN_PART_LENGTH:
-        matches = [each for each in known if name.lower() in each.lower()][:MAX_NAMES]
+    if not matches and name:
+        is_short = len(name) < MIN_PART_LENGTH
+        matches = [
+            each
+            for each in known
+            if name.lower() in (re.split(r"\W", each.lower()) if is_short else each.lower())
+        ][:MAX_NAMES]
     listed = " or ".join(f"'{match}'" for match in matches)
     return f"; did you mean {listed}?" if matches else ""
 
 
 MIN_PART_LENGTH = 3
-"""The number of characters from which a part of a name is a hint."""
+"""The number of characters from which a part of a word is a hint."""
 
 MAX_ENTRIES = 2000
 """The number of entries up to which a folder is searched for similar names."""

@@ -155,7 +155,7 @@ def board_text(
     shipped = board_files(package)
     if not name.endswith(suffixes) and name not in (names := sorted(known or shipped)):
         raise InputError(
-            f"target {target} has no board '{name}'{did_you_mean(name, names)} (boards: "
+            f"target {target} has no board '{name}'{board_hint(name, names, suffixes)} (boards: "
             f"{', '.join(names)}; or a {' or '.join(suffixes)} file)"
         )
     try:
@@ -163,6 +163,16 @@ def board_text(
     except (OSError, UnicodeDecodeError) as error:
         reason = _reason(error, name, known or shipped)
         raise InputError(f"cannot read the board: {reason}", name) from None
+
+
+def board_hint(name: str, known: Iterable[str], suffixes: tuple[str, ...] = (TOML,)) -> str:
+    """
+    Return the end of a message about an unknown board: the ending of board files if `name` is a
+    file, else the most similar of the `known` names.
+    """
+    if Path(name).suffix:
+        return f"; board files end in {' or '.join(suffixes)}"
+    return did_you_mean(name, known)
 
 
 def _reason(error: OSError | UnicodeDecodeError, name: str, shipped: Iterable[str]) -> str:

@@ -410,8 +410,24 @@ def configured(name: str, board: str | None) -> Target:
     return target if board is None else with_board(target, board)
 
 
+def board_owners(board: str) -> str:
+    """Return the end of a message about a board that other targets have, or ""."""
+    owners = [target.name for target in all_targets() if board in target.boards()]
+    return f"; it is a board of {' and '.join(owners)}" if owners else ""
+
+
+def refuse_foreign_board(target: type[Target], board: str) -> None:
+    """Raise an `InputError` for a board that only other targets have, with their names."""
+    known = target.boards()
+    if known and board not in known and (owners := board_owners(board)):
+        raise InputError(
+            f"target {target.name} has no board '{board}'{owners} (boards: {', '.join(known)})"
+        )
+
+
 def with_board(target: Target, board: str) -> Target:
     """Return `target` for another board; an unknown board is an `InputError`."""
+    refuse_foreign_board(type(target), board)
     target.check_board(board)
     return replace(target, board=board)
 

@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from ceras_ir.backends.c.target import CTarget
-from ceras_ir.driver.commands import boards, operators, targets
+from ceras_ir.driver.commands import boards, compile, operators, targets, verify
 from ceras_ir.driver.lists import WIDTH
 from ceras_ir.targets.protocol import all_targets, target_names
+
+MODEL = Path(__file__).parents[2] / "examples/plugin/pools.mlir"
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -99,12 +101,25 @@ def test_json(capsys: pytest.CaptureFixture[str], tmp_path: Path):
         (["uno_r4_wifl"], "there is no board 'uno_r4_wifl'; did you mean 'uno_r4_wifi'?"),
         (["zzz"], "there is no board 'zzz' (boards: "),
         (["--target", "c", "uno_r4_wifl"], "target c has no board 'uno_r4_wifl'; did you mean"),
+        (["--target", "c", "my_board.tml"], "no board 'my_board.tml'; board files end in .toml"),
         (["--target", "arduin"], "unknown target 'arduin'; did you mean 'arduino'?"),
     ],
 )
 def test_unknown_boards(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]):
     assert boards(arguments) == 2
     assert message in refusal(capsys)
+
+
+@pytest.mark.needs("dataflow", "nnet", "vta")
+def test_a_board_of_other_targets(capsys: pytest.CaptureFixture[str]):
+    hint = "has no board 'zcu104'; it is a board of dataflow and vta"
+    assert boards(["--target", "c", "zcu104"]) == 2
+    assert hint in refusal(capsys)
+    for target in ("c", "arduino"):
+        assert compile(["no.onnx", "--target", target, "--board", "zcu104", "-o", "out"]) == 1
+        assert f"target {target} {hint} (boards: " in refusal(capsys)
+    assert verify([str(MODEL), "--targets", "c,nnet", "--board", "zcu104"]) == 1
+    assert f"target c {hint}" in refusal(capsys)
 
 
 def test_all_targets(capsys: pytest.CaptureFixture[str]):

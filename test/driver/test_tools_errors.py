@@ -44,6 +44,12 @@ def test_missing_model(tmp_path: Path, tool: Tool):
     assert not out.exists()
 
 
+def test_missing_folder(tmp_path: Path, inputs: Path, tool: Tool):
+    (tmp_path / "compiled").mkdir()
+    done = tool("ceras-run", "compild", "--inputs", inputs)
+    refused(done, 1, "compild: error: no such file or folder; did you mean 'compiled'? (expected")
+
+
 def test_truncated_model(tmp_path: Path, model: Path, tool: Tool):
     cut = tmp_path / "cut.onnx"
     cut.write_bytes(model.read_bytes()[:-40])

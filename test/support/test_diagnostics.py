@@ -2,7 +2,26 @@
 
 import pytest
 
-from ceras_ir.support.diagnostics import Finding, UnsupportedError, each_once, remark
+from ceras_ir.support.diagnostics import (
+    Finding,
+    UnsupportedError,
+    did_you_mean,
+    each_once,
+    remark,
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("c1", "; did you mean '/c1/Conv'?"),
+        ("onv", "; did you mean '/c1/Conv' or '/c10/Conv'?"),
+        ("c2", ""),
+        ("", ""),
+    ],
+)
+def test_a_part_of_a_name_is_a_hint(name: str, hint: str):
+    assert did_you_mean(name, ["/c10/Conv", "/c1/Conv", "/fc/Gemm"]) == hint
 
 
 def test_equal_findings_are_printed_once():

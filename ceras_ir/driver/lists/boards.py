@@ -13,7 +13,6 @@ from ceras_ir.support.diagnostics import (
     InputError,
     UsageError,
     aligned,
-    did_you_mean,
     shortened,
 )
 from ceras_ir.support.files import parse_toml
@@ -21,11 +20,12 @@ from ceras_ir.targets.board_files import (
     TOML,
     BoardSummary,
     TomlTable,
+    board_hint,
     fields_of,
     is_required,
     rule_of,
 )
-from ceras_ir.targets.protocol import Target, all_targets, find_target
+from ceras_ir.targets.protocol import Target, all_targets, board_owners, find_target
 
 MIN_TITLE, MAX_PART = 12, 24
 """The characters of a title, and of a core or part, in the list."""
@@ -111,7 +111,7 @@ def _described(targets: Sequence[type[Target]], board: str) -> Iterator[str]:
 def _unknown(targets: Sequence[type[Target]], board: str) -> UsageError:
     known = list(dict.fromkeys(name for target in targets for name in target.boards()))
     of = f"target {targets[0].name} has" if len(targets) == 1 else "there is"
-    hint = did_you_mean(board, known)
+    hint = board_owners(board) or board_hint(board, known)
     listed = f" (boards: {', '.join(known)}; or a {TOML} file)" if known and not hint else ""
     return UsageError(f"{of} no board '{board}'{hint}{listed}")
 
