@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp
 
+from ceras_ir.command.entry_point import shown_name
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.help_parser import usual
 from ceras_ir.command.output_files import refuse_overwriting
@@ -36,8 +37,8 @@ from ceras_ir.driver.shared_options import (
 )
 from ceras_ir.pipeline.context import plugins
 from ceras_ir.pipeline.stages import BuildOptions
-from ceras_ir.support.diagnostics import InputError, UsageError
-from ceras_ir.targets.protocol import all_targets, find_target, require_members
+from ceras_ir.support.diagnostics import InputError, UnsupportedError, UsageError, remark
+from ceras_ir.targets.protocol import Target, all_targets, find_target, require_members
 
 if TYPE_CHECKING:
     from ceras_ir.data.sample_stream import StreamedSamples
@@ -51,6 +52,9 @@ if TYPE_CHECKING:
         [Executable, Samples | StreamedSamples, Sequence[TensorInfo]], None
     ]
     """A function that runs samples and delivers the outputs, which are declared."""
+
+    Opening: TypeAlias = Callable[[Target, Path, Manifest], Executable]
+    """A function that returns the machine for a compiled folder."""
 
 MAX_SHOWN = 10
 """The largest number of samples whose outputs are printed."""
@@ -90,6 +94,13 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
             "--labels",
             metavar="FILE",
             help="the names of classes for printed answers, a line per class",
+        )
+    )
+    usual(
+        parser.add_argument(
+            "--emulate",
+            action="store_true",
+            help="compute on the emulated core of the board instead of on this machine",
         )
     )
     add_target(parser, known, "compile for this target and run there (default: the interpreter)")
@@ -201,6 +212,8 @@ def _run_model(arguments: argparse.Namespace, cls: TargetClass, execute: "Execut
     require_members(cls, "lower", "emit", "open")
     options = build_options(arguments, target_of(cls, arguments).for_host())
     options.check()
+    if arguments.emulate and not options.target.compiles:
+        raise UsageError("--emulate runs compiled code: give --target and --board")
     with naming(display_name(arguments.model)), calibration_workers(arguments):
         module = read_model(arguments)
         inputs = inputs_of(arguments) or arguments.inputs
@@ -210,8 +223,11 @@ def _run_model(arguments: argparse.Namespace, cls: TargetClass, execute: "Execut
         peaks, pixels = note_calibration(options.calibration, main), pixel_inputs(main)
         note_inputs(inputs, network, peaks, pixels=pixels, admits_nan=True)
         options, watching = options.resolved(module), watching_of(arguments, inputs)
-        run = _compile_and_execute if options.target.compiles else _interpret
-        run(module, options, samples, execute, watching)
+        if options.target.compiles:
+            opened = _emulated if arguments.emulate else _opened
+            _compile_and_execute(module, options, samples, execute, watching, opened)
+        else:
+            _interpret(module, options, samples, execute, watching)
 
 
 def _interpret(
@@ -244,13 +260,42 @@ def _compile_and_execute(
     samples: "Samples | StreamedSamples",
     execute: "Execution",
     watching: "Watching | None",
+    opened: "Opening",
 ) -> None:
     from ceras_ir.pipeline.build import build
 
     with tempfile.TemporaryDirectory(prefix="ceras-run-") as name:
         folder = Path(name)
         manifest = build(module, options, watching=watching).write(folder)
-        execute(options.target.open(folder, manifest), samples, manifest.outputs)
+        execute(opened(options.target, folder, manifest), samples, manifest.outputs)
+
+
+def _opened(target: Target, folder: Path, manifest: "Manifest") -> "Executable":
+    """Return the compiled network on this machine, with a note if it is compiled for another."""
+    from ceras_ir.targets.capabilities import NotEmulated
+
+    for name, other in target.other_machines(folder, manifest):
+        is_absent = isinstance(other, NotEmulated)
+        hint = f"not emulated: {other.reason}" if is_absent else "--emulate uses the emulated core"
+        remark(f"{shown_name('ceras-run')}: note: computed on this machine, not on {name} ({hint})")
+    return target.open(folder, manifest)
+
+
+def _emulated(target: Target, folder: Path, manifest: "Manifest") -> "Executable":
+    """Return the compiled network on the emulated core of the board."""
+    from ceras_ir.targets.capabilities import NotEmulated
+
+    for name, machine in target.other_machines(folder, manifest):
+        if isinstance(machine, NotEmulated):
+            raise UnsupportedError(
+                f"unsupported: {name} is not emulated: {machine.reason}; {machine.remedy}, or "
+                "remove --emulate"
+            )
+        return machine
+    raise UsageError(
+        "--emulate runs the core of a microcontroller board, and target "
+        f"{target.name} was compiled without one: compile with --board, or remove --emulate"
+    )
 
 
 def _run_folder(
@@ -275,8 +320,8 @@ def _run_folder(
     peaks = manifest.content.get(PEAKS)
     known = peaks if isa(peaks, dict[str, float]) else {}
     note_inputs(inputs, manifest.inputs, known, admits_nan=True)
-    machine = target.open(folder, manifest)
-    execute(machine, samples, manifest.outputs)
+    opened = _emulated if arguments.emulate else _opened
+    execute(opened(target, folder, manifest), samples, manifest.outputs)
 
 
 def _execution(arguments: argparse.Namespace) -> "Execution":

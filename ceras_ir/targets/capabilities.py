@@ -126,6 +126,14 @@ class Compiled(Executable, Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class NotEmulated:
+    """The reason why this machine cannot emulate a core, and the remedy."""
+
+    reason: str
+    remedy: str
+
+
 MICROSECONDS = "microseconds"
 """The key of the time in the report entry of a layer."""
 

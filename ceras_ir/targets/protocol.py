@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from ceras_ir.dialects.graph import LinearOperation, UnaryOp
     from ceras_ir.network.artefacts import Artefact
     from ceras_ir.support.timeline import Timeline
-    from ceras_ir.targets.capabilities import Compiled, Executable, Manifest
+    from ceras_ir.targets.capabilities import Compiled, Executable, Manifest, NotEmulated
 
 PLACED = "placed graph"
 """The level at which each operation has a device and still belongs to `graph`."""
@@ -316,8 +316,13 @@ class Target(ABC):
         """Return the network in `folder`, written by `emit`, ready to run."""
         raise missing_method(type(self), "open")
 
-    def other_machines(self, folder: Path, manifest: Manifest) -> Iterator[tuple[str, Executable]]:
-        """Yield further machines for `ceras-verify`, such as an emulated core, with their names."""
+    def other_machines(
+        self, folder: Path, manifest: Manifest
+    ) -> Iterator[tuple[str, Executable | NotEmulated]]:
+        """
+        Yield further machines for `ceras-verify` and `ceras-run --emulate`, such as the emulated
+        core of a board, with their names.
+        """
         yield from ()
 
     def interpret(self, module: ModuleOp) -> Executable | None:

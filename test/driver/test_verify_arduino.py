@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from c_harness import needs_arm
 
-from ceras_ir.backends.arduino.sketch import EmulatedSketch, emulated_board
-from ceras_ir.backends.c.emulator import available
+from ceras_ir.backends.c import emulator
+from ceras_ir.backends.c.emulator import EmulatedFolder, available, not_emulated
+from ceras_ir.backends.c.machines import load_board
 from ceras_ir.driver.verify import levels
 from ceras_ir.driver.verify.tool import main
 from ceras_ir.targets.capabilities import Array, Sample
@@ -32,8 +33,10 @@ def test_a_float_network_is_exact(capsys: pytest.CaptureFixture[str]):
     verdicts = lines(capsys)
     assert verdicts["arduino: machine"] == "exact"
     assert "encoded graph" in verdicts
-    assert ("arduino: cortex-m4" in verdicts) == available()
-    assert verdicts.get("arduino: cortex-m4", "exact") == "exact"
+    if available():
+        assert verdicts["arduino: cortex-m4"] == "exact"
+    else:
+        assert verdicts["arduino: cortex-m4"].startswith("not emulated: ")
 
 
 @pytest.mark.slow
@@ -73,16 +76,46 @@ def test_what_does_not_fit_is_unsupported(
 def test_a_core_that_differs_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    run = EmulatedSketch.run
+    run = EmulatedFolder.run
 
-    def broken(self: EmulatedSketch, samples: Sequence[Sample]) -> Iterator[dict[str, Array]]:
+    def broken(self: EmulatedFolder, samples: Sequence[Sample]) -> Iterator[dict[str, Array]]:
         for outputs in run(self, samples):
             yield {name: np.asarray(array, np.float32) + 1 for name, array in outputs.items()}
 
-    monkeypatch.setattr(EmulatedSketch, "run", broken)
+    monkeypatch.setattr(EmulatedFolder, "run", broken)
     assert main([COLOUR, "--targets", "arduino", *PRUNED]) == 1
     assert "differs on sample 0" in lines(capsys)["arduino: cortex-m4"]
 
 
 def test_only_cores_that_qemu_has_are_emulated():
-    assert emulated_board("teensy_40") is None
+    refusal = not_emulated(load_board("teensy_40"))
+    assert refusal is not None and "cortex-m4" in refusal.remedy
+
+
+@pytest.mark.parametrize(
+    ("board", "missing", "line"),
+    [
+        ("nano_33_ble", "qemu-system-arm", "cortex-m4 +not emulated: qemu-system-arm is not inst"),
+        ("teensy_40", None, "cortex-m7 +not emulated: the emulated Cortex-M4 lacks instructions"),
+    ],
+)
+@pytest.mark.parametrize("target", ["c", "arduino"])
+def test_a_line_has_the_reason_without_emulation(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    target: str,
+    board: str,
+    missing: str | None,
+    line: str,
+):
+    monkeypatch.setattr(emulator, "missing_tool", lambda: missing)
+    given = ("--quantize", "none", "--samples", "1")
+    assert main([COLOUR, "--targets", target, "--board", board, *given]) == 0
+    assert re.search(f"^{target}: {line}", capsys.readouterr().out, re.MULTILINE)
+
+
+@pytest.mark.slow
+@needs_arm
+def test_c_for_a_board_runs_on_the_core(capsys: pytest.CaptureFixture[str]):
+    assert main([COLOUR, "--targets", "c", "--board", "nucleo_f446re", "--samples", "2"]) == 0
+    assert lines(capsys)["c: cortex-m4"] == "exact"

@@ -3,19 +3,14 @@ Print a folder that is an Arduino sketch and a library, sized for a board.
 
 The texts are `predict()`, the main `.ino`, `library.properties`, and two examples: a call of
 `predict()`, and the color scanner of S4.
-`EmulatedSketch` compiles the sketch and runs it in an emulator of a Cortex-M4.
 """
 
 import re
-import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.c import emitter
-from ceras_ir.backends.c.emulator import EmulatedModel, available
 from ceras_ir.backends.c.fit import check_fit, on_board
 from ceras_ir.backends.c.machines import Board, load_board
 from ceras_ir.backends.c.model import PrintedModel, tensor_c_type
@@ -23,7 +18,6 @@ from ceras_ir.backends.c.names import MODEL, Goal, Prefix, comment
 from ceras_ir.backends.c.optimize import choose
 from ceras_ir.network.artefacts import Artefact, TensorInfo
 from ceras_ir.targets import Emission
-from ceras_ir.targets.capabilities import Array, Manifest, Sample
 
 SCAN_CHANNELS = 3
 """The scanner provides red, green and blue, and displays the corrected values."""
@@ -379,28 +373,3 @@ def emit(
     ]
     extra: dict[str, object] = {"sketch": name, "board": board_name, "fqbn": board.fqbn}
     return on_board(files, extra | prefix.entry(), choice)
-
-
-def emulated_board(name: str) -> Board | None:
-    """Return the board if there is an emulator for the core and a compiler, or None."""
-    board = load_board(name)
-    return board if board.known_core.is_emulated and available() else None
-
-
-@dataclass(frozen=True)
-class EmulatedSketch:
-    """The sketch in `folder`, on the core of the board."""
-
-    folder: Path
-    manifest: Manifest
-    board: Board
-
-    def run(self, samples: Sequence[Sample]) -> Iterator[dict[str, Array]]:
-        tensors = self.manifest.inputs, self.manifest.outputs
-        sources = sorted(self.folder.glob("*.c"))
-        with tempfile.TemporaryDirectory(prefix="ceras-board-") as work:
-            prefix = Prefix.of_manifest(self.manifest.content)
-            model = EmulatedModel(
-                sources, *tensors, self.board, Path(work), flags=("-Os",), prefix=prefix
-            )
-            yield from model.run(samples)

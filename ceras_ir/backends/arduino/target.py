@@ -25,6 +25,7 @@ from ceras_ir.targets import (
     Emission,
     Executable,
     Manifest,
+    NotEmulated,
     Stage,
     Target,
 )
@@ -112,11 +113,12 @@ class ArduinoTarget(PrefixOptions, EncodingOptions, OptimizeOptions, BoardOption
         sketch, prefix = sketch_folder(folder, manifest), Prefix.of_manifest(manifest.content)
         return CompiledC(sketch, manifest.inputs, manifest.outputs, prefix=prefix)
 
-    def other_machines(self, folder: Path, manifest: Manifest) -> Iterator[tuple[str, Executable]]:
-        from ceras_ir.backends.arduino.sketch import EmulatedSketch, emulated_board
+    def other_machines(
+        self, folder: Path, manifest: Manifest
+    ) -> Iterator[tuple[str, Executable | NotEmulated]]:
+        from ceras_ir.backends.c.emulator import emulated_core
 
-        if (board := emulated_board(self.board)) is not None:
-            yield board.core, EmulatedSketch(sketch_folder(folder, manifest), manifest, board)
+        return emulated_core(sketch_folder(folder, manifest), manifest)
 
 
 def sketch_folder(folder: Path, manifest: Manifest) -> Path:

@@ -7,18 +7,21 @@ qemu runs the mps2-an386 (Cortex-M4) with `-icount shift=0`: a tick of SysTick i
 
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
 
-from ceras_ir.backends.c.machines import Board
+from ceras_ir.backends.c.machines import CORES, Board, load_machine
 from ceras_ir.backends.c.names import MODEL, Prefix, identifiers
 from ceras_ir.backends.c.runner import run_tool
 from ceras_ir.backends.c.values import filled
 from ceras_ir.network.artefacts import TensorInfo
-from ceras_ir.targets.capabilities import Array
+from ceras_ir.support.diagnostics import InputError
+from ceras_ir.targets.capabilities import Array, Executable, Manifest, NotEmulated, Sample
 
 ARM_PREFIX = "arm-none-eabi-"
 QEMU = "qemu-system-arm"
@@ -28,10 +31,32 @@ C_FLAGS = ("-std=gnu11", "-Werror")
 CXX_FLAGS = ("-std=gnu++17", "-Werror", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics")
 FIRMWARE_LEVEL = ("-O2",)
 
+MODEL_SOURCES = ("model.c", "model_weights.c")
+"""The sources of a model; the other sources of a folder are programs."""
+
 
 def available() -> bool:
     """Return whether compiler and emulator are installed."""
-    return all(shutil.which(tool) for tool in (f"{ARM_PREFIX}g++", QEMU))
+    return missing_tool() is None
+
+
+def missing_tool() -> str | None:
+    """Return the first program that emulation needs and that is not installed, or None."""
+    tools = f"{ARM_PREFIX}gcc", f"{ARM_PREFIX}g++", QEMU
+    return next((tool for tool in tools if shutil.which(tool) is None), None)
+
+
+def not_emulated(board: Board) -> NotEmulated | None:
+    """Return the reason why the core of a board cannot be emulated here, or None if it can."""
+    if not board.known_core.is_emulated:
+        able = ", ".join(name for name, core in CORES.items() if core.is_emulated)
+        return NotEmulated(
+            "the emulated Cortex-M4 lacks instructions of this core",
+            f"compile for a board with {able}",
+        )
+    if (tool := missing_tool()) is not None:
+        return NotEmulated(f"{tool} is not installed", "install it")
+    return None
 
 
 def write_startup(board: Board, work: Path) -> Path:
@@ -74,8 +99,11 @@ def build_elf(
     return elf
 
 
-def run_elf(elf: Path, work: Path, *, timeout: float = 120) -> str:
-    """Run a program to the end and return the output. It opens files in `work`."""
+def run_elf(elf: Path, work: Path, *, timeout: float | None = 120) -> str:
+    """
+    Run a program to the end and return the output. It opens files in `work`. `timeout` is the limit
+    in seconds, if any.
+    """
     semihosting = ["-semihosting-config", "enable=on,target=native", "-icount", "shift=0"]
     machine = ["-M", "mps2-an386", "-nographic", "-monitor", "none", "-serial", "none"]
     command = [QEMU, *machine, *semihosting, "-kernel", str(elf)]
@@ -145,7 +173,11 @@ class EmulatedModel:
         )
 
     def run(
-        self, samples: Sequence[Mapping[str, Array]], *, repeat: int = 1
+        self,
+        samples: Sequence[Mapping[str, Array]],
+        *,
+        repeat: int = 1,
+        timeout: float | None = 120,
     ) -> list[dict[str, Array]]:
         elf = self.build(len(samples), repeat)
         with open(self.work / "in.bin", "wb") as stream:
@@ -153,7 +185,7 @@ class EmulatedModel:
                 for info in self.inputs:
                     array = np.asarray(sample[info.name], order="C").astype(info.dtype)
                     stream.write(array.tobytes())
-        run_elf(elf, self.work)
+        run_elf(elf, self.work, timeout=timeout)
         data, at = (self.work / "out.bin").read_bytes(), 0
         results: list[dict[str, Array]] = []
         self.instructions, self.stack_bytes = [], []
@@ -169,3 +201,46 @@ class EmulatedModel:
             at += 12
             results.append(result)
         return results
+
+
+@dataclass(frozen=True)
+class EmulatedFolder:
+    """The C in `folder`, on the emulated core of the board."""
+
+    folder: Path
+    manifest: Manifest
+    board: Board
+
+    def run(self, samples: Sequence[Sample]) -> Iterator[dict[str, Array]]:
+        tensors = self.manifest.inputs, self.manifest.outputs
+        prefix = Prefix.of_manifest(self.manifest.content)
+        sources = [self.folder / prefix.renamed(name) for name in MODEL_SOURCES]
+        with tempfile.TemporaryDirectory(prefix="ceras-board-") as work:
+            model = EmulatedModel(
+                [path for path in sources if path.exists()],
+                *tensors,
+                self.board,
+                Path(work),
+                flags=("-Os",),
+                prefix=prefix,
+            )
+            yield from model.run(samples, timeout=None)
+
+
+def emulated_core(
+    folder: Path, manifest: Manifest
+) -> Iterator[tuple[str, Executable | NotEmulated]]:
+    """
+    Yield the core of the microcontroller that the manifest names, if any, with the C of `folder`.
+    """
+    name = manifest.content.get("board")
+    if not isinstance(name, str):
+        return
+    try:
+        board = load_machine(name)
+    except InputError as error:
+        # This machine runs the folder without the file of the board.
+        yield name, NotEmulated(f"{name}: {error.message}", "restore the file of the board")
+        return
+    if isinstance(board, Board):
+        yield board.core, not_emulated(board) or EmulatedFolder(folder, manifest, board)

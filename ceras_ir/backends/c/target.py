@@ -25,7 +25,9 @@ from ceras_ir.targets import (
     ROW_SPREAD,
     Arithmetic,
     Emission,
+    Executable,
     Manifest,
+    NotEmulated,
     Stage,
     Target,
     option,
@@ -34,6 +36,7 @@ from ceras_ir.targets.shared_options import BoardOptions, TuneOptions
 from ceras_ir.transforms.memory.region_options import RegionOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from ceras_ir.backends.c.machines import Board, Machine
@@ -157,8 +160,8 @@ class CTarget(
         return why_not_printed(op)
 
     def for_host(self) -> Self:
-        # C compilers are slow on long string literals.
-        return replace(self, weights="file")
+        # C compilers are slow on long string literals. Microcontrollers have no files.
+        return self if self._is_microcontroller else replace(self, weights="file")
 
     def encode(self) -> list[Stage]:
         return [] if self.encoding is None else [encoding_stage(self.encoding)]
@@ -179,7 +182,7 @@ class CTarget(
             files.append(importable())
         manifest = model.options.prefix.entry()
         if choice is not None:
-            return on_board(files, manifest, choice)
+            return on_board(files, manifest | {"board": self.board}, choice)
         latency = latency_of(model, self._machine)
         return Emission(
             files,
@@ -238,6 +241,13 @@ class CTarget(
 
         prefix = Prefix.of_manifest(manifest.content)
         return CompiledC(folder, manifest.inputs, manifest.outputs, prefix=prefix)
+
+    def other_machines(
+        self, folder: Path, manifest: Manifest
+    ) -> Iterator[tuple[str, Executable | NotEmulated]]:
+        from ceras_ir.backends.c.emulator import emulated_core
+
+        return emulated_core(folder, manifest)
 
 
 def importable() -> Artefact:

@@ -40,7 +40,7 @@ from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.instrumentation import Watching
 from ceras_ir.pipeline.stages import QUANTIZED, BuildOptions, all_stages, front_stages, run_stages
 from ceras_ir.support.diagnostics import UnsupportedError, UsageError, node_name, progress, remark
-from ceras_ir.targets.capabilities import Executable
+from ceras_ir.targets.capabilities import Executable, NotEmulated
 from ceras_ir.targets.protocol import Stage, Target, all_targets
 from ceras_ir.transforms.memory.liveness import steps
 from ceras_ir.transforms.pass_kinds import flatten
@@ -238,6 +238,9 @@ class LevelComparison:
                     wrong += self.first_wrong_step(module, traced, number)
             yield Verdict(f"{name}: machine", wrong is None, wrong or self.agrees(actual))
             for label, other in target.other_machines(folder, manifest):
+                if isinstance(other, NotEmulated):
+                    yield Verdict(f"{name}: {label}", True, f"not emulated: {other.reason}")
+                    continue
                 actual = self.execute(other, label, target, folder, label)
                 wrong = self.differs(actual, exact=exact)
                 yield Verdict(f"{name}: {label}", wrong is None, wrong or self.agrees(actual))

@@ -26,7 +26,7 @@ from ceras_ir.pipeline.stage_cache import digest_of
 from ceras_ir.support.diagnostics import InputError, UsageError, progress
 from ceras_ir.support.files import key_of
 from ceras_ir.support.workers import WorkerLost, Workers, in_order, shipped
-from ceras_ir.targets.capabilities import Executable
+from ceras_ir.targets.capabilities import Executable, NotEmulated
 from ceras_ir.targets.protocol import Target
 
 Sample = Mapping[str, Array]
@@ -93,7 +93,11 @@ def _opened(machine: SharedMachine) -> tuple[TemporaryDirectory[str], Executable
         if machine.other is None:
             opened = machine.target.open(place, manifest)
         else:
-            opened = dict(machine.target.other_machines(place, manifest))[machine.other]
+            other = dict(machine.target.other_machines(place, manifest))[machine.other]
+            # A worker can lack a tool of the computer that sends the samples.
+            if isinstance(other, NotEmulated):
+                raise InputError(f"{machine.other} is not emulated: {other.reason}; {other.remedy}")
+            opened = other
         _OPEN_MACHINES[key] = folder, opened
     return _OPEN_MACHINES[key]
 
