@@ -11,7 +11,11 @@
 // TWICE: images require a single float input of four dimensions, got camera: leave out --input-image
 
 // Bytes come as NHWC, and are normalised there; the network reads NCHW.
-// CHECK:      func.func @main(%[[X:.*]]: tensor<1x4x5x3xui8> {graph.name = "camera"})
+// The attribute converts float samples to pixels; the range of the floats is dropped.
+// CHECK:      func.func @main(%[[X:.*]]: tensor<1x4x5x3xui8> {graph.name = "camera", graph.pixels =
+// CHECK-SAME: axes = array<i64: 0, 3, 1, 2>
+// CHECK-SAME: channel_axis = array<i64: 3>
+// CHECK-NOT:  graph.range
 // CHECK-NEXT: graph.cast %[[X]] : (tensor<1x4x5x3xui8>) -> tensor<1x4x5x3xf32>
 // CHECK-NEXT: dense<2.550000e+02>
 // CHECK-NEXT: graph.binary div
@@ -23,7 +27,9 @@
 // CHECK-NEXT: graph.unary <relu> %[[N]]
 
 // What changes nothing is left out.
-// PLANES:      func.func @main(%[[X:.*]]: tensor<1x3x4x5xui8> {graph.name = "camera"})
+// PLANES:      func.func @main(%[[X:.*]]: tensor<1x3x4x5xui8> {graph.name = "camera", graph.pixels =
+// PLANES-SAME: axes = array<i64: 0, 1, 2, 3>
+// PLANES-SAME: channel_axis = array<i64: 1>
 // PLANES-NEXT: %[[N:.*]] = graph.cast %[[X]]
 // PLANES-NEXT: graph.unary <relu> %[[N]]
 func.func @main(%x: tensor<1x3x4x5xf32> {graph.name = "camera", graph.range = array<f32: 0.0, 1.0>}) -> tensor<1x3x4x5xf32> {
