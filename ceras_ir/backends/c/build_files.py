@@ -12,11 +12,7 @@ from ceras_ir.backends.c.names import Package, comment
 from ceras_ir.backends.c.values import filled
 
 MAKEFILE = """\
-# make builds model_run: ./model_run in.bin out.bin@USAGE@
-# (raw tensors without separators, in the order of manifest.json),
-# and model_bench: ./model_bench RUNS@USAGE@ prints the time of a run as a line of JSON.
-# make THREADS=1 shares the layers among OMP_NUM_THREADS threads.
-@COMPILER@ARCH = @ARCH@
+@GOALS@@COMPILER@ARCH = @ARCH@
 CFLAGS ?= @LEVEL@ $(ARCH)
 OPENMP = $(if $(filter 1,$(THREADS)),-fopenmp)
 MODEL_FLAGS = -std=c99 -Wall -Wextra -Werror $(OPENMP)
@@ -30,6 +26,19 @@ clean:
 \trm -f $(OBJECTS) @PROGRAMS@
 
 .PHONY: clean @PHONY@
+"""
+
+GOALS = """\
+# make builds model_run: ./model_run in.bin out.bin@USAGE@
+# (raw tensors without separators, in the order of manifest.json),
+# and model_bench: ./model_bench RUNS@USAGE@ prints the time of a run as a line of JSON.
+# make THREADS=1 shares the layers among OMP_NUM_THREADS threads.
+"""
+
+BARE_GOALS = """\
+# make compiles @OBJECTS@ for your program.
+# make model_run and make model_bench link programs for the console of a debugger. They need a
+# linker script and the start-up code of the board, in LDFLAGS.
 """
 
 NATIVE_SETTING = """\
@@ -70,9 +79,10 @@ NATIVE_OPTIONS = """\
   endif()
 """
 
-PROGRAMS = """\
-all: model_run model_bench
+ALL = "all: model_run model_bench\n"
+OBJECTS_ONLY = "objects: $(OBJECTS)\n"
 
+PROGRAMS = """
 model_run: $(OBJECTS) main.o
 \t$(CC) $(CFLAGS) $(OPENMP) $(OBJECTS) main.o $(LDFLAGS) -o $@
 
@@ -216,10 +226,17 @@ def _cxx_compiler(c_compiler: str) -> str:
 
 
 def makefile(model: PrintedModel) -> str:
-    """Return the text of `Makefile`; with launches, the user provides the calling program."""
+    """
+    Return the text of `Makefile`. With launches, the user provides the calling program; without an
+    operating system, programs are no default goals.
+    """
     is_host = bool(model.program.launches)
     is_included = model.options.weights == "incbin"
     machine = model.options.machine
+    default = OBJECTS_ONLY if is_host or machine.is_bare else ALL
+    objects = " ".join(f"{name.rpartition('.')[0]}.o" for name in sources(model))
+    usage = " [model.weights]" if model.options.weights == "file" else ""
+    goals = filled(BARE_GOALS, {"OBJECTS": objects.replace(" ", " and ")})
     arch = "$(if $(filter 1,$(NATIVE)),-march=native)"
     holes = {
         "COMPILER": NATIVE_SETTING if machine.is_native else CROSS,
@@ -228,11 +245,11 @@ def makefile(model: PrintedModel) -> str:
         "TITLE": comment(machine.title),
         "CC": machine.compiler,
         "LINK": f"LDFLAGS ?= {' '.join(machine.link_flags)}\n" if machine.link_flags else "",
-        "USAGE": " [model.weights]" if model.options.weights == "file" else "",
-        "OBJECTS": " ".join(f"{name.rpartition('.')[0]}.o" for name in sources(model)),
-        "TARGET": "objects: $(OBJECTS)\n" if is_host else PROGRAMS,
+        "GOALS": goals if machine.is_bare else filled(GOALS, {"USAGE": usage}),
+        "OBJECTS": objects,
+        "TARGET": default + ("" if is_host else PROGRAMS),
         "PROGRAMS": "" if is_host else "main.o bench.o model_run model_bench",
-        "PHONY": "objects" if is_host else "all",
+        "PHONY": default.partition(":")[0],
         "ASSEMBLED": "model_weights.o: model.weights\n" if is_included else "",
     }
     return filled(MAKEFILE, holes)

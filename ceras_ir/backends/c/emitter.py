@@ -86,7 +86,9 @@ def files_of(model: PrintedModel, package: Package | None = None) -> list[Artefa
         if not (machine := model.options.machine).is_native:
             about = f"cmake --toolchain, for {machine.title}"
             files.append(text("toolchain.cmake", about, toolchain(machine)))
-    files.append(text("Makefile", "builds model_run and model_bench", makefile(model)))
+    is_bare = model.options.machine.is_bare
+    built = "compiles the model" if is_bare else "builds model_run and model_bench"
+    files.append(text("Makefile", built, makefile(model)))
     return files if package is None else [*files, *package_files(package, model)]
 
 

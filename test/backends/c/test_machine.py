@@ -207,8 +207,8 @@ def test_descriptions_are_checked(tmp_path: Path):
 @needs_arm
 def test_make_for_a_microcontroller(tmp_path: Path):
     """
-    The program has kernels of the core, fits the memories, and is linked for the console of a
-    debugger.
+    The objects have kernels of the core and fit the memories. A program, which needs a linker
+    script of the user, is linked only on request, for the console of a debugger.
     """
     model, data = str(DIGITS / "digits.onnx"), str(DIGITS / "digits_calibration.npz")
     options = BuildOptions(
@@ -218,6 +218,11 @@ def test_make_for_a_microcontroller(tmp_path: Path):
     write_artefacts(tmp_path, result.files())
     assert "dsp_" in (tmp_path / "model.c").read_text()
     shell("make", "-C", tmp_path)
+    built = {path.name for path in tmp_path.iterdir()}
+    assert {"model.o", "model_weights.o"} <= built and "model_run" not in built
+    shell("make", "-C", tmp_path, "model_run", "model_bench")
     assert firmware.sizes(tmp_path / "model_run").flash > 0
+    shell("make", "-C", tmp_path, "clean")
+    assert not [*tmp_path.glob("*.o"), *tmp_path.glob("model_run")]
     with pytest.raises(UsageError, match="--weights file is for computers"):
         replace(options, target=CTarget(board="uno_r4_wifi", weights="file")).check()

@@ -67,5 +67,5 @@ def test_make(tmp_path: Path):
     write_artefacts(tmp_path, result.files())
     assert "CMAKE_SYSTEM_PROCESSOR riscv32" in (tmp_path / "toolchain.cmake").read_text()
     assert result.report.get("prediction") is None
-    shell("make", "-C", tmp_path)
+    shell("make", "-C", tmp_path, "model_run")
     assert firmware.sizes(tmp_path / "model_run", BOARD.known_core.tools.prefix).flash > 0
