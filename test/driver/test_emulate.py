@@ -1,18 +1,22 @@
 """Test `ceras-run --emulate`: values of the emulated core of a board."""
 
 import json
+import re
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 from c_harness import Array, needs_arm
+from conftest import Tool
+from core import ROOT
 from onnx import TensorProto, helper
 
 from ceras_ir.backends.c import emulator
 from ceras_ir.driver import compile as compiling
 from ceras_ir.driver.run import main
 
-COLOUR = str(Path(__file__).parents[2] / "examples/colour/colour.onnx")
+COLOUR = str(ROOT / "examples/colour/colour.onnx")
 NOTE = "computed on this machine, not on "
 
 
@@ -104,6 +108,29 @@ def test_a_model_is_compiled_for_a_board_and_emulated(tmp_path: Path):
     here = outputs(tmp_path, "here.npz", *model, *board)
     core = outputs(tmp_path, "core.npz", *model, *board, "--emulate")
     assert core["output"].tobytes() == here["output"].tobytes()
+
+
+@needs_arm
+@pytest.mark.slow
+def test_the_tutorial_leads_to_values_of_the_core(tool: Tool, tmp_path: Path):
+    """The commands after the export run on another network."""
+    text = (ROOT / "docs/tutorial.md").read_text(encoding="utf-8")
+    section = text.partition("## From PyTorch to an emulated board\n")[2].partition("\n## ")[0]
+    block = section.partition("```sh\n")[2].partition("```")[0]
+    install, export, *commands = block.splitlines()
+    assert "qemu-system-arm" in install and export == "python export.py"
+    shutil.copy(COLOUR, tmp_path / "net.onnx")
+    shutil.copy(colours(tmp_path), tmp_path / "x.npz")
+    printed: list[str] = []
+    for command in commands:
+        _, name, *arguments = command.split()
+        done = tool(f"ceras-{name}", *arguments)
+        assert done.status == 0, done.stderr
+        printed.append(done.stdout)
+    compiled_for, values, verdicts = printed
+    assert "predicted for ST Nucleo F446RE" in compiled_for
+    assert values.startswith("output [1, 3]")
+    assert re.search("^c: cortex-m4 +exact$", verdicts, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
