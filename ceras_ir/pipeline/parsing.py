@@ -301,7 +301,7 @@ def check_ending(path: str) -> None:
     )
     if remedy is None and not os.path.exists(path):
         what = "file" if ending else "file or folder"
-        raise InputError(f"no such {what}{missing_file_remedy(path)} ({expected})", path)
+        raise InputError(f"{expected}; no such {what}{missing_file_remedy(path)}", path)
     export = "" if remedy is None else f"; {remedy.format(path=path, onnx=f'{stem}.onnx')}"
     raise InputError(f"{expected}{export}", path)
 

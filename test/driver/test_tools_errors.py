@@ -47,7 +47,8 @@ def test_missing_model(tmp_path: Path, tool: Tool):
 def test_missing_folder(tmp_path: Path, inputs: Path, tool: Tool):
     (tmp_path / "compiled").mkdir()
     done = tool("ceras-run", "compild", "--inputs", inputs)
-    refused(done, 1, "compild: error: no such file or folder; did you mean 'compiled'? (expected")
+    refused(done, 1, "compild: error: expected a model ending in .onnx")
+    assert done.stderr.endswith("; no such file or folder; did you mean 'compiled'?\n")
 
 
 def test_truncated_model(tmp_path: Path, model: Path, tool: Tool):
