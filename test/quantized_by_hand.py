@@ -189,7 +189,7 @@ def apply(op: graph.LookupOp, x: float) -> float:
     def sigmoid(v: float) -> float:
         return 1 / (1 + exp(-v)) if v > -700 else 0.0
 
-    match function.kind.value:
+    match function.data.value:
         case "leaky_relu":
             return x if x >= 0 else p[0] * x
         case "sigmoid":

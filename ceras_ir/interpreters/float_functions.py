@@ -345,7 +345,7 @@ WITHOUT_PARAMETERS: dict[Function, Callable[[Floats], Floats]] = {
 def _apply(function: FunctionAttr, x: Floats) -> Floats:
     p = [np.float32(v) for v in function.values]
     zero, one, six = np.float32(0), np.float32(1), np.float32(6)
-    match function.kind:
+    match function.data:
         case Function.RELU:
             return clip(x, zero)
         case Function.CLIP:
@@ -383,7 +383,7 @@ def _apply(function: FunctionAttr, x: Floats) -> Floats:
         case Function.COS:
             return _wave(x, 1)
         case _:
-            return WITHOUT_PARAMETERS[function.kind](x)
+            return WITHOUT_PARAMETERS[function.data](x)
 
 
 def softmax(x: Floats, axis: int) -> Floats:

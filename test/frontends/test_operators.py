@@ -460,7 +460,7 @@ def test_keras_gelu_as_tf2onnx_leaves_it() -> None:
     expected = [0.5 * v * erfc(-v * 0.5**0.5) for v in x[0].tolist()]
     assert np.allclose(run(module, {"x": x})["y"][0], expected, rtol=1e-6, atol=1e-6)
     ElementwiseRule().apply(Context(), module)
-    kinds = [op.function.kind for op in module.walk() if isinstance(op, UnaryOp)]
+    kinds = [op.function.data for op in module.walk() if isinstance(op, UnaryOp)]
     assert kinds == [Function.GELU]
 
 

@@ -288,7 +288,7 @@ def _small_instructions(layer: Layer, board: Board) -> float:
             if soft and not _is_quantized(op.result):
                 tap, output = 10 * tap, 4 * output
             return _size(op.result) * (tap * prod(op.kernel.get_values()) + output)
-        case graph.UnaryOp() if op.function.kind in CHEAP:
+        case graph.UnaryOp() if op.function.data in CHEAP:
             return SIMPLE[soft] * _size(op.result)
         case graph.BinaryOp() if not _is_quantized(op.result):
             return SIMPLE[soft] * _size(op.result)

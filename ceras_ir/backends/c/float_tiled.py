@@ -105,7 +105,7 @@ def activate(layer: Layer, op: LinearOperation, nest: Nest, y: str) -> None:
         layer.loop("i", size, lines)
         return
     # A function per activation, so that compilers can inline and vectorize it.
-    name = f"all_{op.activation.kind.value}"
+    name = f"all_{op.activation.data.value}"
     text = (
         f"MODEL_TILE void {name}(float *y, int32_t size)\n{{\n"
         "  for (int32_t i = 0; i < size; ++i) {\n"

@@ -75,7 +75,7 @@ def apply(kernels: Kernels, function: FunctionAttr | None, x: str) -> str:
     """Return `function(x)` for a float expression `x` without side effects, or `x`."""
     if function is None:
         return x
-    needs, text = expression(function.kind, x, [float_literal(v) for v in function.values])
+    needs, text = expression(function.data, x, [float_literal(v) for v in function.values])
     for name in needs:
         kernels.use(name)
     if (affine := function.affine) is None:

@@ -277,7 +277,7 @@ def encode_recurrence(op: graph.RecurrenceOp, add_table: AddTable) -> LayerRecor
     words = [CELL_NUMBERS.index(op.cell_kind)]
     for function in op.functions:
         first, second = (*function.values, 0.0, 0.0)[:2]
-        words += [FUNCTION_NUMBERS[function.kind], float_word(first), float_word(second)]
+        words += [FUNCTION_NUMBERS[function.data], float_word(first), float_word(second)]
     if (exponents := op.exponents) is not None:
         state, rows = exponents
         words += [e & 0xFFFFFFFF for e in (state, *rows)]

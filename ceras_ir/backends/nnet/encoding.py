@@ -124,7 +124,7 @@ class LayerRecord:
 
     def with_function(self, function: FunctionAttr | None) -> "LayerRecord":
         if function is not None:
-            self.function = FUNCTION_NUMBERS[function.kind]
+            self.function = FUNCTION_NUMBERS[function.data]
             self.parameters = function.values
         return self
 

@@ -110,7 +110,7 @@ def why_not(op: Operation) -> str | None:
             return "the operation is not of the graph level; export before it is created"
     for attribute in (*op.properties.values(), *op.attributes.values()):
         if isinstance(attribute, graph.FunctionAttr) and not has_operator(attribute):
-            return f"ONNX has no function {attribute.kind}"
+            return f"ONNX has no function {attribute.data}"
     for value in (*op.operands, *op.results):
         element = graph.quantized_element(value) if is_tensor(value.type) else None
         if element is not None and any(not _is_normal(s.data) for s in element.scales):
@@ -167,7 +167,7 @@ def _table_reason(op: graph.LookupOp) -> str | None:
 
 
 def _table_refusal(function: graph.FunctionAttr) -> str:
-    return f"the table differs from the function {function.kind.value} for these scales"
+    return f"the table differs from the function {function.data.value} for these scales"
 
 
 def _requant(op: Operation) -> RequantAttr | None:

@@ -23,7 +23,7 @@ FLOAT_DTYPE = np.dtype(np.float32)
 
 def has_operator(function: FunctionAttr) -> bool:
     """Return whether ONNX has a function, as an operator or as a composition."""
-    kind = function.kind
+    kind = function.data
     is_composed = kind is Function.SWISH or function.clip_range is not None
     return is_composed or kind.facts.onnx is not None
 
@@ -42,7 +42,7 @@ def add_function(
         return builder.node("Add", [x, offset], name, FLOAT_DTYPE, shape)
     if (bounds := function.clip_range) is not None:
         return add_clip(builder, x, *bounds, name, shape)
-    kind = function.kind
+    kind = function.data
     if (onnx := kind.facts.onnx) is not None:
         attributes: dict[str, Attribute] = {}
         attributes.update(zip(kind.facts.parameters, function.values, strict=True))

@@ -194,7 +194,7 @@ class Operations(Movement):
     ) -> None:
         shape, name = self.values.shape(op.result, order), node_name(op)
         # A layer from which the function was separated may already have the name.
-        node = f"{name}/{function.kind.value}" if name in self.builder.names else name
+        node = f"{name}/{function.data.value}" if name in self.builder.names else name
         before, after = exponents or ((), ())
         x = self._scaled(x, before, f"{name}/argument", order, shape)
         x = add_function(self.builder, function, x, node, shape)
@@ -245,7 +245,7 @@ class Operations(Movement):
     ) -> None:
         if activation is not None:
             shape = self.values.shape(op.result, order)
-            name = f"{node_name(op)}/{activation.kind.value}"
+            name = f"{node_name(op)}/{activation.data.value}"
             x = add_function(self.builder, activation, x, name, shape)
         if requant is not None:
             x = self._clamped(op.result, x, requant, order)

@@ -201,7 +201,7 @@ class FunctionAttr(ParametrizedAttribute):
 
     name = "graph.function"
 
-    function: FunctionNameAttr
+    function_name: FunctionNameAttr
     constants: ArrayAttr[FloatData]
     scale_and_offset: ArrayAttr[FloatData]
     """The scale and the offset, or empty."""
@@ -219,8 +219,9 @@ class FunctionAttr(ParametrizedAttribute):
         )
 
     @property
-    def kind(self) -> Function:
-        return self.function.data
+    def data(self) -> Function:
+        """The function without parameters, as in the attributes of other kinds."""
+        return self.function_name.data
 
     @property
     def values(self) -> tuple[float, ...]:
@@ -235,12 +236,12 @@ class FunctionAttr(ParametrizedAttribute):
     @property
     def core(self) -> "FunctionAttr":
         """The function without scale and offset."""
-        return FunctionAttr(self.kind, self.values)
+        return FunctionAttr(self.data, self.values)
 
     @property
     def clip_range(self) -> tuple[float, float] | None:
         """The bounds of a function that only clips, which a requantization can replace."""
-        clip = self.kind.facts.clip
+        clip = self.data.facts.clip
         return None if clip is None else clip(self.values)
 
     @property
@@ -250,17 +251,17 @@ class FunctionAttr(ParametrizedAttribute):
             return False
         if (bounds := self.clip_range) is not None:
             return all(bound in (0.0, inf, -inf) for bound in bounds)
-        return self.kind.facts.is_homogeneous
+        return self.data.facts.is_homogeneous
 
     def verify(self) -> None:
-        if (got := len(self.constants)) != (n := len(self.kind.facts.parameters)):
-            raise VerifyException(f"{self.kind} has {n} parameters, got {got}")
-        if self.kind is Function.CLIP and not self.values[0] <= self.values[1]:
+        if (got := len(self.constants)) != (n := len(self.data.facts.parameters)):
+            raise VerifyException(f"{self.data} has {n} parameters, got {got}")
+        if self.data is Function.CLIP and not self.values[0] <= self.values[1]:
             raise VerifyException(f"empty clip range [{self.values[0]}, {self.values[1]}]")
         if (count := len(self.scale_and_offset)) not in (0, 2):
             raise VerifyException(f"scale and offset must be given together, got {count} numbers")
-        if count and self.kind.facts.clip is not None:
-            raise VerifyException(f"{self.kind} has bounds and cannot have a scale or an offset")
+        if count and self.data.facts.clip is not None:
+            raise VerifyException(f"{self.data} has bounds and cannot have a scale or an offset")
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
@@ -282,7 +283,7 @@ class FunctionAttr(ParametrizedAttribute):
         return FunctionNameAttr(Function(name)), ArrayAttr(values), ArrayAttr(affine)
 
     def print_parameters(self, printer: Printer) -> None:
-        fields = [self.kind.value, *(decimal(v) for v in self.values)]
+        fields = [self.data.value, *(decimal(v) for v in self.values)]
         if self.affine is not None:
             words = zip(("scale", "offset"), self.affine, strict=True)
             fields += [f"{word} {decimal(v)}" for word, v in words]

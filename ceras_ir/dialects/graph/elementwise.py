@@ -76,7 +76,7 @@ class UnaryOp(InputOperation):
 
     @property
     def spelling(self) -> str:
-        return self.function.kind.value
+        return self.function.data.value
 
     @property
     def rescales(self) -> bool:

@@ -177,7 +177,7 @@ class LinearOperation(GraphOperation, ABC):
         if self.table is not None:
             tabulated = self.attributes.get("graph.function")
             known = isinstance(tabulated, FunctionAttr)
-            words += [tabulated.kind.value if known else "table"]
+            words += [tabulated.data.value if known else "table"]
         return " ".join([*words, *([] if self.weight_scale is None else ["int8"])])
 
     def _verify_mixed(self, element: UniformType) -> None:

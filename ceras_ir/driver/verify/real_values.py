@@ -129,7 +129,7 @@ class Real:
     def function_error(self, function: FunctionAttr, result: Doubles) -> Doubles:
         """Return the bound of the `result` of a function."""
         magnitudes = np.abs(self.value), np.abs(result)
-        own = _OWN[function.kind](*magnitudes, function.values)
+        own = _OWN[function.data](*magnitudes, function.values)
         if np.isscalar(own):
             own = np.where(magnitudes[0] >= 0, own, own)
         error = self.unit * np.asarray(own, np.float64)
@@ -140,7 +140,7 @@ class Real:
         return error
 
     def _spread(self, function: FunctionAttr, result: Doubles) -> Doubles:
-        x, e, kind = self.value, self.error, function.kind
+        x, e, kind = self.value, self.error, function.data
         if kind in _STEPS:
             return np.abs(_STEPS[kind](x + e) - _STEPS[kind](x - e))
         match kind:

@@ -114,7 +114,7 @@ class FuseAffine(RewritePattern):
                 continue
             if unary.function.clip_range is not None:
                 _move_clip(op, unary, constant, rewriter)
-            elif unary.function.kind in ACTIVATIONS:
+            elif unary.function.data in ACTIVATIONS:
                 _absorb(op, unary, constant, rewriter)
             return
 
@@ -126,7 +126,7 @@ def _absorb(
     if affine is not None and (product or affine[1] != 0.0):
         return
     pair = (constant, 0.0) if product else (1.0 if affine is None else affine[0], constant)
-    function = graph.FunctionAttr(unary.function.kind, unary.function.values, pair)
+    function = graph.FunctionAttr(unary.function.data, unary.function.values, pair)
     new = graph.UnaryOp(unary.input, function)
     new.location = fused_location(unary, op)
     copy_statistics(op, new)

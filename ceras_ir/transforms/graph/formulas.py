@@ -74,7 +74,7 @@ def elementwise(op: Operation, operands: Sequence[Doubles]) -> Doubles | None:
         case graph.BinaryOp():
             return DOUBLE_BINARY[op.function](operands[0], operands[1])
         case graph.UnaryOp():
-            return FORMULAS[op.function.kind](operands[0], op.function.values)
+            return FORMULAS[op.function.data](operands[0], op.function.values)
         case graph.SelectOp():
             return np.where(operands[0] != 0.0, operands[1], operands[2])
         case graph.CastOp():

@@ -298,7 +298,7 @@ def _divisors(main: FuncOp) -> set[SSAValue]:
 def _forgets_sign(op: Operation) -> bool:
     # The result is equal for both zeros.
     if isinstance(op, graph.UnaryOp):
-        return op.function.kind in EVEN_AT_ZERO
+        return op.function.data in EVEN_AT_ZERO
     is_sum = isinstance(op, graph.BinaryOp) and op.function in (Binary.ADD, Binary.SUB)
     return is_sum and any(graph.constant_number(v) not in (None, 0.0) for v in op.operands)
 
@@ -321,7 +321,7 @@ def _in_order(result: SSAValue, argument: SSAValue) -> Iterator[Operation]:
 
 def _equals(formula: Formula, function: FunctionAttr, x: float) -> bool:
     values = formula.evaluate(Decimal(x), _real_constant, _real)
-    expected = REAL_FORMULAS[function.kind](Decimal(x), _parameters(function))
+    expected = REAL_FORMULAS[function.data](Decimal(x), _parameters(function))
     difference = abs(values[formula.result] - expected)
     return difference <= max(abs(expected) * EQUAL, MIN_SUBNORMAL / 2)
 
@@ -345,7 +345,7 @@ def _real(op: Operation, operands: Sequence[Decimal]) -> Decimal:
         case graph.BinaryOp():
             return REAL_COMBINED[op.function](*operands)
         case graph.UnaryOp():
-            return REAL_FORMULAS[op.function.kind](operands[0], _parameters(op.function))
+            return REAL_FORMULAS[op.function.data](operands[0], _parameters(op.function))
         case graph.CompareOp():
             return Decimal(REAL_COMPARED[op.function](*operands))
         case graph.SelectOp():
@@ -382,8 +382,8 @@ def _differences(op: Operation, values: Mapping[SSAValue, Doubles]) -> Iterator[
     is_extremum = isinstance(op, graph.BinaryOp) and op.function in (Binary.MAX, Binary.MIN)
     if isinstance(op, graph.CompareOp) or is_extremum:
         yield operands[0] - operands[1]
-    elif isinstance(op, graph.UnaryOp) and op.function.kind in BRANCHES:
-        for branch in BRANCHES[op.function.kind](op.function.values):
+    elif isinstance(op, graph.UnaryOp) and op.function.data in BRANCHES:
+        for branch in BRANCHES[op.function.data](op.function.values):
             yield operands[0] - branch
 
 

@@ -112,16 +112,16 @@ class ElementwiseRule(NetworkPass):
 def _match(op: Operation, equality: FunctionEquality) -> Match | None:
     if not isinstance(op, graph.BinaryOp | graph.UnaryOp | graph.SelectOp) or not _is_part(op):
         return None
-    kind = op.function.kind if isinstance(op, graph.UnaryOp) else None
+    kind = op.function.data if isinstance(op, graph.UnaryOp) else None
     for argument in _arguments(op):
         if argument.type != op.output.type:
             continue
         known: dict[SSAValue, Doubles | None] = {argument: POINTS}
         values = evaluated(op.output, known, _constant, _computed, 2 * MAX_FUNCTION_OPERATIONS)
         for function in () if values is None else _candidates(values):
-            if op.operands[0] is argument and kind is function.kind:
+            if op.operands[0] is argument and kind is function.data:
                 continue
-            if kind is Function.CLIP and function.kind is Function.HARD_SIGMOID:
+            if kind is Function.CLIP and function.data is Function.HARD_SIGMOID:
                 continue
             if equality.computes(Formula(op.output, argument), function):
                 return argument, function
@@ -143,8 +143,8 @@ def _computed_twice(ops: Sequence[Operation], found: Mapping[Operation, Match]) 
 
 def _function_of(op: Operation, found: Mapping[Operation, Match]) -> Function | None:
     if op in found:
-        return found[op][1].kind
-    return op.function.kind if isinstance(op, graph.UnaryOp) else None
+        return found[op][1].data
+    return op.function.data if isinstance(op, graph.UnaryOp) else None
 
 
 def _inside(op: Operation, argument: SSAValue) -> list[Operation]:
@@ -176,7 +176,7 @@ def _is_part(op: Operation) -> bool:
         case graph.BinaryOp():
             return _is_float(op.result) and op.activation is None and op.function in DOUBLE_BINARY
         case graph.UnaryOp():
-            is_known = op.function.kind in FORMULAS and op.function.affine is None
+            is_known = op.function.data in FORMULAS and op.function.affine is None
             return is_known and op.channel_exponents is None and _is_float(op.result)
         case graph.SelectOp():
             return _is_float(op.result)
@@ -293,11 +293,11 @@ def replace_swish(module: ModuleOp) -> int:
 
 def _approximate(op: Operation) -> bool:
     match op:
-        case graph.UnaryOp(function=swish) if swish.kind is graph.Function.SWISH:
+        case graph.UnaryOp(function=swish) if swish.data is graph.Function.SWISH:
             op.function = graph.FunctionAttr(graph.Function.HARD_SWISH, affine=swish.affine)
         case graph.LinearOperation() | graph.BinaryOp() if (
             swish := op.activation
-        ) is not None and swish.kind is graph.Function.SWISH:
+        ) is not None and swish.data is graph.Function.SWISH:
             op.activation = graph.FunctionAttr(graph.Function.HARD_SWISH, affine=swish.affine)
         case _:
             return False

@@ -149,10 +149,10 @@ def _function(op: Operation, family: RowFunctions[Found]) -> RowFunction[Found] 
 def _kinds(op: Operation) -> Iterator[graph.Function]:
     # A power can be a root.
     if isinstance(op, graph.UnaryOp):
-        yield op.function.kind
+        yield op.function.data
     elif isinstance(op, graph.BinaryOp):
         if op.activation is not None:
-            yield op.activation.kind
+            yield op.activation.data
         if op.function is graph.Binary.POW:
             yield graph.Function.SQRT
 
@@ -204,7 +204,7 @@ def _computed(op: Operation, operands: Sequence[Doubles]) -> Doubles | None:
         case graph.ReshapeOp():
             return operands[0]
         case graph.BinaryOp() if op.activation is not None:
-            formula = FORMULAS[op.activation.kind]
+            formula = FORMULAS[op.activation.data]
             return formula(DOUBLE_BINARY[op.function](*operands), op.activation.values)
         case _:
             return elementwise(op, operands)
@@ -230,7 +230,7 @@ def _is_part(op: Operation) -> bool:
 
 
 def _is_known(function: graph.FunctionAttr | None) -> bool:
-    return function is None or (function.kind in FORMULAS and function.affine is None)
+    return function is None or (function.data in FORMULAS and function.affine is None)
 
 
 def _has_rows_of(value: SSAValue, shape: Sequence[int]) -> bool:

@@ -162,7 +162,7 @@ def _table(op: graph.GraphOperation, target: UniformType) -> graph.LookupOp | No
         return None
     bounds = None
     clip = argument.owner
-    if isinstance(clip, graph.UnaryOp) and clip.function.kind is graph.Function.CLIP:
+    if isinstance(clip, graph.UnaryOp) and clip.function.data is graph.Function.CLIP:
         argument, bounds = clip.input, clip.function.values
     if not isinstance(argument.owner, graph.DequantizeOp):
         return None

@@ -281,7 +281,7 @@ def _sensitive_operands(op: Operation, logarithms: Collection[SSAValue]) -> Sequ
         case graph.BinaryOp(function=graph.Binary.DIV, rhs=divisor):
             return [] if isinstance(divisor.owner, graph.ConstantOp) else [divisor]
         case graph.UnaryOp(input=value):
-            match op.function.kind:
+            match op.function.data:
                 case graph.Function.LOG:
                     counts = True
                 case graph.Function.EXP:
@@ -308,7 +308,7 @@ def _is_quotient(value: SSAValue) -> bool:
     match value.owner:
         case graph.BinaryOp(function=graph.Binary.DIV, rhs=divisor):
             return not isinstance(divisor.owner, graph.ConstantOp)
-        case graph.UnaryOp(function=graph.FunctionAttr(kind=graph.Function.SQRT), input=inner):
+        case graph.UnaryOp(function=graph.FunctionAttr(data=graph.Function.SQRT), input=inner):
             return _is_quotient(inner)
         case Operation() as op if keeps_scale(op):
             return any(map(_is_quotient, op.operands))
@@ -319,7 +319,7 @@ def _is_quotient(value: SSAValue) -> bool:
 def _logarithms(ops: Sequence[Operation]) -> set[SSAValue]:
     found = set[SSAValue]()
     for op in ops:
-        kind = op.function.kind if isinstance(op, graph.UnaryOp) else None
+        kind = op.function.data if isinstance(op, graph.UnaryOp) else None
         leads = _keeps_sensitivity(op) and kind is not graph.Function.EXP
         if kind is graph.Function.LOG or (leads and not found.isdisjoint(op.operands)):
             found.update(op.results)

@@ -83,7 +83,7 @@ def _returns_fill(op: Operation, *, is_filled: bool) -> bool:
             return is_filled or any(map(_is_fill, op.operands))
         case graph.BinaryOp(function=graph.Binary.ADD | graph.Binary.MAX | graph.Binary.MIN):
             return is_filled
-        case graph.UnaryOp(function=graph.FunctionAttr(kind=graph.Function.LEAKY_RELU)):
+        case graph.UnaryOp(function=graph.FunctionAttr(data=graph.Function.LEAKY_RELU)):
             return is_filled  # Of slope -1 a magnitude.
         case _:
             return is_filled and keeps_scale(op)

@@ -229,7 +229,7 @@ class SinkDequantize(RewritePattern):
             case graph.PadOp():
                 # Exact if an integer represents the padding value, which is true for zero.
                 moved = repadded(op, stored[0])
-            case graph.UnaryOp(channel_exponents=None) if op.function.kind is graph.Function.RELU:
+            case graph.UnaryOp(channel_exponents=None) if op.function.data is graph.Function.RELU:
                 # The zero point represents 0, and larger integers represent larger values.
                 point = element.zero_point
                 requant = RequantAttr(0, zero_point=point, low=point, high=element.high)

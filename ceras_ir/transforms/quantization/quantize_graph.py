@@ -185,7 +185,7 @@ def _quantize_recurrence(layer: graph.RecurrenceOp) -> None:
     # function.
     last = layer.functions.data[-1]
     gates = layer.functions.data[:1] if layer.cell_kind is not Cell.RNN else ()
-    if not all(f.kind in UNIT_FUNCTIONS for f in (last, *gates)):
+    if not all(f.data in UNIT_FUNCTIONS for f in (last, *gates)):
         return
     weights = np.asarray(constant.array(), np.float32)
     chosen = least_squares_exponents(weights)

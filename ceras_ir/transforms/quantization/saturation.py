@@ -178,7 +178,7 @@ def _function(function: graph.FunctionAttr, bounds: Bounds) -> Bounds:
 
 def _core(function: graph.FunctionAttr, bounds: Bounds) -> Bounds:
     low, high = bounds
-    kind = function.kind
+    kind = function.data
     if (limits := function.clip_range) is not None:
         return min(max(low, limits[0]), limits[1]), min(max(high, limits[0]), limits[1])
     if kind in FIXED:

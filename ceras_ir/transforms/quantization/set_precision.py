@@ -326,7 +326,7 @@ class SiluRule(ArithmeticOptions, CalibrationOptions, SiluOptions, FloatNetworkP
 
 
 def _set(op: graph.UnaryOp, silu: str, offer: Offer | None) -> None:
-    is_swish = op.function.kind is graph.Function.SWISH
+    is_swish = op.function.data is graph.Function.SWISH
     if not is_table(op) or form_of(op) is not None:
         return
     if not reads_sum(op):

@@ -62,7 +62,7 @@ TORCH_FUNCTIONS: dict[Function, Callable[..., Tensor]] = {
 
 def apply_function(function: FunctionAttr, x: Tensor) -> Tensor:
     """Apply `function` to each element."""
-    y = TORCH_FUNCTIONS[function.kind](x, *function.values)
+    y = TORCH_FUNCTIONS[function.data](x, *function.values)
     if (affine := function.affine) is None:
         return y
     scale, offset = affine

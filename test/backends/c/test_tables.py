@@ -102,7 +102,7 @@ def test_shift_swish(element: UniformType) -> None:
         FunctionAttr(Function.LEAKY_RELU, (0.1,)),
         FunctionAttr(Function.RELU),
     ],
-    ids=lambda function: str(function.kind),
+    ids=lambda function: str(function.data),
 )
 def test_functions_of_scaled_channels(function: FunctionAttr) -> None:
     x = np.random.default_rng(1).normal(0, 4, (50, 3)).astype(np.float32)

@@ -70,7 +70,7 @@ def test_one_operation_for_each_block():
     }  # fmt: skip
     assert not others
     functions = [op.activation for op in layers]
-    assert functions[0] is not None and functions[0].kind is graph.Function.HARD_SWISH
+    assert functions[0] is not None and functions[0].data is graph.Function.HARD_SWISH
     assert functions[0].affine == (pytest.approx(0.3), 0.25)
     # A clip has no offset: the bounds have changed, and the layer has the affine part.
     assert functions[2] is not None and functions[2].affine is None
@@ -102,7 +102,7 @@ def test_what_other_passes_recognize_is_left(scale: float | None):
     module = fused(model(nodes, {"x": (8,)}, ["y"], constants))
     for pass_ in (SplitActivationRule(), ElementwiseRule()):
         pass_.apply(load_context(), module)
-    kinds = [op.function.kind for op in module.walk() if isinstance(op, graph.UnaryOp)]
+    kinds = [op.function.data for op in module.walk() if isinstance(op, graph.UnaryOp)]
     assert kinds == [graph.Function.GELU, graph.Function.SIGMOID if scale else graph.Function.SWISH]
     x = np.linspace(-3, 3, 8, dtype=np.float32)
     gelu = 0.5 * x * (1 + np.array([erf(v / 2**0.5) for v in x]))

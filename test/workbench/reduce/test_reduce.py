@@ -63,7 +63,7 @@ class PlantedPass(ModulePass):
 
     def apply(self, ctx, op):
         for each in op.walk():
-            if isinstance(each, graph.UnaryOp) and each.function.kind.value == "sqrt":
+            if isinstance(each, graph.UnaryOp) and each.function.data.value == "sqrt":
                 if isinstance(each.input.owner, graph.Conv2dOp):
                     raise KeyError("planted")
 """

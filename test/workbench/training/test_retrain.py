@@ -240,7 +240,7 @@ def test_hard_swish_learns_what_silu_did(silu: Path, tmp_path: Path):
     assert after < 0.7 * before
     kinds = {op.activation for op in main_function(read_network(str(output))).body.block.ops
              if isinstance(op, graph.LinearOperation)}  # fmt: skip
-    assert graph.Function.SWISH not in {k.kind for k in kinds if k is not None}
+    assert graph.Function.SWISH not in {k.data for k in kinds if k is not None}
 
 
 def test_patterns_of_soft_layers(silu: Path):

@@ -153,7 +153,7 @@ def swish_pays(shape: Sequence[int], board: VtaBoard) -> bool:
 
 def _is_swish(op: graph.LookupOp | graph.ShiftSwishOp) -> bool:
     return isinstance(op, graph.ShiftSwishOp) or any(
-        isinstance(a, graph.FunctionAttr) and a.kind is graph.Function.SWISH
+        isinstance(a, graph.FunctionAttr) and a.data is graph.Function.SWISH
         for a in op.attributes.values()
     )
 

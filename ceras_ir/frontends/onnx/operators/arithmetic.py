@@ -260,7 +260,7 @@ def _is_rounded(quotient: graph.BinaryOp) -> bool:
 def _rounds(op: Operation) -> bool:
     match op:
         case graph.UnaryOp():
-            return op.function.kind in ROUNDING_FUNCTIONS
+            return op.function.data in ROUNDING_FUNCTIONS
         case graph.CastOp():
             return graph.element_of(op.result) != f32
         case _:
@@ -270,7 +270,7 @@ def _rounds(op: Operation) -> bool:
 def _continues(op: Operation) -> bool:
     match op:
         case graph.UnaryOp():
-            return op.function.kind in CONTINUING_FUNCTIONS
+            return op.function.data in CONTINUING_FUNCTIONS
         case graph.BinaryOp():
             return op.function in CONTINUING_ARITHMETIC
         case _:

@@ -381,7 +381,7 @@ class IntegerWeights:
         if at_bound[0] != 0:
             raise self.node.unsupported(
                 "sequences of different lengths in a layer with the gate function "
-                f"'{function.kind.value}'; use Sigmoid or HardSigmoid, or a batch of one sequence"
+                f"'{function.data.value}'; use Sigmoid or HardSigmoid, or a batch of one sequence"
             )
         with emitter.in_float():
             inside = steps_within(emitter, steps, lengths)

@@ -181,13 +181,13 @@ def _function(value: SSAValue) -> tuple[FunctionAttr, SSAValue] | None:
     if not isinstance(op, graph.UnaryOp):
         return None
     function = op.function
-    if function.kind is Function.CLIP:
+    if function.data is Function.CLIP:
         low, high = function.values
         # Keras computes `min(max(x + 3, 0), 6) / 6`; the addend is in the form.
         if low == 0 and np.float32(high) * np.float32(scale) == 1:
             return FunctionAttr(Function.HARD_SIGMOID, (scale, 0.0)), op.input
         return None
-    return (function, op.input) if scale == 1 and function.kind in CELL_FUNCTIONS else None
+    return (function, op.input) if scale == 1 and function.data in CELL_FUNCTIONS else None
 
 
 @dataclass(frozen=True)

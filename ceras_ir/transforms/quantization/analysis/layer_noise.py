@@ -367,7 +367,7 @@ def _operator(op: Operation) -> str:
     name = op.name.removeprefix("graph.")
     match op:
         case graph.LookupOp() | graph.UnaryOp() if isinstance(function, graph.FunctionAttr):
-            return function.kind.value
+            return function.data.value
         case graph.Conv2dOp() if op.group_count > 1:
             return "conv2d (grouped)"
         case graph.BinaryOp() | graph.Pool2dOp():

@@ -56,5 +56,5 @@ class ReluToAbsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for inner in op.walk():
-            if isinstance(inner, UnaryOp) and inner.function.kind is Function.RELU:
+            if isinstance(inner, UnaryOp) and inner.function.data is Function.RELU:
                 inner.function = FunctionAttr(Function.ABS)
