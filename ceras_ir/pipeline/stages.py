@@ -195,14 +195,15 @@ class BuildOptions(QuantizationOptions, TargetOptions):
         return tuple(p for each in self.insertions if each.level == level for p in each.passes)
 
     def check_levels(self, known: Sequence[str]) -> None:
-        """Refuse passes after levels that do not exist."""
+        """Refuse passes after levels that do not exist; a network is always imported."""
+        known = [IMPORTED, *known]
         for level in (each.level for each in self.insertions):
             if level not in known:
                 near = f"{did_you_mean(level, known)} (levels: {', '.join(dict.fromkeys(known))})"
                 raise UsageError(f"--at: there is no level '{level}'{near}")
 
 
-FUSED, QUANTIZED = "fused graph", "quantized graph"
+IMPORTED, FUSED, QUANTIZED = "imported graph", "fused graph", "quantized graph"
 """Names of levels."""
 
 
@@ -210,12 +211,13 @@ def all_stages(options: BuildOptions) -> list[Stage]:
     """Return the stages from an imported network to the last level, with passes of the user."""
     stages = [*_front(options), *options.target.lower()]
     options.check_levels([stage.level for stage in stages])
-    return list(_with_insertions(stages, options.insertions))
+    return [*_after(IMPORTED, options.insertions), *_with_insertions(stages, options.insertions)]
 
 
 def front_stages(options: BuildOptions) -> list[Stage]:
     """Return the stages that decide the values: fusion, quantization, encodings."""
-    return list(_with_insertions(_front(options), options.insertions))
+    stages = _with_insertions(_front(options), options.insertions)
+    return [*_after(IMPORTED, options.insertions), *stages]
 
 
 def computing_stages(options: BuildOptions) -> list[Stage]:
@@ -259,9 +261,13 @@ def pruning(options: BuildOptions) -> tuple[ModulePass, ...]:
 def _with_insertions(stages: Sequence[Stage], insertions: Sequence[Insertion]) -> Iterator[Stage]:
     for stage in stages:
         yield stage
-        for insertion in insertions:
-            if insertion.level == stage.level:
-                yield Stage(stage.level, insertion.passes, added=insertion.pipeline)
+        yield from _after(stage.level, insertions)
+
+
+def _after(level: str, insertions: Sequence[Insertion]) -> Iterator[Stage]:
+    for each in insertions:
+        if each.level == level:
+            yield Stage(level, each.passes, added=each.pipeline)
 
 
 def graph_stages(options: BuildOptions) -> list[Stage]:

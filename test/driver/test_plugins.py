@@ -163,13 +163,29 @@ def test_a_pass_is_run(tool: Tool, folder: Path, target: str):
     assert results[0] != results[1]
 
 
+def test_a_pass_runs_before_fusion(tool: Tool, folder: Path):
+    swap = "swap-function{old=tanh new=relu}"
+    at = (SWAP, "--at", "imported graph", swap)
+    done = tool("ceras-compile", POOLS, "-o", "out", "--target", "c", "--save-temps", *at)
+    assert done.status == 0, done.stderr
+    assert [p.name for p in sorted(folder.glob("out/temps/*"))][1:3] == [
+        "1-imported-graph-swap-function-old-tanh-new-relu.mlir",
+        "2-fused-graph.mlir",
+    ]
+    done = tool("ceras-verify", POOLS, *at, "--targets", "c", "--quantize", "none")
+    assert done.status == 1
+    (wrong,) = (line for line in done.stdout.splitlines() if "differs" in line)
+    assert wrong.startswith(f"imported graph, {swap} ") and "first at node 'tanh'" in wrong
+
+
 @pytest.mark.needs("workbench")
 def test_a_pass_is_compared(tool: Tool, folder: Path):
-    at = (SWAP, "--at", "fused graph", "swap-function{old=tanh new=relu}")
-    done = tool("ceras-compare", POOLS, "--inputs", "pools.npz", *at)
-    assert done.status == 0, done.stderr
-    assert "tanh" not in done.stdout
-    assert "(swish)" in done.stdout
+    for level in ("imported graph", "fused graph"):
+        at = (SWAP, "--at", level, "swap-function{old=tanh new=relu}")
+        done = tool("ceras-compare", POOLS, "--inputs", "pools.npz", *at)
+        assert done.status == 0, done.stderr
+        assert "tanh" not in done.stdout
+        assert "(swish)" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -214,7 +230,7 @@ def test_what_was_verified_before_a_crash_is_said(tool: Tool, folder: Path):
     ("options", "message"),
     [
         (("--at", "fused grap", "cse"), "no level 'fused grap'; did you mean 'fused graph'?"),
-        (("--at", "tile", "cse"), "no level 'tile' (levels: fused graph, placed graph, memory)"),
+        (("--at", "tile", "cse"), "no level 'tile' (levels: imported graph, fused graph, "),
         (("--at", "memory", "sink-lockup", SINK), "did you mean 'sink-lookup'?"),
         (("--at", "memory", "sink-lookup{x=1}", SINK), "'sink-lookup' has no option 'x'"),
         (("--at", "memory", ""), "empty pass name"),

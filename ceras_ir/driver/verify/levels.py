@@ -38,7 +38,14 @@ from ceras_ir.network.function import is_quantized, main_function, states_of
 from ceras_ir.pipeline.build import build_target
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.instrumentation import Watching
-from ceras_ir.pipeline.stages import QUANTIZED, BuildOptions, all_stages, front_stages, run_stages
+from ceras_ir.pipeline.stages import (
+    IMPORTED,
+    QUANTIZED,
+    BuildOptions,
+    all_stages,
+    front_stages,
+    run_stages,
+)
 from ceras_ir.support.diagnostics import UnsupportedError, UsageError, node_name, progress, remark
 from ceras_ir.targets.capabilities import Executable, NotEmulated
 from ceras_ir.targets.protocol import Stage, Target, all_targets
@@ -158,7 +165,7 @@ class LevelComparison:
                     for a, e in zip(actual, before, strict=True)
                     for k in e
                 )
-                above = stage.level if stage.added else "imported graph"
+                above = stage.level if stage.added else IMPORTED
                 text = f"within {error:.1e} of the {above}"
             else:
                 text = self.agrees(actual)

@@ -54,6 +54,7 @@ from ceras_ir.network.function import (
     main_function,
     states_of,
 )
+from ceras_ir.pipeline.stages import IMPORTED
 
 DATA_DEPENDENT_SIZES = frozenset({"NonMaxSuppression"})
 """Operators whose result has a data-dependent number of rows."""
@@ -227,8 +228,6 @@ class AsImported:
         return found
 
 
-LEVEL = "imported graph"
-
 SIGNED_RANGE = np.float32(4)
 """The largest magnitude of the synthetic sample with both signs."""
 
@@ -372,8 +371,10 @@ def model_verdict(
                 check.check_layouts(samples[0], outputs[0])
         except MismatchError as error:
             name = check.imported.reference.name
-            return Verdict(LEVEL, False, f"differs from the model, computed by {name}, at {error}")
+            return Verdict(
+                IMPORTED, False, f"differs from the model, computed by {name}, at {error}"
+            )
     except NoReferenceError as error:
-        return Verdict(LEVEL, True, f"not compared with the model: {error}")
+        return Verdict(IMPORTED, True, f"not compared with the model: {error}")
     spent = perf_counter() - start
-    return Verdict(LEVEL, True, f"{check} ({spent:.1f} s, interpreter {seconds:.1f} s)")
+    return Verdict(IMPORTED, True, f"{check} ({spent:.1f} s, interpreter {seconds:.1f} s)")

@@ -34,7 +34,7 @@ from ceras_ir.network.function import (
 from ceras_ir.network.storage import LAYER
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.instrumentation import PassRunner
-from ceras_ir.pipeline.stages import FUSED, QUANTIZED, BuildOptions, quantize_pass
+from ceras_ir.pipeline.stages import FUSED, IMPORTED, QUANTIZED, BuildOptions, quantize_pass
 from ceras_ir.support.diagnostics import InputError, node_names, progress
 from ceras_ir.transforms.quantization.analysis.layer_noise import (
     LayerNoise,
@@ -307,7 +307,7 @@ def pair_with_float(module: ModuleOp, options: BuildOptions) -> NoiseMeter:
     from ceras_ir.transforms.quantization.residuals import UnfuseResidualPass
 
     ctx, runner = load_context(), PassRunner()
-    runner.run(ctx, module, [FusePass(), *options.inserted(FUSED)])
+    runner.run(ctx, module, [*options.inserted(IMPORTED), FusePass(), *options.inserted(FUSED)])
     reference = None
     for pass_ in flatten(quantize_pass(options)):
         runner.run(ctx, module, [pass_])
@@ -338,11 +338,12 @@ def variant_of(module: ModuleOp, options: BuildOptions) -> str:
     from ceras_ir.transforms.quantization.quantize import QuantizePass
 
     ctx, runner, main = load_context(), PassRunner(), main_function(module)
+    at_imported = options.inserted(IMPORTED)
     at_fused, at_quantized = options.inserted(FUSED), options.inserted(QUANTIZED)
     if is_quantized(main) and not carries_floats(module):
-        runner.run(ctx, module, [*at_fused, *at_quantized])
+        runner.run(ctx, module, [*at_imported, *at_fused, *at_quantized])
         return STORED
-    runner.run(ctx, module, [FusePass(), *at_fused])
+    runner.run(ctx, module, [*at_imported, FusePass(), *at_fused])
     if carries_quantization(module):
         runner.run(ctx, module, [QuantizePass(), *at_quantized])
         return QDQ

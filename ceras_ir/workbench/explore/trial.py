@@ -27,6 +27,7 @@ from ceras_ir.pipeline.build import build_target
 from ceras_ir.pipeline.report import table
 from ceras_ir.pipeline.stage_cache import CachedModule, StageCache, digest_of, spelled
 from ceras_ir.pipeline.stages import (
+    IMPORTED,
     BuildOptions,
     all_stages,
     computing_stages,
@@ -159,7 +160,7 @@ class _Trial:
             self.model.file, batch=arguments.batch, shapes=dict(arguments.shape)
         )
         passes = image_passes(arguments)
-        stages = [Stage("imported graph", passes, changes_values=True)] if passes else []
+        stages = [Stage(IMPORTED, passes, changes_values=True)] if passes else []
         self.source = self.stages.after(imported, stages)
         options = build_options(arguments, target_of(target, arguments))
         options.check()
