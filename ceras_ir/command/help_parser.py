@@ -37,6 +37,11 @@ class HelpParser(argparse.ArgumentParser):
 
     examples: Sequence[str] = ()
     """Command lines without the name of the command, printed at the end of the help."""
+    further_options: Callable[[], tuple[str, str, Sequence[argparse.Action]]] | None = None
+    """
+    A function that returns the title, the description and the members of a group of options that
+    the help lists, and that the parser accepts only together with another option.
+    """
 
     def document(self) -> None:
         """Load the help of all options."""
@@ -72,6 +77,13 @@ class HelpParser(argparse.ArgumentParser):
                 formatter.add_text(group.description)
                 formatter.add_arguments(listed)
                 formatter.end_section()
+        if self.further_options is not None:
+            title, description, further = self.further_options()
+            _document(further)
+            formatter.start_section(title)
+            formatter.add_text(description)
+            formatter.add_arguments(further)
+            formatter.end_section()
         formatter.add_text(self.epilog)
         examples = "".join(f"  {self.prog} {example}\n" for example in self.examples)
         return formatter.format_help() + (f"\nexamples:\n{examples}" if examples else "")

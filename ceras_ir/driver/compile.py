@@ -50,6 +50,7 @@ from ceras_ir.driver.shared_options import (
     native_target,
     target_of,
 )
+from ceras_ir.driver.target_help import list_target_options
 from ceras_ir.pipeline.context import plugins
 from ceras_ir.pipeline.stages import BuildOptions, pruning
 from ceras_ir.support.diagnostics import (
@@ -108,7 +109,7 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
         epilog=f"{described_targets(known)} {EXIT_STATUS}",
         examples=(
             f"model.onnx --target {native} --calibrate data.npz -o compiled",
-            f"model.onnx --target {native} --shape image=1x3x224x224 --report -o compiled",
+            f"model.onnx --target {native} --board uno_r4_wifi --report -o compiled",
         ),
     )
     parser.add_argument("model", metavar="MODEL.onnx", help="an ONNX model, or IR text in .mlir")
@@ -162,6 +163,8 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
         "report.json",
     )
     add_target_options(parser, [] if target is None else [target])
+    if target is None:
+        list_target_options(parser)
     return parser
 
 

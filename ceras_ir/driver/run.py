@@ -35,6 +35,7 @@ from ceras_ir.driver.shared_options import (
     reference_target,
     target_of,
 )
+from ceras_ir.driver.target_help import list_target_options
 from ceras_ir.pipeline.context import plugins
 from ceras_ir.pipeline.stages import BuildOptions
 from ceras_ir.support.diagnostics import InputError, UnsupportedError, UsageError, remark
@@ -114,6 +115,8 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
             for option, (metavar, text) in action.values.items():
                 parser.add_argument(option, metavar=metavar, help=f"with {flag}: {text}")
     add_target_options(parser, [reference_target() if target is None else target])
+    if target in (None, reference_target()):
+        list_target_options(parser)
     return parser
 
 

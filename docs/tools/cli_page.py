@@ -19,6 +19,7 @@ from ceras_ir.driver.shared_options import (
     TargetClass,
     compiling_targets,
 )
+from ceras_ir.driver.target_help import OPTIONS_OF_TARGETS
 from ceras_ir.driver.verify import tool as verify
 from ceras_ir.support.options import choices_of, docstring, flag_of, help_of, options_of
 from ceras_ir.workbench import completion as completion
@@ -131,7 +132,7 @@ class MarkdownFormatter(argparse.HelpFormatter):
             self.lines += [fill(text, WIDTH, break_on_hyphens=False), ""]
 
     def start_section(self, heading: str | None) -> None:
-        self.is_inside_target = (heading or "").startswith("target ")
+        self.is_inside_target = (heading or "").startswith(("target ", OPTIONS_OF_TARGETS))
         if self.is_inside_target:
             self.links.append("[options of targets](#options-of-targets)")
 

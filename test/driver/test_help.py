@@ -67,7 +67,16 @@ def test_options_are_in_groups(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_board_of_a_target_is_usual(capsys: pytest.CaptureFixture[str]) -> None:
     target = ("--target", "c")
-    assert "--board" not in flags_in(printed("compile", "--help", capsys))
+    for name in ("compile", "run"):
+        for flag in ("--help", "--help-all"):
+            text = printed(name, flag, capsys)
+            _, _, group = text.partition("\noptions of targets:\n")
+            listed = flags_in(group)
+            assert listed[:2] == ["--board", "--optimize"] and "--weights" not in listed
+            assert "(target arduino, c)" in " ".join(group.split())
+            assert flags_in(text).count("--board") == 1
+    assert "--board uno_r4_wifi" in printed("compile", "--help", capsys)
+    assert "options of targets:" not in printed("compile", "--help", capsys, *target)
     short = flags_in(printed("compile", "--help", capsys, *target))
     assert "--board" in short and "--weights" not in short
     assert "--weights" in flags_in(printed("compile", "--help-all", capsys, *target))
