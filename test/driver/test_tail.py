@@ -77,7 +77,11 @@ def test_the_tail_is_float(folder: Path, target: str, capsys: pytest.CaptureFixt
     assert kinds(lines, "binary") == kinds(lines, "concat") == ["float"]
     layers = json.loads((folder / "out" / "report.json").read_text())["layers"]
     reasons = {layer["name"]: layer.get("float_reason") for layer in layers}
-    assert reasons["decode"] == reasons["heads"] == "follows the last sum of products"
+    assert (
+        reasons["decode"]
+        == reasons["heads"]
+        == "after the last layer, float costs little; --io int8 computes it in int8"
+    )
     assert reasons["backbone"] is None
     assert "in float on the" in capsys.readouterr().out
     assert "choose-precision" in report["recipe"]

@@ -40,7 +40,7 @@ The operations that sum products, average or interpolate. The operations after t
 the tail of a network.
 """
 
-TAIL_REASON = "follows the last sum of products"
+TAIL_REASON = "after the last layer, float costs little; --io int8 computes it in int8"
 
 
 @dataclass(frozen=True)
@@ -370,8 +370,9 @@ class KeepInFloatPass(ExceptionOptions, RulePass):
     After:
 
         %a = graph.matmul %x, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
-        %y = graph.unary <exp> %a {graph.precision = "f32",
-            graph.float_reason = "follows the last sum of products"} : tensor<1x2xf32>
+        %y = graph.unary <exp> %a {graph.precision = "f32", graph.float_reason =
+            "after the last layer, float costs little; --io int8 computes it in int8"}
+            : tensor<1x2xf32>
     """
 
     name = "keep-in-float"

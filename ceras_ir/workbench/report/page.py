@@ -74,6 +74,7 @@ def report_page(content: Content) -> str:
             "splits": _splits(content, colours),
             "missing": _missing(content),
             "reasons": reasons,
+            "reasons_note": _reasons_note(content),
             "graph": graph_picture(rows, content.input_names, content.results),
             "layers": _layers(content, colours),
             "memory": None if content.plan is None else memory_picture(content.plan),
@@ -138,7 +139,10 @@ def _cards(content: Content) -> list[Card]:
             cards.append(Card(label, *size(used), note, min(used / has, 1.0)))
     weights = content.total("weight_bytes")
     if weights is not None:
-        cards.append(Card("weights", *size(weights), "constants as they are encoded"))
+        note = "constants of the network as encoded, equal arrays once"
+        if content.total("flash_bytes") is not None:
+            note += "; flash adds padding, tables of kernels, and code"
+        cards.append(Card("weights", *size(weights), note))
     macs = content.total("macs")
     if macs is not None:
         cards.append(Card("products", *amount(macs), "multiplications of one inference"))
@@ -224,6 +228,15 @@ def _missing(content: Content) -> str:
     if not content.provenance:
         lacking.append("no provenance, noise or timeline: compile with --report")
     return "; ".join(lacking)
+
+
+def _reasons_note(content: Content) -> str:
+    """Return the question that the table of reasons answers."""
+    reasons = [row for row in content.layers if row.reason is not None]
+    in_float = [row for row in reasons if "float_reason" in row.facts]
+    questions = ["not on the accelerator"] * (len(in_float) < len(reasons))
+    questions += ["in float"] * bool(in_float)
+    return f"Why layers are {' or '.join(questions)}: the rule and the remedy."
 
 
 def _reasons(content: Content) -> Table:

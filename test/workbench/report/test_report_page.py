@@ -120,7 +120,17 @@ def test_calibrated_networks_have_noise(model: Path):
     # The first layer is in float, because it depends only on inputs.
     assert ratios[0] is None and 20 < ratios[1] < 80
     assert report["provenance"]["data"] == {str(data): sha256(data.read_bytes()).hexdigest()}
-    assert 'id="noise"' in page_of(folder)
+    page = page_of(folder)
+    assert 'id="noise"' in page
+    # A target without accelerator has only layers in float.
+    assert "Why layers are in float: the rule and the remedy." in page
+    assert "encoded, equal arrays once; flash adds padding, tables of kernels, and code" in page
+
+
+@pytest.mark.needs("vta")
+def test_reasons_of_an_accelerator(model: Path):
+    page = page_of(compiled(model, "out", "--quantize", "int8", target="vta"))
+    assert "Why layers are not on the accelerator or in float: the rule and the remedy." in page
 
 
 @pytest.mark.slow
