@@ -129,7 +129,7 @@ def test_notes_of_passes_are_logged(
 ) -> None:
     """A decision of a pass is no warning, and is printed only if the user requests it."""
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", ceras.CerasWarning)
         with caplog.at_level("INFO", logger="ceras_ir"):
             model.quantize(SAMPLES, target="c", silu="table")
     (record,) = caplog.records
@@ -154,7 +154,7 @@ def test_trials_of_options_are_logged(
 def test_the_recommended_calls_print_no_warning(model: ceras.Model, tmp_path: Path) -> None:
     """`compile` and `verify` do not report the options that `quantize` applied."""
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", ceras.CerasWarning)
         quantized = model.quantize(SAMPLES, target="c", observer="minmax", budget=0)
         quantized.compile("c").save(tmp_path / "out")
         assert ceras.verify(quantized, SAMPLES[:2], targets=["c"])
@@ -376,7 +376,7 @@ def wrong(model: ceras.Model, what: str) -> object:
         ("nothing", ceras.InputError, "no samples"),
         ("no data", ceras.InputError, "no such file or folder"),
         ("not finite", ceras.InputError, "NaN or infinite"),
-        ("images", ceras.UsageError, "only to a folder of images"),
+        ("images", ceras.UsageError, "image options apply only to images"),
         ("target", ceras.UsageError, "unknown target 'd'"),
         ("option", ceras.UsageError, "no option 'weight'; did you mean 'weights'"),
         ("value", ceras.UsageError, "must be source|file|incbin, got 'fil'"),

@@ -31,8 +31,9 @@ class TakeImagesPass(NetworkPass):
     Replace the float image input of a network by plain ui8.
 
     The network computes the former input, `(pixel / scale - mean) / std`, with an operation in
-    float32 for each step. `layout` is the layout of the bytes, which are transposed if the network
-    requires another. The network must have a single input, of f32 and four dimensions.
+    float32 for each step. `graph.pixels` records the formula for float samples. `layout` is the
+    layout of the bytes, which are transposed if the network requires another. The network must have
+    a single input, of f32 and four dimensions.
 
     Before:
 
@@ -43,7 +44,9 @@ class TakeImagesPass(NetworkPass):
 
     After:
 
-        func.func @main(%x: tensor<1x4x4x3xui8> {graph.name = "x"}) -> tensor<1x4x4x3xf32> {
+        func.func @main(%x: tensor<1x4x4x3xui8> {graph.name = "x", graph.pixels = {scale =
+            array<f32: 255.0>, mean = array<f32: 0.0>, std = array<f32: 1.0>, axes = array<i64: 0,
+            1, 2, 3>, channel_axis = array<i64: 3>}}) -> tensor<1x4x4x3xf32> {
           %a = graph.cast %x : (tensor<1x4x4x3xui8>) -> tensor<1x4x4x3xf32>
           %s = graph.constant dense<255.0> : tensor<f32> : tensor<f32>
           %b = graph.binary div %a, %s : (tensor<1x4x4x3xf32>, tensor<f32>) -> tensor<1x4x4x3xf32>

@@ -155,7 +155,7 @@ REFUSED = {
     "round-weigths": "is not an optional pass of quantize; did you mean 'round-weights'",
     "best": "is not an optional pass of quantize (passes: fit-inputs, equalize-channels, ",
     "correct-bias": "correct-bias was removed: round-weights includes bias correction",
-    "none,round-weights": "'none' is not an optional pass of quantize",
+    "none,round-weights": "'none' is a recipe without passes: remove it",
 }
 
 
