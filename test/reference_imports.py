@@ -17,8 +17,9 @@ import onnx
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
+from ceras_ir.data.sample_stream import signed_sample
 from ceras_ir.dialects.graph import LoopOp, shape_of
-from ceras_ir.driver.verify.model_check import AsImported, signed_sample
+from ceras_ir.driver.verify.model_check import AsImported
 from ceras_ir.driver.verify.model_reference import ModelReference, NoReferenceError
 from ceras_ir.frontends.onnx.importer import Importer
 

@@ -208,6 +208,26 @@ def synthetic_steps(main: FuncOp, count: int, seed: int) -> list[dict[str, NDArr
     return [{k: v for k, v in sample.items() if k not in kept} for sample in samples]
 
 
+SIGNED_RANGE = np.float32(4)
+"""The largest magnitude of the synthetic sample with both signs."""
+
+ZERO_SHARE = 1 / 8
+"""The share of zeros in this sample, at which functions have corners."""
+
+
+def signed_sample(main: FuncOp) -> dict[str, NDArray[np.generic]]:
+    """Return a synthetic sample whose floats have both signs, and some zeros."""
+    (sample,) = synthetic_steps(main, 1, seed=1)
+    random = np.random.default_rng(1)
+    signed = dict[str, NDArray[np.generic]]()
+    for name, array in sample.items():
+        if array.dtype == np.float32:
+            kept = random.random(array.shape) >= ZERO_SHARE
+            array = np.where(kept, SIGNED_RANGE * (2 * array.astype(np.float32) - 1), np.float32(0))
+        signed[name] = array
+    return signed
+
+
 def _blocks(
     shape: tuple[int, ...], size: int, generator: np.random.Generator
 ) -> NDArray[np.float64]:

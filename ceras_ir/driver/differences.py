@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.data.sample_stream import open_samples, synthetic_steps
+from ceras_ir.data.sample_stream import open_samples, signed_sample, synthetic_steps
 from ceras_ir.interpreters.network import in_turn
 from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import is_quantized, main_function
@@ -134,13 +134,17 @@ def by_outputs(
 ) -> Watch:
     """
     Return a check that compares the outputs after a pass with the outputs before it, on the first
-    `count` of `inputs` or on synthetic inputs. After quantization, the bits must be equal. With a
-    `tolerance`, the signal-to-noise ratio of all samples in decibels must be at least this.
+    `count` of `inputs`, or on synthetic inputs and one with both signs. After quantization, the
+    bits must be equal. With a `tolerance`, the signal-to-noise ratio of all samples in decibels
+    must be at least this.
     """
     verify_module(module)
     main = main_function(module)
     if inputs is None:
         samples = synthetic_steps(main, count, seed=1)
+        if tolerance is None:
+            # The default range has no negative values, on which a pass can be wrong.
+            samples.append(signed_sample(main))
     else:
         samples = list(open_samples(inputs, network_inputs(main)).first(count))
 

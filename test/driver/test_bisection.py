@@ -52,6 +52,29 @@ def test_the_wrong_pass_is_named(
         assert "ceras-opt" in said and not Path("out").exists()
 
 
+@pytest.mark.parametrize("bisect", [False, True])
+@pytest.mark.parametrize("level", ["imported graph", "fused graph"])
+@pytest.mark.parametrize("quantize", ["none", "int8"])
+def test_synthetic_inputs_have_both_signs(
+    level: str,
+    quantize: str,
+    bisect: bool,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """The pass is wrong only for negative values, which the default range does not have."""
+    monkeypatch.chdir(tmp_path)
+    Path("m.mlir").write_text(NETWORK)
+    added = ["--at", level, "swap-function{old=relu new=abs}"]
+    command = ["m.mlir", "--targets", "c", "--quantize", quantize]
+    command += [f"--load-pass-plugin={PLUGIN}", *added, *["--bisect-passes"] * bisect]
+    assert verify_main(command) == 1
+    captured = capsys.readouterr()
+    said = "'swap-function' changes the outputs" if bisect else f"{level}, swap-function"
+    assert said in captured.out + captured.err
+
+
 def test_levels_before_the_wrong_pass_are_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):

@@ -45,7 +45,7 @@ class Candidate:
 
     options: COptions
     model: PrintedModel
-    """The model without stored filters."""
+    """The model, of a candidate that is not printed yet without stored filters."""
     footprint: Footprint
     instructions: float
 
@@ -84,11 +84,13 @@ class Candidate:
             "kernels": self.kernels,
         }
 
-    def printed(self, module: ModuleOp) -> PrintedModel:
-        """Return the model as `options` describe it."""
-        if self.options.stored_filters:
-            return emitter.build(module, self.options)
-        return replace(self.model, options=self.options)
+    def printed(self, module: ModuleOp) -> "Candidate":
+        """Return the candidate with the model that `options` describe, and its costs."""
+        if not self.options.stored_filters:
+            return replace(self, model=replace(self.model, options=self.options))
+        model, board = emitter.build(module, self.options), self.footprint.board
+        instructions = model_instructions(model, board, self.options.level)
+        return Candidate(self.options, model, Footprint.of(model, board), instructions)
 
 
 @dataclass(frozen=True)
@@ -145,11 +147,13 @@ def choose(
     ]
     best = min(candidate.footprint.excess for candidate in found)
     found = [candidate for candidate in found if candidate.footprint.excess == best]
-    goals = {name: select(found, name) for name in get_args(Goal)}
-    model = goals[goal].printed(module)
-    footprint = Footprint.of(model, board)
-    goals[goal] = replace(goals[goal], footprint=footprint)
-    return Choice(model, footprint, goal, goals, curve(found))
+    goals: dict[Goal, Candidate] = {}
+    for name in get_args(Goal):
+        candidate = select(found, name)
+        same = (known for known in goals.values() if known.options == candidate.options)
+        goals[name] = next(same, None) or candidate.printed(module)
+    selected = goals[goal]
+    return Choice(selected.model, selected.footprint, goal, goals, curve(found))
 
 
 def select(candidates: Sequence[Candidate], goal: Goal) -> Candidate:

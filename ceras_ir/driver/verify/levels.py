@@ -18,7 +18,7 @@ from xdsl.ir import Operation
 
 from ceras_ir.command.entry_point import shown_name
 from ceras_ir.command.exit_status import SourceError
-from ceras_ir.data.sample_stream import synthetic_steps
+from ceras_ir.data.sample_stream import signed_sample, synthetic_steps
 from ceras_ir.driver.differences import (
     FLOAT_TOLERANCE,
     Array,
@@ -87,10 +87,17 @@ class LevelComparison:
         """Use the first `limit` of `samples`, or synthetic samples."""
         self.watching, self.floor = watching, floor
         self.is_calibrated = options.calibration is not None or carries_quantization(module)
+        self.noise_count = limit
+        """The number of samples on which the noise of quantization is measured."""
         if samples is None:
             main = main_function(module)
             count = SYNTHETIC_STEPS if states_of(main) else SYNTHETIC_SAMPLES
-            samples = synthetic_steps(main, limit or count, seed=1)
+            self.noise_count = limit = limit or count
+            samples = synthetic_steps(main, limit, seed=1)
+            if options.insertions and not states_of(main):
+                # The default range has no negative values, on which a pass of the user can be
+                # wrong; they are outside the range for which scales are chosen.
+                samples, limit = [*samples, signed_sample(main)], None
         self.samples = samples if isinstance(samples, SharedSamples) else samples[:limit]
         self.options = options
         self.module = module
@@ -132,7 +139,7 @@ class LevelComparison:
         Run import, fusion and quantization. A level that changes no value must equal the previous
         level.
         """
-        ctx, floats = load_context(), self.expected
+        ctx, floats, imported = load_context(), self.expected, IMPORTED
         for stage in front_stages(self.options):
             before = self.expected
             untouched = self.module.clone() if stage.added else None
@@ -150,7 +157,9 @@ class LevelComparison:
             actual = self.interpret(self.module, stage.title)
             if stage.changes_values:
                 self.expected = actual
-                yield self.above_floor(stage.title, noise_of(floats, actual, self.quantities))
+                count = self.noise_count
+                noise = noise_of(floats[:count], actual[:count], self.quantities)
+                yield self.above_floor(stage.title, noise)
                 if written is not None:
                     yield self.as_written(written)
                 continue
@@ -165,7 +174,9 @@ class LevelComparison:
                     for a, e in zip(actual, before, strict=True)
                     for k in e
                 )
-                above = stage.level if stage.added else IMPORTED
+                above = stage.level if stage.added else imported
+                if stage.added and stage.level == IMPORTED:
+                    imported = f"{IMPORTED} after {stage.added}"
                 text = f"within {error:.1e} of the {above}"
             else:
                 text = self.agrees(actual)

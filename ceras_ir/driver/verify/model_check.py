@@ -27,10 +27,10 @@ from time import perf_counter
 import numpy as np
 import onnx
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.dialects.func import ReturnOp
 from xdsl.ir import SSAValue
 
-from ceras_ir.data.sample_stream import synthetic_steps
+from ceras_ir.data.sample_stream import signed_sample
 from ceras_ir.dialects import graph
 from ceras_ir.driver.differences import (
     FLOAT_TOLERANCE,
@@ -228,12 +228,6 @@ class AsImported:
         return found
 
 
-SIGNED_RANGE = np.float32(4)
-"""The largest magnitude of the synthetic sample with both signs."""
-
-ZERO_SHARE = 1 / 8
-"""The share of zeros in this sample, at which functions have corners."""
-
 SAMPLES_PER_CHECK = 4
 """The number of samples per compared sample."""
 
@@ -332,19 +326,6 @@ class ModelCheck:
         if imported.unbounded:
             text += f", {imported.unbounded:,} elements without a bound"
         return text if self.differs is None else f"{text}; end to end within {self.differs:.1e}"
-
-
-def signed_sample(main: FuncOp) -> dict[str, Array]:
-    """Return a synthetic sample whose floats have both signs, and some zeros."""
-    (sample,) = synthetic_steps(main, 1, seed=1)
-    random = np.random.default_rng(1)
-    signed = dict[str, Array]()
-    for name, array in sample.items():
-        if array.dtype == np.float32:
-            kept = random.random(array.shape) >= ZERO_SHARE
-            array = np.where(kept, SIGNED_RANGE * (2 * array.astype(np.float32) - 1), np.float32(0))
-        signed[name] = array
-    return signed
 
 
 def model_verdict(

@@ -14,6 +14,7 @@ from c_harness import Array, needs_arm
 from xdsl.utils.hints import isa
 
 from ceras_ir.backends.arduino.target import ArduinoTarget
+from ceras_ir.backends.c.costs import Footprint, model_instructions
 from ceras_ir.backends.c.emitter import files_of
 from ceras_ir.backends.c.emulator import EmulatedModel
 from ceras_ir.backends.c.machines import COptions, load_board
@@ -182,3 +183,15 @@ def test_cmake_respects_the_build_type(build_type: str, level: str, tmp_path: Pa
     flags = next(c["command"] for c in commands if c["file"].endswith("model.c")).split()
     assert level in flags
     assert sum(flag.startswith("-O") for flag in flags) == (build_type != "Debug")
+
+
+def test_the_costs_of_a_goal_are_those_of_its_build(digits: Build):
+    """The table of any goal has the flash and the time of the builds of all goals."""
+    builds = {goal: chosen(digits, goal) for goal in GOALS}
+    for goal, build_of_goal in builds.items():
+        footprint = Footprint.of(build_of_goal.model, load_board(BOARD))
+        level = build_of_goal.model.options.level
+        instructions = model_instructions(build_of_goal.model, load_board(BOARD), level)
+        for other in builds.values():
+            assert other.goals[goal].flash == footprint.flash
+            assert other.goals[goal].instructions == instructions
