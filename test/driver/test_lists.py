@@ -79,11 +79,12 @@ def test_hostile_files(content: bytes, capsys: pytest.CaptureFixture[str], tmp_p
 
 
 @pytest.mark.needs("vta")
-def test_json(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+def test_json(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     from ceras_ir.backends.vta.machine.board import load_board
 
     config = load_board("pynq").config()
-    (path := tmp_path / "vta_config.json").write_text(json.dumps(config))
+    monkeypatch.chdir(tmp_path)
+    (path := Path("vta_config.json")).write_text(json.dumps(config))
     assert boards([str(path)]) == 0
     lines = printed(capsys)
     assert lines[0].endswith("vta_config.json: a board of target vta")
@@ -102,7 +103,7 @@ def test_json(capsys: pytest.CaptureFixture[str], tmp_path: Path):
         (["zzz"], "there is no board 'zzz' (boards: "),
         (["--target", "c", "uno_r4_wifl"], "target c has no board 'uno_r4_wifl'; did you mean"),
         (["--target", "c", "my_board.tml"], "no board 'my_board.tml'; board files end in .toml"),
-        (["--target", "arduin"], "unknown target 'arduin'; did you mean 'arduino'?"),
+        (["--target", "arduin"], "invalid choice: 'arduin'; did you mean 'arduino'?"),
     ],
 )
 def test_unknown_boards(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]):

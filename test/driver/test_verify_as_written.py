@@ -218,7 +218,8 @@ def test_last_bits_of_floats_do_not_grow_into_steps(
     path.write_bytes(chaotic().SerializeToString())
     samples = np.random.default_rng(1).normal(0, 1, (2, 80, 1, 64)).astype(np.float32)
     np.savez(tmp_path / "in.npz", x=samples)
-    # The network is chaotic: the last bits decide the outputs.
-    inputs = ["--inputs", str(tmp_path / "in.npz"), "--targets", "c", "--floor", "-10"]
+    # The network is chaotic: the last bits, which depend on the processor, decide the outputs. The
+    # ratio of two unrelated outputs is near 0 dB, or below -10 dB if one of them is small.
+    inputs = ["--inputs", str(tmp_path / "in.npz"), "--targets", "c", "--floor", "-30"]
     assert main([str(path), *inputs]) == 0
     assert "values within 1 step" in capsys.readouterr().out

@@ -37,7 +37,7 @@ SOURCES = Path(ceras_ir.__file__).parent
 DECLARING = ("Pass", "Rule", "Target", "Options", "Workers")
 """The suffixes of the names of classes with options."""
 
-ARGUMENTS = {"COptions", "_Options", "Options"}
+ARGUMENTS = {"COptions", "_Options", "Options", "FieldRule"}
 """Classes that are arguments of functions of the compiler and have no option of a user."""
 
 SHARED = {

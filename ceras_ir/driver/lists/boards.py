@@ -9,6 +9,7 @@ from xdsl.utils.hints import isa
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.tool_parser import ToolParser
 from ceras_ir.driver.lists import WIDTH, definitions
+from ceras_ir.driver.shared_options import add_target
 from ceras_ir.support.diagnostics import (
     InputError,
     UsageError,
@@ -47,7 +48,7 @@ def make_parser() -> ToolParser:
     parser.add_argument(
         "board", nargs="?", metavar="NAME|FILE", help="print all fields of this board"
     )
-    parser.add_argument("--target", metavar="NAME", help="only boards of this target")
+    add_target(parser, all_targets(), "only boards of this target")
     return parser
 
 

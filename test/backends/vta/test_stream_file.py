@@ -146,7 +146,7 @@ def test_table_beyond_the_image(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 def test_model_is_needed_without_a_stream(capsys: pytest.CaptureFixture[str]):
     assert main(["--inputs", "x.npz"]) == 2
-    assert "MODEL.onnx|IR.mlir|DIR, --outputs" in capsys.readouterr().err
+    assert "required: MODEL.onnx|IR.mlir|DIR" in capsys.readouterr().err
 
 
 def test_mistakes_in_text_have_a_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
