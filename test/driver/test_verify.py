@@ -1,6 +1,8 @@
 """Check `ceras-verify` for networks with zero points, without inputs, and refused by a target."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,7 +10,13 @@ from onnx_models import model, node
 from onnx_random import random_network
 
 from ceras_ir.data.samples import save_arrays
+from ceras_ir.driver.verify import levels
+from ceras_ir.driver.verify.levels import LevelComparison, Outputs
 from ceras_ir.driver.verify.tool import main
+from ceras_ir.pipeline.parsing import read_network
+from ceras_ir.pipeline.stages import BuildOptions, Insertion
+from ceras_ir.targets.protocol import find_target
+from ceras_ir.transforms.quantization.analysis.output_noise import noise_of
 from ceras_ir.transforms.quantization_options import OPTIONAL_PASSES
 
 DIGITS = Path(__file__).parents[2] / "examples/digits"
@@ -74,3 +82,26 @@ def test_a_refusal_does_not_stop_other_targets(tmp_path: Path, capsys: pytest.Ca
     assert verdicts["nnet: fused graph"].strip() == "unsupported"
     assert verdicts["c: machine"].strip() == "exact"
     assert printed.err.count("error: unsupported: the nnet format has no such operation") == 1
+
+
+@pytest.mark.needs("nnet")
+def test_a_refusal_does_not_change_the_samples_of_the_noise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The sample with both signs, outside the range of the scales, is for passes of the user."""
+    counts: list[int] = []
+
+    def recorded(real: Sequence[Outputs], *rest: Any) -> Any:
+        counts.append(len(real))
+        return noise_of(real, *rest)
+
+    monkeypatch.setattr(levels, "noise_of", recorded)
+    path = tmp_path / "model.mlir"
+    path.write_text(SUPPRESSION)
+    targets = [find_target(name)() for name in ("nnet", "c")]
+    added = Insertion("fused graph", "", ())
+    options = BuildOptions(targets[0], quantize="int8", insertions=(added,))
+    comparison = LevelComparison(read_network(str(path)), options, None, None)
+    first, *others = [verdict.level for verdict in comparison.run(targets) if verdict.refused]
+    assert (first, others) == ("nnet: fused graph", [])
+    assert counts == [levels.SYNTHETIC_SAMPLES]

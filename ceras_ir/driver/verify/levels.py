@@ -129,6 +129,7 @@ class LevelComparison:
             if copy is not None:
                 options = replace(self.options, target=other_targets[0])
                 rest = LevelComparison(copy, options, self.samples, None, self.watching, self.floor)
+                rest.noise_count = self.noise_count
                 yield from rest.run(other_targets)
             return
         for target in targets:
