@@ -26,7 +26,7 @@ from ceras_ir.backends.c.emitter import files_of
 from ceras_ir.backends.c.emulator import EmulatedModel, available
 from ceras_ir.backends.c.machines import Board, COptions, load_board
 from ceras_ir.backends.c.model import PrintedModel
-from ceras_ir.backends.c.optimize import LEVELS, Choice, choose, printed_with_all_kernels
+from ceras_ir.backends.c.optimize import LEVELS, choose, printed_with_all_kernels
 from ceras_ir.backends.c.target import CTarget
 from ceras_ir.network.artefacts import network_inputs, network_outputs
 from ceras_ir.network.function import main_function
@@ -61,17 +61,14 @@ def counted(module: ModuleOp, model: PrintedModel, board: Board) -> tuple[int, f
 
 def goals(module: ModuleOp, board: Board, table: Table, name: str) -> None:
     """Add a row for each goal."""
-    choices: list[Choice] = [
-        choose(module, board, "model", goal=goal, levels=LEVELS)
-        for goal in ("size", "balanced", "speed")
-    ]
-    measured = [counted(module, choice.model, board) for choice in choices]
-    smallest, fastest = measured[0][0], measured[-1][1]
-    for choice, (flash, instructions) in zip(choices, measured, strict=True):
-        candidate = choice.goals[choice.selected]
+    found = choose(module, board, "model", levels=LEVELS).goals
+    measured = {goal: counted(module, each.model, board) for goal, each in found.items()}
+    smallest, fastest = measured["size"][0], measured["speed"][1]
+    for goal, candidate in found.items():
+        flash, instructions = measured[goal]
         table.add_row(
             name,
-            choice.selected,
+            goal,
             candidate.options.level,
             candidate.kernels,
             f"{candidate.flash:,}",

@@ -95,10 +95,9 @@ def _print(text: str) -> int:
     try:
         print(text, flush=True)
     except BrokenPipeError:
-        import os
+        from ceras_ir.command.entry_point import discard
 
-        # The interpreter flushes the stream again at the end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard(sys.stdout)
         return 141
     return 0
 

@@ -8,9 +8,9 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -60,11 +60,17 @@ def commands() -> "dict[str, EntryPoint]":
     """Return the installed commands by their names without prefix."""
     from importlib.metadata import distribution
 
-    from ceras_ir.support.extensions import without_deleted
+    from ceras_ir.support.extensions import DISTRIBUTION, without_deleted
 
-    scripts = distribution("ceras-ir").entry_points.select(group="console_scripts")
+    scripts = distribution(DISTRIBUTION).entry_points.select(group="console_scripts")
     points = without_deleted(point for point in scripts if point.name.startswith(COMMAND_PREFIX))
     return {point.name.removeprefix(COMMAND_PREFIX): point for point in sorted(points)}
+
+
+def discard(stream: IO[str]) -> None:
+    """Redirect `stream` to the null device, also for the final flush of the interpreter."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 _SHOWN_NAMES: dict[str, str] = {}

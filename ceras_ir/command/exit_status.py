@@ -13,19 +13,19 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import TextIOWrapper
 from tempfile import gettempdir
 from types import FrameType
-from typing import IO, NoReturn
+from typing import NoReturn
 
 from xdsl.dialects.builtin import FileLineColLoc
 from xdsl.ir import Operation
 from xdsl.utils.exceptions import DiagnosticException, MultipleSpansParseError, ParseError
 from xdsl.utils.lexer import Span
 
-from ceras_ir.command.entry_point import shown_name
+from ceras_ir.command.entry_point import discard, shown_name
 from ceras_ir.command.output_files import first_unused, open_output
 from ceras_ir.command.tool_parser import versions
 from ceras_ir.support.diagnostics import (
@@ -238,13 +238,7 @@ def report(lines: Sequence[str], max_lines: int = MAX_LINES) -> None:
         for line in shown:
             print(line, file=sys.stderr)
     except OSError:
-        _give_up(sys.stderr)
-
-
-def _give_up(stream: IO[str]) -> None:
-    """Redirect `stream` to the null device, also for the final flush of the interpreter."""
-    with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        discard(sys.stderr)
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:
@@ -296,12 +290,12 @@ def run_tool(
         return 1
     except BrokenPipeError:
         # The reader of the output, such as `| head`, has exited.
-        _give_up(sys.stdout)
+        discard(sys.stdout)
         return 141
     except OSError as error:
         # An error without a file name usually concerns the output.
         if error.filename is None:
-            _give_up(sys.stdout)
+            discard(sys.stdout)
         file = str(error.filename or shown)
         report([f"{file}: error: {with_remedy(error, file)}"])
         return 1

@@ -158,8 +158,8 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
     )
     add_conditions(
         parser,
-        '"flash>64K" or "time>=2.5ms". Metrics: flash, sram and weights (units B, K or KiB, M or '
-        "MiB), macs (K and M are decimal), time (us, ms, s; default: ms). Values are those of "
+        '"flash>64K" or "time>=2.5ms". Metrics: flash, sram, stack and weights (units B, K or KiB, '
+        "M or MiB), macs (K and M are decimal), time (us, ms, s; default: ms). Values are those of "
         "report.json",
     )
     add_target_options(parser, [] if target is None else [target])

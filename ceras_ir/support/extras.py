@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-PACKAGE = "ceras-ir"
+from ceras_ir.support.extensions import DISTRIBUTION
 
 IN_CLONE = "."
 """The origin for pages and help texts, which are equal on all machines."""
@@ -34,11 +34,11 @@ def install_command(extra: str, origin: str | None = None) -> str:
 def _installed_from() -> tuple[str, bool]:
     """Return the path or name that pip accepts, and whether the installation is editable."""
     try:
-        recorded = distribution(PACKAGE).read_text("direct_url.json")
+        recorded = distribution(DISTRIBUTION).read_text("direct_url.json")
     except PackageNotFoundError:
         return IN_CLONE, False
     if recorded is None:
-        return PACKAGE, False
+        return DISTRIBUTION, False
     record: dict[str, object] = json.loads(recorded)
     url = urlsplit(str(record["url"]))
     path = Path(unquote(url.path))

@@ -43,9 +43,9 @@ WORKSPACES = (24 << 10, 16 << 10, 12 << 10, 8 << 10, 4 << 10, 2 << 10, 1 << 10, 
 class Candidate:
     """A build of the network, with modelled costs."""
 
-    options: COptions
     model: PrintedModel
-    """The model, of a candidate that is not printed yet without stored filters."""
+    """The model; while candidates are compared, without the stored filters of `options`."""
+    options: COptions
     footprint: Footprint
     instructions: float
 
@@ -86,23 +86,29 @@ class Candidate:
 
     def printed(self, module: ModuleOp) -> "Candidate":
         """Return the candidate with the model that `options` describe, and its costs."""
-        if not self.options.stored_filters:
-            return replace(self, model=replace(self.model, options=self.options))
+        if self.model.options == self.options:
+            return self
         model, board = emitter.build(module, self.options), self.footprint.board
         instructions = model_instructions(model, board, self.options.level)
-        return Candidate(self.options, model, Footprint.of(model, board), instructions)
+        return Candidate(model, self.options, Footprint.of(model, board), instructions)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The selected build, and the builds that all goals select."""
+    """The builds that all goals select, and the selected goal."""
 
-    model: PrintedModel
-    footprint: Footprint
     selected: Goal
     goals: dict[Goal, Candidate]
     candidates: Sequence[Candidate]
     """The candidates that fit, by flash. No other candidate is both smaller and faster."""
+
+    @property
+    def model(self) -> PrintedModel:
+        return self.goals[self.selected].model
+
+    @property
+    def footprint(self) -> Footprint:
+        return self.goals[self.selected].footprint
 
     def lines(self) -> list[str]:
         """Return a table of the goals."""
@@ -152,8 +158,7 @@ def choose(
         candidate = select(found, name)
         same = (known for known in goals.values() if known.options == candidate.options)
         goals[name] = next(same, None) or candidate.printed(module)
-    selected = goals[goal]
-    return Choice(selected.model, selected.footprint, goal, goals, curve(found))
+    return Choice(goal, goals, curve(found))
 
 
 def select(candidates: Sequence[Candidate], goal: Goal) -> Candidate:
@@ -194,36 +199,36 @@ def printed_with_all_kernels(
 
     Sets without a layer that uses the difference are omitted.
     """
-    kernels = (
-        [replace(base, dsp=True), replace(base, dsp=True, winograd=0)] if board.has_dsp else []
-    )
-    used: set[str] = set()
-    for number, options in enumerate([*kernels, base]):
-        is_different = {"winograd"} if number == 1 else {"smlad", "winograd"}
-        if number > 0 and kernels and not used & is_different:
-            continue
-        model = _with_largest_workspace(module, board, options)
-        used |= {layer.kernel for layer in model.layers}
+    if board.has_dsp:
+        model = _with_largest_workspace(module, board, replace(base, dsp=True))
         yield model
+        used = {layer.kernel for layer in model.layers}
+        if "winograd" in used:
+            yield _with_largest_workspace(module, board, replace(base, dsp=True, winograd=0))
+        if used.isdisjoint(("smlad", "winograd")):
+            return
+    yield _with_largest_workspace(module, board, base)
 
 
 def _with_largest_workspace(module: ModuleOp, board: Board, options: COptions) -> PrintedModel:
-    found: list[PrintedModel] = []
+    found: list[tuple[PrintedModel, Footprint]] = []
     for workspace in WORKSPACES:
         model = emitter.build(module, replace(options, workspace=workspace, level="-Os"))
-        found.append(model)
+        footprint = Footprint.of(model, board)
+        found.append((model, footprint))
         # Without a workspace there is no memory to save.
-        if Footprint.of(model, board).fits or not model.scratch_bytes:
+        if footprint.fits or not model.scratch_bytes:
             break
-    return min(found, key=lambda model: Footprint.of(model, board).excess)
+    return min(found, key=lambda item: item[1].excess)[0]
 
 
 def _with_stored_filters(model: PrintedModel, board: Board, level: Level) -> Iterator[Candidate]:
     """Yield the network without stored filters, then with more and more of them."""
     options = replace(model.options, level=level)
-    footprint = Footprint.of(replace(model, options=options), board)
+    model = replace(model, options=options)
+    footprint = Footprint.of(model, board)
     instructions = model_instructions(model, board, level)
-    yield Candidate(options, model, footprint, instructions)
+    yield Candidate(model, options, footprint, instructions)
     # The margin for the error of the code estimate remains free.
     flash = board.free_flash - footprint.flash - int(board.known_core.code_margin * footprint.code)
     stored: frozenset[int] = frozenset()
@@ -234,7 +239,7 @@ def _with_stored_filters(model: PrintedModel, board: Board, level: Level) -> Ite
         stored |= {filters.index}
         instructions -= filters.instructions
         footprint = replace(footprint, constants=footprint.constants + filters.flash)
-        yield Candidate(replace(options, stored_filters=stored), model, footprint, instructions)
+        yield Candidate(model, replace(options, stored_filters=stored), footprint, instructions)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.support.diagnostics import node_name
+from ceras_ir.support.extensions import DISTRIBUTION
 
 Array: TypeAlias = NDArray[np.generic]
 Attribute: TypeAlias = int | float | str | Sequence[int]
@@ -121,7 +122,7 @@ class ModelBuilder:
             opset_imports=[opset],
             ir_version=helper.find_min_ir_version_for([opset]),
             producer_name="ceras_ir",
-            producer_version=version("ceras-ir"),
+            producer_version=version(DISTRIBUTION),
         )
 
 

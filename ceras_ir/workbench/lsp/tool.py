@@ -9,6 +9,7 @@ from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.tool_parser import ToolParser
 from ceras_ir.pipeline.context import add_plugins, load_context, load_universe, plugins
 from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.support.extensions import DISTRIBUTION
 from ceras_ir.support.extras import install_command
 
 
@@ -37,7 +38,7 @@ def _serve(argv: Sequence[str]) -> int:
         from ceras_ir.workbench.lsp.server import make_server
 
         universe = load_universe()
-        server = make_server(version("ceras-ir"), universe, load_context(universe))
+        server = make_server(version(DISTRIBUTION), universe, load_context(universe))
         # The server closes the stream.
         with os.fdopen(os.dup(1), "wb") as output:
             server.start_io(stdout=output)

@@ -61,7 +61,7 @@ def candidate(digits: Build, flash: int, instructions: float) -> Candidate:
     choice = chosen(digits, "size")
     footprint = choice.footprint
     sized = type(footprint)(footprint.board, [], flash, 0, 0, 0)
-    return Candidate(COptions(), choice.model, sized, instructions)
+    return Candidate(choice.model, COptions(), sized, instructions)
 
 
 def test_balanced_keeps_both_limits_or_is_the_knee(digits: Build):
@@ -188,7 +188,8 @@ def test_cmake_respects_the_build_type(build_type: str, level: str, tmp_path: Pa
 def test_the_costs_of_a_goal_are_those_of_its_build(digits: Build):
     """The table of any goal has the flash and the time of the builds of all goals."""
     builds = {goal: chosen(digits, goal) for goal in GOALS}
-    for goal, build_of_goal in builds.items():
+    for goal in GOALS:
+        build_of_goal = builds[goal]
         footprint = Footprint.of(build_of_goal.model, load_board(BOARD))
         level = build_of_goal.model.options.level
         instructions = model_instructions(build_of_goal.model, load_board(BOARD), level)
