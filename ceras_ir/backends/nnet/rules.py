@@ -39,8 +39,8 @@ MOVERS = graph.ConcatOp | graph.SliceOp | graph.TransposeOp | graph.ResizeOp | g
 
 def has_a_circuit(op: Operation) -> str | None:
     """
-    There are circuits for conv2d, matmul, pool2d, binary, lookup, concat, slice, transpose, resize
-    and reshape. The CPU executes all other operations.
+    The circuits compute conv2d, matmul, pool2d, binary, lookup, concat, slice, transpose, resize
+    and reshape.
     """
     computes = graph.LinearOperation | graph.Pool2dOp | graph.BinaryOp | graph.LookupOp
     if isinstance(op, computes | MOVERS):
@@ -144,7 +144,7 @@ def repetitions(op: graph.ResizeOp) -> tuple[int, int] | None:
 
 
 def weights_have_no_zero_point(op: Operation) -> str | None:
-    """Weights have no zero point. All other values may have a zero point."""
+    """Weights have no zero point."""
     if not isinstance(op, graph.LinearOperation):
         return None
     element = quantized_element(op.weights)
@@ -155,7 +155,7 @@ def weights_have_no_zero_point(op: Operation) -> str | None:
 
 
 def extents_fit(op: Operation) -> str | None:
-    """No dimension exceeds 32768, the limit of the counters in the circuits."""
+    """No dimension exceeds 32768."""
     for value in (op.operands[0], *op.results):
         if (largest := max(shape_of(value), default=1)) > MAX_FPGA_EXTENT:
             return f"a dimension of {largest} exceeds the {MAX_FPGA_EXTENT} of the FPGA's counters"
@@ -182,8 +182,8 @@ def adds_a_zero_point(op: Operation) -> str | None:
 
 def rescales_by_a_shift(op: Operation) -> str | None:
     """
-    Multipliers of requantizations are powers of two, except in an average. With multiplier 2^m, the
-    right shift is reduced by m. It may become negative: a left shift of at most 8.
+    Multipliers of requantizations are powers of two 2^m, except in an average. The right shift
+    minus m is at least -8.
     """
     requant = _requant(op)
     if requant is None or isinstance(op, graph.Pool2dOp):
