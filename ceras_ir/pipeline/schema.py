@@ -8,25 +8,25 @@ is an additional keyword, which validators ignore.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from typing import Literal
 
 from xdsl.utils.hints import isa
 
-from ceras_ir.targets.protocol import SCHEMA_SUFFIX, all_targets
+from ceras_ir.targets.protocol import SCHEMA_SUFFIX, Target, all_targets
 
 Schema = dict[str, object]
 SchemaName = Literal["report", "manifest"]
 SCHEMA_NAMES: tuple[SchemaName, ...] = ("report", "manifest")
 
 
-def schema(name: SchemaName) -> Schema:
-    """Return the schema of a file, with the entries of all targets."""
+def schema(name: SchemaName, targets: Iterable[type[Target]] | None = None) -> Schema:
+    """Return the schema of a file, with the entries of `targets` (default: all)."""
     found = _parsed(
         (files("ceras_ir.pipeline") / f"{name}{SCHEMA_SUFFIX}").read_text(encoding="utf-8")
     )
-    for target in all_targets():
+    for target in all_targets() if targets is None else targets:
         if (part := target.schema_parts().get(name)) is not None:
             _add(found, _parsed(part.read_text(encoding="utf-8")), f"{target.name}: ")
     return found

@@ -7,10 +7,11 @@ name is the name of a figure or a unique prefix of it before an underscore: `fla
 """
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ceras_ir.support.diagnostics import UsageError, did_you_mean
+from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.support.figure_names import UnknownFigure, resolved
 
 Value = float | str | bool
 Values = Mapping[str, float | str]
@@ -27,10 +28,6 @@ _ORDERED: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
     ast.Gt: lambda a, b: a > b,
     ast.GtE: lambda a, b: a >= b,
 }
-
-
-class UnknownFigure(UsageError):
-    """An error of a name that is not the name of a figure."""
 
 
 @dataclass(frozen=True)
@@ -126,28 +123,3 @@ def _number(node: ast.expr, values: Values) -> float:
     if isinstance(value, str):
         raise TypeError(f"'{value}' is no number")
     return float(value)
-
-
-def resolved(name: str, known: Iterable[str]) -> str:
-    """Return the figure with the name or the prefix `name`; an `UnknownFigure` has a suggestion."""
-    names = list(known)
-    if name in names:
-        return name
-    found = [each for each in names if each.startswith(f"{name}_")]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise UnknownFigure(f"'{name}' may be {' or '.join(sorted(found))}")
-    hint = did_you_mean(name, names) or f" (there are {', '.join(sorted(names)) or 'none'})"
-    raise UnknownFigure(f"no figure is called '{name}'{hint}")
-
-
-def identifier(name: str) -> str:
-    """Return the name of a figure such as `top-1` in expressions."""
-    return "_".join(_words(name)) or "figure"
-
-
-def _words(name: str) -> Iterator[str]:
-    text = "".join(c if c.isascii() and c.isalnum() else " " for c in name.lower())
-    for i, word in enumerate(text.split()):
-        yield f"n{word}" if i == 0 and word[0].isdigit() else word

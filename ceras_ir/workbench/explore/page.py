@@ -19,8 +19,8 @@ from ceras_ir.command.tool_parser import versions
 from ceras_ir.pipeline.stage_cache import compiler_digest, digest_of
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.support.extras import install_command
+from ceras_ir.support.figure_names import resolved
 from ceras_ir.support.labels import end_of_name, text_width
-from ceras_ir.workbench.explore.expressions import resolved
 from ceras_ir.workbench.explore.results import goal_values, importance, pareto
 from ceras_ir.workbench.explore.storage import Record
 from ceras_ir.workbench.explore.study_file import Study

@@ -9,12 +9,8 @@ from dataclasses import replace
 import numpy as np
 
 from ceras_ir.support.diagnostics import InputError, UsageError, aligned
-from ceras_ir.workbench.explore.expressions import (
-    UnknownFigure,
-    identifier,
-    parse_expression,
-    resolved,
-)
+from ceras_ir.support.figure_names import UnknownFigure, identifier, resolved
+from ceras_ir.workbench.explore.expressions import parse_expression
 from ceras_ir.workbench.explore.storage import Record
 from ceras_ir.workbench.explore.study_file import Study
 from ceras_ir.workbench.explore.trial import DONE

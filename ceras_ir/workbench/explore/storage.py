@@ -29,8 +29,8 @@ from xdsl.utils.hints import isa
 
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.support.extras import install_command
+from ceras_ir.support.figure_names import resolved
 from ceras_ir.support.files import key_of
-from ceras_ir.workbench.explore.expressions import resolved
 from ceras_ir.workbench.explore.study_file import MODEL_AXIS, TARGET_AXIS, Point, Study, StudyAxis
 from ceras_ir.workbench.explore.trial import DONE, FAILED, RULED_OUT, Outcome
 

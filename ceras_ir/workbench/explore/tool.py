@@ -108,6 +108,7 @@ def _url(arguments: argparse.Namespace, folder: Path) -> str:
 def _run(arguments: argparse.Namespace) -> int:
     from ceras_ir.workbench.evaluation import CacheAt
     from ceras_ir.workbench.explore.exploration import Exploration
+    from ceras_ir.workbench.explore.known_figures import check_figures
     from ceras_ir.workbench.explore.results import csv_table, pareto_table, reasons
     from ceras_ir.workbench.explore.storage import Trials
     from ceras_ir.workbench.explore.study_file import load_study
@@ -115,6 +116,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
     folder = _folder(arguments)
     study = load_study(arguments.study, folder / "boards")
+    check_figures(study, arguments.study)
     _make(folder)
     trials = Trials(study, _url(arguments, folder))
     cache = CacheAt(str(cache_folder_of(arguments)), arguments.cache_size)

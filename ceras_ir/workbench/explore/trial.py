@@ -34,7 +34,9 @@ from ceras_ir.pipeline.stages import (
     front_stages,
     quantize_pass,
 )
+from ceras_ir.pipeline.totals import total_figures
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.figure_names import UnknownFigure, identifier, resolved
 from ceras_ir.support.files import CacheError, key_of
 from ceras_ir.support.workers import ThisProcess, shipped, shipped_paths
 from ceras_ir.targets.protocol import Stage, find_target
@@ -48,7 +50,6 @@ from ceras_ir.workbench.evaluation import (
     native_network,
     tasks_of,
 )
-from ceras_ir.workbench.explore.expressions import UnknownFigure, identifier, resolved
 from ceras_ir.workbench.explore.study_file import (
     BOARD,
     MODEL_AXIS,
@@ -143,6 +144,8 @@ def run_trial(work: Work) -> Outcome:
 
 def _failed(work: Work, error: BaseException) -> Outcome:
     file = work.study.models[work.point[MODEL_AXIS]].file
+    if isinstance(error, UnknownFigure):
+        file = f"study '{work.study.name}'"
     lines = error.lines(file) if isinstance(error, InputError) else [f"{file}: error: {error}"]
     return Outcome(FAILED, work.point, diagnostic="\n".join(lines))
 
@@ -171,7 +174,7 @@ class _Trial:
         compiled = self._compiled(front)
         report, text = compiled["report"], compiled["table"]
         assert isa(report, dict[str, object]) and isinstance(text, str)
-        figures = cheap_figures(report)
+        figures = total_figures(report)
         work = compiled[WORK]
         if isinstance(work, int | float):
             figures[WORK] = float(work)
@@ -305,20 +308,7 @@ class _Trial:
             try:
                 resolved(objective.figure, figures)
             except UnknownFigure as error:
-                raise InputError(f"objective: {error}") from None
-
-
-def cheap_figures(report: Mapping[str, object]) -> Figures:
-    """Return the figures that a compilation yields without a run: the totals in a report."""
-    totals = report.get("totals")
-    found: Figures = {}
-    if isa(totals, dict[str, object]):
-        for name, value in totals.items():
-            if isinstance(value, int | float) and not isinstance(value, bool):
-                found[identifier(name)] = float(value)
-            elif isa(value, dict[str, int | float]):
-                found |= {identifier(f"{name}_{k}"): float(v) for k, v in value.items()}
-    return found
+                raise UnknownFigure(f"objective: {error}") from None
 
 
 def study_digests(study: Study) -> dict[str, str]:

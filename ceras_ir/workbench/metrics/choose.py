@@ -27,7 +27,11 @@ from ceras_ir.transforms.quantization.analysis.output_noise import (
     decibels,
     mean_share,
 )
-from ceras_ir.workbench.metrics.detection import CocoLabels
+from ceras_ir.workbench.metrics.detection import (
+    PRECISION,
+    PRECISION_AGAINST_FLOAT,
+    CocoLabels,
+)
 from ceras_ir.workbench.metrics.figures import (
     Array,
     Chosen,
@@ -46,6 +50,9 @@ Labels = NDArray[np.integer]
 
 TOP_RANKS = (1, 5)
 """A label is correct if it is among this number of the highest scores."""
+
+AGREEMENT, MEAN_IOU, IOU_OF_CLASS = "agreement", "mean IoU", "IoU of class"
+"""The names of the figures of classes; the number of a class follows the last."""
 
 
 class Classification:
@@ -156,18 +163,22 @@ class _Output:
 
     def figures(self) -> list[Figure]:
         bound = self._bounds[0] if self._is_probability else self._bounds[-1]
-        found = [Figure(f"{self.prefix}agreement", self._agreement[bound].reading())]
+        found = [Figure(f"{self.prefix}{AGREEMENT}", self._agreement[bound].reading())]
         for best, (real, quantized) in self._top.items():
-            name = f"{self.prefix}top-{best}"
+            name = f"{self.prefix}{_top(best)}"
             found.append(Figure(name, quantized.reading(), real.reading()))
         if self._overlaps and self._present:
             overlaps = {c: self._overlaps[bound][c] for c in sorted(self._present)}
             each = {c: (r.reading(), q.reading()) for c, (r, q) in overlaps.items()}
             for c, (real, quantized) in each.items():
-                found.append(Figure(f"{self.prefix}IoU of class {c}", quantized, real))
+                found.append(Figure(f"{self.prefix}{IOU_OF_CLASS} {c}", quantized, real))
             means = [mean_of([pair[i] for pair in each.values()]) for i in (0, 1)]
-            found.append(Figure(f"{self.prefix}mean IoU", means[1], means[0]))
+            found.append(Figure(f"{self.prefix}{MEAN_IOU}", means[1], means[0]))
         return found
+
+
+def _top(rank: int) -> str:
+    return f"top-{rank}"
 
 
 def _rank(scores: NDArray[np.generic], label: int) -> int:
@@ -197,6 +208,13 @@ def _class_axis(shape: tuple[int, ...], labels: Labels | None) -> int | None:
 
 OUTPUT_RATIO, MEAN_ERROR = "signal to noise (dB)", "mean squared error"
 """The names of the figures of an output."""
+
+
+FIGURE_NAMES = (
+    *(OUTPUT_RATIO, MEAN_ERROR, AGREEMENT, *map(_top, TOP_RANKS), MEAN_IOU, IOU_OF_CLASS),
+    *(PRECISION, PRECISION_AGAINST_FLOAT),
+)
+"""The names of all figures, apart from those of a user's metric."""
 
 
 class Closeness:

@@ -22,6 +22,9 @@ from ceras_ir.workbench.metrics.figures import Chosen, Figure, Outputs, Reading
 
 Boxes = NDArray[np.float32]
 
+PRECISION, PRECISION_AGAINST_FLOAT = "AP", "AP against the float network's"
+"""The names of the figures."""
+
 MAX_DETECTIONS = 100
 """The largest number of detections of a sample, as in COCO."""
 
@@ -188,11 +191,11 @@ class AveragePrecision:
     def figures(self) -> list[Figure]:
         real, quantized = self._found
         against = [_sure(boxes) for boxes in real]
-        found = [Figure("AP against the float network's", _precision(quantized, against))]
+        found = [Figure(PRECISION_AGAINST_FLOAT, _precision(quantized, against))]
         if self._labels is not None:
             truth = self._labels.boxes(self._heads.classes - (self._first or 0))[: len(real)]
             pair = [_precision(boxes, truth) for boxes in (real, quantized)]
-            found.insert(0, Figure("AP", pair[1], pair[0]))
+            found.insert(0, Figure(PRECISION, pair[1], pair[0]))
         return found
 
 

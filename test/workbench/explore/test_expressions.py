@@ -3,7 +3,8 @@
 import pytest
 
 from ceras_ir.support.diagnostics import UsageError
-from ceras_ir.workbench.explore.expressions import UnknownFigure, identifier, parse_expression
+from ceras_ir.support.figure_names import UnknownFigure, identifier
+from ceras_ir.workbench.explore.expressions import parse_expression
 
 VALUES = {"flash_bytes": 1000.0, "top_1": 0.5, "top_5": 0.9, "target": "nnet"}
 

@@ -11,6 +11,7 @@ from driver_networks import MIXING
 
 from ceras_ir.support.files import CacheError
 from ceras_ir.workbench.evaluation import CacheAt
+from ceras_ir.workbench.explore.known_figures import check_figures
 from ceras_ir.workbench.explore.study_file import load_study
 from ceras_ir.workbench.explore.tool import main
 from ceras_ir.workbench.explore.trial import Work, run_trial
@@ -51,6 +52,32 @@ def study(tmp_path: Path) -> Path:
         ("[models.mix]", "[search]\nsampler = 'tpa'\n[models.mix]", 1, "did you mean 'tpe'?"),
         ("[models.mix]", "[search]\nsampler = 'tpe'\n[models.mix]", 1, "needs search.trials"),
         ("[models.mix]", "[models.mix", 1, "s.toml"),
+        (
+            "flash_bytes",
+            "flush_bytes",
+            1,
+            "did you mean 'flash_bytes'? (known: macs, ",
+        ),
+        ("flash_bytes", "vta_cycles", 1, "objective: no figure is called 'vta_cycles'"),
+        ("flash_bytes", "top_1", 1, "objective: 'top_1' needs inputs in [models.NAME] (known: "),
+        (
+            '["flash_bytes"]',
+            "['flash']\nconstraints = ['model == \"mix\"', 'latenzy < 9']",
+            1,
+            "constraint 'latenzy < 9': no figure is called 'latenzy'; did you mean 'latency_us'?",
+        ),
+        (
+            '["flash_bytes"]',
+            "['euros']\n[figures.euros]\nboard = { pica = 4, due = 5 }",
+            1,
+            "[figures.euros]: no number for board pico; did you mean 'pica'?",
+        ),
+        (
+            '["flash_bytes"]',
+            "['ms']\n[figures]\nms = 'latncy_us / 1000'",
+            1,
+            "[figures] ms 'latncy_us / 1000': no figure is called 'latncy_us'; did you mean",
+        ),
     ],
 )
 def test_refused(
@@ -64,15 +91,34 @@ def test_refused(
     assert not study.with_suffix(".study").exists()
 
 
+@pytest.mark.parametrize(
+    ("more", "figure"),
+    [
+        ('inputs = "a.npz"', "signal_to_noise_db"),
+        ('inputs = "a.npz"', "float_top_1"),
+        ('inputs = "a.npz"', "logits_mean_iou"),
+        ('inputs = "a.npz"', "iou_of_class_3"),
+        ('inputs = "a.npz"\nmetric = "score.py:score"', "brightness"),
+        ("", "modelled_work"),
+        ("", "latency"),
+    ],
+)
+def test_figures_that_a_trial_can_have(study: Path, more: str, figure: str):
+    study.write_text(
+        STUDY.replace("[options]", f"{more}\n[options]").replace("flash_bytes", figure)
+    )
+    check_figures(load_study(str(study), study.parent / "boards"), str(study))
+
+
 @pytest.mark.parametrize("euros", ["45", "4"])
 def test_a_study_whose_points_all_fail(study: Path, euros: str, capsys: pytest.CaptureFixture[str]):
-    """Also if a board is ruled out before the misspelt objective is evaluated."""
+    """Also if a board is ruled out before the missing objective is evaluated."""
     pytest.importorskip("optuna", reason="studies are kept by Optuna")
-    text = STUDY.replace("flash_bytes", "flush_bytes") + 'constraints = ["euros > 5"]\n'
+    text = STUDY.replace("flash_bytes", "launches") + 'constraints = ["euros > 5"]\n'
     study.write_text(text + f"[figures.euros]\nboard = {{ pico = {euros}, due = 45 }}\n")
     assert main([str(study), "--jobs", "1", "--cache", str(study.parent / "cache")]) == 1
     said = capsys.readouterr()
-    assert "did you mean 'flash_bytes'?" in said.out
+    assert "study 's': error: objective: no figure is called 'launches'" in said.out
     assert "s.toml: error: all points that were not ruled out have failed" in said.err
 
 
