@@ -1,7 +1,8 @@
 """
 Fail a command if a metric is outside a limit, for continuous integration: `--fail-if "flash>64K"`.
 
-A condition has a metric, a comparison and a limit with an optional unit. It describes the failure:
+A condition has a metric, a comparison and a limit with an optional unit. The metric is named as in
+the studies of `ceras-explore`, or with other separators (`top-1`). It describes the failure:
 the command ends with status 1 if a condition is met, and prints the value, the limit and the
 condition. A condition that cannot be evaluated is wrong usage, because a gate that is skipped would
 pass. Each command defines metrics and values.
@@ -19,6 +20,7 @@ from ceras_ir.command.entry_point import shown_name
 from ceras_ir.command.exit_status import report
 from ceras_ir.command.tool_parser import ToolParser
 from ceras_ir.support.diagnostics import UsageError, did_you_mean
+from ceras_ir.support.figure_names import identifier, matching
 
 FLAG = "--fail-if"
 
@@ -54,9 +56,10 @@ class Quantity:
 KIB, MIB = 1024, 1024**2
 BYTES = Quantity({"B": 1, "K": KIB, "KiB": KIB, "M": MIB, "MiB": MIB}, "{:,} bytes")
 COUNT = Quantity({"K": 1e3, "M": 1e6}, "{:,}")
-MILLISECONDS = Quantity({"us": 1e-3, "ms": 1, "s": 1e3}, "{:,.6g} ms")
+MICROSECONDS = Quantity({"us": 1, "ms": 1e3, "s": 1e6}, "{:,.6g} us")
 DECIBELS = Quantity({"dB": 1}, "{:.5g} dB")
-NUMBER = Quantity({"%": 0.01}, "{:.6g}")
+SHARE = Quantity({"%": 0.01}, "{:.6g}")
+NUMBER = Quantity({}, "{:,.6g}")
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,7 @@ class Value:
     """A measured value. Several outputs or networks can have a metric."""
 
     metric: str
+    """The name as an identifier, such as `top_1`."""
     number: float
     output: str = ""
     """The output; a condition on `OUTPUT: METRIC` concerns only this output."""
@@ -132,8 +136,13 @@ def _refused(condition: Condition, message: str) -> UsageError:
     return UsageError(f'{FLAG} "{condition.text}": {message}')
 
 
-def _quantity(metrics: Mapping[str, Quantity], name: str) -> Quantity | None:
-    return {metric.lower(): quantity for metric, quantity in metrics.items()}.get(name.lower())
+def _named(each: Condition, metrics: Mapping[str, Quantity]) -> tuple[str, Quantity]:
+    """Return the metric that a condition names, and the quantity; unknown metrics are shares."""
+    name = identifier(each.metric.rpartition(": ")[2])
+    found = matching(name, metrics)
+    if len(found) > 1:
+        raise _refused(each, f"'{name}' may be {' or '.join(found)}")
+    return (found[0], metrics[found[0]]) if found else (name, SHARE)
 
 
 def check_conditions(
@@ -143,16 +152,15 @@ def check_conditions(
 ) -> None:
     """
     Refuse unknown metrics and units before the work of the command. `is_other` accepts metrics
-    without a defined quantity, which are numbers.
+    without a defined quantity, which are shares.
     """
     for each in conditions:
-        name = each.metric.rpartition(": ")[2]
-        quantity = _quantity(metrics, name)
-        if quantity is None and not is_other(name):
+        name, quantity = _named(each, metrics)
+        if name not in metrics and not is_other(name):
             listed = ", ".join(metrics)
             near = did_you_mean(name, metrics)
             raise _refused(each, f"unknown metric '{name}'{near} (known: {listed})")
-        each.limit(quantity or NUMBER)
+        each.limit(quantity)
 
 
 def met_conditions(
@@ -164,15 +172,15 @@ def met_conditions(
     """
     values = [value for value in values if not isnan(value.number)]
     for each in conditions:
-        output, _, name = each.metric.rpartition(": ")
-        same = [value for value in values if value.metric.lower() == name.lower()]
+        output = each.metric.rpartition(": ")[0]
+        name, quantity = _named(each, metrics)
+        same = [value for value in values if value.metric == name]
         found = [value for value in same if output in ("", value.output)]
         if not found:
             listed = ", ".join(dict.fromkeys(v.name for v in same or values)) or "none"
             raise _refused(
                 each, f"'{each.metric}' was not measured in this run (measured: {listed})"
             )
-        quantity = _quantity(metrics, name) or NUMBER
         limit = each.limit(quantity)
         compare, words = RELATIONS[each.relation]
         for value in found:

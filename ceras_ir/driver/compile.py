@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.utils.hints import isa
 
 from ceras_ir.command.conditions import (
     BYTES,
     COUNT,
-    MILLISECONDS,
+    MICROSECONDS,
+    NUMBER,
+    SHARE,
+    Quantity,
     Value,
     add_conditions,
     check_conditions,
@@ -53,6 +55,7 @@ from ceras_ir.driver.shared_options import (
 from ceras_ir.driver.target_help import list_target_options
 from ceras_ir.pipeline.context import plugins
 from ceras_ir.pipeline.stages import BuildOptions, pruning
+from ceras_ir.pipeline.totals import total_figures, total_units
 from ceras_ir.support.diagnostics import (
     DoesNotFitError,
     InputError,
@@ -72,12 +75,14 @@ VIEWS = ("report", "model-explorer")
 TEMPORARY_DESCRIPTION = "the network at a level"
 """The description of files in `temps` for the manifest."""
 
-METRICS = {
-    **dict.fromkeys(("flash", "sram", "stack", "weights"), BYTES),
-    "macs": COUNT,
-    "time": MILLISECONDS,
+QUANTITIES: Mapping[str, Quantity] = {
+    "bytes": BYTES,
+    "count": COUNT,
+    "cycles": COUNT,
+    "microseconds": MICROSECONDS,
+    "share": SHARE,
 }
-"""The metrics of `--fail-if`."""
+"""The quantities of totals with these units."""
 
 
 class CompileView(ABC):
@@ -158,9 +163,10 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
     )
     add_conditions(
         parser,
-        '"flash>64K" or "time>=2.5ms". Metrics: flash, sram, stack and weights (units B, K or KiB, '
-        "M or MiB), macs (K and M are decimal), time (us, ms, s; default: ms). Values are those of "
-        "report.json",
+        '"flash>64K" or "latency_us>=2.5ms". Metrics are the totals of report.json: flash_bytes, '
+        "sram_bytes, weight_bytes, stack_bytes, macs, latency_us and so on; flash is short for "
+        "flash_bytes. Units: B, K or KiB, M or MiB for bytes; decimal K and M for counts; us "
+        "(default), ms, s for times",
     )
     add_target_options(parser, [] if target is None else [target])
     if target is None:
@@ -181,7 +187,8 @@ def _compile(argv: Sequence[str]) -> int:
 def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[str]) -> int:
     options = build_options(arguments, target_of(chosen, arguments))
     options.check()
-    check_conditions(arguments.fail_if, METRICS)
+    metrics = _metrics(chosen)
+    check_conditions(arguments.fail_if, metrics)
     if arguments.model == "-":
         raise UsageError("the report has the digest of the model: give a file instead of -")
     pruning(options)
@@ -243,7 +250,7 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
             compiled.report["provenance"] = provenance(
                 "ceras-compile", argv, arguments.model, options
             )
-            met = list(met_conditions(arguments.fail_if, _values(compiled.report), METRICS))
+            met = list(met_conditions(arguments.fail_if, _values(compiled.report), metrics))
             for view in views:
                 view.add(compiled)
             write_artefacts(folder, compiled.files(other_files))
@@ -253,20 +260,14 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
     return print_met("ceras-compile", met)
 
 
+def _metrics(target: TargetClass) -> dict[str, Quantity]:
+    """Return the metrics of `--fail-if`: the totals that the schemas declare."""
+    units = total_units([target])
+    return {name: QUANTITIES.get(unit, NUMBER) for name, unit in units.items()}
+
+
 def _values(content: Mapping[str, object]) -> list[Value]:
-    """Return the values of `METRICS` in a report."""
-    totals = content["totals"]
-    assert isa(totals, dict[str, object])
-    found = {
-        "flash": totals.get("flash_bytes"),
-        "sram": totals.get("sram_bytes"),
-        "stack": totals.get("stack_bytes"),
-        "weights": totals["weight_bytes"],
-        "macs": totals["macs"],
-    }
-    if isinstance(time := totals.get("latency_us"), int | float):
-        found["time"] = time / 1000
-    return [Value(k, v) for k, v in found.items() if isinstance(v, int | float)]
+    return [Value(name, number) for name, number in total_figures(content).items()]
 
 
 def _files(folder: Path) -> list[Path]:

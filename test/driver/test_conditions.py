@@ -11,9 +11,10 @@ from driver_networks import MIXING
 
 from ceras_ir.command.conditions import (
     BYTES,
+    COUNT,
     DECIBELS,
-    MILLISECONDS,
-    NUMBER,
+    MICROSECONDS,
+    SHARE,
     Quantity,
     Value,
     check_conditions,
@@ -22,7 +23,13 @@ from ceras_ir.command.conditions import (
 )
 from ceras_ir.support.diagnostics import UsageError
 
-METRICS = {"flash": BYTES, "time": MILLISECONDS, "agreement": NUMBER, "decibels": DECIBELS}
+METRICS = {
+    "flash_bytes": BYTES,
+    "latency_us": MICROSECONDS,
+    "latency_cycles": COUNT,
+    "agreement": SHARE,
+    "ratio_db": DECIBELS,
+}
 
 
 def met(text: str, *values: Value) -> list[str]:
@@ -37,11 +44,11 @@ def met(text: str, *values: Value) -> list[str]:
         ("flash > 64 kib", BYTES, 65536),
         ("flash>=1.5M", BYTES, 1572864),
         ("flash>100", BYTES, 100),
-        ("time>500us", MILLISECONDS, 0.5),
-        ("time>2s", MILLISECONDS, 2000),
-        ("time>.5", MILLISECONDS, 0.5),
-        ("agreement<98%", NUMBER, 0.98),
-        ("decibels<-1e1dB", DECIBELS, -10),
+        ("latency_us>500us", MICROSECONDS, 500),
+        ("latency_us>2s", MICROSECONDS, 2e6),
+        ("latency_us>.5", MICROSECONDS, 0.5),
+        ("agreement<98%", SHARE, 0.98),
+        ("ratio_db<-1e1dB", DECIBELS, -10),
     ],
 )
 def test_limits_with_units(text: str, quantity: Quantity, limit: float) -> None:
@@ -64,18 +71,18 @@ def test_wrong_syntax(text: str) -> None:
 )  # fmt: skip
 def test_relations(relation: str, below: bool, equal: bool, above: bool) -> None:
     for number, expected in ((63 * 1024, below), (65536, equal), (65537, above)):
-        assert bool(met(f"flash{relation}64K", Value("flash", number))) is expected
+        assert bool(met(f"flash{relation}64K", Value("flash_bytes", number))) is expected
 
 
 def test_a_message_has_the_value_the_limit_and_the_condition() -> None:
-    assert met("flash>64K", Value("flash", 71234)) == [
-        '--fail-if "flash>64K": flash = 71,234 bytes, above the limit of 65,536 bytes'
+    assert met("flash>64K", Value("flash_bytes", 71234)) == [
+        '--fail-if "flash>64K": flash_bytes = 71,234 bytes, above the limit of 65,536 bytes'
     ]
-    assert met("time>=9ms", Value("time", 9.24929)) == [
-        '--fail-if "time>=9ms": time = 9.24929 ms, not below the limit of 9 ms'
+    assert met("latency_us>=9ms", Value("latency_us", 9249.29)) == [
+        '--fail-if "latency_us>=9ms": latency_us = 9,249.29 us, not below the limit of 9,000 us'
     ]
-    assert met("decibels>1", Value("decibels", inf)) == [
-        '--fail-if "decibels>1": decibels = infinite, above the limit of 1 dB'
+    assert met("ratio dB>1", Value("ratio_db", inf)) == [
+        '--fail-if "ratio dB>1": ratio_db = infinite, above the limit of 1 dB'
     ]
 
 
@@ -96,14 +103,18 @@ def test_each_output_and_network_is_checked() -> None:
 
 
 def test_a_value_that_is_no_number_is_not_measured() -> None:
-    with pytest.raises(UsageError, match=r"'decibels' was not measured .*\(measured: flash\)"):
-        met("decibels<20", Value("decibels", nan), Value("flash", 1))
+    with pytest.raises(
+        UsageError, match=r"'ratio_db' was not measured .*\(measured: flash_bytes\)"
+    ):
+        met("ratio_db<20", Value("ratio_db", nan), Value("flash_bytes", 1))
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("flsh>1", r"unknown metric 'flsh'; did you mean 'flash'\? \(known: flash, time, "),
+        ("flsh_bytes>1", r"unknown metric 'flsh_bytes'; did you mean 'flash_bytes'\? \(known: fla"),
+        ("time>1", r"unknown metric 'time' \(known: flash_bytes, latency_us, "),
+        ("latency>1", "'latency' may be latency_us or latency_cycles"),
         ("flash>1ms", "'flash' has no unit 'ms'; units: B, K, KiB, M, MiB"),
         ("other>1K", "'other' has no unit 'K'; units: %"),
     ],
@@ -118,14 +129,14 @@ COMPILE = ("ceras-compile", "n.mlir", "--target", "c", "-o", "out")
 
 def test_the_folder_is_complete_if_a_condition_is_met(tool: Tool, tmp_path: Path) -> None:
     (tmp_path / "n.mlir").write_text(MIXING)
-    passes = ("--fail-if", "flash>1M", "--fail-if", "time>1s")
-    done = tool(*COMPILE, *passes, "--fail-if", "weights>=1", "--fail-if", "macs > 10")
+    passes = ("--fail-if", "flash>1M", "--fail-if", "latency_us>1s")
+    done = tool(*COMPILE, *passes, "--fail-if", "weight>=1", "--fail-if", "macs > 10")
     assert done.status == 1 and "compiled for c" in done.stdout
     totals = json.loads((tmp_path / "out" / "report.json").read_text())["totals"]
     weights, macs = totals["weight_bytes"], totals["macs"]
     assert done.stderr.splitlines() == [
-        f'ceras-compile: error: --fail-if "weights>=1": weights = {weights:,} bytes, not below the '
-        "limit of 1 bytes",
+        f'ceras-compile: error: --fail-if "weight>=1": weight_bytes = {weights:,} bytes, not below '
+        "the limit of 1 bytes",
         f'ceras-compile: error: --fail-if "macs > 10": macs = {macs:,}, above the limit of 10',
     ]
     # The folder has the digests of all files.
@@ -144,7 +155,12 @@ def test_wrong_conditions_write_nothing(tool: Tool, tmp_path: Path, text: str) -
 @pytest.mark.needs("onnx")
 def test_a_metric_without_a_value_is_wrong_usage(tool: Tool, tmp_path: Path) -> None:
     (tmp_path / "n.mlir").write_text(MIXING)
-    done = tool("ceras-compile", "n.mlir", "--target", "onnx", "-o", "out", "--fail-if", "time>1")
+    done = tool(
+        "ceras-compile", "n.mlir", "--target", "onnx", "-o", "out", "--fail-if", "latency_us>1"
+    )
     assert (done.status, done.stdout) == (2, "")
-    assert "'time' was not measured in this run (measured: weights, macs)" in done.stderr
+    assert (
+        "'latency_us' was not measured in this run (measured: macs, weight_bytes, req"
+        in done.stderr
+    )
     assert not (tmp_path / "out").exists()

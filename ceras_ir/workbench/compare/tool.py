@@ -1,7 +1,7 @@
 """`ceras-compare`: measure the effect of quantization on each layer and on the outputs."""
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ceras_ir.command.conditions import (
     DECIBELS,
     NUMBER,
+    SHARE,
     Condition,
     Quantity,
     Value,
@@ -44,6 +45,7 @@ from ceras_ir.driver.shared_options import (
 )
 from ceras_ir.pipeline.context import plugins
 from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.support.figure_names import identifier
 from ceras_ir.transforms.quantization_options import ArithmeticOptions, recipe_names
 
 if TYPE_CHECKING:
@@ -56,22 +58,6 @@ if TYPE_CHECKING:
 
 MAX_PROPOSAL_INPUTS = 32
 """The number of inputs on which other options are evaluated."""
-
-METRICS: Mapping[str, Quantity] = {
-    "decibels": DECIBELS,
-    "decibels before softmax": DECIBELS,
-    "mse": NUMBER,
-    "agreement": NUMBER,
-    "top-1": NUMBER,
-    "top-5": NUMBER,
-    "mean IoU": NUMBER,
-    "AP": NUMBER,
-    "AP against the float network's": NUMBER,
-}
-"""The metrics of `--fail-if`."""
-
-IOU_OF_CLASS = "iou of class "
-"""The start, in lower case, of further metrics of a segmentation."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -131,9 +117,9 @@ def make_parser() -> ToolParser:
     add_options(parser, ArithmeticOptions)
     add_conditions(
         parser,
-        '"agreement<98%" or "decibels<25". Metrics: decibels (the signal-to-noise ratio), mse, '
-        "decibels before softmax, agreement, top-1, top-5, or a name in the printed table, such as "
-        "mean IoU; with several outputs, all are checked, and OUTPUT: METRIC is a single output",
+        '"agreement<98%" or "signal_to_noise_db<25". Metrics are the names in the printed table, '
+        "also as in a study of ceras explore: signal_to_noise_db, agreement, top_1, mean_iou and "
+        "so on; with several outputs, all are checked, and OUTPUT: METRIC is a single output",
     )
     add_scheme(parser)
     parser.add_argument(
@@ -239,30 +225,33 @@ def _compare_models(arguments: argparse.Namespace) -> int:
     return _status(arguments, variants)
 
 
+def _metrics() -> dict[str, Quantity]:
+    """Return the metrics of `--fail-if`."""
+    from ceras_ir.workbench.compare.variants import BEFORE_SOFTMAX
+    from ceras_ir.workbench.metrics.choose import FIGURE_NAMES, MEAN_ERROR, OUTPUT_RATIO
+
+    known = {OUTPUT_RATIO: DECIBELS, BEFORE_SOFTMAX: DECIBELS, MEAN_ERROR: NUMBER}
+    names = known | {name: SHARE for name in FIGURE_NAMES if name not in known}
+    return {identifier(name): quantity for name, quantity in names.items()}
+
+
 def _check_conditions(arguments: argparse.Namespace) -> None:
+    from ceras_ir.workbench.metrics.choose import IOU_OF_CLASS
+
     has_function = ":" in (arguments.metric or "")
 
     def is_other(name: str) -> bool:
-        return has_function or name.lower().startswith(IOU_OF_CLASS)
+        return has_function or name.startswith(identifier(IOU_OF_CLASS))
 
-    check_conditions(arguments.fail_if, METRICS, is_other)
+    check_conditions(arguments.fail_if, _metrics(), is_other)
 
 
 def _values(variants: "Sequence[Variant]") -> list[Value]:
-    from ceras_ir.workbench.compare.variants import BEFORE_SOFTMAX
-    from ceras_ir.workbench.metrics.choose import MEAN_ERROR, OUTPUT_RATIO
-
-    short = {
-        OUTPUT_RATIO: "decibels",
-        BEFORE_SOFTMAX: "decibels before softmax",
-        MEAN_ERROR: "mse",
-    }
     found: list[Value] = []
     for variant in variants:
         for figure in variant.metrics:
             output, _, name = figure.name.rpartition(": ")
-            metric = short.get(name, name)
-            found.append(Value(metric, figure.quantized, output, variant.name))
+            found.append(Value(identifier(name), figure.quantized, output, variant.name))
     return found
 
 
@@ -286,7 +275,7 @@ def _status(arguments: argparse.Namespace, variants: "Sequence[Variant]") -> int
         )
         status = int(wrong) or status
     conditions: list[Condition] = arguments.fail_if
-    met = list(met_conditions(conditions, _values(variants), METRICS))
+    met = list(met_conditions(conditions, _values(variants), _metrics()))
     return print_met("ceras-compare", met) or status
 
 

@@ -372,13 +372,15 @@ def test_the_ratio_before_a_softmax(tool: Tool, files: Path) -> None:
     inputs = ("--calibrate", "a.npz", "--inputs", "b.npz", "--budget=0")
     logits = tool("ceras-compare", "n.mlir", *inputs)
     assert "before softmax" not in logits.stdout
-    done = tool("ceras-compare", "s.mlir", *inputs, "--fail-if", "decibels before softmax<99")
+    done = tool(
+        "ceras-compare", "s.mlir", *inputs, "--fail-if", "signal to noise before softmax (dB)<99"
+    )
     assert done.status == 1
     found = dict(re.findall(r"^(signal to noise.*?\(dB\)) +(\S+)$", done.stdout, re.M))
     before = found["signal to noise before softmax (dB)"]
     assert rows(done.stdout)["mean"][-1] == f"{float(before):.1f}"
     assert float(before) == pytest.approx(float(rows(logits.stdout)["signal"][-1]), abs=0.5)
-    assert f"decibels before softmax = {before}" in done.stderr
+    assert f"signal_to_noise_before_softmax_db = {before}" in done.stderr
     verified = tool("ceras-verify", "s.mlir", *inputs, "--targets", "c", "--no-reference")
     assert re.search(r"signal to noise \S+ dB against float, after softmax$", verified.stdout, re.M)
     verified = tool("ceras-verify", "n.mlir", *inputs, "--targets", "c", "--no-reference")

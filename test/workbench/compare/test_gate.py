@@ -21,7 +21,7 @@ def files(tmp_path: Path) -> Path:
 
 
 def test_all_met_conditions_are_reported(tool: Tool, files: Path) -> None:
-    conditions = ("agreement<=100%", "decibels<300dB", "mse<0", "top-1<=1")
+    conditions = ("agreement<=100%", "signal_to_noise_db<300dB", "top-1<=1")
     np.savez(files / "labels.npz", labels=np.zeros(4, np.int64))
     flags = [word for text in conditions for word in ("--fail-if", text)]
     done = tool(*COMPARE, "--labels", "labels.npz", "--html", "o.html", *flags)
@@ -31,13 +31,13 @@ def test_all_met_conditions_are_reported(tool: Tool, files: Path) -> None:
         'ceras-compare: error: --fail-if "agreement<=100%": default recipe: agreement = 1, '
         "not above the limit of 1"
     )
-    assert '"decibels<300dB": default recipe: decibels = ' in second
-    assert '"top-1<=1": default recipe: top-1 = ' in third
+    assert '"signal_to_noise_db<300dB": default recipe: signal_to_noise_db = ' in second
+    assert '"top-1<=1": default recipe: top_1 = ' in third
     assert "</html>" in (files / "o.html").read_text()
 
 
 def test_conditions_that_are_not_met(tool: Tool) -> None:
-    done = tool(*COMPARE, "--fail-if", "agreement<0.5", "--fail-if", "decibels<1")
+    done = tool(*COMPARE, "--fail-if", "agreement<0.5", "--fail-if", "signal_to_noise_db<1")
     assert (done.status, done.stderr) == (0, "")
 
 
@@ -46,7 +46,7 @@ def test_metrics_of_a_function_of_the_user(tool: Tool, files: Path) -> None:
     common = (*COMPARE, "--metric", "m.py:f")
     done = tool(*common, "--fail-if", "loss>40%")
     assert done.status == 1
-    assert 'error: --fail-if "loss>40%": default recipe: Loss = 0.5, above the limit of 0.4' in (
+    assert 'error: --fail-if "loss>40%": default recipe: loss = 0.5, above the limit of 0.4' in (
         done.stderr
     )
     done = tool(*common, "--fail-if", "los>40%")
@@ -63,4 +63,5 @@ def test_wrong_conditions(tool: Tool) -> None:
         assert (done.status, done.stdout) == (2, "") and message in done.stderr
     done = tool(*COMPARE, "--fail-if", "top-5<1")
     assert done.status == 2
-    assert "'top-5' was not measured in this run (measured: decibels, mse, agr" in done.stderr
+    assert "'top-5' was not measured in this run (measured: signal_to_noise_db, "
+    assert "mean_squared_error, agr" in done.stderr
