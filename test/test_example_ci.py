@@ -91,8 +91,8 @@ def test_a_limit_fails_the_job_and_keeps_the_files(project: Path) -> None:
     done = run(project, compile_step.script.replace("flash>64K", "flash>16K"))
     assert done.returncode == 1
     assert re.fullmatch(
-        r'ceras compile: error: --fail-if "flash>16K": flash_bytes = 2\d,\d{3} bytes, above the limit '
-        r"of 16,384 bytes\n",
+        r'ceras compile: error: --fail-if "flash>16K": flash_bytes = 2\d,\d{3} bytes, above the '
+        r"limit of 16,384 bytes\n",
         done.stderr,
     )
     assert (project / "build/network/manifest.json").exists()

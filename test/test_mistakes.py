@@ -107,7 +107,7 @@ MISTAKES = {
     ),
     24: Mistake(
         "ceras-compile cam.onnx --target arduino --board pico2 -o out",
-        1,
+        2,
         "has no board",
         "'pico2'",
         "'pico_2'?",
@@ -119,7 +119,7 @@ MISTAKES = {
         "int16:",
         "ceras-opt --fuse",
     ),
-    26: Mistake(f"{C} --board pynq", 1, "target c has no board", "'pynq'", "(boards: "),
+    26: Mistake(f"{C} --board pynq", 2, "target c has no board", "'pynq'", "(boards: "),
     27: Mistake(
         "ceras-compile cam.onnx --target c -o /proc/x/out",
         1,
@@ -255,7 +255,7 @@ MISTAKES = {
     ),
     60: Mistake(
         "ceras-compile cam.onnx -o out --target arduino --board uno",
-        1,
+        2,
         "target arduino has no board",
         "'uno'",
         "did you mean 'uno_r4_minima' or 'uno_r4_wifi'?",

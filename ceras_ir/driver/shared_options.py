@@ -264,7 +264,7 @@ def targets_of(classes: Sequence[TargetClass], arguments: argparse.Namespace) ->
         if len(errors) == 1 or not board.isidentifier() or board_owners(board):
             raise errors[0]
         known = "; ".join(f"{t.name}: {', '.join(t.boards()) or 'none'}" for t in targets)
-        raise InputError(f"no target knows the board '{board}'; boards are {known}")
+        raise UsageError(f"no target knows the board '{board}'; boards are {known}")
     pairs = zip(targets, found, strict=True)
     return [old if isinstance(new, InputError) else new for old, new in pairs]
 

@@ -22,6 +22,7 @@ from ceras_ir.support.diagnostics import (
     MAX_NAME_LENGTH,
     InputError,
     UnsupportedError,
+    UsageError,
     did_you_mean,
     printable,
     with_remedy,
@@ -150,11 +151,12 @@ def board_text(
 ) -> str:
     """
     Return the description of a board: a file with one of the `suffixes`, or a board of the package.
-    `known` lists the names of boards if they differ from the files. Errors name `target`.
+    `known` lists the names of boards if they differ from the files. An unknown name is wrong usage;
+    a file that cannot be read is invalid input. Errors name `target`.
     """
     shipped = board_files(package)
     if not name.endswith(suffixes) and name not in (names := sorted(known or shipped)):
-        raise InputError(
+        raise UsageError(
             f"target {target} has no board '{name}'{board_hint(name, names, suffixes)} (boards: "
             f"{', '.join(names)}; or a {' or '.join(suffixes)} file)"
         )

@@ -26,7 +26,7 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from ceras_ir.interpreters.registry import register
-from ceras_ir.support.diagnostics import InputError, UsageError, did_you_mean
+from ceras_ir.support.diagnostics import UsageError, did_you_mean
 from ceras_ir.support.extensions import without_deleted
 from ceras_ir.support.files import files_with_suffix, parse_toml
 from ceras_ir.support.plugin_modules import plugin_of, qualified
@@ -229,8 +229,11 @@ class Target(ABC):
 
     @classmethod
     def check_board(cls, name: str) -> None:
-        """Raise an `InputError` if the target does not know the board, a name or a file."""
-        raise InputError(f"target {cls.name} supports no boards, got '{name}'; leave out --board")
+        """
+        Raise a `UsageError` if the target does not know the name of a board, and an `InputError`
+        for an invalid file.
+        """
+        raise UsageError(f"target {cls.name} supports no boards, got '{name}'; leave out --board")
 
     @classmethod
     def board_summary(cls, name: str) -> BoardSummary:
@@ -422,16 +425,16 @@ def board_owners(board: str) -> str:
 
 
 def refuse_foreign_board(target: type[Target], board: str) -> None:
-    """Raise an `InputError` for a board that only other targets have, with their names."""
+    """Raise a `UsageError` for a board that only other targets have, with their names."""
     known = target.boards()
     if known and board not in known and (owners := board_owners(board)):
-        raise InputError(
+        raise UsageError(
             f"target {target.name} has no board '{board}'{owners} (boards: {', '.join(known)})"
         )
 
 
 def with_board(target: Target, board: str) -> Target:
-    """Return `target` for another board; an unknown board is an `InputError`."""
+    """Return `target` for another board; an unknown board is a `UsageError`."""
     refuse_foreign_board(type(target), board)
     target.check_board(board)
     return replace(target, board=board)

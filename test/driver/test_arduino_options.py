@@ -53,7 +53,7 @@ def test_the_report_has_both_memories_per_layer_and_in_total(tool: Tool, tmp_pat
         ),
         (["--target", "c", "--prune=luck=1"], 2, "pass 'prune' has no option 'luck'"),
         (["--target", "c", "--prune=sparsity=2"], 2, "sparsity must be in [0, 1), got 2.0"),
-        (["--target", "arduino", "--board", "uno"], 1, "target arduino has no board 'uno'"),
+        (["--target", "arduino", "--board", "uno"], 2, "target arduino has no board 'uno'"),
         (
             ["--target", "arduino", "--board", "none.toml"],
             1,

@@ -185,8 +185,8 @@ def test_real_networks(tool: Tool, name: str):
 @pytest.mark.parametrize(
     ("options", "status", "message"),
     [
-        (["--board", "none"], 1, "target dataflow has no board 'none'"),
-        (["--dsp", "0", "--board", "none"], 1, "target dataflow has no board 'none'"),
+        (["--board", "none"], 2, "target dataflow has no board 'none'"),
+        (["--dsp", "0", "--board", "none"], 2, "target dataflow has no board 'none'"),
         (["--jobs", "0"], 2, "--jobs is an option of target vta, not dataflow"),
         (["--dsp", "many"], 2, "expected an integer, got 'many'"),
         (["--dsp", "-1"], 2, "--dsp must be >= 0, got -1"),
