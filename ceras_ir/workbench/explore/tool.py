@@ -137,13 +137,15 @@ def _run(arguments: argparse.Namespace) -> int:
     print("\n".join([*pareto_table(study, records), *reasons(records)]))
     print(f"{len(records)} points: {folder / STUDY_PAGE}, {folder / TABLE}")
     states = {record.state for record in records}
-    if FAILED in states and DONE not in states:
-        raise InputError(
-            "all points that were not ruled out have failed, as printed above; "
-            "--retry-failed runs them again",
-            arguments.study,
-        )
-    return 0
+    if DONE in states:
+        return 0
+    raise InputError(
+        "all points that were not ruled out have failed, as printed above; --retry-failed runs "
+        "them again"
+        if FAILED in states
+        else "the constraints rule out all points, as printed above; relax them, or add choices",
+        arguments.study,
+    )
 
 
 def _write_page(exploration: "Exploration", folder: Path) -> None:

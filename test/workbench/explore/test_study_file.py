@@ -122,6 +122,15 @@ def test_a_study_whose_points_all_fail(study: Path, euros: str, capsys: pytest.C
     assert "s.toml: error: all points that were not ruled out have failed" in said.err
 
 
+def test_a_study_whose_points_are_all_ruled_out(study: Path, capsys: pytest.CaptureFixture[str]):
+    pytest.importorskip("optuna", reason="studies are kept by Optuna")
+    study.write_text(STUDY + 'constraints = ["flash < 10"]\n')
+    assert main([str(study), "--jobs", "1", "--cache", str(study.parent / "cache")]) == 1
+    said = capsys.readouterr()
+    assert "2 ruled out: not flash < 10" in said.out
+    assert "s.toml: error: the constraints rule out all points" in said.err
+
+
 def _with_a_full_disk(study: str) -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
