@@ -117,6 +117,13 @@ def condition(text: str) -> Condition:
     return Condition(text, found["metric"].strip(), found["relation"], number, limit["unit"])
 
 
+CONDITION_HELP = (
+    "exit with status 1 if the condition is met, after all results are written; may be repeated. "
+    "A condition is a metric, one of < <= > >=, and a limit:"
+)
+"""The start of the help of `--fail-if`, before examples and metrics."""
+
+
 def add_conditions(parser: ToolParser, metrics: str) -> None:
     """Add `--fail-if`; `metrics` is the end of the help: examples, and the metrics with units."""
     shown = metrics.replace("%", "%%")
@@ -126,9 +133,7 @@ def add_conditions(parser: ToolParser, metrics: str) -> None:
         action="append",
         default=[],
         metavar="CONDITION",
-        help="exit with status 1 if the condition is met, after all results are written; may be "
-        "repeated. A condition is a metric, one of < <= > >=, and a limit: for example "
-        f"{shown}",
+        help=f"{CONDITION_HELP} for example {shown}",
     )
 
 

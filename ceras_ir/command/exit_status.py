@@ -38,6 +38,12 @@ from ceras_ir.support.diagnostics import (
     with_remedy,
 )
 
+EXIT_STATUS = (
+    "Exit status: 0 done, 1 bad input, 2 wrong usage, 3 valid input that is not supported, "
+    "70 an internal error."
+)
+"""The statuses of most commands, for the end of the help."""
+
 MAX_LINES = 30
 """The largest number of lines that a run prints about errors of the user."""
 

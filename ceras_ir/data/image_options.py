@@ -18,38 +18,38 @@ class ImageOptions:
 
     size: tuple[int, int] | None = option(None, flag="--image-size", metavar="HxW", read=str)
     """
-    For image folders: resize images to this (default: the size of the input).
+    Resize images to this (default: the size of the input).
 
     With the fit crop, this is the size before the crop.
     """
     scale: float | None = option(None, flag="--image-scale", metavar="S", read=str)
     """
-    For image folders: first divide pixels by this (default: 255, or 1 for an input of uint8).
+    First divide pixels by this (default: 255, or 1 for an input of uint8).
 
     Inputs of other unsigned integers also receive bytes unchanged.
     """
     mean: tuple[float, ...] = option((0.0,), flag="--image-mean", metavar="M,M,M", read=str)
-    """For image folders: then subtract this, a number or a number per channel (default: 0)."""
+    """Then subtract this, a number or a number per channel (default: 0)."""
     std: tuple[float, ...] = option((1.0,), flag="--image-std", metavar="D,D,D", read=str)
-    """For image folders: then divide by this, a number or a number per channel (default: 1)."""
+    """Then divide by this, a number or a number per channel (default: 1)."""
     channels: Literal["rgb", "bgr"] = option(
         "rgb", flag="--image-channels", metavar="{rgb,bgr}", read=str
     )
-    """For image folders: use this order of channels."""
+    """Use this order of channels in images."""
     layout: Literal["auto", "nchw", "nhwc"] = option(
         "auto", flag="--image-layout", metavar="{nchw,nhwc}", read=str
     )
-    """For image folders: use this layout of the input (default: derived from the shape)."""
+    """Use this layout of the input for images (default: derived from the shape)."""
     fit: Literal["stretch", "crop", "letterbox"] = option(
         "stretch", flag="--image-fit", metavar="{stretch,crop,letterbox}", read=str
     )
     """
-    For image folders: adapt images of another shape: stretch them, crop them to their centre, or
-    pad them on the right and at the bottom.
+    Stretch images of another shape, crop them to their centre, or pad them on the right and at the
+    bottom.
     """
     pad: float = option(114.0, flag="--image-pad", metavar="P", read=str)
     """
-    For image folders: pad letterboxed images with this.
+    Pad letterboxed images with this.
 
     The value is a pixel before the division.
     """

@@ -1,8 +1,8 @@
 """
 Quantized elements: the type `!quant.uniform`, and the attribute of each requantization.
 
-The type is written as in upstream MLIR. Upstream refuses unknown operations and attributes of the
-dialect `quant`, so the attribute is `#graph.requant`, registered by the `graph` dialect.
+The type is written as in upstream MLIR, which refuses other attributes of `quant`. The attribute is
+therefore `#graph.requant`.
 """
 
 from collections.abc import Sequence
@@ -238,11 +238,11 @@ class RequantAttr(ParametrizedAttribute):
 
     `clamp(round(acc * multiplier / 2**shift) + zero_point, low, high)`
 
-    The product has 64 bits, and `round` is a `Rounding`. A power-of-two rescaling has multiplier 1;
-    if it scales up, it has a multiplier and shift 0.
+    The product has 64 bits, and `round` is a `Rounding`. A rescaling by a power of two has
+    multiplier 1, or shift 0 if it scales up.
 
-    A convolution or matrix product may have `multiplier = [M0, M1, ...]`, a multiplier for each
-    output channel, with a common shift.
+    Linear operations may have `multiplier = [M0, M1, ...]`, one per output channel, with a common
+    shift.
     """
 
     name = "graph.requant"

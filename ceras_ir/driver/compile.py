@@ -29,12 +29,12 @@ from ceras_ir.command.conditions import (
     print_met,
 )
 from ceras_ir.command.entry_point import shown_name
-from ceras_ir.command.exit_status import run_tool
+from ceras_ir.command.exit_status import EXIT_STATUS, run_tool
 from ceras_ir.command.help_parser import usual
 from ceras_ir.command.output_files import FolderOptions
 from ceras_ir.command.tool_parser import ToolParser, add_options, add_output
 from ceras_ir.driver.options import (
-    EXIT_STATUS,
+    MODEL_FILE,
     add_build_options,
     build_options,
     calibration_workers,
@@ -117,7 +117,7 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
             f"model.onnx --target {native} --board uno_r4_wifi --report -o compiled",
         ),
     )
-    parser.add_argument("model", metavar="MODEL.onnx", help="an ONNX model, or IR text in .mlir")
+    parser.add_argument("model", metavar="MODEL.onnx", help=MODEL_FILE)
     add_output(parser, "DIR", "write the folder here", required=True)
     add_options(parser, FolderOptions)
     add_target(parser, known, "compile for this target", required=True)
@@ -127,15 +127,14 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
         parser.add_argument(
             "--save-temps",
             action="store_true",
-            help="keep the IR of each level, and other intermediate files of the target, in "
-            "DIR/temps",
+            help="keep the IR of each level, and other intermediate files, in DIR/temps",
         )
     )
     parser.add_argument(
         "--emit-levels",
         action="store_true",
-        help="write the graph of each level into DIR/levels as an ONNX model, for viewers such as "
-        "Netron",
+        help="write the graph of each level as an ONNX model into DIR/levels, for viewers such "
+        "as Netron",
     )
     parser.add_argument(
         "--model-explorer",
@@ -157,8 +156,8 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
         parser.add_argument(
             "--report",
             action="store_true",
-            help="write the page DIR/report.html: graph, devices and reasons, layers, "
-            "memory, predicted times, noise of quantization with --calibrate, provenance",
+            help="write the page DIR/report.html, as ceras-report, with the noise of "
+            "quantization if --calibrate is given",
         )
     )
     add_conditions(

@@ -161,10 +161,14 @@ def _is_images(path: str) -> bool:
     return is_images(path)
 
 
-EXIT_STATUS = (
-    "Exit status: 0 done, 1 bad input, 2 wrong usage, 3 valid input that is not supported, "
-    "70 an internal error."
+MODEL_FILE = "an ONNX model, or IR text in .mlir"
+"""The help of the argument of commands that read a model."""
+
+INPUT_FILES = (
+    "a file with an array per input, or an image or a folder of images, to which the --image "
+    "options apply"
 )
+"""The value of --inputs."""
 
 
 @options
@@ -278,8 +282,7 @@ def add_inputs(
             "--inputs",
             metavar="IN.npz|DIR",
             required=required,
-            help=f"{purpose}: a file with an array per input, or an image or a folder of images, "
-            f"to which the --image options apply{ending}",
+            help=f"{purpose}: {INPUT_FILES}{ending}",
         )
     )
 

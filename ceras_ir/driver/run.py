@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, TypeAlias
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.command.entry_point import shown_name
-from ceras_ir.command.exit_status import run_tool
+from ceras_ir.command.exit_status import EXIT_STATUS, run_tool
 from ceras_ir.command.help_parser import usual
 from ceras_ir.command.output_files import refuse_overwriting
 from ceras_ir.command.tool_parser import REQUIRED, ToolParser, add_options
 from ceras_ir.driver.options import (
-    EXIT_STATUS,
     add_build_options,
     add_inputs,
     build_options,

@@ -86,8 +86,8 @@ class ShapeOptions:
         (), metavar="NAME=16000", action="append", read=_numbers
     )
     """
-    Fix an input to a number, or to a list of numbers with commas: the input is removed, and
-    conditions that depend on it are evaluated; may be repeated.
+    Fix an input to a number, or to a list of numbers with commas: it is removed, and conditions
+    that depend on it are evaluated; may be repeated.
     """
 
 
@@ -110,8 +110,8 @@ class BisectPassesOptions:
 
     bisect_passes: bool = option(False)
     """
-    Run the network after each pass that must change no value, on the first inputs, or on synthetic
-    inputs, and stop at the first pass that changes a value, with a reproducer.
+    Run the network after each pass that must change no value, on the first or on synthetic inputs,
+    and stop at the first that changes a value, with a reproducer.
     """
 
 
@@ -287,14 +287,13 @@ def add_workers(
         jobs,
         type=_jobs,
         metavar="N",
-        help=f"processes on this machine; 1 is this process only, -1 the number of cores (default: "
-        f"{default})",
+        help=f"processes on this machine, -1 for all cores (default: {default})",
     )
     group.add_argument(
         "--scheduler",
         metavar="ADDRESS",
-        help="work on the Dask cluster of this scheduler, such as tcp://host:8786; TLS is "
-        "configured in Dask",
+        help="work on the Dask cluster of this scheduler, such as tcp://host:8786; Dask "
+        "configures TLS",
     )
 
 
@@ -303,8 +302,8 @@ def add_cache(group: ArgumentContainer) -> None:
     group.add_argument(
         "--cache",
         metavar="DIR",
-        help="store stages and results here, under the digests of their inputs; several "
-        "processes may use it (default: ceras_ir/stages in the user's cache)",
+        help="store stages and results here; several processes may use it (default: "
+        "ceras_ir/stages in the user's cache)",
     )
     group.add_argument(
         "--cache-size",

@@ -150,9 +150,9 @@ class CalibrationOptions:
         usual=True,
     )
     """
-    Choose scales from these inputs: an array per graph input with samples along the first axis, or
-    a folder of images; can be repeated, or list files separated by commas. By default ranges are
-    taken from the IR or from synthetic inputs, and stderr prints a note.
+    Choose scales from these inputs: an array per graph input, samples first, or a folder of images;
+    can be repeated, or list files separated by commas. By default, ranges are those of the IR or of
+    synthetic inputs, with a note on stderr.
 
     A pass accepts files separated by commas. The optional passes of `quantize` have no effect
     without samples.
@@ -259,7 +259,7 @@ class LayerOptions:
         (), metavar="LAYER,...", action="extend", keyword="in_float", needs=(SCALES,)
     )
     """
-    Compute these layers in float, by node name or pattern such as 'conv_*'; can be repeated.
+    Compute these layers in float, named as for --int16; can be repeated.
 
     They run on the CPU.
     """

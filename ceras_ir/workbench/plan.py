@@ -37,8 +37,8 @@ def make_parser() -> ToolParser:
     """Return the parser of `ceras-plan`."""
     parser = ToolParser(
         "ceras-plan",
-        description="Place memory requests below a capacity so that requests with overlapping live "
-        "ranges share no bytes, or prove that this is impossible.",
+        description="Place memory requests below a capacity so that overlapping live ranges "
+        "share no bytes, or prove that this is impossible.",
         epilog="Exit status: 0 solved, or --check found no error; 1 bad input, wrong plan, or "
         f"proven impossible; 2 wrong usage; {EXIT_UNSOLVED} not solved within the time limit.",
     )

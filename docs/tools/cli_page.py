@@ -3,18 +3,21 @@
 import argparse
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from textwrap import fill
 from typing import get_type_hints
 
 from ceras_ir.backends.nnet import tool as nnet
 from ceras_ir.backends.vta.execution import calibration as vta
-from ceras_ir.command.dispatch import listing
+from ceras_ir.command.conditions import CONDITION_HELP
+from ceras_ir.command.exit_status import EXIT_STATUS
 from ceras_ir.command.help_parser import HelpParser, value_text
 from ceras_ir.driver import compile
 from ceras_ir.driver import run as run
 from ceras_ir.driver.lists import boards, operators, targets
 from ceras_ir.driver.opt import argv
-from ceras_ir.driver.options import EXIT_STATUS
+from ceras_ir.driver.options import INPUT_FILES, MODEL_FILE
 from ceras_ir.driver.shared_options import (
     TargetClass,
     compiling_targets,
@@ -59,6 +62,9 @@ WIDTH = 100
 TOOLS = ("ceras-compile", "ceras-run")
 """Commands with options of a target."""
 
+DEFAULT = "{default}"
+"""The place of the default in the entry of an option of a target."""
+
 TITLES = {
     "--load-pass-plugin": "Plugins",
     "--batch": "Inputs of the model",
@@ -76,19 +82,23 @@ Results are printed to stdout, or written to the file of `-o` or `--outputs`. Di
 and progress are printed to stderr. Each command has `-h` or `--help`, which prints the usual
 options, `--help-all`, which prints all options, and `--version`, which prints versions.
 
-`ceras compile` and `ceras-compile` are two names of a command, as are the names of all other
-commands; `python -m ceras_ir compile` is a third name. `ceras --help` lists the commands.
-
 {fill(f"{EXIT_STATUS} Commands with other statuses list them.", WIDTH)}
 [diagnostics.md](diagnostics.md) explains messages.
+
+{fill(f"`MODEL.onnx` is {MODEL_FILE}. `--inputs` is {INPUT_FILES}.", WIDTH)}
+
+{fill(f"`--fail-if CONDITION`: {CONDITION_HELP.rstrip(':')}.".replace("<", chr(92) + "<"), WIDTH)}
 """
 
-SINGLE = f"""\
+EXPLAINED = (f": {MODEL_FILE}", f": {INPUT_FILES}", f"{CONDITION_HELP} ")
+"""Parts of the help that the introduction has."""
+
+SINGLE = """\
 ## ceras
 
-```
-{listing("ceras")}
-```
+`ceras compile` and `ceras-compile` are two names of a command, as are the names of all other
+commands; `python -m ceras_ir compile` is a third name. `ceras --help`
+lists the commands by purpose.
 """
 
 EVERYWHERE = ("-h", "--help-all", "--version")
@@ -159,7 +169,10 @@ class MarkdownFormatter(argparse.HelpFormatter):
     def _explain(self, action: argparse.Action) -> str:
         if not action.help:
             return ""
-        return ": " + self._expand_help(action).replace("<", "\\<")
+        text = f": {self._expand_help(action)}"
+        for part in EXPLAINED:
+            text = text.replace(part, "")
+        return text.replace("<", "\\<")
 
     def format_help(self) -> str:
         if self.links:
@@ -174,19 +187,57 @@ def _spelling(action: argparse.Action) -> str:
     return ", ".join(f"`{name}`" for name in (*aliases, f"{last} {value}".strip()))
 
 
-def _target_options(target: TargetClass) -> str:
+@dataclass(frozen=True)
+class _TargetOption:
+    """The entry of an option of a target, with the default separately."""
+
+    entry: str
+    default: str
+
+    def text(self) -> str:
+        return self.entry.replace(DEFAULT, self.default)
+
+
+def _options_of(target: TargetClass) -> list[_TargetOption]:
     """Return the options that `--target NAME` adds to commands."""
-    summary = f"{docstring(target).partition(chr(10))[0]} Arithmetic: {target.arithmetic}."
-    lines = [f"#### Target {target.name}", "", fill(summary, WIDTH), ""]
     hints = get_type_hints(target)
+    found: list[_TargetOption] = []
     for field, described in ((f, d) for t in TOOLS for f, d in options_of(target, t)):
         choices = ",".join(choices_of(hints[field.name]))
         value = described.metavar or (f"{{{choices}}}" if choices else "")
         where = f" (of {', '.join(described.tools)})" if described.tools else ""
-        line = _item(f"- `{f'{flag_of(field)} {value}'.strip()}`: {help_of(target, field)}{where}")
-        if line not in lines:
-            lines.append(line)
-    return "\n".join(lines)
+        text, mark, default = help_of(target, field).partition(" (default: ")
+        entry = f"- `{f'{flag_of(field)} {value}'.strip()}`: {text}{DEFAULT}{where}"
+        found.append(_TargetOption(entry, mark + default))
+    return list(dict.fromkeys(found))
+
+
+def _options_of_targets() -> list[str]:
+    """Return a section for options that several targets have, and a section for each target."""
+    targets = {target: _options_of(target) for target in compiling_targets()}
+    defaults = defaultdict[str, list[str]](list)
+    for option in chain(*targets.values()):
+        defaults[option.entry].append(option.default)
+    shared = {entry: {*found} for entry, found in defaults.items() if len(found) > 1}
+    lines = [
+        _item(entry.replace(DEFAULT, min(found) if len(found) == 1 else ""))
+        for entry, found in shared.items()
+    ]
+    parts = [
+        "Several targets have these options; `shared` lists those of a target.",
+        "\n".join(lines),
+    ]
+    for target, options in targets.items():
+        summary = f"{docstring(target).partition(chr(10))[0]} Arithmetic: {target.arithmetic}."
+        own = [_item(option.text()) for option in options if option.entry not in shared]
+        others = ", ".join(
+            f"`{_flag(option.entry)}`" + (option.default if len(shared[option.entry]) > 1 else "")
+            for option in options
+            if option.entry in shared
+        )
+        listed = [_item(f"- shared: {others}")] if others else []
+        parts += [f"#### Target {target.name}", fill(summary, WIDTH), "\n".join(listed + own)]
+    return parts
 
 
 def _formatted(name: str, shared: Mapping[str, str]) -> tuple[str, list[str]]:
@@ -241,8 +292,8 @@ def cli_page() -> str:
     for name in PARSERS:
         parts += [f"## {name}", _formatted(name, links)[0]]
         if name == "ceras-compile":
-            parts += ["### Options of targets", *map(_target_options, compiling_targets())]
+            parts += ["### Options of targets", *_options_of_targets()]
     parts.append("## Shared options")
     for title, items in groups.items():
         parts += [f"### {title}", "\n".join(items)]
-    return "\n\n".join(part.rstrip() for part in parts)
+    return "\n\n".join(part.rstrip() for part in parts if part)

@@ -27,15 +27,18 @@ INTRODUCTION = """\
 # Dialects
 
 This page defines each operation bit for bit. The interpreter and all backends are tested against
-these definitions. The verifiers check types and shapes. Each operation has an example of its text,
-which a test parses and verifies. [architecture.md](architecture.md) shows
-the order of the levels.
+these definitions. The verifiers check types and shapes. Each operation has an example, which a test
+parses and verifies. [architecture.md](architecture.md) shows the order of the levels.
 
 `name?` is optional, `name...` is any number of values. The only operand is `input`, and the only
-result is `result`, unless the example or a list shows others.
+result is `result`, unless the example or a list shows others. A name is explained at the first use
+in a dialect.
 """
 
-USUAL = {"operands": ["input"], "results": ["result"]}
+TOKENS = ("pop_prev", "pop_next", "push_prev", "push_next")
+"""Properties that the head of the dialect `vta` describes."""
+
+USUAL = {"Operands": ["input"], "Results": ["result"]}
 """Lists that the introduction describes."""
 
 
@@ -49,12 +52,14 @@ def dialects_page() -> str:
     for opening, (name, dialect) in zip(openings, dialects.items(), strict=True):
         members = [*dialect.attributes, *dialect.operations]
         parts += [f"## {name}", markdown(opening.__doc__)]
+        explained = {""}
         for module in _modules(dialect, opening):
             if module not in openings:
-                parts += [f"### {name}: {_title(module)}", *_specification(module)]
+                parts += [f"### {_title(module)}", *_specification(module)]
             if module is opening or module not in openings:
                 parts += map(_enumeration, _enumerations(module, described))
-            parts += [_describe(cls) for cls in members if inspect.getmodule(cls) is module]
+            here = [cls for cls in members if inspect.getmodule(cls) is module]
+            parts += [_describe(cls, explained) for cls in here]
     return "\n\n".join(parts)
 
 
@@ -99,12 +104,13 @@ def _values(cls: type[Enum]) -> list[str]:
     return lines
 
 
-def _describe(cls: type[Attribute] | type[Operation]) -> str:
+def _describe(cls: type[Attribute] | type[Operation], explained: set[str]) -> str:
+    """Return the entry of a class. It does not repeat the names that are `explained`."""
     if issubclass(cls, Operation):
-        heading, body = f"#### {cls.name}", _operation(cls)
+        heading, body = f"#### {cls.name}", _operation(cls, explained)
     else:
         mark = "!" if cls.name.startswith("quant.") else "#"
-        heading, body = f"#### {mark}{cls.name}", _attribute(cls)
+        heading, body = f"#### {mark}{cls.name}", _attribute(cls, explained)
     # The docstring of an enumeration serves an attribute without docstring.
     doc = inspect.cleandoc(cls.__doc__ or getattr(cls, "enum_type", cls).__doc__ or "")
     text, _, last = doc.rpartition("\n\n")
@@ -114,27 +120,27 @@ def _describe(cls: type[Attribute] | type[Operation]) -> str:
     return "\n\n".join([heading, markdown(doc), *body])
 
 
-def _attribute(cls: type[Attribute]) -> list[str]:
+def _attribute(cls: type[Attribute], explained: set[str]) -> list[str]:
     values: object = getattr(cls, "enum_type", None)
     if isinstance(values, type) and issubclass(values, Enum):
         return ["\n".join(_values(values))]
     if not issubclass(cls, ParametrizedAttribute):
         return []
     names = [name for name, _ in cls.get_irdl_definition().parameters]
-    return [f"Parameters: {_listed(names, field_docs(cls))}."] if names else []
+    return [f"Parameters: {_listed(names, field_docs(cls), explained)}."] if names else []
 
 
-def _operation(cls: type[Operation]) -> list[str]:
+def _operation(cls: type[Operation], explained: set[str]) -> list[str]:
     if not issubclass(cls, IRDLOperation):
         return []
     definition = cls.get_irdl_definition()
     docs = field_docs(cls)
-    lines = [
-        f"- {kind}: {_listed(names, docs)}"
+    lists = [
+        f"{kind}: {_listed(names, docs, explained)}."
         for kind, names in _members(definition).items()
         if names and names != USUAL.get(kind)
     ]
-    return ["\n".join(lines)] if lines else []
+    return [" ".join(lists)] if lists else []
 
 
 def _members(definition: OpDef) -> dict[str, list[str]]:
@@ -144,14 +150,14 @@ def _members(definition: OpDef) -> dict[str, list[str]]:
         return f"{name}..." if isinstance(kind, VarOperandDef | VarResultDef) else name
 
     return {
-        "operands": [operand(*pair) for pair in definition.operands],
-        "properties": [
+        "Operands": [operand(*pair) for pair in definition.operands],
+        "Properties": [
             f"{operand(name, kind)}" + _default(kind.default_value)
             for name, kind in definition.properties.items()
-            if name not in ("operandSegmentSizes", "resultSegmentSizes")
+            if name not in ("operandSegmentSizes", "resultSegmentSizes", *TOKENS)
         ],
-        "regions": [name for name, _ in definition.regions],
-        "results": [operand(*pair) for pair in definition.results],
+        "Regions": [name for name, _ in definition.regions],
+        "Results": [operand(*pair) for pair in definition.results],
     }
 
 
@@ -161,10 +167,12 @@ def _default(value: Attribute | None) -> str:
     return "" if value is None else f" = {text}"
 
 
-def _listed(names: list[str], docs: dict[str, str]) -> str:
-    """Return the names with their field documentation."""
+def _listed(names: list[str], docs: dict[str, str], explained: set[str]) -> str:
+    """Return the names with their field documentation, and add it to `explained`."""
     described: list[str] = []
     for name in names:
-        doc = docs.get(name.split()[0].rstrip(".?"))
-        described.append(f"`{name}`" + (f" ({doc.rstrip('.')})" if doc else ""))
+        doc = docs.get(name.split()[0].rstrip(".?"), "")
+        text = f" ({doc.rstrip('.')})" if doc not in explained else ""
+        described.append(f"`{name}`{text}")
+        explained.add(doc)
     return ", ".join(described)

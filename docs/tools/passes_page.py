@@ -18,22 +18,25 @@ INTRODUCTION = """\
 # Passes
 
 `ceras-opt --PASS="option=value"` runs a pass. `-p "a,b{option=value}"` runs several. They run in
-the order of the command line.
+the order of the command line. `--help-pass=PASS` describes a pass and the options. `--list-passes`
+lists all passes, including xDSL's (`canonicalize`, `cse`, `dce`, ...).
 
 A **pipeline** is a pass that runs a sequence of other passes. Dumps and timings show these passes.
 
-| command | what it prints |
-|---|---|
-| `ceras-opt --help-pass=PASS` | the description of a pass and the options |
-| `ceras-opt --list-passes` | all passes, xDSL's own (`canonicalize`, `cse`, `dce`, ...) included |
-
 A pass with **rules** applies them in the order below; `--PASS="rules=a,b"` applies only these.
-Options without a default in the list are `none`, empty or required.
 
-Parentheses have the *benefit*: the number of builds (of {builds}) that the pass or rule changes, a
-network of `benchmarks/benefit_networks.py` that is worse without it, and the figures of this
-network with and without it, or the failure without it. `python benchmarks/pass_benefits.py --write`
-measures them.
+Options have a default, which shows the type, or a type in parentheses. Those without a default are
+`none`, empty or required. Parentheses after a default have the choices.
+
+The *benefit* of a pass or rule is in parentheses:
+
+1. The number of builds (of {builds}) that it changes.
+2. A network of `benchmarks/benefit_networks.py` that is worse without it, and the target.
+3. The figures of this network with and without it, or the failure without it. Times are modelled.
+   Bytes are read or written, unless the text names a memory. A pass with the figures of a rule
+   shows them only at the rule.
+
+`python benchmarks/pass_benefits.py --write` measures the benefits.
 
 [new-pass.md](new-pass.md) explains how to write a pass."""
 
@@ -44,8 +47,6 @@ This is the order with `--quantize int8`. The target determines the options of t
 `--at LEVEL PIPELINE` runs more passes after a level. `--save-temps` writes the network at each
 level.
 
-| target | passes | level |
-|---|---|---|
 """
 
 
@@ -65,25 +66,27 @@ def passes_page() -> str:
 
 
 def _compiled() -> list[str]:
-    """Return a row for each level, with the targets that run equal passes."""
+    """Return an item for each level, with the targets that run equal passes."""
     targets = defaultdict[tuple[str, str], list[str]](list)
     for cls in compiling_targets():
         for stage in all_stages(BuildOptions(cls(), quantize="int8")):
             names = ", ".join(f"`{each.name}`" for each in stage.passes)
             targets[names, stage.title].append(cls.name)
-    return [f"| {', '.join(t)} | {names} | {title} |" for (names, title), t in targets.items()]
+    return [
+        _item(f"- {title} ({', '.join(names)}): {passes}.")
+        for (passes, title), names in targets.items()
+    ]
 
 
 def _describe(cls: type[ModulePass]) -> str:
     """Return a short entry."""
-    parts = [f"### {cls.name}", fill(f"{_summary(cls)}{_benefit(cls.name)}", 100)]
+    rules = {rule.name: f"{cls.name}{{{rule.name}}}" for rule in rules_of(cls)}
+    parts = [f"### {cls.name}", fill(f"{_summary(cls)}{_benefit(cls.name, *rules.values())}", 100)]
     if issubclass(cls, PipelinePass):
         inner = ", ".join(f"`{p.name}`" for p in cls().passes())
         parts.append(fill(f"Passes: {inner}.", 100, break_on_hyphens=False))
     items = [
-        _item(
-            f"- Rule `{rule.name}`: {_summary(type(rule))}{_benefit(f'{cls.name}{{{rule.name}}}')}"
-        )
+        _item(f"- Rule `{rule.name}`: {_summary(type(rule))}{_benefit(rules[rule.name])}")
         for rule in rules_of(cls)
     ]
     items += _options(cls)
@@ -93,12 +96,14 @@ def _describe(cls: type[ModulePass]) -> str:
 def _options(cls: type[ModulePass]) -> list[str]:
     types, options = get_type_hints(cls), list[str]()
     for field in dataclasses.fields(cls):
-        if not field.init or field.name == "name":
+        # The introduction of the page explains `rules`.
+        if not field.init or field.name in ("name", "rules"):
             continue
         value = "" if field.default in (dataclasses.MISSING, None) else spell(field.default)
         name = field.name.replace("_", "-")
         kind = type_name(types[field.name]).removesuffix(" or none")
-        options.append(f"`{name}{f'={value}' if value else ''}` ({kind})")
+        is_shown = not value or "|" in kind or "," in kind
+        options.append(f"`{name}{f'={value}' if value else ''}`{f' ({kind})' if is_shown else ''}")
     return [_item(f"- Options: {'; '.join(options)}.")] if options else []
 
 
@@ -106,14 +111,20 @@ def _summary(cls: type) -> str:
     return f"{summary(cls).rstrip(':')}."
 
 
-def _benefit(name: str) -> str:
+def _benefit(name: str, *rules: str) -> str:
     known = benefits().get(name)
     if known is None:
         return ""
-    # The introduction of the page explains the figures.
-    figure = known.figure.removesuffix(" without it")
+    figures = [benefits()[rule].figure for rule in rules if rule in benefits()]
+    figure = "" if known.figure in figures else _short(known.figure)
     loss = f"; `{known.network}` for {known.setting}: {figure}" if figure else ""
     return f" ({known.changed} builds{loss})"
+
+
+def _short(figure: str) -> str:
+    """Return the figures without words that the introduction explains, and with one unit."""
+    text = figure.removesuffix(" without it").replace(" (modelled)", "")
+    return text.removesuffix(" dB").replace(" read and written", "")
 
 
 def _item(text: str) -> str:

@@ -163,10 +163,9 @@ class OptimizeOptions:
 
     optimize: Goal = option("balanced", usual=True)
     """
-    Choose kernels and the optimization level for the smallest flash (size), for the shortest time
-    (speed), or for at most 1.3 times that flash and 1.1 times that time (balanced; if this is
-    impossible, for the smallest product of flash and time). On computers, flash is not limited, and
-    balanced is speed.
+    Choose kernels and the optimization level for the smallest flash (size), the shortest time
+    (speed), or at most 1.3 times that flash and 1.1 times that time (balanced; if impossible, the
+    smallest product of both). On computers, balanced is speed.
     """
 
 
@@ -176,8 +175,8 @@ class PrefixOptions:
 
     prefix: str = option("model", metavar="PREFIX", tools=("ceras-compile",), flag="--name")
     """
-    Start the names of functions, macros, constants and files with this instead of model, so that
-    several models link into a program.
+    Start the names of functions, macros, constants and files with this, so that several models link
+    into a program.
     """
 
 

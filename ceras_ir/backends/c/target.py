@@ -97,8 +97,8 @@ class CTarget(
     )
     tune_runner: str | None = inherited(TuneOptions, "tune_runner", None, metavar="'CMD {binary}'")
     """
-    With --tune: the command that runs a program, such as a script that first copies it to a board,
-    and prints the output of the program.
+    With --tune: the command that runs a program and prints the output, such as a script that first
+    copies it to a board.
     """
 
     @classmethod

@@ -1,8 +1,8 @@
 """
-Define the `dataflow` dialect: the ports of a pipeline, and the lanes of each layer.
+The `dataflow` dialect: the ports of a pipeline, and the lanes of each layer.
 
-A kernel on this device is a function on buffers. The body has operations of `graph` between a
-`dataflow.receive` and a `dataflow.send`. Each operation is a block of the circuit.
+A kernel is a function on buffers, with operations of `graph` between a `dataflow.receive` and a
+`dataflow.send`. Each operation is a block of the circuit.
 """
 
 from collections.abc import Sequence
@@ -36,10 +36,10 @@ class LanesAttr(ParametrizedAttribute):
     """
     The lanes of a layer: `#dataflow.lanes<rows = R, filters = M, slots = S, coo>`.
 
-    The block computes R rows of M filters in parallel. S slots of input rows are stored. Weights
-    are stored `dense`, as `coo` (each nonzero weight with the position), or as `delta` (each
-    nonzero weight with the distance to the previous nonzero weight). With `parts = P` before the
-    encoding, each weight is multiplied by P parts of the columns in sequence.
+    The block computes R rows of M filters in parallel, and stores S input rows. Weights are
+    `dense`, `coo` (each nonzero weight with the position), or `delta` (each nonzero weight with the
+    distance to the previous). With `parts = P` before the encoding, each weight is multiplied by P
+    parts of the columns in sequence.
     """
 
     name = "dataflow.lanes"

@@ -117,8 +117,8 @@ class VtaTarget(TuneOptions, ScheduleJobsOptions, VtaBoardOptions, Target):
     )
     streams: Streams = option(
         "merged",
-        "create a common stream for layers without work of the CPU between them, with loads of the "
-        "next layer ahead (merged), or a stream for each layer (layers)",
+        "create a common stream for layers without work of the CPU between them, with early "
+        "loads of the next layer (merged), or a stream for each layer (layers)",
     )
     vta_runner: str | None = option(
         None,

@@ -1,9 +1,9 @@
 """
 The `graph` dialect: a network of pure operations on float32 or quantized tensors.
 
-Feature maps are NHWC. Each operation specifies the result bit for bit, because the interpreter and
-all backends must match it. The operations are few and orthogonal: the importer expresses an ONNX
-operator by several of them.
+Feature maps are NHWC. Float operations are in float32, and each step is rounded. `round` rounds
+ties to even, unless a `Rounding` is given. The operations are few and orthogonal: the importer
+expresses an ONNX operator by several of them.
 """
 
 from xdsl.ir import Attribute, Dialect, Operation

@@ -1,10 +1,4 @@
-"""
-Define attributes of the `graph` dialect, such as functions and lists of integers, and traits.
-
-A trait is true for each operation of a class, so that analyses do not depend on classes. An answer
-that depends on the attributes of an operation is a property of `GraphOperation`, which also
-verifies these traits.
-"""
+"""Define attributes of the `graph` dialect, such as functions and lists of integers, and traits."""
 
 import struct
 from collections.abc import Callable, Sequence
@@ -26,6 +20,8 @@ from xdsl.utils.str_enum import StrEnum
 from ceras_ir.dialects.quant import decimal
 
 
+# A trait is true for each operation of a class, so that analyses do not depend on classes. An
+# answer that depends on attributes is a property of `GraphOperation`, which verifies the traits.
 class Elementwise(OpTrait):
     """
     Element `i` of the result depends only on element `i` of each operand, which numpy's rules
@@ -100,11 +96,11 @@ class Facts:
 
 class Function(StrEnum):
     """
-    Elementwise functions of a float32 argument, with parameters.
+    Elementwise functions with parameters.
 
-    `exp`, `exp(...) - 1` and functions that use them are the fixed sequences of float32 operations
-    in `ceras_ir.interpreters.float_functions`. In nnet files, the code of a function is the
-    position in this list, from 1, so new functions are appended.
+    `ceras_ir.interpreters.float_functions` has the fixed sequences of float32 operations for `exp`,
+    `exp(...) - 1` and functions that use them. The position in this list, from 1, is the code in
+    nnet files, so new functions are appended.
     """
 
     _value_: str
@@ -176,9 +172,9 @@ class Function(StrEnum):
     GELU_TANH = "gelu_tanh", Facts(OnnxOperator("Gelu", 20, mode=("approximate", "tanh")))
     """`0.5 * x * (1 + tanh(sqrt(2/pi) * (x + 0.044715 * (x * x * x))))`"""
     SIN = "sin", Facts(OnnxOperator("Sin", 7))
-    """`sin(x)` in radians; NaN beyond 2^22 in magnitude"""
+    """`sin(x)` in radians; `sin` and `cos` are NaN beyond 2^22 in magnitude"""
     COS = "cos", Facts(OnnxOperator("Cos", 7))
-    """`cos(x)` in radians; NaN beyond 2^22 in magnitude"""
+    """`cos(x)` in radians"""
     ATAN = "atan", Facts(OnnxOperator("Atan", 7))
     """`atan(x)` in radians"""
 
@@ -195,8 +191,7 @@ class FunctionAttr(ParametrizedAttribute):
     """
     An elementwise function, for example `#graph.function<clip, 0.0, 6.0>`. In
     `#graph.function<hard_swish, scale 0.75, offset 0.5>`, the result is multiplied by the scale,
-    then the offset is added: two float32 operations. A function that only clips has neither,
-    because the bounds can change instead.
+    then the offset is added. A function that only clips has neither.
     """
 
     name = "graph.function"

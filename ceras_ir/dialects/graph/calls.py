@@ -146,8 +146,8 @@ def called_functions(function: FuncOp) -> list[FuncOp]:
 @irdl_op_definition
 class ExtractOp(GraphOperation):
     """
-    Return the tensor that is stored, little-endian, from byte `offset` of `input`: a result of a
-    `graph.loop` or a `graph.branch`.
+    Return the tensor that is stored, little-endian, from byte `offset` of `input`, the result of a
+    `graph.loop` or `graph.branch`: values at multiples of 16, with bytes of 0 in between.
 
         %y = graph.extract %packed {offset = 16 : i64} : (tensor<48xi8>) -> tensor<3x2xf32>
     """
@@ -186,11 +186,9 @@ class ExtractOp(GraphOperation):
 @irdl_op_definition
 class BranchOp(CallingOperation):
     """
-    Return the results of the function `taken` if the scalar `condition` is true, else the results
-    of `other`. Both are called with `captured`, and return values of the same types.
-
-    The result is an array of bytes: these values at multiples of 16, with bytes of 0 in between.
-    `graph.extract` returns a value of it. After ONNX `If`.
+    Return the results of the function `taken` if the scalar `condition` is true, else those of
+    `other`, for `graph.extract`. Both are called with `captured`, and return values of the same
+    types. After ONNX `If`.
 
         func.func private @abs(%0: tensor<2xf32>) -> tensor<2xf32> {
           %1 = graph.unary <abs> %0 : tensor<2xf32>
@@ -254,25 +252,22 @@ class BranchOp(CallingOperation):
 @irdl_op_definition
 class LoopOp(CallingOperation):
     """
-    Call the function `body` for the steps 0, 1, ... below `steps`. The arguments of a step are its
-    number, a tensor<i64>, the `carried` values, an element of each `scanned` tensor, and the
-    `captured` values. It returns the new carried values, then values that are stacked.
+    Call the function `body` for the steps 0, 1, ... below `steps`. The arguments are the number of
+    the step, a tensor<i64>, the `carried` values, an element of each `scanned` tensor, and the
+    `captured` values. The body returns the new carried values, then values that are stacked.
 
-    1. The first step receives the operands `carried`, each other step the results of the previous
-       step.
-    2. Step `t` receives element `t` along the first dimension of a scanned tensor, without that
-       dimension. If the tensor is scanned `backwards`, it receives element `steps - 1 - t`. The
-       extent of the dimension is `steps`.
-    3. Each stacked value becomes a tensor with an additional first dimension of extent `steps`. The
-       value of step `t` is stored at `t`, or at `steps - 1 - t` if it is stacked `backwards`.
-    4. With an operand after `while`, the loop can end early. The operand is a boolean scalar: if it
-       is false, no step runs. The first result of the body is then a boolean that specifies whether
-       the next step runs, and no value is stacked.
+    1. The first step receives the operands `carried`, other steps the results of the previous step.
+    2. Step `t` receives element `t` along the first dimension of a scanned tensor, of extent
+       `steps`, or element `steps - 1 - t` if it is scanned `backwards`.
+    3. Stacked values become a tensor with an additional first dimension of extent `steps`, in the
+       order of steps, or reversed if they are stacked `backwards`.
+    4. With a boolean scalar after `while`, the loop can end early. If it is false, no step runs.
+       The first result of the body is then a boolean that specifies whether the next step runs, and
+       no value is stacked.
 
-    The result is an array of bytes: the last carried values, then the stacked tensors, at multiples
-    of 16, with bytes of 0 in between. `graph.extract` returns a value of it. `backwards` has an
-    entry of 0 or 1 for each scanned, then for each stacked value. The body is a function of tensors
-    like `main`, and can contain loops. After ONNX `Scan` and `Loop`.
+    The result has the last carried values, then the stacked tensors, for `graph.extract`.
+    `backwards` has an entry of 0 or 1 for each scanned, then for each stacked value. The body can
+    contain loops. After ONNX `Scan` and `Loop`.
 
         func.func private @step(%step: tensor<i64>, %sum: tensor<2xf32>, %row: tensor<2xf32>)
             -> tensor<2xf32> {

@@ -75,9 +75,8 @@ def is_splat(flat: NDArray[np.generic]) -> bool:
 @irdl_op_definition
 class ConstantOp(GraphOperation, HasFolderInterface):
     """
-    A tensor that is known at compile time, row-major. `value` has the stored elements: float32, or
-    the integers of a quantized result type. An attribute of the dialect `sparse` lists the nonzero
-    elements.
+    A constant tensor, row-major. `value` has the stored elements: float32, or the integers of a
+    quantized type. An attribute of the dialect `sparse` lists the nonzero elements.
 
         %w = graph.constant dense<[0.5, -1.0]> : tensor<2xf32> : tensor<2xf32>
         %q = graph.constant dense<[1, -2]> : tensor<2xi8> : tensor<2x!quant.uniform<i8:f32, 0.5>>

@@ -49,9 +49,9 @@ from ceras_ir.dialects.quant import RequantAttr, UniformType
 @irdl_op_definition
 class UnaryOp(InputOperation):
     """
-    `result = function(input)`, element by element, in float32; see `Function`. If `input_exponents`
-    and `result_exponents` are given, channel `c` (index of the last dimension) has scaled operands
-    and results: `result = function(input * 2^input_exponents[c]) * 2^-result_exponents[c]`.
+    `result = function(input)`, element by element; see `Function`. With exponents, channel `c`
+    (index of the last dimension) is scaled: `result = function(input * 2^input_exponents[c]) *
+    2^-result_exponents[c]`.
 
         %y = graph.unary <clip, 0.0, 6.0> %x : tensor<4xf32>
     """
@@ -153,13 +153,13 @@ def _unless_one(multiplier: int) -> IntegerAttr[IntegerType] | None:
 @irdl_op_definition
 class BinaryOp(GraphOperation):
     """
-    `activation(lhs op rhs)`, element by element, with broadcast operands; op is a `Binary`. Plain
-    integers wrap around and have no activation. Quantized, on stored integers minus their zero
-    points, in 32 bits:
+    `activation(lhs op rhs)`, element by element, with broadcast operands. Plain integers wrap
+    around and have no activation. Quantized, on stored integers minus their zero points, in 32
+    bits:
 
     `add`, `sub`: `requant((lhs * lm << lhs_shift) op (rhs * rm << rhs_shift))`, with `lm` and `rm`
-    of `lhs_multiplier` and `rhs_multiplier`, by default 1; `mul`: `requant(lhs * rhs)`. Shifts and
-    multipliers are separate because an accelerator without a multiplier accepts only shifts.
+    of `lhs_multiplier` and `rhs_multiplier`, by default 1; `mul`: `requant(lhs * rhs)`. An
+    accelerator without a multiplier accepts only shifts.
 
         %z = graph.binary add %x, %y {activation = #graph.function<relu>}
             : (tensor<2x4xf32>, tensor<4xf32>) -> tensor<2x4xf32>
@@ -285,10 +285,9 @@ class BinaryOp(GraphOperation):
 @irdl_op_definition
 class SoftmaxOp(InputOperation):
     """
-    `exp(x - max) / sum` along dimension `axis`, in float32, bit for bit: the maximum of the
-    dimension, `e = exp(x - max)` by `float_functions.exp`, the sum of `e`, and a division per
-    element. The sum consists of 16 partial sums, each of elements with index distance 16 in order,
-    added in order. After ONNX `Softmax` (opset 13).
+    `e / sum(e)` along dimension `axis`, with `e = exp(x - max)`. The sum consists of 16 partial
+    sums, each of elements with index distance 16 in order, added in order. After ONNX `Softmax`
+    (opset 13).
 
         %y = graph.softmax %x {axis = 1 : i64} : tensor<2x4xf32>
     """
@@ -325,19 +324,15 @@ BENDS = (0.0523, 0.2669, 0.492, 0.3321, 0.112)
 class ShiftSwishOp(InputOperation):
     """
     Piecewise linear swish on the stored integer `q` of `input` (int8 or int16, no zero point), in
-    32 bits, with shifts, additions and min/max only; `>>` is the arithmetic shift, which rounds
-    down:
+    32 bits; `>>` rounds down:
 
     `p = max(q, -q)`, `m = min(q, -q)`, `tail = min((p >> 3) - k2, (p >> 4) - k3, (p >> 6) - k4, 0)`
 
     `result = requant(max(q, 0) + max(m >> 1, (m >> 2) - k0, -k1, tail))`, a shift.
 
     `bends = array<i64: k0, k1, k2, k3, k4>` has the constants 0.0523, 0.2669, 0.492, 0.3321 and
-    0.112 in units of the input scale. It has five constants per channel of the last dimension if
-    the channels have different scales. Each is in [0, 2^15).
-
-    A single operation instead of a `graph.binary` per step lets a loop compute all steps of an
-    element, and a device accept or refuse the function as a unit.
+    0.112 in units of the input scale, for each channel of the last dimension if their scales
+    differ. Each is in [0, 2^15).
 
         %y = graph.shift_swish %x {bends = array<i64: 1, 2, 4, 3, 1>,
             requant = #graph.requant<shift = 2, rounding = half_up, low = -128, high = 127>}

@@ -2,8 +2,7 @@
 Define data movement operations that change the layout.
 
 Canonical forms have no identity reshape or transpose, no two in a row, and no constant operand. A
-transpose that moves only dimensions of extent 1 is a reshape. Two slices in a row, which exporters
-write for separate dimensions, are merged.
+transpose that moves only dimensions of extent 1 is a reshape. Two slices in a row are merged.
 """
 
 from collections.abc import Sequence
@@ -48,7 +47,7 @@ from ceras_ir.dialects.graph.selection import SliceOp
 @irdl_op_definition
 class ReshapeOp(InputOperation, HasFolderInterface):
     """
-    Return the same elements in the same row-major order, in another shape.
+    Return the same elements in row-major order, in another shape.
 
         %y = graph.reshape %x : (tensor<2x6xf32>) -> tensor<3x4xf32>
     """

@@ -5,20 +5,20 @@ Convolution and matrix product, with their common output stage.
    the operation is `ordered`. Then it is `(...((0 + p0) + p1) + ...)` over the products for an
    output, in the memory order of weights, with each product and sum rounded to float32.
 2. Weights of ordered sums may be int8 with a single scale S and no zero point. Products use the
-   stored integers as float32, and the sum is multiplied by S, rounded, before the bias (S4).
+   stored integers as float32. The sum is multiplied by S before the bias (S4).
 3. Quantized: `requant(acc + bias + ((residual - zero_point(residual)) << residual_shift))`, with
    `acc` the exact sum of products of `x - zero_point(x)` and `w - zero_point(w)`. Padding
    contributes 0.
 4. With a `table` of 256 int8 or float32 entries, the requantization returns an int8 `q`, and the
    result is `table[q + 128]`. With `rows`, channel `c` uses row `rows[c]`, as in `graph.lookup`.
 
-`bias` is stored in 32 bits at scale(input) * scale(weights). Weights can have a scale and a zero
-point per output channel. The bias then has the same, and `requant` has a multiplier for the sums of
-each channel. `residual_shift` is a list of shifts per channel, unless all are equal. The sum must
-be proven to fit 32 bits for each input, in any order of addition, so overflow is undefined.
+`bias` is stored in 32 bits at scale(input) * scale(weights). If weights have a scale and a zero
+point per output channel, so has the bias, and `requant` has a multiplier per channel.
+`residual_shift` is a list of shifts per channel, unless all are equal. Sums must be proven to fit
+32 bits in any order of addition, so overflow is undefined.
 
-Sums include the weights that the constant stores: all, or the listed weights of a `sparse`
-encoding. The two differ only if an omitted weight 0 is multiplied by an infinity or NaN.
+Sums include only the weights that a `sparse` encoding lists. This matters only if an omitted weight
+0 is multiplied by an infinity or NaN.
 """
 
 from __future__ import annotations
@@ -269,13 +269,13 @@ def epilogue_properties(
 @irdl_op_definition
 class Conv2dOp(LinearOperation):
     """
-    Two-dimensional cross-correlation of `input` [N, H, W, C] with `weights` [O, KH, KW, C/g]:
+    Cross-correlation of `input` [N, H, W, C] with `weights` [O, KH, KW, C/g]:
 
     `acc[n, y, x, o] = sum over i, j, c of input[n, y*sh + i*dh - top, x*sw + j*dw - left,
     group(o)*C/g + c] * weights[o, i, j, c]`
 
-    Positions outside of `input` contribute 0, `padding` is [top, left, bottom, right], and
-    `group(o) = o / (O/g)`. The module specifies the output stage. After ONNX `Conv`.
+    Positions outside `input` contribute 0, `padding` is [top, left, bottom, right], and `group(o) =
+    o / (O/g)`. After ONNX `Conv`.
 
         %y = graph.conv2d %x, %w bias %b : tensor<6xf32>
             {padding = array<i64: 1, 1, 1, 1>, activation = #graph.function<relu>}
@@ -361,7 +361,7 @@ class MatmulOp(LinearOperation):
 
     `acc[m, n] = sum over k of input[m, k] * weights[n, k]`
 
-    The module specifies the output stage. After ONNX `Gemm` with transB = 1.
+    After ONNX `Gemm` with transB = 1.
 
         %y = graph.matmul %x, %w
             {requant = #graph.requant<shift = 7, rounding = half_up, low = -128, high = 127>}

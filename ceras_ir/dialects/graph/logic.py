@@ -124,11 +124,10 @@ class SelectOp(GraphOperation):
 @irdl_op_definition
 class CastOp(InputOperation):
     """
-    Convert to another plain type, element by element. An integer of fewer bits or other signedness
-    has the low bits. From f32, the fraction is dropped, the result is clamped to the range of the
-    type, and NaN becomes 0. An i1 is true if the operand is not 0. To f32, integers are rounded to
-    nearest, ties to even. A quantized value with scale 1 and no zero point can be cast to the
-    stored integer.
+    Convert to another plain type, element by element. Integers keep the low bits. From f32, the
+    fraction is dropped, the result is clamped to the range of the type, and NaN becomes 0. An i1 is
+    true if the operand is not 0. To f32, integers are rounded to nearest, ties to even. A quantized
+    value with scale 1 and no zero point can be cast to the stored integer.
 
         %y = graph.cast %x : (tensor<4xf32>) -> tensor<4xi32>
     """
@@ -159,13 +158,13 @@ class TreeEnsembleOp(GraphOperation):
 
     - Node `i` continues with `children[i, 0]` if `x[features[i]] <= thresholds[i]`, else with
       `children[i, 1]`. A negative feature refers to `x[-1 - features[i]]`, and continues with
-      `children[i, 0]` unless `x > thresholds[i]`. The two forms differ for NaN.
+      `children[i, 0]` unless `x > thresholds[i]`, also for NaN.
     - A child >= 0 is a node, with a higher index than the parents. A negative child is the leaf `-1
       - child`. Nodes and leaves can have several parents.
     - Tree `t` begins at `roots[t]`, which is encoded like a child.
 
     Row `n` of the result [N, C] starts with zeros. Each tree in order adds `leaves[leaf, w]` to
-    column `columns[t] + w`, for all `w`, rounded to float32. After ONNX-ML `TreeEnsemble`.
+    column `columns[t] + w`, for all `w`. After ONNX-ML `TreeEnsemble`.
 
         %feature = graph.constant dense<2> : tensor<1xi8> : tensor<1xi8>
         %threshold = graph.constant dense<0.5> : tensor<1xf32> : tensor<1xf32>

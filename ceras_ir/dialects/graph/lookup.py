@@ -90,12 +90,12 @@ BYTE = IntegerType(8, Signedness.UNSIGNED)
 class LookupOp(InputOperation):
     """
     `result = table[clamp(input, -n/2, n/2 - 1) + n/2]`, element by element, on stored int8 or
-    int16: any function of one argument. `table` has n entries in the storage of the result: int8,
-    int16 or float32. An int8 input has 256 entries; an int16 input has a power of two up to 65536.
-    A plain ui8 input, such as pixels, has 256 entries: `result = table[input]`.
+    int16. `table` has n entries in the storage of the result: int8, int16 or float32. n is 256 for
+    int8, and a power of two up to 65536 for int16. For plain ui8, such as pixels, `result =
+    table[input]` with 256 entries.
 
-    With `rows = array<i64: r0, r1, ...>` the table has several rows of n entries, and channel `c`
-    (index of the last dimension) uses row `rows[c]`.
+    With `rows = array<i64: r0, r1, ...>` the table has rows of n entries, and channel `c` uses row
+    `rows[c]`.
 
         %y = graph.lookup %x, dense<3> : tensor<256xi8>
             : (tensor<4x!quant.uniform<i8:f32, 0.5>>) -> tensor<4x!quant.uniform<i8:f32, 0.25>>
@@ -167,8 +167,8 @@ class LookupOp(InputOperation):
 @irdl_op_definition
 class QuantizeOp(InputOperation):
     """
-    Return `clamp(round_half_even(x / scale) + zero_point, low, high)` of the result's element type.
-    The division is in float32, and NaN becomes the zero point. After ONNX `QuantizeLinear`.
+    Return `clamp(round(x / scale) + zero_point, low, high)` of the result's element type. NaN
+    becomes the zero point. After ONNX `QuantizeLinear`.
 
         %q = graph.quantize %x : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.5>>
     """
@@ -187,8 +187,8 @@ class QuantizeOp(InputOperation):
 @irdl_op_definition
 class ScaledQuantizeOp(InputOperation):
     """
-    Return `quantize(input * factor)` with the product rounded to float32; see `graph.quantize`. The
-    result has a single scale, and `factor` is finite.
+    Return `quantize(input * factor)`; see `graph.quantize`. The result has a single scale, and
+    `factor` is finite.
 
         %q = graph.scaled_quantize %x {factor = 2.0 : f32}
             : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.5>>
@@ -222,7 +222,7 @@ def _expect_quantization(op: QuantizeOp | ScaledQuantizeOp) -> None:
 @irdl_op_definition
 class DequantizeOp(InputOperation):
     """
-    Return `(q - zero_point) * scale` in float32. After ONNX `DequantizeLinear`.
+    Return `(q - zero_point) * scale`. After ONNX `DequantizeLinear`.
 
         %x = graph.dequantize %q : (tensor<4x!quant.uniform<i8:f32, 0.5>>) -> tensor<4xf32>
     """

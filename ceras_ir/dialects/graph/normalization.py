@@ -48,10 +48,10 @@ MAX_NORMALIZED_EXTENT = 1 << 16
 @irdl_op_definition
 class NormalizeOp(GraphOperation):
     """
-    Normalize rows of n elements along the last dimension, in float32, with each step rounded and
-    sums in index order: `m = sum(x) / n` and `c = x - m` if `centred`, else `c = x`; `d =
-    sqrt(sum(c * c) / n + epsilon)`; `result = c / d * scale + bias`, or without `bias` `c / d *
-    scale`. After ONNX `LayerNormalization` and `RMSNormalization`.
+    Normalize rows of n elements along the last dimension, with sums in index order: `c = x - sum(x)
+    / n` if `centred`, else `c = x`; `d = sqrt(sum(c * c) / n + epsilon)`; `result = c / d * scale +
+    bias`, without the addition if there is no bias. After ONNX `LayerNormalization` and
+    `RMSNormalization`.
 
         %y = graph.normalize %x scale %s : tensor<4xf32> bias %b : tensor<4xf32>
             {epsilon = 1.0e-5 : f32, centred = true} : tensor<3x4xf32> -> tensor<3x4xf32>
@@ -111,10 +111,10 @@ class NormalizeOp(GraphOperation):
 @irdl_op_definition
 class IntegerNormalizeOp(GraphOperation):
     """
-    `graph.normalize` of stored int8 or int16, with integer arithmetic. A row has n elements `q`,
-    minus their zero point. The shift `s` is 5 if not `centred`, else `min(5, floor((62 - 3 *
-    ceil(log2 n) - 2 * bits) / 2))`. A negative shift is a right shift that rounds half up; all
-    other divisions and roots are rounded down:
+    `graph.normalize` of stored int8 or int16, in integers. A row has n elements `q`, minus their
+    zero point. The shift `s` is 5 if not `centred`, else `min(5, floor((62 - 3 * ceil(log2 n) - 2 *
+    bits) / 2))`. A negative shift is a right shift that rounds half up; all other divisions and
+    roots are rounded down:
 
     1. `c = (n * q - sum(q)) << s` if `centred`, else `c = q << s`
     2. `w = sum(c * c) + epsilon`, `t = floor((floor(log2 w) - 30) / 2)`, `root = sqrt(w * 2^(-2
@@ -219,8 +219,8 @@ def deviation_shift(input: SSAValue, *, centred: bool) -> int:
 @irdl_op_definition
 class IntegerSoftmaxOp(InputOperation):
     """
-    Softmax of stored int8 or int16 along `axis`, with integer arithmetic. The exponentials are in a
-    `table` of N entries; the first is 2^15, the maximum:
+    Softmax of stored int8 or int16 along `axis`, in integers. A `table` has N exponentials; the
+    first is 2^15, the maximum:
 
     1. `d = min(max(q) - q, N - 1)`, `e = table[d]`, for each `q` along the dimension
     2. `r = floor((2^31 - 1) / sum(e))`

@@ -28,7 +28,7 @@ from ceras_ir.dialects.quant import RequantAttr
 
 
 class Pool(StrEnum):
-    """The function that reduces the elements of a window to a result."""
+    """The reduction of the elements of a window."""
 
     MAX = "max"
     AVERAGE = "average"
@@ -48,14 +48,13 @@ class Pool2dOp(InputOperation):
 
     `average`: the sum of the elements inside the input, divided by their number, or by the size of
     the window with `count_include_pad`. Float sums start from 0. Each row of the window is added
-    from left to right, then the rows from the top. Rounding errors therefore grow with height plus
-    width, not with their product. For quantized elements, K is the window size and k the divisor of
-    the float form:
+    from left to right, then the rows from the top. Quantized, K is the window size and k the
+    divisor of the float form:
 
     `requant(sum of (x - zero_point))` with the multiplier `(2*multiplier*K + k) / (2*k)`, rounded
     down.
 
-    So `requant` contains the reciprocal of a full window. After ONNX `MaxPool`, `AveragePool`.
+    `requant` contains the reciprocal of a full window. After ONNX `MaxPool`, `AveragePool`.
 
         %y = graph.pool2d max %x {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>}
             : (tensor<1x8x8x4xf32>) -> tensor<1x4x4x4xf32>
@@ -243,10 +242,10 @@ class ResizeOp(InputOperation):
     """
     Resample height and width of `input` [N, H, W, C] by `scales` [sy, sx].
 
-    `coordinates` specifies the coordinate of an output index. The scale and each step are rounded
-    to float32. `rounding` converts it to an index, which is clamped to the input. `linear` (float
-    only) combines the two neighbors in each dimension with float32 weights `1 - t` and `t`, first
-    along height (`a*(1-t) + b*t`), then along width. After ONNX `Resize`.
+    `coordinates` specifies the coordinate of an output index, from the scale in float32. `rounding`
+    converts it to an index, which is clamped to the input. `linear` (float only) combines the two
+    neighbors in each dimension, first along height (`a*(1-t) + b*t`), then along width. After ONNX
+    `Resize`.
 
         %y = graph.resize nearest %x coordinates asymmetric rounding floor
             {scales = array<f64: 2.0, 2.0>} : (tensor<1x2x2x4xf32>) -> tensor<1x4x4x4xf32>

@@ -77,32 +77,31 @@ class CellAttr(EnumAttribute[Cell], SpacedOpaqueSyntaxAttribute):
 @irdl_op_definition
 class RecurrenceOp(GraphOperation):
     """
-    Run steps of a `Cell` over `input` [T, B, G * H], the contribution of the input to the gates of
-    each step, with `weights` [G * H, H] of the state. The initial state is `state` [B, H]. In each
-    step, with `x` the row of the input and `h` the state:
+    Run steps of a `Cell` over `input` [T, B, G * H], the contribution of the input to the gates,
+    with `weights` [G * H, H] of the state and the initial `state` [B, H]. In each step, with `x`
+    the row of the input and `h` the state:
 
     `p[j] = (...((0 + h[0] * w[j, 0]) + h[1] * w[j, 1]) + ...) + bias[j]`, `a = x + p`
 
-    `x0`, `p0` and `a0` are the first H elements, and so on; `bias` is optional. All is in float32,
-    with each product and sum rounded. The result [T, B, H] has the state `h` after each step. An
-    LSTM also has a cell state `c`, with the initial value `cell`. The result then has an additional
-    row, [T + 1, B, H], with `c` after the last step. After ONNX `LSTM`, `GRU` and `RNN`.
+    `x0`, `p0` and `a0` are the first H elements, and so on. The result [T, B, H] has the state `h`
+    after each step. An LSTM also has a cell state `c`, with the initial value `cell`. Its result
+    has an additional row, [T + 1, B, H], with the last `c`. After ONNX `LSTM`, `GRU` and `RNN`.
 
-    Weights of i8 are multiplied by a state of integers `q`. The sums are exact, and `round` rounds
-    ties to even. With `state_exponent` s and `weight_exponents` e, an exponent for each row:
+    Weights of i8 are multiplied by a state of integers `q`, with exact sums. With `state_exponent`
+    s and `weight_exponents` e, an exponent for each row:
 
     `q[i] = clamp(round(h[i] * 2^-s), -2^15, 2^15 - 1)`, `p[j] = f32(sum of q[i] * w[j, i]) *
     2^(e[j] + s) + bias[j]`
 
-    NaN counts as 0. An LSTM can instead have `weight_scales` v, for each row or a common scale, and
-    `weight_zero_point` z. Then each step quantizes the states `h` of the batch together to 8 bits,
+    NaN counts as 0. An LSTM can instead have `weight_scales` v, per row or a common scale, and
+    `weight_zero_point` z. Each step then quantizes the states `h` of the batch together to 8 bits,
     with a scale `d` and a zero point `m`:
 
     `low = min(0, all h)`, `high = max(0, all h)`, `d = (high - low) / 255`, or 1 for equal bounds,
     `m = clamp(round((0 - low) / d), 0, 255)`, `q[i] = clamp(round(h[i] / d) + m, 0, 255) - m`,
     `p[j] = f32(sum of q[i] * (w[j, i] - z)) * (d * v[j]) + bias[j]`
 
-    `low` and `high` ignore NaN, and each quotient that is NaN counts as 0. After ONNX Runtime's
+    `low` and `high` ignore NaN, and NaN quotients count as 0. After ONNX Runtime's
     `DynamicQuantizeLSTM`.
 
         %y = graph.recurrence gru %x, %w, %h bias %b : tensor<9xf32>

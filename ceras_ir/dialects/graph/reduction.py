@@ -35,7 +35,7 @@ from ceras_ir.dialects.graph.operation import (
 
 
 class Reduce(StrEnum):
-    """The function of two elements that a reduction applies repeatedly along the reduced axes."""
+    """The function of two elements that a reduction applies repeatedly."""
 
     SUM = "sum"
     PRODUCT = "product"
@@ -53,9 +53,8 @@ class ReduceAttr(EnumAttribute[Reduce], SpacedOpaqueSyntaxAttribute):
 @irdl_op_definition
 class ReduceOp(InputOperation):
     """
-    Combine the elements along `axes`, which become extents of 1. Elements are combined in row-major
-    order, starting with the first, in float32 or in integers that wrap around. Quantized elements
-    can only have `max` and `min`.
+    Combine the elements along `axes`, which become extents of 1, in row-major order, starting with
+    the first. Integers wrap around. Quantized elements can only have `max` and `min`.
 
         %y = graph.reduce sum %x {axes = array<i64: 0>} : (tensor<2x6xf32>) -> tensor<1x6xf32>
     """
@@ -101,8 +100,8 @@ class ReduceOp(InputOperation):
 class ArgOp(InputOperation):
     """
     Return the index, as i64, of the `max` or `min` along `axis`, which becomes an extent of 1. The
-    search starts with the first element; a larger (smaller) element replaces it, and with `last`
-    also an equal element. Comparisons with NaN are false.
+    search starts with the first element. A larger (smaller) element replaces it, with `last` also
+    an equal element. Comparisons with NaN are false.
 
         %i = graph.arg max %x {axis = 1 : i64} : (tensor<2x6xf32>) -> tensor<2x1xi64>
     """
@@ -149,8 +148,8 @@ class ArgOp(InputOperation):
 class TopKOp(InputOperation):
     """
     Return the indices, as i64, of the `max` or `min` elements of each row along the last dimension.
-    The last extent of the result is their number. The extreme is first, and of equal elements the
-    lower index. NaN are after all other elements, as equal elements.
+    The last extent of the result is their number. They are ordered from the extreme, equal elements
+    by index. NaN are last, as equal elements.
 
         %i = graph.top_k max %x : (tensor<2x6xf32>) -> tensor<2x3xi64>
     """
@@ -189,10 +188,9 @@ class TopKOp(InputOperation):
 class PutOp(GraphOperation):
     """
     Replace row `indices[n]` of `input` [R, C] by row `n` of `rows` [N, C], or with a `reduction` by
-    the combination of both. Rows are written in order, so the last of equal indices remains, or all
-    are combined in order. A negative index counts from the end; an index out of range has no
-    effect. Floats and integers are combined as in `graph.reduce`; quantized elements can only be
-    replaced.
+    the combination of both, as in `graph.reduce`. Rows are written in order, so the last of equal
+    indices remains, or all are combined. A negative index counts from the end; an index out of
+    range has no effect. Quantized elements can only be replaced.
 
         %y = graph.put %rows into %x[%i] by max
             : (tensor<7x3xf32>, tensor<4xi64>, tensor<4x3xf32>) -> tensor<7x3xf32>
@@ -248,9 +246,8 @@ class PutOp(GraphOperation):
 @irdl_op_definition
 class SuppressOp(GraphOperation):
     """
-    Select boxes by non-maximum suppression, as rows (image, class, box) of i64. `boxes` [B, N, 4]
-    are pairs of corners, smaller coordinates first: y0, x0, y1, x1. `scores` are [B, C, N]. Both
-    are f32.
+    Select boxes by non-maximum suppression, as rows (image, class, box) of i64. The f32 `boxes` [B,
+    N, 4] are y0, x0, y1, x1, smaller coordinates first. The f32 `scores` are [B, C, N].
 
     For each image and class in order:
 
@@ -260,8 +257,8 @@ class SuppressOp(GraphOperation):
        `overlap`, if both areas, the shared area and the union are positive.
     4. Repeat from 2 until `most` are selected or no candidates remain.
 
-    A side is the difference of coordinates, or 0 if negative. Each step is rounded to float32.
-    Unused rows of the result are -1; boxes beyond the rows are omitted.
+    A side is the difference of coordinates, or 0 if negative. Unused rows of the result are -1;
+    boxes beyond the rows are omitted.
 
         %kept = graph.suppress %boxes, %scores
             {most = 3 : i64, overlap = 0.5 : f32, least = 0.25 : f32}

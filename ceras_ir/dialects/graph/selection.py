@@ -87,8 +87,7 @@ class SliceOp(InputOperation):
 @irdl_op_definition
 class GatherOp(InputOperation):
     """
-    Index `i` of dimension `axis` of the result is index `indices[i]` of `input`; the other
-    dimensions are unchanged. The indices are constant.
+    Index `i` of dimension `axis` of the result is index `indices[i]` of `input`.
 
         %y = graph.gather %x {axis = 1 : i64, indices = array<i64: 0, 0, 5>}
             : (tensor<2x6xf32>) -> tensor<2x3xf32>
@@ -122,9 +121,8 @@ class GatherOp(InputOperation):
 @irdl_op_definition
 class TakeOp(GraphOperation):
     """
-    Row `n` of the result [N, C] is row `indices[n]` of `input` [R, C]. A negative index counts from
-    the end, and an index out of range is clamped. The integer indices are computed; `graph.gather`
-    has constant indices.
+    Row `n` of the result [N, C] is row `indices[n]` of `input` [R, C], with computed integers. A
+    negative index counts from the end, and an index out of range is clamped.
 
         %y = graph.take %x[%i] : (tensor<7x3xf32>, tensor<4xi64>) -> tensor<4x3xf32>
     """
@@ -187,8 +185,8 @@ class PadAttr(EnumAttribute[Pad], SpacedOpaqueSyntaxAttribute):
 class PadOp(InputOperation):
     """
     Add `low[d]` elements before and `high[d]` after `input` in each dimension. Kind `constant` also
-    adds `interior[d]` between two neighbors. `Pad` describes the kinds. `value` is a stored
-    element: f32 for a float tensor, else an integer. After StableHLO `pad`.
+    adds `interior[d]` between two neighbors. `value` is a stored element: f32 for a float tensor,
+    else an integer. After StableHLO `pad`.
 
         %y = graph.pad constant %x {low = array<i64: 0, 1>, high = array<i64: 0, 2>,
             interior = array<i64: 0, 0>, value = 0.0 : f32} : (tensor<2x6xf32>) -> tensor<2x9xf32>

@@ -1,10 +1,9 @@
 """
 The `mem` dialect: the device of an operation, the memory of a value, and transfers.
 
-`#mem.device` and `#mem.block` are attached to operations of other dialects as the discardable
-attributes `mem.device` and `mem.block`. `#mem.arena` is attached to the function. If the arena has
-several memories, the attribute `mem.regions` is an array of `#mem.region`. The operations run at
-the border between two devices.
+Operations of other dialects have the discardable attributes `mem.device` and `mem.block`, functions
+`mem.arena`. If the arena has several memories, `mem.regions` is an array of `#mem.region`. The
+operations run at the border between two devices.
 """
 
 from collections.abc import Sequence
@@ -64,7 +63,7 @@ CPU = "cpu"
 
 @irdl_attr_definition
 class DeviceAttr(ParametrizedAttribute):
-    """The device that executes an operation, with the name in the target: `#mem.device<cpu>`."""
+    """The device that executes an operation, as the target names it: `#mem.device<cpu>`."""
 
     name = "mem.device"
 
@@ -132,11 +131,11 @@ class _IntegerFields(ParametrizedAttribute):
 @irdl_attr_definition
 class BlockAttr(_IntegerFields):
     """
-    The memory of a value: bytes [offset, offset + size) of the arena, or of `region` if there are
-    several. `id` is the number of the block. Values with disjoint live ranges can share a block.
+    The memory of a value: bytes [offset, offset + size) of the arena, or of `region`. `id` is the
+    number of the block. Values with disjoint live ranges can share a block.
 
-    `pitch` is the distance in bytes between rows of the last dimension. The value then consists of
-    columns of a wider value, and the bytes in between belong to other values.
+    `pitch` is the distance in bytes between rows of the last dimension, if the value is columns of
+    a wider value.
     """
 
     name = "mem.block"
@@ -269,8 +268,8 @@ class _KernelExists(SymbolUserOpInterface):
 @irdl_op_definition
 class LaunchOp(IRDLOperation):
     """
-    Run a kernel on an accelerator. The kernel is a function of `memref`s in memory space "dram":
-    the inputs, then the outputs, which it writes completely.
+    Run a kernel on an accelerator: a function of `memref`s in memory space "dram", the inputs, then
+    the outputs, which it writes completely.
 
         func.func private @kernel(%0: memref<4xi8, "dram">, %1: memref<4xi8, "dram">) {
           func.return

@@ -1,8 +1,4 @@
-"""
-Operations of the `mem` dialect that convert layouts at the border of an accelerator.
-
-Channels are packed into vectors of lanes, and computed weights into tiles.
-"""
+"""Operations of the `mem` dialect that convert layouts at the border of an accelerator."""
 
 from collections.abc import Sequence
 from math import prod
@@ -87,11 +83,11 @@ class PackOp(InputOperation):
 @irdl_op_definition
 class PackWindowsOp(InputOperation):
     """
-    Rearrange the windows of an image into channels (im2col), then `mem.pack`: channel `(i * KW + j)
-    * C + c` of position [y, x] is `input[n, y * sh + i - top, x * sw + j - left, c]` for a `kernel`
-    of [KH, KW], `strides` of [sh, sw] and an `offset` of [top, left]. Outside of the image it is
-    `value`. The following channels are constant, with the values of `constants`. The shape of the
-    result specifies the number of positions.
+    Pack the windows of an image as channels (im2col): channel `(i * KW + j) * C + c` of position
+    [y, x] is `input[n, y * sh + i - top, x * sw + j - left, c]` for a `kernel` of [KH, KW],
+    `strides` of [sh, sw] and an `offset` of [top, left]. Outside of the image it is `value`. The
+    following channels have the values of `constants`. The shape of the result specifies the number
+    of positions.
 
         %p = mem.pack_windows %x {kernel = array<i64: 2, 3>, strides = array<i64: 1, 2>,
             offset = array<i64: 1, 0>, value = -9 : i64, constants = array<i64>}
@@ -173,9 +169,9 @@ class UnpackOp(InputOperation):
 @irdl_op_definition
 class PackTilesOp(InputOperation):
     """
-    Pack computed weights [N, K] of a matrix product into tiles of B x B, as constant weights are
-    packed: `result[n / B, k / B, 0, 0, n % B, k % B] = input[n, k]`. For an input [K, N] that is
-    `transposed`, it is `input[k, n]`. Rows and lanes after the last are zero.
+    Pack computed weights [N, K] of a matrix product into tiles of B x B: `result[n / B, k / B, 0,
+    0, n % B, k % B] = input[n, k]`. For an input [K, N] that is `transposed`, it is `input[k, n]`.
+    Rows and lanes after the last are zero.
 
         %tiles = mem.pack_tiles %w : (tensor<20x7x!quant.uniform<i8:f32, 0.5>>)
             -> tensor<2x1x1x1x16x16x!quant.uniform<i8:f32, 0.5>>
@@ -210,10 +206,10 @@ class PackTilesOp(InputOperation):
 @irdl_op_definition
 class FoldZeroPointOp(GraphOperation):
     """
-    Subtract the contribution of an input zero point to sums of products with computed `tiles` from
-    `bias`, in int32: `result[o, .., b] = bias[o, .., b] - zero_point * sum over c, k of tiles[o, c,
-    0, 0, b, k]` for a bias [O/B, B], or [O/B, R, B] with equal rows. The sum must be proven to fit
-    32 bits.
+    Subtract the contribution of an input zero point to products with computed `tiles` from `bias`,
+    in int32: `result[o, .., b] = bias[o, .., b] - zero_point * sum over c, k of tiles[o, c, 0, 0,
+    b, k]` for a bias [O/B, B], or [O/B, R, B] with equal rows. The sum must be proven to fit 32
+    bits.
 
         %c = mem.fold_zero_point %b, %tiles {zero_point = -128 : i64}
             : (tensor<2x16x!quant.uniform<i32:f32, 0.25>>,

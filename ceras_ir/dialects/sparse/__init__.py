@@ -1,9 +1,9 @@
 """
 The dialect `sparse`: constants without zeros, and masks of pruned weights.
 
-The dialect has only attributes. `graph.constant` contains an encoding, and the consumers of weights
-read it. A mask is an attribute of a layer: it promises that the weights outside of it are zero,
-which the verification of a module checks with `MaskAttr.refusal`.
+The dialect has only attributes. A `graph.constant` contains an encoding. Its `counts`, `places` and
+`values` have a count for each filter, the positions, and the stored weights. A mask is an attribute
+of a layer; the verifier checks that weights outside of it are zero.
 """
 
 from __future__ import annotations

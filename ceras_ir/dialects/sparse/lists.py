@@ -33,14 +33,14 @@ from ceras_ir.dialects.sparse.encoded import (
 @irdl_attr_definition
 class CooAttr(Listed):
     """
-    Weights with positions of the minimum width: column, row and channel (S5) in the
-    window, or the distance from the previous weight.
+    Weights with positions of the minimum width: column, row and channel (S5), or the distance from
+    the previous weight.
 
     `#sparse.coo<counts 5, column 2 row 2 channel 4, counts "0x..", places "0x..", values "0x.." :
-    tensor<8x3x3x16xi8>>`: a count of 5 bits for each filter. With `counts 0` all filters store the
-    same number of weights, and the section is empty. Positions have 8 bits, the column lowest. With
-    `delta 6` instead of the fields, a position is a distance of 6 bits, and zeros divide longer
-    distances. Fields require 4-dimensional weights; a matrix has only `channel`.
+    tensor<8x3x3x16xi8>>`: a count of 5 bits for each filter, or `counts 0` if all filters store the
+    same number of weights. Positions have 8 bits, the column lowest. With `delta 6` instead of the
+    fields, a position is a distance of 6 bits, and zeros divide longer distances. A matrix has only
+    `channel`.
     """
 
     name = "sparse.coo"

@@ -1,11 +1,13 @@
 """
 The `tile` dialect: blocks of a network on an accelerator with a matrix intrinsic.
 
-It moves boxes of vectors between DRAM and named scratchpads, and computes on vectors. It specifies
-memories, boxes and order, but not the encoding of instructions. Scratchpads are `memref.alloc` in
-memory spaces "inp" (int8 vectors, [rows][lanes]), "wgt" (int8 tiles, [out][in]) and "acc" (int32
-vectors); loops are `scf.for`, indices `arith`. Types specify the numbers of rows and lanes: an
-intrinsic of a different size is a different type of the same operations.
+It specifies memories, boxes of vectors and order, but not the encoding of instructions. Scratchpads
+are `memref.alloc` in memory spaces "inp" (int8 vectors, [rows][lanes]), "wgt" (int8 tiles,
+[out][in]) and "acc" (int32 vectors); loops are `scf.for`, indices `arith`. Types specify the
+numbers of rows and lanes of the intrinsic. A packed buffer has blocks of B channels: [N, C/B, H, W,
+B]. If vectors have R rows, all shapes except those of weights end with [R, B] instead of [B], N
+counts groups of R images, and all rows of a constant are equal. Arithmetic is in int32, and `>>`
+rounds down.
 """
 
 from xdsl.ir import Dialect

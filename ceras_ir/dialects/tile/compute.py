@@ -120,9 +120,8 @@ class GemmOp(_BoxOp):
 
     `acc += inp . transpose(wgt)`
 
-    with rows x inputs of int8 times a tile of outputs x inputs of int8 into rows x outputs of
-    wrapping int32. Loops in which `acc` does not move are reductions; the result does not depend on
-    the order of additions.
+    with int8 rows x inputs, an int8 tile of outputs x inputs, and wrapping int32 rows x outputs.
+    Loops in which `acc` does not move are reductions, in any order.
 
         tile.gemm %acc[], %inp[], %wgt[]
             {extents = array<i64: 3, 4>, acc_strides = array<i64: 4, 1>,
@@ -201,10 +200,9 @@ class AluOp(_BoxOp):
     Compute `target = kind(target, other)` in each iteration, where `other` is `source` or the
     `immediate` in each lane.
 
-    An operand of an iteration may be written only by a later iteration, so that all iterations use
-    the values from before the operation. `uniform` has, for each vector of `source`, the value that
-    all of its lanes are known to hold, or -1. Then only the outermost loop steps over these
-    vectors, with step 1.
+    All iterations use the values from before the operation: only a later iteration may write an
+    operand. `uniform` has, for each vector of `source`, the value of all lanes, or -1. Then only
+    the outermost loop steps over these vectors, with step 1.
 
         tile.alu add %acc[] with %bias[] : memref<1x1x16xi32, "acc">
             {extents = array<i64: 12>, target_strides = array<i64: 1>,
@@ -339,9 +337,8 @@ class MaxPoolOp(_PoolOp):
 
     `output[n, c, y, x] = max over i, j of input[n, c, y*sh + i - top, x*sw + j - left]`
 
-    Positions outside `input` have the value `least`. `identity` is the BxB unit matrix, by which
-    vectors are moved to the accumulators. Types: input and output [N, C/B, H, W, B] or, with R rows
-    in a vector, [N/R, C/B, H, W, R, B], int8.
+    Positions outside `input` have the value `least`. `identity` is the BxB unit matrix, which moves
+    vectors to the accumulators. Types: int8.
 
         tile.max_pool %x, %identity to %y {kernel = array<i64: 3, 3>, strides = array<i64: 2, 2>,
             padding = array<i64: 1, 1, 0, 0>, least = -128 : i64}
@@ -384,16 +381,15 @@ class MaxPoolOp(_PoolOp):
 @irdl_op_definition
 class AveragePoolOp(_PoolOp):
     """
-    Compute a scaled sum over windows of a packed buffer in DRAM, lane by lane, in int32:
+    Compute a scaled sum over windows of a packed buffer in DRAM, lane by lane:
 
     `sum[n, c, y, x, t] = sum over i, j of
        input[n, c, y*sh + i - top, x*sw + j - left] . transpose(weights[t])`
     `acc = sum[0]`, or `acc = (sum[0] << 7) + sum[1]` with two tiles of weights
     `output = clamp((acc + bias) >> shift, low, high)`
 
-    Positions outside `input` contribute zero, and `>>` floors. Types: input and output [N, C/B, H,
-    W, B], int8; weights [1 or 2, B, B], int8; bias [B], int32, with `addend` in each lane. With R
-    rows in a vector, all shapes except that of weights end with [R, B] instead of [B].
+    Positions outside `input` contribute zero. Types: int8 input and output; weights [1 or 2, B, B],
+    int8; bias [B], int32, with `addend` in each lane.
 
         tile.average_pool %x, %w, %b to %y {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>,
             padding = array<i64: 0, 0, 0, 0>, addend = 2, shift = 2, low = -128, high = 127}

@@ -77,7 +77,7 @@ class WindowMaximum:
 @irdl_op_definition
 class Conv2dOp(IRDLOperation):
     """
-    Convolve packed buffers in DRAM, with `o`, `c` blocks of B channels, in int32:
+    Convolve packed buffers in DRAM, with `o`, `c` blocks of channels:
 
     `acc[n, o, y, x] = bias[o] + sum over c, i, j of
        input[n, g(o) + c, y*sh + i*dh - top, x*sw + j*dw - left] . transpose(weights[o, c, i, j])`
@@ -88,15 +88,12 @@ class Conv2dOp(IRDLOperation):
 
     A matrix product is the convolution of an image with one row.
 
-    1. Positions outside `input` contribute `outside` in each lane, and `>>` is a floor shift:
-       rounding is in `bias`. `shifts` are in [0, 15], by default 0. The sums must be proven to fit
-       32 bits. Blocks of channels are in `groups` groups; g(o) is the first input block of the
-       group of block o.
-    2. Types: input and residual [N, C/B, H, W, B], weights [O/B, C/B/groups, KH, KW, B out, B in],
-       residual_weights [B, B], or [O/B, B, B] with a tile for each block o, bias and shifts
-       [O/B, B], bends [7, O/B, B]: the constants -k0 to -k4, then k2 and k3. If vectors have R
-       rows, all shapes except weights end with [R, B] instead of [B], N counts groups of R images,
-       and all rows of a constant are equal.
+    1. Positions outside `input` contribute `outside` in each lane. Rounding is in `bias`. `shifts`
+       are in [0, 15], by default 0. The sums must be proven to fit 32 bits. Blocks of channels are
+       in `groups` groups; g(o) is the first input block of the group of block o.
+    2. Types: weights [O/B, C/B/groups, KH, KW, B out, B in], residual_weights [B, B], or [O/B, B,
+       B] with a tile for each block o, bias and shifts [O/B, B], bends [7, O/B, B]: the constants
+       -k0 to -k4, then k2 and k3.
     3. `border` [n, O/B, B] is required if `outside` is not zero: its contribution to the sums at
        the border, in the order of `backends/vta/schedule/contraction.py`.
     4. Bias and border may be digits, int8 [.., T, B out, B in] instead of [.., B]. The addend is
@@ -104,10 +101,10 @@ class Conv2dOp(IRDLOperation):
        rows.
     5. With `never_below` or `never_above`, no shifted sum is below `low` or above `high`.
     6. With `maximum = [kh, kw, sh, sw, top, left]`, `output` has the maximum `q` of each window of
-       kh x kw results, sh and sw apart; the first window starts top and left before the first
-       result. Positions outside are ignored; `WindowMaximum` defines the supported windows.
-    7. All lanes are known to hold `uniform_bias` or `uniform_bends` if given. All lanes of block o
-       of `shifts` hold `uniform_shifts[o]` if it is not -1.
+       kh x kw results, sh and sw apart; the first starts top and left before the first result.
+       Positions outside are ignored; see `WindowMaximum`.
+    7. All lanes hold `uniform_bias` or `uniform_bends` if given. All lanes of block o of `shifts`
+       hold `uniform_shifts[o]` if it is not -1.
 
         tile.conv2d %x, %w, %b to %y {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>,
             dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127}

@@ -1,8 +1,4 @@
-"""
-Operations of the `tile` dialect that address and move vectors, and schedules.
-
-The schedule of a contraction has the blocks, their order, and the number of buffers.
-"""
+"""Operations of the `tile` dialect that address and move vectors, and schedules."""
 
 from collections.abc import Sequence
 from math import prod
@@ -113,7 +109,7 @@ def expect_indices(name: str, value: SSAValue, count: int) -> None:
 @irdl_op_definition
 class ViewOp(IRDLOperation):
     """
-    Return the same bytes in the same row-major order with a different shape.
+    Return the same bytes in row-major order with a different shape.
 
         %v = tile.view %x : memref<4x9x16xi8, "dram"> to memref<1x4x1x9x16xi8, "dram">
     """
@@ -145,8 +141,8 @@ class ViewOp(IRDLOperation):
 @irdl_op_definition
 class RotateOp(IRDLOperation):
     """
-    Return the next of the buffers along the first dimension of `ring`: the k-th execution for a
-    ring returns buffer `k mod stages`. Double buffering is a ring of two.
+    Return the next buffer along the first dimension of `ring`: the k-th execution returns buffer `k
+    mod stages`.
 
         %acc = tile.rotate %ring : memref<2x4x56x1x16xi32, "acc"> to memref<4x56x1x16xi32, "acc">
     """
@@ -270,8 +266,8 @@ class StoreOp(_TransferOp):
     """
     Copy the low 8 bits of a box of accumulators to DRAM, except elements outside the target.
 
-    The accumulators must be computed: a store of vectors that were only loaded or cleared is
-    undefined, because hardware stores results of arithmetic.
+    A store of vectors that were only loaded or cleared is undefined, because hardware stores
+    results of arithmetic.
 
         tile.store %acc[] to %y[%row, %column] {box = array<i64: 3, 4>}
             : memref<3x4x1x16xi32, "acc"> to memref<3x3x16xi8, "dram">
@@ -291,8 +287,7 @@ class Order(StrEnum):
     """
     The loops over blocks from the outside in. An operand that an inner loop does not change is
     loaded outside of it: with a single K-block, `nmk` keeps weights on chip and `mnk` inputs.
-    `alg1`, `alg2` and `alg3` are the loop nests of S3, for comparison: see
-    `backends/vta/kernels/s3.py`.
+    `alg1`, `alg2` and `alg3` are the loop nests of S3, see `backends/vta/kernels/s3.py`.
     """
 
     NMK = "nmk"
@@ -318,12 +313,11 @@ class ScheduleAttr(ParametrizedAttribute):
     Two-stage tiling: blocks of `rows` x `columns` output positions (M), `kblock` vectors of input
     channels (K) and `nblock` vectors of output channels (N), each consisting of intrinsics.
 
-    `*_stages` buffers of each kind are used in rotation, so that a transfer can overlap
-    computation. With `resident`, the operand that the inner loop over blocks does not change
-    (weights for `nmk`, inputs for `mnk`) remains on chip although it has several K-blocks. With
-    `drain`, results are stored in groups of this number of output vectors, each when it is ready; 0
-    means all. With `kn2row`, each K-block belongs to a single tap of the window, and the shifted
-    inputs are loaded.
+    `*_stages` buffers of each kind are used in rotation, so that transfers can overlap computation.
+    With `resident`, the operand that the inner loop over blocks does not change remains on chip
+    although it has several K-blocks. `drain` is the number of output vectors that are stored
+    together as soon as they are ready; 0 means all. With `kn2row`, each K-block belongs to a single
+    tap of the window, and the shifted inputs are loaded.
     """
 
     name = "tile.schedule"

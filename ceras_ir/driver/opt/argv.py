@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ceras_ir.command.entry_point import shown_name
+from ceras_ir.command.exit_status import EXIT_STATUS
 from ceras_ir.command.help_parser import add_help, usual
 from ceras_ir.command.tool_parser import (
     UsageParser,
@@ -51,8 +52,8 @@ class PrintOptions(DumpOptions):
     """Print the time of each pass to stderr."""
     pass_statistics: bool = option(False, aliases=("--mlir-pass-statistics",))
     """
-    Print statistics of each pass to stderr: operations created, erased and changed, time, and
-    growth of peak memory.
+    Print statistics of each pass to stderr: operations created, erased and changed, time, growth of
+    peak memory.
     """
     strip_names: bool = option(False)
     """Do not print names of layers."""
@@ -64,8 +65,8 @@ class BisectionOptions(BisectPassesOptions):
 
     bisect_passes: bool = inherited(BisectPassesOptions, "bisect_passes", False)
     """
-    Run the network after each pass, and stop at the first pass that changes the outputs: with a
-    diagnostic, status 1 and a reproducer.
+    Run the network after each pass, and stop at the first that changes the outputs, with status 1
+    and a reproducer.
     """
     bisect_inputs: str | None = option(None, metavar="IN.npz")
     """Compare on these inputs (default: synthetic, seeded)."""
@@ -73,8 +74,8 @@ class BisectionOptions(BisectPassesOptions):
     """Compare on this number of inputs (default: 2)."""
     bisect_tolerance: float | None = option(None, metavar="DB")
     """
-    Accept this signal-to-noise ratio, for passes that may change values, such as those of
-    quantization (default: integers exactly, floats within 1e-4 of the largest).
+    Accept this signal-to-noise ratio, for passes that may change values, such as quantization
+    (default: integers exactly, floats within 1e-4 of the largest).
     """
     bisect_test: str | None = option(None, metavar="'CMD {input}'")
     """Stop instead at the first pass after which this shell command on the IR fails."""
@@ -88,7 +89,7 @@ class ReproducerOptions:
         None, metavar="FILE", aliases=("--mlir-pass-pipeline-crash-reproducer",)
     )
     """
-    Write the IR before a pass that crashes or creates invalid IR here, with the pass (default:
+    Write the pass that crashes or creates invalid IR, and the IR before it, here (default:
     ceras-crash-PASS.mlir).
     """
     run_reproducer: str | None = option(None, metavar="FILE")
@@ -186,8 +187,7 @@ def make_parser() -> _OptParser:
         prog=prog,
         usage=f'{prog} [IN.mlir | IN.onnx | -] [--PASS[="opt=value ..."]]... [options]',
         description="Run passes over a module, in the order of the command line.",
-        epilog="Passes: --list-passes names them, --help-pass=PASS describes a pass. Exit status: "
-        "0 done, 1 bad input, 2 wrong usage, 3 unsupported input, 70 an internal error.",
+        epilog=EXIT_STATUS,
         allow_abbrev=False,
         add_help=False,
     )

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from ceras_ir.command.exit_status import report, run_tool
+from ceras_ir.command.exit_status import EXIT_STATUS, report, run_tool
 from ceras_ir.command.help_parser import usual
 from ceras_ir.command.tool_parser import ToolParser, add_options, early_value
 from ceras_ir.driver.options import (
-    EXIT_STATUS,
+    MODEL_FILE,
     EvaluationOptions,
     add_build_options,
     add_inputs,
@@ -70,7 +70,7 @@ def make_parser(targets: Sequence[TargetClass] | None = None) -> ToolParser:
             f"model.onnx --inputs test.npz --samples 20 --targets {native_target().name}",
         ),
     )
-    parser.add_argument("model", metavar="MODEL.onnx", help="an ONNX model, or IR text in .mlir")
+    parser.add_argument("model", metavar="MODEL.onnx", help=MODEL_FILE)
     add_inputs(parser, "compare on these inputs", default="synthetic, seeded")
     usual(
         parser.add_argument(

@@ -9,8 +9,8 @@ class RegionOptions:
 
     regions: tuple[str, ...] = option((), metavar="NAME:BYTES,...")
     """
-    Plan for these memories in the order of preference, such as sram:65536,psram:8388608; each
-    result is stored in one of them.
+    Store each result in one of these memories, in the order of preference, such as
+    sram:65536,psram:8388608.
 
     The form `NAME:BYTES:BYTES_PER_US` includes the bandwidth.
     """

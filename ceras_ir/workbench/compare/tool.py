@@ -19,11 +19,11 @@ from ceras_ir.command.conditions import (
     print_met,
 )
 from ceras_ir.command.entry_point import shown_name
-from ceras_ir.command.exit_status import run_tool
+from ceras_ir.command.exit_status import EXIT_STATUS, run_tool
 from ceras_ir.command.help_parser import usual
 from ceras_ir.command.tool_parser import ToolParser, add_options
 from ceras_ir.driver.options import (
-    EXIT_STATUS,
+    MODEL_FILE,
     EvaluationOptions,
     add_extensions,
     add_inputs,
@@ -68,18 +68,17 @@ def make_parser() -> ToolParser:
     """Return the command line of `ceras-compare`."""
     parser = ToolParser(
         "ceras-compare",
-        description="Quantize a float network, compare it with the float network, and print the "
-        "loss of precision: the signal-to-noise ratio of each layer in isolation and accumulated, "
-        "the clipped share, range and scale; the metric at the outputs; the worst layers with "
-        "proposals. With two models, compare the second with the first, layer by layer, for layers "
-        "that compute the same tensor of the model.",
+        description="Quantize a float network, and print the loss of precision: the "
+        "signal-to-noise ratio of each layer in isolation and accumulated, the clipped share, "
+        "range and scale; the metric at the outputs; the worst layers with proposals. With two "
+        "models, compare the layers that compute the same tensor.",
         epilog=EXIT_STATUS,
         examples=(
             "model.onnx --calibrate data.npz --inputs test.npz --labels labels.npz",
             "model.onnx --calibrate data.npz --inputs test.npz --propose --html page.html",
         ),
     )
-    parser.add_argument("model", metavar="MODEL.onnx", help="an ONNX model, or IR text in .mlir")
+    parser.add_argument("model", metavar="MODEL.onnx", help=MODEL_FILE)
     parser.add_argument(
         "other",
         metavar="OTHER.onnx",
@@ -93,8 +92,8 @@ def make_parser() -> ToolParser:
             "--labels",
             metavar="L.npz|L.json",
             help="measure accuracy of both networks against these labels: classes [N] (top-1, "
-            "top-5), [N, H, W] for segmentation (IoU), a .json file of COCO's format for "
-            "detection, or any argument of your function; the first axis is the samples",
+            "top-5), [N, H, W] for segmentation (IoU), a .json file of COCO for detection, or "
+            "any argument of your function, with samples first",
         )
     )
     usual(
@@ -132,23 +131,23 @@ def make_parser() -> ToolParser:
         parser.add_argument(
             "--propose",
             action="store_true",
-            help="evaluate other options on the first 32 inputs, and print the gain of each with "
-            "the standard error, and the cost; do not use the calibration inputs here",
+            help="evaluate other options on the first 32 inputs, and print the cost and gain of "
+            "each, with the standard error; do not use the calibration inputs here",
         )
     )
     group = parser.add_argument_group(
         "many inputs",
-        "With these options, compiled code computes the figures of merit, in shards with "
-        "the same result for any number of workers, and layers use the first 64 inputs. Inputs can "
-        "also be tar archives, with classes in .cls members.",
+        "With these options, compiled code computes the figures of merit in shards; the number "
+        "of workers does not change them. Layers use the first 64 inputs. Inputs can also be tar "
+        "archives, with classes in .cls members.",
     )
     add_workers(group, default="figures from the interpreter, in this process")
     group.add_argument(
         "--bad-shards",
         choices=("stop", "skip"),
         default="stop",
-        help="treatment of inputs that cannot be read: stop, or name, count and skip them "
-        "(default: %(default)s)",
+        help="stop at inputs that cannot be read, or name, count and skip them (default: "
+        "%(default)s)",
     )
     add_options(parser, ShapeOptions)
     add_options(parser, StateOptions)

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ceras_ir.command.exit_status import run_tool
+from ceras_ir.command.exit_status import EXIT_STATUS, run_tool
 from ceras_ir.command.output_files import FolderOptions, write_file
 from ceras_ir.command.tool_parser import ToolParser, add_options, add_output
-from ceras_ir.driver.options import EXIT_STATUS
 from ceras_ir.driver.shared_options import add_cache, add_workers, cache_folder_of, workers_of
 from ceras_ir.support.diagnostics import InputError, UsageError, cannot_write, missing_file_remedy
 

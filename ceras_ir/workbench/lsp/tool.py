@@ -21,9 +21,9 @@ def make_parser() -> ToolParser:
     """Return the parser of `ceras-lsp`."""
     parser = ToolParser(
         "ceras-lsp",
-        description="Serve an editor over stdin and stdout: errors of parser and verifier, "
-        "descriptions of operations and passes, definitions of values, completion, and a code lens "
-        "that executes a network at any level. Needs the extra `editor`.",
+        description="Serve an editor over stdin and stdout: errors, descriptions of operations "
+        "and passes, definitions of values, completion, and a code lens that executes a network "
+        "at any level. Needs the extra `editor`.",
         epilog="Exit status: 0 closed by the editor, 2 wrong usage.",
     )
     add_plugins(parser.add_argument_group("plugins"))

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ceras_ir.command.entry_point import shown_name
-from ceras_ir.command.exit_status import run_tool
+from ceras_ir.command.exit_status import EXIT_STATUS, run_tool
 from ceras_ir.command.tool_parser import ToolParser, add_options, add_output, add_time_limit
 from ceras_ir.driver.opt.argv import PartOptions
-from ceras_ir.driver.options import EXIT_STATUS
 from ceras_ir.pipeline.context import add_plugins, plugins
 from ceras_ir.pipeline.parsing import check_ending, display_name, is_model
 from ceras_ir.support.diagnostics import InputError, UsageError
@@ -30,9 +29,9 @@ def make_parser() -> ToolParser:
     """Return the parser of `ceras-reduce`."""
     parser = ToolParser(
         "ceras-reduce",
-        description="Reduce a module or an ONNX model while a command exits with status 0, which "
-        "shows that the searched behaviour is still present. Operations are removed, elements of "
-        "constants become equal, and shapes become smaller. Candidates of valid input are valid.",
+        description="Reduce a module or an ONNX model while a command exits with status 0. "
+        "Operations are removed, elements of constants become equal, and shapes become smaller. "
+        "Candidates of valid input are valid.",
         epilog=f"{EXIT_STATUS} The command must exit with 0 for the input.",
     )
     add = parser.add_argument

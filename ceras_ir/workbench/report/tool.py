@@ -7,9 +7,8 @@ from math import isfinite
 from pathlib import Path
 from typing import NoReturn
 
-from ceras_ir.command.exit_status import run_tool
+from ceras_ir.command.exit_status import EXIT_STATUS, run_tool
 from ceras_ir.command.tool_parser import ToolParser, add_output
-from ceras_ir.driver.options import EXIT_STATUS
 from ceras_ir.pipeline.schema import SCHEMA_NAMES, schema_text
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.workbench.pages import (
@@ -225,8 +224,8 @@ def make_parser() -> ToolParser:
     parser = ToolParser(
         "ceras-report",
         description="Write a page about a folder that ceras-compile wrote: graph, devices with "
-        "reasons, layers, memory, predicted times, provenance. With two folders, the page has the "
-        "differences. It is a single file without external resources.",
+        "reasons, layers, memory, predicted times, provenance. With two folders, the page has "
+        "the differences. It needs no other files.",
         epilog=EXIT_STATUS,
         examples=("model_c -o page.html", "before after -o differences.html"),
     )

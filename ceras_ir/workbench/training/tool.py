@@ -5,10 +5,15 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, get_args
 
-from ceras_ir.command.exit_status import run_tool
+from ceras_ir.command.exit_status import EXIT_STATUS, run_tool
 from ceras_ir.command.help_parser import usual
 from ceras_ir.command.tool_parser import ToolParser, UsageParser, add_options, add_output, names
-from ceras_ir.driver.options import EXIT_STATUS, add_extensions, add_scheme, with_image_options
+from ceras_ir.driver.options import (
+    MODEL_FILE,
+    add_extensions,
+    add_scheme,
+    with_image_options,
+)
 from ceras_ir.driver.shared_options import ShapeOptions
 from ceras_ir.pipeline.context import plugins
 from ceras_ir.pipeline.stages import BuildOptions
@@ -37,11 +42,9 @@ def make_parser() -> ToolParser:
     """Return the parser of `ceras-retrain`."""
     parser = ToolParser(
         "ceras-retrain",
-        description="Train the weights of a network further. Weights that are zero remain zero, so "
-        "that a pruned network keeps the pattern. The loss compares with labels, with the dense "
-        "network before pruning, or with both. With --int8, the weights are trained as the "
-        "integers of the compiled network. With --silu hardswish, HardSwish replaces SiLU before "
-        "training, for floats, too.",
+        description="Train the weights of a network further. Weights that are zero remain zero. "
+        "The loss compares with labels, with the dense network before pruning, or with both. "
+        "With --silu hardswish, HardSwish replaces SiLU before training, for floats, too.",
         epilog=f"{EXIT_STATUS} Status 130: interrupted; there is a checkpoint. Needs torch: "
         f"{install_command('retrain', IN_CLONE)} in a clone.",
         examples=(
@@ -50,7 +53,7 @@ def make_parser() -> ToolParser:
         ),
     )
     add = parser.add_argument
-    add("model", metavar="MODEL.onnx", help="an ONNX model, or IR text in .mlir")
+    add("model", metavar="MODEL.onnx", help=MODEL_FILE)
     add_output(parser, "OUT.onnx", "the trained model", required=True)
     _add_data(parser)
     _add_losses(parser)
@@ -89,24 +92,24 @@ def make_parser() -> ToolParser:
 
 def _add_data(parser: ToolParser) -> None:
     group = parser.add_argument_group("training data")
-    for name, purpose in (("data", "for training"), ("validate", "for a score after each epoch")):
-        usual(
-            group.add_argument(
-                f"--{name}",
-                metavar="DIR|B.npz",
-                required=name == "data",
-                help=f"inputs {purpose}: a file, or a folder of images, to which the --image "
-                "options apply; a folder may contain the folders 'images' and 'labels'",
-            )
-        )
-        usual(
-            group.add_argument(
-                "--labels" if name == "data" else "--validate-labels",
-                metavar="DIR|L.npz",
-                help="classes of samples [N] or pixels [N, H, W], or a folder of label images with "
-                "the names of the inputs; floats are target values of the output",
-            )
-        )
+    for flag, metavar, text in (
+        (
+            "--data",
+            "DIR|B.npz",
+            "inputs for training: a file, or a folder of images, to which the --image options "
+            "apply; a folder may contain the folders 'images' and 'labels'",
+        ),
+        (
+            "--labels",
+            "DIR|L.npz",
+            "classes of samples [N] or pixels [N, H, W], or a folder of label images with the "
+            "names of the inputs; floats are target values of the output",
+        ),
+        ("--validate", "DIR|B.npz", "inputs for a score after each epoch, as for --data"),
+        ("--validate-labels", "DIR|L.npz", "labels of these inputs, as for --labels"),
+    ):
+        required = flag == "--data"
+        usual(group.add_argument(flag, metavar=metavar, required=required, help=text))
     group.add_argument("--label-output", metavar="NAME", help="the output to which labels belong")
     group.add_argument("--flip", action="store_true", help="mirror half of the images")
 
@@ -125,7 +128,7 @@ def _add_losses(parser: UsageParser) -> None:
         default=[],
         metavar="LAYER,...",
         help="the layers with a soft loss, the mean squared error to the feature map of the "
-        "teacher, by name or by a pattern such as '*/conv*'. The first match counts",
+        "teacher, by name or pattern such as '*/conv*'. The first match counts",
     )
     group.add_argument(
         "--alpha",
@@ -138,7 +141,7 @@ def _add_losses(parser: UsageParser) -> None:
         "--relative",
         action="store_true",
         help="divide the soft loss of each layer by the mean square of the feature map of the "
-        "teacher, so that layers with different ranges have equal weights",
+        "teacher",
     )
     group.add_argument(
         "--beta",
@@ -186,9 +189,9 @@ def _add_schedule(parser: UsageParser) -> None:
     group.add_argument(
         "--channel-rates",
         action="store_true",
-        help="multiply the rate of each output channel by the root mean square of the weights, and "
-        "the rate of biases by that of the biases: after folding batch norms, the sizes of "
-        "channels differ by large factors",
+        help="multiply the rate of each output channel by the root mean square of the weights, "
+        "and the rate of biases by that of the biases, for channels of very different sizes "
+        "after folding batch norms",
     )
     group.add_argument(
         "--patience",

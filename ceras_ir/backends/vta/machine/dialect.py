@@ -1,11 +1,10 @@
 """
 The `vta` dialect: an operation for each instruction of VTA, in the order of the stream.
 
-A `vta.program` is the stream of a launch: straight-line code, with the micro-op table from which
-UOP loads read. Fields have the names and ranges of `isa`, which defines them bit for bit: integers
-are `i64`, pairs are arrays that are omitted if zero, and token flags are units. Verifiers restrict
-each operation to the portable subset. An immediate that an ALU instruction does not use is not
-kept.
+Fields have the names and ranges of `isa`, which defines them bit for bit: integers are `i64`, and
+pairs are arrays that are omitted if zero. All instructions can have the token flags `pop_prev`,
+`pop_next`, `push_prev` and `push_next`, unit properties. Verifiers restrict each operation to the
+portable subset. An immediate that an ALU instruction does not use is not kept.
 """
 
 from abc import ABC, abstractmethod
@@ -330,8 +329,8 @@ class FinishOp(_InstructionOp):
 @irdl_op_definition
 class ProgramOp(IRDLOperation):
     """
-    A launch: instructions up to `vta.finish`, and the table of micro-ops (rows of dst, src, wgt) at
-    4-byte element `uop_base` of DRAM.
+    The stream of a launch: straight-line code up to `vta.finish`, and the table of micro-ops (rows
+    of dst, src, wgt) at 4-byte element `uop_base` of DRAM.
 
         vta.program @launch uops at 64 dense<[[0, 0, 0]]> : tensor<1x3xi16> {
           vta.load uop sram 0 dram 64 size [1, 1] stride 1
