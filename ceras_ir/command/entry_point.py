@@ -6,6 +6,7 @@ Define commands as entry points, with settings that precede slow imports.
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
@@ -51,9 +52,27 @@ class Command(NamedTuple):
             # Imported objects remain: the collector need not visit them again.
             gc.freeze()
             return main(argv)
-        except KeyboardInterrupt:
+        # Any exception can be the consequence of an interrupt.
+        except BaseException as error:
+            if not is_interrupt(error):
+                raise
             print(f"{shown_name(self.name)}: interrupted", file=sys.stderr)
             return 130
+        finally:
+            if argv is None:
+                # The result is complete. An interrupt during the exit of the interpreter would end
+                # it by the signal, without a message.
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def is_interrupt(error: BaseException | None) -> bool:
+    """
+    Return whether an error is an interrupt or follows from one. Python 3.11 replaces an interrupt
+    in `__set_name__`, as of a cached property, by a `RuntimeError`.
+    """
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def commands() -> "dict[str, EntryPoint]":

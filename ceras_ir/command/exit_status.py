@@ -25,7 +25,7 @@ from xdsl.ir import Operation
 from xdsl.utils.exceptions import DiagnosticException, MultipleSpansParseError, ParseError
 from xdsl.utils.lexer import Span
 
-from ceras_ir.command.entry_point import discard, shown_name
+from ceras_ir.command.entry_point import discard, is_interrupt, shown_name
 from ceras_ir.command.output_files import first_unused, open_output
 from ceras_ir.command.tool_parser import versions
 from ceras_ir.support.diagnostics import (
@@ -165,10 +165,12 @@ def phase(what: str) -> Generator[None]:
     """Name the phase `what` in a crash inside the block, such as `emission for target c`."""
     try:
         yield
-    except (DiagnosticException, OSError, MemoryError):
-        raise
-    # Any other exception is an error of the compiler.
+    # Any exception but those of the user is an error of the compiler.
     except Exception as error:
+        if is_interrupt(error):
+            raise KeyboardInterrupt from error
+        if isinstance(error, DiagnosticException | OSError | MemoryError):
+            raise
         message = f"internal error in {what}: {summary(error)}"
         raise InternalError([Diagnostic(message)]) from error
 

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,11 @@ import pytest
 from slow_cases import first_fast, slow
 
 from ceras_ir.command.entry_point import Command
+from ceras_ir.command.exit_status import run_tool
 from ceras_ir.driver.compile import main as compile_
 from ceras_ir.driver.opt.tool import main as opt
 from ceras_ir.driver.run import main as run
-from ceras_ir.support.diagnostics import cannot_write, with_remedy
+from ceras_ir.support.diagnostics import InputError, cannot_write, with_remedy
 from ceras_ir.targets.protocol import target_names
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
@@ -128,10 +129,21 @@ signal.raise_signal(signal.SIGINT)
 """
 
 
+WRAPPED = """
+class Interrupted:
+    def __set_name__(self, owner, name):
+        raise KeyboardInterrupt
+class Owner:
+    name = Interrupted()
+"""
+
+
+@pytest.mark.parametrize("text", [SLOW_MODULE, WRAPPED])
 def test_an_interrupt_during_imports(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    (tmp_path / "interrupted_import.py").write_text(SLOW_MODULE)
+    monkeypatch.delitem(sys.modules, "interrupted_import", raising=False)
+    (tmp_path / "interrupted_import.py").write_text(text)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -139,6 +151,43 @@ def test_an_interrupt_during_imports(
     finally:
         signal.signal(signal.SIGINT, before)
     assert capsys.readouterr().err == "ceras-opt: interrupted\n"
+
+
+def test_an_interrupt_while_a_command_imports(capsys: Captured) -> None:
+    def imports(_: Sequence[str]) -> int:
+        try:
+            exec(WRAPPED, {})
+        except RuntimeError as error:
+            raise InputError(str(error)) from None
+        return 0
+
+    assert run_tool("ceras-opt", imports, []) == 130
+    assert capsys.readouterr().err == "ceras-opt: interrupted\n"
+
+
+ENDING = """
+import os, sys
+from ceras_ir.command.entry_point import Command
+class Ending:
+    def __del__(self, kill=os.kill, process=os.getpid()):
+        kill(process, 2)
+def main(argv):
+    sys.ending = Ending()
+    print("done")
+    return 0
+if __name__ == "__main__":
+    sys.exit(Command("ceras-opt", "", "ending")())
+"""
+
+
+def test_an_interrupt_after_the_end(tmp_path: Path) -> None:
+    """The result is complete, and the exit of the interpreter is not interrupted."""
+    (tmp_path / "ending.py").write_text(ENDING)
+    ended = subprocess.run(
+        [sys.executable, "ending.py"], cwd=tmp_path, capture_output=True, text=True, check=False,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "done\n", "")
 
 
 def test_devices_stay_devices(model: Path, data: Path) -> None:
