@@ -181,8 +181,8 @@ class ToolParser(UsageParser):
         )
         self.tool = prog
         self.examples = examples
-        self.explain: Callable[[str], str | None] | None = None
-        """A function that returns the reason why an option is unknown, or None."""
+        self.explanations: list[Callable[[str], str | None]] = []
+        """Functions that return the reason why an option is unknown, or None."""
         self.given: dict[str, object] = {}
         """The values of options on the command line, by destination."""
         for name in (None, "store"):
@@ -233,7 +233,8 @@ class ToolParser(UsageParser):
                 raise UsageError(f"unknown option '{flag}'; did you mean '-{flag}'?")
             if flag.startswith("--") and flag not in self._option_string_actions:
                 known = self._option_string_actions
-                if self.explain is not None and (reason := self.explain(flag)) is not None:
+                reasons = (reason for explain in self.explanations if (reason := explain(flag)))
+                if (reason := next(reasons, None)) is not None:
                     raise UsageError(reason)
                 raise UsageError(f"unknown option '{flag}'{did_you_mean(flag, known)}")
 

@@ -207,6 +207,18 @@ def add_extensions(parser: ToolParser) -> None:
         help='run passes after a level, such as --at "fused graph" "my-pass{x=1}"; they must '
         "change no value (ceras-verify checks it); may be repeated",
     )
+    parser.explanations.append(_as_pass)
+
+
+def _as_pass(flag: str) -> str | None:
+    """Return the message about a flag of `ceras-opt` that runs a pass."""
+    name = flag.removeprefix("--")
+    if name not in load_universe().all_passes:
+        return None
+    return (
+        f"{flag} is a pass, which ceras-opt runs; here, name the level after which it runs: "
+        f'--at "fused graph" {name}'
+    )
 
 
 def insertions_of(arguments: argparse.Namespace) -> tuple[Insertion, ...]:

@@ -223,7 +223,7 @@ def add_target_options(parser: ToolParser, targets: Sequence[TargetClass]) -> No
         own = {each.name for each, _ in options_of(cls, parser.tool)} - added
         add_options(groups, cls, own, tool=parser.tool, sparse=True)
         added |= own
-    parser.explain = lambda flag: _for_another(flag, targets, parser.tool)
+    parser.explanations.insert(0, lambda flag: _for_another(flag, targets, parser.tool))
 
 
 def _for_another(flag: str, targets: Sequence[TargetClass], tool: str) -> str | None:

@@ -231,6 +231,7 @@ def test_what_was_verified_before_a_crash_is_said(tool: Tool, folder: Path):
     [
         (("--at", "fused grap", "cse"), "no level 'fused grap'; did you mean 'fused graph'?"),
         (("--at", "tile", "cse"), "no level 'tile' (levels: imported graph, fused graph, "),
+        ((SINK, "--sink-lookup"), "--sink-lookup is a pass, which ceras-opt runs; here, name the"),
         (("--at", "memory", "sink-lockup", SINK), "did you mean 'sink-lookup'?"),
         (("--at", "memory", "sink-lookup{x=1}", SINK), "'sink-lookup' has no option 'x'"),
         (("--at", "memory", ""), "empty pass name"),
