@@ -14,7 +14,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Collection, Generator, Iterable, Iterator, Sequence, Sized
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -104,9 +104,20 @@ MAX_REMEDIES = 3
 class DoesNotFitError(UnsupportedError):
     """An error of a network that is too large for the board, with remedies, the cheapest first."""
 
-    def __init__(self, sizes: str, largest: str, ways: Sequence[str], file: str | None = None):
-        """Create an error with the sizes of network and board, and the largest layer."""
+    def __init__(
+        self,
+        sizes: str,
+        largest: str,
+        ways: Sequence[str],
+        file: str | None = None,
+        totals: Mapping[str, float] | None = None,
+    ):
+        """
+        Create an error with the sizes of network and board, and the largest layer. `totals` has the
+        sizes by their names in a report.
+        """
         self.sizes, self.largest, self.ways = sizes, largest, tuple(ways)
+        self.totals = totals or {}
         listed = "; ".join(f"({i}) {text}" for i, text in enumerate(self.ways[:MAX_REMEDIES], 1))
         end = f"What would fit: {listed}" if ways else "No known remedy makes it fit"
         super().__init__(f"unsupported size: {sizes}; the largest layer is {largest}. {end}", file)

@@ -23,7 +23,8 @@ INTRODUCTION = """\
 # Boards
 
 `--board NAME|FILE` selects the hardware of a target: a board of the compiler, or a TOML file of
-yours. `ceras boards` lists the boards, and `ceras boards NAME` prints the fields of a board and the
+yours. `ceras boards` lists the boards, `ceras boards --model MODEL.onnx` those that a model fits
+(`--calibrate` as in `ceras compile`), and `ceras boards NAME` prints the fields of a board and the
 path of the file.
 
 ## Write a board

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from ceras_ir.backends.arduino.target import ArduinoTarget
 from ceras_ir.backends.c.target import CTarget
 from ceras_ir.driver.commands import boards, compile, operators, targets, verify
 from ceras_ir.driver.lists import WIDTH
@@ -121,6 +122,43 @@ def test_a_board_of_other_targets(capsys: pytest.CaptureFixture[str]):
         assert f"target {target} {hint} (boards: " in refusal(capsys)
     assert verify([str(MODEL), "--targets", "c,nnet", "--board", "zcu104"]) == 2
     assert f"target c {hint}" in refusal(capsys)
+
+
+RELU = """
+func.func @main(%x: tensor<SIZExf32>) -> tensor<SIZExf32> {
+  %y = graph.unary <relu> %x : tensor<SIZExf32>
+  func.return %y : tensor<SIZExf32>
+}
+"""
+
+
+@pytest.mark.parametrize(("size", "fitting"), [(1000, 15), (10_000, 12), (200_000, 0)])
+def test_boards_that_a_model_fits(
+    size: int, fitting: int, capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    (model := tmp_path / "relu.mlir").write_text(RELU.replace("SIZE", str(size)))
+    assert boards(["--model", str(model)]) == (0 if fitting else 1)
+    found = capsys.readouterr()
+    rows = [line.split() for line in found.out.splitlines()[1:]]
+    assert [row[-1] for row in rows] == ["yes"] * fitting + ["SRAM"] * (15 - fitting)
+    assert {row[0] for row in rows} == set(ArduinoTarget.boards())
+    assert ("relu.mlir: error: fits none of 15 boards" in found.err) is (not fitting)
+    assert compile([str(model), "--target=c", "--board=pico", f"-o{tmp_path / 'out'}"]) in (0, 3)
+    if fitting:
+        totals = json.loads((tmp_path / "out" / "report.json").read_text())["totals"]
+        (pico,) = (row for row in rows if row[0] == "pico")
+        assert pico[4] == f"{totals['flash_bytes']:,}" and pico[6] == f"{totals['sram_bytes']:,}"
+
+
+@pytest.mark.needs("onnx")
+def test_a_comparison_of_boards_that_is_not_possible(capsys: pytest.CaptureFixture[str]):
+    for option, message in (
+        ("--board=pico", "--model compares all boards: remove --board"),
+        ("--target=onnx", "target onnx has no boards with limited memory"),
+        ("--calibrat=a.npz", "did you mean '--calibrate'?"),
+    ):
+        assert boards(["--model", str(MODEL), option]) == 2
+        assert message in refusal(capsys)
 
 
 def test_all_targets(capsys: pytest.CaptureFixture[str]):

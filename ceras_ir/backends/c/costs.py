@@ -169,8 +169,11 @@ class Footprint:
 
     def to_json(self) -> dict[str, object]:
         wide = {} if self.widest is None else {"largest_hidden_that_fits": self.widest[1]}
+        return {**wide, **self.sizes()}
+
+    def sizes(self) -> dict[str, int]:
+        """Return the totals in the report."""
         return {
-            **wide,
             "flash_bytes": self.flash,
             "sram_bytes": self.sram,
             "constant_bytes": self.constants,

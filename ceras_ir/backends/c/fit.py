@@ -58,7 +58,7 @@ def check_fit(model: PrintedModel, footprint: Footprint) -> None:
     """Refuse a model that does not fit, with the cheapest remedies."""
     if not footprint.fits:
         ways = list(islice(remedies(model, footprint), MAX_REMEDIES))
-        raise DoesNotFitError(footprint.line(), _largest(footprint), ways)
+        raise DoesNotFitError(footprint.line(), _largest(footprint), ways, totals=footprint.sizes())
 
 
 def _largest(footprint: Footprint) -> str:

@@ -7,9 +7,9 @@ from pathlib import Path
 from xdsl.utils.hints import isa
 
 from ceras_ir.command.exit_status import run_tool
-from ceras_ir.command.tool_parser import ToolParser
+from ceras_ir.command.tool_parser import ToolParser, early_value
 from ceras_ir.driver.lists import WIDTH, definitions
-from ceras_ir.driver.shared_options import add_target
+from ceras_ir.driver.shared_options import add_target, native_target
 from ceras_ir.support.diagnostics import (
     InputError,
     UsageError,
@@ -28,6 +28,8 @@ from ceras_ir.targets.board_files import (
 )
 from ceras_ir.targets.protocol import Target, all_targets, board_owners, find_target
 
+MODEL = "--model"
+
 MIN_TITLE, MAX_PART = 12, 24
 """The characters of a title, and of a core or part, in the list."""
 
@@ -42,17 +44,30 @@ def make_parser() -> ToolParser:
         "ceras-boards",
         description="List the boards of all targets, or print the fields of a board and the path "
         "of the file.",
-        epilog="Exit status: 0 success, 1 a wrong board file, 2 wrong usage or an unknown name.",
-        examples=("uno_r4_wifi", "my_board.toml"),
+        epilog="Exit status: 0 success, 1 a wrong board file or no board that fits, 2 wrong usage "
+        "or an unknown name.",
+        examples=("uno_r4_wifi", "my_board.toml", "--model model.onnx --calibrate data.npz"),
     )
     parser.add_argument(
         "board", nargs="?", metavar="NAME|FILE", help="print all fields of this board"
+    )
+    parser.add_argument(
+        MODEL,
+        metavar="MODEL.onnx",
+        help="compile this model for each board with limited memory, without files, and print "
+        "memory, predicted time and whether it fits, with status 1 if it fits no board; has the "
+        "options of ceras-compile, such as --calibrate and --target (default: "
+        f"{native_target().name})",
     )
     add_target(parser, all_targets(), "only boards of this target")
     return parser
 
 
 def _boards(argv: Sequence[str]) -> int:
+    if early_value(argv, MODEL) is not None:
+        from ceras_ir.driver.lists.fitting import compare_boards
+
+        return compare_boards(argv)
     arguments = make_parser().read(argv)
     targets = all_targets() if arguments.target is None else [find_target(arguments.target)]
     board = arguments.board
