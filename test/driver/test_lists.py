@@ -188,6 +188,7 @@ def test_operators(capsys: pytest.CaptureFixture[str]):
     text = " ".join(lines)
     assert " Conv, " in text and " MaxPool*, " in text and "Unique" not in text
     assert any(line.split() == ["c", "int8,", "int16,", "float", "CPU"] for line in lines)
+    assert "report.json has device and bits of each layer; --why NODE" in text
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,12 @@ def _of_targets(targets: Sequence[type[Target]]) -> Iterator[str]:
         where = "accelerator; other types on the CPU" if exact.narrow else "CPU"
         rows.append([target.name, numbers_of(exact), where])
     yield from aligned(rows, right=())
+    yield ""
+    yield from wrap(
+        "Numbers and device of a layer also depend on its neighbours and shapes. After 'ceras "
+        "compile', report.json has device and bits of each layer; --why NODE prints the reason.",
+        WIDTH,
+    )
     if len(targets) == 1 and (rules := targets[0].device_rules()):
         yield ""
         yield "A layer runs on the accelerator if:"
