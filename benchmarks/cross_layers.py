@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from cortex_m4 import Case, layer_of, network
+from cortex_m import Case, layer_of, network
 from cross import AARCH64, Cross, riscv
 from firmware import write_files
 from rich.console import Console

@@ -23,7 +23,7 @@ def sizes(elf: Path, prefix: str = ARM_PREFIX) -> Sizes:
     flash = sram = 0
     for line in run_tool([f"{prefix}size", "-A", str(elf)]).splitlines():
         name, *numbers = line.split() or [""]
-        if name in (".text", ".ARM.exidx", ".data"):
+        if name in (".vectors", ".text", ".ARM.exidx", ".data"):
             flash += int(numbers[0])
         if name in (".data", ".bss"):
             sram += int(numbers[0])

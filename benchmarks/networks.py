@@ -6,6 +6,7 @@ Generate networks for benchmarks, with the true topologies and seeded He-scaled 
 """
 
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -36,16 +37,28 @@ class Builder:
         self, x: str, name: str, i: int, o: int, kernel: int, stride: int = 1, groups: int = 1
     ) -> str:
         """Append convolution and batch norm, as an exporter in training mode writes them."""
-        taken = i // groups
-        scale = (2 / (taken * kernel**2)) ** 0.5
-        weights = self.rng.standard_normal((o, taken, kernel, kernel)) * scale
+        border = [kernel // 2] * 4
+        return self.window(x, name, (o, i // groups, kernel, kernel), stride, border, groups)
+
+    def window(
+        self,
+        x: str,
+        name: str,
+        shape: tuple[int, int, int, int],
+        stride: int,
+        border: list[int],
+        groups: int = 1,
+    ) -> str:
+        """Append a convolution with weights of any shape, and batch norm."""
+        o, taken, *kernel = shape
+        weights = self.rng.standard_normal(shape) * (2 / (taken * kernel[0] * kernel[1])) ** 0.5
         y = self.node(
             "Conv",
             f"{name}.conv",
             [x, self.constant(f"{name}.weight", weights)],
-            kernel_shape=[kernel, kernel],
+            kernel_shape=kernel,
             strides=[stride, stride],
-            pads=[kernel // 2] * 4,
+            pads=border,
             group=groups,
         )
         parameters = [
@@ -170,6 +183,30 @@ def resnet8(path: Path) -> None:
     for stage, (i, o) in enumerate(((16, 16), (16, 32), (32, 64))):
         x = b.residual(x, f"layer{stage}", i, o, 2 if stage else 1)
     save(b.model((1, 3, 32, 32), b.classifier(x, 64, 10), 10), path)
+
+
+def ds_cnn(path: Path) -> None:
+    """Write the keyword spotter of MLPerf Tiny, DS-CNN: 2.7 M multiplications at 49 x 10."""
+    b = Builder(12)
+    stem = b.window("input", "stem", (64, 1, 10, 4), 2, [4, 1, 5, 1])
+    x = b.node("Relu", "stem.relu", [stem])
+    for block in range(4):
+        y = b.conv(x, f"block{block}.depthwise", 64, 64, 3, groups=64)
+        y = b.node("Relu", f"block{block}.relu1", [y])
+        x = b.node("Relu", f"block{block}.relu2", [b.conv(y, f"block{block}.pointwise", 64, 64, 1)])
+    save(b.model((1, 1, 49, 10), b.classifier(x, 64, 12), 12), path)
+
+
+def autoencoder(path: Path) -> None:
+    """Write the anomaly detector of MLPerf Tiny: ten matrix products, 264 k multiplications."""
+    b, x, widths = Builder(640), "input", (640, 128, 128, 128, 128, 8, 128, 128, 128, 128, 640)
+    for i, (rows, columns) in enumerate(pairwise(widths)):
+        scale = (2 / rows) ** 0.5
+        weights = b.constant(f"fc{i}.weight", b.rng.standard_normal((columns, rows)) * scale)
+        bias = b.constant(f"fc{i}.bias", b.rng.normal(0, 0.1, columns))
+        x = b.node("Gemm", f"fc{i}", [x, weights, bias], transB=1)
+        x = b.node("Relu", f"relu{i}", [x]) if i < len(widths) - 2 else x
+    save(b.model((1, 640), x, 640), path)
 
 
 MOBILENET = (

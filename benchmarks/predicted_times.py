@@ -21,16 +21,10 @@ import numpy as np
 from networks import mobilenet_v2, resnet8
 from xdsl.utils.hints import isa
 
-from ceras_ir.backends.arduino.target import ArduinoTarget
 from ceras_ir.backends.c.costs import instructions
 from ceras_ir.backends.c.emitter import files_of
-from ceras_ir.backends.c.emulator import (
-    INSTRUCTIONS_PER_TICK,
-    EmulatedModel,
-    available,
-    run_elf,
-)
-from ceras_ir.backends.c.machines import bare_machine, load_board
+from ceras_ir.backends.c.emulator import EmulatedModel, available, run_elf
+from ceras_ir.backends.c.machines import Board, bare_machine, load_machine
 from ceras_ir.backends.c.optimize import choose
 from ceras_ir.backends.c.target import CTarget
 from ceras_ir.command.output_files import write_artefacts
@@ -86,9 +80,12 @@ class Figure:
 
 def on_board(path: Path, quantize: Quantize, board_name: str) -> Iterator[Figure]:
     """Count the instructions of all layers except the first, on a board that fits all networks."""
-    board = replace(load_board(board_name), flash_bytes=4 << 20, sram_bytes=3 << 20)
-    target = ArduinoTarget(board=board_name)
-    options = BuildOptions(target, quantize=quantize, recipe=_recipe(quantize))
+    board = load_machine(board_name)
+    assert isinstance(board, Board), board_name
+    emulation = board.known_core.emulation
+    assert emulation is not None, board_name
+    board = replace(board, flash_bytes=4 << 20, sram_bytes=3 << 20)
+    options = BuildOptions(CTarget(board=board_name), quantize=quantize, recipe=_recipe(quantize))
     module = read_network(str(path))
     run_stages(load_context(), module, all_stages(options.resolved(module)))
     main = main_function(module)
@@ -105,9 +102,9 @@ def on_board(path: Path, quantize: Quantize, board_name: str) -> Iterator[Figure
         with open(work / "in.bin", "wb") as stream:
             for tensor in ends[0]:
                 stream.write(rng.standard_normal(tensor.shape).astype(tensor.dtype).tobytes())
-        ticks = run_elf(emulated.build(), work).split()
+        ticks = run_elf(emulated.build(), work, emulation=emulation).split()
     for layer, count in list(zip(model.layers, ticks, strict=True))[1:]:
-        counted = int(count) * INSTRUCTIONS_PER_TICK
+        counted = int(count) * emulation.instructions_per_tick
         yield Figure(_name(layer.op), instructions(layer, board), counted)
 
 

@@ -74,7 +74,7 @@ def goals(module: ModuleOp, board: Board, table: Table, name: str) -> None:
             f"{candidate.flash:,}",
             f"{flash:,}",
             f"{flash / smallest:.2f}",
-            f"{candidate.instructions:,.0f}",
+            f"{candidate.cycles:,.0f}",
             f"{instructions:,.0f}",
             f"{instructions / fastest:.2f}",
         )

@@ -220,9 +220,9 @@ def states(pairs: Mapping[str, str]) -> Sequence[str]:
 DIGITS = ROOT / "examples" / "digits"
 
 C_BOARDS = (
-    *("bpi_f3", "due", "esp32_c3", "esp32_s3", "nano_33_ble", "nano_33_iot", "neoverse_v1"),
-    *("nucleo_h743zi", "nucleo_u575zi_q", "pico", "pico_2", "portenta_c33", "raspberry_pi_4"),
-    *("raspberry_pi_5", "teensy_40", "visionfive_2"),
+    *("alif_e7_hp", "bpi_f3", "due", "esp32_c3", "esp32_s3", "nano_33_ble", "nano_33_iot"),
+    *("neoverse_v1", "nucleo_h743zi", "nucleo_u575zi_q", "pico", "pico_2", "portenta_c33"),
+    *("raspberry_pi_4", "raspberry_pi_5", "teensy_40", "visionfive_2"),
 )
 """A board of each processor family. All hosts have the same text, with kernels by `#if`."""
 
@@ -235,7 +235,8 @@ def on_board(target: str, board: str, quantize: str = "int8") -> Builds:
 
 
 CORTEX = on_board("c", "nano_33_ble")
-MICRO = CORTEX | on_board("c", "due") | on_board("c", "esp32_s3", "none")
+HELIUM = on_board("c", "alif_e7_hp")
+MICRO = CORTEX | HELIUM | on_board("c", "due") | on_board("c", "esp32_s3", "none")
 
 ACCELERATORS: Builds = {
     **{f"vta:{board}": build("vta", "--board", board) for board in ("de10nano", "pynq", "zcu104")},

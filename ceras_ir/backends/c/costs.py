@@ -16,8 +16,15 @@ from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.backends.c.constants import ReadOnlyArray
 from ceras_ir.backends.c.dsp_tiles import TILE_COLUMNS
+from ceras_ir.backends.c.helium_elementwise import (
+    INSTRUCTIONS_PER_BLOCK,
+    LOOKUP_PER_BLOCK,
+    pooling_instructions,
+)
+from ceras_ir.backends.c.helium_tiles import BLOCK
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.linear_dsp import ways
+from ceras_ir.backends.c.linear_helium import HELIUM, helium_cost
 from ceras_ir.backends.c.machines import LEVEL_COSTS, Board, Core, Level, Machine
 from ceras_ir.backends.c.model import PrintedModel
 from ceras_ir.backends.c.ordered_rows import (
@@ -47,24 +54,26 @@ _OPERATOR = re.compile(r"[-+*/<>=?&|]+|\[|\(")
 _LITERALS = re.compile(r"[0-9]f\b")
 """Float literals, which are stored in flash next to the code."""
 _INSTRUCTION = re.compile(r'^ *"([^"]*)\\n\\t"', re.MULTILINE)
+_VARIANT = re.compile(r"__ARM_FEATURE_DSP|__ARM_FEATURE_MVE|MODEL_HELIUM")
+"""Conditions that hold on all cores for which the text has kernels."""
 _COMMENTS = re.compile(r"/\*.*?\*/", re.DOTALL)
 
 
 def code_bytes(text: str, core: Core, level: Level) -> int:
     """Return the estimated code size of C source `text` on a core."""
-    compiled = _for_dsp(_COMMENTS.sub("", text))
+    compiled = _for_core(_COMMENTS.sub("", text))
     operators = len(_OPERATOR.findall(_INSTRUCTION.sub("", compiled)))
     fixed = BYTES_PER_INSTRUCTION * _assembler(compiled) + 4 * len(_LITERALS.findall(compiled))
     return round(core.bytes_per_operator * LEVEL_COSTS[level].code * operators) + fixed
 
 
-def _for_dsp(text: str) -> str:
-    """Keep only the variant for cores with the DSP extension; other text has no variants."""
+def _for_core(text: str) -> str:
+    """Keep only the variant for the core; other text has no variants."""
     lines: list[str] = []
     conditions: list[bool | None] = []
     for line in text.splitlines():
         if line.startswith("#if"):
-            conditions.append(True if "__ARM_FEATURE_DSP" in line else None)
+            conditions.append(True if _VARIANT.search(line) else None)
         elif line.startswith("#else") and conditions and conditions[-1] is not None:
             conditions[-1] = False
         elif line.startswith("#endif") and conditions:
@@ -254,21 +263,36 @@ VISIT, TREE, LEAF = (15.0, 55.0), (14.0, 20.0), (8.0, 35.0)
 CHEAP = (graph.Function.RELU, graph.Function.CLIP)
 
 
-def model_instructions(model: PrintedModel, board: Board, level: Level) -> float:
-    """Return the instructions of a run of the network."""
-    return sum(instructions(layer, board, level) for layer in model.layers)
+def model_cycles(model: PrintedModel, board: Board, level: Level) -> float:
+    """Return the modelled cycles of a run of the network."""
+    return sum(cycles(layer, board, level) for layer in model.layers)
 
 
 def instructions(layer: Layer, board: Board, level: Level = "-Os") -> float:
     """Return the instructions of a run of a layer, compiled with an optimization level."""
     costs = LEVEL_COSTS[level]
-    if layer.kernel:
+    if layer.kernel == HELIUM:
+        share = 1.0  # The kernels are in assembler.
+    elif layer.kernel:
         share = costs.kernels
     elif not any(map(_is_quantized, layer.op.operands)):
         share = costs.floats
     else:
         share = costs.loops if board.has_dsp else costs.small_loops
     return share * _small_instructions(layer, board)
+
+
+HELIUM_CYCLES = 1.6
+"""Modelled cycles of an instruction of layers without products, which are mostly arithmetic."""
+
+
+def cycles(layer: Layer, board: Board, level: Level = "-Os") -> float:
+    """Return the modelled cycles of a layer: vector instructions of Helium need two, others one."""
+    if layer.kernel != HELIUM:
+        return instructions(layer, board, level)
+    if isinstance(layer.op, graph.LinearOperation):
+        return helium_cost(layer.op, layer.options.workspace).cycles
+    return HELIUM_CYCLES * instructions(layer, board, level)
 
 
 def _small_instructions(layer: Layer, board: Board) -> float:
@@ -286,6 +310,10 @@ def _small_instructions(layer: Layer, board: Board) -> float:
             return _integer_linear(layer, op)
         case graph.LinearOperation():
             return _float_linear(op, soft=soft)
+        case graph.Pool2dOp() if layer.kernel == HELIUM:
+            return pooling_instructions(op)
+        case graph.LookupOp() if layer.kernel == HELIUM:
+            return -(-_size(op.result) // BLOCK) * LOOKUP_PER_BLOCK
         case graph.Pool2dOp():
             tap, output = AVERAGE if op.function is graph.Pool.AVERAGE else MAXIMUM
             if soft and not _is_quantized(op.result):
@@ -293,6 +321,8 @@ def _small_instructions(layer: Layer, board: Board) -> float:
             return _size(op.result) * (tap * prod(op.kernel.get_values()) + output)
         case graph.UnaryOp() if op.function.data in CHEAP:
             return SIMPLE[soft] * _size(op.result)
+        case graph.BinaryOp() if layer.kernel == HELIUM:
+            return -(-_size(op.result) // BLOCK) * INSTRUCTIONS_PER_BLOCK
         case graph.BinaryOp() if not _is_quantized(op.result):
             return SIMPLE[soft] * _size(op.result)
         case graph.TreeEnsembleOp():
@@ -314,6 +344,8 @@ def _sparse(layer: Layer, op: graph.LinearOperation) -> float:
 
 
 def _integer_linear(layer: Layer, op: graph.LinearOperation) -> float:
+    if layer.kernel == HELIUM:
+        return helium_cost(op, layer.options.workspace).instructions
     geometry, outputs = Geometry.of(op), _size(op.result)
     requant = op.requant
     more = PER_CHANNEL if requant is not None and requant.is_per_channel else 0.0
@@ -363,7 +395,8 @@ def _is_quantized(value: SSAValue) -> bool:
     return graph.quantized_element(value) is not None
 
 
-PRODUCTS_PER_CYCLE_DSP, PRODUCTS_PER_CYCLE, BYTES_PER_CYCLE = 2.0, 1.0, 4.0
+PRODUCTS_PER_CYCLE_HELIUM, PRODUCTS_PER_CYCLE_DSP, PRODUCTS_PER_CYCLE = 8.0, 2.0, 1.0
+BYTES_PER_CYCLE = 4.0
 
 
 @dataclass(frozen=True)
@@ -399,14 +432,18 @@ def latency_of(model: PrintedModel, machine: Machine | Board) -> Latency | None:
 def _on_board(model: PrintedModel, board: Board) -> Latency:
     level = model.options.level
     counts = {layer.index: round(instructions(layer, board, level)) for layer in model.layers}
-    each = PRODUCTS_PER_CYCLE_DSP if model.options.dsp else PRODUCTS_PER_CYCLE
+    each, pace = PRODUCTS_PER_CYCLE, "one per cycle"
+    if model.options.helium:
+        each, pace = PRODUCTS_PER_CYCLE_HELIUM, "two cycles for vectors unless a load overlaps"
+    elif model.options.dsp:
+        each = PRODUCTS_PER_CYCLE_DSP
     prediction = Prediction(
         f"{board.title}, {board.core} at {board.clock_mhz} MHz",
-        "Instructions of each kernel as counted in an emulator, one per cycle; wait states of "
-        "flash are not included.",
+        f"Instructions of each kernel as counted in an emulator, {pace}; wait states of flash are "
+        "not included.",
         (Ceiling(CPU, each * board.clock_mhz, BYTES_PER_CYCLE * board.clock_mhz),),
     )
-    times = {index: count / board.clock_mhz for index, count in counts.items()}
+    times = {x.index: round(cycles(x, board, level)) / board.clock_mhz for x in model.layers}
     return Latency(times, counts, prediction)
 
 

@@ -18,6 +18,7 @@ from ceras_ir.backends.c.values import (
     RELATIONS,
     SYMBOLS,
     Refused,
+    Rescaling,
     apply,
     centred_bound,
     combine,
@@ -32,6 +33,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import LookupOp, QuantizeOp, shape_of
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.interpreters.float_text import float_literal
+from ceras_ir.network import integer
 
 MAX_TABLE_PARTS = 24
 """The maximum number of lookup instructions for 64 elements; beyond, a gather is as fast."""
@@ -74,7 +76,15 @@ def _period(channels: int, size: int) -> int:
 def binary(layer: Layer, op: graph.BinaryOp) -> None:
     a, b = layer.read(op.lhs, "a"), layer.read(op.rhs, "b")
     if op.is_quantized:
-        body = _quantized_body(layer, op, a, b)
+        rescale = _rescaling(op)
+        y = layer.write(op.result)
+        if layer.options.helium:
+            from ceras_ir.backends.c.helium_elementwise import fits_vectors, print_vectors
+
+            if fits_vectors(op, rescale):
+                print_vectors(layer, op, (a, b, y))
+                return
+        body = _quantized_body(op, rescale, (a, b, y))
     else:
         y = layer.write(op.result)
 
@@ -89,16 +99,19 @@ def binary(layer: Layer, op: graph.BinaryOp) -> None:
     broadcast_nest(layer, op, body)
 
 
-def _quantized_body(layer: Layer, op: graph.BinaryOp, a: str, b: str):
+def _rescaling(op: graph.BinaryOp) -> Rescaling:
     assert op.requant is not None
     elements = quantized(op.lhs, "first operand"), quantized(op.rhs, "second operand")
     bounds = [centred_bound(e) * f for e, f in zip(elements, op.factors, strict=True)]
     bound = bounds[0] * bounds[1] if op.function is graph.Binary.MUL else bounds[0] + bounds[1]
     if bound >= 1 << 63:
         raise Refused("a product of two 32-bit operands; requantize one to 8 or 16 bits")
-    rescale = rescaling(op.requant, bound, value_type(op.result))
-    y = layer.write(op.result)
-    wide = rescale.type == "int64_t"
+    return rescaling(op.requant, bound, value_type(op.result))
+
+
+def _quantized_body(op: graph.BinaryOp, rescale: Rescaling, pointers: tuple[str, str, str]):
+    elements = quantized(op.lhs, "first operand"), quantized(op.rhs, "second operand")
+    wide, (a, b, y) = rescale.type == "int64_t", pointers
 
     def operand(pointer: str, at: str, side: int) -> str:
         centred = less(f"{pointer}[{at}]", zero_point_of(elements[side]))
@@ -135,7 +148,7 @@ def lookup(layer: Layer, op: LookupOp) -> None:
         layer.line(f"const int8_t *const bytes = (const int8_t *){x};")
         x = "bytes"
     if op.channel_rows is None and source == target == "int8_t":
-        layer.line(f"{layer.kernels.use('lookup')}({y}, {x}, {name}, {size});")
+        layer.line(f"{_lookup_kernel(layer)}({y}, {x}, {name}, {size});")
         return
     first, channels = _first_entries(layer, op)
     if source == target == "int8_t":
@@ -151,6 +164,14 @@ def lookup(layer: Layer, op: LookupOp) -> None:
         f"const int32_t done = {layer.kernels.use('lookup_finer')}({y}, {x}, {rest}, {size});"
     )
     layer.line(f"{kernel}({y} + done, {x} + done, {rest}, {size} - done);")
+
+
+def _lookup_kernel(layer: Layer) -> str:
+    if not layer.options.helium:
+        return layer.kernels.use("lookup")
+    from ceras_ir.backends.c.helium_elementwise import lookup_kernel
+
+    return lookup_kernel(layer)
 
 
 def _lookup_floats(layer: Layer, op: LookupOp, x: str, y: str) -> None:
@@ -401,5 +422,12 @@ def requantize(layer: Layer, op: graph.RequantizeOp) -> None:
     element = quantized(op.input, "input")
     rescale = rescaling(op.requant, centred_bound(element), value_type(op.result))
     x, y = layer.read(op.input, "x"), layer.write(op.result)
+    if layer.options.helium and value_type(op.input) == value_type(op.result) == "int8_t":
+        # A gather looks up 16 elements, which takes fewer instructions than the arithmetic.
+        values = np.arange(-128, 128) - zero_point_of(element)
+        table = integer.requantize(values, op.requant, quantized(op.result, "result"))
+        name = layer.array("table", table, "int8_t")
+        layer.line(f"{_lookup_kernel(layer)}({y}, {x}, {name}, {prod(shape_of(op.result))});")
+        return
     terms = [less(f"{x}[i]", zero_point_of(element))]
     layer.loop("i", prod(shape_of(op.result)), rescale.lines(terms, f"{y}[i]"))

@@ -2,7 +2,7 @@
 Build C for a board, and run programs for Cortex-M under qemu to count instructions.
 
 The linker script has the memories of the board, so that a program that is too large does not link.
-qemu runs the mps2-an386 (Cortex-M4) with `-icount shift=0`: a tick of SysTick is 40 instructions.
+qemu runs with `-icount shift=0`, so that ticks of SysTick count instructions (`Emulation`).
 """
 
 import shutil
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ceras_ir.backends.c.machines import CORES, Board, load_machine
+from ceras_ir.backends.c.machines import AN386, CORES, Board, Emulation, load_machine
 from ceras_ir.backends.c.names import MODEL, Prefix, identifiers
 from ceras_ir.backends.c.runner import run_tool
 from ceras_ir.backends.c.values import filled
@@ -25,7 +25,6 @@ from ceras_ir.targets.capabilities import Array, Executable, Manifest, NotEmulat
 
 ARM_PREFIX = "arm-none-eabi-"
 QEMU = "qemu-system-arm"
-INSTRUCTIONS_PER_TICK = 40
 FIRMWARE_FLAGS = ("-ffunction-sections", "-fdata-sections", "-ffp-contract=off", "-Wall", "-Wextra")
 C_FLAGS = ("-std=gnu11", "-Werror")
 CXX_FLAGS = ("-std=gnu++17", "-Werror", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics")
@@ -48,10 +47,10 @@ def missing_tool() -> str | None:
 
 def not_emulated(board: Board) -> NotEmulated | None:
     """Return the reason why the core of a board cannot be emulated here, or None if it can."""
-    if not board.known_core.is_emulated:
-        able = ", ".join(name for name, core in CORES.items() if core.is_emulated)
+    if board.known_core.emulation is None:
+        able = ", ".join(name for name, core in CORES.items() if core.emulation is not None)
         return NotEmulated(
-            "the emulated Cortex-M4 lacks instructions of this core",
+            "no emulated core has all instructions of this core",
             f"compile for a board with {able}",
         )
     if (tool := missing_tool()) is not None:
@@ -59,15 +58,29 @@ def not_emulated(board: Board) -> NotEmulated | None:
     return None
 
 
+def linker_script(flash: int, sram: int, stack: int, emulation: Emulation = AN386) -> str:
+    """Return the script of the linker for memories of this number of bytes."""
+    holes = {
+        "FLASH": flash,
+        "SRAM": sram,
+        "STACK": stack,
+        "FLASH_ORIGIN": hex(emulation.flash_origin),
+        "SRAM_ORIGIN": hex(emulation.sram_origin),
+    }
+    return filled(
+        (files("ceras_ir.backends.c") / "emulation" / "board.ld").read_text("ascii"), holes
+    )
+
+
 def write_startup(board: Board, work: Path) -> Path:
     """Write the linker script `board.ld` and the code before main; return the source to compile."""
     runtime = files("ceras_ir.backends.c") / "emulation"
-    startup = board.known_core.tools.startup
+    core, stack = board.known_core, board.stack_bytes
+    startup = core.tools.startup
     for name in (startup, "prepare_memory.h", "semihosting.h"):
         (work / name).write_text((runtime / name).read_text("ascii"))
-    stack = board.stack_bytes
-    holes = {"FLASH": board.free_flash, "SRAM": board.free_sram + stack, "STACK": stack}
-    (work / "board.ld").write_text(filled((runtime / "board.ld").read_text("ascii"), holes))
+    sram, emulation = board.free_sram + stack, core.emulation or AN386
+    (work / "board.ld").write_text(linker_script(board.free_flash, sram, stack, emulation))
     return work / startup
 
 
@@ -99,13 +112,15 @@ def build_elf(
     return elf
 
 
-def run_elf(elf: Path, work: Path, *, timeout: float | None = 120) -> str:
+def run_elf(
+    elf: Path, work: Path, *, emulation: Emulation = AN386, timeout: float | None = 120
+) -> str:
     """
     Run a program to the end and return the output. It opens files in `work`. `timeout` is the limit
     in seconds, if any.
     """
     semihosting = ["-semihosting-config", "enable=on,target=native", "-icount", "shift=0"]
-    machine = ["-M", "mps2-an386", "-nographic", "-monitor", "none", "-serial", "none"]
+    machine = ["-M", emulation.machine, "-nographic", "-monitor", "none", "-serial", "none"]
     command = [QEMU, *machine, *semihosting, "-kernel", str(elf)]
     done = subprocess.run(
         command, cwd=work, capture_output=True, text=True, check=False, timeout=timeout
@@ -133,7 +148,7 @@ class EmulatedModel:
         self.prefix = prefix
         self.inputs, self.outputs = list(inputs), list(outputs)
         self.instructions: list[float] = []
-        """Instructions of an inference for each sample of the last run, +- 40 / repeat."""
+        """Instructions of an inference for each sample of the last run, +- a tick / repeat."""
         self.stack_bytes: list[int] = []
         """The stack of `model_run` for each sample of the last run, at most 16 KiB."""
 
@@ -185,7 +200,9 @@ class EmulatedModel:
                 for info in self.inputs:
                     array = np.asarray(sample[info.name], order="C").astype(info.dtype)
                     stream.write(array.tobytes())
-        run_elf(elf, self.work, timeout=timeout)
+        emulation = self.board.known_core.emulation
+        assert emulation is not None
+        run_elf(elf, self.work, emulation=emulation, timeout=timeout)
         data, at = (self.work / "out.bin").read_bytes(), 0
         results: list[dict[str, Array]] = []
         self.instructions, self.stack_bytes = [], []
@@ -196,7 +213,7 @@ class EmulatedModel:
                 result[info.name] = array.reshape(info.shape)
                 at += info.nbytes
             ticks = int.from_bytes(data[at : at + 8], "little")
-            self.instructions.append(ticks * INSTRUCTIONS_PER_TICK / repeat)
+            self.instructions.append(ticks * emulation.instructions_per_tick / repeat)
             self.stack_bytes.append(int.from_bytes(data[at + 8 : at + 12], "little"))
             at += 12
             results.append(result)

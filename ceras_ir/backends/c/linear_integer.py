@@ -240,6 +240,12 @@ def integer_linear(layer: Layer, op: LinearOperation) -> None:
     """Print `graph.conv2d` and `graph.matmul` on quantized tensors."""
     geometry, sums = Geometry.of(op), analyse(op)
     planes = sparse_planes(layer, op, geometry) if fits_sparse(op, sums) else None
+    if planes is None and layer.options.helium:
+        from ceras_ir.backends.c.linear_helium import fits_helium, helium_linear
+
+        if fits_helium(op, geometry, sums):
+            helium_linear(layer, op, geometry, sums)
+            return
     nest = None if planes is not None else tiled_nest(layer, op, geometry, sums)
     padded = nest.padded_outputs if nest else geometry.groups * geometry.n
     if nest is not None:

@@ -54,15 +54,39 @@ XTENSA = Tools("xtensa-esp32s3-elf-", (), (), startup="startup_xtensa.c")
 
 
 @dataclass(frozen=True)
+class Emulation:
+    """A machine of qemu."""
+
+    machine: str
+    instructions_per_tick: float
+    """Instructions per tick of SysTick with `-icount shift=0`, which depends on the clock."""
+    flash_origin: int = 64
+    """The address of memory that holds the flash of a board, after the vectors at 0."""
+    sram_origin: int = 0x2000_0000
+
+
+AN386 = Emulation("mps2-an386", 40)
+"""A Cortex-M4."""
+
+AN547 = Emulation("mps3-an547", 31.25, 0x6000_0000, 0x6200_0000)
+"""
+A Cortex-M55, which has all instructions of Armv8-M cores and of a Cortex-M7. Its DDR holds the
+memories of a board, because the internal memories are smaller than those of many boards.
+"""
+
+
+@dataclass(frozen=True)
 class Core:
     """Properties of a core on which sizes, times and kernels depend."""
 
     has_dsp: bool = False
     """Whether the core has the DSP extension, such as SMLAD."""
+    has_helium: bool = False
+    """Whether the core has Helium, the vector extension of the M profile."""
     float_library_bytes: int = 0
     """Bytes that the library of the compiler adds for floats if the core has no float unit."""
-    is_emulated: bool = False
-    """Whether the emulated core, a Cortex-M4, has all instructions of this core."""
+    emulation: Emulation | None = None
+    """A machine of qemu whose core has all instructions of this core, if any."""
     tools: Tools = ARM
     bytes_per_operator: float = 2.2
     """Bytes of code at -Os for each operator in the text of the C."""
@@ -101,16 +125,16 @@ LEVEL_COSTS: dict[Level, LevelCosts] = {
 }
 
 CORES = {
-    "cortex-m0": Core(float_library_bytes=3400, is_emulated=True),
-    "cortex-m0plus": Core(float_library_bytes=3400, is_emulated=True),
-    "cortex-m23": Core(float_library_bytes=3400),
-    "cortex-m3": Core(float_library_bytes=1400, is_emulated=True),
-    "cortex-m4": Core(has_dsp=True, is_emulated=True),
-    "cortex-m7": Core(has_dsp=True),
-    "cortex-m33": Core(has_dsp=True),
-    "cortex-m35p": Core(has_dsp=True),
-    "cortex-m55": Core(has_dsp=True),
-    "cortex-m85": Core(has_dsp=True),
+    "cortex-m0": Core(float_library_bytes=3400, emulation=AN386),
+    "cortex-m0plus": Core(float_library_bytes=3400, emulation=AN386),
+    "cortex-m23": Core(float_library_bytes=3400, emulation=AN547),
+    "cortex-m3": Core(float_library_bytes=1400, emulation=AN386),
+    "cortex-m4": Core(has_dsp=True, emulation=AN386),
+    "cortex-m7": Core(has_dsp=True, emulation=AN547),
+    "cortex-m33": Core(has_dsp=True, emulation=AN547),
+    "cortex-m35p": Core(has_dsp=True, emulation=AN547),
+    "cortex-m55": Core(has_dsp=True, has_helium=True, emulation=AN547),
+    "cortex-m85": Core(has_dsp=True, has_helium=True, emulation=AN547),
     "rv32imc": Core(
         float_library_bytes=3200,
         tools=RISCV,
@@ -168,6 +192,10 @@ class Board:
     @property
     def has_dsp(self) -> bool:
         return self.known_core.has_dsp
+
+    @property
+    def has_helium(self) -> bool:
+        return self.known_core.has_helium
 
     @property
     def has_float_unit(self) -> bool:
@@ -321,6 +349,8 @@ class COptions:
     """Whether to print kernels in vectors in addition to the portable loops."""
     dsp: bool = False
     """Whether the core multiplies pairs of 16-bit numbers, as the Cortex-M4 does."""
+    helium: bool = False
+    """Whether the core has Helium."""
     stored_filters: frozenset[int] = frozenset()
     """Layers that may store filters in constant memory after the Winograd transform."""
     workspace: int = 256 * 1024

@@ -20,8 +20,9 @@ from typing import get_args
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.c import emitter
-from ceras_ir.backends.c.costs import Footprint, model_instructions
+from ceras_ir.backends.c.costs import Footprint, model_cycles
 from ceras_ir.backends.c.linear_dsp import Way, cheapest, fits_dsp
+from ceras_ir.backends.c.linear_helium import HELIUM
 from ceras_ir.backends.c.machines import NATIVE_MACHINE, Board, COptions, Level, Machine
 from ceras_ir.backends.c.model import PrintedModel
 from ceras_ir.backends.c.names import MODEL, Goal, Prefix
@@ -47,7 +48,7 @@ class Candidate:
     """The model; while candidates are compared, without the stored filters of `options`."""
     options: COptions
     footprint: Footprint
-    instructions: float
+    cycles: float
 
     @property
     def flash(self) -> int:
@@ -57,13 +58,15 @@ class Candidate:
     def microseconds(self) -> float | None:
         """The modelled time, or None if there is no model of the core."""
         board = self.footprint.board
-        return self.instructions / board.clock_mhz if board.known_core.has_times else None
+        return self.cycles / board.clock_mhz if board.known_core.has_times else None
 
     @property
     def kernels(self) -> str:
         """The kernels, as the report names them."""
         if not self.options.dsp:
             return "loops"
+        if self.options.helium:
+            return HELIUM
         stored = len(self.options.stored_filters)
         if not self.options.winograd:
             return "dsp"
@@ -89,8 +92,8 @@ class Candidate:
         if self.model.options == self.options:
             return self
         model, board = emitter.build(module, self.options), self.footprint.board
-        instructions = model_instructions(model, board, self.options.level)
-        return Candidate(model, self.options, Footprint.of(model, board), instructions)
+        cycles = model_cycles(model, board, self.options.level)
+        return Candidate(model, self.options, Footprint.of(model, board), cycles)
 
 
 @dataclass(frozen=True)
@@ -169,24 +172,24 @@ def select(candidates: Sequence[Candidate], goal: Goal) -> Candidate:
     there, a percent of one costs more than a percent of the other. Candidates within both limits
     precede all others.
     """
-    smallest = min(candidates, key=lambda c: (c.flash, c.instructions))
-    fastest = min(candidates, key=lambda c: (c.instructions, c.flash))
+    smallest = min(candidates, key=lambda c: (c.flash, c.cycles))
+    fastest = min(candidates, key=lambda c: (c.cycles, c.flash))
     if goal != "balanced":
         return smallest if goal == "size" else fastest
     within = [
         c
         for c in candidates
         if c.flash <= MAX_SIZE_RATIO * smallest.flash
-        and c.instructions <= MAX_TIME_RATIO * fastest.instructions
+        and c.cycles <= MAX_TIME_RATIO * fastest.cycles
     ]
-    return min(within or candidates, key=lambda c: c.flash * max(c.instructions, 1.0))
+    return min(within or candidates, key=lambda c: c.flash * max(c.cycles, 1.0))
 
 
 def curve(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Return the candidates for which no other is both smaller and faster, the smallest first."""
     found: list[Candidate] = []
-    for candidate in sorted(candidates, key=lambda c: (c.flash, c.instructions)):
-        if not found or candidate.instructions < found[-1].instructions:
+    for candidate in sorted(candidates, key=lambda c: (c.flash, c.cycles)):
+        if not found or candidate.cycles < found[-1].cycles:
             found.append(candidate)
     return found
 
@@ -199,7 +202,13 @@ def printed_with_all_kernels(
 
     Sets without a layer that uses the difference are omitted.
     """
-    if board.has_dsp:
+    if board.has_helium:
+        options = replace(base, dsp=True, helium=True, winograd=0)
+        model = _with_largest_workspace(module, board, options)
+        yield model
+        if all(layer.kernel != HELIUM for layer in model.layers):
+            return
+    elif board.has_dsp:
         model = _with_largest_workspace(module, board, replace(base, dsp=True))
         yield model
         used = {layer.kernel for layer in model.layers}
@@ -227,8 +236,8 @@ def _with_stored_filters(model: PrintedModel, board: Board, level: Level) -> Ite
     options = replace(model.options, level=level)
     model = replace(model, options=options)
     footprint = Footprint.of(model, board)
-    instructions = model_instructions(model, board, level)
-    yield Candidate(model, options, footprint, instructions)
+    cycles = model_cycles(model, board, level)
+    yield Candidate(model, options, footprint, cycles)
     # The margin for the error of the code estimate remains free.
     flash = board.free_flash - footprint.flash - int(board.known_core.code_margin * footprint.code)
     stored: frozenset[int] = frozenset()
@@ -237,9 +246,9 @@ def _with_stored_filters(model: PrintedModel, board: Board, level: Level) -> Ite
             continue
         flash -= filters.flash
         stored |= {filters.index}
-        instructions -= filters.instructions
+        cycles -= filters.instructions
         footprint = replace(footprint, constants=footprint.constants + filters.flash)
-        yield Candidate(model, replace(options, stored_filters=stored), footprint, instructions)
+        yield Candidate(model, replace(options, stored_filters=stored), footprint, cycles)
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ceras_ir.backends.c.constants import Array
+    from ceras_ir.backends.c.machines import Board
     from ceras_ir.backends.c.sparse_code import ModelledCycles
     from ceras_ir.dialects.sparse import Encoded
 
@@ -117,17 +118,16 @@ class ChooseEncodingsPass(BoardOptions, NetworkPass):
             erase_unused(constant)
 
     def cost(self, layer: LinearOperation, weights: NDArray[np.generic]) -> ModelledCycles | None:
-        from ceras_ir.backends.c.machines import load_board
+        from ceras_ir.backends.c.machines import Board, load_machine
         from ceras_ir.backends.c.sparse_code import core_cost, host_cost
 
         if not _has_kernel(layer):
             return None
-        if self.board is None:
+        board = None if self.board is None else load_machine(self.board)
+        if not isinstance(board, Board):
             return host_cost(layer, weights)
-        has_dsp = load_board(self.board).has_dsp
-        return core_cost(
-            layer, weights, has_pairs=has_dsp, dense=_dense_instructions(layer, has_dsp)
-        )
+        dense = _dense_instructions(layer, board)
+        return core_cost(layer, weights, has_pairs=board.has_dsp, dense=dense)
 
 
 def _has_kernel(layer: LinearOperation) -> bool:
@@ -147,17 +147,22 @@ def _has_kernel(layer: LinearOperation) -> bool:
         return False
 
 
-def _dense_instructions(layer: LinearOperation, has_dsp: bool) -> float | None:
-    """Return the instructions of the dense DSP kernel, or None without a model."""
+def _dense_instructions(layer: LinearOperation, board: Board) -> float | None:
+    """Return the instructions of the dense kernel of the core, or None without a model."""
     from ceras_ir.backends.c.linear_dsp import cheapest, fits_dsp
+    from ceras_ir.backends.c.linear_helium import fits_helium, helium_cost
     from ceras_ir.backends.c.sparse_code import CORE_WORKSPACE
     from ceras_ir.backends.c.sums import Geometry, analyse
     from ceras_ir.dialects.graph import Conv2dOp
 
-    if not has_dsp or not layer.is_quantized or not isinstance(layer, Conv2dOp):
+    if not board.has_dsp or not layer.is_quantized:
         return None
     geometry, sums = Geometry.of(layer), analyse(layer)
-    if geometry.is_direct or geometry.is_depthwise or not fits_dsp(layer, geometry, sums):
+    if board.has_helium and fits_helium(layer, geometry, sums):
+        return helium_cost(layer, CORE_WORKSPACE).instructions
+    if not isinstance(layer, Conv2dOp) or geometry.is_direct or geometry.is_depthwise:
+        return None
+    if not fits_dsp(layer, geometry, sums):
         return None
     return cheapest(layer, geometry, sums, CORE_WORKSPACE).instructions
 
@@ -283,12 +288,13 @@ class EncodeWeightsPass(BoardOptions, EncodingOptions, NetworkPass):
             _rewrite(choice)
 
     def _staged(self, layers: list[LayerEncoding], other_bytes: int) -> list[LayerEncoding]:
-        if self.board is None:
+        from ceras_ir.backends.c.machines import Board, load_machine
+
+        board = None if self.board is None else load_machine(self.board)
+        if not isinstance(board, Board):
             return [c.best(LOSSLESS, fast=True) for c in layers]
         layers = [c.fastest() for c in layers]
-        from ceras_ir.backends.c.machines import load_board
-
-        budget = load_board(self.board).free_flash - RESERVED_CODE_BYTES - other_bytes
+        budget = board.free_flash - RESERVED_CODE_BYTES - other_bytes
         for shrink in (LayerEncoding.smallest, LayerEncoding.quantized):
             smaller = [c if c.scale is not None else shrink(c) for c in layers]
             saving = [a.nbytes - b.nbytes for a, b in zip(layers, smaller, strict=True)]

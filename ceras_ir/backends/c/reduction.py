@@ -6,6 +6,7 @@ computes a window at a time, with channels innermost.
 """
 
 from math import prod
+from typing import Literal
 
 from ceras_ir.backends.c.layer import Layer, merge, prints, row_major
 from ceras_ir.backends.c.sums import window
@@ -214,11 +215,22 @@ def _maximum(layer: Layer, op: Pool2dOp) -> None:
     minimum = float_literal(float("-inf")) if element is None else int_literal(element.low)
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     place = window(layer, op)
-    name = "f32" if element is None else ctype
-    or_nan = " || tap[c] != tap[c]" if element is None else ""
-    kernel = layer.kernels.use("max_window", NAME=name, IN=ctype, OR_NAN=or_nan)
+    kernel = _helium_window(layer, op, "largest")
+    if kernel is None:
+        name = "f32" if element is None else ctype
+        or_nan = " || tap[c] != tap[c]" if element is None else ""
+        kernel = layer.kernels.use("max_window", NAME=name, IN=ctype, OR_NAN=or_nan)
     positions, channels = _positions(op)
     layer.loop("p", positions, [f"{kernel}({y} + p * {channels}, {x}, {place}, p, {minimum});"])
+
+
+def _helium_window(layer: Layer, op: Pool2dOp, kind: Literal["largest", "sum"]) -> str | None:
+    """Return the function of a window in vectors of Helium, or None."""
+    if not layer.options.helium or value_type(op.input) != "int8_t":
+        return None
+    from ceras_ir.backends.c.helium_elementwise import window_kernel
+
+    return window_kernel(layer, kind)
 
 
 def _float_average(layer: Layer, op: Pool2dOp) -> None:
@@ -260,7 +272,7 @@ def _integer_average(layer: Layer, op: Pool2dOp) -> None:
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     place = window(layer, op)
     point = zero_point_of(element)
-    kernel = layer.kernels.use(
+    kernel = _helium_window(layer, op, "sum") or layer.kernels.use(
         "sum_window",
         NAME=value_type(op.input) + ("_centred" if point else ""),
         SUM="int32_t",

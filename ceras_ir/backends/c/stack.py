@@ -14,7 +14,6 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from importlib.resources import files
 from io import BytesIO
 from pathlib import Path
 
@@ -28,11 +27,11 @@ from ceras_ir.backends.c.call_graph import (
     stack_bound,
 )
 from ceras_ir.backends.c.emitter import files_of
+from ceras_ir.backends.c.emulator import linker_script
 from ceras_ir.backends.c.machines import Board
 from ceras_ir.backends.c.model import PrintedModel
 from ceras_ir.backends.c.names import MODEL
 from ceras_ir.backends.c.runner import run_tool
-from ceras_ir.backends.c.values import filled
 from ceras_ir.network.artefacts import Artefact
 from ceras_ir.pipeline.summary import used_bytes
 from ceras_ir.support.diagnostics import InputError, node_name, shortened
@@ -113,7 +112,7 @@ def _cached(model: PrintedModel, board: Board, compiler: str) -> dict[str, objec
         return json.dumps(found).encode()
 
     parts = [part for name, text in sorted(sources.items()) for part in (name, text)]
-    key = key_of("stack 1", version, *compile_command, "", *link_command, "", *parts)
+    key = key_of("stack 2", version, *compile_command, "", *link_command, "", *parts)
     try:
         content = ContentCache(cache_folder() / "stack", MAX_CACHE_BYTES).computed(key, make)
     except CacheError:
@@ -144,9 +143,7 @@ def _measured(
             (work / path).write_bytes(content)
         script, linked = work / "board.ld", str(work / "model.elf")
         # The memories are larger than those of any board: addresses do not matter.
-        holes = {"FLASH": MEMORY_BYTES, "SRAM": MEMORY_BYTES, "STACK": 0}
-        text = (files("ceras_ir.backends.c") / "emulation" / "board.ld").read_text("ascii")
-        script.write_text(filled(text, holes))
+        script.write_text(linker_script(MEMORY_BYTES, MEMORY_BYTES, 0))
         objects = str(work / "model.o")
         run_tool([*compile_command, "-c", str(work / "model.c"), "-o", objects])
         run_tool([*link_command, f"-T{script}", objects, "-lm", "-o", linked])

@@ -14,7 +14,7 @@ from c_harness import Array, needs_arm
 from xdsl.utils.hints import isa
 
 from ceras_ir.backends.arduino.target import ArduinoTarget
-from ceras_ir.backends.c.costs import Footprint, model_instructions
+from ceras_ir.backends.c.costs import Footprint, model_cycles
 from ceras_ir.backends.c.emitter import files_of
 from ceras_ir.backends.c.emulator import EmulatedModel
 from ceras_ir.backends.c.machines import COptions, load_board
@@ -50,23 +50,23 @@ def test_goals_are_ordered(digits: Build):
     choice = chosen(digits, "speed")
     size, balanced, speed = (choice.goals[goal] for goal in GOALS)
     assert size.flash < balanced.flash < speed.flash
-    assert size.instructions > balanced.instructions > speed.instructions
+    assert size.cycles > balanced.cycles > speed.cycles
     assert not size.options.stored_filters and speed.options.stored_filters
     assert (size.options.level, speed.options.level) == ("-Os", "-O3")
     # Transformed filters are more than half of the flash of the fastest build.
     assert balanced.flash < 0.55 * speed.flash
 
 
-def candidate(digits: Build, flash: int, instructions: float) -> Candidate:
+def candidate(digits: Build, flash: int, cycles: float) -> Candidate:
     choice = chosen(digits, "size")
     footprint = choice.footprint
     sized = type(footprint)(footprint.board, [], flash, 0, 0, 0)
-    return Candidate(choice.model, COptions(), sized, instructions)
+    return Candidate(choice.model, COptions(), sized, cycles)
 
 
 def test_balanced_keeps_both_limits_or_is_the_knee(digits: Build):
-    def of(flash: int, instructions: float) -> Candidate:
-        return candidate(digits, flash, instructions)
+    def of(flash: int, cycles: float) -> Candidate:
+        return candidate(digits, flash, cycles)
 
     small, fast = of(100, 1000.0), of(400, 100.0)
     within, knee = of(130, 110.0), of(150, 150.0)
@@ -83,7 +83,7 @@ def test_curve_has_no_build_that_another_one_dominates(digits: Build):
     points = chosen(digits, "balanced").candidates
     assert len(points) > 3
     for before, after in pairwise(points):
-        assert before.flash < after.flash and before.instructions > after.instructions
+        assert before.flash < after.flash and before.cycles > after.cycles
 
 
 def test_a_network_without_special_kernels_says_so(digits: Build):
@@ -122,7 +122,7 @@ def test_each_goal_computes_the_integers_of_the_interpreter(
     for result, sample in zip(model.run(samples), samples, strict=True):
         for name, expected in run(digits.module, sample).items():
             assert np.array_equal(result[name], expected)
-    assert model.instructions[0] == pytest.approx(choice.goals[goal].instructions, rel=0.2)
+    assert model.instructions[0] == pytest.approx(choice.goals[goal].cycles, rel=0.2)
 
 
 def compiled(folder: Path, *options: str) -> Entry:
@@ -192,7 +192,7 @@ def test_the_costs_of_a_goal_are_those_of_its_build(digits: Build):
         build_of_goal = builds[goal]
         footprint = Footprint.of(build_of_goal.model, load_board(BOARD))
         level = build_of_goal.model.options.level
-        instructions = model_instructions(build_of_goal.model, load_board(BOARD), level)
+        cycles = model_cycles(build_of_goal.model, load_board(BOARD), level)
         for other in builds.values():
             assert other.goals[goal].flash == footprint.flash
-            assert other.goals[goal].instructions == instructions
+            assert other.goals[goal].cycles == cycles

@@ -1,15 +1,15 @@
 """
-Count the instructions per multiplication of int8 layers on a Cortex-M4 under qemu.
+Count the instructions per multiplication of int8 layers on a Cortex-M under qemu.
 
 Each layer is a separate network. The count is that of `model_run`, including halo, widening of
 weights and requantization, and the integers are compared with the interpreter.
 
-    python benchmarks/cortex_m4.py [--flags=-O2]
-    python benchmarks/cortex_m4.py --network MODEL.onnx [--calibrate DATA.npz] [--board NAME]
-                                   [--state h=hn]...
+    python benchmarks/cortex_m.py [--board NAME] [--flags=-O2]
+    python benchmarks/cortex_m.py --network MODEL.onnx [--calibrate DATA.npz] [--board NAME]
+                                  [--state h=hn]...
 
-The second form counts a network as `ceras-compile --target arduino` deploys it. For a network with
-states, it counts a step.
+The second form counts a network as `ceras-compile --target c --optimize speed` deploys it. For a
+network with states, it counts a step.
 """
 
 import argparse
@@ -29,10 +29,10 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.utils.hints import isa
 
-from ceras_ir.backends.arduino.target import ArduinoTarget
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.emulator import EmulatedModel, available
-from ceras_ir.backends.c.machines import COptions, load_board
+from ceras_ir.backends.c.machines import Board, COptions, load_machine
+from ceras_ir.backends.c.target import CTarget
 from ceras_ir.dialects.graph import ConstantOp, Conv2dOp, LinearOperation, MatmulOp
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters.network import in_turn, run
@@ -120,13 +120,24 @@ KERNELS = {
 }
 """With SMLAD, 3x3 filters are transformed at run time, or at compile time if they fit the flash."""
 
+HELIUM_KERNELS = {"Helium": replace(PORTABLE, dsp=True, helium=True, winograd=0)}
+"""Further kernels of cores with Helium."""
+
+
+def microcontroller(name: str) -> Board:
+    """Return a board with a core that qemu has."""
+    board = load_machine(name)
+    if not isinstance(board, Board) or board.known_core.emulation is None:
+        raise SystemExit(f"board {name} has no core that qemu emulates")
+    return board
+
 
 def layer_of(module: ModuleOp) -> LinearOperation:
     """Return the only layer of the network."""
     return next(op for op in module.walk() if isinstance(op, LinearOperation))
 
 
-def measure(case: Case, options: COptions, flags: Sequence[str]) -> float:
+def measure(case: Case, options: COptions, board: Board, flags: Sequence[str]) -> float:
     """Return the instructions per multiplication, and assert that the integers are correct."""
     module = network(case)
     main = main_function(module)
@@ -136,7 +147,7 @@ def measure(case: Case, options: COptions, flags: Sequence[str]) -> float:
         files = [a for a in emit(module, options) if a.path.startswith("model")]
         sources = write_files(files, work / "model")
         ends = network_inputs(main), network_outputs(main)
-        model = EmulatedModel(sources, *ends, load_board(BOARD), work, flags=flags)
+        model = EmulatedModel(sources, *ends, board, work, flags=flags)
         rng = np.random.default_rng(1)
         x = rng.integers(-128, 128, case.shape).astype(np.int8)
         (result,) = model.run([{"input0": x}], repeat=3)
@@ -157,7 +168,7 @@ def whole_network(
     correct.
     """
     options = BuildOptions(
-        ArduinoTarget(board=board, optimize="speed"),
+        CTarget(board=board, optimize="speed"),
         quantize="int8",
         calibration=calibrate,
         io="int8",
@@ -170,7 +181,7 @@ def whole_network(
         work = Path(name)
         write_files(result.files(), work)
         sources = sorted(work.rglob("model*.c"))
-        model = EmulatedModel(sources, *ends, load_board(board), work, flags=flags)
+        model = EmulatedModel(sources, *ends, microcontroller(board), work, flags=flags)
         rng = np.random.default_rng(0)
         sample = {t.name: rng.integers(-128, 128, t.shape).astype(t.dtype) for t in ends[0]}
         steps = [sample] * (2 if states else 1)
@@ -190,11 +201,11 @@ def whole_network(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="int8 layers on a Cortex-M4")
+    parser = argparse.ArgumentParser(description="int8 layers on a Cortex-M")
     parser.add_argument("--flags", default="-O2", help="of arm-none-eabi-gcc (default: -O2)")
     parser.add_argument("--network", metavar="MODEL.onnx", help="count a whole network instead")
     parser.add_argument("--calibrate", metavar="DATA.npz", help="calibration data of --network")
-    parser.add_argument("--board", default=BOARD, help="of --network (default: %(default)s)")
+    parser.add_argument("--board", default=BOARD, help="(default: %(default)s)")
     parser.add_argument("--state", metavar="h=hn", action="append", default=[], help="of --network")
     arguments = parser.parse_args()
     if not available():
@@ -210,10 +221,12 @@ def main() -> None:
         return
     table = Table(box=None, pad_edge=False)
     table.add_column("instructions per MAC")
-    for header in (*KERNELS, "CMSIS-NN", "asked", "aim"):
+    board = microcontroller(arguments.board)
+    kernels = {**KERNELS, **HELIUM_KERNELS} if board.has_helium else KERNELS
+    for header in (*kernels, "CMSIS-NN", "asked", "aim"):
         table.add_column(header, justify="right")
     for case in CASES:
-        figures = [f"{measure(case, options, flags):.3f}" for options in KERNELS.values()]
+        figures = [f"{measure(case, options, board, flags):.3f}" for options in kernels.values()]
         table.add_row(case.name, *figures, case.cmsis, case.asked, case.aim)
     Console(highlight=False).print(table)
 

@@ -1,0 +1,216 @@
+"""
+Print depthwise convolutions for cores with Helium.
+
+A vector holds 16 channels of int8. VMULLB and VMULLT multiply even and odd bytes to 16 bits. Taps
+are added in 16 bits as long as these hold the sum, which depends on the weights, then in 32 bits.
+Inputs of int16 are multiplied to 32 bits, 8 channels at a time.
+"""
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ceras_ir.backends.c.helium_band import Band
+from ceras_ir.backends.c.helium_output import ITEMS, Cost, Finish, HeliumLayer, OutputStage
+from ceras_ir.backends.c.helium_tiles import (
+    BLOCK,
+    BLOCK_ORDER,
+    VECTOR_BYTES,
+    added,
+    cycles_per_instruction,
+)
+from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.sums import Sums
+from ceras_ir.backends.c.values import value_type
+from ceras_ir.dialects.graph import Conv2dOp, shape_of
+
+SUM_BYTES = 4
+"""Bytes of a sum."""
+
+MAX_GROUP_SUM = 255
+"""The maximum sum of weights times bytes that 16 bits hold: 255 * 128 < 2^15."""
+
+
+def depthwise_groups(weights: NDArray[np.integer]) -> list[list[int]]:
+    """
+    Split the taps of depthwise weights [channels, taps] into groups whose products fit 16 bits.
+    """
+    groups: list[list[int]] = []
+    total = np.zeros(len(weights), np.int64)
+    for tap in range(weights.shape[1]):
+        size = np.abs(weights[:, tap].astype(np.int64))
+        if not groups or (total + size).max() > MAX_GROUP_SUM:
+            groups.append([])
+            total = np.zeros(len(weights), np.int64)
+        groups[-1].append(tap)
+        total += size
+    return groups
+
+
+@dataclass(frozen=True)
+class Depthwise:
+    """The kernel of a layer."""
+
+    taps: NDArray[np.integer]
+    """The weights, [channels, taps]."""
+    columns: int
+    """Columns of a window."""
+    pitch: int
+    """Bytes from a row of the input to the next."""
+    item: int
+    """Bytes of an element of the input."""
+    in_order: bool
+    """Whether sums are stored in the order of channels, not in the order of blocks."""
+
+    @classmethod
+    def of(cls, op: Conv2dOp, sums: Sums, stage: OutputStage, pitch: int) -> "Depthwise":
+        weights = sums.centred().reshape(shape_of(op.input)[3], -1)
+        item = ITEMS[value_type(op.input)]
+        # Vectors of a block that is not full would load a residual beyond the end.
+        exceeds = op.residual is not None and len(weights) % BLOCK > 0
+        in_order = item > 1 or not stage.in_blocks or exceeds
+        return cls(weights, shape_of(op.weights)[2], pitch, item, in_order)
+
+    @property
+    def lanes(self) -> int:
+        """Channels at a time."""
+        return VECTOR_BYTES // self.item
+
+    @property
+    def channels(self) -> int:
+        return len(self.taps)
+
+    @property
+    def padded(self) -> int:
+        """Channels, padded to vectors."""
+        return -(-self.channels // self.lanes) * self.lanes
+
+    @property
+    def order(self) -> NDArray[np.int64]:
+        """The channel of each sum."""
+        channels = np.arange(self.padded)
+        return (
+            channels if self.in_order else channels.reshape(-1, BLOCK)[:, BLOCK_ORDER].reshape(-1)
+        )
+
+    def packed(self) -> NDArray[np.int8]:
+        """Return the weights as [block of channels, tap, channel]."""
+        full = np.zeros((self.padded, self.taps.shape[1]), np.int8)
+        full[: self.channels] = self.taps
+        split = full.reshape(-1, self.lanes, self.taps.shape[1])
+        return np.ascontiguousarray(split.transpose(0, 2, 1))
+
+    def function(self, layer: Layer) -> str:
+        """Add the function to the model and return the name."""
+        groups = "_".join(str(len(group)) for group in self._groups())
+        order = "s" if self.in_order else "b"
+        return layer.kernels.use(
+            "helium_depthwise",
+            NAME=f"s{8 * self.item}_{self.columns}_{self.channels}_{self.pitch}_{groups}_{order}",
+            IN=f"int{8 * self.item}_t",
+            STEPS="\n".join(f'    "{line}\\n\\t"' for line in self.steps()),
+            TAPS=str(self.taps.shape[1]),
+            COLUMNS=str(self.columns),
+            CHANNELS=str(self.channels),
+            PITCH=str(self.pitch // self.item),
+            LANES=str(self.lanes),
+            BLOCKS=str(self.padded // self.lanes),
+            CHANNEL="i" if self.in_order else "helium_channel(i)",
+        )
+
+    def _groups(self) -> list[list[int]]:
+        """Return the taps in groups whose sums fit 16 bits; products of 16 bits have 32."""
+        taps = self.taps.shape[1]
+        return depthwise_groups(self.taps) if self.item == 1 else [list(range(taps))]
+
+    def steps(self) -> list[str]:
+        """
+        Return the assembler for all blocks of channels: q0 and q1 hold a tap and its weights, q2
+        and q3 the sums of a group, q4 to q7 the sums of all groups.
+        """
+        blocks = self.padded // self.lanes
+        lines = ["push {r4, lr}", "vpush {d8-d15}", f"mov lr, #{blocks}", "dls lr, lr", "1:"]
+        lines += ["mov r3, r1", "adds r1, #16"]
+        lines += self._bytes() if self.item == 1 else self._halves()
+        return [*lines, "le lr, 1b", "vpop {d8-d15}", "pop {r4, pc}"]
+
+    def _load(self, tap: int) -> list[str]:
+        """Return the load of a tap; r3 moves to the next tap."""
+        load = "vldrb.8 q0, [r3]" if self.item == 1 else "vldrh.16 q0, [r3]"
+        step = self.channels * self.item
+        if (tap + 1) % self.columns == 0:
+            step = self.pitch - (self.columns - 1) * step
+        if 0 <= step < 128 * self.item and step % self.item == 0:
+            return [f"{load}, #{step}"]
+        return [load, *added("r3", step)]
+
+    def _bytes(self) -> list[str]:
+        lines: list[str] = []
+        for number, group in enumerate(self._groups()):
+            for tap in group:
+                lines += self._load(tap)
+                if tap == group[0]:
+                    lines += ["vldrb.8 q1, [r2], #16", "vmullb.s8 q2, q0, q1"]
+                    lines.append("vmullt.s8 q3, q0, q1")
+                    continue
+                lines += ["vldrb.8 q1, [r2]", "vmullb.s8 q1, q0, q1", "vadd.i16 q2, q2, q1"]
+                lines += ["vldrb.8 q1, [r2], #16", "vmullt.s8 q0, q0, q1", "vadd.i16 q3, q3, q0"]
+            for i, half in enumerate("btbt"):
+                # VST4 stores the lanes of q4 to q7 in turn.
+                total = f"q{4 + (i // 2 + 2 * (i % 2) if self.in_order else i)}"
+                wide = f"vmovl{half}.s16"
+                if number == 0:
+                    lines.append(f"{wide} {total}, q{2 + i // 2}")
+                else:
+                    lines += [f"{wide} q0, q{2 + i // 2}", f"vadd.i32 {total}, {total}, q0"]
+        if self.in_order:
+            back = ("", "", "", "!")
+            return lines + [f"vst4{i}.32 {{q4, q5, q6, q7}}, [r0]{back[i]}" for i in range(4)]
+        return lines + [f"vstrw.32 q{4 + i}, [r0], #16" for i in range(4)]
+
+    def _halves(self) -> list[str]:
+        lines: list[str] = []
+        for tap in range(self.taps.shape[1]):
+            lines += [*self._load(tap), "vldrb.s16 q1, [r2], #8"]
+            if tap == 0:
+                lines += ["vmullb.s16 q4, q0, q1", "vmullt.s16 q5, q0, q1"]
+            else:
+                lines += ["vmullb.s16 q2, q0, q1", "vmullt.s16 q3, q0, q1"]
+                lines += ["vadd.i32 q4, q4, q2", "vadd.i32 q5, q5, q3"]
+        return [*lines, "vst20.32 {q4, q5}, [r0]", "vst21.32 {q4, q5}, [r0]!"]
+
+
+def depthwise_cost(op: Conv2dOp, sums: Sums, stage: OutputStage, workspace: int) -> Cost:
+    """Return the cost of a depthwise layer."""
+    band = Band.of(op, workspace - SUM_BYTES * shape_of(op.input)[3])
+    kernel = Depthwise.of(op, sums, stage, band.row_bytes)
+    positions, steps = prod(shape_of(op.result)[1:3]), kernel.steps()
+    products = positions * kernel.padded // kernel.lanes * len(steps)
+    rows = stage.cost(kernel.padded, has_residual=op.residual is not None)
+    rest = Cost(band.instructions + 20 * positions)
+    return Cost(products, products * cycles_per_instruction(steps)) + rows * positions + rest
+
+
+def depthwise(of: HeliumLayer) -> None:
+    """Print a depthwise convolution."""
+    layer, op = of.layer, of.window
+    channels, out_columns = shape_of(op.input)[3], shape_of(op.result)[2]
+    stride_h, stride_w = op.strides.get_values()
+    band = Band.of(op, layer.options.workspace - SUM_BYTES * channels)
+    kernel = Depthwise.of(op, of.sums, of.stage, band.row_bytes)
+    function, size = kernel.function(layer), kernel.taps.shape[1] * kernel.padded
+    w = layer.constant("weights", "int8_t", size, 1, kernel.packed)
+    layer.scratch("int32_t", "sums", kernel.padded, SUM_BYTES)
+    is_padded = not kernel.in_order
+    finish = Finish.of(of, kernel.order, kernel.padded, in_blocks=is_padded, is_padded=is_padded)
+    band.open(of)
+    down, right = stride_h * kernel.pitch // kernel.item, stride_w * channels
+    body = [
+        f"{function}(sums, band + r * {down} + p * {right}, {w});",
+        finish.call(f"((first + r) * {out_columns} + p) * {channels}", "", 1, str(channels)),
+    ]
+    layer.line(f"for (int32_t r = 0; r < {band.rows}; ++r)", 1)
+    layer.loop("p", out_columns, body, 1)
+    layer.line("}")
