@@ -45,7 +45,6 @@ BOARDS = ("uno_r4_wifi", "due")
 TRACE = """\
 #include <stdint.h>
 #include "semihosting.h"
-#define SYSTICK ((volatile uint32_t *)0xe000e010)
 void model_trace(int layer, const void *data, unsigned long bytes);
 static uint32_t taken[LAST + 1], before;
 void model_trace(int layer, const void *data, unsigned long bytes)

@@ -8,20 +8,6 @@
 
 @BUFFERS@
 
-static int open_file(const char *path, uint32_t length, uint32_t mode)
-{
-  const uint32_t block[3] = {(uint32_t)(uintptr_t)path, mode, length};
-  return semihosting(0x01, block);
-}
-
-static int transfer(int operation, int file, void *data, uint32_t bytes)
-{
-  const uint32_t block[3] = {(uint32_t)file, (uint32_t)(uintptr_t)data, bytes};
-  return semihosting(operation, block);
-}
-
-#define SYSTICK ((volatile uint32_t *)0xe000e010)
-
 /* The words below the stack pointer are filled with a pattern before a run. */
 enum { FILLED_WORDS = 4096 };
 static const uint32_t pattern = 0x5aa5c33c;
@@ -33,9 +19,7 @@ int main(void)
 {
   const int in = open_file("in.bin", 6, 1), out = open_file("out.bin", 7, 5);
   if (in < 0 || out < 0) return 3;
-  SYSTICK[1] = 0xffffff;
-  SYSTICK[2] = 0;
-  SYSTICK[0] = 5;
+  start_systick();
   for (int sample = 0; sample < @SAMPLES@; ++sample) {
     @READ@
     volatile uint32_t *top, *end = (volatile uint32_t *)(((uintptr_t)&bss_end + 3) / 4 * 4);

@@ -9,17 +9,10 @@ Port Serial;
 static int in, out;
 static void (*handlers[32])();
 
-static int open_file(const char *path, uint32_t length, uint32_t mode)
-{
-  const uint32_t block[3] = {(uint32_t)(uintptr_t)path, mode, length};
-  return semihosting(0x01, block);
-}
-
 static float next_float()
 {
   float value;
-  const uint32_t block[3] = {(uint32_t)in, (uint32_t)(uintptr_t)&value, sizeof value};
-  if (semihosting(0x06, block) != 0) leave(0);
+  if (transfer(0x06, in, &value, sizeof value) != 0) leave(0);
   return value;
 }
 
@@ -46,11 +39,7 @@ void Port::print(unsigned long value) { put_number((long)value); }
 void Port::println(unsigned long value) { print(value), print("\n"); }
 void Port::print(int value) { put_number(value); }
 void Port::println(int value) { print(value), print("\n"); }
-void Port::println(float value, int)
-{
-  const uint32_t block[3] = {(uint32_t)out, (uint32_t)(uintptr_t)&value, sizeof value};
-  semihosting(0x05, block);
-}
+void Port::println(float value, int) { transfer(0x05, out, &value, sizeof value); }
 
 unsigned long micros() { return 0; }
 void delay(unsigned long) {}
