@@ -28,6 +28,7 @@ from ceras_ir.backends.c.machines import Board, COptions, load_board
 from ceras_ir.backends.c.model import PrintedModel
 from ceras_ir.backends.c.optimize import LEVELS, choose, printed_with_all_kernels
 from ceras_ir.backends.c.target import CTarget
+from ceras_ir.interpreters.network import run
 from ceras_ir.network.artefacts import network_inputs, network_outputs
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.build import build
@@ -45,7 +46,10 @@ def compiled(path: str, data: str | None, board: str) -> ModuleOp:
 
 
 def counted(module: ModuleOp, model: PrintedModel, board: Board) -> tuple[int, float]:
-    """Return the flash of the linked program, and the instructions of an inference."""
+    """
+    Return the flash of the linked program, and the instructions of an inference, and assert that
+    the results are correct.
+    """
     main = main_function(module)
     ends = network_inputs(main), network_outputs(main)
     rng = np.random.default_rng(0)
@@ -55,7 +59,9 @@ def counted(module: ModuleOp, model: PrintedModel, board: Board) -> tuple[int, f
         write_files(files_of(model), work / "model")
         sources = sorted((work / "model").glob("model*.c"))
         emulated = EmulatedModel(sources, *ends, board, work, flags=(model.options.level,))
-        emulated.run([sample])
+        (result,) = emulated.run([sample])
+        for key, right in run(module, sample).items():
+            assert np.array_equal(result[key], right), key
         return sizes(work / "firmware.elf").flash, emulated.instructions[0]
 
 

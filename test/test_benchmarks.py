@@ -4,8 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import cortex_m
 import numpy as np
 import pytest
+from cmsis_nn import Call, layers_of
 from onnx import TensorProto, helper
 
 ROOT = Path(__file__).parents[1]
@@ -72,3 +74,20 @@ def test_without_the_runtime(tmp_path: Path, name: str) -> None:
     (tmp_path / "onnxruntime.py").write_text("raise ModuleNotFoundError(name='onnxruntime')\n")
     status, out, err = benchmark(name, "m.onnx", "c.npz", "t.npz", first=tmp_path)
     assert (status, out) == (1, "") and "pip install '.[test]'" in err and err.count("\n") == 1
+
+
+def test_calls_of_cmsis_nn() -> None:
+    """The dimensions of filters are those that the functions of CMSIS-NN expect."""
+    found = {
+        case.name: layer
+        for case in cortex_m.CASES
+        for op in cortex_m.network(case).walk()
+        for layer in layers_of(op)
+    }
+    assert found["3x3, C = 3"].filter == (16, 3, 3, 3)
+    assert found["FC 256 to 64"].filter == (256, 1, 1, 64)
+    depthwise = found["depthwise 3x3"]
+    assert (depthwise.call, depthwise.filter) == (Call.DEPTHWISE, (1, 3, 3, 32))
+    strided = np.frombuffer(found["3x3, stride 2"].header(), np.int32)
+    assert strided[10:14].tolist() == [1, 16, 16, 32]
+    assert strided[14:].tolist() == [128, -128, 2, 2, 1, 1, 1, 1, -128, 127]
