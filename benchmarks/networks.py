@@ -2,7 +2,8 @@
 Generate networks for benchmarks, with the true topologies and seeded He-scaled weights.
 
     python benchmarks/networks.py FOLDER
-        writes resnet18.onnx, mobilenet_v2.onnx, their inputs, and chains of layers
+        writes resnet18.onnx, mobilenet_v2.onnx, their inputs, ds_cnn.onnx, autoencoder.onnx, and
+        chains of layers
 """
 
 import sys
@@ -253,7 +254,9 @@ def chain(path: Path, depth: int) -> None:
 
 
 def main(folder: Path) -> None:
-    """Write all files that `compile_time.py` needs."""
+    """Write all files that `compile_time.py` and `cmsis_nn.py` need."""
+    ds_cnn(folder / "ds_cnn.onnx")
+    autoencoder(folder / "autoencoder.onnx")
     resnet18(folder / "resnet18.onnx")
     image = np.random.default_rng(0).standard_normal((1, 3, 224, 224), np.float32)
     np.savez(folder / "resnet18.npz", input=image)

@@ -15,7 +15,7 @@ from math import prod
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.backends.c.constants import ReadOnlyArray
-from ceras_ir.backends.c.dsp_tiles import TILE_COLUMNS
+from ceras_ir.backends.c.dsp_tiles import TILE_COLUMNS, TILE_ROWS, RowChunks
 from ceras_ir.backends.c.helium_elementwise import (
     INSTRUCTIONS_PER_BLOCK,
     LOOKUP_PER_BLOCK,
@@ -23,7 +23,7 @@ from ceras_ir.backends.c.helium_elementwise import (
 )
 from ceras_ir.backends.c.helium_tiles import BLOCK
 from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.linear_dsp import ways
+from ceras_ir.backends.c.linear_dsp import PAIR_CYCLES, PAIR_OUTPUT, ways
 from ceras_ir.backends.c.linear_helium import HELIUM, helium_cost
 from ceras_ir.backends.c.machines import LEVEL_COSTS, Board, Core, Level, Machine
 from ceras_ir.backends.c.model import PrintedModel
@@ -220,12 +220,8 @@ Depthwise convolution with SMLAD: instructions per tap and per output, and the f
 strides.
 """
 
-PAIR_CYCLES, PAIR_OUTPUT = 0.77, 10.5
-ROW_PAIR, ROW_OUTPUT = 1.8, 15.0
-"""
-Instructions per product and per output with SMLAD: for 1x1 windows, and for layers with few
-positions.
-"""
+ROW_ELEMENT, ROW_OUTPUT = 2.5, 12.0
+"""Instructions per element and per output with SMLAD, for layers with few positions."""
 
 WINDOW, DIRECT, PORTABLE_OUTPUT, GATHERED = 7.2, 3.9, 24.0, 3.0
 """Portable C: instructions per window product, row product, output, and window element."""
@@ -358,7 +354,11 @@ def _integer_linear(layer: Layer, op: graph.LinearOperation) -> float:
         factor = STRIDED if max(op.strides.get_values()) > 1 else 1.0
         return outputs * ((WIDE_TAP * geometry.k + WIDE_OUTPUT) * factor + more)
     if geometry.is_direct and geometry.positions < TILE_COLUMNS:
-        return op.macs * ROW_PAIR + outputs * (ROW_OUTPUT + more)
+        groups = -(-geometry.n // TILE_ROWS)
+        each = RowChunks.of(analyse(op).centred()).instructions
+        return geometry.positions * (groups * each + ROW_ELEMENT * geometry.k) + outputs * (
+            ROW_OUTPUT + more
+        )
     if geometry.is_direct:
         pairs = -(-geometry.positions // TILE_COLUMNS) * TILE_COLUMNS * geometry.n
         return pairs * (PAIR_CYCLES * geometry.k + PAIR_OUTPUT) + outputs * more

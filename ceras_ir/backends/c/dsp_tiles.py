@@ -3,8 +3,8 @@ Print convolutions and matrix products in tiles, for cores with SMLAD.
 
 If there are many positions, a band of the input, border included, is widened to 16 bits a single
 time, and so are two filters at a time. Tiles of four positions by two filters take 13 instructions
-for 16 products. If there are few positions, four rows of weights, interleaved by words, are
-multiplied by a widened row of the input. The last group of rows or positions may overlap the
+for 16 products. If there are few positions, four rows of weights are multiplied by a widened row of
+the input; a word holds weights of two rows. The last group of rows or positions may overlap the
 previous group.
 """
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.sums import Geometry, window
 from ceras_ir.backends.c.values import steps_left, zero_point_of
 from ceras_ir.dialects.graph import Conv2dOp, shape_of
 
@@ -172,7 +173,7 @@ class Band:
 
 def band_of(op: Conv2dOp, workspace: int) -> Band:
     """Return a band with the maximum number of rows that fits the workspace with two filters."""
-    width, channels = shape_of(op.input)[2], padded_to_words(shape_of(op.input)[3])
+    _, _, width, channels = shape_of(op.input)
     _, out_rows, out_columns, _ = shape_of(op.result)
     _, kernel_h, kernel_w, _ = shape_of(op.weights)
     (stride_h, stride_w), left = op.strides.get_values(), op.padding.get_values()[1]
@@ -190,13 +191,13 @@ def padded_to_words(channels: int) -> int:
 
 def windows(of: IntegerLayer) -> None:
     """Print a convolution by bands of the input."""
-    layer, op, geometry, sums = of.layer, of.window, of.geometry, of.sums
-    _, height, width, stored = shape_of(op.input)
+    layer, op, sums = of.layer, of.window, of.sums
+    _, height, width, channels = shape_of(op.input)
     _, out_rows, out_columns, _ = shape_of(op.result)
     _, kernel_h, kernel_w, _ = shape_of(op.weights)
     (stride_h, stride_w), (top, left, _, _) = op.strides.get_values(), op.padding.get_values()
     shape = band_of(op, layer.options.workspace)
-    pitch, rows, channels = shape.pitch, shape.rows, padded_to_words(stored)
+    pitch, rows = shape.pitch, shape.rows
     k = kernel_h * kernel_w * channels
     tile = _tile(layer, stride_w * channels // 2, kernel_w * channels // 2, pitch, kernel_h)
     layer.kernels.use("dsp_band")
@@ -206,19 +207,12 @@ def windows(of: IntegerLayer) -> None:
     layer.line(f"const int32_t count = {steps_left(out_rows, 'first', rows)};", 1)
     point = zero_point_of(sums.x)
     span = f"first * {stride_h} - {top}, (count - 1) * {stride_h} + {kernel_h}, {height}"
-    if stored == channels:
-        word = channels // 4
-        right = (shape.columns - left - width) * word
-        border = (point & 0xFFFF) * 0x10001
-        layer.line(
-            f"dsp_band(band, {of.x}, {span}, {width * word}, {left * word}, {right}, {border}u);",
-            1,
-        )
-    else:
-        padded = layer.kernels.use(
-            "dsp_band_padded", NAME=str(stored), CHANNELS=str(stored), PADDED=str(channels)
-        )
-        layer.line(f"{padded}(band, {of.x}, {span}, {width}, {left}, {shape.columns}, {point});", 1)
+    word = channels // 4
+    right = (shape.columns - left - width) * word
+    border = (point & 0xFFFF) * 0x10001
+    layer.line(
+        f"dsp_band(band, {of.x}, {span}, {width * word}, {left * word}, {right}, {border}u);", 1
+    )
     column = earlier("4 * p", out_columns, TILE_COLUMNS)
     opening = [
         f"for (int32_t r = 0; r < count; ++r) for (int32_t p = 0; "
@@ -228,95 +222,182 @@ def windows(of: IntegerLayer) -> None:
     source = f"band + r * {stride_h * pitch} + column * {stride_w * channels // 2}"
     at = f"(first + r) * {out_columns} + column"
 
-    def packed() -> Array:
-        weights = sums.centred().reshape(geometry.n, -1, stored)
-        more = ((0, 0), (0, 0), (0, channels - stored))
-        return packed_pairs(np.pad(weights, more).reshape(geometry.n, -1))
-
-    _pairs(of, k, packed, tile, (opening, source, at))
+    _pairs(of, k, lambda: packed_pairs(sums.centred()), tile, (opening, source, at))
     layer.line("}")
 
 
+@dataclass(frozen=True)
+class RowBlock:
+    """Rows of products that are widened together: rows of a matrix, or patches of windows."""
+
+    k: int
+    """Products of a row, padded to words of four."""
+    rows: int
+    groups: int
+    """Groups of four rows; the last may overlap the previous group."""
+    patch_bytes: int
+    """Bytes of the windows before they are widened; 0 for rows of the input."""
+
+    @property
+    def scratch(self) -> int:
+        """Bytes of workspace, a pair of filters included."""
+        return self.patch_bytes + self.groups * TILE_COLUMNS * 2 * self.k + 4 * self.k
+
+    @classmethod
+    def of(cls, geometry: Geometry, workspace: int) -> "RowBlock":
+        """Return blocks of equal size that fit the workspace; the minimum is four rows."""
+        k, positions = padded_to_words(geometry.k), geometry.positions
+        copied = 0 if geometry.is_direct else k
+        room = max(workspace - 4 * k, 0) // (2 * k + copied)
+        blocks = -(-positions // max(room - room % TILE_COLUMNS, TILE_COLUMNS))
+        rows = min(-(-positions // (blocks * TILE_COLUMNS)) * TILE_COLUMNS, positions)
+        return cls(k, rows, -(-rows // TILE_COLUMNS), rows * copied)
+
+
 def direct_rows(of: IntegerLayer) -> None:
-    """Print a matrix product, or an equivalent convolution, by blocks of rows."""
+    """
+    Print a matrix product, or an equivalent convolution, by blocks of rows. Other convolutions copy
+    their windows to rows.
+    """
     layer, geometry, sums = of.layer, of.geometry, of.sums
-    k, positions = geometry.k, geometry.positions
-    room = max(layer.options.workspace - 4 * k, 0) // (2 * k)
-    blocks = -(-positions // max(room - room % TILE_COLUMNS, TILE_COLUMNS))
-    block = min(-(-positions // (blocks * TILE_COLUMNS)) * TILE_COLUMNS, positions)
-    groups = -(-block // TILE_COLUMNS)
+    shape, positions = RowBlock.of(geometry, layer.options.workspace), geometry.positions
+    k, block, groups = shape.k, shape.rows, shape.groups
     tile = products(layer, k // 2, 1, has_bias=True)
     layer.kernels.use("dsp_widen")
     layer.kernels.use("dsp_columns")
     layer.scratch("uint32_t", "panel", k, 4)
     layer.scratch("uint32_t", "columns", groups * TILE_COLUMNS * k // 2, 4)
+    rows, fill = f"{of.x} + first * {k}", list[str]()
+    if shape.patch_bytes:
+        rows = layer.scratch("int8_t", "patches", shape.patch_bytes, 1)
+        fill = _patch(of, f"{rows} + i * {k}", k)
     start = earlier(f"block * {block}", positions, block)
     layer.line(f"for (int32_t block = 0; block < {-(-positions // block)}; ++block) {{")
     layer.line(f"const int32_t first = {start};", 1)
+    if fill:
+        layer.loop("i", block, fill, 1)
     last = block - TILE_COLUMNS
-    layer.line(f"dsp_columns(columns, {of.x} + first * {k}, {groups}, {last}, {k});", 1)
+    layer.line(f"dsp_columns(columns, {rows}, {groups}, {last}, {k});", 1)
     column = earlier("4 * p", block, TILE_COLUMNS)
     opening = [f"for (int32_t p = 0; p < {groups}; ++p) {{", f"  const int32_t column = {column};"]
     source = f"columns + p * {2 * k}"
 
-    _pairs(of, k, lambda: packed_pairs(sums.centred()), tile, (opening, source, "first + column"))
+    def packed() -> Array:
+        return packed_pairs(np.pad(sums.centred(), ((0, 0), (0, k - geometry.k))))
+
+    _pairs(of, k, packed, tile, (opening, source, "first + column"))
     layer.line("}")
 
 
 TILE_ROWS = 4
 """Rows of weights that share a row of input."""
 
-ROW_STEP = """\
-    const uint32_t even@T@ = x[@X@], odd@T@ = x[@X@ + 1];
-    const uint32_t s@T@ = dsp_read_constant(weights + @W@);
-    const uint32_t t@T@ = dsp_read_constant(weights + @W@ + 4);
-    DSP_IN_ORDER;
-    a = dsp_smlad(dsp_odd(s@T@), odd@T@, dsp_smlad(dsp_even(s@T@), even@T@, a));
-    b = dsp_smlad(dsp_odd(t@T@), odd@T@, dsp_smlad(dsp_even(t@T@), even@T@, b));
-    const uint32_t u@T@ = dsp_read_constant(weights + @W@ + 8);
-    const uint32_t v@T@ = dsp_read_constant(weights + @W@ + 12);
-    DSP_IN_ORDER;
-    c = dsp_smlad(dsp_odd(u@T@), odd@T@, dsp_smlad(dsp_even(u@T@), even@T@, c));
-    d = dsp_smlad(dsp_odd(v@T@), odd@T@, dsp_smlad(dsp_even(v@T@), even@T@, d));"""
+MAX_ROW_STEPS = 8
+"""The maximum number of words of four products in the body of a loop."""
+
+MAX_ROW_SUM = 1 << 16
+"""The limit of the sum of weights in a chunk: times 128, it fits the 24 bits above the low byte."""
 
 
-def packed_rows(weights: NDArray[np.integer]) -> NDArray[np.int8]:
-    """Interleave four rows: a word of four bytes from each row in turn."""
-    groups = groups_of(weights, TILE_ROWS)
-    split = groups.reshape(len(groups), TILE_ROWS, -1, 4)
-    return np.ascontiguousarray(split.transpose(0, 2, 1, 3))
-
-
-def _row_function(layer: Layer, unroll: int) -> str:
-    steps = (
-        ROW_STEP.replace("@T@", str(t)).replace("@X@", str(2 * t)).replace("@W@", str(16 * t))
-        for t in range(unroll)
+def _patch(of: IntegerLayer, to: str, length: int) -> list[str]:
+    """Return the statements that copy the window of position `first + i`, with border."""
+    layer, op = of.layer, of.window
+    _, height, width, channels = shape_of(op.input)
+    _, _, columns, _ = shape_of(op.result)
+    _, kernel_h, kernel_w, _ = shape_of(op.weights)
+    (stride_h, stride_w), (top, left, _, _) = op.strides.get_values(), op.padding.get_values()
+    row, pitch = kernel_w * channels, width * channels
+    copy = layer.kernels.use(
+        "dsp_window",
+        NAME=f"{kernel_h}x{row}_{pitch}",
+        ROWS=str(kernel_h),
+        BYTES=str(row),
+        PITCH=str(pitch),
     )
-    return layer.kernels.use(
-        "dsp_rows", NAME=str(unroll), TAKEN=str(unroll), STEPS="\n".join(steps)
+    gather = layer.kernels.use("gather", NAME="bytes", IN="int8_t", ROW="int8_t", SHIFT="")
+    place, point = window(layer, op), zero_point_of(of.sums.x)
+    inside = (
+        f"down >= 0 && down <= {height - kernel_h} && right >= 0 && right <= {width - kernel_w}"
     )
+    return [
+        f"const int32_t down = (first + i) / {columns} * {stride_h} - {top};",
+        f"const int32_t right = (first + i) % {columns} * {stride_w} - {left};",
+        f"if ({inside})",
+        f"  {copy}({to}, {of.x} + (down * {width} + right) * {channels});",
+        "else",
+        f"  {gather}({to}, {length}, {of.x}, {place}, first + i, {channels}, {point});",
+    ]
+
+
+@dataclass(frozen=True)
+class RowChunks:
+    """The chunks of rows whose sums of two rows fit a register."""
+
+    count: int
+    words: int
+    """Words of four products of a chunk."""
+
+    @property
+    def steps(self) -> int:
+        """Words in the body of the loop."""
+        return next(s for s in range(MAX_ROW_STEPS, 0, -1) if self.words % s == 0)
+
+    @property
+    def instructions(self) -> float:
+        """The instructions of four rows."""
+        each = 14 + 2 / self.steps
+        return self.count * (each * self.words + 40) + 20
+
+    @classmethod
+    def of(cls, weights: NDArray[np.integer]) -> "RowChunks":
+        """Return the fewest equal chunks of the weights [rows, k]."""
+        rows, k = weights.shape
+        words = k // TILE_ROWS
+        sizes = np.abs(weights.astype(np.int64))
+        for count in (c for c in range(1, words + 1) if words % c == 0):
+            if sizes.reshape(rows, count, -1).sum(2).max() < MAX_ROW_SUM:
+                return cls(count, words // count)
+        raise AssertionError(words)
+
+    def packed(self, weights: NDArray[np.integer]) -> NDArray[np.uint8]:
+        """Pack [group, word, pair of rows, parity, half, row]; the first row of a pair plus 128."""
+        groups = groups_of(weights, TILE_ROWS)
+        # [groups, pair, row, word, half, parity]
+        split = groups.reshape(len(groups), 2, 2, -1, 2, 2).astype(np.int16)
+        split[:, :, 0] += 128
+        return np.ascontiguousarray(split.transpose(0, 3, 1, 5, 4, 2)).astype(np.uint8)
 
 
 def few_positions(of: IntegerLayer) -> None:
     """Print a layer with fewer positions than a tile."""
     layer, n, k = of.layer, of.geometry.n, of.geometry.k
+    chunks, groups = RowChunks.of(of.sums.centred()), -(-n // TILE_ROWS)
 
-    w = layer.constant(
-        "weights",
-        "int8_t",
-        -(-n // TILE_ROWS) * TILE_ROWS * k,
-        1,
-        lambda: packed_rows(of.sums.centred()),
+    def packed() -> Array:
+        return chunks.packed(of.sums.centred()).view(np.int8)
+
+    w = layer.constant("weights", "int8_t", groups * TILE_ROWS * k, 1, packed)
+    function = layer.kernels.use(
+        "dsp_rows",
+        NAME=str(chunks.words),
+        WORDS=str(chunks.words),
+        LOOPS=str(chunks.words // chunks.steps),
+        STEPS=str(chunks.steps),
     )
-    function = _row_function(layer, 2 if k % 8 == 0 else 1)
+    total = layer.kernels.use("dsp_sum")
     layer.scratch("uint32_t", "row", k // 2, 4)
+    words = 2 * chunks.words
+    offsets = ", ".join(f"128 * {total}(row + {words * i}, {words})" for i in range(chunks.count))
     body = [
         f"const int32_t at = p * {n};",
         f"dsp_widen(row, {of.x} + p * {k}, {k});",
-        f"for (int32_t group = 0; group < {-(-n // TILE_ROWS)}; ++group) {{",
+        f"const int32_t offsets[{chunks.count}] = {{{offsets}}};",
+        f"for (int32_t group = 0; group < {groups}; ++group) {{",
         f"  const int32_t f = {earlier('4 * group', n, TILE_ROWS)};",
-        f"  int32_t sums[{TILE_ROWS}];",
-        f"  {function}(sums, row, {w} + group * {TILE_ROWS * k}, {k // 4}, {of.bias} + f);",
+        f"  const int8_t *from = {w} + group * {TILE_ROWS * k};",
+        f"  int32_t sums[{TILE_ROWS}] = {{{', '.join(f'{of.bias}[f + {i}]' for i in range(4))}}};",
+        f"  for (int32_t i = 0; i < {chunks.count}; ++i)",
+        f"    {function}(sums, row + {words} * i, from + {16 * chunks.words} * i, offsets[i]);",
         f"  for (int32_t i = 0; i < {TILE_ROWS}; ++i) {{",
         "    const int32_t o = f + i;",
         *(f"    {t}" for t in of.epilogue("sums[i]")),

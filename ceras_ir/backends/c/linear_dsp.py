@@ -19,11 +19,11 @@ from ceras_ir.backends.c.dsp_tiles import (
     FILTERS,
     TILE_COLUMNS,
     TILE_ROWS,
+    RowBlock,
     band_of,
     direct_rows,
     earlier,
     few_positions,
-    padded_to_words,
     windows,
 )
 from ceras_ir.backends.c.dsp_windows import (
@@ -44,10 +44,16 @@ from ceras_ir.backends.c.sums import LIMIT, Geometry, Sums
 from ceras_ir.backends.c.values import Rescaling, half_of, value_type, zero_point_of
 from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
 
-Kind: TypeAlias = Literal["smlad", "winograd", "stored winograd"]
+Kind: TypeAlias = Literal["smlad", "patches", "winograd", "stored winograd"]
 
 INSTRUCTIONS_PER_WIDENED_BYTE = 1.75
 """Instructions to widen a byte to 16 bits."""
+
+PAIR_CYCLES, PAIR_OUTPUT = 0.77, 10.5
+"""Instructions per product and per output of blocks of rows."""
+
+INSTRUCTIONS_PER_PATCH_BYTE = 2.0
+"""Instructions to copy a byte of a window."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,8 @@ class Way:
 
 def ways(op: Conv2dOp, geometry: Geometry, sums: Sums, workspace: int) -> list[Way]:
     """Return all kernels that fit the workspace; the first supports all windows."""
+    if geometry.group_channels % 4:
+        return [_patches(geometry, workspace)]
     found = [_windows(op, geometry, workspace)]
     if fits_winograd(op, geometry, sums):
         for stored in (False, True):
@@ -83,8 +91,8 @@ def cheapest(
     Return the kernel with the fewest instructions. Winograd kernels are allowed if filters may be
     transformed at run time, or stored transformed.
     """
-    allowed = {"smlad": True, "winograd": may_transform, "stored winograd": may_store}
-    known = [way for way in ways(op, geometry, sums, workspace) if allowed[way.kind]]
+    refused = {"winograd": not may_transform, "stored winograd": not may_store}
+    known = [w for w in ways(op, geometry, sums, workspace) if not refused.get(w.kind, False)]
     return min(known, key=lambda way: way.instructions)
 
 
@@ -92,7 +100,7 @@ def _windows(op: Conv2dOp, geometry: Geometry, workspace: int) -> Way:
     _, rows, columns, _ = shape_of(op.result)
     band = band_of(op, workspace)
     bands, pairs = -(-rows // band.rows), -(-geometry.n // FILTERS)
-    k = geometry.k // geometry.group_channels * padded_to_words(geometry.group_channels)
+    k = geometry.k
     tiles = rows * -(-columns // TILE_COLUMNS) * pairs
     instructions = (
         tiles * (13 * k / 2 + 210)
@@ -101,6 +109,15 @@ def _windows(op: Conv2dOp, geometry: Geometry, workspace: int) -> Way:
     )
     scratch = band.bytes + 4 * k
     return Way("smlad", instructions, pairs * FILTERS * k, scratch)
+
+
+def _patches(geometry: Geometry, workspace: int) -> Way:
+    block, pairs = RowBlock.of(geometry, workspace), -(-geometry.n // FILTERS)
+    blocks = -(-geometry.positions // block.rows)
+    tiles = blocks * block.groups * pairs
+    instructions = tiles * TILE_COLUMNS * FILTERS * (PAIR_CYCLES * block.k + PAIR_OUTPUT)
+    instructions += blocks * block.rows * (INSTRUCTIONS_PER_PATCH_BYTE * geometry.k + 60)
+    return Way("patches", instructions, pairs * FILTERS * block.k, block.scratch)
 
 
 def _winograd(op: Conv2dOp, geometry: Geometry, count: int, *, stored: bool) -> Way:
@@ -161,6 +178,8 @@ def dsp_linear(of: IntegerLayer) -> None:
         layer.kernel = way.kind
         if way.kind == "smlad":
             windows(of)
+        elif way.kind == "patches":
+            direct_rows(of)
         else:
             winograd(of, stored=way.kind == "stored winograd")
 

@@ -10,6 +10,7 @@ from slow_cases import first_fast
 from xdsl.dialects.builtin import ModuleOp, i32
 from xdsl.ir import SSAValue
 
+from ceras_ir.backends.c.dsp_tiles import RowChunks
 from ceras_ir.backends.c.emitter import build, emit
 from ceras_ir.backends.c.emulator import EmulatedModel
 from ceras_ir.backends.c.machines import COptions, load_board
@@ -111,3 +112,77 @@ def test_the_emulated_core_equals_the_interpreter(seed: int, tmp_path: Path):
         model = EmulatedModel(sources, *ends, board, tmp_path, flags=flags)
         for sample, got in zip(samples, model.run(samples), strict=True):
             np.testing.assert_array_equal(got["output0"], run(module, sample)["output0"])
+
+
+def first_layer(channels: int, kernel: tuple[int, int], padding: list[int]) -> ModuleOp:
+    """Return a convolution with few channels, as networks begin with."""
+    rng, x_type = np.random.default_rng(channels), UniformType(0.5, -128)
+    weights = rng.integers(-127, 128, (10, *kernel, channels)).astype(np.int8)
+    biases = rng.integers(-5000, 5000, 10).astype(np.int32)
+
+    def conv(x: SSAValue) -> list[SSAValue]:
+        w, b = (
+            constant(weights, UniformType(0.25)),
+            constant(biases, UniformType(0.125, storage=i32)),
+        )
+        return [
+            Conv2dOp(
+                x, w, b, result_element=UniformType(1.0), strides=(2, 1), padding=padding,
+                requant=RequantAttr(9),
+            ).result
+        ]  # fmt: skip
+
+    return make_network([(x_type, (1, 12, 9, channels))], conv)
+
+
+@pytest.mark.parametrize("workspace", [0, 1 << 20])
+@pytest.mark.parametrize(
+    ("channels", "kernel", "padding"),
+    [(1, (10, 4), [4, 1, 5, 2]), (3, (3, 3), [1, 1, 1, 1]), (2, (1, 5), [0, 0, 0, 4])],
+)
+def test_windows_of_few_channels_are_copied_to_patches(
+    channels: int, kernel: tuple[int, int], padding: list[int], workspace: int
+):
+    options = COptions(dsp=True, workspace=workspace)
+    check(first_layer(channels, kernel, padding), options=options)
+    (layer,) = build(place(first_layer(channels, kernel, padding)), options).layers
+    assert layer.kernel == "patches"
+
+
+def wide_product(rows: int, k: int, weight: int) -> ModuleOp:
+    """Return a matrix product whose sums reach a limit."""
+    weights = np.full((rows, k), weight, np.int8)
+    weights[1::2, ::3] = -128
+
+    def matmul(x: SSAValue) -> list[SSAValue]:
+        w, requant = constant(weights, UniformType(0.25)), RequantAttr(12)
+        return [MatmulOp(x, w, result_element=UniformType(1.0), requant=requant).result]
+
+    return make_network([(UniformType(0.5, -128), (2, k))], matmul)
+
+
+@pytest.mark.parametrize(("rows", "k", "chunks"), [(4, 512, 1), (6, 520, 2), (5, 2048, 4)])
+def test_sums_of_two_rows_in_a_register(rows: int, k: int, chunks: int):
+    """A word holds two rows, so sums above 23 bits are split into chunks."""
+    for weight in (127, -128):
+        module = wide_product(rows, k, weight)
+        place(module)
+        for inputs in (random_inputs(module), extremes(module)):
+            check(wide_product(rows, k, weight), inputs, options=COptions(dsp=True))
+    assert RowChunks.of(np.full((rows, k), 127)).count == chunks
+
+
+@needs_arm
+def test_sums_of_two_rows_on_the_core(tmp_path: Path):
+    module = place(wide_product(6, 520, -128))
+    main = main_function(module)
+    (tmp_path / "model").mkdir()
+    files = [
+        a for a in emit(module, COptions(dsp=True, vectors=False)) if a.path.startswith("model")
+    ]
+    sources = write_files(files, tmp_path / "model")
+    ends = network_inputs(main), network_outputs(main)
+    model = EmulatedModel(sources, *ends, load_board("nano_33_ble"), tmp_path)
+    samples = [random_inputs(module), extremes(module)]
+    for sample, got in zip(samples, model.run(samples), strict=True):
+        np.testing.assert_array_equal(got["output0"], run(module, sample)["output0"])

@@ -171,7 +171,7 @@ def test_all_ways_are_taken():
         kernels = build(place(network("winograd", 0)), OPTIONS[name]).kernels.text
         assert text in kernels, name
     assert "dsp_depthwise" in build(place(network("depthwise", 0)), OPTIONS["small"]).kernels.text
-    assert "dsp_band_padded" in build(place(network("padded", 0)), OPTIONS["small"]).kernels.text
+    assert "dsp_window" in build(place(network("padded", 0)), OPTIONS["small"]).kernels.text
 
 
 def test_transformed_numbers_fit_16_bits():
