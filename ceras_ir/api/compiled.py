@@ -61,7 +61,7 @@ class Compiled:
         return sorted(f.relative_to(self._folder).as_posix() for f in self._paths())
 
     def read(self, name: str) -> bytes:
-        """Return the content of one of `files`."""
+        """Return the bytes of the file `name`, one of `files`."""
         with diagnosed(name):
             if name not in self.files:
                 raise InputError(f"no such file; the folder has {', '.join(self.files)}", name)
@@ -148,7 +148,10 @@ class Compiled:
 
 
 def compiled_of(build: Build, keep: Sequence[object]) -> Compiled:
-    """Write the files of `build` into a folder that is deleted with the object."""
+    """
+    Write the files of `build` into a temporary folder that is deleted together with the returned
+    object, which also keeps references to the objects `keep`.
+    """
     folder = TemporaryDirectory(prefix="ceras-compiled-")
     build.write(Path(folder.name))
     return Compiled(Path(folder.name), build, [folder, *keep])

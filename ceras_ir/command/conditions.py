@@ -142,7 +142,10 @@ def _refused(condition: Condition, message: str) -> UsageError:
 
 
 def _named(each: Condition, metrics: Mapping[str, Quantity]) -> tuple[str, Quantity]:
-    """Return the metric that a condition names, and the quantity; unknown metrics are shares."""
+    """
+    Return the metric that a condition names, and its quantity (unit and format). A name that is not
+    in `metrics` is assumed to be a metric of a user, which is a fraction or a percentage.
+    """
     name = identifier(each.metric.rpartition(": ")[2])
     found = matching(name, metrics)
     if len(found) > 1:

@@ -41,7 +41,10 @@ def saving(path: str, name: str, array: str) -> str:
 
 
 def shape_remedy(given: Sequence[int], shape: Sequence[int]) -> str:
-    """Return the correction of an array of the shape `given`; the proposals are exact."""
+    """
+    Return the end of a message about an array of the shape `given` for an input of `shape`: Python
+    code that gives it an accepted shape, if it exists, or the required number of elements.
+    """
     sample = sample_shape(shape)
     for axes in _orders(len(given)):
         if tuple(given[i] for i in axes[1:]) == sample:

@@ -54,7 +54,7 @@ MAX_PIXEL_FILTER_NORM = 0.1
 
 @dataclass(frozen=True)
 class Magnitude:
-    """The data of an input."""
+    """The magnitudes of the data of a graph input."""
 
     peak: float
     """The largest finite magnitude."""
@@ -189,7 +189,9 @@ def scales_that_differ(
 
 
 PEAKS = "calibration_peaks"
-"""The key of the manifest: the largest magnitude of the calibration data of each input, by name."""
+"""
+The key in the manifest of the largest magnitude of the calibration data of each input, by name.
+"""
 
 PIXEL_REMEDY = (
     "divide pixels by 255 if the network was trained on 0 to 1, or let the network accept bytes "

@@ -52,10 +52,10 @@ Array: TypeAlias = NDArray[np.generic]
 SUFFIX = ".npy"
 
 MAX_REASON = 120
-"""Characters of a reason that numpy or zipfile gives."""
+"""The maximum number of characters of an error message of numpy or zipfile that is repeated."""
 
 VERSIONS = ((1, 0), (2, 0), (3, 0))
-"""Versions of the `.npy` format."""
+"""The supported versions of the `.npy` format."""
 
 PICKLE_MARK = 0x80
 """The first byte of a pickle, before the number of the protocol."""

@@ -35,7 +35,7 @@ FLOAT_TOLERANCE = 1e-4
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of a level."""
+    """The result of the comparison of a level with the reference."""
 
     level: str
     good: bool

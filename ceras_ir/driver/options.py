@@ -287,7 +287,9 @@ def image_passes(arguments: argparse.Namespace) -> "tuple[ModulePass, ...]":
 def add_inputs(
     parser: argparse.ArgumentParser, purpose: str, *, default: str = "", required: bool = False
 ) -> None:
-    """Add --inputs, which serve `purpose`."""
+    """
+    Add the option `--inputs`, which names files of samples; `purpose` is the start of its help.
+    """
     ending = f" (default: {default})" if default else ""
     usual(
         parser.add_argument(

@@ -106,7 +106,7 @@ class StateOptions:
 
 @options
 class BisectPassesOptions:
-    """The search for the first pass that changes a value."""
+    """The option of the search for the first pass that changes a value."""
 
     bisect_passes: bool = option(False)
     """
@@ -127,7 +127,7 @@ class Bindings(TypedDict):
 
 
 class Interface(Bindings):
-    """The same settings, with the inputs that are states."""
+    """The settings of the inputs of a model, as in `Bindings`, with the inputs that are states."""
 
     states: dict[str, str]
 
@@ -316,7 +316,10 @@ def add_cache(group: ArgumentContainer) -> None:
 
 
 def cache_folder_of(arguments: argparse.Namespace) -> Path:
-    """Return the folder of the cache."""
+    """
+    Return the folder of the cache of networks, from `--cache` or by default in the cache folder of
+    the user.
+    """
     if arguments.cache is not None:
         return Path(arguments.cache).resolve()
     from ceras_ir.support.native import cache_folder

@@ -292,7 +292,10 @@ Runner: TypeAlias = Callable[[ModuleOp, Mapping[str, Array], Tracer | None], dic
 
 
 class Sequence:
-    """A network at a level above machine code, with states."""
+    """
+    A network that runs step by step, and keeps its states from one step to the next. It may be at
+    any level above machine code.
+    """
 
     def __init__(self, module: ModuleOp):
         main = main_function(module)
@@ -300,7 +303,7 @@ class Sequence:
         self._run: Runner = run if arena_of(main) is None else run_in_arena
         self._names = {state.name: state.result_name for state in states_of(main)}
         self.states: dict[str, Array] = {s.name: initial_state(s) for s in states_of(main)}
-        """The inputs of the next step, by the names of arguments."""
+        """The states that the next step receives, by the names of arguments."""
 
     def step(self, sample: Mapping[str, Array], tracer: Tracer | None = None) -> dict[str, Array]:
         """Run a step, and return the outputs that are not states."""

@@ -38,7 +38,7 @@ _MEANINGS: dict[str, list[Meaning]] = {
     "mem": ["ceras_ir.interpreters.network:MemFunctions"],
     "scf": ["xdsl.interpreters.scf:ScfFunctions"],
 }
-"""The key is the name of the dialect."""
+"""The implementations of each dialect, by the name of the dialect."""
 
 
 def register(dialect: str, meaning: Meaning) -> None:

@@ -89,7 +89,9 @@ def dequantize(q: NDArray[np.generic], element: UniformType) -> NDArray[np.float
 
 
 MAX_TRIED_SUMS = 1 << 17
-"""Larger windows are not tried."""
+"""
+The number of different sums above which no multiplier is searched, because all sums are checked.
+"""
 
 
 @dataclass(frozen=True)

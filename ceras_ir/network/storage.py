@@ -36,12 +36,17 @@ from ceras_ir.network.integer import fitting_exponent
 from ceras_ir.support.diagnostics import Finding, InputError, node_name
 
 RANGE, EXPONENT, INPUT_RANGE = "graph.range", "graph.exponent", "graph.input_range"
-"""`graph.input_range` declares the range of a graph input."""
+"""
+Attributes of a value: the observed range, the exponent of its scale and, for a graph input, a
+declared range.
+"""
 
 WEIGHT_EXPONENT = "graph.weight_exponent"
 
 ROW_EXPONENTS = "graph.row_exponents"
-"""The differences of the exponents of output channels to that; never positive."""
+"""
+The differences between the exponents of output channels and `WEIGHT_EXPONENT`; never positive.
+"""
 
 LAYER = "graph.layer"
 """The number of an operation, kept by quantization, to compare both forms of a layer."""
@@ -131,7 +136,7 @@ def set_range(value: SSAValue, low: float, high: float) -> None:
 
 
 def exponent(value: SSAValue) -> int | None:
-    """The exponent recorded for `value`."""
+    """Return the exponent recorded for `value`, or None."""
     return _integer(value, EXPONENT)
 
 
@@ -148,7 +153,7 @@ def set_exponent(value: SSAValue, chosen: int) -> None:
 
 
 def zero_point(value: SSAValue) -> int:
-    """The zero point chosen for `value`, by default 0."""
+    """Return the zero point chosen for `value`, by default 0."""
     return _integer(value, ZERO_POINT) or 0
 
 
@@ -173,7 +178,7 @@ def set_affine(value: SSAValue, chosen: tuple[int, int] | None) -> None:
 
 
 def weight_exponent(op: Operation) -> int | None:
-    """The exponent chosen for the constant weights of `op`."""
+    """Return the exponent chosen for the constant weights of `op`, or None."""
     attribute = op.attributes.get(WEIGHT_EXPONENT)
     return attribute.value.data if isinstance(attribute, IntegerAttr) else None
 
@@ -211,7 +216,7 @@ FLOAT_REASON = "graph.float_reason"
 """The reason, for the report, why `graph.precision` keeps an operation in float."""
 
 NARROW, WIDE = 8, 16
-"""Bits of stored values."""
+"""The bits of stored values, in the narrow and in the wide form."""
 
 HEADROOM_BITS = 1
 """Spare bits of 16-bit values: twice the observed range is representable."""

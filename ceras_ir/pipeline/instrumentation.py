@@ -126,7 +126,7 @@ class Statistic:
     """
     seconds: float = 0.0
     growth: int = 0
-    """The growth of the peak memory of the process, in KiB."""
+    """The growth of the peak memory of the process during all runs of the pass, in KiB."""
 
 
 @dataclass(frozen=True)

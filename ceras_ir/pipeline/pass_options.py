@@ -144,7 +144,10 @@ def _keywords(cls: type, omit: Collection[str]) -> dict[str, str]:
 
 
 def keyword_parameters(cls: type, omit: Collection[str] = ()) -> Iterator[Parameter]:
-    """Yield the parameters of `keyword_values`, with types and defaults of the fields."""
+    """
+    Yield the keyword parameters of the Python API that set the fields of the dataclass `cls`, with
+    the types and defaults of the fields. Fields in `omit` have no parameter.
+    """
     types, defaults = types_of(cls), {each.name: each.default for each in dataclasses.fields(cls)}
     for key, name in _keywords(cls, omit).items():
         yield Parameter(key, KEYWORD_ONLY, default=defaults[name], annotation=types[name])

@@ -61,7 +61,9 @@ def _time(content: Mapping[str, object]) -> str | None:
 
 
 def used_bytes(count: int, limit: int | None) -> str:
-    """Return a number of bytes, with the limit and the share if there is a limit."""
+    """
+    Return a number of bytes as text; if there is a limit, with the limit and the percentage used.
+    """
     if not limit:
         return f"{count:,} bytes"
     return f"{count:,} of {limit:,} bytes ({100 * count / limit:.0f}%)"

@@ -24,7 +24,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Lane:
-    """A part of a machine."""
+    """A part of a machine, drawn as a row of the timeline."""
 
     name: str
     busy: float
@@ -40,7 +40,7 @@ class Timeline:
     cycles: int
     note: str
     kinds: tuple[str, ...]
-    """Kinds of work, in the order of the colours."""
+    """The names of the kinds of work, in the order of the colours."""
     lanes: tuple[Lane, ...]
 
     def to_json(self) -> dict[str, object]:

@@ -39,7 +39,7 @@ class Cost:
     accelerator: float | None
     device: str
     note: str = ""
-    """Further details of the model, for the report."""
+    """Further details of the cost model, for the report."""
 
     def __str__(self) -> str:
         if self.cpu == self.accelerator == 0.0 and not self.note:
@@ -179,7 +179,7 @@ class Prediction:
     """The modelled time of an inference."""
 
     machine: str
-    """The machine and the clock."""
+    """The name of the machine, and its clock."""
     model: str
     """The method and the omissions, as a sentence."""
     ceilings: tuple[Ceiling, ...] = ()

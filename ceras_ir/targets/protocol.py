@@ -85,7 +85,7 @@ class Arithmetic:
 
     @property
     def narrow(self) -> bool:
-        """Return whether that device supports only 8 bits."""
+        """Return whether the fastest device stores activations only in 8 bits."""
         return max(self.widths) == 8
 
     def __str__(self) -> str:
@@ -97,7 +97,7 @@ class Arithmetic:
 
 @dataclass(frozen=True)
 class Stage:
-    """The passes that lead to a level."""
+    """The passes that convert a network to the next level."""
 
     level: str
     passes: tuple[ModulePass, ...]
@@ -114,7 +114,10 @@ class Stage:
 
 @dataclass(frozen=True)
 class Measurement:
-    """Figures of compiled files that need an installed tool, such as a cross compiler."""
+    """
+    Measured properties of compiled files, for which a tool such as a cross compiler must be
+    installed.
+    """
 
     totals: Mapping[str, object]
     """Entries of the totals in the report."""

@@ -69,7 +69,9 @@ Step: TypeAlias = Callable[[str, ModuleOp, Callable[[], None]], None]
 """A function of the name of a step, the module, and a function that runs the step."""
 
 AROUND: ContextVar[Step | None] = ContextVar("around_steps", default=None)
-"""Run or omit each step; measurements of the benefit of passes set it."""
+"""
+A function that runs or omits each step, if it is set. Measurements of the benefit of passes set it.
+"""
 
 
 def run_step(name: str, step: ModulePass, ctx: Context, op: ModuleOp) -> None:

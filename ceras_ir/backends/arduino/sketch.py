@@ -2,7 +2,7 @@
 Print a folder that is an Arduino sketch and a library, sized for a board.
 
 The texts are `predict()`, the main `.ino`, `library.properties`, and two examples: a call of
-`predict()`, and the color scanner of S4.
+`predict()`, and a color scanner as in the paper S4 (see `docs/papers.md`).
 """
 
 import re
@@ -190,7 +190,10 @@ def can_scan(model: PrintedModel) -> bool:
 
 
 def scan_sketch(model: PrintedModel) -> str:
-    """Return the color scanner of S4: calibrate, scan cell by cell, print a PPM."""
+    """
+    Return the sketch of a color scanner, as in the paper S4 (see `docs/papers.md`): it calibrates,
+    scans cell by cell, and prints a PPM image.
+    """
     (_, x), (_, y) = _inputs_and_outputs(model)[0][0], _inputs_and_outputs(model)[1][0]
     return SCAN.replace("@X@", x.upper()).replace("@Y@", y.upper())
 

@@ -25,11 +25,14 @@ class Words:
     """
 
     bits: int
-    """Bits of a vector: 256 or 512."""
+    """The bits of a vector: 256 or 512."""
     block: int
-    """Channels at a time; the last block starts earlier if it would be incomplete."""
+    """
+    The number of channels that are computed at a time. The last block starts earlier if it would be
+    incomplete.
+    """
     input_rows: int
-    """Rows of the input: the windows of `result_rows` adjacent rows of results."""
+    """The number of input rows that the windows of `result_rows` adjacent output rows cover."""
     result_rows: int
     are_pairs: bool
     """Whether a word holds two values of 16 bits; otherwise four bytes."""

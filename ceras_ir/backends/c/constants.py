@@ -22,7 +22,7 @@ CONSTANT_ALIGNMENT_BYTES = 64
 """The alignment of large constants in bytes, for vector loads."""
 
 LINE = 1 << 10
-"""Bytes in a line of a string literal."""
+"""The number of bytes in a line of a string literal."""
 
 MAX_LITERAL_CHARACTERS = 64 * LINE
 

@@ -48,7 +48,7 @@ BYTES_PER_INSTRUCTION = 4
 """Bytes of an assembler instruction; few instructions have a short form."""
 
 START_UP_BYTES = 700
-"""Vectors, start-up code, memcpy, memset and the caller."""
+"""The bytes of flash for interrupt vectors, start-up code, memcpy, memset and the caller."""
 
 _OPERATOR = re.compile(r"[-+*/<>=?&|]+|\[|\(")
 _LITERALS = re.compile(r"[0-9]f\b")
@@ -126,9 +126,11 @@ class Footprint:
     code: int
     arena: int
     buffers: int
-    """Inputs and outputs of the sketch."""
+    """The bytes of SRAM for the inputs and outputs of the sketch."""
     widest: tuple[int, int] | None = None
-    """The widest hidden layer of a chain of matrix products, and the maximum that fits."""
+    """
+    The outputs of the widest hidden layer in a chain of matrix products, and the maximum that fits.
+    """
 
     @property
     def flash(self) -> int:
@@ -181,7 +183,7 @@ class Footprint:
         return {**wide, **self.sizes()}
 
     def sizes(self) -> dict[str, int]:
-        """Return the totals in the report."""
+        """Return the bytes of memory, as entries of the totals in the report."""
         return {
             "flash_bytes": self.flash,
             "sram_bytes": self.sram,
@@ -192,7 +194,7 @@ class Footprint:
         }
 
     def line(self) -> str:
-        """Return a sentence about both memories."""
+        """Return a sentence about the flash and the SRAM that the model uses."""
         memories = (
             ("flash", self.flash, self.board.free_flash),
             ("SRAM", self.sram, self.board.free_sram),
@@ -212,7 +214,7 @@ class Footprint:
 
 
 PER_CHANNEL = 16.0
-"""Further instructions per output with per-channel multipliers."""
+"""The additional instructions per output with per-channel multipliers."""
 
 WIDE_TAP, WIDE_OUTPUT, STRIDED = 3.0, 5.0, 1.25
 """
@@ -228,7 +230,10 @@ WINDOW, DIRECT, PORTABLE_OUTPUT, GATHERED = 7.2, 3.9, 24.0, 3.0
 
 FLOAT_PRODUCT_CYCLES, FLOAT_OUTPUT = 3.5, 45.0
 SOFT, SOFT_DIRECT, SOFT_OUTPUT = 80.0, 53.0, 300.0
-"""Instructions of floats with a floating-point unit, and by the library of the compiler."""
+"""
+Instructions per product of a convolution, per product of a matrix product, and per output, for
+floats on a core without floating-point unit.
+"""
 
 MAXIMUM = (7.5, 25.0)
 AVERAGE = (6.0, 27.0)

@@ -28,12 +28,18 @@ MAX_COLUMN_WORDS = 16
 """The maximum number of words of the columns of a window, which should fit in registers."""
 
 SMALL_MAP = 256
-"""Positions of a map for which a block of channels remains in the first-level cache."""
+"""
+The number of positions of a feature map up to which a block of channels remains in the first-level
+cache.
+"""
 
 
 @dataclass(frozen=True)
 class Windows:
-    """The sizes along height and width. A map of a single row is treated as a column."""
+    """
+    The extents of a depthwise convolution in elements, each as a pair (height, width): input,
+    result, kernel, strides, dilations and padding. An input of a single row is treated as a column.
+    """
 
     size: tuple[int, int]
     result: tuple[int, int]
@@ -41,7 +47,7 @@ class Windows:
     strides: tuple[int, int]
     dilations: tuple[int, int]
     before: tuple[int, int]
-    """The padding above and to the left."""
+    """The rows of padding above the input, and the columns to the left of it."""
 
     @classmethod
     def of(cls, op: Conv2dOp) -> "Windows":

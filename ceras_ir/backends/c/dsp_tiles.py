@@ -41,7 +41,7 @@ def groups_of(weights: NDArray[np.integer], count: int) -> NDArray[np.int8]:
 
 
 TILE_COLUMNS, FILTERS = 4, 2
-"""Positions and filters of a call."""
+"""The numbers of output positions and of filters that a call of the kernel computes."""
 
 LOOP_STEPS = 16
 """The maximum number of words in the body of a loop."""
@@ -160,14 +160,14 @@ def _stored(of: IntegerLayer, c: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Band:
-    """Widened rows of the input for several rows of windows."""
+    """A copy of input rows, widened to 16 bits, from which several rows of windows are computed."""
 
     rows: int
-    """Rows of the output."""
+    """The number of output rows that are computed from a band."""
     columns: int
-    """Pixels of a row, border included."""
+    """The number of pixels of a row, border included."""
     pitch: int
-    """Words of a row."""
+    """The number of 32-bit words from a row to the next."""
     bytes: int
 
 
@@ -290,7 +290,7 @@ def direct_rows(of: IntegerLayer) -> None:
 
 
 TILE_ROWS = 4
-"""Rows of weights that share a row of input."""
+"""The number of rows of weights that are multiplied by a row of input together."""
 
 MAX_ROW_STEPS = 8
 """The maximum number of words of four products in the body of a loop."""

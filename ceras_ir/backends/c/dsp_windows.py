@@ -19,10 +19,13 @@ from ceras_ir.backends.c.values import zero_point_of
 from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
 
 DSP_POSITIONS = 4
-"""Adjacent windows at a time."""
+"""The number of adjacent windows that are computed at a time."""
 
 MAX_CHANNELS_AT_ONCE = 16
-"""The maximum number of channels at a time. More channels need more memory and save little."""
+"""
+The maximum number of channels that are computed at a time. More channels need more memory and save
+little.
+"""
 
 DSP_TAPS = 49
 
@@ -41,9 +44,9 @@ class Pairs:
 
     channels: int
     rows: int
-    """Rows of the output."""
+    """The number of output rows that are computed from the pairs."""
     step: int
-    """Rows of the input between pairs."""
+    """The number of input rows between the rows of a pair and those of the next pair."""
     count: int
     columns: int
 
@@ -198,10 +201,13 @@ WINOGRAD_SCALE = 4
 """The factor of sums of transformed values: two in each direction."""
 
 WINOGRAD_RUNS = 16
-"""Products of a patch of four outputs."""
+"""The number of products that compute a patch of 2x2 outputs."""
 
 STORED_BLOCK = TILE_COLUMNS
-"""Patches at a time if filters are stored transformed. More patches would save no time."""
+"""
+The number of patches that are computed at a time if filters are stored transformed. More patches
+would save no time.
+"""
 
 G2 = np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]], np.int32)
 """Twice the transform of a filter."""

@@ -39,7 +39,7 @@ MAX_TABLE_PARTS = 24
 """The maximum number of lookup instructions for 64 elements; beyond, a gather is as fast."""
 
 MIN_PERIOD = 16
-"""Values of a vector; loops over channels are multiples of it if possible."""
+"""The elements of a vector; loops over channels have a multiple of this length, if possible."""
 
 
 @prints(graph.UnaryOp)

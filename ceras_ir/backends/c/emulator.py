@@ -150,7 +150,9 @@ class EmulatedModel:
         self.instructions: list[float] = []
         """Instructions of an inference for each sample of the last run, +- a tick / repeat."""
         self.stack_bytes: list[int] = []
-        """The stack of `model_run` for each sample of the last run, at most 16 KiB."""
+        """
+        The bytes of stack that `model_run` used for each sample of the last run, at most 16 KiB.
+        """
 
     def _harness(self, samples: int, repeat: int) -> Path:
         text = (files("ceras_ir.backends.c") / "emulation" / "harness.c").read_text("ascii")

@@ -43,7 +43,9 @@ def float_weights(layer: Layer, op: LinearOperation, nest: Nest, weights: Consta
 
 
 def float_bias(layer: Layer, op: LinearOperation, nest: Nest) -> str:
-    """Add the bias, padded to complete panels."""
+    """
+    Add the bias, padded to complete panels, to the constants of the model, and return its C name.
+    """
 
     def padded() -> Array:
         result = np.zeros(nest.padded_outputs, np.float32)
@@ -124,7 +126,9 @@ WINOGRAD_VALUES = 16
 """The number of values of a transformed patch or filter."""
 
 FLOAT_SLACK = 16
-"""Floats between value k and value k + 1, so that they use different sets of the caches."""
+"""
+The number of floats between value k and value k + 1, so that they use different sets of the caches.
+"""
 
 MAX_CYCLE_RATIO = 1.1
 """The relative number of cycles that is accepted for less memory and fewer cache misses."""
@@ -178,7 +182,7 @@ class Winograd:
 
     @property
     def first(self) -> str:
-        """The first row of patches of the strip at `r`."""
+        """The first row of patches of the strip at `r`, as a C expression."""
         last = self.down - self.strip
         return "r" if self.down % self.strip == 0 else f"r < {last} ? r : {last}"
 

@@ -9,20 +9,20 @@ from ceras_ir.backends.c.values import less, value_type, zero_point_of
 from ceras_ir.dialects.graph import Conv2dOp, shape_of
 
 INSTRUCTIONS_PER_VECTOR, INSTRUCTIONS_PER_ROW = 3, 30
-"""Instructions to copy a vector, and for each row."""
+"""The instructions to copy a vector of 16 bytes, and the additional instructions for each row."""
 
 
 @dataclass(frozen=True)
 class Band:
-    """The rows of the input for some rows of the output."""
+    """A copy of input rows, with border, from which some output rows are computed."""
 
     rows: int
-    """Rows of the output."""
+    """The number of output rows that are computed from a band."""
     blocks: int
     """The number of bands. The last band may overlap the previous band."""
     input_rows: int
     columns: int
-    """Pixels of a row, border included."""
+    """The number of pixels of a row, border included."""
     pixel_bytes: int
 
     @property

@@ -27,7 +27,7 @@ from ceras_ir.backends.c.values import value_type
 from ceras_ir.dialects.graph import Conv2dOp, shape_of
 
 SUM_BYTES = 4
-"""Bytes of a sum."""
+"""The bytes of a 32-bit sum."""
 
 MAX_GROUP_SUM = 255
 """The maximum sum of weights times bytes that 16 bits hold: 255 * 128 < 2^15."""
@@ -51,16 +51,18 @@ def depthwise_groups(weights: NDArray[np.integer]) -> list[list[int]]:
 
 @dataclass(frozen=True)
 class Depthwise:
-    """The kernel of a layer."""
+    """
+    The shape and the weights of a depthwise layer, from which the kernel for Helium is printed.
+    """
 
     taps: NDArray[np.integer]
-    """The weights, [channels, taps]."""
+    """The weights, with axes [channels, taps]."""
     columns: int
-    """Columns of a window."""
+    """The number of columns of a window."""
     pitch: int
-    """Bytes from a row of the input to the next."""
+    """The number of bytes from a row of the input to the next."""
     item: int
-    """Bytes of an element of the input."""
+    """The bytes of an element of the input."""
     in_order: bool
     """Whether sums are stored in the order of channels, not in the order of blocks."""
 
@@ -75,7 +77,7 @@ class Depthwise:
 
     @property
     def lanes(self) -> int:
-        """Channels at a time."""
+        """The number of channels that a vector instruction multiplies."""
         return VECTOR_BYTES // self.item
 
     @property
@@ -84,12 +86,12 @@ class Depthwise:
 
     @property
     def padded(self) -> int:
-        """Channels, padded to vectors."""
+        """The number of channels, rounded up to a multiple of `lanes`."""
         return -(-self.channels // self.lanes) * self.lanes
 
     @property
     def order(self) -> NDArray[np.int64]:
-        """The channel of each sum."""
+        """The index of the channel of each sum, in the order in which sums are stored."""
         channels = np.arange(self.padded)
         return (
             channels if self.in_order else channels.reshape(-1, BLOCK)[:, BLOCK_ORDER].reshape(-1)

@@ -21,15 +21,15 @@ from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, element_of
 from ceras_ir.dialects.quant import Rounding, UniformType
 
 ITEMS = {"int8_t": 1, "int16_t": 2}
-"""Types of inputs and outputs, and their bytes."""
+"""The C types of inputs and outputs, with the bytes of an element."""
 
 MAX_RIGHT = 31
-"""The maximum right shift of 32 bits."""
+"""The maximum right shift of a 32-bit element, in bits."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Instructions, and modelled cycles of a Cortex-M55."""
+    """The number of instructions of a kernel, and the modelled cycles on a Cortex-M55."""
 
     instructions: float
     cycles: float = 0.0
@@ -72,11 +72,11 @@ class OutputStage:
     low: int
     high: int
     item: int
-    """Bytes of a result."""
+    """The bytes of an element of the result."""
 
     @property
     def in_blocks(self) -> bool:
-        """Whether results of a block are narrowed together."""
+        """Whether the results of a block of 16 channels are converted to 8 bits together."""
         return self.item == 1
 
     def cost(self, n: int, *, has_residual: bool) -> Cost:
@@ -149,7 +149,10 @@ def _has_ties(sums: Sums, multipliers: NDArray[np.int64], shift: int) -> bool:
 
 @dataclass(frozen=True)
 class HeliumLayer:
-    """A layer, and the names of the pointers."""
+    """
+    A layer of the kernels for Helium, with its output stage, and the C names of the pointers to the
+    input `x`, the result `y` and the residual.
+    """
 
     layer: Layer
     op: LinearOperation
@@ -159,7 +162,7 @@ class HeliumLayer:
     x: str
     y: str
     residual: str
-    """The residual, or an empty string."""
+    """The C name of the pointer to the residual, or an empty string without a residual."""
 
     @classmethod
     def of(cls, layer: Layer, op: LinearOperation, geometry: Geometry, sums: Sums) -> "HeliumLayer":

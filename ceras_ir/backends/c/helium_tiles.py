@@ -16,21 +16,27 @@ from numpy.typing import NDArray
 from ceras_ir.backends.c.layer import Layer
 
 VECTOR_BYTES = 16
-"""Bytes of a vector."""
+"""The bytes of a Helium vector."""
 
 MAX_STEPS = 12
 """The maximum number of vectors in the body of a loop."""
 
 MAX_OUTPUTS = 64
-"""Filters at a time. Offsets of stores reach four rows of this number of sums."""
+"""
+The maximum number of filters that are computed at a time. Offsets of stores reach four rows of this
+number of sums.
+"""
 
 BLOCK = 16
-"""Outputs that the output stage narrows together."""
+"""The number of outputs that the output stage converts to 8 bits together."""
 
 SUM_REGISTERS = ("r0", "r2", "r4", "r6", "r8", "r10", "r12", "lr")
 SOURCE_REGISTERS = ("r1", "r3", "r5", "r9")
 WEIGHTS, COUNTER = "r7", "r11"
-"""Loads that widen weights need one of the low registers."""
+"""
+The registers of the address of weights and of the loop counter. Loads that widen weights need one
+of the low registers.
+"""
 
 FRAME = 32
 """
@@ -87,11 +93,11 @@ class Tile:
     rows: int
     vectors: int
     pixel: int
-    """The distance of two positions."""
+    """The distance between two positions."""
     pitch: int
-    """The distance of two rows."""
+    """The distance between two rows of a window."""
     item: int
-    """Bytes of an element of the input."""
+    """The bytes of an element of the input."""
 
     @property
     def filters(self) -> int:
@@ -99,12 +105,12 @@ class Tile:
 
     @property
     def lanes(self) -> int:
-        """Products of a vector."""
+        """The number of products that a vector instruction computes."""
         return VECTOR_BYTES // self.item
 
     @property
     def steps(self) -> int:
-        """Vectors in the body of a loop."""
+        """The number of vectors that the body of a loop multiplies."""
         return next(s for s in range(MAX_STEPS, 0, -1) if self.vectors % s == 0)
 
     @property

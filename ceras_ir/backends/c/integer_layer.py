@@ -31,14 +31,14 @@ class Epilogue:
     """The output stage `(sum * multiplier + after) >> shift`, followed by a clamp."""
 
     extra: NDArray[np.int64]
-    """A constant of the bias, for each output or for all."""
+    """The constant that is added to the bias: an element for each output, or a single element."""
     scale_bits: int
     """The width of products with multipliers, 32 or 64; 0 without multipliers."""
     after: int
-    """The constant that is added to the products."""
+    """The constant that is added to the product before the shift."""
     residual_bits: int
     bits: int
-    """The width of the result: 8 or 16."""
+    """The bits of the result: 8 or 16."""
     shift: int
     low: int
     high: int
@@ -143,7 +143,7 @@ def padded(numbers: Sequence[int] | NDArray[np.int32], count: int) -> NDArray[np
 
 @dataclass(frozen=True)
 class IntegerLayer:
-    """A quantized convolution or matrix product, with the names of the pointers."""
+    """A quantized convolution or matrix product, with the C names of the pointers to its arrays."""
 
     layer: Layer
     op: LinearOperation
@@ -153,13 +153,16 @@ class IntegerLayer:
     x: str
     y: str
     residual: str
-    """The residual. This and the next three names are empty if there is no such operand."""
+    """
+    The C name of the pointer to the residual. This and the next three names are empty if there is
+    no such operand.
+    """
     multipliers: str
     factors: str
     terms: Sequence[str]
-    """Terms that are added to the sum and bias: the residual."""
+    """The C expressions that are added to the sum and the bias: the residual, if any."""
     bias: str = ""
-    """The constant, after the printer has added it."""
+    """The C name of the constant bias, after the printer has added it."""
 
     @classmethod
     def of(

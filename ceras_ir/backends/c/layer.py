@@ -48,19 +48,22 @@ class Layer:
     kernels: Kernels
     pool: ConstantPool
     in_place: frozenset[SSAValue] = frozenset()
-    """Operands that already have their bytes in the result."""
+    """The operands that are stored inside the result, so that they need no copy."""
     bodies: Mapping[str, CalledFunction] = field(default_factory=dict[str, CalledFunction])
-    """Called functions by name in the module."""
+    """The called functions, by name in the module."""
     lines: list[str] = field(default_factory=list[str])
     parameters: list[tuple[str, SSAValue | None]] = field(
         default_factory=list[tuple[str, SSAValue | None]]
     )
-    """Declarations, and the values to pass; the workspace has no value."""
+    """
+    The parameters of the function: the C declaration, and the value that the caller passes. The
+    workspace has no value.
+    """
     scratch_bytes: int = 0
     kernel: str = ""
     """The name of the chosen kernel for reports, if there are several."""
     modelled: dict[str, object] = field(default_factory=dict[str, object])
-    """Further entries of reports."""
+    """The modelled costs that the printer adds to the entry of the layer in reports."""
     _names: dict[SSAValue, str] = field(default_factory=dict[SSAValue, str])
 
     @cached_property

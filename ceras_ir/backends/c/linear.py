@@ -42,7 +42,7 @@ MIN_PACKED_POSITIONS = 4
 """The minimum number of rows of the first factor for which packing of bytes pays."""
 
 NEON_BYTES = 16
-"""Products of an Arm vector: longer rows are padded to a multiple."""
+"""The number of products of an Arm vector: longer rows are padded to a multiple of it."""
 
 
 def computed_matmul(layer: Layer, op: MatmulOp) -> None:

@@ -47,7 +47,7 @@ from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
 Kind: TypeAlias = Literal["smlad", "patches", "winograd", "stored winograd"]
 
 INSTRUCTIONS_PER_WIDENED_BYTE = 1.75
-"""Instructions to widen a byte to 16 bits."""
+"""The number of instructions to widen a byte to 16 bits."""
 
 PAIR_CYCLES, PAIR_OUTPUT = 0.77, 10.5
 """Instructions per product and per output of blocks of rows."""
@@ -58,7 +58,9 @@ INSTRUCTIONS_PER_PATCH_BYTE = 2.0
 
 @dataclass(frozen=True)
 class Way:
-    """A kernel for a layer, and the costs."""
+    """
+    A kernel for a layer, with its costs: instructions, bytes of flash, and bytes of scratch memory.
+    """
 
     kind: Kind
     instructions: float
@@ -217,7 +219,7 @@ def narrow(layer: Layer, value: str, low: int, shift: int) -> str:
 
 
 MAX_ENTRIES_AT_ONCE = 8
-"""The maximum number of entries between checks of the remaining count."""
+"""The maximum number of stored weights between checks of the number of remaining weights."""
 
 UPPER_SHIFT = 32 - FIELD
 """The position of the sums of the first position in the low half of 64 bits."""
@@ -226,7 +228,7 @@ UPPER_SCALE = 1 << UPPER_SHIFT
 """The factor of weights for that position."""
 
 INSTRUCTIONS_PER_ENTRY, INSTRUCTIONS_PER_CHECK = 8, 3
-"""Instructions of an entry, and of a check."""
+"""Instructions for each stored weight, and for each check of the number of remaining weights."""
 
 
 @dataclass(frozen=True)

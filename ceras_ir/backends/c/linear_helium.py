@@ -51,16 +51,16 @@ def fits_helium(op: LinearOperation, geometry: Geometry, sums: Sums) -> bool:
 
 @dataclass(frozen=True)
 class Plan:
-    """The tile of a layer, and the source of the positions."""
+    """The tile of a layer, and the rows of the input from which the positions are computed."""
 
     tile: Tile
     rows: int
-    """Rows of a matrix product at a time."""
+    """The number of output rows (or rows of a matrix product) that are computed at a time."""
     band: Band | None = None
-    """The rows of a convolution."""
+    """The copy of input rows of a convolution; None for a matrix product."""
     has_patches: bool = False
     filling: float = 0.0
-    """Instructions that copy the input."""
+    """The number of instructions that copy the input."""
 
     @classmethod
     def of(cls, op: LinearOperation, geometry: Geometry, workspace: int) -> "Plan":

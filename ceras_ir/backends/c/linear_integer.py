@@ -58,7 +58,9 @@ MAX_HALF_PRODUCTS = 320
 """The maximum length of a dot product for which vectors of half the width are faster."""
 
 MAX_DIRECT_POSITIONS = 64
-"""Positions at a time if rows are contiguous in the input."""
+"""
+The maximum number of positions that are computed at a time if rows are contiguous in the input.
+"""
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class Loops:
     """Whether each window is copied separately, because windows do not overlap in memory."""
     count: int
     group: int
-    """Windows that share a filter."""
+    """The number of windows that are multiplied by a filter at a time."""
     length: int
     stride: int
     filters: int
@@ -95,7 +97,9 @@ class Loops:
 
     @property
     def row_elements(self) -> int:
-        """Elements of the input of a row of windows; the last window may extend beyond them."""
+        """
+        The number of input elements of a row of windows; the last window may extend beyond them.
+        """
         return (self.count - 1) * self.stride + self.length
 
 

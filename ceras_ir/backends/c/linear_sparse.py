@@ -71,12 +71,14 @@ class SparseLayer:
     planes: Planes
     x: str
     weights: Array
-    """The weights [filters, products]."""
+    """The weights, with axes [filters, products]."""
     epilogue: Sequence[str]
-    """The output stage of the sum `sum` and output `o` at `at`."""
+    """
+    C statements of the output stage, from the sum `sum` to the element of output `o` at index `at`.
+    """
     is_float: bool
     narrow: NarrowSums | None = None
-    """The output stage in vectors, if it is only a shift to bytes."""
+    """The output stage as vector instructions, if it consists of a shift and a clamp to 8 bits."""
 
     @cached_property
     def code_planes(self) -> Planes:

@@ -55,7 +55,7 @@ XTENSA = Tools("xtensa-esp32s3-elf-", (), (), startup="startup_xtensa.c")
 
 @dataclass(frozen=True)
 class Emulation:
-    """A machine of qemu."""
+    """A machine of qemu that emulates a microcontroller."""
 
     machine: str
     instructions_per_tick: float
@@ -66,12 +66,13 @@ class Emulation:
 
 
 AN386 = Emulation("mps2-an386", 40)
-"""A Cortex-M4."""
+"""The emulation of a Cortex-M4."""
 
 AN547 = Emulation("mps3-an547", 31.25, 0x6000_0000, 0x6200_0000)
 """
-A Cortex-M55, which has all instructions of Armv8-M cores and of a Cortex-M7. Its DDR holds the
-memories of a board, because the internal memories are smaller than those of many boards.
+The emulation of a Cortex-M55, which has all instructions of Armv8-M cores and of a Cortex-M7. Its
+DDR holds the memories of a board, because the internal memories are smaller than those of many
+boards.
 """
 
 

@@ -30,7 +30,7 @@ from ceras_ir.transforms.memory.slices import element_bytes
 
 
 LAYER_CONSTANT = re.compile(r"\bLAYER_\d+_\w+")
-"""The name of a constant of a layer."""
+"""The pattern of names of the constants of a layer."""
 
 
 def shared_functions(layers: Sequence[Layer], pool: ConstantPool) -> dict[int, int]:
@@ -68,7 +68,7 @@ def _stored_names(pool: ConstantPool) -> dict[str, str]:
 
 
 ARENA_ALIGNMENT = 8
-"""The alignment of the widest element; a larger alignment is only faster."""
+"""The alignment in bytes of the widest element; a larger alignment is only faster."""
 
 C_TYPES = {"float32": "float", "bool": "uint8_t"}
 """numpy types with other names in C."""

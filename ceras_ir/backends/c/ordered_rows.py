@@ -28,16 +28,24 @@ class Encoding(StrEnum):
 
     DENSE = "dense"
     CSR_DELTA8 = "csr_delta8"
-    """Nonzero weights by rows, each with the distance from the previous weight in 8 bits."""
+    """
+    Nonzero weights by rows, each with the distance in columns from the previous weight in 8 bits.
+    """
     CSR_INDEX16 = "csr_index16"
-    """Nonzero weights by rows, each with the column in 16 bits, as in S4."""
+    """
+    Nonzero weights by rows, each with the index of the column in 16 bits, as in the paper S4 (see
+    `docs/papers.md`).
+    """
     CODE = "code"
 
 
 LOSSLESS = (Encoding.DENSE, Encoding.CSR_DELTA8, Encoding.CSR_INDEX16)
 
 CODE_BYTES_PER_WEIGHT = 12
-"""Flash per weight as code: three loads or sums of 4 bytes, minus the share of common literals."""
+"""
+The bytes of flash per weight as code: three loads or sums of 4 bytes, minus the share of common
+literals.
+"""
 
 
 def encoded(encoding: Encoding, weights: Array) -> CsrAttr | None:
@@ -55,7 +63,7 @@ def stored_weights(encoding: Encoding, weights: Array) -> int:
 
 
 def weight_bytes(encoding: Encoding, weights: Array) -> int:
-    """Return the flash of the weights, without alignment."""
+    """Return the bytes of flash of the weights, without alignment."""
     if encoding is Encoding.CODE:
         return CODE_BYTES_PER_WEIGHT * int(np.count_nonzero(weights)) + 8 * weights.shape[0]
     found = encoded(encoding, weights)
@@ -64,7 +72,7 @@ def weight_bytes(encoding: Encoding, weights: Array) -> int:
 
 def quantized_like_s4(weights: NDArray[np.float32]) -> tuple[NDArray[np.int8], float]:
     """
-    Return the int8 weights of S4 and the scale S.
+    Return int8 weights, rounded as in the paper S4 (see `docs/papers.md`), and their scale S.
 
     `stored = clip(round(w * (127 / max|w|)), -128, 127)` with ties to even, and `w` is about
     `stored * S` with `S = max|w| / 127` rounded to float32.
@@ -83,7 +91,7 @@ INSTRUCTIONS_PER_WEIGHT = {Encoding.DENSE: 2.8, Encoding.CODE: 3.1}
 INSTRUCTIONS_PER_ROW = {Encoding.DENSE: 10.0, Encoding.CODE: 11.0}
 INSTRUCTIONS_PER_SPARSE_WEIGHT, INSTRUCTIONS_PER_SPARSE_ROW = 6.4, 25.0
 INSTRUCTIONS_PER_CONVERSION = 2.2
-"""Instructions of a Cortex-M4."""
+"""The number of instructions of a Cortex-M4 that convert an int8 weight to float."""
 
 
 def instructions(encoding: Encoding, weights: Array) -> float:

@@ -63,7 +63,7 @@ MIN_ZERO_SHARE = 0.4
 """The share of zeros below which sparse kernels are rarely faster."""
 
 WEIGHTS_PER_BLOCK = 4
-"""Adjacent weights of a dot product."""
+"""The number of adjacent weights of a dot product that form a block."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ MAX_TINY_WEIGHTS = 512
 
 @dataclass(frozen=True)
 class LayerEncoding:
-    """A layer and the current encoding."""
+    """A layer with its weights and the encoding that is chosen so far."""
 
     op: MatmulOp
     encoding: Encoding
@@ -221,7 +221,10 @@ class LayerEncoding:
         return self.best(LOSSLESS)
 
     def quantized(self) -> LayerEncoding:
-        """Return the layer with int8 weights as in S4, in the smallest encoding."""
+        """
+        Return the layer with its weights rounded to int8 with a single scale, in the encoding of
+        the fewest bytes.
+        """
         import numpy as np
 
         stored, scale = quantized_like_s4(self.weights.astype(np.float32, copy=False))
@@ -254,10 +257,10 @@ class EncodeWeightsPass(BoardOptions, EncodingOptions, NetworkPass):
     encoding: EncodingChoice = inherited(EncodingOptions, "encoding", "auto")
     """
     dense, csr, code: this encoding for each layer (csr only if it is smaller than dense); csr-int8:
-    int8 weights with a scale per layer, in each layer except the last, as in S4; auto: the fastest
-    lossless encoding for each layer, then smaller encodings while the constants exceed the flash of
-    `board`, then int8, in the order of the bytes saved. Without a board the flash is unlimited, and
-    no tiny layer becomes code.
+    int8 weights with a scale per layer, in each layer except the last, as in paper S4; auto: the
+    fastest lossless encoding for each layer, then smaller encodings while the constants exceed the
+    flash of `board`, then int8, in the order of the bytes saved. Without a board the flash is
+    unlimited, and no tiny layer becomes code.
     """
 
     def change(self, main: FuncOp) -> None:

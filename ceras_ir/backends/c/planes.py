@@ -23,7 +23,10 @@ from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
 
 
 LANE_CHANNELS, CHUNK_CHANNELS = 16, 64
-"""Channels that the first instruction permutes, and channels of the second."""
+"""
+The number of channels among which the first instruction permutes bytes, and among which the second
+permutes pairs.
+"""
 
 
 def clustered(nonzero: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -252,7 +255,7 @@ FIELD = 23
 """The maximum width of a sum in bits: with 24 bits, two inputs of -128 would not fit a word."""
 
 REGISTER_COLUMNS = 4
-"""Words with sums in registers."""
+"""The number of words with sums that remain in registers."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from ceras_ir.transforms.memory.slices import element_bytes, may_overwrite, refu
 
 @dataclass(frozen=True)
 class Arena:
-    """Bytes from `offset` of the arena, or of a region of the arena."""
+    """A range of bytes that starts at `offset` of the arena, or of a region of the arena."""
 
     offset: int
     region: str = ""
@@ -63,7 +63,7 @@ class StoredState:
     next: StateMemory | None = None
     """The place of the next state until the end of the run, if it differs."""
     is_copied: bool = False
-    """Whether the next state has to be copied into the place of the state."""
+    """Whether the next state must be copied to the bytes that store the state."""
 
 
 STATE_ALIGNMENT = 16
@@ -89,9 +89,12 @@ class Program:
     """The bytes of the plan and the capacity of each region; the arena has an empty name."""
     places: dict[SSAValue, Place] = field(default_factory=dict[SSAValue, Place])
     copied_in: list[int] = field(default_factory=list[int])
-    """Inputs that an accelerator uses, so that they must be in the arena."""
+    """The indices of graph inputs that an accelerator uses, so that they must be in the arena."""
     copied_out: list[tuple[SSAValue, int]] = field(default_factory=list[tuple[SSAValue, int]])
-    """Results that are not computed in place, with the output that receives the copy."""
+    """
+    Values that are not computed in place, with the index of the graph output that receives the
+    copy.
+    """
     states: list[StoredState] = field(default_factory=list["StoredState"])
     state_bytes: int = 0
     name: str = "model"
@@ -295,7 +298,9 @@ class Program:
 
 
 def _is_used_by_launch(value: SSAValue) -> bool:
-    """Return whether an accelerator computes or uses `value`, possibly under another shape."""
+    """
+    Return whether an accelerator computes or uses `value`, or a view of it with another shape.
+    """
     if isinstance(value.owner, LaunchOp):
         return True
     users = [use.operation for use in value.uses]

@@ -27,10 +27,13 @@ Outputs of a panel of weights. Panels are wider if the first-level cache holds a
 sums are computed in parallel, but less of the last panel remains in the cache for the next step.
 """
 FIRST_CACHE = 1 << 15
-"""Bytes of the first-level cache of a common processor."""
+"""The bytes of the first-level cache of a common processor."""
 
 VECTOR = 16
-"""Outputs of the longest vector. Elements after the last panel are loaded with it and dropped."""
+"""
+The number of outputs of the longest vector. Elements after the last panel are loaded with it and
+dropped.
+"""
 
 INTEGER_PANEL = 64
 """Outputs of a panel in `multiply_words.c`: four vectors, or eight shorter vectors."""

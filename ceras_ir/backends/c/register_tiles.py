@@ -14,7 +14,7 @@ from functools import cache
 from ceras_ir.backends.c.integer_layer import Epilogue
 
 LANES_PER_VECTOR = 16
-"""Outputs of a vector: 32-bit sums in 512 bits."""
+"""The number of outputs of a vector: 32-bit sums in 512 bits."""
 
 CONDITION, HAS_16_LANES = "MODEL_LANES", "MODEL_LANES == 16"
 """Preprocessor conditions: x86 vectors, and x86 vectors of 16 lanes."""
@@ -154,21 +154,21 @@ class Walk:
 
     tile: Tile
     runs: int
-    """Rows of a window, each contiguous in the input."""
+    """The number of rows of a window, each contiguous in the input."""
     steps: int
-    """Steps of a row."""
+    """The number of steps in which a row is multiplied."""
     pitch: int
-    """Distance between rows of a window."""
+    """The distance between rows of a window."""
     row: int
-    """Distance between output rows."""
+    """The distance between output rows."""
     column: int
-    """Distance between output positions."""
+    """The distance between adjacent output positions of a row."""
     ends_in_half: bool = False
     """Whether the outputs of the last vector fit in its lower half."""
     pieces: int = 1
-    """Contiguous pieces of a row of a window; `steps` counts the steps of a piece."""
+    """The number of contiguous pieces of a row of a window; `steps` counts the steps of a piece."""
     piece: int = 0
-    """Distance between pieces."""
+    """The distance between pieces."""
     joins_ends: bool = False
     """Whether the single bytes at the ends of rows, at most four, form a step."""
 

@@ -28,7 +28,7 @@ MAX_LOAD_BITS = 25
 """The maximum width of a value in bits that kernels load at once."""
 
 TRAILING_BYTES = 3
-"""Bytes that kernels load with the last byte."""
+"""The number of bytes after the last byte of an array that kernels may load together with it."""
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ class Sums:
     """Properties of the integer sums of a layer that are known at compile time."""
 
     weights: graph.ConstantOp | None
-    """None for computed weights."""
+    """The constant weights; None if the weights are computed."""
     x: UniformType
     bias: NDArray[np.int64]
     """
@@ -159,12 +159,12 @@ class Geometry:
 
     positions: int
     k: int
-    """Products per output."""
+    """The number of products per output."""
     n: int
-    """Outputs per group."""
+    """The number of outputs per group."""
     groups: int
     group_channels: int
-    """Input channels per group."""
+    """The number of input channels per group."""
     is_direct: bool
     """Whether rows are contiguous in the input: a matrix product, or a 1x1 window of stride 1."""
     is_depthwise: bool
@@ -232,7 +232,10 @@ UNSIGNED_OFFSET = 128
 
 
 def row_type(value: SSAValue) -> tuple[str, str]:
-    """Return the type of row elements for an integer operand, and the offset of stored values."""
+    """
+    Return the C type of the elements in a gathered row of the operand, and the C text (such as ` +
+    128`) that is added to each element when it is copied to the row.
+    """
     match value_type(value):
         case "int8_t":
             return "model_row", " + MODEL_ROW_OFFSET"

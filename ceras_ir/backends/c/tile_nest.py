@@ -28,7 +28,9 @@ from ceras_ir.backends.c.values import steps_left
 from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
 
 DIRECT_STRIP = 24 * 1024
-"""Bytes of rows that are contiguous in the input: few enough for the first-level cache."""
+"""
+The bytes of a strip of rows that are contiguous in the input: few enough for the first-level cache.
+"""
 
 SHORT_STRIP = 8 * 1024
 """
@@ -155,7 +157,10 @@ class Nest:
 
     @property
     def filled_rows(self) -> str:
-        """Input rows of this strip: an expression in `count` if the last strip is shorter."""
+        """
+        The number of input rows of this strip: a C expression in `count` if the last strip is
+        shorter.
+        """
         if not self.has_remainder:
             return str(self.strip_rows)
         scaled = "(count - 1)" if self.stride[0] == 1 else f"(count - 1) * {self.stride[0]}"
@@ -172,7 +177,7 @@ class Nest:
 
     @property
     def first_row(self) -> str:
-        """The first input row of a strip, an expression in `first`."""
+        """The first input row of a strip, as a C expression in `first`."""
         scaled = "first" if self.stride[0] == 1 else f"first * {self.stride[0]}"
         return f"{scaled} - {self.top}" if self.top else scaled
 
@@ -250,7 +255,7 @@ class Nest:
         return padded
 
     def input_at(self) -> str:
-        """Return the start of a tile in the strip: an expression in `r`, `c` and `g`."""
+        """Return the address of a tile in the strip, as a C expression in `r`, `c` and `g`."""
         terms = [f"r * {self.stride[0] * self.pitch}"]
         if self.columns > 1:
             terms.append(f"c * {self.stride[1] * self.channels}")
@@ -259,12 +264,12 @@ class Nest:
         return " + ".join(terms)
 
     def place_of(self, pointer: str) -> str:
-        """Return the start of a tile in an input that is used in place."""
+        """Return the address of a tile in an input that is used in place, as a C expression."""
         rows = self.stride[0] * self.pitch
         return f"{self.image_at(pointer)} + first * {rows} + {self.input_at()}"
 
     def output_at(self) -> str:
-        """Return the offset of the first position in the result."""
+        """Return the offset of the first position of a tile in the result, as a C expression."""
         row = "first + r"
         if self.images > 1:
             row = f"image * {self.rows} + {row}"

@@ -186,11 +186,11 @@ class Rescaling:
     """The C code that converts a sum of integer terms to a stored number."""
 
     type: str
-    """The type of `v`: `int32_t` or `int64_t`."""
+    """The C type of `v`: `int32_t` or `int64_t`."""
     statements: tuple[str, ...]
-    """The statements from the sum in `v` to the clamped `v`."""
+    """The C statements that convert the sum in `v` to the clamped `v`."""
     result: str
-    """The stored number, an expression in `v`."""
+    """The stored number, as a C expression in `v`."""
 
     def lines(self, terms: Sequence[str], target: str) -> list[str]:
         """Return statements that store the rescaled sum of `terms` in `target`."""

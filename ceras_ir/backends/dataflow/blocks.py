@@ -64,7 +64,7 @@ class Block:
     """A circuit of the pipeline. The first of `inputs` is streamed, a second is buffered."""
 
     name: str
-    """The node of the network."""
+    """The name of the node of the network that the circuit computes."""
     feature: Feature
     """The shape of the result."""
     inputs: "tuple[Block, ...]" = ()
@@ -92,7 +92,7 @@ class BlockWindows:
     kernel: tuple[int, int]
     strides: tuple[int, int] = (1, 1)
     before: tuple[int, int] = (0, 0)
-    """Padding at the top and on the left."""
+    """The rows of padding at the top, and the columns of padding on the left."""
     dilations: tuple[int, int] = (1, 1)
 
     @property
@@ -111,11 +111,11 @@ class Convolution(Block):
 
     windows: BlockWindows = BlockWindows((1, 1))
     weights: Integers = field(default_factory=lambda: np.zeros((1, 1, 1, 1), np.int64))
-    """[filters, window rows, window columns, channels of a group]."""
+    """The weights, with axes [filters, window rows, window columns, channels of a group]."""
     bias: Integers = field(default_factory=lambda: np.zeros(1, np.int64))
     groups: int = 1
     pad: int = 0
-    """The value of the padding."""
+    """The stored integer that fills the padding."""
     scale: SumScale = SumScale(0, -128, 127)
     further: Integers | None = None
     """The extra right shift of each channel; None if all shifts are equal."""

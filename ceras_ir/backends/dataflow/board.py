@@ -98,7 +98,7 @@ CHIP_FAMILIES = {
 
 
 DEFAULT_CHIP_BOARD = "zcu102"
-"""The board of S5."""
+"""The name of the board of the paper S5 (see `docs/papers.md`)."""
 
 
 @options

@@ -371,7 +371,7 @@ class _Model:
 @dataclass(frozen=True)
 class _Word:
     number: int
-    """The row of the word."""
+    """The index of the row to which the word belongs."""
     is_last: bool
     """Whether the word is the last of the row."""
 

@@ -87,7 +87,7 @@ class Usage:
             self.parts[LogicPart.SELECT] += copies * choices
 
     def contents(self, width: int, depth: int) -> None:
-        """Add a read-only memory."""
+        """Add the resources of a read-only memory with `depth` words of `width` bits."""
         self.ram18 += _blocks(width, depth)
 
     def addresses(self, unit: int, address_bits: int, count: int = 1) -> None:
@@ -196,7 +196,7 @@ def estimate(pipeline: Pipeline, plan: PipelinePlan, family: Family) -> dict[Blo
 
 
 def total(parts: dict[Block, Resources]) -> Resources:
-    """Return the sum over all blocks."""
+    """Return the sum of the resources of all blocks."""
     return sum(parts.values(), Resources())
 
 

@@ -4,11 +4,11 @@ Describe the storage of a convolution: the window buffer and the weight memory.
 1. `hdl/window_buffer.sv` defines the terms slot, bank, phase and address. A block that computes
    several output rows in parallel needs a bank for each row. The address of a weight is relative
    to the first slot of the current rows; the rotation selects the bank of the first row.
-2. Weights are stored dense, or only nonzero weights. COO is the encoding of S5: each nonzero weight
-   with row, column and channel, here as the position of the input in the window buffer: address,
-   rotation and shift. A delta is the distance to the previous weight in the order of rows, columns
-   and channels, which needs fewer bits. A word has an entry for each filter that is computed in
-   parallel. Filters with fewer nonzero weights are padded with zeros.
+2. Weights are stored dense, or only nonzero weights. COO is the encoding of paper S5: each nonzero
+   weight with row, column and channel, here as the position of the input in the window buffer:
+   address, rotation and shift. A delta is the distance to the previous weight in the order of rows,
+   columns and channels, which needs fewer bits. A word has an entry for each filter that is
+   computed in parallel. Filters with fewer nonzero weights are padded with zeros.
 """
 
 from collections.abc import Iterator
@@ -39,7 +39,10 @@ class WindowBuffer:
     layer: Convolution
     banks: int
     slots: int
-    """The slots for the rows of a group, and for rows that are written at the same time."""
+    """
+    The number of slots. A slot stores the input rows by which two groups of output rows differ;
+    further rows are written to the remaining slots while a group is computed.
+    """
     parts: int = 1
     """The number of parts in which columns are computed. Each part has separate words."""
 

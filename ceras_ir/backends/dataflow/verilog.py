@@ -33,7 +33,7 @@ class MemoryFile:
     width: int
 
     def text(self) -> str:
-        """Return the file for `$readmemh`."""
+        """Return the text of the file that the Verilog task `$readmemh` loads."""
         digits = ceiling(self.width, 4)
         return "".join(f"{word:0{digits}x}\n" for word in self.words)
 

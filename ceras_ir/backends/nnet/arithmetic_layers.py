@@ -121,7 +121,7 @@ record_as(POOL2D, graph.Pool2dOp, _pool_words, lambda op: op.requant)
 
 
 REDUCTION_NUMBERS = (graph.Reduce.SUM, graph.Reduce.PRODUCT, graph.Reduce.MAX, graph.Reduce.MIN)
-"""The index of a function is the number in the format."""
+"""The reductions; the index of a reduction is its number in nnet files."""
 
 
 def _check_reduce(case: Case) -> None:
@@ -188,10 +188,16 @@ INTEGER_BINARIES = (
     graph.Binary.ADD, graph.Binary.SUB, graph.Binary.MUL, graph.Binary.DIV, graph.Binary.MIN,
     graph.Binary.MAX, *_BITWISE, graph.Binary.POW,
 )  # fmt: skip
-"""The functions of plain integers, which wrap around. The index is the number in the format."""
+"""
+The functions of plain integers, which wrap around. The index of a function is its number in nnet
+files.
+"""
 
 FLOAT_BINARIES = {f: n for n, f in enumerate(INTEGER_BINARIES) if f not in _BITWISE}
-"""The numbers of the functions of floats; quantized operands accept the first three."""
+"""
+The numbers in nnet files of the functions of floats. Quantized operands accept the first three
+functions.
+"""
 
 
 def _check_binary(case: Case) -> None:
@@ -242,7 +248,7 @@ def encode_binary(op: graph.BinaryOp, add_table: AddTable) -> LayerRecord:
 
 
 RELATION_NUMBERS = (graph.Compare.EQUAL, graph.Compare.LESS, graph.Compare.LESS_OR_EQUAL)
-"""The index of a relation is the number in the format."""
+"""The comparisons; the index of a comparison is its number in nnet files."""
 
 
 def _check_compare(case: Case) -> None:

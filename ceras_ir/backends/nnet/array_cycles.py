@@ -78,9 +78,9 @@ class _Bus:
     all_groups: int
     """The number of groups of results with a residual. Two residuals are prefetched."""
     rows: float = 0.0
-    """Cycles spent on rows."""
+    """The bus cycles spent on rows of the input."""
     groups: float = 0.0
-    """Cycles spent on residuals."""
+    """The bus cycles spent on residuals."""
     groups_allowed: int = 0
 
     def __post_init__(self) -> None:

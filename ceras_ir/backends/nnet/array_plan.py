@@ -59,17 +59,20 @@ class ArrayLayer:
     input_pitch: int
     result_pitch: int
     residual_pitch: int = 0
-    """0 without a residual."""
+    """The bytes from a pixel of the residual to the next; 0 without a residual."""
     down: ArrayWindow = ArrayWindow()
     across: ArrayWindow = ArrayWindow()
     by_channel: bool = False
-    """Depthwise: each output is computed from the channel of the same number."""
+    """
+    Whether the layer is depthwise: each output is computed from the input channel of the same
+    index.
+    """
     pixels: int = 0
     """The rows of a matrix product, sum or lookup; 0 for a window."""
     tables: int = 0
     """The number of different function tables of the channels."""
     result_size: int = 1
-    """Bytes per element of the result: 4 if function tables contain floats."""
+    """The bytes of an element of the result: 4 if function tables contain floats."""
     multiplier: int = 0
     """The factor of an average, before a right shift by `shift`; 0 for a maximum."""
     shift: int = 0

@@ -39,7 +39,7 @@ class BoardCircuit:
     """The rates and limits of the FPGA for a kind of operation."""
 
     bytes_per_cycle: float
-    """The maximum, as for `macs_per_cycle`."""
+    """The maximum number of bytes that the circuit transfers in a clock cycle."""
     launch_us: float
     macs_per_cycle: float = 0.0
     lanes: int = 1

@@ -93,7 +93,7 @@ _USED_BITS = re.compile(r"(signed )?(\d+) bits(?:; )?")
 
 @dataclass(frozen=True)
 class RegisterConstant:
-    """A constant of the package; `meaning` is the comment."""
+    """A constant of the SystemVerilog package of registers; `meaning` is the comment next to it."""
 
     name: str
     value: int
@@ -171,7 +171,10 @@ def register_map() -> RegisterMap:
 
 
 def registers_header() -> str:
-    """Return the header `registers.h` of the engine."""
+    """
+    Return the text of the C++ header `registers.h`, from which the engine knows the registers of
+    the circuits.
+    """
     known = register_map()
     lines = [
         "// The registers of the circuits, generated from hdl/layer_registers.sv.",

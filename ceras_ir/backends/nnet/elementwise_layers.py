@@ -204,7 +204,7 @@ record_as(
 
 
 CELL_NUMBERS = (Cell.RNN, Cell.GRU, Cell.GRU_RESET_FIRST, Cell.LSTM)
-"""The index of a cell is its number in the format."""
+"""The recurrent cells; the index of a cell is its number in nnet files."""
 
 GATE_COUNTS, FUNCTION_COUNTS = (1, 3, 3, 4), (1, 2, 2, 3)
 LSTM = 3

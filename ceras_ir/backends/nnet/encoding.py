@@ -58,7 +58,7 @@ FUNCTION_NUMBERS = {function: number for number, function in enumerate(Function,
 
 @dataclass(frozen=True)
 class TensorRecord:
-    """An entry of the tensor table: 64 bytes."""
+    """An entry of the tensor table of an nnet file: 64 bytes."""
 
     name: int
     storage: int
@@ -70,7 +70,7 @@ class TensorRecord:
     block: int
     offset: int
     pitch: int = 0
-    """Bytes from row to row; 0 without gaps."""
+    """The bytes from a row to the next; 0 if there are no gaps between rows."""
 
     LOCATIONS = (None, Section.WEIGHTS, Section.BIASES, Section.FLOATS)
 
@@ -90,7 +90,7 @@ class LayerRecord:
     kind: Kind
     operands: Sequence[int] = ()
     attributes: Sequence[int] = ()
-    """Unsigned words of 32 bits."""
+    """The attributes of the operation, as unsigned words of 32 bits."""
     bias: bool = False
     residual: bool = False
     function: int = 0
@@ -99,7 +99,7 @@ class LayerRecord:
     residual_shift: int = 0
     table: int = NO_INDEX
     fused: bool = False
-    """Whether the table is applied after a requantization."""
+    """Whether a lookup table is applied to the requantized result."""
     name: int = field(default=0, kw_only=True)
     device: int = field(default=0, kw_only=True)
     result: int = field(default=0, kw_only=True)
@@ -228,7 +228,7 @@ class Constants:
 
 @dataclass
 class Sections:
-    """The sections of a file."""
+    """The sections of an nnet file."""
 
     tables: dict[Section, bytearray] = field(
         default_factory=lambda: {s: bytearray() for s in Section if s not in CONSTANT_ALIGNMENT}

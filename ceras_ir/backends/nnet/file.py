@@ -17,12 +17,12 @@ from math import prod
 from ceras_ir.support.diagnostics import InputError
 
 Place = tuple[int, int, int, int]
-"""First byte, number of rows, bytes per row, and bytes from row to row."""
+"""The first byte, the number of rows, the bytes per row, and the bytes from a row to the next."""
 
 STORAGE_BYTES = {"f32": 4, "i8": 1, "u8": 1, "i16": 2, "u16": 2, "i32": 4, "i64": 8, "bool": 1}
 
 ONLY_PLAIN = ("i64", "bool")
-"""Storages that quantized values cannot have."""
+"""The storage types that quantized values cannot have."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class FileTensor:
     block: int | None
     offset: int
     pitch: int
-    """Bytes from row to row including gaps; 0 without gaps."""
+    """The bytes from a row to the next, gaps included; 0 if there are no gaps."""
 
     @property
     def nbytes(self) -> int:
@@ -120,7 +120,7 @@ class FileLayer:
     residual_shift: int
     table: int | None
     fused: bool
-    """Whether the table is applied after a requantization."""
+    """Whether a lookup table is applied to the requantized result."""
 
     @property
     def opcode(self) -> str:
@@ -129,7 +129,7 @@ class FileLayer:
 
 @dataclass(frozen=True)
 class NnetFile:
-    """The content of a file. Integers refer to entries of the tuples."""
+    """The content of an nnet file. Integers are indices of entries of the tuples."""
 
     arena_size: int
     alignment: int
@@ -155,7 +155,7 @@ def expect(condition: bool, message: str) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """A layer to check, with the tensors."""
+    """A layer of an nnet file that is checked, with its tensors."""
 
     file: NnetFile
     number: int
@@ -197,7 +197,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Kind:
-    """The specification of an opcode in the format."""
+    """The specification of an opcode of the nnet format."""
 
     number: int
     """The opcode. Existing numbers never change."""

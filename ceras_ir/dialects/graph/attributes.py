@@ -74,7 +74,7 @@ class OnnxOperator:
 
     name: str
     since: int = 13
-    """The first opset."""
+    """The first opset that has the operator."""
     defaults: tuple[float, ...] = ()
     """The default values of the attributes, in the order of parameters."""
     mode: tuple[str, str] | None = None
@@ -96,7 +96,7 @@ class Facts:
 
 class Function(StrEnum):
     """
-    Elementwise functions with parameters.
+    Elementwise functions, which can have parameters.
 
     `ceras_ir.interpreters.float_functions` has the fixed sequences of float32 operations for `exp`,
     `exp(...) - 1` and functions that use them. The position in this list, from 1, is the code in

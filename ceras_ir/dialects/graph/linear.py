@@ -5,7 +5,7 @@ Convolution and matrix product, with their common output stage.
    the operation is `ordered`. Then it is `(...((0 + p0) + p1) + ...)` over the products for an
    output, in the memory order of weights, with each product and sum rounded to float32.
 2. Weights of ordered sums may be int8 with a single scale S and no zero point. Products use the
-   stored integers as float32. The sum is multiplied by S before the bias (S4).
+   stored integers as float32. The sum is multiplied by S before the bias (paper S4).
 3. Quantized: `requant(acc + bias + ((residual - zero_point(residual)) << residual_shift))`, with
    `acc` the exact sum of products of `x - zero_point(x)` and `w - zero_point(w)`. Padding
    contributes 0.

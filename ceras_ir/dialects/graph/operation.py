@@ -325,13 +325,13 @@ class WrongShapeError(VerifyException):
 
 
 def expect_shape(name: str, value: SSAValue, expected: Sequence[int]) -> None:
-    """Refuse another shape."""
+    """Raise an error if the operand or result `name` does not have the shape `expected`."""
     if (shape := shape_of(value)) != tuple(expected):
         raise WrongShapeError(name, tuple(expected), shape)
 
 
 def expect_rank(name: str, value: SSAValue, rank: int) -> None:
-    """Refuse another rank."""
+    """Raise a `VerifyException` if the operand or result `name` does not have the rank `rank`."""
     if len(shape := shape_of(value)) != rank:
         raise VerifyException(f"{name} must have rank {rank}, got shape {shape}")
 
@@ -343,7 +343,9 @@ def expect_axis(axis: int, rank: int) -> None:
 
 
 def expect_length(name: str, values: Sequence[int], length: int, minimum: int) -> None:
-    """Refuse a list of another length, or with an entry below `minimum`."""
+    """
+    Raise a `VerifyException` if the list `values` has another length, or an entry below `minimum`.
+    """
     if len(values) != length or any(v < minimum for v in values):
         raise VerifyException(f"{name} must be {length} integers >= {minimum}, got {list(values)}")
 

@@ -33,8 +33,8 @@ from ceras_ir.dialects.sparse.encoded import (
 @irdl_attr_definition
 class CooAttr(Listed):
     """
-    Weights with positions of the minimum width: column, row and channel (S5), or the distance from
-    the previous weight.
+    Weights with positions of the minimum width: column, row and channel (paper S5), or the distance
+    from the previous weight.
 
     `#sparse.coo<counts 5, column 2 row 2 channel 4, counts "0x..", places "0x..", values "0x.." :
     tensor<8x3x3x16xi8>>`: a count of 5 bits for each filter, or `counts 0` if all filters store the
@@ -146,7 +146,7 @@ class CsrAttr(Listed):
 
     `#sparse.csr<counts 8, delta 8, counts "0x..", places "0x..", values "0x.." : tensor<2x9xf32>>`:
     a count of 8, 16 or 32 bits for each filter. Positions are distances of 8 bits, or columns of 16
-    bits with `index 16` (S4).
+    bits with `index 16` (paper S4).
     """
 
     name = "sparse.csr"

@@ -287,7 +287,7 @@ class Order(StrEnum):
     """
     The loops over blocks from the outside in. An operand that an inner loop does not change is
     loaded outside of it: with a single K-block, `nmk` keeps weights on chip and `mnk` inputs.
-    `alg1`, `alg2` and `alg3` are the loop nests of S3, see `backends/vta/kernels/s3.py`.
+    `alg1`, `alg2` and `alg3` are the loop nests of paper S3, see `backends/vta/kernels/s3.py`.
     """
 
     NMK = "nmk"
@@ -298,7 +298,10 @@ class Order(StrEnum):
 
     @property
     def is_s3(self) -> bool:
-        """Return whether it is an algorithm of S3, with the K loop outside of the N loop."""
+        """
+        Return whether the K loop is outside of the N loop, as in the algorithms of the paper S3
+        (see `docs/papers.md`).
+        """
         return self not in (Order.NMK, Order.MNK)
 
 

@@ -31,7 +31,7 @@ from ceras_ir.targets.protocol import Target, all_targets, board_owners, find_ta
 MODEL = "--model"
 
 MIN_TITLE, MAX_PART = 12, 24
-"""The characters of a title, and of a core or part, in the list."""
+"""The minimum width of a title, and the maximum width of a core or part, in characters."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -34,7 +34,7 @@ _RUN = "--run-pass="
 
 @options
 class PartOptions:
-    """The treatment of the input text."""
+    """The options for the treatment of the input text."""
 
     split_input_file: bool = option(False, usual=True)
     """Process the parts between '// -----' lines separately."""
@@ -46,7 +46,7 @@ class PartOptions:
 
 @options
 class PrintOptions(DumpOptions):
-    """The printed IR and tables."""
+    """The options that select the printed IR and tables."""
 
     time_passes: bool = option(False, aliases=("--mlir-timing",), usual=True)
     """Print the time of each pass to stderr."""
@@ -61,7 +61,7 @@ class PrintOptions(DumpOptions):
 
 @options
 class BisectionOptions(BisectPassesOptions):
-    """The search for the first pass that changes the outputs."""
+    """The options of the search for the first pass that changes the outputs."""
 
     bisect_passes: bool = inherited(BisectPassesOptions, "bisect_passes", False)
     """
@@ -83,7 +83,7 @@ class BisectionOptions(BisectPassesOptions):
 
 @options
 class ReproducerOptions:
-    """The files about internal errors."""
+    """The options for reproducers: files with a pass that crashed, and the IR before it."""
 
     reproducer: str | None = option(
         None, metavar="FILE", aliases=("--mlir-pass-pipeline-crash-reproducer",)
@@ -98,7 +98,7 @@ class ReproducerOptions:
 
 @options
 class InformationOptions:
-    """The information that is printed instead of a run."""
+    """The options that print information instead of running passes."""
 
     list_passes: bool = option(False, usual=True)
     """List all passes."""
@@ -115,7 +115,7 @@ class OptArguments(
     PartOptions,
     ShapeOptions,
 ):
-    """The command line after defaults."""
+    """The parsed command line, with defaults filled in."""
 
     input: str = "-"
     output: str = "-"

@@ -129,7 +129,7 @@ class Expectation:
     severity: str
     text: str
     written: int
-    """The line of the comment."""
+    """The number of the line that contains the comment."""
     line: int | None
     """The line of the expected diagnostic, if the location is known."""
 
@@ -215,7 +215,7 @@ BENEFITS = Path(__file__).with_name("pass_benefits.json")
 
 @dataclass(frozen=True)
 class Benefit:
-    """The loss of a network without a step."""
+    """The loss of a network if a step is omitted from the compilation."""
 
     changed: int
     """The number of builds in which the step changes the IR."""

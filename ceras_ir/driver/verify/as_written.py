@@ -58,7 +58,7 @@ class StepDifferences:
     differing: int = 0
     """The number of elements that differ by a step."""
     wrong: str | None = None
-    """The first element that differs by more."""
+    """A text about the first element that differs by more than `MAX_STEPS`."""
 
     def __str__(self) -> str:
         if self.wrong is not None:

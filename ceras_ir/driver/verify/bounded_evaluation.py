@@ -359,7 +359,10 @@ class BoundedEvaluation:
 
 
 def relative(apart: Doubles, values: Doubles) -> float:
-    """Return the largest of `apart`, relative to each of `values`."""
+    """
+    Return the largest ratio of a difference in `apart` to the magnitude of the element of `values`
+    at the same index.
+    """
     return float(np.where(apart > 0, apart / np.abs(values), 0.0).max(initial=0.0))
 
 

@@ -278,7 +278,7 @@ class LevelComparison:
         return list(progress(machine.run(self.samples), label, len(self.samples)))
 
     def agrees(self, actual: Sequence[Outputs]) -> str:
-        """Return the kind of agreement: exact, or within tolerance."""
+        """Return text for the agreement with the reference: exact, or within tolerance."""
         return _agrees(self.differs(actual, exact=True) is None)
 
     def differs(self, actual: Sequence[Outputs], *, exact: bool) -> str | None:

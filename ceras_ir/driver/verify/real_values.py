@@ -55,7 +55,10 @@ def gamma(terms: int) -> float:
 
 @dataclass(frozen=True)
 class Real:
-    """Numbers, and bounds of the difference to another implementation."""
+    """
+    Real numbers, and for each number a bound of its difference from the number of another
+    implementation.
+    """
 
     value: Doubles
     error: Doubles

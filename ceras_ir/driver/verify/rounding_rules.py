@@ -40,7 +40,7 @@ Called: TypeAlias = tuple[list[Array], list[Doubles]]
 
 
 class Evaluation(Protocol):
-    """The requests that a rule may make."""
+    """The interface through which a rule requests values and bounds during the evaluation."""
 
     packed: dict[SSAValue, list[Doubles]]
     """The bounds of the results of calls, which are bytes."""
@@ -56,11 +56,11 @@ class Evaluation(Protocol):
 
 @dataclass(frozen=True)
 class Applied:
-    """An operation with its results."""
+    """An operation with its operands and result, and the bounds of the operands."""
 
     operands: list[Array]
     errors: list[Doubles]
-    """The bounds of the operands."""
+    """The bound of each operand's difference from the operand of another implementation."""
     result: Array
     unit: float
     """The relative rounding of two results, see `Real`."""
@@ -97,7 +97,7 @@ class Applied:
         return np.abs(self.result.astype(np.float64))
 
     def reals(self) -> list[Real]:
-        """The operands."""
+        """Return the operands with their bounds."""
         pairs = zip(self.operands, self.errors, strict=True)
         return [Real.of(value, error, self.unit) for value, error in pairs]
 

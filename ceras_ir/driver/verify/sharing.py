@@ -51,7 +51,10 @@ class ShardTask:
     shard: Shard
     inputs: tuple[TensorInfo, ...]
     digest: str
-    """The digest of the file of the shard, which has another path in a cluster; "" for a folder."""
+    """
+    The digest of the file of the shard, because a cluster stores the file under another path; ""
+    for a folder.
+    """
     nullable: frozenset[str]
     """Inputs that may have NaN."""
 

@@ -121,14 +121,18 @@ def is_folded(node: Node) -> bool:
 
 
 LoopStates: TypeAlias = dict[tuple[str, ...], list[bool]]
-"""The states of loops that may be constants, by the results of the loop."""
+"""
+For each loop, identified by the names of its results: whether each carried state may be constant.
+"""
 
 
 def constant_outputs(node: Node, loops: LoopStates | None = None) -> Sequence[str]:
     """
     Return the results of a node that are or may be constants. Whether a result of control flow is
     constant is known only after emission. Functions that ONNX defines have no constant results if
-    an operand is not constant. `loops` has the states that were found with fewer outer constants.
+    an operand is not constant. `loops` caches the states of inner loops that earlier calls, with
+    fewer known constants, found to be constant; they remain constant, so the search continues with
+    them.
     """
     outputs, loops = node.outputs, {} if loops is None else loops
     if is_folded(node) or (node.operator == "CastLike" and node.is_constant(0)):

@@ -256,7 +256,7 @@ MAX_HARD_SWISH_ERROR = 0.142
 @dataclass(frozen=True)
 class SwishToHardSwishPass(ModulePass):
     """
-    Replace each swish, separate or fused, by hard_swish (S1, section 3.1.3).
+    Replace each swish, separate or fused, by hard_swish (paper S1, section 3.1.3).
 
     Not exact: a value can change by 0.142 (`3 / (1 + e^3)`, at x = -3 and x = 3). A network that
     was not trained with hard_swish can lose accuracy. Therefore no pipeline runs the pass by

@@ -74,8 +74,8 @@ class RowFunctions(Protocol[Found]):
 
     def other_rows(self, length: int) -> Doubles:
         """
-        Return test rows of all magnitudes, on which the functions of the family have different
-        results.
+        Return test rows of `length` elements and of all magnitudes. Any two functions of this
+        family have different results on these rows.
         """
         ...
 

@@ -99,7 +99,7 @@ def interference(buffers: Sequence[Buffer]) -> dict[int, set[int]]:
 
 def fewest_blocks(buffers: Sequence[Buffer]) -> list[int]:
     """
-    Return the block of each buffer, with a minimal number of blocks (S2). Live ranges form an
+    Return the block of each buffer, with a minimal number of blocks (paper S2). Live ranges form an
     interval graph, for which colouring in the order of their start is optimal. A buffer gets the
     smallest free block that holds it, else the largest, which is enlarged.
     """
@@ -173,7 +173,7 @@ class AllocateBlocksPass(
     strategy: Literal["offsets", "colouring"] = "offsets"
     """
     colouring: values share entire blocks, as few as possible, each as large as the largest value
-    (S2); offsets: values have byte offsets that do not overlap while both are live.
+    (paper S2); offsets: values have byte offsets that do not overlap while both are live.
     """
     in_slices: bool = False
     """
@@ -319,7 +319,11 @@ def _attach(main: FuncOp, value: SSAValue, block: BlockAttr) -> None:
 
 
 def describe(main: FuncOp, *, include_io: bool, alignment: int) -> str:
-    """Return the peak of `main`, and a table of the buffers with bars over the steps."""
+    """
+    Return text: the peak of the memory of `main` in bytes, and a table of the buffers, with a bar
+    over the steps in which each is live. `include_io` includes graph inputs and outputs; addresses
+    are multiples of `alignment` bytes.
+    """
     liveness = analyse(main, include_io=include_io)
     order = steps(main)
     rows = list(_rows(main, liveness, len(order)))

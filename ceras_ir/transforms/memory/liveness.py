@@ -84,9 +84,9 @@ class Liveness:
     buffers: list[Buffer] = field(default_factory=list[Buffer])
     by_value: dict[SSAValue, Buffer] = field(default_factory=dict[SSAValue, Buffer])
     starts: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
-    """The offset of a value in the buffer, if it is not 0."""
+    """The offset in bytes of a value in the buffer, if it is not 0."""
     pitches: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
-    """The distance between rows, for values with gaps between rows."""
+    """The bytes from a row to the next, for values with gaps between rows."""
     returned: frozenset[SSAValue] = frozenset()
     """Graph outputs, which no operation may overwrite."""
     slicing: Slicing | None = None
@@ -94,7 +94,7 @@ class Liveness:
     copied: dict[tuple[ConcatOp, SSAValue], str] = field(
         default_factory=dict[tuple[ConcatOp, SSAValue], str]
     )
-    """With `slicing`: the other operands, and the reasons."""
+    """With `slicing`: the operands of concatenations that are copied, and the reasons."""
 
     def add(self, value: SSAValue, lower: int, upper: int) -> None:
         self.buffers.append(buffer := Buffer(byte_size(value), lower, upper))
@@ -158,7 +158,10 @@ class Liveness:
                 known[value] = number
 
     def place_of(self, value: SSAValue) -> tuple[int, int]:
-        """Return the start of a value in the buffer, and the pitch."""
+        """
+        Return the offset in bytes of a value in the buffer, and the bytes from a row to the next; 0
+        without gaps between rows.
+        """
         return self.starts.get(value, 0), self.pitches.get(value, 0)
 
     def merge(self, op: ConcatOp, upper: int) -> bool:

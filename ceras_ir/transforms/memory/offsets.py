@@ -37,7 +37,7 @@ class Span:
         return self.size > 0 and self.lower < self.upper
 
     def overlaps(self, other: "Span") -> bool:
-        """Return whether both are live at some time."""
+        """Return whether both spans are live at some time."""
         return self.lower < other.upper and other.lower < self.upper
 
 
@@ -93,7 +93,10 @@ _ORDERS: tuple[Callable[[Span], tuple[int, ...]], ...] = (
     lambda b: (b.lower - b.upper, -b.size, b.lower),
     lambda b: (b.lower, -b.size),
 )
-"""Decreasing size, decreasing area, decreasing duration, increasing start."""
+"""
+The sort keys by which spans are placed: by decreasing size, decreasing product of size and
+duration, decreasing duration, or increasing start.
+"""
 
 
 def first_fit(spans: Sequence[Span], alignment: int) -> tuple[list[int], int]:

@@ -134,13 +134,18 @@ def _problem(regions: Sequence[Region]) -> str | None:
 
 
 MAX_STATES = 4096
-"""States that the dynamic program keeps in each step; the best if there are more."""
+"""
+The maximum number of states that the dynamic program keeps in each step; the best states are kept.
+"""
 MAX_CHOICES = 200
-"""Choices that are tried in total."""
+"""The maximum number of choices that are tried in total."""
 MAX_EXCLUDED = 24
-"""Requests in a set that branching excludes; for a larger set, the limit is reduced."""
+"""
+The maximum number of requests in a set that branching excludes; for a larger set, the limit is
+reduced.
+"""
 MAX_REDUCTIONS = 32
-"""Reductions of the limits of regions."""
+"""The maximum number of reductions of the limits of regions."""
 
 Traffic: TypeAlias = tuple[int, ...]
 """Bytes read and written in each region; the lexicographically larger traffic is better."""
@@ -157,7 +162,10 @@ class RegionChoice:
 
 @dataclass(frozen=True)
 class RegionPlan:
-    """A choice with a plan of each region, with the offsets of the requests in order."""
+    """
+    A choice of a region for each request, and the plan of each region: the offsets in bytes of the
+    requests in that region, in their order.
+    """
 
     choice: RegionChoice
     plans: tuple[OffsetPlan, ...]

@@ -115,7 +115,7 @@ class _JobMemory:
 
 
 MAX_OPTIONS_PER_STATE = 2
-"""Jobs tried for each state, on average, before the search stops."""
+"""The number of jobs tried for each state, on average, before the search stops."""
 
 
 def best_order(problem: Problem, max_states: int) -> list[int]:

@@ -65,7 +65,7 @@ class Slice:
     width: int
     """The bytes of a row, or of the operand if it is contiguous."""
     pitch: int
-    """The distance between rows; 0 if the operand is contiguous."""
+    """The bytes from a row to the next; 0 if the operand is contiguous."""
 
 
 def element_bytes(value: SSAValue) -> int:

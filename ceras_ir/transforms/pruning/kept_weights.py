@@ -41,7 +41,10 @@ def by_magnitude(weights: Weights, share: float) -> Kept:
 
 
 def by_filter(weights: Weights, share: float) -> Kept:
-    """Prune the share of each filter with the smallest magnitudes, the same number in each (S5)."""
+    """
+    Prune the share of each filter with the smallest magnitudes, the same number in each, as in the
+    paper S5 (see `docs/papers.md`).
+    """
     return _without_smallest(np.abs(weights).reshape(len(weights), -1), share).reshape(
         weights.shape
     )
@@ -119,7 +122,7 @@ def _largest(scores: NDArray[np.floating], count: int) -> Kept:
 # of the budget.
 
 Table = NDArray[np.float64]
-"""[layers, shares]"""
+"""A value for each layer and share of zeros, with axes [layers, shares]."""
 
 BUDGET_PARTS = 4096
 """The resolution of costs, in parts of the budget."""
@@ -182,7 +185,11 @@ def losses(
     layers: Sequence[graph.LinearOperation],
     rule: PruningRule,
 ) -> NDArray[np.float64]:
-    """Return the noise-to-signal ratio at the outputs for each layer and each of `SHARES`."""
+    """
+    Return the noise-to-signal ratio at the graph outputs if `rule` prunes a single layer, as an
+    array with a row for each layer and a column for each share of weights in `SHARES` that become
+    zero.
+    """
     # Use the graph outputs, because operations after the quantized part are pruned too.
     float_outputs = [v for v in result_values(main_function(module)) if not graph.is_plain(v)]
     meter = SensitivityMeter(module, samples, outputs=float_outputs)

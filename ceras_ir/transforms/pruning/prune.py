@@ -74,12 +74,12 @@ class PrunePass(ModulePass):
     method: Method = "magnitude"
     """
     The choice of the pruned weights. magnitude: the smallest of a layer; filter: the smallest, the
-    same number in each filter, so that all filters have the same number of non-zeros (S5); block:
-    blocks with the smallest mean square; nm: all but the N largest of each M products of a filter;
-    global: the smallest of all layers together.
+    same number in each filter, so that all filters have the same number of non-zeros (paper S5);
+    block: blocks with the smallest mean square; nm: all but the N largest of each M products of a
+    filter; global: the smallest of all layers together.
     """
     threshold: float = 0.01
-    """The magnitude below which weights become zero; 0.01 in S4."""
+    """The magnitude below which weights become zero; 0.01 in paper S4."""
     sparsity: float | None = None
     """
     Instead of `threshold`: prune the `floor(sparsity * size)` smallest magnitudes of each layer (or

@@ -250,9 +250,9 @@ class LevelRowsPass(FloatNetworkPass, ResidualSpreadPass):
     scale, and divide the results in float.
 
     The bias is multiplied too. This is done if all consumers are float operations, and the weights
-    of output channels are more than `residual_spread` octaves apart. An accelerator with a common
-    residual shift can then compute 16-bit results of such a layer, see `split-wide{results}`. Runs
-    before ranges are observed.
+    of output channels are more than `residual_spread` octaves apart. `split-wide{results}` can then
+    replace a layer with a 16-bit result by two 8-bit layers, the second of which adds the first
+    with a single shift. Runs before ranges are observed.
 
     Exact: products with powers of two are exact.
 

@@ -183,8 +183,8 @@ class ChooseRowExponentsPass(FloatNetworkPass, ResidualSpreadPass):
 
     The requantization then has a shift per channel. Accelerators with a single shift per layer
     leave such layers to the CPU. If a layer adds a residual, the scales are at most
-    `residual_spread` octaves apart, because its shifts must follow. `split-residual` separates the
-    addition if larger differences are worth it. Changes no value.
+    `residual_spread` octaves apart, because the shifts of the residual differ equally.
+    `split-residual` separates the addition if larger differences are worth it. Changes no value.
 
     Before:
 
@@ -250,7 +250,7 @@ class ChooseWeightExponentsPass(FloatNetworkPass):
 class AlignScalesPass(FloatNetworkPass):
     """
     Choose the final `graph.exponent` of each value, so that few values are requantized at run time.
-    `graph.requantizations` on the function counts the remaining requantizations (S1, section
+    `graph.requantizations` on the function counts the remaining requantizations (paper S1, section
     3.1.4).
 
     1. If all consumers of a value need another scale, the producer computes it at that scale. The

@@ -207,7 +207,10 @@ def stored_values(main: FuncOp) -> set[SSAValue]:
 
 
 def is_named(names: Iterable[str], patterns: Iterable[str]) -> bool:
-    """Return whether a pattern equals or matches a name."""
+    """
+    Return whether any of `patterns` equals any of `names`, or matches it as a shell pattern with
+    `*`, `?` and `[...]`.
+    """
     return any(n == p or fnmatchcase(n, p) for n, p in product(names, patterns))
 
 

@@ -58,7 +58,7 @@ class Comparison:
         return compare_page(self.title, self.variants, self.samples)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the page."""
+        """Write the page of `ceras-compare --html` to the file `path`."""
         with diagnosed(fspath(path)), open_output(fspath(path)) as stream:
             stream.write(self.page())
 

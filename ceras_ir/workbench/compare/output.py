@@ -48,12 +48,12 @@ NOISE_SECTIONS = {
 
 
 def decimal(value: float) -> str:
-    """Format with a decimal, or as a word."""
+    """Format a number with a decimal; infinity is "exact", and NaN is "n/a"."""
     return _word(value) or f"{value:.1f}"
 
 
 def number(value: float) -> str:
-    """Format with four digits, or as a word."""
+    """Format a number with four digits; infinity is "exact", and NaN is "n/a"."""
     return _word(value) or f"{value:.4g}"
 
 

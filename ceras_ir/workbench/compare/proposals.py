@@ -119,7 +119,10 @@ LARGER_BUDGET = 0.5
 
 @dataclass(frozen=True)
 class Proposal:
-    """Other options, with the gain and cost."""
+    """
+    A proposal of other options: the gain in `metric`, the error of the gain, and the cost in time
+    and bytes.
+    """
 
     options: str
     metric: str

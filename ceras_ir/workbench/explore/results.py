@@ -17,7 +17,10 @@ from ceras_ir.workbench.explore.trial import DONE
 
 
 def goal_values(study: Study, record: Record) -> list[float]:
-    """Return the figures of the objectives in their order."""
+    """
+    Return the figures of a record that the objectives of the study use, in the order of the
+    objectives.
+    """
     return [record.figures[resolved(goal.figure, record.figures)] for goal in study.objectives]
 
 

@@ -68,7 +68,7 @@ class ModelData:
 
 @dataclass(frozen=True)
 class StudyAxis:
-    """A choice: label -> the arguments of `ceras-compile`."""
+    """An axis of the study, which maps each label to arguments of `ceras-compile`."""
 
     name: str
     choices: Mapping[str, tuple[str, ...]]

@@ -108,7 +108,7 @@ STRING_OR_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*')
 
 @dataclass(frozen=True)
 class Word:
-    """The characters [start, end) of a line. All numbers count from 0."""
+    """The characters [start, end) of a line that form a word. All numbers count from 0."""
 
     text: str
     line: int

@@ -42,7 +42,7 @@ BoxLayout = Literal["rows", "columns", "pair"]
 
 @dataclass(frozen=True)
 class Heads:
-    """The outputs with boxes and scores."""
+    """The outputs of a detector that contain boxes and scores."""
 
     layout: BoxLayout
     boxes: str

@@ -51,7 +51,7 @@ class LevelGraphs:
     layers: dict[str, list[tuple[str, tuple[str, str]]]] = field(
         default_factory=dict[str, list[tuple[str, tuple[str, str]]]]
     )
-    """Per graph: the nodes, each with the name and the kind of the layer in reports."""
+    """For each graph: the nodes, each with the name and the kind of the layer in reports."""
 
 
 def level_graphs(title: str, module: ModuleOp) -> LevelGraphs:

@@ -54,7 +54,7 @@ def breakable(text: str) -> "Markup":
 
 @dataclass(frozen=True)
 class Card:
-    """A figure in large letters."""
+    """A figure in large letters, with its label."""
 
     label: str
     value: str
@@ -78,7 +78,7 @@ class StackShare:
 
 @dataclass(frozen=True)
 class Split:
-    """The shares of a total."""
+    """A total that is divided into shares, each with a label."""
 
     title: str
     parts: Sequence[StackShare]
@@ -113,7 +113,7 @@ class TableCell:
 
 @dataclass(frozen=True)
 class Line:
-    """A row, with the number of the layer, if any."""
+    """A row of a table, with the number of the layer, if any."""
 
     cells: Sequence[TableCell]
     layer: int | None = None
@@ -131,7 +131,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Chip:
-    """A few words in a frame."""
+    """A label on a page: a few words in a frame."""
 
     text: str
     colour: str = ""

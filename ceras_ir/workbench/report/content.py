@@ -103,7 +103,10 @@ class Noise:
     op: str
     alone: float
     accumulated: float
-    """Infinite without loss, NaN if the samples do not vary."""
+    """
+    The signal-to-noise ratio of the layer with the noise of all preceding layers: infinite without
+    loss, NaN if the samples do not vary.
+    """
     share: float | None
     clipped: float
 
@@ -125,7 +128,7 @@ class DrawnBuild:
     sram_bytes: int
     microseconds: float | None
     level: str
-    """The option of the C compiler."""
+    """The optimization level of the C compiler."""
     kernels: str
 
 

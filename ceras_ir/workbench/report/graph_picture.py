@@ -55,7 +55,7 @@ class DrawnNode:
     load: float = 0.0
     """The time, as a share of the longest layer's."""
     title: str = ""
-    """The tooltip."""
+    """The text of the tooltip of the box."""
 
 
 def module_picture(module: ModuleOp) -> str:

@@ -122,7 +122,7 @@ def _cards(before: Content, after: Content) -> list[Card]:
 
 
 def change(old: float, new: float) -> str:
-    """Format the change of a figure, in percent if possible."""
+    """Return text for the change of a figure from `old` to `new`, in percent if possible."""
     if old == new:
         return "unchanged"
     if not old or not new:

@@ -1,9 +1,9 @@
 """
 Compute the loss of a training step, and the score of a network.
 
-The loss is that of S5: `beta * hard + 1/M * sum of alpha_j * mean((s_j - t_j)^2)` over M layers.
-`hard` is the loss for labels; `s_j` and `t_j` are feature maps of the trained and of the dense
-network. A larger score is better.
+The loss is that of paper S5: `beta * hard + 1/M * sum of alpha_j * mean((s_j - t_j)^2)` over M
+layers. `hard` is the loss for labels; `s_j` and `t_j` are feature maps of the trained and of the
+dense network. A larger score is better.
 """
 
 from __future__ import annotations
@@ -95,7 +95,9 @@ class Score:
     def __init__(self) -> None:
         self.name = "loss"
         self.confusion: Tensor | None = None
-        """[labels, predictions]"""
+        """
+        The number of elements with each label and each prediction, with axes [labels, predictions].
+        """
         self.squares, self.count = 0.0, 0
 
     def add(self, output: Tensor, labels: Tensor) -> None:

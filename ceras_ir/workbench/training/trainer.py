@@ -53,7 +53,10 @@ class Progress:
 
 
 def save(path: Path, run: str, progress: Progress, network: dict, optimizer: dict) -> None:
-    """Write a checkpoint of the run with the name `run`."""
+    """
+    Write the checkpoint file `path` of the run `run`: the progress, and the states of network and
+    optimizer.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     content = {
         "version": CHECKPOINT_VERSION,
@@ -73,7 +76,10 @@ def save(path: Path, run: str, progress: Progress, network: dict, optimizer: dic
 
 
 def load(path: Path, run: str) -> tuple[Progress, dict, dict]:
-    """Return progress, network and optimizer of a checkpoint of the run with the name `run`."""
+    """
+    Return the progress and the states of network and optimizer from the checkpoint file `path`.
+    Refuse a checkpoint of another run than `run`, a text that identifies model, data and options.
+    """
     try:
         # With weights only, a file from an unknown source cannot execute code.
         content = torch.load(path, map_location="cpu", weights_only=True)
@@ -115,7 +121,7 @@ class TrainingRun:
     settings: Settings
     device: torch.device
     name: str
-    """The identification of the run in a checkpoint."""
+    """The text that identifies the run in a checkpoint."""
     checkpoint: Path | None = None
     output: str | None = None
     """The output to which labels belong; the first by default."""

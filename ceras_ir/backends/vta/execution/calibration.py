@@ -29,20 +29,20 @@ from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.options import inherited, options
 
 LOOP_EXTENTS = (64, 128)
-"""The iterations of the two loops around a list."""
+"""The iterations of the two loops around a list of micro-ops."""
 REPETITIONS = 200
 """The number of small instructions in a stream."""
 
 
 @dataclass(frozen=True, eq=False)
 class Probe:
-    """A stream, and the parameter that determines the time."""
+    """An instruction stream, and the parameter of the board that determines its time."""
 
     name: str
     purpose: str
     program: VtaProgram
     size: int
-    """The bytes of DRAM that it needs."""
+    """The bytes of DRAM that the stream needs."""
 
     def dram(self, board: VtaBoard) -> bytes:
         """Return the image before execution: zeros and the micro-ops."""

@@ -58,7 +58,7 @@ class DramBuffer:
 
     address: int
     tiles: Flags | None = None
-    """The flags of `tiles_with_values`, for weights with zero tiles."""
+    """For constant weights with zero tiles: whether each tile has a nonzero element."""
 
 
 @dataclass(eq=False)

@@ -32,8 +32,9 @@ from ceras_ir.support.diagnostics import InputError
 
 class ChannelProducts:
     """
-    The constants of a contraction that the GEMM core adds. Their tiles remain on chip; `load`
-    follows the loads of the first block, so that the first product need not wait.
+    The biases and border constants of a contraction, which the GEMM core adds as products. Their
+    tiles remain on chip; `load` follows the loads of the first block, so that the first product
+    need not wait.
     """
 
     def __init__(self, op: tile.Conv2dOp, at: KernelBuilder, shape: Contraction):
@@ -77,7 +78,7 @@ class ChannelProducts:
 
 
 NEGATED_BITS = 17
-"""The bits of a 16-bit value and of the negative."""
+"""The bits that are needed for any 16-bit value and its negative."""
 
 Vectors = tuple[SSAValue, Index]
 """A buffer of accumulators, and an output vector in it."""
@@ -304,7 +305,10 @@ class Border:
         self.at.add(tile.LoadOp(self.source, start, self.constants, [], self.box))
 
     def add(self, acc: SSAValue, n: Index, count: int, y: Index, x: Index) -> None:
-        """Add the constants to `count` output vectors from `n` on of the block at `y`, `x`."""
+        """
+        Add the border constants to `count` output vectors, from vector `n` on, of the block of
+        output positions that starts at row `y` and column `x`.
+        """
         at, b = self.at, self.blocks
         across = list(_parts(self.all.columns, b.columns, len(self.all.rows)))
         for row, part in enumerate(self.all.rows):

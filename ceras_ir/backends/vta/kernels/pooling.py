@@ -23,7 +23,10 @@ def pooling_of(op: tile.MaxPoolOp | tile.AveragePoolOp) -> Pooling:
 
 
 class _PoolExpansion:
-    """The base class: blocks of `rows` x `columns` results, and their inputs."""
+    """
+    The base class of the kernels of poolings: it divides the result into blocks of `rows` x
+    `columns` positions, and locates the inputs of a block.
+    """
 
     def __init__(
         self, op: tile.MaxPoolOp | tile.AveragePoolOp, shape: Pooling, rows: int, columns: int

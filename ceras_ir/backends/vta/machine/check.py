@@ -36,7 +36,10 @@ from ceras_ir.backends.vta.machine.isa import (
 from ceras_ir.backends.vta.machine.token_walk import StreamFinding, walk
 
 MAX_STREAM_FINDINGS = 100
-"""Further findings contain little information."""
+"""
+The number of findings after which the check stops, because further findings contain little
+information.
+"""
 
 Indices = NDArray[np.int64]
 Elements = slice | Indices
@@ -99,7 +102,10 @@ class StreamChecker:
         self.holds = {m: np.zeros(board.elements(m), np.bool_) for m in MemoryType}
         self.out = np.zeros(board.acc, np.uint8)
         self.amounts = np.zeros(board.acc, np.bool_)
-        """The accumulators that hold loaded values from which vectors are shifted."""
+        """
+        Whether each accumulator holds an element of a loaded constant vector of shift amounts, from
+        0 to 15.
+        """
         self.uops = np.zeros(board.uops, np.uint32)
         self.unit = board.element_bytes(MemoryType.OUT)
         """The granule of DRAM in bytes: smaller elements share a granule with their neighbors."""
@@ -263,7 +269,11 @@ class StreamChecker:
         self.out[dst] = _STALE if reset else _GOOD
 
     def shifts(self, index: int, elements: Indices) -> None:
-        """Report a shift by a value that was not loaded as 0 to 15: HLS uses five signed bits."""
+        """
+        Report a shift by accumulators that do not hold constants from 0 to 15 that a load stored
+        there. VTA in HLS uses only the lowest five bits of the amount as a signed number, so other
+        amounts give different results there.
+        """
         if (bad := elements[~self.amounts[elements]]).size:
             message = f"shifts by acc element {bad[0]}, which was not loaded as 0 to {SHR_RANGE[1]}"
             self.report(index, "portable", message)

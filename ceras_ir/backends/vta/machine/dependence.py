@@ -208,7 +208,10 @@ NO_OP = Load(MemoryType.UOP, 0, 0, 0, 0, 0)
 class _Node:
     instruction: Instruction
     clock: Clock
-    """The instructions that are done when this one is, itself included."""
+    """
+    The number of instructions of each module that are done when this instruction is done, itself
+    included.
+    """
     flags: dict[str, bool] = field(default_factory=dict[str, bool])
     """The token flags that are set."""
 

@@ -160,7 +160,7 @@ class _InstructionOp(IRDLOperation, ABC):
 
     @abstractmethod
     def instruction(self) -> Instruction:
-        """Return the value of this operation."""
+        """Return the instruction that this operation represents."""
 
     def numbers(self) -> dict[str, int]:
         found: dict[str, int] = {}

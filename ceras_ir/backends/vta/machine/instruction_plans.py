@@ -39,11 +39,11 @@ class _Product:
     """`g` products of `r` vectors by `k` stacked tiles, to destinations of no other product."""
 
     dst: Indices
-    """`[g, r]`"""
+    """The indices of the accumulators, with axes `[g, r]`."""
     src: Indices
-    """`[g, r, k]`"""
+    """The indices of the input vectors, with axes `[g, r, k]`."""
     wgt: Indices
-    """`[g, k]`"""
+    """The indices of the weight tiles, with axes `[g, k]`."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class GemmPlan:
 
     products: list[_Product]
     dst: Indices
-    """The distinct destinations."""
+    """The indices of the accumulators that change, without repetitions."""
 
     def run(
         self, inp: NDArray[np.float32], wgt: NDArray[np.float32], acc: NDArray[np.int32]

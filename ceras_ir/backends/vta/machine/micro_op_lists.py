@@ -28,10 +28,10 @@ class Phase:
     start: int
     """The first user, as a position in the list of sequences; 0 for the first phase."""
     table_base: int
-    """The start of the phase in the table."""
+    """The index of the first micro-op of the phase in the table in DRAM."""
     length: int
     place: int = 0
-    """The position on chip."""
+    """The index of the first micro-op of the phase on chip."""
 
 
 @dataclass(frozen=True)

@@ -126,7 +126,7 @@ class _ComputeClock:
     def __init__(self, operations: Sequence[Operation], board: VtaBoard):
         timing = Timing.of(board)
         self.compute: list[int] = []
-        """Cycles of compute before each operation."""
+        """The cycle in which the compute module starts each operation."""
         self.stored: dict[int, int] = {}
         """The end of each store, by position from 1."""
         now = free = 0

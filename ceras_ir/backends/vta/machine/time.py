@@ -52,7 +52,7 @@ class Timing:
     """
 
     bus_bytes: int = 8
-    """Bytes of a beat."""
+    """The bytes that the memory bus transfers in a beat."""
     read_latency: int = 50
     write_latency: int = 31
     load: int = 5

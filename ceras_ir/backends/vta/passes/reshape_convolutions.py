@@ -35,7 +35,9 @@ from ceras_ir.dialects.sparse import MASK, MaskAttr
 from ceras_ir.transforms.rebuilding import erase_unused
 
 MIN_SPARE_LANES = 2
-"""A lane with the constant 1, and a lane with a larger constant."""
+"""
+The minimum number of unused lanes: a lane with the constant 1, and a lane with a larger constant.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,10 +222,10 @@ class _Axis:
     stride: int
     kernel: int
     offset: int
-    """Zeros before the old kernel."""
+    """The number of zeros before the old kernel in the new kernel."""
     before: int
     after: int
-    """The new padding."""
+    """The new padding after the input; `before` is the new padding before it."""
 
     @classmethod
     def of(cls, extent: int, result: int, kernel: int, stride: int, before: int) -> "_Axis | None":

@@ -38,7 +38,10 @@ class ChannelClasses:
                 self._join(op)
 
     def root(self, value: SSAValue) -> SSAValue:
-        """Return the representative of the equivalence class of `value` (union-find)."""
+        """
+        Return the representative of the class of values with the same channel order as `value`,
+        found by union-find.
+        """
         while (parent := self._parent.get(value, value)) is not value:
             value = parent
         return value

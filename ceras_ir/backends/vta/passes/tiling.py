@@ -50,7 +50,7 @@ class BlockOptions:
     schedule: Schedule = "auto"
     """
     auto: overlaps transfers with computation; serial: a single buffer of each kind; alg1, alg2,
-    alg3: the loop nests of S3, for matrix products only.
+    alg3: the loop nests of paper S3, for matrix products only.
     """
     mblock: int | None = None
     """The maximum number of output positions in a block."""

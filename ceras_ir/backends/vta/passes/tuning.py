@@ -199,9 +199,9 @@ class TuneTilesPass(WindowOptions, ModulePass):
     """
     Set the schedules with the fewest executed cycles on `tile.conv2d` operations.
 
-    The candidates are the best schedules of the cost model. If all of them together need no fewer
-    cycles than the choice of the model, no schedule is set, and `schedule-tiles` chooses. No value
-    changes: a schedule only determines the order.
+    The candidates are the best schedules of the cost model. The fastest candidates of all
+    operations are tried together, then one by one. Where the network gains no cycles, no schedule
+    is set, and `schedule-tiles` chooses. No value changes: a schedule only determines the order.
     """
 
     name = "tune-tiles"

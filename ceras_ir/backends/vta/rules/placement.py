@@ -159,7 +159,7 @@ def _is_swish(op: graph.LookupOp | graph.ShiftSwishOp) -> bool:
 
 
 def transfer(value: SSAValue, board: VtaBoard) -> float:
-    """Return the time to pack or unpack a value on the host."""
+    """Return the time in microseconds to pack or unpack a value on the host."""
     element = graph.quantized_element(value)
     if element is not None and element.storage.width.data != 8:
         return UNSUPPORTED_TRANSFER_US
@@ -175,7 +175,10 @@ def tile_microseconds(op: Operation, board: VtaBoard) -> float:
 
 
 def cycles_of(op: Operation, board: VtaBoard) -> float:
-    """Return the cycles of an operation that the rules accept."""
+    """
+    Return the estimated cycles of an operation that VTA computes; the rules must accept the
+    operation.
+    """
     match op:
         case graph.LinearOperation() | graph.BinaryOp():
             shape = _contraction(op, board)
@@ -397,7 +400,10 @@ def _with_split(
 
 
 def host_microseconds(op: graph.Conv2dOp, windows: WindowSplit, board: VtaBoard) -> float:
-    """Return the time to pack the parts: each element is read, each lane is written."""
+    """
+    Return the time in microseconds to pack the parts on the host: each element is read, each lane
+    is written.
+    """
     n, _, _, channels = graph.shape_of(op.input)
     _, rows, columns, _ = graph.shape_of(op.result)
     parts = (n, *windows.plane((rows, columns)), prod(windows.size) * channels)

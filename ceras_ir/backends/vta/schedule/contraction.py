@@ -57,7 +57,7 @@ class Contraction:
     swish: int = 0
     """The vectors of constants of a swish in the epilogue: 0 without, 1 if they are immediates."""
     spread: tuple[int, int] = (1, 1)
-    """The window that `by_taps` split."""
+    """The height and width of the window that `by_taps` split."""
     outside: bool = False
     """Whether the padding is not zero; see `borders_of`."""
     bias_tiles: int = 0
@@ -156,7 +156,7 @@ class Contraction:
 
     @property
     def row_stride(self) -> int:
-        """The rows on chip between the windows of adjacent output rows."""
+        """The number of rows on chip from a window to the window of the next output row."""
         return self.strides[0] // self.row_step
 
     @property

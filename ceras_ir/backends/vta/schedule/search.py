@@ -33,7 +33,10 @@ class Limits:
     kblock: int | None = None
     nblock: int | None = None
     serial: bool = False
-    """A single buffer of each kind, without overlap."""
+    """
+    Whether there is only a single buffer of each kind, so that transfers and computation do not
+    overlap.
+    """
     convolution: Convolution = "auto"
 
 

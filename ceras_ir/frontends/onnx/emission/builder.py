@@ -49,7 +49,7 @@ class Builder:
         self.labels: dict[SSAValue, tuple[str, ...]] = {}
         """The labels of values that are text in the model and integers here."""
         self.rounded: set[SSAValue] = set()
-        """Inputs that callers have in 64 bits."""
+        """Inputs that are float64 in the arrays of callers, and are rounded to float32."""
         self.declared: dict[str, tuple[int, ...]] = {}
         """The shapes of results that the model declares without open dimensions."""
         self.functions: list[FuncOp] = []

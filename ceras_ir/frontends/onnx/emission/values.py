@@ -47,7 +47,7 @@ class Constant:
     """A tensor known at import time, loaded when it is needed and not kept."""
 
     name: str
-    """The name in the model, and the location of the constant in the IR."""
+    """The name of the tensor in the model, which is also the location of the constant in the IR."""
     shape: tuple[int, ...]
     dtype: np.dtype[np.generic]
     load: Callable[[], Array] = field(repr=False)

@@ -279,11 +279,14 @@ def dynamic_quantize_lstm(node: Node, emitter: Emitter) -> Sequence[Value]:
 
 @dataclass(frozen=True)
 class StoredLstmWeights:
-    """Integers [directions, K, gates x hidden]."""
+    """The quantized weights of an LSTM, as integers with axes [directions, K, gates x hidden]."""
 
     integers: Array
     scales: Array
-    """[directions, 1], or for each output, [directions, gates x hidden]."""
+    """
+    The scales of the weights, with axes [directions, 1] or, for each output, [directions, gates x
+    hidden].
+    """
     zero_points: tuple[int, ...]
     """A zero point for each direction."""
 

@@ -53,7 +53,7 @@ REDUCE_OPERATORS: dict[str, ReduceAlong] = {
     "ReduceLogSumExp": _log_sum_exp,
 }
 AXES_OPERAND_SINCE = {"ReduceSum": 13}
-"""The opset in which axes became an operand; 18 for other operators."""
+"""The opset since which the axes are an operand; 18 for other operators."""
 
 
 @rule("Squeeze", "Unsqueeze", *REDUCE_OPERATORS)

@@ -20,7 +20,7 @@ SPLIT_MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ")
 """Comparisons `x mode threshold`, in the order of ONNX's numbers."""
 
 Leaf: TypeAlias = Sequence[tuple[int, float]]
-"""Pairs of a column and the weight that is added to it."""
+"""The leaf of a tree: pairs of an output column and the weight that is added to it."""
 
 
 @dataclass(frozen=True)

@@ -349,7 +349,7 @@ class _LayerResults:
     cell: Value
     """The cell state of an LSTM after the last step, if all steps count."""
     flags: Value | None
-    """Whether a step counts, [steps, batch]."""
+    """For each step and each sequence, whether the step counts, with axes [steps, batch]."""
 
     def counted(self, emitter: Emitter, other: NDArray[np.generic], is_stacked: bool) -> Value:
         """Return the states in steps that count, and `other` in the other steps."""

@@ -245,7 +245,7 @@ class CountedSteps:
 
     emitter: Emitter
     flags: Value
-    """Whether a step counts, [steps, batch] of i1."""
+    """For each step and each sequence, whether the step counts, as i1 with axes [steps, batch]."""
     counts: Value
     """The number of counted steps up to each step, [steps, batch] of i64."""
 

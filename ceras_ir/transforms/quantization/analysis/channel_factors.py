@@ -39,7 +39,9 @@ two halves of the samples disagree, on the channel or on other channels, are add
 MIN_SUM_BITS = 1
 """The minimum bits by which a sum is finer than the result. A zero point uses one of them."""
 SWEEPS = 3
-"""The number of passes over the layers. With residual connections a slot has several producers."""
+"""
+The number of iterations over all layers. With residual connections a slot has several producers.
+"""
 SCALE_CANDIDATES = 12
 """The number of weight scales that are compared for each layer."""
 MAX_MEAN_SQUARE = float(np.finfo(np.float32).max)
@@ -82,7 +84,10 @@ def fitting_exponents(magnitudes: Vector) -> Vector:
 
 
 class ChannelFactors:
-    """Chooses the exponents of all slots of a network."""
+    """
+    Chooses the exponents of all slots of a network (sets of channels with a common factor, see
+    `ChannelSlots`).
+    """
 
     def __init__(
         self, main: FuncOp, slots: ChannelSlots, statistics: dict[SSAValue, ChannelStatistics]

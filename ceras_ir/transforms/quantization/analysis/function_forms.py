@@ -62,7 +62,7 @@ class Form(StrEnum):
 
 
 def form_of(op: Operation) -> Form | None:
-    """Return the form that was chosen for a function."""
+    """Return the form that was chosen for a function, or None."""
     form = op.attributes.get(FORM)
     return Form(form.data) if isinstance(form, StringAttr) and form.data in set(Form) else None
 
@@ -104,7 +104,11 @@ def reads_sum(op: graph.UnaryOp) -> bool:
 
 
 def separates(op: Operation) -> bool:
-    """Return whether operand and result may have different channel factors, as for tables."""
+    """
+    Return whether operand and result may have different channel factors. They may if the function
+    becomes a lookup table, because the table absorbs the factors, but not if it is computed by
+    shifts.
+    """
     return is_table(op) and form_of(op) is not Form.SHIFTS
 
 
@@ -174,7 +178,10 @@ class Reading:
 
 
 UNBOUNDED_READING = Reading(None, None, (identity,))
-"""The reading of a value with several consumers, or with no table as a consumer."""
+"""
+The reading of a value that has several consumers, or whose only consumer does not become a lookup
+table.
+"""
 
 
 def reading_of(value: SSAValue) -> Reading:

@@ -83,7 +83,7 @@ class LayerNoise:
 
     @property
     def held(self) -> tuple[float, float] | None:
-        """The range of the quantized result."""
+        """The lowest and the highest real value that the quantized result can represent."""
         if (e := self.element) is None:
             return None
         return (e.low - e.zero_point) * e.scale, (e.high - e.zero_point) * e.scale
@@ -157,7 +157,7 @@ def label_layers(module: ModuleOp) -> None:
 
 
 def layer_of(op: Operation) -> int | None:
-    """Return the number of a labelled operation."""
+    """Return the number of the layer to which an operation belongs, or None."""
     label = op.attributes.get(LAYER)
     return label.value.data if isinstance(label, IntegerAttr) else None
 

@@ -290,7 +290,10 @@ class OutputNoise:
 
     @property
     def ratio(self) -> float:
-        """The signal-to-noise ratio in decibels; NaN without variance."""
+        """
+        The signal-to-noise ratio in decibels, from the mean ratio of the quantities; NaN without
+        variance.
+        """
         return decibels(1.0, self.share)
 
 

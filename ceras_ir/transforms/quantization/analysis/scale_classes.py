@@ -265,7 +265,11 @@ def consuming_layers(main: FuncOp, value: SSAValue) -> list[graph.LinearOperatio
 
 
 class ChannelSlots:
-    """The slots of a network. `cap` is the upper bound of the clips of a slot."""
+    """
+    The partition of the channels of all values of a network into slots: sets of channels that must
+    be multiplied by the same factor. `cap` is, for each slot, the lowest upper bound of the clips
+    that use it; the factor must not exceed this bound.
+    """
 
     def __init__(self, main: FuncOp):
         self.ids: dict[SSAValue, Slots] = {}
@@ -364,7 +368,9 @@ class ChannelSlots:
                 self._pin((*op.operands, result))
 
     def _tie_operands(self, op: GraphOperation, operands: Iterable[SSAValue]) -> None:
-        """Tie the slots of operands and result, or pin them if the channels differ."""
+        """
+        Give operands and result common slots, or the factor 1 if the numbers of channels differ.
+        """
         result = op.results[0]
         for value in operands:
             if value in self.ids and len(self.ids[value]) == len(self.ids[result]):

@@ -154,7 +154,11 @@ def time_of(main: FuncOp, *, narrow: bool = False) -> float:
 
 
 def time_of_operation(op: Operation, *, narrow: bool = False) -> float:
-    """Return the time of an operation of a quantized network."""
+    """
+    Return the estimated time of an operation of a quantized network, in units of an 8-bit product
+    with shared operands. `narrow` means an 8-bit accelerator, which leaves 16-bit layers to the
+    host.
+    """
     if not op.results or isinstance(op, graph.ConstantOp):
         return 0.0
     rates, size = ACCELERATOR_HOST if narrow else HOST, prod(graph.shape_of(op.results[0]))
