@@ -79,12 +79,8 @@ class CacheError(InputError):
 
 def key_of(*parts: str | bytes) -> str:
     """Return the digest of `parts`, the name of an entry; the boundaries between parts matter."""
-    found = sha256()
-    for part in parts:
-        data = part.encode() if isinstance(part, str) else part
-        found.update(b"%d:" % len(data))
-        found.update(data)
-    return found.hexdigest()
+    encoded = [part.encode() if isinstance(part, str) else part for part in parts]
+    return sha256(b"".join(b"%d:%b" % (len(data), data) for data in encoded)).hexdigest()
 
 
 class ContentCache:

@@ -227,7 +227,7 @@ CALLS_PER_THREAD = 2
 THREAD_COUNT_REFRESH_S = 1.0
 """Seconds for which the number of threads is cached."""
 
-GATHER_DELAY_S = 0.02
+GATHER_DELAY_S = 0.1
 """
 Seconds for which further results are collected: a message costs more than a result, and each thread
 already has the next call.

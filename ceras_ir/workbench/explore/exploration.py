@@ -1,26 +1,30 @@
 """Run the points of a study that are not completed, and store each result."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
-from shlex import join
 
-from ceras_ir.pipeline.stage_cache import compiler_digest, spelled
 from ceras_ir.support.diagnostics import progress
-from ceras_ir.support.files import key_of
 from ceras_ir.support.workers import WorkerLost, Workers
-from ceras_ir.workbench.explore.expressions import Expression
-from ceras_ir.workbench.explore.page import write_point
-from ceras_ir.workbench.explore.storage import Record, Trials
-from ceras_ir.workbench.explore.study_file import (
-    MODEL_AXIS,
-    Point,
-    Study,
-    arguments_of,
-    grid,
-    random_points,
-)
+from ceras_ir.workbench.explore.calls import Call, CallSizes, Pages, Shared, run_points
+from ceras_ir.workbench.explore.identity import Identities
+from ceras_ir.workbench.explore.page import write_pages
+from ceras_ir.workbench.explore.samplers import Proposal
+from ceras_ir.workbench.explore.storage import Ended, Record, Trials
+from ceras_ir.workbench.explore.study_file import Point, Study, grid, random_points
 from ceras_ir.workbench.explore.trial import FAILED, Outcome, Work, run_trial
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """A point that runs, and the proposal of the sampler, if one chose it."""
+
+    identity: str
+    point: Point
+    proposal: Proposal | None = None
 
 
 @dataclass
@@ -33,84 +37,113 @@ class Exploration:
     work: Work
     retry: bool = False
     """Whether failed trials run again."""
+    trial: Callable[[Work], Outcome] = run_trial
+    remote: bool = False
+    """Whether workers return the pages although they could write them."""
+
+    @cached_property
+    def _identities(self) -> Identities:
+        return Identities(self.study)
+
+    @cached_property
+    def _listed(self) -> list[_Chosen] | None:
+        # All points of a grid, or all random points; `None` if they depend on results.
+        if self.study.sampler not in ("grid", "random"):
+            return None
+        points = grid(self.study) if self.study.sampler == "grid" else random_points(self.study)
+        return [_Chosen(self._identities.of(point), point) for point in points]
 
     def records(self) -> list[Record]:
         """
         Return the records of the completed points of the present study, in the order of the points.
         """
         latest = {record.identity: record for record in self.trials.records()}
-        if self.study.sampler not in ("grid", "random"):
-            known = {identity(self.study, r.point) for r in latest.values()}
+        if self._listed is None:
+            known = {self._identities.of(r.point) for r in latest.values()}
             return [record for record in latest.values() if record.identity in known]
-        names = [identity(self.study, point) for point in self._listed()]
-        return [latest[name] for name in names if name in latest]
+        return [latest[each.identity] for each in self._listed if each.identity in latest]
 
-    def _listed(self) -> Iterator[Point]:
-        return grid(self.study) if self.study.sampler == "grid" else random_points(self.study)
-
-    def missing(self) -> list[Point]:
-        """Return the points of a grid, or random points, that are not completed."""
+    def _missing(self, listed: Sequence[_Chosen]) -> Sequence[_Chosen]:
         ended = {r.identity for r in self.records() if not (self.retry and r.state == FAILED)}
-        found = [p for p in self._listed() if identity(self.study, p) not in ended]
+        found = [each for each in listed if each.identity not in ended]
         if self.study.sampler == "grid" and self.study.trials is not None:
             return found[: max(self.study.trials - len(ended), 0)]
         return found
 
     def run(self, workers: Workers) -> int:
         """Run the missing points, and return the number of trials."""
-        if self.study.sampler in ("grid", "random"):
-            points = self.missing()
-            outcomes = workers.run(run_trial, (replace(self.work, point=p) for p in points))
-            count = 0
-            try:
-                for number, outcome in progress(outcomes, "exploring", len(points)):
-                    self.trials.add(self._kept(points[number], outcome))
-                    count += 1
-            finally:
-                self.trials.flush()
-            return count
-        return self._run_proposed(workers)
-
-    def _run_proposed(self, workers: Workers) -> int:
-        # A point depends on the previous results.
-        proposed: list[tuple[int, Point]] = []
-        finished = len(self.trials.records())
-
-        def works() -> Iterator[Work]:
-            for number, point in self.trials.asked(finished):
-                proposed.append((number, point))
-                yield replace(self.work, point=point)
-
-        total = max((self.study.trials or 0) - finished, 0)
+        if self._listed is not None:
+            missing = self._missing(self._listed)
+            total, chosen = len(missing), iter(missing)
+        else:
+            total = self.trials.unproposed()
+            proposals = islice(self.trials.proposals(), total)
+            chosen = (_Chosen(self._identities.of(p.point), p.point, p) for p in proposals)
         count = 0
-        for call, outcome in progress(workers.run(run_trial, works()), "exploring", total):
-            number, point = proposed[call]
-            self.trials.tell(number, self._kept(point, outcome))
-            count += 1
+        try:
+            for each, trial in progress(self._ended(workers, chosen, total), "exploring", total):
+                self.trials.add(trial, each.proposal)
+                count += 1
+        finally:
+            self.trials.flush()
         return count
 
-    def _kept(self, point: Point, outcome: Outcome | WorkerLost) -> Record:
-        if isinstance(outcome, WorkerLost):
-            outcome = Outcome(FAILED, point, diagnostic=outcome.reason)
-        outcome.point = point
-        outcome.command = command_of(self.study, point)
-        record = Record.of(identity(self.study, point), outcome)
-        write_point(self.folder, record, outcome, self.study.models[point[MODEL_AXIS]].files())
-        return record
+    def _ended(
+        self, workers: Workers, chosen: Iterator[_Chosen], total: int
+    ) -> Iterator[tuple[_Chosen, Ended]]:
+        shared = Shared.of(self.work, self.folder, self.trial)
+        sizes = CallSizes(total, workers)
+        lost = list[_Chosen]()
+
+        def groups() -> Iterator[list[_Chosen]]:
+            while group := list(islice(chosen, sizes.following())):
+                yield group
+
+        if not self.remote:
+            shared.mark()
+        try:
+            for group, result in _called(workers, shared, groups()):
+                if isinstance(result, WorkerLost) and len(group) > 1:
+                    lost += group
+                    continue
+                for each, trial in self._results(shared, group, result):
+                    sizes.add(trial.seconds)
+                    yield each, trial
+            # A single point of these calls is the cause: each point runs in a separate call.
+            for group, result in _called(workers, shared, ([each] for each in lost)):
+                yield from self._results(shared, group, result)
+        finally:
+            shared.unmark()
+
+    def _results(
+        self,
+        shared: Shared,
+        group: Sequence[_Chosen],
+        result: Sequence[tuple[Ended, Pages]] | WorkerLost,
+    ) -> Iterator[tuple[_Chosen, Ended]]:
+        if isinstance(result, WorkerLost):
+            failed = [Outcome(FAILED, each.point, diagnostic=result.reason) for each in group]
+            result = [
+                shared.ended(each.identity, each.point, outcome)
+                for each, outcome in zip(group, failed, strict=True)
+            ]
+        for each, (trial, pages) in zip(group, result, strict=True):
+            if pages:
+                write_pages(self.folder, each.identity, pages)
+            yield each, trial
 
 
-def command_of(study: Study, point: Point) -> str:
-    """Return the command that compiles a point."""
-    return join(["ceras-compile", *arguments_of(study, point), "-o", "DIR"])
+def _called(
+    workers: Workers, shared: Shared, groups: Iterator[list[_Chosen]]
+) -> Iterator[tuple[list[_Chosen], list[tuple[Ended, Pages]] | WorkerLost]]:
+    """Run groups of points in calls, and yield each group with the result."""
+    data = pickle.dumps(shared)
+    running: dict[int, list[_Chosen]] = {}
 
+    def calls() -> Iterator[Call]:
+        for number, group in enumerate(groups):
+            running[number] = group
+            yield Call(data, [(each.identity, each.point) for each in group])
 
-def identity(study: Study, point: Point) -> str:
-    """Return the digest of all data that the figures of a point depend on."""
-    model = study.models[point[MODEL_AXIS]]
-    arguments = [spelled(part) for a in arguments_of(study, point) for part in a.split("=", 1)]
-    data = [spelled(v) for v in (model.inputs, model.labels, model.metric, model.samples)]
-    judged = [o.figure for o in study.objectives], [c.text for c in study.constraints]
-    own = {k: v.text if isinstance(v, Expression) else v for k, v in study.figures.items()}
-    chosen = sorted(point.items()) if own or study.constraints else []
-    parts = *arguments, "data", *data, repr(judged), repr(own), repr(chosen)
-    return key_of(compiler_digest(), *parts)
+    for number, result in workers.run(run_points, calls()):
+        yield running.pop(number), result

@@ -7,17 +7,15 @@ The folder of a point contains the report of the compilation, the measured value
 """
 
 import json
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
 from html import escape
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ceras_ir.command.output_files import REPORT, write_file
+from ceras_ir.command.output_files import REPORT
 from ceras_ir.command.tool_parser import versions
-from ceras_ir.pipeline.stage_cache import compiler_digest, digest_of
-from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.support.diagnostics import UsageError, cannot_write
 from ceras_ir.support.extras import install_command
 from ceras_ir.support.figure_names import resolved
 from ceras_ir.support.labels import end_of_name, text_width
@@ -35,28 +33,42 @@ def point_folder(folder: Path, identity: str) -> Path:
     return folder / "points" / identity[:16]
 
 
-def write_point(folder: Path, record: Record, outcome: Outcome, files: list[str]) -> None:
-    """Write `report.html`, and `report.json` with the command, digests and versions."""
-    place = point_folder(folder, record.identity)
-    place.mkdir(parents=True, exist_ok=True)
-    plain = [path.partition("?")[0] for path in files]
+def point_pages(
+    record: Record, outcome: Outcome, versions: str, digests: Mapping[str, str]
+) -> dict[str, bytes]:
+    """Return `report.html`, and `report.json` with the command, digests and versions."""
     content = {
         "state": record.state,
         "choices": record.point,
         "figures": record.figures,
         "diagnostic": record.diagnostic,
         "command": record.command,
-        "versions": _versions(),
-        "sha256": {path: digest_of(path) for path in plain} | {"compiler": compiler_digest()},
+        "versions": versions,
+        "sha256": digests,
         **outcome.report,
     }
-    write_file(str(place / REPORT), (json.dumps(content, indent=2) + "\n").encode())
-    write_file(str(place / POINT_REPORT), point_page(record, outcome.table).encode())
+    return {
+        REPORT: (json.dumps(content, indent=2) + "\n").encode(),
+        POINT_REPORT: point_page(record, outcome.table).encode(),
+    }
 
 
-@cache
-def _versions() -> str:
-    # A search in the metadata of all packages costs as much as the page of a point.
+def write_pages(folder: Path, identity: str, pages: Mapping[str, bytes]) -> None:
+    """
+    Write the files of a point. A file of a process that is killed can be incomplete: the point is
+    not stored yet, and its files are written again.
+    """
+    place = point_folder(folder, identity)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        for name, content in pages.items():
+            (place / name).write_bytes(content)
+    except OSError as error:
+        raise cannot_write(error, str(place)) from None
+
+
+def tool_versions() -> str:
+    """Return the versions for the reports."""
     return versions("ceras-explore")
 
 

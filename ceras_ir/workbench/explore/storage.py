@@ -2,12 +2,12 @@
 Store trials in an Optuna storage: SQLite in the folder of the study, or another database.
 
 1. Completed trials are added in a transaction for all that are available, so that a killed process
-   leaves complete trials only. The samplers of Optuna also store running trials; the next process
-   repeats the trials that a killed process left.
+   leaves complete trials only. Running trials are not stored: samplers keep them in memory.
 2. The name of the study includes a digest of names, choices and directions, because the
    distributions of Optuna cannot change. `optuna-dashboard` reads the storage.
-3. `Batches` passes items to a thread, which processes all available items in a batch. A cost per
-   batch, such as a transaction, therefore never delays a single item.
+3. `Batches` passes items to a thread, which processes all available items in a batch, at most twice
+   a second: a transaction costs as much as ten trials. A process that is killed therefore loses the
+   trials of the last half second.
 4. `BulkInsert` adds several trials in a single transaction. Optuna uses a transaction and 14
    queries for each trial, 10 ms of processor time. The rows are equal to the rows of Optuna, for
    the single version of the tables that is supported.
@@ -18,11 +18,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from importlib import import_module
 from math import isinf
 from queue import SimpleQueue
-from threading import Thread
-from typing import Any, Generic, TypeVar
+from threading import Event, Thread
+from typing import Any, Generic, NamedTuple, TypeVar
 from warnings import catch_warnings, simplefilter
 
 from xdsl.utils.hints import isa
@@ -31,17 +32,23 @@ from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.support.extras import install_command
 from ceras_ir.support.figure_names import resolved
 from ceras_ir.support.files import key_of
-from ceras_ir.workbench.explore.study_file import MODEL_AXIS, TARGET_AXIS, Point, Study, StudyAxis
+from ceras_ir.workbench.explore.samplers import Proposal, Sampler, directions
+from ceras_ir.workbench.explore.study_file import MODEL_AXIS, TARGET_AXIS, Study
 from ceras_ir.workbench.explore.trial import DONE, FAILED, RULED_OUT, Outcome
 
 T = TypeVar("T")
 
 
+BATCH_INTERVAL_S = 0.5
+"""The time from the end of a batch to the next batch, unless no further items follow."""
+
+
 class Batches(Generic[T]):
-    """A thread that calls `work` with the items that were added during the last call, in order."""
+    """A thread that calls `work` with the items that were added since the last call, in order."""
 
     def __init__(self, work: Callable[[Sequence[T]], None]):
         self._work = work
+        self._closing = Event()
         self._queue = SimpleQueue[T | None]()
         self._thread: Thread | None = None
         self._error: BaseException | None = None
@@ -59,8 +66,10 @@ class Batches(Generic[T]):
         """Wait until all items are processed; raise the error of a batch."""
         if self._thread is not None:
             self._queue.put(None)
+            self._closing.set()
             self._thread.join()
             self._thread = None
+            self._closing.clear()
         error, self._error = self._error, None
         if error is not None:
             raise error
@@ -79,21 +88,42 @@ class Batches(Generic[T]):
                 except BaseException as error:
                     # The next call of `add` or `close` raises it.
                     self._error = error
+            self._closing.wait(BATCH_INTERVAL_S)
 
 
 SCHEMA_VERSION = 12
 """The supported version of Optuna's tables, since 3.0; for other versions Optuna adds trials."""
 
-TABLES = ("studies", "trials", "trial_params", "trial_values", "trial_user_attributes")
+TABLES = ("studies", "trials", "trial_params", "trial_values", "trial_user_attributes",
+          "trial_system_attributes")  # fmt: skip
+
+
+class Ended(NamedTuple):
+    """A completed trial as Optuna stores it. A worker creates it, which is the faster place."""
+
+    state: str
+    """The name of Optuna's state."""
+    seconds: float
+    values: Sequence[float] | None
+    params: Mapping[str, str]
+    user_attrs: Mapping[str, str]
+
+
+Told = tuple[Ended, Mapping[str, object]]
+"""A completed trial, and the attributes of the sampler."""
 
 
 class BulkInsert:
     """The tables of the study `study_id`."""
 
-    def __init__(self, engine: Any, study_id: int):
+    def __init__(self, engine: Any, study_id: int, distributions: Mapping[str, Any]):
         self._sql: Any = import_module("sqlalchemy")
         self._engine, self._study = engine, study_id
-        self._to_json: Any = import_module("optuna").distributions.distribution_to_json
+        to_json: Any = import_module("optuna").distributions.distribution_to_json
+        self._choices = {
+            name: ({label: number for number, label in enumerate(d.choices)}, to_json(d))
+            for name, d in distributions.items()
+        }
         metadata = self._sql.MetaData()
         metadata.reflect(engine, only=(*TABLES, "version_info"))
         self._tables = metadata.tables
@@ -101,19 +131,19 @@ class BulkInsert:
         with engine.connect() as connection:
             self.is_known: bool = connection.execute(version).scalar() == SCHEMA_VERSION
 
-    def add(self, trials: Sequence[Any]) -> None:
-        """Add frozen trials in order."""
+    def add(self, trials: Sequence[Told]) -> None:
+        """Add trials in order."""
         table, sql = self._tables["trials"], self._sql
         of_study = table.c.study_id == self._study
+        now = datetime.now()
         with self._engine.begin() as connection:
             studies = self._tables["studies"]
             mine = sql.select(studies).where(studies.c.study_id == self._study)
             connection.execute(mine.with_for_update())
             rows = [
-                {"study_id": self._study, "state": trial.state.name,
-                 "datetime_start": trial.datetime_start,
-                 "datetime_complete": trial.datetime_complete}
-                for trial in trials
+                {"study_id": self._study, "state": trial.state,
+                 "datetime_start": now, "datetime_complete": now}
+                for trial, _ in trials
             ]  # fmt: skip
             # Numbers are assigned after the rows, which lock the database until the end.
             connection.execute(table.insert(), rows)
@@ -125,33 +155,40 @@ class BulkInsert:
             numbers = [{"id": key, "number": before + i} for i, key in enumerate(ids)]
             connection.execute(numbered, numbers)
             pairs = list(zip(ids, trials, strict=True))
-            self._insert(connection, "trial_params", [p for k, t in pairs for p in self._of(k, t)])
+            self._insert(
+                connection, "trial_params", [p for k, (t, _) in pairs for p in self._of(k, t)]
+            )
             self._insert(
                 connection,
                 "trial_values",
-                [v for key, trial in pairs for v in _values(key, trial.values or [])],
+                [v for key, (trial, _) in pairs for v in _values(key, trial.values or [])],
             )
-            self._insert(
-                connection,
-                "trial_user_attributes",
-                [
-                    {"trial_id": key, "key": name, "value_json": json.dumps(value)}
-                    for key, trial in pairs
-                    for name, value in trial.user_attrs.items()
-                ],
-            )
+            users = [(key, trial.user_attrs) for key, (trial, _) in pairs]
+            systems = [(key, attributes) for key, (_, attributes) in pairs]
+            self._insert(connection, "trial_user_attributes", _attributes(users))
+            self._insert(connection, "trial_system_attributes", _attributes(systems))
 
     def _insert(self, connection: Any, table: str, rows: list[dict[str, object]]) -> None:
-        if rows:
-            connection.execute(self._tables[table].insert(), rows)
+        if not rows:
+            return
+        insert = self._tables[table].insert()
+        if self._engine.dialect.name != "sqlite":
+            connection.execute(insert, rows)
+            return
+        # SQLAlchemy converts each value, which takes longer than SQLite.
+        compiled = insert.compile(dialect=self._engine.dialect, column_keys=list(rows[0]))
+        values = [tuple(row[name] for name in compiled.positiontup) for row in rows]
+        connection.exec_driver_sql(str(compiled), values)
 
-    def _of(self, key: int, trial: Any) -> list[dict[str, object]]:
-        return [
-            {"trial_id": key, "param_name": name,
-             "param_value": trial.distributions[name].to_internal_repr(value),
-             "distribution_json": self._to_json(trial.distributions[name])}
-            for name, value in trial.params.items()
-        ]  # fmt: skip
+    def _of(self, key: int, trial: Ended) -> list[dict[str, object]]:
+        found = list[dict[str, object]]()
+        for name, label in trial.params.items():
+            numbers, spelled = self._choices[name]
+            found.append(
+                {"trial_id": key, "param_name": name, "param_value": numbers[label],
+                 "distribution_json": spelled}
+            )  # fmt: skip
+        return found
 
 
 def _values(key: int, values: Sequence[float]) -> list[dict[str, object]]:
@@ -161,6 +198,14 @@ def _values(key: int, values: Sequence[float]) -> list[dict[str, object]]:
         stored = None if isinf(value) else value
         found.append({"trial_id": key, "objective": i, "value": stored, "value_type": kind})
     return found
+
+
+def _attributes(items: Sequence[tuple[int, Mapping[str, object]]]) -> list[dict[str, object]]:
+    return [
+        {"trial_id": key, "key": name, "value_json": json.dumps(value)}
+        for key, attributes in items
+        for name, value in attributes.items()
+    ]
 
 
 RECORD = "ceras"
@@ -191,6 +236,21 @@ class Record:
         return cls(identity, outcome.state, point, figures, diagnostic, outcome.command, seconds)
 
 
+STATES = {DONE: "COMPLETE", RULED_OUT: "PRUNED", FAILED: "FAIL"}
+"""The states of Optuna."""
+
+
+def ended(study: Study, record: Record) -> Ended:
+    """Return a trial as Optuna stores it."""
+    values = None
+    if record.state == DONE:
+        figures = record.figures
+        values = [figures[resolved(goal.figure, figures)] for goal in study.objectives]
+    shown = {record.state: record.diagnostic[:2000]} if record.diagnostic else {}
+    attributes = {**shown, RECORD: json.dumps(vars(record))}
+    return Ended(STATES[record.state], record.seconds, values, record.point, attributes)
+
+
 class Trials:
     """The trials of a study in a storage."""
 
@@ -207,29 +267,30 @@ class Trials:
         }
         for axis in study.axes:
             self._distributions |= self._categories(axis.name, axis.choices)
-        directions = ["maximize" if o.maximize else "minimize" for o in study.objectives]
         goals = [o.figure for o in study.objectives]
         space = json.dumps(
-            [{n: d.choices for n, d in self._distributions.items()}, goals, directions]
+            [{n: d.choices for n, d in self._distributions.items()}, goals, directions(study)]
         )
         try:
             storage = self._storage(url)
             self._optuna_study: Any = self._optuna.create_study(
                 storage=storage,
                 study_name=f"{study.name}-{key_of(space)[:8]}",
-                directions=directions,
-                sampler=self._sampler(),
+                directions=directions(study),
                 load_if_exists=True,
             )
             with catch_warnings():
                 simplefilter("ignore")  # Names of metrics are experimental in Optuna.
                 self._optuna_study.set_metric_names(goals)
-            self._bulk = BulkInsert(storage.engine, self._optuna_study._study_id)
+            self._bulk = BulkInsert(
+                storage.engine, self._optuna_study._study_id, self._distributions
+            )
         except Exception as error:
             # The error can be of SQLAlchemy, the driver or Optuna; the user needs the storage.
             raise self._unusable(url, error) from None
         self._url = url
-        self._batches = Batches[Record](self._add_all)
+        self._batches = Batches[Told](self._add_all)
+        self._sampler: Sampler | None = None
 
     def _unusable(self, url: str, error: Exception) -> InputError:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
@@ -256,93 +317,59 @@ class Trials:
         event.listen(storage.engine, "connect", connected)
         return storage
 
-    def _sampler(self) -> Any:
-        samplers = self._optuna.samplers
-        if self.study.sampler == "nsga2":
-            return samplers.NSGAIISampler(seed=self.study.seed)
-        if self.study.sampler == "tpe":
-            return samplers.TPESampler(seed=self.study.seed)
-        return samplers.RandomSampler(seed=self.study.seed)
+    def _finished(self) -> list[Any]:
+        # A process of an earlier version left trials without a record.
+        trials = self._optuna_study.get_trials(deepcopy=False)
+        return [trial for trial in trials if RECORD in trial.user_attrs]
 
     def records(self) -> list[Record]:
         """Return the completed trials in the order of their numbers."""
         found = list[Record]()
-        for trial in self._optuna_study.get_trials(deepcopy=False):
-            text = trial.user_attrs.get(RECORD)
-            if isinstance(text, str):
-                content: object = json.loads(text)
-                assert isa(content, dict[str, Any])
-                found.append(Record(**content))
+        for trial in self._finished():
+            content: object = json.loads(trial.user_attrs[RECORD])
+            assert isa(content, dict[str, Any])
+            found.append(Record(**content))
         return found
 
-    def add(self, record: Record) -> None:
-        """Store a completed trial of a point that no sampler of Optuna chose."""
-        self._batches.add(record)
+    def add(self, trial: Ended, proposal: Proposal | None = None) -> None:
+        """Store a completed trial, of a proposal if a sampler of Optuna chose the point."""
+        attributes: Mapping[str, object] = {}
+        if proposal is not None and self._sampler is not None:
+            attributes = self._sampler.tell(proposal, trial.values, self._state(trial))
+        self._batches.add((trial, attributes))
 
     def flush(self) -> None:
         """Wait until all added trials are stored."""
         self._batches.close()
 
-    def _add_all(self, records: Sequence[Record]) -> None:
-        trials = [
-            self._optuna.trial.create_trial(
-                state=self._state(record),
-                values=self._values(record),
-                params=record.point,
-                distributions={name: self._distributions[name] for name in record.point},
-                user_attrs=self._attributes(record),
-            )
-            for record in records
-        ]
+    def _add_all(self, trials: Sequence[Told]) -> None:
         try:
             if self._bulk.is_known:
                 self._bulk.add(trials)
             else:
-                self._optuna_study.add_trials(trials)
+                self._optuna_study.add_trials([self._frozen(*trial) for trial in trials])
         except Exception as error:
             raise self._unusable(self._url, error) from None
 
-    def asked(self, finished: int) -> Iterator[tuple[int, Point]]:
-        """
-        Yield the points that the sampler chooses, with their numbers. Trials that were running when
-        the last process ended are first; new trials follow up to the number of the study.
-        """
-        running = self._optuna.trial.TrialState.RUNNING
-        left = self._optuna_study.get_trials(deepcopy=True, states=(running,))
-        for frozen in left:
-            trial: Any = self._optuna.trial.Trial(self._optuna_study, frozen._trial_id)
-            yield frozen.number, self._suggested(trial)
-        for _ in range((self.study.trials or 0) - finished - len(left)):
-            trial = self._optuna_study.ask()
-            yield trial.number, self._suggested(trial)
+    def _frozen(self, trial: Ended, attributes: Mapping[str, object]) -> Any:
+        return self._optuna.trial.create_trial(
+            state=self._state(trial),
+            values=trial.values,
+            params=trial.params,
+            distributions={name: self._distributions[name] for name in trial.params},
+            user_attrs=trial.user_attrs,
+            system_attrs=attributes,
+        )
 
-    def _suggested(self, trial: Any) -> Point:
-        def choose(name: str) -> str:
-            return trial.suggest_categorical(name, self._distributions[name].choices)
+    def unproposed(self) -> int:
+        """Return the number of trials that the sampler still has to propose."""
+        return max((self.study.trials or 0) - len(self._finished()), 0)
 
-        point = {MODEL_AXIS: choose(MODEL_AXIS), TARGET_AXIS: choose(TARGET_AXIS)}
-        axes: list[StudyAxis] = self.study.axes_of(point[TARGET_AXIS])
-        return point | {axis.name: choose(axis.name) for axis in axes}
+    def proposals(self) -> Iterator[Proposal]:
+        """Yield the points that the sampler chooses, each with regard to all added results."""
+        self._sampler = Sampler(self.study, self._distributions, self._finished())
+        while True:
+            yield self._sampler.ask()
 
-    def tell(self, number: int, record: Record) -> None:
-        """Store the result of a trial of `asked`."""
-        trials = self._optuna_study.get_trials(deepcopy=False)
-        trial: Any = self._optuna.trial.Trial(self._optuna_study, trials[number]._trial_id)
-        for name, value in self._attributes(record).items():
-            trial.set_user_attr(name, value)
-        self._optuna_study.tell(number, self._values(record), state=self._state(record))
-
-    def _state(self, record: Record) -> Any:
-        states = self._optuna.trial.TrialState
-        kinds = {DONE: states.COMPLETE, RULED_OUT: states.PRUNED, FAILED: states.FAIL}
-        return kinds[record.state]
-
-    def _values(self, record: Record) -> list[float] | None:
-        if record.state != DONE:
-            return None
-        goals = self.study.objectives
-        return [record.figures[resolved(goal.figure, record.figures)] for goal in goals]
-
-    def _attributes(self, record: Record) -> dict[str, object]:
-        shown = {} if not record.diagnostic else {record.state: record.diagnostic[:2000]}
-        return {**shown, RECORD: json.dumps(vars(record))}
+    def _state(self, trial: Ended) -> Any:
+        return self._optuna.trial.TrialState[trial.state]

@@ -13,7 +13,8 @@ from ceras_ir.driver.shared_options import add_cache, add_workers, cache_folder_
 from ceras_ir.support.diagnostics import InputError, UsageError, cannot_write, missing_file_remedy
 
 if TYPE_CHECKING:
-    from ceras_ir.workbench.explore.exploration import Exploration
+    from ceras_ir.workbench.explore.storage import Record
+    from ceras_ir.workbench.explore.study_file import Study
 
 BEST_COMMAND = "best"
 """The first argument for the compilation of the best point."""
@@ -132,7 +133,7 @@ def _run(arguments: argparse.Namespace) -> int:
         # After an interrupt, the tables of the completed points are written.
         records = exploration.records()
         write_file(str(folder / TABLE), csv_table(records).encode())
-        _write_page(exploration, folder)
+        _write_page(study, records, folder)
     print("\n".join([*pareto_table(study, records), *reasons(records)]))
     print(f"{len(records)} points: {folder / STUDY_PAGE}, {folder / TABLE}")
     states = {record.state for record in records}
@@ -147,11 +148,11 @@ def _run(arguments: argparse.Namespace) -> int:
     )
 
 
-def _write_page(exploration: "Exploration", folder: Path) -> None:
+def _write_page(study: "Study", records: "Sequence[Record]", folder: Path) -> None:
     from ceras_ir.workbench.explore.page import study_page
 
     try:
-        page = study_page(exploration.study, exploration.records())
+        page = study_page(study, records)
     except UsageError as error:
         print(f"note: no page of the study yet: {error}", file=sys.stderr)
         return

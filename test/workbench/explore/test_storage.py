@@ -7,7 +7,7 @@ import pytest
 
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.workbench.explore import storage
-from ceras_ir.workbench.explore.storage import Record, Trials
+from ceras_ir.workbench.explore.storage import Record, Trials, ended
 from ceras_ir.workbench.explore.study_file import ModelData, Objective, Study, StudyAxis
 from ceras_ir.workbench.explore.trial import DONE, FAILED, RULED_OUT
 
@@ -44,12 +44,12 @@ def test_many_at_once_are_what_optuna_writes(tmp_path: Path, monkeypatch: pytest
     ours, theirs = (f"sqlite:///{tmp_path / name}.db" for name in ("ours", "theirs"))
     together = Trials(STUDY, ours)
     for each in RECORDS:
-        together.add(each)
+        together.add(ended(STUDY, each))
     together.flush()
     monkeypatch.setattr(storage, "SCHEMA_VERSION", -1)
     one_by_one = Trials(STUDY, theirs)
     for each in RECORDS:
-        one_by_one.add(each)
+        one_by_one.add(ended(STUDY, each))
         one_by_one.flush()
     assert rows(ours) == rows(theirs)
     assert [number for number, *_ in rows(ours)] == list(range(len(RECORDS)))
@@ -59,10 +59,10 @@ def test_many_at_once_are_what_optuna_writes(tmp_path: Path, monkeypatch: pytest
 def test_what_is_added_later_goes_on(tmp_path: Path):
     url = f"sqlite:///{tmp_path / 'study.db'}"
     first = Trials(STUDY, url)
-    first.add(RECORDS[0])
+    first.add(ended(STUDY, RECORDS[0]))
     first.flush()
     second = Trials(STUDY, url)
-    second.add(RECORDS[1])
+    second.add(ended(STUDY, RECORDS[1]))
     second.flush()
     assert [number for number, *_ in rows(url)] == [0, 1]
 
@@ -71,7 +71,7 @@ def test_a_storage_that_cannot_be_written(tmp_path: Path):
     trials = Trials(STUDY, f"sqlite:///{tmp_path / 'study.db'}")
     for path in tmp_path.iterdir():
         path.unlink()
-    trials.add(RECORDS[0])
+    trials.add(ended(STUDY, RECORDS[0]))
     with pytest.raises(InputError, match="the storage of the study cannot be used"):
         trials.flush()
 
