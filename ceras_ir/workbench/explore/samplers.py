@@ -34,25 +34,36 @@ def directions(study: Study) -> list[str]:
 
 
 class Generations:
-    """Count the trials of the last generation of NSGA-II, with the same result as Optuna."""
+    """Keep the generations and the search space of NSGA-II, with the same result as Optuna."""
 
     def __init__(self, optuna: Any, seed: int):
         self.sampler: Any = optuna.samplers.NSGAIISampler(seed=seed)
         self._complete: Any = optuna.trial.TrialState.COMPLETE
         self._last, self._count = 0, 0
         self._selected: dict[int, Any] = {}
+        self._space: dict[str, Any] | None = None
+        self.sampler.infer_relative_search_space = self._common
         if hasattr(self.sampler, "get_trial_generation"):
             self._key: str = self.sampler._get_generation_key()
             self.sampler.get_trial_generation = self._generation
             self._select: Any = self.sampler.get_parent_population
             self.sampler.get_parent_population = self._parents
 
-    def add(self, trial: Any) -> None:
+    def add(self, trial: Any, running: int) -> None:
         """Add a completed trial."""
+        if trial.state != self._complete:
+            return
+        space = trial.distributions if self._space is None else self._space
+        self._space = {name: d for name, d in space.items() if name in trial.distributions}
         generation: int = trial.system_attrs.get(getattr(self, "_key", ""), -1)
-        if trial.state == self._complete and generation >= self._last:
+        if generation >= self._last:
             self._count = self._count + 1 if generation == self._last else 1
             self._last = generation
+
+    def _common(self, study: Any, trial: Any) -> dict[str, Any]:
+        # The axes of all completed trials; Optuna also passes over all running trials.
+        space = self._space or {}
+        return {name: space[name] for name in sorted(space) if not space[name].single()}
 
     def _generation(self, study: Any, trial: Any) -> int:
         known: int | None = trial.system_attrs.get(self._key)
@@ -72,8 +83,11 @@ class Generations:
         return found
 
 
-REFIT_SHARE = 0.05
-"""The share of new results after which `tpe` fits the densities again."""
+REFIT_SHARE = 0.1
+"""
+`tpe` fits the densities again after new results for this share of the running trials. A single
+worker uses all earlier results for each proposal; a cluster lacks those of running trials anyway.
+"""
 
 CANDIDATES = 24
 """Samples from which `tpe` takes the best, the default of Optuna."""
@@ -89,7 +103,7 @@ class ChoiceTables:
         # A joint density of all axes has no small table.
         self.sampler: Any = optuna.samplers.TPESampler(seed=seed, multivariate=False)
         self._random = np.random.default_rng(seed)
-        self._results, self._fitted = 0, 0
+        self._new = 0
         self._sizes: dict[str, int] = {}
         self._tables: dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
         self._sample: Any = self.sampler.sample_independent
@@ -97,11 +111,11 @@ class ChoiceTables:
         self.sampler.sample_independent = self._sampled
         self.sampler._compute_acquisition_func = self._keep
 
-    def add(self, trial: Any) -> None:
+    def add(self, trial: Any, running: int) -> None:
         """Add a completed trial."""
-        self._results += 1
-        if self._results - self._fitted >= REFIT_SHARE * self._results:
-            self._fitted = self._results
+        self._new += 1
+        if self._new >= REFIT_SHARE * running:
+            self._new = 0
             self._tables.clear()
 
     def _sampled(self, study: Any, trial: Any, name: str, distribution: Any) -> str:
@@ -138,10 +152,12 @@ class Sampler:
         )
         self._trials.add_trials(finished)
         for trial in finished:
-            self._own.add(trial)
+            self._own.add(trial, 0)
+        self._running = 0
 
     def ask(self) -> Proposal:
         trial: Any = self._trials.ask()
+        self._running += 1
 
         def choose(name: str) -> str:
             return trial.suggest_categorical(name, self._distributions[name].choices)
@@ -155,5 +171,6 @@ class Sampler:
     ) -> Mapping[str, object]:
         """Add the result of a proposal; return the attributes that the sampler stores with it."""
         trial: Any = self._trials.tell(proposal.trial, values, state=state)
-        self._own.add(trial)
+        self._running -= 1
+        self._own.add(trial, self._running)
         return trial.system_attrs
