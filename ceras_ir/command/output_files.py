@@ -41,7 +41,7 @@ class FolderOptions:
     force: bool = option(False)
     """
     Write into a folder that has files and no manifest of the compiler; files with the names of
-    outputs are replaced.
+    outputs are replaced, the others remain.
     """
 
 

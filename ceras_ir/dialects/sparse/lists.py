@@ -39,8 +39,8 @@ class CooAttr(Listed):
     `#sparse.coo<counts 5, column 2 row 2 channel 4, counts "0x..", places "0x..", values "0x.." :
     tensor<8x3x3x16xi8>>`: a count of 5 bits for each filter, or `counts 0` if all filters store the
     same number of weights. Positions have 8 bits, the column lowest. With `delta 6` instead of the
-    fields, a position is a distance of 6 bits, and zeros divide longer distances. A matrix has only
-    `channel`.
+    fields, a position is a distance of 6 bits, and stored zeros bridge longer distances. A matrix
+    has only `channel`.
     """
 
     name = "sparse.coo"

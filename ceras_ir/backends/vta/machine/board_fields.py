@@ -93,7 +93,8 @@ class VtaFields:
     DRIVER_FLOW: Flow | None = board_field(None)
     """
     The registers of the driver: of the HLS design (four modules on separate pages), or of the
-    shell of the Chisel design. Without it, the folder has no driver for a board.
+    shell of the Chisel design. Without it, the driver assumes `hls` (`--flow`), and `vta_run`
+    requires `--registers`.
     """
     DRIVER_REGISTERS: int | None = board_field(
         None,
