@@ -185,7 +185,10 @@ class RememberedCalls:
         arrays: Sequence[Array],
         compute: Callable[[], NDArray[np.int8]],
     ) -> NDArray[np.int8]:
-        """Return the result of `op` on arrays; it is read-only."""
+        """
+        Return the result of `op` on arrays, from the cache or from `compute`. A cached result is
+        read-only.
+        """
         caller = op.parent_op()
         if not isinstance(caller, FuncOp) or caller.sym_name.data != "main":
             return compute()

@@ -163,7 +163,7 @@ class Build:
         return [*digests.artefacts, Artefact(MANIFEST, "this description", write)]
 
     def write(self, folder: Path) -> Manifest:
-        """Write all files into `folder`, and return the manifest as a reader sees it."""
+        """Write all files into `folder`, and return the manifest read back from the file."""
         write_artefacts(folder, self.files())
         return read_manifest(folder)
 

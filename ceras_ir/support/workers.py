@@ -376,7 +376,10 @@ def _shipping(dask: Any, contents: Mapping[str, tuple[str, bytes]]) -> Any:
 
 
 def receive(contents: Mapping[str, tuple[str, bytes]], folder: str) -> None:
-    """Write files below `folder` and register them for `shipped`."""
+    """
+    Write files below `folder` in a worker, so that `shipped` returns the new paths. `contents` maps
+    the digest of each file to name and content.
+    """
     for digest, (name, content) in contents.items():
         place = Path(folder) / "ceras-ir" / digest
         place.mkdir(parents=True, exist_ok=True)

@@ -157,7 +157,10 @@ class Ceiling:
 
 @dataclass(frozen=True)
 class ArenaBuffer:
-    """Bytes of the arena that hold no planned value, during steps [first_step, end_step)."""
+    """
+    Bytes of the arena that are used during steps [first_step, end_step), but not for a planned
+    value, such as a workspace.
+    """
 
     name: str
     """The layer that uses a workspace, or the state."""

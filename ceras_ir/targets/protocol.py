@@ -289,7 +289,8 @@ class Target(ABC):
     @classmethod
     def accelerator(cls, board: str | None, jobs: int = 1) -> Accelerator | None:
         """
-        Return the accelerator of the target, or `None`. With a `board`, it includes modelled times.
+        Return the accelerator of the target, or `None`. With a `board`, it includes modelled times,
+        which may be computed in `jobs` processes.
         """
         return None
 

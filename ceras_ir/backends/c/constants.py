@@ -100,7 +100,10 @@ class ConstantPool:
 
     @property
     def nbytes(self) -> int:
-        """The bytes in flash. Variants of a name count a single time."""
+        """
+        The bytes in flash. Constants with equal names have different preprocessor conditions, so
+        only one of them is compiled and counted.
+        """
         sizes = {c.name: c.nbytes for c in self.constants}
         return sum(sizes.values())
 

@@ -49,7 +49,7 @@ class Epilogue:
 
     @property
     def has_low(self) -> bool:
-        """Return whether a clamp is needed in addition to saturation."""
+        """Return whether the lower bound of the clamp is above the lowest value of the type."""
         return self.low > self.lowest
 
     @property
@@ -207,7 +207,8 @@ class IntegerLayer:
 
     def epilogue(self, *values: str) -> list[str]:
         """
-        Return statements that compute output `o` of the position at `at` from a sum of values.
+        Return C statements that add `values`, requantize the sum and store the result at index
+        `at + o`. The C variable `at` is the index of the first channel, `o` the output channel.
         """
         return self.rescale.lines([*values, *self.terms], f"{self.y}[at + o]")
 

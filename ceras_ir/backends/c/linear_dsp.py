@@ -187,7 +187,10 @@ def dsp_linear(of: IntegerLayer) -> None:
 
 
 def narrowed(of: IntegerLayer) -> Rescaling:
-    """Return the requantization by an instruction that shifts and clamps to int8, if possible."""
+    """
+    Return the requantization by a single instruction that shifts and clamps to int8. Return
+    `of.rescale` if no instruction computes it.
+    """
     requant, rescale = of.op.requant, of.rescale
     assert requant is not None
     low, high = requant.low.data, requant.high.data

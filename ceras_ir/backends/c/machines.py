@@ -303,7 +303,9 @@ class Computer:
 
 
 def load_machine(name: str) -> Machine | Board:
-    """Return a machine or board by name or TOML path; fields of `BOARD_FIELDS` mean a board."""
+    """
+    Return a machine or board by name or TOML path. A file with any of `BOARD_FIELDS` is a board.
+    """
     content = parse_toml(board_text("c", "ceras_ir.backends.c", name), name)
     if not BOARD_FIELDS.isdisjoint(content):
         return parse_board(content, name)

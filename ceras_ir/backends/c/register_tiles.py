@@ -256,7 +256,10 @@ class Stores:
                 return value
 
     def offset(self, tile: Tile, position: int) -> int:
-        """Return the start of the outputs of a position of a tile."""
+        """
+        Return the distance in elements from the first result of a tile to the results of the output
+        position with index `position` in the tile.
+        """
         return position // tile.columns * self.row + position % tile.columns * self.column
 
 

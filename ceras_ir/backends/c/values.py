@@ -47,7 +47,10 @@ class Kernels:
         self._texts: dict[str, str] = {}
 
     def use(self, name: str, **holes: str) -> str:
-        """Add a function of `runtime/` and return the name in C."""
+        """
+        Add a function of `runtime/` and return the name in C. `holes` has the text for each
+        `@HOLE@` of the template. `NAME` is also a suffix of the name in C.
+        """
         template = _template(name)
         for needed in template.needs:
             self.use(needed)

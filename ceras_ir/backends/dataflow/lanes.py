@@ -84,7 +84,10 @@ class Budget:
 
 
 def choices(layer: Convolution, family: Family) -> list[LaneChoice]:
-    """Return the lanes of a layer that are Pareto-optimal, the fastest first."""
+    """
+    Return the lanes of a layer that are Pareto-optimal in cycles, DSPs, block RAMs and LUTs, the
+    fastest first.
+    """
     found: list[LaneChoice] = []
     pairs = family.paired
     # The batches of the producer are not known yet.

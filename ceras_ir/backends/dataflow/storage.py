@@ -1,14 +1,16 @@
 """
 Describe the storage of a convolution: the window buffer and the weight memory.
 
-1. `hdl/window_buffer.sv` defines the terms slot, bank, phase and address. A block that computes
-   several output rows in parallel needs a bank for each row. The address of a weight is relative
-   to the first slot of the current rows; the rotation selects the bank of the first row.
-2. Weights are stored dense, or only nonzero weights. COO is the encoding of paper S5: each nonzero
-   weight with row, column and channel, here as the position of the input in the window buffer:
-   address, rotation and shift. A delta is the distance to the previous weight in the order of rows,
-   columns and channels, which needs fewer bits. A word has an entry for each filter that is
-   computed in parallel. Filters with fewer nonzero weights are padded with zeros.
+1. A block that computes several output rows in parallel has a bank of memory for each row. A slot
+   stores the input rows by which two adjacent groups of these output rows differ.
+   `hdl/window_buffer.sv` describes slots, phases and addresses.
+2. Weights are stored dense, or only nonzero weights. COO is the encoding of paper S5 (see
+   `docs/papers.md`): each nonzero weight with row, column and channel. They are stored as the
+   position of the input in the window buffer: the address relative to the first slot of the
+   current rows, the rotation (it selects the bank of the first row), and the shift (the distance
+   to the first column of the window, in strides). A delta is the distance to the previous weight
+   in the order of rows, columns and channels, which needs fewer bits. A word has an entry for each
+   filter that is computed in parallel. Filters with fewer nonzero weights are padded with zeros.
 """
 
 from collections.abc import Iterator

@@ -138,7 +138,10 @@ class _Bus:
         return left - both + (2 * both / self.speed if both else 0.0)
 
     def until_group(self, number: int) -> float:
-        """Return the cycles until the residual of a group is read, if no other state changes."""
+        """
+        Return the cycles until the residual of the tiles of group `number` is read, if no further
+        buffer becomes free for rows or residuals.
+        """
         left = (number + 1) * self.group.cycles - self.groups
         if left <= 1e-9:
             return 0.0

@@ -289,7 +289,10 @@ class LevelComparison:
         return None
 
     def sample_of(self, actual: Sequence[Outputs], *, exact: bool) -> int:
-        """Return the first sample on which outputs differ."""
+        """
+        Return the first sample on which outputs differ: in any bit if `exact`, else by more than
+        the tolerance.
+        """
         pairs = zip(actual, self.expected, strict=True)
         return next(
             i for i, (a, e) in enumerate(pairs) if compare_outputs(a, e, exact=exact) is not None

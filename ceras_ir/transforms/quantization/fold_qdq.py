@@ -125,11 +125,12 @@ def _constant(value: SSAValue) -> SSAValue | None:
 
 def _has_lost_ties(op: graph.Pool2dOp, target: UniformType) -> bool:
     """
-    Return whether ties of an average are frequent, but a fixed-point reciprocal would miss them.
+    Return whether ties of an average are frequent, but a fixed-point multiplier for the division
+    would round them in a wrong direction.
 
-    This is so if the result has the scale of the input and a window has an even number of elements.
-    Only powers of two have an exact reciprocal. The reciprocals of partial windows are derived from
-    that of a full window.
+    Ties are frequent if the result has the scale of the input, and a window (or a partial window at
+    the border) has an even number of elements. The answer is False if the number of elements of a
+    full window is a power of two, such as 2x2, because the multiplier is then exact.
     """
     if (stored := _stored(op.input)) is None:
         return True

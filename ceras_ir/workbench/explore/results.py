@@ -65,7 +65,10 @@ def importance(records: Sequence[Record], figure: str) -> Mapping[str, float]:
 
 
 def best_record(study: Study, records: Sequence[Record], where: str, by: str | None) -> Record:
-    """Return the best measured point that `where` admits, sorted first by the objective `by`."""
+    """
+    Return the best measured point that `where` admits: the first of the Pareto front, by the
+    objectives of the study in their order, or by `by` before the other objectives.
+    """
     done = [record for record in records if record.state == DONE]
     if not done:
         raise InputError("no point of the study was measured to the end: run ceras-explore first")

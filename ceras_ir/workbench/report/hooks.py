@@ -54,7 +54,8 @@ class NoiseObserver:
 
 def measure(reference: ModuleOp, quantized: ModuleOp, data: str) -> dict[str, object]:
     """
-    Return the signal-to-noise ratio of each layer, isolated and accumulated, and of the outputs.
+    Return the signal-to-noise ratio in decibels of each layer, isolated and accumulated, and of the
+    outputs, on the first samples of the files or folders in `data`.
     """
     given = open_samples(data, network_inputs(main_function(reference))).first(SAMPLES)
     samples = list(given)

@@ -215,7 +215,11 @@ class StreamBuilder:
         wgt: Pair = (0, 0),
         reset: bool = False,
     ) -> None:
-        """Compute `acc[dst] += inp[src] . wgt^T` over `iter` and `uops`, or clear `acc`."""
+        """
+        Append a `Gemm`, or with `reset` clear accumulators. `iter` has the iterations of the outer
+        and the inner loop. `dst`, `src` and `wgt` have the increments per iteration of these loops,
+        which are added to the indices in each of `uops`.
+        """
         self._loop(Gemm(0, 1, *iter, *dst, *src, *wgt, reset=reset), micro_ops(uops))
 
     def alu(

@@ -202,7 +202,9 @@ def folded_bias(op: graph.LinearOperation) -> NDArray[np.int64]:
 
 
 def is_bordered(op: graph.LinearOperation) -> bool:
-    """Return whether the padding of the input is not zero, which is the padding of loads."""
+    """
+    Return whether the input is padded with a nonzero zero point. Loads of VTA can only pad with 0.
+    """
     padded = isinstance(op, graph.Conv2dOp) and any(op.padding.get_values())
     return padded and zero_point(op.input) != 0
 

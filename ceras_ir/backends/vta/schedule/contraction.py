@@ -156,7 +156,9 @@ class Contraction:
 
     @property
     def row_stride(self) -> int:
-        """The number of rows on chip from a window to the window of the next output row."""
+        """
+        The vertical stride in input rows on chip, where rows that no window needs are omitted.
+        """
         return self.strides[0] // self.row_step
 
     @property
@@ -262,7 +264,10 @@ class Borders:
         return len(self.rows) + len(self.columns) + row * len(self.columns) + column
 
     def additions(self, rows: int, columns: int) -> int:
-        """Return the vector additions for `rows` x `columns` outputs of a channel block."""
+        """
+        Return the vector additions that add the border constants to `rows` x `columns` outputs of a
+        channel block.
+        """
         down, across = (sum(run.count for run in runs) for runs in (self.rows, self.columns))
         return down * columns + across * rows + down * across
 

@@ -188,7 +188,10 @@ class _Inliner:
         return None
 
     def _size(self, node: onnx.NodeProto, active: tuple[_FunctionKey, ...] = ()) -> int:
-        """Return the number of nodes that `node` expands to, without subgraphs."""
+        """
+        Return the number of nodes that `node` expands to, with the subgraphs in functions, but
+        without the subgraphs of `node`.
+        """
         if (key := self._key(node)) is None:
             return 1
         if key in active or len(active) >= MAX_CALL_DEPTH:

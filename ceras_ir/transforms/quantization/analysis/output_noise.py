@@ -338,7 +338,10 @@ def ratio_of(
     actual: Sequence[Outputs],
     quantities: Mapping[str, Quantities] | None = None,
 ) -> float:
-    """Return the signal-to-noise ratio of all outputs in decibels; NaN without variance."""
+    """
+    Return the signal-to-noise ratio of all outputs in decibels; NaN without variance. An output in
+    `quantities` has several quantities, which are measured separately.
+    """
     return network_ratio(noise_of(expected, actual, quantities))
 
 
