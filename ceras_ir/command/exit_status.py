@@ -250,7 +250,7 @@ def report(lines: Sequence[str], max_lines: int = MAX_LINES) -> None:
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:
-    """Exit by an exception, so that partial output is removed, without a message."""
+    """Handle a signal: exit by an exception without message, so that partial output is removed."""
     # `timeout` sends the signal twice: to the process and to its group.
     signal.signal(number, signal.SIG_IGN)
     raise SystemExit(128 + number)

@@ -244,7 +244,10 @@ def run_in_arena(
         return without_block[value] if block is None else block.reshape(shape_of(value)).copy()
 
     def written_over(op: Operation, before: Iterable[Array], result: Array) -> Array:
-        """Return the result if elements that are written early destroy operands."""
+        """
+        Store `result`, and return the result of a kernel that reads some elements of the operands
+        after it has written other elements. The two differ if the plan is wrong.
+        """
         block = view(op.results[0])
         operands = [view(operand) for operand in op.operands]
         if block is None or not any(

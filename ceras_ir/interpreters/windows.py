@@ -313,7 +313,10 @@ MAX_SEPARATE_TAPS = 64
 
 
 def window_maximum(window: Window, padded: NDArray[Numbers]) -> NDArray[Numbers]:
-    """Return the maximum of each window: the first of zeros of both signs, the last NaN."""
+    """
+    Return the maximum of each window. Of equal zeros, the sign is that of the first; of several
+    NaN, the result is the last.
+    """
     # `reduce_rows`, and numpy on x86, choose the last zero, so take the elements in reverse.
     if prod(window.kernel) > MAX_SEPARATE_TAPS:
         taps = window.laid_out(padded)[::-1, ::-1]

@@ -143,7 +143,10 @@ def linked_functions(disassembly: str, instructions: InstructionSet) -> dict[str
 
 
 def _calls_start(target: re.Match[str], instructions: InstructionSet) -> bool:
-    """Return whether a function calls itself. A far jump has the instruction of a call."""
+    """
+    Return whether a call instruction has the start of the function as the target. A far jump inside
+    the function is the same instruction, with an offset from the start.
+    """
     return target["offset"] is None and instructions.calls.match(target[0]) is not None
 
 

@@ -52,8 +52,9 @@ class Words:
         """
         Return the layout for 512 bits.
 
-        `are_stacked` windows of two rows of results share all input rows except one. A column of
-        both is interleaved a single time: the weights of the lower window are moved down by a row.
+        With `are_stacked`, two rows of results can be computed together, because their windows
+        share all input rows except one. Each input column is then interleaved a single time for
+        both rows; for the lower row, the weights are moved down by a row.
         """
         if channels < WIDE_BLOCK:
             return None
@@ -171,7 +172,7 @@ def _narrow_stores(words: Words, e: Epilogue) -> list[str]:
 
 
 def _wide_stores(words: Words, e: Epilogue, row: int) -> list[str]:
-    """Pack and store the sums; bytes of all rows of results are packed together."""
+    """Pack and store the sums. Results of 8 bits of both rows are packed into a single vector."""
     packed = [
         words.call("packs_epi32", *(f"s{i}{'below' * q}" for i in words.vectors))
         for q in range(words.result_rows)
@@ -200,7 +201,10 @@ def _function(name: str, title: str, stored: str, words: Words, body: list[str])
 
 
 def _bytes(stored: str, words: Words, *, is_moved: bool) -> tuple[str, str]:
-    """Return words of four bytes of 32 channels. Missing rows are multiplied by weights of zero."""
+    """
+    Return name and text of a function that interleaves the bytes of four rows to words, for 32
+    channels. With `is_moved`, 128 is added to each byte. The weights of missing rows are zero.
+    """
     rows = words.input_rows
     name = f"words_{stored}_{rows}" + ("_moved" if is_moved else "")
     flip = "_mm256_xor_si256({}, _mm256_set1_epi8(-128))" if is_moved else "{}"

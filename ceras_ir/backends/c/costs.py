@@ -297,7 +297,7 @@ def cycles(layer: Layer, board: Board, level: Level = "-Os") -> float:
 
 
 def _small_instructions(layer: Layer, board: Board) -> float:
-    """Return the instructions with -Os, with which the kernels were counted."""
+    """Return the instructions of a layer compiled with -Os, as when the kernels were counted."""
     op = layer.op
     soft = not board.has_float_unit
     if viewed_operand(op) is not None:

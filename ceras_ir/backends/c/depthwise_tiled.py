@@ -142,7 +142,8 @@ def _print(
     is_padded: bool,
 ) -> None:
     """
-    Print the loops; `arrays` has values per channel by vector name, bytes are moved by `offset`.
+    Print the loops. `arrays` maps the names of vectors to arrays with a value for each channel, and
+    `offset` is added to each byte of the input.
     """
     layer, op, x, y = of.layer, of.window, of.x, of.y
     images, _, _, channels = shape_of(op.input)

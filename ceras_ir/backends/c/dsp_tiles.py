@@ -50,7 +50,10 @@ SUM_REGISTERS = ("r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11")
 
 
 def products(layer: Layer, words: int, runs: int, *, has_bias: bool) -> str:
-    """Return the function for `runs` runs of `words` words; sums start at the bias or at zero."""
+    """
+    Add the C function for products of `runs` contiguous parts with `words` words each, and return
+    its name. Sums start at the bias if `has_bias`, otherwise at zero.
+    """
     steps = next(count for count in range(LOOP_STEPS, 0, -1) if words % count == 0)
     begin: list[str] = []
     again: list[str] = []
@@ -360,7 +363,10 @@ class RowChunks:
         raise AssertionError(words)
 
     def packed(self, weights: NDArray[np.integer]) -> NDArray[np.uint8]:
-        """Pack [group, word, pair of rows, parity, half, row]; the first row of a pair plus 128."""
+        """
+        Pack weights as [group, word, pair of rows, parity, half, row]. 128 is added to the weights
+        of the first row of each pair.
+        """
         groups = groups_of(weights, TILE_ROWS)
         # [groups, pair, row, word, half, parity]
         split = groups.reshape(len(groups), 2, 2, -1, 2, 2).astype(np.int16)

@@ -214,7 +214,10 @@ G2 = np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]], np.int32)
 
 
 def fits_winograd(op: LinearOperation, geometry: Geometry, sums: Sums) -> bool:
-    """Return whether a layer with `fits_dsp` has enough 3x3 windows and small sums."""
+    """
+    Return whether a layer for which `fits_dsp` holds has 3x3 windows with stride 1, enough outputs
+    for a block, and sums that the algorithm of Winograd does not overflow.
+    """
     if geometry.is_direct or geometry.group_channels % 4 or not isinstance(op, Conv2dOp):
         return False
     _, rows, columns, _ = shape_of(op.result)

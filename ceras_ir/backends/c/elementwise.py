@@ -67,7 +67,10 @@ def unary(layer: Layer, op: graph.UnaryOp) -> None:
 
 
 def _period(channels: int, size: int) -> int:
-    """Return the elements after which channels repeat, if possible a multiple of vectors."""
+    """
+    Return a number of elements after which channels repeat: the least common multiple with
+    `MIN_PERIOD` if it divides `size`, otherwise `channels`.
+    """
     times = MIN_PERIOD // gcd(channels, MIN_PERIOD)
     return channels * times if size % (channels * times) == 0 else channels
 

@@ -206,8 +206,9 @@ class Finish:
         is_padded: bool = False,
     ) -> "Finish":
         """
-        Add function and arrays. Rows of sums are `width` apart. Full blocks of sums are in the
-        order of blocks if `in_blocks`, and the last block too if `is_padded`.
+        Add the C function of the output stage and its arrays. Each row of sums has `width`
+        elements. Full blocks of sums are in the order of blocks if `in_blocks`, and the last block
+        too if `is_padded`.
         """
         layer, op, stage = of.layer, of.op, of.stage
         text = _Text(of, in_blocks=in_blocks, is_padded=is_padded)

@@ -278,7 +278,10 @@ def program_source(model: PrintedModel) -> str:
 
 
 def _shared_holes(model: PrintedModel, position: int) -> dict[str, str]:
-    """Return the holes of both programs; argument number `position` names the weights."""
+    """
+    Return the texts for `@HOLE@`s that both programs have. The argument of the command line with
+    number `position` is the file of the weights.
+    """
     has_file = model.options.weights == "file"
     return {
         "READ": READ_FUNCTION,

@@ -291,7 +291,10 @@ def _bias(layer: Layer, values: NDArray[np.int64], condition: str = "") -> str:
 
 
 def _row_bias(layer: Layer, sums: Sums, row: str, condition: str = "") -> str:
-    """Return the bias for a row type; for `model_row` with and without offset 128."""
+    """
+    Add the bias for rows of the C type `row`, and return its name. For `model_row` there are two
+    variants: for bytes with the offset 128, and for signed bytes.
+    """
     if row != "model_row":
         return _bias(layer, sums.bias, condition)
     also = f"{condition} && " if condition else ""
@@ -387,7 +390,10 @@ def _rows(of: IntegerLayer) -> None:
 def print_rows(
     of: IntegerLayer, row: str, length: int, fill: str, weights: tuple[str, str], *values: str
 ) -> None:
-    """Print `length` elements of rows times rows of weights; `fill` writes row `r` from `first`."""
+    """
+    Print the products of rows of `length` elements with the rows of weights. `fill` is C code that
+    writes row `r` of the block that starts at position `first`.
+    """
     layer, geometry, (name, weight_type) = of.layer, of.geometry, weights
     n, total = geometry.n, geometry.groups * geometry.n
     item = ROW_TYPES[row][1]

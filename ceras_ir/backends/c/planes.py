@@ -30,7 +30,10 @@ permutes pairs.
 
 
 def clustered(nonzero: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return the channel at each place, for weights [products, channels], in chunks."""
+    """
+    Return an order of channels, within each chunk, in which channels with nonzero weights at the
+    same products are adjacent. `nonzero` marks weights [products, channels].
+    """
     rows, channels = nonzero.shape
     assert channels % CHUNK_CHANNELS == 0
     if not rows:
@@ -45,7 +48,7 @@ def clustered(nonzero: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def _matched(sets: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return pairs of columns [pairs, 2], in the order of the number of common rows."""
+    """Pair columns with many common rows. Return [pairs, 2], most common rows first."""
     values = sets.astype(np.float32)
     first, second = np.triu_indices(sets.shape[1], 1)
     common = (values.T @ values)[first, second]
@@ -60,7 +63,10 @@ def _matched(sets: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def shuffles(order: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """Return, for each chunk, the bytes within 16, then the pairs within 64 as 16-bit values."""
+    """
+    Return the indices of the two instructions that permute each chunk: bytes within 16 channels,
+    then, as 16-bit values, pairs of bytes within 64 channels.
+    """
     tables: list[NDArray[np.uint8]] = []
     for chunk in (order.reshape(-1, CHUNK_CHANNELS) % CHUNK_CHANNELS).reshape(
         -1, CHUNK_CHANNELS // 2, 2

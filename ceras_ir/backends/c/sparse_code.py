@@ -348,7 +348,10 @@ class ModelledCycles:
 
 
 def host_cost(op: LinearOperation, weights: NDArray[np.generic]) -> ModelledCycles | None:
-    """Return modelled cycles of an inference, or None if there is no sparse kernel."""
+    """
+    Return the modelled cycles of the dense and the sparse kernel in an inference, or None if there
+    is no sparse kernel.
+    """
     is_float = weights.dtype == np.float32
     planes = Planes.of(op, Geometry.of(op), 4 if is_float else 1, HOST_WORKSPACE)
     if planes is None:
@@ -384,7 +387,10 @@ def _is_winograd(op: LinearOperation) -> bool:
 def core_cost(
     op: LinearOperation, weights: NDArray[np.generic], *, has_pairs: bool, dense: float | None
 ) -> ModelledCycles | None:
-    """Return modelled instructions of an inference; `dense` overrides the dense model."""
+    """
+    Return the modelled instructions of the sparse and the dense kernel in an inference. `dense`
+    replaces the modelled number of the dense kernel.
+    """
     is_float = weights.dtype == np.float32
     planes = Planes.of(op, Geometry.of(op), 4 if is_float else 1, CORE_WORKSPACE)
     if planes is None:

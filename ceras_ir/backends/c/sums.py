@@ -120,7 +120,10 @@ def _sums(
     per_output: NDArray[np.int64],
     weight_type: str,
 ) -> Sums:
-    """Complete the analysis; `totals` are the sums of the magnitudes of the weights per output."""
+    """
+    Return the bounds of the sums, and the folded bias. `totals` has the sum of the magnitudes of
+    the weights for each output.
+    """
     x, total = quantized(op.input, "input"), int(totals.max())
     point = zero_point_of(x)
     bias = np.zeros(len(totals), np.int64)

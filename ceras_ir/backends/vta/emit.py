@@ -172,8 +172,8 @@ def emit(module: ModuleOp, board_name: str) -> Emission:
     """
     Return the files of the accelerator, and the entries of manifest and report.
 
-    The backend of C emits the host part, and `driver/` has a driver for both. The bytes of each
-    stream are proven correct.
+    The backend of C emits the host part, and `driver/` has a driver for both. `check_stream` checks
+    the bytes of each stream.
     """
     board = load_board(board_name)
     image = build_image(module, board)

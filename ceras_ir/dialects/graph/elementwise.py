@@ -285,9 +285,8 @@ class BinaryOp(GraphOperation):
 @irdl_op_definition
 class SoftmaxOp(InputOperation):
     """
-    `e / sum(e)` along dimension `axis`, with `e = exp(x - max)`. The sum consists of 16 partial
-    sums, each of elements with index distance 16 in order, added in order. After ONNX `Softmax`
-    (opset 13).
+    `e / sum(e)` along dimension `axis`, with `e = exp(x - max)`. The sum adds 16 partial sums in
+    order; sum j adds elements j, j + 16, ... in order. After ONNX `Softmax` (opset 13).
 
         %y = graph.softmax %x {axis = 1 : i64} : tensor<2x4xf32>
     """

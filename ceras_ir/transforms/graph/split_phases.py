@@ -264,11 +264,10 @@ class SplitPhasesPass(PatternPass):
     outputs are interleaved afterwards.
 
     1. Phases with equal numbers of weights are groups of channels of a single convolution. The
-       phases of a filter with fewer than 16 channels are too, with zeros for missing weights.
+       phases of a filter with fewer than 16 channels are also, with zeros for missing weights.
     2. The other phases are separate convolutions: a 3x3 filter at stride 2 becomes four, with 1, 2,
-       2 and 4 weights. All phases of layers with groups, with a residual, of which each phase adds
-       its rows and columns, or with quantized weights, which keep the integers and scales, are
-       separate too.
+       2 and 4 weights. So are all phases of layers with groups, with quantized weights (integers
+       and scales are kept), or with a residual (each phase adds its rows and columns).
 
     Pruned layers, ordered sums and computed weights remain unchanged. Integer results are equal;
     float sums have another order. Shi et al., Is the deconvolution layer the same as a

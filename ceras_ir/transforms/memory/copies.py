@@ -57,9 +57,11 @@ def bytes_copied_by(op: Operation) -> int:
 
 def fewest_copied_bytes(main: FuncOp) -> int:
     """
-    Return the bytes that each plan copies, if producers can write rows at any distance. These are
-    operands that a concatenation has twice, that no operation produces, or that two concatenations
-    have, unless all operands of the first are, in order, a part of the second.
+    Return the bytes that every plan copies, even if producers can write rows at any distance.
+
+    These are the results of layout conversions, and the operands of a concatenation that are
+    graph inputs or constants, that it has twice, or that are operands of an earlier concatenation.
+    The latter are not copied if all operands of the earlier are, in order, a part of the later.
     """
     total = 0
     placed: dict[SSAValue, list[SSAValue]] = {}

@@ -1,5 +1,5 @@
 """
-Keep operations in float for which int8 has no steps.
+Keep operations in float for which int8 is too coarse.
 
 This file has the rules for inputs and outputs of a network and for wide ranges. Rules for data
 movement and masks are in `keep_moves_in_float.py`.
@@ -51,7 +51,7 @@ class TailRule(ExceptionOptions, FloatNetworkPass):
 
     Users read these values. Their ranges differ by orders of magnitude, and they are less than a
     thousandth of the work. Operations that only move elements follow their surroundings. Networks
-    without such sums are unchanged. Changes no value.
+    without any of these four are unchanged. Changes no value.
     """
 
     name = "tail"
@@ -104,8 +104,8 @@ class HeadRule(ExceptionOptions, FloatNetworkPass):
     A single scale of int8 would lose the small values before the network normalizes them.
 
     The rule does not include data movement of a single value, selection from constants by computed
-    indices (embeddings), operations that no sum uses, and operations that depend on states. Changes
-    no value.
+    indices (embeddings), operations that precede none of these four, and operations that depend on
+    states. Changes no value.
 
     Before:
 
@@ -358,7 +358,7 @@ INTEGER_BORDER_RULES = ("fills", "masks", "factors", "depthwise", "ranges", "pix
 @dataclass(frozen=True)
 class KeepInFloatPass(ExceptionOptions, RulePass):
     """
-    Keep operations in float for which int8 has no steps, by `graph.precision = "f32"`.
+    Keep operations in float for which int8 is too coarse, by `graph.precision = "f32"`.
 
     They are less than a thousandth of the work of a network. `graph.float_reason` has the reason.
 

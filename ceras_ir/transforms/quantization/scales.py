@@ -70,7 +70,7 @@ class ChooseZeroPointsPass(FloatNetworkPass):
 
     1. values in 16 bits, and second factors of products of activations;
     2. operands and results of shift-only functions, and their results after data movement;
-    3. averages with ties that a reciprocal would miss;
+    3. averages with ties that a multiplier would round wrongly;
     4. with `half-up` and `symmetric-factors`, the values that these options exclude. VTA rounds
        half up, but sums and averages with zero points round to even.
 

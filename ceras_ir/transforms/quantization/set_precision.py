@@ -120,8 +120,8 @@ def _copied(main: FuncOp, value: SSAValue, uses: list[Use]) -> graph.UnaryOp:
 
 def _is_product(use: Use) -> bool:
     """
-    Return whether only products with constant weights use this use, directly or after data
-    movement. Float data movement does not count, because the result is stored.
+    Return whether a use is the input of a product with constant weights, or of data movement whose
+    result only such products use. Float data movement does not count, because the result is stored.
     """
     op = use.operation
     if is_kept_in_float(op):

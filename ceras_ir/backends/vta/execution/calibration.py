@@ -212,7 +212,10 @@ class _Search:
         return self._known[key]
 
     def start(self, numbers: Mapping[str, int]) -> float:
-        """Return the cycles of the start, at least 0, that best fit these parameters."""
+        """
+        Return the constant cycles of the start of a launch, at least 0, with which the simulated
+        cycles for the parameters `numbers` best fit the measurements.
+        """
         weights = 1 / self.measured**2
         gaps = self.measured - self.cycles(numbers)
         return max(0.0, float((gaps * weights).sum() / weights.sum()))

@@ -201,10 +201,11 @@ class RowMajor:
 @dataclass(frozen=True)
 class MaximumPlanes:
     """
-    A layout with a plane for each offset within the stride of a maximum.
+    The layout of accumulators for a maximum over windows with strides sh, sw: sh * sw planes.
 
-    Position `y`, `x` is in plane `y % sh * sw + x % sw` at `y // sh`, `x // sw`; planes are
-    row-major. The maximum of planes is then elementwise, and the results are dense.
+    Position `y`, `x` is in plane `y % sh * sw + x % sw` at row `y // sh` and column `x // sw`;
+    planes are row-major. The maximum is then elementwise over planes, and its results are
+    contiguous.
     """
 
     b: Blocks

@@ -138,7 +138,10 @@ def averaging_weights(a: Averaging, board: VtaBoard) -> graph.ConstantOp:
 
 
 def swish_constants(op: graph.ShiftSwishOp, board: VtaBoard) -> graph.ConstantOp:
-    """Return the negated bends of each channel, then the third and the fourth: [7, O/B, B]."""
+    """
+    Return the constants of `graph.shift_swish` for each channel, as `tile.conv2d` uses them: -k0 to
+    -k4, then k2 and k3, packed as [7, O/B, B].
+    """
     channels = graph.shape_of(op.result)[-1]
     bends = np.array(op.channel_bends, np.int32)
     rows = np.broadcast_to(bends, (channels, 5)).T
@@ -239,9 +242,9 @@ def _buffer_type(kind: Tensor) -> MemRefType[Attribute]:
 
 class Launch:
     """
-    The replacement of operations of which only the last has other consumers: packed inputs,
-    constants, the launch, and an unpacked result. It has the position of the first operation, so
-    that launches have the order of the layers.
+    Replaces a group of operations by packed inputs, constants, a launch, and an unpacked result.
+    Only the last operation has consumers outside the group. The launch is inserted at the first
+    operation, so that launches have the order of the layers.
     """
 
     def __init__(self, board: VtaBoard, *replaced: graph.GraphOperation):

@@ -105,10 +105,12 @@ class MaxExpansion(_PoolExpansion):
 
     def _along_rows(self, inputs: SSAValue) -> None:
         """
-        Compute the maximum from each `strides[1]`-th element on, in place.
+        Compute the maximum of each window along rows, and store it in the first element of the
+        window.
 
-        Elements that are written and later read are first, and operands of an iteration are
-        written only by later iterations.
+        With a stride above 1, a window may overlap the first element of the next window. That
+        element is read first, because later operations write it. Iterations of an operation only
+        write elements that earlier iterations have read.
         """
         (_, kw), (_, sw), (ih, iw) = self.p.kernel, self.p.strides, self.window
         if sw == 1:

@@ -114,7 +114,7 @@ class S3Expansion:
         inp: tuple[SSAValue, Index, Index],
         wgt: tuple[SSAValue, Index, Index],
     ) -> None:
-        """Multiply a tile of weights by a position per output of the tile."""
+        """Multiply a tile of weights by the inputs of `step` adjacent positions."""
         at = self.at
         self.at.add(
             tile.GemmOp(

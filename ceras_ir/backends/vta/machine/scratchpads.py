@@ -48,7 +48,10 @@ class Clip:
 
 
 def shift_steps(amount: int) -> list[int]:
-    """Return `amount` as the shortest list of portable shifts; floors compose."""
+    """
+    Return the shortest list of portable shifts with the sum `amount`. Shifts that round down have
+    the result of a single shift by the sum.
+    """
     low, high = SHR_RANGE
     steps: list[int] = []
     while amount:

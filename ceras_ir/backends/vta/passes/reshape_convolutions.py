@@ -239,7 +239,10 @@ class _Axis:
 
 
 def _axes(op: graph.Conv2dOp, block: int) -> tuple[_Axis, _Axis] | None:
-    """Return the axes of the new convolution, or `None` if it is impossible or not better."""
+    """
+    Return the axes of the new convolution, or `None` if the conditions of the pass do not hold or
+    it does not need fewer tiles of weights.
+    """
     sh, sw = strides = op.strides.get_values()
     if prod(strides) == 1 or op.group_count != 1 or prod(op.dilations.get_values()) != 1:
         return None

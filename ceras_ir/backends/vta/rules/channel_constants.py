@@ -88,7 +88,8 @@ def further_shifts(requant: RequantAttr) -> tuple[int, ...]:
     """
     Return the additional right shift of each channel; empty if channels have equal shifts.
 
-    All implementations of VTA agree on vectors of amounts from 0 to 15. Floors compose.
+    All implementations of VTA agree on vectors of amounts from 0 to 15. Two shifts that round down
+    have the result of a single shift by the sum.
     """
     return tuple(shift - common_shift(requant) for shift in requant.channel_shifts)
 

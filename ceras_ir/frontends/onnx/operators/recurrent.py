@@ -89,14 +89,20 @@ class FloatWeights:
         return x
 
     def project(self, d: int, x: Value, bias: Value) -> Value:
-        """Return the input's part of the gates, [steps, batch, gates x hidden]."""
+        """
+        Return the contribution of the input `x` to the gates of direction `d`, as [steps, batch,
+        gates x hidden].
+        """
         emitter, (steps, batch, size) = self.emitter, shape_of_value(x)
         flat = emitter.reshaped(x, (steps * batch, size))
         product = emitter.product(flat, emitter.slice_at(self.both[0], d), bias)
         return emitter.reshaped(product, (steps, batch, shape_of_value(product)[1]))
 
     def of_state(self, d: int) -> tuple[Value, tuple[Sequence[float], int] | None]:
-        """Return weights [gates x hidden, hidden]; of integers also scales and a zero point."""
+        """
+        Return the weights [gates x hidden, hidden] of the state for direction `d`, and, if they are
+        integers, their scales and zero point.
+        """
         return self.emitter.slice_at(self.both[1], d), None
 
 

@@ -317,7 +317,7 @@ class _LayerStep:
     """The condition of an update; otherwise the states are kept."""
 
     def holds(self, found: MaskedUpdate) -> bool:
-        """Return whether `found` is the new state in the steps that count."""
+        """Return whether `found` is the new state in counted steps (see `written_cells.py`)."""
         return found.mask is self.mask and origin(found.new) is origin(self.new_states[0])
 
 
@@ -352,7 +352,7 @@ class _LayerResults:
     """For each step and each sequence, whether the step counts, with axes [steps, batch]."""
 
     def counted(self, emitter: Emitter, other: NDArray[np.generic], is_stacked: bool) -> Value:
-        """Return the states in steps that count, and `other` in the other steps."""
+        """Return the states in counted steps, and `other` in the other steps."""
         assert self.flags is not None
         shape = shape_of_value(self.states)
         instead = emitter.constant(other.reshape((1, *other.shape)), "instead")

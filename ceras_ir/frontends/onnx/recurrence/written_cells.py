@@ -4,10 +4,10 @@ Match cells of recurrent layers that consist of separate operations, as tf2onnx 
 A cell is identified by its nonlinear operations: the gates, their products with states, and the
 functions. Operations in between are a `LinearForm`.
 
-A mask may exclude steps: the states are then kept, as in Keras if an input is padding. The layer
-computes the steps that count consecutively. The state of each step is that after the last step that
-counts. Results of the layer after all counted steps are not used. This is exact, because each step
-computes the same function of the same values.
+A mask may exclude steps: the states are then kept, as in Keras if an input is padding. The other
+steps are the counted steps, which the layer computes consecutively. The state of each step is that
+after the last counted step. Results of the layer after all counted steps are not used. This is
+exact, because each step computes the same function of the same values.
 """
 
 from collections.abc import Iterator, Sequence
@@ -241,11 +241,11 @@ def _denied(condition: SSAValue) -> Iterator[SSAValue]:
 
 @dataclass(frozen=True)
 class CountedSteps:
-    """The steps of each sequence of a batch that count."""
+    """The steps of each sequence of a batch that a mask does not exclude."""
 
     emitter: Emitter
     flags: Value
-    """For each step and each sequence, whether the step counts, as i1 with axes [steps, batch]."""
+    """For each step and sequence, whether the step is counted, as i1 with axes [steps, batch]."""
     counts: Value
     """The number of counted steps up to each step, [steps, batch] of i64."""
 

@@ -345,7 +345,10 @@ class ObservedArray:
         return np.concatenate([rows, rest.clip(chosen[end:])]) if end < chosen.size else rows
 
     def sampled_kinds(self, count: int) -> NDArray[np.int64] | None:
-        """Return the period of kinds of the sampled elements; None if there is a single kind."""
+        """
+        Return the kinds of the elements of `sampled`, which repeat with this period; None if there
+        is a single kind.
+        """
         if self.kinds is None:
             return None
         order = np.arange(self.kinds.size) * self._step(count) % self.kinds.size
