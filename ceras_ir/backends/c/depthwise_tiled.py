@@ -109,7 +109,7 @@ def print_depthwise(of: IntegerLayer) -> str:
     b = layer.constant("bias", "int32_t", count, 4, bias, CONDITION)
     arrays = {"b": b}
     if epilogue.scale_bits:
-        arrays["m"] = of.multipliers
+        arrays["m"] = of.multiplier_array(count, CONDITION)
     if epilogue.shifts:
         arrays["right"] = layer.constant(
             "shifts", "int32_t", count, 4, lambda: padded(epilogue.shifts, count), CONDITION

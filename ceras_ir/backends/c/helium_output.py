@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.backends.c.helium_tiles import BLOCK, MAX_OUTPUTS
-from ceras_ir.backends.c.integer_layer import Epilogue
+from ceras_ir.backends.c.integer_layer import Epilogue, has_ties
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.sums import LIMIT, Geometry, Sums
 from ceras_ir.backends.c.values import half_of, quantized, rescaling, value_type, zero_point_of
@@ -121,11 +121,7 @@ class OutputStage:
         shift = requant.shift.data
         has_half = not sums.half_folded and half_of(requant) > 0
         multipliers = np.resize(np.array(requant.multipliers, np.int64), len(sums.bounds))
-        if (
-            has_half
-            and requant.mode is not Rounding.HALF_UP
-            and _has_ties(sums, multipliers, shift)
-        ):
+        if has_half and requant.mode is not Rounding.HALF_UP and has_ties(sums, requant):
             return None
         raised = [min(31 - int(m).bit_length(), MAX_RIGHT + 32 - shift) for m in multipliers]
         right = [shift + more - 32 for more in raised]
@@ -138,13 +134,6 @@ class OutputStage:
         factors = tuple(int(m) << more for m, more in zip(multipliers, raised, strict=True))
         bias = sums.bias + extra
         return cls(bias, shifts, factors, left, has_half, point, *limits, item)
-
-
-def _has_ties(sums: Sums, multipliers: NDArray[np.int64], shift: int) -> bool:
-    """Return whether the product of a sum and the multiplier can be a tie."""
-    # A tie needs a sum that is a multiple of a power of two beyond the zeros of the multiplier.
-    zeros = np.array([(int(m) & -int(m)).bit_length() - 1 for m in multipliers])
-    return bool((shift - 1 - zeros < 0).any() or (sums.bounds >= 1 << (shift - 1 - zeros)).any())
 
 
 @dataclass(frozen=True)

@@ -59,16 +59,16 @@ class Epilogue:
     @classmethod
     def of(cls, op: LinearOperation, sums: Sums, rescale: Rescaling) -> "Epilogue | None":
         """
-        Return the output stage. Return `None` if a common multiplier is not 1, or if the rounding
-        is not the constant of round half up.
+        Return the output stage. Return `None` if the rounding is not the constant of round half up,
+        or if products exceed 62 bits.
         """
         requant = op.requant
         assert requant is not None
         shift, half = requant.shift.data, 0 if sums.half_folded else half_of(requant)
-        is_scaled = requant.is_per_channel
-        if not is_scaled and (rescale.type != "int32_t" or requant.multiplier.data != 1):
+        is_scaled = requant.is_per_channel or requant.multiplier.data != 1
+        if not is_scaled and (half or rescale.type != "int32_t"):
             return None
-        if half and (not is_scaled or requant.mode is not Rounding.HALF_UP):
+        if half and requant.mode is not Rounding.HALF_UP and has_ties(sums, requant):
             return None
         result = element_of(op.result)
         assert isinstance(result, UniformType)
@@ -94,7 +94,7 @@ class Epilogue:
         if is_scaled:
             largest = sums.products_bound(requant) + abs(after) + 1
             scale_bits = 32 if largest < LIMIT and shift < 32 else 64
-            if shift > 32 or largest >> shift >= LIMIT or largest >= 1 << 62:
+            if largest >> shift >= LIMIT or largest >= 1 << 62:
                 return None
         else:
             extra, after = extra + after, 0
@@ -107,6 +107,14 @@ class Epilogue:
         """Return the epilogue if it is only a shift and a clamp to bytes."""
         found = None if op.residual is not None else cls.of(op, sums, rescale)
         return None if found is None or found.scale_bits or found.bits != 8 else found
+
+
+def has_ties(sums: Sums, requant: RequantAttr) -> bool:
+    """Return whether the product of a sum and the multiplier can be a tie, in any mode."""
+    # A tie needs a sum that is a multiple of a power of two beyond the zeros of the multiplier.
+    zeros = np.array([(m & -m).bit_length() - 1 for m in requant.multipliers])
+    bits = requant.shift.data - 1 - zeros
+    return bool((bits < 0).any() or (sums.bounds >= np.left_shift(1, bits.clip(0))).any())
 
 
 def _right_shifts(requant: RequantAttr) -> tuple[int, ...]:
@@ -204,6 +212,15 @@ class IntegerLayer:
         """The operation as a convolution."""
         assert isinstance(self.op, Conv2dOp)
         return self.op
+
+    def multiplier_array(self, count: int, condition: str) -> str:
+        """Return an array with a multiplier for each of `count` outputs, also if all are equal."""
+        requant = self.op.requant
+        assert requant is not None
+        if self.multipliers:
+            return self.multipliers
+        data = np.full(count, requant.multiplier.data, np.int32)
+        return self.layer.constant("multipliers", "int32_t", count, 4, lambda: data, condition)
 
     def epilogue(self, *values: str) -> list[str]:
         """

@@ -40,7 +40,7 @@ from ceras_ir.backends.c.sums import (
 )
 from ceras_ir.backends.c.tile_nest import Nest
 from ceras_ir.backends.c.values import steps_left, value_type, zero_point_of
-from ceras_ir.dialects.graph import Conv2dOp, LinearOperation
+from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
 
 # Portable loops use the constants of register tiles. The input of a row of windows is copied by
 # columns, so that each window is contiguous. A few filters at a time are copied from their panel.
@@ -267,7 +267,7 @@ def integer_linear(layer: Layer, op: LinearOperation) -> None:
             return
     if nest is None and not has_columns(of):
         if geometry.is_depthwise and sums.weight_type != "int32_t":
-            _depthwise(of)
+            (_depthwise_rows if _has_rows(of) else _depthwise)(of)
         else:
             _rows(of)
         return
@@ -345,6 +345,57 @@ def _depthwise(of: IntegerLayer, packed_weights: str = "") -> None:
         "}",
     ]
     layer.loop("p", geometry.positions, body)
+
+
+MAX_REPEATED_BYTES = 32 << 10
+"""The maximum size of depthwise weights that are repeated for each position of a row."""
+
+
+def _has_rows(of: IntegerLayer) -> bool:
+    """
+    Return whether a depthwise layer has fewer channels than a vector has lanes, and stride 1: the
+    positions of a row then fill the vectors.
+    """
+    op, sums = of.window, of.sums
+    columns, channels = shape_of(op.result)[2:]
+    return (
+        of.layer.options.vectors
+        and value_type(op.input) in ("int8_t", "uint8_t")
+        and sums.weight_type == "int8_t"
+        and channels < LANES_PER_VECTOR
+        and op.strides.get_values()[1] == 1
+        and of.geometry.k * columns * channels <= MAX_REPEATED_BYTES
+    )
+
+
+def _depthwise_rows(of: IntegerLayer) -> None:
+    """Print a depthwise layer for which `_has_rows` holds, by rows."""
+    layer, op, sums, taps = of.layer, of.window, of.sums, of.geometry.k
+    images, rows, columns, channels = shape_of(op.result)
+    place, stored, point = window(layer, op), value_type(op.input), zero_point_of(sums.x)
+    kernel = layer.kernels.use(
+        "depthwise_row",
+        NAME=stored + ("_centred" if point else ""),
+        IN=stored,
+        CENTRE=" - zero_point" if point else "",
+    )
+
+    def repeated() -> Array:
+        return np.tile(sums.centred().T.reshape(taps, 1, channels), (1, columns, 1))
+
+    w = layer.constant("weights", "int8_t", taps * columns * channels, 1, repeated)
+    bias = _bias(layer, sums.bias + point * sums.per_output)
+    layer.scratch("int32_t", "sums", columns * channels, 4)
+    body = [
+        f"{kernel}(sums, {of.x}, {w}, {place}, r, {point});",
+        f"for (int32_t p = 0; p < {columns}; ++p) {{",
+        f"  const int32_t at = (r * {columns} + p) * {channels};",
+        f"  for (int32_t o = 0; o < {channels}; ++o) {{",
+        *(f"    {t}" for t in of.epilogue(f"sums[p * {channels} + o]", f"{bias}[o]")),
+        "  }",
+        "}",
+    ]
+    layer.loop("r", images * rows, body)
 
 
 def _rows(of: IntegerLayer) -> None:

@@ -159,7 +159,9 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
         tile = layer.kernels.add(*shifting_tile(walk, stores, lanes), TILES)
         factor = f"{of.factors} + {first}" if of.factors else str(op.residual_shifts[0])
         skip = f", {of.residual} + at, {factor}" if of.residual else ""
-        skip += f", {of.multipliers} + {first}, {int_literal(e.after)}" if e.scale_bits else ""
+        if e.scale_bits:
+            multipliers = of.multiplier_array(nest.padded_outputs, TILES)
+            skip += f", {multipliers} + {first}, {int_literal(e.after)}"
         bounds = [n for n, is_used in ((e.low, e.has_low), (e.high, e.has_high)) if is_used]
         shift: int | str = e.shift
         if e.shifts:

@@ -113,6 +113,12 @@ typedef int16_t model_row;
 #else
 #define MODEL_ROLLED
 #endif
+/* Loops over channels: gcc would unroll a small constant number, and then not vectorize. */
+#if defined(__SSE2__) || defined(__ARM_NEON)
+#define MODEL_CHANNELS MODEL_ROLLED
+#else
+#define MODEL_CHANNELS
+#endif
 /* Loops over variables that registers hold if the loop is unrolled completely. */
 #if defined(__clang__)
 #define MODEL_IN_REGISTERS _Pragma("clang loop unroll(full)")

@@ -132,6 +132,10 @@ def layer(
         scales = rng.integers(1, most, outputs, endpoint=True)
         shift = max(shift - 4 + int(np.log2(most)), 1)
         rounding = Rounding.HALF_UP if seed % 2 else Rounding.FLOOR
+        if seed % 10 == 9:
+            # Multipliers of 31 bits need shifts above 32; their products are never ties.
+            more = 30 - int(most).bit_length()
+            scales, shift, rounding = (scales << more) + 1, shift + more, Rounding.HALF_EVEN
         requant = RequantAttr(
             shift, multiplier=scales.tolist(), rounding=rounding, zero_point=7, low=low, high=high
         )
@@ -194,6 +198,23 @@ def test_convolutions(build: str, storage: IntegerType, workspace: int):
     shapes = re.findall(r"(\dx\d+)_\d+_\d+_\d+(?:_half)?_joined", source(module, "model_kernels.h"))
     assert set(shapes) == {"3x3", "4x2", "2x2"}
     check(module, options=COptions(workspace=workspace), flags=flags)
+
+
+@pytest.mark.parametrize("multiplier", [1_500_000_001, [(1 << 30) + 3 * i for i in range(24)]])
+def test_multipliers_of_31_bits_are_in_vectors(multiplier: int | list[int]):
+    """A common multiplier is as fast as one for each channel, also with ties to even."""
+    weights = stored(np.random.default_rng(0), OUT, (24, 1, 1, 16))
+
+    def build(x: SSAValue) -> Values:
+        requant = RequantAttr(40, multiplier=multiplier, rounding=Rounding.HALF_EVEN)
+        return [
+            graph.Conv2dOp(x, constant(weights, OUT), result_element=OUT, requant=requant).result
+        ]
+
+    for name in ("tiles", "avx2", "loops"):
+        module = make_network([(OUT, (1, 14, 14, 16))], build)
+        check(module, flags=BUILDS[name])
+        assert "SCALE_64(" in source(module, "model_kernels.h")
 
 
 @pytest.mark.parametrize("storage", [i8, i16])
@@ -519,3 +540,29 @@ def test_strips_cover_and_are_multiples():
                 length = strip_length(total, step, most)
                 assert 1 <= length <= total
                 assert length == total or length % step == 0
+
+
+@pytest.mark.parametrize("build", ["tiles", "loops"])
+@pytest.mark.parametrize("storage", [i8, u8])
+def test_depthwise_rows_of_few_channels(build: str, storage: IntegerType):
+    """Positions of a row fill the vectors if channels do not."""
+    element = UniformType(1.0, 0 if storage == i8 else 77, storage=storage)
+    shapes = [
+        ((1, 9, 12, 8), (3, 3), (1, 1), (1, 1, 1, 1), (1, 1)),
+        ((2, 7, 5, 3), (2, 4), (2, 1), (0, 2, 1, 0), (1, 1)),
+        ((1, 8, 6, 15), (3, 2), (1, 1), (2, 2, 0, 3), (2, 3)),
+        ((1, 4, 2, 4), (1, 5), (1, 1), (0, 4, 0, 4), (1, 1)),
+    ]
+
+    def layers(*inputs: SSAValue) -> Values:
+        return [
+            layer(i, x, element, x_shape[3], kernel, strides, padding, dilations, x_shape[3])
+            for i, (x, (x_shape, kernel, strides, padding, dilations)) in enumerate(
+                zip(inputs, shapes, strict=True)
+            )
+        ]
+
+    module = make_network([(element, shape) for shape, *_ in shapes], layers)
+    check(module, flags=BUILDS[build])
+    calls = re.findall(r"depthwise_row_\w+\(sums", source(module))
+    assert len(calls) == len(shapes)

@@ -17,6 +17,7 @@ static void depthwise_@NAME@(@SUM@ *restrict sums, const @IN@ *restrict x,
       const @IN@ *tap = x + ((image + y0 + ky * g->dilation_h) * g->width + x0
                              + kx * g->dilation_w) * g->channels;
       const @WEIGHT@ *w = weights + (ky * g->kernel_w + kx) * g->channels;
+      MODEL_CHANNELS
       for (int32_t c = 0; c < g->channels; ++c) sums[c] += (@WIDE@)(tap[c]@CENTRE@) * w[c];
     }
   }

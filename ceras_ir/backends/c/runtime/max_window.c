@@ -9,11 +9,13 @@ static void max_window_@NAME@(@IN@ *restrict y, const @IN@ *restrict x, const st
   const int32_t top = first_tap(y0, g->dilation_h), left = first_tap(x0, g->dilation_w);
   const int32_t bottom = end_tap(y0, g->dilation_h, g->height, g->kernel_h);
   const int32_t right = end_tap(x0, g->dilation_w, g->width, g->kernel_w);
+  MODEL_CHANNELS
   for (int32_t c = 0; c < g->channels; ++c) y[c] = least;
   for (int32_t ky = top; ky < bottom; ++ky) {
     for (int32_t kx = left; kx < right; ++kx) {
       const @IN@ *tap = x + ((image + y0 + ky * g->dilation_h) * g->width + x0
                              + kx * g->dilation_w) * g->channels;
+      MODEL_CHANNELS
       for (int32_t c = 0; c < g->channels; ++c) y[c] = tap[c] > y[c]@OR_NAN@ ? tap[c] : y[c];
     }
   }

@@ -10,14 +10,18 @@ static int32_t sum_rows(float *restrict sums, float *restrict row,
   const int32_t top = first_tap(y0, g->dilation_h), left = first_tap(x0, g->dilation_w);
   const int32_t bottom = end_tap(y0, g->dilation_h, g->height, g->kernel_h);
   const int32_t right = end_tap(x0, g->dilation_w, g->width, g->kernel_w);
+  MODEL_CHANNELS
   for (int32_t c = 0; c < g->channels; ++c) sums[c] = 0;
   for (int32_t ky = top; ky < bottom; ++ky) {
+    MODEL_CHANNELS
     for (int32_t c = 0; c < g->channels; ++c) row[c] = 0;
     for (int32_t kx = left; kx < right; ++kx) {
       const float *tap = x + ((image + y0 + ky * g->dilation_h) * g->width + x0
                               + kx * g->dilation_w) * g->channels;
+      MODEL_CHANNELS
       for (int32_t c = 0; c < g->channels; ++c) row[c] += tap[c];
     }
+    MODEL_CHANNELS
     for (int32_t c = 0; c < g->channels; ++c) sums[c] += row[c];
   }
   return bottom > top && right > left ? (bottom - top) * (right - left) : 0;

@@ -11,11 +11,13 @@ static int32_t sum_window_@NAME@(@SUM@ *restrict sums, const @IN@ *restrict x,
   const int32_t bottom = end_tap(y0, g->dilation_h, g->height, g->kernel_h);
   const int32_t right = end_tap(x0, g->dilation_w, g->width, g->kernel_w);
   (void)zero_point;
+  MODEL_CHANNELS
   for (int32_t c = 0; c < g->channels; ++c) sums[c] = 0;
   for (int32_t ky = top; ky < bottom; ++ky) {
     for (int32_t kx = left; kx < right; ++kx) {
       const @IN@ *tap = x + ((image + y0 + ky * g->dilation_h) * g->width + x0
                              + kx * g->dilation_w) * g->channels;
+      MODEL_CHANNELS
       for (int32_t c = 0; c < g->channels; ++c) sums[c] += tap[c]@CENTRE@;
     }
   }

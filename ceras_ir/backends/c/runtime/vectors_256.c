@@ -39,8 +39,8 @@ typedef int32_t model_word_256 __attribute__((aligned(1), may_alias));
 #if !defined(DOT_WORDS_256)
 #define DOT_WORDS_256(sum, x, w) ADD_256(sum, _mm256_madd_epi16(x, w))
 #endif
-/* (sum * multiplier + after) >> shift, with products of 32 bits, or of 64 and shifts of up to
- * 32. */
+/* (sum * multiplier + after) >> shift, with products of 32 bits, or of 64. Vectors of 64 bits have
+ * no arithmetic shift, so the upper 32 bits are shifted if the result is in them. */
 #define SCALE_32_256(v, m, after, shift) \
   _mm256_srai_epi32(ADD_256(_mm256_mullo_epi32(v, m), ALL_256(after)), shift)
 #define SCALE_64_256(v, m, after, shift) \
@@ -48,7 +48,10 @@ typedef int32_t model_word_256 __attribute__((aligned(1), may_alias));
                      _mm256_slli_epi64(SCALED_256(_mm256_srli_epi64(v, 32), \
                                                   _mm256_srli_epi64(m, 32), after, shift), 32), 0xAA)
 #define SCALED_256(v, m, after, shift) \
-  _mm256_srli_epi64(_mm256_add_epi64(_mm256_mul_epi32(v, m), _mm256_set1_epi64x(after)), shift)
+  ((shift) > 32 ? _mm256_srai_epi32(_mm256_srli_epi64(PRODUCT_256(v, m, after), 32), (shift) - 32) \
+                : _mm256_srli_epi64(PRODUCT_256(v, m, after), shift))
+#define PRODUCT_256(v, m, after) \
+  _mm256_add_epi64(_mm256_mul_epi32(v, m), _mm256_set1_epi64x(after))
 /* Converts four vectors of 8 sums to two vectors of 16 numbers of 16 bits. */
 #define LOWER_16(a, b, c, d) \
   _mm256_permute2x128_si256(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d), 0x20)
