@@ -177,6 +177,7 @@ def test_make_builds_a_program(tmp_path: Path, cc: str, weights: str):
     figures = json.loads(bench.stdout)
     assert figures["runs"] == 3
     assert 0 < figures["min_ms"] <= figures["median_ms"]
+    assert 0 < figures["wall_min_ms"] <= figures["wall_median_ms"]
     assert figures["macs"] == 5 * 5 * 8 * 9 * 4 + 200 * 10
     assert (
         subprocess.run(
