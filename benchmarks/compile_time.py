@@ -92,6 +92,8 @@ def main() -> None:
             *((f"chain of {depth} layers to C", "grows linearly",
                [BIN / "ceras-compile", folder / f"chain{depth}.onnx", "-o", folder / f"n{depth}",
                 "--target", "c"]) for depth in (50, 100, 200)),
+            ("ceras-opt --fuse, 10,000 functions", "6 s",
+             [BIN / "ceras-opt", "--fuse", folder / "functions.onnx", "-o", folder / "f.mlir"]),
         ]  # fmt: skip
         for title, aim, command in commands:
             if arguments.only is None or arguments.only in title:

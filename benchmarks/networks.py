@@ -253,6 +253,15 @@ def chain(path: Path, depth: int) -> None:
     save(b.model((1, 3, 16, 16), x, 8), path)
 
 
+def functions(path: Path, depth: int) -> None:
+    """Write a chain of `depth` elementwise functions."""
+    b = Builder(depth)
+    x = "input"
+    for i in range(depth):
+        x = b.node(("Sigmoid", "Relu", "Tanh")[i % 3], f"function{i}", [x])
+    save(b.model((1, 8), x, 8), path)
+
+
 def main(folder: Path) -> None:
     """Write all files that `compile_time.py` and `cmsis_nn.py` need."""
     ds_cnn(folder / "ds_cnn.onnx")
@@ -265,6 +274,7 @@ def main(folder: Path) -> None:
     np.savez(folder / "mobilenet_v2.npz", input=images)
     for depth in (50, 100, 200):
         chain(folder / f"chain{depth}.onnx", depth)
+    functions(folder / "functions.onnx", 10_000)
 
 
 if __name__ == "__main__":

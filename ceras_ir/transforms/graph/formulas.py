@@ -1,6 +1,7 @@
 """Compute elementwise operations in double precision, by which passes recognize functions."""
 
 from collections.abc import Callable, Sequence
+from functools import cache, lru_cache
 from math import erf, pi, sqrt
 
 import numpy as np
@@ -68,21 +69,47 @@ COMPARED: dict[Compare, Callable[[Doubles, Doubles], NDArray[np.bool_]]] = {
 }
 
 
-def elementwise(op: Operation, operands: Sequence[Doubles]) -> Doubles | None:
-    """Return the result of `op` for these operands, or `None` if `op` has no formula."""
+def formula_of(op: Operation) -> Callable[..., Doubles] | None:
+    """
+    Return the function of the operands that `op` computes, or `None` if it has no formula. Equal
+    functions are usually a single object.
+    """
     match op:
         case graph.BinaryOp():
-            return DOUBLE_BINARY[op.function](operands[0], operands[1])
+            return DOUBLE_BINARY[op.function]
         case graph.UnaryOp():
-            return FORMULAS[op.function.data](operands[0], op.function.values)
+            # Unlike floats, texts distinguish the zeros.
+            return _unary(op.function.data, *map(float.hex, op.function.values))
         case graph.SelectOp():
-            return np.where(operands[0] != 0.0, operands[1], operands[2])
+            return _select
         case graph.CastOp():
-            return operands[0]
+            return np.asarray
         case graph.CompareOp():
-            return COMPARED[op.function](operands[0], operands[1]).astype(np.float64)
+            return _comparison(op.function)
         case _:
             return None
+
+
+@lru_cache(maxsize=1024)
+def _unary(function: Function, *parameters: str) -> Callable[[Doubles], Doubles]:
+    formula, values = FORMULAS[function], tuple(map(float.fromhex, parameters))
+    return lambda x: formula(x, values)
+
+
+def _select(condition: Doubles, x: Doubles, y: Doubles) -> Doubles:
+    return np.where(condition != 0.0, x, y)
+
+
+@cache
+def _comparison(function: Compare) -> Callable[[Doubles, Doubles], Doubles]:
+    compare = COMPARED[function]
+    return lambda x, y: compare(x, y).astype(np.float64)
+
+
+def elementwise(op: Operation, operands: Sequence[Doubles]) -> Doubles | None:
+    """Return the result of `op` for these operands, or `None` if `op` has no formula."""
+    formula = formula_of(op)
+    return None if formula is None else formula(*operands)
 
 
 def evaluated(

@@ -7,13 +7,14 @@ The pass `swish-to-hard-swish` replaces an activation by an approximation.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, f32
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
@@ -24,14 +25,9 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Function
 from ceras_ir.network.storage import copy_statistics, drop_statistics
 from ceras_ir.support.diagnostics import fused_location, remark
-from ceras_ir.transforms.graph.formulas import (
-    DOUBLE_BINARY,
-    FORMULAS,
-    Doubles,
-    elementwise,
-    evaluated,
-)
+from ceras_ir.transforms.graph.formulas import FORMULAS, Doubles
 from ceras_ir.transforms.graph.function_equality import Formula, FunctionEquality
+from ceras_ir.transforms.graph.point_values import POINTS, PointValues
 from ceras_ir.transforms.graph.row_rules import NormalizationRule, SoftmaxRule
 from ceras_ir.transforms.pass_kinds import NetworkPass, RulePass
 from ceras_ir.transforms.rebuilding import computed_between, erase_dead
@@ -41,19 +37,25 @@ Match: TypeAlias = tuple[SSAValue, graph.FunctionAttr]
 
 CANDIDATE_TOLERANCE = 2.0**-20
 """Difference from a candidate, as a multiple of `1 + abs(x)`; `FunctionEquality` decides."""
-MAX_FUNCTION_OPERATIONS = 16
-"""Operations between the result of a function and the argument."""
-SIXTH = 1 / 6
-
-_FAR = [2.0**i for i in range(4, 9)]
-POINTS: Doubles = np.array([*(-far for far in _FAR[::-1]), *np.linspace(-12, 12, 97), *_FAR])
-"""Arguments at which candidates are selected."""
+TOLERANCES = CANDIDATE_TOLERANCE * (1.0 + np.abs(POINTS))
+PROBE = int(np.searchsorted(POINTS, 1.5))
+"""The index of a positive point."""
 
 PARAMETERLESS = (
     *(Function.RELU, Function.SIGMOID, Function.TANH, Function.SWISH, Function.HARD_SWISH),
     *(Function.SOFTPLUS, Function.SOFTSIGN, Function.MISH, Function.GELU, Function.GELU_TANH),
 )
 """Activations without parameters that are recognized."""
+
+
+def _candidate(kind: Function, *parameters: float) -> tuple[Function, tuple[float, ...], Doubles]:
+    return kind, parameters, FORMULAS[kind](POINTS, parameters)
+
+
+CANDIDATES = (*map(_candidate, PARAMETERLESS), _candidate(Function.HARD_SIGMOID, 1 / 6, 0.5))
+"""Functions, parameters and the results at `POINTS`."""
+AT_PROBE = sorted([POINTS.item(PROBE), *(expected.item(PROBE) for _, _, expected in CANDIDATES)])
+"""The results at the probe; functions with a slope return the argument."""
 
 CHEAP_FUNCTIONS = (
     *(Function.RELU, Function.CLIP, Function.LEAKY_RELU, Function.ABS),
@@ -98,8 +100,8 @@ class ElementwiseRule(NetworkPass):
     def change(self, main: FuncOp) -> None:
         block = main.body.block
         ops = list(block.ops)
-        equality = FunctionEquality(main)
-        found = {op: match for op in ops if (match := _match(op, equality)) is not None}
+        values, equality = PointValues(_candidates), FunctionEquality(main)
+        found = {op: match for op in ops if (match := _match(op, values, equality)) is not None}
         while computed_twice := _computed_twice(ops, found):
             for op in computed_twice:
                 del found[op]
@@ -109,21 +111,26 @@ class ElementwiseRule(NetworkPass):
         erase_dead(block)
 
 
-def _match(op: Operation, equality: FunctionEquality) -> Match | None:
-    if not isinstance(op, graph.BinaryOp | graph.UnaryOp | graph.SelectOp) or not _is_part(op):
+def _match(
+    op: Operation,
+    values: PointValues[Sequence[graph.FunctionAttr]],
+    equality: FunctionEquality,
+) -> Match | None:
+    if not isinstance(op, graph.BinaryOp | graph.UnaryOp | graph.SelectOp):
+        return None
+    if not values.is_part(op):
         return None
     kind = op.function.data if isinstance(op, graph.UnaryOp) else None
-    for argument in _arguments(op):
-        if argument.type != op.output.type:
+    output = op.output
+    for argument in values.arguments(op):
+        if argument.type != output.type:
             continue
-        known: dict[SSAValue, Doubles | None] = {argument: POINTS}
-        values = evaluated(op.output, known, _constant, _computed, 2 * MAX_FUNCTION_OPERATIONS)
-        for function in () if values is None else _candidates(values):
+        for function in values.derived(output, argument) or ():
             if op.operands[0] is argument and kind is function.data:
                 continue
             if kind is Function.CLIP and function.data is Function.HARD_SIGMOID:
                 continue
-            if equality.computes(Formula(op.output, argument), function):
+            if equality.computes(Formula(output, argument), function):
                 return argument, function
     return None
 
@@ -167,72 +174,26 @@ def _replace(op: Operation, argument: SSAValue, function: graph.FunctionAttr) ->
     op.results[0].replace_all_uses_with(new.result)
 
 
-def _is_part(op: Operation) -> bool:
-    constants = [v for v in op.operands if isinstance(v.owner, graph.ConstantOp)]
-    # Constants per channel, as of a batch normalization.
-    if any(graph.constant_number(value) is None for value in constants):
-        return False
-    match op:
-        case graph.BinaryOp():
-            return _is_float(op.result) and op.activation is None and op.function in DOUBLE_BINARY
-        case graph.UnaryOp():
-            is_known = op.function.data in FORMULAS and op.function.affine is None
-            return is_known and op.channel_exponents is None and _is_float(op.result)
-        case graph.SelectOp():
-            return _is_float(op.result)
-        case graph.CastOp():
-            return _is_float(op.result) and isinstance(op.input.owner, graph.CompareOp)
-        case graph.CompareOp():
-            return _is_float(op.lhs) and op.function is not graph.Compare.EQUAL
-        case _:
-            return False
-
-
-def _is_float(value: SSAValue) -> bool:
-    return graph.element_of(value) == f32
-
-
-def _arguments(op: graph.GraphOperation) -> Iterator[SSAValue]:
-    # Possible arguments, the most distant first.
-    inside: list[Operation] = [op]
-    values = dict[SSAValue, None]()
-    for at in inside:
-        if len(inside) > MAX_FUNCTION_OPERATIONS:
-            break
-        for value in at.operands:
-            owner = value.owner
-            if isinstance(owner, graph.ConstantOp):
-                continue
-            values[value] = None
-            if isinstance(owner, Operation) and _is_part(owner) and owner not in inside:
-                inside.append(owner)
-    return reversed(values)
-
-
-def _constant(value: SSAValue) -> Doubles | None:
-    number = graph.constant_number(value)
-    return None if number is None else np.full(POINTS.shape, number)
-
-
-def _computed(op: Operation, operands: Sequence[Doubles]) -> Doubles | None:
-    return elementwise(op, operands) if _is_part(op) else None
-
-
-def _candidates(values: Doubles) -> Iterator[graph.FunctionAttr]:
+def _candidates(values: Doubles) -> Sequence[graph.FunctionAttr]:
+    # Few functions are near a candidate at the probe.
+    at_probe, tolerance = values.item(PROBE), 2 * TOLERANCES.item(PROBE)
+    near = bisect_left(AT_PROBE, at_probe - tolerance)
+    if near == len(AT_PROBE) or not AT_PROBE[near] <= at_probe + tolerance:
+        return ()
     if not np.isfinite(values).all():
-        return
-    first = float(values[0])
-    candidates: list[tuple[Function, tuple[float, ...]]] = [(kind, ()) for kind in PARAMETERLESS]
-    candidates.append((Function.HARD_SIGMOID, (SIXTH, 0.5)))
+        return ()
+    candidates = list(CANDIDATES)
+    first = values.item(0)
     if first < 0.0:
-        candidates.append((Function.ELU, (-first,)))
+        candidates.append(_candidate(Function.ELU, -first))
     # A slope of 1 is the identity.
-    if (slope := first / float(POINTS[0])) > 0.0 and abs(slope - 1.0) > CANDIDATE_TOLERANCE:
-        candidates.append((Function.LEAKY_RELU, (slope,)))
-    for kind, parameters in candidates:
-        expected = FORMULAS[kind](POINTS, parameters)
-        if (np.abs(values - expected) <= CANDIDATE_TOLERANCE * (1.0 + np.abs(POINTS))).all():
-            yield graph.FunctionAttr(kind, parameters)
+    if (slope := first / POINTS.item(0)) > 0.0 and abs(slope - 1.0) > CANDIDATE_TOLERANCE:
+        candidates.append(_candidate(Function.LEAKY_RELU, slope))
+    return [
+        graph.FunctionAttr(kind, parameters)
+        for kind, parameters, expected in candidates
+        if (np.abs(values - expected) <= TOLERANCES).all()
+    ]
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,14 @@ def replace_row_functions(block: Block, family: RowFunctions[Found]) -> None:
     time.
     """
     found: dict[Operation, RowFunction[Found]] = {}
+    reduced = set[Operation]()
     for op in block.ops:
+        if not isinstance(op, graph.ReduceOp) and all(v.owner not in reduced for v in op.operands):
+            continue
+        if not _is_part(op):
+            continue
+        # Only these depend on a reduction through operations on rows.
+        reduced.add(op)
         if (function := _function(op, family)) is not None:
             found[op] = function
     done = set[Operation]()
@@ -123,7 +130,7 @@ def replace_row_functions(block: Block, family: RowFunctions[Found]) -> None:
 
 
 def _function(op: Operation, family: RowFunctions[Found]) -> RowFunction[Found] | None:
-    if not isinstance(op, graph.BinaryOp | graph.UnaryOp) or not _is_part(op):
+    if not isinstance(op, graph.BinaryOp | graph.UnaryOp):
         return None
     shape = graph.shape_of(op.result)
     if not shape or shape[-1] < 2:
