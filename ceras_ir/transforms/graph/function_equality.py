@@ -236,8 +236,9 @@ class FunctionEquality:
         self._known: dict[tuple[str, FunctionAttr, bool], bool] = {}
         self._signed = _divisors(main)
 
-    def computes(self, formula: Formula, function: FunctionAttr) -> bool:
-        """Return whether a formula computes `function`."""
+    def computes(self, result: SSAValue, argument: SSAValue, function: FunctionAttr) -> bool:
+        """Return whether the operations from `argument` to `result` compute `function`."""
+        formula = Formula(result, argument)
         has_sign = formula.result in self._signed
         key = formula.key, function, has_sign
         if key not in self._known:

@@ -8,9 +8,10 @@ The pass `swish-to-hard-swish` replaces an activation by an approximation.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from functools import cache, partial
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from xdsl.context import Context
@@ -26,11 +27,13 @@ from ceras_ir.dialects.graph import Function
 from ceras_ir.network.storage import copy_statistics, drop_statistics
 from ceras_ir.support.diagnostics import fused_location, remark
 from ceras_ir.transforms.graph.formulas import FORMULAS, Doubles
-from ceras_ir.transforms.graph.function_equality import Formula, FunctionEquality
 from ceras_ir.transforms.graph.point_values import POINTS, PointValues
 from ceras_ir.transforms.graph.row_rules import NormalizationRule, SoftmaxRule
 from ceras_ir.transforms.pass_kinds import NetworkPass, RulePass
 from ceras_ir.transforms.rebuilding import computed_between, erase_dead
+
+if TYPE_CHECKING:
+    from ceras_ir.transforms.graph.function_equality import FunctionEquality
 
 Match: TypeAlias = tuple[SSAValue, graph.FunctionAttr]
 """The argument of a function and the function."""
@@ -100,7 +103,7 @@ class ElementwiseRule(NetworkPass):
     def change(self, main: FuncOp) -> None:
         block = main.body.block
         ops = list(block.ops)
-        values, equality = PointValues(_candidates), FunctionEquality(main)
+        values, equality = PointValues(_candidates), cache(partial(_equality, main))
         found = {op: match for op in ops if (match := _match(op, values, equality)) is not None}
         while computed_twice := _computed_twice(ops, found):
             for op in computed_twice:
@@ -111,10 +114,17 @@ class ElementwiseRule(NetworkPass):
         erase_dead(block)
 
 
+def _equality(main: FuncOp) -> FunctionEquality:
+    # Few networks need it, and importing it takes time.
+    from ceras_ir.transforms.graph.function_equality import FunctionEquality
+
+    return FunctionEquality(main)
+
+
 def _match(
     op: Operation,
     values: PointValues[Sequence[graph.FunctionAttr]],
-    equality: FunctionEquality,
+    equality: Callable[[], FunctionEquality],
 ) -> Match | None:
     if not isinstance(op, graph.BinaryOp | graph.UnaryOp | graph.SelectOp):
         return None
@@ -130,7 +140,7 @@ def _match(
                 continue
             if kind is Function.CLIP and function.data is Function.HARD_SIGMOID:
                 continue
-            if equality.computes(Formula(output, argument), function):
+            if equality().computes(output, argument, function):
                 return argument, function
     return None
 
