@@ -15,7 +15,7 @@ from ceras_ir.targets.protocol import Target
 
 
 def declares_report(target: type[Target]) -> bool:
-    """Return whether a target has a partial schema of the report."""
+    """Return whether a target adds entries to the JSON schema of `report.json`."""
     return any("report" in cls.schema_parts() for cls in _with_bases(target))
 
 

@@ -257,7 +257,10 @@ class Target(ABC):
             self.check_board(self.board_name)
 
     def for_host(self) -> Self:
-        """Return a copy that is compiled only for a single run on this machine."""
+        """
+        Return this target with the options that compile fastest, for a network that runs a single
+        time on this machine.
+        """
         return self
 
     def form_offer(self) -> Callable[[UnaryOp, LinearOperation], str] | None:

@@ -56,14 +56,16 @@ FILE_COMPLETION = {"bash": "_shtab_compgen_files", "zsh": "_files", "tcsh": "f"}
 
 
 def all_parsers() -> dict[str, UsageParser]:
-    """Return the parsers by the names of the commands."""
+    """Return the command-line parsers of all commands, by name."""
     found: list[Command] = [point.load() for point in commands().values()]
     parsers = {command.name: parser_of(command) for command in found}
     return {"ceras": _single_command(found, parsers), **parsers}
 
 
 def _single_command(known: Sequence[Command], parsers: Mapping[str, UsageParser]) -> UsageParser:
-    """Return the parser of `ceras`, whose subcommands have the options of `parsers`."""
+    """
+    Return the parser of `ceras`, where each subcommand has the options of the parser in `parsers`.
+    """
     single = ToolParser("ceras")
     subcommands = single.add_subparsers(metavar="COMMAND", parser_class=UsageParser)
     names = [command.name.removeprefix(COMMAND_PREFIX) for command in known]

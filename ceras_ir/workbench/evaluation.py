@@ -40,7 +40,7 @@ MAX_OPEN_NETWORKS = 4
 
 @dataclass(frozen=True)
 class NativeNetwork:
-    """The files of a compiled folder by path, which can be sent to a worker."""
+    """A network compiled for this machine as files by path, which can be sent to a worker."""
 
     key: str
     files: tuple[tuple[str, bytes], ...]
@@ -48,7 +48,7 @@ class NativeNetwork:
     """Inputs that may contain NaN."""
 
     def opened(self) -> "OpenNetwork":
-        """Return the executable network, compiled a single time per process."""
+        """Return the network ready to run. A process compiles its C files a single time."""
         if self.key in _OPEN_NETWORKS:
             _OPEN_NETWORKS.move_to_end(self.key)
         else:
@@ -59,7 +59,7 @@ class NativeNetwork:
 
 
 class OpenNetwork:
-    """A network in a temporary folder, which is removed with the object."""
+    """A compiled network in a temporary folder, which is removed with the object."""
 
     def __init__(self, network: NativeNetwork):
         self._folder = TemporaryDirectory(prefix="ceras-native-")
@@ -78,7 +78,7 @@ _OPEN_NETWORKS: OrderedDict[str, OpenNetwork] = OrderedDict()
 
 
 def native_network(module: ModuleOp, options: BuildOptions) -> NativeNetwork:
-    """Compile a fused and quantized module for this machine. The module is consumed."""
+    """Compile a fused and quantized module for this machine. The module is changed."""
     native = native_target()().for_host()
     inputs_with_nan = inputs_with_missing_values(main_function(module))
     build = build_target(module, replace(options, target=native, insertions=()))
@@ -96,7 +96,7 @@ def _contents(artefacts: list[Artefact]) -> Iterator[tuple[str, bytes]]:
 
 @dataclass(frozen=True)
 class Data:
-    """The data of an evaluation, as on the command line."""
+    """The inputs, labels and metric of an evaluation, as given on the command line."""
 
     inputs: str
     labels: str | None = None
@@ -106,7 +106,7 @@ class Data:
     """Paths and digests of the files that a cluster stores elsewhere."""
 
     def here(self) -> "Data":
-        """Return the data with the paths of files on this machine."""
+        """Return the data with the paths that its files have on this worker."""
         files = dict(self.files)
         labels = None if self.labels is None else shipped_paths(self.labels, files)
         return replace(self, inputs=shipped_paths(self.inputs, files), labels=labels, files=())
@@ -114,7 +114,7 @@ class Data:
 
 @dataclass(frozen=True)
 class CacheAt:
-    """The location of a cache that a worker opens."""
+    """The folder and the size limit of a cache that a worker opens."""
 
     folder: str
     limit: int
@@ -125,7 +125,9 @@ class CacheAt:
 
 @dataclass(frozen=True)
 class ShardEvaluation:
-    """The arguments of a worker that evaluates a shard of the samples."""
+    """
+    The arguments with which a worker evaluates both networks on a shard, a part of the samples.
+    """
 
     shard: Shard
     data: Data
@@ -142,7 +144,7 @@ class ShardEvaluation:
 
 @dataclass(frozen=True)
 class Judged:
-    """The figures of all readable shards."""
+    """The figures over all shards that could be loaded, and the shards that could not."""
 
     measured: list[Measured]
     ratio: float
@@ -152,7 +154,7 @@ class Judged:
 
 
 def judge_shard(task: ShardEvaluation) -> "Judge | BadShard":
-    """Run both networks on a shard."""
+    """Run the float and the quantized network on a shard, and return the figures."""
     real, quantized = task.real.opened(), task.quantized.opened()
     data = task.data.here()
     path = shipped_paths(task.shard.path, dict(task.data.files))
@@ -232,7 +234,9 @@ def tasks_of(
     data_key: str = "",
     quantities: Mapping[str, Quantities] | None = None,
 ) -> tuple[list[ShardEvaluation], list[BadShard]]:
-    """Return a task for each shard, and the files that cannot be divided into shards."""
+    """
+    Return the evaluation of each shard, and the data files that cannot be divided into shards.
+    """
     bad = list[BadShard]()
     shards = shards_of(data.inputs, real.opened().inputs, data.samples, bad)
     total = sum(shard.count for shard in [*shards, *(each.shard for each in bad)])
@@ -254,7 +258,7 @@ def tasks_of(
 def merged(
     results: Iterable["Judge | BadShard | WorkerLost"], tasks: Sequence[ShardEvaluation]
 ) -> Judged:
-    """Merge the figures of all shards, in the order of shards."""
+    """Merge the results of all shards in their order."""
     judge = Judge(_judgement_here(tasks[0]), tasks[0].quantities) if tasks else None
     bad, count = list[BadShard](), 0
     for task, result in zip(tasks, results, strict=True):
@@ -285,7 +289,10 @@ def judge_all(
     *,
     stop: bool = False,
 ) -> Judged:
-    """Evaluate all shards on `workers`. With `stop`, the first unreadable shard is an error."""
+    """
+    Evaluate all shards on `workers`. With `stop`, the first shard that cannot be loaded is an
+    error.
+    """
     found = merged(_stopping(in_order(workers.run(judge_shard, tasks)), stop=stop), tasks)
     return replace(found, bad=[*bad, *found.bad])
 

@@ -75,7 +75,7 @@ def _seconds(text: str) -> float:
 
 @dataclass(frozen=True)
 class MemoryRequest:
-    """A row of the table: the name, the live range, the size and the offset."""
+    """A row of a memory-planning instance: the name, live range, size and offset of a buffer."""
 
     id: str
     lower: int
@@ -85,7 +85,10 @@ class MemoryRequest:
 
 
 def read_requests(path: str, *, placed: bool = False) -> list[MemoryRequest]:
-    """Read the rows of a table, with offsets if `placed`."""
+    """
+    Read the table of a memory-planning instance from a file or, for "-", stdin; with offsets if
+    `placed`.
+    """
     columns = (*REQUEST_COLUMNS, "offset") if placed else REQUEST_COLUMNS
     data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     path = "<stdin>" if path == "-" else path
@@ -191,13 +194,13 @@ def _plan(argv: Sequence[str]) -> int:
 
 
 class UnsolvedError(InputError):
-    """The time limit was reached."""
+    """The search reached the time limit without a plan or a proof."""
 
     exit_status = EXIT_UNSOLVED
 
 
 def summary(spans: Sequence["Span"], offsets: Sequence[int], bound: int, capacity: int) -> str:
-    """Return a line with peak, lower bound and gap."""
+    """Return a line with the peak of a memory plan, the lower bound, and the gap between them."""
     from ceras_ir.transforms.memory.offsets import gap
 
     peak = max((o + s.size for o, s in zip(offsets, spans, strict=True)), default=0)

@@ -227,8 +227,8 @@ def _cxx_compiler(c_compiler: str) -> str:
 
 def makefile(model: PrintedModel) -> str:
     """
-    Return the text of `Makefile`. With launches, the user provides the calling program; without an
-    operating system, programs are no default goals.
+    Return the text of `Makefile`. The programs are no default goals without an operating system, or
+    if the network launches an accelerator; the user then provides the calling program.
     """
     is_host = bool(model.program.launches)
     is_included = model.options.weights == "incbin"

@@ -18,12 +18,14 @@ INDIRECT = "__indirect_call"
 
 
 class NoBoundError(Exception):
-    """The reason why no bound of the stack is known, as a clause."""
+    """The reason, a clause, why the stack of a program has no known bound."""
 
 
 @dataclass
 class Function:
-    """A function of the linked program."""
+    """
+    A function of the linked program: the bytes of the stack frame, and the functions that it calls.
+    """
 
     frame: float = 0
     """The bytes of the frame; infinite if they are computed at run time."""
@@ -34,7 +36,9 @@ class Function:
 
 @dataclass(frozen=True)
 class StackBound:
-    """The deepest path: the functions from the root on, with the bytes of each frame."""
+    """
+    The path of calls with the largest sum of stack frames: functions and the bytes of their frames.
+    """
 
     frames: tuple[tuple[str, int], ...]
 
@@ -59,7 +63,7 @@ def compiled_functions(call_graph: str) -> dict[str, Function]:
 
 
 def _symbol(title: str) -> str:
-    """Remove the file from the title of a static function."""
+    """Remove the file name from the title of a static function in the call graph."""
     return title.rpartition(":")[2]
 
 
@@ -158,7 +162,7 @@ def _lowered_bytes(instruction: re.Match[str]) -> int:
 
 
 def _register_bytes(part: str) -> int:
-    """Return the bytes of a register, or of a range such as r4-r7."""
+    """Return the bytes of the registers in part of a push: a register, or a range such as r4-r7."""
     size = 8 if part.startswith("d") else 4
     known = _RANGE.fullmatch(part)
     return size if known is None else size * (int(known[3]) - int(known[2]) + 1)

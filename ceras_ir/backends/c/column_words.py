@@ -20,8 +20,8 @@ WIDE_BLOCK = 32
 @dataclass(frozen=True)
 class Words:
     """
-    The layout of the words of input columns in vectors. A word holds an element of each adjacent
-    row.
+    The layout of words in vectors of `bits` bits, for `block` channels at a time. A word has the
+    elements of adjacent input rows in the same column and channel.
     """
 
     bits: int
@@ -40,7 +40,7 @@ class Words:
     @classmethod
     def narrow(cls, stored: str, channels: int, rows: int) -> "Words | None":
         """
-        Return the layout for vectors of 256 bits and a single row of results. Return `None` if the
+        Return the layout for vectors of 256 bits and a single row of results, or `None` if the
         channels do not fill a vector.
         """
         if stored != "int16_t" and channels >= 32:
@@ -67,12 +67,15 @@ class Words:
 
     @property
     def vectors(self) -> range:
-        """The indices of the vectors of sums for the channels of a block."""
+        """The indices of the vectors that hold the sums of a block of channels."""
         return range(self.block // (self.bits // 32))
 
     @property
     def parts(self) -> list[str]:
-        """The names of the vectors of a column, group by group."""
+        """
+        The suffixes of the C variables that hold the words of a column; rows beyond the first word
+        are in further groups.
+        """
         return [f"{g}{j}" if g else f"{j}" for g in range(self.groups) for j in self.vectors]
 
     @property
@@ -83,7 +86,10 @@ class Words:
         return f"_mm{self.bits}_{function}({', '.join(map(str, arguments))})"
 
     def loads(self, name: str, at: str) -> list[str]:
-        """Return statements that load the words or sums of a block."""
+        """
+        Return C statements that load a block of words or sums from `at` into vectors called `name`
+        0, 1, ...
+        """
         if self.bits == 512:
             texts = [f"LOAD_HALF({at}, {j})" for j in self.vectors]
         else:
@@ -116,21 +122,27 @@ class Words:
         return lines
 
     def interleaving(self, stored: str) -> tuple[str, str]:
-        """Return name and text of a function that interleaves the rows of a column."""
+        """
+        Return the name and the text of a C function that interleaves rows of input bytes or 16-bit
+        values to the words of a column.
+        """
         if self.are_pairs:
             return _pairs(stored, self)
         return _bytes(stored, self, is_moved=stored == "int8_t")
 
     def residual(self, stored: str) -> tuple[str, str]:
         """
-        Return the name and the text of a function that moves an element of a residual to the most
-        significant bits of each word.
+        Return the name and the text of a C function that moves each element of a residual to the
+        most significant bits of a word.
         """
         single = Words(self.bits, self.block, 1, 1, self.are_pairs)
         return _pairs(stored, single) if self.are_pairs else _bytes(stored, single, is_moved=False)
 
     def stores(self, e: Epilogue, row: int) -> list[str]:
-        """Return statements that narrow, clamp and store sums, with rows at a distance of `row`."""
+        """
+        Return C statements that narrow, clamp and store sums. `row` is the distance between the two
+        rows of results, in elements.
+        """
         return _wide_stores(self, e, row) if self.bits == 512 else _narrow_stores(self, e)
 
 
@@ -172,7 +184,10 @@ def _narrow_stores(words: Words, e: Epilogue) -> list[str]:
 
 
 def _wide_stores(words: Words, e: Epilogue, row: int) -> list[str]:
-    """Pack and store the sums. Results of 8 bits of both rows are packed into a single vector."""
+    """
+    Return the statements of `Words.stores` for vectors of 512 bits. 8-bit results of both rows are
+    packed into a single vector.
+    """
     packed = [
         words.call("packs_epi32", *(f"s{i}{'below' * q}" for i in words.vectors))
         for q in range(words.result_rows)

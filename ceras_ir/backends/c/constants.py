@@ -41,7 +41,7 @@ class ReadOnlyArray:
     """The preprocessor condition that selects this variant of the name."""
 
     def chunks(self) -> Iterator[NDArray[np.uint8]]:
-        """Yield the bytes in pieces that fit the cache."""
+        """Yield the bytes of the array in pieces that fit the cache of the processor."""
         flat = np.ascontiguousarray(self.data()).reshape(-1).view(np.uint8)
         assert flat.nbytes == self.nbytes, (self.name, flat.nbytes, self.nbytes)
         for start in range(0, flat.size, MAX_LITERAL_CHARACTERS):
@@ -62,7 +62,7 @@ class ReadOnlyArray:
 
 
 class ConstantPool:
-    """The constants of a model, in the order of the first request."""
+    """The constants of a model, in the order in which layers add them."""
 
     def __init__(self) -> None:
         self.constants: list[ReadOnlyArray] = []

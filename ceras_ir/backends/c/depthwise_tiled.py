@@ -64,7 +64,10 @@ class Windows:
 
 
 def has_columns(of: IntegerLayer) -> bool:
-    """Return whether an operation is a depthwise convolution that can be computed by columns."""
+    """
+    Return whether an operation is a depthwise convolution that vectors compute from words of
+    columns (see `column_words.py`).
+    """
     op = of.op
     if not of.geometry.is_depthwise or not has_vector_products(of.layer, op, of.sums):
         return False
@@ -77,7 +80,10 @@ def has_columns(of: IntegerLayer) -> bool:
 
 
 def print_depthwise(of: IntegerLayer) -> str:
-    """Print the body of the layer for vectors; return the name of the weights."""
+    """
+    Print the statements of a depthwise layer that use vector instructions; return the C name of the
+    packed weights.
+    """
     layer, op, sums = of.layer, of.window, of.sums
     epilogue = Epilogue.of(op, sums, of.rescale)
     assert epilogue is not None
@@ -142,8 +148,8 @@ def _print(
     is_padded: bool,
 ) -> None:
     """
-    Print the loops. `arrays` maps the names of vectors to arrays with a value for each channel, and
-    `offset` is added to each byte of the input.
+    Print the loops of a depthwise layer. `arrays` maps vectors in C to arrays with a value for each
+    channel. `offset` is added to each byte of the input, to make it unsigned.
     """
     layer, op, x, y = of.layer, of.window, of.x, of.y
     images, _, _, channels = shape_of(op.input)

@@ -23,14 +23,20 @@ from ceras_ir.dialects.graph import Conv2dOp, shape_of
 
 
 def earlier(index: str, count: int, size: int) -> str:
-    """Return `index`, or the start of the last group of `size` if that is smaller."""
+    """
+    Return a C expression: `index`, or `count - size` if that is smaller, so that the last group of
+    `size` elements is complete.
+    """
     if count % size == 0:
         return index
     return f"{index} < {count} - {size} ? {index} : {count} - {size}"
 
 
 def groups_of(weights: NDArray[np.integer], count: int) -> NDArray[np.int8]:
-    """Return [groups, count, k]. The last group starts earlier if rows do not divide evenly."""
+    """
+    Return the rows of weights [n, k] in groups, [groups, count, k]. The last group starts earlier,
+    so that it is complete.
+    """
     n = len(weights)
     starts = [min(start, n - count) for start in range(0, n, count)]
     return np.stack([weights[s : s + count] for s in starts]).astype(np.int8)
@@ -94,7 +100,10 @@ def _assembler(lines: list[str]) -> str:
 
 
 def packed_pairs(weights: NDArray[np.integer]) -> NDArray[np.int8]:
-    """Pack two filters so that four widened bytes are a pair of the first, then of the second."""
+    """
+    Pack the weights of each pair of filters in the order in which `dsp_widen` expands four bytes to
+    two words: two weights of the first filter, and of the second.
+    """
     groups = groups_of(weights, FILTERS)
     # [groups, filter, word, half, parity] -> [groups, word, parity, half, filter]
     split = groups.reshape(len(groups), FILTERS, -1, 2, 2)
@@ -102,7 +111,10 @@ def packed_pairs(weights: NDArray[np.integer]) -> NDArray[np.int8]:
 
 
 def _tile(layer: Layer, pixel: int, row: int, pitch: int, height: int) -> str:
-    """Return the tile function for distances in words of two values."""
+    """
+    Return the name of the C function of a tile. The distances (`pixel`, `pitch`) and the length of
+    a `row` are in words of two 16-bit values.
+    """
     unroll = next(count for count in (8, 4, 2) if row % count == 0)
     steps: list[str] = []
     for t in range(unroll):
@@ -133,7 +145,10 @@ def _pairs(
     tile: str,
     tiles: tuple[Sequence[str], str, str],
 ) -> None:
-    """Print the loop over pairs of filters; `tiles` is head, input address and output position."""
+    """
+    Print the loop over pairs of filters. `tiles` has the statements that open the loop over tiles,
+    and the C expressions of input address and output position.
+    """
     opening, source, at = tiles
     n = of.geometry.n
     w = of.layer.constant("weights", "int8_t", -(-n // FILTERS) * FILTERS * k, 1, packed)
@@ -163,7 +178,7 @@ def _stored(of: IntegerLayer, c: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Band:
-    """A copy of input rows, widened to 16 bits, from which several rows of windows are computed."""
+    """A copy of input rows, widened to 16 bits, that several rows of windows read."""
 
     rows: int
     """The number of output rows that are computed from a band."""
@@ -175,7 +190,7 @@ class Band:
 
 
 def band_of(op: Conv2dOp, workspace: int) -> Band:
-    """Return a band with the maximum number of rows that fits the workspace with two filters."""
+    """Return the band with the most output rows that fits `workspace` bytes next to two filters."""
     _, _, width, channels = shape_of(op.input)
     _, out_rows, out_columns, _ = shape_of(op.result)
     _, kernel_h, kernel_w, _ = shape_of(op.weights)
@@ -193,7 +208,7 @@ def padded_to_words(channels: int) -> int:
 
 
 def windows(of: IntegerLayer) -> None:
-    """Print a convolution by bands of the input."""
+    """Print a convolution that copies a band of input rows to the workspace at a time."""
     layer, op, sums = of.layer, of.window, of.sums
     _, height, width, channels = shape_of(op.input)
     _, out_rows, out_columns, _ = shape_of(op.result)
@@ -231,7 +246,9 @@ def windows(of: IntegerLayer) -> None:
 
 @dataclass(frozen=True)
 class RowBlock:
-    """Rows of products that are widened together: rows of a matrix, or patches of windows."""
+    """
+    The rows of products that are widened to 16 bits together: rows of a matrix, or copied windows.
+    """
 
     k: int
     """Products of a row, padded to words of four."""
@@ -243,12 +260,12 @@ class RowBlock:
 
     @property
     def scratch(self) -> int:
-        """Bytes of workspace, a pair of filters included."""
+        """The size of the workspace in bytes, including a pair of widened filters."""
         return self.patch_bytes + self.groups * TILE_COLUMNS * 2 * self.k + 4 * self.k
 
     @classmethod
     def of(cls, geometry: Geometry, workspace: int) -> "RowBlock":
-        """Return blocks of equal size that fit the workspace; the minimum is four rows."""
+        """Return blocks of equal size that fit `workspace` bytes; the minimum is four rows."""
         k, positions = padded_to_words(geometry.k), geometry.positions
         copied = 0 if geometry.is_direct else k
         room = max(workspace - 4 * k, 0) // (2 * k + copied)
@@ -259,8 +276,8 @@ class RowBlock:
 
 def direct_rows(of: IntegerLayer) -> None:
     """
-    Print a matrix product, or an equivalent convolution, by blocks of rows. Other convolutions copy
-    their windows to rows.
+    Print a matrix product or convolution by blocks of rows. Convolutions other than 1x1 copy their
+    windows to rows.
     """
     layer, geometry, sums = of.layer, of.geometry, of.sums
     shape, positions = RowBlock.of(geometry, layer.options.workspace), geometry.positions
@@ -303,7 +320,7 @@ MAX_ROW_SUM = 1 << 16
 
 
 def _patch(of: IntegerLayer, to: str, length: int) -> list[str]:
-    """Return the statements that copy the window of position `first + i`, with border."""
+    """Return the C statements that copy the window of output position `first + i`, with padding."""
     layer, op = of.layer, of.window
     _, height, width, channels = shape_of(op.input)
     _, _, columns, _ = shape_of(op.result)
@@ -334,7 +351,10 @@ def _patch(of: IntegerLayer, to: str, length: int) -> list[str]:
 
 @dataclass(frozen=True)
 class RowChunks:
-    """The chunks of rows whose sums of two rows fit a register."""
+    """
+    A division of the rows of weights into `count` chunks of `words` words, so that the sums of a
+    chunk fit 16 bits and a register holds those of two rows.
+    """
 
     count: int
     words: int
@@ -342,18 +362,18 @@ class RowChunks:
 
     @property
     def steps(self) -> int:
-        """Words in the body of the loop."""
+        """The number of words that the body of the unrolled loop multiplies; it divides `words`."""
         return next(s for s in range(MAX_ROW_STEPS, 0, -1) if self.words % s == 0)
 
     @property
     def instructions(self) -> float:
-        """The instructions of four rows."""
+        """The number of instructions for four rows of weights."""
         each = 14 + 2 / self.steps
         return self.count * (each * self.words + 40) + 20
 
     @classmethod
     def of(cls, weights: NDArray[np.integer]) -> "RowChunks":
-        """Return the fewest equal chunks of the weights [rows, k]."""
+        """Return the fewest equal chunks of weights [rows, k] that keep sums within 16 bits."""
         rows, k = weights.shape
         words = k // TILE_ROWS
         sizes = np.abs(weights.astype(np.int64))
@@ -375,7 +395,7 @@ class RowChunks:
 
 
 def few_positions(of: IntegerLayer) -> None:
-    """Print a layer with fewer positions than a tile."""
+    """Print a matrix product with fewer output positions than a tile."""
     layer, n, k = of.layer, of.geometry.n, of.geometry.k
     chunks, groups = RowChunks.of(of.sums.centred()), -(-n // TILE_ROWS)
 

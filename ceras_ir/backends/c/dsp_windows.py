@@ -31,7 +31,10 @@ DSP_TAPS = 49
 
 
 def fits_depthwise(op: LinearOperation, geometry: Geometry) -> bool:
-    """Return whether an int8 layer is depthwise, with small windows and words of channels."""
+    """
+    Return whether an int8 layer is a depthwise convolution with few taps, and channels that fill
+    words of four bytes.
+    """
     if not geometry.is_depthwise or not isinstance(op, Conv2dOp) or geometry.groups % 4:
         return False
     images = shape_of(op.result)[0]
@@ -40,7 +43,9 @@ def fits_depthwise(op: LinearOperation, geometry: Geometry) -> bool:
 
 @dataclass(frozen=True)
 class Pairs:
-    """The layout of the pairs of rows in the workspace."""
+    """
+    The layout in the workspace of input rows in pairs: a 16-bit element of each row in a word.
+    """
 
     channels: int
     rows: int
@@ -58,8 +63,8 @@ class Pairs:
     @property
     def cost(self) -> float:
         """
-        The instructions that fill the pairs, for each output row and channel: a part for each pixel
-        and a part for each word.
+        The instructions per output row and channel that copy the input to pairs: a part for each
+        pixel and a part for each word.
         """
         return self.count / self.rows * (15 / self.channels + 18 / 4)
 
@@ -84,7 +89,10 @@ class Pairs:
 
 
 def windows_at_once(columns: int, width: int, stride: int) -> int:
-    """Return the number of windows of a row at a time that minimizes loads and overlap."""
+    """
+    Return how many adjacent windows a function computes together, for the fewest loads and
+    recomputed windows in a row of `columns` windows.
+    """
 
     def cost(count: int) -> int:
         return -(-columns // count) * ((count - 1) * stride + width + count * (width + 4) + 6)
@@ -138,7 +146,6 @@ def _function(layer: Layer, op: Conv2dOp, pairs: Pairs, positions: int) -> str:
 
 
 def depthwise(of: IntegerLayer) -> None:
-    """Print a layer for which `fits_depthwise` holds."""
     layer, op, sums = of.layer, of.window, of.sums
     _, height, width, total = shape_of(op.input)
     _, out_rows, out_columns, _ = shape_of(op.result)
@@ -231,13 +238,19 @@ def fits_winograd(op: LinearOperation, geometry: Geometry, sums: Sums) -> bool:
 
 
 def tile_count(op: Conv2dOp) -> int:
-    """Return the number of patches of four outputs; the last may overlap the previous."""
+    """
+    Return the number of 2x2 patches of outputs that cover the result; the last patch of a row or
+    column may overlap the previous.
+    """
     _, rows, columns, _ = shape_of(op.result)
     return -(-rows // 2) * -(-columns // 2)
 
 
 def scratch_bytes(channels: int, tiles: int, *, stored: bool) -> int:
-    """Return the bytes of transformed patches, a border patch, sums, and a pair of filters."""
+    """
+    Return the size of the workspace in bytes: `tiles` transformed patches, a patch at the border,
+    the sums, and a pair of transformed filters unless filters are `stored` transformed.
+    """
     panel = 0 if stored else 4 * WINOGRAD_RUNS * channels
     return (
         tiles * 2 * WINOGRAD_RUNS * channels
@@ -263,14 +276,20 @@ def tiles_at_once(op: Conv2dOp, workspace: int, *, stored: bool) -> int:
 
 
 def packed_filters(weights: NDArray[np.integer]) -> NDArray[np.int8]:
-    """Pack filters as [pairs, four channels, filter, taps, 4] for `dsp_winograd_weights`."""
+    """
+    Pack 3x3 filters as [pairs, four channels, filter, taps, 4], as the C function
+    `dsp_winograd_weights` reads them.
+    """
     groups = groups_of(weights, FILTERS)
     split = groups.reshape(len(groups), FILTERS, 9, -1, 4)
     return np.ascontiguousarray(split.transpose(0, 3, 1, 2, 4))
 
 
 def transformed_filters(weights: NDArray[np.integer]) -> NDArray[np.int16]:
-    """Return transformed filters [pairs, 16, words, filter, 2]; even channels precede odd ones."""
+    """
+    Return filters after Winograd's transform as [pairs, 16, words, filter, 2]; in a group of four
+    channels, even channels precede odd channels.
+    """
     groups = groups_of(weights, FILTERS).reshape(-1, FILTERS, 3, 3, weights.shape[1] // 9)
     u = np.einsum("ia,pfabc,jb->pijfc", G2, groups.astype(np.int32), G2)
     pairs, _, _, _, channels = u.shape
@@ -280,8 +299,8 @@ def transformed_filters(weights: NDArray[np.integer]) -> NDArray[np.int16]:
 
 def winograd(of: IntegerLayer, *, stored: bool) -> None:
     """
-    Print a convolution by the Winograd algorithm. Transformed filters are `stored`, or computed for
-    each block of patches.
+    Print a 3x3 convolution by Winograd's algorithm. Transformed filters are `stored` in flash, or
+    computed at run time for each block of patches.
     """
     layer, op, geometry, sums = of.layer, of.window, of.geometry, of.sums
     _, height, width, channels = shape_of(op.input)

@@ -68,8 +68,8 @@ def unary(layer: Layer, op: graph.UnaryOp) -> None:
 
 def _period(channels: int, size: int) -> int:
     """
-    Return a number of elements after which channels repeat: the least common multiple with
-    `MIN_PERIOD` if it divides `size`, otherwise `channels`.
+    Return a multiple of `channels` that a loop over `size` elements can process at once: the least
+    common multiple with `MIN_PERIOD` if that divides `size`, otherwise `channels`.
     """
     times = MIN_PERIOD // gcd(channels, MIN_PERIOD)
     return channels * times if size % (channels * times) == 0 else channels
@@ -193,7 +193,10 @@ def _lookup_floats(layer: Layer, op: LookupOp, x: str, y: str) -> None:
 
 
 def _max_table_parts(op: LookupOp) -> int:
-    """Return the maximum number of parts of 128 entries that 64 adjacent elements look up."""
+    """
+    Return an upper bound of the number of table parts of 128 entries that a vector of 64 elements
+    looks up.
+    """
     entries = op.tables.shape[1]
     rows = np.array(op.channel_rows or [0])
     lanes = np.resize(rows, (lcm(len(rows), 64) // 64, 64))
@@ -201,14 +204,20 @@ def _max_table_parts(op: LookupOp) -> int:
 
 
 def _first_entries(layer: Layer, op: LookupOp) -> tuple[str, int]:
-    """Return the offsets of the entries of index 0 per channel, repeated to fill a vector."""
+    """
+    Add an array with the offset of the table entry for input 0 of each channel, repeated to fill a
+    vector. Return the C name and the length.
+    """
     entries = op.tables.shape[1]
     starts = np.array(op.channel_rows or [0] * LANES_PER_VECTOR, np.int32) * entries + entries // 2
     return layer.array("first", starts, "int32_t"), len(starts)
 
 
 def _lookup_halves(layer: Layer, op: LookupOp, x: str, y: str) -> None:
-    """Look up 16-bit results of bytes in two tables of bytes, for vector instructions."""
+    """
+    Print a table lookup with 16-bit results for vector instructions: the low and the high bytes of
+    results are in two tables.
+    """
     entries = op.tables.astype(np.int16)
     low, high = (
         layer.constant(
@@ -282,7 +291,10 @@ def cast(layer: Layer, op: graph.CastOp) -> None:
 
 
 def _clamped(op: graph.CastOp, y: str) -> list[str]:
-    """Saturate, because C leaves it undefined; powers of two are exact float bounds."""
+    """
+    Return C statements that convert a float to an integer and saturate explicitly, because C leaves
+    the conversion of larger values undefined. Powers of two are exact float bounds.
+    """
     dtype, storage = graph.numpy_dtype(graph.element_of(op.result)), value_type(op.result)
     name = dtype.name.upper()
     is_unsigned = dtype.kind == "u"
@@ -317,7 +329,7 @@ def _tables(layer: Layer, value: SSAValue) -> tuple[UniformType, str, str, str]:
 
 
 def _quantize_channels(layer: Layer, op: QuantizeOp) -> None:
-    """Print per-channel `graph.quantize` to a type of 8 or 16 bits."""
+    """Print `graph.quantize` with per-channel scales to 8 or 16 bits."""
     element, scales, points, channel = _tables(layer, op.result)
     if element.storage.width.data > 16:
         raise Refused("a 32-bit result with a scale per channel; use one for the tensor")
@@ -353,7 +365,9 @@ def _is_per_axis(value: SSAValue) -> bool:
 
 
 def _divided(scale: float) -> str:
-    """Return `/ scale`, or the equal product with the inverse if the scale is a power of two."""
+    """
+    Return the C text `/ scale`, or the equal product with the inverse if `scale` is a power of two.
+    """
     fraction, exponent = frexp(scale)
     if fraction == 0.5 and abs(exponent) < 120:
         return f"* {float_literal(1.0 / scale)}"

@@ -46,7 +46,10 @@ def emit(module: ModuleOp, options: COptions | None = None) -> list[Artefact]:
 
 
 def files_of(model: PrintedModel, package: Package | None = None) -> list[Artefact]:
-    """Return the files of a printed network, including the files of the package."""
+    """
+    Return the files of a printed network; with `package`, also the files of a component for that
+    platform.
+    """
     weights, constants = model.options.weights, model.pool.constants
     crc = 0 if weights == "source" else checksum(constants)
     prefix = model.options.prefix
@@ -93,7 +96,10 @@ def files_of(model: PrintedModel, package: Package | None = None) -> list[Artefa
 
 
 def build(module: ModuleOp, options: COptions) -> PrintedModel:
-    """Print all layers; refuse all unsupported operations together."""
+    """
+    Print the C function of each layer. If operations are not supported, refuse them all in a single
+    error.
+    """
     program, pool, kernels = Program.of(module), ConstantPool(), Kernels()
     findings: list[Finding] = []
     bodies: list[PrintedModel] = []
@@ -123,7 +129,10 @@ def _layers(
     first: int,
     findings: list[Finding],
 ) -> list[Layer]:
-    """Print the steps of a program, numbered from `first`. Refusals are added to the findings."""
+    """
+    Print the operations of a program as C functions, numbered from `first`. Operations that cannot
+    be printed are added to `findings`.
+    """
     layers: list[Layer] = []
     for index, op in enumerate(program.steps, first):
         there = program.operands_in_place(op)
@@ -158,7 +167,7 @@ def _add_returned_constants(program: Program, pool: ConstantPool) -> None:
 
 @dataclass(frozen=True)
 class CText(Target):
-    """Print a file of the C backend, `model.c` by default."""
+    """Print a file of the C backend to stdout, `model.c` by default."""
 
     name = "c"
 

@@ -35,12 +35,14 @@ MODEL_SOURCES = ("model.c", "model_weights.c")
 
 
 def available() -> bool:
-    """Return whether compiler and emulator are installed."""
+    """Return whether the compiler for Arm and the emulator qemu are installed."""
     return missing_tool() is None
 
 
 def missing_tool() -> str | None:
-    """Return the first program that emulation needs and that is not installed, or None."""
+    """
+    Return the first program that emulation needs and that is not installed, or `None` if all are.
+    """
     tools = f"{ARM_PREFIX}gcc", f"{ARM_PREFIX}g++", QEMU
     return next((tool for tool in tools if shutil.which(tool) is None), None)
 
@@ -59,7 +61,7 @@ def not_emulated(board: Board) -> NotEmulated | None:
 
 
 def linker_script(flash: int, sram: int, stack: int, emulation: Emulation = AN386) -> str:
-    """Return the script of the linker for memories of this number of bytes."""
+    """Return the linker script of a board with these bytes of flash, SRAM and stack."""
     holes = {
         "FLASH": flash,
         "SRAM": sram,
@@ -73,7 +75,10 @@ def linker_script(flash: int, sram: int, stack: int, emulation: Emulation = AN38
 
 
 def write_startup(board: Board, work: Path) -> Path:
-    """Write the linker script `board.ld` and the code before main; return the source to compile."""
+    """
+    Write the linker script `board.ld` and the startup code to `work`; return the source file to
+    compile.
+    """
     runtime = files("ceras_ir.backends.c") / "emulation"
     core, stack = board.known_core, board.stack_bytes
     startup = core.tools.startup
@@ -92,7 +97,10 @@ def build_elf(
     include: Sequence[Path] = (),
     flags: Sequence[str] = FIRMWARE_LEVEL,
 ) -> Path:
-    """Compile and link `sources` (.c, .cpp, .ino). Raise an `InputError` if they do not fit."""
+    """
+    Compile and link `sources` (.c, .cpp, .ino) to a program for a board. Raise an `InputError` if
+    it does not fit the memories.
+    """
     tools = board.known_core.tools
     objects: list[str] = []
     for number, source in enumerate([write_startup(board, work), *sources]):
@@ -116,8 +124,8 @@ def run_elf(
     elf: Path, work: Path, *, emulation: Emulation = AN386, timeout: float | None = 120
 ) -> str:
     """
-    Run a program to the end and return the output. It opens files in `work`. `timeout` is the limit
-    in seconds, if any.
+    Emulate a program to the end, and return the output. It opens files in `work`. `timeout` is the
+    limit in seconds, or `None`.
     """
     semihosting = ["-semihosting-config", "enable=on,target=native", "-icount", "shift=0"]
     machine = ["-M", emulation.machine, "-nographic", "-monitor", "none", "-serial", "none"]
@@ -131,7 +139,7 @@ def run_elf(
 
 
 class EmulatedModel:
-    """A model in C on the emulated board; `run` also counts instructions and bytes of stack."""
+    """A compiled model on an emulated core; `run` also measures instructions and bytes of stack."""
 
     def __init__(
         self,
@@ -224,7 +232,7 @@ class EmulatedModel:
 
 @dataclass(frozen=True)
 class EmulatedFolder:
-    """The C in `folder`, on the emulated core of the board."""
+    """The C files of `folder`, which are compiled for a board and run on its emulated core."""
 
     folder: Path
     manifest: Manifest

@@ -41,7 +41,7 @@ def _smallest_bytes(weights: Array) -> int:
 
 @dataclass(frozen=True)
 class EncodedLayer:
-    """An encoded layer, with the weights before quantization."""
+    """A layer with encoded (sparse) weights, and its weights before the encoding."""
 
     op: graph.LinearOperation
     weights: Array
@@ -55,7 +55,9 @@ class EncodedLayer:
 
 
 def check_fit(model: PrintedModel, footprint: Footprint) -> None:
-    """Refuse a model that does not fit, with the cheapest remedies."""
+    """
+    Raise an error with the cheapest remedies if a model does not fit the memories of the board.
+    """
     if not footprint.fits:
         ways = list(islice(remedies(model, footprint), MAX_REMEDIES))
         raise DoesNotFitError(footprint.line(), _largest(footprint), ways, totals=footprint.sizes())
@@ -71,7 +73,7 @@ def _largest(footprint: Footprint) -> str:
 
 
 def remedies(model: PrintedModel, footprint: Footprint) -> Iterator[str]:
-    """Yield remedies that fit both memories, the cheapest first."""
+    """Yield changes after which a network fits flash and SRAM of the board, the cheapest first."""
     board = footprint.board
     layers = _encoded_layers(model)
     rest = footprint.flash - sum(layer.nbytes for layer in layers)
@@ -106,7 +108,10 @@ def _encodings(layers: Sequence[EncodedLayer], rest: int, board: Board) -> Itera
 
 
 def _pruned(layers: Sequence[EncodedLayer], rest: int, board: Board) -> Iterator[str]:
-    """Yield the minimum sparsity in percent at which the layers fit."""
+    """
+    Yield a remedy: `--prune` with the minimum sparsity in percent at which the weights fit the
+    flash.
+    """
 
     def size(percent: int) -> int:
         total = 0
@@ -126,14 +131,18 @@ def _pruned(layers: Sequence[EncodedLayer], rest: int, board: Board) -> Iterator
 
 
 def _smallest(low: int, high: int, is_good: Callable[[int], bool]) -> int | None:
-    """Return the smallest good number in [low, high], if all larger numbers are good too."""
+    """
+    Return the smallest integer in [low, high] for which `is_good` holds, if it holds for all larger
+    ones too; `None` if there is none.
+    """
     number = bisect_left(range(low, high + 1), True, key=is_good) + low
     return number if number <= high else None
 
 
 def widest(model: PrintedModel, footprint: Footprint) -> tuple[int, int] | None:
     """
-    Return the widest hidden layer of a chain, and the maximum width that fits.
+    Return the width of the widest hidden layer of a chain of layers, and the maximum width that
+    fits the board.
 
     All layers are scaled equally, with unchanged density and encodings.
     """
@@ -172,7 +181,10 @@ def _encoded_layers(model: PrintedModel) -> list[EncodedLayer]:
 
 
 def _smaller_input(model: PrintedModel, footprint: Footprint) -> Iterator[str]:
-    """Yield the largest square maps at which the results fit, if all maps shrink equally."""
+    """
+    Yield a remedy: the size of the input image at which the intermediate values fit the SRAM, if
+    height and width shrink equally.
+    """
     maps = [t.shape for t in model.program.inputs if len(t.shape) == 4]
     if len(maps) != 1 or footprint.flash > footprint.board.free_flash:
         return
@@ -186,7 +198,9 @@ def _smaller_input(model: PrintedModel, footprint: Footprint) -> Iterator[str]:
 
 
 def _fewer_channels(footprint: Footprint) -> Iterator[str]:
-    """Yield the largest share of channels that fits. Constants are quadratic in the share."""
+    """
+    Yield a remedy: the largest percentage of channels that fits. Constants are quadratic in it.
+    """
     board = footprint.board
 
     def fits(lost: int) -> bool:
@@ -199,7 +213,9 @@ def _fewer_channels(footprint: Footprint) -> Iterator[str]:
 
 
 def _fewer_nodes(footprint: Footprint) -> Iterator[str]:
-    """Yield the largest share of tree nodes that fits. Constants are linear in the share."""
+    """
+    Yield a remedy: the largest percentage of tree nodes that fits. Constants are linear in it.
+    """
     board = footprint.board
 
     def fits(lost: int) -> bool:
@@ -224,7 +240,10 @@ def _other_boards(footprint: Footprint) -> Iterator[str]:
 
 
 def on_board(files: list[Artefact], manifest: Mapping[str, object], choice: Choice) -> Emission:
-    """Emit `files`, with flash, SRAM and time per layer and in total."""
+    """
+    Return the emitted `files`, with flash, SRAM and time on the board added to the report for each
+    layer and in total.
+    """
     model = choice.model
     footprint = replace(choice.footprint, widest=widest(model, choice.footprint))
     latency = latency_of(model, footprint.board)

@@ -30,7 +30,8 @@ from ceras_ir.interpreters.float_text import float_literal
 
 def float_weights(layer: Layer, op: LinearOperation, nest: Nest, weights: ConstantOp) -> str:
     """
-    Add weights [panels, k, outputs of a panel] for tiles and portable loops; padded with zeros.
+    Add the weights as [panels, k, outputs of a panel] to the constants of the model, padded with
+    zeros to complete panels, and return their C name.
     """
     panels, runs, steps, width, _ = shape = nest.panel_shape(1)
 
@@ -59,7 +60,7 @@ def float_bias(layer: Layer, op: LinearOperation, nest: Nest) -> str:
 def print_float_tiles(
     layer: Layer, op: LinearOperation, nest: Nest, names: tuple[str, str, str, str, str]
 ) -> None:
-    """Print the body of the layer for vectors."""
+    """Print the statements of the layer that use vector instructions."""
     x, y, w, b, residual = names
     add_products(layer.kernels, nest.walk(1), FLOATS)
     layer.kernels.use("finish_f32")
@@ -139,7 +140,10 @@ PATCH_CYCLES, FILTER_CYCLES, RESULT_CYCLES = 70.0, 100.0, 60.0
 
 @dataclass(frozen=True)
 class Winograd:
-    """The loops of a layer: strips of rows of patches, panels of outputs, tiles of patches."""
+    """
+    The loops of a 3x3 convolution by Winograd's algorithm: strips of rows of patches, each with
+    panels of outputs and tiles of patches.
+    """
 
     nest: Nest
     tile: Tile
@@ -165,8 +169,8 @@ class Winograd:
     @property
     def sizes(self) -> tuple[int, int, int]:
         """
-        The number of floats in a strip of the input, in a transformed value of the patches, and in
-        a transformed value of a panel of filters.
+        The number of floats in three buffers: a strip of input rows, and one of the 16 values of
+        Winograd's transform, of all patches of the strip and of all filters of a panel.
         """
         channels = self.nest.channels
         return (
@@ -182,7 +186,10 @@ class Winograd:
 
     @property
     def first(self) -> str:
-        """The first row of patches of the strip at `r`, as a C expression."""
+        """
+        The C expression of the first row of patches of the strip whose loop variable is `r`. The
+        last strip starts earlier, so that it is complete.
+        """
         last = self.down - self.strip
         return "r" if self.down % self.strip == 0 else f"r < {last} ? r : {last}"
 
@@ -202,7 +209,10 @@ class Winograd:
 
     @classmethod
     def of(cls, nest: Nest, workspace: int) -> "Winograd | None":
-        """Return a fast choice with few bytes within the workspace, or None if tiles are faster."""
+        """
+        Return the loops whose modelled time and memory are lowest among those that fit the
+        workspace, or `None` if the windows are not 3x3 or plain tiles are faster.
+        """
         if nest.kernel != (3, 3) or nest.stride != (1, 1) or nest.dilation != (1, 1):
             return None
         if nest.groups > 1 or nest.channels % LANES_PER_VECTOR or nest.outputs % LANES_PER_VECTOR:
@@ -225,7 +235,7 @@ class Winograd:
     def print(
         self, layer: Layer, op: LinearOperation, names: tuple[str, str, str, str, str]
     ) -> None:
-        """Print the body of the layer for vectors."""
+        """Print the statements of the layer that use vector instructions."""
         x, y, w, bias, residual = names
         nest, tile = self.nest, self.tile
         strip, patch, panel = self.sizes

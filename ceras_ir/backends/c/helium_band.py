@@ -14,7 +14,10 @@ INSTRUCTIONS_PER_VECTOR, INSTRUCTIONS_PER_ROW = 3, 30
 
 @dataclass(frozen=True)
 class Band:
-    """A copy of input rows, with border, from which some output rows are computed."""
+    """
+    A copy of the input rows, with padding, that a number of output rows read; a layer has `blocks`
+    of them, one after the other.
+    """
 
     rows: int
     """The number of output rows that are computed from a band."""
@@ -31,14 +34,16 @@ class Band:
 
     @property
     def instructions(self) -> float:
-        """The instructions that fill all bands."""
+        """The number of instructions that copy the input rows of all bands of a layer."""
         vectors = self.row_bytes / VECTOR_BYTES
         each = INSTRUCTIONS_PER_VECTOR * vectors + INSTRUCTIONS_PER_ROW
         return self.blocks * self.input_rows * each
 
     @classmethod
     def of(cls, op: Conv2dOp, workspace: int) -> "Band":
-        """Return bands of equal height that fit the workspace; the minimum is one row of output."""
+        """
+        Return bands of equal height that fit `workspace` bytes; the minimum is one row of output.
+        """
         _, _, width, channels = shape_of(op.input)
         _, out_rows, out_columns, _ = shape_of(op.result)
         _, kernel_h, kernel_w, _ = shape_of(op.weights)
@@ -51,7 +56,10 @@ class Band:
         return cls(rows, blocks, (rows - 1) * stride_h + kernel_h, columns, pixel)
 
     def open(self, of: HeliumLayer) -> None:
-        """Open the loop over bands, and print the copy of a band; `first` is the first row."""
+        """
+        Open the loop over the bands of a layer, and print the copy of the input rows. The C
+        variable `first` is the first output row of a band.
+        """
         layer, op = of.layer, of.window
         stored = value_type(op.input)
         _, height, width, _ = shape_of(op.input)

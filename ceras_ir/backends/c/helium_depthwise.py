@@ -52,7 +52,8 @@ def depthwise_groups(weights: NDArray[np.integer]) -> list[list[int]]:
 @dataclass(frozen=True)
 class Depthwise:
     """
-    The shape and the weights of a depthwise layer, from which the kernel for Helium is printed.
+    The shape and the weights of a depthwise convolution, and the function for Helium that computes
+    the sums of an output position.
     """
 
     taps: NDArray[np.integer]
@@ -86,26 +87,26 @@ class Depthwise:
 
     @property
     def padded(self) -> int:
-        """The number of channels, rounded up to a multiple of `lanes`."""
+        """The number of channels, rounded up to complete vectors."""
         return -(-self.channels // self.lanes) * self.lanes
 
     @property
     def order(self) -> NDArray[np.int64]:
-        """The index of the channel of each sum, in the order in which sums are stored."""
+        """The channel of each sum, in the order in which the function stores sums."""
         channels = np.arange(self.padded)
         return (
             channels if self.in_order else channels.reshape(-1, BLOCK)[:, BLOCK_ORDER].reshape(-1)
         )
 
     def packed(self) -> NDArray[np.int8]:
-        """Return the weights as [block of channels, tap, channel]."""
+        """Pack the weights as [vector of channels, tap, channel]."""
         full = np.zeros((self.padded, self.taps.shape[1]), np.int8)
         full[: self.channels] = self.taps
         split = full.reshape(-1, self.lanes, self.taps.shape[1])
         return np.ascontiguousarray(split.transpose(0, 2, 1))
 
     def function(self, layer: Layer) -> str:
-        """Add the function to the model and return the name."""
+        """Add the C function to the model, and return the name of the function."""
         groups = "_".join(str(len(group)) for group in self._groups())
         order = "s" if self.in_order else "b"
         return layer.kernels.use(
@@ -123,7 +124,10 @@ class Depthwise:
         )
 
     def _groups(self) -> list[list[int]]:
-        """Return the taps in groups whose sums fit 16 bits; products of 16 bits have 32."""
+        """
+        Return the taps in groups whose sums of products fit 16 bits. With 16-bit inputs, sums have
+        32 bits and there is a single group.
+        """
         taps = self.taps.shape[1]
         return depthwise_groups(self.taps) if self.item == 1 else [list(range(taps))]
 
@@ -139,7 +143,7 @@ class Depthwise:
         return [*lines, "le lr, 1b", "vpop {d8-d15}", "pop {r4, pc}"]
 
     def _load(self, tap: int) -> list[str]:
-        """Return the load of a tap; r3 moves to the next tap."""
+        """Return the instruction that loads a tap, and moves the address in r3 to the next tap."""
         load = "vldrb.8 q0, [r3]" if self.item == 1 else "vldrh.16 q0, [r3]"
         step = self.channels * self.item
         if (tap + 1) % self.columns == 0:
@@ -185,7 +189,7 @@ class Depthwise:
 
 
 def depthwise_cost(op: Conv2dOp, sums: Sums, stage: OutputStage, workspace: int) -> Cost:
-    """Return the cost of a depthwise layer."""
+    """Return the modelled instructions and cycles of a depthwise layer."""
     band = Band.of(op, workspace - SUM_BYTES * shape_of(op.input)[3])
     kernel = Depthwise.of(op, sums, stage, band.row_bytes)
     positions, steps = prod(shape_of(op.result)[1:3]), kernel.steps()
@@ -196,7 +200,6 @@ def depthwise_cost(op: Conv2dOp, sums: Sums, stage: OutputStage, workspace: int)
 
 
 def depthwise(of: HeliumLayer) -> None:
-    """Print a depthwise convolution."""
     layer, op = of.layer, of.window
     channels, out_columns = shape_of(op.input)[3], shape_of(op.result)[2]
     stride_h, stride_w = op.strides.get_values()

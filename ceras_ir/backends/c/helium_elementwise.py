@@ -23,7 +23,10 @@ LOOKUP_PER_BLOCK, POOL_OUTPUT = 8, 15
 
 
 def fits_vectors(op: BinaryOp, rescale: Rescaling) -> bool:
-    """Return whether a layer is a sum or a difference of equal shapes of int8 in 32 bits."""
+    """
+    Return whether an operation is a sum or difference of int8 tensors of equal shape that int32
+    vectors compute exactly.
+    """
     requant = op.requant
     assert requant is not None
     return (
@@ -39,7 +42,10 @@ def fits_vectors(op: BinaryOp, rescale: Rescaling) -> bool:
 
 
 def print_vectors(layer: Layer, op: BinaryOp, pointers: tuple[str, str, str]) -> None:
-    """Print a layer for which `fits_vectors` holds; pointers are the operands and the result."""
+    """
+    Print an operation for which `fits_vectors` holds; `pointers` are the C names of both operands
+    and the result.
+    """
     requant = op.requant
     assert requant is not None
     layer.kernel = HELIUM
@@ -89,7 +95,10 @@ def print_vectors(layer: Layer, op: BinaryOp, pointers: tuple[str, str, str]) ->
 
 
 def lookup_kernel(layer: Layer) -> str:
-    """Return the function `(y, x, table, n)` that looks up bytes in a table of 256 bytes."""
+    """
+    Return the name of the C function `(y, x, table, n)` that looks up `n` bytes in a table of 256
+    bytes.
+    """
     layer.kernel = HELIUM
     return layer.kernels.use("helium_lookup")
 
@@ -124,13 +133,16 @@ WINDOWS = {
 
 
 def window_kernel(layer: Layer, kind: Literal["largest", "sum"]) -> str:
-    """Return the function `(y, x, window, position, value)` of a pooling window."""
+    """
+    Return the name of the C function `(y, x, window, position, value)` that computes the maximum or
+    the sum of a pooling window.
+    """
     layer.kernel = HELIUM
     return layer.kernels.use("helium_window", NAME=kind, WHAT=kind, **WINDOWS[kind])
 
 
 def pooling_instructions(op: Pool2dOp) -> float:
-    """Return the instructions of a pooling layer."""
+    """Return the modelled number of instructions of a pooling layer."""
     taps, channels = prod(op.kernel.get_values()), shape_of(op.input)[3]
     is_maximum = op.function is Pool.MAX
     vectors = -(-channels // int(WINDOWS["largest" if is_maximum else "sum"]["LANES"]))

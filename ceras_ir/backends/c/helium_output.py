@@ -29,7 +29,10 @@ MAX_RIGHT = 31
 
 @dataclass(frozen=True)
 class Cost:
-    """The number of instructions of a kernel, and the modelled cycles on a Cortex-M55."""
+    """
+    The modelled number of instructions and of cycles on a Cortex-M55, of a layer or of a part of
+    it.
+    """
 
     instructions: float
     cycles: float = 0.0
@@ -76,11 +79,11 @@ class OutputStage:
 
     @property
     def in_blocks(self) -> bool:
-        """Whether the results of a block of 16 channels are converted to 8 bits together."""
+        """Whether 16 results are converted to 8 bits together."""
         return self.item == 1
 
     def cost(self, n: int, *, has_residual: bool) -> Cost:
-        """Return the cost of a row of `n` outputs."""
+        """Return the cost of the output stage for a position with `n` output channels."""
         each = 4 + (len(set(self.shifts)) > 1) + 2 * bool(self.multipliers) + 2 * has_residual
         each += bool(self.zero_point)
         blocks = n // BLOCK if self.in_blocks else 0
@@ -90,7 +93,10 @@ class OutputStage:
 
     @classmethod
     def of(cls, op: LinearOperation, sums: Sums) -> "OutputStage | None":
-        """Return the output stage of a layer, or None if vectors cannot compute it."""
+        """
+        Return the output stage of a layer, or `None` if a type or a sum does not fit the vectors of
+        Helium.
+        """
         requant, result = op.requant, element_of(op.result)
         assert requant is not None and isinstance(result, UniformType)
         item = ITEMS.get(value_type(op.result))
@@ -139,8 +145,8 @@ class OutputStage:
 @dataclass(frozen=True)
 class HeliumLayer:
     """
-    A layer of the kernels for Helium, with its output stage, and the C names of the pointers to the
-    input `x`, the result `y` and the residual.
+    A layer that is printed for Helium, with the output stage, and the C names of the pointers to
+    the input `x`, the result `y` and the residual.
     """
 
     layer: Layer
@@ -163,14 +169,16 @@ class HeliumLayer:
 
     @property
     def window(self) -> Conv2dOp:
-        """The operation as a convolution."""
+        """`op`, which must be a convolution."""
         assert isinstance(self.op, Conv2dOp)
         return self.op
 
 
 @dataclass(frozen=True)
 class Finish:
-    """The function of the output stage, and the arrays that it needs."""
+    """
+    The C function that applies the output stage to sums, and the names of the arrays that it reads.
+    """
 
     function: str
     y: str
@@ -178,7 +186,10 @@ class Finish:
     arrays: Sequence[str]
 
     def call(self, at: str, offset: str, rows: int | str, count: str) -> str:
-        """Return the call for `rows` rows of `count` outputs from `offset`, stored from `at`."""
+        """
+        Return the C call that converts `rows` rows of `count` sums. Results are stored at `at`, and
+        the channels start at `offset`.
+        """
         residual = [f"{self.residual} + {at}"] if self.residual else []
         arrays = [f"{name}{offset}" for name in self.arrays]
         arguments = [f"{self.y} + {at}", "sums", str(rows), count, *residual, *arrays]
@@ -221,7 +232,7 @@ class Finish:
 
 
 class _Text:
-    """The C text of an output stage."""
+    """Writes the body of the C function of an output stage."""
 
     def __init__(self, of: HeliumLayer, *, in_blocks: bool, is_padded: bool):
         self.stage, self.op = of.stage, of.op
@@ -274,7 +285,10 @@ class _Text:
         return block if self.is_padded else f"i < n / {BLOCK} * {BLOCK} ? {block} : i"
 
     def _vector(self, name: str, at: str, residual: str) -> list[str]:
-        """Return the statements that compute four results from the sums at an index."""
+        """
+        Return the C statements that compute the vector `name` of four results, from the sums at
+        index `at`.
+        """
         stage = self.stage
         lines = [f"int32x4_t {name} = vaddq_s32(vldrwq_s32(sums + {at}), vldrwq_s32(bias + {at}));"]
         if self.residual:
@@ -297,7 +311,7 @@ class _Text:
         return lines
 
     def _blocks(self) -> list[str]:
-        """Return the loop over blocks of 16 bytes."""
+        """Return the C loop that converts 16 sums at a time to bytes."""
         low, high = self.stage.low, self.stage.high
         body: list[str] = []
         residuals = {"a": "ra", "b": "rb", "c": "rc", "d": "rd"}
@@ -338,7 +352,7 @@ class _Text:
         return [f"    for (; {head}; o += {BLOCK}) {{", *(f"      {t}" for t in body), "    }"]
 
     def _rest(self) -> list[str]:
-        """Return the loop over vectors of four results."""
+        """Return the C loop that converts four sums at a time, and the last incomplete vector."""
         stage, letter = self.stage, "b" if self.out == "int8_t" else "h"
         residual = ""
         if self.residual:

@@ -46,7 +46,10 @@ number of rows that are left.
 
 
 def channel_of(index: int) -> int:
-    """Return the output at an index of a block; see `helium_channel`."""
+    """
+    Return which of the 16 output channels of a block has its sum at position `index` in memory. The
+    C function `helium_channel` is equal.
+    """
     return 4 * (index & 3) + (index >> 1 & 2) + (index >> 3)
 
 
@@ -54,7 +57,10 @@ BLOCK_ORDER = np.array([channel_of(i) for i in range(BLOCK)])
 
 
 def output_order(n: int, *, in_blocks: bool) -> NDArray[np.int64]:
-    """Return the output of each sum. Outputs after the last full block are in order."""
+    """
+    Return, for each position in memory, the output whose sum is stored there, for `n` outputs. With
+    `in_blocks`, each complete block of 16 is permuted by `channel_of`.
+    """
     order = np.arange(n)
     if in_blocks:
         for start in range(0, n - n % BLOCK, BLOCK):
@@ -110,7 +116,9 @@ class Tile:
 
     @property
     def steps(self) -> int:
-        """The number of vectors that the body of a loop multiplies."""
+        """
+        The number of vectors that the body of the unrolled loop multiplies; it divides `vectors`.
+        """
         return next(s for s in range(MAX_STEPS, 0, -1) if self.vectors % s == 0)
 
     @property
@@ -118,7 +126,9 @@ class Tile:
         return self.positions * self.filters
 
     def instructions(self, groups: int) -> float:
-        """Return the instructions of a call."""
+        """
+        Return the number of instructions of a call of the tile for `groups` groups of filters.
+        """
         loops, is_nested = self.vectors // self.steps, self.vectors > self.steps and self.rows > 1
         each = self.rows * self.vectors * (self.positions + self.filters + self.sums) + 14
         if self.rows > 1:
@@ -142,12 +152,12 @@ class Tile:
         return np.ascontiguousarray(split.transpose(0, 2, 3, 1, 4)).astype(np.int8)
 
     def packed_bytes(self, filters: int) -> int:
-        """Return the bytes of a number of packed filters."""
+        """Return the size of the packed weights of `filters` filters, in bytes."""
         groups = -(-filters // self.filters)
         return groups * self.filters * self.rows * self.vectors * self.lanes
 
     def function(self, layer: Layer) -> str:
-        """Add the function to the model and return the name."""
+        """Add the C function of the tile to the model, and return the name of the function."""
         text = "\n".join(f'    "{line}\\n\\t"' for line in self._assembler())
         shape = f"{self.positions}_{self.rows}x{self.vectors}_{self.pixel}_{self.pitch}"
         return layer.kernels.use(
@@ -207,19 +217,24 @@ class Tile:
         return lines
 
     def _addresses(self) -> list[str]:
-        """Return the instructions that store the addresses of the positions."""
+        """Return the instructions that store the input address of each position on the stack."""
         lines = ["str r1, [sp]"]
         for p in range(1, self.positions):
             lines += [*added("r1", self.pixel * self.item), f"str r1, [sp, #{4 * p}]"]
         return lines
 
     def _next_row(self) -> list[str]:
-        """Return the instructions that move all positions to the next row."""
+        """
+        Return the instructions that advance the input address of each position to the next row.
+        """
         distance = (self.pitch - self.vectors * self.lanes) * self.item
         return [t for r in SOURCE_REGISTERS[: self.positions] for t in added(r, distance)]
 
     def _step(self, *, is_first: bool = False) -> list[str]:
-        """Return the products of a vector of each position and filter."""
+        """
+        Return the instructions that multiply the next vector of each position by that of each
+        filter.
+        """
         load, widened, kind = ("vldrb.8", "vldrb.8", "s8") if self.item == 1 else (
             "vldrh.16", "vldrb.s16", "s16"
         )  # fmt: skip
@@ -248,6 +263,6 @@ def added(register: str, distance: int) -> list[str]:
 
 
 def _multiplied(register: str, factor: int) -> list[str]:
-    """Return the instructions that multiply a register; r12 changes."""
+    """Return the instructions that multiply a register by `factor`. They overwrite r12."""
     upper = [f"movt r12, #{factor >> 16}"] if factor >> 16 else []
     return [f"movw r12, #{factor & 0xFFFF}", *upper, f"mul {register}, {register}, r12"]

@@ -28,7 +28,10 @@ from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 
 @dataclass(frozen=True)
 class Epilogue:
-    """The output stage `(sum * multiplier + after) >> shift`, followed by a clamp."""
+    """
+    The output stage of an integer layer in vectors: `(sum * multiplier + after) >> shift`, followed
+    by a clamp to `low` and `high`.
+    """
 
     extra: NDArray[np.int64]
     """The constant that is added to the bias: an element for each output, or a single element."""
@@ -49,7 +52,9 @@ class Epilogue:
 
     @property
     def has_low(self) -> bool:
-        """Return whether the lower bound of the clamp is above the lowest value of the type."""
+        """
+        Return whether the lower bound of the clamp is above the lowest value of the stored type.
+        """
         return self.low > self.lowest
 
     @property
@@ -104,7 +109,9 @@ class Epilogue:
 
     @classmethod
     def to_bytes(cls, op: LinearOperation, sums: Sums, rescale: Rescaling) -> "Epilogue | None":
-        """Return the epilogue if it is only a shift and a clamp to bytes."""
+        """
+        Return the epilogue of a layer, or `None` if it is more than a shift and a clamp to bytes.
+        """
         found = None if op.residual is not None else cls.of(op, sums, rescale)
         return None if found is None or found.scale_bits or found.bits != 8 else found
 
@@ -118,7 +125,7 @@ def has_ties(sums: Sums, requant: RequantAttr) -> bool:
 
 
 def _right_shifts(requant: RequantAttr) -> tuple[int, ...]:
-    """Return per-channel right shifts; empty if a multiplier is not a power of two."""
+    """Return the right shift of each channel; empty if a multiplier is not a power of two."""
     if any(m & (m - 1) for m in requant.multipliers):
         return ()
     shifts = requant.net_shifts
@@ -126,7 +133,10 @@ def _right_shifts(requant: RequantAttr) -> tuple[int, ...]:
 
 
 def residual_factors(layer: Layer, op: LinearOperation, count: int) -> str:
-    """Return the array of residual factors per output, padded to `count`; empty for one factor."""
+    """
+    Add an array with the factor of the residual of each output, padded to `count`, and return its C
+    name; empty if all outputs have the same factor.
+    """
     shifts = op.residual_shifts
     if len(shifts) == 1:
         return ""
@@ -135,7 +145,9 @@ def residual_factors(layer: Layer, op: LinearOperation, count: int) -> str:
 
 
 def residual_factor(factors: str, op: LinearOperation, channel: str) -> str:
-    """Return ` * N`, the factor of the residual of output `channel`; empty if it is 1."""
+    """
+    Return the C text ` * N`, the factor of the residual of output `channel`; empty if it is 1.
+    """
     if factors:
         return f" * {factors}[{channel}]"
     shift = op.residual_shifts[0]
@@ -209,12 +221,15 @@ class IntegerLayer:
 
     @property
     def window(self) -> Conv2dOp:
-        """The operation as a convolution."""
+        """`op`, which must be a convolution."""
         assert isinstance(self.op, Conv2dOp)
         return self.op
 
     def multiplier_array(self, count: int, condition: str) -> str:
-        """Return an array with a multiplier for each of `count` outputs, also if all are equal."""
+        """
+        Return the C name of an array with the requantization multiplier of each of `count` outputs,
+        also if all are equal.
+        """
         requant = self.op.requant
         assert requant is not None
         if self.multipliers:
@@ -231,8 +246,8 @@ class IntegerLayer:
 
     def epilogue_at(self, value: str, distance: int) -> list[str]:
         """
-        Return the statements of `epilogue` for the output at `distance` from the first output of a
-        group.
+        Return the C statements of `epilogue` for the output at `distance` from `corner`, the first
+        output of a group.
         """
         lines = self.epilogue(value)
         return [f"{{ const int32_t at = corner + {distance};", *(f"  {t}" for t in lines), "}"]

@@ -202,7 +202,7 @@ static int fail(const char *path, const char *message)
 
 
 def buffers(model: PrintedModel) -> list[str]:
-    """Return static memory for inputs, outputs and weights."""
+    """Return C declarations of static memory for inputs, outputs and weights."""
     lines = [
         f"static {tensor_c_type(t)} {name}_data[MODEL_{name.upper()}_SIZE];"
         for t, name in zip(model.tensors, model.names, strict=True)
@@ -279,8 +279,8 @@ def program_source(model: PrintedModel) -> str:
 
 def _shared_holes(model: PrintedModel, position: int) -> dict[str, str]:
     """
-    Return the texts for `@HOLE@`s that both programs have. The argument of the command line with
-    number `position` is the file of the weights.
+    Return the texts that replace `@HOLE@`s in the templates of both programs. The argument of the
+    command line with number `position` is the file of the weights.
     """
     has_file = model.options.weights == "file"
     return {

@@ -32,7 +32,10 @@ from ceras_ir.transforms.memory.slices import element_bytes, may_overwrite
 
 @dataclass(frozen=True)
 class CalledFunction:
-    """The C function of a loop step or branch: the name, and the size of the arena."""
+    """
+    The C function of a loop body or branch: the name, and the size of the memory for its values in
+    bytes.
+    """
 
     name: str
     arena_bytes: int
@@ -40,7 +43,7 @@ class CalledFunction:
 
 @dataclass
 class Layer:
-    """The C function of an operation while it is printed."""
+    """The C function of an operation, to which a printer adds lines, parameters and constants."""
 
     index: int
     op: Operation
@@ -77,7 +80,10 @@ class Layer:
         return "" if in_place else "restrict "
 
     def read(self, value: SSAValue, name: str) -> str:
-        """Return a pointer to the elements of an operand: a parameter or an unpacked constant."""
+        """
+        Return the C name of a pointer to the elements of an operand: a parameter, or a constant in
+        its original layout.
+        """
         if isinstance(value.owner, ConstantOp):
             constant = value.owner
             size, item = prod(shape_of(value)), element_bytes(value)
@@ -91,12 +97,15 @@ class Layer:
         return None if value is None else self.read(value, name)
 
     def write(self, value: SSAValue, name: str = "y") -> str:
-        """Return a pointer to the elements of a result."""
+        """Add a parameter that points to the result, and return its C name."""
         self.parameters.append((f"{value_type(value)} *{self._restrict}{name}", value))
         return name
 
     def scratch(self, ctype: str, name: str, size: int, itemsize: int) -> str:
-        """Declare a local pointer to `size` elements of scratch memory and return the name."""
+        """
+        Print the declaration of a pointer to `size` elements of the workspace, and return its C
+        name.
+        """
         if all(value is not None for _, value in self.parameters):
             self.parameters.append(("unsigned char *restrict workspace", None))
         self.line(f"{ctype} *{name} = ({ctype} *)(void *)(workspace + {self.scratch_bytes});")
@@ -112,12 +121,14 @@ class Layer:
         data: Callable[[], Array],
         condition: str = "",
     ) -> str:
-        """Add a packed constant of this layer and return the pointer."""
+        """
+        Add a constant of this layer that `data` computes when it is written, and return its C name.
+        """
         full = f"layer_{self.index}_{name}"
         return self.pool.add(full, ctype, size, itemsize, data, condition)
 
     def array(self, name: str, data: NDArray[np.generic], ctype: str) -> str:
-        """Add a small computed constant and return the pointer."""
+        """Add `data` to the constants of this layer, and return its C name."""
         return self.constant(name, ctype, data.size, data.itemsize, lambda: data)
 
     def line(self, text: str, depth: int = 0) -> None:
@@ -125,7 +136,10 @@ class Layer:
 
     @contextmanager
     def variants(self, condition: str) -> Generator[Callable[[], None]]:
-        """Print two bodies: the first if `condition` holds, else the one after the yielded call."""
+        """
+        Print two alternatives for the C preprocessor: the first for `condition`, the second after
+        the call of the yielded function.
+        """
         start = self.scratch_bytes
         sizes: list[int] = []
         begins = [len(self.lines) + 1]
@@ -155,7 +169,8 @@ class Layer:
     @contextmanager
     def nested(self, name: str, extents: Sequence[int], depth: int = 0) -> Generator[int]:
         """
-        Print loops around the enclosed lines and yield their depth; indices are `name` 0, 1, ...
+        Print the heads of nested loops, yield the depth for the enclosed lines, and close the
+        loops. The loop variables are `name` 0, 1, ...
         """
         for d, extent in enumerate(extents):
             index = f"{name}{d}"
@@ -165,7 +180,7 @@ class Layer:
             self.line("}", depth + d)
 
     def loop(self, index: str, count: int | str, body: Sequence[str], depth: int = 0) -> None:
-        """Print a loop over `index` in [0, count)."""
+        """Print a C loop over `index` from 0 to `count - 1`."""
         self.line(f"for (int32_t {index} = 0; {index} < {count}; ++{index}) {{", depth)
         self.block(body, depth + 1)
         self.line("}", depth)
@@ -183,7 +198,7 @@ _PRINTERS: dict[type[Operation], Printer] = {}
 def prints(
     *kinds: type[OpT],
 ) -> Callable[[Callable[[Layer, OpT], None]], Callable[[Layer, OpT], None]]:
-    """Register the printer of operations of exactly these classes."""
+    """Register the decorated function as the printer of operations of exactly these classes."""
 
     def register(function: Callable[[Layer, OpT], None]) -> Callable[[Layer, OpT], None]:
         def checked(layer: Layer, op: Operation) -> None:
@@ -197,7 +212,9 @@ def prints(
 
 
 def printer_of(op: Operation) -> Printer | None:
-    """Return the printer of an operation, or None if there is no C for it."""
+    """
+    Return the function that prints an operation, or `None` if the C backend does not support it.
+    """
     for family in PRINTER_MODULES:
         import_module(f"{__package__}.{family}")
     return _PRINTERS.get(type(op))
@@ -221,7 +238,10 @@ def broadcast_strides(shape: Sequence[int], result: Sequence[int]) -> list[int]:
 def merge(
     shape: Sequence[int], strides: Sequence[Sequence[int]]
 ) -> tuple[list[int], list[list[int]]]:
-    """Merge axes without a change of the order of elements in any operand."""
+    """
+    Merge adjacent axes wherever all operands remain regular: `strides` has the strides of each
+    operand.
+    """
     extents: list[int] = []
     merged: list[list[int]] = [[] for _ in strides]
     for i, extent in enumerate(shape):
@@ -244,7 +264,7 @@ def nest(
     strides: Sequence[Sequence[int]],
     body: Callable[[list[str]], list[str]],
 ) -> None:
-    """Print loops over `shape`; `body` receives an index expression for each operand."""
+    """Print C loops over `shape`. `body` receives an index expression for each operand."""
     extents, merged = merge(shape, strides)
     indices = [
         " + ".join(
@@ -262,7 +282,10 @@ def nest(
 def broadcast_nest(
     layer: Layer, op: GraphOperation, body: Callable[[list[str]], list[str]]
 ) -> None:
-    """Print loops over the result; `body` receives the indices of result and operands."""
+    """
+    Print C loops over the elements of the result. `body` receives the index expressions of the
+    result and of each operand, which may be broadcast.
+    """
     shape = shape_of(op.output)
     operands = (broadcast_strides(shape_of(v), shape) for v in op.operands)
     nest(layer, shape, [row_major(shape), *operands], body)

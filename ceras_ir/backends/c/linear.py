@@ -117,7 +117,10 @@ def computed_integer_matmul(layer: Layer, op: MatmulOp) -> None:
 def _pack_bytes(
     w: str, of: IntegerLayer, nest: Nest, epilogue: Epilogue | None, offset: int
 ) -> Panels:
-    """Pack weights and bias into the workspace."""
+    """
+    Print the code that packs computed weights and bias into the workspace, and return their C
+    names.
+    """
     layer = of.layer
     shape = nest.panel_shape(lanes_of(value_type(of.op.input)).step)
     packed = layer.scratch("int8_t", "panels", prod(shape), 1)
@@ -134,7 +137,10 @@ def _pack_bytes(
 def _bias(
     of: IntegerLayer, w: str, extra: NDArray[np.int64], moved: str, count: int, condition: str
 ) -> str:
-    """Compute the bias, which depends on the sums of the weights; padded with zeros to `count`."""
+    """
+    Print the code that computes the bias, which depends on the sums of computed weights, padded
+    with zeros to `count` outputs. Return its C name.
+    """
     layer, sums, (n, k) = of.layer, of.sums, shape_of(of.op.weights)
     bias = layer.scratch("int32_t", "bias", count, 4)
     start = sums.bias + extra
@@ -151,7 +157,10 @@ def _bias(
 
 
 def _integer_rows(of: IntegerLayer, w: str, condition: str = "") -> None:
-    """Print blocks of rows, in bytes if both factors are bytes, else in 16 or 32 bits."""
+    """
+    Print a product with computed weights by blocks of rows: in bytes if both factors are bytes,
+    else in 16 or 32 bits.
+    """
     layer, op, x = of.layer, of.op, of.x
     assert op.requant is not None
     n, k = shape_of(op.weights)
@@ -184,7 +193,10 @@ def _integer_rows(of: IntegerLayer, w: str, condition: str = "") -> None:
 
 
 def _centre(layer: Layer, stored: str, element: UniformType, row: str) -> tuple[str, int]:
-    """Return the function that subtracts a zero point from each element, and the zero point."""
+    """
+    Return the name of the C function that subtracts the zero point from each element of a row, and
+    the zero point.
+    """
     name = f"{stored}_to_{row}"
     return layer.kernels.use("centre", NAME=name, IN=stored, ROW=row), zero_point_of(element)
 
@@ -209,7 +221,7 @@ def pack_tiles(layer: Layer, op: PackTilesOp) -> None:
 
 @prints(FoldZeroPointOp)
 def fold_zero_point(layer: Layer, op: FoldZeroPointOp) -> None:
-    """Print `mem.fold_zero_point`, for the lanes of an output in turn, tile by tile."""
+    """Print `mem.fold_zero_point`, for the output channels one after the other."""
     bias, tiles = layer.read(op.bias, "bias"), layer.read(op.tiles, "tiles")
     y = layer.write(op.result)
     blocks, *inner, lanes, _ = shape_of(op.tiles)

@@ -59,7 +59,8 @@ INSTRUCTIONS_PER_PATCH_BYTE = 2.0
 @dataclass(frozen=True)
 class Way:
     """
-    A kernel for a layer, with its costs: instructions, bytes of flash, and bytes of scratch memory.
+    A choice of kernel for a layer, with the number of instructions, bytes of flash, and bytes of
+    scratch memory.
     """
 
     kind: Kind
@@ -69,7 +70,10 @@ class Way:
 
 
 def ways(op: Conv2dOp, geometry: Geometry, sums: Sums, workspace: int) -> list[Way]:
-    """Return all kernels that fit the workspace; the first supports all windows."""
+    """
+    Return all kernels that can compute a convolution in `workspace` bytes; the first supports all
+    windows.
+    """
     if geometry.group_channels % 4:
         return [_patches(geometry, workspace)]
     found = [_windows(op, geometry, workspace)]
@@ -90,8 +94,8 @@ def cheapest(
     may_store: bool = False,
 ) -> Way:
     """
-    Return the kernel with the fewest instructions. Winograd kernels are allowed if filters may be
-    transformed at run time, or stored transformed.
+    Return the kernel with the fewest instructions. Winograd kernels are considered if filters may
+    be transformed at run time (`may_transform`) or stored transformed (`may_store`).
     """
     refused = {"winograd": not may_transform, "stored winograd": not may_store}
     known = [w for w in ways(op, geometry, sums, workspace) if not refused.get(w.kind, False)]
@@ -139,7 +143,10 @@ def _winograd(op: Conv2dOp, geometry: Geometry, count: int, *, stored: bool) -> 
 
 
 def fits_dsp(op: LinearOperation, geometry: Geometry, sums: Sums) -> bool:
-    """Return whether shape and types of the layer allow words of four products."""
+    """
+    Return whether the shape and the types of a layer allow kernels with SMLAD, which read words of
+    four bytes.
+    """
     narrow = value_type(op.input) == "int8_t" and sums.weight_type == "int8_t"
     if not narrow or (np.abs(sums.bias) >= LIMIT).any():
         return False
@@ -156,7 +163,6 @@ def fits_dsp(op: LinearOperation, geometry: Geometry, sums: Sums) -> bool:
 
 
 def dsp_linear(of: IntegerLayer) -> None:
-    """Print a layer for which `fits_dsp` holds."""
     layer, geometry, sums = of.layer, of.geometry, of.sums
     layer.kernel = "smlad"
     bias = layer.array("bias", sums.bias.astype(np.int32), "int32_t")
@@ -203,7 +209,10 @@ def narrowed(of: IntegerLayer) -> Rescaling:
 
 
 def narrow(layer: Layer, value: str, low: int, shift: int) -> str:
-    """Return `value` shifted right and clamped from `low`, -128 or 0, to 127."""
+    """
+    Return the C expression of `value` shifted right and clamped to [`low`, 127], where `low` is
+    -128 or 0.
+    """
     moved = f", asr #{shift}" if shift else ""
     function = layer.kernels.use(
         "dsp_narrow",
@@ -236,7 +245,10 @@ INSTRUCTIONS_PER_ENTRY, INSTRUCTIONS_PER_CHECK = 8, 3
 
 @dataclass(frozen=True)
 class _Finish:
-    """The output stage of the sums of a filter."""
+    """
+    The conversion of the sum of a filter to a stored element: the initial value of the sum, the
+    shift and the clamp.
+    """
 
     start: NDArray[np.int64]
     """The initial value of the sum of each filter."""
@@ -250,8 +262,8 @@ class _Finish:
     @classmethod
     def of(cls, of: IntegerLayer) -> "_Finish":
         """
-        Return the conversion to bytes if it is a shift and a clamp. Otherwise the sum is stored in
-        32 bits.
+        Return the conversion to bytes if it is only a shift and a clamp. Otherwise sums are stored
+        in 32 bits.
         """
         found = Epilogue.to_bytes(of.op, of.sums, of.rescale)
         if found is None:
@@ -265,8 +277,8 @@ class _Finish:
 
     def stored(self, layer: Layer, above: int) -> str:
         """
-        Return the C expression of the stored value. The variable `v` contains the sum, shifted left
-        by `above` bits.
+        Return the C expression of the stored element. The variable `v` contains the sum, shifted
+        left by `above` bits.
         """
         if self.is_sum:
             return f"v >> {above}" if above else "v"
@@ -281,7 +293,10 @@ class _Finish:
 
 
 def sparse_pairs(of: IntegerLayer, planes: Planes) -> bool:
-    """Print the layer, or return False if sums, shape or inputs do not allow pairs."""
+    """
+    Print a sparse layer that computes two positions at a time; return False if sums, shape or
+    inputs do not allow it.
+    """
     layer, op, finish = of.layer, of.op, _Finish.of(of)
     weights = of.sums.centred().astype(np.int64)
     largest = 128 * np.abs(weights).sum(1) + np.abs(finish.start)
@@ -357,7 +372,10 @@ def _print(
 
 
 def _entries_at_once(counts: NDArray[np.int64]) -> int:
-    """Return the entries per iteration that minimize padding and checks."""
+    """
+    Return the number of weights per loop iteration that minimizes padding and end checks. `counts`
+    has the number of nonzero weights of each filter.
+    """
 
     def cost(count: int) -> int:
         iterations = np.maximum(-(-counts // count), 1)

@@ -38,7 +38,10 @@ def print_float_depthwise(
     names: tuple[str, str, str, str | None],
     epilogue: FloatEpilogue,
 ) -> None:
-    """Print a layer; names are of input, result, weights [taps, channels] and bias."""
+    """
+    Print a depthwise layer; `names` are the C names of input, result, weights [taps, channels] and
+    bias.
+    """
     channels = geometry.groups
     if not layer.options.vectors or op.ordered is not None:
         _print_portable(layer, op, geometry, names, epilogue)
@@ -153,7 +156,10 @@ def _print_vectors(
 
 
 def _positions(count: int) -> int:
-    """Return the number of windows of a tile; the last windows may be computed twice."""
+    """
+    Return how many adjacent windows a tile of `count` windows computes; the last windows may be
+    computed twice.
+    """
     few = range(1, min(count, DEPTHWISE_POSITIONS) + 1)
     # Each tap of a tile loads a weight, and an element for each window.
     return min(few, key=lambda size: (-(-count // size) * (size + 1), -size))
@@ -163,7 +169,7 @@ def _window_function(
     name: str, title: str, parameters: str, body: Sequence[str]
 ) -> tuple[str, str]:
     """
-    Return the name and the text of a function over windows. `body` contains the statements for a
+    Return the name and the text of a C function over windows. `body` contains the statements for a
     vector of channels, with a loop over windows.
     """
     lines = [
@@ -186,7 +192,7 @@ def _window_function(
 
 
 def _windows(positions: int) -> tuple[str, str]:
-    """Return name and text of a function that computes tiles of `positions` windows."""
+    """Return the name and the text of a C function that computes `positions` windows at a time."""
     each = range(positions)
 
     def step(p: int, name: str) -> str:
@@ -218,8 +224,8 @@ def _windows(positions: int) -> tuple[str, str]:
 
 def _few_taps(rows: int, columns: int) -> tuple[str, str]:
     """
-    Return the name and the text of a function for windows with few taps: registers hold all weights
-    of the window.
+    Return the name and the text of a C function for windows of `rows` by `columns` taps, whose
+    weights all fit the registers.
     """
     taps = [(i, j) for i in range(rows) for j in range(columns)]
     body = [
@@ -295,7 +301,10 @@ def float_linear(layer: Layer, op: LinearOperation) -> None:
 
 
 def float_nest(layer: Layer, op: LinearOperation, geometry: Geometry) -> Nest | None:
-    """Return the loops of a layer in tiles, or None if only portable loops support it."""
+    """
+    Return the loops of a layer in register tiles, or `None` if only loops without vectors support
+    it.
+    """
     if not layer.options.vectors or geometry.is_depthwise or op.ordered is not None:
         return None
     if op.bias is not None and not isinstance(op.bias.owner, ConstantOp):
@@ -325,7 +334,7 @@ def _rows(
     epilogue: list[str],
     panel: int,
 ) -> None:
-    """Print row products with weights in panels of `panel` outputs."""
+    """Print products of rows with weights in panels of `panel` outputs, without register tiles."""
     x, y, w, place = names
     k, n, total = geometry.k, geometry.n, geometry.groups * geometry.n
     multiply = layer.kernels.use("multiply_rows")
@@ -375,7 +384,10 @@ def epilogue_lines(
     end: str,
     bias: str | None = None,
 ) -> list[str]:
-    """Return bias (if it is not in the sums), residual and activation of elements [start, end)."""
+    """
+    Return the C loop that adds the bias (if it is not in the sums) and the residual to the elements
+    [start, end) of the result, and applies the activation.
+    """
     if residual is None and bias is None and op.activation is None:
         return []
     channels = shape_of(op.result)[-1]

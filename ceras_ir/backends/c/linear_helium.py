@@ -35,7 +35,7 @@ MAX_ROW_BYTES = 1 << 16
 
 
 def fits_helium(op: LinearOperation, geometry: Geometry, sums: Sums) -> bool:
-    """Return whether shape and types of the layer allow kernels with Helium."""
+    """Return whether the shape and the types of a layer allow kernels with Helium."""
     item = ITEMS.get(value_type(op.input))
     if item is None or sums.weight_type != "int8_t" or OutputStage.of(op, sums) is None:
         return False
@@ -51,7 +51,7 @@ def fits_helium(op: LinearOperation, geometry: Geometry, sums: Sums) -> bool:
 
 @dataclass(frozen=True)
 class Plan:
-    """The tile of a layer, and the rows of the input from which the positions are computed."""
+    """The register tile of a layer, and the copies of input rows from which it computes."""
 
     tile: Tile
     rows: int
@@ -64,7 +64,9 @@ class Plan:
 
     @classmethod
     def of(cls, op: LinearOperation, geometry: Geometry, workspace: int) -> "Plan":
-        """Return the plan with the fewest instructions for a layer that is not depthwise."""
+        """
+        Return the plan with the fewest instructions for a layer other than a depthwise convolution.
+        """
         item = ITEMS[value_type(op.input)]
         lanes = VECTOR_BYTES // item
         if geometry.is_direct:
@@ -106,11 +108,14 @@ class Plan:
         return cls(Tile(min(POSITIONS, rows), 1, -(-k // lanes), k, 0, item), rows, filling=filling)
 
     def has_copy(self, geometry: Geometry) -> bool:
-        """Return whether rows of a matrix product are copied, because vectors exceed them."""
+        """
+        Return whether the rows of a matrix product are copied to the workspace, because a vector
+        load passes their end.
+        """
         return geometry.k % self.tile.lanes != 0
 
     def tiles(self, geometry: Geometry, columns: int) -> int:
-        """Return the number of tiles of positions."""
+        """Return the number of calls of the tile that cover all output positions."""
         if self.band is None:
             return -(-geometry.positions // self.rows) * -(-self.rows // self.tile.positions)
         if self.has_patches:
@@ -118,7 +123,7 @@ class Plan:
         return self.band.blocks * self.rows * -(-columns // self.tile.positions)
 
     def instructions(self, geometry: Geometry, columns: int) -> float:
-        """Return the instructions of the layer without the output stage."""
+        """Return the number of instructions of a layer without the output stage."""
         groups = -(-geometry.n // self.tile.filters)
         chunks = -(-geometry.n // MAX_OUTPUTS)
         each = self.tile.instructions(groups) + 40 * chunks
@@ -126,7 +131,7 @@ class Plan:
 
 
 def helium_cost(op: LinearOperation, workspace: int) -> Cost:
-    """Return the cost of a layer for which `fits_helium` holds."""
+    """Return the modelled instructions and cycles of a layer for which `fits_helium` holds."""
     geometry, sums = Geometry.of(op), analyse(op)
     stage, columns = OutputStage.of(op, sums), shape_of(op.result)[-2]
     assert stage is not None
@@ -141,7 +146,6 @@ def helium_cost(op: LinearOperation, workspace: int) -> Cost:
 
 
 def helium_linear(layer: Layer, op: LinearOperation, geometry: Geometry, sums: Sums) -> None:
-    """Print a layer for which `fits_helium` holds."""
     layer.kernel = HELIUM
     of = HeliumLayer.of(layer, op, geometry, sums)
     if geometry.is_depthwise:
@@ -157,7 +161,7 @@ def helium_linear(layer: Layer, op: LinearOperation, geometry: Geometry, sums: S
 
 
 def _rows(of: HeliumLayer, plan: Plan) -> None:
-    """Print a matrix product, or a 1x1 window, whose rows are contiguous."""
+    """Print a matrix product or a 1x1 convolution: the input rows are contiguous."""
     layer, geometry, tile = of.layer, of.geometry, plan.tile
     k, rows, has_copy = geometry.k, plan.rows, plan.has_copy(geometry)
     x, row = ("copy", "first + row") if has_copy else (of.x, "row")
@@ -177,7 +181,7 @@ def _rows(of: HeliumLayer, plan: Plan) -> None:
 
 
 def _windows(of: HeliumLayer, plan: Plan, band: Band) -> None:
-    """Print a convolution whose tiles read the band."""
+    """Print a convolution in tiles that load windows from a band, the copied input rows."""
     layer, count = of.layer, plan.tile.positions
     columns, stride = shape_of(of.op.result)[2], of.window.strides.get_values()[0]
     source = f"band + r * {stride * plan.tile.pitch} + column * {plan.tile.pixel}"
@@ -190,7 +194,7 @@ def _windows(of: HeliumLayer, plan: Plan, band: Band) -> None:
 
 
 def _patches(of: HeliumLayer, plan: Plan, band: Band) -> None:
-    """Print a convolution whose tiles read patches, which are windows of the band without gaps."""
+    """Print a convolution in tiles that load patches: windows of the band, copied without gaps."""
     layer, op, tile, count = of.layer, of.window, plan.tile, plan.tile.positions
     columns, channels = shape_of(op.result)[2], shape_of(op.input)[3]
     _, kernel_h, kernel_w, _ = shape_of(op.weights)
@@ -222,7 +226,10 @@ def _patches(of: HeliumLayer, plan: Plan, band: Band) -> None:
 
 
 def _outputs(of: HeliumLayer, plan: Plan, x: str, at: str) -> list[str]:
-    """Return the statements that compute the outputs of the positions from `at`."""
+    """
+    Return the C statements that compute all outputs of the positions from `at`, with inputs from
+    `x`.
+    """
     layer, n, tile = of.layer, of.geometry.n, plan.tile
     order = output_order(n, in_blocks=of.stage.in_blocks)
 

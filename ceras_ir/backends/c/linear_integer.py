@@ -65,7 +65,10 @@ The maximum number of positions that are computed at a time if rows are contiguo
 
 @dataclass(frozen=True)
 class Loops:
-    """The loops of a layer: `count` windows of `length` elements, `stride` apart, for each row."""
+    """
+    The loops of a layer without vectors. For each row of windows: `count` windows of `length`
+    elements, `stride` elements apart.
+    """
 
     nest: Nest
     is_direct: bool
@@ -98,13 +101,14 @@ class Loops:
     @property
     def row_elements(self) -> int:
         """
-        The number of input elements of a row of windows; the last window may extend beyond them.
+        The number of input elements that a row of windows reads; the last window may extend beyond
+        the image.
         """
         return (self.count - 1) * self.stride + self.length
 
 
 def print_loops(of: IntegerLayer, nest: Nest, weights: str) -> None:
-    """Print the body of the layer for processors without vectors."""
+    """Print the statements of a layer for processors without vectors."""
     layer, op, x = of.layer, of.op, of.x
     loops = Loops.of(nest)
     stored = value_type(op.input)
@@ -199,7 +203,10 @@ def _fill(layer: Layer, loops: Loops, x: str, holes: dict[str, str], border: str
 
 
 def _dots(group: int, length: int, row: str) -> tuple[str, str]:
-    """Return name and text of a function of dot products of known length."""
+    """
+    Return the name and the text of a C function that computes the dot products of `group` windows
+    with filters of `length` elements.
+    """
     name = f"dots_{group}x{length}_{ROW_TYPES[row][0]}"
     each = range(group)
     call = f"  dots_neon(count, stride, x, n, {length}, filters, sums);"
@@ -292,8 +299,8 @@ def _bias(layer: Layer, values: NDArray[np.int64], condition: str = "") -> str:
 
 def _row_bias(layer: Layer, sums: Sums, row: str, condition: str = "") -> str:
     """
-    Add the bias for rows of the C type `row`, and return its name. For `model_row` there are two
-    variants: for bytes with the offset 128, and for signed bytes.
+    Add the bias for rows of the C type `row` to the constants, and return its name. For `model_row`
+    there are two variants: for unsigned bytes with offset 128, and for signed bytes.
     """
     if row != "model_row":
         return _bias(layer, sums.bias, condition)
@@ -304,7 +311,10 @@ def _row_bias(layer: Layer, sums: Sums, row: str, condition: str = "") -> str:
 
 
 def _depthwise(of: IntegerLayer, packed_weights: str = "") -> None:
-    """Print a window at a time, with constant weights or unpacked `packed_weights`."""
+    """
+    Print a depthwise convolution by single windows, with constant weights or weights that are
+    unpacked from `packed_weights`.
+    """
     layer, op, geometry, sums = of.layer, of.window, of.geometry, of.sums
     place = window(layer, op)
     condition = f"!{CONDITION}" if packed_weights else ""
@@ -369,7 +379,7 @@ def _has_rows(of: IntegerLayer) -> bool:
 
 
 def _depthwise_rows(of: IntegerLayer) -> None:
-    """Print a depthwise layer for which `_has_rows` holds, by rows."""
+    """Print a depthwise layer for which `_has_rows` holds, a row of the result at a time."""
     layer, op, sums, taps = of.layer, of.window, of.sums, of.geometry.k
     images, rows, columns, channels = shape_of(op.result)
     place, stored, point = window(layer, op), value_type(op.input), zero_point_of(sums.x)

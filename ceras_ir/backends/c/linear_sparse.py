@@ -44,7 +44,10 @@ VECTORS_OF_BYTES, VECTORS_OF_FLOATS = 4, 8
 
 
 def sparse_planes(layer: Layer, op: LinearOperation, geometry: Geometry) -> Planes | None:
-    """Return the planes of a layer, if weights are encoded and there is a sparse kernel."""
+    """
+    Return the layout of the input in planes if the weights of a layer are encoded and a sparse
+    kernel supports it, else `None`.
+    """
     if op.encoded_weights is None or op.weight_scale is not None:
         return None
     if op.bias is not None and not isinstance(op.bias.owner, ConstantOp):
@@ -54,7 +57,10 @@ def sparse_planes(layer: Layer, op: LinearOperation, geometry: Geometry) -> Plan
 
 
 def fits_sparse(op: LinearOperation, sums: Sums) -> bool:
-    """Return whether inputs and weights are bytes with raw sums in 32 bits."""
+    """
+    Return whether inputs and weights of a layer are bytes, and sums fit 32 bits with 128 added to
+    the inputs.
+    """
     return (
         value_type(op.input) in ("int8_t", "uint8_t")
         and sums.weight_type == "int8_t"
@@ -64,7 +70,7 @@ def fits_sparse(op: LinearOperation, sums: Sums) -> bool:
 
 @dataclass(frozen=True)
 class SparseLayer:
-    """A sparse layer: common parts of quantized and float layers, and the differences."""
+    """A layer with sparse weights, of integers or floats, whose kernel is printed."""
 
     layer: Layer
     op: LinearOperation
@@ -86,14 +92,19 @@ class SparseLayer:
 
     @cached_property
     def has_code(self) -> bool:
-        """Return whether there is straight-line code in addition to the portable loops."""
+        """
+        Whether the weights are few enough for straight-line code, in addition to portable loops.
+        """
         options = self.layer.options
         if options.dsp or not options.vectors:
             return False
         return product_count(self.weights, self.code_planes) <= MAX_CODE_PRODUCTS
 
     def print(self, biases: tuple[str, str] | None, borders: tuple[str, str]) -> None:
-        """Print both bodies; biases and borders are for inputs with offset 128 and without."""
+        """
+        Print both variants of the layer. `biases` and `borders` (padding values) are C arrays for
+        inputs with the offset 128, and without.
+        """
         layer = self.layer
         layer.kernel = SPARSE
         if layer.options.vectors and (cost := host_cost(self.op, self.weights)):
@@ -261,7 +272,7 @@ def sparse_integer(of: IntegerLayer, planes: Planes) -> None:
 
 
 def _narrow(of: IntegerLayer, biases: NDArray[np.int64]) -> NarrowSums | None:
-    """Return the conversion of sums to bytes, if it is only a shift and a clamp."""
+    """Return the conversion of sums to bytes if it is only a shift and a clamp, else `None`."""
     found = Epilogue.to_bytes(of.op, of.sums, of.rescale)
     if found is None or value_type(of.op.result) != "int8_t":
         return None

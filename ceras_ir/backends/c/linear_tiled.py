@@ -44,8 +44,8 @@ MIN_POSITIONS_OF_SUMS = 16
 
 def has_vector_products(layer: Layer, op: LinearOperation, sums: Sums) -> bool:
     """
-    Return whether a vector kernel computes the layer exactly: int8 weights, inputs of 8 or 16 bits,
-    and sums that fit 32 bits.
+    Return whether vectors compute the layer exactly: int8 weights, inputs of 8 or 16 bits, and sums
+    that fit 32 bits.
     """
     return (
         layer.options.vectors
@@ -57,7 +57,10 @@ def has_vector_products(layer: Layer, op: LinearOperation, sums: Sums) -> bool:
 
 
 def tiled_nest(layer: Layer, op: LinearOperation, geometry: Geometry, sums: Sums) -> Nest | None:
-    """Return the loops of a layer in tiles, or None if only portable loops support it."""
+    """
+    Return the loops of a layer in register tiles, or `None` if only loops without vectors support
+    it.
+    """
     if geometry.is_depthwise or not has_vector_products(layer, op, sums):
         return None
     if value_type(op.result) == "int32_t" and geometry.positions < MIN_POSITIONS_OF_SUMS:
@@ -77,7 +80,10 @@ def tiled_nest(layer: Layer, op: LinearOperation, geometry: Geometry, sums: Sums
 
 @dataclass(frozen=True)
 class Panels:
-    """The names of the weights [panels, runs, steps, outputs, bytes of a step] and of the bias."""
+    """
+    The C names of the bias, and of the weights packed as [panels, runs, steps, outputs, bytes of a
+    step].
+    """
 
     weights: str
     bias: str
@@ -90,7 +96,7 @@ Creates the panels of a layer. RISC-V vectors multiply signed bytes in place wit
 
 
 def adds_offset_on_load(of: IntegerLayer, nest: Nest) -> bool:
-    """Return whether tiles add the offset to the bytes of the input as they load them."""
+    """Return whether a tile reads int8 inputs directly, and adds 128 to make them unsigned."""
     return nest.in_place and value_type(of.op.input) == "int8_t"
 
 
@@ -120,7 +126,10 @@ def constant_panels(of: IntegerLayer, nest: Nest, epilogue: Epilogue | None, off
 
 
 def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels) -> str:
-    """Print the body of the layer for vectors; return the name of the weights."""
+    """
+    Print the statements of the layer that use vector instructions; return the C name of the packed
+    weights.
+    """
     layer, op, sums, x, y = of.layer, of.op, of.sums, of.x, of.y
     layer.kernels.use("vectors_i8")
     stored = value_type(op.input)
@@ -205,7 +214,10 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
 
 
 def _fill(layer: Layer, nest: Nest, x: str, types: tuple[str, str], border: int) -> str:
-    """Return the call that fills a strip with unsigned bytes or with words."""
+    """
+    Return the C call that copies input rows to a strip in the workspace, as unsigned bytes or as
+    32-bit words. `border` is the padding value.
+    """
     stored, element = types
     is_signed = stored == "int8_t"
     halo = layer.kernels.use(

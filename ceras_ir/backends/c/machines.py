@@ -26,7 +26,9 @@ from ceras_ir.transforms.quantization.analysis.time_model import HOST
 
 @dataclass(frozen=True)
 class Tools:
-    """A compiler for programs without an operating system."""
+    """
+    A compiler for programs without an operating system: the prefix of its commands, and flags.
+    """
 
     prefix: str
     small: tuple[str, ...]
@@ -55,7 +57,7 @@ XTENSA = Tools("xtensa-esp32s3-elf-", (), (), startup="startup_xtensa.c")
 
 @dataclass(frozen=True)
 class Emulation:
-    """A machine of qemu that emulates a microcontroller."""
+    """A machine of qemu that emulates a microcontroller, with its memory addresses."""
 
     machine: str
     instructions_per_tick: float
@@ -78,7 +80,9 @@ boards.
 
 @dataclass(frozen=True)
 class Core:
-    """Properties of a core on which sizes, times and kernels depend."""
+    """
+    The properties of a processor core on which code sizes, times and the choice of kernels depend.
+    """
 
     has_dsp: bool = False
     """Whether the core has the DSP extension, such as SMLAD."""
@@ -104,7 +108,8 @@ Level: TypeAlias = Literal["-Os", "-O2", "-O3"]
 @dataclass(frozen=True)
 class LevelCosts:
     """
-    Code bytes and instructions with an optimization level, relative to -Os.
+    Bytes and instructions of generated code with an optimization level, as a multiple of those with
+    -Os.
 
     Rounded means of `benchmarks/size_or_speed.py --levels` over six networks.
     """
@@ -212,7 +217,10 @@ class Board:
 
 
 def parse_board(content: Mapping[str, object], file: str) -> Board:
-    """Return the board with the fields `content`; messages name `file`."""
+    """
+    Return the microcontroller board that the fields `content` of a TOML file describe. Error
+    messages name `file`.
+    """
     board = read_fields(Board, content, file)
     if board.free_flash < 1 or board.free_sram < 1:
         raise InputError("the reserved bytes leave no memory for a model", file)
@@ -242,19 +250,23 @@ def load_board(name: str) -> Board:
 
 
 def board_names() -> list[str]:
-    """Return the boards that are shipped with the compiler. Other descriptions have no `fqbn`."""
+    """
+    Return the names of the boards that target arduino supports; other descriptions have no `fqbn`.
+    """
     return described("fqbn")
 
 
 def described(field: str) -> list[str]:
-    """Return the names of the descriptions in this package that have a field."""
+    """Return the names of the TOML files in this package that have a field called `field`."""
     shipped = board_files("ceras_ir.backends.c").items()
     return [name for name, f in shipped if field in parse_toml(f.read_text("utf-8"), f.name)]
 
 
 @dataclass(frozen=True)
 class Machine:
-    """The defaults of the build files."""
+    """
+    The compiler, the flags and the speed of a computer or microcontroller, for the build files.
+    """
 
     title: str
     compiler: str
@@ -304,7 +316,8 @@ class Computer:
 
 def load_machine(name: str) -> Machine | Board:
     """
-    Return a machine or board by name or TOML path. A file with any of `BOARD_FIELDS` is a board.
+    Return the computer or the board with this name, or from this path of a TOML file. A file with
+    any of `BOARD_FIELDS` is a board.
     """
     content = parse_toml(board_text("c", "ceras_ir.backends.c", name), name)
     if not BOARD_FIELDS.isdisjoint(content):
@@ -313,7 +326,10 @@ def load_machine(name: str) -> Machine | Board:
 
 
 def bare_machine(board: Board) -> Machine:
-    """Return a microcontroller without Arduino core: a debugger provides files and console."""
+    """
+    Return compiler and flags for a board without the Arduino core; a debugger provides files and
+    console.
+    """
     tools = board.known_core.tools
     holes = {"FLASH": board.flash_bytes, "SRAM": board.sram_bytes}
     link = tuple(filled(flag, holes) for flag in tools.console)
@@ -322,13 +338,13 @@ def bare_machine(board: Board) -> Machine:
 
 
 def machine_names() -> list[str]:
-    """Return the machines that are shipped with the compiler."""
+    """Return the names of the computers and boards that target c supports."""
     return described("compiler")
 
 
 @dataclass(frozen=True)
 class LayerChoice:
-    """The choices of the tuner for a single layer; see `COptions`."""
+    """The options that the tuner selects for a layer; `COptions` has the meanings."""
 
     tile_rank: int
     workspace: int
@@ -337,7 +353,7 @@ class LayerChoice:
 
 @dataclass(frozen=True)
 class COptions:
-    """The options of the C emitter."""
+    """The options for printing a network as C."""
 
     title: str = "model"
     prefix: Prefix = MODEL
@@ -375,7 +391,7 @@ class COptions:
     """The optimization level of the build files, unless their user specifies another."""
 
     def of_layer(self, index: int) -> "COptions":
-        """Return the options of a layer."""
+        """Return the options with the tuner's choice for the layer `index`."""
         choice = dict(self.choices).get(index)
         return self if choice is None else replace(self, **vars(choice), choices=())
 

@@ -56,8 +56,8 @@ def declared(layer: Layer) -> str:
 
 def _stored_names(pool: ConstantPool) -> dict[str, str]:
     """
-    Return the name of the stored constant for each name of a constant. Names whose variants are
-    stored under different names are omitted.
+    Return for each C name of a constant the name under which its bytes are stored. Names whose
+    preprocessor variants are stored under different names are omitted.
     """
     known: defaultdict[str, set[str]] = defaultdict(set)
     for copy, constant in pool.copies:
@@ -76,7 +76,7 @@ C_TYPES = {"float32": "float", "bool": "uint8_t"}
 
 @dataclass(frozen=True)
 class PrintedModel:
-    """Printed layers, constants and kernels."""
+    """A network after printing: the C functions of layers, the constants and the kernels."""
 
     options: COptions
     program: Program
@@ -102,7 +102,10 @@ class PrintedModel:
 
     @cached_property
     def functions(self) -> dict[int, int]:
-        """The layer that defines the function of each layer with code."""
+        """
+        For each layer with code, the index of the layer whose C function it calls, because equal
+        functions are shared.
+        """
         return shared_functions(self.layers, self.pool)
 
     @property
@@ -111,7 +114,10 @@ class PrintedModel:
 
     @cached_property
     def workspaces(self) -> dict[int, Arena]:
-        """The workspaces in the arena by position of the layer; empty with launches."""
+        """
+        The workspace of each layer that has one, as a range of the arena; empty if the network
+        launches an accelerator.
+        """
         if self.program.launches:
             return {}
         sizes = {i: layer.scratch_bytes for i, layer in enumerate(self.layers)}
@@ -119,7 +125,7 @@ class PrintedModel:
 
     @property
     def workspace_bytes(self) -> int:
-        """The bytes of the arena that workspaces add to the planned values."""
+        """The bytes by which workspaces enlarge the arena."""
         values = sum(size for size, _ in self.program.regions.values())
         return sum(self._used_bytes.values()) - values
 
@@ -133,8 +139,8 @@ class PrintedModel:
     @property
     def arena_bytes(self) -> int:
         """
-        Bytes that the caller provides. With launches, the arena is the memory image of the
-        accelerator, and the workspace is on the stack.
+        The bytes of memory that the caller of the network provides. If it launches an accelerator,
+        the arena is the shared memory image, and workspaces are on the stack.
         """
         return sum(self.region_bytes.values())
 
@@ -147,7 +153,9 @@ class PrintedModel:
         return sizes
 
     def memory_totals(self) -> dict[str, object]:
-        """Return the arena and the parts other than values, for the totals of a report."""
+        """
+        Return the totals of the report for the arena, and for the workspaces and states in it.
+        """
         totals: dict[str, object] = {
             "arena_bytes": self.arena_bytes,
             "workspace_bytes": self.workspace_bytes,
@@ -158,7 +166,7 @@ class PrintedModel:
 
     @property
     def added_buffers(self) -> list[ArenaBuffer]:
-        """The workspaces and states, which are not in the memory plan."""
+        """The workspaces and states, which the memory plan of the module does not contain."""
         program = self.program
         count = len(program.steps)
         found = [
@@ -183,7 +191,7 @@ class PrintedModel:
 
     @property
     def state_offset(self) -> int:
-        """The offset of the states, after all other bytes of the region."""
+        """The offset of the states in their region, after all values and workspaces."""
         return self.region_bytes[self.program.state_region] - self.program.state_bytes
 
 
@@ -207,12 +215,12 @@ def declarations(
 
 
 def tensor_c_type(tensor: TensorInfo) -> str:
-    """Return the C type of the elements of a tensor."""
+    """Return the C type of the elements of a graph input or output."""
     return C_TYPES.get(tensor.dtype, f"{tensor.dtype}_t")
 
 
 def returned_name(program: Program, index: int) -> str:
-    """Return the name of the constant that is copied to output number `index`."""
+    """Return the C name of the constant that is copied to output number `index`."""
     return f"{program.name}_output_{index}"
 
 
@@ -225,7 +233,10 @@ def shape_text(shape: tuple[int, ...]) -> str:
 
 
 def consistency_checks(model: PrintedModel) -> str:
-    """Return an assertion per constant for files that include `model.h` and `model_weights.h`."""
+    """
+    Return C assertions that fail if sources of two models are mixed, one for each size in
+    `model.h`.
+    """
     lines = [
         "/* Compilation stops here if a file of another model is mixed in. */",
         f"MODEL_STATIC_ASSERT(MODEL_ARENA_BYTES == {model.arena_bytes}, arena_of_this_model);",
@@ -243,7 +254,7 @@ def consistency_checks(model: PrintedModel) -> str:
 
 
 def static_arrays(model: PrintedModel) -> list[str]:
-    """Return the names of the static arrays, one for each region of the arena."""
+    """Return the C names of the static arrays that hold the arena, one for each region."""
     return [f"arena_{region}" if region else "arena" for region in model.program.regions]
 
 
@@ -275,7 +286,10 @@ def state_macro(model: PrintedModel) -> str:
 
 
 def keep_states(program: Program, names: list[str]) -> list[str]:
-    """Return the copies of next states that are not in place, for the end of a run."""
+    """
+    Return the C statements that copy the next states to the states at the end of a run, unless they
+    are computed in place.
+    """
     first: list[str] = []
     then: list[str] = []
     for i, kept in enumerate(program.states, len(program.outputs)):
@@ -296,7 +310,7 @@ def keep_states(program: Program, names: list[str]) -> list[str]:
 
 
 def reset_functions(model: PrintedModel) -> str:
-    """Return `model_reset_in`, which writes the first states."""
+    """Return the text of the C function `model_reset_in`, which writes the initial states."""
     program = model.program
     arenas = arena_names(model)
     lines = [f"int model_reset_in({', '.join(f'void *{name}' for name in arenas)})", "{"]
@@ -322,7 +336,7 @@ def reset_functions(model: PrintedModel) -> str:
 
 
 def static_reset(model: PrintedModel) -> list[str]:
-    """Return `model_reset` and the flag that it sets."""
+    """Return the lines of the C function `model_reset`, and of the flag that it sets."""
     arguments = ", ".join(f"{name}.bytes" for name in static_arrays(model))
     return [
         "static int model_is_reset;",

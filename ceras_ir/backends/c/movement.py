@@ -15,7 +15,7 @@ from ceras_ir.interpreters.selection import linear_weights, nearest_indices
 
 @prints(ReshapeOp)
 def reshape(layer: Layer, op: ReshapeOp) -> None:
-    """Print a copy. A reshape in place has no code."""
+    """Print a reshape as a copy. It has no code if operand and result share memory."""
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     layer.line(f"memcpy({y}, {x}, {prod(shape_of(op.result))} * sizeof *{y});")
 
@@ -31,7 +31,7 @@ BLOCKS = {
 
 @prints(TransposeOp)
 def transpose(layer: Layer, op: TransposeOp) -> None:
-    """Print `graph.transpose`, in blocks if there are vectors."""
+    """Print `graph.transpose`, in square blocks if there are vector instructions."""
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     shape, strides = shape_of(op.result), row_major(shape_of(op.input))
     source = [strides[p] for p in op.permutation.get_values()]
@@ -73,13 +73,18 @@ def transpose(layer: Layer, op: TransposeOp) -> None:
 
 
 def _interleaved(lanes: range, block: int) -> str:
-    """Return the lanes of two vectors of `block` lanes, alternating between the vectors."""
+    """
+    Return, as text, the indices of these lanes of two vectors of `block` lanes, in alternation.
+    """
     return ", ".join(f"{lane}, {lane + block}" for lane in lanes)
 
 
 @prints(ConcatOp)
 def concat(layer: Layer, op: ConcatOp) -> None:
-    """Print `graph.concat`, as copies of the operands that are not in place."""
+    """
+    Print `graph.concat` as copies, except for operands that already are in the memory of the
+    result.
+    """
     shape, axis = shape_of(op.result), op.axis.value.data
     outer, stride = prod(shape[:axis]), prod(shape[axis:])
     runs = [prod(shape_of(value)[axis:]) for value in op.inputs]
@@ -156,7 +161,10 @@ def resize(layer: Layer, op: ResizeOp) -> None:
 def _packed_loops(
     layer: Layer, shape: tuple[int, ...], vector: tuple[int, ...], body: list[str]
 ) -> None:
-    """Print loops over [N, H*W, C] of a plain tensor: n, p and c. A `vector` is [B] or [R, B]."""
+    """
+    Print C loops over images (n), positions (p) and channels (c) of a tensor that is packed or
+    unpacked. A `vector` of the packed layout is [B] or [R, B].
+    """
     image = len(shape) == 4
     rows, lanes = (1, *vector)[-2:]
     n, points = (shape[0], shape[1] * shape[2]) if image else (1, shape[0])

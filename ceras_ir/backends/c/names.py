@@ -42,7 +42,10 @@ SAFE = re.compile(rb"[A-Za-z0-9_ .:,;+\-=()\[\]{}<>@#&!~|^$'/]")
 
 
 def identifier(name: str, prefix: str = "model") -> str:
-    """Return a name that is no macro and no function: `conv1/Relu:0` gives `conv1_relu_0`."""
+    """
+    Return a C identifier for a tensor that no macro or function has: `conv1/Relu:0` gives
+    `conv1_relu_0`.
+    """
     text = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
     is_taken = text in KEYWORDS | LOCAL or text.startswith(f"{prefix}_") or RESERVED.search(text)
     return f"t_{text}" if not text or is_taken else text
@@ -61,13 +64,13 @@ def identifiers(names: Sequence[str], prefix: str = "model") -> list[str]:
 
 def comment(text: str) -> str:
     """
-    Escape `text` for comments and strings of C: other characters become `%` and two hex digits.
+    Return `text` for C comments and strings, in which unsafe characters are `%` and two hex digits.
     """
     return "".join(chr(b) if SAFE.fullmatch(bytes([b])) else f"%{b:02X}" for b in text.encode())
 
 
 def string_literal(text: str) -> str:
-    """Return a C string with the bytes of `text`; octal escapes have three digits."""
+    """Return a C string literal with the bytes of `text`. Octal escapes have three digits."""
     parts = (chr(b) if SAFE.fullmatch(bytes([b])) else f"\\{b:03o}" for b in text.encode())
     return f'"{"".join(parts)}"'
 
@@ -90,7 +93,7 @@ _INTERFACE = re.compile(
 
 @dataclass(frozen=True)
 class Prefix:
-    """A name that replaces `model`."""
+    """The name that replaces `model` in names of C functions, macros and files (`--name`)."""
 
     name: str = DEFAULT_PREFIX
 
@@ -107,7 +110,10 @@ class Prefix:
 
     @classmethod
     def of_manifest(cls, content: Mapping[str, object]) -> "Prefix":
-        """Return the checked prefix of a compiled folder, which names files to open."""
+        """
+        Return the prefix that the manifest of a compiled folder names; refuse a name that is no
+        identifier.
+        """
         name = content.get("prefix", DEFAULT_PREFIX)
         try:
             if isinstance(name, str):
@@ -120,7 +126,7 @@ class Prefix:
         return {} if self.name == DEFAULT_PREFIX else {"prefix": self.name}
 
     def renamed(self, text: str) -> str:
-        """Return C, C++ or text of build files with this prefix."""
+        """Return C, C++ or text of build files with this prefix instead of `model`."""
         if self.name == DEFAULT_PREFIX:
             return text
         parts = _COMMENT.split(text)

@@ -42,7 +42,7 @@ WORKSPACES = (24 << 10, 16 << 10, 12 << 10, 8 << 10, 4 << 10, 2 << 10, 1 << 10, 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A build of the network, with modelled costs."""
+    """A possible build of the network for a board, with modelled flash and cycles."""
 
     model: PrintedModel
     """The model; while candidates are compared, without the stored filters of `options`."""
@@ -56,13 +56,13 @@ class Candidate:
 
     @property
     def microseconds(self) -> float | None:
-        """The modelled time, or None if there is no model of the core."""
+        """The modelled time of an inference, or `None` if there is no model of the core."""
         board = self.footprint.board
         return self.cycles / board.clock_mhz if board.known_core.has_times else None
 
     @property
     def kernels(self) -> str:
-        """The kernels, as the report names them."""
+        """The set of kernels of this build, as the report names it."""
         if not self.options.dsp:
             return "loops"
         if self.options.helium:
@@ -73,7 +73,7 @@ class Candidate:
         return f"dsp, winograd with {stored} stored" if stored else "dsp, winograd"
 
     def cells(self) -> tuple[str, str]:
-        """Return flash and time as text."""
+        """Return flash and time as cells of a table."""
         time = self.microseconds
         return f"{self.flash:,}", "unknown" if time is None else f"{time / 1000:,.2f} ms"
 
@@ -88,7 +88,7 @@ class Candidate:
         }
 
     def printed(self, module: ModuleOp) -> "Candidate":
-        """Return the candidate with the model that `options` describe, and its costs."""
+        """Return the candidate after the network is printed with `options`, with its costs."""
         if self.model.options == self.options:
             return self
         model, board = emitter.build(module, self.options), self.footprint.board
@@ -98,7 +98,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Choice:
-    """The builds that all goals select, and the selected goal."""
+    """The build that each goal of `--optimize` selects, and the selected goal."""
 
     selected: Goal
     goals: dict[Goal, Candidate]
@@ -114,7 +114,7 @@ class Choice:
         return self.goals[self.selected].footprint
 
     def lines(self) -> list[str]:
-        """Return a table of the goals."""
+        """Return the lines of a table of flash and time for each goal of `--optimize`."""
         if len({candidate.options for candidate in self.goals.values()}) == 1:
             return ["--optimize has no effect here: the smallest build is also the fastest"]
         rows = [["--optimize", "flash", "time", ""]]
@@ -186,7 +186,10 @@ def select(candidates: Sequence[Candidate], goal: Goal) -> Candidate:
 
 
 def curve(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return the candidates for which no other is both smaller and faster, the smallest first."""
+    """
+    Return the Pareto front: the candidates for which no other is both smaller and faster. The
+    smallest is first.
+    """
     found: list[Candidate] = []
     for candidate in sorted(candidates, key=lambda c: (c.flash, c.cycles)):
         if not found or candidate.cycles < found[-1].cycles:
@@ -198,7 +201,8 @@ def printed_with_all_kernels(
     module: ModuleOp, board: Board, base: COptions
 ) -> Iterator[PrintedModel]:
     """
-    Yield the network with each set of kernels, and the largest workspace that fits.
+    Yield the network printed with each set of kernels, each with the largest workspace that fits
+    the SRAM.
 
     Sets without a layer that uses the difference are omitted.
     """
@@ -232,7 +236,10 @@ def _with_largest_workspace(module: ModuleOp, board: Board, options: COptions) -
 
 
 def _with_stored_filters(model: PrintedModel, board: Board, level: Level) -> Iterator[Candidate]:
-    """Yield the network without stored filters, then with more and more of them."""
+    """
+    Yield the network without transformed Winograd filters in flash, then with those of more and
+    more layers.
+    """
     options = replace(model.options, level=level)
     model = replace(model, options=options)
     footprint = Footprint.of(model, board)
@@ -253,7 +260,10 @@ def _with_stored_filters(model: PrintedModel, board: Board, level: Level) -> Ite
 
 @dataclass(frozen=True)
 class StoredFilters:
-    """The transformed filters of a layer: instructions that they save, and bytes of flash."""
+    """
+    The transformed Winograd filters of a layer: the instructions that their storage saves, and its
+    bytes of flash.
+    """
 
     index: int
     instructions: float
@@ -261,7 +271,10 @@ class StoredFilters:
 
 
 def stored_filters(model: PrintedModel, footprint: Footprint, board: Board) -> list[StoredFilters]:
-    """Return the layers that can store filters, by instructions saved per byte."""
+    """
+    Return the layers that can store transformed filters; the most instructions saved per byte are
+    first.
+    """
     arena, occupied = board.free_sram - footprint.buffers, Occupied(model.program)
     found: list[StoredFilters] = []
     for layer in model.layers:
@@ -276,7 +289,9 @@ def stored_filters(model: PrintedModel, footprint: Footprint, board: Board) -> l
 
 
 def _ways(op: Conv2dOp, options: COptions) -> tuple[Way, Way]:
-    """Return the kernels without and with stored filters."""
+    """
+    Return the cheapest kernels of a convolution, without and with transformed filters in flash.
+    """
     geometry, sums = Geometry.of(op), analyse(op)
     has_kernel = options.dsp and options.winograd and not geometry.is_direct
     if not has_kernel or not fits_dsp(op, geometry, sums):

@@ -49,7 +49,9 @@ literals.
 
 
 def encoded(encoding: Encoding, weights: Array) -> CsrAttr | None:
-    """Encode `weights` [N, K]; return None for the dense encoding."""
+    """
+    Return `weights` [N, K] in compressed rows, or `None` for encodings without compressed rows.
+    """
     if encoding is Encoding.DENSE:
         return None
     element = i8 if weights.dtype == np.int8 else f32
@@ -57,13 +59,13 @@ def encoded(encoding: Encoding, weights: Array) -> CsrAttr | None:
 
 
 def stored_weights(encoding: Encoding, weights: Array) -> int:
-    """Return the number of weights that are multiplied."""
+    """Return the number of weights that a product multiplies, including stored zeros."""
     found = encoded(encoding, weights)
     return weights.size if found is None else int(found.stored.sum())
 
 
 def weight_bytes(encoding: Encoding, weights: Array) -> int:
-    """Return the bytes of flash of the weights, without alignment."""
+    """Return the bytes of flash of encoded weights, without alignment."""
     if encoding is Encoding.CODE:
         return CODE_BYTES_PER_WEIGHT * int(np.count_nonzero(weights)) + 8 * weights.shape[0]
     found = encoded(encoding, weights)
@@ -95,7 +97,7 @@ INSTRUCTIONS_PER_CONVERSION = 2.2
 
 
 def instructions(encoding: Encoding, weights: Array) -> float:
-    """Return the modelled instructions of a product with a vector."""
+    """Return the modelled instructions of the product of encoded weights [N, K] with a vector."""
     count = stored_weights(encoding, weights)
     each = INSTRUCTIONS_PER_WEIGHT.get(encoding, INSTRUCTIONS_PER_SPARSE_WEIGHT)
     if weights.dtype == np.int8 and encoding is not Encoding.CODE:
@@ -109,7 +111,7 @@ MAX_LITERALS = 4096
 
 
 def uses_ordered_rows(layer: Layer, op: LinearOperation) -> bool:
-    """Return whether ordered rows are the kernel of a float operation."""
+    """Return whether the kernel of a float operation is a product with ordered sums."""
     if not isinstance(op, MatmulOp) or op.ordered is None:
         return False
     if not isinstance(op.weights.owner, ConstantOp):
@@ -119,7 +121,7 @@ def uses_ordered_rows(layer: Layer, op: LinearOperation) -> bool:
 
 
 def ordered_rows(layer: Layer, op: LinearOperation) -> None:
-    """Print the product, a row of the input at a time."""
+    """Print a float matrix product with ordered sums, a row of the input at a time."""
     constant = constant_weights(op)
     weights = constant.array()
     (rows, k), n = shape_of(op.input), weights.shape[0]
@@ -147,7 +149,10 @@ def _short(ctype: str) -> str:
 
 
 def interleaved(weights: Array) -> Array:
-    """Interleave groups of four rows by columns; the remaining rows follow."""
+    """
+    Return the weights [N, K] as a vector: groups of four rows, interleaved by columns, then the
+    remaining rows.
+    """
     grouped, k = len(weights) // 4 * 4, weights.shape[1]
     groups = weights[:grouped].reshape(-1, 4, k).transpose(0, 2, 1)
     return np.concatenate([groups.reshape(-1), weights[grouped:].reshape(-1)])

@@ -93,7 +93,7 @@ PDSC = """\
 
 
 def check_package(package: Package, prefix: Prefix, weights: WeightStorage) -> None:
-    """Refuse options that a kind of package cannot express."""
+    """Refuse the storage of weights or a name that this `--package` cannot express."""
     if package in ("cmsis-pack", "platformio") and weights == "incbin":
         raise UsageError(
             f"--package {package} cannot pass the folder of the weights to the assembler: "

@@ -131,7 +131,10 @@ class ChooseEncodingsPass(BoardOptions, NetworkPass):
 
 
 def _has_kernel(layer: LinearOperation) -> bool:
-    """Return whether a sparse kernel supports the layer, except for the shape."""
+    """
+    Return whether a sparse kernel supports the types and the bias of a layer; the shape is not
+    checked.
+    """
     if layer.bias is not None and not isinstance(layer.bias.owner, ConstantOp):
         return False
     if not layer.is_quantized:
@@ -148,7 +151,10 @@ def _has_kernel(layer: LinearOperation) -> bool:
 
 
 def _dense_instructions(layer: LinearOperation, board: Board) -> float | None:
-    """Return the instructions of the dense kernel of the core, or None without a model."""
+    """
+    Return the instructions of the dense kernel of a layer on the core of a board, or `None` if
+    there is no model of it.
+    """
     from ceras_ir.backends.c.linear_dsp import cheapest, fits_dsp
     from ceras_ir.backends.c.linear_helium import fits_helium, helium_cost
     from ceras_ir.backends.c.sparse_code import CORE_WORKSPACE
@@ -168,7 +174,7 @@ def _dense_instructions(layer: LinearOperation, board: Board) -> float | None:
 
 
 def smallest(weights: NDArray[np.generic]) -> Encoded:
-    """Return the smallest encoding that kernels support."""
+    """Return weights in the encoding with the fewest bytes that a sparse kernel can decode."""
     from ceras_ir.backends.c.sparse_code import WIDTHS, smallest_distances
     from ceras_ir.dialects.sparse import SparseBlockAttr
 
@@ -190,7 +196,7 @@ MAX_TINY_WEIGHTS = 512
 
 @dataclass(frozen=True)
 class LayerEncoding:
-    """A layer with its weights and the encoding that is chosen so far."""
+    """A float matrix product, and the encoding that is selected for its weights so far."""
 
     op: MatmulOp
     encoding: Encoding
@@ -206,12 +212,18 @@ class LayerEncoding:
         return instructions(self.encoding, self.weights)
 
     def best(self, encodings: tuple[Encoding, ...], *, fast: bool = False) -> LayerEncoding:
-        """Return the layer in the smallest, or fastest, of the encodings."""
+        """
+        Return the layer with the encoding that has the fewest bytes, or the fewest instructions if
+        `fast`.
+        """
         choices = [replace(self, encoding=e) for e in encodings]
         return min(choices, key=lambda c: (c.instructions, c.nbytes)[:: 1 if fast else -1])
 
     def fastest(self) -> LayerEncoding:
-        """Return the layer in the fastest lossless encoding, or as code if it is tiny."""
+        """
+        Return the layer with the fastest lossless encoding; a layer with few weights may become
+        straight-line code.
+        """
         import numpy as np
 
         is_tiny = np.count_nonzero(self.weights) <= MAX_TINY_WEIGHTS
@@ -222,8 +234,8 @@ class LayerEncoding:
 
     def quantized(self) -> LayerEncoding:
         """
-        Return the layer with its weights rounded to int8 with a single scale, in the encoding of
-        the fewest bytes.
+        Return the layer with weights rounded to int8 with a single scale, in the encoding with the
+        fewest bytes.
         """
         import numpy as np
 
@@ -309,7 +321,10 @@ class EncodeWeightsPass(BoardOptions, EncodingOptions, NetworkPass):
 
 
 def _weights(op: MatmulOp) -> Array | None:
-    """Return weights that can be encoded, without negative zeros, or None."""
+    """
+    Return the float weights of a product with negative zeros made positive, or `None` if they
+    cannot be encoded.
+    """
     import numpy as np
 
     constant = op.weights.owner
@@ -390,7 +405,7 @@ class StoreUnsignedPass(NetworkPass):
 
 
 def _is_dense(op: Operation) -> TypeGuard[LinearOperation]:
-    """Return whether `op` multiplies bytes by dense constant weights and requantizes."""
+    """Return whether `op` is a layer on the CPU that requantizes and has dense constant weights."""
     return (
         isinstance(op, LinearOperation)
         and op.requant is not None
@@ -401,6 +416,6 @@ def _is_dense(op: Operation) -> TypeGuard[LinearOperation]:
 
 
 def _is_only_multiplied(value: SSAValue) -> bool:
-    """Return whether all consumers multiply `value` by dense constant weights (see `_is_dense`)."""
+    """Return whether all consumers of `value` are layers with dense constant weights."""
     uses = list(value.uses)
     return bool(uses) and all(_is_dense(use.operation) and use.index == 0 for use in uses)

@@ -48,7 +48,10 @@ def clustered(nonzero: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def _matched(sets: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Pair columns with many common rows. Return [pairs, 2], most common rows first."""
+    """
+    Pair the columns of a matrix so that the columns of a pair are true in many common rows. Return
+    [pairs, 2]; the pairs with the most common rows are first.
+    """
     values = sets.astype(np.float32)
     first, second = np.triu_indices(sets.shape[1], 1)
     common = (values.T @ values)[first, second]
@@ -64,8 +67,8 @@ def _matched(sets: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 def shuffles(order: NDArray[np.int64]) -> NDArray[np.uint8]:
     """
-    Return the indices of the two instructions that permute each chunk: bytes within 16 channels,
-    then, as 16-bit values, pairs of bytes within 64 channels.
+    Return the indices of the two vector instructions that permute each 64 channels: bytes within 16
+    channels, then pairs of bytes within 64 channels.
     """
     tables: list[NDArray[np.uint8]] = []
     for chunk in (order.reshape(-1, CHUNK_CHANNELS) % CHUNK_CHANNELS).reshape(
@@ -95,7 +98,10 @@ MIN_PLANE_POSITIONS = 8
 
 @dataclass(frozen=True)
 class Planes:
-    """Planes of an input [images, height, width, channels], for `strip` output rows at a time."""
+    """
+    The layout of an input [images, height, width, channels] in planes. The planes contain the input
+    of `strip` output rows at a time.
+    """
 
     images: int
     height: int
@@ -118,7 +124,10 @@ class Planes:
     def of(
         cls, op: LinearOperation, geometry: Geometry, item: int, max_bytes: int
     ) -> "Planes | None":
-        """Return planes with `item` bytes per element in at most `max_bytes` bytes, or None."""
+        """
+        Return the layout for elements of `item` bytes, or `None` if the layer has too few positions
+        or several groups, or planes exceed `max_bytes`.
+        """
         if geometry.groups > 1 or geometry.positions < MIN_PLANE_POSITIONS:
             return None
         if isinstance(op, Conv2dOp):
@@ -140,7 +149,10 @@ class Planes:
         return planes if planes.elements * item <= max_bytes else None
 
     def clustered(self, weights: NDArray[np.generic]) -> "Planes":
-        """Return the planes with permuted channels, if bytes fill chunks."""
+        """
+        Return planes with channels permuted so that nonzero weights are adjacent. Unchanged if
+        weights are not int8 or channels are not a multiple of 64.
+        """
         inside = min(self.columns + self._reach(1) - self.left, self.width)
         if weights.dtype != np.int8 or self.channels % CHUNK_CHANNELS or self.stride[1] != 1:
             return self
@@ -151,7 +163,7 @@ class Planes:
 
     @property
     def phases(self) -> list[tuple[int, int]]:
-        """The first row and column of each plane of a channel, less than the stride."""
+        """The first input row and column of each plane of a channel, both less than the stride."""
         rows, columns = (
             sorted({i * d % s for i in range(k)})
             for k, d, s in zip(self.kernel, self.dilation, self.stride, strict=True)
@@ -167,7 +179,10 @@ class Planes:
 
     @property
     def shared(self) -> int:
-        """The number of border columns that adjacent rows share; planes end with such columns."""
+        """
+        The number of padding columns that two adjacent rows of a plane share: the columns after a
+        row are the columns before the next.
+        """
         if not self.shares_border or self.stride[1] != 1:
             return 0
         after = self.columns + self._reach(1) - self.left - self.width
@@ -179,7 +194,7 @@ class Planes:
 
     @property
     def pitch(self) -> int:
-        """The number of elements from a plane to the next."""
+        """The distance between the starts of two planes, in elements."""
         return self.plane_rows * self.plane_columns + self.shared + PLANE_SLACK
 
     @property
@@ -192,11 +207,15 @@ class Planes:
 
     @property
     def positions(self) -> int:
-        """The number of positions of a strip, including gaps between rows."""
+        """
+        The number of output positions of a strip, including the unused positions between rows.
+        """
         return (self.strip - 1) * self.plane_columns + self.columns
 
     def taps(self) -> list[tuple[int, int]]:
-        """Return the first plane and the offset in planes of each element of the window."""
+        """
+        Return for each element of the window its plane in channel 0, and the offset in the plane.
+        """
         phases = self.phases
         found: list[tuple[int, int]] = []
         for i in range(self.kernel[0]):
@@ -208,7 +227,10 @@ class Planes:
         return found
 
     def places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the plane of each product of a filter, and the offset in the plane."""
+        """
+        Return for each product of a filter the plane of the input element, and the offset in the
+        plane.
+        """
         taps = np.array(self.taps(), np.int64)
         channel = np.arange(self.channels)
         if self.order:
@@ -266,7 +288,10 @@ REGISTER_COLUMNS = 4
 
 @dataclass(frozen=True)
 class PairedPlanes:
-    """Words of pairs of positions, for a strip of output rows."""
+    """
+    Planes in which a word has the elements of two output positions, so that an instruction
+    multiplies both by a weight.
+    """
 
     all_positions: Planes
     """All positions of the strip."""
@@ -275,7 +300,10 @@ class PairedPlanes:
 
     @classmethod
     def of(cls, planes: Planes, max_bytes: int) -> "PairedPlanes | None":
-        """Return pairs in at most `max_bytes` bytes, or None without enough columns or memory."""
+        """
+        Return the layout in at most `max_bytes` bytes, or `None` if there are too few columns or
+        the memory is too small.
+        """
         columns = planes.columns if planes.rows > 1 else -(-planes.columns // 2)
         if columns < REGISTER_COLUMNS:
             return None
@@ -292,12 +320,15 @@ class PairedPlanes:
 
     @property
     def strips(self) -> int:
-        """The number of strips of an image; the last starts earlier unless rows divide evenly."""
+        """
+        The number of strips of output rows in an image. The last strip starts earlier, so that it
+        is complete.
+        """
         return -(-self.all_positions.rows // self.all_positions.strip)
 
     @property
     def pitch(self) -> int:
-        """The number of words from a row of all planes to the next."""
+        """The distance in words between two rows; a row contains that row of all planes."""
         near = self.near
         return len(near.phases) * near.channels * near.plane_columns
 
@@ -315,12 +346,12 @@ class PairedPlanes:
 
     @property
     def distance(self) -> tuple[int, int]:
-        """The output rows and columns from the first position of a pair to the second."""
+        """The distance in output rows and columns between the two positions of a word."""
         near, all_positions = self.near, self.all_positions
         return all_positions.strip - near.strip, all_positions.columns - near.columns
 
     def taps(self) -> list[int]:
-        """Return the word of the first channel for each element of the window."""
+        """Return for each element of the window the index of its word in channel 0."""
         wide = self.near.plane_columns
         return [
             offset // wide * self.pitch + plane * wide + offset % wide
@@ -328,7 +359,10 @@ class PairedPlanes:
         ]
 
     def fill(self, layer: Layer, x: str, border: str) -> None:
-        """Print the code that stores rows in words; `border` has a value per channel."""
+        """
+        Print the code that copies the rows of `x` to words. The array `border` has the padding
+        value of each channel.
+        """
         near, (rows, columns) = self.near, self.distance
         function = layer.kernels.use(
             "pair_planes",

@@ -28,7 +28,7 @@ from ceras_ir.transforms.memory.slices import element_bytes, may_overwrite, refu
 
 @dataclass(frozen=True)
 class Arena:
-    """A range of bytes that starts at `offset` of the arena, or of a region of the arena."""
+    """A range of bytes that starts at `offset` of the arena, or of one of its regions."""
 
     offset: int
     region: str = ""
@@ -46,7 +46,7 @@ class Output:
 
 @dataclass(frozen=True)
 class StateMemory:
-    """Bytes that persist between runs, from `offset` after all other bytes of the region."""
+    """A place for a state that persists between runs, at `offset` from the start of all states."""
 
     offset: int
 
@@ -106,7 +106,7 @@ class Program:
 
     @classmethod
     def of_function(cls, main: FuncOp, name: str = "model") -> "Program":
-        """Return the program of `main` or of a called function."""
+        """Return the program of a function after `allocate-blocks`: `main` or a called function."""
         refuse_gaps(main, "c")
         arena = arena_of(main)
         if arena is None:
@@ -205,7 +205,7 @@ class Program:
         self._check_places()
 
     def _check_places(self) -> None:
-        """Refuse a plan with misaligned accesses or with results that overlap operands."""
+        """Refuse a memory plan with misaligned values or with results that overlap operands."""
         problems: list[Finding] = []
         too_large: list[Finding] = []
         for op in self.steps:
@@ -244,7 +244,7 @@ class Program:
             raise UnsupportedError(too_large)
 
     def operands_in_place(self, op: Operation) -> frozenset[SSAValue]:
-        """Return the operands that already have their bytes in the result."""
+        """Return the operands of a view or concatenation that share the memory of the result."""
         result = self.places.get(op.results[0]) if op.results else None
         source = viewed_operand(op)
         if source is not None:
@@ -261,11 +261,17 @@ class Program:
         return frozenset(part.operand for part in parts) - copied
 
     def is_in_place(self, op: Operation) -> bool:
-        """Return whether an operation needs no code because the result is already in place."""
+        """
+        Return whether an operation needs no code, because all operands share the memory of the
+        result.
+        """
         return bool(op.operands) and self.operands_in_place(op).issuperset(op.operands)
 
     def pointer(self, value: SSAValue, names: list[str]) -> str:
-        """Return the C expression for a value; `names` are of inputs, then outputs."""
+        """
+        Return the C expression of a pointer to `value`. `names` are the parameters for inputs, then
+        for outputs.
+        """
         match self.places[value]:
             case Arena() as place:
                 return at(value_type(value), place)
@@ -277,12 +283,14 @@ class Program:
                 return self.kept(value_type(value), place)
 
     def kept(self, kind: str, place: StateMemory) -> str:
-        """Return the C expression for elements in the memory of states."""
+        """Return the C expression of a pointer of type `kind` to a state."""
         return at(kind, Arena(place.offset, self.state_region), "MODEL_STATE + ")
 
     @property
     def state_region(self) -> str:
-        """The region of all states: the first that has enough space after the values."""
+        """
+        The region of the arena that holds all states: the first with enough space after the values.
+        """
         for region, (size, _) in self.regions.items():
             if self.has_room(region, size):
                 return region
@@ -292,15 +300,16 @@ class Program:
         )
 
     def has_room(self, region: str, end: int, states: bool = True) -> bool:
-        """Return whether a region holds the bytes up to `end`, and the states if `states`."""
+        """
+        Return whether a region holds `end` bytes, and if `states` is set also the states after
+        them.
+        """
         kept = self.state_bytes if states else 0
         return (aligned(end, STATE_ALIGNMENT) + kept if kept else end) <= self.regions[region][1]
 
 
 def _is_used_by_launch(value: SSAValue) -> bool:
-    """
-    Return whether an accelerator computes or uses `value`, or a view of it with another shape.
-    """
+    """Return whether an accelerator computes or uses `value` or a reshaped view of it."""
     if isinstance(value.owner, LaunchOp):
         return True
     users = [use.operation for use in value.uses]
@@ -312,7 +321,10 @@ def _is_used_by_launch(value: SSAValue) -> bool:
 
 
 def at(kind: str, place: Arena, base: str = "") -> str:
-    """Return the C expression for elements in an arena, starting at `base`."""
+    """
+    Return the C expression of a pointer of type `kind` to a place in the arena. `base` is added to
+    the offset.
+    """
     if place.region:
         return f"MODEL_IN({place.region}, {kind}, {base}{place.offset})"
     return f"MODEL_AT({kind}, {base}{place.offset})"
@@ -323,7 +335,7 @@ def _is_computed(value: SSAValue) -> bool:
 
 
 def _is_dead_before_update(state: State, order: list[Operation]) -> bool:
-    """Return whether all uses of a state precede the computation of the next state."""
+    """Return whether all uses of a state precede the operation that computes the next state."""
     steps = {op: i for i, op in enumerate(order)}
     assert isinstance(state.result.owner, Operation)
     written = steps[state.result.owner]
@@ -347,7 +359,10 @@ WORKSPACE_ALIGNMENT = 64
 
 
 class Occupied:
-    """The bytes of a region that operands, results or later values use at each step."""
+    """
+    The bytes of a region that are in use at each step, so that a workspace can be placed in the
+    rest.
+    """
 
     def __init__(self, program: Program, region: str = ""):
         steps = {op: i for i, op in enumerate(program.steps)}
@@ -362,7 +377,7 @@ class Occupied:
                 self.bytes[step].append(span)
 
     def place(self, step: int, size: int) -> int:
-        """Return the lowest offset with `size` free bytes during a step."""
+        """Return the lowest offset at which `size` bytes of the region are free during a step."""
         at = 0
         for start, end in sorted(self.bytes[step]):
             if at + size <= start:
@@ -372,7 +387,10 @@ class Occupied:
 
 
 def place_workspaces(program: Program, sizes: Mapping[int, int]) -> dict[int, Arena]:
-    """Return the workspaces by step, in the first region with space for it and states."""
+    """
+    Return the place of each workspace, by step: the first region with enough space for it and the
+    states.
+    """
     home = program.state_region if program.state_bytes else None
     occupied = {region: Occupied(program, region) for region in program.regions}
     found: dict[int, Arena] = {}

@@ -177,7 +177,10 @@ def _in_panels(outputs: int) -> int:
 
 
 def _integers(layer: Layer, op: RecurrenceOp, name: str, first: int, last: int) -> str:
-    """Return the weights of some outputs, by rows, or in panels for vectors."""
+    """
+    Add the int8 weights of the outputs [first, last) to the constants, by rows or in panels for
+    vectors. Return the C name.
+    """
     hidden, outputs = shape_of(op.weights)[1], last - first
     rows, depth = _in_panels(outputs), _depth(op)
     weights = graph.constant_array(op.weights)
@@ -200,7 +203,10 @@ def _in_vectors(outputs: int) -> int:
 
 
 def _panels(layer: Layer, op: RecurrenceOp, name: str, first: int, last: int, panel: int) -> str:
-    """Return the weights of some outputs in panels; computed weights are packed in each run."""
+    """
+    Return the C name of the float weights of the outputs [first, last) in panels; computed weights
+    are packed in each run.
+    """
     hidden, outputs = shape_of(op.weights)[1], last - first
     owner, grouped = op.weights.owner, outputs - outputs % panel
     size = outputs * hidden + _in_vectors(outputs) - outputs
@@ -292,7 +298,10 @@ def branch(layer: Layer, op: graph.BranchOp) -> None:
 
 
 def _unpack(layer: Layer, op: graph.CallingOperation) -> None:
-    """Declare pointers to the results, `y0` and so on, and clear the bytes between them."""
+    """
+    Print pointers `y0`, `y1`, ... to the results that a loop or branch packs, and clear the bytes
+    between them.
+    """
     if any(isinstance(use.operation, ReturnOp) for use in op.output.uses):
         raise Refused("packed bytes have no alignment outside; return extracted values")
     kinds, y = op.packed_types, layer.write(op.output)

@@ -72,7 +72,10 @@ def _reduce_rows(
     outer: tuple[list[int], list[int]],
     inner: tuple[list[int], list[int]],
 ) -> None:
-    """Print the reduction of adjacent results together, with the same order for each."""
+    """
+    Print a reduction in which adjacent results are computed together, so that memory is read in
+    order. The sum of each result has the same order.
+    """
     x, y, ctype, value = names
     (*outer_extents, size), (*other_steps, _) = outer
     with layer.nested("i", outer_extents) as depth:
@@ -176,7 +179,10 @@ def integer_softmax(layer: Layer, op: IntegerSoftmaxOp) -> None:
 
 
 def _has_byte_rows(layer: Layer, op: IntegerSoftmaxOp, n: int, inner: int) -> bool:
-    """Return whether rows are contiguous bytes and long enough for tables in registers."""
+    """
+    Return whether the rows of an integer softmax are contiguous bytes, and long enough for a table
+    in vector registers.
+    """
     is_bytes = value_type(op.input) == value_type(op.result) == "int8_t"
     if not (layer.options.vectors and is_bytes and inner == 1 and n >= MIN_TABLE_ELEMENTS):
         return False
@@ -190,7 +196,7 @@ def _types(op: IntegerNormalizeOp | IntegerSoftmaxOp) -> dict[str, str]:
 
 
 def _rescaling(requant: RequantAttr) -> str:
-    """Return shift, zero point and clamp range as arguments."""
+    """Return shift, zero point, and bounds of the clamp as arguments of a C call."""
     fields = (requant.shift, requant.zero_point, requant.low, requant.high)
     return ", ".join(str(field.data) for field in fields)
 
@@ -225,7 +231,10 @@ def _maximum(layer: Layer, op: Pool2dOp) -> None:
 
 
 def _helium_window(layer: Layer, op: Pool2dOp, kind: Literal["largest", "sum"]) -> str | None:
-    """Return the function of a window in vectors of Helium, or None."""
+    """
+    Return the name of the C function that reduces a pooling window with vectors of Helium, or
+    `None` if the core has no Helium or the input is not int8.
+    """
     if not layer.options.helium or value_type(op.input) != "int8_t":
         return None
     from ceras_ir.backends.c.helium_elementwise import window_kernel

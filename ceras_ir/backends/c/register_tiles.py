@@ -51,7 +51,10 @@ MIN_SHARING_POSITIONS = 5
 
 @dataclass(frozen=True)
 class Tile:
-    """`rows` by `columns` output positions times `blocks` vectors of outputs."""
+    """
+    A register tile: the sums of `rows` by `columns` output positions and `blocks` vectors of output
+    channels, which are computed together.
+    """
 
     rows: int
     columns: int
@@ -71,14 +74,20 @@ class Tile:
 
     @property
     def step_cycles(self) -> float:
-        """The cycles of a step over k: products, loads of weights and loads of positions."""
+        """
+        The modelled cycles in which all sums of the tile add a product; the loads of weights and
+        inputs are included.
+        """
         return (
             max(self.vectors, self.positions + self.blocks, MULTIPLY_LATENCY_CYCLES)
             + OVERHEAD_CYCLES
         )
 
     def cycles(self, steps: int) -> float:
-        """Return the cycles of a tile of integers, as measured on Zen 4."""
+        """
+        Return the modelled cycles of an integer tile with `steps` products per sum, as measured on
+        Zen 4.
+        """
         weights = self.blocks if self.positions >= MIN_SHARING_POSITIONS else self.vectors
         step = max(self.vectors, self.positions + weights, MULTIPLY_LATENCY_CYCLES)
         each = SUM_CYCLES + (ODD_CYCLES if self.blocks % 2 and self.blocks > 1 else 0)
@@ -102,7 +111,10 @@ def _tiles(tile: Tile, rows: int, columns: int, outputs: int) -> int:
 
 
 def step_cycles(tile: Tile, rows: int, columns: int, outputs: int) -> float:
-    """Return the cycles of a float step over k for all positions and outputs."""
+    """
+    Return the modelled cycles in which all float sums of a layer of `rows` by `columns` positions
+    add a product.
+    """
     return _tiles(tile, rows, columns, outputs) * tile.step_cycles
 
 
@@ -125,7 +137,9 @@ def choose_tile(rows: int, columns: int, outputs: int, steps: int = 0, rank: int
 
 
 def whole_tiles(rows: int, outputs: int) -> list[Tile]:
-    """Return the best tile of a matrix product for each width that divides the outputs."""
+    """
+    Return the best tile of a matrix product for each tile width that divides the number of outputs.
+    """
     best: dict[int, Tile] = {}
     for tile in _shapes(rows, 1):
         if outputs % tile.width == 0:
@@ -150,7 +164,7 @@ def strip_length(total: int, step: int, max_rows: int) -> int:
 
 @dataclass(frozen=True)
 class Walk:
-    """The elements that a tile loads, by distances in elements of the input."""
+    """The input elements that a tile loads, as loops with distances in elements."""
 
     tile: Tile
     runs: int
@@ -181,8 +195,8 @@ class Walk:
 @dataclass(frozen=True)
 class Stores:
     """
-    The addresses of the results of a tile, as distances in elements of the result, and the
-    conversion to the stored type.
+    The addresses at which a tile stores its results, as distances in elements of the result, and
+    the conversion of sums to the stored type.
     """
 
     row: int
@@ -207,17 +221,19 @@ class Stores:
 
     @property
     def alignment(self) -> tuple[str, str]:
-        """The type and name of the parameter that converts residuals to the scale of the sums."""
+        """
+        The type and the name of the C parameter that scales residuals to the scale of the sums.
+        """
         return ("const int32_t *", "factors") if self.has_factors else ("int32_t ", "left_shift")
 
     @property
     def shift(self) -> tuple[str, str]:
-        """The type and name of the parameter of the right shift."""
+        """The type and the name of the C parameter of the right shift of sums."""
         return ("const int32_t *", "shifts") if self.has_shifts else ("int32_t ", "shift")
 
     @property
     def residual_kind(self) -> str:
-        """The suffix of functions that load a residual."""
+        """The suffix in names of C functions that load a residual."""
         return f"{self.residual_bits}{'_each' if self.has_factors else ''}"
 
     def with_epilogue(self, e: Epilogue, *, has_factors: bool) -> "Stores":
@@ -229,21 +245,24 @@ class Stores:
 
     @property
     def kind(self) -> str:
-        """The stored integer in names of macros: I8, U8 or I16."""
+        """The stored type in names of C macros: I8, U8 or I16."""
         return f"{'I' if self.is_signed else 'U'}{self.bits}"
 
     @property
     def result(self) -> str:
-        """The stored integer in names of types, such as `int8`."""
+        """The stored type in names of C types, such as `int8`."""
         return f"{'' if self.is_signed else 'u'}int{self.bits}"
 
     @property
     def is_packed(self) -> bool:
-        """Return whether several vectors are packed to bytes together."""
+        """Return whether several vectors of sums are narrowed to a vector of bytes."""
         return self.bits == 8 and not self.is_masked
 
     def clamped(self, value: str, kind: str) -> str:
-        """Return an expression clamped to the bounds of a kind of number, I32, I8 or U8."""
+        """
+        Return the C expression `value` clamped to those bounds that are needed; `kind` is I32, I8
+        or U8.
+        """
         low, high = f"least_{kind.lower()}", f"most_{kind.lower()}"
         match self.low, self.high:
             case True, True:
@@ -265,7 +284,7 @@ class Stores:
 
 @dataclass(frozen=True)
 class Lanes:
-    """Names of the vector operations on a kind of number."""
+    """The names of the C vector operations that multiply and add elements of a type."""
 
     vector: str
     element: str
@@ -287,5 +306,5 @@ FLOATS = Lanes("model_f32v", "float", 1, "LOAD_F32", "LOAD_F32", "SPLAT_F32", "F
 
 
 def lanes_of(stored: str) -> Lanes:
-    """Return the operations that multiply elements of a stored type by bytes."""
+    """Return the vector operations that multiply inputs of a stored type by int8 weights."""
     return WORDS if stored == "int16_t" else BYTE_LANES

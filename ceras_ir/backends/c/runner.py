@@ -93,7 +93,8 @@ def build_library(
     flags: Sequence[str] = LIBRARY_LEVEL,
 ) -> None:
     """
-    Compile the C of the directory `source`, or copy the library of equal sources from the cache.
+    Compile the C files in the directory `source` to a shared library, or copy it from the cache if
+    the sources are equal.
     """
     callbacks = library.with_name("callbacks.c")
     callbacks.write_text(prefix.renamed(CALLBACKS))
@@ -124,7 +125,7 @@ def build_library(
 
 
 def run_tool(command: Sequence[str], kind: str = "", remedy: str = "install it") -> str:
-    """Return the output of a tool. Raise an `InputError` if it is missing or fails."""
+    """Run a command and return its output. Raise an `InputError` if it is missing or fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:
@@ -136,7 +137,10 @@ def run_tool(command: Sequence[str], kind: str = "", remedy: str = "install it")
 
 
 class CModel:
-    """A compiled network. Input and output arrays have the types and shapes of the manifest."""
+    """
+    A network that is compiled to a shared library. Input and output arrays have the types and
+    shapes of the manifest.
+    """
 
     def __init__(
         self,
@@ -210,7 +214,10 @@ class CModel:
             raise InputError("not the weights of this model, or damaged", str(path))
 
     def use_arena(self, image: NDArray[np.uint8]) -> None:
-        """Run on a memory image, for example one that holds the constants of an accelerator."""
+        """
+        Use a copy of `image` as the arena, for example a shared memory that holds the constants of
+        an accelerator.
+        """
         if image.size < self._size:
             raise InputError(f"an image of {image.size} bytes, expected at least {self._size}")
         arena = aligned(image.size, 4096)
@@ -218,7 +225,7 @@ class CModel:
         self.arena = arena
 
     def reset(self) -> None:
-        """Restore the first state, if the network has states."""
+        """Restore the initial state, if the network has states."""
         name = self.prefix.renamed("model_reset_in")
         if hasattr(self._library, name):
             memory = (self.arena, *self._region_sizes)
@@ -227,7 +234,10 @@ class CModel:
                 raise AssertionError(f"{name} returned {status}")
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Run the network on arrays by name, with exactly the shapes and types of the tensors."""
+        """
+        Run the network on arrays by input name, and return arrays by output name. Shapes and types
+        must match exactly.
+        """
         arrays = [_checked(inputs, info) for info in self.inputs]
         results = [np.empty(info.shape, info.dtype) for info in self.outputs]
         memory = (self.arena, *self._region_sizes, *arrays, *results)
@@ -244,7 +254,10 @@ class CModel:
 def _check_header(
     path: Path, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo], prefix: Prefix
 ) -> None:
-    """Refuse buffers that do not match the header, because C would access other memory."""
+    """
+    Refuse inputs and outputs that do not match `model.h`, because the C code would access memory
+    outside of the arrays.
+    """
     header, tensors = path.read_text(encoding="utf-8", errors="replace"), [*inputs, *outputs]
     names = identifiers([tensor.name for tensor in tensors], prefix.name)
     lines = [
@@ -262,7 +275,7 @@ def _check_header(
 
 
 def aligned(size: int, alignment: int) -> NDArray[np.uint8]:
-    """Return zeroed bytes at a multiple of `alignment`."""
+    """Return `size` bytes of 0 whose address is a multiple of `alignment`."""
     raw = np.zeros(size + alignment, np.uint8)
     start = -raw.ctypes.data % alignment
     return raw[start : start + size]
@@ -282,7 +295,10 @@ def _checked(inputs: Mapping[str, Array], info: TensorInfo) -> Array:
 
 
 class CompiledC:
-    """The C in `folder`; `launch` runs an accelerator on the shared memory `image`."""
+    """
+    The C files in `folder`, compiled for the host. `launch` simulates an accelerator on the shared
+    memory `image`.
+    """
 
     def __init__(
         self,

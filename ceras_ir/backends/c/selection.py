@@ -62,7 +62,10 @@ def take(layer: Layer, op: graph.TakeOp) -> None:
 
 @prints(graph.PadOp)
 def pad(layer: Layer, op: graph.PadOp) -> None:
-    """Print a table of source indices per dimension, or a fill and a strided copy."""
+    """
+    Print `graph.pad`: a fill and a strided copy for constant padding, else a table of source
+    indices for each dimension.
+    """
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     source, target = shape_of(op.input), shape_of(op.result)
     low = op.low.get_values()

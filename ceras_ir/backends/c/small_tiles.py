@@ -30,8 +30,8 @@ def _function(
     has_pieces: bool,
 ) -> str:
     """
-    Return the text of a small tile. `parts` are the start, the body of the loop over k, and the
-    stores.
+    Return the text of a C function for `positions` positions by up to 16 outputs. `parts` are the
+    statements before the loop over products, in it, and after it.
     """
     weight, number = ("float", "float") if lanes is FLOATS else ("int8_t", "int32_t")
     start, body, stores = parts
@@ -100,8 +100,8 @@ def _at(position: int, element: int) -> str:
 
 def _integer_step(positions: int, lanes: Lanes) -> list[str]:
     """
-    Return statements that multiply `lanes.step` adjacent bytes of each output. A segment load puts
-    them in separate registers.
+    Return C statements for RISC-V that multiply `lanes.step` adjacent bytes of each output by the
+    input. A segment load puts the bytes in separate registers.
     """
     tuples = f"i8m1x{lanes.step}"
     lines = [
@@ -134,7 +134,7 @@ The maximum number of positions: with 16 outputs, sums and weights fit 16 regist
 
 
 def _groups(columns: int) -> list[int]:
-    """Return the number of positions of each small tile in a row."""
+    """Return how many positions each small tile computes, for `columns` adjacent positions."""
     count = -(-columns // MAX_SMALL_TILE_POSITIONS)
     return [columns // count + (i < columns % count) for i in range(count)]
 
@@ -145,7 +145,7 @@ def _name(positions: int, lanes: Lanes, *, has_pieces: bool) -> str:
 
 
 def add_products(kernels: Kernels, walk: Walk, lanes: Lanes) -> None:
-    """Add the small tiles of a tile to the kernels."""
+    """Add the C functions of the small tiles into which vectors with fewer lanes divide a tile."""
     kernels.use("vectors_f32" if lanes is FLOATS else "vectors_256")
     kernels.use("taken_outputs")
     has_pieces = walk.pieces > 1
@@ -163,13 +163,18 @@ def add_products(kernels: Kernels, walk: Walk, lanes: Lanes) -> None:
 
 
 def _parts(walk: Walk) -> list[int]:
-    """Return runs of equidistant positions: rows, or all positions of a column."""
+    """
+    Return the lengths of the runs of equidistant positions in a tile: its rows, or its only column.
+    """
     t = walk.tile
     return [t.rows] if t.columns == 1 else [t.columns] * t.rows
 
 
 def sums_lines(walk: Walk, lanes: Lanes, bias: str = "bias + o") -> list[str]:
-    """Return statements that compute the array `sums` of a tile as [positions, outputs]."""
+    """
+    Return C statements that compute the array `sums` [positions, outputs] of a tile by calls of
+    small tiles.
+    """
     t = walk.tile
     distance = walk.row if t.columns == 1 else walk.column
     lines = [
@@ -194,8 +199,9 @@ def sums_lines(walk: Walk, lanes: Lanes, bias: str = "bias + o") -> list[str]:
 
 def _products(positions: int, lanes: Lanes, *, has_pieces: bool) -> str:
     """
-    Print the C function that computes the sums of `positions` by 16 outputs. The distances between
-    elements are parameters of the function.
+    Return the text of a C function that computes integer sums for `positions` positions and 16
+    outputs. The distances between input elements are parameters. With `has_pieces`, each run of
+    elements is divided into pieces.
     """
     each = range(positions)
     load, step = f"{lanes.load_weights}_256", lanes.step
@@ -217,8 +223,8 @@ def _products(positions: int, lanes: Lanes, *, has_pieces: bool) -> str:
 
 def _float_products(positions: int, vectors: int, *, has_pieces: bool) -> str:
     """
-    Return the text of a tile for floats, whose outputs occupy `vectors` vectors. Sums start at the
-    bias, or at 0 if the bias is NULL.
+    Return the text of a C function that computes float sums, whose outputs occupy `vectors`
+    vectors. Sums start at the bias, or at 0 if the pointer is NULL.
     """
     each, blocks = range(positions), range(vectors)
     offsets = [f" + {b * LANES_PER_VECTOR // vectors}" if b else "" for b in blocks]

@@ -201,7 +201,7 @@ def _functions(model: PrintedModel) -> list[str]:
 
 
 def _body(model: PrintedModel) -> str:
-    """Print the function of a loop step or branch; the values are in the bytes at `base`."""
+    """Return the C function of a loop body or branch, whose values are in the memory at `base`."""
     name, lines = model.program.name, _steps(model, traced=False)
     head = [
         f"/* A step of a loop, or a branch, in {model.arena_bytes} bytes. */",
@@ -367,7 +367,10 @@ def _in_regions(model: PrintedModel) -> str:
 
 
 def _run(model: PrintedModel) -> str:
-    """Return the function with static memory, which is a shared array if the network has states."""
+    """
+    Return the C function `model_run`, which uses static memory: local to the function, or shared
+    with `model_reset` if the network has states.
+    """
     names = static_arrays(model)
     arguments = ", ".join([*(f"{name}.bytes" for name in names), *model.names])
     head = f"int model_run({', '.join(parameters(model)) or 'void'})\n{{"

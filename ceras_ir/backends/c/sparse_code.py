@@ -33,7 +33,10 @@ TRAILING_BYTES = 3
 
 @dataclass(frozen=True)
 class SparseSource:
-    """The constants of the sparse weights of a layer, declared in C as `source`."""
+    """
+    The encoded weights of a layer as C constants, and the C variable `source` from which a kernel
+    decodes a filter at a time.
+    """
 
     layer: Layer
     encoded: CooAttr | SparseBlockAttr
@@ -53,7 +56,10 @@ class SparseSource:
         *,
         scale: int = 1,
     ) -> "SparseSource":
-        """Add the constants of weights [filters, products] times `scale`, with inputs at `taps`."""
+        """
+        Add weights [filters, products] times `scale` to the constants. `taps` has the offset of the
+        input element of each tap of the window.
+        """
         is_float = weights.dtype == np.float32
         kind, value, wide = ("f32", "float", "float") if is_float else ("i8", "int8_t", "int32_t")
         kind = kind if scale == 1 else f"{kind}_{scale}"
@@ -68,13 +74,16 @@ class SparseSource:
         return self.encoded.filter_counts.astype(np.int64) * self.unit
 
     def reserve(self, multiple: int = 1) -> None:
-        """Declare `entries` for a filter and a terminating entry, padded to a multiple."""
+        """
+        Declare the C array `entries` for the decoded weights of a filter and an end mark, padded to
+        a multiple.
+        """
         count = int(self.counts.max(initial=0)) + 1
         count = -(-count // multiple) * multiple
         self.layer.scratch(f"struct sparse_entry_{self.kind}", "entries", count, 8)
 
     def declare(self, depth: int) -> None:
-        """Declare the source, at the first filter."""
+        """Print the declaration of `source`, which refers to the first filter."""
         layer, encoded = self.layer, self.encoded
         counts, places = (
             layer.array(name, np.frombuffer(data + bytes(TRAILING_BYTES), np.uint8), "uint8_t")
@@ -89,7 +98,10 @@ class SparseSource:
         )
 
     def next_filter(self, channels: int, pitch: int) -> str:
-        """Return the expression that decodes the weights of the next filter into `entries`."""
+        """
+        Return the C expression that decodes the next filter into `entries` and returns the number
+        of weights.
+        """
         encoded = self.encoded
         equal = 0 if encoded.counts.data else int(encoded.filter_counts[0])
         return (
@@ -123,9 +135,7 @@ def readable(
 
 
 def smallest_distances(weights: NDArray[np.generic]) -> CooAttr:
-    """
-    Encode weights as `#sparse.coo`, with the bit width of distances that needs the fewest bytes.
-    """
+    """Encode weights as `#sparse.coo` with the bits per position that need the fewest bytes."""
     element = f32 if weights.dtype == np.float32 else i8
     return min((CooAttr.of(weights, element, w) for w in WIDTHS), key=lambda coo: coo.nbytes)
 
@@ -162,7 +172,10 @@ class NarrowSums:
 
 @dataclass(frozen=True)
 class Product:
-    """An instruction: the weights of a filter at an input."""
+    """
+    An instruction of the sparse kernel: it adds the product of a weight and the input at `offset`
+    to the sum of `filter`.
+    """
 
     order: int
     offset: int
@@ -210,14 +223,17 @@ def _words(
 
 
 def product_count(weights: NDArray[np.generic], planes: Planes) -> int:
-    """Return the number of instructions with a weight."""
+    """
+    Return the number of instructions that multiply: one per nonzero weight, or for int8 one per
+    four adjacent channels that are not all zero.
+    """
     if weights.dtype == np.float32:
         return int(np.count_nonzero(weights))
     return int(np.count_nonzero(_words(weights.reshape(len(weights), -1), planes)[0]))
 
 
 def blocks(filters: int) -> list[range]:
-    """Split filters into blocks with all sums in registers, in multiples of four."""
+    """Split filters into blocks, in multiples of four, whose sums all fit the vector registers."""
     count = -(-filters // MAX_REGISTER_SUMS)
     size = -(-filters // count // 4) * 4
     return [range(i, min(i + size, filters)) for i in range(0, filters, size)]
@@ -288,7 +304,10 @@ def block_text(
 
 
 def _as_bytes(first: int, at: int) -> list[str]:
-    """Return code that stores the saturated sums of four registers as words of 16 positions."""
+    """
+    Return the assembler that narrows the sums in registers `first` to `first + 3` to bytes,
+    saturated, and stores them at offset `at`.
+    """
     a, b, c, d = (f"%%zmm{first + i}" for i in range(4))
     return [
         f"vpackssdw {b}, {a}, {a}",
@@ -349,8 +368,8 @@ class ModelledCycles:
 
 def host_cost(op: LinearOperation, weights: NDArray[np.generic]) -> ModelledCycles | None:
     """
-    Return the modelled cycles of the dense and the sparse kernel in an inference, or None if there
-    is no sparse kernel.
+    Return the modelled cycles of the dense and the sparse kernel for all positions of a layer, or
+    `None` if there is no sparse kernel.
     """
     is_float = weights.dtype == np.float32
     planes = Planes.of(op, Geometry.of(op), 4 if is_float else 1, HOST_WORKSPACE)
@@ -388,8 +407,8 @@ def core_cost(
     op: LinearOperation, weights: NDArray[np.generic], *, has_pairs: bool, dense: float | None
 ) -> ModelledCycles | None:
     """
-    Return the modelled instructions of the sparse and the dense kernel in an inference. `dense`
-    replaces the modelled number of the dense kernel.
+    Return the modelled instructions of the sparse and the dense kernel for all positions of a
+    layer. `dense` replaces the modelled number of the dense kernel.
     """
     is_float = weights.dtype == np.float32
     planes = Planes.of(op, Geometry.of(op), 4 if is_float else 1, CORE_WORKSPACE)

@@ -54,7 +54,9 @@ _LAYER = re.compile(r"layer_([0-9]+)_")
 
 
 def measured_stack(model: PrintedModel, board: Board) -> Measurement:
-    """Return the stack of a model for the report, the manifest and the summary."""
+    """
+    Return the measured stack of a network on a board, for the report, the manifest and the summary.
+    """
     found = _found(model, board)
     size = found.get("bytes")
     totals: dict[str, object] = {"board_stack_bytes": board.stack_bytes}
@@ -86,7 +88,10 @@ def _deepest_layer(model: PrintedModel, found: Mapping[str, object]) -> str:
 
 
 def _found(model: PrintedModel, board: Board) -> dict[str, object]:
-    """Return the bytes and the frames of the deepest path, or the reason why they are unknown."""
+    """
+    Return the bytes of the deepest path of calls and its stack frames, or the reason why they are
+    unknown.
+    """
     compiler = f"{board.known_core.tools.prefix}gcc"
     if shutil.which(compiler) is None:
         return {"unknown": f"{compiler} is not installed"}

@@ -56,16 +56,16 @@ class Sums:
 
     @property
     def bound(self) -> int:
-        """The maximum magnitude of a sum of any output."""
+        """The maximum magnitude that the sum of any output can reach."""
         return int(self.bounds.max())
 
     def products_bound(self, requant: RequantAttr) -> int:
-        """Return the maximum magnitude of a sum times the multiplier."""
+        """Return the maximum magnitude of a sum multiplied by the requantization multiplier."""
         # Sums and multipliers have 31 bits.
         return int((self.bounds * np.array(requant.multipliers, np.int64)).max())
 
     def has_room(self, extra: int) -> bool:
-        """Return whether sums and biases plus a constant fit in 32 bits."""
+        """Return whether sums fit 32 bits after `extra` is added to the bias."""
         return max(self.raw_bound, self.bound) + abs(extra) < LIMIT
 
     def centred(self) -> NDArray[np.integer]:
@@ -87,7 +87,10 @@ def centred_weights(constant: graph.ConstantOp) -> NDArray[np.integer]:
 
 
 def analyse(op: graph.LinearOperation) -> Sums:
-    """Return bounds and folded bias; refuse sums that exceed 32 bits."""
+    """
+    Return the bounds of the sums of a layer with constant weights, and the folded bias. Refuse sums
+    that exceed 32 bits.
+    """
     constant = constant_weights(op)
     weights = centred_weights(constant)
     magnitude = np.abs(weights, dtype=np.int32 if weights.itemsize < 4 else np.int64)
@@ -104,7 +107,10 @@ def analyse(op: graph.LinearOperation) -> Sums:
 
 
 def analyse_computed(op: graph.MatmulOp) -> Sums:
-    """Return the sums for computed weights, with the largest weights of their type."""
+    """
+    Return the bounds of the sums of a layer with computed weights, which may have any value of
+    their type.
+    """
     (n, k), element = shape_of(op.weights), quantized(op.weights, "weights")
     bound = centred_bound(element)
     is_byte = element.storage.width.data == 8 and element.is_signed and not zero_point_of(element)
@@ -121,8 +127,8 @@ def _sums(
     weight_type: str,
 ) -> Sums:
     """
-    Return the bounds of the sums, and the folded bias. `totals` has the sum of the magnitudes of
-    the weights for each output.
+    Return the bounds of the sums of a layer, and the folded bias. `totals` has the sum of the
+    magnitudes of the weights of each output.
     """
     x, total = quantized(op.input, "input"), int(totals.max())
     point = zero_point_of(x)
@@ -158,7 +164,10 @@ def _sums(
 
 @dataclass(frozen=True)
 class Geometry:
-    """A multiply-accumulate operation as `positions` rows times `groups` matrices [k, n]."""
+    """
+    A layer as matrix products: `positions` windows of `k` elements times `n` outputs, in each of
+    `groups` groups.
+    """
 
     positions: int
     k: int
@@ -189,7 +198,9 @@ class Geometry:
         return cls(positions, k, outputs // groups, groups, group_channels, direct, depthwise)
 
     def with_merged_groups(self, count: int) -> "Geometry":
-        """Return the geometry with each `count` groups merged."""
+        """
+        Return the geometry of the equal layer in which each `count` groups are a single group.
+        """
         return replace(
             self, k=self.k * count, n=self.n * count, groups=self.groups // count,
             group_channels=self.group_channels * count,
@@ -214,13 +225,16 @@ def window(layer: Layer, op: graph.Conv2dOp | graph.Pool2dOp) -> str:
 
 
 def rows_at_once(layer: Layer, geometry: Geometry, bytes_per_row: int) -> int:
-    """Return the number of rows in the workspace; even, for kernels of row pairs."""
+    """
+    Return how many windows are copied to the workspace together; an even number, for kernels of two
+    rows.
+    """
     room = min(layer.options.workspace // bytes_per_row, layer.options.MAX_ROWS)
     return min(max(room - room % 2, 1), geometry.positions)
 
 
 def open_row_loop(layer: Layer, geometry: Geometry, rows: int) -> int:
-    """Open the loop over blocks of `rows` positions; return the depth of the body."""
+    """Print the head of the loop over blocks of `rows` positions; return the depth of its body."""
     if rows == geometry.positions:
         layer.line("{")
         layer.line(f"const int32_t first = 0, count = {rows};", 1)
@@ -257,7 +271,10 @@ ROW_TYPES = {"model_row": ("bytes", 2), "int16_t": ("i16", 2), "int32_t": ("i32"
 
 
 def dot_rows(layer: Layer, row: str, weight: str) -> str:
-    """Return the function of dot products of rows, with Arm vectors for bytes if available."""
+    """
+    Return the name of the C function that computes dot products of rows. It uses Arm vectors for
+    bytes if available.
+    """
     neon = ("", "")
     if row == "model_row" and layer.options.vectors:
         function = layer.kernels.use("dots_neon")

@@ -196,7 +196,7 @@ class CTarget(
         )
 
     def _printed(self, module: ModuleOp, notes: list[str]) -> PrintedModel:
-        """Print the network for a computer. `notes` gets the result of tuning."""
+        """Print the network for a computer. The result of tuning is appended to `notes`."""
         from ceras_ir.backends.c.emitter import build
         from ceras_ir.backends.c.machines import COptions, Machine
 
@@ -216,7 +216,10 @@ class CTarget(
         return build(module, options)
 
     def _chosen(self, module: ModuleOp) -> Choice | None:
-        """Choose kernels for a microcontroller, which may refuse the network; None on computers."""
+        """
+        Choose kernels and optimization for a microcontroller, or refuse a network that does not
+        fit; `None` for a computer.
+        """
         from ceras_ir.backends.c.fit import check_fit
         from ceras_ir.backends.c.machines import Machine, bare_machine
         from ceras_ir.backends.c.optimize import LEVELS, choose
@@ -262,21 +265,24 @@ def importable() -> Artefact:
 
 
 def why_not_printed(op: Operation) -> str | None:
-    """Return the reason if an operation has no C, or None."""
+    """Return the reason why the C backend does not support an operation, or `None` if it does."""
     from ceras_ir.backends.c.layer import printer_of
 
     return None if printer_of(op) else f"there is no C for '{op.name}'"
 
 
 def encoding_stage(encoding: EncodingChoice, board: str | None = None) -> Stage:
-    """Return the stage that encodes weights for flash, which fixes the order of float sums."""
+    """
+    Return the stage that encodes weights for flash. The encoding fixes the order of float sums, and
+    so the results.
+    """
     from ceras_ir.backends.c.passes import EncodeWeightsPass
 
     return Stage("encoded graph", (EncodeWeightsPass(encoding, board),), changes_values=True)
 
 
 def lowered(regions: tuple[str, ...] = (), board: str | None = None) -> list[Stage]:
-    """Return the stages of a network that runs on the CPU; `board` is set for a microcontroller."""
+    """Return the stages that lower a network for the CPU; `board` is set for a microcontroller."""
     from ceras_ir.backends.c.passes import ChooseEncodingsPass, StoreUnsignedPass
     from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
     from ceras_ir.transforms.memory.reorder_for_memory import ReorderForMemoryPass

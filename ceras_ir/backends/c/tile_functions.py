@@ -45,7 +45,10 @@ def offset_of(pointer: str, offset: int) -> str:
 
 
 def product_lines(walk: Walk, lanes: Lanes, start: str = "") -> list[str]:
-    """Return the loops over k; sums start at `bias`, or at the expression `start`."""
+    """
+    Return the C loops that add the products of a tile. Sums start at `bias`, or at the expression
+    `start`.
+    """
     step, blocks, positions = lanes.step, walk.tile.blocks, range(walk.tile.positions)
     half = [walk.ends_in_half and b == blocks - 1 for b in range(blocks)]
 
@@ -136,8 +139,8 @@ def product_lines(walk: Walk, lanes: Lanes, start: str = "") -> list[str]:
 
 def _fetches(walk: Walk, lanes: Lanes) -> list[str]:
     """
-    Return prefetch instructions for the weights of later steps or of the next panel. If a panel is
-    small, return an empty list.
+    Return prefetch instructions for the weights of later loop steps or of the next panel; none if a
+    panel is small.
     """
     each = walk.tile.width * lanes.step * (4 if lanes is FLOATS else 1)
     panel = each * walk.steps * walk.pieces * walk.runs
@@ -148,7 +151,10 @@ def _fetches(walk: Walk, lanes: Lanes) -> list[str]:
 
 
 def _joined(parts: Iterable[str]) -> str:
-    """Combine bytes to a word. Each expression is a word in which the other bytes are zero."""
+    """
+    Return the C expression of a 32-bit word from expressions of its bytes, whose upper bits are
+    zero.
+    """
     return " | ".join(f"{byte} << {8 * i}" if i else byte for i, byte in enumerate(parts))
 
 
@@ -170,7 +176,10 @@ def _title(walk: Walk) -> str:
 
 
 def sums_tile(walk: Walk, lanes: Lanes) -> tuple[str, str]:
-    """Return name and text of a function that stores sums of integers as [positions, outputs]."""
+    """
+    Return the name and the text of a C function that stores the integer sums of a tile as
+    [positions, outputs].
+    """
     name = f"sums_{_shape_name(walk)}{lanes.suffix}"
     head = (
         f"MODEL_TILE void {name}(const {lanes.element} *x, const int8_t *w, const int32_t *bias, "
@@ -192,7 +201,10 @@ def _sum_stores(walk: Walk, store: str) -> list[str]:
 def _function(
     walk: Walk, name: str, head: str, wide: Sequence[str], narrow: Sequence[str]
 ) -> tuple[str, str]:
-    """Return name and text of a tile, with bodies for vectors of 16 lanes and for fewer lanes."""
+    """
+    Return the name and the text of the C function of a tile, with bodies for vectors of 16 lanes
+    and for fewer lanes.
+    """
     lines = [
         _title(walk),
         head,
@@ -209,7 +221,10 @@ def _function(
 
 
 def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
-    """Return name and text of a function that multiplies, shifts, clamps and narrows the sums."""
+    """
+    Return the name and the text of a C function that computes the sums of a tile, multiplies,
+    shifts, clamps and stores them.
+    """
     t = walk.tile
     name = f"tile_{_shape_name(walk)}_to_{stores.row}_{stores.column}"
     bits = stores.residual_bits
@@ -329,7 +344,10 @@ def _scaled(stores: Stores) -> str:
 
 
 def use_narrow(kernels: Kernels, stores: Stores) -> None:
-    """Add the function that narrows the sums of a tile for vectors of 8 lanes."""
+    """
+    Add the C function that converts the array of sums of a tile to stored results, for vectors of 8
+    lanes.
+    """
     cast = "(int64_t)" if stores.scale_bits == 64 else ""
     scale = f"const int32_t *multipliers, int{stores.scale_bits}_t after, "
     skip = f"const int{stores.residual_bits}_t *residual, {''.join(stores.alignment)}, "
@@ -357,7 +375,10 @@ def _masks(tile: Tile, macro: str) -> tuple[list[str], str]:
 
 
 def float_tile(walk: Walk, stores: Stores, has_clamp: bool) -> tuple[str, str]:
-    """Return name and text of a function that adds a residual, clamps and stores floats."""
+    """
+    Return the name and the text of a C function that computes the float sums of a tile, adds a
+    residual, clamps and stores them.
+    """
     t = walk.tile
     name = f"tile_f32_{_shape_name(walk)}_to_{stores.row}_{stores.column}"
     name += ("_residual" if stores.has_residual else "") + ("_clamped" if has_clamp else "")
@@ -396,7 +417,10 @@ def float_tile(walk: Walk, stores: Stores, has_clamp: bool) -> tuple[str, str]:
 
 
 def products_tile(walk: Walk) -> tuple[str, str]:
-    """Return name and text of a function that stores sums of floats as [positions, outputs]."""
+    """
+    Return the name and the text of a C function that stores the float sums of a tile as [positions,
+    outputs].
+    """
     name = f"products_f32_{_shape_name(walk)}"
     head = f"MODEL_TILE void {name}(const float *x, const float *w, float *sums)"
     wide = product_lines(walk, FLOATS, "{0}") + _sum_stores(walk, "STORE_F32")

@@ -50,7 +50,10 @@ MIN_SHARED_PRODUCTS = 1 << 20
 
 @dataclass(frozen=True)
 class Nest:
-    """A layer as strips of tiles over images [height, width, channels]."""
+    """
+    The loops of a layer around a register tile, over strips of output rows of images [height,
+    width, channels].
+    """
 
     images: int
     height: int
@@ -126,7 +129,7 @@ class Nest:
 
     @property
     def is_product(self) -> bool:
-        """Return whether the positions are as far apart as input rows, as in a matrix product."""
+        """Return whether each output row reads a single input row, as in a matrix product."""
         return (self.columns, self.width, self.kernel, self.stride, self.rows) == (
             1, 1, (1, 1), (1, 1), self.height,
         )  # fmt: skip
@@ -138,17 +141,17 @@ class Nest:
 
     @property
     def extent(self) -> int:
-        """The number of input rows of a window."""
+        """The number of input rows that a window spans."""
         return (self.kernel[0] - 1) * self.dilation[0] + 1
 
     @property
     def padded_width(self) -> int:
-        """The number of input columns of all windows of a row."""
+        """The number of input columns, padding included, that all windows of an output row span."""
         return (self.columns - 1) * self.stride[1] + (self.kernel[1] - 1) * self.dilation[1] + 1
 
     @property
     def strip_rows(self) -> int:
-        """The number of input rows of a strip."""
+        """The number of input rows that the output rows of a strip read."""
         return (self.strip - 1) * self.stride[0] + self.extent
 
     @property
@@ -158,8 +161,8 @@ class Nest:
     @property
     def filled_rows(self) -> str:
         """
-        The number of input rows of this strip: a C expression in `count` if the last strip is
-        shorter.
+        The number of input rows that the current strip reads: a C expression in `count`, the output
+        rows of the strip, if the last strip is shorter.
         """
         if not self.has_remainder:
             return str(self.strip_rows)
@@ -172,12 +175,15 @@ class Nest:
 
     @property
     def pitch(self) -> int:
-        """The number of elements of a row of a strip."""
+        """
+        The number of elements between two input rows, in the strip or in an input that is used in
+        place.
+        """
         return (self.width if self.in_place else self.padded_width) * self.channels
 
     @property
     def first_row(self) -> str:
-        """The first input row of a strip, as a C expression in `first`."""
+        """The first input row of the strip that starts at output row `first`, as a C expression."""
         scaled = "first" if self.stride[0] == 1 else f"first * {self.stride[0]}"
         return f"{scaled} - {self.top}" if self.top else scaled
 
@@ -187,24 +193,30 @@ class Nest:
 
     @property
     def has_gaps(self) -> bool:
-        """Return whether the columns of a window are not contiguous."""
+        """
+        Return whether the columns of a window are separate in memory, because of groups or
+        dilation.
+        """
         return self.kernel[1] > 1 and (self.groups > 1 or self.dilation[1] > 1)
 
     @property
     def runs(self) -> int:
         """
-        The number of contiguous parts of a window: a part is a row, or a tap if columns have gaps.
+        The number of contiguous runs of elements in a window: its rows, or its taps if columns are
+        separate.
         """
         return self.kernel[0] * (self.kernel[1] if self.has_gaps else 1)
 
     @property
     def taps(self) -> int:
-        """The number of elements of a contiguous part of a window."""
+        """The number of elements in a contiguous run of a window."""
         return self.group_channels if self.has_gaps else self.kernel[1] * self.group_channels
 
     @property
     def ends_in_half(self) -> bool:
-        """Return whether the single panel has outputs for at most half of the last vector."""
+        """
+        Return whether a panel contains all outputs, and at most half of the last vector is used.
+        """
         return self.outputs <= self.tile.width - LANES_PER_VECTOR // 2
 
     def walk(self, step: int) -> Walk:
@@ -231,21 +243,27 @@ class Nest:
 
     @property
     def group_width(self) -> int:
-        """The number of outputs of the panels of a group, including padding."""
+        """The number of outputs of a group, padded to complete panels."""
         return -(-self.outputs // self.tile.width) * self.tile.width
 
     @property
     def padded_outputs(self) -> int:
-        """All outputs, including the padding of the last panel."""
+        """The number of outputs of all groups, padded to a complete last panel."""
         return self.all_outputs - self.outputs + self.group_width
 
     def panel_shape(self, step: int) -> tuple[int, ...]:
-        """Return [panels, runs of a window, steps, outputs, elements of a step]."""
+        """
+        Return the shape of packed weights: [panels, runs of a window, steps of a run, outputs of a
+        panel, elements of a step].
+        """
         panels = self.groups * self.group_width // self.tile.width
         return panels, self.runs, -(-self.taps // step), self.tile.width, step
 
     def split(self, weights: NDArray[np.generic]) -> NDArray[np.generic]:
-        """Split weights [all outputs, k] into [groups, padded outputs, runs, taps]."""
+        """
+        Split weights [all outputs, k] into [groups, padded outputs, runs of a window, elements of a
+        run].
+        """
         taps = weights.reshape(
             len(weights), *self.kernel, self.group_channels // self.merged_groups
         )
@@ -255,7 +273,10 @@ class Nest:
         return padded
 
     def input_at(self) -> str:
-        """Return the address of a tile in the strip, as a C expression in `r`, `c` and `g`."""
+        """
+        Return the offset of the input of a tile in the strip, as a C expression in row `r`, column
+        `c` and group `g`.
+        """
         terms = [f"r * {self.stride[0] * self.pitch}"]
         if self.columns > 1:
             terms.append(f"c * {self.stride[1] * self.channels}")
@@ -264,12 +285,14 @@ class Nest:
         return " + ".join(terms)
 
     def place_of(self, pointer: str) -> str:
-        """Return the address of a tile in an input that is used in place, as a C expression."""
+        """
+        Return the address of the input of a tile if `pointer` is used in place, as a C expression.
+        """
         rows = self.stride[0] * self.pitch
         return f"{self.image_at(pointer)} + first * {rows} + {self.input_at()}"
 
     def output_at(self) -> str:
-        """Return the offset of the first position of a tile in the result, as a C expression."""
+        """Return the offset of the first result of a tile, as a C expression."""
         row = "first + r"
         if self.images > 1:
             row = f"image * {self.rows} + {row}"
@@ -278,12 +301,18 @@ class Nest:
         return f"(({row}) * {self.columns} + c) * {self.all_outputs}"
 
     def first_output(self, index: str = "") -> str:
-        """Return output `index` of group `g` among all outputs."""
+        """
+        Return the number, among the outputs of all groups, of output `index` of group `g`, as a C
+        expression.
+        """
         terms = [f"g * {self.outputs}"] if self.groups > 1 else []
         return " + ".join([*terms, *([index] if index else [])]) or "0"
 
     def panel_at(self, weights: str, step: int, output: str = "b") -> str:
-        """Return the start of the weights of the panel that begins with `output` of the group."""
+        """
+        Return the address of the packed weights of the panel that begins with `output` of group
+        `g`, as a C expression.
+        """
         size = prod(self.panel_shape(step)[1:]) // self.tile.width
         group = f" + g * {self.group_width * size}" if self.groups > 1 else ""
         return f"{weights}{group} + {output} * {size}"
@@ -302,7 +331,10 @@ class Nest:
         closing: list[int] = []
 
         def enter(index: str, total: int, step: int, end: str = "") -> None:
-            """Open a loop. The last step starts earlier if it would pass the end."""
+            """
+            Print the head of a loop from 0 to `end` or `total`. The last iteration starts earlier,
+            so that it is complete.
+            """
             depth = len(closing)
             if total <= step:
                 lines.append((depth, f"const int32_t {index} = 0;"))

@@ -90,7 +90,10 @@ int main(void)
 
 @dataclass(frozen=True)
 class Tuned:
-    """The choices, and the times without and with them."""
+    """
+    The options that the tuner selected for each layer, and the times of an inference before and
+    after.
+    """
 
     choices: tuple[tuple[int, LayerChoice], ...]
     before_us: float
@@ -107,7 +110,10 @@ class Tuned:
 
 
 def tuned(module: ModuleOp, options: COptions, runner: str | None) -> Tuned:
-    """Return the best choices for `module` on the machine of `options`, from the cache if known."""
+    """
+    Return the fastest options of the layers of `module`, measured on the machine of `options` or
+    read from the cache.
+    """
     # The timed program contains the constants, and no name depends on the user.
     options = replace(options, title=MODEL.name, weights="source", prefix=MODEL)
     first = build(module, options)
@@ -128,7 +134,7 @@ def tuned(module: ModuleOp, options: COptions, runner: str | None) -> Tuned:
 
 
 def _printed(model: PrintedModel) -> bytes:
-    """Return the text of a model; constants do not change times."""
+    """Return the C sources of a model without the constants, which do not change times."""
     stream = io.BytesIO()
     for artefact in files_of(model):
         if artefact.path in ("model.c", "model_kernels.h", "model.h"):
@@ -209,7 +215,7 @@ def _program(model: PrintedModel, folder: Path) -> Path:
 
 
 def _run(binary: Path, runner: str | None, count: int) -> list[float]:
-    """Return the microseconds of each layer and, last, of the network."""
+    """Run the program; return the microseconds of each of `count` layers, then of the network."""
     words = [str(binary)] if runner is None else shlex.split(runner)
     output = run_tool([word.replace("{binary}", str(binary)) for word in words])
     try:

@@ -41,7 +41,7 @@ def filled(text: str, holes: Mapping[str, object]) -> str:
 
 
 class Kernels:
-    """The C functions of a model, in the order of the first request."""
+    """The C functions that the layers of a model call, in the order of their first use."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
@@ -60,7 +60,9 @@ class Kernels:
         return self._keep(f"{name}_{suffix}" if suffix else name, text)
 
     def add(self, function: str, text: str, condition: str) -> str:
-        """Add a generated function under a preprocessor condition and return the name in C."""
+        """
+        Add the generated C function `text` under a preprocessor condition, and return its name.
+        """
         return self._keep(function, f"#if {condition}\n{text}#endif\n")
 
     def _keep(self, function: str, text: str) -> str:
@@ -75,7 +77,10 @@ class Kernels:
 
 
 def apply(kernels: Kernels, function: FunctionAttr | None, x: str) -> str:
-    """Return `function(x)` for a float expression `x` without side effects, or `x`."""
+    """
+    Return the C expression `function(x)` for a float expression `x` without side effects; `x` if
+    there is no function.
+    """
     if function is None:
         return x
     needs, text = expression(function.data, x, [float_literal(v) for v in function.values])
@@ -96,7 +101,7 @@ RELATIONS = {Compare.EQUAL: "==", Compare.LESS: "<", Compare.LESS_OR_EQUAL: "<="
 
 
 def combine(kernels: Kernels, kind: Binary, ctype: str, a: str, b: str) -> str:
-    """Return `a kind b` for two expressions of `ctype` without side effects, as a `ctype`."""
+    """Return the C expression `a kind b`, for expressions of `ctype` without side effects."""
     if kind in (Binary.MIN, Binary.MAX):
         sign = "<" if kind is Binary.MIN else ">"
         # NaN is propagated: no comparison with the other operand holds.
@@ -111,8 +116,8 @@ def combine(kernels: Kernels, kind: Binary, ctype: str, a: str, b: str) -> str:
 
 def _wrapping(kernels: Kernels, kind: Binary, ctype: str, a: str, b: str) -> str:
     """
-    Return an expression on 64-bit unsigned integers, whose overflow wraps around as in the
-    interpreter.
+    Return the C expression `a kind b`, computed in 64-bit unsigned integers, whose overflow wraps
+    around as in the interpreter.
     """
     left, right = f"(uint64_t){a}", f"(uint64_t){b}"
     is_unsigned = ctype.startswith("u")
@@ -142,7 +147,10 @@ def value_type(value: SSAValue) -> str:
 
 
 def int_literal(value: int) -> str:
-    """Return an integer constant of a sufficiently wide type. INT32_MIN has no literal in C."""
+    """
+    Return a C literal of a sufficiently wide type. The lowest int32 is `INT32_MIN`, because C has
+    no literal for it.
+    """
     if value == -(1 << 31):
         return "INT32_MIN"
     if -(1 << 31) < value < 1 << 31:
@@ -152,33 +160,36 @@ def int_literal(value: int) -> str:
 
 
 def less(text: str, offset: int) -> str:
-    """Return the expression `text - offset`, or `text` if the offset is zero."""
+    """Return the C expression `text - offset`, or `text` if the offset is zero."""
     if offset == 0:
         return text
     return f"{text} - {offset}" if offset > 0 else f"{text} + {-offset}"
 
 
 def steps_left(total: int, start: str, step: int) -> str:
-    """Return the length of the step from `start`: `step`, or the rest of `total` if shorter."""
+    """
+    Return the C expression of the length of a loop step that begins at `start`: `step`, or the rest
+    of `total` if that is shorter.
+    """
     rest = f"{total} - {start}"
     return f"{rest} < {step} ? {rest} : {step}" if total % step else str(step)
 
 
 def zero_point_of(element: UniformType) -> int:
-    """Return the zero point of a type, which must be equal for all channels."""
+    """Return the zero point of a quantized type, which must be equal for all channels."""
     points = {z.data for z in element.zero_points}
     assert len(points) == 1
     return points.pop()
 
 
 def centred_bound(element: UniformType) -> int:
-    """Return the largest magnitude of a stored number minus the zero point."""
+    """Return the largest magnitude of a stored integer minus the zero point."""
     point = zero_point_of(element)
     return max(element.high - point, point - element.low)
 
 
 class Refused(Exception):
-    """A layer that cannot be printed: the rule and the remedy."""
+    """An operation cannot be printed; the message has the rule and the remedy."""
 
     def finding(self, node: str, operator: str) -> Finding:
         return Finding(node, operator, f"unsupported by the C backend: {self}")
@@ -186,7 +197,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Rescaling:
-    """The C code that converts a sum of integer terms to a stored number."""
+    """The C code that converts a sum of integer terms to a stored integer."""
 
     type: str
     """The C type of `v`: `int32_t` or `int64_t`."""
@@ -196,7 +207,7 @@ class Rescaling:
     """The stored number, as a C expression in `v`."""
 
     def lines(self, terms: Sequence[str], target: str) -> list[str]:
-        """Return statements that store the rescaled sum of `terms` in `target`."""
+        """Return C statements that store the converted sum of `terms` in `target`."""
         cast = "(int64_t)" if self.type == "int64_t" else ""
         total = f"{cast}{terms[0]}" + "".join(f" + {t}" for t in terms[1:])
         return [f"{self.type} v = {total};", *self.statements, f"{target} = {self.result};"]
@@ -209,7 +220,10 @@ def half_of(requant: RequantAttr) -> int:
 
 
 def can_fold_half(requant: RequantAttr) -> bool:
-    """Return whether the rounding is a constant that the bias can absorb."""
+    """
+    Return whether the rounding of a requantization is the addition of a constant, which the bias
+    can include.
+    """
     return requant.multiplier.data == 1 and requant.mode in (Rounding.HALF_UP, Rounding.FLOOR)
 
 
@@ -262,7 +276,10 @@ def rescaling(
 
 
 def _shifted(mode: Rounding, shift: int, half: int) -> str:
-    """Return `v / 2^shift` rounded; right shifts are arithmetic, as the header checks."""
+    """
+    Return the C expression of `v / 2^shift`, rounded by `mode`. The header checks that right shifts
+    are arithmetic.
+    """
     if half == 0:
         return f"v >> {shift}"
     match mode:
@@ -277,7 +294,10 @@ def _shifted(mode: Rounding, shift: int, half: int) -> str:
 
 
 def quantized(value: SSAValue, name: str) -> UniformType:
-    """Return the element type of a quantized operand; refuse types without kernels."""
+    """
+    Return the element type of a quantized operand. Refuse types that no kernel supports; the
+    message calls the operand `name`.
+    """
     element = graph.element_of(value)
     assert isinstance(element, UniformType)
     if element.storage.width.data == 32 and not element.is_signed:
@@ -288,7 +308,10 @@ def quantized(value: SSAValue, name: str) -> UniformType:
 
 
 def constant_weights(op: graph.LinearOperation) -> graph.ConstantOp:
-    """Return the constant weights, which a kernel packs at compile time."""
+    """
+    Return the constant weights of a layer. Refuse computed weights, which cannot be packed at
+    compile time.
+    """
     owner = op.weights.owner
     if not isinstance(owner, graph.ConstantOp):
         raise Refused("weights must be constants; fold or freeze their producer")

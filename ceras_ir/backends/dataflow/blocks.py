@@ -34,7 +34,7 @@ Integers: TypeAlias = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Feature:
-    """The shape of a frame of a stream."""
+    """The shape of a frame, the data of an inference, in a stream between blocks."""
 
     rows: int
     channels: int
@@ -42,7 +42,7 @@ class Feature:
 
     @property
     def words(self) -> int:
-        """The number of words of a frame: rows times channels."""
+        """The number of words in which a stream transfers a frame: rows times channels."""
         return self.rows * self.channels
 
     @property
@@ -61,7 +61,10 @@ class SumScale:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """A circuit of the pipeline. The first of `inputs` is streamed, a second is buffered."""
+    """
+    A circuit of the pipeline that computes a layer. The first of `inputs` is streamed; a second,
+    the residual, is buffered.
+    """
 
     name: str
     """The name of the node of the network that the circuit computes."""
@@ -71,7 +74,7 @@ class Block:
 
     @property
     def input(self) -> Feature:
-        """The shape of the first operand."""
+        """The shape of the frames of the first operand."""
         return self.inputs[0].feature
 
     @cached_property
@@ -82,12 +85,12 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class Source(Block):
-    """The input port of the pipeline, which sends the network input."""
+    """The input port of the pipeline, which sends the network input to the first block."""
 
 
 @dataclass(frozen=True)
 class BlockWindows:
-    """The windows of a layer. Rows precede columns."""
+    """The windows of a convolution or pooling; each pair is (rows, columns)."""
 
     kernel: tuple[int, int]
     strides: tuple[int, int] = (1, 1)
@@ -97,7 +100,10 @@ class BlockWindows:
 
     @property
     def reach(self) -> tuple[int, int]:
-        """The distance from the first to the last row, and from the first to the last column."""
+        """
+        The distance between the first and the last row of a window, and between its first and last
+        column.
+        """
         rows, columns = ((k - 1) * d for k, d in zip(self.kernel, self.dilations, strict=True))
         return rows, columns
 
@@ -125,7 +131,7 @@ class Convolution(Block):
 
     @property
     def taps(self) -> int:
-        """The number of products of an output."""
+        """The number of products that an output needs."""
         return prod(self.weights.shape[1:])
 
     @cached_property
@@ -135,18 +141,23 @@ class Convolution(Block):
 
     @cached_property
     def weight_bits(self) -> int:
-        """The bits of a weight: 8, except for averages."""
+        """
+        The bits in which a weight is stored: 8, except for averages, whose weight is the
+        multiplier.
+        """
         low, high = int(self.weights.min()), int(self.weights.max())
         return max(8, max(-low - 1, high).bit_length() + 1)
 
     @property
     def further_bits(self) -> int:
-        """The bits of an extra shift."""
+        """
+        The bits of the per-channel shift that is added to the shift of the layer; 0 without it.
+        """
         return 0 if self.further is None else int(self.further.max()).bit_length()
 
     @cached_property
     def sum_bits(self) -> int:
-        """The bits of the accumulator for the worst case, with bias and residual."""
+        """The bits of the accumulator in the worst case, with bias and residual."""
         residual = 128 << self.residual_shift if len(self.inputs) > 1 else 0
         products = np.abs(self.weights).sum(axis=(1, 2, 3)) * 128
         worst_case = int((np.abs(self.bias) + products).max()) + residual
@@ -155,14 +166,14 @@ class Convolution(Block):
 
 @dataclass(frozen=True, eq=False)
 class MaxPool(Block):
-    """The maximum of each window."""
+    """A block that computes the maximum of each window."""
 
     windows: BlockWindows = BlockWindows((1, 1))
 
 
 @dataclass(frozen=True)
 class Addend:
-    """The shift and the sign of an operand of an addition."""
+    """The left shift and the sign of an operand of an addition."""
 
     shift: int
     sign: int = 1
@@ -170,7 +181,7 @@ class Addend:
 
 @dataclass(frozen=True, eq=False)
 class Addition(Block):
-    """The requantized sum of two inputs and a constant."""
+    """A block that adds or subtracts two inputs and a constant, and requantizes the sum."""
 
     terms: tuple[Addend, Addend] = (Addend(0), Addend(0))
     constant: int = 0
@@ -178,14 +189,14 @@ class Addition(Block):
 
     @property
     def sum_bits(self) -> int:
-        """The bits of the sum in the worst case."""
+        """The bits of the sum of an addition in the worst case."""
         worst_case = sum(128 << term.shift for term in self.terms) + abs(self.constant)
         return worst_case.bit_length() + 1
 
 
 @dataclass(frozen=True, eq=False)
 class FunctionTable(Block):
-    """A lookup table that is applied to each element."""
+    """A block that replaces each element by its entry in a lookup table."""
 
     table: Integers = field(default_factory=lambda: np.zeros(256, np.int64))
     """The results by the input as an unsigned byte."""
@@ -193,7 +204,7 @@ class FunctionTable(Block):
 
 @dataclass(eq=False)
 class Pipeline:
-    """The blocks of a circuit in the order of the network."""
+    """The blocks of the circuit of a network, in the order of the network."""
 
     source: Source
     blocks: list[Block] = field(default_factory=list[Block])
@@ -202,11 +213,13 @@ class Pipeline:
 
     @property
     def result(self) -> Block:
-        """The block with the result of the network."""
+        """The last block, whose stream is the network output."""
         return self.blocks[-1]
 
     def consumers(self, block: Block) -> "list[tuple[Block, int]]":
-        """Return the consumers of a stream, each with the index of the operand."""
+        """
+        Return the blocks that consume the stream of `block`, each with the index of the operand.
+        """
         return [
             (consumer, n)
             for consumer in self.blocks
@@ -216,7 +229,9 @@ class Pipeline:
 
 
 def extract(value: SSAValue, operations: Sequence[Operation]) -> Pipeline:
-    """Return the blocks of `operations`, which compute a single result from `value`."""
+    """
+    Return the pipeline of blocks for `operations`, which compute a single result from `value`.
+    """
     pipeline = Pipeline(Source("input", _feature(value)))
     producers: dict[SSAValue, Block] = {value: pipeline.source}
     for op in operations:

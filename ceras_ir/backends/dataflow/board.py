@@ -17,7 +17,10 @@ from ceras_ir.targets.shared_options import BoardOptions
 
 
 class LogicPart(StrEnum):
-    """A part of the logic of a block. The value names the unit in which it is counted."""
+    """
+    A kind of logic in a block, for the estimate of lookup tables. The value names the unit in which
+    it is counted.
+    """
 
     CONTROL = "convolutions"
     SUM = "bits of accumulators"
@@ -32,7 +35,9 @@ class LogicPart(StrEnum):
 
 @dataclass(frozen=True)
 class LutRam:
-    """A memory made of lookup tables, with a write port and a read port."""
+    """
+    A kind of memory that consists of `tables` lookup tables, with a write port and a read port.
+    """
 
     words: int
     bits: int
@@ -41,7 +46,9 @@ class LutRam:
 
 @dataclass(frozen=True)
 class Family:
-    """A family of chips. A table is a lookup table (LUT) of the family."""
+    """
+    The properties of a family of FPGAs on which estimates depend. A table is a lookup table (LUT).
+    """
 
     paired: bool
     """Whether a multiplier can compute two products of int8."""
@@ -147,15 +154,15 @@ class DataflowBoard:
 
     @property
     def pairs(self) -> bool:
-        """Return whether a multiplier can compute two products of int8."""
+        """Whether a multiplier of the FPGA can compute two int8 products in a cycle."""
         return self.fabric.paired
 
 
 def load_board(name: str) -> DataflowBoard:
-    """Return a board of this package by name, or the board that a TOML file describes."""
+    """Return a packaged board by name, or the board that a TOML file describes."""
     return parse_board(board_text("dataflow", "ceras_ir.backends.dataflow", name), name)
 
 
 def parse_board(text: str, file: str) -> DataflowBoard:
-    """Return the board that the TOML `text` describes. Messages name `file`."""
+    """Return the board that the TOML `text` describes. Error messages name `file`."""
     return read_fields(DataflowBoard, parse_toml(text, file), file)

@@ -45,7 +45,9 @@ FRAMES = 5  # after which cycles per frame are constant in all networks that wer
 
 @dataclass(frozen=True)
 class PipelineTiming:
-    """The cycles of a pipeline."""
+    """
+    The modelled latency of an inference in cycles, and the cycles per frame in a long sequence.
+    """
 
     latency: int
     """The cycles until the first frame is written."""
@@ -83,7 +85,10 @@ def lane_cycles(planned: PlannedConvolution) -> int:
 
 
 def port_cycles(pipeline: Pipeline, port_bytes: int) -> int:
-    """Return the lower bound of the cycles per frame that ports and streams set."""
+    """
+    Return a lower bound of the cycles per frame: the words that the ports and each stream must
+    transfer.
+    """
     source, result = pipeline.source.feature, pipeline.result.feature
     words = [source.words * ceiling(source.columns, port_bytes)]
     words.append(result.words * ceiling(result.columns, port_bytes))
@@ -94,7 +99,10 @@ def port_cycles(pipeline: Pipeline, port_bytes: int) -> int:
 def model(
     pipeline: Pipeline, plan: PipelinePlan, port_bytes: int, frames: int = FRAMES
 ) -> PipelineTiming:
-    """Return the latency and the cycles per frame of the circuit."""
+    """
+    Return the latency and the cycles per frame of a circuit, from a simulation of `frames` frames
+    without values.
+    """
     run = _Model(pipeline, plan, port_bytes, frames)
     return PipelineTiming(
         run.end_cycles[0], run.end_cycles[frames - 1] - run.end_cycles[frames - 2]

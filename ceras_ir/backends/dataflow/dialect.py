@@ -96,7 +96,7 @@ class LanesAttr(ParametrizedAttribute):
 
 
 def lanes_of(op: Operation) -> BlockLanes | None:
-    """Return the lanes of a layer, if `allot-lanes` has run."""
+    """Return the lanes that `allot-lanes` has chosen for a layer, or `None` before this pass."""
     attribute = op.attributes.get(LANES)
     return attribute.lanes if isinstance(attribute, LanesAttr) else None
 
@@ -157,7 +157,7 @@ class SendOp(IRDLOperation):
 
 @register_impls
 class DataflowFunctions(InterpreterFunctions):
-    """Interpret the ports in numpy."""
+    """Executes the ports of a pipeline in the interpreter."""
 
     @impl(ReceiveOp)
     def receive(self, interpreter: Interpreter, op: ReceiveOp, args: PythonValues):

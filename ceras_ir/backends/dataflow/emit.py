@@ -64,7 +64,10 @@ REPORT_COLUMNS = {
 
 @dataclass(frozen=True, eq=False)
 class CircuitFigures:
-    """The modelled times and resources of a circuit."""
+    """
+    The modelled times and resources of a circuit, for reports. `counted` and `routed_mhz` are
+    results of synthesis and routing.
+    """
 
     timing: PipelineTiming
     total: Resources
@@ -115,12 +118,12 @@ class CircuitFigures:
         }
 
     def rate(self, board: DataflowBoard) -> str:
-        """Return the throughput for the summary."""
+        """Return the inferences per second, as text for the summary."""
         each = self.timing.per_frame
         return f"{board.clock_mhz * 1e6 / each:,.1f} inferences per second, {each:,} cycles each"
 
     def annotate(self, layers: list[dict[str, object]], board: DataflowBoard) -> None:
-        """Add the resources and cycles of the block to the entry of each layer."""
+        """Add the resources and cycles of its block to the report entry of each layer."""
         own = [layer for layer in layers if layer["device"] == DATAFLOW]
         for layer, figures in zip(entries_of(own, self.layers), self.layers.values(), strict=True):
             if layer is None:
@@ -130,7 +133,7 @@ class CircuitFigures:
                 layer[MICROSECONDS] = round(cycles / board.clock_mhz, 3)
 
     def prediction(self, board: DataflowBoard) -> Prediction:
-        """Return the modelled time of a frame."""
+        """Return the modelled time of an inference, with a description of the model."""
         return Prediction(
             f"{board.title} at {board.clock_mhz} MHz",
             "Cycles of each block at full speed. All blocks work in parallel: the time of an "
@@ -141,14 +144,14 @@ class CircuitFigures:
 
 
 def library_files() -> dict[str, str]:
-    """Return the library of modules by file name."""
+    """Return the SystemVerilog modules that every circuit uses, by file name."""
     library = files("ceras_ir.backends.dataflow") / "hdl"
     found = [STREAM_FIFO, *(e for e in library.iterdir() if e.name.endswith(".sv"))]
     return {e.name: e.read_text(encoding="utf-8") for e in sorted(found, key=lambda e: e.name)}
 
 
 def project_files(circuit: Circuit, board: DataflowBoard) -> dict[str, str]:
-    """Return the project by file name: library, top module and memories."""
+    """Return the files of a hardware project by name: library, top module and memory contents."""
     project = write_project(circuit.pipeline, circuit.plan, board.port_bytes)
     found = library_files() | {"pipeline.sv": project.top}
     return found | {name: file.text() for name, file in project.memories.items()}
@@ -171,7 +174,10 @@ def _count(
 def emit_circuit(
     module: ModuleOp, board: DataflowBoard, *, synthesized: bool = False, routed: bool = False
 ) -> tuple[list[Artefact], dict[str, object], CircuitFigures]:
-    """Return the project, the entry of `manifest.json`, and figures for the report."""
+    """
+    Return the files of the hardware project, the entry of `manifest.json`, and figures for the
+    report.
+    """
     circuit = circuit_of(module, board)
     (launch,) = [op for op in main_function(module).body.block.ops if isinstance(op, LaunchOp)]
     described = {".sv": "SystemVerilog", ".mem": "contents of a memory, for $readmemh"}
@@ -209,14 +215,17 @@ SIMULATOR_FLAGS = ("-std=c++17", "-O1", "-pthread")
 
 @dataclass(frozen=True)
 class SimulatedRun:
-    """The frames at the output port, and the cycle in which each frame is complete."""
+    """
+    The result of a simulation: the frames at the output port, and the cycle in which each frame is
+    complete.
+    """
 
     frames: Frames
     end_cycles: list[int]
 
     @property
     def cycles_per_frame(self) -> int:
-        """The cycles between the last two frames: after some frames, the steady state."""
+        """The cycles between the last two frames, which is the steady state after enough frames."""
         return (
             self.end_cycles[-1] - self.end_cycles[-2]
             if len(self.end_cycles) > 1
@@ -237,7 +246,7 @@ def _from_port(data: bytes, feature: Feature, port_bytes: int) -> Frames:
 
 
 class CircuitSimulator:
-    """The project in `folder`, compiled by Verilator."""
+    """The circuit of the project in `folder`, compiled by Verilator."""
 
     def __init__(self, folder: Path, source: Feature, result: Feature, port_bytes: int):
         self.folder, self.source, self.result = folder, source, result
@@ -246,7 +255,10 @@ class CircuitSimulator:
         self.program = _build(folder, Path(self._work.name), port_bytes)
 
     def run(self, frames: Frames, *, seed: int = 0, stall: int = 0) -> SimulatedRun:
-        """Send all `frames`. The ports stall in `stall` percent of cycles."""
+        """
+        Simulate the circuit for all `frames`. The ports stall in `stall` percent of cycles, at
+        random with `seed`.
+        """
         work, size = Path(self._work.name), self.port_bytes
         (work / "in.bin").write_bytes(_to_port(frames, size))
         beats = [f.words * ceiling(f.columns, size) for f in (self.source, self.result)]
@@ -281,7 +293,9 @@ def _execute(command: Sequence[str], folder: Path) -> str:
 
 
 class CircuitRunner:
-    """The circuit of a compiled folder. The first launch builds the simulator."""
+    """
+    Simulates the circuit of a compiled folder for the host. The first launch builds the simulator.
+    """
 
     def __init__(self, folder: Path, manifest: Manifest, seed: int, stall: int):
         path, entry = str(folder / MANIFEST), manifest.content.get(MANIFEST_ENTRY)
@@ -304,7 +318,10 @@ class CircuitRunner:
         self._simulator: CircuitSimulator | None = None
 
     def launch(self, number: int, memory: NDArray[np.uint8]) -> None:
-        """Read the frames of an inference from `memory`, and write the results to it."""
+        """
+        Simulate an inference: read its frames from the shared `memory` of host and circuit, and
+        write the results to it.
+        """
         if number:
             message = f"no launch {number}: a circuit is a single pipeline"
             raise InputError(message, str(self.folder))
@@ -329,6 +346,8 @@ def _feature(port: list[int]) -> Feature:
 
 
 def open_circuit(folder: Path, manifest: Manifest, seed: int, stall: int) -> CompiledC:
-    """Return the C code of the host, which launches the simulated circuit."""
+    """
+    Return the C code of the host, compiled for this machine, whose launches simulate the circuit.
+    """
     runner = CircuitRunner(folder, manifest, seed, stall)
     return CompiledC(folder, manifest.inputs, manifest.outputs, runner.launch)

@@ -50,7 +50,7 @@ PRICES = (
 
 @dataclass(frozen=True)
 class LaneChoice:
-    """Lanes of a layer, with cycles and resources."""
+    """A possible choice of lanes for a layer, with cycles per frame and resources."""
 
     cycles: int
     resources: Resources
@@ -59,7 +59,7 @@ class LaneChoice:
 
 @dataclass(frozen=True)
 class Budget:
-    """The resources that the circuit may use."""
+    """The multipliers, memories and lookup tables that a circuit may use."""
 
     dsp: int
     ram18: int
@@ -67,7 +67,10 @@ class Budget:
 
     @classmethod
     def of(cls, board: DataflowBoard, dsp: int = 0, ram18: int = 0) -> "Budget":
-        """Return the resources of a board, limited to `dsp` and `ram18` if they are not 0."""
+        """
+        Return the resources of a board, or less: `dsp` and `ram18` are limits of the user unless
+        they are 0.
+        """
         return cls(
             min(board.dsp, dsp or board.dsp),
             min(board.ram18, ram18 or board.ram18),
@@ -78,15 +81,15 @@ class Budget:
         return r.dsp <= self.dsp and r.ram18 <= self.ram18 and r.lut <= self.lut
 
     def price(self, r: Resources, prices: Sequence[float]) -> float:
-        """Return the weighted sum of the shares of the budget that `r` uses."""
+        """Return the sum of the shares of the budget that `r` uses, weighted by `prices`."""
         shares = (r.dsp / self.dsp, r.ram18 / self.ram18, r.lut / self.lut)
         return sum(price * share for price, share in zip(prices, shares, strict=True))
 
 
 def choices(layer: Convolution, family: Family) -> list[LaneChoice]:
     """
-    Return the lanes of a layer that are Pareto-optimal in cycles, DSPs, block RAMs and LUTs, the
-    fastest first.
+    Return possible lanes of a layer, the fastest first. No choice is worse than another in all of
+    cycles, DSPs, block RAMs and LUTs.
     """
     found: list[LaneChoice] = []
     pairs = family.paired
@@ -138,7 +141,10 @@ def _candidates(layer: Convolution) -> list[BlockLanes]:
 
 
 def choose(pipeline: Pipeline, board: DataflowBoard, budget: Budget) -> PipelinePlan:
-    """Return the plan with the minimum cycles per frame within `budget`."""
+    """
+    Return the lanes of all layers with the fewest cycles per frame whose resources are within
+    `budget`.
+    """
     table = {
         block: choices(block, board.fabric)
         for block in pipeline.blocks
@@ -203,7 +209,9 @@ def _refuse(
     board: DataflowBoard,
     budget: Budget,
 ) -> NoReturn:
-    """Refuse the network: name the scarce resource, the largest layer, and the remedy."""
+    """
+    Refuse a network that does not fit: name the scarce resource, the largest layer, and the remedy.
+    """
     findings: list[Finding] = []
     for name, (title, remedy) in RESOURCES.items():
         available: int = getattr(budget, name)
@@ -246,20 +254,22 @@ CIRCUIT_FUNCTION = "pipeline"
 
 @dataclass(frozen=True, eq=False)
 class Circuit:
-    """A pipeline with a plan."""
+    """The pipeline of a network, with the lanes of each block."""
 
     pipeline: Pipeline
     plan: PipelinePlan
 
 
 def kernel_of(module: ModuleOp) -> FuncOp | None:
-    """Return the function of the circuit, if `outline-pipeline` has run."""
+    """
+    Return the function of the module that becomes the circuit, or `None` before `outline-pipeline`.
+    """
     kernel = SymbolTable.lookup_symbol(module, CIRCUIT_FUNCTION)
     return kernel if isinstance(kernel, FuncOp) and kernel.body.blocks else None
 
 
 def pipeline_of(kernel: FuncOp) -> Pipeline:
-    """Return the blocks of a kernel."""
+    """Return the pipeline of blocks for the operations of a kernel."""
     received = [op for op in kernel.body.block.ops if isinstance(op, ReceiveOp)]
     if len(received) != 1:
         raise InputError(f"a pipeline has a single dataflow.receive, got {len(received)}")
@@ -269,7 +279,9 @@ def pipeline_of(kernel: FuncOp) -> Pipeline:
 
 
 def circuit_of(module: ModuleOp, board: DataflowBoard) -> Circuit:
-    """Return the circuit of a module. Refuse missing lanes and lanes that do not fit a layer."""
+    """
+    Return the circuit of a module. Refuse a layer that has no lanes, or lanes that do not fit it.
+    """
     kernel = kernel_of(module)
     if kernel is None:
         raise InputError("the module has no pipeline: run outline-pipeline first")

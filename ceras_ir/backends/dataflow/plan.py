@@ -49,7 +49,7 @@ class BlockLanes:
 
 @dataclass(frozen=True, eq=False)
 class PlannedConvolution:
-    """A convolution with lanes, and the sizes of its parts."""
+    """A convolution with its lanes, and the sizes of buffers and memories that follow from them."""
 
     layer: Convolution
     lanes: BlockLanes
@@ -66,14 +66,17 @@ class PlannedConvolution:
 
     @property
     def readers(self) -> int:
-        """The copies of the window buffer: a copy per filter for sparse weights."""
+        """
+        The number of copies of the window buffer: one, or one per parallel filter for sparse
+        weights, which read different positions.
+        """
         return self.lanes.filters if self.lanes.encoding.is_sparse else 1
 
     @property
     def decoding(self) -> int:
         """
-        The additional cycles to decode a word of the weight memory: 1 if positions are stored as
-        deltas, which must be summed.
+        The additional cycles in which a word of weights is decoded: 1 for delta encoding, whose
+        distances must be summed.
         """
         return int(self.lanes.encoding is WeightEncoding.DELTA)
 
@@ -83,19 +86,19 @@ class PlannedConvolution:
 
     @property
     def lane_count(self) -> int:
-        """The number of products per cycle."""
+        """The number of products that the convolution computes per cycle."""
         return self.lanes.filters * self.lanes.rows * self.buffer.part_columns
 
     @property
     def multipliers(self) -> int:
-        """The number of multipliers of the chip."""
+        """The number of multipliers of the FPGA that the convolution uses."""
         per_filter = self.lanes.rows * self.buffer.part_columns
         return self.lanes.filters * (-(-per_filter // 2) if self.is_paired else per_filter)
 
 
 @dataclass(frozen=True, eq=False)
 class PipelinePlan:
-    """The lanes, ring buffers and queues of a pipeline."""
+    """The lanes of the convolutions of a pipeline, and the sizes of its ring buffers and queues."""
 
     convolutions: Mapping[Block, PlannedConvolution]
     capacities: Mapping[Block, int]
@@ -104,7 +107,10 @@ class PipelinePlan:
     """The words of the queue that stores the first operand of a block, if it arrives earlier."""
 
     def busy_share(self, cycles: int) -> float:
-        """Return the share of lane cycles with nonzero weights, for `cycles` per frame."""
+        """
+        Return the share of products with nonzero weights among those that all lanes could compute
+        in `cycles`.
+        """
         useful = lanes = 0
         for planned in self.convolutions.values():
             feature = planned.layer.feature
@@ -113,7 +119,7 @@ class PipelinePlan:
         return useful / (lanes * cycles) if lanes else 0.0
 
     def ring_rows(self, block: Block) -> int:
-        """Return the capacity, in rows, of the ring buffer for the second operand of `block`."""
+        """Return how many rows the ring buffer for the second operand of `block` holds."""
         assert isinstance(block, Addition | Convolution) and len(block.inputs) > 1
         return self.capacities[block]
 
@@ -122,7 +128,10 @@ Planned = Mapping[Block, PlannedConvolution]
 
 
 def batches(block: Block, planned: Planned) -> list[range]:
-    """Return the batches of the rows of a frame of `block`."""
+    """
+    Return the output rows of a frame of `block` in batches: the rows of a batch are computed
+    together.
+    """
     match block:
         case Convolution():
             rows, step = block.feature.rows, planned[block].lanes.rows
@@ -141,7 +150,7 @@ def batches(block: Block, planned: Planned) -> list[range]:
 
 
 def completed_windows(block: MaxPool) -> list[int]:
-    """Return the number of windows that each row of the input completes."""
+    """Return, for each input row, the number of rows of windows that it completes."""
     w, rows = block.windows, block.input.rows
     counts = [0] * rows
     for window in range(block.feature.rows):
@@ -150,17 +159,23 @@ def completed_windows(block: MaxPool) -> list[int]:
 
 
 def max_batch_rows(block: Block, planned: Planned) -> int:
-    """Return the rows of the largest batch."""
+    """Return the number of output rows in the largest batch of `block`."""
     return max(map(len, batches(block, planned)))
 
 
 def sent_rows(found: list[range], rows: int) -> int:
-    """Return the rows that have been sent when the first `rows` are complete."""
+    """
+    Return how many rows have been sent when the first `rows` rows are complete, given the batches
+    in which rows are sent.
+    """
     return next((batch.stop for batch in found if batch.stop >= rows), rows)
 
 
 def min_slots(buffer: WindowBuffer, source: list[range]) -> int:
-    """Return the minimum number of slots with which each group of rows can be completed."""
+    """
+    Return the minimum number of slots of a window buffer with which no group of output rows waits
+    forever. `source` are the batches of the producer.
+    """
     w, slots = buffer.layer.windows, 1
     for group in range(buffer.groups):
         needed = buffer.needed_rows(group)
@@ -207,7 +222,10 @@ def good_slots(buffer: WindowBuffer, source: list[range]) -> int:
 
 
 def with_rings(pipeline: Pipeline, planned: Planned) -> PipelinePlan:
-    """Return the plan with these convolutions and the sizes of ring buffers and queues."""
+    """
+    Return the plan of a pipeline: these convolutions, and the sizes of ring buffers and queues that
+    prevent a deadlock.
+    """
     both = [block for block in pipeline.blocks if len(block.inputs) > 1]
     delays = {block: _delay(block, pipeline, planned) for block in both}
     return PipelinePlan(

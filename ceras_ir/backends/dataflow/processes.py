@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 @dataclass(eq=False)
 class Link:
-    """A stream with at most one offered word."""
+    """A stream between two simulated processes, with at most one offered word."""
 
     offer: int | None = None
     sender: "_Sending | None" = None
@@ -23,7 +23,9 @@ class Link:
 
 @dataclass(eq=False)
 class Events:
-    """A queue of events, each with the cycle at which it happened."""
+    """
+    A queue of events between two simulated processes, each with the cycle at which it happened.
+    """
 
     cycles: deque[int] = field(default_factory=deque[int])
     waiting: "_Running | None" = None
@@ -31,7 +33,10 @@ class Events:
 
 @dataclass(frozen=True, eq=False)
 class Send:
-    """Offer a word to all `links` from cycle `offer` on, and return the cycle of the last take."""
+    """
+    A request of a process: offer a word to all `links` from cycle `offer` on. The result is the
+    cycle in which the last receiver takes it.
+    """
 
     links: Sequence[Link]
     offer: int
@@ -39,7 +44,10 @@ class Send:
 
 @dataclass(frozen=True, eq=False)
 class Receive:
-    """Take a word `delay` cycles after both the offer and `ready`, and return that cycle."""
+    """
+    A request of a process: take a word `delay` cycles after it is offered and the process is
+    `ready`. The result is this cycle.
+    """
 
     link: Link
     ready: int
@@ -48,14 +56,17 @@ class Receive:
 
 @dataclass(frozen=True, eq=False)
 class Peek:
-    """Wait for an offer without taking the word, and return the cycle of the offer."""
+    """
+    A request of a process: wait until a word is offered, without taking it. The result is the cycle
+    of the offer.
+    """
 
     link: Link
 
 
 @dataclass(frozen=True, eq=False)
 class Next:
-    """Wait for the next event, and return the cycle."""
+    """A request of a process: wait for the next event. The result is its cycle."""
 
     events: Events
 
@@ -78,14 +89,14 @@ class _Sending:
 
 
 class Engine:
-    """The scheduler of a discrete simulation: it runs processes that exchange words and events."""
+    """The scheduler of a simulation of processes that exchange words and events."""
 
     def __init__(self) -> None:
         self._ready: deque[tuple[_Running, int]] = deque()
         self._owners: dict[int, _Running] = {}
 
     def start(self, process: Process) -> None:
-        """Add a process. `run` starts it."""
+        """Add a process, which `run` then starts."""
         self._ready.append((_Running(process), -1))
 
     def post(self, events: Events, cycle: int) -> None:
@@ -97,11 +108,11 @@ class Engine:
             events.cycles.append(cycle)
 
     def accept(self, link: Link, cycle: int) -> None:
-        """Take a word after `Peek`."""
+        """Take, at `cycle`, the word that `Peek` has seen."""
         self._transfer(link, cycle)
 
     def run(self) -> None:
-        """Run until each process waits or has ended."""
+        """Run all processes until each has ended or waits for another."""
         while self._ready:
             running, value = self._ready.popleft()
             try:

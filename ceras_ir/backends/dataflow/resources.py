@@ -42,7 +42,7 @@ MUX_PRICE = 0.5
 
 @dataclass(frozen=True)
 class Resources:
-    """The resources of a chip that a circuit uses."""
+    """The multipliers, 18-kbit memories and lookup tables of an FPGA that a circuit uses."""
 
     dsp: int = 0
     ram18: int = 0
@@ -57,7 +57,7 @@ class Resources:
 
 @dataclass
 class Usage:
-    """The resources that a block uses on a family of chips, with logic in parts."""
+    """The resources that a block uses on a family of FPGAs, where its logic is counted by kind."""
 
     family: Family
     dsp: int = 0
@@ -71,7 +71,10 @@ class Usage:
         return Resources(self.dsp, self.ram18, self.memory_tables + round(logic))
 
     def memory(self, width: int, depth: int, copies: int = 1, *, clocked: bool = True) -> None:
-        """Add memories of `depth` words. Without a clocked read they consist of tables."""
+        """
+        Add `copies` memories with `depth` words of `width` bits. If reads are not clocked, they
+        consist of lookup tables.
+        """
         blocks = _blocks(width, depth)
         options: list[tuple[float, int, int]] = []
         for ram in self.family.lut_rams:
@@ -87,7 +90,7 @@ class Usage:
             self.parts[LogicPart.SELECT] += copies * choices
 
     def contents(self, width: int, depth: int) -> None:
-        """Add the resources of a read-only memory with `depth` words of `width` bits."""
+        """Add a read-only memory with `depth` words of `width` bits."""
         self.ram18 += _blocks(width, depth)
 
     def addresses(self, unit: int, address_bits: int, count: int = 1) -> None:
@@ -100,7 +103,10 @@ class Usage:
             self.dsp += count
 
     def rows(self, width: int, channels: int, capacity: int) -> None:
-        """Add a ring buffer for `capacity` rows of all channels, and its address computations."""
+        """
+        Add a ring buffer for `capacity` rows of all channels, and the logic that computes its
+        addresses.
+        """
         self.memory(width, capacity * channels)
         self.addresses(channels, bits(capacity * channels), 2)
 
@@ -110,7 +116,7 @@ def _blocks(width: int, depth: int) -> int:
 
 
 def convolution(planned: PlannedConvolution, family: Family) -> Usage:
-    """Return the resources of a convolution without the ring buffer of the second operand."""
+    """Return the resources of a convolution block, without the ring buffer for its residual."""
     buffer, layer, lanes = planned.buffer, planned.layer, planned.lanes
     used, width = Usage(family, planned.multipliers), 8 * len(buffer.columns)
     columns, sum_bits, leaving = buffer.part_columns, layer.sum_bits, _leaving_bits(layer)
@@ -146,7 +152,7 @@ def _leaving_bits(layer: Convolution) -> int:
 
 def without_multipliers(block: Block, family: Family) -> Usage:
     """
-    Return the resources of a block other than a convolution, without the ring buffer of the second
+    Return the resources of a block other than a convolution, without the ring buffer for its second
     operand.
     """
     used, columns = Usage(family), block.feature.columns
@@ -167,8 +173,8 @@ def without_multipliers(block: Block, family: Family) -> Usage:
 
 def usage(pipeline: Pipeline, plan: PipelinePlan, family: Family) -> dict[Block, Usage]:
     """
-    Return the resources of each block, including ring buffers and queues. The last entry includes
-    the ports.
+    Return the resources of each block of a pipeline, including ring buffers and queues. The last
+    block includes the ports.
     """
     found: dict[Block, Usage] = {}
     for block in pipeline.blocks:
@@ -191,7 +197,7 @@ def usage(pipeline: Pipeline, plan: PipelinePlan, family: Family) -> dict[Block,
 
 
 def estimate(pipeline: Pipeline, plan: PipelinePlan, family: Family) -> dict[Block, Resources]:
-    """Return the estimated resources of each block."""
+    """Return the estimated multipliers, memories and lookup tables of each block of a pipeline."""
     return {block: used.resources() for block, used in usage(pipeline, plan, family).items()}
 
 
@@ -206,7 +212,7 @@ MAX_ERROR_LINES = 12
 
 @dataclass(frozen=True)
 class OpenTool:
-    """A tool with several possible commands."""
+    """An open-source synthesis tool that may be installed under several names."""
 
     name: str
     commands: tuple[str, ...]
@@ -215,7 +221,7 @@ class OpenTool:
         return find_program(self.commands)
 
     def run(self, options: Sequence[str], folder: Path) -> None:
-        """Run the tool in `folder`. Raise an `InputError` if it is missing or fails."""
+        """Run the tool in `folder`. Raise an `InputError` if it is not installed or fails."""
         command = self.find()
         if command is None:
             names = " or ".join(self.commands)
@@ -250,7 +256,10 @@ NETLIST_FILE, STATISTICS_FILE = "netlist.json", "statistics.json"
 
 
 def synthesize(folder: Path, family: str) -> Resources:
-    """Synthesize the project in `folder`, write `NETLIST_FILE` to it, and count the cells."""
+    """
+    Synthesize the hardware project in `folder` with yosys, write `NETLIST_FILE` to it, and return
+    the resources.
+    """
     sources = " ".join(path.name for path in sorted(folder.glob("*.sv")))
     script = YOSYS_SCRIPTS[family].format(top=TOP_MODULE)
     # The top module specifies the names of memories, so elaboration must be deferred.
@@ -261,7 +270,7 @@ def synthesize(folder: Path, family: str) -> Resources:
 
 
 def count(statistics: str) -> Resources:
-    """Return the resources of a design from the output of `stat -json`."""
+    """Return the resources of a synthesized design from the output of yosys' `stat -json`."""
     content: object = json.loads(statistics[statistics.index("{") :])
     assert isa(content, dict[str, object])
     design = content["design"]
@@ -282,8 +291,8 @@ PLACEMENT_SEED = "1"
 
 def route(netlist: Path, chip: str, goal_mhz: int) -> float:
     """
-    Return the clock in MHz of the netlist of yosys on `chip`: size, package and speed grade.
-    nextpnr places for `goal_mhz`.
+    Route a netlist of yosys with nextpnr, and return the clock in MHz. `chip` is size, package and
+    speed grade; nextpnr optimizes for `goal_mhz`.
     """
     size, package, speed = chip.split()
     options = [f"--{size}", "--package", package, "--speed", speed, "--json", netlist.name]

@@ -115,7 +115,9 @@ def why_not_residual_shifts(op: graph.LinearOperation) -> str | None:
 
 
 def average_of(op: Pool2dOp) -> Averaging | None:
-    """Return the average as a product with a single weight, if this is exact."""
+    """
+    Return an average pooling as a product with a single weight, or `None` if this is not exact.
+    """
     element = graph.quantized_element(op.input)
     assert op.requant is not None and element is not None
     return averaging(
@@ -170,7 +172,7 @@ def why_not_reshape(op: graph.ReshapeOp) -> str | None:
 
 
 def why_not(op: Operation) -> str | None:
-    """Return None if a block can compute `op`; otherwise the reason."""
+    """Return the reason why no block can compute `op`, or `None` if one can."""
     match op:
         case graph.LinearOperation():
             return why_not_linear(op)
@@ -204,7 +206,10 @@ PIPELINE_RULES: tuple[Callable[..., str | None], ...] = (
 
 @dataclass(frozen=True)
 class PipelineRun:
-    """Consecutive operations with a single input value and a single result."""
+    """
+    Consecutive operations that can become a circuit: they have a single input value and a single
+    result.
+    """
 
     value: SSAValue
     operations: Sequence[Operation]
@@ -216,7 +221,10 @@ class PipelineRun:
 
 
 def runs(main: FuncOp) -> list[PipelineRun]:
-    """Return all runs of operations on the device, each of maximum length."""
+    """
+    Return all longest sequences of operations on the device that have a single input and a single
+    result.
+    """
     operations = steps(main)
     cuts = _cuts(main, operations)
     found: list[PipelineRun] = []
@@ -250,13 +258,18 @@ def _cuts(main: FuncOp, operations: Sequence[Operation]) -> dict[int, SSAValue]:
 
 
 def pipeline_run(main: FuncOp) -> PipelineRun | None:
-    """Return the run with the most products, which becomes the circuit."""
+    """
+    Return the sequence of operations with the most products, which becomes the circuit; `None` if
+    there are none.
+    """
     best = max(runs(main), key=lambda run: run.macs, default=None)
     return best if best is not None and best.macs else None
 
 
 class PipelineAccelerator(Accelerator):
-    """The circuit as an accelerator of all layers that pass the rules, without modelled times."""
+    """
+    The rules for operations that run on the circuit, for the pass `place`. Times are not modelled.
+    """
 
     device = DATAFLOW
 

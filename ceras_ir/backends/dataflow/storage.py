@@ -8,9 +8,10 @@ Describe the storage of a convolution: the window buffer and the weight memory.
    `docs/papers.md`): each nonzero weight with row, column and channel. They are stored as the
    position of the input in the window buffer: the address relative to the first slot of the
    current rows, the rotation (it selects the bank of the first row), and the shift (the distance
-   to the first column of the window, in strides). A delta is the distance to the previous weight
-   in the order of rows, columns and channels, which needs fewer bits. A word has an entry for each
-   filter that is computed in parallel. Filters with fewer nonzero weights are padded with zeros.
+   to the first column of the window, in strides). Delta encoding needs fewer bits: it stores the
+   distance to the previous nonzero weight, in the order of rows, columns and channels. A word has
+   an entry for each filter that is computed in parallel. Filters with fewer nonzero weights are
+   padded with zeros.
 """
 
 from collections.abc import Iterator
@@ -30,13 +31,16 @@ def ceiling(a: int, b: int) -> int:
 
 
 def bits(values: int) -> int:
-    """Return the number of bits to represent `values` different values, >= 1."""
+    """Return the number of bits that represent `values` different values; at least 1."""
     return max(1, (values - 1).bit_length())
 
 
 @dataclass(frozen=True, eq=False)
 class WindowBuffer:
-    """The window buffer of a convolution that computes `banks` rows in parallel."""
+    """
+    The input rows that a convolution keeps on chip while it computes `banks` output rows in
+    parallel.
+    """
 
     layer: Convolution
     banks: int
@@ -50,33 +54,36 @@ class WindowBuffer:
 
     @property
     def groups(self) -> int:
-        """The number of groups of `banks` output rows. Each group needs all weights."""
+        """The number of groups of `banks` output rows in a frame. Each group reads all weights."""
         return ceiling(self.layer.feature.rows, self.banks)
 
     @property
     def slot_rows(self) -> int:
-        """The padded rows of a slot."""
+        """The number of input rows, with padding, that a slot stores."""
         return self.layer.windows.strides[0] * self.banks
 
     @property
     def last_rows(self) -> int:
-        """The padded rows that all windows of a frame need."""
+        """The number of input rows, with padding, that the windows of a frame span."""
         w = self.layer.windows
         return w.strides[0] * (self.layer.feature.rows - 1) + w.reach[0] + 1
 
     @property
     def first_rows(self) -> int:
-        """The padded rows that the first group needs."""
+        """The number of input rows, with padding, that the first group of output rows needs."""
         w = self.layer.windows
         return min(self.last_rows, w.strides[0] * (self.banks - 1) + w.reach[0] + 1)
 
     def needed_rows(self, group: int) -> int:
-        """Return the padded rows that the groups up to `group` need."""
+        """
+        Return the number of input rows, with padding, that the groups of output rows up to `group`
+        need.
+        """
         return min(self.last_rows, self.first_rows + group * self.slot_rows)
 
     @property
     def padded_rows(self) -> int:
-        """The padded rows of a frame, including rows without a window."""
+        """The number of input rows of a frame with padding, including rows that no window reads."""
         return max(self.layer.windows.before[0] + self.layer.input.rows, self.last_rows)
 
     @property
@@ -85,7 +92,7 @@ class WindowBuffer:
 
     @cached_property
     def residues(self) -> tuple[int, ...]:
-        """The residues modulo the stride of the padded columns that windows read."""
+        """The residues modulo the stride of the input columns, with padding, that windows read."""
         w = self.layer.windows
         steps = range(0, w.kernel[1] * w.dilations[1], w.dilations[1])
         return tuple(sorted({step % w.strides[1] for step in steps}))
@@ -105,7 +112,10 @@ class WindowBuffer:
 
     @property
     def starts(self) -> list[int]:
-        """The input column of the first element in each word of a row; negative in the padding."""
+        """
+        The input column of the first element in each word that stores a row; negative in the
+        padding.
+        """
         w = self.layer.windows
         return [
             w.strides[1] * (part * self.part_columns + self.columns.start) + residue - w.before[1]
@@ -115,7 +125,7 @@ class WindowBuffer:
 
     @property
     def max_shift(self) -> int:
-        """The distance from the first to the last column of a window, in strides."""
+        """The distance between the first and the last column of a window, in strides."""
         w = self.layer.windows
         return w.reach[1] // w.strides[1]
 
@@ -137,12 +147,12 @@ class WindowBuffer:
 
     @property
     def slot_words(self) -> int:
-        """The words of a slot in each bank."""
+        """The number of words of a slot in each bank."""
         return self.layer.windows.strides[0] * self.layer.input.channels * self.phases
 
     @property
     def depth(self) -> int:
-        """The words of a bank."""
+        """The number of words of a bank."""
         return self.slots * self.slot_words
 
     @property
@@ -158,28 +168,33 @@ class WindowBuffer:
         return bits(self.max_shift + 1)
 
     def row_position(self, row: int) -> tuple[int, int, int]:
-        """Return slot, bank and address of a padded row, relative to the first slot of a frame."""
+        """
+        Return the slot, the bank and the address of an input row, counted with padding from the
+        first slot of a frame.
+        """
         stride = self.layer.windows.strides[0]
         slot, bank = row // self.slot_rows, row // stride % self.banks
         within = row % stride * self.layer.input.channels * self.phases
         return slot, bank, slot % self.slots * self.slot_words + within
 
     def tap_row(self, j: int) -> tuple[int, int]:
-        """Return address and rotation of row `j` of a window."""
+        """
+        Return the address and the rotation (bank) of row `j` of a window, relative to the first.
+        """
         w = self.layer.windows
         strides, within = divmod(j * w.dilations[0], w.strides[0])
         address = strides // self.banks * self.slot_words
         return address + within * self.layer.input.channels * self.phases, strides % self.banks
 
     def tap_column(self, i: int) -> tuple[int, int]:
-        """Return phase and shift of column `i` of a window."""
+        """Return the phase (word of a row) and the shift in strides of column `i` of a window."""
         w = self.layer.windows
         shift, residue = divmod(i * w.dilations[1], w.strides[1])
         return self.residues.index(residue), shift
 
 
 class WeightEncoding(StrEnum):
-    """The encoding of the weights of a layer."""
+    """The forms in which a weight memory can store the weights of a layer: dense, COO or delta."""
 
     DENSE = "dense"
     COO = "coo"
@@ -187,7 +202,7 @@ class WeightEncoding(StrEnum):
 
     @property
     def is_sparse(self) -> bool:
-        """Return whether zeros are omitted, so that each filter has separate indices."""
+        """Whether zeros are omitted, so that parallel filters read different inputs."""
         return self is not WeightEncoding.DENSE
 
 
@@ -198,7 +213,7 @@ GOOD_DELTA_ENTRIES = 1.01
 
 
 def encodings_of(layer: Convolution) -> list[WeightEncoding]:
-    """Return the useful encodings of the weights of a layer."""
+    """Return the encodings that can make a layer smaller or faster."""
     found = [WeightEncoding.DENSE]
     if not layer.uniform and int(layer.non_zeros.sum()) < layer.weights.size:
         found.append(WeightEncoding.COO)
@@ -250,7 +265,7 @@ def _deltas(weights: NDArray[np.int64], bits: int) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True, eq=False)
 class WeightMemory:
-    """The weight memory of a convolution that computes `filters` filters in parallel."""
+    """The memory with the weights of a convolution that computes `filters` filters in parallel."""
 
     layer: Convolution
     filters: int
@@ -258,11 +273,11 @@ class WeightMemory:
 
     @property
     def blocks(self) -> int:
-        """The number of blocks of filters."""
+        """The number of blocks of `filters` filters, which are computed one after the other."""
         return ceiling(len(self.layer.weights), self.filters)
 
     def lengths(self) -> list[int]:
-        """Return the cycles of each block of filters."""
+        """Return the number of words, and so cycles, of each block of filters."""
         if self.encoding is WeightEncoding.DENSE:
             return [self.layer.taps] * self.blocks
         counts = self.layer.non_zeros
@@ -275,17 +290,17 @@ class WeightMemory:
 
     @property
     def entries(self) -> int:
-        """The words of the memory."""
+        """The number of words of the weight memory."""
         return sum(self.lengths())
 
     def width(self, buffer: WindowBuffer) -> int:
-        """Return the bits of a word."""
+        """Return the number of bits of a word of the weight memory."""
         if self.encoding is WeightEncoding.DENSE:
             return self.filters * self.layer.weight_bits
         return self.filters * self._entry_bits(buffer) + 1
 
     def words(self, buffer: WindowBuffer) -> Iterator[int]:
-        """Return the contents of the memory."""
+        """Yield the contents of the weight memory."""
         return self._dense() if self.encoding is WeightEncoding.DENSE else self._sparse(buffer)
 
     def _dense(self) -> Iterator[int]:

@@ -27,7 +27,7 @@ ModuleParameters = dict[str, int | str]
 
 @dataclass(frozen=True)
 class MemoryFile:
-    """The words of a memory, and their width in bits."""
+    """The initial contents of a memory of the circuit: words, and their width in bits."""
 
     words: list[int]
     width: int
@@ -40,18 +40,21 @@ class MemoryFile:
 
 @dataclass
 class Memories:
-    """The memory files by name."""
+    """The files of memory contents of a project, by name."""
 
     files: dict[str, MemoryFile] = field(default_factory=dict[str, MemoryFile])
 
     def add(self, name: str, words: list[int], width: int) -> str:
-        """Add a file, and return the name as the value of a parameter."""
+        """
+        Add a file of memory contents; return its name as a string literal for a parameter of a
+        module.
+        """
         self.files[f"{name}.mem"] = MemoryFile(words, width)
         return f'"{name}.mem"'
 
 
 def feature_parameters(feature: Feature) -> ModuleParameters:
-    """Return the parameters of the size of a frame."""
+    """Return the module parameters for the shape of a frame."""
     return {"ROWS": feature.rows, "CHANNELS": feature.channels, "COLUMNS": feature.columns}
 
 
@@ -100,7 +103,7 @@ def block_parameters(
 
 
 def pool_windows(block: MaxPool) -> int:
-    """Return the maximum number of unfinished windows of a column."""
+    """Return the maximum number of windows of a column that are started but not complete."""
     return min(block.feature.rows, ceiling(block.windows.kernel[0], block.windows.strides[0]))
 
 
@@ -241,7 +244,7 @@ TOP_MODULE = "pipeline"
 
 @dataclass
 class Project:
-    """The text of the top module, and the memory files by name."""
+    """The text of the top module, and the files of memory contents by name."""
 
     top: str
     memories: Mapping[str, MemoryFile]
@@ -362,7 +365,10 @@ def _described(block: Block) -> str:
 
 
 def in_order(pipeline: Pipeline, plan: PipelinePlan) -> bool:
-    """Return whether the rows of the result are in order, so that batches have a single row."""
+    """
+    Return whether the circuit returns the rows of the result in order, because each batch has a
+    single row.
+    """
     return max_batch_rows(pipeline.result, plan.convolutions) == 1
 
 
@@ -396,8 +402,8 @@ def _output(writer: _ModuleWriter, wire: str) -> None:
 
 def order_capacity(pipeline: Pipeline, plan: PipelinePlan) -> int:
     """
-    Return the rows of the ring buffer that orders the result: two batches, rounded up to a power of
-    two.
+    Return how many rows the buffer holds that puts the rows of the result in order: two batches,
+    rounded up to a power of two.
     """
     return 1 << (2 * max_batch_rows(pipeline.result, plan.convolutions) - 1).bit_length()
 

@@ -23,7 +23,7 @@ command = Command(
 
 
 def emit(module: ModuleOp) -> list[Artefact]:
-    """Return the artefact `model.nnet` of a network after memory planning."""
+    """Return the file `model.nnet` of a network. Values must have addresses."""
     from ceras_ir.backends.nnet.writer import emit
 
     return emit(module)

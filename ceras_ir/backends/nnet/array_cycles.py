@@ -50,8 +50,8 @@ WRITE_END = 15  # from the last beat to the end, in addition to the latency
 @dataclass(frozen=True)
 class _Read:
     """
-    The transfer of a row of the input, or of the residual of a group. The bus alternates between
-    the two.
+    The bus transfer of a row of the input, or of the residual of a group of outputs. The bus
+    alternates between both.
     """
 
     bursts: float
@@ -63,14 +63,17 @@ class _Read:
 
     @property
     def cycles(self) -> float:
-        """The cycles if the bus is not shared."""
+        """The cycles that the transfer takes if it has the bus for itself."""
         requests = self.bursts * BURST_CYCLES + self.idle_cycles
         return max(self.beats, requests, self.request_cycles)
 
 
 @dataclass
 class _Bus:
-    """The transfers of rows and residuals, which share the bus cycles that constants leave free."""
+    """
+    The progress of reading input rows and residuals, which share the bus cycles that constants
+    leave free.
+    """
 
     row: _Read
     group: _Read
@@ -92,8 +95,8 @@ class _Bus:
     @cached_property
     def speed(self) -> float:
         """
-        The speedup if both are read at the same time: a short burst waits for memory while a long
-        burst of the other stream arrives.
+        The speedup if rows and residuals are read at the same time: a short burst waits for memory
+        while a long burst of the other arrives.
         """
         row, group = self.row, self.group
         beats = row.beats / row.bursts + group.beats / group.bursts
@@ -103,9 +106,7 @@ class _Bus:
         return 2 / (2 - max(saved, 0.0))
 
     def advance(self, cycles: float) -> None:
-        """
-        Read rows and residuals for `cycles`, up to the rows and groups that have free buffers.
-        """
+        """Read rows and residuals for `cycles`, unless all their buffers are full."""
         while cycles > 1e-9:
             rows = self.rows_allowed * self.row.cycles - self.rows
             groups = self.groups_allowed * self.group.cycles - self.groups
@@ -124,7 +125,7 @@ class _Bus:
                 return
 
     def wait_for_rows(self, count: int) -> float:
-        """Advance until `count` rows are read, and return the cycles."""
+        """Advance until `count` input rows are read, and return the cycles that this takes."""
         left = count * self.row.cycles - self.rows
         if left <= 1e-9:
             return 0.0
@@ -151,7 +152,10 @@ class _Bus:
 
 @dataclass
 class _Results:
-    """The state of epilogue and writer: two halves of sums, and two halves of results."""
+    """
+    The progress of the output stage and of the writer: each has two buffers (halves) of sums and of
+    results.
+    """
 
     write_cycles: tuple[float, float]
     """The cycles for a group of a full block, and for the last group."""
@@ -163,7 +167,10 @@ class _Results:
 
 
 def core_cycles_of(op: Operation, size: CircuitSize) -> tuple[int, int] | None:
-    """Return the launches of an operation and their cycles; None if the core cannot execute it."""
+    """
+    Return the number of launches in which the core in Verilog executes an operation, and their
+    cycles; `None` if it cannot.
+    """
     found = launches_of(op, size)
     if isinstance(found, str):
         return None
@@ -190,14 +197,14 @@ def _ceiling(size: int, unit: int) -> int:
 
 @dataclass
 class _Launch:
-    """A launch with the registers and the offsets of input, result and residual."""
+    """The register values of a launch, and the start addresses of input, result and residual."""
 
     registers: Mapping[str, int]
     starts: tuple[int, int, int]
     size: CircuitSize
 
     def mode(self, name: str) -> bool:
-        """Return a bit of the register `mode`."""
+        """Return the bit called `name` of the register `mode`."""
         (bit,) = (c.value for c in register_map().modes if c.name == name)
         return bool(self.registers["mode"] >> bit & 1)
 
@@ -215,7 +222,7 @@ class _Launch:
 
     @property
     def tiles(self) -> int:
-        """The number of tiles of products of a pixel."""
+        """The number of tiles of products that an output pixel needs."""
         r = self.registers
         return r["kernel_rows"] * r["row_taps"] * r["run_tiles"]
 
@@ -342,7 +349,9 @@ def _read(runs: int, length: int, pitch: int, step: int, size: CircuitSize, star
 
 
 def _bursts(length: int, start: int, size: CircuitSize) -> tuple[int, int]:
-    """Return the bursts and beats of a run of `length` bytes from the address `start`."""
+    """
+    Return the number of bus bursts and beats that transfer `length` bytes from the address `start`.
+    """
     first, last = start % BURST_BYTES, start % BURST_BYTES + length - 1
     bursts = last // BURST_BYTES + 1
     return bursts, last // size.bus_bytes - first // size.bus_bytes + 1

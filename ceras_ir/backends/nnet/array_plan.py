@@ -26,7 +26,7 @@ MAX_REASON_BYTES = 256
 
 
 class CircuitKind(IntEnum):
-    """The kinds of requests that `planner/planner.cpp` accepts."""
+    """The kinds of layers that `planner/planner.cpp` plans."""
 
     LINEAR = 0
     POOL = 1
@@ -37,7 +37,7 @@ class CircuitKind(IntEnum):
 
 @dataclass(frozen=True)
 class ArrayWindow:
-    """The kernel, stride, padding before and dilation of an axis."""
+    """The kernel extent, stride, padding before and dilation of windows along an axis."""
 
     kernel: int = 1
     stride: int = 1
@@ -47,7 +47,9 @@ class ArrayWindow:
 
 @dataclass(frozen=True)
 class ArrayLayer:
-    """A layer for the array. Pitches are bytes from pixel to pixel."""
+    """
+    A layer as `planner/planner.cpp` plans it. A pitch is the distance in bytes between two pixels.
+    """
 
     images: int
     height: int
@@ -82,7 +84,7 @@ class ArrayLayer:
 
     @property
     def request(self) -> tuple[int, ...]:
-        """The layer in the format of `planner.cpp`."""
+        """The layer as a list of integers for `planner.cpp`."""
         return (
             self.circuit, self.images, self.height, self.width, self.channels, self.rows,
             self.columns, self.outputs, self.input_pitch, self.result_pitch, self.residual_pitch,
@@ -107,7 +109,7 @@ class Box:
 
     @property
     def request(self) -> tuple[int, ...]:
-        """The box in the format of `planner.cpp`: dimensions of extent 1 are prepended."""
+        """The box as a list of integers for `planner.cpp`. Dimensions of extent 1 are prepended."""
         more = BOX_RANK - len(self.dims)
         dims = (*(1,) * more, *self.dims)
         steps, result_steps = ((*(0,) * more, *side) for side in (self.steps, self.result_steps))
@@ -116,7 +118,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Launches:
-    """The plan of a layer or a box: launches with equal registers, at different addresses."""
+    """The launches that execute a layer or a box: equal registers, at different addresses."""
 
     count: int
     registers: Mapping[str, int]
@@ -131,7 +133,10 @@ def _library() -> ctypes.CDLL:
 
 
 def plan(layer: ArrayLayer | Box, size: CircuitSize) -> Launches | str:
-    """Return the launches of a layer on a core of `size`, or why the core refuses the layer."""
+    """
+    Return the launches of a layer on a core of `size`, or the reason why the core cannot execute
+    it.
+    """
     return _plan(layer.request, size)
 
 
@@ -152,7 +157,10 @@ def _plan(request: tuple[int, ...], size: CircuitSize) -> Launches | str:
 
 
 def launches_of(op: Operation, size: CircuitSize) -> list[tuple[ArrayLayer | Box, Launches]] | str:
-    """Return the launches of an operation on a core of `size`, or why the core refuses it."""
+    """
+    Return the launches of each part of an operation on a core of `size`, or the reason why the core
+    cannot execute it.
+    """
     found: list[tuple[ArrayLayer | Box, Launches]] = []
     for layer in _boxes(op) if isinstance(op, MOVERS) else [layer_of(op)]:
         planned = plan(layer, size)
@@ -163,13 +171,16 @@ def launches_of(op: Operation, size: CircuitSize) -> list[tuple[ArrayLayer | Box
 
 
 def why_not_in_verilog(op: Operation, size: CircuitSize) -> str | None:
-    """Return why a core of `size` cannot execute an operation of the FPGA, or None."""
+    """
+    Return the reason why a core of `size` cannot execute an operation that the rules of the FPGA
+    admit, or `None` if it can.
+    """
     launches = launches_of(op, size)
     return launches if isinstance(launches, str) else None
 
 
 def layer_of(op: Operation) -> ArrayLayer:
-    """Describe an operation that passes the rules of the FPGA as a layer of the array."""
+    """Describe an operation, which the rules of the FPGA admit, as a layer for `planner.cpp`."""
     residual = op.residual if isinstance(op, graph.LinearOperation) else None
     if isinstance(op, graph.BinaryOp):
         residual = op.rhs
@@ -227,7 +238,10 @@ def _window(op: graph.Conv2dOp | graph.Pool2dOp, axis: int) -> ArrayWindow:
 
 
 def pitch_of(value: SSAValue) -> int:
-    """Return the elements from row to row in memory; before memory planning, rows have no gaps."""
+    """
+    Return the distance between two rows of a value in memory, in elements. Before memory planning,
+    rows have no gaps.
+    """
     block = block_of(value)
     pitch = 0 if block is None else block.pitch.data // element_bytes(value)
     return pitch or (1, *shape_of(value))[-1]
@@ -235,7 +249,8 @@ def pitch_of(value: SSAValue) -> int:
 
 def start_of(value: SSAValue, offset: int = 0) -> int:
     """
-    Return the address of a byte of a value modulo `ARENA_ALIGNMENT_BYTES`; 0 before planning.
+    Return the address of byte `offset` of a value modulo `ARENA_ALIGNMENT_BYTES`; 0 before memory
+    planning.
     """
     block = block_of(value)
     return 0 if block is None else (block.offset.data + offset) % ARENA_ALIGNMENT_BYTES

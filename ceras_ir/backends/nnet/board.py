@@ -36,7 +36,7 @@ MAX_LANES, MAX_BUFFER_BYTES = 1 << 16, 1 << 30
 
 @dataclass(frozen=True)
 class BoardCircuit:
-    """The rates and limits of the FPGA for a kind of operation."""
+    """The speed and the limits of the FPGA's circuit for a kind of operation."""
 
     bytes_per_cycle: float
     """The maximum number of bytes that the circuit transfers in a clock cycle."""
@@ -50,7 +50,10 @@ class BoardCircuit:
 
 @dataclass(frozen=True)
 class FpgaBoard:
-    """A board with an FPGA. Times are in microseconds, rates per microsecond or clock cycle."""
+    """
+    A CPU, an FPGA with circuits, and the bus between them. Times are in microseconds, rates per
+    microsecond or clock cycle.
+    """
 
     title: str
     clock_mhz: float
@@ -157,12 +160,12 @@ class NnetFields:
 
 
 def load_board(name: str) -> FpgaBoard:
-    """Return a board of this package by name, or the board that a TOML file describes."""
+    """Return a packaged board by name, or the board that a TOML file describes."""
     return parse_board(board_text("nnet", "ceras_ir.backends.nnet", name), name)
 
 
 def parse_board(text: str, file: str) -> FpgaBoard:
-    """Return the board that the TOML `text` describes. Messages name `file`."""
+    """Return the board that the TOML `text` describes. Error messages name `file`."""
     described = read_fields(NnetFields, parse_toml(text, file), file)
     array = None
     if described.array is not None:

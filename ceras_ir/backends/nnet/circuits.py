@@ -32,7 +32,7 @@ def _numbers(source: str) -> dict[str, int]:
 
 
 def number(source: str, name: str) -> int:
-    """Return the integer constant `name` of a C++ or SystemVerilog source of this package."""
+    """Return the constant `name` of a C++ or SystemVerilog source of this package as an integer."""
     return _numbers(source)[name]
 
 
@@ -46,7 +46,10 @@ REGISTER_PACKAGE = "layer_registers.sv"
 
 @dataclass(frozen=True)
 class CircuitSize:
-    """The parameters of `hdl/nnet_core.sv`. The defaults are read from the module."""
+    """
+    The parameters of the SystemVerilog module `hdl/nnet_core.sv`, which is the source of the
+    defaults.
+    """
 
     lanes: int = number(CORE_SOURCE, "LANES")
     """The number of rows and of columns of the array."""
@@ -61,7 +64,7 @@ class CircuitSize:
     """The maximum number of function tables of a layer; 0 if the core has no tables."""
 
     def parameters(self) -> dict[str, int]:
-        """Return the values by the parameter names of the module."""
+        """Return the values of the parameters by their names in SystemVerilog."""
         return {name.upper(): int(value) for name, value in asdict(self).items()}
 
 
@@ -75,12 +78,15 @@ SHARED_NUMBERS = {
 
 
 def package_source() -> Path:
-    """Return the path of the package of registers."""
+    """Return the path of the SystemVerilog package that declares the registers."""
     return NNET_FOLDER / "hdl" / REGISTER_PACKAGE
 
 
 def circuit_sources() -> list[Path]:
-    """Return the sources of all modules. The package of registers is the first."""
+    """
+    Return the SystemVerilog sources of all modules; the package that declares the registers is
+    first.
+    """
     package = package_source()
     return [package, *sorted({*package.parent.glob("*.sv")} - {package}), STREAM_FIFO]
 
@@ -93,7 +99,7 @@ _USED_BITS = re.compile(r"(signed )?(\d+) bits(?:; )?")
 
 @dataclass(frozen=True)
 class RegisterConstant:
-    """A constant of the SystemVerilog package of registers; `meaning` is the comment next to it."""
+    """A constant in the SystemVerilog package of registers; `meaning` is the comment next to it."""
 
     name: str
     value: int
@@ -102,7 +108,7 @@ class RegisterConstant:
 
 @dataclass(frozen=True)
 class RegisterField:
-    """A register of a launch: the index of the first word, and the bits in this word."""
+    """A register of a launch: the index of its first 32-bit word, and its bits in this word."""
 
     name: str
     word: int
@@ -116,12 +122,12 @@ class RegisterField:
 
     @property
     def limits(self) -> tuple[int, int]:
-        """The minimum and the maximum value."""
+        """The minimum and the maximum value that the register can have."""
         low = -(1 << (self.used_bits - 1)) if self.signed else 0
         return low, (1 << (self.used_bits - self.signed)) - 1
 
     def read(self, words: Sequence[int]) -> int:
-        """Return the value of the register in the words of a layer."""
+        """Return the value of the register from the words of all registers of a launch."""
         low = words[self.word] | (words[self.word + 1] << 32 if self.bits > 32 else 0)
         value = low >> self.shift & (1 << self.bits) - 1
         return value - (1 << self.bits) if self.signed and value >> self.bits - 1 else value
@@ -129,7 +135,7 @@ class RegisterField:
 
 @dataclass(frozen=True)
 class RegisterMap:
-    """The registers in the order of the addresses."""
+    """All registers of the core, in the order of their addresses."""
 
     control: Sequence[RegisterConstant]
     """The word indices of control registers, and the other constants of the package."""
@@ -138,7 +144,7 @@ class RegisterMap:
     """The bits of the register `mode`."""
 
     def address(self, field: RegisterField) -> int:
-        """Return the byte address of the first word of `field`."""
+        """Return the byte address of the first word of a register."""
         return 4 * (self.constant("LAYER") + field.word)
 
     def constant(self, name: str) -> int:
@@ -147,7 +153,7 @@ class RegisterMap:
 
 @cache
 def register_map() -> RegisterMap:
-    """Parse the package of registers."""
+    """Return the registers that the SystemVerilog package declares."""
     text = package_source().read_text("ascii")
     start, end = text.index("typedef struct"), text.index("} layer_t;")
     control, modes = (
@@ -206,7 +212,7 @@ def registers_header() -> str:
 
 
 def register_table() -> str:
-    """Return the registers as a Markdown table: address, name, bits, meaning."""
+    """Return the registers of the core as a Markdown table: address, name, bits, meaning."""
     known = register_map()
     words = [c for c in known.control if c.name not in ("WORDS", "VERSION", "LAYER")]
     rows = [(4 * c.value, c.name.lower(), "", c.meaning) for c in words]
@@ -222,7 +228,7 @@ def register_table() -> str:
 
 
 def write_board_files(folder: Path, size: CircuitSize) -> None:
-    """Write sources, wrapper, block design and device tree of a core of `size` to `folder`."""
+    """Write to `folder` the sources, wrapper, block design and device tree of a core of `size`."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in circuit_sources():
         (folder / path.name).write_bytes(path.read_bytes())

@@ -104,7 +104,10 @@ def encode_unary(op: graph.UnaryOp, add_table: AddTable) -> LayerRecord:
 
 @encodes(graph.LookupOp)
 def encode_lookup(op: graph.LookupOp, add_table: AddTable) -> LayerRecord:
-    """Encode a lookup. The attributes list the tables, except if a single int8 table suffices."""
+    """
+    Return the layer record of a lookup. The attributes list the tables, unless a single int8 table
+    suffices.
+    """
     tables = [add_table(row.tobytes()) for row in op.tables]
     attributes: list[int] = []
     if op.channel_rows is not None or not (is_int8(op.input) and is_int8(op.result)):

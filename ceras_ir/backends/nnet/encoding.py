@@ -130,17 +130,20 @@ class LayerRecord:
 
 
 def words_of(*fields: DenseArrayBase[IntegerType]) -> list[int]:
-    """Return the elements of all lists, concatenated, as words of 32 bits."""
+    """Return the elements of all lists, concatenated, as unsigned 32-bit words."""
     return [int(v) & 0xFFFFFFFF for field in fields for v in field.get_values()]
 
 
 def float_word(value: float) -> int:
-    """Return the bits of an f32."""
+    """Return the bits of a float32 as an unsigned integer."""
     return struct.unpack("<I", struct.pack("<f", value))[0]
 
 
 def table_words(tables: Sequence[int], rows: Sequence[int] | None) -> tuple[int, list[int]]:
-    """Return the first table, and the table of each channel if `rows` selects tables."""
+    """
+    Return the index of the first table, and, if `rows` assigns tables to channels, the table of
+    each channel.
+    """
     if rows is None:
         return tables[0], []
     return tables[rows[0]], [tables[row] for row in rows]
@@ -157,7 +160,7 @@ ENCODERS: dict[type[Operation], Encoder[Operation]] = {}
 
 
 def encodes(kind: type[OpT]) -> Callable[[Encoder[OpT]], Encoder[OpT]]:
-    """Register an encoder for operations of exactly this class."""
+    """Register the decorated function as the encoder of operations of exactly this class."""
 
     def register(encoder: Encoder[OpT]) -> Encoder[OpT]:
         def checked(op: Operation, add_table: AddTable) -> LayerRecord | None:
@@ -177,8 +180,8 @@ def record_as(
     requant: Callable[[OpT], RequantAttr | None] = lambda op: None,
 ) -> None:
     """
-    Register an encoder for operations of `op_class`, whose record has no fields except `attributes`
-    and a requantization.
+    Register an encoder for `op_class` whose layer record has only `attributes` and a
+    requantization.
     """
 
     @encodes(op_class)
@@ -203,11 +206,14 @@ class Constants:
     """The offset of each stored constant, by digest."""
 
     def padding(self, constant: ConstantOp, size: int) -> int:
-        """Return the padding in bytes between the first `size` bytes and a constant."""
+        """Return the bytes of padding that align a constant after `size` bytes of the section."""
         return -size % max(self.alignment, numpy_dtype(element_of(constant.result)).itemsize)
 
     def add(self, constant: ConstantOp, size: int) -> int:
-        """Add a constant unless an equal constant is stored, and return the offset."""
+        """
+        Add a constant of `size` bytes, unless an equal constant is stored; return its offset in the
+        section.
+        """
         digest = constant.digest()
         if digest not in self.offsets:
             self.offsets[digest] = offset = self.size + self.padding(constant, self.size)
@@ -216,7 +222,7 @@ class Constants:
         return self.offsets[digest]
 
     def chunks(self) -> Iterator[bytes | memoryview]:
-        """Return the bytes of the section."""
+        """Yield the bytes of the section in pieces."""
         size = 0
         for constant in self.parts:
             yield (padding := bytes(self.padding(constant, size)))
@@ -228,7 +234,7 @@ class Constants:
 
 @dataclass
 class Sections:
-    """The sections of an nnet file."""
+    """The contents of the sections of an nnet file while it is written."""
 
     tables: dict[Section, bytearray] = field(
         default_factory=lambda: {s: bytearray() for s in Section if s not in CONSTANT_ALIGNMENT}
@@ -249,7 +255,9 @@ class Sections:
         return self.constants[section].size
 
     def header(self) -> bytes:
-        """Return magic, version, section table and their checksum."""
+        """
+        Return the start of the file: signature, version, table of sections, and their checksum.
+        """
         end = 32 + 24 * len(Section)
         table = bytearray()
         for section in Section:
@@ -263,7 +271,7 @@ class Sections:
         return head + struct.pack("<I", zlib.crc32(table, zlib.crc32(head))) + table
 
     def write(self, stream: BinaryIO) -> None:
-        """Write the file."""
+        """Write the header and all sections to `stream`."""
         header = self.header()
         stream.write(header)
         end = len(header)

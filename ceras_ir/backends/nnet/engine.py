@@ -86,12 +86,12 @@ CORE, LINUX, PLANNER, RTL = (
 
 
 def compiler() -> list[str]:
-    """Return the command of the C++ compiler for the engine."""
+    """Return the command of the C++ compiler that builds the engine."""
     return native_compiler(PURPOSE)
 
 
 def generated_headers() -> dict[str, str]:
-    """Return the generated headers by name."""
+    """Return the C++ headers that are generated for the engine, by file name."""
     return {
         "functions.h": functions_header(),
         REGISTERS: registers_header(),
@@ -101,8 +101,8 @@ def generated_headers() -> dict[str, str]:
 
 def runtime_part(only: Collection[str] = (), extra_flags: Sequence[str] = ()) -> Part:
     """
-    Return the C++ sources of the engine, compiled for this machine. `only` selects sources by name;
-    by default, all are used.
+    Return the C++ sources of the engine, which are compiled for this machine. `only` selects
+    sources by name; by default, all are used.
     """
     files = sorted(SOURCES.iterdir())
     sources = [p for p in files if p.suffix == ".cpp" and (not only or p.name in only)]
@@ -124,7 +124,10 @@ def _core() -> Part:
 
 
 def planner() -> Path:
-    """Build the shared library that plans layers for the core in Verilog, as the engine does."""
+    """
+    Build the shared library that plans layers for the core in Verilog with the engine's code, and
+    return its path.
+    """
     sources = [*sorted(CORE.glob("*.cpp")), *sorted(PLANNER.glob("*.cpp"))]
     headers = [path for folder in (CORE, SOURCES) for path in sorted(folder.glob("*.h"))]
     flags = [*ENGINE_FLAGS, "-O1", "-fPIC", "-shared", f"-I{CORE}", f"-I{SOURCES}"]
@@ -140,12 +143,15 @@ def _shared_and_own(sources: Sequence[Path]) -> tuple[set[str], list[Path]]:
 
 
 def build(extra_flags: Sequence[str] = ()) -> Path:
-    """Build the program `ceras_engine`, unless it is cached."""
+    """Build the program `ceras_engine` unless it is cached, and return its path."""
     return build_program("ceras_engine", PURPOSE, [runtime_part(extra_flags=extra_flags)])
 
 
 def build_board_engine() -> Path:
-    """Build `ceras_engine` with the driver of a board. It shares all objects but `main`."""
+    """
+    Build `ceras_engine` with the driver of an FPGA board, and return its path. All other objects
+    are shared with `build`.
+    """
     shared, own = _shared_and_own(sorted(SOURCES.glob("*.cpp")))
     own += [*sorted(LINUX.glob("*.cpp")), *(p for p in DEVICE_SOURCES if p.suffix == ".c")]
     folders = {LINUX, *(path.parent for path in DEVICE_SOURCES)}
@@ -154,7 +160,7 @@ def build_board_engine() -> Path:
 
 
 def write_sources(folder: Path) -> None:
-    """Write the sources from which `runtime/CMakeLists.txt` builds the engine to `folder`."""
+    """Write to `folder` the sources from which `runtime/CMakeLists.txt` builds the engine."""
     driver = folder / "board"
     driver.mkdir(parents=True, exist_ok=True)
     for path in sorted(SOURCES.iterdir()):
@@ -171,7 +177,9 @@ RTL_PURPOSE = "the nnet engine with its circuits in Verilog"
 
 
 def build_engine(size: CircuitSize) -> Path:
-    """Build `ceras_engine` with the option --rtl."""
+    """
+    Build `ceras_engine` with a simulation of the circuits (option `--rtl`), and return its path.
+    """
     return build_simulation("ceras_engine_rtl", sorted(SOURCES.glob("*.cpp")), size)
 
 
@@ -208,7 +216,7 @@ STORAGE_DTYPES = {
 
 @dataclass(frozen=True)
 class Rtl:
-    """A simulation of the circuits in Verilog, and the timing of the memory."""
+    """The size of the simulated circuits, and the timing of the simulated memory."""
 
     size: CircuitSize = DEFAULT
     stall: int = 0
@@ -218,7 +226,7 @@ class Rtl:
 
 
 class NnetModel:
-    """An nnet file, or the `model.nnet` of a folder, and an engine that executes it."""
+    """An nnet file, or the `model.nnet` of a folder, that the engine executes."""
 
     def __init__(self, path: Path, engine_flags: Sequence[str] = (), rtl: Rtl | None = None):
         self.path = path / "model.nnet" if path.is_dir() else path
@@ -242,7 +250,10 @@ class NnetModel:
     def run(
         self, inputs: Mapping[str, Array], trace: Callable[[int, bytes], None] | None = None
     ) -> dict[str, Array]:
-        """Execute an inference. `trace` is called in order with number and result of each layer."""
+        """
+        Execute an inference. `trace` is called with the number and the result of each layer, in
+        order.
+        """
         samples = {name: np.asarray(array)[None] for name, array in inputs.items()}
         return {name: array[0] for name, array in self.run_samples(samples, trace).items()}
 
@@ -325,7 +336,7 @@ def _replay(log: Path, trace: Callable[[int, bytes], None]) -> None:
 
 
 class CompiledNnet:
-    """The compiled folder of target nnet, executed in the C++ engine."""
+    """A compiled folder of target nnet whose network the C++ engine executes."""
 
     CHUNK_SAMPLES = 16
     """The number of samples per process of the engine. Progress is shown after each process."""

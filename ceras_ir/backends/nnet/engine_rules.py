@@ -145,7 +145,9 @@ ENGINE_RULES: tuple[Rule, ...] = (
 
 
 def why_refused(op: Operation) -> str | None:
-    """Return the reason of the first rule that `op` breaks, or None."""
+    """
+    Return the reason of the first rule of the engine that `op` breaks, or `None` if there is none.
+    """
     return next((reason for rule in ENGINE_RULES if (reason := rule(op)) is not None), None)
 
 

@@ -44,7 +44,10 @@ class FileTensor:
 
     @property
     def rows(self) -> tuple[int, int, int]:
-        """Number of rows, bytes per row, and bytes from row to row; without gaps a single row."""
+        """
+        The number of rows in memory, the bytes of a row, and the bytes from a row to the next. A
+        tensor without gaps is a single row.
+        """
         if not self.pitch:
             return 1, self.nbytes, self.nbytes
         return prod(self.shape[:-1]), self.shape[-1] * STORAGE_BYTES[self.storage], self.pitch
@@ -55,7 +58,7 @@ class FileTensor:
 
     @property
     def type(self) -> tuple[str, float, int]:
-        """The storage, scale and zero point, which data movement operations preserve."""
+        """Storage, scale and zero point of the tensor, which data movement operations preserve."""
         return self.storage, self.scale, self.zero_point
 
     @property
@@ -64,7 +67,10 @@ class FileTensor:
 
     @property
     def is_plain(self) -> bool:
-        """Return whether the elements are integers or booleans with scale 1 and no zero point."""
+        """
+        Whether the elements are integers or booleans without quantization: scale 1 and zero point
+        0.
+        """
         return self.is_quantized and self.type[1:] == (1.0, 0)
 
     @property
@@ -73,13 +79,13 @@ class FileTensor:
 
     @property
     def end(self) -> int:
-        """The address after the last byte."""
+        """The address after the last byte of the tensor."""
         count, width, pitch = self.rows
         return self.offset + (count - 1) * pitch + width
 
     @property
     def limits(self) -> tuple[int, int]:
-        """The lowest and the highest stored integer."""
+        """The lowest and the highest integer that the tensor can store."""
         bits = 8 * STORAGE_BYTES[self.storage]
         if self.storage.startswith("u"):
             return 0, (1 << bits) - 1
@@ -129,7 +135,7 @@ class FileLayer:
 
 @dataclass(frozen=True)
 class NnetFile:
-    """The content of an nnet file. Integers are indices of entries of the tuples."""
+    """The content of an nnet file. Integers in records are indices into these tuples."""
 
     arena_size: int
     alignment: int
@@ -143,7 +149,7 @@ class NnetFile:
     sections: dict[str, bytes]
 
     def data(self, tensor: FileTensor) -> bytes:
-        """Return the bytes of a constant."""
+        """Return the bytes of a constant tensor."""
         return self.sections[tensor.location][tensor.offset :][: tensor.nbytes]
 
 
@@ -155,7 +161,7 @@ def expect(condition: bool, message: str) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """A layer of an nnet file that is checked, with its tensors."""
+    """A layer of an nnet file while it is checked, with its tensors."""
 
     file: NnetFile
     number: int
@@ -186,7 +192,10 @@ class Case:
         expect(condition, f"{where}: {message}")
 
     def stored_as(self, operands: Iterable[str], results: Iterable[str], message: str) -> None:
-        """Refuse an operand or a result of another storage."""
+        """
+        Refuse the file with `message` unless all operands have a storage in `operands` and the
+        result one in `results`.
+        """
         self.must(all(t.storage in operands for t in self.operands), message)
         self.must(self.result.storage in results, message)
 
@@ -197,7 +206,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Kind:
-    """The specification of an opcode of the nnet format."""
+    """The specification of an opcode of the nnet format, from which a layer is checked."""
 
     number: int
     """The opcode. Existing numbers never change."""
@@ -226,12 +235,15 @@ class Kind:
 
 
 def always(layer: FileLayer) -> bool:
-    """Require a requantization of each quantized result; a value of `Kind.requant`."""
+    """
+    Return True: each quantized result of the layer needs a requantization (a value of
+    `Kind.requant`).
+    """
     return True
 
 
 def check(file: NnetFile) -> None:
-    """Check that layers, states and the memory plan of a file agree."""
+    """Refuse a file whose layers, states or memory plan do not agree."""
     for number, layer in enumerate(file.layers):
         _check_layer(Case(file, number, layer))
     _check_states(file)
@@ -308,7 +320,10 @@ def _check_fused_tables(case: Case) -> None:
 
 
 def check_window(case: Case, words: tuple[int, ...], kernel: tuple[int, ...]) -> None:
-    """Check that strides, padding and dilations in `words` give the shape of the result."""
+    """
+    Check that strides, padding and dilations in `words`, and the kernel, give the shape of the
+    result.
+    """
     x, y, must = case.operands[0], case.result, case.must
     must(len(x.shape) == len(y.shape) == 4 and x.shape[0] == y.shape[0], "rank 4 expected")
     for axis in (0, 1):

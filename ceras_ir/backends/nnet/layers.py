@@ -22,6 +22,6 @@ LAYER_KINDS = {
 
 
 def encode(op: Operation, add_table: AddTable) -> LayerRecord | None:
-    """Return the record of `op`, if the format supports the operation."""
+    """Return the layer record of `op`, or `None` if the format does not support the operation."""
     encoder = ENCODERS.get(type(op))
     return None if encoder is None else encoder(op, add_table)

@@ -34,7 +34,9 @@ CONSTANT_BYTES = 8
 
 
 class FpgaAccelerator(Accelerator):
-    """The circuits of any FPGA, or of `board`, with modelled times."""
+    """
+    The rules of the FPGA for the pass `place`; with `board` also its limits and modelled times.
+    """
 
     device = FPGA
 
@@ -88,7 +90,7 @@ def _is_next_to_a_circuit(op: Operation) -> bool:
 
 
 def circuit_limit(op: Operation, board: FpgaBoard) -> str | None:
-    """Return why the circuits of `board` cannot execute `op`."""
+    """Return the reason why the circuits of `board` cannot execute `op`, or `None` if they can."""
     if isinstance(op, graph.ReshapeOp):
         return None
     circuit = _circuit_of(op, board)
@@ -110,7 +112,10 @@ def _circuit_of(op: Operation, board: FpgaBoard) -> BoardCircuit | None:
 
 
 def cost_of(op: Operation, board: FpgaBoard, *, admitted: bool) -> Cost:
-    """Return the modelled times of `op` in microseconds. They are 0 if no data is moved."""
+    """
+    Return the modelled times of `op` on CPU and FPGA in microseconds; both are 0 if no data is
+    moved.
+    """
     moved = moved_bytes(op)
     if moved == 0:
         return Cost(0.0, 0.0, FPGA)
@@ -181,7 +186,9 @@ def _run_length(op: graph.SliceOp | graph.TransposeOp) -> int:
 
 
 def transfer_us(size: int, board: FpgaBoard) -> float:
-    """Return the time in microseconds to transfer `size` bytes between CPU and FPGA."""
+    """
+    Return the time in microseconds in which the bus transfers `size` bytes between CPU and FPGA.
+    """
     return board.bus_latency_us + size / board.bus_bytes_per_us
 
 
@@ -193,7 +200,7 @@ such a layer follows from the rates of the board.
 
 
 def annotate_times(layers: list[dict[str, object]], module: ModuleOp, board_name: str) -> None:
-    """Add the modelled time in microseconds to the entry of each layer."""
+    """Add the modelled time in microseconds to the report entry of each layer."""
     board, ops = load_board(board_name), steps(main_function(module))
     for op, entry in zip(ops, entries_of(layers, ops), strict=True):
         if entry is None:
@@ -210,7 +217,7 @@ def annotate_times(layers: list[dict[str, object]], module: ModuleOp, board_name
 
 
 def prediction(board_name: str) -> Prediction:
-    """Return a description of the model, and the maximum rates of circuits and CPU."""
+    """Return a description of the time model, with the maximum rates of circuits and CPU."""
     board = load_board(board_name)
     circuits = board.circuits.values()
     macs = max((circuit.macs_per_cycle for circuit in circuits), default=0.0)
@@ -252,7 +259,10 @@ def skipped_share(op: graph.LinearOperation) -> float:
 
 
 def annotate_skipped(layers: list[dict[str, object]], module: ModuleOp) -> None:
-    """Add the share of skipped products to the entry of each layer that has any."""
+    """
+    Add the share of products that are skipped because weights are zero to the report entry of each
+    layer.
+    """
     ops = steps(main_function(module))
     for op, entry in zip(ops, entries_of(layers, ops), strict=True):
         if entry is None or not isinstance(op, graph.LinearOperation):

@@ -48,7 +48,7 @@ NO_INDEX = 0xFFFFFFFF
 
 
 def read_sections(data: bytes) -> dict[str, bytes]:
-    """Check the container and return the sections by name."""
+    """Check the header and the checksums of an nnet file; return its sections by name."""
     expect(
         data[:8] == MAGIC,
         "it does not begin with the signature of nnet; ceras-compile MODEL.onnx --target nnet -o "
@@ -220,14 +220,14 @@ class _FileReader:
 
 
 def read(data: bytes) -> NnetFile:
-    """Return the content of a file, or raise an `InputError` that names the first fault."""
+    """Return the content of an nnet file, or raise an `InputError` that names the first fault."""
     file = _FileReader(read_sections(data)).read()
     check(file)
     return file
 
 
 def dump(data: bytes) -> str:
-    """Return the content of a file as text with a line per entry."""
+    """Return the content of an nnet file as text, with a line per record."""
     file = read(data)
     lines = [f"nnet version 4, {len(data)} bytes", "sections:"]
     lines += [f"  {name}: {len(content)} bytes" for name, content in file.sections.items()]
@@ -318,7 +318,10 @@ LINE_BYTES = 8
 
 
 def annotate(data: bytes) -> str:
-    """Return the bytes of a valid file, except padding between sections, with field names."""
+    """
+    Return the bytes of a valid nnet file as text with field names, without the padding between
+    sections.
+    """
     return "\n".join(_lines(data)) + "\n"
 
 

@@ -127,7 +127,10 @@ def copies_fit(op: Operation) -> str | None:
 
 
 def repetitions(op: graph.ResizeOp) -> tuple[int, int] | None:
-    """Return how often a resize repeats each row and column, or None for other resizes."""
+    """
+    Return how often a resize repeats each row and each column, or `None` if it computes something
+    else.
+    """
     if op.function is not graph.Resize.NEAREST:
         return None
     factors: list[int] = []
@@ -224,7 +227,7 @@ def weights_and_bias_are_known(op: Operation) -> str | None:
 
 
 def packed_operands(op: Operation) -> tuple[int, ...]:
-    """Return the indices of operands that the CPU packs before each run: computed weights."""
+    """Return the indices of the operands that the CPU packs before each run: computed weights."""
     computed = isinstance(op, graph.LinearOperation) and not _is_constant(op.weights)
     return (1,) if computed else ()
 
@@ -259,7 +262,9 @@ def lines_fit(op: Operation) -> str | None:
 
 
 def is_product(op: graph.Conv2dOp) -> bool:
-    """Return whether a convolution is a matrix product on pixels, which needs no line buffer."""
+    """
+    Return whether a convolution is a matrix product on single pixels, which needs no line buffer.
+    """
     extents = (*shape_of(op.weights)[1:3], *op.strides.get_values())
     return set(extents) == {1} and not any(op.padding.get_values())
 
@@ -306,7 +311,10 @@ FPGA_RULES: tuple[Rule, ...] = (
 
 
 def why_not(op: Operation) -> str | None:
-    """Return None if the FPGA can execute `op`; otherwise the reason of the first broken rule."""
+    """
+    Return the reason of the first rule of the FPGA that `op` breaks, or `None` if the FPGA can
+    execute it.
+    """
     return next((reason for rule in FPGA_RULES if (reason := rule(op)) is not None), None)
 
 

@@ -46,7 +46,7 @@ NNET_FILE = "model.nnet"
 
 
 def emit(module: ModuleOp) -> list[Artefact]:
-    """Return the file of a network after memory planning."""
+    """Return the nnet file of a network. Values must have addresses."""
     sections = _FileWriter(main_function(module)).sections_of_network()
     return [Artefact(NNET_FILE, "network for the nnet engine", sections.write)]
 
@@ -201,7 +201,10 @@ def _section_of(dtype: np.dtype[np.generic]) -> Section:
 
 
 def why_not_written(op: Operation) -> str | None:
-    """Return why the format or the engine does not support an operation."""
+    """
+    Return the reason why the nnet format or the engine does not support an operation, or `None` if
+    they do.
+    """
     if reason := why_refused(op):
         return reason
     record = encode(op, lambda _: 0)

@@ -71,7 +71,10 @@ DESCRIPTIONS = {
 
 @dataclass(frozen=True, eq=False)
 class EmittedLaunch:
-    """A launch with the time, the cache maintenance, and the file of the stream."""
+    """
+    A launch with the file of its instruction stream, the modelled time, and the ranges for cache
+    maintenance.
+    """
 
     launch: LoweredLaunch
     cost: LaunchCost
@@ -144,7 +147,10 @@ def _network(
 
 
 def _ranges(lines: list[str], name: str, ranges: Sequence[ByteRange]) -> str:
-    """Return the C expressions for a list of ranges, and append the table to `lines`."""
+    """
+    Append a C table of address ranges to `lines`; return its name and length as arguments of an
+    initializer.
+    """
     if not ranges:
         return "0, 0u"
     entries = ", ".join(f"{{{offset}u, {size}u}}" for offset, size in ranges)
@@ -153,7 +159,7 @@ def _ranges(lines: list[str], name: str, ranges: Sequence[ByteRange]) -> str:
 
 
 def _text(value: str) -> str:
-    """Return a C string literal; bytes other than printable ASCII are octal, with 3 digits."""
+    """Return a C string literal. Bytes other than printable ASCII are octal escapes of 3 digits."""
     plain = (
         chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\?' else f"\\{byte:03o}"
         for byte in value.encode()
@@ -250,7 +256,10 @@ def _manifest_entry(emitted: EmittedLaunch) -> Entry:
 
 @dataclass(frozen=True)
 class VtaText(Target):
-    """The `.vtas` texts of all launches of a module with placed memory, for `board`."""
+    """
+    Print the instruction streams of all launches of a module as `.vtas` text. Values must have
+    addresses.
+    """
 
     name = "vta"
 
@@ -263,7 +272,10 @@ class VtaText(Target):
 
 
 def _annotate(layers: list[Entry], launches: Sequence[EmittedLaunch], board: VtaBoard) -> None:
-    """Add times to the report entries of all layers, and the performance of layers on VTA."""
+    """
+    Add times to the report entries of all layers, and utilization and traffic to those of layers on
+    VTA.
+    """
     placed = iter([x for x in layers if x["device"] == VTA])
     # In text of the tile level, a single launch represents all replaced operations.
     are_launches = any(layer["op"] == LaunchOp.name for layer in layers)
@@ -299,7 +311,10 @@ def _prediction(board: VtaBoard, board_name: str) -> Prediction:
 
 
 def pictures(module: ModuleOp, board_name: str) -> list[Artefact]:
-    """Return the streams as text, and the execution of each instruction as a Chrome trace."""
+    """
+    Return the instruction streams as text, and the modelled execution of each instruction as a
+    Chrome trace.
+    """
     board = load_board(board_name)
     launches = build_image(module, board).launches
     costs = measure(launches, board)

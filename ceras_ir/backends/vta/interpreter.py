@@ -35,7 +35,10 @@ Loop: TypeAlias = tuple[int, int, int, int]
 
 @dataclass(eq=False)
 class Scratchpad:
-    """A buffer on chip: `shape` vectors, row-major in `vectors`."""
+    """
+    A buffer on chip with the value of each of its vectors: `vectors` has the vectors of `shape` in
+    row-major order.
+    """
 
     vectors: Array
     shape: tuple[int, ...]
@@ -43,7 +46,10 @@ class Scratchpad:
     """The number of accesses to the next buffer of this ring."""
 
     def position(self, indices: tuple[int, ...]) -> int:
-        """Return the vector at leading indices; missing indices are zero."""
+        """
+        Return the index in `vectors` of the vector at the leading `indices`; missing indices are
+        zero.
+        """
         position = row_major(self.shape, indices)
         check("vector", position, position, len(self.vectors))
         return position
@@ -117,7 +123,7 @@ def _box(pad: Scratchpad, start: int, loops: list[Loop], operand: int) -> Array:
 
 
 def _distinct(loops: list[Loop]) -> bool:
-    """Return whether each iteration has a separate accumulator."""
+    """Return whether each iteration of the loops of a GEMM has a separate accumulator."""
     reached = np.zeros(1, np.int64)
     for extent, stride, _, _ in loops:
         reached = (reached[:, None] + stride * np.arange(extent)).reshape(-1)
@@ -274,7 +280,7 @@ class TileFunctions(InterpreterFunctions):
 
 
 def _window_maxima(results: NDArray[np.int64], maximum: tile.WindowMaximum) -> NDArray[np.int64]:
-    """Return the maxima of [N, H, W, C]; elements outside are ignored."""
+    """Return the maximum of each window of results [N, H, W, C]; elements outside are ignored."""
     (kh, kw), (top, left) = maximum.kernel, maximum.before
     padding = (0, 0), (top, kh), (left, kw), (0, 0)
     padded = np.pad(results, padding, constant_values=np.iinfo(np.int8).min)
@@ -286,7 +292,9 @@ def _window_maxima(results: NDArray[np.int64], maximum: tile.WindowMaximum) -> N
 def _pooled_taps(
     op: tile.MaxPoolOp | tile.AveragePoolOp, x: Array, outside: int = 0
 ) -> list[Array]:
-    """Return, for each position in the window, the elements of all windows of all planes."""
+    """
+    Return for each tap of a pooling window an array with its element of every window in all planes.
+    """
     n, c, h, w, *vector = x.shape
     planes = x.reshape(n * c, h, w, prod(vector)).astype(np.int8)
     window = Window.of(
@@ -296,7 +304,10 @@ def _pooled_taps(
 
 
 def _moved_residual(residual: Array, tiles: Array, shape: tuple[int, ...]) -> NDArray[np.int64]:
-    """Multiply a packed residual by one tile, or by a tile per block of channels, and unpack it."""
+    """
+    Multiply a packed residual by a diagonal tile of weights, or a tile for each block of channels,
+    and unpack it.
+    """
     lanes = residual.shape[-1]
     vectors = residual.reshape(*residual.shape[:2], -1, lanes).astype(np.int64)
     moved = vectors @ tiles.reshape(-1, lanes, lanes).swapaxes(1, 2).astype(np.int64)
@@ -304,14 +315,20 @@ def _moved_residual(residual: Array, tiles: Array, shape: tuple[int, ...]) -> ND
 
 
 def _of_channels(constants: NDArray[np.int32], rank: int) -> NDArray[np.int64]:
-    """Return packed constants in the order of channels; `rank` axes precede the vector."""
+    """
+    Return packed constants in the order of channels. `rank` is the number of axes before the axes
+    of a vector.
+    """
     if constants.ndim > rank + 1:
         constants = constants[..., 0, :]
     return constants.reshape(*constants.shape[: rank - 1], -1).astype(np.int64)
 
 
 def _added_to_channels(bias: Array, radix: Array | None) -> NDArray[np.int64]:
-    """Return a bias in the order of channels; a bias in digits has a radix."""
+    """
+    Return a packed bias in the order of channels. A bias that is stored as int8 digits has a
+    `radix`, their weights.
+    """
     if radix is None:
         return _of_channels(bias.astype(np.int32), 1)
     counts = radix.reshape(-1, radix.shape[-1])[0].astype(np.int64)
@@ -319,7 +336,10 @@ def _added_to_channels(bias: Array, radix: Array | None) -> NDArray[np.int64]:
 
 
 def matrix_at(array: Array, indices: tuple[int, ...]) -> tuple[Array, int, int]:
-    """Return the matrix of vectors at the leading indices (a view), and the last two indices."""
+    """
+    Return the matrix of vectors at the leading indices of `array` (a view), and the last two
+    indices.
+    """
     indices = index_values(indices)
     if len(indices) == 1:
         return array[None], 0, indices[0]
@@ -330,7 +350,7 @@ def matrix_at(array: Array, indices: tuple[int, ...]) -> tuple[Array, int, int]:
 def combine(
     kind: tile.AluFunction, target: NDArray[np.int64], other: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return `kind(target, other)` without the final wrap to 32 bits."""
+    """Return the ALU function `kind` of two arrays, before results wrap to 32 bits."""
     match kind:
         case tile.AluFunction.ADD:
             return target + other

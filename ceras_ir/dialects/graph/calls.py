@@ -169,7 +169,7 @@ class ExtractOp(GraphOperation):
 
     @property
     def start(self) -> int:
-        """The offset of the first byte."""
+        """The index of the first byte of the tensor in `input`."""
         return self.offset.value.data
 
     def verify_semantics(self) -> None:
@@ -265,9 +265,10 @@ class LoopOp(CallingOperation):
        The first result of the body is then a boolean that specifies whether the next step runs, and
        no value is stacked.
 
-    The result has the last carried values (the operands `carried` if no step runs), then the
-    stacked tensors, for `graph.extract`. `backwards` has an entry of 0 or 1 for each scanned, then
-    for each stacked value. The body can contain loops. After ONNX `Scan` and `Loop`.
+    The result is a vector of bytes, which `graph.extract` reads: the last carried values (the
+    operands `carried` if no step runs), then the stacked tensors, each padded to a multiple of 16
+    bytes. `backwards` has an entry of 0 or 1 for each scanned, then for each stacked value. The
+    body can contain loops. After ONNX `Scan` and `Loop`.
 
         func.func private @step(%step: tensor<i64>, %sum: tensor<2xf32>, %row: tensor<2xf32>)
             -> tensor<2xf32> {

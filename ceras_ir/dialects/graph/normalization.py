@@ -111,10 +111,10 @@ class NormalizeOp(GraphOperation):
 @irdl_op_definition
 class IntegerNormalizeOp(GraphOperation):
     """
-    `graph.normalize` of stored int8 or int16, in integers. A row has n elements `q`, minus their
-    zero point. The shift `s` is 5 if not `centred`, else `min(5, floor((62 - 3 * ceil(log2 n) - 2 *
-    bits) / 2))`. A negative shift is a right shift that rounds half up; all other divisions and
-    roots are rounded down:
+    Normalize rows along the last dimension, as `graph.normalize`, in integers. A row has n stored
+    elements `q` of `bits` bits, 8 or 16, minus their zero point. The shift `s` is 5 if not
+    `centred`, else `min(5, floor((62 - 3 * ceil(log2 n) - 2 * bits) / 2))`. A negative shift is a
+    right shift that rounds half up; all other divisions and roots are rounded down:
 
     1. `c = (n * q - sum(q)) << s` if `centred`, else `c = q << s`
     2. `w = sum(c * c) + epsilon`, `t = floor((floor(log2 w) - 30) / 2)`, `root = sqrt(w * 2^(-2

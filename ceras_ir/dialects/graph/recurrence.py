@@ -173,7 +173,8 @@ class RecurrenceOp(GraphOperation):
     @property
     def exponents(self) -> tuple[int, tuple[int, ...]] | None:
         """
-        The exponents of the state and of each row of integer weights, if their scales are fixed.
+        The exponent of the scale of the state, and for each row of integer weights that of its
+        scale; `None` if the scales are not fixed.
         """
         if self.state_exponent is None or self.weight_exponents is None:
             return None

@@ -72,7 +72,7 @@ class ClearPlanPass(NetworkPass):
 
 
 def clear_plan(main: FuncOp) -> None:
-    """Remove the plan of a function."""
+    """Remove all addresses and the memory plan from a function."""
     main.attributes.pop(ARENA, None)
     main.attributes.pop(REGIONS, None)
     for operation in main.body.block.ops:
@@ -85,7 +85,7 @@ def clear_plan(main: FuncOp) -> None:
 
 
 def interference(buffers: Sequence[Buffer]) -> dict[int, set[int]]:
-    """Return which buffers, by index, are live at the same time."""
+    """Return for each buffer, by index, the buffers that are live at the same time."""
     graph: dict[int, set[int]] = {i: set() for i in range(len(buffers))}
     alive: list[int] = []
     for i in sorted(graph, key=lambda i: (buffers[i].lower, i)):
@@ -239,7 +239,10 @@ class AllocateBlocksPass(
 
 
 def coloured_plan(liveness: Liveness, alignment: int) -> tuple[dict[SSAValue, BlockAttr], int]:
-    """Return consecutive blocks by graph colouring, and the size of the arena."""
+    """
+    Return the block of each value if each color of a graph coloring is a range of memory, and the
+    size of the arena.
+    """
     colours = fewest_blocks(liveness.buffers)
     sizes = [0] * (max(colours, default=-1) + 1)
     for buffer, colour in zip(liveness.buffers, colours, strict=True):
@@ -254,7 +257,9 @@ def coloured_plan(liveness: Liveness, alignment: int) -> tuple[dict[SSAValue, Bl
 
 
 def offset_plan(liveness: Liveness, alignment: int) -> tuple[dict[SSAValue, BlockAttr], int]:
-    """Return blocks at byte offsets, and the size of the arena."""
+    """
+    Return the block of each value, at the offset that a search finds, and the size of the arena.
+    """
     found = plan_offsets(liveness.spans, alignment)
     return _blocks(liveness, [("", offset) for offset in found.offsets]), found.peak
 
@@ -262,7 +267,10 @@ def offset_plan(liveness: Liveness, alignment: int) -> tuple[dict[SSAValue, Bloc
 def region_plan(
     main: FuncOp, liveness: Liveness, regions: "Sequence[Region]", alignment: int
 ) -> tuple[dict[SSAValue, BlockAttr], list[RegionAttr]]:
-    """Return blocks at byte offsets of several memories, and the used bytes of each memory."""
+    """
+    Return the block of each value in one of several memories (regions), and the used bytes of each
+    memory.
+    """
     from ceras_ir.transforms.memory.regions import describe_regions, plan_in_regions
 
     found = plan_in_regions(main, liveness, regions, alignment)
@@ -293,7 +301,10 @@ def _blocks(liveness: Liveness, places: Sequence[tuple[str, int]]) -> dict[SSAVa
 
 
 def reasons_to_copy(main: FuncOp, liveness: Liveness, rule: GapRule) -> dict[ConcatOp, list[str]]:
-    """Return for each concatenation the operands that it copies, and the reasons."""
+    """
+    Return for each concatenation why it copies operands, a text for each, instead of using their
+    memory.
+    """
     reasons: dict[ConcatOp, list[str]] = {}
     if liveness.slicing is None:
         liveness = analyse(main, slicing=Slicing(rule, frozenset()))

@@ -42,7 +42,9 @@ class Rows:
 
 
 def check_plan(main: FuncOp) -> list[Finding]:
-    """Return the errors in the plan of `main` with their locations; [] for a correct plan."""
+    """
+    Return the errors in the memory plan of `main`, with their locations; empty for a correct plan.
+    """
     arena = arena_of(main)
     if arena is None:
         return [_of(main, "no mem.arena: values have no addresses; run --allocate-blocks first")]

@@ -38,12 +38,17 @@ from ceras_ir.transforms.memory.slices import (
 
 
 def copied_bytes(main: FuncOp) -> int:
-    """Return the bytes that the plan of `main` copies."""
+    """
+    Return the bytes that operations of `main` copy without computation, such as operands of
+    concatenations.
+    """
     return sum(map(bytes_copied_by, steps(main)))
 
 
 def bytes_copied_by(op: Operation) -> int:
-    """Return the bytes that an operation of a finished plan copies without computation."""
+    """
+    Return the bytes that an operation copies without computation, in a function with a memory plan.
+    """
     if isinstance(op, ConcatOp):
         in_place = {part.operand for part in slices(op) if operand_in_place(op, part)}
         return sum(byte_size(v) for v in op.operands if v not in in_place)
@@ -96,7 +101,10 @@ MAX_OPERATIONS_TRIED = 200_000
 def choose_slices(
     main: FuncOp, *, include_io: bool, alignment: int, rule: GapRule
 ) -> tuple[Liveness, Liveness]:
-    """Return the liveness with slices, with a peak that is not higher, and the liveness without."""
+    """
+    Return the live ranges if operands of concatenations are computed in the memory of the result
+    wherever the peak does not rise, and the live ranges without that.
+    """
     plain = analyse(main, include_io=include_io)
     cap = plain.lower_bound(alignment)
 

@@ -43,12 +43,15 @@ class BufferOptions:
 
 
 def byte_size(value: SSAValue) -> int:
-    """Return the bytes of a stored tensor."""
+    """Return the bytes in which a tensor is stored."""
     return bytes_of(tensor_type(value))
 
 
 def steps(main: FuncOp) -> list[Operation]:
-    """Return the operations that compute values, in their order."""
+    """
+    Return the operations of a function that compute values, in order; constants and the terminator
+    are omitted.
+    """
     return [op for op in main.body.block.ops if not isinstance(op, ConstantOp | ReturnOp)]
 
 
@@ -61,7 +64,7 @@ def value_name(main: FuncOp, value: SSAValue) -> str:
 
 @dataclass
 class Buffer:
-    """Memory that must be unchanged during `[lower, upper)`."""
+    """Memory for one or more values, which must be unchanged during the steps `[lower, upper)`."""
 
     size: int
     lower: int
@@ -79,7 +82,10 @@ class Buffer:
 
 @dataclass
 class Liveness:
-    """The buffers of a function in the order of their start, and the positions of values."""
+    """
+    The buffers that the values of a function need, in the order of their first step, and the
+    position of each value in its buffer.
+    """
 
     buffers: list[Buffer] = field(default_factory=list[Buffer])
     by_value: dict[SSAValue, Buffer] = field(default_factory=dict[SSAValue, Buffer])
@@ -107,7 +113,9 @@ class Liveness:
         self.by_value[value] = buffer
 
     def shared(self, op: Operation, step: int, in_place: bool) -> SSAValue | None:
-        """Return the operand whose memory the result of `op` can use, or `None`."""
+        """
+        Return the operand whose memory can hold the result of `op`, or `None` if there is none.
+        """
         if (source := viewed_operand(op)) is not None:
             fits = not self.pitches.get(source) or row_bytes(source) == row_bytes(op.results[0])
             return source if fits and self._has_room(op, source) else None
@@ -159,13 +167,16 @@ class Liveness:
 
     def place_of(self, value: SSAValue) -> tuple[int, int]:
         """
-        Return the offset in bytes of a value in the buffer, and the bytes from a row to the next; 0
-        without gaps between rows.
+        Return the offset of a value in its buffer, and the distance between its rows, in bytes; the
+        distance is 0 if there are no gaps.
         """
         return self.starts.get(value, 0), self.pitches.get(value, 0)
 
     def merge(self, op: ConcatOp, upper: int) -> bool:
-        """Merge the buffers of operands into the buffer of the result, if possible."""
+        """
+        Merge the buffers of the operands of a concatenation into the buffer of the result, where
+        this is possible; return whether it is.
+        """
         parts, merged = slices(op), dict[int, tuple[Buffer, Slice, int]]()
         if not parts:
             reason = "it is neither one run of bytes nor columns of the result"
@@ -202,7 +213,10 @@ class Liveness:
         return self.pitches.get(part.operand, 0) or row_bytes(part.operand)
 
     def why_copied(self, op: ConcatOp, part: Slice, parts: Sequence[Slice]) -> str | None:
-        """Return the reason why a buffer cannot be merged, or `None`."""
+        """
+        Return the reason why an operand of a concatenation cannot be computed in the memory of the
+        result, or `None` if it can.
+        """
         operand, buffer = part.operand, self.by_value.get(part.operand)
         if sum(operand is other for other in op.operands) > 1:
             return "it is there more than once"
@@ -249,7 +263,9 @@ class Liveness:
         return None
 
     def why_without_gaps(self, value: SSAValue) -> str | None:
-        """Return the reason why the rows of `value` cannot have gaps, or `None`."""
+        """
+        Return the reason why the rows of `value` cannot have gaps in memory, or `None` if they can.
+        """
         if value in self.returned or isinstance(value, BlockArgument):
             return "inputs and outputs of the network have no gaps between rows"
         assert isinstance(value.owner, Operation) and self.slicing is not None
@@ -260,11 +276,11 @@ class Liveness:
 
     @property
     def spans(self) -> list[Span]:
-        """The sizes and live ranges, in the order of `buffers`."""
+        """The size and the live range of each buffer."""
         return [buffer.span for buffer in self.buffers]
 
     def lower_bound(self, alignment: int = 1) -> int:
-        """Return the maximum bytes that are live at a step, a lower bound of each plan."""
+        """Return the maximum of bytes that are live at a step: no memory plan needs less."""
         return max_live_bytes(self.spans, alignment)
 
 
@@ -314,7 +330,10 @@ def analyse(
 def last_use(
     value: SSAValue, position: dict[Operation, int], end: int, returned: set[SSAValue]
 ) -> int:
-    """Return the step after the last use of `value`; graph outputs live to the end."""
+    """
+    Return the step after the last use of `value`, or `end` for a graph output. `position` is the
+    step of each operation.
+    """
     if value in returned:
         return end
     born = 0 if isinstance(value, BlockArgument) else position[value.owner]  # pyright: ignore
@@ -322,7 +341,10 @@ def last_use(
 
 
 def is_host_work(op: Operation) -> bool:
-    """Return whether the host works for `op`: not for a view at the address of the operand."""
+    """
+    Return whether the CPU executes `op`. An accelerator executes launches, and a view of its
+    operand needs no work.
+    """
     if isinstance(op, LaunchOp):
         return False
     source = viewed_operand(op)
@@ -358,7 +380,10 @@ def launch_groups(main: FuncOp) -> list[list[LaunchOp]]:
 
 
 def overwritten_values(main: FuncOp) -> set[SSAValue]:
-    """Return the values that only a group of launches reads, so that they can be overwritten."""
+    """
+    Return the values that only launches of the same group read, so that their memory may be
+    overwritten within the group.
+    """
     found: set[SSAValue] = set()
     for launches in launch_groups(main):
         for op in launches[:-1]:

@@ -25,7 +25,7 @@ from ceras_ir.support.native import Part, build_program, has_compiler
 
 @dataclass(frozen=True)
 class Span:
-    """`size` bytes that must be unchanged during `[lower, upper)`."""
+    """A buffer: `size` bytes that must be unchanged during the steps `[lower, upper)`."""
 
     size: int
     lower: int
@@ -33,26 +33,26 @@ class Span:
 
     @property
     def needs_memory(self) -> bool:
-        """Return whether the span has bytes and a live range that is not empty."""
+        """Whether the buffer has bytes and a live range that is not empty."""
         return self.size > 0 and self.lower < self.upper
 
     def overlaps(self, other: "Span") -> bool:
-        """Return whether both spans are live at some time."""
+        """Return whether both buffers are live at a common step."""
         return self.lower < other.upper and other.lower < self.upper
 
 
 def aligned(size: int, alignment: int) -> int:
-    """Return the next multiple of `alignment`."""
+    """Return `size`, rounded up to a multiple of `alignment`."""
     return -(-size // alignment) * alignment
 
 
 def aligned_spans(spans: Iterable[Span], alignment: int) -> list[Span]:
-    """Return the spans with sizes rounded up to multiples of `alignment`."""
+    """Return buffers with sizes rounded up to multiples of `alignment`."""
     return [Span(aligned(s.size, alignment), s.lower, s.upper) for s in spans]
 
 
 def max_live_bytes(spans: Iterable[Span], alignment: int = 1) -> int:
-    """Return the maximum of bytes that are live at the same time, a lower bound of each plan."""
+    """Return the maximum of bytes that are live at a step: no memory plan needs less."""
     change = Counter[int]()
     for span in aligned_spans(spans, alignment):
         change[span.lower] += span.size
@@ -61,14 +61,17 @@ def max_live_bytes(spans: Iterable[Span], alignment: int = 1) -> int:
 
 
 def gap(peak: int, bound: int) -> float:
-    """Return the difference between `peak` and `bound`, relative to `bound`."""
+    """Return how much larger `peak` is than the lower bound, as a fraction of the bound."""
     return (peak - bound) / bound if bound else 0.0
 
 
 def misplaced(
     names: Sequence[object], spans: Sequence[Span], offsets: Sequence[int], capacity: int
 ) -> list[str]:
-    """Return the errors of a placement, in a comparison of all pairs without shared code."""
+    """
+    Return the errors of a memory plan: all pairs of buffers are compared, without code of the
+    planner.
+    """
     found: list[str] = []
     table = np.array([(s.lower, s.upper) for s in spans], np.int64).reshape(-1, 2)
     starts = np.array(offsets, np.int64)
@@ -100,12 +103,17 @@ duration, decreasing duration, or increasing start.
 
 
 def first_fit(spans: Sequence[Span], alignment: int) -> tuple[list[int], int]:
-    """Return the offset of each buffer and the peak in bytes, the best of several greedy plans."""
+    """
+    Return the offset of each buffer and the peak in bytes, for the best of several greedy plans.
+    """
     return min(greedy_plans(spans, alignment), key=lambda plan: plan[1])
 
 
 def greedy_plans(spans: Sequence[Span], alignment: int) -> Iterator[tuple[list[int], int]]:
-    """Yield the plan of each order; each buffer is placed in the lowest gap that fits."""
+    """
+    Yield a plan (offsets and peak) for each of several orders of buffers. Each buffer is placed in
+    the lowest gap that fits.
+    """
     for order in _ORDERS:
         indices = sorted(range(len(spans)), key=lambda i: (*order(spans[i]), i))
         yield _place(spans, indices, alignment)
@@ -149,7 +157,7 @@ SEARCH_NODES = 300_000
 
 
 class SearchOutcome(StrEnum):
-    """The outcome of a search."""
+    """The result of a search for a memory plan."""
 
     FOUND = "found"
     IMPOSSIBLE = "impossible"
@@ -158,7 +166,9 @@ class SearchOutcome(StrEnum):
 
 @dataclass(frozen=True)
 class Answer:
-    """The outcome of a search and, if it found a plan, an offset for each span."""
+    """
+    The outcome of a search for a memory plan, and the offset of each buffer if it found a plan.
+    """
 
     outcome: SearchOutcome
     offsets: tuple[int, ...] = ()
@@ -205,7 +215,7 @@ def place_within(
 
 
 def place_quickly(spans: Sequence[Span], capacity: int, *, seconds: float) -> Answer:
-    """Place greedily without a compiler, then search on two processors."""
+    """Find a plan within `capacity` bytes: by greedy plans, then by a search on two processors."""
     end = time.monotonic() + seconds
     if max_live_bytes(spans) > capacity:
         return Answer(SearchOutcome.IMPOSSIBLE)
@@ -222,7 +232,7 @@ def place_quickly(spans: Sequence[Span], capacity: int, *, seconds: float) -> An
 
 @dataclass(frozen=True)
 class OffsetPlan:
-    """Offsets, the bytes that they need, and a lower bound for all plans."""
+    """The offset of each buffer, the bytes that the plan needs, and a lower bound for all plans."""
 
     offsets: tuple[int, ...]
     peak: int
@@ -254,7 +264,10 @@ def improve(spans: Sequence[Span], plan: OffsetPlan, alignment: int, nodes: int)
 
 
 def plan_offsets(spans: Sequence[Span], alignment: int, nodes: int = SEARCH_NODES) -> OffsetPlan:
-    """Return the greedy plan, or a better plan of the search if a compiler is installed."""
+    """
+    Return the best greedy plan of offsets, or the better plan that a search finds if a C++ compiler
+    is installed.
+    """
     offsets, peak = first_fit(spans, alignment)
     plan = OffsetPlan(tuple(offsets), peak, max_live_bytes(spans, alignment))
     if peak > plan.bound:
@@ -266,7 +279,10 @@ def plan_offsets(spans: Sequence[Span], alignment: int, nodes: int = SEARCH_NODE
 
 @lru_cache
 def warn_missing_search() -> None:
-    """Warn a single time that plans can be larger, because no compiler is installed."""
+    """
+    Warn, a single time, that memory plans can be larger because no C++ compiler is installed for
+    the search.
+    """
     print(
         "allocate-blocks: warning: no C++ compiler for the exact search, so that plans may be "
         "larger than on a machine with one; install g++, or set CXX",

@@ -1,7 +1,8 @@
 """
 Plan several memories of limited size, so that the first memories carry the most traffic.
 
-A search assigns a region to each request.
+A region is a memory of the board. The search assigns each intermediate value to a region, and to
+an offset in it.
 """
 
 import heapq
@@ -39,7 +40,9 @@ MAX_REGION_BYTES = 1 << 48
 
 @dataclass(frozen=True)
 class Region:
-    """A memory of `capacity` bytes; `bytes_per_us` is the bandwidth, if it is known."""
+    """
+    A memory of a board with `capacity` bytes. `bytes_per_us` is the bandwidth, if it is known.
+    """
 
     name: str
     capacity: int
@@ -48,7 +51,7 @@ class Region:
 
 @dataclass(frozen=True)
 class RegionFields:
-    """A memory for values, in the order of preference."""
+    """A memory of a board file. The order of memories is the order of preference."""
 
     name: str = board_field(example='"sram"')
     """The name, which consists of letters, digits and `_`."""
@@ -67,7 +70,9 @@ class Memory:
 
 
 def parse_regions(texts: Sequence[str]) -> list[Region]:
-    """Parse regions `NAME:BYTES` or `NAME:BYTES:BYTES_PER_US`, the preferred region first."""
+    """
+    Parse memories given as `NAME:BYTES` or `NAME:BYTES:BYTES_PER_US`, the preferred memory first.
+    """
     found: list[Region] = []
     for text in texts:
         name, *numbers = text.split(":")
@@ -86,7 +91,7 @@ def parse_regions(texts: Sequence[str]) -> list[Region]:
 
 
 def refuse_regions(main: FuncOp, target: str) -> None:
-    """Refuse a plan with several regions, for a target with a single memory."""
+    """Refuse a memory plan with several regions if the target has a single memory."""
     if regions := regions_of(main):
         names = ", ".join(region.region.data for region in regions)
         raise UnsupportedError(
@@ -96,7 +101,9 @@ def refuse_regions(main: FuncOp, target: str) -> None:
 
 
 def board_regions(name: str) -> list[Region]:
-    """Return the regions of a board: a name, or a TOML file with `[[memory.region]]` tables."""
+    """
+    Return the memories of a packaged board, or of a TOML file with `[[memory.region]]` tables.
+    """
     try:
         text = (Path(name) if name.endswith(".toml") else _board_file(name)).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -153,7 +160,10 @@ Traffic: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True)
 class RegionChoice:
-    """A region for each request; `proven` means that no other choice has more traffic."""
+    """
+    The index of a region for each buffer. `proven` means that no other choice has more traffic in
+    the first regions.
+    """
 
     places: tuple[int, ...]
     traffic: Traffic
@@ -289,7 +299,10 @@ def _tightened(
 def min_capacity(
     spans: Sequence[Span], capacities: Sequence[int], region: int, alignment: int
 ) -> int:
-    """Return the bytes that `region` needs if all other regions are used, without offsets."""
+    """
+    Return the bytes that `region` needs at least if the buffers may also use all other regions;
+    gaps between offsets are ignored.
+    """
     rounded = aligned_spans(spans, alignment)
     limits = [capacity // alignment * alignment for capacity in capacities]
     allowed = [tuple(range(len(limits)))] * len(spans)
@@ -348,7 +361,10 @@ def traffic_of(main: FuncOp, liveness: Liveness) -> list[int]:
 def plan_in_regions(
     main: FuncOp, liveness: Liveness, regions: Sequence[Region], alignment: int
 ) -> RegionPlan:
-    """Return a plan within the capacities of the regions; an error reports the missing bytes."""
+    """
+    Return a memory plan within the capacities of the regions, or raise an error with the missing
+    bytes.
+    """
     capacities = [region.capacity for region in regions]
     plan = plan_regions(liveness.spans, traffic_of(main, liveness), capacities, alignment)
     if plan is None:
@@ -357,7 +373,10 @@ def plan_in_regions(
 
 
 def describe_regions(regions: Sequence[Region], plan: RegionPlan) -> list[str]:
-    """Return a line for each region, and the bound of the traffic of the first region."""
+    """
+    Return lines that report the used bytes and the traffic of each region, and the bound of the
+    traffic of the first.
+    """
     places, traffic = plan.choice.places, plan.choice.traffic
     total = max(sum(traffic), 1)
     lines: list[str] = []

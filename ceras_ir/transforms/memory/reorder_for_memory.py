@@ -25,7 +25,10 @@ from ceras_ir.transforms.pass_kinds import NetworkPass
 
 @dataclass(frozen=True)
 class Job:
-    """An operation: the buffers of operands and results, and the operands that it can overwrite."""
+    """
+    An operation as the search for an order sees it: the buffers that it reads and writes, and the
+    operands that it can overwrite.
+    """
 
     reads: frozenset[int]
     writes: frozenset[int]
@@ -34,7 +37,10 @@ class Job:
 
 @dataclass(frozen=True)
 class Problem:
-    """Jobs in a valid order, and buffers; `given` exist before, `kept` until the end."""
+    """
+    The operations of a network (jobs) in a valid order, and the sizes of its buffers. The buffers
+    `given` exist before the first job, `kept` remain until the end.
+    """
 
     jobs: Sequence[Job]
     sizes: Sequence[int]
@@ -42,7 +48,7 @@ class Problem:
     kept: frozenset[int] = frozenset()
 
     def users(self) -> list[int]:
-        """Return for each buffer the set of jobs that access it, as bits."""
+        """Return for each buffer the set of jobs that access it, as the bits of an integer."""
         users = [0] * len(self.sizes)
         for number, job in enumerate(self.jobs):
             for buffer in job.reads | job.writes:
@@ -74,7 +80,10 @@ def _members(jobs: int) -> Iterator[int]:
 
 
 class _JobMemory:
-    """The memory of sets of completed jobs. Sets are bits: a search stores thousands of them."""
+    """
+    The bytes that are live after a set of jobs is complete. Sets are bits of integers, because a
+    search stores thousands of them.
+    """
 
     def __init__(self, problem: Problem):
         self.problem = problem
@@ -119,7 +128,10 @@ MAX_OPTIONS_PER_STATE = 2
 
 
 def best_order(problem: Problem, max_states: int) -> list[int]:
-    """Return job indices with the lowest peak; a greedy order if the search stops."""
+    """
+    Return the order of jobs with the lowest peak of memory, or a greedy order if the search exceeds
+    `max_states`.
+    """
     memory = _JobMemory(problem)
     everything = (1 << len(problem.jobs)) - 1
     alive = sum(problem.sizes[b] for b in problem.given)

@@ -40,25 +40,33 @@ def may_overwrite(op: Operation, operand: SSAValue) -> bool:
 
 
 def accept_gaps(op: Operation, value: SSAValue) -> str | None:
-    """Accept gaps, for a finished plan, which satisfies the rule of a target."""
+    """
+    Return `None`: a finished memory plan satisfies the rule of its target, so all gaps are
+    accepted.
+    """
     return None
 
 
 @dataclass(frozen=True)
 class Slicing:
-    """The operands that are written in place: all that can be, or `wanted`."""
+    """
+    The operands of concatenations that are written directly into the result: all that can be, or
+    `wanted`.
+    """
 
     rule: GapRule = takes_runs_only
     wanted: frozenset[tuple[Operation, SSAValue]] | None = None
 
     def wants(self, op: Operation, operand: SSAValue) -> bool:
-        """Return whether this operand of a concatenation is to be written in place."""
+        """
+        Return whether this operand of a concatenation is to be written directly into the result.
+        """
         return self.wanted is None or (op, operand) in self.wanted
 
 
 @dataclass(frozen=True)
 class Slice:
-    """The position of an operand in the result of a concatenation, in bytes."""
+    """The bytes of the result of a concatenation that contain an operand."""
 
     operand: SSAValue
     start: int
@@ -69,22 +77,25 @@ class Slice:
 
 
 def element_bytes(value: SSAValue) -> int:
-    """Return the bytes of a stored element."""
+    """Return the bytes of a stored element of `value`."""
     return storage_type(tensor_type(value).element_type).size
 
 
 def row_bytes(value: SSAValue) -> int:
-    """Return the bytes of a row along the last axis."""
+    """Return the bytes of a row, the elements along the last axis."""
     return (1, *shape_of(value))[-1] * element_bytes(value)
 
 
 def row_count(value: SSAValue) -> int:
-    """Return the number of rows of a value."""
+    """Return the number of rows, which are the elements along the last axis."""
     return prod(shape_of(value)[:-1])
 
 
 def slices(op: ConcatOp) -> list[Slice]:
-    """Return the slices of the operands in the result; [] unless they are contiguous or columns."""
+    """
+    Return the position of each operand in the result; empty unless operands are contiguous bytes or
+    columns of the result.
+    """
     axis, shape = op.axis.value.data, shape_of(op.result)
     is_run = prod(shape[:axis]) == 1
     if not is_run and axis != len(shape) - 1:
@@ -108,7 +119,9 @@ def spread(start: int, row: int, pitch: int) -> int:
 
 
 def slices_of_plan(main: FuncOp) -> Slicing:
-    """Return the operands that are in place in a finished plan."""
+    """
+    Return the operands of concatenations that a finished memory plan places directly in the result.
+    """
     found = {
         (op, part.operand)
         for op in main.body.block.ops
@@ -120,7 +133,9 @@ def slices_of_plan(main: FuncOp) -> Slicing:
 
 
 def refuse_gaps(main: FuncOp, target: str) -> None:
-    """Refuse a plan with gaps between rows, for a target with kernels that support no gaps."""
+    """
+    Refuse a memory plan with gaps between rows, for a target whose kernels do not support them.
+    """
     for op in main.body.block.ops:
         if any((block := block_of(r)) is not None and block.pitch.data for r in op.results):
             reason = (
@@ -131,7 +146,10 @@ def refuse_gaps(main: FuncOp, target: str) -> None:
 
 
 def operand_in_place(op: ConcatOp, part: Slice) -> bool:
-    """Return whether the plan stores an operand at the position in the result."""
+    """
+    Return whether the memory plan stores an operand of a concatenation at its position in the
+    result.
+    """
     part_block, result_block = block_of(part.operand), block_of(op.result)
     if part_block is None or result_block is None or part_block.region != result_block.region:
         return False

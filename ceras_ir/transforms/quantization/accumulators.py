@@ -34,7 +34,10 @@ MAX_WEIGHT = 127
 
 @dataclass(frozen=True)
 class Magnitudes:
-    """The magnitudes that determine the accumulator of each output channel."""
+    """
+    The magnitudes from which a bound of each output channel's accumulator follows: weights, bias
+    and input.
+    """
 
     taps: int
     weights: NDArray[np.float64] | None
@@ -142,7 +145,10 @@ def _reach(value: SSAValue) -> int:
 
 
 def _half(op: graph.LinearOperation | graph.BinaryOp | graph.Pool2dOp) -> float:
-    """Return the rounding constant of a shift. Multipliers extend the sum to 64 bits first."""
+    """
+    Return the constant that a shift adds for rounding, as part of the 32-bit sum; 0 with
+    multipliers, which extend the sum to 64 bits first.
+    """
     is_shift = op.requant is not None and op.requant.multipliers == (1,)
     return 2.0**op.requant.shift.data / 2 if op.requant is not None and is_shift else 0.0
 
@@ -255,7 +261,7 @@ class ProveAccumulatorsPass(ModulePass):
 
 
 def accumulator_bounds(module: ModuleOp) -> Iterator[tuple[Operation, int]]:
-    """Yield the largest magnitude of the accumulator of each quantized operation."""
+    """Yield each quantized operation with the largest magnitude that its accumulator can reach."""
     for op in module.walk():
         match op:
             case graph.LinearOperation(requant=RequantAttr() as requant):
@@ -298,7 +304,10 @@ def _largest(value: SSAValue) -> int:
 
 
 def _half_unit(requant: RequantAttr) -> int:
-    """Return the rounding constant of a 32-bit shift; multipliers use 64 bits."""
+    """
+    Return the constant that a requantization adds for rounding before a shift in 32 bits; 0 with
+    multipliers, which use 64 bits.
+    """
     if requant.multiplier.data != 1 or requant.shift.data == 0 or requant.mode is Rounding.FLOOR:
         return 0
     return 1 << requant.shift.data - 1

@@ -75,7 +75,10 @@ def insert_channel_scales(main: FuncOp, *, inputs: bool) -> None:
 
 
 def multiply_by_ones(value: SSAValue) -> graph.BinaryOp:
-    """Replace a value by the float product with 1 per channel."""
+    """
+    Replace the uses of a value by its float product with a constant of 1 per channel, which can
+    absorb factors.
+    """
     ones = np.ones(graph.shape_of(value)[-1:], np.float32)
     location = value.owner.location if isinstance(value.owner, Operation) else UnknownLoc()
     return multiply(value, ones, CHANNELS_REASON, location)
@@ -84,7 +87,7 @@ def multiply_by_ones(value: SSAValue) -> graph.BinaryOp:
 def multiply(
     value: SSAValue, factors: NDArray[np.float32], reason: str, location: LocationAttr
 ) -> graph.BinaryOp:
-    """Replace `value` by the float product with the constants `factors`."""
+    """Replace the uses of `value` by its float product with the constants `factors`."""
     constant = graph.ConstantOp.from_array(factors, location=location)
     scaled = graph.BinaryOp(graph.Binary.MUL, value, constant.result, result_element=f32)
     scaled.location = location

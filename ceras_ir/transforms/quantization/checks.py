@@ -163,7 +163,7 @@ def _contradictions(op: Operation) -> Iterator[str]:
 
 
 def _misplaced(op: Operation) -> Iterator[str]:
-    """Check that a zero accumulator gives the zero point of the result."""
+    """Yield an error if an accumulator of zero does not give the zero point of the result."""
     requant = op.properties.get("requant")
     if not isinstance(requant, RequantAttr):
         return
@@ -188,7 +188,9 @@ def _scales(value: SSAValue) -> list[float]:
 
 
 def _pairs(first: Sequence[T], second: Sequence[U]) -> Iterator[tuple[T, U]]:
-    """Return pairs of entries of the same channel. A single entry is the same for all channels."""
+    """
+    Return pairs of entries of the same channel. A list with a single entry has it for all channels.
+    """
     count = max(len(first), len(second))
     return ((first[i % len(first)], second[i % len(second)]) for i in range(count))
 
@@ -294,7 +296,10 @@ class _RoundedNetwork:
         }
 
     def outputs(self, sample: Mapping[str, Array]) -> dict[str, tuple[Array, Array]]:
-        """Return each output on a sample, without and with rounding."""
+        """
+        Return each graph output on a sample twice: computed without and with rounding of stored
+        values.
+        """
         import numpy as np
 
         from ceras_ir.interpreters.float_functions import for_statistics
@@ -319,7 +324,10 @@ class _RoundedNetwork:
     def _compute(
         self, op: Operation, exact: dict[SSAValue, Array], rounded: dict[SSAValue, Array]
     ) -> None:
-        """Compute an operation; `rounded` gets the result if it differs from that of `exact`."""
+        """
+        Compute an operation. `exact` gets the result, and `rounded` gets it with rounding if that
+        differs.
+        """
         from ceras_ir.network.integer import dequantize, quantize
 
         (result,) = op.results
@@ -336,7 +344,7 @@ class _RoundedNetwork:
 def _sources_of_outputs(
     main: FuncOp, storages: Mapping[SSAValue, Storage]
 ) -> dict[str, dict[SSAValue, Storage]]:
-    """Return the stored values from which float operations compute each output."""
+    """Return for each graph output the stored values from which float operations compute it."""
     states = {state.result for state in states_of(main)}
     named = zip(output_names(main), result_values(main), strict=True)
     found = {

@@ -77,7 +77,10 @@ MAX_NAMED_VALUES = 8
 
 @dataclass
 class _Candidate:
-    """A value of 8 bits, and the additional time for 16 bits in 8-bit products (`extra`)."""
+    """
+    A value that is stored in 8 bits. `extra` is the additional time if it had 16 bits, in 8-bit
+    products.
+    """
 
     value: SSAValue
     name: str
@@ -241,7 +244,10 @@ class ChoosePrecisionPass(ResidualSpreadOptions, BudgetOptions, CalibratedPass):
             self._warn(stored, found["measured"])
 
     def _meter(self, main: FuncOp) -> tuple[SensitivityMeter, Sequence[Sample], Sequence[Sample]]:
-        """Return the meter, the samples of the estimate, and the samples of the measurement."""
+        """
+        Return the sensitivity meter, the samples from which it estimates noise, and those on which
+        noise is measured.
+        """
         from ceras_ir.transforms.quantization.analysis.sensitivity import (
             MAX_MACS,
             SensitivityMeter,
@@ -289,7 +295,7 @@ class ChoosePrecisionPass(ResidualSpreadOptions, BudgetOptions, CalibratedPass):
             yield _Candidate(value, name, self._times.widening(value))
 
     def _is_stored(self, value: SSAValue) -> bool:
-        """Return whether the device of the 8-bit value can compute it in 16 bits."""
+        """Return whether the device that computes the value can compute it in 16 bits."""
         op = value.owner
         if not self.narrow:
             return True
@@ -372,7 +378,7 @@ def _noisiest(candidates: list[_Candidate], total: float) -> str:
 
 
 def _needs_bytes(op: Operation) -> bool:
-    """Return whether the operands always have 8 bits, as in a product of two activations."""
+    """Return whether the operands of `op` must have 8 bits, as in a product of two activations."""
     return isinstance(op, graph.LinearOperation) and not isinstance(
         op.weights.owner, graph.ConstantOp
     )
@@ -384,7 +390,10 @@ def _is_joined(value: SSAValue) -> bool:
 
 
 def _widen(value: SSAValue) -> None:
-    """Store a value in 16 bits. The operand of a function has the exponent of the finer table."""
+    """
+    Store a value in 16 bits. The operand of a function gets the exponent that the finer table
+    requires.
+    """
     from ceras_ir.transforms.quantization.analysis.function_forms import (
         Form,
         fit_argument,

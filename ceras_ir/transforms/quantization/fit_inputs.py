@@ -155,7 +155,10 @@ class FitInputsPass(CalibratedPass):
 
 
 def _input_operations(main: FuncOp, given: Sequence[SSAValue]) -> list[graph.GraphOperation]:
-    """Return float operations on inputs and constants, and their data movement, in order."""
+    """
+    Return the float operations that depend only on inputs and constants, and the data movement
+    between them, in order.
+    """
     known, steps = set(given), list[graph.GraphOperation]()
     for op in main.body.block.ops:
         if not isinstance(op, graph.GraphOperation) or isinstance(op, graph.ConstantOp):

@@ -100,7 +100,10 @@ def _operands(op: graph.GraphOperation, target: UniformType) -> Sequence[SSAValu
 
 
 def _stored(value: SSAValue, widest: int | None = WIDE) -> SSAValue | None:
-    """Return the per-tensor integers of at most `widest` bits that `value` is dequantized from."""
+    """
+    Return the integers from which `value` is dequantized per tensor, or `None` if there are none or
+    they have more than `widest` bits.
+    """
     owner = value.owner
     if not isinstance(owner, graph.DequantizeOp) or graph.is_per_axis(owner.input):
         return None
@@ -339,7 +342,9 @@ class QdqOperationRule(ResidualSpreadPass):
 
 
 def _rounds_half_up(op: graph.GraphOperation) -> bool:
-    """Return whether shifts round ties up, other than in layers, which always do."""
+    """
+    Return whether an operation other than a layer rounds its shifts half up. Layers always do.
+    """
     requant = op.properties.get("requant")
     if isinstance(op, graph.LinearOperation) or not isinstance(requant, RequantAttr):
         return False

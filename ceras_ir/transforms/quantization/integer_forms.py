@@ -245,7 +245,10 @@ def _linear(
 
 
 def residual_shifts(residual: SSAValue, scales: NDArray[np.float64]) -> tuple[int, ...] | None:
-    """Return the left shifts that align a residual with each scale of the accumulator."""
+    """
+    Return the left shifts that convert a residual to each scale of the accumulator, or `None` if
+    shifts cannot.
+    """
     mantissas, exponents = np.frexp(graph.stored_element(residual).scale / scales)
     shifts = (exponents - 1).tolist()
     aligned = bool((mantissas == 0.5).all()) and 0 <= min(shifts) <= max(shifts)
@@ -253,14 +256,14 @@ def residual_shifts(residual: SSAValue, scales: NDArray[np.float64]) -> tuple[in
 
 
 def accumulator_element(input: SSAValue, weights: SSAValue) -> UniformType:
-    """Return the type of sums of products, with the per-channel scales of the weights."""
+    """Return the quantized type of the accumulator, with the per-channel scales of the weights."""
     factors = graph.stored_element(weights)
     scales = [graph.scale_of(input) * s.data for s in factors.scales]
     return UniformType(scales, storage=i32, axis=0 if factors.is_per_axis else None)
 
 
 def bias_in_accumulators(bias: SSAValue, accumulator: UniformType) -> NDArray[np.float64]:
-    """Return a constant float or stored bias in units of the accumulator."""
+    """Return a constant bias, float or stored, in units of the accumulator."""
     scales = np.array([s.data for s in accumulator.scales])
     array, kind = graph.known_array(bias).astype(np.float64), graph.quantized_element(bias)
     if kind is None:
@@ -319,7 +322,10 @@ def _binary(
 
 
 def _alignment(lhs: UniformType, rhs: UniformType) -> tuple[int, int] | None:
-    """Return the left shifts to the finer scale of two addends, if the shifts are allowed."""
+    """
+    Return the left shifts that convert two addends to the finer of their scales, or `None` if they
+    are too large.
+    """
     finer = min(lhs.scale, rhs.scale)
     shifts = round(np.log2(lhs.scale / finer)), round(np.log2(rhs.scale / finer))
     return shifts if max(shifts) <= graph.BinaryOp.MAX_SHIFT else None
@@ -328,7 +334,9 @@ def _alignment(lhs: UniformType, rhs: UniformType) -> tuple[int, int] | None:
 def _rescaled_addends(
     sides: tuple[UniformType, UniformType], target: UniformType, clamp: tuple[int, int]
 ) -> tuple[tuple[int, int], tuple[int, int], RequantAttr | None]:
-    """Return the shifts, multipliers and requantization of addends with any scales."""
+    """
+    Return shifts, multipliers and requantization with which integers of any two scales are added.
+    """
     (left, right), shift = addend_multipliers(sides, target)
     shifts, multipliers, rounding = (0, 0), (left, right), Rounding.HALF_EVEN
     factors = [side.scale / target.scale for side in sides]
@@ -356,7 +364,9 @@ def _rescaled_addends(
 def addend_multipliers(
     sides: Sequence[UniformType], target: UniformType
 ) -> tuple[tuple[int, ...], int]:
-    """Return the multipliers of two addends, and the shift of the sum."""
+    """
+    Return the integer multipliers of two addends with any scales, and the right shift of the sum.
+    """
     largest = max(side.reach for side in sides)
     bits = min(ADDEND_BITS - largest.bit_length(), graph.BinaryOp.MAX_SHIFT)
     return fixed_point([side.scale / target.scale for side in sides], bits, ADDEND_SHIFT)

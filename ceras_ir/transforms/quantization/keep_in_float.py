@@ -298,7 +298,10 @@ def _sensitive_operands(op: Operation, logarithms: Collection[SSAValue]) -> Sequ
 
 
 def _positive_bounds(op: Operation) -> graph.FunctionAttr | None:
-    """Return the clip of a layer with a positive lower bound, which rounds to 0 in int8."""
+    """
+    Return the clamp of a layer if its lower bound is positive, which int8 would round to 0; else
+    `None`.
+    """
     function = op.activation if isinstance(op, graph.LinearOperation) else None
     bounds = None if function is None else function.clip_range
     return function if bounds is not None and bounds[0] > 0 else None
@@ -327,7 +330,9 @@ def _logarithms(ops: Sequence[Operation]) -> set[SSAValue]:
 
 
 def _keeps_sensitivity(op: Operation) -> bool:
-    """Return whether operands of the operation are kept in float if the result is."""
+    """
+    Return whether an operation, if its result is kept in float, needs operands in float as well.
+    """
     if isinstance(op, graph.ReduceOp | graph.SoftmaxOp) or keeps_scale(op):
         return True
     if isinstance(op, graph.Pool2dOp):
@@ -336,7 +341,7 @@ def _keeps_sensitivity(op: Operation) -> bool:
 
 
 def _has_squares(value: SSAValue) -> bool:
-    """Return whether a value is computed from squares, without a layer between."""
+    """Return whether a value is computed from squares, without a layer in between."""
     pending, visited = [value], set[SSAValue]()
     while pending:
         at = pending.pop()

@@ -75,7 +75,10 @@ class FillRule(FloatNetworkPass):
 
 
 def _returns_fill(op: Operation, *, is_filled: bool) -> bool:
-    """Return whether the result may have a fill value. `is_filled` is set if an operand has one."""
+    """
+    Return whether the result of `op` may contain a fill value. `is_filled` is set if an operand
+    contains one.
+    """
     if graph.element_of(op.results[0]) != f32:
         return False
     match op:
@@ -170,7 +173,10 @@ def _masked_values(
     inputs: Sequence[SSAValue],
     hides: Callable[[NDArray[np.generic]], NDArray[np.bool_]],
 ) -> set[SSAValue]:
-    """Return masks, including `inputs`, and all values that they reach elementwise."""
+    """
+    Return the values with elements that `hides` marks, including `inputs`, and all values that
+    depend on them elementwise.
+    """
     found = set(inputs)
     for op in ops:
         match op:
@@ -190,7 +196,9 @@ def _masked_values(
 
 
 def _is_mask(value: SSAValue, *, added: bool = False) -> bool:
-    """Return whether an input, or a sum with it, is only used by softmaxes."""
+    """
+    Return whether a graph input, or (with `added`) a sum with it, is consumed only by softmax.
+    """
     uses = list(uses_after_moves(value, joined=True))
     return bool(uses) and all(_is_mask_use(use, added=added) for use in uses)
 
@@ -318,7 +326,10 @@ def _is_part(op: Operation) -> bool:
 
 
 def _is_computed_in_float(move: Operation, inside: Container[Operation]) -> bool:
-    """Return whether the moved value is computed in float and has no other integer consumers."""
+    """
+    Return whether the value that `move` moves is computed in float and has no consumers in integers
+    other than `inside`.
+    """
     while is_alias(move):
         value = move.operands[0]
         if any(u.operation in inside and u.operation is not move for u in value.uses):
@@ -336,7 +347,10 @@ def _is_returned(op: Operation, states: Sequence[State]) -> bool:
 
 
 def _returns_inputs(op: Operation, states: Sequence[State]) -> bool:
-    """Return whether half of the concatenated elements, or more, are graph inputs in float."""
+    """
+    Return whether half or more of the elements that a concatenation joins are graph inputs in
+    float.
+    """
     arguments = {state.argument for state in states}
     sources = {value: source_of(value) for value in op.operands}
     size = sum(

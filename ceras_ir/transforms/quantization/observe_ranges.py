@@ -39,7 +39,7 @@ CHUNK_SAMPLES = 64
 
 
 class Carrier(Protocol):
-    """Serializes a network for a worker process."""
+    """Serializes a network for a worker process, and restores it there."""
 
     def pack(self, module: ModuleOp) -> bytes: ...
 
@@ -56,7 +56,10 @@ class Sharing:
 
 @dataclass(frozen=True)
 class ChunkTask:
-    """The arguments of a worker that observes values of the network on a chunk of the samples."""
+    """
+    The arguments with which a worker process observes values of the network on a part of the
+    samples.
+    """
 
     network: bytes
     carrier: Carrier
@@ -123,7 +126,7 @@ def _observe_chunks(
 
 
 def observe_chunk(task: ChunkTask) -> Observations:
-    """Observe the values of a chunk. A worker process calls this function."""
+    """Observe the values of a network on a part of the samples, in a worker process."""
     module = _network(task.carrier, task.network)
     every = list(network_values(main_function(module).body.block))
     samples = chosen_samples(module, task.path, task.samples)

@@ -47,7 +47,10 @@ from ceras_ir.transforms.rebuilding import with_data
 
 
 def shift_storage(value: SSAValue, element: UniformType, distance: int) -> None:
-    """Change the stored type of `value` to `element`, whose integers are greater by `distance`."""
+    """
+    Change the stored type of `value` to `element`, whose integers for the same real values are
+    greater by `distance`.
+    """
     op = value.owner
     assert isinstance(op, Operation)
     requant: Attribute | None = op.properties.get("requant")
@@ -214,7 +217,10 @@ def _requantize_results(main: FuncOp) -> None:
 
 
 class SinkDequantize(RewritePattern):
-    """Replace `move(dequantize(x))` by `dequantize(move(x))` if all operands have the same type."""
+    """
+    Replace `move(dequantize(x))` by `dequantize(move(x))` for data movement and maxima, if all
+    operands have the same type.
+    """
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: graph.GraphOperation, rewriter: PatternRewriter, /):
@@ -270,11 +276,11 @@ class SinkRule(PatternPass):
 
 class HoistQuantize(RewritePattern):
     """
-    Replace `quantize(move(x, y))` by `move(quantize(x), quantize(y))` if the float result of the
-    data movement has no other consumer.
+    Replace `quantize(move(x, y))` by `move(quantize(x), quantize(y))` if `move` is a data movement
+    operation or an elementwise maximum, and its float result has no other consumer.
 
-    Exact: quantization is the same nondecreasing function of each element, so it commutes with data
-    movement and with a maximum.
+    Exact: quantization is the same nondecreasing function of each element, so it commutes with the
+    selection of elements.
     """
 
     @op_type_rewrite_pattern
@@ -356,7 +362,10 @@ class TieRule(NetworkPass):
 
 
 def _remove_tie_breaks(quantize: graph.QuantizeOp) -> bool:
-    """Remove constants that only decide ties, and return whether there were any."""
+    """
+    Remove sums and products with constants before `quantize` that only decide ties; return whether
+    there were any.
+    """
     steps = _constant_steps(quantize.input)
     for count in range(len(steps), 0, -1):
         found, value = steps[:count], steps[count - 1].value
@@ -369,7 +378,7 @@ def _remove_tie_breaks(quantize: graph.QuantizeOp) -> bool:
 
 
 class _Step(NamedTuple):
-    """A sum or product with a constant, without other consumers."""
+    """A sum or product with a constant whose result has a single consumer."""
 
     op: graph.BinaryOp
     value: SSAValue
@@ -394,7 +403,10 @@ def _constant_steps(value: SSAValue) -> list[_Step]:
 
 
 def _only_breaks_ties(step: _Step, value: SSAValue, quantize: graph.QuantizeOp) -> bool:
-    """Return whether the constant of a step, applied to `value`, only decides ties."""
+    """
+    Return whether the constant of a step is so small that, applied to `value`, it only changes the
+    rounding of ties.
+    """
     op, target = value.owner, graph.quantized_element(quantize.result)
     # Data movement, rectifiers and clips keep multiples of a unit.
     while isinstance(op, graph.GraphOperation) and (only_moves(op) or _clips(op)):

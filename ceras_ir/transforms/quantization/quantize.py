@@ -130,7 +130,7 @@ class QuantizePass(ArithmeticOptions, QuantizationOptions, PipelinePass):
 
     @property
     def optional(self) -> tuple[str, ...]:
-        """The optional passes that run."""
+        """The names of the optional passes that run: the recipe of the user or the default."""
         return self.recipe or default_recipe(channel_shifts=self._arithmetic.channel_shifts)
 
     @property
@@ -189,7 +189,10 @@ class QuantizePass(ArithmeticOptions, QuantizationOptions, PipelinePass):
         return tuple(p for p in everything if p.name not in OPTIONAL_PASSES or p.name in optional)
 
     def _offering(self) -> dict[str, str | None]:
-        """Return the target and board, unless the target does not choose the forms of functions."""
+        """
+        Return options for passes that choose forms of functions: no target and board if the target
+        offers no choice.
+        """
         if self.target is None or configured(self.target, self.board).form_offer() is None:
             return {"target": None, "board": None}
         return {}

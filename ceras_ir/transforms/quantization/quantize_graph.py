@@ -51,14 +51,17 @@ from ceras_ir.transforms.rebuilding import erase_unused
 
 
 def stored_type(argument: SSAValue) -> Attribute | None:
-    """Return the type to which all consumers quantize an argument, or None."""
+    """
+    Return the type to which all consumers quantize a graph input, or `None` if they differ or do
+    not quantize it.
+    """
     users = [use.operation for use in argument.uses]
     types = {user.result.type if isinstance(user, QuantizeOp) else None for user in users}
     return types.pop() if len(types) == 1 else None
 
 
 def store_argument(argument: SSAValue) -> None:
-    """Change the type of an argument to the type to which all consumers quantize it."""
+    """Change a graph input to the integer type to which all its consumers quantize it."""
     if (kind := stored_type(argument)) is None:
         return
     quantizers = [use.operation for use in argument.uses]
@@ -69,7 +72,7 @@ def store_argument(argument: SSAValue) -> None:
 
 
 def return_stored(main: FuncOp, position: int) -> None:
-    """Return the integers of a result that is dequantized."""
+    """Return integers as graph output `position`, if it is the result of a dequantization."""
     last = main.body.block.last_op
     assert last is not None
     value = last.operands[position]

@@ -59,7 +59,9 @@ class ResidualSpreadPass(ResidualSpreadOptions, NetworkPass):
 def split_residual(
     op: graph.LinearOperation, residual: SSAValue
 ) -> tuple[graph.LinearOperation, graph.BinaryOp]:
-    """Replace a layer by the layer without residual and an addition; return both."""
+    """
+    Replace a layer with residual by the layer without it and an addition; return both operations.
+    """
     plain = rebuild_linear(op, {"activation": None, "residual_shift": None}, residual=None)
     drop_statistics(plain)  # They belong to the sum.
     total = graph.BinaryOp(

@@ -39,7 +39,7 @@ MAX_DIRECT_SIZE = 64
 
 
 def roundable_layers(main: FuncOp) -> list[graph.LinearOperation]:
-    """Return the layers with constant weights that have an exponent, and constant bias if any."""
+    """Return the layers whose constant weights have an exponent, and whose bias is constant."""
     return [
         op
         for op in quantized_operations(main)
@@ -51,7 +51,9 @@ def roundable_layers(main: FuncOp) -> list[graph.LinearOperation]:
 
 
 def round_to_nearest(weights: Doubles, step: Doubles | float) -> Doubles:
-    """Round half to even to multiples of `step` and clamp, as `quantize-graph` does."""
+    """
+    Round weights half to even to multiples of `step` and clamp them, as `quantize-graph` does.
+    """
     return np.clip(np.rint(weights / step), WEIGHT_LOW, INT8_HIGH) * step
 
 
@@ -73,7 +75,10 @@ def round_with_compensation(weights: Doubles, pairs: Doubles, steps: Doubles) ->
 
 
 def _inverse_factors(pairs: Doubles) -> Doubles:
-    """Return upper triangles U with `U.T @ U = inverse(pairs)`; `pairs` is damped."""
+    """
+    Return upper triangular matrices U with `U.T @ U = inverse(pairs)`. For stability, `pairs` is
+    damped first.
+    """
     diagonal = np.einsum("gii->gi", pairs)
     mean = diagonal.mean(axis=1, keepdims=True)
     added = np.where(mean > 0, DAMPING * mean, 1.0)
@@ -89,7 +94,10 @@ def _inverse_factors(pairs: Doubles) -> Doubles:
 
 
 def _inverse_upper(triangle: Doubles) -> Doubles:
-    """Invert an upper triangle by halves, with a third of the products of a general inverse."""
+    """
+    Invert upper triangular matrices by halves, which needs a third of the products of a general
+    inverse.
+    """
     size = triangle.shape[-1]
     if size <= MAX_DIRECT_SIZE:
         return np.linalg.inv(triangle).astype(np.float64, copy=False)
@@ -140,12 +148,15 @@ SHRINKAGE = 0.25
 
 
 def patch_length(op: graph.LinearOperation) -> int:
-    """Return the number of products per accumulator."""
+    """Return the number of products in each accumulator of a layer."""
     return prod(graph.shape_of(op.weights)[1:])
 
 
 class _Pairs:
-    """Sums of the products of all pairs of columns, in blocks of rows from the diagonal on."""
+    """
+    The sums of products of all pairs of columns of patches: a symmetric matrix [K, K], of which the
+    blocks from the diagonal on are stored.
+    """
 
     def __init__(self, groups: int, length: int):
         starts = range(0, length, PAIR_BLOCK_COLUMNS)
@@ -156,7 +167,7 @@ class _Pairs:
         ]
 
     def add(self, x: NDArray[np.float32]) -> None:
-        """Add the products of `x` [groups, patches, K]."""
+        """Add the products of the columns of `x` [groups, patches, K]."""
         for number, block in enumerate(self.blocks):
             rest = x[:, :, number * PAIR_BLOCK_COLUMNS :]
             block += np.matmul(rest[:, :, : block.shape[1]].transpose(0, 2, 1), rest)
@@ -166,7 +177,7 @@ class _Pairs:
         return all(np.isfinite(block).all() for block in self.blocks)
 
     def of(self, groups: slice) -> NDArray[np.float64]:
-        """Return the symmetric matrices of the given groups [groups, K, K]."""
+        """Return the symmetric matrices [groups, K, K] of some groups of the layer."""
         count = len(range(*groups.indices(self.shape[0])))
         found = np.empty((count, *self.shape[1:]))
         for number, block in enumerate(self.blocks):
@@ -178,7 +189,10 @@ class _Pairs:
 
 @dataclass
 class InputMoments:
-    """Sums over the inputs of a layer, or of several layers with equal weights."""
+    """
+    The sums, over samples, of the input patches of a layer and of products of pairs of their
+    elements. Several layers may share equal weights.
+    """
 
     op: graph.LinearOperation
     equal_layers: Sequence[graph.LinearOperation] = ()
@@ -199,20 +213,26 @@ class InputMoments:
 
     @property
     def parts(self) -> int:
-        """The number of equal parts of a patch, for products of pairs."""
+        """
+        The number of equal parts into which patches are divided, so that matrices of pairs remain
+        small.
+        """
         length = patch_length(self.op)
         return next(
             n for n in range(1, length + 1) if length % n == 0 and length // n <= MAX_PART_PRODUCTS
         )
 
     def by_part(self, rows: NDArray[Number]) -> NDArray[Number]:
-        """Reshape [groups, rows, K] to [groups * parts, rows, K / parts]."""
+        """Reshape weights or patches [groups, rows, K] to [groups * parts, rows, K / parts]."""
         groups, count, length = rows.shape
         split = rows.reshape(groups, count, self.parts, length // self.parts)
         return split.transpose(0, 2, 1, 3).reshape(groups * self.parts, count, -1)
 
     def joined(self, rows: NDArray[Number]) -> NDArray[Number]:
-        """Undo `by_part`."""
+        """
+        Reshape [groups * parts, rows, K / parts] back to [groups, rows, K], the inverse of
+        `by_part`.
+        """
         _, count, part = rows.shape
         split = rows.reshape(self.groups, self.parts, count, part)
         return split.transpose(0, 2, 1, 3).reshape(self.groups, count, self.parts * part)
@@ -225,7 +245,7 @@ class InputMoments:
     @property
     def are_finite(self) -> bool:
         """
-        Return whether the products are finite. Squares of values above 10^19 overflow in float32.
+        Whether the sums of products are finite. Squares of values above 10^19 overflow in float32.
         """
         return self._pairs.are_finite
 
@@ -250,7 +270,7 @@ class InputMoments:
         return found
 
     def add(self, x: NDArray[np.float32], op: graph.LinearOperation) -> None:
-        """Include the input `x` of the layer `op`."""
+        """Add the patches of the input `x` of the layer `op`."""
         if not isinstance(op, graph.Conv2dOp):
             self._multiply(x[None])
             return
@@ -262,7 +282,10 @@ class InputMoments:
         self._multiply(self._by_group(picked))
 
     def _by_group(self, patches: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Reshape [patches, taps, channels] to [groups, patches, taps * channels of the group]."""
+        """
+        Reshape patches [patches, taps, channels] to [groups, patches, taps * channels of the
+        group].
+        """
         count, taps, channels = patches.shape
         split = patches.reshape(count, taps, self.groups, channels // self.groups)
         return split.transpose(2, 0, 1, 3).reshape(self.groups, count, -1)
@@ -284,7 +307,7 @@ def input_moments(
     samples: Iterable[Mapping[str, Array]],
     layers: Iterable[Sequence[graph.LinearOperation]],
 ) -> list[InputMoments]:
-    """Return the moments over `samples` for each group of layers with equal weights."""
+    """Return the sums over the inputs on `samples`, for each group of layers with equal weights."""
     consumers: dict[SSAValue, list[tuple[InputMoments, graph.LinearOperation]]] = {}
     found = [InputMoments(op, equal_layers) for op, *equal_layers in layers]
     for moments in found:
@@ -304,7 +327,7 @@ BATCH_PRODUCTS = 1 << 20
 
 
 def steps_by_row(op: graph.LinearOperation) -> Doubles:
-    """Return the steps of the weights as [outputs, 1]."""
+    """Return the scale of the weights of each output channel, as [outputs, 1]."""
     exponent = weight_exponent(op)
     assert exponent is not None
     rows = np.array(row_exponents(op) or (0,) * graph.shape_of(op.weights)[0])

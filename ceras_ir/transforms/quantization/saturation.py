@@ -56,21 +56,22 @@ RECTIFIERS: Mapping[graph.Function, float] = {
 
 
 def range_of(element: UniformType) -> Bounds:
-    """Return the minimum and the maximum that `element` stores, in any channel."""
+    """
+    Return the lowest and the highest real value that the quantized type `element` can store in any
+    channel.
+    """
     channels = list(zip(element.scales, element.zero_points, strict=True))
     low = min((element.low - z.data) * s.data for s, z in channels)
     return low, max((element.high - z.data) * s.data for s, z in channels)
 
 
 def proven_bounds(value: SSAValue) -> Bounds:
-    """
-    Return the minimum and the maximum of a float value for any network input, infinite if unknown.
-    """
+    """Return bounds of a float value that hold for any network input; infinite if unknown."""
     return _Bounds().of(value, 0)
 
 
 class _Bounds:
-    """The bounds of the operands of a value, each computed a single time."""
+    """Computes bounds of float values from the bounds of operands, each a single time."""
 
     def __init__(self) -> None:
         self.known: dict[SSAValue, Bounds] = {}
@@ -252,12 +253,15 @@ class _Clip:
         self.step = min(scale.data for scale in element.scales)
 
     def holds(self, value: SSAValue) -> bool:
-        """Return whether the value is proven to exceed the limits by at most a step."""
+        """Return whether `value` provably exceeds the limits of the clip by at most a step."""
         low, high = proven_bounds(value)
         return self.limits[0] - self.step <= low and high <= self.limits[1] + self.step
 
     def before(self, value: SSAValue, user: Operation) -> SSAValue:
-        """Return `value` clipped before `user`, or a clipped constant."""
+        """
+        Return the operand `value` of `user` after a clip: a new operation before `user`, or a
+        clipped constant.
+        """
         array = graph.constant_array(value)
         if array is not None:
             new = graph.ConstantOp.from_array(np.clip(array.astype(np.float32), *self.limits))
@@ -269,7 +273,8 @@ class _Clip:
 
     def is_absorbed(self, value: SSAValue) -> bool:
         """
-        Return whether the producers of the elements can clip them and have no other consumers.
+        Return whether the operations that compute the elements of `value` can clip them as part of
+        their activation, and have no other consumers.
         """
         op, known = value.owner, exponent(value)
         match op:
@@ -285,7 +290,9 @@ class _Clip:
                 return False
 
     def absorb(self, value: SSAValue) -> None:
-        """Let the operations that compute the elements of `value` clip them."""
+        """
+        Add the clip to the activations of the operations that compute the elements of `value`.
+        """
         op = value.owner
         match op:
             case graph.LinearOperation() | graph.BinaryOp():

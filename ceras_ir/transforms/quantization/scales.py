@@ -139,7 +139,10 @@ def _rounds_to_even(op: Operation) -> bool:
 
 
 def _loses_ties(op: graph.Pool2dOp) -> bool:
-    """Return whether windows of an average have an even number of elements, but no power of two."""
+    """
+    Return whether an average divides by an even number that is not a power of two, so that ties are
+    not exact.
+    """
     size = prod(op.kernel.get_values())
     return op.function is graph.Pool.AVERAGE and (
         any(op.padding.get_values()) or (size % 2 == 0 and size.bit_count() > 1)
@@ -167,7 +170,10 @@ def _choose(value: SSAValue) -> None:
 
 
 def _shifted_zero_point(low: float, high: float) -> int:
-    """Return the zero point that reduces clipping on one side by the free integers on the other."""
+    """
+    Return the zero point that reduces clipping on one side of a range by the unused integers on the
+    other side.
+    """
     min_integer, max_integer = signed_bounds(NARROW)
     below, above = round(low) - min_integer, max_integer - round(high)
     if above < 0 < below:
@@ -324,7 +330,10 @@ class _Alignment:
                 return False
 
     def _adjust_weights(self, op: graph.LinearOperation) -> bool:
-        """Coarsen constant weights until the accumulator fits 32 bits and the shift is allowed."""
+        """
+        Increase the scale of constant weights until the accumulator fits 32 bits and the shift is
+        allowed; return whether it changed.
+        """
         chosen = weight_exponent(op)
         if chosen is None:
             return False

@@ -96,7 +96,7 @@ def insert_copies(main: FuncOp, *, of_products: bool) -> Copies:
 
 
 def erase_idle_copies(copies: Copies) -> None:
-    """Remove the copies that have the same width as the copied value."""
+    """Remove the copies of values to another width if the value has that width already."""
     for value, copy in copies.items():
         if width(value) == width(copy.result):
             copy.result.replace_all_uses_with(value)
@@ -199,7 +199,10 @@ class SetPrecisionPass(LayerOptions, NetworkPass):
 
 
 def stored_values(main: FuncOp) -> set[SSAValue]:
-    """Return arguments, and results and operands of quantized operations."""
+    """
+    Return the values that are stored as integers: inputs, and results and operands of quantized
+    operations.
+    """
     found: set[SSAValue] = set(main.body.block.args)
     for op in quantized_operations(main):
         found |= {op.results[0], *(v for v in data_operands(op) if not is_constant(v))}
@@ -226,7 +229,7 @@ def _matching(names: dict[Named, list[str]], patterns: Iterable[str], option: st
 
 
 def spread(main: FuncOp) -> None:
-    """Give operand and result of each data movement operation the same width, the wider of both."""
+    """Give operand and result of each data movement operation the greater of their widths."""
     movers = [op for op in quantized_operations(main) if keeps_scale(op) and not is_join(op)]
     changed = True
     while changed:

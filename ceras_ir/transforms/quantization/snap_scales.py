@@ -110,7 +110,7 @@ class SnapScalesPass(NetworkPass):
 
 
 class _Costs:
-    """The loss of signal-to-noise ratio of each layer, in decibels."""
+    """The loss of signal-to-noise ratio, in dB, by the new scale of each layer."""
 
     def __init__(self) -> None:
         self.steps: list[tuple[float, str]] = []
@@ -151,7 +151,10 @@ def _listed(entries: list[tuple[float, str]]) -> str:
 
 
 def _remove_pairs(main: FuncOp, costs: _Costs) -> None:
-    """Replace the results of DequantizeLinear by the float values before QuantizeLinear."""
+    """
+    Remove pairs of QuantizeLinear and DequantizeLinear: consumers get the float value before the
+    pair.
+    """
     block = main.body.block
     floats: dict[SSAValue, SSAValue] = {}
     clipped: dict[tuple[SSAValue, Attribute], SSAValue] = {}
@@ -193,7 +196,10 @@ def _remove_pairs(main: FuncOp, costs: _Costs) -> None:
 
 
 def _clip_to_storage(quantize: graph.QuantizeOp, costs: _Costs) -> SSAValue:
-    """Return the operand of `quantize`, clipped to the range of the storage, with an exponent."""
+    """
+    Return the operand of `quantize`, clipped to the range of the stored type, with the exponent of
+    the new scale.
+    """
     element, value = graph.stored_element(quantize.result), quantize.input
     chosen, known = _fitting_exponent(element), exponent(value)
     if chosen is None or isinstance(value.owner, graph.ConstantOp):

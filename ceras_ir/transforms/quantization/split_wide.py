@@ -60,7 +60,10 @@ DEVIATIONS = 4.0
 
 
 class Bytes(NamedTuple):
-    """The bytes of a 16-bit value minus the zero point: `lower` plus (or minus) 2^8 `upper`."""
+    """
+    The two 8-bit halves of a 16-bit value minus the zero point: `lower` plus (or, if `negated`,
+    minus) 2^8 `upper`.
+    """
 
     upper: SSAValue
     lower: SSAValue
@@ -171,7 +174,10 @@ def _split_input(op: graph.LinearOperation, known: dict[SSAValue, Bytes], spread
 
 
 def _bytes_of(value: SSAValue) -> Bytes:
-    """Return the bytes of a 16-bit value. Two layers may have computed them already."""
+    """
+    Return the 8-bit halves of a 16-bit value, as two layers have computed them or by new
+    operations.
+    """
     owner, element = value.owner, graph.stored_element(value)
     if isinstance(owner, graph.BinaryOp) and _joins_bytes(owner):
         return Bytes(owner.rhs, owner.lhs, negated=True)

@@ -72,7 +72,7 @@ class QuantizedValues:
         return self.storage(value).exponent
 
     def define(self, value: SSAValue, quantized: SSAValue) -> None:
-        """Replace `value` by `quantized`. The operation of `value` is removed later."""
+        """Record that `quantized` replaces the float `value`, whose operation is removed later."""
         quantized.name_hint = value.name_hint
         self.known[value, self.storage(value)] = quantized
         self.replaced[value] = quantized
@@ -108,7 +108,10 @@ class QuantizedValues:
         return self._insert(graph.RequantizeOp(source, element, requant), source)
 
     def real(self, value: SSAValue, consumer: Operation) -> SSAValue:
-        """Return the float value, dequantized before the first float consumer."""
+        """
+        Return `value` in float for a float consumer; a replaced value is dequantized before its
+        first float consumer.
+        """
         if value not in self.replaced:
             return value
         if value not in self.floats:
@@ -146,7 +149,9 @@ MIN_SOFTMAX_EXPONENT = -8
 
 
 def stored_operation(op: GraphOperation, values: QuantizedValues) -> list[GraphOperation]:
-    """Return the operations that replace the quantizable `op`, with the result last."""
+    """
+    Return the integer operations that replace a float operation; the last one computes the result.
+    """
     target = values.storage(op.output).element
     operands = _operands(op, values)
     new = integer_form(op, operands, target)

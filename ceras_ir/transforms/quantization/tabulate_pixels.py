@@ -30,7 +30,10 @@ BYTE_VALUES = 256
 
 @dataclass(frozen=True)
 class ByteFunction:
-    """The function that computes a value from plain ui8 pixels, possibly in another order."""
+    """
+    A function of single ui8 pixels that computes a value; the dimensions of the value may be
+    permuted.
+    """
 
     source: SSAValue
     steps: tuple[graph.GraphOperation, ...]
@@ -46,11 +49,14 @@ class ByteFunction:
 
     @property
     def channel_dimension(self) -> int | None:
-        """The axis of the value along which the function differs."""
+        """The dimension of the value along which the function differs, or `None`."""
         return None if self.axis is None else self.order.index(self.axis)
 
     def then(self, op: graph.GraphOperation) -> "ByteFunction | None":
-        """Return the function followed by `op`, if that is a function of a pixel."""
+        """
+        Return the composition of this function and `op`, or `None` if that is no function of single
+        pixels.
+        """
         if isinstance(op, graph.TransposeOp):
             order = tuple(self.order[p] for p in op.permutation.get_values())
             return ByteFunction(self.source, (*self.steps, op), order, self.axis)
@@ -71,7 +77,9 @@ class ByteFunction:
         return ByteFunction(self.source, (*self.steps, op), self.order, next(iter(axes), None))
 
     def evaluate(self) -> Array:
-        """Return the results for all bytes: a row of 256 entries per channel."""
+        """
+        Return the results of the function for all bytes: a row of 256 entries for each channel.
+        """
         rank = len(self.order)
         along = next(d for d in range(rank) if d != self.axis)
         shape = [BYTE_VALUES if d == along else 1 for d in range(rank)]
@@ -99,7 +107,9 @@ PIXEL_OPERATIONS = (graph.CastOp, graph.UnaryOp, graph.BinaryOp, graph.QuantizeO
 
 
 def byte_function(value: SSAValue) -> ByteFunction | None:
-    """Return the function that computes `value` from plain ui8 pixels, if there is one."""
+    """
+    Return the function of single ui8 pixels that computes `value`, or `None` if there is none.
+    """
     steps: list[graph.GraphOperation] = []
     while not _is_bytes(value):
         op = value.owner
@@ -116,7 +126,7 @@ def byte_function(value: SSAValue) -> ByteFunction | None:
 
 
 def byte_values(ops: list[Operation]) -> dict[SSAValue, ByteFunction]:
-    """Return the float values of a network that are functions of a pixel, in order."""
+    """Return the float values of a network that are functions of single pixels, in order."""
     # Start at the pixels: a search from each value would have quadratic complexity.
     known: dict[SSAValue, ByteFunction] = {}
     for op in ops:
@@ -187,7 +197,10 @@ def _tabulate(op: graph.QuantizeOp) -> None:
 def _distinct(
     function: ByteFunction,
 ) -> tuple[DenseIntOrFPElementsAttr, tuple[int, ...] | None]:
-    """Return the distinct tables and the table index of each channel, if there are several."""
+    """
+    Return the different tables of a function's channels, and, if there are several, the index of
+    each channel's table.
+    """
     entries = function.evaluate()
     distinct: dict[bytes, int] = {}
     rows = [distinct.setdefault(row.tobytes(), len(distinct)) for row in entries]

@@ -32,7 +32,7 @@ from ceras_ir.workbench.metrics.figures import Measured
 
 @dataclass(frozen=True)
 class Comparison:
-    """The measurements of variants of a network, or of two networks, on `samples` inputs."""
+    """The measurements of one or two quantized networks (variants) on `samples` inputs."""
 
     title: str
     variants: tuple[Variant, ...]
@@ -40,30 +40,30 @@ class Comparison:
 
     @property
     def layers(self) -> list[LayerNoise]:
-        """The noise of each layer of the first variant, isolated and accumulated."""
+        """The noise of each layer of the first variant."""
         return self.variants[0].layers
 
     @property
     def metrics(self) -> list[Measured]:
-        """The figures of merit of the first variant at the outputs."""
+        """The figures of merit of the first variant, such as accuracy."""
         return self.variants[0].metrics
 
     @property
     def decibels(self) -> float:
-        """The signal-to-noise ratio of the first variant at the outputs."""
+        """The signal-to-noise ratio at the outputs of the first variant, in dB."""
         return self.variants[0].ratio
 
     def page(self) -> str:
-        """Return the page of `ceras-compare --html`."""
+        """Return the HTML page that `ceras-compare --html` writes."""
         return compare_page(self.title, self.variants, self.samples)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the page of `ceras-compare --html` to the file `path`."""
+        """Write the HTML page of the comparison to the file `path`."""
         with diagnosed(fspath(path)), open_output(fspath(path)) as stream:
             stream.write(self.page())
 
     def __str__(self) -> str:
-        """Return the table of `ceras-compare`."""
+        """Return the table that `ceras-compare` prints."""
         text = StringIO()
         print_table(
             self.variants,
@@ -92,7 +92,7 @@ class Comparison:
 
 
 class NoiseComparer(Comparer):
-    """The hook `compare`, implemented by the workbench."""
+    """Implements the hook of the Python interface for comparisons."""
 
     def measure(
         self,

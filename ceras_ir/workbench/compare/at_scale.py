@@ -36,7 +36,10 @@ MAX_NAMED_SHARDS = 5
 
 @dataclass(frozen=True)
 class Scale:
-    """The workers, and whether an unreadable shard is an error."""
+    """
+    The workers that evaluate data in shards, and whether a shard that cannot be loaded is an error
+    (`stop`).
+    """
 
     workers: Workers
     stop: bool = True
@@ -49,7 +52,10 @@ def compare_at_scale(
     data: Data,
     scale: Scale,
 ) -> tuple[list[Variant], int]:
-    """Return the variant of each of `recipes`, and the number of samples for figures of merit."""
+    """
+    Return the measurements of the network quantized with each of `recipes`, and the number of
+    samples.
+    """
     plain = BuildOptions(native_target()().for_host(), quantize="none", title=options.title)
     real = module.clone()
     run_stages(load_context(), real, front_stages(plain))

@@ -62,7 +62,7 @@ def _word(value: float) -> str:
 
 
 def step(scale: float | None) -> str:
-    """Format a scale, as a power of two if possible."""
+    """Format a scale for the table, as a power of two if possible; "float" for `None`."""
     if scale is None:
         return "float"
     mantissa, exponent = scale.hex().split("p")
@@ -70,14 +70,19 @@ def step(scale: float | None) -> str:
 
 
 def named(name: str) -> str:
-    """Format the name of a layer; a long name is shortened, with the full name as a tooltip."""
+    """
+    Return HTML for the name of a layer. A long name is shortened, with the full name as a tooltip.
+    """
     *_, last = name.split(";")
     shown = end_of_name(last, MAX_NAME_CHARACTERS)
     return f'<span title="{escape(name)}">{escape(shown)}</span>'
 
 
 def compare_page(title: str, variants: Sequence[Variant], samples: int) -> str:
-    """Return the page: the first variant, and the differences of a second variant."""
+    """
+    Return the HTML page of a comparison: the first variant, and its differences to the second if
+    there is one.
+    """
     first = variants[0]
     second = variants[1] if len(variants) > 1 else None
     against = f"{first.name} against {first.reference}"
@@ -227,7 +232,10 @@ MAX_LINE_CHARACTERS = 160
 
 
 def print_table(variants: Sequence[Variant], samples: int, console: Console | None = None) -> None:
-    """Print the first variant, and the differences of the other variants; by default on stdout."""
+    """
+    Print the table of `ceras-compare`: the first variant, and the differences of the others, by
+    default to stdout.
+    """
     if console is None:
         console = Console(
             width=None if sys.stdout.isatty() else MAX_LINE_CHARACTERS, highlight=False
@@ -251,7 +259,7 @@ def print_table(variants: Sequence[Variant], samples: int, console: Console | No
 
 
 def print_proposals(found: Sequence[Proposal]) -> None:
-    """Print the gains of other options, significant gains first."""
+    """Print the gain of each proposed set of options; significant gains are first."""
     print("\nother options, on inputs not used for calibration:")
     for proposal in sorted(found, key=lambda p: not p.helps):
         print(f"  {'+' if proposal.helps else ' '} {proposal}")

@@ -50,7 +50,7 @@ def worst_layers(layers: Iterable[LayerNoise], count: int = 3) -> list[LayerNois
 
 
 def pattern_of(name: str) -> str:
-    """Return a pattern that selects a layer on the command line."""
+    """Return a pattern that selects the layer `name` in options of the command line."""
     # Converters join the names of fused nodes; the last is sufficient.
     *before, last = name.split(";")
     return f"*;{last}" if before else last
@@ -101,7 +101,10 @@ def remedies(
 
 
 def remedies_of_all(layers: Iterable[LayerNoise], ratio: float) -> list[str]:
-    """Return the concentration of noise in layers, for a network with a low ratio."""
+    """
+    Return advice for a network with a low signal-to-noise ratio, which depends on how few layers
+    have most of the noise.
+    """
     quantized = [layer for layer in layers if layer.scale is not None]
     shares = sorted((layer.share or 0.0 for layer in quantized), reverse=True)
     if len(shares) < 2 or shares[0] == 0 or ratio >= MIN_GOOD_DB or not isfinite(ratio):
@@ -120,8 +123,8 @@ LARGER_BUDGET = 0.5
 @dataclass(frozen=True)
 class Proposal:
     """
-    A proposal of other options: the gain in `metric`, the error of the gain, and the cost in time
-    and bytes.
+    Options that were tried: the gain in `metric`, its standard error, and the additional time and
+    bytes of weights.
     """
 
     options: str
@@ -135,7 +138,7 @@ class Proposal:
 
     @property
     def helps(self) -> bool:
-        """Return whether the gain is significant."""
+        """Whether the gain is more than twice its standard error."""
         return self.gain > 2 * self.error
 
     def __str__(self) -> str:

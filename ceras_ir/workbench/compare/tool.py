@@ -225,7 +225,7 @@ def _compare_models(arguments: argparse.Namespace) -> int:
 
 
 def _metrics() -> dict[str, Quantity]:
-    """Return the metrics of `--fail-if`."""
+    """Return the figures that conditions of `--fail-if` can use."""
     from ceras_ir.workbench.compare.variants import BEFORE_SOFTMAX
     from ceras_ir.workbench.metrics.choose import FIGURE_NAMES, MEAN_ERROR, OUTPUT_RATIO
 
@@ -256,7 +256,8 @@ def _values(variants: "Sequence[Variant]") -> list[Value]:
 
 def _status(arguments: argparse.Namespace, variants: "Sequence[Variant]") -> int:
     """
-    Return 1 if a variant from calibration data or Q/DQ is below the floor, or a condition is met.
+    Return exit status 1 if a condition of `--fail-if` holds, or a variant from calibration data or
+    Q/DQ is below the minimum ratio.
     """
     from ceras_ir.support.diagnostics import remark
     from ceras_ir.workbench.compare.variants import QDQ, STORED

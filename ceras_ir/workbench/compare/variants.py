@@ -56,7 +56,7 @@ RESULT_KEY = "/"
 
 
 class Nodes:
-    """The consumers of each node of a network, and the nodes that only clip."""
+    """For each node of a network the nodes that consume it, and the nodes that only clip."""
 
     def __init__(self, module: ModuleOp):
         self.readers: dict[str, set[str]] = {}
@@ -73,7 +73,10 @@ class Nodes:
                     self.clips[names[0]] = bounds
 
     def last(self, names: list[str], other: Nodes) -> Key:
-        """Return the node of `names` without a consumer in `names`, in either network."""
+        """
+        Return the node of `names` that no other node of `names` consumes, in this network or in
+        `other`.
+        """
         inside = set(names)
         last_layers = [
             name
@@ -166,7 +169,7 @@ def _key_after_clip(op: Operation, key: Key, own: Nodes, other: Nodes) -> Key:
 
 
 def _readers(value: SSAValue) -> set[str]:
-    """Return the nodes that use `value`, directly or after quantization or dequantization."""
+    """Return the nodes that consume `value`, directly or after quantization or dequantization."""
     found, values = set[str](), [value]
     # Grows while it is read.
     for each in values:
@@ -181,7 +184,7 @@ def _readers(value: SSAValue) -> set[str]:
 
 
 def shape(op: Operation) -> tuple[int, ...]:
-    """Return the shape of the first result."""
+    """Return the shape of the first result of an operation."""
     return graph.shape_of(op.results[0])
 
 
@@ -197,7 +200,7 @@ TRACED_SAMPLES = 4
 
 @dataclass(frozen=True)
 class Variant:
-    """A network with a reference, and the measurements."""
+    """A quantized network that was compared with a reference, and the measurements."""
 
     name: str
     reference: str
@@ -214,13 +217,13 @@ class Variant:
 
     @property
     def remedies(self) -> list[str]:
-        """The proposals for the network; see `remedies_of_all`."""
+        """Advice for the network if its signal-to-noise ratio is low."""
         return remedies_of_all(self.layers, self.ratio)
 
 
 @dataclass(frozen=True)
 class Task:
-    """The samples and metrics that are common to all variants."""
+    """The samples and the metrics with which all variants are measured."""
 
     samples: Samples | StreamedSamples
     judgement: Judgement
@@ -228,7 +231,7 @@ class Task:
     def measure(
         self, meter: NoiseMeter, name: str, reference: str, recipe: tuple[str, ...] = ()
     ) -> Variant:
-        """Run both networks of `meter` on all samples."""
+        """Run the two networks of `meter` on all samples, and return the measurements."""
         count = len(self.samples)
         judge = Judge(self.judgement, quantities_of_outputs(main_function(meter.reference)))
         for pair in progress(meter.measure(self.samples), f"comparing {name}", count):
@@ -264,7 +267,7 @@ def _with_ratios_before_softmax(metrics: list[Measured], meter: NoiseMeter) -> l
 def one_model(
     module: ModuleOp, options: BuildOptions, recipes: Sequence[Sequence[str]], task: Task
 ) -> list[Variant]:
-    """Quantize the model with each of `recipes`, and compare with the float network."""
+    """Quantize a model with each of `recipes`, and compare each result with the float network."""
     variants: list[Variant] = []
     for recipe in recipes:
         chosen = replace(options, recipe=tuple(recipe))
@@ -277,7 +280,7 @@ def one_model(
 def two_models(
     models: Sequence[tuple[str, ModuleOp]], options: BuildOptions, task: Task
 ) -> list[Variant]:
-    """Compare the second of two models with the first; each has a file name."""
+    """Compare the second of two models with the first; each is a pair of file name and module."""
     kinds: list[str] = []
     # Before nodes are fused.
     (_, first), (path, second) = models
@@ -293,7 +296,7 @@ def two_models(
 
 
 def comparing_options(options: BuildOptions) -> BuildOptions:
-    """Return the checked options for quantization in a comparison."""
+    """Check the options of a comparison, and return them with quantization to int8."""
     options = replace(options, quantize="int8")
     options.check()
     options.check_levels((FUSED, QUANTIZED))
@@ -301,7 +304,10 @@ def comparing_options(options: BuildOptions) -> BuildOptions:
 
 
 def pair_with_float(module: ModuleOp, options: BuildOptions) -> NoiseMeter:
-    """Quantize `module`, and pair it with a copy of the float network directly before that."""
+    """
+    Quantize `module`, and pair it with a copy of the float network from directly before
+    quantization.
+    """
     from ceras_ir.transforms.graph.fuse import FusePass
     from ceras_ir.transforms.pass_kinds import flatten
     from ceras_ir.transforms.quantization.residuals import UnfuseResidualPass
@@ -354,12 +360,12 @@ def variant_of(module: ModuleOp, options: BuildOptions) -> str:
 
 
 def recipe_text(recipe: Sequence[str]) -> str:
-    """Return the name of a variant with this requested recipe."""
+    """Return the name of the variant that is quantized with this recipe."""
     return f"recipe {','.join(recipe)}" if recipe else "default recipe"
 
 
 def carries_floats(module: ModuleOp) -> bool:
-    """Return whether a layer between Q/DQ is still computed in float."""
+    """Return whether a layer of a converted Q/DQ network is still computed in float."""
     ops = main_function(module).body.block.ops
     return any(isinstance(op, graph.LinearOperation) and not op.is_quantized for op in ops)
 

@@ -23,7 +23,10 @@ Ranges = Mapping[str, Sequence[object]]
 def board_variants(
     target: type[Target], boards: Sequence[str], ranges: Ranges, folder: Path
 ) -> dict[str, str]:
-    """Write a file for each board and each combination of the fields in `ranges`: label -> file."""
+    """
+    Write a board file for each board and each combination of field values in `ranges`; return the
+    file of each label.
+    """
     found: dict[str, str] = {}
     for board in boards:
         described, suffix = _description(target, board)

@@ -31,7 +31,7 @@ Pages = Mapping[str, bytes]
 
 @dataclass(frozen=True)
 class Shared:
-    """The data that all calls of a study share."""
+    """The data of a study that all calls of workers share."""
 
     work: Work
     folder: Path
@@ -48,21 +48,24 @@ class Shared:
         return cls(work, folder, trial, digests=digests | {"compiler": compiler_digest()})
 
     def mark(self) -> None:
-        """Write the token."""
+        """
+        Write a random token to the folder of the study, from which a process can check that it has
+        access.
+        """
         write_file(str(self.folder / TOKEN), self.token.encode())
 
     def unmark(self) -> None:
         (self.folder / TOKEN).unlink(missing_ok=True)
 
     def is_accessible(self) -> bool:
-        """Return whether this process can access the folder of the study."""
+        """Return whether this process can access the folder of the study: the token is there."""
         try:
             return (self.folder / TOKEN).read_text(encoding="utf-8") == self.token
         except OSError:
             return False
 
     def ended(self, identity: str, point: Point, outcome: Outcome) -> tuple[Ended, Pages]:
-        """Return the trial and the pages of a point."""
+        """Return the trial of a completed point for the storage, and its report pages."""
         study = self.work.study
         outcome.point, outcome.command = point, command_of(study, point)
         record = Record.of(identity, outcome)
@@ -74,14 +77,19 @@ class Shared:
 
 @dataclass(frozen=True)
 class Call:
-    """Points with their identities, and `Shared` as bytes, which a worker reads a single time."""
+    """
+    The points that a worker computes in a single call, with their identities. `shared` is pickled,
+    and unpickled a single time per worker.
+    """
 
     shared: bytes
     points: Sequence[tuple[str, Point]]
 
 
 def run_points(call: Call) -> list[tuple[Ended, Pages]]:
-    """Return the trials of the points, and the pages that the caller must write."""
+    """
+    Compute points in a worker. Return the trials, and the report pages that the caller must write.
+    """
     shared, writes = _read(call.shared)
     found = list[tuple[Ended, Pages]]()
     for identity, point in call.points:
@@ -119,7 +127,7 @@ class CallSizes:
         self._seconds, self._trials = self._seconds + seconds, self._trials + 1
 
     def following(self) -> int:
-        """Return the number of points of the next call."""
+        """Return how many points the next call should have, so that calls are not too short."""
         count, size = len(self._workers), 1
         # A single worker takes single points, so that samplers see all earlier results.
         if self._trials and count > 1:

@@ -20,7 +20,7 @@ from ceras_ir.workbench.explore.trial import FAILED, Outcome, Work, run_trial
 
 @dataclass(frozen=True)
 class _Chosen:
-    """A point that runs, and the proposal of the sampler, if one chose it."""
+    """A point that will be computed, and the sampler's proposal if a sampler chose it."""
 
     identity: str
     point: Point
@@ -29,7 +29,7 @@ class _Chosen:
 
 @dataclass
 class Exploration:
-    """A study, the storage of the trials, and the folder of the reports."""
+    """A study that runs: the storage of its trials, and the folder of its reports."""
 
     study: Study
     trials: Trials
@@ -55,7 +55,8 @@ class Exploration:
 
     def records(self) -> list[Record]:
         """
-        Return the records of the completed points of the present study, in the order of the points.
+        Return the results of the completed points that the study file contains now, in the order of
+        points.
         """
         latest = {record.identity: record for record in self.trials.records()}
         if self._listed is None:
@@ -71,7 +72,7 @@ class Exploration:
         return found
 
     def run(self, workers: Workers) -> int:
-        """Run the missing points, and return the number of trials."""
+        """Compute the points of the study that are not completed; return their number."""
         if self._listed is not None:
             missing = self._missing(self._listed)
             total, chosen = len(missing), iter(missing)
@@ -136,7 +137,7 @@ class Exploration:
 def _called(
     workers: Workers, shared: Shared, groups: Iterator[list[_Chosen]]
 ) -> Iterator[tuple[list[_Chosen], list[tuple[Ended, Pages]] | WorkerLost]]:
-    """Run groups of points in calls, and yield each group with the result."""
+    """Compute groups of points, each in a call of a worker; yield each group with its results."""
     data = pickle.dumps(shared)
     running: dict[int, list[_Chosen]] = {}
 

@@ -32,17 +32,20 @@ _ORDERED: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
 
 @dataclass(frozen=True)
 class Expression:
-    """A parsed expression with the text of the user."""
+    """An expression over figures: the text of the user and the syntax tree."""
 
     text: str
     tree: ast.expr
 
     def names(self) -> list[str]:
-        """Return the names in the expression, as written."""
+        """Return the names of figures in the expression."""
         return list(dict.fromkeys(n.id for n in ast.walk(self.tree) if isinstance(n, ast.Name)))
 
     def value(self, values: Values) -> Value:
-        """Return the value for these figures; raise an `UnknownFigure` if a figure is missing."""
+        """
+        Return the value of the expression for these figures. Raise `UnknownFigure` if a figure is
+        missing.
+        """
         try:
             return _value(self.tree, values)
         except UnknownFigure as error:
@@ -55,7 +58,7 @@ class Expression:
 
 
 def parse_expression(text: str) -> Expression:
-    """Parse `text`; raise a `UsageError` for unsupported syntax."""
+    """Parse an expression over figures. Raise a `UsageError` for unsupported syntax."""
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -9,7 +9,7 @@ from ceras_ir.workbench.explore.study_file import MODEL_AXIS, Point, Study, argu
 
 
 def command_of(study: Study, point: Point) -> str:
-    """Return the command that compiles a point."""
+    """Return the `ceras-compile` command that compiles a point of a study."""
     return join(["ceras-compile", *arguments_of(study, point), "-o", "DIR"])
 
 

@@ -21,7 +21,10 @@ EVALUATED = tuple(map(identifier, FIGURE_NAMES))
 
 
 def check_figures(study: Study, path: str) -> None:
-    """Refuse figures that no trial of the study in the file `path` can have."""
+    """
+    Refuse a study, in the file `path`, with objectives or constraints on figures that no trial can
+    have.
+    """
     known = _KnownFigures(study, path)
     for objective in study.objectives:
         known.check(objective.figure, "objective")

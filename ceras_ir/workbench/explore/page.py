@@ -2,7 +2,7 @@
 Write the pages of a study: HTML files without external resources.
 
 The page of the study has plots of Plotly: a scatter plot of two objectives, parallel coordinates of
-all choices and objectives, and the importance of each choice. A click on a point opens its report.
+all choices and objectives, and the importance of each choice. A click on a point opens a report.
 The folder of a point contains the report of the compilation, the measured values, and the command.
 """
 
@@ -29,14 +29,17 @@ POINT_REPORT = "report.html"
 
 
 def point_folder(folder: Path, identity: str) -> Path:
-    """Return the folder of the report of a point."""
+    """Return the folder for the report of a point."""
     return folder / "points" / identity[:16]
 
 
 def point_pages(
     record: Record, outcome: Outcome, versions: str, digests: Mapping[str, str]
 ) -> dict[str, bytes]:
-    """Return `report.html`, and `report.json` with the command, digests and versions."""
+    """
+    Return the files of a point's report: `report.html`, and `report.json` with command, digests and
+    versions.
+    """
     content = {
         "state": record.state,
         "choices": record.point,
@@ -68,12 +71,14 @@ def write_pages(folder: Path, identity: str, pages: Mapping[str, bytes]) -> None
 
 
 def tool_versions() -> str:
-    """Return the versions for the reports."""
+    """Return the versions of the compiler and the libraries, for reports."""
     return versions("ceras-explore")
 
 
 def point_page(record: Record, layers: str) -> str:
-    """Return the page of a point; `layers` is the table that `ceras-compile` prints."""
+    """
+    Return the HTML page of a point. `layers` is the table of layers that `ceras-compile` prints.
+    """
     columns = [Column("name", "text"), Column("value", "wide")]
     tables = [("Choices", {**record.point}), ("Figures", {**record.figures})]
     return render(
@@ -128,7 +133,7 @@ SECTIONS = {
 
 
 def study_page(study: Study, records: Sequence[Record]) -> str:
-    """Return the text of the page; raise a `UsageError` if Plotly is not installed."""
+    """Return the HTML page of a study. Raise a `UsageError` if Plotly is not installed."""
     try:
         plots: Any = import_module("plotly.graph_objects")
         offline: Any = import_module("plotly.offline")
@@ -179,8 +184,9 @@ def _described(study: Study, record: Record) -> str:
 
 def axis_range(values: Sequence[float]) -> tuple[float, float]:
     """
-    Return the ends of an axis with a margin around the values. Figures of at most 1 can be shares,
-    so that their axis ends at 1; figures of at least 0 have no axis below 0.
+    Return the bounds of an axis with a margin around the values. Figures of at most 1 can be
+    shares: the upper bound is then at most 1. Without negative figures, the lower bound is not
+    negative.
     """
     low, high = min(values), max(values)
     padding = AXIS_PADDING * (high - low or abs(high) or 1.0)

@@ -106,7 +106,10 @@ MAX_REASONS = 8
 
 
 def pareto_table(study: Study, records: Sequence[Record]) -> list[str]:
-    """Return the Pareto front, the best point first, with the choices in which points differ."""
+    """
+    Return the lines of a table of the Pareto front, the best point first, with the choices in which
+    its points differ.
+    """
     best = pareto(study, records)
     if not best:
         return ["no point was measured to the end"]
@@ -121,7 +124,10 @@ def pareto_table(study: Study, records: Sequence[Record]) -> list[str]:
 
 
 def reasons(records: Sequence[Record]) -> list[str]:
-    """Return the reasons why points have no figures or were ruled out, the most frequent first."""
+    """
+    Return lines with the reasons why points of a study failed or were ruled out, the most frequent
+    first.
+    """
     counts = Counter(
         f"{record.state}: {record.diagnostic.partition(chr(10))[0][:MAX_REASON_LENGTH]}"
         for record in records
@@ -133,7 +139,7 @@ def reasons(records: Sequence[Record]) -> list[str]:
 
 
 def csv_table(records: Sequence[Record]) -> str:
-    """Return all points with all choices and figures; equal results give equal text."""
+    """Return a CSV table of all points with choices and figures. Equal results give equal text."""
     axes = list(dict.fromkeys(n for record in records for n in record.point))
     figures = sorted({n for record in records for n in record.figures})
     stream = io.StringIO()

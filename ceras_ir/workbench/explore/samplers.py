@@ -21,7 +21,7 @@ from ceras_ir.workbench.explore.study_file import MODEL_AXIS, TARGET_AXIS, Point
 
 @dataclass(frozen=True)
 class Proposal:
-    """A point that a sampler chose."""
+    """A point of the study that the sampler proposes to compute."""
 
     point: Point
     trial: Any
@@ -29,12 +29,15 @@ class Proposal:
 
 
 def directions(study: Study) -> list[str]:
-    """Return the directions of the objectives as Optuna names them."""
+    """Return "minimize" or "maximize" for each objective, as Optuna expects."""
     return ["maximize" if goal.maximize else "minimize" for goal in study.objectives]
 
 
 class Generations:
-    """Keep the generations and the search space of NSGA-II, with the same result as Optuna."""
+    """
+    NSGA-II with the same results as Optuna, but faster: generations and search space are kept
+    between proposals.
+    """
 
     def __init__(self, optuna: Any, seed: int):
         self.sampler: Any = optuna.samplers.NSGAIISampler(seed=seed)
@@ -136,7 +139,7 @@ class ChoiceTables:
 
 
 class Sampler:
-    """The sampler of a study."""
+    """Proposes points of a study with a sampler of Optuna."""
 
     def __init__(self, study: Study, distributions: Mapping[str, Any], finished: Sequence[Any]):
         """`finished` are the completed trials of earlier processes."""
@@ -169,7 +172,10 @@ class Sampler:
     def tell(
         self, proposal: Proposal, values: Sequence[float] | None, state: Any
     ) -> Mapping[str, object]:
-        """Add the result of a proposal; return the attributes that the sampler stores with it."""
+        """
+        Give the sampler the result of a proposal; return the attributes that the sampler stores
+        with the trial.
+        """
         trial: Any = self._trials.tell(proposal.trial, values, state=state)
         self._running -= 1
         self._own.add(trial, self._running)

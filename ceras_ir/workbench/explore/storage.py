@@ -44,7 +44,10 @@ BATCH_INTERVAL_S = 0.5
 
 
 class Batches(Generic[T]):
-    """A thread that calls `work` with the items that were added since the last call, in order."""
+    """
+    A thread that processes items in batches: each call of `work` gets the items that were added
+    since the last call.
+    """
 
     def __init__(self, work: Callable[[Sequence[T]], None]):
         self._work = work
@@ -54,7 +57,9 @@ class Batches(Generic[T]):
         self._error: BaseException | None = None
 
     def add(self, item: T) -> None:
-        """Add an item; raise the error of an earlier batch, after which no batch runs."""
+        """
+        Add an item to process. Raise the error of an earlier batch, after which no batch runs.
+        """
         if self._error is not None:
             self.close()
         if self._thread is None:
@@ -63,7 +68,7 @@ class Batches(Generic[T]):
         self._queue.put(item)
 
     def close(self) -> None:
-        """Wait until all items are processed; raise the error of a batch."""
+        """Wait until all items are processed. Raise the error of a batch."""
         if self._thread is not None:
             self._queue.put(None)
             self._closing.set()
@@ -99,7 +104,10 @@ TABLES = ("studies", "trials", "trial_params", "trial_values", "trial_user_attri
 
 
 class Ended(NamedTuple):
-    """A completed trial as Optuna stores it. A worker creates it, which is the faster place."""
+    """
+    A completed trial in the form in which Optuna stores it. A worker converts it, to save time in
+    the main process.
+    """
 
     state: str
     """The name of Optuna's state."""
@@ -114,7 +122,7 @@ Told = tuple[Ended, Mapping[str, object]]
 
 
 class BulkInsert:
-    """The tables of the study `study_id`."""
+    """Inserts many trials at once into the database tables of the study `study_id`."""
 
     def __init__(self, engine: Any, study_id: int, distributions: Mapping[str, Any]):
         self._sql: Any = import_module("sqlalchemy")
@@ -217,7 +225,7 @@ MAX_RECORD_LENGTH = 60_000
 
 @dataclass
 class Record:
-    """A completed trial as it is stored."""
+    """The result of a completed point as it is stored."""
 
     identity: str
     """The digest of all data that the trial depends on."""
@@ -241,7 +249,7 @@ STATES = {DONE: "COMPLETE", RULED_OUT: "PRUNED", FAILED: "FAIL"}
 
 
 def ended(study: Study, record: Record) -> Ended:
-    """Return a trial as Optuna stores it."""
+    """Convert the result of a point to the form in which Optuna stores it."""
     values = None
     if record.state == DONE:
         figures = record.figures
@@ -252,7 +260,7 @@ def ended(study: Study, record: Record) -> Ended:
 
 
 class Trials:
-    """The trials of a study in a storage."""
+    """The trials of a study in the storage."""
 
     def __init__(self, study: Study, url: str):
         try:
@@ -323,7 +331,7 @@ class Trials:
         return [trial for trial in trials if RECORD in trial.user_attrs]
 
     def records(self) -> list[Record]:
-        """Return the completed trials in the order of their numbers."""
+        """Return the results of all completed trials, in the order of their numbers."""
         found = list[Record]()
         for trial in self._finished():
             content: object = json.loads(trial.user_attrs[RECORD])
@@ -332,7 +340,7 @@ class Trials:
         return found
 
     def add(self, trial: Ended, proposal: Proposal | None = None) -> None:
-        """Store a completed trial, of a proposal if a sampler of Optuna chose the point."""
+        """Store a completed trial. `proposal` is set if a sampler chose the point."""
         attributes: Mapping[str, object] = {}
         if proposal is not None and self._sampler is not None:
             attributes = self._sampler.tell(proposal, trial.values, self._state(trial))
@@ -362,11 +370,13 @@ class Trials:
         )
 
     def unproposed(self) -> int:
-        """Return the number of trials that the sampler still has to propose."""
+        """Return how many points the sampler still has to propose."""
         return max((self.study.trials or 0) - len(self._finished()), 0)
 
     def proposals(self) -> Iterator[Proposal]:
-        """Yield the points that the sampler chooses, each with regard to all added results."""
+        """
+        Yield points that the sampler proposes; each depends on all results that were added before.
+        """
         self._sampler = Sampler(self.study, self._distributions, self._finished())
         while True:
             yield self._sampler.ask()

@@ -51,7 +51,7 @@ STUDY_FIELDS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class ModelData:
-    """A model, and the data for calibration and judgement, as absolute paths."""
+    """A model of a study, and the data for its calibration and evaluation, as absolute paths."""
 
     file: str
     calibrate: str | None = None
@@ -61,14 +61,17 @@ class ModelData:
     samples: int | None = None
 
     def files(self) -> list[str]:
-        """Return all files that are read."""
+        """Return all files that the model and its data consist of."""
         named = (self.file, self.calibrate, self.inputs, self.labels)
         return [part for text in named if text for part in text.split(",")]
 
 
 @dataclass(frozen=True)
 class StudyAxis:
-    """An axis of the study, which maps each label to arguments of `ceras-compile`."""
+    """
+    A choice of options in a study: each label stands for arguments of `ceras-compile`. With
+    `target`, it exists only for that target.
+    """
 
     name: str
     choices: Mapping[str, tuple[str, ...]]
@@ -78,7 +81,7 @@ class StudyAxis:
 
 @dataclass(frozen=True)
 class Objective:
-    """A figure to maximize or minimize."""
+    """A figure that the study maximizes or minimizes."""
 
     figure: str
     maximize: bool
@@ -103,12 +106,15 @@ class Study:
     seed: int = 0
 
     def axes_of(self, target: str) -> list[StudyAxis]:
-        """Return the axes for `target`."""
+        """Return the choices of options that exist for `target`."""
         return [axis for axis in self.axes if axis.target in (None, target)]
 
 
 def load_study(path: str, boards: Path) -> Study:
-    """Return the study in the file `path`; write descriptions of varied boards to `boards`."""
+    """
+    Read the study in the file `path`. If the study varies fields of boards, the board files are
+    written to `boards`.
+    """
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
@@ -314,7 +320,7 @@ class _StudyReader:
 
 
 def fixed_arguments(model: ModelData, target: str, *, calibrated: bool = True) -> list[str]:
-    """Return the arguments of all points with this model and target."""
+    """Return the arguments of `ceras-compile` that all points with this model and target have."""
     known = calibrated and model.calibrate is not None
     calibration = [f"--calibrate={model.calibrate}"] if known else []
     return [model.file, f"--target={target}", *calibration]
@@ -381,7 +387,9 @@ Point = Mapping[str, str]
 
 
 def arguments_of(study: Study, point: Point) -> list[str]:
-    """Return the arguments of `ceras-compile` for a point, without the output folder."""
+    """
+    Return the arguments of `ceras-compile` for a point of the study, without the output folder.
+    """
     model, target = study.models[point[MODEL_AXIS]], point[TARGET_AXIS]
     chosen = [a for axis in study.axes_of(target) for a in axis.choices[point[axis.name]]]
     return [*fixed_arguments(model, target, calibrated=FLOAT_CHOICE not in chosen), *chosen]

@@ -70,7 +70,7 @@ DONE, RULED_OUT, FAILED = "done", "ruled out", "failed"
 
 @dataclass(frozen=True)
 class Work:
-    """The data of a study that a worker needs."""
+    """The data from which a worker computes a point of a study."""
 
     study: Study
     cache: CacheAt
@@ -79,7 +79,7 @@ class Work:
     """Path -> digest of the files that all points read; a cluster stores them elsewhere."""
 
     def here(self) -> "Work":
-        """Return a copy with the local paths of the files."""
+        """Return a copy with the paths that files have on this worker."""
         moved = {path: shipped(digest, path) for path, digest in self.files.items()}
         if all(path == place for path, place in moved.items()):
             return self
@@ -108,7 +108,7 @@ class Work:
 
 @dataclass
 class Outcome:
-    """The result of a trial."""
+    """The result of compiling and judging a point of a study: figures, or a diagnostic."""
 
     state: str
     point: Point
@@ -125,7 +125,7 @@ class Outcome:
 
 
 def run_trial(work: Work) -> Outcome:
-    """Compile and judge a point; each error of the point becomes the diagnostic."""
+    """Compile and judge a point of a study. An error becomes the diagnostic of the result."""
     started = time.perf_counter()
     stderr = io.StringIO()
     try:
@@ -312,7 +312,7 @@ class _Trial:
 
 
 def study_digests(study: Study) -> dict[str, str]:
-    """Return digest -> path of each file that points read."""
+    """Return the path of each file that points of a study depend on, by digest."""
     files = [file for model in study.models.values() for file in model.files()]
     for axis in study.axes:
         for arguments in axis.choices.values():

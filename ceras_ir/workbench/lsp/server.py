@@ -31,7 +31,7 @@ from ceras_ir.support.options import docstring
 
 
 def diagnose(ctx: Context, text: str, file: str) -> list[Diagnostic]:
-    """Return all errors, each with the position, if known."""
+    """Return all errors in IR text, each with its position if it is known."""
     found: list[Diagnostic] = []
     for part in parts_of(text):
         try:
@@ -55,14 +55,20 @@ def _at_use(found: Diagnostic, text: str) -> Diagnostic:
 
 
 def diagnostics_of(error: InputError, file: str) -> list[Diagnostic]:
-    """Convert an error to diagnostics. An error without a position is at the beginning."""
+    """
+    Convert an error to diagnostics of an editor. An error without position is shown at the
+    beginning.
+    """
     if isinstance(error, SourceError):
         return list(error.diagnostics)
     return [Diagnostic("\n".join(error.lines(file)), file)]
 
 
 def valid_part(ctx: Context, text: str, file: str, line: int) -> ModuleOp:
-    """Parse and verify the part that contains `line` (from 0). Raise an `InputError` if invalid."""
+    """
+    Parse and verify the part of the text that contains `line` (from 0). Raise an `InputError` if it
+    is invalid.
+    """
     chosen = ""
     for part in parts_of(text):
         chosen = part
@@ -75,7 +81,10 @@ def valid_part(ctx: Context, text: str, file: str, line: int) -> ModuleOp:
 
 
 def explanation(ctx: Context, universe: Universe, text: str) -> str | None:
-    """Return the docstring of the operation, type, attribute or pass `text`, as Markdown."""
+    """
+    Return the docstring of the operation, type, attribute or pass with the name `text`, as
+    Markdown; `None` if there is none.
+    """
     kind = "operation"
     found: type | None = ctx.get_optional_op(text)
     if found is None and text[:1] in "!#":
@@ -90,7 +99,7 @@ def explanation(ctx: Context, universe: Universe, text: str) -> str | None:
 
 
 def operation_names(universe: Universe, prefix: str) -> Iterator[str]:
-    """Return the operations of the dialect in `prefix`, for completion."""
+    """Yield the operations of the dialect that `prefix` names, for completion."""
     name, dot, _ = prefix.partition(".")
     if dot and name in universe.all_dialects:
         for op in universe.all_dialects[name]().operations:
@@ -108,7 +117,7 @@ STRING_OR_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*')
 
 @dataclass(frozen=True)
 class Word:
-    """The characters [start, end) of a line that form a word. All numbers count from 0."""
+    """The characters [start, end) of a line that form a word. Lines and characters count from 0."""
 
     text: str
     line: int
@@ -117,7 +126,7 @@ class Word:
 
 
 def word_at(text: str, line: int, column: int) -> Word | None:
-    """Return the word at a position, or directly before it."""
+    """Return the word at a position of a text or directly before it, or `None`."""
     lines = text.split("\n")
     if not 0 <= line < len(lines):
         return None
@@ -155,7 +164,7 @@ def definition(text: str, word: Word) -> Word | None:
 
 
 def uses(text: str, word: Word) -> Iterator[Word]:
-    """Return all occurrences of a value in the function."""
+    """Yield all occurrences of a value in the function that contains it."""
     lines = [_blanked(each) for each in text.split("\n")]
     name, _, _ = word.text.partition("#")
     start, end = _function_around(lines, word.line)
@@ -166,7 +175,7 @@ def uses(text: str, word: Word) -> Iterator[Word]:
 
 
 def functions(text: str) -> Iterator[int]:
-    """Return the first lines of functions with the name `main`."""
+    """Yield the lines at which functions with the name `main` begin."""
     for number, line in enumerate(text.split("\n")):
         if FUNCTION_LINE.match(line) and re.search(r"@main\b|sym_name\s*=\s*\"main\"", line):
             yield number
@@ -195,7 +204,10 @@ SEED = 0
 
 
 def run_level(module: ModuleOp) -> str:
-    """Run the network, with planned memory, and return a summary line per output."""
+    """
+    Run the network of a module on synthetic inputs, and return a text with a summary line for each
+    output.
+    """
     main = main_function(module)
     (sample,) = synthetic_samples(main, 1, SEED)
     start = perf_counter()
@@ -221,7 +233,7 @@ RUN = "ceras.runLevel"
 
 
 def make_server(version: str, universe: Universe, ctx: Context) -> LanguageServer:
-    """Return a server for texts in the dialects of `ctx`."""
+    """Return a language server for IR text in the dialects of `ctx`."""
     server = LanguageServer("ceras-lsp", version, types.TextDocumentSyncKind.Full)
 
     def publish(uri: str) -> None:

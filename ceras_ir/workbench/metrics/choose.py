@@ -56,7 +56,9 @@ AGREEMENT, MEAN_IOU, IOU_OF_CLASS = "agreement", "mean IoU", "IoU of class"
 
 
 class Classification:
-    """All outputs that are classes, by their shape and the shape of the labels."""
+    """
+    The metrics of outputs that are classes, which follow from the shapes of output and labels.
+    """
 
     def __init__(self, shapes: Mapping[str, tuple[int, ...]], labels: Labels | None):
         self._labels, self._number = labels, 0
@@ -218,7 +220,7 @@ FIGURE_NAMES = (
 
 
 class Closeness:
-    """The signal-to-noise ratio and the mean squared error of each output."""
+    """The signal-to-noise ratio and the mean squared error of each graph output."""
 
     def __init__(self, names: Iterable[str], quantities: Mapping[str, Quantities] | None = None):
         known = quantities or {}
@@ -235,7 +237,9 @@ class Closeness:
                 self._error[name].add(power, max(exact.size, 1))
 
     def ratio(self) -> float:
-        """Return the signal-to-noise ratio of all outputs in decibels; NaN for constant outputs."""
+        """
+        Return the signal-to-noise ratio over all graph outputs in dB; NaN if they are constant.
+        """
         return decibels(1.0, mean_share(noise.share for noise in self.noise.values()))
 
     def merge(self, following: Self) -> None:
@@ -271,8 +275,8 @@ METRIC_NAMES = (TOPK, SEGMENTATION, DETECTION)
 @dataclass(frozen=True)
 class Judgement:
     """
-    The choice of a metric in addition to the signal-to-noise ratio, with the labels. `start`
-    creates the metric.
+    The metric that judges outputs in addition to the signal-to-noise ratio, with the labels.
+    `start` creates the metric.
     """
 
     name: str | None = None
@@ -284,7 +288,7 @@ class Judgement:
     """The user's spelling of the function."""
 
     def first(self, count: int) -> "Judgement":
-        """Return a copy with the labels of the first `count` samples."""
+        """Return this judgement with the labels of the first `count` samples."""
         return self.part(0, count)
 
     def part(self, first: int, count: int) -> "Judgement":
@@ -297,11 +301,11 @@ class Judgement:
         return replace(self, labels=kept)
 
     def with_labels(self, labels: NDArray[np.integer]) -> "Judgement":
-        """Return a copy with `labels`, the classes that the samples contain."""
+        """Return this judgement with these labels, which were stored with the samples."""
         return replace(self, labels=labels)
 
     def start(self, outputs: Mapping[str, Array]) -> Metric:
-        """Return a new metric for a network with these outputs."""
+        """Return a new metric that fits the names and shapes of `outputs`."""
         shapes = {name: array.shape for name, array in outputs.items()}
         labels = self.labels if isinstance(self.labels, np.ndarray) else None
         if self.name == DETECTION:
@@ -316,7 +320,7 @@ class Judgement:
 
 
 class Judge:
-    """A comparison of outputs by sample; `quantities` belong to the float network."""
+    """Compares the outputs of the quantized with those of the float network, a sample at a time."""
 
     def __init__(self, judgement: Judgement, quantities: Mapping[str, Quantities] | None = None):
         self._judgement, self._metrics = judgement, list[Metric]()
@@ -331,11 +335,14 @@ class Judge:
             metric.add(real, quantized)
 
     def ratio(self) -> float:
-        """Return the signal-to-noise ratio of all outputs in decibels, see `output_noise.py`."""
+        """
+        Return the signal-to-noise ratio over all graph outputs in dB, as `output_noise.py` defines
+        it.
+        """
         return self._closeness.ratio()
 
     def merge(self, following: "Judge") -> None:
-        """Add the results for the samples after these."""
+        """Add the results of another judge for the following samples."""
         if not self._metrics:
             self._metrics, self._closeness = following._metrics, following._closeness
             for metric in self._metrics:
@@ -362,7 +369,10 @@ def judgement_of(
     count: int,
     network: list[TensorInfo],
 ) -> Judgement:
-    """Return the judgement for the options and the `count` samples of `inputs`; load the labels."""
+    """
+    Return the judgement for the options `--metric` and `--labels`, with labels for the `count`
+    samples of `inputs`.
+    """
     if metric is not None and (not isinstance(metric, str) or metric not in METRIC_NAMES):
         if isinstance(metric, str) and ":" not in metric:
             raise UsageError(

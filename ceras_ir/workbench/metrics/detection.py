@@ -42,7 +42,7 @@ BoxLayout = Literal["rows", "columns", "pair"]
 
 @dataclass(frozen=True)
 class Heads:
-    """The outputs of a detector that contain boxes and scores."""
+    """The outputs of a detector that contain boxes and scores, and their layout."""
 
     layout: BoxLayout
     boxes: str
@@ -77,7 +77,10 @@ class Heads:
         )
 
     def read(self, outputs: Outputs, size: tuple[int, int]) -> tuple[Boxes, Boxes]:
-        """Return left, top, right, bottom of all boxes in pixels, and their scores by class."""
+        """
+        Return left, top, right and bottom of all boxes in pixels, and the scores of each box for
+        all classes.
+        """
         boxes = outputs[self.boxes][0].astype(np.float32)
         if self.layout == "columns":
             return _corners(boxes[:4].T), boxes[4:].T
@@ -119,7 +122,10 @@ def _decoded(boxes: Boxes, size: tuple[int, int]) -> Boxes:
 
 
 def detections(boxes: Boxes, scores: Boxes) -> Boxes:
-    """Return the best boxes of each class without overlaps, by decreasing score."""
+    """
+    Return the boxes with the highest scores, by decreasing score; of overlapping boxes of a class
+    only the best.
+    """
     flat = np.where(np.isfinite(scores), scores, 0).ravel()
     # A few hundred of two million scores are sorted.
     likely = np.flatnonzero(flat > MIN_SCORE)
@@ -161,7 +167,10 @@ def background_classes(heads: Heads, scores: Boxes) -> int:
 
 
 class AveragePrecision:
-    """The best boxes of both networks for each sample."""
+    """
+    The average precision of the detections of both networks, and the best boxes of each sample for
+    it.
+    """
 
     def __init__(
         self,
@@ -286,7 +295,7 @@ COCO_KEYS = {
 
 
 class CocoLabels:
-    """The boxes of samples in pixels of the input."""
+    """The labelled boxes of samples, in pixels of the network input."""
 
     def __init__(self, path: str):
         self.path = path
@@ -311,7 +320,9 @@ class CocoLabels:
         return left, top, left + width, top + height, category, float(crowd == 1)
 
     def of_folder(self, folder: ImageFolder) -> None:
-        """Select the images of a folder by name."""
+        """
+        Select, for each file of an image folder, the annotations of the image with the same name.
+        """
         known = {str(image["file_name"]): image["id"] for image in self._images}
         for file, name in zip(folder.files, folder.names, strict=True):
             names = (name, file.name)
@@ -321,7 +332,10 @@ class CocoLabels:
             self._samples.append((found[0], folder.placement(file)))
 
     def of_arrays(self, count: int, size: tuple[int, int]) -> None:
-        """Select the images in order; they must have the size of the input."""
+        """
+        Select the annotations of images in the order of samples that are arrays; the images must
+        have the size of the input.
+        """
         if len(self._images) != count:
             raise InputError(f"there are {len(self._images)} images for {count} samples", self.path)
         for image in self._images:

@@ -37,7 +37,10 @@ MAX_DECIBELS = 300.0
 
 @dataclass(frozen=True)
 class Figure:
-    """A number of a quantized network and, if it exists, of the float network."""
+    """
+    A figure of merit of the quantized network and, if it exists, of the float network, as a
+    function of selected samples.
+    """
 
     name: str
     quantized: Reading
@@ -47,26 +50,32 @@ class Figure:
 
 
 class Metric(Protocol):
-    """A judgement of outputs with samples along the first axis; each `add` adds a sample."""
+    """
+    A figure of merit that is computed over samples; each `add` adds a sample, with outputs of both
+    networks.
+    """
 
     def add(self, real: Outputs, quantized: Outputs) -> None: ...
 
     def merge(self, following: Self) -> None:
-        """Add the results of a metric of the same class for the samples after these."""
+        """Add the results of an equal metric for the following samples."""
         ...
 
     def figures(self) -> list[Figure]:
-        """Return the figures; called a single time after the last sample."""
+        """Return the figures of merit. This is called a single time after the last sample."""
         ...
 
 
 def drawn(count: int) -> NDArray[np.integer]:
-    """Return resamplings of `count` samples with replacement; the same in each call."""
+    """
+    Return random selections of `count` samples with replacement, for standard errors; equal in each
+    call.
+    """
     return np.random.default_rng(0).integers(0, count, (RESAMPLINGS, count))
 
 
 def gain(before: Reading, after: Reading, count: int) -> tuple[float, float]:
-    """Return the difference of two readings on all samples, and the standard error."""
+    """Return the difference of two figures over all `count` samples, and its standard error."""
     every = [np.arange(count), *drawn(count)]
     gains = [
         min(after(chosen), MAX_DECIBELS) - min(before(chosen), MAX_DECIBELS) for chosen in every
@@ -75,7 +84,7 @@ def gain(before: Reading, after: Reading, count: int) -> tuple[float, float]:
 
 
 class Shares:
-    """A ratio of a part to a total for each sample."""
+    """A part and a total for each sample, such as correct and all pixels."""
 
     def __init__(self) -> None:
         # Packed, because each sample has a row.
@@ -86,11 +95,11 @@ class Shares:
         self._rows.append(total)
 
     def merge(self, following: "Shares") -> None:
-        """Add the ratios of the samples after these."""
+        """Add the parts and totals of the following samples."""
         self._rows.extend(following._rows)
 
     def total(self) -> tuple[float, float]:
-        """Return the sums of parts and totals over all samples."""
+        """Return the sum of the parts and the sum of the totals of all samples."""
         return self.sums()(np.arange(len(self._rows) // 2))
 
     def sums(self) -> Callable[[Chosen], tuple[float, float]]:
@@ -105,7 +114,8 @@ class Shares:
 
     def reading(self) -> Reading:
         """
-        Return a function that divides the sum of the parts by the sum of the totals, or returns 0.
+        Return a function that divides the sum of the parts of selected samples by the sum of the
+        totals; 0 if that is 0.
         """
         sums = self.sums()
 
@@ -122,7 +132,10 @@ def mean_of(readings: Sequence[Reading]) -> Reading:
 
 @dataclass(frozen=True)
 class Measured:
-    """A number of the quantized network and, if it exists, of the float network."""
+    """
+    A figure of merit of the quantized network and, if it exists, of the float network, over all
+    samples.
+    """
 
     name: str
     real: float | None
@@ -132,7 +145,7 @@ class Measured:
 
 
 def measured(figures: Sequence[Figure], count: int) -> list[Measured]:
-    """Return all figures on all samples."""
+    """Return the values of all figures over `count` samples."""
     every, found = np.arange(count), list[Measured]()
     for figure in figures:
         if figure.real is None:
@@ -151,7 +164,7 @@ A function of outputs by name and of labels, or `None`, that returns a number or
 
 
 def load_function(text: str) -> MetricFunction:
-    """Return the function of `FILE.py:FUNCTION` or `MODULE:FUNCTION`."""
+    """Load the function that the user names as `FILE.py:FUNCTION` or `MODULE:FUNCTION`."""
     path, _, name = text.rpartition(":")
     module = _load_file(path) if path.endswith(".py") else _load_module(path)
     function: MetricFunction | None = getattr(module, name, None)
@@ -200,7 +213,7 @@ def _message(error: Exception) -> str:
 
 
 class UserMetric:
-    """A metric that stores all outputs for a function of the user."""
+    """A metric that stores all outputs, because a function of the user computes it from them."""
 
     def __init__(self, function: MetricFunction, labels: Array | None, name: str = "metric"):
         """Create a metric; `name` is the user's spelling of the function."""
@@ -220,7 +233,7 @@ class UserMetric:
             self._labels = np.concatenate([self._labels, following._labels])
 
     def use(self, function: MetricFunction) -> None:
-        """Set the function, which is missing after unpickling."""
+        """Set the user's function again after unpickling, which loses it."""
         self._function = function
 
     def __getstate__(self) -> dict[str, object]:

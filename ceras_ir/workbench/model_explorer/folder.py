@@ -44,7 +44,10 @@ MAX_TEXT_LENGTH = 200
 
 @dataclass
 class LevelGraphs:
-    """The graphs of a level of the IR, and the layer of the report that each node belongs to."""
+    """
+    The graphs of a level of the IR for Model Explorer, and the layer of the report to which each
+    node belongs.
+    """
 
     title: str
     graphs: list[Json] = field(default_factory=list[Json])
@@ -55,7 +58,7 @@ class LevelGraphs:
 
 
 def level_graphs(title: str, module: ModuleOp) -> LevelGraphs:
-    """Return the graphs of a level with the name `title`."""
+    """Return the graphs of a module for Model Explorer; `title` is the name of the level."""
     main = main_function(module)
     found = LevelGraphs(title)
     functions = [op for op in module.body.block.ops if isinstance(op, FuncOp) and op.body.blocks]
@@ -205,18 +208,18 @@ FIGURES: Mapping[str, str] = {
 
 
 class ModelExplorer(CompileView):
-    """Collect the levels of a compile in order."""
+    """Collects the levels of a compilation in order, and writes them as graphs."""
 
     def __init__(self, options: BuildOptions):
         super().__init__(options)
         self.levels: list[LevelGraphs] = []
 
     def see(self, level: str, title: str, module: ModuleOp) -> None:
-        """Add the graphs of a level."""
+        """Add the graphs of a level of the compilation."""
         self.levels.append(level_graphs(f"{len(self.levels)} {title}", module))
 
     def add(self, compiled: Build) -> None:
-        """Add the files to the artefacts, with the figures of the layers in the report."""
+        """Add the graphs and the figures of layers to the compiled files."""
         layers = compiled.report["layers"]
         assert isa(layers, list[Entry])
         compiled.emission.artefacts.extend(self._artefacts(layers))

@@ -44,7 +44,10 @@ def _boards() -> Collection[str]:
 
 @dataclass(frozen=True)
 class TemplateKind:
-    """A kind of definition: the names that are permitted, and the files."""
+    """
+    A kind of definition that `ceras-new` writes: the permitted names, and the templates of its
+    files.
+    """
 
     pattern: str
     """The regular expression of a name."""
@@ -190,7 +193,10 @@ def _with_article(kind: str) -> str:
 
 
 def _similar_name(kind: TemplateKind, name: str) -> str:
-    """Return the suggestion of a permitted name with the same words, if there is one."""
+    """
+    Return the text ", such as NAME" for a permitted name with the same words, or "" if there is
+    none.
+    """
     parts = re.findall(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])", name)
     proposal = kind.separator.join(parts).lower()
     return f", such as {proposal}" if re.fullmatch(kind.pattern, proposal) else ""

@@ -20,7 +20,7 @@ SEPARATOR = re.compile(r"[/_]+(?=\w)|\.(?=[^\W\d])")
 
 
 def render(template: str, values: Mapping[str, object]) -> str:
-    """Render a template of this folder."""
+    """Render a template of this folder with `values` and the shared style and script."""
     shared = {"style": _read("style.css"), "script": _read("script.js")}
     return _environment().get_template(template).render({**values, **shared}) + "\n"
 
@@ -45,7 +45,7 @@ def _environment() -> "Environment":
 
 
 def breakable(text: str) -> "Markup":
-    """Return HTML of a text that may wrap after the separators of long names."""
+    """Return HTML of a long name that may wrap after separators."""
     from markupsafe import Markup
 
     # An escape such as `&amp;` has none of these characters.
@@ -54,7 +54,7 @@ def breakable(text: str) -> "Markup":
 
 @dataclass(frozen=True)
 class Card:
-    """A figure in large letters, with its label."""
+    """A figure that a page shows in large letters, with a label."""
 
     label: str
     value: str
@@ -68,7 +68,7 @@ class Card:
 
 @dataclass(frozen=True)
 class StackShare:
-    """A segment of a stacked bar."""
+    """A segment of a stacked bar on a page."""
 
     name: str
     share: float
@@ -78,7 +78,7 @@ class StackShare:
 
 @dataclass(frozen=True)
 class Split:
-    """A total that is divided into shares, each with a label."""
+    """A stacked bar on a page: a total that is divided into labelled shares."""
 
     title: str
     parts: Sequence[StackShare]
@@ -86,7 +86,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table, by which rows can be sorted."""
+    """A column of a table on a page, by which rows can be sorted."""
 
     title: str
     kind: str = ""
@@ -101,7 +101,7 @@ class Column:
 
 @dataclass(frozen=True)
 class TableCell:
-    """The content of a cell."""
+    """A cell of a table on a page: text, the number by which rows are sorted, and its look."""
 
     text: str
     number: float | None = None
@@ -113,7 +113,7 @@ class TableCell:
 
 @dataclass(frozen=True)
 class Line:
-    """A row of a table, with the number of the layer, if any."""
+    """A row of a table on a page. `layer` is the number of the layer that it describes, if any."""
 
     cells: Sequence[TableCell]
     layer: int | None = None
@@ -121,7 +121,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of a page: the columns and the rows."""
+    """A table on a page."""
 
     name: str
     columns: Sequence[Column]
@@ -146,17 +146,17 @@ COUNTS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def size(value: float) -> tuple[str, str]:
-    """Return bytes as a number and a unit."""
+    """Return a number of bytes as two texts: a number and a unit such as kB."""
     return _scaled(value, BYTE_UNITS, "bytes")
 
 
 def duration(microseconds: float) -> tuple[str, str]:
-    """Return a time as a number and a unit."""
+    """Return a time as two texts: a number and a unit such as ms."""
     return _scaled(microseconds, TIMES, "\N{MICRO SIGN}s")
 
 
 def amount(value: float) -> tuple[str, str]:
-    """Return a count as a number and a prefix."""
+    """Return a count as two texts: a number and a prefix such as M."""
     return _scaled(value, COUNTS, "")
 
 
@@ -170,24 +170,27 @@ def _scaled(value: float, units: Sequence[tuple[float, str]], default: str) -> t
 
 
 def together(pair: tuple[str, str]) -> str:
-    """Join a number and a unit."""
+    """Join a number and a unit by a space, unless one is empty."""
     return " ".join(part for part in pair if part)
 
 
 def whole(value: float | None) -> TableCell:
-    """Return a count as a cell, empty for `None`."""
+    """Return a count as a table cell; empty for `None`."""
     if value is None:
         return TableCell("")
     return TableCell(f"{value:,.0f}", value)
 
 
 def some(value: float) -> TableCell:
-    """Return a count as a cell, empty for 0."""
+    """Return a count as a table cell; empty for 0."""
     return whole(value) if value else TableCell("", 0.0)
 
 
 def decibels(value: float, fair: float = 30.0, poor: float = 20.0) -> TableCell:
-    """Return a ratio as a cell with a grade: exact if infinite, n/a for NaN."""
+    """
+    Return a ratio in dB as a table cell, "exact" if infinite and "n/a" for NaN. The cell is marked
+    if the ratio is below `fair` or `poor`.
+    """
     if isnan(value):
         return TableCell("n/a")
     if isinf(value):
@@ -204,7 +207,9 @@ def round_numbers(end: int, max_steps: int = 12) -> range:
 
 
 def decades(low: float, high: float) -> list[int]:
-    """Return the exponents of powers of ten around positive numbers."""
+    """
+    Return exponents of powers of ten from below `low` to above `high`, for a logarithmic axis.
+    """
     first, last = floor(log10(low)), floor(log10(high))
     return list(range(first, last + 2))
 
@@ -220,7 +225,10 @@ PLOT_LABELS = 12
 
 @dataclass(frozen=True)
 class Ratio:
-    """The decibels of a layer on two curves: infinite if exact, `None` for a gap."""
+    """
+    The signal-to-noise ratios of a layer, in dB, for two curves of a plot: infinite if exact,
+    `None` for a gap.
+    """
 
     name: str
     operator: str
@@ -253,7 +261,10 @@ def ratios(layers: Sequence[LayerNoise], second: Sequence[LayerNoise] | None) ->
 
 
 def ratio_plot(layers: Sequence[Ratio], words: tuple[str, str]) -> str:
-    """Plot two curves over the layers, and columns of the contributions to noise at the outputs."""
+    """
+    Plot the ratios of all layers as two curves, and their contributions to the noise of outputs as
+    columns.
+    """
     pairs = [(_available(layer.first), _available(layer.second)) for layer in layers]
     finite = [r for pair in pairs for r in pair if r is not None and isfinite(r)]
     top = max(MIN_TOP_DB, 10.0 * (int(max(finite, default=0.0)) // 10 + 1))
@@ -319,7 +330,9 @@ def _columns(layers: Sequence[Ratio], x: Callable[[int], float], slot: float) ->
 
 
 def histogram(layer: LayerNoise) -> str:
-    """Plot the distribution of values of a layer, and the range of the stored integers."""
+    """
+    Plot the distribution of the values of a layer, and the range that stored integers represent.
+    """
     width, height = 260, 60
     low, high = float(layer.edges[0]), float(layer.edges[-1])
     tallest = float(layer.histogram.max(initial=1)) or 1.0

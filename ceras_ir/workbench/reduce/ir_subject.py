@@ -37,7 +37,7 @@ EXTENTS = (1, 2, 3, 4, 8, 16)
 
 
 class IrSubject:
-    """The reductions of a module of any dialects."""
+    """The ways to reduce a module of IR to a smaller one."""
 
     def __init__(self, module: ModuleOp, *, names: bool):
         """Create a subject; `names` specifies whether candidates are written with locations."""
@@ -49,7 +49,10 @@ class IrSubject:
         return stream.getvalue().encode()
 
     def size(self, input: ModuleOp) -> tuple[int, int]:
-        """Count operations without modules, functions, terminators and constants; and elements."""
+        """
+        Return the number of operations without modules, functions, terminators and constants, and
+        the number of elements of all values.
+        """
         elements = (prod(shape_of_type(value.type) or ()) for value in _values(input))
         return sum(map(_counts, input.walk())), sum(elements)
 

@@ -25,7 +25,7 @@ Message = TypeVar("Message", ModelProto, NodeProto)
 
 
 class OnnxSubject:
-    """The reductions of a model in a single file."""
+    """The ways to reduce an ONNX model in a single file to a smaller one."""
 
     def __init__(self, model: ModelProto):
         self._was_valid = is_valid(model)
@@ -34,7 +34,10 @@ class OnnxSubject:
         return input.SerializeToString(deterministic=True)
 
     def size(self, input: ModelProto) -> tuple[int, int]:
-        """Count nodes without constants; and elements of initializers, inputs and outputs."""
+        """
+        Return the number of nodes without constants, and the number of elements of initializers,
+        inputs and outputs.
+        """
         values = (v.type.tensor_type.shape.dim for v in (*input.graph.input, *input.graph.output))
         shapes = [*([d.dim_value or 1 for d in dims] for dims in values)]
         shapes += [list(tensor.dims) for tensor in input.graph.initializer]
@@ -131,12 +134,12 @@ class OnnxSubject:
 
 
 def is_in_one_file(model: ModelProto) -> bool:
-    """Return whether no tensor is stored in a separate file."""
+    """Return whether a model has no tensors in separate files."""
     return not any(tensor.external_data for tensor in model.graph.initializer)
 
 
 def is_valid(model: ModelProto) -> bool:
-    """Return whether the checker of ONNX and strict shape inference accept the model."""
+    """Return whether ONNX's checker and strict shape inference accept a model."""
     try:
         onnx.checker.check_model(model)  # pyright: ignore[reportUnknownMemberType]
         shape_inference.infer_shapes(model, strict_mode=True, check_type=True)

@@ -24,15 +24,18 @@ Smaller: TypeAlias = Callable[[T], bool]
 
 class Subject(Protocol[T]):
     """
-    Interface to reduce test inputs of a format: the file of an input, the size, and the reductions.
+    The interface of a format of test inputs that can be reduced: the bytes of an input, its size,
+    and the ways to make it smaller.
     """
 
     def write(self, input: T) -> bytes:
-        """Return the file of an input."""
+        """Return the contents of the file for an input."""
         ...
 
     def size(self, input: T) -> tuple[int, int]:
-        """Return the number of operations, and the number of elements of tensors."""
+        """
+        Return the number of operations of an input, and the number of elements of its tensors.
+        """
         ...
 
     def reductions(self) -> Sequence[Callable[[T, "Smaller[T]"], None]]:
@@ -44,7 +47,7 @@ class Subject(Protocol[T]):
 
 
 class Reduction(Generic[T]):
-    """The smallest interesting input so far."""
+    """The search for the smallest input with which the command exits with status 0."""
 
     def __init__(self, subject: Subject[T], input: T, command: ShellCommand):
         self._subject, self._command = subject, command
@@ -55,11 +58,14 @@ class Reduction(Generic[T]):
 
     @property
     def left(self) -> int:
-        """The number of remaining operations, of initially `first`."""
+        """The number of operations in the smallest input so far."""
         return self._size[0]
 
     def run(self, report: Callable[[str], None]) -> None:
-        """Reduce until no candidate is smaller or the time limit is reached; report progress."""
+        """
+        Reduce the input until no candidate is smaller or the time limit is reached. Progress goes
+        to `report`.
+        """
         status = self._command.status(self.data)
         if status != 0:
             result = "takes too long" if status is None else f"exits with status {status}"

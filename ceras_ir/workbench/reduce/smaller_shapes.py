@@ -34,7 +34,7 @@ VALUE = "value"
 
 
 def shape_of_type(type: Attribute) -> tuple[int, ...] | None:
-    """Return the shape of a tensor or buffer type."""
+    """Return the shape of a tensor or buffer type, or `None` for other types."""
     if isinstance(type, TensorType | MemRefType):
         return type.get_shape()
     return None
@@ -49,7 +49,7 @@ def _with_shape(type: Attribute, shape: Sequence[int]) -> Attribute:
 
 
 def flatten(op: Operation) -> bool:
-    """Set all elements of the constant `op` to the first, and return whether any changes."""
+    """Set all elements of the constant `op` to the first; return whether this changes any."""
     dense = op.properties.get(VALUE)
     if not isa(dense, DenseIntOrFPElementsAttr):
         return False

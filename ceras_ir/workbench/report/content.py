@@ -31,7 +31,7 @@ KNOWN = ("name", "op", "device", "macs", "bytes", "inputs", "shape", MICROSECOND
 
 @dataclass(frozen=True)
 class Row:
-    """A layer in the table of a report."""
+    """A layer in the table of a report page."""
 
     number: int
     name: str
@@ -48,14 +48,17 @@ class Row:
 
     @property
     def reason(self) -> str | None:
-        """The reason why the layer is not on the accelerator, or in float."""
+        """The reason why the layer is computed in float or not on the accelerator, or `None`."""
         found = self.facts.get("float_reason", self.facts.get("reason"))
         return found if isinstance(found, str) else None
 
 
 @dataclass(frozen=True)
 class DrawnBuffer:
-    """Bytes that are used during steps [first_step, end_step)."""
+    """
+    Bytes of memory, in a picture of a memory plan, that are in use during the steps [first_step,
+    end_step).
+    """
 
     name: str
     device: str
@@ -71,7 +74,7 @@ class DrawnBuffer:
 
 @dataclass(frozen=True)
 class DrawnRegion:
-    """A memory, if there are several."""
+    """One of several memories in a picture of a memory plan."""
 
     name: str
     size: int
@@ -80,7 +83,7 @@ class DrawnRegion:
 
 @dataclass(frozen=True)
 class DrawnPlan:
-    """The address and live range of each value."""
+    """A memory plan for a picture: addresses and live ranges of buffers."""
 
     steps: int
     size: int
@@ -91,7 +94,7 @@ class DrawnPlan:
     regions: tuple[DrawnRegion, ...] = ()
 
     def alive(self, step: int) -> int:
-        """Return the bytes that are used at a step."""
+        """Return the bytes that are in use at a step."""
         return sum(b.size for b in self.buffers if b.first_step <= step < b.end_step)
 
 
@@ -113,7 +116,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class Device:
-    """The peak rates of a device."""
+    """The maximum speed of a device: products and bytes per microsecond."""
 
     device: str
     macs_per_us: float
@@ -122,7 +125,7 @@ class Device:
 
 @dataclass(frozen=True)
 class DrawnBuild:
-    """A build of the network for a board, with modelled costs."""
+    """A possible build of the network for a board, with modelled flash, SRAM and time."""
 
     flash_bytes: int
     sram_bytes: int
@@ -134,7 +137,10 @@ class DrawnBuild:
 
 @dataclass(frozen=True)
 class TradeOff:
-    """The builds that a target can select from."""
+    """
+    The possible builds of a network, the build for each goal of `--optimize`, and the selected
+    goal.
+    """
 
     selected: str
     """The selected goal."""
@@ -145,7 +151,7 @@ class TradeOff:
 
 @dataclass(frozen=True)
 class Content:
-    """A compiled network, as the page shows it."""
+    """The report of a compiled network, as the HTML page shows it."""
 
     title: str
     target: str
@@ -169,14 +175,14 @@ class Content:
 
     @cached_property
     def input_names(self) -> list[str]:
-        """The inputs that are used by a layer or are outputs."""
+        """The graph inputs that a layer consumes or that are graph outputs."""
         read = [s for row in self.layers for s in row.inputs if isinstance(s, str)]
         return list(
             dict.fromkeys([*read, *(s for s in self.results.values() if isinstance(s, str))])
         )
 
     def total(self, name: str) -> int | float | None:
-        """Return a number among the totals, or `None`."""
+        """Return the total `name` of the report if it is a number, else `None`."""
         value = self.totals.get(name)
         return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
@@ -223,12 +229,12 @@ class _ReportReader:
 
 
 def content_of(entries: Entry, title: str, target: str, where: str = REPORT) -> Content:
-    """Return the content of a report with the title `title`."""
+    """Return the typed content of a report; `where` is its file in error messages."""
     return _content(entries, title, target, None, where)
 
 
 def read_folder(path: str) -> Content:
-    """Read the manifest and the report of a folder that `ceras-compile` wrote."""
+    """Read the manifest and the report in a folder that `ceras-compile` wrote."""
     folder = Path(path)
     if not folder.is_dir():
         found = "not a folder" if folder.exists() else "no such folder"
@@ -400,5 +406,5 @@ def _ratio(read: _ReportReader, entry: Entry, key: str) -> float:
 
 
 def numbers(content: Content) -> Sequence[tuple[str, int | float]]:
-    """Return the totals that are numbers."""
+    """Return the totals of a report that are numbers, by name."""
     return [(key, value) for key in content.totals if (value := content.total(key)) is not None]

@@ -45,7 +45,7 @@ GRAPH_STYLE = """\
 
 @dataclass(frozen=True)
 class DrawnNode:
-    """A box of the picture, which represents an operation or a graph input."""
+    """A box in the picture of a network: an operation or a graph input."""
 
     op: str
     name: str
@@ -59,7 +59,7 @@ class DrawnNode:
 
 
 def module_picture(module: ModuleOp) -> str:
-    """Draw the function `main` as SVG."""
+    """Draw the function `main` of a module as SVG."""
     layers = [layer.to_json() for layer in report.layers(module)]
     entries: dict[str, object] = {"layers": layers, "results": report.results(module)}
     content = content_of(entries, "", "")
@@ -67,7 +67,7 @@ def module_picture(module: ModuleOp) -> str:
 
 
 def devices_of(rows: Sequence[Row]) -> dict[str, str]:
-    """Return the colour of each device."""
+    """Return the color of each device in pictures."""
     known = dict.fromkeys(row.device for row in rows)
     return {device: DEVICE_COLOURS[i % len(DEVICE_COLOURS)] for i, device in enumerate(known)}
 
@@ -75,7 +75,7 @@ def devices_of(rows: Sequence[Row]) -> dict[str, str]:
 def graph_picture(
     rows: Sequence[Row], inputs: Sequence[str], results: Mapping[str, int | str]
 ) -> str:
-    """Draw layers between the inputs and outputs of the network as SVG."""
+    """Draw the layers of a network, its inputs and outputs, and the edges between them as SVG."""
     nodes = [DrawnNode("input", name) for name in inputs]
     place: dict[int | str, int] = {name: i for i, name in enumerate(inputs)}
     edges: list[tuple[int, int]] = []

@@ -31,21 +31,24 @@ SAMPLES = 4
 
 
 class NoiseObserver:
-    """Keeps the float and the quantized graph of a compilation."""
+    """Keeps copies of the float and the quantized network of a compilation, to compare them."""
 
     def __init__(self) -> None:
         self.reference: ModuleOp | None = None
         self.quantized: ModuleOp | None = None
 
     def see(self, level: str, module: ModuleOp) -> None:
-        """Copy the two levels that are compared."""
+        """Copy the network at the float and the quantized level of a compilation."""
         if level == FUSED:
             self.reference = module.clone()
         elif level == QUANTIZED:
             self.quantized = module.clone()
 
     def measured(self, data: str) -> dict[str, object] | None:
-        """Return the entry `noise` of a report, or `None` without quantization."""
+        """
+        Return the quantization noise of layers as entry of a report, or `None` if the network is
+        not quantized.
+        """
         if self.reference is None or self.quantized is None:
             return None
         with phase("measuring quantization noise"):
@@ -85,14 +88,16 @@ def measure(reference: ModuleOp, quantized: ModuleOp, data: str) -> dict[str, ob
 
 
 def decibels_of(ratio: float) -> float | str | None:
-    """Return a ratio for JSON, which has no infinity: `None` without loss, "n/a" for NaN."""
+    """
+    Return a ratio in dB for JSON, which has no infinity: `None` for exact results, "n/a" for NaN.
+    """
     if isnan(ratio):
         return NOT_AVAILABLE
     return round(ratio, 2) if isfinite(ratio) else None
 
 
 class ReportView(CompileView):
-    """The page of a compile, and measurements only for the page."""
+    """Writes the HTML page of a compilation, and measures figures only for the page."""
 
     def __init__(self, options: BuildOptions):
         super().__init__(options)
@@ -102,7 +107,9 @@ class ReportView(CompileView):
         self.noise.see(level, module)
 
     def add(self, compiled: Build) -> None:
-        """Measure missing values, and add the page to the files."""
+        """
+        Measure figures that the report does not have, and add the HTML page to the compiled files.
+        """
         data, report = self.options.calibration, compiled.report
         if data is not None and (noise := self.noise.measured(data)) is not None:
             report["noise"] = noise
@@ -115,7 +122,7 @@ class ReportView(CompileView):
 
 
 class ReportPages(Pages):
-    """The page of `ceras-report` and pictures."""
+    """Implements the hook for report pages of folders, and for pictures in notebooks."""
 
     def page(self, report: Entry, title: str, target: str) -> str:
         return report_page(content_of(report, title, target))

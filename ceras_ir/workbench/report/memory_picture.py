@@ -52,7 +52,7 @@ PLAN_STYLE = """\
 
 
 def memory_picture(plan: DrawnPlan) -> str:
-    """Draw the plan as part of a page."""
+    """Return the SVG picture of a memory plan, for a page."""
     drawing = _Drawing(plan)
     drawn = "\n".join(drawing.shapes())
     size = f"{MAP_LEFT + MAP_WIDTH + MAP_RIGHT} {MAP_TOP + MAP_HEIGHT + MAP_BOTTOM}"
@@ -100,7 +100,7 @@ class _Drawing:
     occupied: OccupiedBoxes = field(default_factory=OccupiedBoxes)
 
     def shapes(self) -> Iterator[str]:
-        """Yield all elements; labels are after the rectangles, so that none is covered."""
+        """Yield the SVG elements. Labels follow all rectangles, so that they are not covered."""
         plan = self.plan
         yield from self._axes()
         base, height = {"": 0}, 0

@@ -54,7 +54,7 @@ REPORT_SECTIONS = {
 
 
 def report_page(content: Content) -> str:
-    """Return the page."""
+    """Return the HTML page of a compiled network."""
     colours = devices_of(content.layers)
     timed = sorted(content.timelines, key=lambda t: -t.cycles)[:MAX_DRAWN_TIMELINES]
     noise = _noise(content)
@@ -231,7 +231,9 @@ def _missing(content: Content) -> str:
 
 
 def _reasons_note(content: Content) -> str:
-    """Return the question that the table of reasons answers."""
+    """
+    Return the heading of the table of reasons: why layers are in float or not on the accelerator.
+    """
     reasons = [row for row in content.layers if row.reason is not None]
     in_float = [row for row in reasons if "float_reason" in row.facts]
     questions = ["not on the accelerator"] * (len(in_float) < len(reasons))
@@ -340,7 +342,7 @@ def _facts(row: Row) -> dict[str, object]:
 
 
 def text_of_value(value: object) -> str:
-    """Format a value of a report."""
+    """Format a value of a report, such as a list or dictionary, as text."""
     if isinstance(value, dict):
         pairs: dict[object, object] = value  # pyright: ignore[reportUnknownVariableType]
         return ", ".join(f"{key} {text_of_value(each)}" for key, each in pairs.items())
@@ -363,13 +365,13 @@ def _noise(content: Content) -> dict[str, str] | None:
 
 
 def command_of(content: Content) -> str:
-    """Return the command that creates the folder."""
+    """Return the command that compiled the network, or "" if it is not recorded."""
     command = content.provenance.get("command")
     return command if isinstance(command, str) else ""
 
 
 def provenance_rows(content: Content) -> dict[str, str]:
-    """Return versions, options and digests by name."""
+    """Return the versions, options and digests of a compilation by name."""
     found: dict[str, str] = {}
 
     def add(entry: Entry, prefix: str) -> None:

@@ -18,7 +18,10 @@ MIN_RADIUS, MAX_RADIUS = 2.5, 9.0
 
 @dataclass(frozen=True)
 class _Axes:
-    """The ranges of two logarithmic axes, as powers of ten, and the conversion to coordinates."""
+    """
+    The ranges of two logarithmic axes, as exponents of ten, and the conversion of figures to
+    coordinates.
+    """
 
     x: tuple[int, int]
     y: tuple[int, int]
@@ -35,7 +38,7 @@ class _Axes:
 
 
 def roofline(rows: Sequence[Row], devices: Sequence[Device], colours: dict[str, str]) -> str | None:
-    """Draw the roofline; return `None` if no layer has products and a time."""
+    """Draw the roofline of layers as SVG, or return `None` if no layer has products and a time."""
     known = {device.device: device for device in devices}
     dots = [
         (row, row.macs / row.bytes, row.macs / row.microseconds)

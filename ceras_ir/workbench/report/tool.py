@@ -58,7 +58,10 @@ RowPair = tuple[Row | None, Row | None]
 
 
 def difference_page(before: Content, after: Content, names: tuple[str, str]) -> str:
-    """Return the page; `names` are the names of the folders."""
+    """
+    Return the HTML page of the differences of two compiled networks; `names` are those of their
+    folders.
+    """
     pairs = matched(before, after)
     options = _options(before, after)
     memories = [
@@ -122,7 +125,7 @@ def _cards(before: Content, after: Content) -> list[Card]:
 
 
 def change(old: float, new: float) -> str:
-    """Return text for the change of a figure from `old` to `new`, in percent if possible."""
+    """Return the change of a figure from `old` to `new` as text, in percent if possible."""
     if old == new:
         return "unchanged"
     if not old or not new:

@@ -12,7 +12,7 @@ Event = dict[str, object]
 
 
 def perfetto_trace(content: Content) -> str:
-    """Return the trace as JSON; times are microseconds."""
+    """Return the predicted inference as a Chrome trace in JSON, with times in microseconds."""
     if content.microseconds is None:
         raise UsageError(
             f"target {content.target} predicted no times: compile for a --board with rates"

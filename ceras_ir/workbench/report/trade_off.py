@@ -33,7 +33,10 @@ class Axis:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Axis":
-        """Return the axis of values of at least 0."""
+        """
+        Return the axis that contains all values, which are at least 0; logarithmic if they differ
+        much.
+        """
         low, high = min(values), max(values)
         if low and high > MIN_LOGARITHMIC_RATIO * low:
             powers = range(floor(log10(low)), ceil(log10(high)) + 1)
@@ -99,7 +102,9 @@ class _Plot:
 
 
 def trade_off_picture(found: TradeOff) -> str | None:
-    """Draw the builds; return `None` if fewer than two have a time."""
+    """
+    Draw flash against time of the builds as SVG, or return `None` if fewer than two have a time.
+    """
     builds = dict.fromkeys(b for b in (*found.curve, *found.goals.values()) if b.microseconds)
     if len(builds) < 2:
         return None
@@ -155,7 +160,9 @@ def _marks(found: TradeOff, points: Mapping[str, tuple[float, float]]) -> Iterat
 
 
 def _places(x: float, y: float, width: float) -> Iterable[Box]:
-    """Yield rectangles for the label of a point: at the right and left, then further away."""
+    """
+    Yield possible rectangles for the label of a point: to its right and left, then further away.
+    """
     rows = (-1, 0, *(row for n in range(1, 40) for row in (n, -1 - n)))
     for row, is_right in product(rows, (True, False)):
         left = x + CURVE_LABEL_GAP if is_right else x - CURVE_LABEL_GAP - width
@@ -169,7 +176,7 @@ def _is_inside(box: Box) -> bool:
 
 
 def trade_off_table(found: TradeOff) -> Table:
-    """Return the build of each goal as a row."""
+    """Return a table with the build of each goal of `--optimize` as a row."""
     columns = [Column("--optimize", "text"), Column("flash"), Column("SRAM"), Column("time")]
     columns += [Column("C compiler", "text"), Column("kernels", "wide")]
     rows: list[Line] = []

@@ -25,7 +25,10 @@ Array = NDArray[np.generic]
 
 @dataclass(frozen=True)
 class Examples:
-    """The samples of each input, stacked along the first axis, and labels, if any."""
+    """
+    Training data: the samples of each graph input, stacked along the first axis, and labels, if
+    any.
+    """
 
     inputs: list[Array]
     labels: Array | None

@@ -38,7 +38,7 @@ from ceras_ir.workbench.training.operations import (
 
 
 def round_shift(value: Tensor, shift: int, mode: Rounding) -> Tensor:
-    """Return `value / 2**shift` of 64-bit integers, rounded according to `mode`."""
+    """Return `value / 2**shift` for 64-bit integers, rounded by `mode`."""
     if shift == 0:
         return value
     half = 1 << (shift - 1)
@@ -119,7 +119,10 @@ class _Lookup(Function):
 
 
 def lookup(x: Tensor, tables: Tensor, rows: Tensor) -> Tensor:
-    """Look up entries of tables. The gradient is the slope between the two adjacent entries."""
+    """
+    Return the table entries for integers `x`; `rows` has the table of each channel. The gradient is
+    the slope between adjacent entries.
+    """
     return _Lookup.apply(x, tables, rows)
 
 
@@ -137,7 +140,7 @@ class _Stepped(Function):
 
 
 def stepped(x: Tensor, exact: Tensor, slope: Tensor) -> Tensor:
-    """Return `exact`, with `slope` as the gradient with respect to `x`."""
+    """Return `exact`, with `slope` as its gradient with respect to `x`."""
     return _Stepped.apply(x, exact, slope)
 
 
@@ -146,17 +149,19 @@ MAX_FLOAT32_INTEGER = 1 << 24
 
 
 def scales(element: UniformType, rank: int, like: Tensor) -> Tensor:
-    """Return the scales of a type as a tensor that broadcasts."""
+    """Return the scales of a quantized type as a tensor that broadcasts to tensors of this rank."""
     return torch.tensor(integer.scales(element, rank), device=like.device)
 
 
 def points(element: UniformType, rank: int, like: Tensor) -> Tensor:
-    """Return the zero points of a type as a tensor that broadcasts."""
+    """
+    Return the zero points of a quantized type as a tensor that broadcasts to tensors of this rank.
+    """
     return torch.tensor(integer.zero_points(element, rank), dtype=like.dtype, device=like.device)
 
 
 def centred(x: Tensor, value: SSAValue) -> Tensor:
-    """Subtract the zero point."""
+    """Return the stored integers `x` of `value` minus its zero point."""
     element = graph.stored_element(value)
     if not any(point.data for point in element.zero_points):
         return x
@@ -230,7 +235,7 @@ def from_float(op: graph.QuantizeOp, args: Sequence[Tensor]) -> Tensor:
 
 
 def stored(x: Tensor, element: UniformType) -> Tensor:
-    """Quantize real numbers to the integers of `element`."""
+    """Quantize real numbers to the integers of the type `element`."""
     scale, point = scales(element, x.ndim, x), points(element, x.ndim, x)
     return quantize(x, scale.to(x.dtype), point, element.low, element.high)
 

@@ -115,19 +115,25 @@ class Score:
         self.confusion = counts if self.confusion is None else self.confusion + counts
 
     def overlaps(self) -> Tensor:
-        """Return the intersection over union of each class; NaN for classes without labels."""
+        """
+        Return the intersection over union of labelled and predicted pixels for each class; NaN for
+        classes without labels.
+        """
         assert self.confusion is not None
         right = self.confusion.diagonal().to(torch.float64)
         union = self.confusion.sum(0) + self.confusion.sum(1) - right
         return torch.where(self.confusion.sum(1) > 0, right / union, torch.nan)
 
     def accuracy(self) -> float:
-        """Return the share of correct samples or pixels."""
+        """Return the fraction of samples or pixels whose class is correct."""
         assert self.confusion is not None
         return float(self.confusion.diagonal().sum() / self.confusion.sum())
 
     def value(self) -> float:
-        """Return the score for early stopping."""
+        """
+        Return the figure that early stopping maximizes: accuracy, mean overlap, or the negative
+        squared error.
+        """
         if self.confusion is None:
             return -self.squares / max(self.count, 1)
         return float(self.overlaps().nanmean()) if self.name == "mIoU" else self.accuracy()

@@ -61,7 +61,7 @@ TORCH_FUNCTIONS: dict[Function, Callable[..., Tensor]] = {
 
 
 def apply_function(function: FunctionAttr, x: Tensor) -> Tensor:
-    """Apply `function` to each element."""
+    """Apply the elementwise `function` to a tensor."""
     y = TORCH_FUNCTIONS[function.data](x, *function.values)
     if (affine := function.affine) is None:
         return y
@@ -85,7 +85,9 @@ MEANINGS: dict[type[Operation], TorchFunction] = {}
 
 
 def meaning(kind: type[Operation]) -> Callable[[TorchFunction], TorchFunction]:
-    """Register a function for operations of `kind`."""
+    """
+    Register the decorated torch function as the implementation of operations of the class `kind`.
+    """
 
     def add(function: TorchFunction) -> TorchFunction:
         MEANINGS[kind] = function
@@ -95,7 +97,7 @@ def meaning(kind: type[Operation]) -> Callable[[TorchFunction], TorchFunction]:
 
 
 def padded(x: Tensor, window: Window, value: float) -> Tensor:
-    """Add the padding of a window to a feature map."""
+    """Return the feature map `x` with the padding of a window, filled with `value`."""
     top, left, bottom, right = window.padding
     if not any(window.padding):
         return x
@@ -105,7 +107,9 @@ def padded(x: Tensor, window: Window, value: float) -> Tensor:
 def convolve(
     x: Tensor, weights: Tensor, window: Window, groups: int, bias: Tensor | None = None
 ) -> Tensor:
-    """Convolve a padded feature map with weights [O, KH, KW, C/groups], and add a bias."""
+    """
+    Convolve a feature map, already padded, with weights [O, KH, KW, C/groups], and add a bias.
+    """
     y = functional.conv2d(
         x.permute(0, 3, 1, 2),
         weights.permute(0, 3, 1, 2),
@@ -120,7 +124,7 @@ def convolve(
 def products(
     op: graph.LinearOperation, x: Tensor, weights: Tensor, bias: Tensor | None = None
 ) -> Tensor:
-    """Return the sums of products of an operation, plus a bias if given."""
+    """Return the sums of products of a layer, plus a bias if there is one."""
     if not isinstance(op, graph.Conv2dOp):
         return functional.linear(x, weights, bias)
     window = Window.of_operation(op)
@@ -138,7 +142,7 @@ def linear(op: graph.LinearOperation, args: Sequence[Tensor]) -> Tensor:
 
 
 def window_sums(window: Window, x: Tensor) -> Tensor:
-    """Return the sums over the windows of a padded feature map."""
+    """Return the sum of each window of a feature map, already padded."""
     rows, columns = (window.tap_slices(axis, x.shape[1 + axis]) for axis in (0, 1))
     if window.dilations == (1, 1):
         y = functional.avg_pool2d(
@@ -160,7 +164,7 @@ def pool2d(op: graph.Pool2dOp, args: Sequence[Tensor]) -> Tensor:
 
 
 def divisors(op: graph.Pool2dOp, window: Window) -> Tensor:
-    """Return the divisors of the windows of an average: [1, OH, OW, 1]."""
+    """Return the divisor of each window of an average pooling, [1, OH, OW, 1]."""
     _, height, width, _ = graph.shape_of(op.input)
     if op.includes_padding:
         return torch.full((1, 1, 1, 1), window.kernel[0] * window.kernel[1])

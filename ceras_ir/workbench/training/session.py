@@ -53,7 +53,7 @@ from ceras_ir.workbench.training.trainer import Stopped, TrainingRun
 
 @dataclass(frozen=True)
 class Student:
-    """A network before training, and the weights that remain zero."""
+    """The network that is trained, and masks of the weights that remain zero."""
 
     module: ModuleOp
     zeros: Mapping[str, NDArray[np.bool_]]
@@ -61,13 +61,13 @@ class Student:
 
     @property
     def share(self) -> float:
-        """The share of weights that remain zero."""
+        """The fraction of weights that remain zero."""
         held = sum(int(mask.sum()) for mask in self.zeros.values())
         return held / max(1, sum(mask.size for mask in self.zeros.values()))
 
 
 def student_of(module: ModuleOp, options: BuildOptions) -> Student:
-    """Fuse a network, prune and quantize it according to `options`, and record the zeros."""
+    """Fuse, prune and quantize the network that is trained, and record which weights are zero."""
     if not options.is_quantized and carries_quantization(module):
         ops = main_function(module).body.block.ops
         found = [op for op in ops if isinstance(op, graph.QuantizeOp)][:1]
@@ -84,19 +84,22 @@ def student_of(module: ModuleOp, options: BuildOptions) -> Student:
 
 
 def teacher_of(module: ModuleOp) -> ModuleOp:
-    """Return the dense network, fused as the student, so that layers have equal names."""
+    """
+    Return the network from which the student learns: dense, and fused as the student so that layers
+    have equal names.
+    """
     run_stages(load_context(), module, graph_stages(replace(BuildOptions(), quantize="none")))
     return module
 
 
 def check_integers(module: ModuleOp) -> None:
-    """Repeat the proofs of quantization for the trained weights."""
+    """Check scales and accumulators of the quantized network again, for the trained weights."""
     for each in (CheckScalesPass(), ProveAccumulatorsPass()):
         each.apply(load_context(), module)
 
 
 def model_bytes(module: ModuleOp, title: str, target: Target) -> bytes:
-    """Return the model file that `target` writes."""
+    """Return the contents of the model file that `target` writes for a module."""
     (artefact,) = target.emit(module, title).artefacts
     stream = BytesIO()
     artefact.write(stream)
@@ -114,7 +117,7 @@ def _zeros(module: ModuleOp) -> dict[str, NDArray[np.bool_]]:
 
 
 def write_back(arrays: Mapping[graph.ConstantOp, NDArray[np.generic]]) -> None:
-    """Replace the stored elements of each constant. Type and name remain."""
+    """Replace the stored elements of each constant by trained weights. Type and name remain."""
     for constant, array in arrays.items():
         element = graph.element_of(constant.result)
         new = graph.ConstantOp.from_array(array, element, location=constant.location)
@@ -132,7 +135,7 @@ def retrain(
     data: str,
     validate: str | None,
 ) -> None:
-    """Train a network, and write the model."""
+    """Train the network of the command line, and write the model file."""
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)
     torch.use_deterministic_algorithms(True, warn_only=True)

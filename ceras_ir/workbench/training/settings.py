@@ -21,7 +21,7 @@ Optimizer: TypeAlias = Literal["adam", "sgd"]
 
 @dataclass(frozen=True)
 class Settings:
-    """Options of `ceras-retrain` that change the weights."""
+    """The options of `ceras-retrain` that influence the trained weights."""
 
     epochs: int = 30
     batch: int = 8
@@ -68,7 +68,10 @@ class Settings:
                 raise UsageError(f"--{name} must be >= 0 and finite, got {real}")
 
     def rate_at(self, step: int, steps: int) -> float:
-        """Return the learning rate of a step, counted over all epochs of `steps` steps."""
+        """
+        Return the learning rate of a training step, counted over all epochs; an epoch has `steps`
+        steps.
+        """
         match self.schedule:
             case "cosine":
                 return self.rate * 0.5 * (1 + cos(pi * step / (self.epochs * steps)))

@@ -206,7 +206,7 @@ def _numbers(text: str) -> list[float]:
 
 
 def settings_of(arguments: argparse.Namespace) -> Settings:
-    """Check and return the options that influence the weights."""
+    """Check the options that influence the trained weights, and return them."""
     layers, alphas = arguments.soft, arguments.alpha
     if len(alphas) not in (1, len(layers)):
         raise UsageError(f"--alpha has {len(alphas)} numbers for {len(layers)} layers of --soft")
@@ -268,7 +268,7 @@ def _scheme(arguments: argparse.Namespace, data: str) -> "BuildOptions":
 
 
 def calibration(data: str) -> str:
-    """Return the inputs of `--data` in the format of `--calibrate`."""
+    """Return the inputs of the training data `--data` in the format of `--calibrate`."""
     from pathlib import Path
 
     folder, _, options = data.partition("?")

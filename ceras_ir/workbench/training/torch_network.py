@@ -46,14 +46,17 @@ Zeros = Mapping[str, NDArray[np.bool_]]
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A trained constant, the name of the parameter, and the quantized type, if any."""
+    """
+    A constant of the network that is trained, the name of its parameter in torch, and its type if
+    it is quantized.
+    """
 
     constant: graph.ConstantOp
     parameter: str
     element: UniformType | None
 
     def real(self) -> Tensor:
-        """Return the real numbers of the constant."""
+        """Return the constant as real numbers."""
         array = self.constant.array()
         if self.element is None:
             return torch.tensor(array.astype(np.float32))
@@ -65,7 +68,10 @@ class Trained:
 
 
 class TorchNetwork(nn.Module):
-    """The function `main` of a module. `zeros` remain zero; by default, all zero weights."""
+    """
+    The function `main` of a module, executed in torch. The weights in `zeros` remain zero, by
+    default all zero weights.
+    """
 
     def __init__(self, module: ModuleOp, zeros: Zeros | None = None):
         super().__init__()
@@ -120,7 +126,10 @@ class TorchNetwork(nn.Module):
         self.fixed[op.result] = name
 
     def weight(self, trained: Trained) -> Tensor:
-        """Return the value of a constant for the computation: real numbers or integers."""
+        """
+        Return the current value of a trained constant: real numbers, or integers if it is
+        quantized.
+        """
         real = self.get_parameter(trained.parameter)
         if (mask := self.masks.get(trained.parameter)) is not None:
             real = real * self.get_buffer(mask)
@@ -129,7 +138,9 @@ class TorchNetwork(nn.Module):
     def forward(
         self, inputs: Sequence[Tensor], features: Mapping[str, SSAValue] | None = None
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Return the outputs by name, and the values in `features` as real numbers."""
+        """
+        Run the network. Return the outputs by name, and the values in `features` as real numbers.
+        """
         values = {
             # Quantized values are integers in float tensors.
             value: x if quantized_element(value) is None else x.to(torch.float32)
@@ -145,14 +156,17 @@ class TorchNetwork(nn.Module):
         return outputs, {n: _real(values[v], v) for n, v in (features or {}).items()}
 
     def layer(self, name: str) -> SSAValue:
-        """Return the result of the last operation of the layer `name`."""
+        """Return the value that the last operation of the layer `name` computes."""
         results = {n: op.results[0] for op, _ in self.steps for n in node_names(op)}
         if name not in results:
             raise InputError(f"there is no layer '{name}'{did_you_mean(name, list(results))}")
         return results[name]
 
     def by_layer(self, patterns: Mapping[str, float]) -> dict[str, float]:
-        """Return the value of each layer for the first pattern that matches a name of the layer."""
+        """
+        Return, for each layer with a name that matches one of `patterns`, the number of the first
+        such pattern.
+        """
         layers = {names[0]: names for op, _ in self.steps if (names := node_names(op))}
         found: dict[str, float] = {}
         for pattern, number in patterns.items():
@@ -168,7 +182,7 @@ class TorchNetwork(nn.Module):
         return found
 
     def arrays(self) -> dict[graph.ConstantOp, Array]:
-        """Return the trained constants as stored elements."""
+        """Return the trained constants as arrays of stored elements."""
         found: dict[graph.ConstantOp, Array] = {}
         with torch.no_grad():
             for trained in self.trained.values():
@@ -179,7 +193,7 @@ class TorchNetwork(nn.Module):
         return found
 
     def probe(self, device: torch.device) -> None:
-        """Set `batched` if a batch gives the same results as separate samples."""
+        """Set `batched` to whether a batch gives the same results as separate samples."""
         generator = np.random.default_rng(0)
         samples = [
             [torch.tensor(_drawn(v, generator), device=device) for v in self.arguments]

@@ -40,7 +40,7 @@ CHECKPOINT_VERSION = 1
 
 @dataclass
 class Progress:
-    """The state of a run between two steps."""
+    """The state of a training run between two steps, which a checkpoint stores."""
 
     epoch: int = 0
     step: int = 0
@@ -107,7 +107,7 @@ FACTOR_EXAMPLES = 8
 
 
 class Stopped(KeyboardInterrupt):
-    """The user stopped the run; the checkpoint has the progress."""
+    """The user stopped the training run; the checkpoint has the progress."""
 
 
 @dataclass
@@ -214,7 +214,9 @@ class TrainingRun:
         return torch.tensor(weights, dtype=torch.float32, device=self.device)
 
     def train(self) -> None:
-        """Train to the end, and set the network to the best weights."""
+        """
+        Train for all epochs or until the score no longer improves, then restore the best weights.
+        """
         self._begin()
         with _interruptible() as stopped:
             while self.progress.epoch < self.settings.epochs and not self._patience_is_over():
@@ -223,7 +225,7 @@ class TrainingRun:
             self._restore(self.progress.weights)
 
     def resume(self) -> None:
-        """Continue from the checkpoint."""
+        """Continue the training run from its checkpoint."""
         assert self.checkpoint is not None
         self.progress, network, optimizer = load(self.checkpoint, self.name)
         self.network.load_state_dict(network)
@@ -382,7 +384,10 @@ def _stacked(values: list[Tensor]) -> NDArray[np.floating]:
 
 
 def channel_sizes(parameter: Tensor) -> Tensor:
-    """Return the root mean square of weights per output channel, or of all biases; 1 for zeros."""
+    """
+    Return the root mean square of the weights of each output channel, or of all biases; 1 instead
+    of 0.
+    """
     axes = list(range(parameter.ndim > 1, parameter.ndim))
     size = parameter.detach().square().mean(axes, keepdim=True).sqrt()
     return torch.where(size > 0, size, torch.ones_like(size))

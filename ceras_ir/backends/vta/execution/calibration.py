@@ -36,7 +36,10 @@ REPETITIONS = 200
 
 @dataclass(frozen=True, eq=False)
 class Probe:
-    """An instruction stream, and the parameter of the board that determines its time."""
+    """
+    A small instruction stream whose time on a board depends mainly on the parameter that `purpose`
+    names. `size` is the size of the DRAM image in bytes.
+    """
 
     name: str
     purpose: str
@@ -45,7 +48,7 @@ class Probe:
     """The bytes of DRAM that the stream needs."""
 
     def dram(self, board: VtaBoard) -> bytes:
-        """Return the image before execution: zeros and the micro-ops."""
+        """Return the DRAM image before execution: the table of micro-ops, and zeros."""
         image = np.zeros(self.size, np.uint8)
         table = np.frombuffer(self.program.micro_op_bytes(board), np.uint8)
         start = 4 * self.program.uop_base
@@ -161,7 +164,9 @@ STEP_FACTORS = (2.0, 1.5, 1.2, 1.1, 1.05, 1.02)
 
 @dataclass(frozen=True)
 class Fitted:
-    """A board with fitted parameters, and the accuracy of the fit."""
+    """
+    A board with fitted parameters, the predicted time of each probe, and the error of the fit.
+    """
 
     board: VtaBoard
     start_us: float
@@ -179,7 +184,10 @@ def with_parameters(board: VtaBoard, numbers: Mapping[str, int]) -> VtaBoard:
 
 
 def fit_board(board: VtaBoard, probes: Sequence[Probe], times: Mapping[str, float]) -> Fitted:
-    """Return the parameters that best fit `times`, the microseconds of probes by name."""
+    """
+    Return `board` with the parameters that best fit `times`, the measured microseconds of probes by
+    name.
+    """
     search = _Search(board, [p for p in probes if p.name in times], times)
     starts = INITIAL_PARAMETERS[board.timing]
     found = min((search.descend(start) for start in starts), key=search.loss)
@@ -225,7 +233,10 @@ class _Search:
         return float(((predicted / self.measured - 1) ** 2).sum())
 
     def descend(self, start: Mapping[str, int]) -> dict[str, int]:
-        """Improve the parameters in all directions by decreasing steps."""
+        """
+        Improve the parameters from `start`: change one at a time as long as the loss decreases,
+        with smaller and smaller factors.
+        """
         best = dict(start)
         for factor in STEP_FACTORS:
             better = True

@@ -38,7 +38,10 @@ IMAGE_PAGE_BYTES = 4096
 
 @dataclass(frozen=True)
 class ImageRegion:
-    """Bytes [offset, offset + size) of the image; activations may share them."""
+    """
+    Bytes [offset, offset + size) of the DRAM image that a value uses. Values that are not used at
+    the same time may share bytes.
+    """
 
     name: str
     kind: str
@@ -56,7 +59,7 @@ class ImageRegion:
 
 @dataclass(frozen=True, eq=False)
 class VtaImage:
-    """The streams of all launches, and the memory that they use."""
+    """The programs of all launches of a network, and the DRAM image that they share."""
 
     module: ModuleOp
     board: VtaBoard
@@ -64,7 +67,10 @@ class VtaImage:
 
     @property
     def arena_bytes(self) -> int:
-        """The bytes of the image that the host part uses."""
+        """
+        The bytes of the image for the values of the network, without constants and instructions of
+        VTA.
+        """
         return arena_size(main_function(self.module))
 
     @property
@@ -118,14 +124,17 @@ class VtaImage:
 
 
 def build_image(module: ModuleOp, board: VtaBoard) -> VtaImage:
-    """Lower all launches of a module; values must have addresses."""
+    """Lower all launches of a module to programs. Values must have addresses."""
     main = main_function(module)
     arena = arena_size(main)
     return VtaImage(module, board, lower_launches(launch_groups(main), arena, board))
 
 
 def arena_size(main: FuncOp) -> int:
-    """Return the size of the arena of a network in bytes; refuse a network without addresses."""
+    """
+    Return the bytes of memory that the values of a network occupy. Refuse a network without
+    addresses.
+    """
     refuse_regions(main, "vta")
     refuse_gaps(main, "vta")
     arena = mem.arena_of(main)
@@ -147,7 +156,10 @@ def _region(name: str, kind: str, value: SSAValue) -> list[ImageRegion]:
 
 
 def _is_packed(value: SSAValue) -> bool:
-    """Return whether `value` has the layout of the accelerator, because a launch uses it."""
+    """
+    Return whether a launch computes or uses `value`, so that it has the packed layout of the
+    accelerator.
+    """
     return isinstance(value.owner, mem.LaunchOp | mem.PackOp | mem.PackWindowsOp) or any(
         isinstance(use.operation, mem.LaunchOp) for use in value.uses
     )
@@ -159,7 +171,10 @@ ByteRange = tuple[int, int]
 
 @dataclass
 class Maintenance:
-    """The ranges of a launch that are written back before it, and invalidated after it."""
+    """
+    The address ranges that the host writes back from its cache before a launch, and invalidates
+    after it.
+    """
 
     clean: list[ByteRange] = field(default_factory=list[ByteRange])
     invalidate: list[ByteRange] = field(default_factory=list[ByteRange])
@@ -191,7 +206,9 @@ def _lines(block: ByteRange) -> slice:
 
 
 class _Caches:
-    """The dirty cache lines, and the lines with outdated copies of results of VTA."""
+    """
+    The ranges of the CPU's cache that are dirty, and those with outdated copies of results of VTA.
+    """
 
     def __init__(self, module: ModuleOp):
         size = -(-arena_size(main_function(module)) // CACHE_LINE_BYTES)

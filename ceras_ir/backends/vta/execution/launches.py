@@ -54,7 +54,7 @@ OPCODES = {
 
 @dataclass(eq=False)
 class DramBuffer:
-    """A buffer in DRAM, starting at byte `address`."""
+    """A buffer in DRAM that starts at byte `address`."""
 
     address: int
     tiles: Flags | None = None
@@ -63,7 +63,10 @@ class DramBuffer:
 
 @dataclass(eq=False)
 class ChipBuffer:
-    """`shape` vectors of `memory`, starting at element `base`."""
+    """
+    A buffer on chip: `prod(shape)` consecutive vectors (tiles, for weights) of `memory`, the first
+    of which has the index `base`. `rotations` counts how often a ring of buffers has advanced.
+    """
 
     memory: MemoryType
     base: int
@@ -76,7 +79,9 @@ class ChipBuffer:
 
 @register_impls
 class VtaFunctions(InterpreterFunctions):
-    """Implementations of the tile dialect that emit instructions."""
+    """
+    Executes the operations of a kernel in the tile dialect by emitting an instruction for each.
+    """
 
     def __init__(self, builder: StreamBuilder, places: Mapping[memref.AllocOp, Place]):
         self.builder, self.places = builder, places
@@ -239,7 +244,10 @@ class VtaFunctions(InterpreterFunctions):
         reset: bool = False,
         imm: int | None = None,
     ) -> None:
-        """Emit a GEMM or ALU instruction; `loops` are extents and strides, outermost first."""
+        """
+        Emit a GEMM or ALU instruction with these micro-ops. `loops` are extents and strides,
+        outermost first.
+        """
         # A loop with a single iteration has no factor; the hardware always has two loops.
         nest = [(1, 0, 0, 0)] * (2 - len(loops))
         nest += [(e, *(s if e > 1 else 0 for s in steps), 0, 0)[:4] for e, *steps in loops]
@@ -306,7 +314,10 @@ def lower_launches(
 
 
 def _run_kernel(op: mem.LaunchOp, builder: StreamBuilder, scratchpads: Scratchpads) -> float:
-    """Append the operations of a launch; return the share of products that are omitted."""
+    """
+    Append the instructions of a launch to the stream; return the share of products that are omitted
+    because weights are zero.
+    """
     name = op.kernel.string_value()
     kernel = SymbolTable.lookup_symbol(op, name)
     assert isinstance(kernel, FuncOp)

@@ -30,7 +30,7 @@ from ceras_ir.transforms.memory.liveness import byte_size
 
 @dataclass(frozen=True, eq=False)
 class LayerCost:
-    """The cost of a layer of a launch."""
+    """The modelled time and the DRAM traffic of a layer, which may be part of a launch."""
 
     name: str
     instructions: int
@@ -42,12 +42,15 @@ class LayerCost:
 
     @property
     def dram_lower_bound(self) -> int:
-        """The bytes that must be transferred; strided 1x1 convolutions skip input bytes."""
+        """
+        The bytes that any schedule transfers: each operand and result once. Strided 1x1
+        convolutions skip input bytes.
+        """
         return min(self.operand_bytes, self.dram_bytes)
 
     @property
     def dram_bytes(self) -> int:
-        """The bytes that the three modules transfer, without the stream."""
+        """The bytes that load, compute and store transfer, without instructions."""
         return self.run.loaded_bytes + self.run.stored_bytes
 
     def to_json(self) -> dict[str, object]:
@@ -71,14 +74,14 @@ class LayerCost:
 
 @dataclass(frozen=True, eq=False)
 class LaunchCost:
-    """The cost of a launch, and the parts for each layer."""
+    """The modelled time of a launch, and of each of its layers."""
 
     run: TimedRun
     layers: Sequence[LayerCost]
 
 
 def measure(launches: Sequence[LoweredLaunch], board: VtaBoard) -> list[LaunchCost]:
-    """Return the cost of each launch, from an idle accelerator."""
+    """Return the modelled cost of each launch, which starts on an idle accelerator."""
     found: list[LaunchCost] = []
     for launch in launches:
         run = simulate_time(launch.program.instructions, board)
@@ -100,7 +103,10 @@ def measure(launches: Sequence[LoweredLaunch], board: VtaBoard) -> list[LaunchCo
 
 
 def by_layer(run: TimedRun, launch: LoweredLaunch, board: VtaBoard) -> list[TimedRun]:
-    """Split a run into layers. A layer has the cycles between the last instructions of layers."""
+    """
+    Divide the modelled run of a launch into its layers. A layer has the cycles from the last
+    instruction of the previous layer to its last instruction.
+    """
     parts = [TimedRun() for _ in launch.ops]
     program, timing = launch.program, Timing.of(board)
     layer_ends = [0] * len(parts)
@@ -144,7 +150,10 @@ def timeline(name: str, stream: Sequence[Instruction], run: TimedRun) -> Timelin
 
 
 def chrome_trace(launches: Traced) -> str:
-    """Return a trace with a process per launch and a thread per module; 1 us is a cycle."""
+    """
+    Return a Chrome trace with a process for each launch and a thread for each module. A cycle is
+    shown as 1 us.
+    """
     events: list[dict[str, object]] = []
     for process, (name, stream, run) in enumerate(launches):
         events.append(_name("process_name", process, 0, name))

@@ -29,7 +29,10 @@ REQUIRED_PLACEHOLDERS = PLACEHOLDERS[1:]
 
 
 def check_command(command: str) -> None:
-    """Refuse a command without the required placeholders, or with invalid quotes."""
+    """
+    Refuse the command of an external simulator without the required placeholders, or with invalid
+    quotes.
+    """
     if missing := [p for p in REQUIRED_PLACEHOLDERS if p not in command]:
         raise UsageError(
             f"the VTA runner '{command}' has no {', '.join(missing)}; "
@@ -43,7 +46,10 @@ def check_command(command: str) -> None:
 
 @dataclass(frozen=True)
 class VtaRunner:
-    """The launches of a network; `command` is `None` for the built-in simulator."""
+    """
+    Runs the launches of a network with the external simulator `command`, or with the built-in
+    simulator if it is `None`.
+    """
 
     streams: Sequence[bytes]
     """The raw instructions of each launch."""
@@ -65,7 +71,10 @@ class VtaRunner:
             dram[:], _ = self._run_external(self.command, index, dram)
 
     def cycles(self, index: int, dram: Dram) -> int:
-        """Return the cycles of launch `index` that the program prints, on a copy of `dram`."""
+        """
+        Run launch `index` in the external simulator on a copy of `dram`; return the cycles that it
+        prints.
+        """
         assert self.command is not None
         _, output = self._run_external(self.command, index, dram)
         last = (output.strip().splitlines() or [""])[-1]
@@ -125,7 +134,10 @@ Entry = Mapping[str, object]
 
 
 def open_package(folder: Path, content: Entry, command: str | None) -> tuple[Dram, VtaRunner]:
-    """Return the image before the first launch, and the runner; `content` is the manifest."""
+    """
+    Return the DRAM image of a compiled folder before the first launch, and the runner of its
+    launches. `content` is the manifest.
+    """
     path = str(folder / MANIFEST)
     entry = content.get("vta")
     if not isa(entry, dict[str, object]):

@@ -94,7 +94,10 @@ def parse_address(text: str, label: str) -> int:
 
 
 def parse_pointers(text: str) -> dict[MemoryType, int]:
-    """Parse `inp=0x1000,wgt=0x5000`, the contents of base registers; other registers are 0."""
+    """
+    Parse the contents of the base registers of VTA, such as `inp=0x1000,wgt=0x5000`; registers that
+    are not named are 0.
+    """
     found: dict[MemoryType, int] = {}
     for part in text.split(","):
         name, _, address = part.partition("=")
@@ -122,7 +125,10 @@ SWITCHES = (None, 1)
 
 
 def reliance(findings: Sequence[StreamFinding]) -> list[str]:
-    """Return a line for each kind of finding; messages of a kind differ only in integers."""
+    """
+    Return a line for each kind of finding about a stream. Messages of a kind differ only in
+    integers.
+    """
     kinds: dict[tuple[str, str], list[StreamFinding]] = {}
     for finding in findings:
         plain = NUMBER.sub("", finding.message)
@@ -137,7 +143,10 @@ def reliance(findings: Sequence[StreamFinding]) -> list[str]:
 
 
 def trial(stream: Sequence[Instruction], dram: Dram, board: VtaBoard) -> list[str]:
-    """Report whether results depend on initial on-chip contents, or on the order of modules."""
+    """
+    Return lines that state whether the results of a stream depend on initial on-chip contents, or
+    on the order in which modules run.
+    """
     expected, noisy = dram.copy(), dram.copy()
     simulate(expected, stream, board, seed=None)
     try:
@@ -166,7 +175,7 @@ MAX_IMAGE_BYTES = 1 << 28
 
 @dataclass(frozen=True, eq=False)
 class StreamFile:
-    """The instructions, and the micro-op table if the file has one."""
+    """The instructions of a stream file, and its micro-op table if it is a `.vtas`."""
 
     name: str
     instructions: list[Instruction]
@@ -176,7 +185,7 @@ class StreamFile:
 
     @classmethod
     def read(cls, path: Path, board: VtaBoard) -> "StreamFile":
-        """Read a file: `.vtas` is text, other files contain raw instructions of 16 bytes."""
+        """Read a stream file: `.vtas` is text, other files contain raw instructions of 16 bytes."""
         try:
             data = path.read_bytes()
         except OSError as error:
@@ -204,7 +213,10 @@ class StreamFile:
     def placed(
         self, base: int, pointers: Mapping[MemoryType, int] | None, board: VtaBoard
     ) -> "StreamFile":
-        """Return the stream for an image at `base`, with `pointers` in the base registers."""
+        """
+        Return the stream with addresses relative to an image that starts at address `base`;
+        `pointers` are the base registers.
+        """
         if not base and not pointers:
             return self
         if self.program is not None:
@@ -213,8 +225,8 @@ class StreamFile:
 
     def cost(self, board: VtaBoard) -> LayerCost:
         """
-        Return the cost of the stream. The graph is unknown, so the lower bound of DRAM traffic is
-        the traffic of the stream.
+        Return the modelled cost of the stream. The network is unknown, so the lower bound of DRAM
+        traffic is the traffic of the stream.
         """
         run = simulate_time(self.instructions, board)
         bound = run.loaded_bytes + run.stored_bytes
@@ -223,7 +235,10 @@ class StreamFile:
     def check(
         self, dram: Dram | None, board: VtaBoard, max_findings: int = MAX_STREAM_FINDINGS
     ) -> list[StreamFinding]:
-        """Return at most `max_findings` errors; micro-ops are from the file or from `dram`."""
+        """
+        Return at most `max_findings` errors of the stream. Micro-ops are from the file, or from the
+        image `dram`.
+        """
         size = None if dram is None else len(dram)
         if self.program is not None:
             return check_program(self.program, board, size, max_findings)
@@ -233,7 +248,7 @@ class StreamFile:
         return sorted([*self.unused, *found], key=lambda finding: finding.index)
 
     def grown(self, dram: Dram, board: VtaBoard) -> Dram:
-        """Return `dram`, extended by zeros up to the last store."""
+        """Return the image `dram`, extended by zeros up to the last byte that the stream stores."""
         unit = board.element_bytes(MemoryType.OUT)
         store_ends = [
             (i.dram_base + (i.y_size - 1) * i.x_stride + i.x_size) * unit
@@ -245,8 +260,8 @@ class StreamFile:
 
     def run(self, dram: Dram, board: VtaBoard, *, zeroed: bool = False) -> None:
         """
-        Execute on `dram`, in place, with the micro-op table of a `.vtas`. On-chip memories contain
-        noise, or zeros with `zeroed`.
+        Execute the stream on `dram`, in place. On-chip memories initially contain noise, or zeros
+        with `zeroed`.
         """
         if self.program is not None:
             table = np.frombuffer(self.program.micro_op_bytes(board), np.uint8)

@@ -21,7 +21,10 @@ Index: TypeAlias = SSAValue | int
 
 
 class KernelBuilder:
-    """Inserts a kernel before `start`, or in the current loop. Constants are shared."""
+    """
+    Inserts the operations of a kernel before `start`, or into the current loop. Equal constants are
+    shared.
+    """
 
     def __init__(self, start: tile.Conv2dOp | tile.MaxPoolOp | tile.AveragePoolOp):
         block = start.parent
@@ -51,7 +54,7 @@ class KernelBuilder:
         return self._constants[index]
 
     def values(self, *indices: Index) -> list[SSAValue]:
-        """Return indices as values, without trailing zeros."""
+        """Return indices as SSA values. Trailing zeros are omitted."""
         kept = list(indices)
         while kept and isinstance(kept[-1], int) and kept[-1] == 0:
             kept.pop()
@@ -80,7 +83,10 @@ class KernelBuilder:
 
     @contextmanager
     def loop(self, start: int, stop: int, step: int = 1) -> Generator[Index]:
-        """Build the body of a loop; a single iteration needs no loop."""
+        """
+        Insert a loop around the operations of the `with` block, and yield the index. A single
+        iteration needs no loop.
+        """
         if start + step >= stop:
             yield start
             return
@@ -95,7 +101,10 @@ class KernelBuilder:
 
     @contextmanager
     def when_zero(self, *indices: Index) -> Generator[None]:
-        """Build a body that is executed if all `indices`, which are not negative, are zero."""
+        """
+        Execute the operations of the `with` block only if all `indices`, which are not negative,
+        are zero.
+        """
         computed = [i for i in indices if isinstance(i, SSAValue)]
         assert not any(i for i in indices if isinstance(i, int)), "known to be not zero"
         if not computed:
@@ -109,12 +118,15 @@ class KernelBuilder:
 
     @contextmanager
     def unless_zero(self, index: Index) -> Generator[None]:
-        """Build a body that is executed if `index`, which is computed, is not zero."""
+        """Execute the operations of the `with` block only if the computed `index` is not zero."""
         with self._guarded(index, "ne", 0):
             yield
 
     def where(self, index: Index, value: int) -> Iterator[None]:
-        """Build a body that is executed if `index` is `value`; skip it if this is impossible."""
+        """
+        Execute the operations of the loop body only if `index` is `value`; yield nothing if this is
+        impossible.
+        """
         if isinstance(index, SSAValue):
             with self._guarded(index, "eq", value):
                 yield
@@ -135,7 +147,10 @@ class KernelBuilder:
         self._builder = outer
 
     def blocks(self, extent: int, block: int) -> Iterator[tuple[Index, int]]:
-        """Yield the start and size of each block of `extent`: a loop, then the rest, if any."""
+        """
+        Divide `extent` into blocks; yield the start and size of a block in a loop, then of the
+        smaller rest.
+        """
         blocked = extent // block * block
         if blocked:
             with self.loop(0, blocked, block) as start:
@@ -144,7 +159,7 @@ class KernelBuilder:
             yield blocked, extent - blocked
 
     def view(self, value: SSAValue, *shape: int) -> SSAValue:
-        """Return a view of a DRAM buffer with the given shape."""
+        """Return a view of the DRAM buffer `value` with this shape."""
         if tile.memref_type(value).get_shape() == shape:
             return value
         self.add(view := tile.ViewOp(value, shape))
@@ -170,7 +185,7 @@ Loops = list[tuple[int, int, int, int]]
 
 @dataclass(frozen=True)
 class RowMajor:
-    """The row-major layout of output positions."""
+    """The row-major order of the output positions of a block in the accumulators."""
 
     b: Blocks
 
@@ -180,16 +195,25 @@ class RowMajor:
 
     @property
     def finished(self) -> int:
-        """The number of positions that are rescaled and stored; these are the first positions."""
+        """
+        The number of positions of a block that are rescaled and stored; they are the first
+        positions.
+        """
         return self.b.positions
 
     def loops(self, c: Contraction, row: int) -> Loops:
-        """Return the loops over all positions, for inputs with rows of `row` vectors."""
+        """
+        Return the loops of a GEMM over all positions of a block. Input rows on chip have `row`
+        vectors.
+        """
         b = self.b
         return [(b.rows, b.columns, c.row_stride * row, 0), (b.columns, 1, c.strides[1], 0)]
 
     def boxes(self, rows: Span | None, columns: Span | None) -> Iterator[Box]:
-        """Return the boxes of a range of rows and of columns; `None` means all."""
+        """
+        Return the positions in a range of rows and a range of columns, as boxes for ALU
+        instructions; `None` means all.
+        """
         (row, height), (column, width) = rows or (0, self.b.rows), columns or (0, self.b.columns)
         if columns is None:
             yield (row, column), [(height * width, 1)]

@@ -16,7 +16,10 @@ from ceras_ir.dialects.tile.memory import ACC, INP, WGT
 
 @dataclass(frozen=True, eq=False)
 class _Reduction:
-    """A K-block: `size` blocks of input channels, starting at `k`, for `tap` of the window."""
+    """
+    A K-block of a contraction: `size` blocks of input channels that begin with block `k`, at `tap`
+    of the window.
+    """
 
     k: Index
     size: int
@@ -26,7 +29,7 @@ class _Reduction:
 
 
 class ConvolutionExpansion:
-    """Builds the loops of a contraction."""
+    """Builds the loops of a convolution or matrix product as operations of the tile dialect."""
 
     def __init__(self, op: tile.Conv2dOp, shape: Contraction, blocks: Blocks):
         self.op, self.c, self.b = op, shape, blocks
@@ -53,7 +56,7 @@ class ConvolutionExpansion:
         self._allocate()
 
     def positions(self) -> RowMajor | MaximumPlanes:
-        """Return the layout of the positions of a block in the accumulators."""
+        """Return the order of the positions of a block in the accumulators."""
         return RowMajor(self.b)
 
     def results(self) -> tuple[int, int]:
@@ -81,7 +84,9 @@ class ConvolutionExpansion:
             self.residual_tiles = self.at.alloc(WGT, self.op.residual_tiles)
 
     def build(self) -> None:
-        """Build the kernel: loads of constants, then the loops over blocks."""
+        """
+        Build the kernel: loads of constants, then the loops over blocks of positions and channels.
+        """
         at, c = self.at, self.c
         zero = at.value(0)
         self.epilogue.load_bias()
@@ -109,7 +114,7 @@ class ConvolutionExpansion:
                 self._block(batch, y, x, n, size, inputs, None)
 
     def blocks_of_positions(self):
-        """Yield the M-blocks of loops over batch, first row and first column."""
+        """Build the loops over the M-blocks; yield batch, first row and first column of a block."""
         at, c, b = self.at, self.c, self.b
         with (
             at.loop(0, c.batch) as batch,
@@ -120,13 +125,13 @@ class ConvolutionExpansion:
 
     def image(self, batch: Index) -> list[Index]:
         """
-        Return the indices of a feature map in the packed tensor: the batch, and the group if there
-        are several.
+        Return the leading indices of an image in the packed tensor: the batch, and the group if
+        there are several.
         """
         return [batch, self.group] if self.c.groups > 1 else [batch]
 
     def _channel(self, n: Index) -> Index:
-        """Return the index of output vector `n` of the group among all output vectors."""
+        """Return the index among all output vectors of the vector `n` of the current group."""
         return self.at.sum(self.at.product(self.group, self.c.nblocks), n)
 
     def _load_weights(
@@ -217,7 +222,10 @@ class ConvolutionExpansion:
         self.epilogue.add_products(acc, self._channel(n), nblock)
 
     def combine(self, acc: SSAValue, y: Index) -> None:
-        """Combine the sums of a block, from row `y` on, before the bias is added."""
+        """
+        Combine the sums of a block that begins at row `y`, before the bias is added. Nothing by
+        default.
+        """
 
     def _reductions(self) -> Iterator[_Reduction]:
         at, c, b = self.at, self.c, self.b
@@ -297,7 +305,10 @@ class ConvolutionExpansion:
         n: Index,
         nblock: int,
     ) -> None:
-        """Add the residual by a diagonal tile of weights, then shift it left."""
+        """
+        Add the residual of a block to the sums: multiply it by a diagonal tile of weights, and
+        shift the sums left.
+        """
         at, b = self.at, self.b
         loops = [(b.rows, b.columns, b.columns, 0), (b.columns, 1, 1, 0)]
         with at.loop(0, nblock) as i:

@@ -110,7 +110,9 @@ class SwishProgram:
             self.at.add(tile.LoadOp(self.source, start, self.constants, [], box))
 
     def apply(self, acc: SSAValue, i: Index, n: Index) -> None:
-        """Compute swish of output vector `i` of `acc`, which is vector `n` of the result."""
+        """
+        Emit the swish of accumulator vectors `i` of `acc`, for output vector `n` of the result.
+        """
         a: Vectors = (acc, i)
         b, c, d = ((self.temporaries, t) for t in range(SWISH_TEMPORARIES))
         self._negate(a, b, c)
@@ -142,7 +144,7 @@ class SwishProgram:
         self._by(AluFunction.MIN, a, high)
 
     def _negate(self, a: Vectors, b: Vectors, c: Vectors) -> None:
-        """Compute `b = -a`; `c` is overwritten."""
+        """Emit `b = -a` for vectors of accumulators; `c` is overwritten."""
         room = 32 - NEGATED_BITS
         self._copy(b, a)
         self._by(AluFunction.SHR, b, -room)
@@ -183,7 +185,9 @@ class SwishProgram:
 
 
 class ContractionEpilogue:
-    """Emits the operations on finished sums, for blocks of `positions` output positions."""
+    """
+    Emits the output stage (bias, shifts, clamp, swish) for blocks of `positions` output positions.
+    """
 
     def __init__(self, op: tile.Conv2dOp, at: KernelBuilder, shape: Contraction, positions: int):
         self.op, self.at, self.positions = op, at, positions
@@ -196,7 +200,9 @@ class ContractionEpilogue:
         self.swish = None if op.swish is None else SwishProgram(op, at, positions)
 
     def load_bias(self) -> None:
-        """Load bias, shifts of channels, and constants of a swish, which remain on chip."""
+        """
+        Emit the loads of bias, shifts of channels, and constants of swish, which remain on chip.
+        """
         for source, buffer in ((self.op.bias, self.bias), (self.op.shifts, self.shifts)):
             if source is not None and buffer is not None:
                 start = [self.at.value(0)]
@@ -205,7 +211,10 @@ class ContractionEpilogue:
             self.swish.load()
 
     def add_products(self, acc: SSAValue, n: Index, count: int) -> None:
-        """Add the bias of `count` output vectors, of which `n` is the first, if it has tiles."""
+        """
+        If the bias is stored as weight tiles, emit products that add it to `count` output vectors
+        from `n` on.
+        """
         if self.products is not None and self.products.bias is not None:
             loops = [(count, self.positions, 1), (self.positions, 1, 0)]
             self.products.add((acc, []), self.products.bias, (n,), loops)
@@ -243,7 +252,10 @@ class ContractionEpilogue:
         source: tuple[SSAValue, Index],
         uniform: Sequence[int] | None = None,
     ) -> None:
-        """Apply an operation with constants from vector `source` on to `count` output vectors."""
+        """
+        Emit an ALU operation on `count` output vectors with per-channel constants, which are the
+        vectors from `source` on.
+        """
         loops = [(count, self.positions, 1), (self.positions, 1, 0)]
         vectors = (source[0], self.at.values(source[1]))
         target = (acc, self.at.values(i))
@@ -257,8 +269,8 @@ class ContractionEpilogue:
 @dataclass(frozen=True)
 class _Part:
     """
-    The intersection of a run of border positions with the block of output positions that starts at
-    `block`.
+    The intersection of border rows or columns with equal constants and the block of output
+    positions that starts at `block`.
     """
 
     constant: int
@@ -334,7 +346,10 @@ class Border:
         rows: tuple[int, int] | None,
         columns: tuple[int, int] | None,
     ) -> None:
-        """Add a constant to ranges (first, count) of rows and columns; `None` means all."""
+        """
+        Add the border vector `constant` to ranges (first, count) of output rows and columns; `None`
+        means all.
+        """
         at, vectors = self.at, (count, self.blocks.positions, 1)
         for start, loops in self.positions.boxes(rows, columns):
             box = [vectors, *((extent, step, 0) for extent, step in loops)]

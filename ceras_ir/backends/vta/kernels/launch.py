@@ -51,8 +51,8 @@ Array = NDArray[np.generic]
 
 def packed_weights(op: graph.LinearOperation, board: VtaBoard) -> graph.ConstantOp:
     """
-    Pack [O, KH, KW, C] or [N, K] as [O/B, C/B, KH, KW, B out, B in], with zeros in added lanes and
-    between groups.
+    Pack weights [O, KH, KW, C] or [N, K] as tiles [O/B, C/B, KH, KW, B out, B in], with zeros in
+    padded lanes and between groups.
     """
     plain, lanes = graph.known_array(op.weights), board.block
     if isinstance(op, graph.Conv2dOp):
@@ -67,19 +67,25 @@ def packed_weights(op: graph.LinearOperation, board: VtaBoard) -> graph.Constant
 
 
 def packed_bias(op: graph.LinearOperation, shape: Contraction, board: VtaBoard) -> graph.ConstantOp:
-    """Pack the bias, with all constants that are known at compile time."""
+    """Pack the bias in vectors; it includes zero points and rounding."""
     scale = _scale(op.input) * _scale(op.weights)
     return _packed_constants(folded_bias(op), board, shape.bias_tiles, scale)
 
 
 def packed_shifts(op: graph.LinearOperation, board: VtaBoard) -> graph.ConstantOp:
-    """Pack the right shift of each channel after the common shift, in the layout of the bias."""
+    """
+    Pack the per-channel right shifts, without the shift that all channels have in common, in
+    vectors like the bias.
+    """
     assert op.requant is not None
     return _vectors(np.array(further_shifts(op.requant), np.int64), board)
 
 
 def uniform_shifts(op: graph.LinearOperation, board: VtaBoard) -> tuple[int, ...]:
-    """Return the common value of all lanes of each vector of `packed_shifts`, or -1."""
+    """
+    Return, for each vector of `packed_shifts`, the shift that all lanes have, or -1 if lanes
+    differ.
+    """
     assert op.requant is not None
     shifts = np.array(further_shifts(op.requant), np.int64)
     blocks = np.pad(shifts, (0, -len(shifts) % board.block), "edge").reshape(-1, board.block)
@@ -88,13 +94,19 @@ def uniform_shifts(op: graph.LinearOperation, board: VtaBoard) -> tuple[int, ...
 
 
 def border_sums(op: graph.LinearOperation, shape: Contraction, board: VtaBoard) -> graph.ConstantOp:
-    """Pack the contribution of the zero point around the input to sums at the border."""
+    """
+    Pack the values to add to the sums of border windows, because VTA pads inputs with 0 instead of
+    the zero point.
+    """
     values = border_values(op, borders_of(shape))
     return _packed_constants(values, board, shape.border_tiles)
 
 
 def packed_radix(board: VtaBoard) -> graph.ConstantOp:
-    """Return the weights of the digits of constants, in each row of a vector."""
+    """
+    Return a vector with the weights of digits, for constants that are stored as int8 digits (see
+    `radix`).
+    """
     rows = np.broadcast_to(radix(board.block), board.vector)
     return graph.ConstantOp.from_array(np.ascontiguousarray(rows), UniformType(1.0))
 
@@ -119,8 +131,8 @@ def residual_weights(op: graph.LinearOperation, board: VtaBoard) -> graph.Consta
 
 def common_residual_shift(op: graph.LinearOperation) -> int:
     """
-    Return the left shift that all channels of the residual need after the multiplication by
-    `residual_weights`.
+    Return the left shift that the residual of every channel needs in addition to the multiplication
+    by `residual_weights`.
     """
     return max(0, max(op.residual_shifts) - RESIDUAL_WEIGHT_BITS)
 
@@ -131,7 +143,7 @@ def diagonal(factor: int, board: VtaBoard) -> graph.ConstantOp:
 
 
 def averaging_weights(a: Averaging, board: VtaBoard) -> graph.ConstantOp:
-    """Return the digits of the multiplier as tiles [1 or 2, B, B]."""
+    """Return the int8 digits of the multiplier of an average as diagonal tiles [1 or 2, B, B]."""
     eye = np.eye(board.block, dtype=np.int64)
     tiles = np.stack([eye * digit for digit in multiplier_digits(a)])
     return graph.ConstantOp.from_array(tiles.astype(np.int8), UniformType(1.0))
@@ -196,13 +208,15 @@ Body = Callable[[Builder, Sequence[SSAValue]], None]
 
 
 def replaced_count(launch: mem.LaunchOp) -> int:
-    """Return the number of operations of the placed graph that `launch` replaces; 1 by default."""
+    """Return the number of operations that `launch` replaced; 1 by default."""
     count = launch.attributes.get(LAYERS)
     return count.value.data if isa(count, IntegerAttr) else 1
 
 
 class KernelTable:
-    """The kernels of a module, one for each shape."""
+    """
+    The kernel functions of a module; launches with equal shapes and properties share a kernel.
+    """
 
     def __init__(self, module: ModuleOp):
         self.module = module
@@ -260,7 +274,10 @@ class Launch:
         self.inputs.append(self._insert(mem.PackOp(value, self.board.vector)))
 
     def tiles(self, weights: SSAValue, bias: graph.ConstantOp, zero_point: int) -> None:
-        """Pack computed weights in tiles, and the bias without the contribution of `zero_point`."""
+        """
+        Insert the packing of computed weights into tiles, and a bias from which the host subtracts
+        the contribution of `zero_point`.
+        """
         packed = self._insert(mem.PackTilesOp(weights, self.board.block))
         constant = self._insert(bias)
         if zero_point:
@@ -275,7 +292,7 @@ class Launch:
     def run(
         self, kernels: KernelTable, stem: str, properties: Mapping[str, object], body: Body
     ) -> None:
-        """Replace the operations by a launch of the kernel with this body."""
+        """Replace the operations by a launch of the kernel that `body` builds."""
         op = self.op
         plain = graph.tensor_type(op.output)
         shape = packing.packed_shape(plain.get_shape(), self.board.vector)

@@ -36,14 +36,14 @@ class _PoolExpansion:
         self.window = shape.window(rows, columns)
 
     def corner(self, y: Index, x: Index) -> tuple[Index, Index]:
-        """Return the first input row and column of a block."""
+        """Return the first input row and column that the block of outputs at (y, x) reads."""
         at, p = self.at, self.p
         row = at.sum(at.product(y, p.strides[0]), -p.padding[0])
         return row, at.sum(at.product(x, p.strides[1]), -p.padding[1])
 
 
 class MaxExpansion(_PoolExpansion):
-    """Builds the loops of a maximum, plane by plane."""
+    """Builds the loops of a maximum pooling, a plane (channel block) at a time."""
 
     def __init__(self, op: tile.MaxPoolOp, shape: Pooling, rows: int, columns: int):
         super().__init__(op, shape, rows, columns)
@@ -77,8 +77,8 @@ class MaxExpansion(_PoolExpansion):
 
     def _corners(self) -> Iterator[tuple[Index, Index]]:
         """
-        Yield the first position of each block. Build loops, or separate code for each block if the
-        padding differs.
+        Yield the first output row and column of each block. Build loops, or separate code for each
+        block if the padding differs.
         """
         at, p = self.at, self.p
         if self.op.least.value.data:
@@ -88,7 +88,7 @@ class MaxExpansion(_PoolExpansion):
             yield y, x
 
     def _pad(self, inputs: SSAValue, y: Index, x: Index) -> None:
-        """Replace zeros outside the input by `minimum`, with a minimum."""
+        """Replace the zeros that a load writes outside the input by the constant `minimum`."""
         at, (row, column), (ih, iw) = self.at, self.corner(y, x), self.window
         if not isinstance(row, int) or not isinstance(column, int):
             return

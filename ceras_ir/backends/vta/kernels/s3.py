@@ -18,7 +18,7 @@ from ceras_ir.dialects.tile.memory import ACC, INP, WGT
 
 
 class S3Expansion:
-    """Builds the loops of a matrix product before `op`."""
+    """Builds the loops of a matrix product before `op`, in the order of an algorithm of S3."""
 
     def __init__(self, op: tile.Conv2dOp, shape: Contraction, blocks: Blocks):
         self.op, self.c, self.b = op, shape, blocks
@@ -114,7 +114,7 @@ class S3Expansion:
         inp: tuple[SSAValue, Index, Index],
         wgt: tuple[SSAValue, Index, Index],
     ) -> None:
-        """Multiply a tile of weights by the inputs of `step` adjacent positions."""
+        """Emit a GEMM that multiplies a weight tile by the inputs of `step` adjacent positions."""
         at = self.at
         self.at.add(
             tile.GemmOp(

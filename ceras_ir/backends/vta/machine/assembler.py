@@ -75,7 +75,7 @@ _WORD = re.compile(r"[^\s,]+(?:,[^\s,]+)*,?")
 
 @dataclass(frozen=True)
 class _Line:
-    """The position of a line, for messages."""
+    """The file and the number of a line, for messages."""
 
     file: str
     number: int
@@ -211,7 +211,10 @@ def print_instruction(instruction: Instruction) -> str:
 
 
 def disassemble(instructions: Iterable[Instruction]) -> str:
-    """Return the text of a stream without micro-ops; each 16th line has its index as comment."""
+    """
+    Return instructions as text without micro-ops. Each 16th line has the index of the instruction
+    as comment.
+    """
     lines: list[str] = []
     for index, instruction in enumerate(instructions):
         line = print_instruction(instruction)
@@ -220,7 +223,10 @@ def disassemble(instructions: Iterable[Instruction]) -> str:
 
 
 def disassemble_program(program: VtaProgram) -> str:
-    """Return the text of a program: position in DRAM, micro-op table, stream."""
+    """
+    Return a program as text: the DRAM position of the micro-op table, the table, and the
+    instructions.
+    """
     lines = [f".uops {program.uop_base}\n"]
     rows: list[list[int]] = program.micro_ops.tolist()
     lines += [f"uop {dst}, {src}, {wgt}\n" for dst, src, wgt in rows]

@@ -39,7 +39,10 @@ FLOW, REGISTERS, OFFSET = "DRIVER_FLOW", "DRIVER_REGISTERS", "DRIVER_ADDRESS_OFF
 
 @dataclass(frozen=True)
 class DriverInterface:
-    """The properties of a board that a driver needs."""
+    """
+    The properties of a board that the C driver needs: the tool flow, and the address of the
+    registers.
+    """
 
     flow: Flow
     registers: int
@@ -105,7 +108,10 @@ class HlsModel:
 
 @dataclass(frozen=True)
 class VtaBoard:
-    """The intrinsic, the buffer sizes in elements, and the parameters of the memory system."""
+    """
+    A configuration of VTA: the size of its matrix product, the sizes of on-chip memories in
+    elements, and the timing of the memory system.
+    """
 
     target: str = "sim"
     log_uops: int = 13
@@ -147,12 +153,15 @@ class VtaBoard:
 
     @property
     def block(self) -> int:
-        """The lanes of a row, which are also the inputs and outputs of a weight tile."""
+        """The number of lanes of a vector, and of inputs and outputs of a weight tile."""
         return 1 << self.log_block
 
     @property
     def vector(self) -> tuple[int, ...]:
-        """The last dimensions of packed tensors: rows if there are several, and lanes."""
+        """
+        The last dimensions of packed tensors: the lanes, after the rows of a vector if there are
+        several.
+        """
         return (self.block,) if self.batch == 1 else (self.batch, self.block)
 
     @property
@@ -168,12 +177,16 @@ class VtaBoard:
         return max(CACHE_LINE_BYTES, *(self.element_bytes(memory) for memory in MemoryType))
 
     def element_bytes(self, memory: MemoryType) -> int:
-        """Return the bytes of an element in DRAM, the unit of `dram_base`."""
+        """
+        Return the bytes of an element of `memory`, the unit of addresses and sizes in instructions.
+        """
         return 1 << _log_bytes(memory, self.log_batch, self.log_block)
 
     @property
     def clock(self) -> int:
-        """The cycles per microsecond; by default, the clock of the slowest published board."""
+        """
+        The clock in MHz (cycles per microsecond); by default that of the slowest published board.
+        """
         return self.clock_mhz or 100
 
     @property
@@ -182,7 +195,7 @@ class VtaBoard:
 
     @property
     def portable_uops(self) -> int:
-        """The micro-ops that fit on each implementation."""
+        """The number of micro-ops that every implementation of VTA can address."""
         return min(self.uops, PORTABLE_UOPS)
 
     @property
@@ -195,7 +208,7 @@ class VtaBoard:
 
     @property
     def acc(self) -> int:
-        """The number of accumulator vectors, which equals the number of OUT vectors."""
+        """The number of vectors in the accumulator memory, which equals that of the memory OUT."""
         return 1 << self.log_acc
 
     def elements(self, memory: MemoryType) -> int:
@@ -203,7 +216,7 @@ class VtaBoard:
         return sizes.get(memory, self.acc)
 
     def config(self) -> dict[str, str | int]:
-        """Return the configuration in the JSON keys of VTA, for other programs."""
+        """Return the configuration with the keys of `vta_config.json`, for other programs."""
         memory: dict[str, str | int] = {
             key: getattr(self, field)
             for key, field in _OWN_KEYS.items()
@@ -237,7 +250,7 @@ def _log_bytes(memory: MemoryType, batch: int, block: int) -> int:
 
 
 def parse_board(text: str, file: str | None = None) -> VtaBoard:
-    """Parse the JSON `text` of a board. Messages name `file`."""
+    """Parse the JSON `text` of a configuration. Error messages name `file`."""
     try:
         loaded: object = json.loads(text, object_pairs_hook=_object(file))
     except (ValueError, RecursionError) as e:
@@ -254,7 +267,9 @@ def parse_board(text: str, file: str | None = None) -> VtaBoard:
 
 
 def board_of(content: Mapping[str, object], file: str | None) -> VtaBoard:
-    """Return the board with the fields `content`. Messages name `file`."""
+    """
+    Return the board with the fields `content` of a configuration file. Error messages name `file`.
+    """
     config = vars(read_fields(VtaFields, content, file))
     batch, block = config["LOG_BATCH"], config["LOG_BLOCK"]
     for key, other in _DERIVED.items():
@@ -343,7 +358,9 @@ def _check_encodable(logs: Mapping[MemoryType, int], file: str | None) -> None:
 
 
 def load_board(name: str | Path) -> VtaBoard:
-    """Load a board by name (`pynq`, `zcu102`, ...) or from a TOML or JSON file."""
+    """
+    Return a packaged board by name (`pynq`, `zcu102`, ...), or the board of a TOML or JSON file.
+    """
     file = str(name)
     text = board_text("vta", "ceras_ir.backends.vta", file, suffixes=(TOML, JSON))
     return (
@@ -352,7 +369,10 @@ def load_board(name: str | Path) -> VtaBoard:
 
 
 def spelled(board: VtaBoard, file: str) -> str:
-    """Return the text of a board file: TOML if the name `file` requires it, else JSON."""
+    """
+    Return the text of a configuration file for a board: TOML if the name `file` ends in `.toml`,
+    else JSON.
+    """
     if not file.endswith(TOML):
         return json.dumps(board.config(), indent=2) + "\n"
     fields = {"title": board.title, **board.config()} if board.title else board.config()

@@ -148,7 +148,10 @@ class StreamChecker:
                 pass
 
     def access(self, index: int, space: str, elements: Elements, *, write: bool) -> None:
-        """Report a race of this access with an earlier access, and record the access."""
+        """
+        Record that an instruction accesses `elements` of a memory, and report a race with an
+        earlier access.
+        """
         module = module_of(self.stream[index])
         clock = self.order.clocks[index]
         for other in Module:
@@ -170,7 +173,7 @@ class StreamChecker:
         self.touched[key][elements] = self.order.positions[index]
 
     def dram(self, index: int, i: Load | Store, memory: MemoryType, *, write: bool) -> None:
-        """Check the range of a transfer in DRAM, and record the access."""
+        """Check that the DRAM range of a load or store exists, and record the access."""
         if not i.y_size:
             return
         unit = self.board.element_bytes(memory)
@@ -184,7 +187,9 @@ class StreamChecker:
         self.access(index, "dram", units[units < self.sizes["dram"]], write=write)
 
     def fits(self, index: int, memory: MemoryType, last: int) -> bool:
-        """Return whether element `last` exists, and report it otherwise."""
+        """
+        Return whether `memory` has an element `last`; report an instruction that accesses more.
+        """
         if last < (size := self.board.elements(memory)):
             return True
         self.report(index, "range", f"{memory.name.lower()} element {last} of {size}")
@@ -212,8 +217,8 @@ class StreamChecker:
 
     def portable_amounts(self, i: Load) -> bool:
         """
-        Return whether `i` loads shift amounts that are known and have the same effect in all
-        implementations.
+        Return whether the load `i` loads shift amounts that are known and have the same effect in
+        all implementations of VTA.
         """
         size = self.board.element_bytes(i.memory) // self.uop_words.itemsize
         starts = (i.dram_base + i.x_stride * np.arange(i.y_size)) * size - self.uop_base
@@ -286,13 +291,19 @@ class StreamChecker:
         first: Indices,
         factors: tuple[int, int],
     ) -> Indices | None:
-        """Return the elements of `memory` that an index reaches, or `None` if out of range."""
+        """
+        Return the elements of `memory` that an operand of a GEMM or ALU instruction accesses, or
+        `None` if one does not exist.
+        """
         if not self.fits(index, memory, i.last_index(int(first.max()), factors)):
             return None
         return self.loops.elements(np.ascontiguousarray(first), i, factors)
 
     def initialised(self, index: int, memory: MemoryType, elements: Elements) -> bool:
-        """Return whether all of `elements` were written, and report the first otherwise."""
+        """
+        Return whether the stream has written all of `elements` before they are read; report the
+        first otherwise.
+        """
         holds = self.holds[memory][elements]
         if holds.all():
             return True
@@ -314,7 +325,10 @@ class _Loops:
         self._conflicts: dict[Hashable, str | None] = {}
 
     def elements(self, first: Indices, i: Gemm | Alu, factors: tuple[int, int]) -> Indices:
-        """Return the distinct elements that index `first` reaches with these factors."""
+        """
+        Return the distinct elements that an operand accesses in all iterations, for the indices
+        `first` of micro-ops and the factors of both loops.
+        """
         outer, inner = factors
         key = (first.tobytes(), i.iter_out, i.iter_in, factors)
         if (found := self._elements.get(key)) is None:
@@ -369,7 +383,7 @@ class _Loops:
 
 
 def _consecutive(steps: Indices) -> Indices:
-    """Return each three consecutive `steps` as a row; a row contains the overlapping iterations."""
+    """Return each three consecutive `steps` as a row: the iterations of a pipeline that overlap."""
     if len(steps) < 3:
         return steps[None, :]
     return np.stack([steps[:-2], steps[1:-1], steps[2:]], axis=1)

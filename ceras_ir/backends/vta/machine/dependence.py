@@ -34,7 +34,7 @@ Region = slice | NDArray[np.int64]
 
 
 class Space(Enum):
-    """Memory that two modules share."""
+    """A memory that two modules of VTA access."""
 
     INP = auto()
     WGT = auto()
@@ -59,7 +59,7 @@ READERS = {
 
 @dataclass
 class InstructionFootprint:
-    """Regions that are read and written, each with its space."""
+    """The memory regions that an instruction reads and writes, each with the name of the memory."""
 
     reads: list[tuple[Space, Region]] = field(default_factory=list[tuple[Space, Region]])
     writes: list[tuple[Space, Region]] = field(default_factory=list[tuple[Space, Region]])
@@ -79,7 +79,10 @@ class Footprints:
         self._sets: dict[Hashable, Region] = {}
 
     def of(self, i: Instruction, uops: MicroOps | None) -> InstructionFootprint:
-        """Return the footprint of `i`, which runs the micro-ops `uops`, if any."""
+        """
+        Return the memory regions that the instruction `i` accesses. `uops` are the micro-ops of a
+        GEMM or ALU instruction.
+        """
         match i:
             case Load(memory=memory):
                 reads = [(Space.DRAM, self._dram_region(i, memory))]
@@ -136,7 +139,9 @@ class Footprints:
 
 
 class Shadow:
-    """The last instruction that wrote, and that read, each element of each space."""
+    """
+    For each element of each memory, the last instruction that wrote it and the last that read it.
+    """
 
     def __init__(self, board: VtaBoard):
         sizes = {Space.INP: board.inp, Space.WGT: board.wgt, Space.OUT: board.acc}
@@ -147,7 +152,10 @@ class Shadow:
         }
 
     def needs(self, module: Module, footprint: InstructionFootprint) -> list[int]:
-        """Return the last instruction of each module on which `footprint` depends."""
+        """
+        Return, for each module, its last instruction that must be complete before an access to
+        `footprint`.
+        """
         needs = [0, 0, 0]
         for space, region, other in self._conflicts(footprint):
             if other is not module:
@@ -171,7 +179,9 @@ class Shadow:
         return found
 
     def record(self, module: Module, position: int, footprint: InstructionFootprint) -> None:
-        """Record that instruction `position` of `module` accesses `footprint`."""
+        """
+        Record that instruction number `position` of `module` accesses the regions of `footprint`.
+        """
         for space, region in (*footprint.reads, *footprint.writes):
             self._array(space, module, region)[region] = position
 

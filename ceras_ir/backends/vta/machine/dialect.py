@@ -115,7 +115,10 @@ def integer(value: int) -> IntegerAttr[I64]:
 
 @lru_cache(1 << 14)
 def number_attribute(name: str, values: tuple[int, ...]) -> Attribute | None:
-    """Return the property `name` with its values, or `None` if it is omitted."""
+    """
+    Return the attribute for the property `name` of an instruction, or `None` if its values are zero
+    and may be omitted.
+    """
     if len(values) == 1:
         return integer(values[0])
     return (
@@ -138,7 +141,7 @@ def number_values(attribute: Attribute | None, name: str, length: int) -> tuple[
 
 
 class _InstructionOp(IRDLOperation, ABC):
-    """The base class of instructions: token flags, and verification of the encoded value."""
+    """The base class of instructions: token flags, and verification that fields fit their bits."""
 
     FIELDS: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """The properties with one or several integers, and the names of these fields."""
@@ -160,7 +163,7 @@ class _InstructionOp(IRDLOperation, ABC):
 
     @abstractmethod
     def instruction(self) -> Instruction:
-        """Return the instruction that this operation represents."""
+        """Return the instruction (`isa`) that this operation represents."""
 
     def numbers(self) -> dict[str, int]:
         found: dict[str, int] = {}
@@ -184,7 +187,7 @@ class _InstructionOp(IRDLOperation, ABC):
 
 
 class _VtaTransferOp(_InstructionOp, ABC):
-    """A transfer of a box between DRAM and an on-chip memory."""
+    """A load or store: a transfer of a box between DRAM and an on-chip memory."""
 
     FIELDS: ClassVar = {
         "sram_base": ("sram_base",),

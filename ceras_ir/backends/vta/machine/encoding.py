@@ -43,7 +43,7 @@ _KINDS: dict[type[Instruction], Opcode] = {
 
 
 class _Layout:
-    """The bit positions of the fields of an instruction kind, and the bits without a field."""
+    """The bit positions of the fields of a kind of instruction, and a mask of unused bits."""
 
     def __init__(self, widths: dict[str, int]):
         self.fields: list[tuple[str, int, int]] = []
@@ -87,7 +87,7 @@ DEFAULT_VTA_BOARD = VtaBoard()
 def field_limits(
     kind: type[Instruction], board: VtaBoard = DEFAULT_VTA_BOARD
 ) -> dict[str, tuple[int, int]]:
-    """Return the lowest and highest value of each field of `kind`."""
+    """Return the lowest and the highest value of each field of an instruction class."""
     fields = _layouts(board)[_KINDS[kind]].fields
     limits = {name: (0, limit - 1) for name, _, limit in fields if name != "memory"}
     if "imm" in limits:
@@ -96,7 +96,9 @@ def field_limits(
 
 
 def micro_op_limits(board: VtaBoard) -> tuple[int, int, int]:
-    """Return the number of accumulators, inputs and weights that a micro-op can index."""
+    """
+    Return the number of accumulators, inputs and weights that the fields of a micro-op can address.
+    """
     return board.acc, max(board.acc, board.inp), board.wgt
 
 
@@ -129,7 +131,10 @@ def encode(instructions: Iterable[Instruction], board: VtaBoard = DEFAULT_VTA_BO
 
 
 def unused_bits(word: int, board: VtaBoard = DEFAULT_VTA_BOARD) -> int:
-    """Return the bits of `word` that belong to no field; 0 if the opcode is unknown."""
+    """
+    Return the bits that are set in an encoded instruction but belong to no field; 0 if the opcode
+    is unknown.
+    """
     opcode = word & 7
     return word & _layouts(board)[Opcode(opcode)].unused if opcode in _OPCODES else 0
 
@@ -195,7 +200,7 @@ def words(data: bytes) -> list[int]:
 def decode(
     data: bytes, board: VtaBoard = DEFAULT_VTA_BOARD, *, lenient: bool = False
 ) -> list[Instruction]:
-    """Decode a raw stream; `lenient` as in `decode_instruction`."""
+    """Decode the bytes of a stream to instructions; `decode_instruction` specifies `lenient`."""
     return [
         decode_instruction(word, board, index, lenient=lenient)
         for index, word in enumerate(words(data))
@@ -207,7 +212,9 @@ MicroOps = NDArray[np.int64]
 
 
 def micro_ops(rows: Iterable[Sequence[int]] | MicroOps) -> MicroOps:
-    """Return an array of micro-ops from rows of one to three indices; missing indices are zero."""
+    """
+    Return an array of micro-ops [n, 3] from rows of one to three indices; missing indices are zero.
+    """
     # Conversion by rows would take milliseconds for a table.
     if hasattr(rows, "dtype"):
         table = np.asarray(rows, np.int64)
@@ -245,7 +252,7 @@ def _positions(board: VtaBoard) -> tuple[int, int]:
 
 @dataclass(frozen=True, eq=False)
 class VtaProgram:
-    """Instructions, and the micro-op table that they load from DRAM."""
+    """The instructions of a launch, and the micro-op table that they load from DRAM."""
 
     instructions: Sequence[Instruction]
     micro_ops: MicroOps
@@ -258,5 +265,5 @@ class VtaProgram:
         return encode(self.instructions, board)
 
     def micro_op_bytes(self, board: VtaBoard = DEFAULT_VTA_BOARD) -> bytes:
-        """Return the table as it is stored in DRAM, at byte `4 * uop_base`."""
+        """Return the bytes of the micro-op table, which begins at byte `4 * uop_base` of DRAM."""
         return encode_micro_ops(self.micro_ops, board).astype("<u4").tobytes()

@@ -27,7 +27,10 @@ def iteration_indices(
     factors: tuple[int, int],
     outer: range | None = None,
 ) -> Indices:
-    """Return the index of each iteration, in order: `uops[k] + factors[0] * a + factors[1] * b`."""
+    """
+    Return the index of an operand in each iteration of the loops, in order: `uops[k] + factors[0] *
+    a + factors[1] * b`.
+    """
     outer = range(i.iter_out) if outer is None else outer
     a = np.arange(outer.start, outer.stop, dtype=np.int64)[:, None, None] * factors[0]
     b = np.arange(i.iter_in, dtype=np.int64)[None, :, None] * factors[1]
@@ -36,7 +39,10 @@ def iteration_indices(
 
 @dataclass(frozen=True)
 class _Product:
-    """`g` products of `r` vectors by `k` stacked tiles, to destinations of no other product."""
+    """
+    Part of a GEMM as a stack of matrix products: `g` products of `r` vectors by `k` tiles. No other
+    part has the same destinations.
+    """
 
     dst: Indices
     """The indices of the accumulators, with axes `[g, r]`."""
@@ -48,7 +54,7 @@ class _Product:
 
 @dataclass(frozen=True)
 class GemmPlan:
-    """All products of an instruction; each destination belongs to a single product."""
+    """A GEMM instruction as matrix products; each destination belongs to a single product."""
 
     products: list[_Product]
     dst: Indices
@@ -57,7 +63,9 @@ class GemmPlan:
     def run(
         self, inp: NDArray[np.float32], wgt: NDArray[np.float32], acc: NDArray[np.int32]
     ) -> None:
-        """Add the products to `acc`; `wgt` holds tiles as `[in][out]`."""
+        """
+        Add the products of `inp` and `wgt` to `acc`. The tiles of `wgt` are stored as [in][out].
+        """
         for p in self.products:
             (g, r, k), (_, lanes, outputs) = p.src.shape, wgt.shape
             left = inp[p.src].swapaxes(2, 3).reshape(g, -1, k * lanes)
@@ -110,7 +118,10 @@ Int32 = NDArray[np.int32]
 
 @dataclass(frozen=True)
 class AluPlan:
-    """Destination and source indices of each stage; sources are unused with an immediate."""
+    """
+    An ALU instruction as stages of independent iterations: destination and source indices of each.
+    Sources are unused with an immediate.
+    """
 
     stages: list[tuple[Indices, Indices]]
 
@@ -139,7 +150,10 @@ def _occurrence(values: Indices) -> Indices:
 
 
 def _independent(dst: Indices, src: Indices) -> bool:
-    """Return whether no iteration writes a previous destination or a later source."""
+    """
+    Return whether iterations can execute together: none writes a destination of an earlier
+    iteration or a source of a later one.
+    """
     written_at = np.full(int(max(dst.max(), src.max())) + 1, len(dst))
     position = np.arange(len(dst))
     written_at[dst] = position
@@ -148,7 +162,10 @@ def _independent(dst: Indices, src: Indices) -> bool:
 
 
 def _schedule(dst: list[int], src: list[int]) -> Indices:
-    """Return the earliest stage of each iteration under RAW, WAW and WAR order."""
+    """
+    Return the earliest stage for each iteration that keeps the order of reads and writes of equal
+    elements.
+    """
     after_write: dict[int, int] = {}
     last_read: dict[int, int] = {}
     stages: list[int] = []
@@ -161,7 +178,10 @@ def _schedule(dst: list[int], src: list[int]) -> Indices:
 
 
 def compute(opcode: AluOpcode, x: Int32, y: Int32) -> Int32:
-    """Apply `opcode` to int32 vectors, wrapping; shift amounts are modulo 32."""
+    """
+    Return the ALU function `opcode` of int32 vectors. Results wrap to 32 bits, and shift amounts
+    are modulo 32.
+    """
     match opcode:
         case AluOpcode.MIN:
             return np.minimum(x, y)

@@ -59,7 +59,7 @@ def is_immediate(value: int) -> bool:
 
 
 class Opcode(IntEnum):
-    """Bits [2:0] of each instruction."""
+    """The kinds of instructions, as in bits [2:0]."""
 
     LOAD = 0
     STORE = 1
@@ -69,7 +69,10 @@ class Opcode(IntEnum):
 
 
 class MemoryType(IntEnum):
-    """The on-chip memories; `ACC_8BIT` is the accumulator loaded from int8 (not portable)."""
+    """
+    The on-chip memories. `ACC_8BIT` is the accumulator memory when it is loaded from int8 (not
+    portable).
+    """
 
     UOP = 0
     WGT = 1
@@ -80,7 +83,7 @@ class MemoryType(IntEnum):
 
 
 class AluOpcode(IntEnum):
-    """The operations of the ALU on two int32 vectors; `MUL` is not portable."""
+    """The functions of the ALU on two int32 vectors; `MUL` is not portable."""
 
     MIN = 0
     MAX = 1
@@ -90,7 +93,10 @@ class AluOpcode(IntEnum):
 
 
 class Module(IntEnum):
-    """The units that run concurrently; `prev` and `next` of a flag are neighbors in this order."""
+    """
+    The modules of VTA, which run concurrently. The token flags `prev` and `next` refer to neighbors
+    in this order.
+    """
 
     LOAD = 0
     COMPUTE = 1
@@ -142,13 +148,15 @@ class Load(Tokens):
 
     @property
     def elements(self) -> int:
-        """The number of elements written on chip, starting at `sram_base`."""
+        """The number of elements that the load writes on chip, starting at `sram_base`."""
         return self.rows * self.columns if self.x_size else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Store(Tokens):
-    """Copy consecutive elements of OUT to `y_size` rows in DRAM, `x_stride` apart."""
+    """
+    Copy consecutive elements of the memory OUT to `y_size` rows in DRAM, `x_stride` elements apart.
+    """
 
     sram_base: int
     dram_base: int
@@ -158,12 +166,14 @@ class Store(Tokens):
 
     @property
     def elements(self) -> int:
-        """The number of elements read on chip, starting at `sram_base`."""
+        """The number of elements that the store reads on chip, starting at `sram_base`."""
         return self.y_size * self.x_size
 
 
 class LoopNest:
-    """The loops over micro-ops of GEMM and ALU: outer, inner, and a range of micro-ops."""
+    """
+    The loops of GEMM and ALU instructions: an outer loop, an inner loop, and a range of micro-ops.
+    """
 
     __slots__ = ()
 
@@ -189,7 +199,10 @@ class LoopNest:
         return self.src_factor_out, self.src_factor_in
 
     def last_index(self, first: int, factors: tuple[int, int]) -> int:
-        """Return the index of the last iteration, which is the highest: factors are unsigned."""
+        """
+        Return the index of an operand in the last iteration, which is the highest because factors
+        are unsigned.
+        """
         return first + factors[0] * (self.iter_out - 1) + factors[1] * (self.iter_in - 1)
 
 
@@ -243,7 +256,7 @@ class Alu(LoopNest, Tokens):
 
 @dataclass(frozen=True, slots=True)
 class Finish(Tokens):
-    """Signal the end of the stream to the host; the last instruction."""
+    """Signal the end of the stream to the host. This is the last instruction."""
 
 
 Instruction = Load | Store | Gemm | Alu | Finish
@@ -260,7 +273,7 @@ def module_of(instruction: Instruction) -> Module:
 
 
 def describe(instruction: Instruction) -> str:
-    """Return a short name for messages, such as `load inp` or `alu add`."""
+    """Return a short name of an instruction for messages, such as `load inp` or `alu add`."""
     match instruction:
         case Load(memory=memory):
             return f"load {memory.name.lower()}"
@@ -284,7 +297,10 @@ def tokens_popped(i: Instruction) -> list[TokenQueue]:
 
 
 def tokens_pushed(i: Instruction) -> list[TokenQueue]:
-    """Return the queues to which `i` pushes a token; ignore modules that do not exist."""
+    """
+    Return the dependency queues to which `i` pushes a token. A flag for a neighbor module that does
+    not exist is ignored.
+    """
     m = module_of(i)
     return [(int(m), other) for other in _neighbours(m, i.push_prev, i.push_next)]
 
@@ -295,7 +311,7 @@ def _neighbours(module: Module, has_previous: bool, has_next: bool) -> list[int]
 
 
 def violations(instruction: Instruction) -> list[str]:
-    """Return the violations of the portable subset by the single `instruction`."""
+    """Return how a single instruction violates the portable subset of VTA."""
     found = _token_violations(instruction)
     match instruction:
         case Load() as i:

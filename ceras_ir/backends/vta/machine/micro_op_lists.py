@@ -22,7 +22,7 @@ from ceras_ir.backends.vta.machine.time import Timing
 @dataclass(frozen=True)
 class Phase:
     """
-    A part of the stream, from position `start` on, with the micro-ops that are on chip during it.
+    A part of a stream, from instruction `start` on, with the micro-ops that are on chip during it.
     """
 
     start: int
@@ -141,7 +141,10 @@ def _cycles(
 
 
 def _lengthened(operation: Listed, length: int, board: VtaBoard) -> list[Listed]:
-    """Move iterations of the inner loop, then of the outer loop, into the list."""
+    """
+    Replace iterations of the inner loop, then of the outer loop, of an instruction by additional
+    micro-ops, up to `length`.
+    """
     i, uops = operation
     if not isinstance(i, Gemm | Alu) or uops is None:
         return [operation]
@@ -188,7 +191,9 @@ def _fits(i: Gemm | Alu, moved: int, board: VtaBoard) -> bool:
 
 
 def _factors(i: Gemm | Alu) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-    """Return the factors of the outer and the inner loop, for destination, source and weights."""
+    """
+    Return the factors of the outer and of the inner loop, each for destination, source and weights.
+    """
     wgt = i.wgt_factors if isinstance(i, Gemm) else (0, 0)
     outer, inner = zip(i.dst_factors, i.src_factors, wgt, strict=True)
     return outer, inner

@@ -32,8 +32,8 @@ from ceras_ir.support.diagnostics import UnsupportedError
 @dataclass(frozen=True)
 class Clip:
     """
-    The number of elements before, inside and after `[0, size)`, of `count` elements at distances of
-    `step`.
+    The number of elements before, inside and after the range `[0, size)`, of `count` elements at
+    distances of `step`.
     """
 
     before: int
@@ -79,7 +79,9 @@ def matrix_at(
 
 
 def unrolled(first: Sequence[int], loops: Sequence[tuple[int, ...]]) -> MicroOps:
-    """Return rows of three indices from `first` on, in the order of `loops`."""
+    """
+    Return micro-ops for all iterations of `loops`, in order, with indices that begin at `first`.
+    """
     rows = np.array([(*first, 0, 0)[:3]], np.int64)
     for extent, *steps in loops:
         offsets = np.arange(extent)[:, None] * np.array((*steps, 0, 0)[:3], np.int64)
@@ -88,7 +90,10 @@ def unrolled(first: Sequence[int], loops: Sequence[tuple[int, ...]]) -> MicroOps
 
 
 def row_major(shape: Sequence[int], indices: tuple[int, ...]) -> int:
-    """Return the row-major position at leading indices; missing indices are zero."""
+    """
+    Return the row-major position in `shape` of the element at leading indices; missing indices are
+    zero.
+    """
     position, known = 0, index_values(indices)
     for extent, index in zip(shape, (*known, *(0,) * len(shape)), strict=False):
         position = position * extent + index
@@ -118,7 +123,9 @@ def tiles_with_values(array: NDArray[np.generic]) -> Flags | None:
 
 
 def constant_tiles(value: SSAValue) -> Flags | None:
-    """Return the flags of `tiles_with_values` if an operand of a launch is constant."""
+    """
+    Return `tiles_with_values` of `value`, an operand of a launch; `None` if it is not constant.
+    """
     owner = value.owner
     return tiles_with_values(owner.array()) if isinstance(owner, graph.ConstantOp) else None
 
@@ -143,7 +150,10 @@ class WeightTiles:
         return self.skipped / self.products if self.products else 0.0
 
     def load(self, first: int, tiles: Flags | None, at: NDArray[np.int64]) -> None:
-        """Record that elements from `first` on hold the tiles `at`; `None` is all dense."""
+        """
+        Record that the elements of the weight memory from `first` on hold the tiles with indices
+        `at`. `tiles` are the flags of nonzero tiles, `None` if all are.
+        """
         self._live[first : first + at.size] = True if tiles is None else tiles[at.reshape(-1)]
 
     def nests(self, first: Sequence[int], loops: Sequence[Loop]) -> list[Nest]:
@@ -230,7 +240,8 @@ class Place:
 
 class Scratchpads:
     """
-    The last operation that accessed each element of the on-chip memories, over a stream.
+    For each element of the on-chip memories, the last instruction of the stream that accessed it,
+    so that buffers are placed where no module is busy.
 
     Buffers of a kernel do not overlap.
     """
@@ -244,7 +255,7 @@ class Scratchpads:
         self._count = 0
 
     def record(self, operations: Iterable[tuple[Instruction, MicroOps | None]]) -> None:
-        """Record that these operations are next in the stream."""
+        """Record that these instructions are appended to the stream."""
         for i, uops in operations:
             self._count += 1
             footprint = self._footprints.of(i, uops)
@@ -300,7 +311,10 @@ def _stages(buffer: memref.AllocOp) -> int:
 
 
 def _consecutive_bases(sizes: Sequence[int], start: int, capacity: int) -> list[int] | None:
-    """Place buffers from `start` on, then from 0 on; return `None` if they do not fit."""
+    """
+    Return the start of each buffer if buffers are placed after `start`, then from 0 on; `None` if
+    they do not fit.
+    """
     bases: list[int] = []
     at, end = start, capacity
     for size in sizes:

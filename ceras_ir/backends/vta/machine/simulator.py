@@ -60,7 +60,10 @@ _MAX_CACHED_ITERATIONS = 1 << 22
 
 @dataclass
 class SimulationStatistics:
-    """The executed instructions and iterations of a simulation, and the tokens left at the end."""
+    """
+    The number of instructions and iterations that a simulation executed, and of tokens that are
+    left at the end.
+    """
 
     instructions: Counter[str] = field(default_factory=Counter[str])
     """The number of instructions of each kind, for example `load inp`."""
@@ -70,7 +73,9 @@ class SimulationStatistics:
 
 
 class _Fault(Exception):
-    """An error of an instruction; becomes an `InputError` with the index."""
+    """
+    An error of an instruction, which becomes an `InputError` with the index of the instruction.
+    """
 
 
 def simulate(
@@ -125,7 +130,10 @@ def _iterations(i: Instruction) -> int:
 
 
 def _pop_tokens(i: Instruction, tokens: Counter[TokenQueue]) -> bool:
-    """Remove the tokens for which `i` waits, if all are available."""
+    """
+    Remove the tokens for which the instruction `i` waits and return True, or return False if one is
+    not available.
+    """
     waits = tokens_popped(i)
     if len(waits) < i.pop_prev + i.pop_next:
         _refuse_flags(i, ("pop_prev", "pop_next"))
@@ -160,7 +168,9 @@ def _check_finished(
 
 
 class VtaSimulator:
-    """The on-chip memories, and the effect of each instruction on them and on DRAM."""
+    """
+    The contents of the on-chip memories, and the effect of each instruction on them and on DRAM.
+    """
 
     def __init__(self, dram: Dram, board: VtaBoard, noise: np.random.Generator | None):
         assert dram.dtype == np.uint8 and dram.ndim == 1 and dram.flags.c_contiguous
@@ -203,7 +213,7 @@ class VtaSimulator:
             raise InputError(f"instruction {index} ({describe(i)}): {e}") from None
 
     def rows(self, i: Load | Store, unit: int) -> Dram:
-        """Return the rows of a transfer in DRAM, as a view `[y_size, x_size * unit]`."""
+        """Return the DRAM rows of a load or store, as a view `[y_size, x_size * unit]` of bytes."""
         start, pitch, width = i.dram_base * unit, i.x_stride * unit, i.x_size * unit
         end = start + (i.y_size - 1) * pitch + width
         if i.y_size and end > self.dram.size:
@@ -255,8 +265,8 @@ class VtaSimulator:
 
     def window(self, i: Gemm | Alu) -> tuple[MicroOps, list[range]]:
         """
-        Return the micro-ops of an instruction, and the ranges of the outer loop that are planned
-        together, so that plans are small.
+        Return the micro-ops of an instruction, and the ranges of the outer loop that are simulated
+        together; each range is small, to save memory.
         """
         if i.uop_end > self.board.uops:
             raise _Fault(f"micro-ops [{i.uop_bgn}, {i.uop_end}) of {self.board.uops}")
@@ -315,7 +325,10 @@ class VtaSimulator:
                 self.out[dst] = result.astype(np.int8)
 
     def make_room(self, iterations: int) -> None:
-        """Clear the caches of plans if a new plan would exceed the limit."""
+        """
+        Clear the caches of planned instructions if a plan with these iterations would exceed the
+        limit.
+        """
         self.cached += iterations
         if self.cached > _MAX_CACHED_ITERATIONS:
             self.gemm_plans.clear()
@@ -324,6 +337,9 @@ class VtaSimulator:
 
 
 def _plan_key(uops: MicroOps, i: Gemm | Alu, outer: range) -> tuple[Hashable, ...]:
-    """Return the key of a plan: all properties except tokens, opcode and immediate."""
+    """
+    Return the cache key of a planned instruction: all properties except tokens, opcode and
+    immediate.
+    """
     wgt = i.wgt_factors if isinstance(i, Gemm) else ()
     return (uops.tobytes(), outer.start, outer.stop, i.iter_in, i.dst_factors, i.src_factors, wgt)

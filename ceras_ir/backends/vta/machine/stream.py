@@ -45,7 +45,10 @@ from ceras_ir.backends.vta.machine.time import Timing
 
 @dataclass(frozen=True, eq=False)
 class Operation:
-    """An instruction without tokens and without a place for the micro-ops."""
+    """
+    An instruction before the stream is complete: without tokens, and without a place for the
+    micro-ops.
+    """
 
     instruction: Instruction
     uops: MicroOps | None
@@ -119,8 +122,8 @@ def _relay(load: Operation) -> Operation:
 
 class _ComputeClock:
     """
-    An estimate, without stalls, of the cycle in which compute starts each operation and in which
-    each store ends.
+    Estimates, without stalls, the cycle in which the compute module starts each operation and in
+    which each store ends.
     """
 
     def __init__(self, operations: Sequence[Operation], board: VtaBoard):
@@ -165,7 +168,10 @@ Pair = tuple[int, int]
 
 
 class StreamBuilder:
-    """Collects operations; `finish` creates the program. Bases and sizes count elements."""
+    """
+    Collects the instructions of a stream; `finish` creates the program. Bases and sizes count
+    elements.
+    """
 
     def __init__(self, board: VtaBoard = DEFAULT_VTA_BOARD):
         self.board = board
@@ -176,7 +182,7 @@ class StreamBuilder:
         return self._kernels[-1]
 
     def begin_kernel(self) -> None:
-        """Begin a kernel; its loads may overlap the end of the previous kernel."""
+        """Begin the next kernel. Its loads may overlap the end of the previous kernel."""
         self._kernels.append([])
 
     def load(
@@ -190,7 +196,10 @@ class StreamBuilder:
         *,
         pad: tuple[int, int, int, int] = (0, 0, 0, 0),
     ) -> None:
-        """Load DRAM to INP, WGT or ACC; `pad` is top, bottom, left, right."""
+        """
+        Append a load from DRAM to INP, WGT or ACC; `pad` is the number of zeros at top, bottom,
+        left and right.
+        """
         if memory not in (MemoryType.INP, MemoryType.WGT, MemoryType.ACC):
             raise ValueError(f"a stream loads inp, wgt and acc, not {memory.name.lower()}")
         stride = x_size if x_stride is None else x_stride
@@ -245,7 +254,10 @@ class StreamBuilder:
         self._loop(Alu(opcode, 0, 1, *iter, *dst, *src, use_imm=use_imm, imm=value), table)
 
     def finish(self, uop_base: int = 0) -> VtaProgram:
-        """Return the program; the micro-op table is at 4-byte element `uop_base` of DRAM."""
+        """
+        Return the complete program, with tokens. Its micro-op table is at 4-byte element `uop_base`
+        of DRAM.
+        """
         kernels = self._kernels
         if self.board.is_hls:
             kernels = [lengthen_lists(operations, self.board) for operations in kernels]

@@ -103,12 +103,17 @@ class Timing:
 
     @property
     def pipeline(self) -> int:
-        """The cycles of GEMM and ALU with a list of micro-ops, in addition to iterations."""
+        """
+        The cycles that a GEMM or ALU instruction with a list of micro-ops takes in addition to its
+        iterations.
+        """
         return self.instruction + self.refill
 
     @property
     def store_element(self) -> int:
-        """The cycles of each element of a store: a read, then the beats."""
+        """
+        The cycles that a store takes for each element: a read from OUT, then the beats of the bus.
+        """
         return 1 + self.beats(self.board.element_bytes(MemoryType.OUT))
 
     @property
@@ -116,7 +121,7 @@ class Timing:
         return max(1, MAX_WRITE_BURST_BYTES // self.board.element_bytes(MemoryType.OUT))
 
     def beats_of(self, memory: MemoryType) -> float:
-        """Return the beats of an element in a long transfer."""
+        """Return the beats of the bus for an element of `memory`, in a long transfer."""
         return self.board.element_bytes(memory) / self.bus_bytes
 
     def beats(self, size: int) -> int:
@@ -124,7 +129,7 @@ class Timing:
         return -(-size // self.bus_bytes)
 
     def load_bursts(self, i: Load) -> list[int]:
-        """Return the beats of each read burst of `i`."""
+        """Return the beats of each DRAM read burst of the load `i`."""
         rows, row = i.y_size, i.x_size * self.board.element_bytes(i.memory)
         if self.is_hls:
             return [self.beats(row)] * rows
@@ -134,13 +139,13 @@ class Timing:
         return ([MAX_READ_BURST_BEATS] * full_bursts + [rest] * (rest > 0)) * rows
 
     def after_load(self, i: Load) -> int:
-        """Return the cycles of a load in addition to the bursts."""
+        """Return the cycles that a load takes in addition to its bursts."""
         if i.memory is MemoryType.UOP:
             return self.load_micro_ops
         return self.load + (i.elements - i.y_size * i.x_size if self.is_hls else 0)
 
     def store_cycles(self, i: Store) -> int:
-        """Return the cycles of all bursts of `i` in sequence."""
+        """Return the cycles that the store `i` takes for all bursts, one after the other."""
         if self.is_hls:
             row = self.beats(i.x_size * self.board.element_bytes(MemoryType.OUT))
             return self.instruction + i.y_size * (self.write_latency + row)
@@ -149,7 +154,7 @@ class Timing:
         return i.elements * self.store_element + bursts * (self.write_latency + self.burst)
 
     def compute_cycles(self, i: Instruction) -> int:
-        """Return the cycles of an instruction without transfers."""
+        """Return the cycles that the compute module takes for an instruction, without transfers."""
         if not isinstance(i, Gemm | Alu):
             return self.no_op
         by_alu = isinstance(i, Alu) and (self.is_hls or not i.use_imm)
@@ -158,12 +163,17 @@ class Timing:
 
 
 def models_of(board: VtaBoard) -> tuple[HlsModel, ...]:
-    """Return the calibrated model of a board with the HLS source, or all models."""
+    """
+    Return the timing model that is calibrated for a board with VTA's HLS source, or all models.
+    """
     return MODELS if board.hls is None else (board.hls,)
 
 
 class Stall(StrEnum):
-    """The reason for idle cycles of a module: it waits for fetch, or for a token of a module."""
+    """
+    The cause of idle cycles of a module: it waits for an instruction, or for a token of another
+    module.
+    """
 
     FETCH = "fetch"
     LOAD = "load"
@@ -173,7 +183,7 @@ class Stall(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """The execution of instruction `index` in a module, in cycles [start, end)."""
+    """The execution of instruction `index` by a module, in cycles [start, end), after it waited."""
 
     index: int
     module: Module
@@ -187,7 +197,7 @@ class Activity:
 
 @dataclass
 class TimedRun:
-    """The times and traffic of a stream."""
+    """The simulated times of the instructions of a stream, and the DRAM traffic."""
 
     cycles: int = 0
     spans: list[Activity] = field(default_factory=list[Activity])
@@ -199,7 +209,7 @@ class TimedRun:
     stored_bytes: int = 0
 
     def add(self, span: Activity, i: Instruction, timing: Timing) -> None:
-        """Count instruction `i`, which ran in `span`, except for the total cycles."""
+        """Add instruction `i`, which ran in `span`, to all counts except the total cycles."""
         self.spans.append(span)
         self.busy[span.module] += span.end - span.start
         if span.waited:
@@ -219,7 +229,7 @@ class TimedRun:
 
     @property
     def gemm_share(self) -> float:
-        """The share of cycles in which the GEMM core multiplies."""
+        """The fraction of cycles in which the GEMM core multiplies."""
         return self.gemm_iterations / self.cycles if self.cycles else 0.0
 
     @property
@@ -232,7 +242,9 @@ def simulate_time(
     board: VtaBoard = DEFAULT_VTA_BOARD,
     timing: Timing | None = None,
 ) -> TimedRun:
-    """Simulate the times of a stream on `board`; refuse a stream with a deadlock."""
+    """
+    Simulate when a board executes each instruction of a stream. Refuse a stream with a deadlock.
+    """
     stream = decode(instructions, board) if isinstance(instructions, bytes) else instructions
     state = _TimedState(stream, timing or Timing.of(board))
     units = [_TimedModule(m, state) for m in Module]
@@ -252,7 +264,9 @@ def simulate_time(
 
 
 class _TimedState:
-    """The state that fetch and the modules share: stream, tokens, and the read channel."""
+    """
+    The state that the simulated modules share: the stream, the tokens, and the DRAM read channel.
+    """
 
     def __init__(self, stream: Sequence[Instruction], timing: Timing):
         self.stream, self.timing = stream, timing
@@ -265,13 +279,16 @@ class _TimedState:
         }
 
     def read(self, at: int, beats: int) -> int:
-        """Return the arrival of the data of a burst that is requested at cycle `at`."""
+        """Return the cycle at which the data of a burst arrives that is requested at cycle `at`."""
         self.channel = max(self.channel, at + self.timing.read_latency) + beats
         return self.channel
 
 
 class _Fetch:
-    """Fetches instructions in batches and issues one per cycle while queues have space."""
+    """
+    Simulates the fetch of instructions, in batches, and their issue: one per cycle while queues
+    have space.
+    """
 
     def __init__(self, state: _TimedState, units: "Sequence[_TimedModule]"):
         self.state, self.units = state, units
@@ -301,7 +318,7 @@ class _Fetch:
 
 
 class _TimedModule:
-    """The state of load, compute or store."""
+    """Simulates the module load, compute or store."""
 
     def __init__(self, module: Module, state: _TimedState):
         self.module, self.state = module, state
@@ -327,7 +344,10 @@ class _TimedModule:
         return max(self.next_request, self.arrivals[0]) if full else self.next_request
 
     def _ready(self) -> tuple[float, Stall]:
-        """Return the start of the next instruction, and the last event for which it waits."""
+        """
+        Return the cycle in which the next instruction can start, and the last event for which it
+        waits.
+        """
         index, latest = self.queue[0]
         reason = Stall.FETCH
         for pair in self.state.popped[index]:
@@ -360,7 +380,9 @@ class _TimedModule:
                 self._end(start + timing.compute_cycles(i))
 
     def _request_burst(self) -> None:
-        """Request the next burst. The last burst determines the end of the instruction."""
+        """
+        Request the next burst of a load. The last burst determines the end of the instruction.
+        """
         at, timing = self._next_command(), self.state.timing
         if len(self.arrivals) == timing.outstanding:
             self.arrivals.popleft()

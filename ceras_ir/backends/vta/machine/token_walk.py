@@ -28,7 +28,9 @@ Clock = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class StreamFinding:
-    """An incorrect instruction, and the reason."""
+    """
+    An error in a stream: the index of the instruction, the rule that it violates, and a message.
+    """
 
     index: int
     """The position in the stream."""

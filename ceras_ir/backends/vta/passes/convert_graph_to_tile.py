@@ -238,7 +238,10 @@ def _launch_linear(
 
 
 def _as_image(builder: Builder, buffer: SSAValue) -> SSAValue:
-    """Return a matrix [K/B, M, B] as an image of a single row, and other buffers unchanged."""
+    """
+    Return a packed matrix [K/B, M, B] as a packed image of a single row; other buffers are
+    unchanged.
+    """
     blocks, *rest = list(tile.memref_type(buffer).get_shape())
     if len(rest) > 3:
         return buffer

@@ -21,7 +21,10 @@ from ceras_ir.dialects import graph, mem
 
 @dataclass(frozen=True)
 class FoldedWindows:
-    """Windows of `kernel` elements of `source` at each stride, with `value` around the source."""
+    """
+    Windows of `kernel` elements that are gathered from `source` at regular strides, with the
+    padding `value` around it.
+    """
 
     source: SSAValue
     kernel: tuple[int, int]
@@ -76,7 +79,10 @@ def _gathered(value: SSAValue, axis: int) -> graph.GatherOp | None:
 
 
 def _stride(op: graph.GatherOp, count: int, size: int) -> int:
-    """Return the distance between `count` windows of `size` adjacent elements; 0 if it varies."""
+    """
+    Return the distance between `count` windows of `size` adjacent indices of a gather; 0 if it
+    varies.
+    """
     indices: Sequence[int] = op.indices.get_values()
     stride = indices[size] - indices[0] if count > 1 else 1
     regular = [y * stride + i for y in range(count) for i in range(size)]
@@ -84,7 +90,10 @@ def _stride(op: graph.GatherOp, count: int, size: int) -> int:
 
 
 def _without_padding(windows: FoldedWindows) -> FoldedWindows:
-    """Replace a source that is a constant padding of rows and columns by the padded value."""
+    """
+    If the source of windows is a constant padding of rows and columns, replace it by the operand of
+    the padding; the windows then start at an offset and have the constant outside of it.
+    """
     pad = _sole_producer(windows.source)
     if not isinstance(pad, graph.PadOp) or pad.function is not graph.Pad.CONSTANT:
         return windows
@@ -140,7 +149,10 @@ class PackOfFlattened(RewritePattern):
 
 
 class SharePack(RewritePattern):
-    """Pack a value that is packed several times only at the first of them."""
+    """
+    If a value is packed several times, replace all but the first packing by the result of the
+    first.
+    """
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: mem.PackOp, rewriter: PatternRewriter, /):
@@ -188,7 +200,7 @@ class PackOfWindows(RewritePattern):
 
 class PackTilesOfTransposed(RewritePattern):
     """
-    Read the tiles of transposed weights from the weights before the transpose.
+    Pack the tiles of transposed weights directly from the weights before the transpose.
 
     Exact: tiles of [N, K] are read from [K, N].
     """
@@ -210,7 +222,7 @@ class PackTilesOfTransposed(RewritePattern):
 
 
 class EraseUnusedUnpack(RewritePattern):
-    """Erase an unpacking without consumers."""
+    """Erase `mem.unpack` operations whose results have no consumers."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: mem.UnpackOp, rewriter: PatternRewriter, /):
@@ -219,7 +231,7 @@ class EraseUnusedUnpack(RewritePattern):
 
 
 def _only_for_vta(op: mem.PackOp) -> bool:
-    """Return whether all consumers ignore lanes after the last channel."""
+    """Return whether all consumers of a packed tensor ignore the lanes after its last channel."""
     return {type(use.operation) for use in op.result.uses} <= {mem.LaunchOp, mem.UnpackOp}
 
 

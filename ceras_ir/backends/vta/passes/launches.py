@@ -66,7 +66,10 @@ class GatherLaunchesPass(NetworkPass):
 
 
 def _move_after(group: Sequence[LaunchOp], launch: LaunchOp) -> bool:
-    """Move `launch` after the adjacent launches of `group`; return whether this is possible."""
+    """
+    Move `launch` directly after the last launch of `group`, which start together; return whether
+    dependences allow this.
+    """
     block = launch.parent
     assert block is not None
     following = _between(group[-1], launch)

@@ -43,8 +43,8 @@ The minimum number of unused lanes: a lane with the constant 1, and a lane with 
 @dataclass(frozen=True, eq=False)
 class SpareLanes:
     """
-    A bias that is stored in unused lanes: constant channels after the input channels, the weights
-    for them, and the remaining bias.
+    A bias that is moved into unused input lanes: constant input channels, their weights, and the
+    bias that remains.
     """
 
     channels: tuple[int, ...]
@@ -217,7 +217,7 @@ class SpaceToDepthPass(VtaBoardOptions, ModulePass):
 
 @dataclass(frozen=True)
 class _Axis:
-    """The parameters of an axis of the equivalent convolution without stride."""
+    """The parameters of an axis of the equivalent convolution, whose stride is 1."""
 
     stride: int
     kernel: int
@@ -273,7 +273,10 @@ def _rewrite(op: graph.Conv2dOp, y: _Axis, x: _Axis) -> None:
 
 
 def _sorted(weights: NDArray[np.generic], y: _Axis, x: _Axis) -> NDArray[np.generic]:
-    """Return weights [O, KH, KW, C] for the new channels, with zeros between them."""
+    """
+    Return weights [O, KH, KW, C] in the order of the new channels, which contain adjacent taps;
+    missing taps are zero.
+    """
     o, kh, kw, c = weights.shape
     wide = np.zeros((o, y.kernel * y.stride, x.kernel * x.stride, c), weights.dtype)
     wide[:, y.offset : y.offset + kh, x.offset : x.offset + kw] = weights
@@ -360,7 +363,10 @@ def apply_windows(op: graph.Conv2dOp, windows: WindowSplit, vector: Sequence[int
 
 
 def sorted_weights(weights: NDArray[np.generic], windows: WindowSplit) -> NDArray[np.generic]:
-    """Return weights [O, KH, KW, C] of the remaining convolution, with each tap a single time."""
+    """
+    Return weights [O, KH, KW, C] for the convolution over parts of windows, with each tap a single
+    time.
+    """
     o, _, _, c = weights.shape
     (kh, kw), (a, b) = windows.kernel, windows.size
     parts = np.zeros((o, kh, kw, a, b, c), weights.dtype)
@@ -375,7 +381,10 @@ def sorted_weights(weights: NDArray[np.generic], windows: WindowSplit) -> NDArra
 def _packed(
     op: graph.Conv2dOp, windows: WindowSplit, vector: Sequence[int], spare: SpareLanes | None
 ) -> SSAValue:
-    """Pack the parts from the image in a single step; `fold-packing` removes the unpacking."""
+    """
+    Insert operations that gather and pack the parts of windows from the image in a single step;
+    `fold-packing` then removes the unpacking.
+    """
     insert, (top, left, _, _) = inserting_before(op), op.padding.get_values()
     n, rows, columns, _ = graph.shape_of(op.result)
     constants = () if spare is None else spare.channels

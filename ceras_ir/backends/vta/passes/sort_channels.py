@@ -47,7 +47,10 @@ class ChannelClasses:
         return value
 
     def producers(self) -> dict[SSAValue, list[graph.LinearOperation]]:
-        """Return the layers that compute the values of each class with a free order."""
+        """
+        Return, for each class of values whose channels may be reordered, the layers that compute
+        them.
+        """
         fixed = {self.root(value) for value in self._fixed}
         found: dict[SSAValue, list[graph.LinearOperation]] = {}
         for op in self._linear:
@@ -94,7 +97,7 @@ def _is_sortable(op: graph.LinearOperation) -> bool:
 
 
 def _is_plain(op: graph.BinaryOp) -> bool:
-    """Return whether both operands are computed and have the shape of the result."""
+    """Return whether both operands of `op` are computed values with the shape of the result."""
     return all(
         not isinstance(value.owner, graph.ConstantOp)
         and graph.shape_of(value) == graph.shape_of(op.result)
@@ -177,7 +180,10 @@ def _shifts(op: graph.LinearOperation) -> tuple[int, ...]:
 
 
 def _best_order(producers: Sequence[graph.LinearOperation], lanes: int) -> ChannelOrder | None:
-    """Return the order with the fewest vectors of several shifts, or `None` if it is unchanged."""
+    """
+    Return the channel order in which the fewest vectors contain different shifts, or `None` if it
+    is the current order.
+    """
     if not producers:
         return None
     largest = sorted(producers, key=lambda op: -prod(graph.shape_of(op.result)))

@@ -41,7 +41,10 @@ Choices = dict[int, int]
 
 @dataclass(frozen=True)
 class TunedTiles:
-    """Schedules that differ from the choice of the cost model, and the cycles of the network."""
+    """
+    The schedules that tuning changed from the choice of the cost model, and the cycles of the
+    network before and after.
+    """
 
     schedules: Sequence[tuple[tile.Conv2dOp, ScheduleAttr]]
     before: int
@@ -58,7 +61,7 @@ class TunedTiles:
 
 
 class Tuner:
-    """The search for the kernels of a module without schedules."""
+    """Searches schedules for the kernels of a module by executing candidates."""
 
     def __init__(
         self,
@@ -86,7 +89,7 @@ class Tuner:
         self.candidates: list[Sequence[Blocks]] = [known[shape][:CANDIDATES] for shape in shapes]
 
     def tuned(self) -> TunedTiles:
-        """Return the best schedules, from the cache if possible."""
+        """Return the best schedules, from the cache if the module was tuned before."""
         cache = ContentCache(cache_folder() / "tuning")
         config = json.dumps(self.board.config())
         key = key_of("vta 1", self._printed(), config, str(self.merged), self.runner or "")
@@ -102,7 +105,10 @@ class Tuner:
         return TunedTiles(schedules, before, after, seconds)
 
     def _printed(self) -> str:
-        """Return the module without constants: only their zero tiles affect times."""
+        """
+        Return the text of the module without constants, as cache key. Only their zero tiles affect
+        times.
+        """
         stream = io.StringIO()
         printer = Printer(stream)
         for op in self.module.walk():

@@ -39,7 +39,7 @@ MAX_MULTIPLIER = 127 << LOW_BITS | 127
 
 
 def multiplier_digits(average: Averaging) -> tuple[int, ...]:
-    """Return the multiplier as int8 digits, the most significant first."""
+    """Return the multiplier of an average as int8 digits, the most significant first."""
     if average.multiplier <= 127:
         return (average.multiplier,)
     return (average.multiplier >> LOW_BITS, average.multiplier & 127)
@@ -56,7 +56,9 @@ def averaging(window: int, requant: RequantAttr, point: int = 0) -> Averaging | 
 
 
 def averaging_of(op: graph.Pool2dOp) -> Averaging | None:
-    """Return the division of an average pooling with the same divisor for all windows."""
+    """
+    Return how an average pooling divides sums, if all windows have the same divisor; else `None`.
+    """
     assert op.requant is not None
     kh, kw = op.kernel.get_values()
     return averaging(kh * kw, op.requant, zero_point(op.input))
@@ -134,7 +136,7 @@ def padding_of_maxima(op: graph.Pool2dOp) -> int:
 
 @dataclass(frozen=True)
 class Term:
-    """An operand times a signed power of two."""
+    """An operand of an addition, multiplied by a signed power of two."""
 
     value: SSAValue
     bits: int
@@ -142,7 +144,10 @@ class Term:
 
 
 def terms_of(op: graph.BinaryOp) -> tuple[Term, Term] | None:
-    """Return the operands of a sum if they are aligned by shifts, the smaller shift first."""
+    """
+    Return the operands of an addition, the smaller shift first; `None` if a factor is not a power
+    of two.
+    """
     if any(factor & (factor - 1) for factor in op.factors):
         return None
     lhs, rhs = (factor.bit_length() - 1 for factor in op.factors)
@@ -154,7 +159,7 @@ def terms_of(op: graph.BinaryOp) -> tuple[Term, Term] | None:
 
 
 def constant_of(op: graph.BinaryOp, terms: tuple[Term, Term]) -> int:
-    """Return the constant that is added to both terms: half a unit and the zero points."""
+    """Return the constant that an addition adds for rounding and zero points."""
     assert op.requant is not None
     points = sum(term.sign * zero_point(term.value) << term.bits for term in terms)
     (constant,) = rescaling_constants(op.requant)
@@ -193,16 +198,16 @@ def why_not_add(op: graph.BinaryOp, board: VtaBoard) -> str | None:
 
 
 def _is_wide(op: graph.BinaryOp) -> bool:
-    """
-    Return whether the result has 16 bits. `split-wide{results}` computes such a result by two
-    layers.
-    """
+    """Return whether the result has 16 bits; `split-wide{results}` computes it by two layers."""
     element = graph.quantized_element(op.result)
     return element is not None and element.storage.width.data == WIDE
 
 
 def addition_contraction(op: graph.BinaryOp, board: VtaBoard) -> Contraction:
-    """Return the shape of an addition: all vectors are positions of a single channel block."""
+    """
+    Return an addition in the form of a contraction: all vectors are positions of a single channel
+    block.
+    """
     terms = terms_of(op)
     assert op.requant is not None and terms is not None
     rows, columns = addition_plane(op, board)
@@ -215,7 +220,10 @@ def addition_contraction(op: graph.BinaryOp, board: VtaBoard) -> Contraction:
 
 
 def addition_plane(op: graph.BinaryOp, board: VtaBoard) -> tuple[int, int]:
-    """Return rows and columns of the image of an addition: a single row, or a row per block."""
+    """
+    Return rows and columns of the image as which an addition is executed: a single row if it fits,
+    else a row for each block.
+    """
     shape = packed_shape(graph.shape_of(op.result), board.vector)
     extents = shape[: -len(board.vector)]
     vectors = prod(extents)

@@ -198,7 +198,10 @@ OTHER_RULES: tuple[Callable[..., str | None], ...] = (
 
 
 def accumulator_bound(op: graph.LinearOperation) -> int:
-    """Return a bound of the magnitude of all partial sums, with folded bias and left shift."""
+    """
+    Return a bound of the magnitude that the accumulators of `op` can reach, with bias and left
+    shift.
+    """
     assert op.requant is not None
     # The contribution of the padding has three parts: rows, columns and corners.
     reach = 128 + is_bordered(op) * 3 * abs(zero_point(op.input)) + abs(computed_point(op))
@@ -209,7 +212,10 @@ def accumulator_bound(op: graph.LinearOperation) -> int:
 
 
 def _absolute_sums(op: graph.LinearOperation) -> NDArray[np.int64]:
-    """Return the sum of weight magnitudes of each output channel, or the maximum if computed."""
+    """
+    Return for each output channel the sum of the magnitudes of its weights; for computed weights
+    the maximum.
+    """
     if has_computed_weights(op):
         channels, *inputs = graph.shape_of(op.weights)
         return np.full(channels, 128 * prod(inputs), np.int64)
@@ -289,7 +295,10 @@ def proven_clamps(op: Operation) -> tuple[bool, bool]:
 
 
 def stored_range(value: SSAValue) -> tuple[int, int]:
-    """Return the range of an int8 value, by the clamp of the producer."""
+    """
+    Return the lowest and highest integer that an int8 value can have, from the clamp of its
+    producer.
+    """
     producer = value.owner
     if isinstance(producer, graph.Pool2dOp) and producer.function is Pool.MAX:
         return stored_range(producer.input)
@@ -299,7 +308,10 @@ def stored_range(value: SSAValue) -> tuple[int, int]:
 
 
 def _product_range(op: graph.LinearOperation) -> SumRange:
-    """Return the range of the sums of each channel; a tap outside the input adds zero."""
+    """
+    Return the lowest and highest sum that each output channel can have. Taps outside the input add
+    zero.
+    """
     weights = graph.known_array(op.weights).astype(np.int64)
     weights = weights.reshape(len(weights), -1)
     point = zero_point(op.input)

@@ -24,7 +24,10 @@ from ceras_ir.dialects.quant import RequantAttr, Rounding
 
 
 def why_not_int8(**values: SSAValue) -> str | None:
-    """Return the reason if VTA does not support the type of a named value, or `None`."""
+    """
+    Return the reason why VTA does not support the type of one of the named values, or `None` if it
+    does.
+    """
     for name, value in values.items():
         element = graph.quantized_element(value)
         if element is not None and (width := element.storage.width.data) > 8:
@@ -40,14 +43,14 @@ def why_not_int8(**values: SSAValue) -> str | None:
 
 
 def zero_point(value: SSAValue) -> int:
-    """Return the zero point of a value that `why_not_int8` has accepted."""
+    """Return the zero point of a per-tensor quantized value, which `why_not_int8` has accepted."""
     element = graph.quantized_element(value)
     assert element is not None
     return element.zero_points.data[0].data
 
 
 def why_not_shift(requant: RequantAttr) -> str | None:
-    """Return the reason if sums cannot be rescaled by shifts, or `None`."""
+    """Return the reason why shifts cannot rescale the sums, or `None` if they can."""
     for multiplier in requant.multipliers:
         if multiplier & (multiplier - 1):
             return (
@@ -95,7 +98,10 @@ def further_shifts(requant: RequantAttr) -> tuple[int, ...]:
 
 
 def rescaling_constants(requant: RequantAttr) -> list[int]:
-    """Return the addends that implement the rounding and the zero point of `requant`."""
+    """
+    Return for each output channel the integer that implements the rounding and the zero point of
+    `requant` if it is added to the sum.
+    """
     point, half = requant.zero_point.data, int(requant.mode is Rounding.HALF_UP)
     return [(point << s) + (half << s >> 1) if s > 0 else point >> -s for s in requant.net_shifts]
 
@@ -107,19 +113,25 @@ MAX_CONSTANT_TILES = 2
 
 
 def radix(lanes: int) -> NDArray[np.int8]:
-    """Return the weights of the digits in a tile."""
+    """Return the weights of the digits in a vector, in which `digits` stores a constant as int8."""
     return np.array([1] + [MAX_DIGIT] * (lanes - 1), np.int8)
 
 
 def tiles_for(values: NDArray[np.integer], lanes: int) -> int:
-    """Return the number of tiles with digits for `values`, 0 if above `MAX_CONSTANT_TILES`."""
+    """
+    Return the number of weight tiles that store `values` as int8 digits; 0 if it exceeds
+    `MAX_CONSTANT_TILES`.
+    """
     largest, each = int(np.abs(values).max()), MAX_DIGIT * MAX_DIGIT * (lanes - 1)
     count = max(1, -(-(largest - MAX_DIGIT // 2) // each))
     return count if count <= MAX_CONSTANT_TILES else 0
 
 
 def digits(values: NDArray[np.integer], tiles: int, lanes: int) -> NDArray[np.int8]:
-    """Return digits [.., tiles, lanes] of `values`, with the weights `radix(lanes)`."""
+    """
+    Return `values` as int8 digits [.., tiles, lanes], whose products with `radix(lanes)` add up to
+    the values.
+    """
     wide = values.astype(np.int64)
     rest = (wide + MAX_DIGIT // 2) // MAX_DIGIT
     ones = wide - MAX_DIGIT * rest
@@ -164,7 +176,10 @@ def block_groups(op: graph.LinearOperation, block: int) -> int:
 
 
 def widened(op: graph.Conv2dOp, weights: NDArray[np.generic], block: int) -> NDArray[np.generic]:
-    """Return weights [O, KH, KW, C/groups] for all channels of a group of blocks."""
+    """
+    Return weights [O, KH, KW, C/groups] as weights of fewer, larger groups that fill blocks of
+    lanes, with zeros between groups.
+    """
     return block_diagonal(weights, op.group_count, groups_together(op, block))
 
 
@@ -173,12 +188,15 @@ CONSTANT_BUFFER_DIVISOR = 4
 
 
 def has_computed_weights(op: graph.LinearOperation) -> bool:
-    """Return whether the host packs the weights, in each run."""
+    """Return whether the weights of `op` are computed, so that the host packs them in each run."""
     return graph.constant_array(op.weights) is None
 
 
 def computed_point(op: graph.LinearOperation) -> int:
-    """Return the zero point of the input if only the host can compute its contribution; else 0."""
+    """
+    Return the zero point of the input if weights are computed, so that the host must compute its
+    contribution to sums; else 0.
+    """
     return zero_point(op.input) if has_computed_weights(op) else 0
 
 
@@ -226,7 +244,9 @@ def border_values(op: graph.LinearOperation, borders: Borders) -> NDArray[np.int
 
 
 def with_products(shape: Contraction, op: graph.LinearOperation, board: VtaBoard) -> Contraction:
-    """Return `shape` with the constants that are added as products, and the cycles of the bias."""
+    """
+    Return `shape` with the tiles of constants that GEMMs add to sums, and the cycles for the bias.
+    """
     bias, borders = folded_bias(op), borders_of(shape)
     limit = board.wgt // CONSTANT_BUFFER_DIVISOR
     blocks = shape.nblocks * shape.groups

@@ -54,7 +54,7 @@ UNSUPPORTED_TRANSFER_US = 1e9
 
 
 class VtaAccelerator(Accelerator):
-    """VTA in its default configuration, or in that of `board` with known rates."""
+    """The rules and modelled times of VTA, in the default configuration or in that of `board`."""
 
     device = VTA
 
@@ -72,18 +72,23 @@ class VtaAccelerator(Accelerator):
         search_all(shapes, self.board, jobs=self.jobs)
 
     def must_run(self, op: Operation) -> bool:
-        """Return whether `op` is a dense product with constants, which always runs on VTA."""
+        """
+        Return whether `op` runs on VTA regardless of its time: a layer with constant weights and a
+        single group.
+        """
         if not isinstance(op, graph.LinearOperation) or has_computed_weights(op):
             return False
         return not isinstance(op, graph.Conv2dOp) or op.group_count == 1
 
     def host_operands(self, op: Operation) -> Sequence[int]:
-        """Return the operands that the host packs: computed weights."""
+        """Return the indices of the operands of `op` that the host packs: computed weights."""
         is_computed = isinstance(op, graph.LinearOperation) and has_computed_weights(op)
         return (WEIGHTS,) if is_computed else ()
 
     def cost(self, op: Operation, *, admitted: bool) -> Cost:
-        """Return the modelled time of `op` on the CPU, and on VTA if `admitted`."""
+        """
+        Return the modelled times of `op` on the CPU and, if VTA supports it (`admitted`), on VTA.
+        """
         board = self.board
         moved = sum(byte_size(value) for value in {*op.operands, *op.results})
         if op.has_trait(MovesElements):
@@ -105,7 +110,10 @@ class VtaAccelerator(Accelerator):
 
 
 def form_for_alu(board: VtaBoard) -> Callable[[graph.UnaryOp, graph.LinearOperation], Form]:
-    """Return a function that offers SiLU as shifts if the ALU of VTA is not slower."""
+    """
+    Return a function that selects shifts as the form of a SiLU after a layer, if the ALU of VTA is
+    as fast as a table on the host.
+    """
 
     def offer(op: graph.UnaryOp, linear: graph.LinearOperation) -> Form:
         is_swish = op.function == graph.FunctionAttr(graph.Function.SWISH)
@@ -117,7 +125,10 @@ def form_for_alu(board: VtaBoard) -> Callable[[graph.UnaryOp, graph.LinearOperat
 
 
 def _swish_note(op: Operation, board: VtaBoard) -> str:
-    """Return a note with the times of a swish on the ALU and as a table with both transfers."""
+    """
+    Return a note with the modelled times of a swish on VTA's ALU and as a table on the host; empty
+    for other operations.
+    """
     if not isinstance(op, graph.LookupOp | graph.ShiftSwishOp) or not _is_swish(op):
         return ""
     linear = op.input.owner
@@ -130,7 +141,10 @@ def _swish_note(op: Operation, board: VtaBoard) -> str:
 
 
 def swish_microseconds(vectors: int, size: int, board: VtaBoard) -> tuple[float, float]:
-    """Return the time of a swish of `vectors` with `size` bytes on the ALU, and by a table."""
+    """
+    Return the time in microseconds of a swish of `vectors` vectors (`size` bytes) on VTA's ALU, and
+    as a table on the host.
+    """
     # A step processes an eighth of the accumulators: temporaries and two buffers use the rest.
     instructions = SWISH_PASSES * -(-8 * vectors // board.acc)
     cycles = vectors * SWISH_CYCLES + instructions * Timing.instruction
@@ -159,7 +173,7 @@ def _is_swish(op: graph.LookupOp | graph.ShiftSwishOp) -> bool:
 
 
 def transfer(value: SSAValue, board: VtaBoard) -> float:
-    """Return the time in microseconds to pack or unpack a value on the host."""
+    """Return the time in microseconds in which the host packs or unpacks a value."""
     element = graph.quantized_element(value)
     if element is not None and element.storage.width.data != 8:
         return UNSUPPORTED_TRANSFER_US
@@ -167,7 +181,10 @@ def transfer(value: SSAValue, board: VtaBoard) -> float:
 
 
 def tile_microseconds(op: Operation, board: VtaBoard) -> float:
-    """Return the time of the host for tiles of the computed weights of `op`, and for their sums."""
+    """
+    Return the time in microseconds in which the host packs the computed weights of `op` and sums
+    them for the zero point; else 0.
+    """
     if not isinstance(op, graph.LinearOperation) or not has_computed_weights(op):
         return 0.0
     passes = 2 if computed_point(op) else 1
@@ -267,12 +284,15 @@ class WindowAxis:
 
     @property
     def parts(self) -> int:
-        """The number of parts, which is the kernel extent of the remaining convolution."""
+        """
+        The number of parts into which a window is divided: the kernel extent of the convolution
+        over parts.
+        """
         return 1 + -(-(self.kernel - self.taps) // self.step)
 
     @property
     def dilation(self) -> int:
-        """The number of positions between the parts of a result."""
+        """The distance between the parts of a window, in output positions."""
         return self.step // self.stride if self.parts > 1 else 1
 
     def positions(self, results: int) -> int:
@@ -284,7 +304,8 @@ class WindowAxis:
 
     def tap(self, part: int, place: int) -> int | None:
         """
-        Return the tap at `place` in a part; `None` if there is none or a previous part has it.
+        Return the index in the window of tap `place` of a part, or `None` if it is outside or
+        belongs to the previous part.
         """
         if part and place < self.taps - self.step:
             return None
@@ -294,7 +315,7 @@ class WindowAxis:
 
 @dataclass(frozen=True)
 class WindowSplit:
-    """The parts of windows along both axes."""
+    """The division of convolution windows into parts of several taps, along both axes."""
 
     down: WindowAxis
     across: WindowAxis
@@ -306,7 +327,7 @@ class WindowSplit:
 
     @classmethod
     def of(cls, kernel: tuple[int, int], strides: tuple[int, int]) -> "Iterator[WindowSplit]":
-        """Return all splits of a window, except into single taps."""
+        """Yield all divisions of a window into parts, except into single taps."""
         axes = [list(_window_axes(k, s)) for k, s in zip(kernel, strides, strict=True)]
         for down, across in product(*axes):
             if down.taps * across.taps > 1:
@@ -373,7 +394,10 @@ def best_windows(op: graph.Conv2dOp, board: VtaBoard) -> WindowSplit | None:
 
 
 def product_microseconds(op: graph.Conv2dOp, windows: WindowSplit, board: VtaBoard) -> float | None:
-    """Return the time of the remaining convolution on VTA; `None` if it does not fit."""
+    """
+    Return the modelled time on VTA of the convolution over parts of windows; `None` if it does not
+    fit the chip.
+    """
     channels = graph.shape_of(op.weights)[-1]
     shape = _with_split(windows, graph_contraction(op, board), channels, board)
     shape = shape.flattened(longest_row(board))
@@ -401,8 +425,8 @@ def _with_split(
 
 def host_microseconds(op: graph.Conv2dOp, windows: WindowSplit, board: VtaBoard) -> float:
     """
-    Return the time in microseconds to pack the parts on the host: each element is read, each lane
-    is written.
+    Return the time in microseconds in which the host gathers and packs the parts: it reads each
+    element and writes each lane.
     """
     n, _, _, channels = graph.shape_of(op.input)
     _, rows, columns, _ = graph.shape_of(op.result)

@@ -35,7 +35,10 @@ INFINITE_PADDING = 1 << 20
 
 @dataclass(frozen=True)
 class Blocks:
-    """A schedule as integers; see `tile.ScheduleAttr`."""
+    """
+    The block sizes and the loop order of a contraction, as integers; `tile.ScheduleAttr` has the
+    meanings.
+    """
 
     rows: int
     columns: int
@@ -53,7 +56,10 @@ class Blocks:
         return self.rows * self.columns
 
     def view(self, shape: Contraction) -> Contraction:
-        """Return `shape` with the axes of this schedule."""
+        """
+        Return the contraction `shape` with the loops of this schedule: with `kn2row`, taps of
+        windows become blocks of the reduction.
+        """
         return shape.by_taps() if self.kn2row else shape
 
     def attribute(self) -> ScheduleAttr:
@@ -76,7 +82,9 @@ class Blocks:
 
 @dataclass(frozen=True, eq=False)
 class Schedules:
-    """An array of schedules of a contraction: the fields of `Blocks` as arrays of equal length."""
+    """
+    Many schedules of a contraction: each field of `Blocks` is an array with an entry per schedule.
+    """
 
     shape: Contraction
     rows: Counts
@@ -92,7 +100,10 @@ class Schedules:
 
     @classmethod
     def of(cls, shape: Contraction, table: Counts) -> "Schedules":
-        """Create schedules from rows of the fields in order; the second to last is 1 for `mnk`."""
+        """
+        Create schedules from a table with a row for each schedule and a column for each field; the
+        order is 1 for `mnk`.
+        """
         rows, columns, kblock, nblock, inp, wgt, acc, order, resident = table.T
         flags = order.astype(np.bool_), resident.astype(np.bool_)
         return cls(shape, rows, columns, kblock, nblock, inp, wgt, acc, *flags)
@@ -132,7 +143,9 @@ class Schedules:
 
     @property
     def window(self) -> tuple[Counts, Counts]:
-        """The rows and columns on chip that an M-block needs."""
+        """
+        The input rows and columns that an M-block (a block of output positions) needs on chip.
+        """
         c = self.shape
         heights, widths = c.extents
         return (
@@ -141,7 +154,10 @@ class Schedules:
         )
 
     def needs(self) -> dict[str, Counts]:
-        """Return the vectors of each scratchpad, and the micro-ops of the longest GEMM."""
+        """
+        Return for each schedule the vectors that it needs in each on-chip memory, and the micro-ops
+        of its longest GEMM.
+        """
         c = self.shape
         merged = self.nblock >= MIN_MERGED_NBLOCK
         # Positions of a maximum are stored in planes, with a separate micro-op for each plane.
@@ -168,7 +184,10 @@ class Schedules:
 
     @property
     def micro_ops(self) -> Counts:
-        """The micro-ops of all GEMMs: a sequence for each combination of operand positions."""
+        """
+        The number of micro-ops of all GEMMs of a schedule: a sequence for each combination of
+        operand positions on chip.
+        """
         c = self.shape
         k_tiles = -(-c.kblocks // self.kblock)
         kept = np.where(self.keeps_inputs, self.inp_stages, self.wgt_stages)
@@ -179,7 +198,7 @@ class Schedules:
         return self.acc_stages * places * self.nblock * reductions * c.merged
 
     def pads(self) -> dict[str, Counts]:
-        """Return the widest padding of the loads of the first and of the last block."""
+        """Return the widest padding, on each side, that a load of the first or last block adds."""
         c = self.shape
         top, left, _, _ = c.padding
         ih, iw = self.window
@@ -241,23 +260,26 @@ def tap_pads(c: Contraction, axis: int, blocks: Counts) -> tuple[Counts, Counts]
 
 
 def capacities(board: VtaBoard) -> dict[str, int]:
-    """Return the vectors, or micro-ops, that fit each on-chip memory."""
+    """Return the number of vectors or micro-ops that fit each on-chip memory of a board."""
     sizes = {"inp": board.inp, "wgt": board.wgt, "acc": board.acc}
     return {**sizes, "uop": board.portable_uops}
 
 
 def max_pad(board: VtaBoard) -> int:
-    """Return the maximum number of zero vectors that a load can add at a side."""
+    """Return the maximum number of zero vectors that a load can add on a side."""
     return field_limits(Load, board)["x_pad_left"][1]
 
 
 def longest_row(board: VtaBoard) -> int:
-    """Return the maximum number of vectors in a row of DRAM, which is the stride of a transfer."""
+    """Return the maximum stride of a load or store, and so the longest row in DRAM, in vectors."""
     return field_limits(Load, board)["x_stride"][1]
 
 
 def misfit(shape: Contraction, blocks: Blocks, board: VtaBoard) -> str | None:
-    """Return the reason for which a schedule does not fit `board`, or `None`."""
+    """
+    Return the reason why a schedule does not fit the memories or instruction fields of `board`, or
+    `None` if it does.
+    """
     shape = blocks.view(shape)
     if shape.is_by_taps and shape.input_blocks % blocks.kblock:
         return f"kn2row splits {shape.input_blocks} blocks of a tap evenly, got {blocks.kblock}"
@@ -276,13 +298,19 @@ def misfit(shape: Contraction, blocks: Blocks, board: VtaBoard) -> str | None:
 
 
 def even_blocks(extent: int) -> Sequence[int]:
-    """Return the sizes that split `extent` into equal parts except the last; largest first."""
+    """
+    Return the block sizes that divide `extent` into blocks of equal size except the last; the
+    largest first.
+    """
     return sorted({-(-extent // parts) for parts in range(1, extent + 1)}, reverse=True)
 
 
 @dataclass(frozen=True)
 class S3Blocks:
-    """The sizes that the user specifies, in positions and vectors; `None` is the default."""
+    """
+    The loop order and the block sizes of an algorithm of S3 that the user specifies, in positions
+    and vectors; `None` is the default size.
+    """
 
     order: Order
     mblock: int | None = None
@@ -313,7 +341,10 @@ class S3Blocks:
 
 
 def s3_misfit(shape: Contraction, blocks: Blocks, board: VtaBoard) -> str | None:
-    """Return the reason for which an algorithm of S3 cannot run, or `None`."""
+    """
+    Return the reason why an algorithm of S3 cannot compute a contraction with these blocks, or
+    `None` if it can.
+    """
     if shape.swish:
         return "S3's algorithms have no swish; use schedule=auto"
     if not shape.is_flat or shape.groups > 1:

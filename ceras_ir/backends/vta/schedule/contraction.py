@@ -25,7 +25,10 @@ SWISH_CONSTANTS, SWISH_ROWS = 7, 7
 
 @dataclass(frozen=True)
 class Contraction:
-    """`rows` x `columns` positions of `nblocks` vectors, from `kblocks` vectors, per group."""
+    """
+    The shape of a convolution or matrix product: `rows` x `columns` positions with `nblocks` output
+    vectors, which depend on `kblocks` input vectors, for each group.
+    """
 
     batch: int
     kblocks: int
@@ -69,11 +72,17 @@ class Contraction:
 
     @property
     def merged(self) -> int:
-        """The output positions for each vector that is rescaled and stored."""
+        """
+        The number of output positions whose maximum is a single stored vector: 1 without a fused
+        maximum pooling.
+        """
         return 1 if self.maximum is None else self.maximum.merged
 
     def maxima(self, positions: int) -> list[int]:
-        """Return the vectors of each ALU operation that computes the maximum of `positions`."""
+        """
+        Return the vector count of each ALU operation of the fused maximum pooling, for a block of
+        `positions`.
+        """
         if self.maximum is None:
             return []
         across = positions // self.maximum.strides[1]
@@ -83,17 +92,22 @@ class Contraction:
 
     @property
     def constants(self) -> int:
-        """The constant vectors on chip for each output vector: bias and shifts."""
+        """
+        The number of constant vectors that are on chip for each output vector: bias and shifts.
+        """
         return (self.bias_cycles > 1 and not self.bias_tiles) + self.by_channel
 
     @property
     def has_products(self) -> bool:
-        """Return whether constants are added as products with a separate vector."""
+        """
+        Return whether GEMMs add the bias or the border constants, which are then stored as weight
+        tiles.
+        """
         return bool(self.bias_tiles or self.border_tiles)
 
     @property
     def border_cycles(self) -> int:
-        """The cycles to add a constant of the border to a vector."""
+        """The cycles in which the constant of a border position is added to a vector."""
         return self.border_tiles or 2
 
     @property
@@ -103,22 +117,22 @@ class Contraction:
     @property
     def shift_cycles(self) -> int:
         """
-        The cycles of the shifts of a vector: a shift by a vector takes two, a shift by an immediate
-        one.
+        The ALU cycles in which an output vector is shifted: two for a shift by a vector, one by an
+        immediate.
         """
         return self.shifts + 2 * self.by_channel
 
     @property
     def swish_cycles(self) -> int:
         """
-        The cycles of the swish of a vector. Constants that are stored in vectors, instead of in
-        instructions, increase it.
+        The ALU cycles of swish on an output vector: more if its constants are stored in vectors
+        instead of in instructions.
         """
         return 0 if not self.swish else SWISH_CYCLES + SWISH_CONSTANTS * (self.swish > 1)
 
     @property
     def temporaries(self) -> int:
-        """The additional accumulators that the epilogue needs for each vector."""
+        """The accumulators that the output stage needs for each vector in addition to the sum."""
         return SWISH_TEMPORARIES * (self.swish > 0)
 
     @property
@@ -131,13 +145,16 @@ class Contraction:
 
     @property
     def input_blocks(self) -> int:
-        """The number of blocks of input channels, for each tap of a split window."""
+        """
+        The number of blocks of input channels. `kblocks` counts them for each tap into which a
+        window is split.
+        """
         return self.kblocks // prod(self.spread)
 
     @property
     def is_pointwise(self) -> bool:
         """
-        Return whether each output position depends on the input position of the same index only.
+        Return whether each output position depends only on the input position with the same index.
         """
         windows = (self.kernel, self.spread, self.strides)
         return set(windows) == {(1, 1)} and not any(self.padding)
@@ -151,7 +168,10 @@ class Contraction:
 
     @property
     def row_step(self) -> int:
-        """The step between the input rows that a block loads."""
+        """
+        The distance between the input rows that a load transfers: the stride if windows have a
+        single row.
+        """
         return self.strides[0] if self.kernel[0] == 1 else 1
 
     @property
@@ -163,7 +183,7 @@ class Contraction:
 
     @property
     def extents(self) -> tuple[int, int]:
-        """The rows and columns from the first to the last tap of a window."""
+        """The number of rows and of columns that a window spans, with dilation."""
         (kh, kw), (dh, dw) = self.kernel, self.dilations
         return window_extent(kh, dh), window_extent(kw, dw)
 
@@ -192,7 +212,9 @@ class Contraction:
 
 
 def bias_immediate(op: tile.Conv2dOp) -> int | None:
-    """Return the bias if it is a single value that an ALU operation can add."""
+    """
+    Return the bias if it is the same for all channels and fits an ALU instruction, else `None`.
+    """
     if (
         op.bias_tiles
         or op.uniform_bias is None
@@ -240,7 +262,9 @@ def _bias_cycles(op: tile.Conv2dOp) -> int:
 
 @dataclass(frozen=True)
 class BorderRun:
-    """`count` adjacent output rows, or columns, that have the same taps outside."""
+    """
+    `count` adjacent output rows, or columns, whose windows have the same taps outside of the input.
+    """
 
     first: int
     count: int
@@ -249,14 +273,17 @@ class BorderRun:
 
 @dataclass(frozen=True)
 class Borders:
-    """The runs of output rows and of output columns with windows that have taps outside."""
+    """The output rows and output columns whose windows extend beyond the input."""
 
     rows: tuple[BorderRun, ...] = ()
     columns: tuple[BorderRun, ...] = ()
 
     @property
     def constants(self) -> int:
-        """The number of constants per output channel: for rows, columns and intersections."""
+        """
+        The number of constants for each output channel: for border rows, border columns, and their
+        intersections.
+        """
         rows, columns = len(self.rows), len(self.columns)
         return rows + columns + rows * columns
 
@@ -265,8 +292,8 @@ class Borders:
 
     def additions(self, rows: int, columns: int) -> int:
         """
-        Return the vector additions that add the border constants to `rows` x `columns` outputs of a
-        channel block.
+        Return the number of vector additions that add the border constants to `rows` x `columns`
+        outputs of a channel block.
         """
         down, across = (sum(run.count for run in runs) for runs in (self.rows, self.columns))
         return down * columns + across * rows + down * across
@@ -274,7 +301,9 @@ class Borders:
 
 @lru_cache
 def borders_of(shape: Contraction) -> Borders:
-    """Return the borders of a contraction with nonzero padding, otherwise no borders."""
+    """
+    Return the borders of a contraction whose padding has a nonzero zero point, else no borders.
+    """
     return Borders(_runs(shape, 0), _runs(shape, 1)) if shape.outside else Borders()
 
 

@@ -32,14 +32,14 @@ MAX_TIMELINE_STEPS = 300
 
 def estimate(shape: Contraction, blocks: Blocks, board: VtaBoard) -> float:
     """
-    Return the cycles of a schedule. For a board with the HLS source, use the model that agrees best
-    with the measurements.
+    Return the modelled cycles of a contraction with a schedule. For a board with VTA's HLS source,
+    the model is that which agrees best with measurements.
     """
     return BlockTimeline(blocks.view(shape), blocks, Timing.of(board)).run()
 
 
 def scores(shape: Contraction, found: Sequence[Blocks], board: VtaBoard) -> list[float]:
-    """Return scores of schedules by their timelines; lower is better."""
+    """Return a score for each schedule from a simulation of its blocks; lower is better."""
     if not board.is_hls:
         return [estimate(shape, blocks, board) for blocks in found]
     timings = [Timing.hls(model, board) for model in models_of(board)[:MAX_TIMELINE_MODELS]]
@@ -48,7 +48,10 @@ def scores(shape: Contraction, found: Sequence[Blocks], board: VtaBoard) -> list
 
 
 def rough_scores(tables: Sequence[Schedules], board: VtaBoard) -> Cycles:
-    """Return scores of all schedules; lower is better, infinite if one does not fit."""
+    """
+    Return an approximate score for each schedule; lower is better, infinite if the schedule does
+    not fit.
+    """
     fits = np.concatenate([table.fitting(board) for table in tables])
 
     def costs(timing: Timing) -> Cycles:
@@ -65,7 +68,10 @@ def rough_scores(tables: Sequence[Schedules], board: VtaBoard) -> Cycles:
 
 
 def worst_losses(times: Cycles) -> Cycles:
-    """Return the loss of each schedule in the worst model, from times [models, schedules]."""
+    """
+    Return how many times slower each schedule is than the best, in the least favorable model.
+    `times` is [models, schedules].
+    """
     return (times / times.min(axis=1, keepdims=True)).max(axis=0)
 
 
@@ -78,7 +84,10 @@ def cost(s: Schedules, board: VtaBoard, model: HlsModel | None = None) -> Cycles
 
 
 def _cost(s: Schedules, timing: Timing) -> Cycles:
-    """Return the cycles of the three modules, which overlap if there are two buffers of a kind."""
+    """
+    Return the modelled cycles of each schedule. Load, compute and store overlap if there are two
+    buffers of a kind.
+    """
     c, latency, load, is_hls = s.shape, timing.read_latency, timing.load, timing.is_hls
     m_tiles = c.batch * -(-c.rows // s.rows) * -(-c.columns // s.columns)
     # Groups run in sequence, with separate channels and weights.
@@ -132,7 +141,10 @@ def _cost(s: Schedules, timing: Timing) -> Cycles:
 
 
 def _chisel_compute(s: Schedules, timing: Timing, tiles: Counts, vectors: Counts) -> Cycles:
-    """Return the cycles of GEMM and ALU, for products and for all constants."""
+    """
+    Return the modelled cycles in which GEMM and ALU of VTA's Chisel design compute products and
+    output stages.
+    """
     c, board, k_tiles = s.shape, timing.board, -(-s.shape.kblocks // s.kblock)
     steps = np.where(s.nblock >= MIN_MERGED_NBLOCK, k_tiles, c.kblocks * c.taps)
     rescaling = c.bias_cycles + c.shift_cycles + c.clamps + c.swish_cycles
@@ -168,7 +180,7 @@ def _hls_compute(s: Schedules, timing: Timing, tiles: Counts, vectors: Counts) -
 
 
 def alu_passes(c: Contraction) -> int:
-    """Return the number of ALU operations on each vector: bias, shifts, clamp and swish."""
+    """Return the number of ALU operations on each output vector: bias, shifts, clamp and swish."""
     bias = int(c.bias_cycles > 0 and not c.bias_tiles)
     return bias + c.shift_passes + c.clamps + c.swish_cycles
 
@@ -246,7 +258,10 @@ class BlockTimeline:
         return max(self.store, self.compute)
 
     def _tiles(self, m_tiles: int, n_sizes: list[int]) -> Iterator[tuple[int, bool]]:
-        """Yield the size of each N-block, and whether the operand that is kept must be loaded."""
+        """
+        Yield the output vectors of each N-block in loop order, and whether the operand that remains
+        on chip must be loaded.
+        """
         if self.b.order is Order.NMK:
             for size in n_sizes:
                 self.rotations[1] += self.is_kept
@@ -326,7 +341,10 @@ class BlockTimeline:
         self.inp_free[inp] = self.wgt_free[wgt] = self.compute
 
     def _products(self, count: int, instructions: int) -> float:
-        """Return the cycles of GEMMs with `count` products, or vectors to clear, in total."""
+        """
+        Return the cycles of `instructions` GEMMs that compute `count` products, or clear `count`
+        vectors, in total.
+        """
         timing = self.timing
         length = self.product_list if count > self.b.nblock * self.b.positions else self.alu_list
         entries = instructions * -(-count // (length * instructions))

@@ -26,7 +26,9 @@ STAGES = ((2, 2), (1, 2), (2, 1), (1, 1))
 
 @dataclass(frozen=True)
 class Limits:
-    """The parameters of a schedule that the user specifies; the search chooses the rest."""
+    """
+    The block sizes and options of a schedule that the user specifies; the search chooses the rest.
+    """
 
     positions: int | None = None
     """The maximum number of output positions of an M-block."""
@@ -75,7 +77,10 @@ def search_all(
 
 
 def good_blocks(shape: Contraction, board: VtaBoard, limits: Limits = Limits()) -> Sequence[Blocks]:
-    """Return the cheapest schedules within `limits`, the best first; empty if no schedule fits."""
+    """
+    Return the cheapest schedules of a contraction within `limits`, the best first; empty if none
+    fits.
+    """
     found = _ranked(_views(shape, limits.convolution), board, limits)
     if not found and limits.convolution == "kn2row":
         found = _ranked([shape], board, limits)
@@ -121,7 +126,10 @@ def _drains(nblock: int) -> list[int]:
 
 
 def candidates(shape: Contraction, board: VtaBoard, limits: Limits) -> Schedules:
-    """Return all candidates: even splits of each extent, both orders, up to two buffers."""
+    """
+    Return all schedules that are considered: even divisions of each extent, both orders, and up to
+    two buffers of each kind.
+    """
     positions = np.array(_position_blocks(shape, limits.positions), np.int64)
     positions = positions[positions.prod(axis=1) <= board.acc]
     kblocks = _fixed(limits.kblock, shape.kblocks)
@@ -150,13 +158,16 @@ def _fixed(value: int | None, extent: int) -> Sequence[int]:
 
 
 def _divisors(limit: int | None, extent: int) -> Sequence[int]:
-    """Return the divisors of `extent`, or only the largest up to `limit`."""
+    """Return the divisors of `extent`; with a limit, only the largest divisor up to it."""
     sizes = [size for size in range(extent, 0, -1) if extent % size == 0]
     return sizes if limit is None else [size for size in sizes if size <= limit][:1]
 
 
 def _position_blocks(c: Contraction, limit: int | None) -> list[tuple[int, int]]:
-    """Return rows and columns of M-blocks; with a limit, blocks that use more than half of it."""
+    """
+    Return rows and columns of possible M-blocks; with a limit, blocks whose positions are more than
+    half of it.
+    """
     if c.maximum is not None:
         rows, step = c.rows // c.maximum.strides[0], c.maximum.strides[0]
         return [(step * r, c.columns) for r in even_blocks(rows)]
@@ -170,7 +181,7 @@ def _position_blocks(c: Contraction, limit: int | None) -> list[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Pooling:
-    """Windows over planes of `height` x `width` vectors."""
+    """The shape of a pooling: windows over `planes` planes of `height` x `width` vectors."""
 
     planes: int
     height: int
@@ -187,7 +198,7 @@ class Pooling:
 
     @property
     def is_global(self) -> bool:
-        """Return whether a plane is a single window, and therefore contiguous in DRAM."""
+        """Return whether a window covers a whole plane, which is contiguous in DRAM."""
         return self.rows == self.columns == 1 and self.kernel == (self.height, self.width)
 
     @property
@@ -201,7 +212,10 @@ class Pooling:
 
 
 def pooling_blocks(p: Pooling, board: VtaBoard) -> tuple[int, int] | None:
-    """Return the rows and columns of the cheapest block that fits twice, or `None`."""
+    """
+    Return the rows and columns of the cheapest output block of a maximum pooling of which two fit
+    on chip, or `None` if none does.
+    """
     best: tuple[float, int, int] | None = None
     for rows in even_blocks(p.rows):
         for columns in even_blocks(p.columns):
@@ -218,7 +232,10 @@ def pooling_blocks(p: Pooling, board: VtaBoard) -> tuple[int, int] | None:
 
 
 def maximum_cycles(p: Pooling, rows: int, columns: int) -> float:
-    """Return the approximate cycles of the maxima of a plane, in blocks of this size."""
+    """
+    Return the approximate cycles of the maximum pooling of a plane in blocks of `rows` x `columns`
+    outputs.
+    """
     ih, iw = p.window(rows, columns)
     blocks = -(-p.rows // rows) * -(-p.columns // columns)
     (kh, kw), (sh, sw) = p.kernel, p.strides
@@ -242,7 +259,10 @@ def doubled(window: int) -> list[int]:
 
 
 def averaging_blocks(p: Pooling, weight_tiles: int, board: VtaBoard) -> tuple[int, int, int] | None:
-    """Return the planes, rows and columns of the cheapest block that fits twice, or `None`."""
+    """
+    Return the planes, rows and columns of the cheapest output block of an average pooling of which
+    two fit on chip, or `None` if none does.
+    """
     best: tuple[float, int, int, int] | None = None
     for rows in even_blocks(p.rows):
         for columns in even_blocks(p.columns):
@@ -261,7 +281,7 @@ def averaging_blocks(p: Pooling, weight_tiles: int, board: VtaBoard) -> tuple[in
 def averaging_cycles(
     p: Pooling, weight_tiles: int, blocks: tuple[int, int, int], board: VtaBoard
 ) -> float:
-    """Return the approximate cycles of an average: the maximum of loads and arithmetic."""
+    """Return the approximate cycles of an average pooling: the greater of loads and arithmetic."""
     timing = Timing.of(board)
     planes, rows, columns = blocks
     ih, iw = p.window(rows, columns)

@@ -83,7 +83,10 @@ class _TableWriter:
         self.rows: dict[bytes, int] = {}
 
     def tree(self, root: Hashable, column: int) -> int:
-        """Write a tree with leaves that add from `column` on. Return the index of the root."""
+        """
+        Write the tree with this root, and return the index of the root in the tables. Column 0 of a
+        leaf's row of values belongs to the output `column` of the ensemble.
+        """
         start = [0]
         left: list[tuple[Hashable, list[Reader]]] = [(root, [(start, 0)])]
         while left:

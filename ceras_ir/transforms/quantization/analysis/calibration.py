@@ -109,7 +109,7 @@ def calibrate(
 
 
 class Observations:
-    """The observations of some values, in the given order, on some samples."""
+    """The observers of several values, in the given order, after a number of samples."""
 
     def __init__(self, count: int, observer: ObserverName):
         self.observers: list[Extremes] = [make_observer(observer) for _ in range(count)]
@@ -125,7 +125,7 @@ class Observations:
         half[side] = max(half[side], array.magnitude)
 
     def merge(self, following: Self) -> None:
-        """Include the observations of later samples."""
+        """Add the observations of the same values on later samples."""
         for mine, other in zip(self.observers, following.observers, strict=True):
             mine.merge(other)
         turned = self.samples % 2
@@ -140,7 +140,7 @@ def observe(
     values: Sequence[SSAValue],
     observer: ObserverName,
 ) -> Observations:
-    """Run the network on `samples` and observe `values`."""
+    """Run the float network on `samples` and return an observer of each of `values`."""
     numbers = {value: i for i, value in enumerate(values)}
     found = Observations(len(values), observer)
     readings = [reading_of(value) for value in values]
@@ -158,7 +158,10 @@ def observe(
 def record(
     main: FuncOp, values: Sequence[SSAValue], found: Observations, observer: ObserverName
 ) -> str | None:
-    """Write range and exponent of each value. Return a warning about the samples, or None."""
+    """
+    Write the observed range and the exponent of each value to its attributes. Return a warning
+    about the samples, or `None`.
+    """
     # The largest scores of a softmax are rare but decide; clipped probabilities do not add up to 1.
     unclipped = set(values) if found.samples < MIN_CLIPPING_SAMPLES else _softmax_values(main)
     for value, observed in zip(values, found.observers, strict=True):
@@ -236,7 +239,10 @@ def calibration_samples(
     draw: int | None = None,
     count: int | None = None,
 ) -> Iterator[Mapping[str, Array]]:
-    """Yield at most `count` of the samples of `sample_numbers`, with a progress bar."""
+    """
+    Yield at most `count` of the calibration samples that `sample_numbers` selects, with a progress
+    bar.
+    """
     main = main_function(module)
     inputs = network_inputs(main)
     try:
@@ -295,7 +301,10 @@ def chosen_samples(
 
 
 def finite(sample: Mapping[str, Array], lacking: Collection[str]) -> Mapping[str, Array]:
-    """Return `sample` if all elements are finite, except NaN in the inputs `lacking`."""
+    """
+    Return `sample`; raise an error if an element is not finite. NaN is allowed in the inputs
+    `lacking`, which can miss data.
+    """
     for name, array in sample.items():
         if not is_finite(array, allow_nan=name in lacking):
             raise not_finite(name)
@@ -307,7 +316,9 @@ def watch(
     samples: Iterable[Mapping[str, Array]],
     observe: Callable[[SSAValue, NDArray[np.float32]], None],
 ) -> None:
-    """Call `observe` with each value, including arguments, as floats, for each sample."""
+    """
+    Run the network on each sample and call `observe` with each value, including inputs, as float32.
+    """
     main = main_function(module)
 
     def look(op: Operation, results: tuple[Array, ...]) -> None:
@@ -329,7 +340,10 @@ def channel_statistics(
     *,
     powers: bool,
 ) -> dict[SSAValue, ChannelStatistics]:
-    """Return the magnitudes of channels. An element that is not finite is an error."""
+    """
+    Return the magnitudes of the channels of each value on samples. Raise an error for an element
+    that is not finite.
+    """
     wanted = {value: reading_of(value) for value in values}
     found: dict[SSAValue, ChannelStatistics] = {}
 
@@ -376,7 +390,10 @@ def _only_pooled(value: SSAValue) -> bool:
 
 
 def not_finite(value: SSAValue | str) -> InputError:
-    """Return the error for a value of the network, or the data of an input, that is not finite."""
+    """
+    Return the error that a value of the network, or the data of the input with this name, is not
+    finite.
+    """
     if isinstance(value, OpResult):
         op = value.op
         message = "the result is not finite on the calibration samples; check their scale and type"
@@ -408,7 +425,7 @@ class CalibratedPass(SampleOptions, FloatNetworkPass):
     def data(
         self, main: FuncOp, title: str = "calibrating", count: int | None = None
     ) -> Iterator[Sample]:
-        """Yield at most `count` samples, with a progress bar titled `title`."""
+        """Yield at most `count` calibration samples, with a progress bar titled `title`."""
 
         assert self.calibration is not None
         module = module_of(main)

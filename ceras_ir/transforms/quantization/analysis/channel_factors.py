@@ -51,7 +51,7 @@ ZERO_EXPONENT = -1000.0
 
 
 class ChannelStatistics:
-    """The observed magnitudes of the channels of a value."""
+    """The magnitudes of the channels of a value, observed on samples."""
 
     def __init__(self, channels: int):
         self.peaks: Vector = np.zeros((2, channels))
@@ -62,7 +62,10 @@ class ChannelStatistics:
 
     @property
     def halves(self) -> Vector:
-        """The peaks of both halves of the samples. A single sample counts for both halves."""
+        """
+        The largest magnitudes of channels in each half of the samples. A single sample counts for
+        both halves.
+        """
         return self.peaks if self.count > 1 else self.peaks[[0, 0]]
 
     def add(self, array: ObservedArray, *, powers: bool) -> None:
@@ -185,8 +188,8 @@ class ChannelFactors:
 
     def _features(self) -> NDArray[np.bool_]:
         """
-        Return a mask of the slots of scaled inputs: products by channel constants that precede all
-        layers.
+        Return a mask of the slots of scaled inputs: products of an input and per-channel constants
+        before all layers.
         """
         found, after = np.zeros(len(self.slots), np.bool_), values_after_layers(self.main)
         for op in self.main.body.block.ops:
@@ -195,7 +198,10 @@ class ChannelFactors:
         return found
 
     def _sensitivity(self) -> Vector:
-        """Return the noise power after the consumers, per unit in each slot."""
+        """
+        Return for each slot the noise power after the layers that consume it, per unit of noise in
+        the slot.
+        """
         total = np.zeros(len(self.slots))
         for op in self.layers:
             squares = np.square(_weights(op))
@@ -214,7 +220,10 @@ class ChannelFactors:
         return total
 
     def _required_exponents(self, op: graph.LinearOperation) -> Vector:
-        """Return the smallest exponents of the result for which the weights can be stored."""
+        """
+        Return for each channel of the result the smallest exponent with which int8 can store the
+        weights.
+        """
         inputs, ids = self.slots[op.input], self.slots[op.result]
         columns = spread_columns(op, self.exponents[inputs])
         weights = np.abs(_weights(op)) * np.exp2(columns)

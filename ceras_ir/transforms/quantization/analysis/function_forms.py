@@ -53,7 +53,10 @@ FLAT_SEARCH_RANGE, FLAT_SEARCH_STEP, FLAT_TOLERANCE = 64.0, 1 / 16, 2.0**-9
 
 
 class Form(StrEnum):
-    """The implementation of a unary function; by default a table of int8 operands."""
+    """
+    The implementation of a unary function after quantization; the default is a table of int8
+    operands.
+    """
 
     TABLE = "table"
     TABLE16 = "table16"
@@ -62,7 +65,7 @@ class Form(StrEnum):
 
 
 def form_of(op: Operation) -> Form | None:
-    """Return the form that was chosen for a function, or None."""
+    """Return the form that the attribute of a function specifies, or `None`."""
     form = op.attributes.get(FORM)
     return Form(form.data) if isinstance(form, StringAttr) and form.data in set(Form) else None
 
@@ -72,7 +75,7 @@ def set_form(op: Operation, form: Form) -> None:
 
 
 def quantized_form(op: Operation) -> Form | None:
-    """Return the form of a function in a quantized network; None for other operations."""
+    """Return the form that a function has in a quantized network; `None` for other operations."""
     match op:
         case graph.LookupOp():
             return Form.TABLE16 if op.tables.shape[-1] == ENTRIES else Form.TABLE
@@ -85,7 +88,10 @@ def quantized_form(op: Operation) -> Form | None:
 
 
 def is_table(op: Operation) -> bool:
-    """Return whether a float operation becomes a table or shifts, with free channel factors."""
+    """
+    Return whether a float operation becomes a table or shifts, so that channels of its operand may
+    have any factors.
+    """
     return (
         isinstance(op, graph.UnaryOp)
         and op.function.clip_range is None
@@ -94,7 +100,7 @@ def is_table(op: Operation) -> bool:
 
 
 def reads_sum(op: graph.UnaryOp) -> bool:
-    """Return whether the operand is a sum of products without other consumers."""
+    """Return whether the operand is the result of a layer and has no other consumer."""
     producer = op.input.owner
     return (
         isinstance(producer, graph.LinearOperation)
@@ -113,7 +119,7 @@ def separates(op: Operation) -> bool:
 
 
 def finer_bits(form: Form | None) -> int:
-    """Return the number of bits by which the operand of a form is finer than int8."""
+    """Return how many fractional bits the operand of a form has in addition to those of int8."""
     match form:
         case Form.TABLE16:
             return (ENTRIES // 256).bit_length() - 1
@@ -124,7 +130,9 @@ def finer_bits(form: Form | None) -> int:
 
 
 def fit_argument(op: graph.UnaryOp) -> None:
-    """Store the operand of a function at the resolution of the form, if that is finer."""
+    """
+    Store the operand of a function in 16 bits if the form of the function uses more than int8.
+    """
     finer, bounds = finer_bits(form_of(op)), interval(op.input)
     if finer and bounds is not None:
         set_width(op.input, WIDE)
@@ -133,7 +141,10 @@ def fit_argument(op: graph.UnaryOp) -> None:
 
 
 def shift_bends(op: graph.UnaryOp, scale: float) -> list[int]:
-    """Return the bends in steps of the operand, limited to the largest integer."""
+    """
+    Return the operands at which the slope of the function's approximation by shifts changes, in
+    steps of the operand's scale, limited to the largest integer.
+    """
     exponents = op.channel_exponents or ((0,), (0,))
     assert exponents[0] == exponents[1], "shifts keep factors as they are"
     max_bend = graph.ShiftSwishOp.MAX_BEND
@@ -143,8 +154,8 @@ def shift_bends(op: graph.UnaryOp, scale: float) -> list[int]:
 @cache
 def flat_bounds(function: graph.FunctionAttr) -> tuple[float, float]:
     """
-    Return the lower and the upper bound beyond which a function is nearly constant. A bound is
-    infinite if there is none.
+    Return the arguments below and above which a function is nearly constant; infinite if there are
+    none.
     """
     x = np.arange(
         -FLAT_SEARCH_RANGE, FLAT_SEARCH_RANGE + FLAT_SEARCH_STEP, FLAT_SEARCH_STEP
@@ -173,7 +184,10 @@ class Reading:
     functions: tuple[SumFunction, ...]
 
     def observed(self, array: NDArray[np.float32]) -> ObservedArray:
-        """Return an array for observers, with the bounds beyond which elements have no effect."""
+        """
+        Return an array for observers, with the bounds beyond which elements do not change the
+        result.
+        """
         return ObservedArray(array, self.bounds, self.kinds)
 
 
@@ -185,7 +199,10 @@ table.
 
 
 def reading_of(value: SSAValue) -> Reading:
-    """Return the function that consumes a value, if it is the only consumer and becomes a table."""
+    """
+    Return the function that consumes a value and becomes a table, if the value has no other
+    consumer; else a reading without bounds.
+    """
     uses = list(value.uses)
     if len(uses) != 1 or not is_table(op := uses[0].operation):
         return UNBOUNDED_READING
@@ -217,5 +234,7 @@ def _bounds(function: graph.FunctionAttr, up: Floats | None) -> Bounds | None:
 
 
 def trimmed(value: SSAValue, array: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Clip an array to the bounds beyond which the consumer of `value` is flat."""
+    """
+    Clip an array of `value` to the bounds beyond which its consumer is a nearly constant function.
+    """
     return reading_of(value).observed(array).clipped

@@ -45,7 +45,7 @@ HISTOGRAM_BINS = 48
 
 @dataclass
 class LayerNoise:
-    """The errors of a layer, as sums over all samples."""
+    """The errors of a quantized layer compared with the float layer, as sums over all samples."""
 
     name: str
     operator: str
@@ -73,24 +73,27 @@ class LayerNoise:
 
     @property
     def scale(self) -> float | None:
-        """The scale of the quantized result; None if it is float."""
+        """The scale of the quantized result of the layer; `None` if it is float."""
         return None if self.element is None else self.element.scale
 
     @property
     def bits(self) -> int:
-        """The width of the quantized result; 8 if it is float."""
+        """The width of the quantized result of the layer; 8 if it is float."""
         return 8 if self.element is None else self.element.storage.width.data
 
     @property
     def held(self) -> tuple[float, float] | None:
-        """The lowest and the highest real value that the quantized result can represent."""
+        """
+        The lowest and the highest real value that the quantized result of the layer can represent;
+        `None` if it is float.
+        """
         if (e := self.element) is None:
             return None
         return (e.low - e.zero_point) * e.scale, (e.high - e.zero_point) * e.scale
 
     @property
     def signal(self) -> float:
-        """The power of the reference without the mean of each channel."""
+        """The power of the float result without the mean of each channel."""
         return float(self.moments.variance.sum()) * self.moments.count
 
     @property
@@ -107,7 +110,10 @@ class LayerNoise:
 
     @property
     def imbalance(self) -> float:
-        """The octaves between the largest and the median channel that is not always zero."""
+        """
+        The octaves (factors of 2) between the largest and the median magnitude of channels that are
+        not always zero.
+        """
         used = self.magnitudes[self.magnitudes > 0]
         return float(np.log2(used.max() / np.median(used))) if used.size else 0.0
 
@@ -117,7 +123,7 @@ class LayerNoise:
         bounds: tuple[float, float] | None,
         factors: NDArray[np.float32] | np.float32,
     ) -> None:
-        """Include the reference values of a sample, divided by the channel `factors`."""
+        """Add the float result of the layer for a sample, divided by the channel `factors`."""
         self.low, self.high = min(self.low, float(real.min())), max(self.high, float(real.max()))
         if not self.edges.size:
             low, high = bounds or (self.low, self.high)
@@ -150,14 +156,17 @@ def _may_be_equalized(module: ModuleOp) -> bool:
 
 
 def label_layers(module: ModuleOp) -> None:
-    """Number the compared operations, so that both networks have the same numbers."""
+    """
+    Give each operation a number as attribute, which remains when the network is quantized, so that
+    layers can be compared.
+    """
     for number, op in enumerate(main_function(module).body.block.ops):
         if isinstance(op, graph.GraphOperation) and not isinstance(op, graph.ConstantOp):
             op.attributes[LAYER] = IntegerAttr(number, i64)
 
 
 def layer_of(op: Operation) -> int | None:
-    """Return the number of the layer to which an operation belongs, or None."""
+    """Return the number that `label_layers` gave to the layer of an operation, or `None`."""
     label = op.attributes.get(LAYER)
     return label.value.data if isinstance(label, IntegerAttr) else None
 
@@ -261,7 +270,10 @@ class NoiseMeter:
             yield expected, actual
 
     def measure_reach(self, steps: Iterable[Mapping[str, Array]]) -> None:
-        """Measure the part of each isolated error that reaches the outputs of the float network."""
+        """
+        Measure the part of each layer's isolated error that reaches the outputs of the float
+        network.
+        """
         samples = list(with_states(self.reference, steps))
         meter = SensitivityMeter(self.reference, samples)
         quantized = {
@@ -284,7 +296,10 @@ class NoiseMeter:
     def _factors(
         self, op: Operation, real: NDArray[np.float32], actual: NDArray[np.float32]
     ) -> NDArray[np.float32]:
-        """Return the power of two by which each channel of `actual` must be multiplied."""
+        """
+        Return the power of two by which each channel of the quantized result `actual` must be
+        multiplied to compare it with the float result `real`.
+        """
         if isinstance(op, graph.ReshapeOp | graph.TransposeOp):
             number = layer_of(op.input.owner) if isinstance(op.input.owner, Operation) else None
             if number in self.factors:
@@ -297,7 +312,10 @@ class NoiseMeter:
     def _isolated(
         self, op: Operation, floats: Mapping[int, Array], sample: Mapping[str, Array]
     ) -> NDArray[np.float32]:
-        """Return the result of an operation on the values of the float network."""
+        """
+        Return the result of a quantized operation whose operands are the values of the float
+        network.
+        """
         between: dict[SSAValue, Array] = {}
         operands = tuple(self._operand(v, floats, sample, between) for v in op.operands)
         return _real(op.results[0], self.interpreter.run_op(op, operands)[0])
@@ -349,7 +367,9 @@ class NoiseMeter:
 
 
 def _only_rounds(op: Operation) -> bool:
-    """Return whether `op` is not a layer and only changes the storage of the operand."""
+    """
+    Return whether `op` belongs to no numbered layer, and only changes the storage of its operand.
+    """
     if layer_of(op) is not None:
         return False
     if isinstance(op, graph.RequantizeOp):
@@ -381,6 +401,6 @@ def _real(value: SSAValue, array: Array) -> NDArray[np.float32]:
 
 
 def _unquantized(value: SSAValue, array: Array) -> Array:
-    """Return the dequantized array. Indices and truth values keep their types."""
+    """Return the real numbers of an array of `value`. Indices and truth values are unchanged."""
     element = graph.quantized_element(value)
     return array if element is None else dequantize(array, element)

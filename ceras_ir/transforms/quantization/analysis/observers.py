@@ -48,7 +48,7 @@ FINITE_INFINITY = 1e100
 
 
 def identity(x: Sums) -> Sums:
-    """Return `x`. This function is the consumer of a value if errors are measured at the value."""
+    """Return `x`: the consumer of a value whose errors are measured at the value itself."""
     return x
 
 
@@ -67,7 +67,10 @@ class Distribution:
         """The sums of the distances from the multiples, and of their squares."""
 
     def add(self, values: Floats, magnitude: float, kinds: NDArray[np.int64] | None = None) -> None:
-        """Count `values`, at most `magnitude`. The array `kinds` repeats along them."""
+        """
+        Add `values`, whose magnitudes are at most `magnitude`, to the histogram. The kinds of
+        channels repeat along them.
+        """
         top = frexp(magnitude)[1]
         if self.width is None:
             self.width = max(top + HEADROOM_BITS - (HISTOGRAM_BITS - 1), MIN_SCALE_EXPONENT)
@@ -88,7 +91,7 @@ class Distribution:
         self.counts += np.bincount(bins, minlength=self.counts.size).reshape(self.counts.shape)
 
     def merge(self, following: Distribution) -> None:
-        """Add the counts of another histogram."""
+        """Add the counts of the histogram of later samples."""
         if following.width is None:
             return
         if self.width is None:
@@ -109,13 +112,15 @@ class Distribution:
             self.counts = np.concatenate([self.counts, none])
 
     def _count(self, more: int) -> None:
-        """Add `more` elements to the total. Use 64-bit counts if the total exceeds 32 bits."""
+        """
+        Add `more` elements to the total. If it exceeds 32 bits, the counts become 64-bit integers.
+        """
         self.total += more
         if self.total > np.iinfo(self.counts.dtype).max:
             self.counts = self.counts.astype(np.int64)
 
     def _widen(self, width: int) -> None:
-        """Merge pairs of bins until the bins have the given width."""
+        """Merge pairs of histogram bins until a bin has the width `2^width`."""
         assert self.width is not None
         for _ in range(min(width - self.width, HISTOGRAM_BITS + 1)):
             moved = int(self.counts[:, 1::2].sum())
@@ -166,7 +171,10 @@ class Distribution:
 
 @dataclass(frozen=True)
 class _Kind:
-    """The histogram of a kind of channel: values in ascending order, counts, and the consumer."""
+    """
+    The histogram of the channels with the same consumer: values in ascending order, counts, and the
+    consuming function.
+    """
 
     numbers: Sums
     counts: NDArray[np.integer]
@@ -183,7 +191,10 @@ class _Kind:
 
     @cached_property
     def _slopes(self) -> Sums:
-        """The squared slopes, which multiply errors within the width of a bin."""
+        """
+        The squared slope of the consuming function at each bin, which multiplies errors within the
+        bin.
+        """
         above, below = (self._apply(self.numbers + side * self.width / 2) for side in (1, -1))
         return np.square((above - below) / self.width)
 
@@ -227,7 +238,10 @@ class _Kind:
         return kept
 
     def _clipped(self, end: Sums, moments: Sequence[Sums]) -> Sums:
-        """Return the squared error of values clipped to `end`, from the moments of these values."""
+        """
+        Return the squared error after the consuming function if values are clipped to `end`, from
+        the moments of these values.
+        """
         count, linear, square = moments
         limit = self._apply(end)
         return np.maximum(square - 2 * limit * linear + np.square(limit) * count, 0.0)
@@ -249,7 +263,9 @@ ROW_ELEMENTS = 1 << 12
 
 @dataclass(frozen=True)
 class Bounds:
-    """The bounds beyond which a function is flat, per tensor or per channel."""
+    """
+    The bounds beyond which a consuming function is nearly constant, for all channels or for each.
+    """
 
     low: Floats
     high: Floats
@@ -261,8 +277,8 @@ class Bounds:
 
     def strided(self, step: int) -> Bounds:
         """
-        Return the bounds of each `step`-th element, if elements have the bounds of the channels in
-        turn.
+        Return the bounds for each `step`-th element of an array whose elements have the bounds of
+        the channels in turn.
         """
         order = np.arange(self.low.size) * step % self.low.size
         return Bounds(self.low[order], self.high[order])
@@ -284,20 +300,22 @@ class ObservedArray:
 
     @cached_property
     def _unclipped_extremes(self) -> tuple[Floats, Floats]:
-        """The minimum and the maximum element, of each channel if the bounds are per channel."""
+        """
+        The minimum and the maximum of the array, or of each channel if bounds are per channel.
+        """
         if self.bounds is None or not self.bounds.low.ndim:
             return np.asarray(self.array.min()), np.asarray(self.array.max())
         return _channel_extremes(self.array.reshape(-1, self.bounds.low.size))
 
     @property
     def is_finite(self) -> bool:
-        """Return whether all elements are finite, also beyond the bounds."""
+        """Whether all elements of the array are finite, also beyond the bounds."""
         # A NaN or an infinity is an extreme.
         return all(bool(np.isfinite(end).all()) for end in self._unclipped_extremes)
 
     @cached_property
     def extremes(self) -> tuple[float, float]:
-        """The minimum and the maximum element, clipped to the bounds."""
+        """The minimum and the maximum of the array, clipped to the bounds."""
         low, high = self._unclipped_extremes
         if self.bounds is not None:
             low, high = self.bounds.clip(low), self.bounds.clip(high)
@@ -305,12 +323,12 @@ class ObservedArray:
 
     @property
     def magnitude(self) -> float:
-        """The largest magnitude within the bounds."""
+        """The largest magnitude of the array, clipped to the bounds."""
         return max(-self.extremes[0], self.extremes[1])
 
     @property
     def channel_peaks(self) -> Floats:
-        """The largest magnitude of each channel within the bounds."""
+        """The largest magnitude of each channel, clipped to the bounds."""
         extremes = self._unclipped_extremes
         if self.bounds is None or not self.bounds.low.ndim:
             extremes = _channel_extremes(self.array.reshape(-1, (1, *self.array.shape)[-1]))
@@ -319,18 +337,21 @@ class ObservedArray:
 
     @property
     def clipped(self) -> Floats:
-        """All elements, clipped to the bounds."""
+        """The array, clipped to the bounds."""
         return self.array if self.bounds is None else self.bounds.clip(self.array)
 
     def _step(self, count: int) -> int:
-        """Return a stride that is coprime to the size, so that channels have equal shares."""
+        """
+        Return a stride that samples about `count` elements. It is coprime to the size of the array,
+        so that channels have equal shares.
+        """
         step = max(1, self.array.size // count)
         while gcd(step, self.array.size) != 1:
             step += 1
         return step
 
     def sampled(self, count: int) -> Floats:
-        """Return about `count` elements of a large array, clipped to the bounds."""
+        """Return about `count` elements of the array, clipped to the bounds."""
         step = self._step(count)
         chosen = np.ascontiguousarray(self.array.reshape(-1)[::step])
         if self.bounds is None:
@@ -346,8 +367,8 @@ class ObservedArray:
 
     def sampled_kinds(self, count: int) -> NDArray[np.int64] | None:
         """
-        Return the kinds of the elements of `sampled`, which repeat with this period; None if there
-        is a single kind.
+        Return the kinds of channels of the elements that `sampled` returns, which repeat with this
+        period; `None` if there is a single kind.
         """
         if self.kinds is None:
             return None
@@ -374,7 +395,10 @@ SUM_TOLERANCE = 1e-9
 
 
 class ChosenStorage(NamedTuple):
-    """The exponents and the zero point that an observer chooses for a value."""
+    """
+    The exponent that an observer chooses for a value, and exponent and zero point for asymmetric
+    storage, if any.
+    """
 
     exponent: int
     """The exponent with zero point 0."""
@@ -383,7 +407,7 @@ class ChosenStorage(NamedTuple):
 
 
 class Extremes:
-    """The observer without clipping: the minimum and the maximum element."""
+    """An observer that does not clip: it records the minimum and the maximum element of a value."""
 
     def __init__(self) -> None:
         self.low, self.high = inf, -inf
@@ -400,12 +424,12 @@ class Extremes:
         return ChosenStorage(fitting_exponent(self.magnitude))
 
     def observe(self, array: ObservedArray) -> None:
-        """Include an array."""
+        """Add an array of the value to the observation."""
         low, high = array.extremes
         self.low, self.high = min(self.low, low), max(self.high, high)
 
     def merge(self, following: Extremes) -> None:
-        """Include the observations of a later observer of the same kind."""
+        """Add the observations of an equal observer on later samples."""
         self.low, self.high = min(self.low, following.low), max(self.high, following.high)
 
     @property
@@ -475,5 +499,5 @@ class LeastSquaresObserver(Extremes):
 
 
 def make_observer(name: ObserverName) -> Extremes:
-    """Return a new observer of a value."""
+    """Return a new observer for a value, of the class that `name` selects."""
     return Extremes() if name == "minmax" else LeastSquaresObserver()

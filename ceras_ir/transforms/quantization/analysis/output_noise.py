@@ -61,7 +61,10 @@ class Quantities:
     """The value of which each index is a channel, or the index itself."""
 
     def groups(self, variance: NDArray[np.float64]) -> Labels:
-        """Return the quantity of each element, with channels of different variance separate."""
+        """
+        Return the quantity of each element; channels with very different `variance` become separate
+        quantities.
+        """
         count = len(self.families)
         sizes = np.maximum(np.bincount(self.labels, minlength=count), 1)
         means = np.bincount(self.labels, variance, count) / sizes
@@ -74,14 +77,17 @@ class Quantities:
 
 
 def quantities_of_outputs(main: FuncOp) -> Mapping[str, Quantities]:
-    """Return the quantities of the outputs that may have several, by name."""
+    """
+    Return the division of each graph output into quantities, by name; outputs with a single
+    quantity are omitted.
+    """
     named = zip(output_names(main), result_values(main), strict=True)
     found = {name: quantities_of(main, value) for name, value in named}
     return {name: each for name, each in found.items() if each is not None}
 
 
 def quantities_of(main: FuncOp, value: SSAValue) -> Quantities | None:
-    """Return the quantities of a value; None for a single quantity."""
+    """Return the division of a value into quantities; `None` if there is a single quantity."""
     walk = _Labelling(main)
     labels = walk.labels(value).reshape(-1).astype(np.int64)
     if len(np.unique(labels[labels > 0])) < 2:
@@ -90,7 +96,10 @@ def quantities_of(main: FuncOp, value: SSAValue) -> Quantities | None:
 
 
 class _Labelling:
-    """Labels elements by their origins, through data movement. Label 0 is a constant or padding."""
+    """
+    Assigns to each element of a value the label of its origin, the operation that computed it
+    before data movement. Label 0 is a constant or padding.
+    """
 
     def __init__(self, main: FuncOp) -> None:
         self.interpreter = interpreter_of(module_of(main))
@@ -98,7 +107,7 @@ class _Labelling:
         self.known: dict[SSAValue, NDArray[np.float64]] = {}
 
     def labels(self, value: SSAValue) -> NDArray[np.float64]:
-        """Return the label of each element, in the shape of the value."""
+        """Return the label of the origin of each element, in the shape of the value."""
         if value not in self.known:
             self.known[value] = self._labels(value)
         return self.known[value]
@@ -131,7 +140,10 @@ class _Labelling:
         return np.asarray(self.interpreter.run_op(op, operands)[0], np.float64)
 
     def _origin(self, value: SSAValue, shape: tuple[int, ...]) -> NDArray[np.float64]:
-        """Assign labels to a computed value: one per channel if the channels may differ."""
+        """
+        Return new labels for a computed value: one for each channel if channels may differ, else a
+        single one.
+        """
         first = len(self.families)
         axis = _channel_axis(value, shape)
         if axis is None:
@@ -188,7 +200,10 @@ MAX_CONSTANT_DEVIATION = 2.0**-22
 
 
 def decibels(signal: float, noise: float) -> float:
-    """Return signal power over noise power: infinite without noise, NaN without a signal."""
+    """
+    Return the ratio of signal power to noise power in dB: infinite without noise, NaN without a
+    signal.
+    """
     if not signal > 0 or isnan(noise):
         return nan
     if noise == 0:
@@ -197,12 +212,12 @@ def decibels(signal: float, noise: float) -> float:
 
 
 def decibel_text(ratio: float, unit: str = " dB") -> str:
-    """Return a ratio with one decimal, or "n/a" for NaN."""
+    """Return a ratio in dB with one decimal, or "n/a" for NaN."""
     return "n/a" if isnan(ratio) else f"{ratio:.1f}{unit}"
 
 
 class Moments:
-    """The mean and the variance of each element over samples."""
+    """The mean and the variance of each element of an output over samples."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -210,7 +225,7 @@ class Moments:
         self._squares: Powers = np.zeros(())
 
     def add(self, rows: Array) -> None:
-        """Include samples along the first axis. Elements that are not finite count as 0."""
+        """Add samples, the rows of an array. Elements that are not finite count as 0."""
         real = rows.astype(np.float64)
         real = np.where(np.isfinite(real), real, 0.0)
         mean = real.mean(axis=0)
@@ -239,7 +254,10 @@ class Moments:
 
 
 class OutputNoise:
-    """The signal and noise of an output over samples. `signal` may be that of other samples."""
+    """
+    The signal power and noise power of a graph output over samples. `signal` may be from other
+    samples.
+    """
 
     def __init__(self, quantities: Quantities | None = None, signal: Moments | None = None) -> None:
         self.quantities = quantities
@@ -248,18 +266,21 @@ class OutputNoise:
         self._count = 0
 
     def add(self, real: Array, actual: Array) -> float:
-        """Include a sample of both networks; return the sum of squared errors."""
+        """
+        Add the results of the float and of the quantized network for a sample; return the sum of
+        squared errors.
+        """
         self.signal.add(real[None])
         return self.add_noise(real, actual)
 
     def add_noise(self, real: Array, actual: Array) -> float:
-        """Include only the noise of a sample; return the sum of squared errors."""
+        """Add only the noise of a sample, not the signal; return the sum of squared errors."""
         squares = squared_errors(real, actual)
         self._noise, self._count = self._noise + squares, self._count + 1
         return float(squares.sum())
 
     def merge(self, following: Self) -> None:
-        """Include the samples of `following`."""
+        """Add the samples of `following`, a measurement of the same output."""
         self.signal.merge(following.signal)
         if following._count:
             self._noise, self._count = (
@@ -268,7 +289,7 @@ class OutputNoise:
             )
 
     def shares(self) -> Powers:
-        """Return the noise-to-signal ratio of each quantity that varies."""
+        """Return noise power over signal power for each quantity of the output that varies."""
         variance = self.signal.variance.reshape(-1)
         groups = self.groups(variance)
         signal = np.bincount(groups, variance)
@@ -276,7 +297,7 @@ class OutputNoise:
         return noise[signal > 0] / signal[signal > 0]
 
     def groups(self, variance: Powers) -> NDArray[np.int64]:
-        """Return the quantity of each element, by the variances of the elements."""
+        """Return the quantity of each element of the output, from the variances of the elements."""
         known = self.quantities
         if known is None or known.labels.size != variance.size:
             return np.zeros(variance.size, np.int64)
@@ -284,15 +305,18 @@ class OutputNoise:
 
     @property
     def share(self) -> float:
-        """The mean noise-to-signal ratio of the quantities; NaN without variance."""
+        """
+        The mean of noise power over signal power of the quantities of the output; NaN if none
+        varies.
+        """
         shares = self.shares()
         return float(shares.mean()) if shares.size else nan
 
     @property
     def ratio(self) -> float:
         """
-        The signal-to-noise ratio in decibels, from the mean ratio of the quantities; NaN without
-        variance.
+        The signal-to-noise ratio of the output in dB, from the mean over its quantities; NaN if
+        none varies.
         """
         return decibels(1.0, self.share)
 
@@ -310,7 +334,7 @@ def squared_errors(real: Array, actual: Array) -> Powers:
 
 
 def mean_share(shares: Iterable[float]) -> float:
-    """Return the mean noise-to-signal ratio of outputs, ignoring NaN; NaN if all are NaN."""
+    """Return the mean noise-to-signal ratio of graph outputs without NaN; NaN if all are NaN."""
     known = [share for share in shares if not isnan(share)]
     return sum(known) / len(known) if known else nan
 
@@ -320,7 +344,10 @@ def noise_of(
     actual: Sequence[Outputs],
     quantities: Mapping[str, Quantities] | None = None,
 ) -> dict[str, OutputNoise]:
-    """Return signal and noise of each output over the samples."""
+    """
+    Return signal and noise of each graph output, from the expected and the actual outputs on
+    samples.
+    """
     found = {name: OutputNoise((quantities or {}).get(name)) for name in expected[0]}
     for e, a in zip(expected, actual, strict=True):
         for name, noise in found.items():
@@ -329,7 +356,7 @@ def noise_of(
 
 
 def network_ratio(noise: Mapping[str, OutputNoise]) -> float:
-    """Return the signal-to-noise ratio of all outputs in decibels; NaN without variance."""
+    """Return the signal-to-noise ratio in dB over all graph outputs; NaN if none varies."""
     return decibels(1.0, mean_share(each.share for each in noise.values()))
 
 
@@ -346,7 +373,10 @@ def ratio_of(
 
 
 def outputs_of(module: ModuleOp, samples: Iterable[Mapping[str, Array]]) -> list[Outputs]:
-    """Return the outputs on samples. States continue, and overflow is not reported."""
+    """
+    Return the graph outputs on samples, which continue the states of the previous sample. Overflow
+    is not reported.
+    """
     with np.errstate(all="ignore"):
         return list(in_turn(module, samples))
 
@@ -354,7 +384,10 @@ def outputs_of(module: ModuleOp, samples: Iterable[Mapping[str, Array]]) -> list
 def output_ratio(
     reference: ModuleOp, module: ModuleOp, samples: Sequence[Mapping[str, Array]]
 ) -> float:
-    """Return the signal-to-noise ratio of `module` in decibels, compared with `reference`."""
+    """
+    Return the signal-to-noise ratio in dB of the outputs of `module`, where `reference` has the
+    exact outputs.
+    """
     quantities = quantities_of_outputs(main_function(reference))
     return ratio_of(outputs_of(reference, samples), outputs_of(module, samples), quantities)
 
@@ -370,7 +403,10 @@ and after values got 16 bits, and measured afterwards.
 
 
 def note(main: FuncOp, name: str, **numbers: float) -> None:
-    """Record integer or float32 figures on the function. Without figures, remove the record."""
+    """
+    Record integer or float32 figures as attribute `name` of a function; without figures, remove the
+    attribute.
+    """
     if not numbers:
         main.attributes.pop(name, None)
         return
@@ -383,13 +419,19 @@ def note(main: FuncOp, name: str, **numbers: float) -> None:
 
 
 def alignment(main: FuncOp) -> tuple[int, int] | None:
-    """Return the number of requantizations before and after scale alignment, if recorded."""
+    """
+    Return the number of requantizations before and after scale alignment, if it is recorded on the
+    function.
+    """
     counts = _noted(main, REQUANTIZATIONS)
     return (int(counts["before"]), int(counts["after"])) if counts else None
 
 
 def stored_noise(main: FuncOp) -> dict[str, float]:
-    """Return the recorded ratios of stored values in decibels: `before`, `after`, `measured`."""
+    """
+    Return the signal-to-noise ratios in dB that are recorded on the function: `before`, `after`,
+    `measured`.
+    """
     return _noted(main, NOISE)
 
 

@@ -35,7 +35,10 @@ def softmax_of_outputs(main: FuncOp) -> dict[str, graph.SoftmaxOp]:
 
 
 def _origin(value: SSAValue) -> Operation | Block:
-    """Return the operation that computes the elements of a value."""
+    """
+    Return the operation, or the block of inputs, that computes the elements of a value before data
+    movement.
+    """
     op = value.owner
     while isinstance(op, Operation) and _only_moves(op):
         op = data_operands(op)[0].owner

@@ -30,7 +30,10 @@ COMES_QUANTIZED = (
 
 
 def only_moves(op: graph.GraphOperation) -> bool:
-    """Return whether an operation only moves elements or selects maxima. A pad does not."""
+    """
+    Return whether an operation only moves elements or selects maxima. A padding does not, because
+    it adds elements.
+    """
     return not isinstance(op, graph.PadOp) and keeps_scale(op)
 
 
@@ -40,7 +43,7 @@ def carries_exponents(main: FuncOp) -> bool:
 
 
 def carries_quantization(module: ModuleOp) -> bool:
-    """Return whether activations, not only constants, are quantized."""
+    """Return whether a network has quantized activations, not only quantized constants."""
     for op in module.walk():
         if isinstance(op, graph.GraphOperation) and not isinstance(op, graph.ConstantOp):
             if op.is_quantized:
@@ -52,7 +55,7 @@ def carries_quantization(module: ModuleOp) -> bool:
 
 
 def is_quantized_alike(op: graph.QuantizeOp) -> bool:
-    """Return whether all consumers of the operand of `op` quantize it to the same type."""
+    """Return whether all consumers of the operand of `op` also quantize it, to the same type."""
     users = [use.operation for use in op.input.uses]
     return all(isinstance(u, graph.QuantizeOp) and u.result.type == op.result.type for u in users)
 
@@ -113,8 +116,8 @@ def accumulator_units(op: Operation, types: list[UniformType]) -> Units | None:
 
 def max_tie_tilt(op: graph.Pool2dOp, source: UniformType, target: UniformType) -> float:
     """
-    Return half of the largest difference from 1 that a factor may have, if it must change the
-    rounding of ties only.
+    Return half of the largest difference from 1 of a factor on an average that changes only the
+    rounding of ties.
     """
     # Averages are multiples of `ratio / k`. An average that is not a tie differs from a tie by half
     # of this or more.

@@ -41,7 +41,10 @@ MAX_RIGHT, MAX_LEFT = 31, 30
 def fixed_point(
     factors: Sequence[float], bits: int = MULTIPLIER_BITS, longest: int = MAX_SHIFT
 ) -> tuple[tuple[int, ...], int]:
-    """Return positive multipliers with a maximum of `bits` bits, and the common shift."""
+    """
+    Return integer multipliers of at most `bits` bits and a common right shift that approximate
+    positive factors.
+    """
     largest = max(factors)
     # frexp: largest < 2**exponent, so shifted by `bits - exponent` it is below 2**bits.
     shift = min(max(bits - frexp(largest)[1], 0), longest)
@@ -64,7 +67,10 @@ def rescaling_by(
     clamp: tuple[int, int],
     rounding: Rounding = Rounding.HALF_UP,
 ) -> RequantAttr:
-    """Return a requantization by per-channel factors or a common factor."""
+    """
+    Return a requantization that multiplies by per-channel factors, or by a factor that all channels
+    have.
+    """
     multipliers, shift = fixed_point(factors)
     return RequantAttr(
         shift,
@@ -100,7 +106,7 @@ def rounding_of(elements: Iterable[UniformType]) -> Rounding:
 
 
 def has_powers(elements: Iterable[UniformType]) -> bool:
-    """Return whether all types are signed and all scales are powers of two."""
+    """Return whether all stored types are signed and all their scales are powers of two."""
     return all(element.is_signed and has_power_scales(element) for element in elements)
 
 
@@ -232,7 +238,7 @@ def table(
 
 
 def exponents_of(op: graph.LookupOp) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Return the channel exponents of operand and result of a lookup operation, if it has any."""
+    """Return the channel exponents of operand and result of a lookup, or `None` if it has none."""
     found = [op.attributes.get(name) for name in (INPUT_EXPONENTS, RESULT_EXPONENTS)]
     lists = [tuple(int(v) for v in f.get_values()) for f in found if isinstance(f, DenseArrayBase)]
     return (lists[0], lists[1]) if len(lists) == 2 else None

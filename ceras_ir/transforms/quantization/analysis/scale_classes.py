@@ -40,7 +40,9 @@ back into its class, there would be no end. Afterwards multipliers scale up the 
 
 
 def is_constant(value: SSAValue) -> bool:
-    """Return whether a value is a constant, which is quantized separately for each consumer."""
+    """
+    Return whether a value is a constant. Constants are quantized separately for each consumer.
+    """
     return isinstance(value.owner, graph.ConstantOp)
 
 
@@ -60,13 +62,16 @@ def value_exponent(value: SSAValue) -> int:
 
 
 def value_storage(value: SSAValue) -> Storage:
-    """Return the storage of `value`, or of the value with the same elements."""
+    """Return how `value` is stored; a result of data movement is stored as the moved value."""
     point = 0 if is_constant(value) else zero_point(source_of(value))
     return Storage(value_exponent(value), width(value), point)
 
 
 def source_of(value: SSAValue) -> SSAValue:
-    """Return the value whose elements `value` has in another order."""
+    """
+    Return the value whose elements `value` has in another order or shape; `value` itself if it is
+    computed.
+    """
     owner = value.owner
     while isinstance(owner, Operation) and is_alias(owner) and exponent(value) is None:
         value = owner.operands[0]
@@ -75,7 +80,10 @@ def source_of(value: SSAValue) -> SSAValue:
 
 
 def requantizations(ops: Iterable[Operation]) -> int:
-    """Return the number of values that must be requantized at run time for a consumer."""
+    """
+    Return the number of values that must be requantized at run time, because a consumer needs
+    another scale.
+    """
     required: set[tuple[SSAValue, Storage]] = set()
     for op in ops:
         if not keeps_scale(op):
@@ -119,11 +127,16 @@ class ScaleClasses:
         return self.storage(value).exponent
 
     def storage(self, value: SSAValue) -> Storage:
-        """Return the storage of a value. A class has the width of the widest member."""
+        """
+        Return the storage that the class of a value has. The width is that of the widest member.
+        """
         return value_storage(value) if is_constant(value) else self.storages[self.root[value]]
 
     def coarsen(self, value: SSAValue, min_exponent: int) -> bool:
-        """Raise the exponent of the class to `min_exponent`, and return whether it was lower."""
+        """
+        Raise the exponent of a value's class to at least `min_exponent`; return whether it was
+        lower.
+        """
         root = self.root[value]
         if self.storages[root].exponent >= min_exponent or self.raises[root] == MAX_RAISES:
             return False
@@ -140,7 +153,9 @@ class ScaleClasses:
         self.members[b] += self.members.pop(a)
 
     def _preferred(self, root: SSAValue) -> Storage:
-        """Return the storage that holds all members with consumers outside the class."""
+        """
+        Return the storage for a class that can hold all members with consumers outside the class.
+        """
         members = self.members[root]
         used = [v for v in members if any(self._is_outside(u.operation, root) for u in v.uses)]
         bits = max(width(v) for v in members)
@@ -201,7 +216,10 @@ ADDITIONS = graph.Binary.ADD, graph.Binary.SUB
 
 
 def absorbs(op: Operation) -> bool:
-    """Return whether constant weights and bias can absorb factors of operand and result."""
+    """
+    Return whether the constant weights and bias of a float layer can absorb factors of its operand
+    and result.
+    """
     return (
         isinstance(op, graph.LinearOperation)
         and not op.is_quantized
@@ -222,7 +240,10 @@ def is_channel_scale(op: Operation) -> TypeGuard[graph.BinaryOp]:
 
 
 def channel_addend(op: Operation) -> SSAValue | None:
-    """Return the constant that `op` adds or subtracts, if it has an element for each channel."""
+    """
+    Return the constant that `op` adds or subtracts if it has an element for each channel, else
+    `None`.
+    """
     if not isinstance(op, graph.BinaryOp) or op.function not in ADDITIONS:
         return None
     channels = graph.shape_of(op.result)[-1:]
@@ -247,7 +268,10 @@ def _is_real(value: SSAValue) -> bool:
 
 
 def consuming_layers(main: FuncOp, value: SSAValue) -> list[graph.LinearOperation]:
-    """Return the layers that consume a moved float value; none if it has other consumers."""
+    """
+    Return the layers that consume a float value, also after data movement; none if it has other
+    consumers.
+    """
     found: list[graph.LinearOperation] = []
     if not _is_real(value):
         return found
@@ -369,7 +393,8 @@ class ChannelSlots:
 
     def _tie_operands(self, op: GraphOperation, operands: Iterable[SSAValue]) -> None:
         """
-        Give operands and result common slots, or the factor 1 if the numbers of channels differ.
+        Put the channels of operands and result into common slots; if their numbers differ, fix the
+        factor to 1.
         """
         result = op.results[0]
         for value in operands:
@@ -404,7 +429,9 @@ class ChannelSlots:
 
 
 def _merges(op: graph.ReshapeOp) -> bool:
-    """Return whether the last axis of the result consists of complete last axes of the operand."""
+    """
+    Return whether the last axis of a reshaped value consists of complete last axes of the operand.
+    """
     source, target = graph.shape_of(op.input), graph.shape_of(op.result)
     if not source or not target:
         return False

@@ -133,7 +133,10 @@ def _operand_gradients(
 
 
 def _normalize_gradient(op: graph.NormalizeOp, x: Floats, gradient: Floats) -> Floats:
-    """Return the gradient of the operand. Mean and deviation depend on all elements of a row."""
+    """
+    Return the gradient with respect to the operand of a normalization, whose mean and deviation
+    depend on all elements of a row.
+    """
     y, deviation = normalize(x, op.epsilon.value.data, centred=op.is_centred)
     error = _rounding(op.input, x)
     differing = error - error.mean(axis=-1, keepdims=True) if op.is_centred else error
@@ -146,7 +149,7 @@ def _normalize_gradient(op: graph.NormalizeOp, x: Floats, gradient: Floats) -> F
 
 
 def _rounding(value: SSAValue, x: Floats) -> Floats:
-    """Return the rounding error of a value; zeros if the scale is unknown."""
+    """Return the rounding error of each element of a value; zeros if the scale is unknown."""
     known = exponent(source_of(value))
     step = np.float32(1.0 if known is None else ldexp(1.0, known))
     return np.zeros_like(x) if known is None else np.rint(x / step) * step - x
@@ -189,7 +192,10 @@ def _linear_gradient(
 
 
 def _pool_gradient(op: graph.Pool2dOp, x: Floats, result: Array, gradient: Floats) -> Floats:
-    """Return the gradient of the operand. Equal maxima of a window have equal shares."""
+    """
+    Return the gradient with respect to the operand of a pooling. Equal maxima of a window have
+    equal shares.
+    """
     window = Window.of_operation(op)
     if op.function is graph.Pool.MAX:
         shares = [tap == result for _, _, tap in window.taps(window.padded(x, -np.inf))]
@@ -210,7 +216,9 @@ def _without_padding(window: Window, padded: Floats) -> Floats:
 
 
 def _slope(function: Callable[[Floats], Array], at: Array) -> Floats:
-    """Return the central difference of an elementwise function; 0 if it is not finite."""
+    """
+    Return the slope of an elementwise function by a central difference; 0 if it is not finite.
+    """
     x = at.astype(np.float32, copy=False)
     size = np.abs(x)
     # Masks of scores are infinite or very large, and would make the step too large.
@@ -268,7 +276,7 @@ BLOCK_POSITIONS = 16
 
 
 def multiplications(main: FuncOp) -> int:
-    """Return the number of multiplications per inference."""
+    """Return the number of multiplications of layers in an inference."""
     return sum(op.macs for op in main.body.block.ops if isinstance(op, graph.LinearOperation))
 
 
@@ -307,7 +315,9 @@ class SensitivityMeter:
 
     @property
     def varies(self) -> bool:
-        """Return whether an output varies, so that a signal-to-noise ratio is known."""
+        """
+        Whether a graph output varies over the samples; otherwise there is no signal-to-noise ratio.
+        """
         return any(signal.variance.any() for signal in self.signals.values())
 
     def _sizes(self) -> dict[SSAValue, NDArray[np.float32]]:
@@ -372,7 +382,10 @@ class SensitivityMeter:
         rounded: Callable[[SSAValue, Array], Array] | None = None,
         kept: Collection[SSAValue] | None = None,
     ) -> dict[SSAValue, Array]:
-        """Return the values of the network, or only the values `kept` if given."""
+        """
+        Run the float network and return its values, or only the values `kept`. The function
+        `rounded` may change each value.
+        """
         known: dict[SSAValue, Array] = {}
 
         def keep(value: SSAValue, array: Array) -> None:

@@ -28,7 +28,10 @@ from ceras_ir.transforms.quantization.analysis.function_forms import is_table
 
 @dataclass(frozen=True)
 class Rates:
-    """Execution times in units of an 8-bit product with shared operands."""
+    """
+    The execution times of a target for kinds of work, in units of an 8-bit product with shared
+    operands.
+    """
 
     unshared: float
     """A product without shared operands, as in depthwise layers."""
@@ -94,7 +97,7 @@ class TimeModel:
         return total
 
     def widening(self, value: SSAValue) -> float:
-        """Return the additional time for 16 instead of 8 bits of a value."""
+        """Return the additional time if a value is stored in 16 instead of 8 bits."""
         size = prod(graph.shape_of(value))
         more = self._rates.element * size / 2
         if any(is_table(use.operation) for use in value.uses):
@@ -127,11 +130,13 @@ class TimeModel:
         return more
 
     def splits(self, op: graph.LinearOperation) -> bool:
-        """Return whether `split-wide{results}` can compute the 16-bit result of a layer."""
+        """
+        Return whether `split-wide{results}` can compute the 16-bit result of a layer by two layers.
+        """
         return width(op.input) != WIDE and self._is_simple(op)
 
     def _is_simple(self, op: graph.LinearOperation) -> bool:
-        """Return whether two 8-bit layers can replace the layer."""
+        """Return whether two 8-bit layers can replace a layer with a 16-bit result."""
         weights = graph.constant_array(op.weights)
         if weights is None or op.has_single_channel_groups:
             return False
