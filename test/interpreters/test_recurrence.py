@@ -215,6 +215,7 @@ DYNAMIC = {
     "of one scale": lambda: dynamic(6, 3, channels=False, zero_point=-128),
     "of several panels": lambda: dynamic(75, 2, zero_point=11),
     "of whole panels": lambda: dynamic(64),
+    "of a batch": lambda: dynamic(34, 7, channels=False, zero_point=-5),
 }
 
 
@@ -246,14 +247,15 @@ def test_dynamic_scales_on_neon_are_exact(name: str, tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("relu", first_fast(1, (False, True)))
-def test_states_beyond_all_bounds(state: list[float], relu: bool) -> None:
+@pytest.mark.parametrize("flags", [SANITIZE, (*SANITIZE, "-march=native")])
+def test_states_beyond_all_bounds(state: list[float], relu: bool, flags: tuple[str, ...]) -> None:
     module = dynamic(6, zero_point=3, relu=relu)
     names = input_names(main_function(module))
     x = np.random.default_rng(2).normal(0, 1, (T, 1, 24)).astype(np.float32)
     cell = np.ones((1, 6), np.float32)
     inputs = dict(zip(names, (x, np.array([state], np.float32), cell), strict=True))
     with np.errstate(all="ignore"):
-        check(module, inputs)
+        check(module, inputs, flags=flags)
 
 
 @pytest.mark.parametrize(

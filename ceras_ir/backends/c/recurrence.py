@@ -14,7 +14,8 @@ from xdsl.dialects.func import ReturnOp
 
 from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.layer import Layer, prints
-from ceras_ir.backends.c.register_tiles import CONDITION
+from ceras_ir.backends.c.recurrence_bytes import Pointers, lstm_of_bytes, state_pitch
+from ceras_ir.backends.c.register_tiles import CONDITION, HAS_16_LANES
 from ceras_ir.backends.c.values import Refused, apply, c_type, int_literal
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Cell, RecurrenceOp, shape_of
@@ -41,21 +42,33 @@ INTEGER_PANEL = 64
 
 @prints(RecurrenceOp)
 def recurrence(layer: Layer, op: RecurrenceOp) -> None:
+    pointers = Pointers.of(layer, op)
+    if op.scales is None:
+        _recurrence(layer, op, pointers)
+        return
+    with layer.variants(HAS_16_LANES) as otherwise:
+        lstm_of_bytes(layer, op, pointers)
+        otherwise()
+        _recurrence(layer, op, pointers)
+
+
+def _recurrence(layer: Layer, op: RecurrenceOp, pointers: Pointers) -> None:
     kind = op.cell_kind
     steps, batch, width = shape_of(op.input)
     hidden = shape_of(op.state)[1]
-
-    x, start = layer.read(op.input, "x"), layer.read(op.state, "start")
-    cell, bias = layer.read_if(op.cell, "cell"), layer.read_if(op.bias, "bias")
+    x, start = pointers.x, pointers.start
+    cell, bias = pointers.cell, pointers.bias
     # If the last gate depends on the product of other gates, it has a separate matrix.
     joint = 2 * hidden if kind is Cell.GRU_RESET_FIRST else width
     at = f"(t * {batch} + b)" if batch > 1 else "t"
     multiply, last = (
-        _product(layer, op, name, first, end, f"{at} % 2") if first < end else None
+        _product(layer, op, name, first, end, f"{at} % 2", pointers.scale("j"))
+        if first < end
+        else None
         for name, first, end in (("weights", 0, joint), ("last_weights", joint, width))
     )
     assert multiply is not None
-    y = layer.write(op.result)
+    y = pointers.y or layer.write(op.result)
     layer.scratch("float", "p", max(_in_vectors(joint), joint + _in_vectors(width - joint)), 4)
     if kind is Cell.GRU_RESET_FIRST:
         layer.scratch("float", "reset", hidden, 4)
@@ -66,8 +79,11 @@ def recurrence(layer: Layer, op: RecurrenceOp) -> None:
         layer.line(f"memcpy({y} + {steps * rows}, {cell}, {rows} * sizeof *{y});")
     layer.line(f"for (int32_t t = 0; t < {steps}; ++t) {{")
     if op.scales is not None:
-        quantize, sizes = layer.kernels.use("quantize_state"), f"{batch}, {hidden}, {_depth(op)}"
-        before = f"t ? {y} + (t - 1) * {rows} : {start}"
+        before, sizes = (
+            f"t ? {y} + (t - 1) * {rows} : {start}",
+            f"{batch}, {hidden}, {state_pitch(op)}",
+        )
+        quantize = layer.kernels.use("quantize_state")
         layer.line(f"const float scale = {quantize}(q, {before}, {sizes});", 1)
     layer.line(f"for (int32_t b = 0; b < {batch}; ++b) {{", 1)
     layer.line(f"const float *in = {x} + {at} * {width};", 2)
@@ -116,11 +132,12 @@ def recurrence(layer: Layer, op: RecurrenceOp) -> None:
 
 
 def _product(
-    layer: Layer, op: RecurrenceOp, name: str, first: int, last: int, is_odd: str
+    layer: Layer, op: RecurrenceOp, name: str, first: int, last: int, is_odd: str, scale: str
 ) -> Callable[[str, str], list[str]]:
     """
     Return a function that prints the product of a state and the weights of outputs `first` to
-    `last`. `is_odd` is a C expression that is true in every second call.
+    `last`. `is_odd` is a C expression that is true in every second call. For a dynamically
+    quantized state, `scale` is the scale of the weights of row `j`.
     """
     hidden, outputs = shape_of(op.weights)[1], last - first
     if not op.is_integer:
@@ -134,7 +151,7 @@ def _product(
     dot = layer.kernels.use("dot_rows", **holes)
     multiply = layer.kernels.use("multiply_words", DOT=dot)
     if not first:
-        layer.scratch("int16_t", "q", shape_of(op.state)[0] * _depth(op), 2)
+        layer.scratch("int16_t", "q", shape_of(op.state)[0] * state_pitch(op), 2)
         layer.scratch("int32_t", "sums", rows, 4)
 
     def product(to: str, q: str, total: str, scale: str) -> list[str]:
@@ -153,11 +170,8 @@ def _product(
             *product(to, "q", "sums[j]", scale),
         ]
     assert op.scales is not None
-    scales, zero_point = op.scales
-    scale = float_literal(float(scales[0]))
-    if scales.size > 1:
-        scale = f"{layer.array(f'{name}_scales', scales, 'float')}[j]"
-    q = f"q + b * {_depth(op)}" if shape_of(op.state)[0] > 1 else "q"
+    zero_point = op.scales[1]
+    q = f"q + b * {state_pitch(op)}" if shape_of(op.state)[0] > 1 else "q"
     if not zero_point:
         return lambda to, _: product(to, q, "sums[j]", f"(scale * {scale})")
     # Each sum contains the zero point of the weights times the sum of `q`.
@@ -166,10 +180,6 @@ def _product(
         f"const int32_t moved = {zero_point} * {total}({q}, {hidden});",
         *product(to, q, "(sums[j] - moved)", f"(scale * {scale})"),
     ]
-
-
-def _depth(op: RecurrenceOp) -> int:
-    return -(-shape_of(op.state)[1] // 4) * 4
 
 
 def _in_panels(outputs: int) -> int:
@@ -182,7 +192,7 @@ def _integers(layer: Layer, op: RecurrenceOp, name: str, first: int, last: int) 
     vectors. Return the C name.
     """
     hidden, outputs = shape_of(op.weights)[1], last - first
-    rows, depth = _in_panels(outputs), _depth(op)
+    rows, depth = _in_panels(outputs), state_pitch(op)
     weights = graph.constant_array(op.weights)
     assert weights is not None
     part = np.ascontiguousarray(weights[first:last], np.int8)
@@ -193,7 +203,8 @@ def _integers(layer: Layer, op: RecurrenceOp, name: str, first: int, last: int) 
         lanes = padded.reshape(-1, INTEGER_PANEL, depth // 2, 2)
         return lanes.transpose(0, 2, 1, 3).reshape(-1)
 
-    w = layer.constant(name, "int8_t", rows * depth, 1, packed, CONDITION)
+    condition = CONDITION if op.scales is None else f"{CONDITION} && !({HAS_16_LANES})"
+    w = layer.constant(name, "int8_t", rows * depth, 1, packed, condition)
     layer.constant(name, "int8_t", outputs * hidden, 1, lambda: part, f"!{CONDITION}")
     return w
 

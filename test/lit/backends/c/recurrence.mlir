@@ -17,6 +17,12 @@
 // CHECK:            multiply_state(last, reset, LAYER_1_LAST_WEIGHTS, 10, 10, 128, (t * 2 + b) % 2);
 
 // CHECK:      /* Layer 2: graph.recurrence 'dynamic', 2x3x20 3x5 3x5 -> 3x3x5 */
+// Vectors of 16 lanes multiply bytes. Functions of a panel follow products of the next panel.
+// CHECK:        const float scale = quantize_bytes(q, &point, before, 3, 5, 8);
+// CHECK-NEXT:   for (int32_t b = 0; b < 3; ++b) moved[b] = -3 * sum_bytes(q + b * 8, 5, point);
+// CHECK:            multiply_panel(now, q + from, w + 64 * (from + 4), 3, k, 8);
+// CHECK:              const float v = in[j] + (float)(s[j] - moved[b]) * (scale * 0.5f);
+// CHECK:      #else
 // CHECK:        const float scale = quantize_state(q, t ? y + (t - 1) * 15 : start, 3, 5, 8);
 // CHECK:          const int32_t moved = -3 * sum_words(q + b * 8, 5);
 // CHECK-NEXT:     multiply_words(sums, q + b * 8, LAYER_2_WEIGHTS, 5, 20);

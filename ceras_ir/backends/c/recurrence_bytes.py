@@ -1,0 +1,155 @@
+"""
+Print an LSTM with a dynamically quantized state for vectors of 16 lanes: products of bytes.
+
+The weights are in panels of rows. Code for half of the products of a panel alternates with code for
+half of the functions of the previous panel, so that the processor computes functions while it loads
+weights from a cache. Odd steps begin with the last panel, which is still in a cache.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ceras_ir.backends.c.constants import Array
+from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.register_tiles import HAS_16_LANES
+from ceras_ir.backends.c.values import apply
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import RecurrenceOp, shape_of
+from ceras_ir.interpreters.float_text import float_literal
+
+PANEL, PARTS = 64, 2
+"""Outputs of a panel, and the parts of its products and of its functions."""
+
+MIN_COMPUTE_BATCH = 4
+"""The batch from which products take more time than loads, so that a panel has a single part."""
+
+
+def state_pitch(op: RecurrenceOp) -> int:
+    """Return the padded length of a quantized state."""
+    return -(-shape_of(op.state)[1] // 4) * 4
+
+
+@dataclass(frozen=True)
+class Pointers:
+    """C expressions of the operands, and for a dynamically quantized state of the result."""
+
+    x: str
+    start: str
+    cell: str | None
+    bias: str | None
+    y: str = ""
+    scales: str = ""
+    """A literal, or an array of the scale of each row."""
+
+    @staticmethod
+    def of(layer: Layer, op: RecurrenceOp) -> "Pointers":
+        x, start = layer.read(op.input, "x"), layer.read(op.state, "start")
+        cell, bias = layer.read_if(op.cell, "cell"), layer.read_if(op.bias, "bias")
+        if op.scales is None:
+            return Pointers(x, start, cell, bias)
+        values = op.scales[0]
+        scales = float_literal(float(values[0]))
+        if values.size > 1:
+            scales = layer.array("weights_scales", values, "float")
+        return Pointers(x, start, cell, bias, layer.write(op.result), scales)
+
+    def scale(self, row: str) -> str:
+        """Return the scale of the weights of a row."""
+        return f"{self.scales}[{row}]" if self.scales.isupper() else self.scales
+
+
+def lstm_of_bytes(layer: Layer, op: RecurrenceOp, pointers: Pointers) -> None:
+    assert op.scales is not None
+    (steps, batch, width), hidden = shape_of(op.input), shape_of(op.state)[1]
+    rows, pitch, zero_point = batch * hidden, state_pitch(op), op.scales[1]
+    panels, size = -(-width // PANEL), PANEL * (pitch + 4)
+    w = layer.constant("weights", "int8_t", panels * size, 1, lambda: _panels(op), HAS_16_LANES)
+    quantize, multiply = layer.kernels.use("quantize_bytes"), layer.kernels.use("multiply_panel")
+    layer.scratch("uint8_t", "q", batch * pitch, 1)
+    layer.scratch("int32_t", "sums", 2 * batch * PANEL, 4)
+    layer.scratch("float", "p", batch * width, 4)
+    moved = ""
+    if zero_point:
+        # Each sum contains the zero point of the weights times the sum of the state.
+        layer.scratch("int32_t", "moved", batch, 4)
+        total = f"{layer.kernels.use('sum_bytes')}(q + b * {pitch}, {hidden}, point)"
+        moved = f"for (int32_t b = 0; b < {batch}; ++b) moved[b] = {zero_point} * {total};"
+    parts = PARTS if batch < MIN_COMPUTE_BATCH else 1
+    length, lanes = -(-pitch // (4 * parts)) * 4, PANEL // parts
+    count = str(length)
+    if length * parts != pitch:
+        count = f"{pitch} - from < {length} ? {pitch} - from : {length}"
+    f, g, k = (apply(layer.kernels, function, "v") for function in op.functions)
+    product = f"(float){'(s[j] - moved[b])' if zero_point else 's[j]'}"
+    product = f"{product} * (scale * {pointers.scale('first + j')})"
+    product = f"({product} + {pointers.bias}[first + j])" if pointers.bias else product
+    gate, done = f"const float v = in[j] + {product};", "!turn"
+    if hidden % lanes:
+        left = [f"{end} - first < {lanes} ? {end} - first : {lanes}" for end in (3 * hidden, width)]
+        done = f"!turn || first >= {width}"
+        choice = "int32_t j = 0;", f"for (; j < ({left[0]}); ++j)", f"for (; j < ({left[1]}); ++j)"
+    else:
+        loop = f"for (int32_t j = 0; j < {lanes}; ++j)"
+        choice = "", f"if (first < {3 * hidden}) {loop}", f"else {loop}"
+    text = f"""\
+memcpy({pointers.y} + {steps * rows}, {pointers.cell}, {rows} * sizeof *{pointers.y});
+for (int32_t t = 0; t < {steps}; ++t) {{
+  int32_t point;
+  const float *before = t ? {pointers.y} + (t - 1) * {rows} : {pointers.start};
+  const float scale = {quantize}(q, &point, before, {batch}, {hidden}, {pitch});
+  {moved}
+  for (int32_t turn = 0; turn <= {panels}; ++turn) {{
+    const int32_t next = t % 2 ? {panels - 1} - turn : turn;
+    const int32_t last = t % 2 ? next + 1 : next - 1;
+    int32_t *now = sums + turn % 2 * {batch * PANEL};
+    const int32_t *done = sums + (turn + 1) % 2 * {batch * PANEL};
+    for (int32_t part = 0; part < {parts}; ++part) {{
+      if (turn < {panels}) {{
+        const int8_t *w = {w} + next * {size};
+        const int32_t from = part * {length}, k = {count};
+        if (!part) start_panel(now, w, point, {batch});
+        {multiply}(now, q + from, w + {PANEL} * (from + 4), {batch}, k, {pitch});
+      }}
+      const int32_t first = last * {PANEL} + part * {lanes};
+      if ({done}) continue;
+      for (int32_t b = 0; b < {batch}; ++b) {{
+        const float *in = {pointers.x} + (t * {batch} + b) * {width} + first;
+        const int32_t *s = done + b * {PANEL} + part * {lanes};
+        float *to = p + b * {width} + first;
+        {choice[0]}
+        {choice[1]} {{
+          {gate}
+          to[j] = {f};
+        }}
+        {choice[2]} {{
+          {gate}
+          to[j] = {g};
+        }}
+      }}
+    }}
+  }}
+  for (int32_t b = 0; b < {batch}; ++b) {{
+    const float *in = p + b * {width};
+    float *c = {pointers.y} + {steps * rows} + b * {hidden};
+    float *to = {pointers.y} + (t * {batch} + b) * {hidden};
+    for (int32_t j = 0; j < {hidden}; ++j) {{
+      const float v = in[{2 * hidden} + j] * c[j] + in[j] * in[{3 * hidden} + j];
+      c[j] = v;
+      to[j] = in[{hidden} + j] * {k};
+    }}
+  }}
+}}"""
+    layer.block([line for line in text.splitlines() if line.strip()])
+
+
+def _panels(op: RecurrenceOp) -> Array:
+    """Return the weights in panels: the sums of each row, and then [pitch / 4][rows][4]."""
+    weights = graph.constant_array(op.weights)
+    assert weights is not None
+    (width, hidden), pitch = weights.shape, state_pitch(op)
+    panels = np.zeros((-(-width // PANEL), PANEL, pitch), np.int8)
+    panels.reshape(-1, pitch)[:width, :hidden] = weights
+    sums = panels.sum(2, dtype=np.int32).astype("<i4").view(np.int8)
+    words = panels.reshape(-1, PANEL, pitch // 4, 4).swapaxes(1, 2)
+    return np.concatenate([sums, words.reshape(len(panels), -1)], axis=1).reshape(-1)
