@@ -122,7 +122,10 @@ STATE = "graph.state"
 
 
 class State(NamedTuple):
-    """A value that is kept from call to call."""
+    """
+    A value that a network keeps from call to call: a graph input and the graph output that replaces
+    it.
+    """
 
     name: str
     """The name of the argument."""
@@ -150,7 +153,7 @@ def _result_of(argument: BlockArgument) -> str | None:
 
 
 def state_refusals(main: FuncOp) -> Iterator[str]:
-    """Yield the errors in the states of a function."""
+    """Yield the errors in the declaration of states of a function."""
     names, used = output_names(main), set[str]()
     for name, argument in zip(input_names(main), main.body.block.args, strict=True):
         if (result := _result_of(argument)) is None:
@@ -186,7 +189,7 @@ def declare_states(module: ModuleOp, pairs: Mapping[str, str]) -> None:
 
 
 def initial_state(state: State) -> NDArray[np.generic]:
-    """Return the state of the first call: stored zeros."""
+    """Return the value of a state before the first call: zeros."""
     element = quantized_element(state.argument)
     zero = 0 if element is None else element.zero_point
     return np.full(shape_of(state.argument), zero, numpy_dtype(element_of(state.argument)))

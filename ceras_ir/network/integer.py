@@ -96,7 +96,7 @@ The number of different sums above which no multiplier is searched, because all 
 
 @dataclass(frozen=True)
 class Averaging:
-    """`(sum * multiplier + addend) >> shift`, before the clamp."""
+    """An average in integers: `(sum * multiplier + addend) >> shift`, before the clamp."""
 
     multiplier: int
     addend: int

@@ -136,7 +136,7 @@ def set_range(value: SSAValue, low: float, high: float) -> None:
 
 
 def exponent(value: SSAValue) -> int | None:
-    """Return the exponent recorded for `value`, or None."""
+    """Return the exponent of the scale that was chosen for `value`, or `None`."""
     return _integer(value, EXPONENT)
 
 
@@ -178,7 +178,9 @@ def set_affine(value: SSAValue, chosen: tuple[int, int] | None) -> None:
 
 
 def weight_exponent(op: Operation) -> int | None:
-    """Return the exponent chosen for the constant weights of `op`, or None."""
+    """
+    Return the exponent of the scale that was chosen for the constant weights of `op`, or `None`.
+    """
     attribute = op.attributes.get(WEIGHT_EXPONENT)
     return attribute.value.data if isinstance(attribute, IntegerAttr) else None
 
@@ -345,7 +347,10 @@ MIN_FAR_ZERO_POINT = 64
 
 
 class Storage(NamedTuple):
-    """`real = 2**exponent * (stored - zero_point)`, in `bits` signed bits."""
+    """
+    The storage of real values as integers: `real = 2**exponent * (stored - zero_point)`, in `bits`
+    signed bits.
+    """
 
     exponent: int
     bits: int = NARROW

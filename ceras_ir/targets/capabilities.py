@@ -80,7 +80,10 @@ class Accelerator(ABC):
         return ()
 
     def cost(self, op: Operation, *, admitted: bool) -> Cost:
-        """Return the modelled time of `op` on the CPU and on the device."""
+        """
+        Return the modelled times of `op` on the CPU and, if the rules of the device admit it
+        (`admitted`), on the device.
+        """
         raise NotImplementedError
 
     def transfer(self, value: SSAValue) -> float:

@@ -60,7 +60,10 @@ _COMMENTS = re.compile(r"/\*.*?\*/", re.DOTALL)
 
 
 def code_bytes(text: str, core: Core, level: Level) -> int:
-    """Return the estimated code size of C source `text` on a core."""
+    """
+    Return the estimated size in bytes of the machine code for C source `text`, on a core, with an
+    optimization level such as -Os.
+    """
     compiled = _for_core(_COMMENTS.sub("", text))
     operators = len(_OPERATOR.findall(_INSTRUCTION.sub("", compiled)))
     fixed = BYTES_PER_INSTRUCTION * _assembler(compiled) + 4 * len(_LITERALS.findall(compiled))

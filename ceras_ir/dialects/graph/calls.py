@@ -69,7 +69,7 @@ class CallingOperation(GraphOperation, ABC):
 
     @abstractmethod
     def callees(self) -> Sequence[SymbolRefAttr]:
-        """Return the names of the functions."""
+        """Return the names of the functions that the operation calls."""
 
     @abstractmethod
     def argument_types(self) -> Iterator[Tensor]:
@@ -81,13 +81,13 @@ class CallingOperation(GraphOperation, ABC):
 
     @property
     def functions(self) -> list[FuncOp]:
-        """The called functions in the module."""
+        """The functions that the operation calls, if it is in a module."""
         found = [SymbolTable.lookup_symbol(self, name) for name in self.callees()]
         return [function for function in found if isinstance(function, FuncOp)]
 
     @property
     def packed_types(self) -> Sequence[Tensor]:
-        """The types of the results, in the order of packing."""
+        """The types of the tensors that the result packs, in this order."""
         return self.packed_types_of(self.callees()[0], tensors_of(self.functions[0]))
 
 
@@ -117,7 +117,7 @@ class CalleesFit(SymbolUserOpInterface):
 
 
 def macs_of(function: FuncOp) -> int:
-    """Return the number of multiplications in a call of a function."""
+    """Return the number of multiplications of layers in a call of `function`."""
     return sum(op.macs for op in function.body.block.ops if isinstance(op, GraphOperation))
 
 
@@ -329,7 +329,9 @@ class LoopOp(CallingOperation):
 
     @property
     def counted_steps(self) -> int:
-        """The number of steps in estimates: all, or 1 if a condition decides."""
+        """
+        The number of steps that estimates assume: all, or 1 if a condition can end the loop early.
+        """
         return self.step_count if self.condition is None else 1
 
     def callees(self) -> Sequence[SymbolRefAttr]:

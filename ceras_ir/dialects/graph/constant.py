@@ -148,7 +148,7 @@ class ConstantOp(GraphOperation, HasFolderInterface):
 
     @property
     def is_elided(self) -> bool:
-        """Return whether the elements were omitted from the text."""
+        """Return whether the constant was parsed from text in which its elements are omitted."""
         return isinstance(self.value, DenseResourceAttr)
 
     def nonzero(self) -> NDArray[np.bool_]:
@@ -186,18 +186,18 @@ class MaterializeConstant(ConstantMaterializationInterface):
 
 
 def constant_array(value: SSAValue) -> NDArray[np.generic] | None:
-    """Return the stored elements of a constant, or `None` for other values."""
+    """Return the stored elements of `value` if it is a constant, else `None`."""
     owner = value.owner
     return owner.array() if isinstance(owner, ConstantOp) else None
 
 
 def constant_number(value: SSAValue) -> float | None:
-    """Return the only element of a constant, or `None` for other values."""
+    """Return the element of `value` if it is a constant with a single element, else `None`."""
     array = constant_array(value)
     return None if array is None or array.size != 1 else float(array.reshape(-1)[0])
 
 
 def known_array(value: SSAValue) -> NDArray[np.generic]:
-    """Return the stored elements of a constant."""
+    """Return the stored elements of `value`, which must be a constant."""
     assert isinstance(value.owner, ConstantOp)
     return value.owner.array()

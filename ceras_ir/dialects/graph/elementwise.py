@@ -238,7 +238,7 @@ class BinaryOp(GraphOperation):
 
     @property
     def factors(self) -> tuple[int, int]:
-        """The products of multipliers and shifts."""
+        """The integer factor of each operand: the multiplier times a power of two for the shift."""
         (lm, rm), (ls, rs) = self.multipliers, self.shifts
         return lm << ls, rm << rs
 
@@ -363,7 +363,9 @@ class ShiftSwishOp(InputOperation):
 
     @property
     def channel_bends(self) -> list[tuple[int, ...]]:
-        """The five constants of all elements, or of each channel."""
+        """
+        The five constants of the approximation by shifts, for all channels or for each channel.
+        """
         values = [int(v) for v in self.bends.get_values()]
         return [tuple(values[i : i + 5]) for i in range(0, len(values), 5)]
 

@@ -111,7 +111,7 @@ class LinearOperation(GraphOperation, ABC):
 
     @property
     def tables(self) -> NDArray[np.int8 | np.int16 | np.float32] | None:
-        """The tables of the output stage, one per row."""
+        """The lookup tables of the output stage, as rows of an array; `None` without tables."""
         return None if self.table is None else table_arrays(self.table)
 
     @property
@@ -148,7 +148,7 @@ class LinearOperation(GraphOperation, ABC):
 
     @property
     def macs(self) -> int:
-        """The number of multiplications, including taps in the padding."""
+        """The number of multiplications, including those of taps in the padding."""
         return prod(shape_of(self.result)) * prod(shape_of(self.weights)[1:])
 
     @property
@@ -160,7 +160,7 @@ class LinearOperation(GraphOperation, ABC):
 
     @property
     def encoded_weights(self) -> Encoded | None:
-        """The encoding of constant weights, or `None` if all are stored."""
+        """The sparse encoding of constant weights, or `None` if all weights are stored."""
         constant = self.weights.owner
         return constant.encoded if isinstance(constant, ConstantOp) else None
 

@@ -49,7 +49,7 @@ def table_shape(table: DenseIntOrFPElementsAttr) -> tuple[int, int]:
 def table_arrays(
     table: DenseIntOrFPElementsAttr,
 ) -> NDArray[np.int8 | np.int16 | np.float32]:
-    """Return the tables, one per row."""
+    """Return the tables of an attribute as the rows of an array."""
     shape, element = table_shape(table), table.get_element_type()
     stored = np.frombuffer(table.data.data, numpy_dtype(element).name)
     # A splat table stores a single entry.
@@ -57,7 +57,7 @@ def table_arrays(
 
 
 def rows_of_channels(rows: DenseArrayBase[IntegerType] | None) -> tuple[int, ...] | None:
-    """Return the table of each channel, or `None` for a single table."""
+    """Return the index of the table of each channel, or `None` if there is a single table."""
     return None if rows is None else tuple(int(v) for v in rows.get_values())
 
 
@@ -124,7 +124,7 @@ class LookupOp(InputOperation):
 
     @property
     def tables(self) -> NDArray[np.int8 | np.int16 | np.float32]:
-        """The tables, one per row."""
+        """The tables, as rows of an array."""
         return table_arrays(self.table)
 
     @property
@@ -133,12 +133,12 @@ class LookupOp(InputOperation):
 
     @property
     def channel_rows(self) -> tuple[int, ...] | None:
-        """The table of each channel, or `None` for a single table."""
+        """The index of the table of each channel, or `None` if there is a single table."""
         return rows_of_channels(self.rows)
 
     @property
     def has_pixel_input(self) -> bool:
-        """Return whether the input is plain ui8."""
+        """Return whether the input is ui8 without quantization, such as the pixels of an image."""
         return element_of(self.input) == BYTE
 
     def verify_semantics(self) -> None:

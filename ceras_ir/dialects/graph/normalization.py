@@ -179,17 +179,17 @@ class IntegerNormalizeOp(GraphOperation):
 
     @property
     def shift(self) -> int:
-        """The shift `s`."""
+        """The shift `s` in the formula of the class."""
         return deviation_shift(self.input, centred=self.is_centred)
 
     @property
     def root_shift(self) -> int:
-        """The shift `g`."""
+        """The shift `g` in the formula of the class."""
         return 14 - (shape_of(self.input)[-1].bit_length() - 1) // 2
 
     @property
     def root(self) -> int:
-        """The constant `sqrt(n * 2^(2 g))` of the formula."""
+        """The integer square root of `n * 2^(2 g)` in the formula of the class."""
         return isqrt(shape_of(self.input)[-1] << 2 * self.root_shift)
 
     def verify_semantics(self) -> None:

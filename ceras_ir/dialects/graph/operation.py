@@ -79,7 +79,7 @@ def scale_of(value: SSAValue) -> float:
 
 
 def is_plain(value: SSAValue) -> bool:
-    """Return whether a value has plain integers, without a scale."""
+    """Return whether the elements of a value are integers without a scale."""
     return is_tensor(value.type) and isinstance(value.type.element_type, IntegerType)
 
 
@@ -148,17 +148,19 @@ class GraphOperation(IRDLOperation, ABC):
 
     @property
     def spelling(self) -> str:
-        """The operation and its kind in reports: `conv2d`, `pool2d max`."""
+        """
+        The name of the operation and its function in reports, such as `conv2d` or `pool2d max`.
+        """
         return self.name.removeprefix("graph.")
 
     @property
     def macs(self) -> int:
-        """The number of multiplications."""
+        """The number of multiplications; 0 except for layers."""
         return 0
 
     @property
     def window(self) -> tuple[int, ...]:
-        """The height and width of a sliding window, or empty."""
+        """The height and width of the sliding window of a pooling; empty for other operations."""
         return ()
 
     @property
@@ -180,7 +182,7 @@ class GraphOperation(IRDLOperation, ABC):
 
     @property
     def rescales(self) -> bool:
-        """Return whether a quantized form rescales the result; see `quantized`."""
+        """Return whether the operation has a quantized form that rescales its result."""
         return False
 
     def quantized(self, operands: Sequence[SSAValue], element: UniformType) -> "GraphOperation":

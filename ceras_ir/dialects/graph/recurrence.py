@@ -60,12 +60,12 @@ class Cell(StrEnum):
 
     @property
     def gates(self) -> int:
-        """The number of gates: the width of the input over that of the state."""
+        """The number of gates, and so of columns of the input for each element of the state."""
         return {Cell.RNN: 1, Cell.LSTM: 4}.get(self, 3)
 
     @property
     def functions(self) -> int:
-        """The number of functions of a step."""
+        """The number of activation functions in a step."""
         return {Cell.RNN: 1, Cell.LSTM: 3}.get(self, 2)
 
 
@@ -193,7 +193,7 @@ class RecurrenceOp(GraphOperation):
 
     @property
     def is_integer(self) -> bool:
-        """Return whether the products are of integers."""
+        """Return whether the weights are int8, so that products are of integers."""
         return element_of(self.weights) == i8
 
     @property
@@ -211,7 +211,10 @@ class RecurrenceOp(GraphOperation):
 
     @classmethod
     def max_sum(cls, weights: NDArray[np.generic]) -> int:
-        """Return the maximum magnitude of sums."""
+        """
+        Return the maximum magnitude of the sum of products of a row of integer weights and the
+        state.
+        """
         return int(np.abs(weights.astype(np.int64)).sum(1).max()) * cls.STATE_BOUND
 
     def verify_semantics(self) -> None:

@@ -127,7 +127,7 @@ class PackWindowsOp(InputOperation):
 
     @property
     def plain_shape(self) -> tuple[int, ...]:
-        """The shape before packing."""
+        """The shape [N, H, W, C] of the gathered windows before packing."""
         n, *_, channels = shape_of(self.input)
         parts = channels * prod(self.kernel.get_values())
         return n, *shape_of(self.result)[2:4], parts + len(self.constants)

@@ -74,7 +74,7 @@ def unpack(data: bytes, width: int, count: int) -> NDArray[np.uint64]:
 
 
 class Stored(NamedTuple):
-    """The stored elements of a matrix, ordered by row, then column."""
+    """The row and the column of each stored element of a matrix, ordered by row, then column."""
 
     rows: Columns
     columns: Columns
@@ -107,7 +107,7 @@ def distances(rows: Columns, columns: Columns) -> Columns:
 
 
 def summed(rows: Columns, steps: Columns) -> Columns:
-    """Convert distances to columns."""
+    """Convert distances between adjacent stored elements of rows to columns."""
     total = np.cumsum(steps)
     starts = np.flatnonzero(np.concatenate([[True], rows[1:] != rows[:-1]])[: rows.size])
     base = np.zeros(rows.size, np.int64)
@@ -129,7 +129,7 @@ class Encoded(ParametrizedAttribute, ABC):
     @property
     @abstractmethod
     def spelling(self) -> str:
-        """The name of the encoding in reports, with widths."""
+        """The name of the encoding in reports, with the widths of its fields."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -137,17 +137,17 @@ class Encoded(ParametrizedAttribute, ABC):
 
     @property
     def matrix(self) -> tuple[int, int]:
-        """The number of filters, and of products per filter."""
+        """The number of filters, and the number of weights in each."""
         return self.shape[0], prod(self.shape[1:])
 
     @property
     def nbytes(self) -> int:
-        """The size in bytes, without alignment."""
+        """The size of the encoded constant in bytes, without alignment."""
         return sum(len(section.data) for section in (self.counts, self.places, self.values))
 
     @property
     def stored(self) -> NDArray[np.bool_]:
-        """A mask of the stored elements, which can include zeros."""
+        """A mask of the elements that are stored, some of which can be zero."""
         result = np.zeros(self.matrix, np.bool_)
         rows, columns = self.elements
         result[rows, columns] = True
@@ -155,13 +155,13 @@ class Encoded(ParametrizedAttribute, ABC):
 
     @property
     def array(self) -> NDArray[np.generic]:
-        """All elements, read-only."""
+        """The decoded array with all elements, read-only."""
         return _decoded(self)
 
     @property
     @abstractmethod
     def elements(self) -> Stored:
-        """The positions of stored elements, in the order of `values`."""
+        """The row and the column of each stored element, in the order of `values`."""
 
     @property
     def dtype(self) -> np.dtype[np.generic]:
@@ -169,7 +169,7 @@ class Encoded(ParametrizedAttribute, ABC):
 
     @property
     def elements_of_values(self) -> NDArray[np.generic]:
-        """The stored elements."""
+        """The values of the stored elements."""
         return np.frombuffer(self.values.data, self.dtype)
 
     def verify(self) -> None:
@@ -215,11 +215,11 @@ class Encoded(ParametrizedAttribute, ABC):
     @classmethod
     @abstractmethod
     def parse_widths(cls, parser: AttrParser) -> Sequence[Attribute]:
-        """Parse the parameters before the sections."""
+        """Parse the parameters of the attribute that precede the sections."""
 
     @abstractmethod
     def print_widths(self, printer: Printer) -> None:
-        """Print the parameters before the sections."""
+        """Print the parameters of the attribute that precede the sections."""
 
 
 # Passes decode the same constants repeatedly.
@@ -261,7 +261,7 @@ class Listed(Encoded, ABC):
 
     @property
     def filter_counts(self) -> NDArray[np.int64]:
-        """The number of stored items of each row of the grid."""
+        """The number of stored elements or blocks in each row of the grid."""
         filters, width = self.grid[0], self.counts_width.data
         if width == 0:
             return np.full(filters, self._items // filters, np.int64)
@@ -299,22 +299,22 @@ class Listed(Encoded, ABC):
 
     @property
     def unit(self) -> int:
-        """The number of elements per position."""
+        """The number of adjacent elements for each stored position."""
         return 1
 
     @property
     def grid(self) -> tuple[int, int]:
-        """The rows and columns that positions refer to."""
+        """The number of rows and columns among which positions are stored."""
         return self.matrix
 
     @property
     def place_width(self) -> int:
-        """The number of bits of a position."""
+        """The number of bits in which a position is stored."""
         return self.delta.data
 
     @property
     def listed(self) -> Stored:
-        """The stored positions of the grid."""
+        """The rows and columns of all stored positions in the grid."""
         index = np.repeat(np.arange(self.grid[0]), self.filter_counts)[: self._items]
         places = unpack(self.places.data, self.place_width, self._items).astype(np.int64)
         places = places[: index.size]

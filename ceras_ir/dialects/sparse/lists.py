@@ -53,7 +53,9 @@ class CooAttr(Listed):
     def of(
         cls, array: NDArray[np.generic], element: Attribute, delta: int | None = None
     ) -> CooAttr:
-        """Encode `array` with fields, or with distances of `delta` bits."""
+        """
+        Encode `array` with positions as row, column and channel, or as distances of `delta` bits.
+        """
         nonzero = nonzero_bits(array)
         places = stored(nonzero, None if delta is None else (1 << delta) - 1)
         values = np.ascontiguousarray(array).reshape(nonzero.shape)[places.rows, places.columns]
@@ -155,7 +157,7 @@ class CsrAttr(Listed):
 
     @classmethod
     def of(cls, array: NDArray[np.generic], element: Attribute, *, delta: bool = True) -> CsrAttr:
-        """Encode `array` with distances of 8 bits, or with columns of 16."""
+        """Encode `array` with positions as distances of 8 bits, or as columns of 16 bits."""
         nonzero = nonzero_bits(array)
         places = stored(nonzero, 255 if delta else None)
         values = np.ascontiguousarray(array).reshape(nonzero.shape)[places.rows, places.columns]

@@ -55,7 +55,7 @@ class WindowMaximum:
 
     @property
     def merged(self) -> int:
-        """The number of elements for each maximum."""
+        """The number of output positions whose maximum is a single result."""
         return self.strides[0] * self.strides[1]
 
     def results(self, rows: int, columns: int) -> tuple[int, int]:
@@ -213,7 +213,10 @@ class Conv2dOp(IRDLOperation):
 
     @property
     def border_tiles(self) -> int:
-        """The tiles of each constant of the border; 0 if they are not in digits."""
+        """
+        The number of weight tiles that store each constant of the border; 0 if constants are not
+        stored as digits.
+        """
         return 0 if self.border is None else _tiles_of(self.border)
 
     @property
@@ -230,7 +233,7 @@ class Conv2dOp(IRDLOperation):
 
     @property
     def plane(self) -> tuple[int, int]:
-        """The rows and columns of results, before a maximum over windows."""
+        """The number of rows and columns of sums, before the maximum over windows."""
         _, _, h, w, *_ = memref_type(self.input).get_shape()
         _, _, kh, kw, *_ = memref_type(self.weights).get_shape()
         (sh, sw), (dh, dw) = self.strides.get_values(), self.dilations.get_values()

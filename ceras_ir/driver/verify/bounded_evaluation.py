@@ -61,7 +61,10 @@ def _linear(op: graph.LinearOperation, at: Applied) -> Doubles:
 
 
 def _split(error: Doubles, magnitude: Doubles) -> tuple[Doubles | None, float]:
-    """Split bounds into absolute bounds, if any, and a relative bound."""
+    """
+    Express error bounds relative to `magnitude`: return (`None`, largest ratio), or (`error`, 0) if
+    the ratio exceeds `MAX_RELATIVE`.
+    """
     if not error.any():
         return None, 0.0
     ratio = float(np.where(error > 0, error / magnitude, 0.0).max())

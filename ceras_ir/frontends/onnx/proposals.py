@@ -54,7 +54,10 @@ class Options:
 
 @dataclass(frozen=True)
 class ImportOutcome:
-    """The error of an attempt, if any, and the number of emitted nodes."""
+    """
+    The result of a trial import: the error, if any, and the number of nodes that were imported
+    before it.
+    """
 
     error: InputError | None
     emitted: int
@@ -66,19 +69,19 @@ class ImportOutcome:
 
     @property
     def undecided(self) -> Sequence[str]:
-        """The inputs that the findings depend on."""
+        """The inputs whose values or shapes decide whether the findings disappear."""
         findings = () if self.error is None else self.error.findings
         return list(dict.fromkeys(name for f in findings for name in f.inputs))
 
     @property
     def numbers(self) -> Sequence[int]:
-        """The integers in the first message."""
+        """The integers in the first message of the error, which can be extents to try."""
         findings = () if self.error is None else self.error.findings
         return [int(digits) for f in findings[:1] for digits in re.findall(r"\d{1,9}", f.message)]
 
     @property
     def place(self) -> str:
-        """The node of the first message."""
+        """The node that the first message of the error refers to."""
         return "" if self.error is None or not self.error.findings else self.error.findings[0].node
 
 
@@ -88,7 +91,7 @@ InputValues: TypeAlias = Mapping[str, Sequence[float]]
 
 
 class ExhaustedError(Exception):
-    """The search has used up its imports."""
+    """The search has tried as many imports as it may."""
 
 
 @dataclass(frozen=True)

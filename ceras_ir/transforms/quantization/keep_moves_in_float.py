@@ -327,8 +327,8 @@ def _is_part(op: Operation) -> bool:
 
 def _is_computed_in_float(move: Operation, inside: Container[Operation]) -> bool:
     """
-    Return whether the value that `move` moves is computed in float and has no consumers in integers
-    other than `inside`.
+    Return whether the value that `move` moves is computed in float, and no other operation of
+    `inside`, the quantized operations, consumes it.
     """
     while is_alias(move):
         value = move.operands[0]

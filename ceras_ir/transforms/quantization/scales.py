@@ -140,8 +140,8 @@ def _rounds_to_even(op: Operation) -> bool:
 
 def _loses_ties(op: graph.Pool2dOp) -> bool:
     """
-    Return whether an average divides by an even number that is not a power of two, so that ties are
-    not exact.
+    Return whether ties of an average are not exact, because the divisor varies at the border, or is
+    even but no power of two.
     """
     size = prod(op.kernel.get_values())
     return op.function is graph.Pool.AVERAGE and (

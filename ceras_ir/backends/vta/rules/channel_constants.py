@@ -99,8 +99,8 @@ def further_shifts(requant: RequantAttr) -> tuple[int, ...]:
 
 def rescaling_constants(requant: RequantAttr) -> list[int]:
     """
-    Return for each output channel the integer that implements the rounding and the zero point of
-    `requant` if it is added to the sum.
+    Return the integer that is added to the sum of each output channel before the shift, for the
+    rounding and the zero point of `requant`.
     """
     point, half = requant.zero_point.data, int(requant.mode is Rounding.HALF_UP)
     return [(point << s) + (half << s >> 1) if s > 0 else point >> -s for s in requant.net_shifts]

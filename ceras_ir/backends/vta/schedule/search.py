@@ -165,8 +165,8 @@ def _divisors(limit: int | None, extent: int) -> Sequence[int]:
 
 def _position_blocks(c: Contraction, limit: int | None) -> list[tuple[int, int]]:
     """
-    Return rows and columns of possible M-blocks; with a limit, blocks whose positions are more than
-    half of it.
+    Return rows and columns of possible M-blocks; with a limit, only those with more than half of
+    the positions of the largest.
     """
     if c.maximum is not None:
         rows, step = c.rows // c.maximum.strides[0], c.maximum.strides[0]

@@ -67,7 +67,7 @@ class Builder:
 
     @contextmanager
     def separate_block(self) -> Generator[Block]:
-        """Emit into a separate block, constants included."""
+        """Emit the operations of the `with` block, and their constants, into a separate block."""
         block, materialized = self.block, self._materialized
         self.block, self._materialized = Block(), {}
         try:
@@ -237,7 +237,10 @@ EmitStep = Callable[[SSAValue, Sequence[SSAValue], Sequence[SSAValue]], Sequence
 
 @dataclass(frozen=True)
 class LoopBody:
-    """A step of a loop as a function, which is not in the module yet."""
+    """
+    The body of a loop as a function, which is not in the module yet, and the outer values that it
+    uses.
+    """
 
     function: FuncOp
     captured: list[SSAValue]
@@ -333,7 +336,10 @@ def emit_loop(
 
 @dataclass(frozen=True)
 class Branches:
-    """Two branches as functions, which are not in the module yet."""
+    """
+    The two branches of an `If` as functions, which are not in the module yet, and the outer values
+    that they use.
+    """
 
     taken: FuncOp
     other: FuncOp

@@ -43,7 +43,9 @@ class Emitter(Builder):
         self._subgraph = subgraph
 
     def value(self, index: int) -> Value:
-        """Return operand `index`. Floats of any width are float32."""
+        """
+        Return operand `index` of the current node. Floats of any width are converted to float32.
+        """
         if not self.node.has_input(index):
             count = len(self.node.inputs)
             raise self.node.wrong(f"operand {index} is missing, got {count} operands")
@@ -63,14 +65,17 @@ class Emitter(Builder):
         return self.array(index) if self.node.has_input(index) else None
 
     def tensor(self, index: int) -> SSAValue:
-        """Return operand `index` as an IR value."""
+        """Return operand `index` of the current node as an IR value, also if it is a constant."""
         return self.materialize(self.value(index))
 
     def shape(self, index: int) -> tuple[int, ...]:
         return shape_of_value(self.value(index))
 
     def array(self, index: int) -> Array:
-        """Return operand `index`, which must be a constant."""
+        """
+        Return operand `index` of the current node as an array. Refuse an operand that is not
+        constant.
+        """
         value = self.value(index)
         if not isinstance(value, Constant):
             decided = self.node.deciding_inputs(index)
@@ -82,13 +87,13 @@ class Emitter(Builder):
         return value.load()
 
     def stored(self, index: int) -> Array:
-        """Return the constant operand `index` in the type of the model."""
+        """Return the constant operand `index` in the type of the model, without conversion."""
         value = self.values[self.node.inputs[index]]
         assert isinstance(value, Constant)
         return value.load()
 
     def floats(self, index: int) -> NDArray[np.float32]:
-        """Return the constant operand `index` of float32 elements."""
+        """Return the constant operand `index`, which must be float32."""
         array = self.array(index)
         if array.dtype != np.float32:
             raise self.node.wrong(f"operand {index} must be float32, got {array.dtype}")
@@ -286,7 +291,7 @@ class Emitter(Builder):
             raise self.node.unsupported(f"{count} indices, expected at most {MAX_INDICES}: split")
 
     def joined(self, values: Sequence[Value], axis: int) -> Value:
-        """Concatenate values along `axis`. Values without elements are left out."""
+        """Concatenate values along `axis`. Values without elements are omitted."""
         values = [v for v in values if prod(shape_of_value(v))] or values[:1]
         if len(values) == 1:
             return values[0]
@@ -334,7 +339,9 @@ class Emitter(Builder):
             raise self.node.wrong(f"shapes {shapes} do not broadcast")
 
     def _lifted(self, *values: Value) -> list[Value]:
-        """Reshape scalars to vectors of one element, which broadcast equally."""
+        """
+        Reshape scalars to vectors with one element if a value is a vector; they broadcast equally.
+        """
         if not any(shape_of_value(v) for v in values):
             return list(values)
         return [v if shape_of_value(v) else self.reshaped(v, (1,)) for v in values]

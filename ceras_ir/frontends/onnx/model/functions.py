@@ -267,7 +267,9 @@ class _Inliner:
 
 
 class _Scope:
-    """The names of a call, or of a subgraph in the body of a function."""
+    """
+    The names that a call of a function, or a subgraph in its body, maps to names of the model.
+    """
 
     def __init__(self, inliner: _Inliner, prefix: str, names: dict[str, str]):
         self.inliner, self.prefix, self.names = inliner, prefix, names

@@ -174,7 +174,7 @@ class Node:
         self._read.update(names)
 
     def unread(self) -> list[str]:
-        """Return the attributes that no importer read."""
+        """Return the attributes of the node that its importer has not read."""
         return sorted(set(self._attributes) - self._read)
 
     def integer(self, name: str, default: int) -> int:
@@ -189,7 +189,7 @@ class Node:
         return bool(value)
 
     def bounds(self, name: str) -> tuple[int, ...] | None:
-        """Return bounds of ranges like `integers`; 2^63 - 1 is infinity."""
+        """Return the integers of an attribute as bounds of slices, where 2^63 - 1 means the end."""
         a = self._attribute(name, onnx.AttributeProto.INTS)
         if a is None:
             return None

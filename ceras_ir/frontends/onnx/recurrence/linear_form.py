@@ -34,7 +34,10 @@ def origin(value: SSAValue) -> SSAValue:
 
 @dataclass(frozen=True)
 class LinearForm:
-    """A value of [rows, n] as a sum of products and an offset."""
+    """
+    A value [rows, n] as a sum: products of other values (parts) and constant matrices, and a
+    constant offset.
+    """
 
     parts: Mapping[SSAValue, Float64Array]
     offset: Float64Array
@@ -46,12 +49,12 @@ class LinearForm:
         return LinearForm(parts, self.offset + other.offset)
 
     def times(self, weights: Float64Array) -> "LinearForm":
-        """Return the product with a matrix [n, m]."""
+        """Return the form of the product with a constant matrix [n, m]."""
         parts = {v: _product(w, weights) for v, w in self.parts.items()}
         return LinearForm(parts, _product(self.offset, weights))
 
     def scaled(self, factors: Float64Array) -> "LinearForm":
-        """Multiply the columns by a factor each, or by one factor."""
+        """Return the form with each column multiplied by its factor, or all by the same."""
         return LinearForm({v: w * factors for v, w in self.parts.items()}, self.offset * factors)
 
     def columns(self, start: int, stride: int, count: int) -> "LinearForm":
@@ -60,7 +63,7 @@ class LinearForm:
         return LinearForm(parts, self.offset[indices])
 
     def padded(self, before: int, after: int) -> "LinearForm":
-        """Add columns of zeros before and after the columns."""
+        """Return the form with columns of zeros before and after its columns."""
         padding = (before, after)
         parts = {v: np.pad(w, ((0, 0), padding)) for v, w in self.parts.items()}
         return LinearForm(parts, np.pad(self.offset, padding))
@@ -74,12 +77,14 @@ def _product(a: Float64Array, b: Float64Array) -> Float64Array:
 
 
 def _as_part(value: SSAValue, width: int) -> LinearForm | None:
-    """Return the form of a value that is a part, None if it is too wide."""
+    """
+    Return the form of a value that is not decomposed further, or `None` if it has too many columns.
+    """
     return None if width > MAX_PART_COLUMNS else LinearForm({value: np.eye(width)}, np.zeros(width))
 
 
 class LinearForms:
-    """The forms of values with a number of `rows`."""
+    """Computes the forms of values that have `rows` rows."""
 
     def __init__(self, rows: int):
         self.rows = rows
@@ -92,7 +97,7 @@ class LinearForms:
         return self._known[value]
 
     def width(self, value: SSAValue) -> int | None:
-        """Return `n` of a value of [rows, n]."""
+        """Return the number of columns of a value [rows, n], or `None` for other shapes."""
         axis = self._axis(value)
         return None if axis is None else shape_of(value)[axis]
 
@@ -132,7 +137,10 @@ class LinearForms:
         return np.broadcast_to(array.reshape(-1).astype(np.float64), (width,))
 
     def _operand(self, value: SSAValue, width: int) -> LinearForm | None:
-        """Return the form of an operand that is broadcast to `width` columns."""
+        """
+        Return the form of an operand that is broadcast to `width` columns, or `None` if it has
+        none.
+        """
         if (entries := self._entries(value, width)) is not None:
             return LinearForm({}, entries)
         return self.of(value) if self.width(value) == width else None

@@ -35,7 +35,9 @@ StepNumbers: TypeAlias = NDArray[np.generic]
 
 @dataclass(frozen=True)
 class Counters:
-    """The values of scalars of a body in each step."""
+    """
+    The values that the step number and other integer scalars of a loop body have in each step.
+    """
 
     number: SSAValue
     """The number of the step, from 0."""
@@ -323,7 +325,10 @@ class _LayerStep:
 
 @dataclass(frozen=True)
 class _Source:
-    """Rows of an outer value after the data movements `moves`."""
+    """
+    The rows of a value outside of a loop, after data movement, of which each step of the loop uses
+    one.
+    """
 
     value: Callable[[], Value]
     moves: Sequence[ReshapeOp | TransposeOp]
