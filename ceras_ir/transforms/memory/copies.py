@@ -26,6 +26,7 @@ from ceras_ir.dialects.mem import (
 from ceras_ir.targets.capabilities import GapRule
 from ceras_ir.transforms.memory.liveness import (
     Liveness,
+    Steps,
     analyse,
     byte_size,
     steps,
@@ -105,19 +106,20 @@ def choose_slices(
     Return the live ranges if operands of concatenations are computed in the memory of the result
     wherever the peak does not rise, and the live ranges without that.
     """
-    plain = analyse(main, include_io=include_io)
+    known = Steps(main)
+    plain = analyse(main, include_io=include_io, known=known)
     cap = plain.lower_bound(alignment)
 
     def tried(slicing: Slicing) -> Liveness | None:
-        found = analyse(main, include_io=include_io, slicing=slicing)
+        found = analyse(main, include_io=include_io, slicing=slicing, known=known)
         return found if found.lower_bound(alignment) <= cap else None
 
     if (every_slice := tried(Slicing(rule))) is not None:
         return every_slice, plain
-    best = analyse(main, include_io=include_io, slicing=Slicing(rule, frozenset()))
+    none = Slicing(rule, frozenset())
+    best = analyse(main, include_io=include_io, slicing=none, known=known)
     chosen: frozenset[OperandPair] = frozenset()
-    order = steps(main)
-    attempts = MAX_OPERATIONS_TRIED // max(len(order), 1)
+    attempts = MAX_OPERATIONS_TRIED // known.end
 
     def add(pairs: Sequence[OperandPair]) -> list[OperandPair]:
         # Choose the pairs that need no more memory, by bisection; return the remaining pairs.
@@ -134,7 +136,7 @@ def choose_slices(
         return [*add(pairs[:middle]), *add(pairs[middle:])]
 
     rest: list[OperandPair] = [
-        (op, part.operand) for op in order if isinstance(op, ConcatOp) for part in slices(op)
+        (op, part.operand) for op in known.order if isinstance(op, ConcatOp) for part in slices(op)
     ]
     rest.sort(key=lambda pair: -byte_size(pair[1]))
     # A slice that needed more memory by itself can be free together with the chosen slices.

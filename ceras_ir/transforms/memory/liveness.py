@@ -9,6 +9,7 @@ is live from the step that writes it up to and including the last use.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
@@ -80,6 +81,38 @@ class Buffer:
         return Span(self.size, self.lower, self.upper)
 
 
+class Steps:
+    """The steps of `main`, and facts about the values that are equal for all ways to slice."""
+
+    def __init__(self, main: FuncOp):
+        self.order = steps(main)
+        # Arguments are live for a step even without any operation.
+        self.end = max(len(self.order), 1)
+        self.returned = frozenset(result_values(main))
+        self.launch_constants = [
+            op.result
+            for op in main.body.block.ops
+            if isinstance(op, ConstantOp)
+            and any(isinstance(use.operation, LaunchOp) for use in op.result.uses)
+        ]
+        self.byte_size = cache(byte_size)
+        self.may_overwrite = cache(may_overwrite)
+        self.viewed_operand = cache(viewed_operand)
+        self._position = {op: i for i, op in enumerate(self.order)}
+        self._last_uses: dict[SSAValue, int] = {}
+
+    def last_use(self, value: SSAValue) -> int:
+        """Return the step after the last use of `value`; graph outputs live to the end."""
+        if value in self.returned:
+            return self.end
+        if (found := self._last_uses.get(value)) is None:
+            owner = value.owner
+            born = self._position[owner] if isinstance(owner, Operation) else 0
+            found = max((self._position[use.operation] for use in value.uses), default=born) + 1
+            self._last_uses[value] = found
+        return found
+
+
 @dataclass
 class Liveness:
     """
@@ -87,14 +120,13 @@ class Liveness:
     position of each value in its buffer.
     """
 
+    steps: Steps
     buffers: list[Buffer] = field(default_factory=list[Buffer])
     by_value: dict[SSAValue, Buffer] = field(default_factory=dict[SSAValue, Buffer])
     starts: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
     """The offset in bytes of a value in the buffer, if it is not 0."""
     pitches: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
     """The bytes from a row to the next, for values with gaps between rows."""
-    returned: frozenset[SSAValue] = frozenset()
-    """Graph outputs, which no operation may overwrite."""
     slicing: Slicing | None = None
     """The operands of concatenations that are to be written in place."""
     copied: dict[tuple[ConcatOp, SSAValue], str] = field(
@@ -103,20 +135,20 @@ class Liveness:
     """With `slicing`: the operands of concatenations that are copied, and the reasons."""
 
     def add(self, value: SSAValue, lower: int, upper: int) -> None:
-        self.buffers.append(buffer := Buffer(byte_size(value), lower, upper))
+        self.buffers.append(buffer := Buffer(self.steps.byte_size(value), lower, upper))
         self._put(value, buffer)
 
     def _put(self, value: SSAValue, buffer: Buffer) -> None:
         buffer.values.append(value)
         buffer.has_argument |= isinstance(value, BlockArgument)
-        buffer.has_result |= value in self.returned
+        buffer.has_result |= value in self.steps.returned
         self.by_value[value] = buffer
 
     def shared(self, op: Operation, step: int, in_place: bool) -> SSAValue | None:
         """
         Return the operand whose memory can hold the result of `op`, or `None` if there is none.
         """
-        if (source := viewed_operand(op)) is not None:
+        if (source := self.steps.viewed_operand(op)) is not None:
             fits = not self.pitches.get(source) or row_bytes(source) == row_bytes(op.results[0])
             return source if fits and self._has_room(op, source) else None
         if not in_place:
@@ -125,12 +157,12 @@ class Liveness:
             buffer = self.by_value.get(operand)
             if buffer is None or buffer.upper != step + 1 or buffer.has_result:
                 continue
-            if not may_overwrite(op, operand):
+            if not self.steps.may_overwrite(op, operand):
                 continue
             # Other operands in the same buffer must have the same position.
             same = [v for v in op.operands if self.by_value.get(v) is buffer]
             places = {self.place_of(v) for v in same}
-            can_overwrite = len(places) == 1 and all(may_overwrite(op, v) for v in same)
+            can_overwrite = len(places) == 1 and all(self.steps.may_overwrite(op, v) for v in same)
             if can_overwrite and self._has_room(op, operand) and not self._is_column(op, buffer):
                 return operand
         return None
@@ -266,7 +298,7 @@ class Liveness:
         """
         Return the reason why the rows of `value` cannot have gaps in memory, or `None` if they can.
         """
-        if value in self.returned or isinstance(value, BlockArgument):
+        if value in self.steps.returned or isinstance(value, BlockArgument):
             return "inputs and outputs of the network have no gaps between rows"
         assert isinstance(value.owner, Operation) and self.slicing is not None
         for op in (value.owner, *(use.operation for use in value.uses)):
@@ -290,9 +322,10 @@ def analyse(
     include_io: bool = False,
     in_place: bool = True,
     slicing: Slicing | None = None,
+    known: Steps | None = None,
 ) -> Liveness:
     """
-    Return the live ranges of the values of `main`.
+    Return the live ranges of the values of `main`, of which `known` are the steps.
 
     1. Arguments and results have no buffers, because they are in the caller's memory; with
        `include_io` they do.
@@ -301,43 +334,23 @@ def analyse(
     4. Constant operands of a launch are live throughout, because the accelerator accesses only this
        memory.
     """
-    order = steps(main)
-    position = {op: i for i, op in enumerate(order)}
-    # Arguments are live for a step even without any operation.
-    end = max(len(order), 1)
-    returned = set(result_values(main))
-    result = Liveness(returned=frozenset(returned), slicing=slicing)
-    for op in main.body.block.ops:
-        if isinstance(op, ConstantOp) and any(
-            isinstance(use.operation, LaunchOp) for use in op.result.uses
-        ):
-            result.add(op.result, 0, end)
+    known = known or Steps(main)
+    result = Liveness(known, slicing=slicing)
+    for constant in known.launch_constants:
+        result.add(constant, 0, known.end)
     if include_io:
         for argument in main.body.block.args:
-            result.add(argument, 0, last_use(argument, position, end, returned))
-    for op in order:
+            result.add(argument, 0, known.last_use(argument))
+    for step, op in enumerate(known.order):
         for value in op.results:
-            if value in returned and not include_io:
+            if value in known.returned and not include_io:
                 continue
-            upper = last_use(value, position, end, returned)
-            if (same := result.shared(op, position[op], in_place)) is not None:
+            upper = known.last_use(value)
+            if (same := result.shared(op, step, in_place)) is not None:
                 result.take_over(value, result.by_value[same], result.place_of(same), upper)
             elif slicing is None or not isinstance(op, ConcatOp) or not result.merge(op, upper):
-                result.add(value, position[op], upper)
+                result.add(value, step, upper)
     return result
-
-
-def last_use(
-    value: SSAValue, position: dict[Operation, int], end: int, returned: set[SSAValue]
-) -> int:
-    """
-    Return the step after the last use of `value`, or `end` for a graph output. `position` is the
-    step of each operation.
-    """
-    if value in returned:
-        return end
-    born = 0 if isinstance(value, BlockArgument) else position[value.owner]  # pyright: ignore
-    return max((position[use.operation] for use in value.uses), default=born) + 1
 
 
 def is_host_work(op: Operation) -> bool:
