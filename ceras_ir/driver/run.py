@@ -296,7 +296,8 @@ def _emulated(target: Target, folder: Path, manifest: "Manifest") -> "Executable
         return machine
     raise UsageError(
         "--emulate runs the core of a microcontroller board, and target "
-        f"{target.name} was compiled without one: compile with --board, or remove --emulate"
+        f"{target.name} was not compiled for one: compile with --board and the name of a "
+        "microcontroller board, or remove --emulate"
     )
 
 

@@ -172,8 +172,8 @@ def test_refusals_name_tool_or_core(
     ("options", "message"),
     [
         ((), "--emulate runs compiled code: give --target and --board"),
-        (("--target", "c"), "target c was compiled without one: compile with --board"),
-        (("--target", "c", "--board", "raspberry_pi_5"), "compiled without one"),
+        (("--target", "c"), "target c was not compiled for one: compile with --board"),
+        (("--target", "c", "--board", "raspberry_pi_5"), "not compiled for one"),
     ],
 )
 def test_emulation_needs_a_microcontroller(

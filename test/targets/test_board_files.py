@@ -182,6 +182,18 @@ def test_unknown_cores_are_answered_by_the_list(tmp_path: Path):
         CTarget.check_board(str(_written(tmp_path, text.encode())))
 
 
+def test_flags_of_another_core_are_refused(tmp_path: Path):
+    shipped = CTarget.boards()["alif_e7_hp"].read_text("utf-8")
+
+    def check_core(core: str) -> None:
+        text = shipped.replace("-mcpu=cortex-m55", f"-mcpu={core}")
+        CTarget.check_board(str(_written(tmp_path, text.encode())))
+
+    check_core("cortex-m55+nomve.fp")
+    with pytest.raises(InputError, match='selects another core than core = "cortex-m55"'):
+        check_core("cortex-m4")
+
+
 def _written(folder: Path, content: bytes) -> Path:
     (path := folder / "mine.toml").write_bytes(content)
     return path

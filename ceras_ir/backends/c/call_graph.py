@@ -88,7 +88,7 @@ THUMB = InstructionSet(
         r"(?:v?push|v?stmdb|stmfd)\S*\s(?:sp!, )?\{(?P<registers>[^}]*)\}"
         r"|subw?(?:\.w)?\s(?:sp, )?sp, #(?P<bytes>[0-9]+)"
         r"|sub\ssp, #(?P<short>[0-9]+)"
-        r"|str\S*\s.*\[sp, #-(?P<indexed>[0-9]+)\]!"
+        r"|v?str\S*\s.*\[sp, #-(?P<indexed>[0-9]+)\]!"
     ),
     computed=re.compile(r"(?:add|sub)\S*\s(?:sp, )?sp, r[0-9]+|msr\s[mp]sp"),
     indirect=re.compile(r"blx\s(?:r[0-9]+|ip|lr)"),
@@ -113,7 +113,8 @@ SAVE_ROUTINE, SAVE_BYTES = "__riscv_save_", 64
 
 _LABEL = re.compile(r"^[0-9a-f]+ <([^>]+)>:$")
 _INSTRUCTION = re.compile(r"^ *[0-9a-f]+:\t(.+)$")
-_TARGET = re.compile(r"(?:b|cb|j)\S*\s.*<(?P<name>[^>+]+)(?P<offset>\+0x[0-9a-f]+)?>")
+# objdump 2.40 prints VCTP of Helium as a branch future (`bfcsel`), which gcc does not use.
+_TARGET = re.compile(r"(?:b(?!f)|cb|j)\S*\s.*<(?P<name>[^>+]+)(?P<offset>\+0x[0-9a-f]+)?>")
 _RANGE = re.compile(r"([a-z]+)([0-9]+)-[a-z]+([0-9]+)")
 
 

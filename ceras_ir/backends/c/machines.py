@@ -224,6 +224,14 @@ def parse_board(content: Mapping[str, object], file: str) -> Board:
     board = read_fields(Board, content, file)
     if board.free_flash < 1 or board.free_sram < 1:
         raise InputError("the reserved bytes leave no memory for a model", file)
+    for flag in board.flags:
+        core = flag.removeprefix("-mcpu=").partition("+")[0]
+        if flag.startswith("-mcpu=cortex-m") and core != board.core:
+            raise InputError(
+                f"the flag '{flag}' selects another core than core = \"{board.core}\": correct one "
+                "of both",
+                file,
+            )
     return board
 
 

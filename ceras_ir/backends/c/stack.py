@@ -117,7 +117,7 @@ def _cached(model: PrintedModel, board: Board, compiler: str) -> dict[str, objec
         return json.dumps(found).encode()
 
     parts = [part for name, text in sorted(sources.items()) for part in (name, text)]
-    key = key_of("stack 2", version, *compile_command, "", *link_command, "", *parts)
+    key = key_of("stack 3", version, *compile_command, "", *link_command, "", *parts)
     try:
         content = ContentCache(cache_folder() / "stack", MAX_CACHE_BYTES).computed(key, make)
     except CacheError:

@@ -25,7 +25,7 @@ from ceras_ir.backends.c.call_graph import (
     stack_bound,
 )
 from ceras_ir.backends.c.emulator import EmulatedModel
-from ceras_ir.backends.c.machines import load_board
+from ceras_ir.backends.c.machines import Board, load_machine
 from ceras_ir.driver.compile import main as ceras_compile
 from ceras_ir.pipeline.build import read_manifest
 
@@ -74,20 +74,21 @@ NETWORKS = {"lstm": lstm_layer, "floats": floats, "forest": forest}
 
 @needs_arm
 @pytest.mark.slow
-@pytest.mark.parametrize("board", ["nano_33_ble", "nano_33_iot"])
+@pytest.mark.parametrize("board", ["nano_33_ble", "nano_33_iot", "alif_e7_hp"])
 @pytest.mark.parametrize("goal", ["size", "balanced", "speed"])
 @pytest.mark.parametrize("network", ["digits", *NETWORKS])
 def test_the_bound_holds_and_is_tight(network: str, goal: str, board: str, tmp_path: Path):
     report = compiled(tmp_path, network, "--board", board, "--optimize", goal)
     out, work = tmp_path / "out", tmp_path / "work"
     work.mkdir()
-    manifest = read_manifest(out)
+    manifest, machine = read_manifest(out), load_machine(board)
+    assert isinstance(machine, Board)
     sources = [out / "model.c", out / "model_weights.c"]
     model = EmulatedModel(
         sources,
         manifest.inputs,
         manifest.outputs,
-        load_board(board),
+        machine,
         work,
         flags=(report["optimize"]["goals"][goal]["level"],),
     )
