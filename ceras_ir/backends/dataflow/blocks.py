@@ -42,7 +42,10 @@ class Feature:
 
     @property
     def words(self) -> int:
-        """The number of words in which a stream transfers a frame: rows times channels."""
+        """
+        The number of words in which a stream transfers a frame. A word has all columns of a row of
+        a channel.
+        """
         return self.rows * self.channels
 
     @property

@@ -156,8 +156,9 @@ class FitInputsPass(CalibratedPass):
 
 def _input_operations(main: FuncOp, given: Sequence[SSAValue]) -> list[graph.GraphOperation]:
     """
-    Return the float operations that depend only on inputs and constants, and the data movement
-    between them, in order.
+    Return, in order, the operations that remain in float or keep the scale, such as data movement,
+    and depend only on `given` values, constants and each other. Sums of products, averages and
+    interpolations are not included.
     """
     known, steps = set(given), list[graph.GraphOperation]()
     for op in main.body.block.ops:

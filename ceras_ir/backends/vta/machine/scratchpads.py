@@ -124,7 +124,8 @@ def tiles_with_values(array: NDArray[np.generic]) -> Flags | None:
 
 def constant_tiles(value: SSAValue) -> Flags | None:
     """
-    Return `tiles_with_values` of `value`, an operand of a launch; `None` if it is not constant.
+    Return which tiles of `value`, an operand of a launch, are not zero. `None` if it is not packed
+    weights that are constant, or no tile is zero.
     """
     owner = value.owner
     return tiles_with_values(owner.array()) if isinstance(owner, graph.ConstantOp) else None

@@ -1,9 +1,9 @@
 """
-Decide whether VTA supports an operation, and bound the rescaled sums.
+Decide whether VTA supports an operation: each rule returns `None`, or why VTA does not support it.
 
-The docstring of a rule describes the supported operations. A rule returns `None`, or a sentence
-with the violation and the remedy. Placement calls `why_not`. `proven_clamps` finds clamps outside
-the range of all results, which are omitted.
+The docstring of a rule states the condition for support. The returned sentence has the violation
+and the remedy. Placement calls `why_not`. `proven_clamps` bounds the rescaled sums, to omit clamps
+outside the range of all results.
 """
 
 from collections.abc import Callable
@@ -114,7 +114,7 @@ def shifted(op: graph.LinearOperation, board: VtaBoard) -> str | None:
 
 
 def residual_moved(op: graph.LinearOperation, board: VtaBoard) -> str | None:
-    """The left shift of a residual differs by at most six bits between channels."""
+    """The left shifts of a residual by channel differ by at most six bits."""
     low, high = min(op.residual_shifts), max(op.residual_shifts)
     if low < high - RESIDUAL_WEIGHT_BITS:
         return (

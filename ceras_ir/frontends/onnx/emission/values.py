@@ -180,8 +180,10 @@ class QuantizedConstant(Constant):
 
 def _channel_axis(source: Shape, target: Shape, axis: int) -> tuple[int, int] | None:
     """
-    Return the repetitions and the dimension of `target` that hold the slices of `axis` of `source`.
-    If groups precede the channels, the slices repeat for each group.
+    Find the channels, indices of `axis`, after a reshape from `source` to `target`. Return how many
+    times the sequence of channels occurs along a dimension of `target`, and this dimension. It
+    occurs several times if dimensions before `axis` are merged with it. `None` if no dimension
+    of `target` determines the channel.
     """
     before = prod(source[:axis])
     found: list[tuple[int, int]] = []

@@ -330,7 +330,10 @@ def scan(node: Node, emitter: Emitter) -> Sequence[Value]:
 
 
 def _used_outputs(node: Node, states: int, count: int) -> Sequence[int]:
-    """Return the indices of step outputs, which follow `states` carried values, with consumers."""
+    """
+    Return which of the `count` step outputs are used, from 0 for the first. They follow the
+    `states` carried values in the outputs of the node.
+    """
     return [i for i in range(count) if node.has_output(states + i)]
 
 

@@ -159,7 +159,10 @@ constant_operands({"TopK": [1]}, "k must be a constant", COMPUTED_REMEDY)
 
 @operator("TopK")
 def top_k(node: Node, emitter: Emitter) -> list[Value]:
-    """Sort in order, equal elements by index and NaN last; `sorted=0` allows any order."""
+    """
+    Return the `k` largest elements, the largest first, and their indices; with `largest=0`, the
+    smallest. Equal elements are in order of index, NaN last, also if `sorted=0` allows any order.
+    """
     node.ignore("sorted")
     shape = emitter.shape(0)
     axis = node.axis(node.integer("axis", -1), len(shape))

@@ -123,7 +123,10 @@ class LayerNoise:
         bounds: tuple[float, float] | None,
         factors: NDArray[np.float32] | np.float32,
     ) -> None:
-        """Add the float result of the layer for a sample, divided by the channel `factors`."""
+        """
+        Add the float result of the layer for a sample. The quantized layer stores the result
+        divided by the channel `factors`, on which the clipped elements depend.
+        """
         self.low, self.high = min(self.low, float(real.min())), max(self.high, float(real.max()))
         if not self.edges.size:
             low, high = bounds or (self.low, self.high)
