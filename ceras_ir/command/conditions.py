@@ -172,11 +172,14 @@ def check_conditions(
 
 
 def met_conditions(
-    conditions: Sequence[Condition], values: Sequence[Value], metrics: Mapping[str, Quantity]
+    conditions: Sequence[Condition],
+    values: Sequence[Value],
+    metrics: Mapping[str, Quantity],
+    reasons: Mapping[str, str] | None = None,
 ) -> Iterator[str]:
     """
     Yield a message for each value that meets a condition. Refuse a condition on a metric without a
-    value.
+    value; `reasons` has the reason why a metric has none, if it is known.
     """
     values = [value for value in values if not isnan(value.number)]
     for each in conditions:
@@ -186,9 +189,8 @@ def met_conditions(
         found = [value for value in same if output in ("", value.output)]
         if not found:
             listed = ", ".join(dict.fromkeys(v.name for v in same or values)) or "none"
-            raise _refused(
-                each, f"'{each.metric}' was not measured in this run (measured: {listed})"
-            )
+            reason = (reasons or {}).get(name, f"measured: {listed}")
+            raise _refused(each, f"'{each.metric}' was not measured in this run ({reason})")
         limit = each.limit(quantity)
         compare, words = RELATIONS[each.relation]
         for value in found:

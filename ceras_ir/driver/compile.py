@@ -55,7 +55,7 @@ from ceras_ir.driver.shared_options import (
 from ceras_ir.driver.target_help import list_target_options
 from ceras_ir.pipeline.context import plugins
 from ceras_ir.pipeline.stages import BuildOptions, pruning
-from ceras_ir.pipeline.totals import total_figures, total_units
+from ceras_ir.pipeline.totals import missing_totals, total_figures, total_units
 from ceras_ir.support.diagnostics import (
     DoesNotFitError,
     InputError,
@@ -249,7 +249,8 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
             compiled.report["provenance"] = provenance(
                 "ceras-compile", argv, arguments.model, options
             )
-            met = list(met_conditions(arguments.fail_if, _values(compiled.report), metrics))
+            values, reasons = _values(compiled.report), missing_totals(compiled.emission.figures)
+            met = list(met_conditions(arguments.fail_if, values, metrics, reasons))
             for view in views:
                 view.add(compiled)
             write_artefacts(folder, compiled.files(other_files))

@@ -53,3 +53,12 @@ def total_figures(report: Mapping[str, object]) -> dict[str, float]:
             elif isa(value, dict[str, int | float]):
                 found |= {identifier(f"{name}_{k}"): float(v) for k, v in value.items()}
     return found
+
+
+LINES = {"time": "latency_us", "stack": "stack_bytes"}
+"""The totals that a target can lack, by the label of their line in the summary."""
+
+
+def missing_totals(figures: Mapping[str, str]) -> dict[str, str]:
+    """Return the reason for each total that a target lacks, from the texts of its lines."""
+    return {total: figures[label] for label, total in LINES.items() if label in figures}
