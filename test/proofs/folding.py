@@ -90,7 +90,7 @@ def powers_of_two_are_net_shifts() -> None:
 
 
 @identity(
-    relied_on={BOXES: "shortest list of portable shifts; floors compose"},
+    relied_on={BOXES: "shortest list of portable shifts with the sum"},
     requires="none",
     by="all 16-bit v, shifts up to 16 and 16",
 )
@@ -146,18 +146,23 @@ def narrowing_in_two_steps() -> None:
 
 @identity(
     relied_on={
-        VECTORS: "_mm256_srli_epi64(_mm256_add_epi64(_mm256_mul_epi32(v, m), "
-        "_mm256_set1_epi64x(after)), shift)"
+        VECTORS: "_mm256_srai_epi32(_mm256_srli_epi64(PRODUCT_256(v, m, after), 32), (shift) - 32)"
     },
-    requires="shift <= 32, and the shifted product has 32 bits",
-    checked_by={EPILOGUE: "if shift > 32 or largest >> shift >= LIMIT or largest >= 1 << 62:"},
-    by="z3, 64 bits, shifts 0 to 32",
+    requires="the shifted product has 32 bits",
+    checked_by={EPILOGUE: "if largest >> shift >= LIMIT or largest >= 1 << 62:"},
+    by="z3, 64 bits, shifts 0 to 63",
 )
 def logical_shifts_of_64_bits() -> None:
-    """The low 32 bits of a logical shift of 64 are equal to those of an arithmetic shift."""
+    """
+    The low 32 bits of a logical shift of 64 are equal to those of an arithmetic shift. Above 32,
+    the upper 32 bits are shifted arithmetically.
+    """
     z3 = solver()
     v = z3.BitVec("v", 64)
     for shift in range(33):
         low = z3.Extract(31, 0, z3.LShR(v, shift))
         limit = 1 << 31
         valid(z3.SignExt(32, low) == v >> shift, [v >> shift < limit, v >> shift >= -limit])
+    for shift in range(33, 64):
+        upper = z3.Extract(31, 0, z3.LShR(v, 32))
+        valid(z3.SignExt(32, upper >> (shift - 32)) == v >> shift)

@@ -66,6 +66,7 @@ def linker_script(flash: int, sram: int, stack: int, emulation: Emulation = AN38
         "FLASH": flash,
         "SRAM": sram,
         "STACK": stack,
+        "VECTORS": hex(emulation.vectors_origin),
         "FLASH_ORIGIN": hex(emulation.flash_origin),
         "SRAM_ORIGIN": hex(emulation.sram_origin),
     }

@@ -65,6 +65,8 @@ class Emulation:
     flash_origin: int = 64
     """The address of memory that holds the flash of a board, after the vectors at 0."""
     sram_origin: int = 0x2000_0000
+    vectors_origin: int = 0
+    """The address of the 64 bytes of vectors, with which a Cortex-M starts."""
 
 
 AN386 = Emulation("mps2-an386", 40)

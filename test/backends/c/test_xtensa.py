@@ -25,10 +25,9 @@ from xdsl.ir import SSAValue
 
 from ceras_ir.backends.c import machines
 from ceras_ir.backends.c.emitter import emit, files_of
-from ceras_ir.backends.c.emulator import build_elf
+from ceras_ir.backends.c.emulator import build_elf, linker_script
 from ceras_ir.backends.c.machines import COptions, bare_machine, load_board
 from ceras_ir.backends.c.optimize import choose
-from ceras_ir.backends.c.values import filled
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Pool
 from ceras_ir.dialects.quant import RequantAttr, UniformType
@@ -43,7 +42,7 @@ LX106 = machines.Tools(
     (),
     startup="startup_xtensa.c",
 )
-FLASH, SRAM = "0x50000000", "0x60000000"
+FLASH, SRAM = 0x5000_0000, 0x6000_0000
 """Memories of the simulated machine of qemu."""
 SIMULATOR = ["qemu-system-xtensa", "-M", "sim", "-cpu", "lx106", "-m", "32M", "-nographic"]
 Q, SUMS = UniformType(0.5), UniformType(0.25, storage=i32)
@@ -127,9 +126,8 @@ def test_integers_are_the_interpreters(tmp_path: Path):
     module = integers()
     sources = sources_of(module, BOARD, CALLS, tmp_path)
     runtime = resources("ceras_ir.backends.c") / "emulation"
-    script = (runtime / "board.ld").read_text().replace("0x00000000", FLASH)
-    holes = {"FLASH": "0x1000000", "SRAM": "0x1000000", "STACK": "4096"}
-    (tmp_path / "board.ld").write_text(filled(script.replace("0x20000000", SRAM), holes))
+    simulated = machines.Emulation("sim", 1, FLASH + 64, SRAM, FLASH)
+    (tmp_path / "board.ld").write_text(linker_script(1 << 24, 1 << 24, 4096, simulated))
     start, program = tmp_path / LX106.startup, str(tmp_path / "program")
     for name in (LX106.startup, "prepare_memory.h"):
         (tmp_path / name).write_text((runtime / name).read_text())
