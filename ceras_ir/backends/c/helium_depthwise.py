@@ -195,8 +195,9 @@ def depthwise_cost(op: Conv2dOp, sums: Sums, stage: OutputStage, workspace: int)
     positions, steps = prod(shape_of(op.result)[1:3]), kernel.steps()
     products = positions * kernel.padded // kernel.lanes * len(steps)
     rows = stage.cost(kernel.padded, has_residual=op.residual is not None)
-    rest = Cost(band.instructions + 20 * positions)
-    return Cost(products, products * cycles_per_instruction(steps)) + rows * positions + rest
+    rest = band.instructions + 20 * positions
+    cycles = products * cycles_per_instruction(steps) + rest
+    return Cost(products + rest, cycles) + rows * positions
 
 
 def depthwise(of: HeliumLayer) -> None:

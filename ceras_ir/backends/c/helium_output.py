@@ -35,10 +35,7 @@ class Cost:
     """
 
     instructions: float
-    cycles: float = 0.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "cycles", self.cycles or self.instructions)
+    cycles: float
 
     def __add__(self, other: "Cost") -> "Cost":
         return Cost(self.instructions + other.instructions, self.cycles + other.cycles)

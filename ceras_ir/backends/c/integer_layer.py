@@ -94,7 +94,8 @@ class Epilogue:
             halves = np.left_shift(1, right) >> 1 if half else 0
             moved = extra + halves + np.left_shift(requant.zero_point.data, right)
             if sums.has_room(int(np.abs(moved).max())):
-                return cls(moved, 0, 0, bits, stored, 0, low, high, lowest, shifts)
+                common, each = (shifts[0], ()) if len(shifts) == 1 else (0, shifts)
+                return cls(moved, 0, 0, bits, stored, common, low, high, lowest, each)
         scale_bits = 0
         if is_scaled:
             largest = sums.products_bound(requant) + abs(after) + 1

@@ -217,6 +217,23 @@ def test_multipliers_of_31_bits_are_in_vectors(multiplier: int | list[int]):
         assert "SCALE_64(" in source(module, "model_kernels.h")
 
 
+@pytest.mark.parametrize(("multiplier", "shift"), [(4, 12), (1 << 30, 40), (64, 6)])
+@pytest.mark.parametrize("groups", [1, 24])
+def test_a_common_multiplier_that_is_a_power_of_two(multiplier: int, shift: int, groups: int):
+    """The shift of all channels is one number, not an array with an element for each."""
+    weights = stored(np.random.default_rng(0), OUT, (24, 1, 1, 24 // groups))
+
+    def build(x: SSAValue) -> Values:
+        requant = RequantAttr(shift, multiplier=multiplier)
+        convolution = graph.Conv2dOp(
+            x, constant(weights, OUT), result_element=OUT, groups=groups, requant=requant
+        )
+        return [convolution.result]
+
+    for name in ("tiles", "avx2", "loops"):
+        check(make_network([(OUT, (1, 14, 14, 24))], build), flags=BUILDS[name])
+
+
 @pytest.mark.parametrize("storage", [i8, i16])
 @pytest.mark.parametrize(
     ("outputs", "has_half"),
