@@ -82,7 +82,8 @@ def _dispatch(argv: Sequence[str] | None, program: str) -> int:
     sys.argv = [found.name, *rest]
     with shown_as(found.name, f"{program} {found.name.removeprefix(COMMAND_PREFIX)}"):
         try:
-            return int(found.load()())
+            # A command that is called with arguments is not at the end of its process.
+            return int(found.load()(None if argv is None else rest))
         except ModuleNotFoundError as error:
             # A folder of sources can have metadata without an environment.
             if error.name not in ("numpy", "xdsl"):
