@@ -17,6 +17,8 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper, shape_inference
 
+from ceras_ir.driver.verify.unsigned_weights import with_unsigned_weights
+
 Array = npt.NDArray[Any]
 """An array of the element type that the model declares."""
 
@@ -133,7 +135,9 @@ def run_onnxruntime(proto: onnx.ModelProto, inputs: Mapping[str, Array]) -> dict
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
     session = ort.InferenceSession(
-        proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        with_unsigned_weights(proto).SerializeToString(),
+        options,
+        providers=["CPUExecutionProvider"],
     )
     names = [output.name for output in proto.graph.output]
     answers = session.run(names, dict(inputs))

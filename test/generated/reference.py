@@ -32,6 +32,8 @@ from generated.noise import TINY, UNIT, Noise, current, in_range, is_exact, usin
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from ceras_ir.driver.verify.unsigned_weights import with_unsigned_weights
+
 GAIN = 8.0
 BASIC = frozenset(
     {"Add", "Sub", "Mul", "Div", "Sqrt", "Cast", "DequantizeLinear", "Reciprocal", "Neg", "Mod"}
@@ -234,7 +236,9 @@ def runtime(case: Case) -> Results:
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads, options.log_severity_level = 1, 4
     session = ort.InferenceSession(
-        case.model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        with_unsigned_weights(case.model).SerializeToString(),
+        options,
+        providers=["CPUExecutionProvider"],
     )
 
     def run(feed: Mapping[str, Array]) -> Any:

@@ -25,6 +25,7 @@ from xdsl.ir import SSAValue
 from ceras_ir.driver.verify.bounded_evaluation import BoundedEvaluation, lost, relative, unit_of
 from ceras_ir.driver.verify.real_values import UNIT, Doubles
 from ceras_ir.driver.verify.rounding_rules import equal
+from ceras_ir.driver.verify.unsigned_weights import with_unsigned_weights
 from ceras_ir.frontends.onnx import import_with_names
 from ceras_ir.frontends.onnx.emission.values import NO_VALUE, Constant, TensorList, Value
 from ceras_ir.network.function import input_names, main_function
@@ -175,7 +176,9 @@ def _onnxruntime(model: onnx.ModelProto, names: Sequence[str], folder: Path | No
         if any(max(found, default=0) >= MAX_TREE_NODES for found in ids):
             raise ValueError(f"a tree of more than {MAX_TREE_NODES} nodes")
     session = runtime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        with_unsigned_weights(model).SerializeToString(),
+        options,
+        providers=["CPUExecutionProvider"],
     )
     return runtime.__version__, lambda feeds: session.run(names, feeds)
 

@@ -5,6 +5,7 @@ the network. The interpreter computes them also from the model after an import.
 
 import sys
 from dataclasses import replace
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -88,6 +89,21 @@ def quantized(path: Path, options: BuildOptions) -> ModuleOp:
     return module
 
 
+@cache
+def saturates() -> bool:
+    """
+    Return whether sums of products of uint8 and int8 saturate in 16 bits: ONNX Runtime's kernels
+    for processors without VNNI. Fused nodes have these products.
+    """
+    weights = np.full((2, 1), 127, np.int8)
+    product = model(
+        [node("MatMulInteger", "x w", "y")], {"x": (1, 2)}, ["y"], {"w": weights},
+        dtype=onnx.TensorProto.UINT8,
+    )  # fmt: skip
+    session = onnxruntime.InferenceSession(serialized(product))
+    return session.run(None, {"x": np.full((1, 2), 255, np.uint8)})[0].item() != 2 * 127 * 255
+
+
 def check(
     path: Path,
     tmp_path: Path,
@@ -107,7 +123,7 @@ def check(
     (tmp_path / "again.onnx").write_bytes(serialized(model))
     again = quantized(tmp_path / "again.onnx", BuildOptions())
     settings = onnxruntime.SessionOptions()
-    if plain:
+    if plain or saturates():
         settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(serialized(model), settings)
     assert [v.name for v in session.get_inputs()] == [v.name for v in model.graph.input]
