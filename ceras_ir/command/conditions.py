@@ -18,6 +18,7 @@ from types import MappingProxyType
 
 from ceras_ir.command.entry_point import shown_name
 from ceras_ir.command.exit_status import report
+from ceras_ir.command.help_parser import usual
 from ceras_ir.command.tool_parser import ToolParser
 from ceras_ir.support.diagnostics import UsageError, did_you_mean
 from ceras_ir.support.figure_names import identifier, matching
@@ -127,13 +128,15 @@ CONDITION_HELP = (
 def add_conditions(parser: ToolParser, metrics: str) -> None:
     """Add `--fail-if`; `metrics` is the end of the help: examples, and the metrics with units."""
     shown = metrics.replace("%", "%%")
-    parser.add_argument(
-        FLAG,
-        type=condition,
-        action="append",
-        default=[],
-        metavar="CONDITION",
-        help=f"{CONDITION_HELP} for example {shown}",
+    usual(
+        parser.add_argument(
+            FLAG,
+            type=condition,
+            action="append",
+            default=[],
+            metavar="CONDITION",
+            help=f"{CONDITION_HELP} for example {shown}",
+        )
     )
 
 
@@ -148,9 +151,19 @@ def _named(each: Condition, metrics: Mapping[str, Quantity]) -> tuple[str, Quant
     """
     name = identifier(each.metric.rpartition(": ")[2])
     found = matching(name, metrics)
+    # `agreement_drop` is not an alternative to `agreement`.
+    found = [f for f in found if not any(f.startswith(f"{other}_") for other in found)]
     if len(found) > 1:
         raise _refused(each, f"'{name}' may be {' or '.join(found)}")
     return (found[0], metrics[found[0]]) if found else (name, SHARE)
+
+
+def _short_names(metrics: Mapping[str, Quantity]) -> Iterator[str]:
+    """Yield the first words of metrics, which are unique prefixes: `flash` of `flash_bytes`."""
+    for name in metrics:
+        first = name.partition("_")[0]
+        if len(matching(first, metrics)) == 1:
+            yield first
 
 
 def check_conditions(
@@ -166,9 +179,11 @@ def check_conditions(
         name, quantity = _named(each, metrics)
         if name not in metrics and not is_other(name):
             listed = ", ".join(metrics)
-            near = did_you_mean(name, metrics)
+            near = did_you_mean(name, {*metrics, *_short_names(metrics)})
             raise _refused(each, f"unknown metric '{name}'{near} (known: {listed})")
-        each.limit(quantity)
+        limit = each.limit(quantity)
+        if name in metrics and quantity is SHARE and not -1 <= limit <= 1:
+            raise _refused(each, f"'{name}' is at most 1: write {each.number:g}% for percent")
 
 
 def met_conditions(

@@ -18,6 +18,7 @@ from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, 
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import TypeVar
 
 from xdsl.dialects import builtin
@@ -158,6 +159,13 @@ def node_name(op: Operation) -> str:
     return f"{op.name} at line {location.line.data}" if is_line else op.name
 
 
+def _similarity(known: str, name: str) -> tuple[float, int]:
+    from difflib import SequenceMatcher
+
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(known, name, strict=False))
+    return SequenceMatcher(None, known, name).ratio(), len(list(same))
+
+
 def did_you_mean(name: str, known: Iterable[str], min_similarity: float = 0.6) -> str:
     """
     Return the end of a message about the unknown `name`: the most similar known name, else the
@@ -168,8 +176,10 @@ def did_you_mean(name: str, known: Iterable[str], min_similarity: float = 0.6) -
 
     known = sorted(set(known))
     matches = [each for each in known if each.lower() == name.lower()] or get_close_matches(
-        name, known, n=1, cutoff=min_similarity
+        name, known, n=MAX_NAMES, cutoff=min_similarity
     )
+    # Of equally similar names, the one with the longest common prefix: cortex-m55 for cortex-m56.
+    matches = sorted(matches, key=lambda each: _similarity(each, name), reverse=True)[:1]
     if not matches and name:
         is_short = len(name) < MIN_PART_LENGTH
         matches = [

@@ -33,7 +33,7 @@ path of the file.
 2. Change the values. `ceras boards MY_BOARD.toml` checks the file.
 3. Compile with `--board MY_BOARD.toml`.
 
-A microcontroller needs six fields:
+A microcontroller needs five fields:
 
 ```toml
 title = "My board"
@@ -41,7 +41,6 @@ core = "cortex-m4"
 clock_mhz = 48
 flash_bytes = 262144
 sram_bytes = 32768
-flags = ["-mcpu=cortex-m4", "-mthumb", "-mfpu=fpv4-sp-d16", "-mfloat-abi=hard"]
 ```
 
 1. Each field is checked. A message names the file, the field and the accepted values.

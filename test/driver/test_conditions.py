@@ -149,6 +149,7 @@ def test_wrong_conditions_write_nothing(tool: Tool, tmp_path: Path, text: str) -
     (tmp_path / "n.mlir").write_text(MIXING)
     done = tool(*COMPILE, "--fail-if", text)
     assert (done.status, done.stdout) == (2, "") and text in done.stderr
+    assert ("did you mean 'flash'?" in done.stderr) is text.startswith("flsh")
     assert not (tmp_path / "out").exists()
 
 

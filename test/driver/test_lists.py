@@ -1,6 +1,7 @@
 """Check that the commands that list boards, targets and operators fit 80 columns."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,13 @@ from ceras_ir.targets.protocol import all_targets, target_names
 MODEL = Path(__file__).parents[2] / "examples/plugin/pools.mlir"
 
 
-def printed(capsys: pytest.CaptureFixture[str]) -> list[str]:
+MAX_BOARD_LINE = 105
+"""Titles of boards are complete."""
+
+
+def printed(capsys: pytest.CaptureFixture[str], width: int = WIDTH) -> list[str]:
     lines = capsys.readouterr().out.splitlines()
-    assert [line for line in lines if len(line) > WIDTH and not line.startswith("file: ")] == []
+    assert [line for line in lines if len(line) > width and not line.startswith("file: ")] == []
     return lines
 
 
@@ -28,17 +33,17 @@ def refusal(capsys: pytest.CaptureFixture[str]) -> str:
 
 def test_all_boards(capsys: pytest.CaptureFixture[str]):
     assert boards([]) == 0
-    names = [line.split("  ")[0] for line in printed(capsys)]
+    names = [line.split("  ")[0] for line in printed(capsys, MAX_BOARD_LINE)]
     assert {name for target in all_targets() for name in target.boards()} <= set(names)
     assert names.count("due") == 1
 
 
 def test_boards_of_a_target(capsys: pytest.CaptureFixture[str]):
     assert boards(["--target", "c"]) == 0
-    lines = printed(capsys)
+    lines = printed(capsys, MAX_BOARD_LINE)
     assert [line.split("  ")[0] for line in lines[1:-2]] == list(CTarget.boards())
-    assert "due               Arduino Due" in "\n".join(lines)
-    assert "cortex-m3, 84 MHz" in "\n".join(lines) and "512 KiB + 96 KiB" in "\n".join(lines)
+    (due,) = (line for line in lines if line.startswith("due "))
+    assert re.split("  +", due)[1:] == ["cortex-m3, 84 MHz", "512 KiB + 96 KiB", "Arduino Due"]
     assert boards(["--target", "interp"]) == 0
     assert printed(capsys)[0] == "target interp has no boards"
 
@@ -139,7 +144,9 @@ def test_boards_that_a_model_fits(
     (model := tmp_path / "relu.mlir").write_text(RELU.replace("SIZE", str(size)))
     assert boards(["--model", str(model)]) == (0 if fitting else 1)
     found = capsys.readouterr()
-    rows = [line.split() for line in found.out.splitlines()[1:]]
+    *lines, empty, note = found.out.splitlines()
+    assert not empty and note.endswith("For int8, add --calibrate DATA.npz.")
+    rows = [line.split() for line in lines[1:]]
     assert [row[-1] for row in rows] == ["yes"] * fitting + ["SRAM"] * (17 - fitting)
     assert {row[0] for row in rows} == {*ArduinoTarget.boards(), "alif_e7_hp", "ek_ra8m1"}
     assert ("relu.mlir: error: fits none of 17 boards" in found.err) is (not fitting)
@@ -151,9 +158,22 @@ def test_boards_that_a_model_fits(
 
 
 @pytest.mark.needs("onnx")
+def test_named_boards_are_compared(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    Path("mine.toml").write_text(CTarget.boards()["pico"].read_text("utf-8"))
+    assert boards(["uno_r4_wifi", "mine.toml", "--model", str(MODEL), "--quantize", "int8"]) == 0
+    lines = printed(capsys, MAX_BOARD_LINE)
+    assert [line.split()[0] for line in lines[1:]] == ["uno_r4_wifi", "mine.toml"]
+
+
+@pytest.mark.needs("onnx")
 def test_a_comparison_of_boards_that_is_not_possible(capsys: pytest.CaptureFixture[str]):
     for option, message in (
-        ("--board=pico", "--model compares all boards: remove --board"),
+        ("--board=pico", "--model compares boards: name them without --board"),
+        ("raspberry_pi_4", "board 'raspberry_pi_4' has no limited memory: a model always fits"),
+        ("pica", "target c has no board 'pica'; did you mean 'pico'?"),
         ("--target=onnx", "target onnx has no boards with limited memory"),
         ("--calibrat=a.npz", "did you mean '--calibrate'?"),
     ):

@@ -1,5 +1,6 @@
 """Check board files: each field is checked, and a damaged file is an `InputError`."""
 
+import tomllib
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
@@ -7,7 +8,7 @@ from typing import Literal
 import pytest
 
 from ceras_ir.backends.arduino.target import ArduinoTarget
-from ceras_ir.backends.c.machines import CORES
+from ceras_ir.backends.c.machines import CORES, parse_board
 from ceras_ir.backends.c.target import CTarget
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
 from ceras_ir.support.options import field_docs
@@ -186,12 +187,19 @@ def test_flags_of_another_core_are_refused(tmp_path: Path):
     shipped = CTarget.boards()["alif_e7_hp"].read_text("utf-8")
 
     def check_core(core: str) -> None:
-        text = shipped.replace("-mcpu=cortex-m55", f"-mcpu={core}")
+        text = f'{shipped}flags = ["-mcpu={core}", "-mthumb", "-mfloat-abi=hard"]\n'
         CTarget.check_board(str(_written(tmp_path, text.encode())))
 
     check_core("cortex-m55+nomve.fp")
     with pytest.raises(InputError, match='selects another core than core = "cortex-m55"'):
         check_core("cortex-m4")
+
+
+def test_the_core_has_flags(tmp_path: Path):
+    text = CTarget.boards()["pico"].read_text("utf-8")
+    assert parse_board(tomllib.loads(text), "pico").flags == ("-mcpu=cortex-m0plus", "-mthumb")
+    given = 'flags = ["-mcpu=cortex-m0plus"]'
+    assert parse_board(tomllib.loads(f"{text}{given}\n"), "pico").flags == ("-mcpu=cortex-m0plus",)
 
 
 def _written(folder: Path, content: bytes) -> Path:

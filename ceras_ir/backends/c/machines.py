@@ -99,6 +99,8 @@ class Core:
     """Bytes of code at -Os for each operator in the text of the C."""
     code_margin: float = 0.3
     """The relative error of the code estimate. Constants are exact."""
+    flags: tuple[str, ...] = ()
+    """The flags of the compiler for a core with all its usual units, such as the float unit."""
     has_times: bool = True
     """Whether instruction counts of kernels, counted on a Cortex-M4, apply to this core."""
 
@@ -132,18 +134,43 @@ LEVEL_COSTS: dict[Level, LevelCosts] = {
     "-O3": LevelCosts(2.0, 0.88, 0.44, 0.88, 0.92),
 }
 
+HARD_FLOAT = "-mfloat-abi=hard"
+"""The flag of a board whose float unit is used."""
+
+
+def _arm(core: str, *unit: str) -> tuple[str, ...]:
+    return (f"-mcpu={core}", "-mthumb", *unit)
+
+
+SINGLE_FLOAT = ("-mfpu=fpv5-sp-d16", HARD_FLOAT)
+
 CORES = {
-    "cortex-m0": Core(float_library_bytes=3400, emulation=AN386),
-    "cortex-m0plus": Core(float_library_bytes=3400, emulation=AN386),
-    "cortex-m23": Core(float_library_bytes=3400, emulation=AN547),
-    "cortex-m3": Core(float_library_bytes=1400, emulation=AN386),
-    "cortex-m4": Core(has_dsp=True, emulation=AN386),
-    "cortex-m7": Core(has_dsp=True, emulation=AN547),
-    "cortex-m33": Core(has_dsp=True, emulation=AN547),
-    "cortex-m35p": Core(has_dsp=True, emulation=AN547),
-    "cortex-m55": Core(has_dsp=True, has_helium=True, emulation=AN547),
-    "cortex-m85": Core(has_dsp=True, has_helium=True, emulation=AN547),
+    "cortex-m0": Core(float_library_bytes=3400, emulation=AN386, flags=_arm("cortex-m0")),
+    "cortex-m0plus": Core(float_library_bytes=3400, emulation=AN386, flags=_arm("cortex-m0plus")),
+    "cortex-m23": Core(float_library_bytes=3400, emulation=AN547, flags=_arm("cortex-m23")),
+    "cortex-m3": Core(float_library_bytes=1400, emulation=AN386, flags=_arm("cortex-m3")),
+    "cortex-m4": Core(
+        has_dsp=True,
+        emulation=AN386,
+        flags=_arm("cortex-m4", "-mfpu=fpv4-sp-d16", HARD_FLOAT),
+    ),
+    "cortex-m7": Core(
+        has_dsp=True, emulation=AN547, flags=_arm("cortex-m7", "-mfpu=fpv5-d16", HARD_FLOAT)
+    ),
+    "cortex-m33": Core(has_dsp=True, emulation=AN547, flags=_arm("cortex-m33", *SINGLE_FLOAT)),
+    "cortex-m35p": Core(has_dsp=True, emulation=AN547, flags=_arm("cortex-m35p", *SINGLE_FLOAT)),
+    "cortex-m55": Core(
+        has_dsp=True, has_helium=True, emulation=AN547, flags=_arm("cortex-m55", HARD_FLOAT)
+    ),
+    # The flags name the architecture, because gcc 12 does not know the core.
+    "cortex-m85": Core(
+        has_dsp=True,
+        has_helium=True,
+        emulation=AN547,
+        flags=("-march=armv8.1-m.main+mve.fp+fp.dp", "-mthumb", HARD_FLOAT),
+    ),
     "rv32imc": Core(
+        flags=("-march=rv32imc", "-mabi=ilp32"),
         float_library_bytes=3200,
         tools=RISCV,
         bytes_per_operator=3.2,
@@ -151,7 +178,13 @@ CORES = {
         has_times=False,
     ),
     # Measured with integers on an LX106, which has the same base instructions.
-    "xtensa-lx7": Core(tools=XTENSA, bytes_per_operator=2.4, code_margin=0.4, has_times=False),
+    "xtensa-lx7": Core(
+        flags=("-mlongcalls",),
+        tools=XTENSA,
+        bytes_per_operator=2.4,
+        code_margin=0.4,
+        has_times=False,
+    ),
 }
 """The cores by the name that a board specifies as `core`."""
 
@@ -172,10 +205,10 @@ class Board:
     """The flash memory of the board."""
     sram_bytes: int = board_field(minimum=1, example="32768")
     """The static RAM of the board."""
-    flags: tuple[str, ...] = board_field(example='["-mcpu=cortex-m4", "-mthumb"]')
+    flags: tuple[str, ...] = board_field(())
     """
-    The flags of the compiler that select the core. With `-mfloat-abi=hard`, the floating-point
-    unit is used.
+    The flags of the compiler that select the core. Without them, the core has a float unit if most
+    chips have it. With `-mfloat-abi=hard`, the floating-point unit is used.
     """
     architecture: str = board_field("")
     """The architecture of the Arduino core, such as `renesas_uno`. Only target arduino needs it."""
@@ -207,7 +240,7 @@ class Board:
 
     @property
     def has_float_unit(self) -> bool:
-        return "-mfloat-abi=hard" in self.flags
+        return HARD_FLOAT in self.flags
 
     @property
     def free_flash(self) -> int:
@@ -224,6 +257,8 @@ def parse_board(content: Mapping[str, object], file: str) -> Board:
     messages name `file`.
     """
     board = read_fields(Board, content, file)
+    if "flags" not in content:
+        board = replace(board, flags=board.known_core.flags)
     if board.free_flash < 1 or board.free_sram < 1:
         raise InputError("the reserved bytes leave no memory for a model", file)
     for flag in board.flags:

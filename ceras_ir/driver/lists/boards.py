@@ -8,7 +8,7 @@ from xdsl.utils.hints import isa
 
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.tool_parser import ToolParser, early_value
-from ceras_ir.driver.lists import WIDTH, definitions
+from ceras_ir.driver.lists import definitions
 from ceras_ir.driver.shared_options import add_target, native_target
 from ceras_ir.support.diagnostics import (
     InputError,
@@ -30,8 +30,8 @@ from ceras_ir.targets.protocol import Target, all_targets, board_owners, find_ta
 
 MODEL = "--model"
 
-MIN_TITLE, MAX_PART = 12, 24
-"""The minimum width of a title, and the maximum width of a core or part, in characters."""
+MAX_PART = 24
+"""The maximum width of a core or part, in characters."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -98,13 +98,10 @@ def _listed(targets: Sequence[type[Target]]) -> Iterator[str]:
         yield f"target {targets[0].name} has no boards"
     for i, (names, boards) in enumerate(groups.items()):
         rows = [
-            [name, found.title, shortened(found.part, MAX_PART), found.memory]
+            [name, shortened(found.part, MAX_PART), found.memory, found.title]
             for name, found in boards
         ]
-        rows.insert(0, [names, "title", "core or part", "memory"])
-        others = sum(max(len(row[column]) for row in rows) + 2 for column in (0, 2, 3))
-        for row in rows:
-            row[1] = shortened(row[1], max(WIDTH - others, MIN_TITLE))
+        rows.insert(0, [names, "core or part", "memory", "title"])
         yield from [""] * (i > 0)
         yield from aligned(rows, right=())
     yield ""
@@ -181,7 +178,8 @@ def _fields(target: type[Target], names: Sequence[str], board: str, file: str) -
             value = content.get(each.name)
             if rule_of(each).accepts_text and isinstance(value, int):
                 values[each.name] = f"{value:#x}"
-            if not is_required(each) and each.name not in content and each.default is not None:
+            is_shown = not is_required(each) and each.default not in (None, ())
+            if is_shown and each.name not in content:
                 values[each.name] = f"{json.dumps(each.default)} (default)"
     yield from definitions(values.items())
 

@@ -55,6 +55,12 @@ def make_parser(target: TargetClass) -> ToolParser:
         epilog="Exit status: 0 if a board fits, 1 if none fits or bad input, 2 wrong usage.",
     )
     parser.add_argument("--model", metavar="MODEL.onnx", required=True, help="an ONNX model")
+    parser.add_argument(
+        "boards",
+        nargs="*",
+        metavar="NAME|FILE",
+        help="compile for these boards (default: all with limited memory)",
+    )
     add_target(parser, compiling_targets(), f"boards of this target (default: {target.name})")
     add_build_options(parser)
     add_options(parser, BuildOptions, ["io"])
@@ -93,13 +99,12 @@ def compare_boards(argv: Sequence[str]) -> int:
         parser = make_parser(target)
         arguments = parser.read(argv)
         if BOARD in parser.given:
-            raise UsageError("--model compares all boards: remove --board, or use ceras-compile")
-        summaries = {name: target.board_summary(name) for name in target.boards()}
-        parts = {name: each.part for name, each in summaries.items() if each.memory}
-        if not parts:
-            raise UsageError(f"target {target.name} has no boards with limited memory")
+            raise UsageError("--model compares boards: name them without --board")
+        parts = _parts(target, arguments.boards)
         with calibration_workers(arguments):
             module = read_model(arguments)
+            options = build_options(arguments, target_of(target, arguments))
+            is_quantized = options.resolved(module).is_quantized
             found = [
                 _on_board(module, arguments, target, name, parts[name])
                 for name in progress(list(parts), f"compiling for {len(parts)} boards")
@@ -108,6 +113,8 @@ def compare_boards(argv: Sequence[str]) -> int:
     heading = ["board", "core or part", *(h for name in MEMORIES for h in (name, "of"))]
     rows = [[*heading, "time", "fits"], *(result.row() for result in found)]
     print("\n".join(aligned(rows, right=range(2, 7))))
+    if not is_quantized:
+        print("\nThese are figures of float arithmetic. For int8, add --calibrate DATA.npz.")
     if all(result.reason for result in found):
         raise InputError(
             f"fits none of {len(found)} boards of target {target.name}; ceras-compile with --board "
@@ -115,6 +122,19 @@ def compare_boards(argv: Sequence[str]) -> int:
             arguments.model,
         )
     return 0
+
+
+def _parts(target: TargetClass, boards: Sequence[str]) -> dict[str, str]:
+    """Return the core or part of each board with limited memory; by default, of all boards."""
+    for board in boards:
+        target.check_board(board)
+    summaries = {name: target.board_summary(name) for name in boards or target.boards()}
+    parts = {name: each.part for name, each in summaries.items() if each.memory}
+    if unlimited := [board for board in boards if board not in parts]:
+        raise UsageError(f"board '{unlimited[0]}' has no limited memory: a model always fits")
+    if not parts:
+        raise UsageError(f"target {target.name} has no boards with limited memory")
+    return parts
 
 
 def _on_board(

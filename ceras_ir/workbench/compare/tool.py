@@ -56,6 +56,9 @@ if TYPE_CHECKING:
     from ceras_ir.workbench.compare.variants import Task, Variant
 
 
+DROP = " drop"
+"""The end of the name of a loss: the figure of the float network minus that of the quantized."""
+
 MAX_PROPOSAL_INPUTS = 32
 """The number of inputs on which other options are evaluated."""
 
@@ -118,7 +121,8 @@ def make_parser() -> ToolParser:
         parser,
         '"agreement<98%" or "signal_to_noise_db<25". Metrics are the names in the printed table, '
         "also as in a study of ceras explore: signal_to_noise_db, agreement, top_1, mean_iou and "
-        "so on; with several outputs, all are checked, and OUTPUT: METRIC is a single output",
+        "so on; top_1_drop is the loss of top_1, as for other shares; with several outputs, all "
+        "are checked, and OUTPUT: METRIC is a single output",
     )
     add_scheme(parser)
     parser.add_argument(
@@ -231,7 +235,8 @@ def _metrics() -> dict[str, Quantity]:
 
     known = {OUTPUT_RATIO: DECIBELS, BEFORE_SOFTMAX: DECIBELS, MEAN_ERROR: NUMBER}
     names = known | {name: SHARE for name in FIGURE_NAMES if name not in known}
-    return {identifier(name): quantity for name, quantity in names.items()}
+    shares = {f"{name}{DROP}": SHARE for name, quantity in names.items() if quantity is SHARE}
+    return {identifier(name): quantity for name, quantity in {**names, **shares}.items()}
 
 
 def _check_conditions(arguments: argparse.Namespace) -> None:
@@ -251,6 +256,9 @@ def _values(variants: "Sequence[Variant]") -> list[Value]:
         for figure in variant.metrics:
             output, _, name = figure.name.rpartition(": ")
             found.append(Value(identifier(name), figure.quantized, output, variant.name))
+            if figure.real is not None:
+                loss = figure.real - figure.quantized
+                found.append(Value(identifier(f"{name}{DROP}"), loss, output, variant.name))
     return found
 
 

@@ -41,6 +41,16 @@ def test_conditions_that_are_not_met(tool: Tool) -> None:
     assert (done.status, done.stderr) == (0, "")
 
 
+def test_the_loss_of_a_metric(tool: Tool, files: Path) -> None:
+    np.savez(files / "labels.npz", labels=np.zeros(4, np.int64))
+    with_labels = (*COMPARE, "--labels", "labels.npz", "--fail-if")
+    done = tool(*with_labels, "top_1_drop>=-100%")
+    assert done.status == 1 and "default recipe: top_1_drop = 0, not below the limit of -1" in (
+        done.stderr
+    )
+    assert tool(*with_labels, "top_1_drop>0.5%").status == 0
+
+
 def test_metrics_of_a_function_of_the_user(tool: Tool, files: Path) -> None:
     (files / "m.py").write_text("def f(outputs, labels):\n    return {'Loss': 0.5}\n")
     common = (*COMPARE, "--metric", "m.py:f")
@@ -56,6 +66,7 @@ def test_metrics_of_a_function_of_the_user(tool: Tool, files: Path) -> None:
 def test_wrong_conditions(tool: Tool) -> None:
     for text, message in (
         ("agrement<1", "did you mean 'agreement'?"),
+        ("agreement<98", "'agreement' is at most 1: write 98% for percent"),
         ("agreement<1dB", "'agreement' has no unit 'dB'; units: %"),
         ("agreement", "expected a metric, one of < <= > >="),
     ):
