@@ -25,6 +25,8 @@ from registers_page import registers_page
 from run_examples import ExampleFailedError, refresh
 from structure_picture import structure_picture
 
+from ceras_ir.backends.nnet.circuits import LIMITS_MODULE, limits_module
+
 DOCS = Path(__file__).resolve().parent.parent
 DECIMAL = re.compile(r"\d+(\.\d+)+(e[+-]?\d+)?")
 """Decimal numbers, and versions such as 1.32.0."""
@@ -68,6 +70,7 @@ def _read(name: str) -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
+    f"../ceras_ir/backends/nnet/hdl/{LIMITS_MODULE}.sv": limits_module,
     **{name: partial(_printed, make) for name, make in PRINTED.items()},
     **{name: partial(_refreshed, name) for name in WITH_EXAMPLES},
 }

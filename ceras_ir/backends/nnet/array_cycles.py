@@ -205,7 +205,7 @@ class _Launch:
 
     def mode(self, name: str) -> bool:
         """Return the bit called `name` of the register `mode`."""
-        (bit,) = (c.value for c in register_map().modes if c.name == name)
+        (bit,) = (c.value for c in register_map().flags if c.name == name)
         return bool(self.registers["mode"] >> bit & 1)
 
     @cached_property

@@ -94,7 +94,9 @@ def circuit_sources() -> list[Path]:
 HEADER = "registers.h"
 _CONSTANT = re.compile(r"^  localparam (\w+) = (\d+);(?:  // (.*))?$", re.MULTILINE)
 _FIELD = re.compile(r"^    logic \[(\d+):0\] (\w+);(?:  // (.*))?$", re.MULTILINE)
-_USED_BITS = re.compile(r"(signed )?(\d+) bits(?:; )?")
+_USED_BITS = re.compile(r"(signed )?(\d+) bits(, not 0)?(?:; )?")
+_NOT_WORDS = ("WORDS", "VERSION", "LAYER", "DESCRIPTOR_BYTES")
+"""The constants of the package, before the registers of a launch, that are no word of the port."""
 
 
 @dataclass(frozen=True)
@@ -118,12 +120,14 @@ class RegisterField:
     used_bits: int
     """The number of bits that the circuits use."""
     signed: bool
+    is_positive: bool
+    """Whether a launch needs a value other than 0."""
     meaning: str
 
     @property
     def limits(self) -> tuple[int, int]:
         """The minimum and the maximum value that the register can have."""
-        low = -(1 << (self.used_bits - 1)) if self.signed else 0
+        low = -(1 << (self.used_bits - 1)) if self.signed else int(self.is_positive)
         return low, (1 << (self.used_bits - self.signed)) - 1
 
     def read(self, words: Sequence[int]) -> int:
@@ -140,8 +144,13 @@ class RegisterMap:
     control: Sequence[RegisterConstant]
     """The word indices of control registers, and the other constants of the package."""
     fields: Sequence[RegisterField]
-    modes: Sequence[RegisterConstant]
-    """The bits of the register `mode`."""
+    flags: Sequence[RegisterConstant]
+    """The bits of the registers `mode`, `control` and `status`."""
+
+    @property
+    def words(self) -> Sequence[RegisterConstant]:
+        """The words of the port outside the layer."""
+        return [c for c in self.control if c.name not in _NOT_WORDS]
 
     def address(self, field: RegisterField) -> int:
         """Return the byte address of the first word of a register."""
@@ -156,7 +165,7 @@ def register_map() -> RegisterMap:
     """Return the registers that the SystemVerilog package declares."""
     text = package_source().read_text("ascii")
     start, end = text.index("typedef struct"), text.index("} layer_t;")
-    control, modes = (
+    control, flags = (
         [RegisterConstant(name, int(n), meaning) for name, n, meaning in _CONSTANT.findall(part)]
         for part in (text[:start], text[end:])
     )
@@ -168,10 +177,11 @@ def register_map() -> RegisterMap:
         word, shift = bit // 32, 0 if bits == 64 else 32 - bit % 32 - bits
         found = _USED_BITS.match(meaning)
         used, signed = (int(found[2]), bool(found[1])) if found else (bits, False)
+        positive = found is not None and found[3] is not None
         rest = meaning[found.end() :] if found else meaning
-        fields.append(RegisterField(name, word, shift, bits, used, signed, rest))
+        fields.append(RegisterField(name, word, shift, bits, used, signed, positive, rest))
         bit += bits
-    known = RegisterMap(control, fields, modes)
+    known = RegisterMap(control, fields, flags)
     assert bit == 32 * known.constant("WORDS")
     return known
 
@@ -199,7 +209,7 @@ def registers_header() -> str:
         "",
     ]
     lines += [f"constexpr uint32_t {c.name} = {c.value};" for c in known.control]
-    lines += [f"constexpr uint32_t {c.name} = 1u << {c.value};" for c in known.modes]
+    lines += [f"constexpr uint32_t {c.name} = 1u << {c.value};" for c in known.flags]
     for f in known.fields:
         # The circuits accept signed and unsigned bytes in fields of eight bits.
         low, high = (-128, 255) if f.used_bits == f.bits == 8 else f.limits
@@ -214,17 +224,64 @@ def registers_header() -> str:
 def register_table() -> str:
     """Return the registers of the core as a Markdown table: address, name, bits, meaning."""
     known = register_map()
-    words = [c for c in known.control if c.name not in ("WORDS", "VERSION", "LAYER")]
-    rows = [(4 * c.value, c.name.lower(), "", c.meaning) for c in words]
+    rows = [(4 * c.value, c.name.lower(), "", c.meaning) for c in known.words]
     for f in known.fields:
         bits = f"{f.shift + f.bits - 1}:{f.shift}" if f.bits < 32 else ""
         low, high = f.limits
-        limit = f"{low} to {high}" if f.signed else f"up to {high:#x}"
+        limit = f"{low} to {high}" if f.signed else f"{f'{low} to' if low else 'up to'} {high:#x}"
         rows.append((known.address(f), f.name, bits, "; ".join(filter(None, (limit, f.meaning)))))
     lines = ["| address | register | bits | meaning |", "|---|---|---|---|"]
     rows.sort(key=lambda row: row[0])
     lines += [f"| {at:#05x} | `{name}` | {bits} | {text} |" for at, name, bits, text in rows]
     return "\n".join(lines) + "\n"
+
+
+LIMITS_MODULE = "register_limits"
+
+
+def limits_module() -> str:
+    """
+    Return the SystemVerilog module that tests whether a word of a layer has a value that the
+    registers allow.
+    """
+    known = register_map()
+    faults: dict[int, list[str]] = {}
+    for f in known.fields:
+        # The circuits use the lowest bits of a field.
+        high = f.shift + min(f.bits, 32) - 1
+        used = f.used_bits if f.bits <= 32 else f.used_bits - 32
+        word = f.word if f.bits <= 32 else f.word + 1
+        bits = f"value[{high}:{f.shift + used - f.signed}]"
+        if used < min(f.bits, 32):
+            faults.setdefault(word, []).append(
+                f"({bits} != 0 && {bits} != '1)" if f.signed else f"{bits} != 0"
+            )
+        if f.is_positive:
+            faults.setdefault(word, []).append(f"value[{high}:{f.shift}] == 0")
+    words = known.constant("WORDS")
+    positive = sum({1 << f.word for f in known.fields if f.is_positive})
+    cases = [f"      6'd{word}: outside = {' || '.join(t)};" for word, t in sorted(faults.items())]
+    return "\n".join(
+        [
+            "// The limits of the words of a layer, generated from layer_registers.sv.",
+            f"module {LIMITS_MODULE} (",
+            "    input logic [5:0] word,",
+            "    input logic [31:0] value,",
+            "    output logic outside,",
+            f"    output logic [{words - 1}:0] zero_outside  // for each word, with the value 0",
+            ");",
+            f"  assign zero_outside = {words}'h{positive:x};",
+            "",
+            "  always_comb begin",
+            "    case (word)",
+            *cases,
+            "      default: outside = 0;",
+            "    endcase",
+            "  end",
+            "endmodule",
+            "",
+        ]
+    )
 
 
 def write_board_files(folder: Path, size: CircuitSize) -> None:

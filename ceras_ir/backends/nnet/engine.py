@@ -131,7 +131,7 @@ def planner() -> Path:
     sources = [*sorted(CORE.glob("*.cpp")), *sorted(PLANNER.glob("*.cpp"))]
     headers = [path for folder in (CORE, SOURCES) for path in sorted(folder.glob("*.h"))]
     flags = [*ENGINE_FLAGS, "-O1", "-fPIC", "-shared", f"-I{CORE}", f"-I{SOURCES}"]
-    sources = [path for path in sources if path.name != "circuits.cpp"]
+    sources = [path for path in sources if path.name not in ("circuits.cpp", "core.cpp")]
     part = Part(sources, headers, flags, generated_headers())
     return build_program("nnet_planner", "the plan of the nnet core", [part])
 
@@ -171,8 +171,6 @@ def write_sources(folder: Path) -> None:
         (driver / path.name).write_bytes(path.read_bytes())
 
 
-SIMULATION = RTL / "simulation.cpp"
-"""The only source that includes output of Verilator."""
 RTL_PURPOSE = "the nnet engine with its circuits in Verilog"
 
 
@@ -190,8 +188,10 @@ def build_simulation(name: str, sources: Sequence[Path], size: CircuitSize) -> P
     """
     modules = circuit_sources()
     shared, own = _shared_and_own(sources)
-    own += [path for path in sorted(RTL.glob("*.cpp")) if path != SIMULATION]
-    simulation = _hardware_part([SIMULATION], {RTL})
+    own += sorted(RTL.glob("*.cpp"))
+    driving = [path for path in own if f'"V{CORE_MODULE}.h"' in path.read_text("utf-8")]
+    own = [path for path in own if path not in driving]
+    simulation = _hardware_part(driving, {RTL, *(path.parent for path in driving)})
     # The output of Verilator does not compile without warnings.
     quiet = [flag for flag in simulation.flags if not flag.startswith("-W")]
     simulation = replace(simulation, flags=[*quiet, f"-I{include_folder()}"], is_shared=False)

@@ -9,6 +9,14 @@
 
 namespace ceras {
 
+// Execute a planned layer, and return the cycles.
+inline uint32_t run_plan(Core& core, CorePlan& plan, uint64_t stream, const int8_t* input,
+                         const int8_t* residual, int8_t* result) {
+  core.begin();
+  show_plan(core, plan, stream, input, residual, result);
+  return core.launch(plan.words);
+}
+
 // Cycles of a layer, 0 where the core does not take it.
 inline uint32_t run_layer(Simulation& core, CorePlan plan, const int8_t* input,
                           const int8_t* residual, int8_t* result) {

@@ -242,5 +242,5 @@ def test_a_register_that_cannot_hold_a_size_refuses_the_layer():
     """All 256x256 pixels of a channel are a row of the result, as in the transpose of ESPCN."""
     net = Network([((1, 256, 256, 3), INT8)])
     op = graph.TransposeOp(net.inputs[0], (0, 3, 1, 2))
-    assert why_not_in_verilog(op, DEFAULT) == "the register 'columns' holds 0 to 65535, got 65536"
+    assert why_not_in_verilog(op, DEFAULT) == "the register 'columns' holds 1 to 65535, got 65536"
     assert core_cycles_of(op, DEFAULT) is None

@@ -66,6 +66,20 @@ def test_registers_at_their_limits():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+CHECKS = ("paths", "read errors", "write errors", "aborts", "resets", "limits", "strobes")
+
+
+@pytest.mark.parametrize("check", [*CHECKS, "responses", "interrupts", "queue"])
+def test_the_ports(check: str):
+    """Test the rules of the ports cycle by cycle, with errors, aborts and resets at many times."""
+    size = CircuitSize(lanes=4, bus_bytes=8, line_bytes=32768, result_bytes=8192, paired=False)
+    program = build_simulation("rtl_bus", [LAYERS.parent / "rtl_bus.cpp", *CIRCUITS], size)
+    done = subprocess.run(
+        [program, check], capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def held_to_cpp(module: ModuleOp, path: Path, rtl: Rtl) -> tuple[NnetModel, list[str]]:
     """
     Check the results of a module against C++. Return the model, and the reasons of the core for

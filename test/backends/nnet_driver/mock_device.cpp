@@ -1,9 +1,10 @@
 // A board without a board: the core in Verilog, simulated, behind files of registers and memory.
 //
-//   mock_device FOLDER REGISTERS BASE [--hang | --other]
+//   mock_device FOLDER REGISTERS BASE [--hang | --stuck | --error | --other]
 //
 // serves FOLDER (test/backends/device/folder.py): the page at REGISTERS of `mem` is the core's, and
-// `dev/udmabuf0` is memory that it sees at BASE. --hang never ends a launch; --other is no core.
+// `dev/udmabuf0` is memory that it sees at BASE. --hang never ends a launch, --stuck only if it is
+// aborted; --error: the memory answers a read of the second layer with an error; --other is no core.
 // Where `dirty` exists, the lines in it are put over what a launch writes, as caches may at any time.
 #include <cstdio>
 #include <cstdlib>
@@ -23,7 +24,8 @@ namespace {
 using namespace ceras::registers;
 
 constexpr size_t LINE = 64, PAGE = 4096;
-constexpr uint32_t START = 1, FINISHED = 14;  // of `control`
+constexpr uint64_t ERROR_AT = 100;  // the burst
+constexpr uint32_t STARTS = START | START_QUEUE, FINISHED = DONE | IDLE | READY;  // of `control`
 
 struct Mapped {
   uint8_t* data;
@@ -74,13 +76,25 @@ int main(int argc, char** argv) {
   std::printf("ready\n");
   std::fflush(stdout);
   for (;; usleep(50)) {
-    if ((words[CONTROL] & START) == 0 || mode == "--hang") continue;
-    uint32_t layer[WORDS];
-    for (uint32_t i = 0; i < WORDS; ++i) layer[i] = words[LAYER + i];
+    const uint32_t control = words[CONTROL];
+    if (mode == "--stuck" && control == ABORT) {
+      words[STATUS] = ABORTED;
+      words[CONTROL] = FINISHED;
+    }
+    if ((control & STARTS) == 0 || control == FINISHED || mode == "--hang" || mode == "--stuck")
+      continue;
     const std::vector<uint8_t> before(memory.data, memory.data + memory.bytes);
     core.begin();
     core.show_at(base, memory.data, static_cast<int64_t>(memory.bytes));
-    words[CYCLES] = core.launch(layer);
+    if (mode == "--error") core.memory.failing_read = ERROR_AT;
+    for (uint32_t i = 0; i < WORDS; ++i) core.write(LAYER + i, words[LAYER + i]);
+    for (const uint32_t word : {QUEUE_ADDRESS, QUEUE_ADDRESS_HIGH, QUEUE_LENGTH})
+      core.write(word, words[word]);
+    core.write(CONTROL, control);
+    core.wait();
+    for (const uint32_t word : {CYCLES, STATUS, LAUNCHES}) words[word] = core.read(word);
+    std::printf("%u layers\n", words[LAUNCHES]);
+    std::fflush(stdout);
     put_dirty_lines(folder + "/dirty", before, memory);
     __sync_synchronize();
     words[CONTROL] = FINISHED;

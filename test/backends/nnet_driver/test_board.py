@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -51,6 +52,12 @@ class Board:
     engine: Path
     model: Path
     caches: Path
+    log: Path
+    """The output of the device: the number of layers of each start."""
+
+    def layers(self) -> list[int]:
+        """Return the number of layers that each start executed."""
+        return [int(line.split()[0]) for line in self.log.read_text().splitlines()[1:]]
 
     def run(
         self, inputs: Samples | NDArray[np.int8], *options: str, **environment: str
@@ -109,10 +116,13 @@ def served(
     folder.mkdir()
     make_folder(folder, BASE, MEMORY_BYTES)
     command = [str(device), str(folder), hex(REGISTERS), hex(BASE), *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    log = folder / "starts"
+    with log.open("w") as output, subprocess.Popen(command, stdout=output) as process:
         try:
-            assert process.stdout is not None and process.stdout.readline() == "ready\n"
-            yield Board(folder, build_board_engine(), network / "model.nnet", caches)
+            while log.read_text() != "ready\n":
+                assert process.poll() is None
+                time.sleep(0.01)
+            yield Board(folder, build_board_engine(), network / "model.nnet", caches, log)
         finally:
             process.kill()
 
@@ -238,16 +248,57 @@ def test_every_left_out_operation_shows(board: Board, expected: Samples, tmp_pat
     np.testing.assert_array_equal(board.outputs(), expected)
 
 
-def test_time_out(tmp_path: Path, device: Path, network: Path, caches: Path):
-    with served(tmp_path / "device", device, network, caches, "--hang") as board:
+def test_successive_layers_need_a_single_start(
+    tmp_path: Path, device: Path, network: Path, caches: Path, expected: Samples
+):
+    """Layers form queues, unless the cycles of each layer are requested."""
+    starts: list[list[int]] = []
+    for number, options in enumerate(([], ["--cycles", "cycles"])):
+        with served(tmp_path / f"device{number}", device, network, caches) as board:
+            done = board.run(samples(1), *options)
+            np.testing.assert_array_equal(board.outputs(), expected[:1])
+            assert (done.returncode, done.stderr) == (0, "")
+        starts.append(board.layers())
+    queued, single = starts
+    assert sum(queued) == len(single) and set(single) == {1}
+    assert len(single) >= 5 and len(queued) <= 2
+
+
+def test_an_error_of_the_memory_is_reported(
+    tmp_path: Path, device: Path, network: Path, caches: Path
+):
+    with served(tmp_path / "device", device, network, caches, "--error") as board:
+        done = board.run(samples(1))
+        names = [layer.name for layer in read(board.model.read_bytes()).layers]
+        (finished, *_) = board.layers()
+    assert done.returncode == 1
+    found = re.search(
+        r"error: layer (\d+) '(\S+)': the memory answered a read of the core with an error: check "
+        r"the memory port, and the address of the buffer$",
+        done.stderr,
+    )
+    assert found is not None and found[2] == names[int(found[1])]
+    assert finished > 0 and int(found[1]) >= finished
+
+
+@pytest.mark.parametrize(
+    ("mode", "end", "after"),
+    [
+        ("--hang", "the abort does not end; check clock, reset and addresses, and load the "
+         "bitstream again", "is busy with another process's launch, or hangs"),
+        ("--stuck", "and aborted; increase --timeout, or check the memory port", "and aborted"),
+    ],
+)  # fmt: skip
+def test_time_out(
+    mode: str, end: str, after: str, tmp_path: Path, device: Path, network: Path, caches: Path
+):
+    with served(tmp_path / "device", device, network, caches, mode) as board:
         done = board.run(samples(1), "--timeout", "50")
         assert done.returncode == 1
-        found = re.search(
-            r"error: layer \d+ '\S+': not done within 50 ms \(control 0x1", done.stderr
-        )
-        assert found is not None and "load the bitstream again" in done.stderr
-        after = board.run(samples(1), "--timeout", "50")
-        assert "is busy with another process's launch, or hangs" in after.stderr
+        start = r"error: layer \d+ '\S+': not done within 50 ms \(control 0x"
+        found = re.search(start, done.stderr)
+        assert found is not None and end in done.stderr
+        assert after in board.run(samples(1), "--timeout", "50").stderr
 
 
 def test_another_design_is_refused(tmp_path: Path, device: Path, network: Path, caches: Path):

@@ -9,9 +9,12 @@ import pytest
 
 from ceras_ir.backends.nnet.circuits import (
     DEFAULT,
+    LIMITS_MODULE,
     SHARED_NUMBERS,
     circuit_sources,
+    limits_module,
     number,
+    package_source,
     register_map,
     register_table,
     registers_header,
@@ -30,7 +33,7 @@ def test_every_register_has_an_address_of_its_own():
         bits |= taken
     end = 4 * (known.constant("LAYER") + known.constant("WORDS"))
     assert bits == set(range(8 * 4 * known.constant("LAYER"), 8 * end))
-    words = [c.value for c in known.control if c.name not in ("WORDS", "VERSION", "LAYER")]
+    words = [c.value for c in known.words]
     assert len(set(words)) == len(words) and all(4 * w < 0x10 or 4 * w >= end for w in words)
 
 
@@ -40,6 +43,10 @@ def test_header_and_page_have_the_same_numbers():
         place = f'{{"{field.name}", {field.word}, {field.shift}, {field.bits}, '
         assert f"constexpr Field {field.name.upper()}{place}" in header
         assert f"| {known.address(field):#05x} | `{field.name}` |" in table
+
+
+def test_the_module_of_limits_is_generated():
+    assert (package_source().parent / f"{LIMITS_MODULE}.sv").read_text("ascii") == limits_module()
 
 
 def test_a_number_of_the_core_has_one_value():

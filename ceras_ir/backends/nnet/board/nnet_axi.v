@@ -10,7 +10,10 @@ module nnet_axi #(
 ) (
     (* X_INTERFACE_PARAMETER = "ASSOCIATED_BUSIF s_axi:m_axi, ASSOCIATED_RESET aresetn" *)
     input wire aclk,
+    // The reset of the interconnect and of all its masters.
     input wire aresetn,
+    // Resets only the core: transfers in progress are finished.
+    input wire core_reset,
     (* X_INTERFACE_INFO = "xilinx.com:signal:interrupt:1.0 irq INTERRUPT" *)
     (* X_INTERFACE_PARAMETER = "SENSITIVITY LEVEL_HIGH" *)
     output wire irq,
@@ -65,10 +68,6 @@ module nnet_axi #(
 );
   localparam [2:0] SIZE = BUS_BYTES == 16 ? 3'd4 : 3'd3;
 
-  // Registers are written as full words: strobes are ignored. The core ignores responses of memory,
-  // because the driver only grants access to memory.
-  assign s_axi_bresp = 2'b00;
-  assign s_axi_rresp = 2'b00;
   assign m_axi_arsize = SIZE;
   assign m_axi_awsize = SIZE;
   // Bursts with incrementing addresses, to uncached memory.
@@ -89,6 +88,7 @@ module nnet_axi #(
   ) core (
       .clk(aclk),
       .rst(!aresetn),
+      .core_rst(core_reset),
       .irq(irq),
       .s_awvalid(s_axi_awvalid),
       .s_awready(s_axi_awready),
@@ -96,6 +96,9 @@ module nnet_axi #(
       .s_wvalid(s_axi_wvalid),
       .s_wready(s_axi_wready),
       .s_wdata(s_axi_wdata),
+      .s_wstrb(s_axi_wstrb),
+      .s_bresp(s_axi_bresp),
+      .s_rresp(s_axi_rresp),
       .s_bvalid(s_axi_bvalid),
       .s_bready(s_axi_bready),
       .s_arvalid(s_axi_arvalid),
@@ -111,6 +114,7 @@ module nnet_axi #(
       .m_rvalid(m_axi_rvalid),
       .m_rready(m_axi_rready),
       .m_rdata(m_axi_rdata),
+      .m_rresp(m_axi_rresp),
       .m_rlast(m_axi_rlast),
       .m_awvalid(m_axi_awvalid),
       .m_awready(m_axi_awready),
@@ -122,6 +126,7 @@ module nnet_axi #(
       .m_wstrb(m_axi_wstrb),
       .m_wlast(m_axi_wlast),
       .m_bvalid(m_axi_bvalid),
+      .m_bresp(m_axi_bresp),
       .m_bready(m_axi_bready)
   );
 endmodule

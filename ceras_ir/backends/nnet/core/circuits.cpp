@@ -1,18 +1,16 @@
-// Launch a layer: grant the core access to memory, then write the registers.
+// Launch layers: grant the core access to memory, then start the core.
 #include "circuits.h"
 
 #include <algorithm>
 
 namespace ceras {
 
-uint32_t run_plan(Core& core, CorePlan& plan, uint64_t stream, const int8_t* input,
-                  const int8_t* residual, int8_t* result) {
-  core.begin();
+void show_plan(Core& core, CorePlan& plan, uint64_t stream, const int8_t* input,
+               const int8_t* residual, int8_t* result) {
   const uint64_t from = core.show(input, plan.input_bytes, false);
   const uint64_t other = residual != nullptr ? core.show(residual, plan.residual_bytes, false) : 0;
   const uint64_t to = core.show(result, plan.result_bytes, true);
   set_addresses(plan, from, stream, other, to);
-  return core.launch(plan.words);
 }
 
 CoreCircuits::CoreCircuits(Core& core, const char* log)
@@ -29,7 +27,24 @@ void CoreCircuits::end_planning() {
   if (longest_ > shared_bytes_) changed(std::vector<uint8_t>(longest_));
 }
 
+void CoreCircuits::cpu_uses(const void*, int64_t, CpuUse) { flush(); }
+
+void CoreCircuits::flush() {
+  if (queue_.empty()) return;
+  const std::vector<LayerWords> queue = std::move(queue_);
+  const std::vector<const void*> queued = std::move(queued_);
+  queue_.clear();
+  queued_.clear();
+  try {
+    core_.launch_queue(queue);
+  } catch (FpgaError& error) {
+    error.layer = queued[std::min(error.launch, queued.size() - 1)];
+    throw;
+  }
+}
+
 uint64_t CoreCircuits::changed(const std::vector<uint8_t>& stream) {
+  flush();
   if (stream.size() <= shared_bytes_) {
     core_.replace(shared_, stream.data(), stream.size());
   } else {
@@ -57,10 +72,10 @@ bool CoreCircuits::run_one(const void* layer, Plan plan, const int8_t* input,
                            const int8_t* residual, int8_t* result) {
   Kept& kept = planned(layer, [&] { return Kept{{{plan(), {{0, 0}}}, 0}}; });
   const Ends ends{input, residual, result};
-  return run(kept, &ends);
+  return run(layer, kept, &ends);
 }
 
-bool CoreCircuits::run(Kept& kept, const Ends* ends) {
+bool CoreCircuits::run(const void* layer, Kept& kept, const Ends* ends) {
   if (planning_) return true;
   for (const Part& part : kept) {
     if (part.plan.plan.taken()) continue;
@@ -69,9 +84,19 @@ bool CoreCircuits::run(Kept& kept, const Ends* ends) {
   }
   uint64_t cycles = 0;
   for (Part& part : kept) {
-    for (const Place& place : part.plan.places)
-      cycles += run_plan(core_, part.plan.plan, part.stream, ends->input + place.input,
-                         ends->residual, ends->result + place.result);
+    for (const Place& place : part.plan.places) {
+      if (queue_.empty()) core_.begin();
+      CorePlan& plan = part.plan.plan;
+      show_plan(core_, plan, part.stream, ends->input + place.input, ends->residual,
+                ends->result + place.result);
+      if (log_ != nullptr) {
+        cycles += core_.launch(plan.words);
+        continue;
+      }
+      queue_.push_back(plan.words);
+      queued_.push_back(layer);
+      if (queue_.size() == MAX_QUEUED_LAYERS) flush();
+    }
     ++ends;
   }
   if (log_ != nullptr) std::fprintf(log_, "%llu\n", static_cast<unsigned long long>(cycles));
@@ -99,7 +124,7 @@ bool CoreCircuits::linear(const void* layer, const FpgaLinear& registers, const 
     part.stream = changed(own.stream);
   }
   const Ends ends{input, residual, result};
-  return run(layers_.at(layer), &ends);
+  return run(layer, layers_.at(layer), &ends);
 }
 
 bool CoreCircuits::pool(const void* layer, const FpgaPool& registers, const int8_t* input,
@@ -128,7 +153,7 @@ bool CoreCircuits::move(const void* layer, const std::vector<FpgaBox>& boxes) {
   });
   std::vector<Ends> ends;
   for (const FpgaBox& box : boxes) ends.push_back({box.input, nullptr, box.result});
-  return run(kept, ends.data());
+  return run(layer, kept, ends.data());
 }
 
 }  // namespace ceras

@@ -11,11 +11,12 @@
 
 namespace ceras {
 
-// Execute a planned layer, and return the cycles.
-uint32_t run_plan(Core& core, CorePlan& plan, uint64_t stream, const int8_t* input,
-                  const int8_t* residual, int8_t* result);
+// Grant the core access to the operands of a planned layer, and set the addresses.
+void show_plan(Core& core, CorePlan& plan, uint64_t stream, const int8_t* input,
+               const int8_t* residual, int8_t* result);
 
-// A layer is planned a single time.
+// A layer is planned a single time. Without a log, successive launches form a queue, which the core
+// executes with a single start before the CPU uses a value.
 class CoreCircuits : public FpgaCircuits {
  public:
   // `log`, if not null, gets a line per layer: the cycles, or 0 and the reason of the refusal.
@@ -32,6 +33,7 @@ class CoreCircuits : public FpgaCircuits {
   bool lookup(const void* layer, const FpgaLookup& registers, const FpgaTables& tables,
               const int8_t* input, int8_t* result) override;
   bool move(const void* layer, const std::vector<FpgaBox>& boxes) override;
+  void cpu_uses(const void* data, int64_t bytes, CpuUse use) override;
   void begin_planning() override { planning_ = true; }
   void end_planning() override;
 
@@ -49,7 +51,9 @@ class CoreCircuits : public FpgaCircuits {
   // The address of a stream that changes in each run. All such layers share the address.
   uint64_t changed(const std::vector<uint8_t>& stream);
   // `ends` has an entry for each part.
-  bool run(Kept& kept, const Ends* ends);
+  bool run(const void* layer, Kept& kept, const Ends* ends);
+  // Execute the queue.
+  void flush();
   template <class Plan>
   Kept& planned(const void* layer, Plan plan);
   template <class Plan>
@@ -60,6 +64,8 @@ class CoreCircuits : public FpgaCircuits {
   std::FILE* log_;
   std::map<const void*, Kept> layers_;
   bool planning_ = false;
+  std::vector<LayerWords> queue_;
+  std::vector<const void*> queued_;  // the layers of the queue
   uint64_t shared_ = 0;  // the address of streams that change
   size_t shared_bytes_ = 0, longest_ = 0;  // the size there, and the size of the longest stream
 };

@@ -11,7 +11,7 @@
 namespace ceras {
 
 struct CorePlan {
-  uint32_t words[registers::WORDS] = {};
+  LayerWords words = {};
   std::vector<uint8_t> stream;
   size_t table_bytes = 0;  // of the function tables at the start of the stream
   int64_t input_bytes = 0, residual_bytes = 0, result_bytes = 0;  // from the first to the last byte

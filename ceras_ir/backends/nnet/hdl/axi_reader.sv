@@ -1,20 +1,23 @@
-// Read bursts for three clients over an AXI4 port. The first client has priority; the other two
-// alternate. A client requests only data for which it has room, so data is always accepted.
+// Read bursts for four clients over an AXI4 port. The first client has priority, the last one yields
+// to the others, which alternate. A client requests only data for which it has room, so data is
+// always accepted. With `halt`, there are no requests, and data is discarded until `quiet`.
 module axi_reader #(
     parameter ADDRESS_BITS = 40,
     parameter PLACE_BITS = 18,
     parameter BUS_BYTES = 16,
     parameter BURST_BYTES = 256,
-    parameter SIZE_BITS = $clog2(BURST_BYTES) + 1
+    parameter SIZE_BITS = $clog2(BURST_BYTES) + 1,
+    parameter CLIENTS = 4
 ) (
     input logic clk,
     input logic rst,
-    input logic [2:0] burst_valid,
-    output logic [2:0] burst_ready,
-    input logic [3*ADDRESS_BITS-1:0] burst_address,
-    input logic [3*SIZE_BITS-1:0] burst_bytes,
-    input logic [3*PLACE_BITS-1:0] burst_place,
-    input logic [2:0] burst_last,
+    input logic halt,
+    input logic [CLIENTS-1:0] burst_valid,
+    output logic [CLIENTS-1:0] burst_ready,
+    input logic [CLIENTS*ADDRESS_BITS-1:0] burst_address,
+    input logic [CLIENTS*SIZE_BITS-1:0] burst_bytes,
+    input logic [CLIENTS*PLACE_BITS-1:0] burst_place,
+    input logic [CLIENTS-1:0] burst_last,
     output logic arvalid,
     input logic arready,
     output logic [ADDRESS_BITS-1:0] araddr,
@@ -22,17 +25,20 @@ module axi_reader #(
     input logic rvalid,
     output logic rready,
     input logic [8*BUS_BYTES-1:0] rdata,
+    input logic [1:0] rresp,
     input logic rlast,
-    output logic [2:0] beat_valid,  // per client
+    output logic [CLIENTS-1:0] beat_valid,  // per client
     output logic [PLACE_BITS-1:0] beat_place,  // of the first byte of the beat
     output logic [BUS_BYTES-1:0] beat_mask,
     output logic [8*BUS_BYTES-1:0] beat_data,
-    output logic beat_last
+    output logic beat_last,
+    output logic failed,  // an error of the memory
+    output logic quiet
 );
   localparam LANE = $clog2(BUS_BYTES);
   localparam OUTSTANDING = 16;
   localparam TAG = 5;
-  localparam TAG_BITS = 3 + PLACE_BITS + LANE + SIZE_BITS + 1 + 1;
+  localparam TAG_BITS = CLIENTS + PLACE_BITS + LANE + SIZE_BITS + 1 + 1;
 
   logic [TAG_BITS-1:0] tags[0:OUTSTANDING-1];
   logic [TAG-1:0] asked, answered;
@@ -45,15 +51,17 @@ module axi_reader #(
   logic last;
 
   assign free = (!arvalid || arready) && TAG'(asked - answered) != TAG'(OUTSTANDING);
-  assign burst_ready = !free ? 3'b000 : burst_valid[0] ? 3'b001
-      : burst_valid[1] && !(burst_valid[2] && turn) ? 3'b010 : burst_valid[2] ? 3'b100 : 3'b000;
+  assign burst_ready = !free || halt ? 4'b0000 : burst_valid[0] ? 4'b0001
+      : burst_valid[1] && !(burst_valid[2] && turn) ? 4'b0010 : burst_valid[2] ? 4'b0100
+      : burst_valid[3] ? 4'b1000 : 4'b0000;
+  assign quiet = !arvalid && asked == answered;
 
   always_comb begin
     address = '0;
     bytes = '0;
     place = '0;
     last = 0;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < CLIENTS; i++)
       if (burst_ready[i]) begin
         address = burst_address[i*ADDRESS_BITS+:ADDRESS_BITS];
         bytes = burst_bytes[i*SIZE_BITS+:SIZE_BITS];
@@ -83,7 +91,7 @@ module axi_reader #(
     end
   end
 
-  logic [2:0] client;
+  logic [CLIENTS-1:0] client;
   logic [PLACE_BITS-1:0] to;
   logic [LANE-1:0] skip;
   logic [SIZE_BITS:0] stop, position;
@@ -93,7 +101,8 @@ module axi_reader #(
   assign {client, to, skip, stop, ends} = tags[answered[TAG-2:0]];
 
   always_ff @(posedge clk) begin
-    beat_valid <= rvalid ? client : 3'b000;
+    beat_valid <= rvalid && !halt ? client : '0;
+    failed <= rvalid && rresp[1];
     beat_data <= rdata;
     beat_place <= to + PLACE_BITS'(position);
     beat_last <= rlast && ends;
@@ -105,6 +114,7 @@ module axi_reader #(
     end
     if (rst) begin
       beat_valid <= 0;
+      failed <= 0;
       position <= 0;
       answered <= 0;
     end

@@ -1,5 +1,5 @@
 // Write runs of bytes from a buffer over an AXI4 port, in bursts. The buffer responds after three
-// cycles.
+// cycles. With `halt`, the current burst is finished, and no further burst starts.
 module axi_writer #(
     parameter ADDRESS_BITS = 40,
     parameter PLACE_BITS = 16,
@@ -8,6 +8,7 @@ module axi_writer #(
 ) (
     input logic clk,
     input logic rst,
+    input logic halt,
     input logic start,
     output logic ready,
     input logic [ADDRESS_BITS-1:0] address,
@@ -29,7 +30,9 @@ module axi_writer #(
     output logic [BUS_BYTES-1:0] wstrb,
     output logic wlast,
     input logic bvalid,
-    output logic bready
+    output logic bready,
+    input logic [1:0] bresp,
+    output logic failed  // an error of the memory
 );
   localparam SIZE_BITS = $clog2(BURST_BYTES) + 1;
   localparam LANE = $clog2(BUS_BYTES);
@@ -47,7 +50,7 @@ module axi_writer #(
       .BURST_BYTES(BURST_BYTES)
   ) walker (
       .clk(clk),
-      .rst(rst),
+      .rst(rst || halt),
       .start(start),
       .ready(ready),
       .address(address),
@@ -88,7 +91,8 @@ module axi_writer #(
   assign read_done = releases[2];
   assign bready = 1;
   assign pop = wvalid && wready;
-  assign quiet = ready && !burst_valid && !active && !awvalid && in_flight == 0 && unanswered == 0;
+  assign quiet = ready && !burst_valid && !active && !awvalid && in_flight == 0 && unanswered == 0
+      && !failed;
 
   always_ff @(posedge clk) begin
     if (awready) awvalid <= 0;
@@ -112,6 +116,7 @@ module axi_writer #(
       position <= 0;
     end
     in_flight <= in_flight + 5'(ask) - 5'(pop);
+    failed <= bvalid && bresp[1];
     unanswered <= unanswered + 16'(burst_valid && burst_ready) - 16'(bvalid);
     if (rst) begin
       active <= 0;
@@ -119,6 +124,7 @@ module axi_writer #(
       asked <= 0;
       releases <= 0;
       in_flight <= 0;
+      failed <= 0;
       unanswered <= 0;
     end
   end

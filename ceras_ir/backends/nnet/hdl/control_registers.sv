@@ -1,5 +1,6 @@
-// The AXI4-Lite port: start and interrupt as in the output of HLS tools, the registers of the
-// layer, and read-only registers. `layer_registers` defines the words.
+// The registers on AXI4-Lite: control and interrupt as in the output of HLS tools, the queue, the
+// layer, and read-only registers. `layer_registers` defines the words. A write that has no effect is
+// answered with SLVERR, as is an access to a word that does not exist.
 module control_registers #(
     parameter ADDRESS_BITS = 9,
     parameter LANES = 16,
@@ -10,40 +11,167 @@ module control_registers #(
 ) (
     input logic clk,
     input logic rst,
+    input logic core_rst,
     input logic s_awvalid,
     output logic s_awready,
     input logic [ADDRESS_BITS-1:0] s_awaddr,
     input logic s_wvalid,
     output logic s_wready,
     input logic [31:0] s_wdata,
+    input logic [3:0] s_wstrb,
     output logic s_bvalid,
     input logic s_bready,
+    output logic [1:0] s_bresp,
     input logic s_arvalid,
     output logic s_arready,
     input logic [ADDRESS_BITS-1:0] s_araddr,
     output logic s_rvalid,
     input logic s_rready,
     output logic [31:0] s_rdata,
+    output logic [1:0] s_rresp,
     output logic irq,
-    output logic start,
-    input logic done,
+    output logic start_layer,
+    output logic start_queue,
+    output logic abort,
+    output logic outside,  // a register of the layer has a value outside its limits
+    output logic queue_outside,  // a register of the queue
+    output logic [63:0] queue_address,
+    output logic [31:0] queue_length,
+    input logic busy,
+    input logic finished,
+    input logic [3:0] status,
+    input logic [31:0] launches,
+    input logic [31:0] cycles,
+    // The layers of a queue.
+    input logic copy,
+    input logic [5:0] copy_word,
+    input logic [31:0] copy_value,
     output layer_registers::layer_t layer
 );
   localparam WORDS = layer_registers::WORDS;
+  localparam FIRST = layer_registers::LAYER;
   localparam INDEX = ADDRESS_BITS - 2;
 
   logic [32*WORDS-1:0] words;
-  logic [31:0] cycles;
-  logic busy, is_done, global_enable, enable, pending, write, read;
-  logic [INDEX-1:0] to, from;
+  logic [WORDS-1:0] faulty, zero_is_faulty;
+  logic [31:0] found, current, value, written, new_value;
+  logic [INDEX-1:0] word;
+  logic [5:0] new_word;
+  logic act, writes, refused, is_layer, writable, exists, set, put, faulty_value;
+  logic is_done, global_enable, enable, pending;
 
-  assign write = s_awvalid && s_wvalid && (!s_bvalid || s_bready);
-  assign s_awready = write;
-  assign s_wready = write;
-  assign read = s_arvalid && (!s_rvalid || s_rready);
-  assign s_arready = read;
-  assign to = s_awaddr[ADDRESS_BITS-1:2];
-  assign from = s_araddr[ADDRESS_BITS-1:2];
+  axi_lite_port #(
+      .ADDRESS_BITS(ADDRESS_BITS)
+  ) port (
+      .clk(clk),
+      .rst(rst),
+      .s_awvalid(s_awvalid),
+      .s_awready(s_awready),
+      .s_awaddr(s_awaddr),
+      .s_wvalid(s_wvalid),
+      .s_wready(s_wready),
+      .s_wdata(s_wdata),
+      .s_wstrb(s_wstrb),
+      .s_bvalid(s_bvalid),
+      .s_bready(s_bready),
+      .s_bresp(s_bresp),
+      .s_arvalid(s_arvalid),
+      .s_arready(s_arready),
+      .s_araddr(s_araddr),
+      .s_rvalid(s_rvalid),
+      .s_rready(s_rready),
+      .s_rdata(s_rdata),
+      .s_rresp(s_rresp),
+      .word(word),
+      .found(found),
+      .current(current),
+      .act(act),
+      .writes(writes),
+      .value(value),
+      .written(written),
+      .refused(refused)
+  );
+
+  // The registers of a layer have a single write port, for the bus if idle, and for the queue.
+  assign is_layer = word >= INDEX'(FIRST) && word < INDEX'(FIRST + WORDS);
+  assign put = copy || (set && is_layer);
+  assign new_word = copy ? copy_word : 6'(word - INDEX'(FIRST));
+  assign new_value = copy ? copy_value : value;
+
+  register_limits limits (
+      .word(new_word),
+      .value(new_value),
+      .outside(faulty_value),
+      .zero_outside(zero_is_faulty)
+  );
+
+  assign outside = faulty != 0 || layer.ring_bytes > LINE_BYTES || layer.table_bytes > 256 * TABLES;
+
+  assign queue_outside = queue_length == 0 || queue_address[63:40] != 0
+      || queue_address % layer_registers::DESCRIPTOR_BYTES != 0;
+
+  always_comb begin
+    found = '0;
+    exists = 1;
+    writable = 0;
+    case (word)
+      INDEX'(layer_registers::CONTROL): begin
+        found[layer_registers::BUSY] = busy;
+        found[layer_registers::DONE] = is_done;
+        found[layer_registers::IDLE] = !busy;
+        found[layer_registers::READY] = !busy;
+        // If busy, only an abort has an effect.
+        writable = !busy || (!written[layer_registers::START]
+            && !written[layer_registers::START_QUEUE]);
+      end
+      INDEX'(layer_registers::GLOBAL_ENABLE): begin
+        found[0] = global_enable;
+        writable = 1;
+      end
+      INDEX'(layer_registers::ENABLE): begin
+        found[0] = enable;
+        writable = 1;
+      end
+      INDEX'(layer_registers::PENDING): begin
+        found[0] = pending;
+        writable = 1;
+      end
+      INDEX'(layer_registers::QUEUE_ADDRESS): begin
+        found = queue_address[31:0];
+        writable = !busy;
+      end
+      INDEX'(layer_registers::QUEUE_ADDRESS_HIGH): begin
+        found = queue_address[63:32];
+        writable = !busy;
+      end
+      INDEX'(layer_registers::QUEUE_LENGTH): begin
+        found = queue_length;
+        writable = !busy;
+      end
+      INDEX'(layer_registers::CYCLES): found = cycles;
+      INDEX'(layer_registers::STATUS): found = 32'(status);
+      INDEX'(layer_registers::LAUNCHES): found = launches;
+      INDEX'(layer_registers::IDENTITY): found = layer_registers::VERSION;
+      INDEX'(layer_registers::BUILT_LANES): found = LANES;
+      INDEX'(layer_registers::BUILT_BUS_BYTES): found = BUS_BYTES;
+      INDEX'(layer_registers::BUILT_LINE_BYTES): found = LINE_BYTES;
+      INDEX'(layer_registers::BUILT_RESULT_BYTES): found = RESULT_BYTES;
+      INDEX'(layer_registers::BUILT_TABLES): found = TABLES;
+      default: begin
+        exists = is_layer;
+        writable = is_layer && !busy;
+        for (int i = 0; i < WORDS; i++) if (word == INDEX'(i + FIRST)) found = words[32*i+:32];
+      end
+    endcase
+  end
+
+  assign refused = writes ? !writable : !exists;
+  assign set = act && writes && writable;
+  assign start_layer = set && word == INDEX'(layer_registers::CONTROL)
+      && written[layer_registers::START];
+  assign start_queue = set && word == INDEX'(layer_registers::CONTROL)
+      && written[layer_registers::START_QUEUE] && !written[layer_registers::START];
+  assign abort = set && word == INDEX'(layer_registers::CONTROL) && written[layer_registers::ABORT];
   assign irq = global_enable && enable && pending;
 
   // The low half of an address comes first.
@@ -54,63 +182,39 @@ module control_registers #(
   end
 
   always_ff @(posedge clk) begin
-    start <= 0;
-    cycles <= cycles + 32'(busy);
-    if (s_bready) s_bvalid <= 0;
-    if (s_rready) s_rvalid <= 0;
-    if (read) begin
-      s_rvalid <= 1;
-      s_rdata <= 0;
-      case (from)
-        INDEX'(layer_registers::CONTROL): begin
-          s_rdata <= {28'b0, !busy, !busy, is_done, busy};
-          is_done <= 0;
-        end
-        INDEX'(layer_registers::GLOBAL_ENABLE): s_rdata <= {31'b0, global_enable};
-        INDEX'(layer_registers::ENABLE): s_rdata <= {31'b0, enable};
-        INDEX'(layer_registers::PENDING): s_rdata <= {31'b0, pending};
-        INDEX'(layer_registers::CYCLES): s_rdata <= cycles;
-        INDEX'(layer_registers::IDENTITY): s_rdata <= layer_registers::VERSION;
-        INDEX'(layer_registers::BUILT_LANES): s_rdata <= LANES;
-        INDEX'(layer_registers::BUILT_BUS_BYTES): s_rdata <= BUS_BYTES;
-        INDEX'(layer_registers::BUILT_LINE_BYTES): s_rdata <= LINE_BYTES;
-        INDEX'(layer_registers::BUILT_RESULT_BYTES): s_rdata <= RESULT_BYTES;
-        INDEX'(layer_registers::BUILT_TABLES): s_rdata <= TABLES;
-        default:
-        for (int i = 0; i < WORDS; i++)
-          if (from == INDEX'(i + layer_registers::LAYER)) s_rdata <= words[32*i+:32];
+    for (int i = 0; i < WORDS; i++)
+      if (put && new_word == 6'(i)) begin
+        words[32*i+:32] <= new_value;
+        faulty[i] <= faulty_value;
+      end
+    if (set)
+      case (word)
+        INDEX'(layer_registers::GLOBAL_ENABLE): global_enable <= value[0];
+        INDEX'(layer_registers::ENABLE): enable <= value[0];
+        INDEX'(layer_registers::PENDING): if (written[0]) pending <= 0;
+        INDEX'(layer_registers::QUEUE_ADDRESS): queue_address[31:0] <= value;
+        INDEX'(layer_registers::QUEUE_ADDRESS_HIGH): queue_address[63:32] <= value;
+        INDEX'(layer_registers::QUEUE_LENGTH): queue_length <= value;
+        default: ;
       endcase
-    end
-    if (done) begin
-      busy <= 0;
+    // A read clears the bit only if it returns it.
+    if (act && !writes && word == INDEX'(layer_registers::CONTROL)
+        && current[layer_registers::DONE])
+      is_done <= 0;
+    // An end in the cycle of an acknowledgement remains pending.
+    if (finished) begin
       is_done <= 1;
       pending <= 1;
     end
-    if (write) begin
-      s_bvalid <= 1;
-      case (to)
-        INDEX'(layer_registers::CONTROL):
-        if (s_wdata[0] && !busy) begin
-          start <= 1;
-          busy <= 1;
-          cycles <= 0;
-        end
-        INDEX'(layer_registers::GLOBAL_ENABLE): global_enable <= s_wdata[0];
-        INDEX'(layer_registers::ENABLE): enable <= s_wdata[0];
-        INDEX'(layer_registers::PENDING): if (s_wdata[0]) pending <= 0;
-        default:
-        for (int i = 0; i < WORDS; i++)
-          if (to == INDEX'(i + layer_registers::LAYER) && !busy) words[32*i+:32] <= s_wdata;
-      endcase
-    end
-    if (rst) begin
-      busy <= 0;
+    if (rst || core_rst) begin
+      words <= '0;
+      faulty <= zero_is_faulty;
       is_done <= 0;
       pending <= 0;
       enable <= 0;
       global_enable <= 0;
-      s_bvalid <= 0;
-      s_rvalid <= 0;
+      queue_address <= 0;
+      queue_length <= 0;
     end
   end
 endmodule

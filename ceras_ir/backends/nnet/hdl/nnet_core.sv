@@ -15,7 +15,8 @@ module nnet_core #(
     parameter BURST_BYTES = 256
 ) (
     input logic clk,
-    input logic rst,
+    input logic rst,  // with the memory port: all transfers are forgotten
+    input logic core_rst,  // without it: transfers are finished
     output logic irq,
     input logic s_awvalid,
     output logic s_awready,
@@ -23,14 +24,17 @@ module nnet_core #(
     input logic s_wvalid,
     output logic s_wready,
     input logic [31:0] s_wdata,
+    input logic [3:0] s_wstrb,
     output logic s_bvalid,
     input logic s_bready,
+    output logic [1:0] s_bresp,
     input logic s_arvalid,
     output logic s_arready,
     input logic [8:0] s_araddr,
     output logic s_rvalid,
     input logic s_rready,
     output logic [31:0] s_rdata,
+    output logic [1:0] s_rresp,
     output logic m_arvalid,
     input logic m_arready,
     output logic [ADDRESS_BITS-1:0] m_araddr,
@@ -38,6 +42,7 @@ module nnet_core #(
     input logic m_rvalid,
     output logic m_rready,
     input logic [8*BUS_BYTES-1:0] m_rdata,
+    input logic [1:0] m_rresp,
     input logic m_rlast,
     output logic m_awvalid,
     input logic m_awready,
@@ -49,7 +54,8 @@ module nnet_core #(
     output logic [BUS_BYTES-1:0] m_wstrb,
     output logic m_wlast,
     input logic m_bvalid,
-    output logic m_bready
+    output logic m_bready,
+    input logic [1:0] m_bresp
 );
   localparam LINE_BITS = $clog2(LINE_BYTES);
   localparam RESULT_BITS = $clog2(RESULT_BYTES);
@@ -63,6 +69,16 @@ module nnet_core #(
 
   layer_registers::layer_t layer;
   logic start, done, launched;
+  // Starts and ends of launches.
+  logic start_layer, start_queue, abort, outside, queue_outside, busy, ended, halt, reset, oversize;
+  logic read_failed, write_failed, reader_quiet, writer_quiet, copy, copied, wants_layer;
+  logic [3:0] status;
+  logic [5:0] copy_word;
+  logic [31:0] copy_value, launches, cycles, queue_length;
+  logic [63:0] queue_address;
+
+  // All modules except registers and transfers.
+  assign reset = rst || core_rst || halt;
 
   control_registers #(
       .LANES(LANES),
@@ -73,31 +89,76 @@ module nnet_core #(
   ) control (
       .clk(clk),
       .rst(rst),
+      .core_rst(core_rst),
       .s_awvalid(s_awvalid),
       .s_awready(s_awready),
       .s_awaddr(s_awaddr),
       .s_wvalid(s_wvalid),
       .s_wready(s_wready),
       .s_wdata(s_wdata),
+      .s_wstrb(s_wstrb),
       .s_bvalid(s_bvalid),
       .s_bready(s_bready),
+      .s_bresp(s_bresp),
       .s_arvalid(s_arvalid),
       .s_arready(s_arready),
       .s_araddr(s_araddr),
       .s_rvalid(s_rvalid),
       .s_rready(s_rready),
       .s_rdata(s_rdata),
+      .s_rresp(s_rresp),
       .irq(irq),
-      .start(start),
-      .done(done),
+      .start_layer(start_layer),
+      .start_queue(start_queue),
+      .abort(abort),
+      .outside(outside),
+      .queue_outside(queue_outside),
+      .queue_address(queue_address),
+      .queue_length(queue_length),
+      .busy(busy),
+      .finished(ended),
+      .status(status),
+      .launches(launches),
+      .cycles(cycles),
+      .copy(copy),
+      .copy_word(copy_word),
+      .copy_value(copy_value),
       .layer(layer)
   );
 
-  // Memory. Constants have priority, because they are few. Then the residual and rows alternate.
-  logic [2:0] burst_valid, burst_ready, burst_last, beat_valid;
-  logic [3*ADDRESS_BITS-1:0] burst_address;
-  logic [3*SIZE_BITS-1:0] burst_bytes;
-  logic [3*LINE_BITS-1:0] burst_place;
+  launch_control launch (
+      .clk(clk),
+      .rst(rst),
+      .core_rst(core_rst),
+      .start_layer(start_layer),
+      .start_queue(start_queue),
+      .abort(abort),
+      .outside(outside),
+      .queue_outside(queue_outside),
+      .length(queue_length),
+      .wants_layer(wants_layer),
+      .layer_there(copied),
+      .oversize(oversize),
+      .read_failed(read_failed),
+      .write_failed(write_failed),
+      .done(done),
+      .quiet(reader_quiet && writer_quiet),
+      .start(start),
+      .halt(halt),
+      .busy(busy),
+      .finished(ended),
+      .status(status),
+      .launches(launches),
+      .cycles(cycles)
+  );
+
+  // Memory. Constants have priority, because they are few. Then the residual and rows alternate. The
+  // next layer of a queue is last.
+  localparam CLIENTS = 4;
+  logic [CLIENTS-1:0] burst_valid, burst_ready, burst_last, beat_valid;
+  logic [CLIENTS*ADDRESS_BITS-1:0] burst_address;
+  logic [CLIENTS*SIZE_BITS-1:0] burst_bytes;
+  logic [CLIENTS*LINE_BITS-1:0] burst_place;
   logic [LINE_BITS-1:0] beat_place;
   logic [BUS_BYTES-1:0] beat_mask;
   logic [8*BUS_BYTES-1:0] beat_data;
@@ -111,6 +172,7 @@ module nnet_core #(
   ) reader (
       .clk(clk),
       .rst(rst),
+      .halt(halt),
       .burst_valid(burst_valid),
       .burst_ready(burst_ready),
       .burst_address(burst_address),
@@ -124,12 +186,41 @@ module nnet_core #(
       .rvalid(m_rvalid),
       .rready(m_rready),
       .rdata(m_rdata),
+      .rresp(m_rresp),
       .rlast(m_rlast),
       .beat_valid(beat_valid),
       .beat_place(beat_place),
       .beat_mask(beat_mask),
       .beat_data(beat_data),
-      .beat_last(beat_last)
+      .beat_last(beat_last),
+      .failed(read_failed),
+      .quiet(reader_quiet)
+  );
+
+  assign burst_place[3*LINE_BITS+:LINE_BITS] = '0;
+  assign burst_last[3] = 0;
+
+  launch_queue #(
+      .ADDRESS_BITS(ADDRESS_BITS),
+      .BUS_BYTES(BUS_BYTES),
+      .BURST_BYTES(BURST_BYTES)
+  ) queue (
+      .clk(clk),
+      .rst(reset),
+      .start(start_queue),
+      .first(ADDRESS_BITS'(queue_address)),
+      .length(queue_length),
+      .burst_valid(burst_valid[3]),
+      .burst_ready(burst_ready[3]),
+      .burst_address(burst_address[3*ADDRESS_BITS+:ADDRESS_BITS]),
+      .burst_bytes(burst_bytes[3*SIZE_BITS+:SIZE_BITS]),
+      .beat_valid(beat_valid[3]),
+      .beat_data(beat_data),
+      .wants_layer(wants_layer),
+      .write(copy),
+      .word(copy_word),
+      .value(copy_value),
+      .written(copied)
   );
 
   logic [15:0] stream_beat;
@@ -149,7 +240,7 @@ module nnet_core #(
       .BURST_BYTES(BURST_BYTES)
   ) constants (
       .clk(clk),
-      .rst(rst),
+      .rst(reset),
       .start(start),
       .layer(layer),
       .burst_valid(burst_valid[0]),
@@ -182,7 +273,7 @@ module nnet_core #(
       .BURST_BYTES(BURST_BYTES)
   ) residuals (
       .clk(clk),
-      .rst(rst),
+      .rst(reset),
       .start(start),
       .layer(layer),
       .arrives(beat_valid[1] && beat_last),
@@ -207,7 +298,7 @@ module nnet_core #(
       .BURST_BYTES(BURST_BYTES)
   ) lines (
       .clk(clk),
-      .rst(rst),
+      .rst(reset),
       .start(start),
       .layer(layer),
       .rows_free(rows_freed),
@@ -237,14 +328,16 @@ module nnet_core #(
 
   tile_planner #(
       .LANES(LANES),
+      .PIXELS(PIXELS),
       .PLACE_BITS(LINE_BITS)
   ) planner (
       .clk(clk),
-      .rst(rst),
+      .rst(reset),
       .start(start),
       .idle(planner_idle),
       .layer(layer),
       .rows_there(rows_there),
+      .oversize(oversize),
       .tile_valid(tile_valid),
       .tile_taken(tile_taken),
       .ring(ring),
@@ -273,7 +366,7 @@ module nnet_core #(
       .PLACE_BITS(LINE_BITS)
   ) runner (
       .clk(clk),
-      .rst(rst),
+      .rst(reset),
       .start(start),
       .layer(layer),
       .idle(runner_idle),
@@ -331,7 +424,7 @@ module nnet_core #(
       .RESET(1)
   ) begins_line (
       .clk(clk),
-      .rst(rst),
+      .rst(reset),
       .now(read_begins),
       .taps(begins)
   );
@@ -341,7 +434,7 @@ module nnet_core #(
       .RESET(1)
   ) reads_line (
       .clk(clk),
-      .rst(rst),
+      .rst(reset),
       .now(read && read_counts),
       .taps(reads)
   );
@@ -351,7 +444,7 @@ module nnet_core #(
       .RESET(1)
   ) endings_line (
       .clk(clk),
-      .rst(rst),
+      .rst(reset),
       .now(read && read_ends),
       .taps(endings)
   );
@@ -361,7 +454,7 @@ module nnet_core #(
       .RESET(0)
   ) firsts_line (
       .clk(clk),
-      .rst(rst),
+      .rst(reset),
       .now(read_first),
       .taps(firsts)
   );
@@ -371,7 +464,7 @@ module nnet_core #(
       .RESET(0)
   ) halves_line (
       .clk(clk),
-      .rst(rst),
+      .rst(reset),
       .now(read_half),
       .taps(halves)
   );
@@ -381,7 +474,7 @@ module nnet_core #(
       .RESET(0)
   ) read_pixels_line (
       .clk(clk),
-      .rst(rst),
+      .rst(reset),
       .now(read_pixel),
       .taps(read_pixels)
   );
@@ -396,7 +489,7 @@ module nnet_core #(
     end
     outside2 <= outside1;
     outside3 <= outside2;
-    if (rst) swapping <= 0;
+    if (reset) swapping <= 0;
   end
 
   logic [32*LANES-1:0] products, terms, next;
@@ -422,7 +515,7 @@ module nnet_core #(
       .STAGES(CHAIN + 2)
   ) late_line (
       .clk(clk),
-      .rst(rst),
+      .rst(reset),
       .now(value),
       .taps(late_values)
   );
@@ -487,7 +580,7 @@ module nnet_core #(
     full <= full & ~half_free;
     if (write_ends) full[write_half] <= 1;
     sum_half1 <= sum_half;
-    if (rst) begin
+    if (reset) begin
       write_sum <= 0;
       write_ends <= 0;
       full <= 0;
@@ -523,7 +616,7 @@ module nnet_core #(
       .LATENCY(EPILOGUE)
   ) sequencer (
       .clk(clk),
-      .rst(rst),
+      .rst(reset),
       .start(start),
       .idle(epilogue_idle),
       .layer(layer),
@@ -621,6 +714,8 @@ module nnet_core #(
     end
   endgenerate
 
+  logic [8*BUS_BYTES-1:0] result_data;
+
   byte_buffer #(
       .BYTES(RESULT_BYTES),
       .WRITE(LANES),
@@ -634,8 +729,7 @@ module nnet_core #(
       .read_data(result_data)
   );
 
-  logic [8*BUS_BYTES-1:0] result_data;
-  logic writer_start, writer_ready, read_done, quiet;
+  logic writer_start, writer_ready, read_done;
   logic [ADDRESS_BITS-1:0] result_address;
   logic [31:0] result_runs, result_length, result_step;
 
@@ -644,7 +738,7 @@ module nnet_core #(
       .PLACE_BITS(RESULT_BITS)
   ) results_out (
       .clk(clk),
-      .rst(rst),
+      .rst(reset),
       .start(start),
       .idle(result_idle),
       .layer(layer),
@@ -671,6 +765,7 @@ module nnet_core #(
   ) writer (
       .clk(clk),
       .rst(rst),
+      .halt(halt || core_rst),
       .start(writer_start),
       .ready(writer_ready),
       .address(result_address),
@@ -679,7 +774,7 @@ module nnet_core #(
       .pitch(result_step),
       .place(result_place),
       .read_done(read_done),
-      .quiet(quiet),
+      .quiet(writer_quiet),
       .read_address(read_result),
       .read_data(result_data),
       .awvalid(m_awvalid),
@@ -692,17 +787,19 @@ module nnet_core #(
       .wstrb(m_wstrb),
       .wlast(m_wlast),
       .bvalid(m_bvalid),
-      .bready(m_bready)
+      .bready(m_bready),
+      .bresp(m_bresp),
+      .failed(write_failed)
   );
 
   // The launch is done: there are no pending tiles, sums or results.
   assign done = launched && !start && planner_idle && runner_idle && reads[TERM:1] == 0
       && lines_idle && !write_sum && claimed == 0 && full == 0 && epilogue_idle && result_full == 0 && result_idle
-      && quiet;
+      && reader_quiet && writer_quiet;
 
   always_ff @(posedge clk) begin
     if (done) launched <= 0;
     if (start) launched <= 1;
-    if (rst) launched <= 0;
+    if (reset) launched <= 0;
   end
 endmodule

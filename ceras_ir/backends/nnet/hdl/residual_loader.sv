@@ -43,6 +43,7 @@ module residual_loader #(
       .block_rows(),
       .block_columns(),
       .pixels(pixels),
+      .oversize(),
       .last_columns(),
       .last_rows(),
       .last(last)

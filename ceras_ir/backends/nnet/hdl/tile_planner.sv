@@ -3,6 +3,7 @@
 // the sums.
 module tile_planner #(
     parameter LANES = 16,
+    parameter PIXELS = 256,
     parameter PLACE_BITS = 18
 ) (
     input logic clk,
@@ -11,6 +12,7 @@ module tile_planner #(
     output logic idle,
     input layer_registers::layer_t layer,
     input logic [31:0] rows_there,
+    output logic oversize,  // the block has more than PIXELS pixels
     // The tile.
     output logic tile_valid,
     input logic tile_taken,
@@ -43,7 +45,7 @@ module tile_planner #(
   } state_t;
   state_t state;
 
-  logic by_channel, present, step, last_columns, last_rows, last_block, next_half;
+  logic by_channel, present, step, block_oversize, last_columns, last_rows, last_block, next_half;
   logic last_run, last_tap, last_row, last_output;
   logic [8:0] rows_here, columns_here;
   logic [9:0] pixels_here;
@@ -62,7 +64,9 @@ module tile_planner #(
     around = sum >= (PLACE_BITS + 1)'(layer.ring_bytes) ? less : sum;
   endfunction
 
-  block_walker blocks (
+  block_walker #(
+      .PIXELS(PIXELS)
+  ) blocks (
       .clk(clk),
       .start(start),
       .step(step),
@@ -70,12 +74,14 @@ module tile_planner #(
       .block_rows(rows_here),
       .block_columns(columns_here),
       .pixels(pixels_here),
+      .oversize(block_oversize),
       .last_columns(last_columns),
       .last_rows(last_rows),
       .last(last_block)
   );
 
   assign idle = state == IDLE && !tile_valid;
+  assign oversize = state == ROWS && block_oversize;
   assign by_channel = layer.mode[layer_registers::BY_CHANNEL];
   assign last_run = run_tile + 1 == 16'(layer.run_tiles);
   assign last_tap = last_run && tap + 1 == 16'(layer.row_taps);

@@ -17,7 +17,7 @@ namespace ceras {
 namespace {
 
 constexpr uint64_t PAGE = 4096;
-constexpr uint32_t START = 1, IDLE = 4;  // of `control`
+constexpr uint64_t MS = 1000000;  // in nanoseconds
 constexpr uint64_t LONGEST_SLEEP_MS = 100;  // between two reads of the registers
 constexpr uint64_t REACHED = uint64_t{1} << 40;  // the end of the addresses of the core
 
@@ -52,9 +52,8 @@ BoardCore::BoardCore(const BoardSettings& settings) : settings_(settings) {
   if (identity != VERSION)
     fail_with("no nnet core at " + at + ": the identity reads " + hex(identity) + ", expected " +
               hex(VERSION) + "; load the bitstream, or name the registers with --registers");
-  size_ = {static_cast<int>(read(BUILT_LANES)), static_cast<int>(read(BUILT_BUS_BYTES)), read(BUILT_LINE_BYTES),
-           read(BUILT_RESULT_BYTES), static_cast<int>(read(BUILT_TABLES))};
-  if ((read(CONTROL) & IDLE) == 0)
+  size_ = read_size();
+  if (!is_idle())
     fail_with("the core at " + at + " is busy with another process's launch, or hangs: load the "
               "bitstream again");
   if (settings_.interrupt.empty() && !by_address && is_character_device(at))
@@ -81,9 +80,11 @@ BoardCore::~BoardCore() {
   device_unmap_registers(&registers_);
 }
 
-uint32_t BoardCore::read(uint32_t word) const { return device_read(&registers_, 4 * word); }
+uint32_t BoardCore::read(uint32_t word) { return device_read(&registers_, 4 * word); }
 
-void BoardCore::write(uint32_t word, uint32_t value) const {
+void BoardCore::write(uint32_t word, uint32_t value) {
+  // A start makes all writes to memory visible to the core.
+  if (word == registers::CONTROL) device_barrier();
   device_write(&registers_, 4 * word, value);
 }
 
@@ -111,6 +112,12 @@ void BoardCore::replace(uint64_t address, const void* data, size_t bytes) {
   show(at, static_cast<int64_t>(bytes), false);
 }
 
+void BoardCore::end_planning() {
+  const std::vector<uint8_t> queue(MAX_QUEUED_LAYERS * registers::DESCRIPTOR_BYTES);
+  queue_ = keep(queue.data(), queue.size());
+  check_memory();
+}
+
 void BoardCore::check_memory() const {
   if (used_ > memory_.size)
     fail_with("the model needs " + std::to_string(used_) + " bytes, the buffer " +
@@ -136,27 +143,28 @@ void BoardCore::cpu_uses(const void* data, int64_t bytes, CpuUse use) {
     fail_with("the caches cannot be invalidated: " + std::string(std::strerror(errno)));
 }
 
-uint32_t BoardCore::launch(const uint32_t (&words)[registers::WORDS]) {
-  using namespace registers;
-  for (uint32_t i = 0; i < WORDS; ++i) write(LAYER + i, words[i]);
-  device_barrier();
-  write(CONTROL, START);
-  wait();
-  if (interrupt_ >= 0) write(PENDING, 1);
-  device_barrier();
-  return read(CYCLES);
+bool BoardCore::is_idle() { return (read(registers::CONTROL) & (registers::BUSY | registers::IDLE)) == registers::IDLE; }
+
+// Abort the launch. The core is idle after its transfers, unless the memory does not respond.
+void BoardCore::give_up() {
+  const std::string limit = std::to_string(settings_.timeout_ms) + " ms";
+  const std::string state = " (control " + hex(read(registers::CONTROL)) + ", cycles " +
+                            std::to_string(read(registers::CYCLES)) + ")";
+  write(registers::CONTROL, registers::ABORT);
+  for (const uint64_t start = device_now(); !is_idle(); sched_yield())
+    if (device_now() - start >= settings_.timeout_ms * MS)
+      fail_with("not done within " + limit + state + ", and the abort does not end; check clock, "
+                "reset and addresses, and load the bitstream again");
+  fail_with("not done within " + limit + state + ", and aborted; increase --timeout, or check the "
+            "memory port");
 }
 
 // Only the idle bit shows the end of a launch. An interrupt triggers a read of this bit.
-void BoardCore::wait() const {
+void BoardCore::wait() {
   const uint64_t start = device_now();
-  while ((read(registers::CONTROL) & (START | IDLE)) != IDLE) {
-    const uint64_t waited = (device_now() - start) / 1000000;
-    if (waited >= settings_.timeout_ms)
-      fail_with("not done within " + std::to_string(settings_.timeout_ms) + " ms (control " +
-                hex(read(registers::CONTROL)) + ", cycles " +
-                std::to_string(read(registers::CYCLES)) +
-                "); check clock, reset and addresses, and load the bitstream again");
+  while (!is_idle()) {
+    const uint64_t waited = (device_now() - start) / MS;
+    if (waited >= settings_.timeout_ms) give_up();
     if (interrupt_ < 0) {
       sched_yield();
       continue;
@@ -166,12 +174,14 @@ void BoardCore::wait() const {
     pollfd event{interrupt_, POLLIN, 0};
     if (::write(interrupt_, &one, sizeof one) != sizeof one)
       fail_with(settings_.interrupt + ": cannot enable the interrupt");
-    if ((read(registers::CONTROL) & IDLE) != 0) continue;
+    if (is_idle()) break;
     const uint64_t left = settings_.timeout_ms - waited;
     if (poll(&event, 1, static_cast<int>(left < LONGEST_SLEEP_MS ? left : LONGEST_SLEEP_MS)) > 0 &&
         ::read(interrupt_, &count, sizeof count) != sizeof count)
       fail_with(settings_.interrupt + ": cannot read the interrupt");
   }
+  if (interrupt_ >= 0) write(registers::PENDING, 1);
+  device_barrier();
 }
 
 }  // namespace ceras

@@ -30,23 +30,28 @@ class BoardCore : public Core {
   uint64_t show(const void* data, int64_t bytes, bool writable) override;
   uint64_t keep(const void* data, size_t bytes) override;
   void replace(uint64_t address, const void* data, size_t bytes) override;
-  uint32_t launch(const uint32_t (&words)[registers::WORDS]) override;
 
   uint8_t* arena(uint64_t bytes);
-  void check_memory() const;  // throws FpgaError if arena and constants do not fit
+  // Reserve memory for queues. Throws FpgaError if arena, constants and queue do not fit.
+  void end_planning();
   void cpu_uses(const void* data, int64_t bytes, CpuUse use);
 
  private:
+  uint64_t queue_address() override { return queue_; }
+  uint32_t read(uint32_t word) override;
+  void write(uint32_t word, uint32_t value) override;
+  void wait() override;
   uint64_t offset_of(const void* data) const;
-  uint32_t read(uint32_t word) const;
-  void write(uint32_t word, uint32_t value) const;
-  void wait() const;
+  bool is_idle();
+  [[noreturn]] void give_up();
+  void check_memory() const;
 
   BoardSettings settings_;
   DeviceMemory memory_{};
   DeviceRegisters registers_{};
   std::unique_ptr<CacheLines> lines_;
   int interrupt_ = -1;
+  uint64_t queue_ = 0;
   CoreSize size_;
   uint64_t used_ = 0;  // can exceed the size of the memory
 };
@@ -57,11 +62,12 @@ class BoardCircuits : public CoreCircuits {
   BoardCircuits(BoardCore& core, const char* log) : CoreCircuits(core, log), core_(core) {}
   uint8_t* arena(uint64_t bytes) override { return core_.arena(bytes); }
   void cpu_uses(const void* data, int64_t bytes, CpuUse use) override {
+    CoreCircuits::cpu_uses(data, bytes, use);
     core_.cpu_uses(data, bytes, use);
   }
   void end_planning() override {
     CoreCircuits::end_planning();
-    core_.check_memory();
+    core_.end_planning();
   }
 
  private:

@@ -121,7 +121,7 @@ extern "C" int64_t ceras_nnet_plan(const int64_t* core, const int64_t* request, 
   const Request rest(request + 1);
   const MovePlan plan = circuit == Circuit::Move ? planned_move(size, rest)
                                                  : MovePlan{planned(size, circuit, rest), {{0, 0}}};
-  std::copy_n(plan.plan.words, registers::WORDS, words);
+  std::copy_n(plan.plan.words.begin(), registers::WORDS, words);
   std::strncpy(reason, plan.plan.refused.c_str(), static_cast<size_t>(room - 1));
   return plan.plan.taken() ? static_cast<int64_t>(plan.places.size()) : 0;
 }

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <utility>
 #include <vector>
 
 #include "Vnnet_core.h"
@@ -27,9 +28,12 @@ struct Region {
   bool writable;
 };
 
+constexpr unsigned char SLVERR = 2;
+
 struct Burst {
   uint64_t address;
   int beats;
+  bool fails;
   uint64_t ready;  // the first cycle in which data can arrive
 };
 
@@ -50,7 +54,8 @@ struct Simulation::State {
   std::vector<std::vector<uint8_t>> kept;  // their bytes
   uint64_t next = FIRST, next_constant = PAGE, cycle = 0, quiet = 0, random = 1;
   std::deque<Burst> reads, writes;
-  std::deque<uint64_t> answers;
+  std::deque<std::pair<uint64_t, bool>> answers;  // the time, and whether it is an error
+  uint64_t queue = 0;
   bool arready = false, awready = false, wready = false, rvalid = false, bvalid = false;
 
   bool waits(int percent) {
@@ -98,14 +103,17 @@ struct Simulation::State {
     }
   }
 
+  // Count down to the burst with an error.
+  static bool fails(uint64_t& left) { return left != 0 && --left == 0; }
+
   // Simulate a cycle. No output of the core depends on an input of the same cycle.
-  void tick(const SimulatedMemory& m) {
+  void tick(SimulatedMemory& m) {
     arready = !waits(m.stall) && reads.size() < 64;
     awready = !waits(m.stall) && writes.size() < 64;
     wready = !waits(m.stall);
     if (!rvalid)
       rvalid = !reads.empty() && reads.front().ready <= cycle && !waits(m.stall);
-    if (!bvalid) bvalid = !answers.empty() && answers.front() <= cycle && !waits(m.stall);
+    if (!bvalid) bvalid = !answers.empty() && answers.front().first <= cycle && !waits(m.stall);
     top.m_arready = arready;
     top.m_awready = awready;
     top.m_wready = wready;
@@ -116,23 +124,25 @@ struct Simulation::State {
       Burst& burst = reads.front();
       read_beat(burst.address);
       burst.address += static_cast<unsigned>(size.bus_bytes);
+      top.m_rresp = burst.fails ? SLVERR : 0;
       top.m_rlast = --burst.beats == 0;
       if (burst.beats == 0) reads.pop_front();
       rvalid = false;
     }
     if (bvalid) {
+      top.m_bresp = answers.front().second ? SLVERR : 0;
       answers.pop_front();
       bvalid = false;
     }
     if (top.m_arvalid && arready) {
       if ((top.m_araddr & 4095) + (top.m_arlen + 1u) * static_cast<unsigned>(size.bus_bytes) > 4096)
         fail("crosses 4 KiB at", top.m_araddr);
-      reads.push_back({top.m_araddr, top.m_arlen + 1, cycle + static_cast<uint64_t>(m.latency)});
+      reads.push_back({top.m_araddr, top.m_arlen + 1, fails(m.failing_read), cycle + static_cast<uint64_t>(m.latency)});
     }
     if (top.m_awvalid && awready) {
       if ((top.m_awaddr & 4095) + (top.m_awlen + 1u) * static_cast<unsigned>(size.bus_bytes) > 4096)
         fail("crosses 4 KiB at", top.m_awaddr);
-      writes.push_back({top.m_awaddr, top.m_awlen + 1, 0});
+      writes.push_back({top.m_awaddr, top.m_awlen + 1, fails(m.failing_write), 0});
     }
     // Data can precede the address, and then waits.
     if (writes.empty()) top.m_wready = wready = false;
@@ -143,8 +153,8 @@ struct Simulation::State {
       burst.address += static_cast<unsigned>(size.bus_bytes);
       if (top.m_wlast != (--burst.beats == 0)) fail("ends a burst at", burst.address);
       if (burst.beats == 0) {
+        answers.emplace_back(cycle + static_cast<uint64_t>(m.latency), burst.fails);
         writes.pop_front();
-        answers.push_back(cycle + static_cast<uint64_t>(m.latency));
       }
     }
     top.clk = 1;
@@ -156,25 +166,35 @@ struct Simulation::State {
     if (quiet > MAX_IDLE_CYCLES) fail("makes no progress since cycle", cycle - quiet);
   }
 
-  void put(uint32_t word, uint32_t value, const SimulatedMemory& m) {
+  // A valid signal remains until it is accepted. Both channels of a write are accepted together or
+  // one after the other.
+  void put(uint32_t word, uint32_t value, SimulatedMemory& m) {
     top.s_awvalid = top.s_wvalid = 1;
     top.s_awaddr = static_cast<uint16_t>(4 * word);
     top.s_wdata = value;
-    tick(m);
-    top.s_awvalid = top.s_wvalid = 0;
+    top.s_wstrb = 15;
+    top.s_bready = 1;
+    while (top.s_awvalid || top.s_wvalid) {
+      const bool address = top.s_awready, data = top.s_wready;
+      tick(m);
+      if (address) top.s_awvalid = 0;
+      if (data) top.s_wvalid = 0;
+    }
+    while (!top.s_bvalid) tick(m);
+    if (top.s_bresp != 0) fail("refuses a write at", 4 * word);
     tick(m);
   }
 
-  uint32_t get(uint32_t word, const SimulatedMemory& m) {
+  uint32_t get(uint32_t word, SimulatedMemory& m) {
     top.s_arvalid = 1;
     top.s_araddr = static_cast<uint16_t>(4 * word);
-    top.s_rready = 0;
+    top.s_rready = 1;
+    while (!top.s_arready) tick(m);
     tick(m);
     top.s_arvalid = 0;
-    tick(m);
-    if (!top.s_rvalid) fail("does not answer at", 4 * word);
+    while (!top.s_rvalid) tick(m);
     const uint32_t value = top.s_rdata;
-    top.s_rready = 1;
+    if (top.s_rresp != 0) fail("refuses a read at", 4 * word);
     tick(m);
     return value;
   }
@@ -184,17 +204,13 @@ Simulation::Simulation() : state_(new State) {
   using namespace registers;
   State& s = *state_;
   s.top.clk = 0;
-  s.top.s_bready = 1;
-  s.top.s_rready = 1;
   s.top.rst = 1;
   for (int i = 0; i < 8; ++i) s.tick(memory);
   s.top.rst = 0;
-  if (s.get(IDENTITY, memory) != VERSION) fail("has other registers at", 4 * IDENTITY);
-  s.size = {static_cast<int>(s.get(BUILT_LANES, memory)), static_cast<int>(s.get(BUILT_BUS_BYTES, memory)),
-            s.get(BUILT_LINE_BYTES, memory), s.get(BUILT_RESULT_BYTES, memory),
-            static_cast<int>(s.get(BUILT_TABLES, memory))};
-  s.put(GLOBAL_ENABLE, 1, memory);
-  s.put(ENABLE, 1, memory);
+  if (read(IDENTITY) != VERSION) fail("has other registers at", 4 * IDENTITY);
+  s.size = read_size();
+  write(GLOBAL_ENABLE, 1);
+  write(ENABLE, 1);
 }
 
 Simulation::~Simulation() { state_->top.final(); }
@@ -224,6 +240,7 @@ void Simulation::forget() {
   state_->constants.clear();
   state_->kept.clear();
   state_->next_constant = PAGE;
+  state_->queue = 0;
 }
 
 uint64_t Simulation::keep(const void* data, size_t bytes) {
@@ -245,17 +262,33 @@ void Simulation::replace(uint64_t address, const void* data, size_t bytes) {
   fail("has no constants at", address);
 }
 
-uint32_t Simulation::launch(const uint32_t (&words)[registers::WORDS]) {
+uint32_t Simulation::read(uint32_t word) { return state_->get(word, memory); }
+
+void Simulation::write(uint32_t word, uint32_t value) {
+  State& s = *state_;
+  if (word == registers::CONTROL) {
+    s.random = memory.seed++ * 2 + 0x9e3779b97f4a7c15ULL;
+    s.quiet = 0;
+  }
+  s.put(word, value, memory);
+}
+
+void Simulation::wait() {
   using namespace registers;
   State& s = *state_;
-  s.random = memory.seed++ * 2 + 0x9e3779b97f4a7c15ULL;
-  for (uint32_t i = 0; i < WORDS; ++i) s.put(LAYER + i, words[i], memory);
-  s.quiet = 0;
-  s.put(CONTROL, 1, memory);
   while (!s.top.irq) s.tick(memory);
-  s.put(PENDING, 1, memory);
-  if ((s.get(CONTROL, memory) & 6) != 6) fail("is not done after the interrupt in cycle", s.cycle);
-  return s.get(CYCLES, memory);
+  write(PENDING, 1);
+  const uint32_t state = read(CONTROL) & (BUSY | DONE | IDLE | READY);
+  if (state != (DONE | IDLE | READY)) fail("is not done after the interrupt in cycle", s.cycle);
+}
+
+uint64_t Simulation::queue_address() {
+  State& s = *state_;
+  if (s.queue == 0) {
+    const std::vector<uint8_t> room(MAX_QUEUED_LAYERS * registers::DESCRIPTOR_BYTES);
+    s.queue = keep(room.data(), room.size());
+  }
+  return s.queue;
 }
 
 }  // namespace ceras

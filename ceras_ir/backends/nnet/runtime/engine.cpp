@@ -180,6 +180,8 @@ ceras_status ceras_run_traced(ceras_model* model, ceras_trace trace, void* conte
       std::memcpy(state.kept.get(), state.output->data, static_cast<size_t>(state.output->bytes));
   } catch (const ceras::FpgaError& error) {
     const auto& layers = model->model.layers;
+    if (error.layer != nullptr)
+      number = static_cast<size_t>(static_cast<const ceras::Layer*>(error.layer) - layers.data());
     model->failure =
         number < layers.size()
             ? "layer " + std::to_string(number) + " '" + layers[number].name + "': " + error.what()

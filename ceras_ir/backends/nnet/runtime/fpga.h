@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "lanes.h"
@@ -195,9 +196,12 @@ void fpga_move_circuit(const FpgaMove& move, const int8_t* input, int8_t* result
 void fpga_lookup_circuit(const FpgaLookup& layer, const FpgaTables& tables, const int8_t* input,
                          int8_t* result);
 
-// Hardware is missing or does not respond.
+// Hardware is missing, does not respond, or ends a launch with an error.
 struct FpgaError : std::runtime_error {
-  using std::runtime_error::runtime_error;
+  explicit FpgaError(const std::string& reason, size_t at = 0)
+      : std::runtime_error(reason), launch(at) {}
+  size_t launch;  // the number of the layer in a queue
+  const void* layer = nullptr;  // null: the layer that was called last
 };
 
 // The use of bytes by the CPU: read, write some bytes, or write all bytes.
