@@ -28,6 +28,7 @@ EXTENSIONS = {
         "test/dataflow_samples.py",
         "test/lit/backends/dataflow",
     ),
+    "mlir": ("ceras_ir/backends/mlir", "test/backends/mlir", "test/lit/backends/mlir"),
     "nnet": (
         "ceras_ir/backends/nnet",
         "test/backends/nnet",

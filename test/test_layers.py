@@ -18,7 +18,9 @@ TARGETS = frozenset(
         "ceras_ir.targets"
     ]
 )
-UNMISTAKABLE = TARGETS - {"c", "interp", "onnx"}
+FORMATS = frozenset({"mlir"})
+"""Targets with the name of the text format of all levels."""
+UNMISTAKABLE = TARGETS - FORMATS - {"c", "interp", "onnx"}
 """Targets with names that have no other meaning."""
 
 
@@ -64,7 +66,7 @@ def names_of_targets(source: str) -> Iterator[tuple[int, str]]:
 def _names_target(text: str) -> bool:
     """Return whether a literal names a target or an option value, or contains a unique name."""
     whole = re.sub(r"^(.*\s)?(--)?targets?[= ]|^--(no-)?", "", text.strip())
-    return whole in TARGETS or not UNMISTAKABLE.isdisjoint(_words(text))
+    return whole in TARGETS - FORMATS or not UNMISTAKABLE.isdisjoint(_words(text))
 
 
 @cache

@@ -102,6 +102,10 @@ MAX_REMEDIES = 3
 """Remedies that a message lists."""
 
 
+class MissingToolError(UnsupportedError):
+    """An error of a program or library that is not installed on this machine, with the remedy."""
+
+
 class DoesNotFitError(UnsupportedError):
     """An error of a network that is too large for the board, with remedies, the cheapest first."""
 

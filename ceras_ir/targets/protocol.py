@@ -323,7 +323,10 @@ class Target(ABC):
         return None
 
     def open(self, folder: Path, manifest: Manifest) -> Compiled:
-        """Return the network in `folder`, written by `emit`, ready to run."""
+        """
+        Return the network in `folder`, written by `emit`, ready to run. Raise `MissingToolError` if
+        this machine lacks a program that runs it; `ceras-verify` then skips the level.
+        """
         raise missing_method(type(self), "open")
 
     def other_machines(

@@ -81,6 +81,7 @@ NAVIGATION: list[Page | Section] = [
             {"nnet circuits": "docs/nnet-circuits.md"},
             {"dataflow": "docs/dataflow.md"},
             {"Export to ONNX": "docs/onnx-export.md"},
+            {"Upstream MLIR": "docs/upstream-mlir.md"},
         ]
     },
     {

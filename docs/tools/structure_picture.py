@@ -10,7 +10,7 @@ EXTENSIONS = (
     ("VTA", "tiles, streams, simulator", MACHINE),
     ("nnet", "C++ engine, circuits", MACHINE),
     ("dataflow", "a circuit for each layer", MACHINE),
-    ("ONNX", "export with Q/DQ", MACHINE),
+    ("ONNX, MLIR", "export: Q/DQ, linalg", MACHINE),
     ("workbench", "reports, exploration, retraining", MEMORY),
 )
 ROWS = (

@@ -46,7 +46,14 @@ from ceras_ir.pipeline.stages import (
     front_stages,
     run_stages,
 )
-from ceras_ir.support.diagnostics import UnsupportedError, UsageError, node_name, progress, remark
+from ceras_ir.support.diagnostics import (
+    MissingToolError,
+    UnsupportedError,
+    UsageError,
+    node_name,
+    progress,
+    remark,
+)
 from ceras_ir.targets.capabilities import Executable, NotEmulated
 from ceras_ir.targets.protocol import Stage, Target, all_targets
 from ceras_ir.transforms.memory.liveness import steps
@@ -242,6 +249,9 @@ class LevelComparison:
             manifest = compiled.write(folder)
             try:
                 machine = target.open(folder, manifest)
+            except MissingToolError as error:
+                yield Verdict(f"{name}: machine", True, f"skipped: {error.message}")
+                return
             except UnsupportedError as error:
                 yield _refusal(f"{name}: machine", error)
                 return

@@ -1,0 +1,1 @@
+"""Target mlir exports the network in upstream dialects of MLIR."""

@@ -1,0 +1,168 @@
+"""
+Build the integer arithmetic of quantized operations for a body, as `ceras_ir.network.integer`
+defines it. Accumulators have 64 bits.
+"""
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import IntegerType, i32, i64
+from xdsl.ir import SSAValue
+
+from ceras_ir.backends.mlir.scalars import Scalars
+from ceras_ir.dialects.graph.constant import is_integer
+from ceras_ir.dialects.graph.normalization import FRACTION_BITS, IntegerNormalizeOp
+from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
+
+LARGEST_ROUNDED = 2.0**31
+"""A quotient is limited to this magnitude before it becomes an integer."""
+ROOT_BITS = 16
+"""The bits of the square root of 32 bits."""
+
+
+def signless(element: IntegerType) -> IntegerType:
+    """Return the integer type without a sign."""
+    return IntegerType(element.width.data)
+
+
+def round_shift(s: Scalars, value: SSAValue, shift: int, mode: Rounding) -> SSAValue:
+    """Return `value / 2**shift` in i64, rounded by `mode`."""
+    if shift == 0:
+        return value
+    by, half = s.integer(shift), s.integer(1 << (shift - 1))
+    floor = s.shift_right(value, by)
+    match mode:
+        case Rounding.FLOOR:
+            return floor
+        case Rounding.HALF_UP:
+            return s.shift_right(s.add(value, half), by)
+        case Rounding.HALF_AWAY:
+            zero = s.integer(0)
+            up = s.shift_right(s.add(value, half), by)
+            down = s.sub(zero, s.shift_right(s.sub(half, value), by))
+            return s.select(s.compare("ge", value, zero), up, down)
+        case Rounding.HALF_EVEN:
+            rest = s.sub(value, s.shift_left(floor, by))
+            odd = s.compare("ne", s.both(floor, s.integer(1)), s.integer(0))
+            tie = s.both(s.compare("eq", rest, half), odd)
+            up = s.either(s.compare("gt", rest, half), tie)
+            return s.add(floor, s.resized(up, i64, signed=False))
+
+
+def requantize(
+    s: Scalars,
+    accumulator: SSAValue,
+    requant: RequantAttr,
+    storage: IntegerType,
+    multiplier: SSAValue | None = None,
+) -> SSAValue:
+    """
+    Convert an i64 accumulator to stored integers. `multiplier`, an i64, replaces the common
+    multiplier of `requant`.
+    """
+    if multiplier is None and requant.multiplier.data != 1:
+        multiplier = s.integer(requant.multiplier.data)
+    product = accumulator if multiplier is None else s.mul(accumulator, multiplier)
+    rounded = round_shift(s, product, requant.shift.data, requant.mode)
+    if requant.zero_point.data:
+        rounded = s.add(rounded, s.integer(requant.zero_point.data))
+    clamped = s.clamp(rounded, requant.low.data, requant.high.data)
+    return s.resized(clamped, signless(storage))
+
+
+def quantize(s: Scalars, quotient: SSAValue, element: UniformType, point: SSAValue) -> SSAValue:
+    """Return `quotient`, a real value divided by the scale, as a stored integer of `element`."""
+    zero, limit = s.real(0.0), s.real(LARGEST_ROUNDED)
+    rounded = s.rint(quotient)
+    rounded = s.select(s.is_nan(rounded), zero, rounded)
+    rounded = s.select(s.compare("gt", rounded, limit), limit, rounded)
+    least = s.real(-LARGEST_ROUNDED)
+    rounded = s.select(s.compare("lt", rounded, least), least, rounded)
+    moved = s.add(s.to_integer(rounded, i64), point)
+    return s.resized(s.clamp(moved, element.low, element.high), signless(element.storage))
+
+
+def centred(
+    s: Scalars, stored: SSAValue, element: UniformType, type: IntegerType = i64
+) -> SSAValue:
+    """Return a stored integer minus the zero point of a per-tensor type."""
+    wide = s.resized(stored, type, signed=element.is_signed)
+    return wide if element.zero_point == 0 else s.sub(wide, s.integer(element.zero_point, type))
+
+
+def shift_swish(s: Scalars, q: SSAValue, bends: Sequence[SSAValue]) -> SSAValue:
+    """Return `graph.shift_swish` of an i64 before `requant`, with five constants."""
+    k0, k1, k2, k3, k4 = bends
+    zero = s.integer(0)
+
+    def shifted(value: SSAValue, by: int) -> SSAValue:
+        return s.shift_right(value, s.integer(by))
+
+    p, m = s.max(q, s.neg(q)), s.min(q, s.neg(q))
+    tail = s.min(s.sub(shifted(p, 3), k2), s.sub(shifted(p, 4), k3))
+    tail = s.min(s.min(tail, s.sub(shifted(p, 6), k4)), zero)
+    dip = s.max(shifted(m, 1), s.sub(shifted(m, 2), k0))
+    dip = s.max(dip, s.max(s.neg(k1), tail))
+    return s.add(s.max(q, zero), dip)
+
+
+def root(s: Scalars, value: SSAValue) -> SSAValue:
+    """Return the square root of an i64 below 2^32, rounded down."""
+    result = s.integer(0)
+    for bit in reversed(range(ROOT_BITS)):
+        larger = s.add(result, s.integer(1 << bit))
+        fits = s.compare("le", s.mul(larger, larger), value)
+        result = s.select(fits, larger, result)
+    return result
+
+
+def shifted_by(s: Scalars, value: SSAValue, shift: SSAValue) -> SSAValue:
+    """Shift left by an i64; a negative shift is a right shift that rounds half up."""
+    zero, one = s.integer(0), s.integer(1)
+    right = s.max(s.neg(shift), zero)
+    half = s.shift_left(one, s.max(s.sub(right, one), zero))
+    half = s.select(s.compare("gt", right, zero), half, zero)
+    left = s.shift_left(value, s.max(shift, zero))
+    return s.shift_right(s.add(left, half), right)
+
+
+def normalization_factor(
+    s: Scalars, op: IntegerNormalizeOp, squares: SSAValue
+) -> tuple[SSAValue, SSAValue]:
+    """
+    Return the factor `m` and the shift for `shifted_by` of a row of `graph.integer_normalize`, from
+    the sum of squares.
+    """
+    w, zero = s.add(squares, s.integer(op.epsilon.value.data)), s.integer(0)
+    log = s.sub(s.integer(63), s.leading_zeros(w))
+    t = s.shift_right(s.sub(log, s.integer(30)), s.integer(1))
+    twice = s.add(t, t)
+    even = s.shift_right(w, s.max(twice, zero))
+    even = s.shift_left(even, s.max(s.neg(twice), zero))
+    m = s.div(s.integer(op.root << 17), root(s, even))
+    return m, s.sub(s.integer(FRACTION_BITS - 17 - op.root_shift), t)
+
+
+def cast(
+    s: Scalars, x: SSAValue, target: IntegerType, *, from_signed: bool, signed: bool
+) -> SSAValue:
+    """Convert a scalar to the integer type of `graph.cast`, which is `signed`."""
+    type = signless(target)
+    if not is_integer(x.type):
+        if target.width.data == 1:
+            return s.compare("ne", x, s.real(0.0))
+        bits = target.width.data - int(signed)
+        low, high = (-(1 << bits) if signed else 0), (1 << bits) - 1
+        # The upper bound of a wide type is not representable and is rounded up.
+        below, above = s.compare("le", x, s.real(low)), s.compare("ge", x, s.real(high))
+        outside = s.either(s.either(below, above), s.is_nan(x))
+        inside = s.to_integer(s.select(outside, s.real(0.0), x), type, signed=signed)
+        top = s.select(above, s.integer(high if signed else -1, type), inside)
+        return s.select(below, s.integer(low, type), top)
+    if target.width.data == 1:
+        return s.compare("ne", x, s.integer(0, x.type))
+    return s.resized(x, type, signed=from_signed)
+
+
+def smaller(width: int) -> IntegerType:
+    """Return the type of a sum that is proven to fit 32 bits, if operands have `width` bits."""
+    return i32 if width < 32 else i64

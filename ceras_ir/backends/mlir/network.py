@@ -1,0 +1,100 @@
+"""The values of the network that are already built, and the elements of constants."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import Float32Type, IntegerType, TensorType, i32
+from xdsl.ir import SSAValue
+
+from ceras_ir.backends.mlir.integers import centred, signless
+from ceras_ir.backends.mlir.scalars import Scalars
+from ceras_ir.backends.mlir.tensors import Array, Body, Element, Tensors
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.constant import is_integer, storage_type
+from ceras_ir.network import integer
+
+
+def stored_type(element: Float32Type | IntegerType) -> Element:
+    """Return the type of stored elements in the exported network."""
+    return signless(element) if is_integer(element) else element
+
+
+def tensor_of(value: SSAValue) -> TensorType[Element]:
+    """Return the type that a value of the network has in the exported network."""
+    return TensorType(element_type(value), graph.shape_of(value))
+
+
+def element_type(value: SSAValue) -> Element:
+    """Return the element type that a value of the network has in the exported network."""
+    return stored_type(storage_type(graph.element_of(value)))
+
+
+def is_signed(value: SSAValue) -> bool:
+    """Return whether the stored integers of a value are signed."""
+    return graph.numpy_dtype(graph.element_of(value)).kind == "i"
+
+
+class Network:
+    """The exported value of each value of the network."""
+
+    def __init__(self, tensors: Tensors):
+        self.tensors = tensors
+        self.values: dict[SSAValue, SSAValue] = {}
+
+    def get(self, value: SSAValue) -> SSAValue:
+        """Return the tensor of a value; a constant is added at the first use."""
+        if value not in self.values:
+            owner = value.owner
+            assert isinstance(owner, graph.ConstantOp), owner
+            location, self.tensors.location = self.tensors.location, owner.location
+            self.values[value] = self.tensors.constant(owner.array())
+            self.tensors.location = location
+        return self.values[value]
+
+    def centred(self, value: SSAValue) -> SSAValue:
+        """Return the stored integers of a value minus the zero points, in i32."""
+        if (constant := centred_constant(value)) is not None:
+            return self.tensors.constant(constant.astype(np.int32))
+        element = graph.stored_element(value)
+
+        def body(s: Scalars, stored: SSAValue) -> SSAValue:
+            return centred(s, stored, element, i32)
+
+        return self.tensors.elementwise([self.get(value)], graph.shape_of(value), i32, body)
+
+    def signed(self, value: SSAValue) -> tuple[SSAValue, int]:
+        """
+        Return stored integers of a value as signed integers of the same width, and the zero point.
+        """
+        element, stored = graph.stored_element(value), self.get(value)
+        if element.is_signed:
+            return stored, element.zero_point
+        half, type = 1 << element.storage.width.data - 1, signless(element.storage)
+
+        def body(s: Scalars, stored: SSAValue) -> SSAValue:
+            return s.differing(stored, s.integer(-half, type))
+
+        moved = self.tensors.elementwise([stored], graph.shape_of(value), type, body)
+        return moved, element.zero_point - half
+
+    def mapped(self, op: graph.GraphOperation, operands: list[SSAValue], body: Body) -> SSAValue:
+        """Compute the result of an elementwise operation from built operands."""
+        shape = graph.shape_of(op.output)
+        return self.tensors.elementwise(operands, shape, element_type(op.output), body)
+
+
+def centred_constant(value: SSAValue) -> Array | None:
+    """
+    Return a constant minus the zero points in the narrowest signed integers, or `None` for another
+    value.
+    """
+    if (array := graph.constant_array(value)) is None:
+        return None
+    points = integer.zero_points(graph.stored_element(value), array.ndim)
+    centred: NDArray[np.int64] = array.astype(np.int64) - points
+    for dtype in (np.int8, np.int16):
+        info = np.iinfo(dtype)
+        if info.min <= centred.min() and centred.max() <= info.max:
+            return centred.astype(dtype)
+    return centred.astype(np.int32)

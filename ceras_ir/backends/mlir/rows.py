@@ -1,0 +1,254 @@
+"""
+Build reductions, softmax and normalizations.
+
+Float sums are loops of scf in the defined order, because reductions of linalg have no order.
+Integer sums are exact in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+import numpy as np
+from xdsl.dialects.builtin import Float32Type, IntegerType, f32, i64
+from xdsl.ir import SSAValue
+
+from ceras_ir.backends.mlir.functions import Functions
+from ceras_ir.backends.mlir.integers import (
+    centred,
+    normalization_factor,
+    requantize,
+    shifted_by,
+)
+from ceras_ir.backends.mlir.network import Network, element_type, is_signed
+from ceras_ir.backends.mlir.scalars import INDEX, Carried, Scalars
+from ceras_ir.backends.mlir.tensors import Indices
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import Reduce
+from ceras_ir.dialects.graph.normalization import (
+    RECIPROCAL_BITS,
+    IntegerNormalizeOp,
+    IntegerSoftmaxOp,
+)
+
+PARTIAL_SUMS = 16
+"""The partial sums of the denominator of a softmax."""
+Elements = Callable[[Scalars, SSAValue], SSAValue]
+"""A function of the index along the reduced dimension that returns the element."""
+
+
+def along(
+    network: Network,
+    x: SSAValue,
+    axis: int,
+    element: Float32Type | IntegerType,
+    body: Callable[[Scalars, Elements], SSAValue],
+) -> SSAValue:
+    """Compute an element for each row of `x` along `axis`, which remains as an extent of 1."""
+    shape = [1 if d == axis else n for d, n in enumerate(graph.shape_of(x))]
+
+    def inside(s: Scalars, indices: Indices) -> SSAValue:
+        def at(s: Scalars, index: SSAValue) -> SSAValue:
+            return s.element(x, [index if d == axis else i for d, i in enumerate(indices)])
+
+        return body(s, at)
+
+    return network.tensors.computed(shape, element, inside)
+
+
+def folded(
+    s: Scalars, at: Elements, count: int, fold: Callable[[Scalars, SSAValue, SSAValue], SSAValue]
+) -> SSAValue:
+    """Combine the result so far and an element by `fold`, from the first of `count` elements."""
+
+    def step(s: Scalars, index: SSAValue, carried: Carried) -> Carried:
+        return [fold(s, carried[0], at(s, index))]
+
+    first = at(s, s.integer(0, INDEX))
+    return s.loop(s.integer(1, INDEX), s.integer(count, INDEX), 1, [first], step)[0]
+
+
+def larger(s: Scalars, a: SSAValue, b: SSAValue) -> SSAValue:
+    """Return `b` unless the float `a` is larger or NaN."""
+    return s.select(s.either(s.compare("gt", a, b), s.is_nan(a)), a, b)
+
+
+def smaller(s: Scalars, a: SSAValue, b: SSAValue) -> SSAValue:
+    """Return `b` unless the float `a` is smaller or NaN."""
+    return s.select(s.either(s.compare("lt", a, b), s.is_nan(a)), a, b)
+
+
+def _added(s: Scalars, a: SSAValue, b: SSAValue) -> SSAValue:
+    return s.add(a, b)
+
+
+def reduction(network: Network, op: graph.ReduceOp) -> SSAValue:
+    """Return the result of `graph.reduce`."""
+    t, element = network.tensors, element_type(op.input)
+    axes, x = list(op.axes.get_values()), network.get(op.input)
+    signed = is_signed(op.input)
+
+    def fold(s: Scalars, a: SSAValue, b: SSAValue) -> SSAValue:
+        match op.function:
+            case Reduce.SUM:
+                return s.add(a, b)
+            case Reduce.PRODUCT:
+                return s.mul(a, b)
+            case Reduce.MAX:
+                return larger(s, a, b) if element == f32 else s.max(a, b, signed=signed)
+            case Reduce.MIN:
+                return smaller(s, a, b) if element == f32 else s.min(a, b, signed=signed)
+
+    shape = graph.shape_of(op.input)
+    kept = [d for d in range(len(shape)) if d not in axes]
+    count = prod(shape[d] for d in axes)
+    moved = t.transpose(x, [*axes, *kept])
+    rows = t.reshape(moved, (count, prod(shape[d] for d in kept)))
+
+    def body(s: Scalars, at: Elements) -> SSAValue:
+        return folded(s, at, count, fold)
+
+    return t.reshape(along(network, rows, 0, element, body), graph.shape_of(op.result))
+
+
+def extreme_index(network: Network, op: graph.ArgOp) -> SSAValue:
+    """Return the result of `graph.arg`."""
+    axis, signed = op.axis.value.data, is_signed(op.input)
+    relation = "gt" if op.function is Reduce.MAX else "lt"
+    if op.takes_last:
+        relation = relation.replace("t", "e")
+    count = graph.shape_of(op.input)[axis]
+
+    def body(s: Scalars, at: Elements) -> SSAValue:
+        def step(s: Scalars, index: SSAValue, carried: Carried) -> Carried:
+            best, place = carried
+            element = at(s, index)
+            replaces = s.compare(relation, element, best, signed=signed)
+            return [s.select(replaces, element, best), s.select(replaces, index, place)]
+
+        zero = s.integer(0, INDEX)
+        start = [at(s, zero), zero]
+        found = s.loop(s.integer(1, INDEX), s.integer(count, INDEX), 1, start, step)
+        return s.of_index(found[1], i64)
+
+    return along(network, network.get(op.input), axis, i64, body)
+
+
+def softmax(network: Network, op: graph.SoftmaxOp) -> SSAValue:
+    """Return the result of `graph.softmax`."""
+    axis, x = op.axis.value.data, network.get(op.input)
+    count = graph.shape_of(op.input)[axis]
+    top = along(network, x, axis, f32, lambda s, at: folded(s, at, count, larger))
+
+    def exponential(s: Scalars, x: SSAValue, top: SSAValue) -> SSAValue:
+        return Functions(s).exp(s.sub(x, top))
+
+    e = network.mapped(op, [x, top], exponential)
+
+    def total(s: Scalars, at: Elements) -> SSAValue:
+        def partial(s: Scalars, first: SSAValue) -> SSAValue:
+            def step(s: Scalars, index: SSAValue, carried: Carried) -> Carried:
+                return [s.add(carried[0], at(s, index))]
+
+            start, stop = s.add(first, s.integer(PARTIAL_SUMS, INDEX)), s.integer(count, INDEX)
+            return s.loop(start, stop, PARTIAL_SUMS, [at(s, first)], step)[0]
+
+        return folded(s, partial, min(count, PARTIAL_SUMS), _added)
+
+    sums = along(network, e, axis, f32, total)
+    return network.mapped(op, [e, sums], lambda s, e, sum: s.div(e, sum))
+
+
+def normalization(network: Network, op: graph.NormalizeOp) -> SSAValue:
+    """Return the result of `graph.normalize`."""
+    x = network.get(op.input)
+    axis = len(graph.shape_of(op.input)) - 1
+    count = graph.shape_of(op.input)[axis]
+
+    def mean_of(x: SSAValue) -> SSAValue:
+        def body(s: Scalars, at: Elements) -> SSAValue:
+            return s.div(folded(s, at, count, _added), s.real(count))
+
+        return along(network, x, axis, f32, body)
+
+    c = x
+    if op.is_centred:
+        c = network.mapped(op, [x, mean_of(x)], lambda s, x, mean: s.sub(x, mean))
+    squares = network.mapped(op, [c], lambda s, c: s.mul(c, c))
+    operands = [c, mean_of(squares), network.get(op.scale)]
+    if op.bias is not None:
+        operands.append(network.get(op.bias))
+    epsilon = float(np.float32(op.epsilon.value.data))
+
+    def body(s: Scalars, c: SSAValue, mean: SSAValue, scale: SSAValue, *bias: SSAValue) -> SSAValue:
+        y = s.div(c, s.sqrt(s.add(mean, s.real(epsilon))))
+        y = s.mul(y, scale)
+        return s.add(y, bias[0]) if bias else y
+
+    return network.mapped(op, operands, body)
+
+
+def _sum(network: Network, x: SSAValue, axis: int) -> SSAValue:
+    # The sum of i64 along an axis.
+    t = network.tensors
+    return t.reduced(x, [axis], t.integer(0), _added)
+
+
+def _integers(network: Network, op: IntegerSoftmaxOp | IntegerNormalizeOp) -> SSAValue:
+    element, shape = graph.stored_element(op.input), graph.shape_of(op.input)
+    x = network.get(op.input)
+    return network.tensors.elementwise([x], shape, i64, lambda s, q: centred(s, q, element))
+
+
+def integer_softmax(network: Network, op: IntegerSoftmaxOp) -> SSAValue:
+    """Return the result of `graph.integer_softmax`."""
+    t, axis, shape = network.tensors, op.axis.value.data, graph.shape_of(op.input)
+    q, table = _integers(network, op), network.get(op.table)
+    last = graph.shape_of(op.table)[0] - 1
+    lowest = t.integer(-(1 << 62))
+    top = t.reduced(q, [axis], lowest, lambda s, q, most: s.max(q, most))
+
+    def exponential(s: Scalars, q: SSAValue, top: SSAValue) -> SSAValue:
+        distance = s.min(s.sub(top, q), s.integer(last))
+        return s.resized(s.element(table, [s.as_index(distance)]), i64)
+
+    e = t.elementwise([q, top], shape, i64, exponential)
+    storage = graph.stored_element(op.result).storage
+
+    def scaled(s: Scalars, e: SSAValue, sum: SSAValue) -> SSAValue:
+        reciprocal = s.div(s.integer((1 << RECIPROCAL_BITS) - 1), sum)
+        return requantize(s, s.mul(e, reciprocal), op.requant, storage)
+
+    return network.mapped(op, [e, _sum(network, e, axis)], scaled)
+
+
+def integer_normalization(network: Network, op: IntegerNormalizeOp) -> SSAValue:
+    """Return the result of `graph.integer_normalize`."""
+    t, shape = network.tensors, graph.shape_of(op.input)
+    axis, count = len(shape) - 1, shape[-1]
+    row = [*shape[:-1], 1]
+    c = _integers(network, op)
+    if op.is_centred:
+        sums = _sum(network, c, axis)
+
+        def centre(s: Scalars, q: SSAValue, sum: SSAValue) -> SSAValue:
+            return s.sub(s.mul(q, s.integer(count)), sum)
+
+        c = t.elementwise([c, sums], shape, i64, centre)
+    c = t.elementwise([c], shape, i64, lambda s, c: shifted_by(s, c, s.integer(op.shift)))
+    squares = t.elementwise([c], shape, i64, lambda s, c: s.mul(c, c))
+    w = _sum(network, squares, axis)
+    factor = t.elementwise([w], row, i64, lambda s, w: normalization_factor(s, op, w)[0])
+    shift = t.elementwise([w], row, i64, lambda s, w: normalization_factor(s, op, w)[1])
+    storage = graph.stored_element(op.result).storage
+
+    def scaled(
+        s: Scalars, c: SSAValue, m: SSAValue, shift: SSAValue, scale: SSAValue, bias: SSAValue
+    ) -> SSAValue:
+        z = shifted_by(s, s.mul(c, m), shift)
+        total = s.add(s.mul(z, s.resized(scale, i64)), s.resized(bias, i64))
+        return requantize(s, total, op.requant, storage)
+
+    operands = [c, factor, shift, network.get(op.scale), network.get(op.bias)]
+    return network.mapped(op, operands, scaled)
