@@ -33,7 +33,7 @@ from networks import mobilenet_v2, resnet8, resnet18
 from rich.console import Console
 from rich.table import Table
 
-from ceras_ir.data.samples import load_arrays
+from ceras_ir.data.array_archive import load_arrays
 from ceras_ir.support.diagnostics import InputError
 
 HERE = Path(__file__).parent

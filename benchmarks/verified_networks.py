@@ -25,7 +25,7 @@ import onnx
 from network_pages import models, samples_of
 from numpy.typing import NDArray
 
-from ceras_ir.data.samples import save_arrays
+from ceras_ir.data.array_archive import save_arrays
 from ceras_ir.pipeline.parsing import read_network
 
 BIN = Path(sys.executable).parent

@@ -16,7 +16,7 @@ from qdq_widths import widened
 from random_images import random_image_model
 from streaming_random import random_streaming
 
-from ceras_ir.data.samples import save_arrays
+from ceras_ir.data.array_archive import save_arrays
 from ceras_ir.dialects import graph
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.network.function import main_function

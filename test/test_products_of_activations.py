@@ -13,7 +13,7 @@ from onnx_random import random_network
 from quantized_by_hand import trace, wrong_elements
 
 import ceras_ir as ceras
-from ceras_ir.data.samples import save_arrays
+from ceras_ir.data.array_archive import save_arrays
 from ceras_ir.dialects import graph
 from ceras_ir.driver.verify.tool import main as verify
 from ceras_ir.network.function import main_function

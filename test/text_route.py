@@ -17,7 +17,7 @@ from onnx_models import Array, run_onnxruntime
 from random_cases import Case
 from xdsl.parser import Parser
 
-from ceras_ir.data.samples import save_arrays
+from ceras_ir.data.array_archive import save_arrays
 from ceras_ir.driver.compile import main as compile_main
 from ceras_ir.driver.opt.tool import main as opt_main
 from ceras_ir.driver.run import main as run_main

@@ -15,7 +15,8 @@ from xdsl.utils.hints import isa
 from ceras_ir.api import presentation
 from ceras_ir.api.presentation import PAGES, Pages, diagnosed, pages_if_installed
 from ceras_ir.api.samples import Data, read_samples
-from ceras_ir.command.output_files import REPORT, open_folder, open_output
+from ceras_ir.command.output_files import REPORT, open_output
+from ceras_ir.command.output_folder import open_folder
 from ceras_ir.data.image_options import ImageOptions
 from ceras_ir.data.samples import Array
 from ceras_ir.network.artefacts import TensorInfo

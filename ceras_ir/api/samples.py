@@ -17,10 +17,11 @@ from typing import TypeAlias, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ceras_ir.data.array_archive import save_arrays
 from ceras_ir.data.image_folder import is_images
 from ceras_ir.data.image_options import ImageOptions
 from ceras_ir.data.sample_stream import StreamedSamples, open_samples
-from ceras_ir.data.samples import Array, Samples, samples_of, save_arrays
+from ceras_ir.data.samples import Array, Samples, samples_of
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.support.diagnostics import InputError, UsageError, missing_file_remedy
 

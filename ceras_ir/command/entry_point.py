@@ -5,6 +5,7 @@ Define commands as entry points, with settings that precede slow imports.
 """
 
 import gc
+import mmap
 import os
 import signal
 import sys
@@ -52,17 +53,38 @@ class Command(NamedTuple):
             # Imported objects remain: the collector need not visit them again.
             gc.freeze()
             return main(argv)
-        # Any exception can be the consequence of an interrupt.
+        # Any exception can be the consequence of an interrupt, or of an import without memory.
         except BaseException as error:
-            if not is_interrupt(error):
-                raise
-            print(f"{shown_name(self.name)}: interrupted", file=sys.stderr)
-            return 130
+            if is_interrupt(error):
+                print(f"{shown_name(self.name)}: interrupted", file=sys.stderr)
+                return 130
+            if not isinstance(error, SystemExit) and memory_is_short():
+                print(f"{shown_name(self.name)}: error: {OUT_OF_MEMORY}", file=sys.stderr)
+                return 1
+            raise
         finally:
             if argv is None:
                 # The result is complete. An interrupt during the exit of the interpreter would end
                 # it by the signal, without a message.
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+OUT_OF_MEMORY = "out of memory: check the shapes of the network and the limit of memory (ulimit -v)"
+
+PROBED_BYTES = 64 << 20
+"""The memory that a command needs at least in addition, to import the next modules."""
+
+
+def memory_is_short() -> bool:
+    """
+    Return whether a further `PROBED_BYTES` cannot be allocated. Any exception can then follow from
+    this, such as an `ImportError` or, for an escape in a string, a `SyntaxError`.
+    """
+    try:
+        mmap.mmap(-1, PROBED_BYTES).close()
+    except OSError:
+        return True
+    return False
 
 
 def is_interrupt(error: BaseException | None) -> bool:

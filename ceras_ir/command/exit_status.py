@@ -25,7 +25,13 @@ from xdsl.ir import Operation
 from xdsl.utils.exceptions import DiagnosticException, MultipleSpansParseError, ParseError
 from xdsl.utils.lexer import Span
 
-from ceras_ir.command.entry_point import discard, is_interrupt, shown_name
+from ceras_ir.command.entry_point import (
+    OUT_OF_MEMORY,
+    discard,
+    is_interrupt,
+    memory_is_short,
+    shown_name,
+)
 from ceras_ir.command.output_files import first_unused, open_output
 from ceras_ir.command.tool_parser import versions
 from ceras_ir.support.diagnostics import (
@@ -171,6 +177,8 @@ def phase(what: str) -> Generator[None]:
             raise KeyboardInterrupt from error
         if isinstance(error, DiagnosticException | OSError | MemoryError):
             raise
+        if memory_is_short():
+            raise MemoryError from error
         message = f"internal error in {what}: {summary(error)}"
         raise InternalError([Diagnostic(message)]) from error
 
@@ -308,7 +316,7 @@ def run_tool(
         report([f"{file}: error: {with_remedy(error, file)}"])
         return 1
     except MemoryError:
-        report([f"{shown}: error: out of memory: check the shapes of the network"])
+        report([f"{shown}: error: {OUT_OF_MEMORY}"])
         return 1
     except KeyboardInterrupt:
         report([f"{shown}: interrupted"])

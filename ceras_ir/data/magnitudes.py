@@ -15,9 +15,9 @@ import numpy as np
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue, Use
 
+from ceras_ir.data.array_archive import UNREADABLE, read_header
 from ceras_ir.data.image_folder import is_images
 from ceras_ir.data.sample_stream import open_samples
-from ceras_ir.data.samples import UNREADABLE, read_header
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary
 from ceras_ir.network.artefacts import TensorInfo, network_inputs

@@ -22,16 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.func import FuncOp
 
+from ceras_ir.data.array_archive import UNREADABLE, read_header
 from ceras_ir.data.image_folder import ImageFolder, image_names, is_images
-from ceras_ir.data.samples import (
-    UNREADABLE,
-    Array,
-    Samples,
-    converted,
-    is_accepted,
-    load_samples,
-    read_header,
-)
+from ceras_ir.data.samples import Array, Samples, converted, is_accepted, load_samples
 from ceras_ir.dialects.graph import element_of, is_plain, numpy_dtype, quantized_element, shape_of
 from ceras_ir.dialects.graph.lookup import BYTE
 from ceras_ir.network.artefacts import TensorInfo

@@ -19,17 +19,10 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
+from ceras_ir.data.array_archive import UNREADABLE, read_array, read_header
 from ceras_ir.data.image_folder import SUFFIXES, ImageFolder, ImageReader, is_images
 from ceras_ir.data.sample_stream import count_streamed, stream_samples
-from ceras_ir.data.samples import (
-    UNREADABLE,
-    Array,
-    converted,
-    load_samples,
-    read_array,
-    read_header,
-    samples_of,
-)
+from ceras_ir.data.samples import Array, converted, load_samples, samples_of
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.support.diagnostics import InputError
 

@@ -198,7 +198,8 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
     ]
 
     from ceras_ir.command.exit_status import naming
-    from ceras_ir.command.output_files import open_folder, write_artefacts
+    from ceras_ir.command.output_files import write_artefacts
+    from ceras_ir.command.output_folder import open_folder
     from ceras_ir.data.magnitudes import PEAKS, note_calibration
     from ceras_ir.network.function import main_function
     from ceras_ir.pipeline.build import build, provenance

@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 from ceras_ir.command.help_parser import usual
 from ceras_ir.command.tool_parser import ArgumentContainer, ToolParser, add_options, values_of
 from ceras_ir.data.image_options import ImageOptions
-from ceras_ir.driver.shared_options import ShapeOptions, StateOptions, interface_of
+from ceras_ir.driver.shared_options import (
+    ShapeOptions,
+    StateOptions,
+    add_limits,
+    interface_of,
+)
 from ceras_ir.pipeline.context import add_plugins, load_universe, plugin_loader
 from ceras_ir.pipeline.pass_options import build_pipeline, parse_pipeline, with_values
 from ceras_ir.pipeline.stages import WITHOUT_SAMPLES, BuildOptions, Insertion, warn_idle
@@ -196,6 +201,7 @@ def add_build_options(parser: ToolParser) -> None:
 
 def add_extensions(parser: ToolParser) -> None:
     """Add options for plugins, and for passes of the user between levels."""
+    add_limits(parser)
     group = parser.add_argument_group("plugins")
     add_plugins(group)
     group.add_argument(

@@ -347,7 +347,7 @@ def _save_outputs(
     samples: "Samples | StreamedSamples",
     declared: "Sequence[TensorInfo]",
 ) -> None:
-    from ceras_ir.data.samples import save_arrays
+    from ceras_ir.data.array_archive import save_arrays
     from ceras_ir.pipeline.build import run_all
 
     if not Path(path).absolute().parent.is_dir():

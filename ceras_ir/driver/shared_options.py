@@ -6,9 +6,11 @@ command line. An option of any other target is refused with the name of that tar
 """
 
 import argparse
+import os
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, TypeVar
 
@@ -23,6 +25,14 @@ from ceras_ir.command.tool_parser import (
 from ceras_ir.pipeline.context import plugin_loader
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.support.files import DEFAULT_LIMIT_BYTES
+from ceras_ir.support.limits import (
+    DEFAULT_MEMORY_BYTES,
+    DEFAULT_TIMEOUT_S,
+    MEMORY_FLAG,
+    MEMORY_VARIABLE,
+    TIMEOUT_FLAG,
+    TIMEOUT_VARIABLE,
+)
 from ceras_ir.support.options import docstring, flag_of, option, options, options_of
 from ceras_ir.targets.protocol import (
     Target,
@@ -295,6 +305,51 @@ def add_workers(
         help="work on the Dask cluster of this scheduler, such as tcp://host:8786; Dask "
         "configures TLS",
     )
+
+
+class _SetVariable(argparse.Action):
+    """An action that sets a variable of the environment, which workers inherit."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: object, values: object, *_: object
+    ) -> None:
+        os.environ[VARIABLES[self.option_strings[0]]] = str(values)
+
+
+VARIABLES = {TIMEOUT_FLAG: TIMEOUT_VARIABLE, MEMORY_FLAG: MEMORY_VARIABLE}
+"""The variables that the options about limits set."""
+
+
+def add_limits(group: ArgumentContainer) -> None:
+    """Add the limits of time and memory: `--compiler-timeout` and `--sample-memory`."""
+    group.add_argument(
+        TIMEOUT_FLAG,
+        action=_SetVariable,
+        type=_seconds,
+        default=argparse.SUPPRESS,
+        metavar="SECONDS",
+        help="stop a C or C++ compiler that does not end within this time (default: "
+        f"{DEFAULT_TIMEOUT_S:g})",
+    )
+    group.add_argument(
+        MEMORY_FLAG,
+        action=_SetVariable,
+        type=_size,
+        default=argparse.SUPPRESS,
+        metavar="BYTES",
+        help="refuse a file whose arrays need more bytes in memory, with K, M or G (default: "
+        f"{DEFAULT_MEMORY_BYTES >> 30}G)",
+    )
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < inf:
+        raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, got {text!r}")
+    return seconds
 
 
 def add_cache(group: ArgumentContainer) -> None:

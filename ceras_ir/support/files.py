@@ -3,9 +3,9 @@ Lock files between processes, cache bytes on disk, list files of packages, and p
 
 A cache has an entry for each digest of inputs, and several processes can use it. An entry is
 written under a temporary name and then renamed. It contains the digest of the content; a damaged
-entry is treated as missing. `computed` locks the key, so that an entry that several processes need
-is computed a single time. If the cache exceeds the limit, the entries with the oldest access are
-removed.
+entry is treated as missing. A cache that other users can write is refused. `computed` locks the
+key, so that an entry that several processes need is computed a single time. If the cache exceeds
+the limit, the entries with the oldest access are removed.
 """
 
 import fcntl
@@ -14,10 +14,10 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
 from importlib.resources.abc import Traversable
-from itertools import count
 from pathlib import Path
 
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.private_files import private_bytes, private_folder, replacing
 
 
 def files_with_suffix(folder: Traversable, suffix: str) -> dict[str, Traversable]:
@@ -34,7 +34,7 @@ def locked(path: Path) -> Generator[None]:
     """
     while True:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+        handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
         fcntl.flock(handle, fcntl.LOCK_EX)
         # The previous holder removed the file, and another process may have created a new file.
         with suppress(FileNotFoundError):
@@ -70,8 +70,6 @@ KEPT_SHARE = 0.8
 
 ENTRY_MAGIC = b"ceras-entry-1\n"
 
-_NUMBERS = count()
-
 
 class CacheError(InputError):
     """An error of a cache that cannot be written, as opposed to an error of the computation."""
@@ -95,9 +93,10 @@ class ContentCache:
     def get(self, key: str) -> bytes | None:
         """Return the bytes under `key`, or `None`; a damaged entry is removed."""
         path = self._path(key)
-        try:
-            data = path.read_bytes()
-        except OSError:
+        if not self.folder.exists():
+            return None
+        private_folder(self.folder)
+        if (data := private_bytes(path)) is None:
             return None
         head = len(ENTRY_MAGIC) + 32
         content = data[head:]
@@ -112,17 +111,11 @@ class ContentCache:
     def put(self, key: str, content: bytes) -> None:
         """Store `content` under `key`; raise a `CacheError` if it cannot be written."""
         path = self._path(key)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.{next(_NUMBERS)}.tmp")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                with open(temporary, "wb") as stream:
-                    stream.write(ENTRY_MAGIC + sha256(content).digest() + content)
-                temporary.replace(path)
-            except BaseException:
-                with suppress(OSError):
-                    temporary.unlink()
-                raise
+            private_folder(self.folder)
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            with replacing(path) as stream:
+                stream.write(ENTRY_MAGIC + sha256(content).digest() + content)
         except OSError as error:
             raise self._cannot("write", error) from None
         self._written += len(content)
@@ -137,6 +130,7 @@ class ContentCache:
             return known
         with ExitStack() as stack:
             try:
+                private_folder(self.folder)
                 stack.enter_context(locked(self.folder / "locks" / key))
             except OSError as error:
                 raise self._cannot("lock", error) from None
@@ -146,8 +140,12 @@ class ContentCache:
             self.put(key, content)
             return content
 
+    def discard(self, key: str) -> None:
+        """Remove the entry under `key`, if it exists."""
+        self._path(key).unlink(missing_ok=True)
+
     def size(self) -> int:
-        """Return the bytes of all entries."""
+        """Return the size of all entries in bytes."""
         return sum(status.st_size for _, status in self._entries())
 
     def _cannot(self, action: str, error: OSError) -> CacheError:

@@ -1,9 +1,9 @@
 """
 Build C++ programs from sources of this package.
 
-A program is cached under a hash of the sources and the command. Objects are cached in the same way,
-so that programs share them. Verilator generates C++ from SystemVerilog. The drivers of all Linux
-targets contain the C sources for registers, memory and caches.
+A program is cached under a hash of the sources, the command and the compiler. Objects are cached in
+the same way, so that programs share them. Verilator generates C++ from SystemVerilog. The drivers
+of all Linux targets contain the C sources for registers, memory and caches.
 """
 
 import os
@@ -21,6 +21,8 @@ from pathlib import Path
 
 from ceras_ir.support.diagnostics import InputError, progress
 from ceras_ir.support.files import locked
+from ceras_ir.support.private_files import private_file, private_folder
+from ceras_ir.support.programs import identity, run_compiler
 
 
 def find_program(commands: Iterable[str]) -> str | None:
@@ -58,7 +60,7 @@ def host_flags(purpose: str) -> tuple[str, ...]:
     that machines with a shared cache do not share programs.
     """
     command = [*compiler(purpose), "-march=native", "-x", "c++", "-E", os.devnull]
-    if subprocess.run(command, capture_output=True, check=False).returncode:
+    if run_compiler(command).returncode:
         return ()
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -69,18 +71,19 @@ def host_flags(purpose: str) -> tuple[str, ...]:
 
 
 def cache_folder() -> Path:
-    """Return the cache folder of the user, or a temporary folder if the cache is not writable."""
+    """
+    Return the cache folder of the user, or a temporary folder if the cache is not writable. Raise
+    an `InputError` if other users can write the folder.
+    """
     base = os.environ.get("XDG_CACHE_HOME")
     folder = (Path(base) if base else Path.home() / ".cache") / "ceras_ir"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder(folder)
         with tempfile.TemporaryFile(dir=folder):
             return folder
     except OSError:
         folder = Path(tempfile.gettempdir()) / f"ceras_ir-{os.getuid()}"
-        folder.mkdir(mode=0o700, exist_ok=True)
-        if folder.stat().st_uid != os.getuid():
-            raise InputError(f"{folder} belongs to another user: set XDG_CACHE_HOME") from None
+        private_folder(folder)
         return folder
 
 
@@ -99,7 +102,7 @@ class Part:
 
     def key(self, command: Sequence[str]) -> bytes:
         """Return the data that determines the objects, without the sources."""
-        parts = ["\0".join([*command, *self.flags]).encode()]
+        parts = ["\0".join([*command, *self.flags, identity(command)]).encode()]
         parts += [path.name.encode() + b"\0" + path.read_bytes() for path in self.headers]
         parts += [name.encode() + b"\0" + text.encode() for name, text in self.generated.items()]
         return b"".join(parts)
@@ -121,7 +124,7 @@ def build_program(
     keys = [part.key(command) for part in parts]
     texts = [path.read_bytes() for part in parts for path in part.sources]
     program = cache_folder() / f"{name}-{digest([*keys, *texts, *generated_from])[:24]}"
-    if program.exists():
+    if private_file(program):
         return program
     # The complete program is renamed, because two processes can build at the same time.
     with tempfile.TemporaryDirectory(dir=program.parent) as name_of_folder:
@@ -167,17 +170,17 @@ def _compiled(
         return target
     name = digest([key, source.name.encode(), b"\0", source.read_bytes()])[:24]
     cached = cache_folder() / f"{source.stem}-{name}.o"
-    if not cached.exists():
+    if not private_file(cached):
         # A second process waits for the object that the first process compiles.
         with locked(cached.with_suffix(".lock")):
-            if not cached.exists():
+            if not private_file(cached):
                 _run(command, purpose)
                 target.replace(cached)
     return cached
 
 
 def _run(command: Sequence[str], purpose: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_compiler(command)
     if done.returncode:
         last = "\n".join((done.stderr or "no message").strip().splitlines()[-5:])
         raise InputError(f"{command[0]} cannot build {purpose}:\n{last}")
@@ -240,9 +243,7 @@ def verilate(
     """
     include = include_folder()
     command = [COMMAND, *VERILATOR_OPTIONS, *options, "--top-module", top, "--Mdir", str(folder)]
-    done = subprocess.run(
-        [*command, *map(str, modules)], capture_output=True, text=True, check=False
-    )
+    done = run_compiler([*command, *map(str, modules)])
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines()
         raise InputError(f"{COMMAND} cannot read the circuits:\n" + "\n".join(lines[-5:]))

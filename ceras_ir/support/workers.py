@@ -39,6 +39,13 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"
 """Variables that limit each process to a single thread, as there is a process for each core."""
 
 
+SAFE_PATH = "PYTHONSAFEPATH"
+"""
+The variable with which Python imports nothing from the current folder. Without it, a file such as
+`struct.py` in the folder of a stranger would run when a worker starts.
+"""
+
+
 @dataclass(frozen=True)
 class WorkerLost:
     """The result of a call during which each worker died."""
@@ -154,13 +161,13 @@ class LocalProcesses:
 
     def _started(self) -> ProcessPoolExecutor:
         if self._pool is None:
-            self._pool = ProcessPoolExecutor(
-                self._count,
-                mp_context=get_context("spawn"),
-                initializer=_begin,
-                initargs=(os.getpid(), list(sys.path), self._prepare),
-            )
-            with _single_threaded():
+            with _environment_of_workers():
+                self._pool = ProcessPoolExecutor(
+                    self._count,
+                    mp_context=get_context("spawn"),
+                    initializer=_begin,
+                    initargs=(os.getpid(), list(sys.path), self._prepare),
+                )
                 # All processes are started here, so that they inherit the environment.
                 wait([self._pool.submit(os.getpid) for _ in range(self._count)])
         return self._pool
@@ -174,9 +181,10 @@ class LocalProcesses:
 
 
 @contextmanager
-def _single_threaded() -> Generator[None]:
-    before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
-    os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
+def _environment_of_workers() -> Generator[None]:
+    changed = {**dict.fromkeys(THREAD_VARIABLES, "1"), SAFE_PATH: "1"}
+    before = {name: os.environ.get(name) for name in changed}
+    os.environ.update(changed)
     try:
         yield
     finally:
@@ -191,6 +199,8 @@ def _begin(parent: int, path: list[str], prepare: Callable[[], None] | None) -> 
     # The parent handles interrupts, and the worker terminates with the parent.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.path[:] = path
+    # Scripts of the user that a worker starts import from their folders.
+    os.environ.pop(SAFE_PATH, None)
     threading.Thread(target=_watch, args=(parent,), daemon=True).start()
     if prepare is not None:
         prepare()
@@ -401,4 +411,5 @@ def parallel(function: Callable[[*Ts], T], arguments: Iterable[tuple[*Ts]], jobs
         raise UsageError(
             f"several jobs need joblib: {install_command('parallel')}, or leave out --jobs"
         ) from None
-    return joblib.Parallel(n_jobs=jobs)((function, a, {}) for a in arguments)
+    with _environment_of_workers():
+        return joblib.Parallel(n_jobs=jobs)((function, a, {}) for a in arguments)

@@ -19,7 +19,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.data.samples import Array, as_samples, require_finite, write_arrays
+from ceras_ir.data.array_archive import write_arrays
+from ceras_ir.data.samples import Array, as_samples, require_finite
 from ceras_ir.data.shards import BadShard, Labelled, Shard, count_samples, read_shard, shards_of
 from ceras_ir.driver.shared_options import native_target
 from ceras_ir.network.artefacts import Artefact, TensorInfo

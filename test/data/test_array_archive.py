@@ -10,10 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from ceras_ir.data.array_archive import load_arrays
 from ceras_ir.data.sample_stream import open_samples
-from ceras_ir.data.samples import load_arrays, load_samples
+from ceras_ir.data.samples import load_samples
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.limits import MEMORY_VARIABLE
 
 VALUES = np.arange(8, dtype="<f4")
 
@@ -194,3 +196,17 @@ def test_values_that_the_input_cannot_hold(
     with pytest.raises(InputError) as info:
         list((open_samples if is_streamed else load_samples)(str(path), network(dtype)))
     assert info.value.message == message
+
+
+def test_small_archives_of_large_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit counts all arrays of a file, before memory is allocated."""
+    path = tmp_path / "x.npz"
+    np.savez_compressed(path, x=np.zeros(1 << 20), y=np.zeros(1 << 20))
+    assert path.stat().st_size < 100_000
+    assert len(load_arrays(str(path))) == 2
+    monkeypatch.setenv(MEMORY_VARIABLE, str(12 << 20))
+    with pytest.raises(InputError, match="'y': 8,388,608 bytes, where 4,194,304 bytes are left"):
+        load_arrays(str(path))
+    monkeypatch.setenv(MEMORY_VARIABLE, "much")
+    with pytest.raises(InputError, match="CERAS_SAMPLE_MEMORY must be a number of bytes"):
+        load_arrays(str(path))

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ceras_ir.data.samples import load_arrays, samples_of
+from ceras_ir.data.array_archive import load_arrays
+from ceras_ir.data.samples import samples_of
 from ceras_ir.support.diagnostics import InputError
 
 

@@ -1,7 +1,9 @@
 """Check internal errors: exit status 70, the pass and level, and a working reproducer."""
 
 import os
+import resource
 import shlex
+import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -27,6 +29,7 @@ from ceras_ir.support.diagnostics import InputError
 from ceras_ir.targets.protocol import Stage, find_target
 from ceras_ir.transforms.pass_kinds import flatten
 
+DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 PLUGIN = Path(__file__).parents[1] / "lit/driver/Inputs/wrong_passes.py"
 TEXT = """func.func @main(%x: tensor<20xf32>) -> tensor<20xf32> {
   func.return %x : tensor<20xf32>
@@ -273,3 +276,17 @@ def test_ceras_compile_on_a_pass_of_ours(
     monkeypatch.chdir(in_folder)
     assert opt.main(["--run-reproducer", "ceras-crash-place.mlir"]) == 0
     assert "graph.conv2d" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mebibytes", [60, 125])
+def test_little_memory(mebibytes: int, tmp_path: Path) -> None:
+    """Imports fail in many ways; the message is one line."""
+    limit = mebibytes << 20
+    done = subprocess.run(
+        [Path(sys.executable).with_name("ceras-run"), DIGITS / "digits.onnx"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+    )  # fmt: skip
+    assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
+    assert "out of memory" in done.stderr

@@ -282,7 +282,7 @@ def refuse_writing(refuse: Callable[..., None]) -> Callable[..., object]:
     really = open
 
     def opened(file: str | Path, mode: str = "r", **options: Any) -> object:
-        return refuse() if "w" in mode else really(file, mode, **options)
+        return refuse() if mode[0] in "wx" else really(file, mode, **options)
 
     return opened
 

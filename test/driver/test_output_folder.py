@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from onnx_models import conv_model
 
-from ceras_ir.command import output_files
+from ceras_ir.command import output_folder
 from ceras_ir.command.exit_status import run_tool
-from ceras_ir.command.output_files import open_folder
+from ceras_ir.command.output_folder import open_folder
 from ceras_ir.driver.compile import main as compile_main
 from ceras_ir.support.diagnostics import InputError, UsageError
 
@@ -119,6 +119,7 @@ def test_all_or_nothing(force: bool) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("end", [OSError(28, "No space left on device"), SystemExit(143)])
 def test_a_move_that_fails_is_undone(monkeypatch: pytest.MonkeyPatch, end: BaseException) -> None:
+    monkeypatch.setattr(output_folder, "_system_exchange", lambda: None)
     build({"a": "1", "b/c": "1", "d": "1"})
     before = tree()
     moves = os.replace
@@ -132,10 +133,10 @@ def test_a_move_that_fails_is_undone(monkeypatch: pytest.MonkeyPatch, end: BaseE
                 raise end
             moves(source, target)
 
-        monkeypatch.setattr(output_files.os, "replace", fail)
+        monkeypatch.setattr(output_folder.os, "replace", fail)
         with pytest.raises((InputError, SystemExit)):
             build({"a": "2", "b/c": "2", "e/f": "2"})
-        monkeypatch.setattr(output_files.os, "replace", moves)
+        monkeypatch.setattr(output_folder.os, "replace", moves)
         assert tree() == before and not Path("out/e").exists(), count
     build({"a": "2", "b/c": "2", "e/f": "2"})
     assert set(tree()) == {"a", "b/c", "e/f", "manifest.json", "report.json"}

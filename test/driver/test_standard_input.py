@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from conftest import Tool
 
-from ceras_ir.data.samples import load_arrays
+from ceras_ir.data.array_archive import load_arrays
 
 RELU = """
 func.func @main(%x: tensor<1x4xf32> {graph.name = "x"}) -> (tensor<1x4xf32> {graph.name = "y"}) {

@@ -9,7 +9,7 @@ import pytest
 from onnx_models import model, node
 from onnx_random import random_network
 
-from ceras_ir.data.samples import save_arrays
+from ceras_ir.data.array_archive import save_arrays
 from ceras_ir.driver.verify import levels
 from ceras_ir.driver.verify.levels import LevelComparison, Outputs
 from ceras_ir.driver.verify.tool import main

@@ -28,7 +28,7 @@ from mutants import folders, ir, onnx_files
 from mutants.forked import Main, Outcome, run
 from onnx_models import conv_model
 
-from ceras_ir.data.samples import save_arrays
+from ceras_ir.data.array_archive import save_arrays
 from ceras_ir.driver.compile import main as compile_main
 from ceras_ir.driver.opt.tool import main as opt_main
 from ceras_ir.driver.run import main as run_main

@@ -1,5 +1,7 @@
 """Test calls in local processes: order, errors, and workers that terminate."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -56,3 +58,31 @@ def test_a_call_that_kills_every_worker_fails_alone(processes: LocalProcesses):
     results = dict(processes.run(die_always, range(6)))
     assert isinstance(results.pop(2), WorkerLost)
     assert results == {n: n for n in (0, 1, 3, 4, 5)}
+
+
+OWNED = """
+import sys
+print("owned", file=sys.stderr)
+"""
+
+CALLS = """
+import sys
+sys.path.remove("")
+from ceras_ir.support.workers import LocalProcesses, parallel
+import os
+if __name__ == "__main__":
+    workers = LocalProcesses(2)
+    print([result for _, result in workers.run(os.getenv, ["PYTHONSAFEPATH"] * 2)])
+    workers.close()
+    print(parallel(abs, [(-1,), (2,)], 2))
+"""
+
+
+@pytest.mark.slow
+def test_workers_import_nothing_from_the_current_folder(tmp_path: Path) -> None:
+    for name in ("struct", "multiprocessing", "joblib", "random", "encodings", "numpy"):
+        (tmp_path / f"{name}.py").write_text(OWNED)
+    done = subprocess.run(
+        [sys.executable, "-c", CALLS], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "[None, None]\n[1, 2]\n" and "owned" not in done.stderr, done.stderr

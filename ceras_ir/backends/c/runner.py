@@ -10,7 +10,6 @@ import ctypes
 import os
 import re
 import shlex
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,6 +24,7 @@ from ceras_ir.network.artefacts import Artefact, TensorInfo
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.files import CacheError, ContentCache, key_of
 from ceras_ir.support.native import cache_folder
+from ceras_ir.support.programs import identity, run_compiler
 from ceras_ir.targets.capabilities import Array, Sample, Trace
 
 Launch: TypeAlias = Callable[[int, NDArray[np.uint8]], None]
@@ -93,8 +93,8 @@ def build_library(
     flags: Sequence[str] = LIBRARY_LEVEL,
 ) -> None:
     """
-    Compile the C files in the directory `source` to a shared library, or copy it from the cache if
-    the sources are equal.
+    Compile the C files in the directory `source` to the new file `library`, or copy it from the
+    cache if the sources and the compiler are equal.
     """
     callbacks = library.with_name("callbacks.c")
     callbacks.write_text(prefix.renamed(CALLBACKS))
@@ -112,22 +112,31 @@ def build_library(
         return library.read_bytes()
 
     # The directory differs in each call, so the key has only the content of the sources.
-    known = *compiler(), *LIBRARY_FLAGS, *flags, *defines
+    known = identity(compiler()), *compiler(), *LIBRARY_FLAGS, *flags, *defines
     read = sorted(path for path in {callbacks, *source.iterdir()} if path.suffix in SOURCE_SUFFIXES)
     parts = [part for path in read for part in (path.name, path.read_bytes())]
-    cache = ContentCache(cache_folder() / "libraries", LIBRARIES)
+    cache, key = ContentCache(cache_folder() / "libraries", LIBRARIES), key_of(*known, "", *parts)
     try:
-        content = cache.computed(key_of(*known, "", *parts), make)
+        content = cache.computed(key, make)
     except CacheError:
         # A library that cannot be cached can still be used.
         content = make()
-    library.write_bytes(content)
+    if not library.exists():
+        library.write_bytes(content)
+    try:
+        ctypes.CDLL(str(library))
+    except OSError as error:
+        cache.discard(key)
+        raise InputError(
+            f"the C compiler '{command[0]}' wrote no library that can be loaded ({error}): name "
+            "another in CERAS_CC"
+        ) from None
 
 
 def run_tool(command: Sequence[str], kind: str = "", remedy: str = "install it") -> str:
     """Run a command and return its output. Raise an `InputError` if it is missing or fails."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = run_compiler(command)
     except OSError as error:
         raise InputError(f"cannot run {kind}'{command[0]}': {error.strerror}; {remedy}") from None
     if done.returncode:

@@ -37,6 +37,7 @@ from ceras_ir.pipeline.summary import used_bytes
 from ceras_ir.support.diagnostics import InputError, node_name, shortened
 from ceras_ir.support.files import CacheError, ContentCache, key_of
 from ceras_ir.support.native import cache_folder
+from ceras_ir.support.programs import identity
 from ceras_ir.targets import Measurement
 
 ROOT = "model_run"
@@ -117,7 +118,7 @@ def _cached(model: PrintedModel, board: Board, compiler: str) -> dict[str, objec
         return json.dumps(found).encode()
 
     parts = [part for name, text in sorted(sources.items()) for part in (name, text)]
-    key = key_of("stack 3", version, *compile_command, "", *link_command, "", *parts)
+    key = key_of("stack 3", identity([compiler]), *compile_command, "", *link_command, "", *parts)
     try:
         content = ContentCache(cache_folder() / "stack", MAX_CACHE_BYTES).computed(key, make)
     except CacheError:

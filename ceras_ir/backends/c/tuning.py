@@ -28,6 +28,7 @@ from ceras_ir.backends.c.values import filled
 from ceras_ir.support.diagnostics import InputError, progress
 from ceras_ir.support.files import ContentCache, key_of
 from ceras_ir.support.native import cache_folder, host_flags
+from ceras_ir.support.programs import identity
 
 RANKS, TUNED_WORKSPACES = 6, (32 << 10, 1 << 20)
 """The number of register tiles, and the amounts of scratch memory in addition to the default."""
@@ -119,7 +120,8 @@ def tuned(module: ModuleOp, options: COptions, runner: str | None) -> Tuned:
     first = build(module, options)
     cache = ContentCache(cache_folder() / "tuning")
     command = [*_compiler(options), *host_flags("a tuned network")] if runner is None else [runner]
-    key = key_of("tuning 1", _printed(first), *command, *_compiler(options))
+    used = _compiler(options)
+    key = key_of("tuning 1", _printed(first), *command, *used, identity(used))
 
     def search() -> bytes:
         return json.dumps(_searched(module, options, first, runner)).encode()

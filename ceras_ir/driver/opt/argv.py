@@ -20,7 +20,11 @@ from ceras_ir.command.tool_parser import (
     add_version,
     values_of,
 )
-from ceras_ir.driver.shared_options import BisectPassesOptions, ShapeOptions
+from ceras_ir.driver.shared_options import (
+    BisectPassesOptions,
+    ShapeOptions,
+    add_limits,
+)
 from ceras_ir.pipeline.context import add_plugins
 from ceras_ir.pipeline.instrumentation import DumpOptions
 from ceras_ir.pipeline.pass_options import PassRequest, parse_pipeline
@@ -224,6 +228,7 @@ def make_parser() -> _OptParser:
     group = parser.add_argument_group("input")
     add_options(group, PartOptions)
     add_options(group, ShapeOptions)
+    add_limits(parser)
     add_options(parser.add_argument_group("output"), PrintOptions)
     add_options(parser.add_argument_group("which pass is wrong"), BisectionOptions)
     group = parser.add_argument_group("internal errors")

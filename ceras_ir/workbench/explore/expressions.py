@@ -10,7 +10,7 @@ import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.support.diagnostics import UsageError, printable
 from ceras_ir.support.figure_names import UnknownFigure, resolved
 
 Value = float | str | bool
@@ -30,6 +30,10 @@ _ORDERED: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
 }
 
 
+MAX_SHOWN = 200
+"""The number of characters of an expression that a message shows."""
+
+
 @dataclass(frozen=True)
 class Expression:
     """An expression over figures: the text of the user and the syntax tree."""
@@ -46,12 +50,18 @@ class Expression:
         Return the value of the expression for these figures. Raise `UnknownFigure` if a figure is
         missing.
         """
+        shown = printable(self.text, MAX_SHOWN)
         try:
             return _value(self.tree, values)
         except UnknownFigure as error:
-            raise UnknownFigure(f"'{self.text}': {error}") from None
+            raise UnknownFigure(f"'{shown}': {error}") from None
         except (TypeError, ZeroDivisionError, OverflowError) as error:
-            raise UsageError(f"'{self.text}': {error}") from None
+            raise UsageError(f"'{shown}': {error}") from None
+        except RecursionError:
+            raise UsageError(f"'{shown}' is nested too deeply") from None
+
+    def __reduce__(self):  # For workers: a tree can be nested too deeply to be copied.
+        return parse_expression, (self.text,)
 
     def holds(self, values: Values) -> bool:
         return bool(self.value(values))
@@ -59,14 +69,15 @@ class Expression:
 
 def parse_expression(text: str) -> Expression:
     """Parse an expression over figures. Raise a `UsageError` for unsupported syntax."""
+    shown = printable(text, MAX_SHOWN)
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise UsageError(f"'{text}' is no expression: write such as 'flash < 256000'") from None
+        raise UsageError(f"'{shown}' is no expression: write such as 'flash < 256000'") from None
     for node in ast.walk(tree):
         if not _is_taken(node):
             raise UsageError(
-                f"'{text}': only numbers, names of figures, + - * /, comparisons, and, or, not"
+                f"'{shown}': only numbers, names of figures, + - * /, comparisons, and, or, not"
             )
     return Expression(text.strip(), tree)
 
@@ -94,8 +105,15 @@ def _value(node: ast.expr, values: Values) -> Value:
             return value
         case ast.Name(id=name):
             return values[resolved(name, values)]
-        case ast.BinOp(left, op, right):
-            return _BINARY[type(op)](_number(left, values), _number(right, values))
+        case ast.BinOp():
+            # A sum of many terms is nested as deeply on the left.
+            chain = [node]
+            while isinstance(left := chain[-1].left, ast.BinOp):
+                chain.append(left)
+            total = _number(left, values)
+            for each in reversed(chain):
+                total = _BINARY[type(each.op)](total, _number(each.right, values))
+            return total
         case ast.UnaryOp(ast.Not(), operand):
             return not _value(operand, values)
         case ast.UnaryOp(op, operand):

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 from ceras_ir.command.exit_status import EXIT_STATUS, run_tool
 from ceras_ir.command.output_files import FolderOptions, write_file
 from ceras_ir.command.tool_parser import ToolParser, add_options, add_output
-from ceras_ir.driver.shared_options import add_cache, add_workers, cache_folder_of, workers_of
+from ceras_ir.driver.shared_options import (
+    add_cache,
+    add_limits,
+    add_workers,
+    cache_folder_of,
+    workers_of,
+)
 from ceras_ir.support.diagnostics import InputError, UsageError, cannot_write, missing_file_remedy
 
 if TYPE_CHECKING:
@@ -43,6 +49,7 @@ def make_parser() -> ToolParser:
     )
     add_workers(parser)
     add_cache(parser)
+    add_limits(parser)
     return parser
 
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from time import perf_counter
+from urllib.parse import unquote
 
 from lsprotocol import types
 from pygls.lsp.server import LanguageServer
@@ -236,10 +237,18 @@ def make_server(version: str, universe: Universe, ctx: Context) -> LanguageServe
     """Return a language server for IR text in the dialects of `ctx`."""
     server = LanguageServer("ceras-lsp", version, types.TextDocumentSyncKind.Full)
 
+    def opened_text(uri: str) -> str:
+        # Files that the editor has not opened are not read: they can be devices, or missing.
+        document = server.workspace.text_documents.get(unquote(uri))
+        return "" if document is None else document.source
+
+    def path_of(uri: str) -> str:
+        return server.workspace.get_text_document(uri).path
+
     def publish(uri: str) -> None:
-        document = server.workspace.get_text_document(uri)
-        lines = document.source.split("\n")
-        found = [_diagnostic(d, lines) for d in diagnose(ctx, document.source, document.path)]
+        text = opened_text(uri)
+        lines = text.split("\n")
+        found = [_diagnostic(d, lines) for d in diagnose(ctx, text, path_of(uri))]
         server.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, found))
 
     @server.feature(types.TEXT_DOCUMENT_DID_OPEN)
@@ -256,7 +265,7 @@ def make_server(version: str, universe: Universe, ctx: Context) -> LanguageServe
         server.text_document_publish_diagnostics(empty)
 
     def word(uri: str, place: types.Position) -> tuple[str, Word | None]:
-        text = server.workspace.get_text_document(uri).source
+        text = opened_text(uri)
         return text, word_at(text, place.line, place.character)
 
     @server.feature(types.TEXT_DOCUMENT_HOVER)
@@ -303,7 +312,7 @@ def make_server(version: str, universe: Universe, ctx: Context) -> LanguageServe
     @server.feature(types.TEXT_DOCUMENT_CODE_LENS)
     def lenses(params: types.CodeLensParams) -> list[types.CodeLens]:
         uri = params.text_document.uri
-        text = server.workspace.get_text_document(uri).source
+        text = opened_text(uri)
         return [
             types.CodeLens(
                 types.Range(types.Position(line, 0), types.Position(line, 0)),
@@ -314,12 +323,11 @@ def make_server(version: str, universe: Universe, ctx: Context) -> LanguageServe
 
     @server.command(RUN)
     def run(uri: str, line: int) -> str:
-        document = server.workspace.get_text_document(uri)
         kind = types.MessageType.Info
         try:
-            message = run_level(valid_part(ctx, document.source, document.path, line))
+            message = run_level(valid_part(ctx, opened_text(uri), path_of(uri), line))
         except InputError as error:
-            kind, message = types.MessageType.Error, "\n".join(error.lines(document.path))
+            kind, message = types.MessageType.Error, "\n".join(error.lines(path_of(uri)))
         server.window_show_message(types.ShowMessageParams(kind, message))
         return message
 

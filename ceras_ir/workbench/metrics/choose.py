@@ -17,8 +17,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ceras_ir.data.array_archive import load_arrays
 from ceras_ir.data.image_folder import ImageFolder, image_size, is_images
-from ceras_ir.data.samples import load_arrays
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.support.diagnostics import InputError, UsageError, did_you_mean
 from ceras_ir.transforms.quantization.analysis.output_noise import (

@@ -14,9 +14,10 @@ from pathlib import Path, PurePath
 import numpy as np
 from numpy.typing import NDArray
 
+from ceras_ir.data.array_archive import load_arrays
 from ceras_ir.data.image_folder import SUFFIXES, ImageFolder, is_images
 from ceras_ir.data.sample_stream import open_samples
-from ceras_ir.data.samples import load_arrays, require_finite
+from ceras_ir.data.samples import require_finite
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.support.diagnostics import InputError
 

@@ -9,7 +9,6 @@ A checkpoint file is complete or absent, contains only numbers, and identifies t
 
 from __future__ import annotations
 
-import os
 import pickle
 import signal
 from collections.abc import Callable, Iterator
@@ -25,6 +24,7 @@ from torch import Tensor
 from ceras_ir.data.image_folder import is_planar
 from ceras_ir.dialects import graph
 from ceras_ir.support.diagnostics import InputError, UsageError, cannot_write, progress
+from ceras_ir.support.private_files import replacing
 from ceras_ir.transforms.quantization.analysis.output_noise import channel_ratios
 from ceras_ir.workbench.training.examples import Examples
 from ceras_ir.workbench.training.losses import Score, hard_loss, soft_loss
@@ -57,7 +57,6 @@ def save(path: Path, run: str, progress: Progress, network: dict, optimizer: dic
     Write the checkpoint file `path` of the run `run`: the progress, and the states of network and
     optimizer.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     content = {
         "version": CHECKPOINT_VERSION,
         "run": run,
@@ -66,13 +65,10 @@ def save(path: Path, run: str, progress: Progress, network: dict, optimizer: dic
         "optimizer": optimizer,
     }
     try:
-        with open(temporary, "wb") as stream:
+        with replacing(path) as stream:
             torch.save(content, stream)
-        os.replace(temporary, path)
     except OSError as error:
         raise cannot_write(error, str(path)) from None
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def load(path: Path, run: str) -> tuple[Progress, dict, dict]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from conftest import Tool
 
-from ceras_ir.data.samples import save_arrays
+from ceras_ir.data.array_archive import save_arrays
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.transforms.quantization.analysis import calibration

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ceras_ir.data.samples import save_arrays
+from ceras_ir.data.array_archive import save_arrays
 from ceras_ir.network.function import main_function, result_values
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text

@@ -9,7 +9,7 @@ from conftest import Tool
 from numpy.typing import NDArray
 
 from ceras_ir.command.entry_point import Command
-from ceras_ir.data.samples import save_arrays
+from ceras_ir.data.array_archive import save_arrays
 from ceras_ir.driver.compile import main as compile_main
 from ceras_ir.driver.run import main as run_main
 from ceras_ir.driver.verify.tool import main as verify_main

@@ -11,7 +11,7 @@ from c_harness import check, place
 from slow_cases import first_fast
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.data.samples import save_arrays
+from ceras_ir.data.array_archive import save_arrays
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Function, FunctionAttr
 from ceras_ir.driver.verify import tool as verify

@@ -9,7 +9,7 @@ from driver_networks import MIXING
 from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import SSAValue
 
-from ceras_ir.data.samples import save_arrays
+from ceras_ir.data.array_archive import save_arrays
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.driver.compile import main

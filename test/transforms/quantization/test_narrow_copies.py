@@ -7,7 +7,7 @@ import pytest
 from noise_by_hand import ratio_by_hand
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.data.samples import save_arrays
+from ceras_ir.data.array_archive import save_arrays
 from ceras_ir.dialects import graph
 from ceras_ir.driver.verify.levels import LevelComparison
 from ceras_ir.interpreters.network import run

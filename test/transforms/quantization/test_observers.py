@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ceras_ir.data.samples import save_arrays
+from ceras_ir.data.array_archive import save_arrays
 from ceras_ir.dialects.graph import BinaryOp, SoftmaxOp, UnaryOp
 from ceras_ir.network.function import main_function
 from ceras_ir.network.integer import fitting_exponent, squared_error

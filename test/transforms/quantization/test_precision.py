@@ -17,7 +17,7 @@ from xdsl.ir import SSAValue
 from xdsl.rewriter import Rewriter
 
 from ceras_ir.backends.c.target import CTarget
-from ceras_ir.data.samples import save_arrays
+from ceras_ir.data.array_archive import save_arrays
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.driver.verify.levels import LevelComparison

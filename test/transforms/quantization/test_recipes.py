@@ -8,7 +8,7 @@ import pytest
 from onnx_random import random_network
 
 from ceras_ir.command.entry_point import Command, commands
-from ceras_ir.data.samples import save_arrays
+from ceras_ir.data.array_archive import save_arrays
 from ceras_ir.dialects import graph
 from ceras_ir.driver.compile import main as compile_main
 from ceras_ir.driver.run import main as run_main

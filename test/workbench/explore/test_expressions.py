@@ -1,5 +1,7 @@
 """Test expressions over figures: values and refusals."""
 
+import pickle
+
 import pytest
 
 from ceras_ir.support.diagnostics import UsageError
@@ -52,3 +54,20 @@ def test_identifiers():
     assert identifier("signal to noise (dB)") == "signal_to_noise_db"
     assert identifier("top-1") == "top_1"
     assert identifier("4 bits") == "n4_bits"
+
+
+@pytest.mark.parametrize(
+    ("term", "result"),
+    [(" + flash", 2_001_000), (" - 1", -1000), (" * 1", 1000), (" and top_1 > 0", True)],
+)
+def test_thousands_of_terms(term: str, result: float):
+    expression = parse_expression("flash" + 2000 * term)
+    for each in (expression, pickle.loads(pickle.dumps(expression))):
+        assert each.value(VALUES) == result
+
+
+@pytest.mark.parametrize("text", [2000 * "-" + "1", 2000 * "not " + "1", "1" + 10**5 * " + 1"])
+def test_deep_expressions_are_refused(text: str):
+    with pytest.raises(UsageError) as error:
+        parse_expression(text).value(VALUES)
+    assert len(str(error.value)) < 300

@@ -115,3 +115,25 @@ def test_errors_are_published_and_do_not_stop_it(editor: Editor):
     said = editor.ask("workspace/executeCommand", command="ceras.runLevel", arguments=[URI, 0])
     assert "error" in said
     assert editor.at("hover", 0, 3) is not None
+
+
+def test_files_that_are_not_open(editor: Editor):
+    """Neither missing files nor devices are read, and the server continues."""
+    for uri in ("file:///missing/x.mlir", "file:///dev/zero", "file:///etc", "untitled:x", ""):
+        document, place = {"uri": uri}, {"line": 10**9, "character": 0}
+        assert editor.ask("textDocument/hover", textDocument=document, position=place) is None
+        assert editor.ask("textDocument/definition", textDocument=document, position=place) is None
+        assert editor.ask("textDocument/codeLens", textDocument=document) == []
+        run = {"command": "ceras.runLevel", "arguments": [uri, 10**9]}
+        assert "main" in editor.ask("workspace/executeCommand", **run)
+    editor.notify("textDocument/didClose", textDocument={"uri": "file:///missing/x.mlir"})
+    assert editor.open(TEXT) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sent", [b"Content-Length: 100000000000\r\n\r\n{}", b"X" * 10_000])
+def test_messages_that_are_too_long(sent: bytes):
+    command = [Path(sys.executable).with_name("ceras-lsp")]
+    done = subprocess.run(command, input=sent, capture_output=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"ceras-lsp: error: a ") and done.stderr.count(b"\n") == 1

@@ -140,12 +140,37 @@ def _processor() -> str:
     return " ".join((platform.system(), platform.machine(), *known[:1]))
 
 
+def _identity() -> str:
+    """Return the version and the file of the C compiler."""
+    command = _compiler()
+    path = shutil.which(command[0])
+    if path is None:
+        return ""
+    status = os.stat(path)
+    try:
+        version = _call([*command, "--version"]).decode(errors="replace")
+    except ImportError:
+        version = ""
+    return f"{os.path.realpath(path)} {status.st_size} {status.st_mtime_ns} {version}"
+
+
+def _can_be_foreign(path: Path) -> bool:
+    """Return whether a user other than the owner of this process can have written `path`."""
+    status = path.stat()
+    return status.st_uid not in (os.geteuid(), 0) or bool(status.st_mode & 0o002)
+
+
 def _build() -> Path:
     """Return the shared library for this processor; compile it if it is missing."""
-    settings = _processor(), os.environ.get("CC"), os.environ.get("CFLAGS"), _MANIFEST["sha256"]
+    settings = (
+        *(_processor(), _identity(), os.environ.get("CC"), os.environ.get("CFLAGS")),
+        _MANIFEST["sha256"],
+    )
     key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:24]
     folder = _cache()
     library = folder / f"{_PREFIX}-{key}.so"
+    if library.is_symlink() or (library.exists() and _can_be_foreign(library)):
+        raise ImportError(f"{library}: other users can write it: remove it, or copy the folder")
     if library.exists():
         return library
     command = [*_compiler(), "-std=c99", "-fPIC", "-shared", f"-I{FOLDER}"]
@@ -180,15 +205,21 @@ _temporary: list[tempfile.TemporaryDirectory[str]] = []
 
 
 def _cache() -> Path:
-    """Return the folder for libraries: in this folder, or temporary if this folder is read-only."""
+    """
+    Return the folder for libraries: in this folder, or temporary if this user cannot write it or
+    others can.
+    """
     folder = FOLDER / "__pycache__"
     try:
         folder.mkdir(exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return folder
+        if not _can_be_foreign(folder):
+            with tempfile.TemporaryFile(dir=folder):
+                return folder
     except OSError:
+        pass
+    if not _temporary:
         _temporary.append(tempfile.TemporaryDirectory(prefix=f"{_PREFIX}-"))
-        return Path(_temporary[0].name)
+    return Path(_temporary[0].name)
 
 
 def _aligned(size: int, alignment: int) -> NDArray[np.uint8]:

@@ -23,7 +23,8 @@ from ceras_ir.backends.vta.machine.isa import AluOpcode, MemoryType, VtaBoardOpt
 from ceras_ir.backends.vta.machine.stream import StreamBuilder
 from ceras_ir.backends.vta.machine.time import Timing, simulate_time
 from ceras_ir.command.exit_status import run_tool
-from ceras_ir.command.output_files import MANIFEST, FolderOptions, open_folder, open_output
+from ceras_ir.command.output_files import MANIFEST, FolderOptions, open_output
+from ceras_ir.command.output_folder import open_folder
 from ceras_ir.command.tool_parser import ToolParser, add_options
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.options import inherited, options
