@@ -76,8 +76,13 @@ class ImageReader:
         (self.input,) = inputs
         layout = self.options.layout
         self.planar = is_planar(self.input.shape) if layout == "auto" else layout == "nchw"
-        _, *rest = self.input.shape
-        self.depth, self.height, self.width = rest if self.planar else (rest[2], *rest[:2])
+        self.frame = self.input.pixels.frame if self.input.pixels is not None else None
+        if self.frame is None:
+            _, *rest = self.input.shape
+            self.depth, self.height, self.width = rest if self.planar else (rest[2], *rest[:2])
+        else:
+            self.planar, self.depth = False, self.frame.depth
+            self.height, self.width = self.frame.size
         if self.depth not in (1, 3):
             raise InputError(
                 f"images have 1 or 3 channels, but '{self.input.name}' has {self.depth}", folder
@@ -106,7 +111,8 @@ class ImageReader:
         dtype = np.dtype(self.input.dtype)
         if dtype.kind in "iu":
             bounds = np.iinfo(dtype.name)
-            return np.clip(np.rint(array), bounds.min, bounds.max).astype(dtype)
+            array = np.clip(np.rint(array), bounds.min, bounds.max).astype(dtype)
+            return array if self.frame is None else self.frame.of_colors(array[0])
         return np.ascontiguousarray(array, np.float32)
 
     @contextmanager

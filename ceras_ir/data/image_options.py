@@ -4,12 +4,34 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from math import isfinite
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from xdsl.utils.hints import isa
 
 from ceras_ir.support.diagnostics import UsageError, did_you_mean
 from ceras_ir.support.options import choices_of, option, types_of
+
+PIXEL_LAYOUTS = ("nhwc", "nchw")
+"""The layouts of images of the size of an input."""
+
+InputImage: TypeAlias = Literal[
+    "nhwc",
+    "nchw",
+    "gray",
+    "rgb888",
+    "bgr888",
+    "rgb565_be",
+    "rgb565_le",
+    "yuyv",
+    "uyvy",
+    "nv12",
+    "nv21",
+    "rggb",
+    "bggr",
+    "grbg",
+    "gbrg",
+]
+"""A layout of pixels, or a format of the frames of a camera (`FrameFormat`)."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Define options of commands that compile a network, including calibration."""
 
 import argparse
+import re
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 
 from ceras_ir.command.help_parser import usual
 from ceras_ir.command.tool_parser import ArgumentContainer, ToolParser, add_options, values_of
-from ceras_ir.data.image_options import ImageOptions
+from ceras_ir.data.image_options import PIXEL_LAYOUTS, ImageOptions, InputImage
 from ceras_ir.driver.shared_options import (
     ShapeOptions,
     StateOptions,
@@ -111,8 +112,12 @@ def calibration_of(arguments: argparse.Namespace) -> str | None:
     return with_image_options(arguments.calibrate, arguments)
 
 
-NETWORK_IMAGE_OPTIONS = ("scale", "mean", "std", "layout")
-"""The `--image` options that belong to the network with `--input-image`, not to folders."""
+def network_image_options(layout: str) -> tuple[str, ...]:
+    """
+    Return the `--image` options that belong to the network with `--input-image LAYOUT`, not to
+    folders. A frame is converted to the channels of the network.
+    """
+    return ("scale", "mean", "std", "layout", *(() if layout in PIXEL_LAYOUTS else ("channels",)))
 
 
 def image_options(arguments: argparse.Namespace, names: Iterable[str]) -> str:
@@ -132,14 +137,14 @@ def with_image_options(paths: Sequence[str], arguments: argparse.Namespace) -> s
     """Return files and folders with commas between them, and the `--image` options of folders."""
     layout: str | None = getattr(arguments, "input_image", None)
     every = [each.name for each, _ in options_of(ImageOptions)]
-    names = (
-        every if layout is None else [name for name in every if name not in NETWORK_IMAGE_OPTIONS]
-    )
+    of_network = () if layout is None else network_image_options(layout)
+    names = [name for name in every if name not in of_network]
     options = image_options(arguments, names)
     if options and not any(map(_is_images, _named(arguments))):
         raise UsageError("--image options apply to a folder or an image: --calibrate DIR")
     if layout is not None:
-        options = "&".join(filter(None, (options, "scale=1", f"layout={layout}")))
+        stored = layout if layout in PIXEL_LAYOUTS else "nhwc"
+        options = "&".join(filter(None, (options, "scale=1", f"layout={stored}")))
     if options:
         ImageOptions.parse(options)
         parts = [part for path in paths for part in _parts(path)]
@@ -176,16 +181,45 @@ INPUT_FILES = (
 """The value of --inputs."""
 
 
+def frame_size(text: str) -> tuple[int, int]:
+    """Read HxW."""
+    found = re.fullmatch(r"([1-9]\d{0,4})x([1-9]\d{0,4})", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"expected HxW, such as 240x320, got '{text}'")
+    return int(found[1]), int(found[2])
+
+
+def frame_crop(text: str) -> tuple[int, int, int, int]:
+    """Read Y,X,HxW."""
+    found = re.fullmatch(r"(\d{1,5}),(\d{1,5}),(\S+)", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"expected Y,X,HxW, such as 0,40,240x240, got '{text}'")
+    return int(found[1]), int(found[2]), *frame_size(found[3])
+
+
 @options
 class InputOptions:
     """The option that changes the type of the input."""
 
-    input_image: Literal["nhwc", "nchw"] | None = option(None)
+    input_image: InputImage | None = option(None, metavar="FORMAT")
     """
-    Let the network take an image from a camera, uint8 in this layout, divide it by --image-scale,
-    subtract --image-mean and divide by --image-std; the other --image options apply to folders.
-    Float data of the model is converted to pixels.
+    Let the network take an image from a camera, uint8, divide it by --image-scale, subtract
+    --image-mean and divide by --image-std; the other --image options apply to folders.
+
+    nhwc and nchw are pixels of the size of the input. The other formats are frames, which are
+    converted to RGB or gray, cropped and resized: gray, rgb888, bgr888, rgb565_be, rgb565_le, yuyv,
+    uyvy, nv12, nv21, and the Bayer patterns rggb, bggr, grbg and gbrg. Data of the model is
+    converted to pixels or frames.
     """
+    frame_size: tuple[int, int] | None = option(None, metavar="HxW", read=frame_size)
+    """Take frames of this height and width (default: those of the input)."""
+    frame_crop: tuple[int, int, int, int] | None = option(None, metavar="Y,X,HxW", read=frame_crop)
+    """
+    Use the part of the frame of this height and width, with its upper left corner at row Y and
+    column X (default: the largest part in the middle with the proportions of the input).
+    """
+    frame_resize: Literal["linear", "nearest"] | None = option(None)
+    """Resize the part to the input by this interpolation (default: linear)."""
 
 
 def add_build_options(parser: ToolParser) -> None:
@@ -280,14 +314,21 @@ def read_model(arguments: argparse.Namespace, observe: "Observer | None" = None)
 def image_passes(arguments: argparse.Namespace) -> "tuple[ModulePass, ...]":
     """Return the pass of `--input-image`, or nothing."""
     if arguments.input_image is None:
+        for name in ("size", "crop", "resize"):
+            if getattr(arguments, f"frame_{name}", None) is not None:
+                raise UsageError(f"--frame-{name} needs --input-image FORMAT")
         return ()
-    from ceras_ir.data.image_options import ImageOptions
     from ceras_ir.transforms.graph.take_images import TakeImagesPass
 
-    images = ImageOptions.parse(image_options(arguments, NETWORK_IMAGE_OPTIONS))
+    layout = arguments.input_image
+    images = ImageOptions.parse(image_options(arguments, network_image_options(layout)))
     scale = images.divisor("float32")
-    chosen = arguments.input_image, images.layout, scale, images.mean, images.std
-    return (TakeImagesPass(*chosen),)
+    given = {name: getattr(arguments, f"frame_{name}") for name in ("size", "crop", "resize")}
+    given = {name: value for name, value in given.items() if value is not None}
+    if given and layout in PIXEL_LAYOUTS:
+        raise UsageError(f"--frame-{next(iter(given))} needs a frame: --input-image FORMAT")
+    chosen = layout, images.layout, scale, images.mean, images.std
+    return (TakeImagesPass(*chosen, channels=images.channels, **given),)
 
 
 def add_inputs(

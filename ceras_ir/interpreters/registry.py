@@ -28,6 +28,7 @@ _MEANINGS: dict[str, list[Meaning]] = {
     "func": ["ceras_ir.interpreters.calls:FuncFunctions"],
     "graph": [
         "ceras_ir.interpreters.calls:CallFunctions",
+        "ceras_ir.interpreters.camera:CameraFunctions",
         "ceras_ir.interpreters.layers:DetectionFunctions",
         "ceras_ir.interpreters.graph:GraphFunctions",
         "ceras_ir.interpreters.layers:NormalizationFunctions",

@@ -13,14 +13,19 @@ from math import isfinite
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import DenseArrayBase, DictionaryAttr, f32, i64
+from xdsl.dialects.builtin import DenseArrayBase, DictionaryAttr, StringAttr, f32, i64
 from xdsl.ir import Attribute
 from xdsl.utils.hints import isa
+
+from ceras_ir.network.frames import Frame
 
 PIXELS = "graph.pixels"
 """The attribute of an argument of plain ui8 that replaces the float image of a model."""
 
 MAX_PIXEL = 255
+
+FRAME_ENTRIES = ("format", "size", "crop", "channels", "resize")
+"""The entries of a frame in the attribute."""
 
 
 @dataclass(frozen=True)
@@ -35,14 +40,18 @@ class Pixels:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     """A number, or a number per channel."""
+    frame: Frame | None = None
+    """The frame of the camera, if its bytes are not the pixels."""
 
     def to_json(self) -> dict[str, object]:
+        frame = {} if self.frame is None else {"frame": self.frame.to_json()}
         return {
             "axes": list(self.axes),
             "channel_axis": self.channel_axis,
             "scale": self.scale,
             "mean": list(self.mean),
             "std": list(self.std),
+            **frame,
         }
 
     @classmethod
@@ -65,7 +74,10 @@ class Pixels:
         if not is_valid:
             return None
         assert isinstance(channel_axis, int) and isinstance(scale, float)
-        return cls(tuple(axes), channel_axis, scale, tuple(mean), tuple(std))
+        frame = Frame.from_json(entry["frame"]) if "frame" in entry else None
+        if frame is None and "frame" in entry:
+            return None
+        return cls(tuple(axes), channel_axis, scale, tuple(mean), tuple(std), frame)
 
     def to_attribute(self) -> DictionaryAttr:
         floats = {"scale": [self.scale], "mean": self.mean, "std": self.std}
@@ -73,6 +85,12 @@ class Pixels:
         entries: dict[str, Attribute] = {
             name: DenseArrayBase.from_list(f32, numbers) for name, numbers in floats.items()
         }
+        if self.frame is not None:
+            integers |= {"size": self.frame.size, "crop": self.frame.crop}
+            entries |= {
+                name: StringAttr(str(getattr(self.frame, name)))
+                for name in ("format", "channels", "resize")
+            }
         entries |= {name: DenseArrayBase.from_list(i64, list(v)) for name, v in integers.items()}
         return DictionaryAttr(entries)
 
@@ -82,16 +100,19 @@ class Pixels:
         if not isinstance(attribute, DictionaryAttr):
             return None
         entry: dict[str, object] = {}
-        for name, numbers in attribute.data.items():
-            values = list(numbers.get_values()) if isinstance(numbers, DenseArrayBase) else []
+        frame: dict[str, object] = {}
+        for name, stored in attribute.data.items():
+            values = list(stored.get_values()) if isinstance(stored, DenseArrayBase) else []
             is_number = name in ("scale", "channel_axis") and len(values) == 1
-            entry[name] = values[0] if is_number else values
-        return cls.from_json(entry)
+            part = frame if name in FRAME_ENTRIES else entry
+            text = stored.data if isinstance(stored, StringAttr) else values
+            part[name] = values[0] if is_number else text
+        return cls.from_json({**entry, "frame": frame} if frame else entry)
 
     def of_floats(self, floats: NDArray[np.generic]) -> NDArray[np.uint8]:
         """
-        Return the nearest pixels of samples of the model. Raise a `ValueError` if an element is
-        outside the range of pixels.
+        Return the nearest pixels of samples of the model, or frames that have them. Raise a
+        `ValueError` if an element is outside the range of pixels.
         """
         original = floats.astype(np.float64).transpose(np.argsort(self.axes))
         shape = [1] * 4
@@ -105,4 +126,5 @@ class Pixels:
                 f"{original[outside][0]:g}, which is pixel {pixels[outside][0]:g} and not in 0 to "
                 f"{MAX_PIXEL}"
             )
-        return pixels.astype(np.uint8)
+        images = pixels.astype(np.uint8)
+        return images if self.frame is None else self.frame.of_images(images)

@@ -2,12 +2,16 @@
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 from conftest import Tool
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
+
+from ceras_ir.data.image_options import PIXEL_LAYOUTS, InputImage
+from ceras_ir.dialects.graph.camera import FrameFormat
 
 pytestmark = pytest.mark.slow
 
@@ -114,6 +118,42 @@ def test_quantized_it_is_one_table_and_exact(tool: Tool, tmp_path: Path):
     np.testing.assert_array_equal(*results)
 
 
+@pytest.mark.parametrize("format", ["rgb888", "bgr888"])
+def test_a_part_of_a_frame_is_the_image(tool: Tool, tmp_path: Path, format: str):
+    """Float samples become frames; the network has the same results as with pixels."""
+    model(tmp_path / "m.onnx")
+    data(tmp_path)
+    frame = ["--input-image", format, "--frame-size", "10x14", "--frame-crop", "1,3,8x8"]
+    results: list[np.ndarray[tuple[int, ...], np.dtype[np.float32]]] = []
+    for options in (frame, ["--input-image", "nhwc"]):
+        inputs = ["--inputs", "floats.npz", "--outputs", "y.npz", "--target", "c", *NORMALISED]
+        done = tool("ceras-run", "m.onnx", *options, *inputs)
+        assert done.status == 0, done.stderr
+        results.append(np.load(tmp_path / "y.npz")["y"])
+    np.testing.assert_array_equal(*results)
+
+
+def test_quantized_frames_are_exact(tool: Tool, tmp_path: Path):
+    model(tmp_path / "m.onnx")
+    data(tmp_path)
+    frame = ["--input-image", "nv12", "--frame-size", "12x20", *NORMALISED]
+    inputs = ["--calibrate", "images", "--inputs", "images"]
+    done = tool("ceras-verify", "m.onnx", *frame, *inputs, "--targets", "c,vta", "--samples", "4")
+    assert done.status == 0, done.stderr
+    for target in ("c", "vta"):
+        assert re.search(rf"^{target}: machine +exact$", done.stdout, re.MULTILINE)
+    done = tool("ceras-compile", "m.onnx", *frame, *inputs[:2], "--target", "c", "-o", "out")
+    assert done.status == 0, done.stderr
+    assert re.findall(r"^image +(\w+)", done.stdout, re.MULTILINE) == ["decode_frame", "lookup"]
+    assert "a frame of 12x20 pixels in format nv12" in (tmp_path / "out/model.h").read_text()
+    done = tool("ceras-run", "out", "--inputs", "images", "--outputs", "y.npz")
+    assert done.status == 0, done.stderr
+
+
+def test_names_of_formats() -> None:
+    assert set(get_args(InputImage)) == {*PIXEL_LAYOUTS, *map(str, FrameFormat)}
+
+
 def test_mistakes_are_told(tool: Tool, tmp_path: Path):
     model(tmp_path / "m.onnx")
     data(tmp_path)
@@ -122,6 +162,11 @@ def test_mistakes_are_told(tool: Tool, tmp_path: Path):
         (["--input-image", "hwc"], 2, "did you mean 'nhwc'"),
         (["--input-image", "nhwc", "--image-std", "0"], 2, "must not be 0"),
         (["--input-image", "nhwc", "--image-mean", "1,2"], 2, "2 values for 3 channels"),
+        (["--input-image", "nv12", "--frame-size", "9x8"], 2, "an even height, got 9"),
+        (["--input-image", "gray", "--frame-size", "9by8"], 2, "expected HxW, such as 240x320"),
+        (["--input-image", "gray", "--frame-crop", "1,1,8x8"], 2, "is not inside of a frame of"),
+        (["--input-image", "nhwc", "--frame-size", "9x8"], 2, "--frame-size needs a frame"),
+        (["--frame-resize", "nearest"], 2, "--frame-resize needs --input-image"),
         (["--input-image", "nhwc", "--calibrate", "far.npz"], 1, "which is pixel 2040 and not"),
     ):
         done = tool("ceras-compile", "m.onnx", "--target", "c", "-o", "out", *options)

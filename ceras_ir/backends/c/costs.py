@@ -36,6 +36,8 @@ from ceras_ir.backends.c.sparse_code import SPARSE, core_cost
 from ceras_ir.backends.c.sums import Geometry, analyse
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.attributes import viewed_operand
+from ceras_ir.dialects.graph.camera import PACKED, PLANAR
+from ceras_ir.dialects.graph.pooling import Resize
 from ceras_ir.dialects.mem import CPU
 from ceras_ir.pipeline.report import Entry, entries_of
 from ceras_ir.pipeline.summary import used_bytes
@@ -261,6 +263,11 @@ CORE_CYCLES_PER_ELEMENT: dict[str, tuple[float, float]] = {
 OTHER_CYCLES, SIMPLE = (12.0, 60.0), (8.0, 60.0)
 """Instructions per element of all other operations, and of a float sum, product or clamp."""
 
+PIXEL_OF_YUV, PIXEL_OF_FRAME = (14.0, 55.0), 27.0
+"""Instructions to decode a pixel of YUV to gray or to three channels, and of other formats."""
+PIXEL_WEIGHTED, PIXEL_PLACED = 20.0, 20.0
+"""Instructions per channel of the mean of four pixels, and per pixel without a mean."""
+
 VISIT, TREE, LEAF = (15.0, 55.0), (14.0, 20.0), (8.0, 35.0)
 """Instructions per visited node, per tree, and per value that a leaf adds."""
 
@@ -323,6 +330,8 @@ def _small_instructions(layer: Layer, board: Board) -> float:
             if soft and not _is_quantized(op.result):
                 tap, output = 10 * tap, 4 * output
             return _size(op.result) * (tap * prod(op.kernel.get_values()) + output)
+        case graph.DecodeFrameOp():
+            return _frame(op)
         case graph.UnaryOp() if op.function.data in CHEAP:
             return SIMPLE[soft] * _size(op.result)
         case graph.BinaryOp() if layer.kernel == HELIUM:
@@ -337,6 +346,16 @@ def _small_instructions(layer: Layer, board: Board) -> float:
             each = CORE_CYCLES_PER_ELEMENT.get(op.name.removeprefix("graph."), OTHER_CYCLES)
             there = sum(_size(operand) for operand in layer.in_place)
             return each[soft] * (_size(op.results[0]) - there)
+
+
+def _frame(op: graph.DecodeFrameOp) -> float:
+    _, height, width, depth = graph.shape_of(op.result)
+    is_yuv = op.format.data in PACKED | PLANAR
+    color = PIXEL_OF_YUV[depth > 1] if is_yuv else PIXEL_OF_FRAME
+    # `linear` combines four pixels, unless each pixel of the image is a pixel of the frame.
+    is_weighted = op.kind.data is Resize.LINEAR and op.region[2:] != (height, width)
+    each = 4 * color + PIXEL_WEIGHTED * depth if is_weighted else color + PIXEL_PLACED
+    return height * width * each
 
 
 def _sparse(layer: Layer, op: graph.LinearOperation) -> float:

@@ -167,6 +167,13 @@ def _tensor_lines(kind: str, tensor: TensorInfo, name: str) -> list[str]:
         f"#define {macro}_SIZE {tensor.size}",
         f"#define {macro}_SHAPE {{{', '.join(map(str, tensor.shape)) or '1'}}}",
     ]
+    if tensor.pixels is not None and (frame := tensor.pixels.frame) is not None:
+        top, left, height, width = frame.crop
+        lines.insert(
+            1,
+            f"/* It is a frame of {frame.size[0]}x{frame.size[1]} pixels in format {frame.format}, "
+            f"of which {height}x{width} are used, from row {top} and column {left}. */",
+        )
     if tensor.scale is not None:
         lines += [
             f"#define {macro}_SCALE {float_literal(tensor.scale)} /* real = SCALE * (q - POINT) */",

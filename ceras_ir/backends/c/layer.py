@@ -189,7 +189,9 @@ class Layer:
 OpT = TypeVar("OpT", bound=Operation)
 Printer: TypeAlias = "Callable[[Layer, Operation], None]"
 
-PRINTER_MODULES = ("elementwise", "linear", "movement", "recurrence", "reduction", "selection")
+PRINTER_MODULES = (
+    *("camera", "elementwise", "linear", "movement", "recurrence", "reduction", "selection"),
+)
 """Modules with printers, imported when the first operation is printed."""
 
 _PRINTERS: dict[type[Operation], Printer] = {}

@@ -10,6 +10,7 @@ from xdsl.ir import Attribute, Dialect, Operation
 
 from ceras_ir.dialects.graph import (
     calls,
+    camera,
     constant,
     elementwise,
     layout,
@@ -29,6 +30,9 @@ from ceras_ir.dialects.graph.calls import BranchOp as BranchOp
 from ceras_ir.dialects.graph.calls import CallingOperation as CallingOperation
 from ceras_ir.dialects.graph.calls import ExtractOp as ExtractOp
 from ceras_ir.dialects.graph.calls import LoopOp as LoopOp
+from ceras_ir.dialects.graph.camera import Channels as Channels
+from ceras_ir.dialects.graph.camera import DecodeFrameOp as DecodeFrameOp
+from ceras_ir.dialects.graph.camera import FrameFormat as FrameFormat
 from ceras_ir.dialects.graph.constant import ConstantOp as ConstantOp
 from ceras_ir.dialects.graph.constant import MaterializeConstant
 from ceras_ir.dialects.graph.constant import constant_array as constant_array
@@ -112,6 +116,7 @@ _FAMILIES = (
     recurrence,
     calls,
     logic,
+    camera,
 )
 
 _MEMBERS = [

@@ -1,10 +1,15 @@
 // RUN: ceras-opt %s --take-images="mean=0.5,0.25,0.125 std=2.0" | filecheck %s
 // RUN: ceras-opt %s --take-images="layout=nchw scale=1.0" | filecheck %s --check-prefix=PLANES
+// RUN: ceras-opt %s --take-images="layout=nv12 size=6,10 resize=nearest" | filecheck %s --check-prefix=FRAME
+// RUN: not ceras-opt %s --take-images="layout=nv12 size=6,9" 2>&1 | filecheck %s --check-prefix=ODD
+// RUN: not ceras-opt %s --take-images="size=6,10" 2>&1 | filecheck %s --check-prefix=SIZE
 // RUN: not ceras-opt %s --take-images="mean=1.0,2.0" 2>&1 | filecheck %s --check-prefix=COUNT
 // RUN: not ceras-opt %s --take-images="std=0.0" 2>&1 | filecheck %s --check-prefix=ZERO
 // RUN: not ceras-opt %s --take-images="of=hwc" 2>&1 | filecheck %s --check-prefix=LAYOUT
 // RUN: not ceras-opt %s --take-images --take-images 2>&1 | filecheck %s --check-prefix=TWICE
 
+// ODD: --input-image nv12: frames of format nv12 have an even width, got 9
+// SIZE: option 'size' of pass 'take-images' needs 2 numbers, and the format of a frame as layout, got (6, 10) and nhwc
 // COUNT: --image-mean has 2 values for 3 channels
 // ZERO: options 'scale' and 'std' of pass 'take-images' must not be 0
 // LAYOUT: option 'of' of pass 'take-images' must be auto, nchw or nhwc, got 'hwc'
@@ -32,6 +37,11 @@
 // PLANES-SAME: channel_axis = array<i64: 1>
 // PLANES-NEXT: %[[N:.*]] = graph.cast %[[X]]
 // PLANES-NEXT: graph.unary <relu> %[[N]]
+// The largest part with the proportions of the input is in the middle of the frame.
+// FRAME:      func.func @main(%[[X:.*]]: tensor<1x9x10x1xui8> {graph.name = "camera", graph.pixels =
+// FRAME-SAME: format = "nv12"
+// FRAME-NEXT: graph.decode_frame nv12 to rgb nearest %[[X]] {crop = array<i64: 0, 1, 6, 7>} : (tensor<1x9x10x1xui8>) -> tensor<1x4x5x3xui8>
+// FRAME-NEXT: graph.cast
 func.func @main(%x: tensor<1x3x4x5xf32> {graph.name = "camera", graph.range = array<f32: 0.0, 1.0>}) -> tensor<1x3x4x5xf32> {
   %0 = graph.unary <relu> %x : tensor<1x3x4x5xf32>
   func.return %0 : tensor<1x3x4x5xf32>
