@@ -37,6 +37,7 @@ PASSES: dict[str, tuple[str, ...]] = {
     "ceras_ir.transforms.graph.fuse": ("fuse", "fuse-epilogues"),
     "ceras_ir.transforms.graph.fuse_functions": ("fuse-functions", "swish-to-hard-swish"),
     "ceras_ir.transforms.graph.fuse_windows": ("fuse-windows",),
+    "ceras_ir.transforms.graph.inline": ("inline",),
     "ceras_ir.transforms.graph.split_phases": ("split-phases",),
     "ceras_ir.transforms.graph.take_images": ("take-images",),
     "ceras_ir.transforms.memory.allocate_blocks": (

@@ -19,7 +19,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import DiagnosticException
 
 from ceras_ir.network.artefacts import TensorInfo
-from ceras_ir.pipeline.printing import print_module
+from ceras_ir.pipeline.printing import MAX_LISTED, print_module
 from ceras_ir.pipeline.report import Entry
 from ceras_ir.support.diagnostics import InputError, each_once, with_remedy
 from ceras_ir.support.extensions import find_hook
@@ -124,7 +124,7 @@ def signature(inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> st
 def text_of(module: ModuleOp) -> str:
     """Return the IR with large constants elided."""
     stream = StringIO()
-    print_module(module, stream, elide=True)
+    print_module(module, stream, elide=MAX_LISTED)
     return stream.getvalue()
 
 

@@ -43,6 +43,8 @@ class DumpOptions:
     """Print the IR before each pass to stderr."""
     print_ir_after_all: bool = option(False, aliases=("--mlir-print-ir-after-all",), usual=True)
     """Print the IR after each pass to stderr."""
+    print_ir_after_change: bool = option(False, aliases=("--mlir-print-ir-after-change",))
+    """With --print-ir-after-all, leave out passes that change nothing."""
     print_ir_diff: bool = option(False, usual=True)
     """Print the changes of each pass to stderr, as a unified diff."""
     print_ir_before: tuple[str, ...] = option(
@@ -55,10 +57,24 @@ class DumpOptions:
     """Print the IR after this pass to stderr; may be repeated."""
     elide_constants: bool = option(False)
     """Print large constants as dense_resource<__elided__>."""
+    elide_larger: int | None = option(
+        None, metavar="N", minimum=0, aliases=("--mlir-elide-elementsattrs-if-larger",)
+    )
+    """Print constants of more than N elements in this form, unless all elements are equal."""
     print_debuginfo: bool = option(False, aliases=("--mlir-print-debuginfo",))
     """Print all locations; by default, the names of layers in the model or the text."""
     print_op_generic: bool = option(False, aliases=("--mlir-print-op-generic",))
     """Print operations in the generic form."""
+
+    @property
+    def largest_printed(self) -> int | None:
+        """The number of elements above which constants are elided; `None` without a limit."""
+        # The start of each command would import xDSL for this module.
+        from ceras_ir.pipeline.printing import MAX_LISTED
+
+        if self.elide_larger is not None:
+            return self.elide_larger
+        return MAX_LISTED if self.elide_constants else None
 
 
 @dataclass(frozen=True)
@@ -74,9 +90,11 @@ class Dumps(DumpOptions):
         before_all, after_all = self.print_ir_before_all, self.print_ir_after_all
         if before_all if inner else name in self.print_ir_before and not before_all:
             self._show(module, "Before", name)
-        old = self._text(module) if inner and self.print_ir_diff else ""
+        compares = self.print_ir_diff or (after_all and self.print_ir_after_change)
+        old = self._text(module) if inner and compares else ""
         yield
-        if after_all if inner else name in self.print_ir_after and not after_all:
+        shown = after_all if inner else name in self.print_ir_after and not after_all
+        if shown and not (inner and self.print_ir_after_change and self._text(module) == old):
             self._show(module, "After", name)
         if inner and self.print_ir_diff:
             self._show_diff(old, self._text(module), name)
@@ -102,7 +120,7 @@ class Dumps(DumpOptions):
         print_module(
             module,
             stream,
-            elide=self.elide_constants,
+            elide=self.largest_printed,
             debuginfo=self.print_debuginfo,
             generic=self.print_op_generic,
         )

@@ -31,7 +31,7 @@ from xdsl.dialects.builtin import (
     RankedStructure,
     StringAttr,
 )
-from xdsl.ir import Operation
+from xdsl.ir import Attribute, Operation
 from xdsl.irdl import IRDLOperation
 from xdsl.parser import AttrParser, Parser, ParserState
 from xdsl.utils.exceptions import ParseError, VerifyException
@@ -47,6 +47,9 @@ from ceras_ir.support.diagnostics import InputError, did_you_mean, missing_file_
 if TYPE_CHECKING:
     from ceras_ir.frontends.onnx import Observer
 
+
+CALL = "func.call"
+"""The operation that is inlined before a network is compiled."""
 
 MAX_NESTING = 64
 """The depth of regions above which text is refused, to protect the stack."""
@@ -69,6 +72,9 @@ ELEMENT = re.compile(r"(?:-\s*)?\w[\w.+-]*")
 
 UNKNOWN_OPERATION = re.compile(r"Operation (\S+) is not registered")
 """The message of xDSL, to which a remedy is added."""
+
+LOCATION_ALIAS = re.compile(r"^#\w+ = loc\(.*\)$", re.MULTILINE)
+"""The definition of an alias of a location. mlir-opt prints definitions also after the module."""
 
 MALFORMED = (VerifyException, ValueError, OverflowError)
 """The exceptions of operations and attributes for invalid parts."""
@@ -109,8 +115,12 @@ class LocatingParser(Parser):
 
     def __init__(self, ctx: Context, text: str, file: str):
         super().__init__(ctx, "", file)
+        defined = _location_aliases(ctx, text, file)
+        if defined:
+            text = LOCATION_ALIAS.sub(_blank, text)
         # The constructor of the base class accepts a lexer.
         AttrParser.__init__(self, ParserState(LinearLexer(Input(text, file))), ctx)
+        self.attribute_aliases |= defined
         # xDSL renames the key of a resource that an earlier file of the process used.
         self.dialect_resources.add((Builtin.name, ELIDED))
         self._file = StringAttr(file)
@@ -194,6 +204,20 @@ class LocatingParser(Parser):
         if len(numbers) == 1:
             data = data[:size] * len(parsed)
         return DenseIntOrFPElementsAttr(parsed.type, BytesAttr(bytes(data)))
+
+
+def _location_aliases(ctx: Context, text: str, file: str) -> dict[str, Attribute]:
+    """Return the aliases of locations by name; a line may use the aliases of earlier lines."""
+    if LOCATION_ALIAS.search(text) is None:
+        return {}
+    lines = (line if LOCATION_ALIAS.fullmatch(line) else "" for line in text.split("\n"))
+    parser = Parser(ctx, "\n".join([*lines, "builtin.module {}"]), file)
+    parser.parse_module()
+    return parser.attribute_aliases
+
+
+def _blank(found: re.Match[str]) -> str:
+    return " " * len(found[0])
 
 
 def parse_text(ctx: Context, text: str, file: str) -> ModuleOp:
@@ -371,13 +395,17 @@ def read_network(
 ) -> ModuleOp:
     """
     Read and verify the float graph of an ONNX file, or the module of an IR text (`-` for the
-    standard input). Inputs in `states` get an output of the previous call. `observe` receives the
-    import of an ONNX file before transposes are eliminated.
+    standard input), in which calls are inlined. Inputs in `states` get an output of the previous
+    call. `observe` receives the import of an ONNX file before transposes are eliminated.
     """
     check_ending(path)
     ctx = load_context(None if is_model(path) else load_universe())
     module = load_module(ctx, path, batch=batch, shapes=shapes, values=values, observe=observe)
     verify_module(module)
+    if any(op.name == CALL for op in module.walk()):
+        from ceras_ir.transforms.graph.inline import InlinePass
+
+        InlinePass().apply(ctx, module)
     if values:
         from ceras_ir.network.function import input_names, main_function
 

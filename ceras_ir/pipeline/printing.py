@@ -56,7 +56,7 @@ class ModulePrinter(Printer):
     """
 
     def __init__(
-        self, stream: IO[str], *, generic: bool, debuginfo: bool, elide: bool, names: bool
+        self, stream: IO[str], *, generic: bool, debuginfo: bool, elide: int | None, names: bool
     ) -> None:
         super().__init__(stream, print_generic_format=generic, print_debuginfo=debuginfo)
         self.elide = elide
@@ -70,10 +70,12 @@ class ModulePrinter(Printer):
             self.print_attribute(op.location)
 
     def print_attribute(self, attribute: Attribute) -> None:
-        if isa(attribute, DenseIntOrFPElementsAttr) and _is_large(attribute):
+        if isa(attribute, DenseIntOrFPElementsAttr) and (
+            _exceeds(attribute, MAX_LISTED) or self._is_elided(attribute)
+        ):
             self._print_large(attribute)
             return
-        if self.elide:
+        if self.elide is not None:
             # The dialect imports numpy, which slows the start of commands.
             from ceras_ir.dialects.sparse import Encoded
 
@@ -83,6 +85,9 @@ class ModulePrinter(Printer):
                 return
         super().print_attribute(attribute)
 
+    def _is_elided(self, constant: DenseIntOrFPElementsAttr) -> bool:
+        return self.elide is not None and _exceeds(constant, self.elide)
+
     def _print_large(self, constant: DenseIntOrFPElementsAttr) -> None:
         data = constant.data.data
         element = constant.get_element_type()
@@ -90,7 +95,7 @@ class ModulePrinter(Printer):
         if data[size:] == data[:-size]:
             splat = DenseIntOrFPElementsAttr(TensorType(element, [1]), BytesAttr(data[:size]))
             splat.print_without_type(self)
-        elif self.elide:
+        elif self._is_elided(constant):
             self.print_string(f"dense_resource<{ELIDED}>")
         else:
             self.print_string(f'dense<"0x{data.hex().upper()}">')
@@ -98,13 +103,13 @@ class ModulePrinter(Printer):
         self.print_attribute(constant.type)
 
 
-def _is_large(constant: DenseIntOrFPElementsAttr) -> bool:
-    """Return whether `constant` has many elements of full bytes; mlir-opt packs other elements."""
+def _exceeds(constant: DenseIntOrFPElementsAttr, limit: int) -> bool:
+    """Return whether `constant` has more elements, of full bytes; mlir-opt packs other elements."""
     element = constant.get_element_type()
     return (
         isinstance(element, IntegerType | AnyFloat)
         and element.bitwidth in (8, 16, 32, 64)
-        and len(constant) > MAX_LISTED
+        and len(constant) > limit
     )
 
 
@@ -112,14 +117,14 @@ def print_module(
     module: ModuleOp,
     stream: IO[str],
     *,
-    elide: bool = False,
+    elide: int | None = None,
     names: bool = False,
     debuginfo: bool = False,
     generic: bool = False,
 ) -> None:
     """
     Write `module` to `stream`, with a newline at the end. Print names of layers with `names`, and
-    all locations with `debuginfo`.
+    all locations with `debuginfo`. Constants of more than `elide` elements are elided.
     """
     printer = ModulePrinter(stream, generic=generic, debuginfo=debuginfo, elide=elide, names=names)
     printer.print_op(module)

@@ -22,7 +22,7 @@ from xdsl.dialects.builtin import (
 
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text
-from ceras_ir.pipeline.printing import print_module
+from ceras_ir.pipeline.printing import MAX_LISTED, print_module
 
 
 @pytest.mark.parametrize("element", [f16, bf16, f32, f64], ids=str)
@@ -50,6 +50,6 @@ def test_round_trip(element: IntegerType | AnyFloat, count: int, splat: bool):
     assert text.getvalue().endswith("}\n")
     again = parse_text(load_context(), text.getvalue(), "printed")
     assert again.attributes["test.constant"] == constant
-    print_module(module, elided := StringIO(), elide=True)
+    print_module(module, elided := StringIO(), elide=MAX_LISTED)
     large = count > 16 and not splat and element != i1
     assert ("dense_resource<__elided__>" in elided.getvalue()) == large

@@ -491,3 +491,11 @@ def test_a_batch_and_shapes() -> None:
     import_model(proto, batch=2, shapes={"x": (2, 3, 224, 224)})
     with pytest.raises(InputError, match="no input has an open batch"):
         import_model(proto, batch=2, shapes={"x": (1, 3, 224, 224)})
+
+
+def test_axes_that_an_input_decides() -> None:
+    """Rules about constants name the input that `--set` can fix."""
+    proto = network(
+        [node("ReduceSum", "x n", "y", keepdims=1)], {"x": (2, 2)}, {"n": (INT64, (1,))}
+    )
+    assert "axes must be constants; 'n' is computed; fix input 'n' with --set" in follow(proto)

@@ -35,6 +35,15 @@ from ceras_ir.universe import refuse_removed
 
 _RUN = "--run-pass="
 
+WITHOUT_EFFECT = (
+    "--mlir-disable-threading",
+    "--mlir-print-ir-module-scope",
+    "--mlir-print-local-scope",
+    "--mlir-print-op-on-diagnostic",
+    "--no-implicit-module",
+)
+"""Options of mlir-opt for behaviour that this tool always has."""
+
 
 @options
 class PartOptions:
@@ -61,6 +70,8 @@ class PrintOptions(DumpOptions):
     """
     strip_names: bool = option(False)
     """Do not print names of layers."""
+    dump_pass_pipeline: bool = option(False)
+    """Print the passes to stderr, as -p accepts them."""
 
 
 @options
@@ -108,6 +119,8 @@ class InformationOptions:
     """List all passes."""
     help_pass: str | None = option(None, metavar="PASS", usual=True)
     """Describe a pass and its options."""
+    show_dialects: bool = option(False)
+    """List all dialects."""
 
 
 @dataclass(frozen=True)
@@ -239,6 +252,8 @@ def make_parser() -> _OptParser:
         metavar="{true,false}",
         help="verify the IR after each pass (default: true)",
     )
+    for flag in WITHOUT_EFFECT:
+        parser.add_argument(flag, action="store_true", help=argparse.SUPPRESS)
     group.add_argument(
         "--disable-verify",
         "--mlir-disable-verify",

@@ -5,6 +5,7 @@ Parts of a split input are independent: all parts are processed, and the highest
 returned.
 """
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import IO
@@ -28,7 +29,7 @@ from ceras_ir.pipeline.parsing import (
     parts_of,
     read_text,
 )
-from ceras_ir.pipeline.pass_options import build_pipeline, find_pass
+from ceras_ir.pipeline.pass_options import build_pipeline, find_pass, spell_pipeline
 from ceras_ir.pipeline.printing import print_module
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.support.options import with_options_of
@@ -58,10 +59,13 @@ def _process(argv: Sequence[str], universe: Universe) -> int:
     _check_bisection(arguments)
     for name in (*arguments.print_ir_before, *arguments.print_ir_after):
         find_pass(name, universe.all_passes)
+    passes = build_pipeline(arguments.requests, universe.all_passes)
+    if arguments.dump_pass_pipeline:
+        print(f"builtin.module({spell_pipeline(passes)})", file=sys.stderr)
     session = _OptRun(
         arguments,
         load_context(universe, allow_unregistered=arguments.allow_unregistered_dialect),
-        build_pipeline(arguments.requests, universe.all_passes),
+        passes,
         _emitter(arguments, universe),
         PassRunner(
             with_options_of(Dumps, arguments),
@@ -82,6 +86,8 @@ def _information(arguments: OptArguments, universe: Universe) -> str | None:
         from ceras_ir.driver.opt.modes import describe_pass
 
         return describe_pass(find_pass(arguments.help_pass, universe.all_passes))
+    if arguments.show_dialects:
+        return "\n".join(["Available Dialects:", *sorted(universe.all_dialects)])
     return None
 
 
@@ -93,7 +99,7 @@ def _emitter(arguments: OptArguments, universe: Universe) -> Emitter:
             print_module(
                 module,
                 stream,
-                elide=arguments.elide_constants,
+                elide=arguments.largest_printed,
                 names=not arguments.strip_names,
                 debuginfo=arguments.print_debuginfo,
                 generic=arguments.print_op_generic,

@@ -23,7 +23,6 @@ from ceras_ir.dialects.quant import UniformType
 from ceras_ir.frontends.onnx.emission.builder import Builder
 from ceras_ir.frontends.onnx.emission.values import Constant, Value, dtype_of_value, shape_of_value
 from ceras_ir.frontends.onnx.model.model_file import Array
-from ceras_ir.frontends.onnx.model.node import fix_with_set
 
 TO_NHWC = (0, 2, 3, 1)
 TO_NCHW = (0, 3, 1, 2)
@@ -78,12 +77,9 @@ class Emitter(Builder):
         """
         value = self.value(index)
         if not isinstance(value, Constant):
-            decided = self.node.deciding_inputs(index)
             remedy = "make it an initializer, or fold it with a tool such as onnxsim"
-            raise self.node.unsupported(
-                f"operand {index} ('{self.node.inputs[index]}') must be a constant; "
-                f"{fix_with_set(decided) if decided else remedy}"
-            )
+            found = self.node.computed(index, remedy)
+            raise self.node.unsupported(f"operand {index} must be a constant; {found}")
         return value.load()
 
     def stored(self, index: int) -> Array:

@@ -137,10 +137,7 @@ def constant_operands(operands: Mapping[str, Sequence[int]], must: str, remedy: 
     def are_constant(node: Node) -> str | None:
         for i in operands[node.operator]:
             if node.has_input(i) and not node.is_constant(i):
-                decided = node.deciding_inputs(i)
-                return f"'{node.inputs[i]}' is computed; " + (
-                    fix_with_set(decided) if decided else remedy
-                )
+                return node.computed(i, remedy)
         return None
 
     are_constant.__doc__ = must

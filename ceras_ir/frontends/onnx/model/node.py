@@ -140,6 +140,14 @@ class Node:
         found = self.origin(self.inputs[i] for i in operands if self.has_input(i))
         return () if DATA in found else tuple(sorted(found))
 
+    def computed(self, index: int, remedy: str) -> str:
+        """
+        Return the finding that an operand must not be computed. `remedy` applies unless inputs that
+        `--set` can fix decide the operand.
+        """
+        decided = self.deciding_inputs(index)
+        return f"'{self.inputs[index]}' is computed; {fix_with_set(decided) if decided else remedy}"
+
     def wrong(self, message: str) -> InputError:
         """Create the error that shapes, types or values at this node do not fit together."""
         return InputError([Finding(self.name, self.operator, message)])

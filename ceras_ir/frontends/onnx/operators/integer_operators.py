@@ -181,7 +181,7 @@ def constant_concat(node: Node) -> str | None:
     """scales and zero points must be constants"""
     for i, name in enumerate(node.inputs):
         if name and (i < 2 or i % 3 != 2) and not node.is_constant(i):
-            return f"'{name}' is computed; quantize the model statically"
+            return node.computed(i, "quantize the model statically")
     return None
 
 

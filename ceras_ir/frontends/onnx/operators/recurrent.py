@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import i64
 
-from ceras_ir.dialects.graph import Cell, Compare, FunctionAttr, RecurrenceOp, Reduce
+from ceras_ir.dialects.graph import Cell, Compare, Function, FunctionAttr, RecurrenceOp, Reduce
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.quantization import storage_of
@@ -138,10 +138,12 @@ def recurrent_layer(
             given = list(emitter.shape(4))
             raise node.wrong(f"'sequence_lens' of shape {given}, expected [{batch}]")
         lengths = emitter.value(4)
-    if lengths is not None and node.has_output(2):
+    holds = lengths is not None and node.has_output(2)
+    if holds and not _can_hold(weights, functions[:: kind.functions]):
         raise node.unsupported(
-            "cell states at the end of sequences of different lengths; fix 'sequence_lens' with "
-            "--set to the length of the input, or export the model without Y_c"
+            "cell states at the end of sequences of different lengths, of gates without a sigmoid "
+            "or of integers; fix 'sequence_lens' with --set to the length of the input, or export "
+            "the model without Y_c"
         )
     hidden = (0, *weights.shapes[1])[-1]
     width = kind.gates * hidden
@@ -171,6 +173,8 @@ def recurrent_layer(
         given = beginnings_reversed(emitter, x, lengths) if back else x
         own, inner = _biases(emitter, kind, emitter.slice_at(biases, d))
         projected = weights.project(d, given, own)
+        if lengths is not None and holds:
+            projected = _holding(emitter, projected, lengths)
         repeated, scales = weights.of_state(d)
         given, repeated, state = (
             emitter.materialize(v) for v in (projected, repeated, emitter.slice_at(starts[0], d))
@@ -207,6 +211,27 @@ def recurrent_layer(
         else:
             found.append(found[0])
     return found
+
+
+def _can_hold(weights: "FloatWeights | IntegerWeights", gates: Sequence[FunctionAttr]) -> bool:
+    # Both functions are 0 at -infinity and 1 at infinity. The scale of integer states depends on
+    # the states of the batch, so also on ended sequences.
+    return isinstance(weights, FloatWeights) and all(
+        f.data is Function.SIGMOID or (f.data is Function.HARD_SIGMOID and f.values[0] > 0)
+        for f in gates
+    )
+
+
+def _holding(emitter: Emitter, projected: Value, lengths: Value) -> Value:
+    """
+    Return the contributions of the input to the gates of an LSTM [steps, batch, 4 * hidden] with
+    which a cell state does not change after the end of a sequence: the input gate is 0, and the
+    forget gate is 1.
+    """
+    steps, _, width = shape_of_value(projected)
+    gates = np.array([-np.inf, 0, np.inf, 0], np.float32)
+    held = emitter.constant(np.repeat(gates, width // 4).reshape(1, 1, width), "held")
+    return emitter.select(steps_within(emitter, steps, lengths), projected, held)
 
 
 def steps_within(emitter: Emitter, steps: int, lengths: Value) -> Value:

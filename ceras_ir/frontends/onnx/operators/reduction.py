@@ -60,7 +60,7 @@ AXES_OPERAND_SINCE = {"ReduceSum": 13}
 def constant_axes(node: Node) -> str | None:
     """axes must be constants"""
     if node.has_input(1) and not node.is_constant(1):
-        return "they are computed; make them an initializer"
+        return node.computed(1, "make it an initializer")
     return None
 
 

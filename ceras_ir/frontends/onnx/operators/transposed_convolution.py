@@ -73,7 +73,8 @@ def conv_transpose(node: Node, emitter: Emitter) -> Value:
             turned = emitter.reversed(turned, axis)
         packed = emitter.reshaped(emitter.transposed(turned, order), packed_shape)
     if rank == 3 and not isinstance(packed, Constant):
-        raise node.unsupported("computed weights in three dimensions; make them an initializer")
+        found = node.computed(1, "make it an initializer")
+        raise node.unsupported(f"weights in three dimensions must be a constant; {found}")
     if rank == 3:
         assert isinstance(packed, Constant)
         x = emitter.transposed(emitter.value(0), (0, 2, 3, 4, 1))
