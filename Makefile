@@ -11,10 +11,13 @@
 # make fuzz-c    random networks in C with every compiler and processor at hand; NETWORKS=50
 # make fuzz-options    random networks with random options, through all levels and texts; COUNT, FIRST
 # make fuzz-ir    mutants of texts, models, folders and boards through the commands; COUNT, FIRST
-# make proofs  integer identities that passes and backends rely on, proven; NAMES="ties swish" says which
+# make proofs  integer identities that passes and backends rely on, proven; NAMES="ties swish" says
+#              which. Without NAMES, also Frama-C on a network for each kind of kernel
+# make misra   findings of MISRA C:2012 in the digits network by rule, with reasons
 # make docs    write the pages of docs/ that are printed from the code
 # make docs-site    build the documentation as a site that works offline, in build/site
-# make fuzz-nnet SECONDS=600    libFuzzer on the loader and executor of the nnet engine
+# make fuzz-nnet SECONDS=600    libFuzzer on the loader and executor of the nnet engine, and 1,300
+#              mutants on which `ceras-nnet check` and the engine must agree
 # make fuzz-vta COUNT=2000    random layers through every level down to VTA's streams;
 #              CONFIGURATION=all in turns on boards of other sizes, or on one: a name or a file
 # make fuzz-dataflow COUNT=300    random chains as circuits, in Verilator under stalls
@@ -124,6 +127,7 @@ clean:
 SECONDS ?= 600
 fuzz-nnet: $(VENV)/.installed-test
 	$(BIN)/python test/backends/nnet/fuzz/fuzz.py --seconds $(SECONDS)
+	$(BIN)/python test/backends/nnet/verdicts.py
 
 COUNT ?= 2000
 FIRST ?= 0
@@ -168,6 +172,11 @@ NAMES ?=
 proofs: $(VENV)/.installed-test
 	@$(BIN)/python -c "import z3" 2>/dev/null || $(BIN)/python -m pip install --quiet --editable '.[proofs]' || true
 	$(BIN)/python test/proofs/prove.py $(NAMES)
+	@[ -n "$(NAMES)" ] || $(BIN)/python test/proofs/abstract.py
+
+.PHONY: misra
+misra: $(VENV)/.installed-test
+	$(BIN)/python test/misra.py
 
 .PHONY: hashes
 hashes: $(VENV)/.installed-test

@@ -1,6 +1,8 @@
 """Run networks of a few operations in C under the sanitizers and in the interpreter."""
 
 import shutil
+import subprocess
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import overload
@@ -10,6 +12,7 @@ import pytest
 from cross import AARCH64, RISCV, Cross
 from firmware import write_files
 from numpy.typing import NDArray
+from red_zones import apart, emit_apart
 from xdsl.builder import ImplicitBuilder
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, TensorType, f32
@@ -19,11 +22,13 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 from ceras_ir.backends.c import emulator
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.machines import COptions
-from ceras_ir.backends.c.runner import CModel, Launch
+from ceras_ir.backends.c.runner import CModel, Launch, compiler
 from ceras_ir.dialects.graph import ConstantOp, numpy_dtype, shape_of, tensor_type
 from ceras_ir.interpreters import network
-from ceras_ir.network.artefacts import network_inputs, network_outputs
+from ceras_ir.network.artefacts import TensorInfo, network_inputs, network_outputs
 from ceras_ir.network.function import main_function
+from ceras_ir.support.files import ContentCache, key_of
+from ceras_ir.support.native import cache_folder
 from ceras_ir.targets.capabilities import Trace
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
 
@@ -139,11 +144,19 @@ def check(
     options: COptions | None = None,
     flags: Sequence[str] = SANITIZE,
 ) -> dict[str, Array]:
-    """Compare C with the interpreter; integers exactly, independent of the tolerance."""
+    """
+    Compare C with the interpreter; integers exactly, independent of the tolerance.
+
+    Unless `flags` leave out the sanitizer of undefined behaviour, an access out of the range of a
+    value, a constant or an array of the workspace is an error too.
+    """
     place(module)
     inputs = random_inputs(module) if inputs is None else inputs
     expected = network.run(module, inputs)
-    got = compiled(module, options=options, flags=flags).run(inputs)
+    if SANITIZE[1] in flags:
+        got = run_apart(module, inputs, options=options, flags=flags)
+    else:
+        got = compiled(module, options=options, flags=flags).run(inputs)
     for name, array in expected.items():
         if array.dtype == np.float32 and tolerance:
             real = np.asarray(array, np.float32)
@@ -154,6 +167,75 @@ def check(
             np.testing.assert_array_equal(got[name], array, err_msg=name)
             _assert_zeros_equal(got[name], array, name)
     return got
+
+
+STRICT = ("-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off")
+PROGRAMS = 256 << 20
+"""The limit of the cache of programs in bytes."""
+
+
+def run_apart(
+    module: ModuleOp,
+    inputs: Mapping[str, Array],
+    *,
+    options: COptions | None = None,
+    flags: Sequence[str] = SANITIZE,
+) -> dict[str, Array]:
+    """
+    Run a network in C under the address sanitizer, with inaccessible bytes between all values, and
+    fail if the sanitizer reports an error. `module` is not changed.
+    """
+    with apart():
+        module = place(module.clone())
+        files = emit_apart(module, options)
+    with tempfile.TemporaryDirectory(prefix="ceras-apart-") as name:
+        folder = Path(name)
+        write_files(files, folder)
+        # Without optimization, no access is removed, and compilation is the fastest.
+        flags = [flag for flag in flags if not flag.startswith("-O")]
+        program = _program(folder, (*STRICT, "-O0", *flags, "-fsanitize=address"))
+        ends = network_inputs(main_function(module)), network_outputs(main_function(module))
+        return run_on_raw_tensors([program], folder, inputs, *ends)
+
+
+def _program(folder: Path, flags: Sequence[str]) -> Path:
+    """Compile the files of `emit_apart` in a folder, or copy the program from the cache."""
+    program = folder / "program"
+    sources = sorted(folder.glob("*.[ch]"))
+    compiled_files = [str(path) for path in sources if path.suffix == ".c" if path.stem != "bench"]
+    command = [*compiler(), *flags, f"-I{folder}", *compiled_files, "-o", str(program), "-lm"]
+
+    def make() -> bytes:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[-2000:]
+        return program.read_bytes()
+
+    texts = [part for path in sources for part in (path.name, path.read_bytes())]
+    cache = ContentCache(cache_folder() / "sanitized", PROGRAMS)
+    program.write_bytes(cache.computed(key_of(*compiler(), *flags, "", *texts), make))
+    program.chmod(0o700)
+    return program
+
+
+def run_on_raw_tensors(
+    command: Sequence[str | Path],
+    folder: Path,
+    inputs: Mapping[str, Array],
+    given: Sequence[TensorInfo],
+    returned: Sequence[TensorInfo],
+) -> dict[str, Array]:
+    """Run a program of `main.c` on inputs, and return the outputs by name."""
+    data = b"".join(np.asarray(inputs[info.name], info.dtype).tobytes() for info in given)
+    (folder / "in.bin").write_bytes(data)
+    files = folder / "in.bin", folder / "out.bin"
+    done = subprocess.run([*command, *files], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, (done.returncode, done.stderr[:3000])
+    data, at, results = files[1].read_bytes(), 0, dict[str, Array]()
+    for info in returned:
+        results[info.name] = np.frombuffer(data, info.dtype, info.size, at).reshape(info.shape)
+        at += info.nbytes
+    assert at == len(data)
+    return results
 
 
 def _assert_zeros_equal(actual: Array, expected: Array, name: str) -> None:

@@ -25,6 +25,8 @@ qemu-riscv32:qemu-user:the tests that run 32-bit RISC-V code
 xtensa-lx106-elf-gcc:gcc-xtensa-lx106 picolibc-xtensa-lx106-elf:the tests that cross-compile for Xtensa
 qemu-system-xtensa:qemu-system-misc:the tests that run Xtensa code
 verilator:verilator make g++:the tests that run generated circuits
+frama-c:frama-c-base:the proofs that generated C accesses nothing out of range
+cppcheck:cppcheck:the check of MISRA rules
 chromium:chromium:the tests that open reports in a browser
 mlir-opt-19:mlir-19-tools:the tests that hold our IR to the upstream mlir-opt
 '

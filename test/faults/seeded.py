@@ -3,10 +3,10 @@ Seed faults in the compiler, one at a time, and print the test that detects each
 
     python test/faults/seeded.py [--only TEXT]
 
-Each entry of `faults.toml` changes one line of a copy of the package, and names the tests that must
-fail then. The exit status is 1 if no test detects a fault, if a test fails without a fault, or if
-the text of an entry does not occur exactly a single time in the file. In contrast, `test/mutants`
-changes the input of the compiler; this program changes the compiler.
+Each entry of a table in this folder (`*.toml`) changes one line of a copy of the package, and names
+the tests that must fail then. The exit status is 1 if no test detects a fault, if a test fails
+without a fault, or if the text of an entry does not occur exactly a single time in the file. In
+contrast, `test/mutants` changes the input of the compiler; this program changes the compiler.
 """
 
 import argparse
@@ -59,10 +59,11 @@ class Outcome:
 
 
 def faults() -> list[Fault]:
-    """Return the faults in the order of the file."""
-    table = tomllib.loads((HERE / "faults.toml").read_text(encoding="utf-8"))
+    """Return the faults in the order of the files."""
+    tables = [tomllib.loads(p.read_text(encoding="utf-8")) for p in sorted(HERE.glob("*.toml"))]
     return [
         Fault(file, entry["old"], entry["new"], tuple(entry["tests"].split()))
+        for table in tables
         for file, entries in table.items()
         for entry in entries
     ]

@@ -291,7 +291,7 @@ def _shared_holes(model: PrintedModel, position: int) -> dict[str, str]:
     """
     has_file = model.options.weights == "file"
     return {
-        "READ": READ_FUNCTION,
+        "READ": READ_FUNCTION if model.program.inputs or has_file else "",
         "BUFFERS": "\n".join(buffers(model)),
         "FAIL": FAIL,
         "USAGE": " [model.weights]" if has_file else "",

@@ -147,6 +147,21 @@ def build(extra_flags: Sequence[str] = ()) -> Path:
     return build_program("ceras_engine", PURPOSE, [runtime_part(extra_flags=extra_flags)])
 
 
+def load_in_engine(path: Path) -> None:
+    """
+    Load an nnet file in the engine of this machine, without a run. Raise an `InputError` with the
+    reason if the engine refuses the file.
+    """
+    _executed([str(build()), str(path), "--check"], path)
+
+
+def _executed(command: Sequence[str], path: Path) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+    if done.returncode:
+        message = done.stderr.strip() or f"the nnet engine exited with {done.returncode}"
+        raise InputError(message.removeprefix(f"{path}: error: "), str(path))
+
+
 def build_board_engine() -> Path:
     """
     Build `ceras_engine` with the driver of an FPGA board, and return its path. All other objects
@@ -289,10 +304,7 @@ class NnetModel:
             if self.rtl is not None:
                 command += ["--rtl", str(cycles), "--stall", str(self.rtl.stall)]
                 command += ["--latency", str(self.rtl.latency)]
-            done = subprocess.run(command, capture_output=True, text=True)
-            if done.returncode:
-                message = done.stderr.strip() or f"the nnet engine exited with {done.returncode}"
-                raise InputError(message.removeprefix(f"{self.path}: error: "), str(self.path))
+            _executed(command, self.path)
             if trace is not None:
                 _replay(log, trace)
             if self.rtl is not None:

@@ -24,7 +24,7 @@ def make_parser() -> ToolParser:
     dump = commands.add_parser("dump", help="print all tables of a file")
     dump.add_argument("file", metavar="MODEL.nnet")
     dump.add_argument("--bytes", action="store_true", help="print each byte with the field")
-    check = commands.add_parser("check", help="check a file as the engine does when it loads it")
+    check = commands.add_parser("check", help="check a file, and load it in the engine")
     check.add_argument("file", metavar="MODEL.nnet")
     diff = commands.add_parser("diff", help="print the differences of two files; status 1 if any")
     diff.add_argument("file", metavar="A.nnet")
@@ -72,7 +72,8 @@ def _nnet(argv: Sequence[str]) -> int:
         case "dump":
             sys.stdout.write(_checked(dump, data, path))
         case "check":
-            sys.stdout.write(_checked(_summary, data, path))
+            summary = _checked(_summary, data, path)
+            sys.stdout.write(f"{summary}{_loaded(Path(path))}\n")
         case _:
             other: str = arguments.other
             texts = [_checked(dump, data, path), _checked(dump, Path(other).read_bytes(), other)]
@@ -90,8 +91,20 @@ def _summary(data: bytes) -> str:
     fpga = sum(layer.device == "fpga" for layer in file.layers)
     return (
         f"valid: {len(file.layers)} layers, {fpga} of them on the FPGA, "
-        f"arena {file.arena_size:,} bytes, file {len(data):,} bytes\n"
+        f"arena {file.arena_size:,} bytes, file {len(data):,} bytes"
     )
+
+
+def _loaded(path: Path) -> str:
+    # The reader checks the format. Limits of sizes, work and accumulators, and the rules of the
+    # circuits, are those of the engine.
+    from ceras_ir.backends.nnet.engine import load_in_engine
+    from ceras_ir.support.native import has_compiler
+
+    if not has_compiler():
+        return "; not loaded in the engine, which needs a C++ compiler"
+    load_in_engine(path)
+    return ", loaded in the engine"
 
 
 def _checked(form: Callable[[bytes], str], data: bytes, path: str) -> str:

@@ -18,15 +18,16 @@ from c_harness import (
 )
 from c_tiles import BUILDS, source, stored
 from cross import AARCH64, Cross, riscv
+from graph_networks import FUNCTIONS
 from onnx_models import random_inputs
 from onnx_random import random_network
 from slow_cases import first_fast
-from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness, i16, i32
+from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness, f32, i16, i32
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.c.machines import COptions
 from ceras_ir.backends.c.target import CTarget
-from ceras_ir.dialects.graph import MatmulOp, shape_of
+from ceras_ir.dialects.graph import Cell, MatmulOp, RecurrenceOp, shape_of
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
@@ -101,6 +102,26 @@ def test_products_of_activations(build: str):
     flags = BUILDS[build.removesuffix(" in strips")]
     options = COptions(workspace=0 if build.endswith("strips") else COptions.workspace)
     check(module, numbers, flags=flags, options=options)
+
+
+@pytest.mark.parametrize("build", ["loops", "256"])
+def test_float_products_of_activations(build: str):
+    """Check panels that are full or not, with and without a bias, and those of a recurrence."""
+    bias = np.linspace(-1, 1, 33, dtype=np.float32)
+
+    def layers(*values: SSAValue) -> Values:
+        x, w, steps, weights, state = values
+        return [
+            MatmulOp(x, w, result_element=f32).result,
+            MatmulOp(x, w, constant(bias), result_element=f32).result,
+            RecurrenceOp(Cell.LSTM, steps, weights, state, FUNCTIONS, cell=state).result,
+        ]
+
+    shapes = ((5, 64), (33, 64), (2, 1, 36), (36, 9), (1, 9))
+    module = make_network([(f32, shape) for shape in shapes], layers)
+    text = source(module)
+    assert len(re.findall(r"^ +pack_panels\(", text, re.MULTILINE)) >= 3
+    check(module, flags=BUILDS[build], tolerance=1e-4)
 
 
 @pytest.mark.slow

@@ -3,6 +3,8 @@
 //   mutate FILE flips          every bit flip and every truncation; none may be accepted
 //   mutate FILE reseal N SEED  N copies with random bytes changed and checksums made right again;
 //                              prints how many were accepted and run
+//   mutate FILES verdicts      for each file in FILES (u64 bytes, data), a line with the reason for
+//                              which it is refused, or an empty line
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -16,11 +18,16 @@ namespace {
 
 using Bytes = std::vector<uint8_t>;
 
-bool accepts(const uint8_t* bytes, size_t size) {
-  // Exactly as large as the file, so that the address sanitizer sees a read past its end.
+// Exactly as large as the file, so that the address sanitizer sees a read past its end.
+void* exact_copy(const uint8_t* bytes, size_t size) {
   void* copy = nullptr;
   if (posix_memalign(&copy, 64, size > 0 ? size : 1) != 0) std::abort();
-  std::memcpy(copy, bytes, size);
+  if (size > 0) std::memcpy(copy, bytes, size);
+  return copy;
+}
+
+bool accepts(const uint8_t* bytes, size_t size) {
+  void* copy = exact_copy(bytes, size);
   ceras_model* model = nullptr;
   char message[200];
   const bool accepted = ceras_load(copy, size, &model, message, sizeof message) == CERAS_OK;
@@ -88,12 +95,36 @@ int resealed(const Bytes& original, long count, unsigned long seed) {
   return 0;
 }
 
+int verdicts(std::FILE* files) {
+  uint64_t size;
+  Bytes data;
+  while (std::fread(&size, sizeof size, 1, files) == 1) {
+    data.resize(size);
+    if (std::fread(data.data(), 1, size, files) != size) return 5;
+    void* copy = exact_copy(data.data(), size);
+    ceras_model* model = nullptr;
+    char message[200];
+    if (ceras_load(copy, size, &model, message, sizeof message) == CERAS_OK) {
+      ceras_unload(model);
+      message[0] = 0;
+    }
+    std::printf("%s\n", message);
+    std::free(copy);
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   Bytes data(1 << 20);
   std::FILE* file = std::fopen(argv[1], "rb");
   if (file == nullptr) return 4;
+  if (argc == 3 && std::strcmp(argv[2], "verdicts") == 0) {
+    const int status = verdicts(file);
+    std::fclose(file);
+    return status;
+  }
   data.resize(std::fread(data.data(), 1, data.size(), file));
   std::fclose(file);
   if (argc == 3) return flips(data);

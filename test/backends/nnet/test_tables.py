@@ -1,17 +1,24 @@
 """Tables by channel, tables of int16 and shift swish are exact in the engine, bit for bit."""
 
+import struct
+from pathlib import Path
+
 import numpy as np
 import pytest
-from backends.nnet.networks import agree
+from backends.nnet.networks import SANITIZERS, agree, resealed, written
+from backends.nnet.test_format import offset_of, refuse
 from graph_networks import Network
 from xdsl.dialects.builtin import BytesAttr, DenseIntOrFPElementsAttr, TensorType, f32, i16
 from xdsl.ir import SSAValue
 
+from ceras_ir.backends.nnet.engine import build
+from ceras_ir.backends.nnet.reader import read
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Function, FunctionAttr, integers
 from ceras_ir.dialects.graph.elementwise import BENDS
 from ceras_ir.dialects.graph.lookup import BYTE
 from ceras_ir.dialects.quant import RequantAttr, UniformType
+from ceras_ir.support.diagnostics import InputError
 
 INT8, WIDE = UniformType(0.5), UniformType(0.125, storage=i16)
 
@@ -68,3 +75,18 @@ def test_functions_of_scaled_channels() -> None:
     op.properties["input_exponents"] = integers((0, 5, -7))
     op.properties["result_exponents"] = integers((-3, 0, 64))
     agree(net.module(net.add(op)))
+
+
+def test_a_table_has_at_most_65536_entries(tmp_path: Path) -> None:
+    """Both refuse a longer table, also if the file has as many entries."""
+    net = Network([((3, 2), WIDE)])
+    op = graph.LookupOp(net.inputs[0], tables(2, 1 << 16, INT8), INT8, rows=(1, 0))
+    data = written(net.module(net.add(op)))
+    file = read(data)
+    (layer,) = file.layers
+    assert layer.attributes[0] == 1 << 16 and len(file.sections["tables"]) == 1 << 17
+    changed = struct.pack("<3I", 1 << 17, 0, 0)
+    changed = resealed(data, offset_of(file, data, "attributes"), changed)
+    with pytest.raises(InputError, match="a power of two from 256 to 65536"):
+        read(changed)
+    assert "entries" in refuse(build(SANITIZERS), tmp_path / "bad.nnet", changed)

@@ -337,15 +337,16 @@ Run operator_of_resize(const Layer& layer) {
 
 // The FPGA can also copy.
 constexpr Operation mover(uint16_t opcode, int operands, int words, Check check, Choose run,
-                          Overlap may_overwrite = never) {
+                          Overlap may_overwrite = never, Overlap keeps = never) {
   return {opcode, operands, words, SAME_TYPE | ALL_STORAGES, check, run, may_overwrite,
-          accept_as_it_is, operand_fits, no_scratch, Circuit::Mover};
+          accept_as_it_is, operand_fits, no_scratch, Circuit::Mover, work_of_elements, no_scratch,
+          pack_nothing, keeps};
 }
 
 const Operation OPERATIONS[] = {
-    mover(8, 1, 0, check_reshape, always<reshape>, in_place),
+    mover(8, 1, 0, check_reshape, always<reshape>, in_place, at_equal),
     mover(9, 1, ANY, check_transpose, always<transpose>),
-    mover(10, ANY, 1, check_concat, always<concat>, is_in_its_slice),
+    mover(10, ANY, 1, check_concat, always<concat>, is_in_its_slice, is_in_its_slice),
     {11, 1, ANY, SAME_TYPE, check_resize, operator_of_resize, never, accept_as_it_is, operand_fits,
      no_scratch, Circuit::Mover},
     mover(15, 1, ANY, check_slice, always<slice>),

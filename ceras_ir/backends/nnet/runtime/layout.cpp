@@ -33,6 +33,16 @@ bool over_equal(const Layer& layer, size_t operand) {
   return same_shape(own, out) && own.storage == out.storage && in_place(layer, operand);
 }
 
+// For operators that need no copy if operand and result have the same bytes.
+bool at_equal(const Layer& layer, size_t operand) {
+  const Tensor &own = *layer.operands[operand], &out = layer.output();
+  const int64_t unit = bytes_of(own.storage);
+  if (own.data != out.data || own.has_gaps() != out.has_gaps()) return false;
+  if (!own.has_gaps()) return own.bytes == out.bytes;
+  return own.row == out.row && own.pitch == out.pitch && own.extent == out.extent &&
+         unit == bytes_of(out.storage);
+}
+
 // Set the pitch of rows in bytes; 0 without gaps.
 const char* lay_rows(Tensor& tensor, uint64_t pitch) {
   const int64_t unit = bytes_of(tensor.storage);

@@ -13,6 +13,7 @@
 #include "float_functions.h"
 #include "fpga.h"
 #include "operation.h"
+#include "replay.h"
 #include "zero_blocks.h"
 
 namespace ceras {
@@ -371,6 +372,7 @@ struct Loader {
     // A small file can require years of computation.
     if (work > MAX_WORK) return fail("the network exceeds the work limit of this engine");
     model.scratch.storage.reset(new uint8_t[static_cast<size_t>(scratch) + 64]);
+    if (const char* reason = replay(model)) return fail(reason);
     const uintptr_t address = reinterpret_cast<uintptr_t>(model.scratch.storage.get());
     model.scratch.base = model.scratch.storage.get() + (64 - address % 64) % 64;
     if (fpga) model.scratch.fpga = std::make_unique<FpgaBuffers>();

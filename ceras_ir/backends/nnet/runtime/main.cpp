@@ -1,9 +1,10 @@
 // ceras_engine MODEL.nnet IN.bin OUT.bin [--samples N] [--trace FILE] [--transfers]
+// ceras_engine MODEL.nnet --check
 //
 // IN.bin has N samples (default: 1) with the raw inputs in table order. OUT.bin has the outputs in
 // the same format. States continue from sample to sample. The trace has a record per layer and
 // sample: u32 layer, u32 bytes, data.
-// --transfers prints a line for each value that one side writes and the other reads.
+// --check only loads the file. --transfers prints a line for each value that one side writes and the other reads.
 // An engine with hardware has additional options: hardware.h.
 #include <cstdint>
 #include <cstdio>
@@ -99,6 +100,7 @@ int run(const std::vector<const char*>& paths, unsigned long samples, const char
     return fail(paths[0], message);
   const std::unique_ptr<ceras_model, Unload> model(loaded);
   if (transfers) ceras_transfers(model.get(), print_transfer, nullptr);
+  if (paths.size() == 1) return 0;
 
   const File in(std::fopen(paths[1], "rb"));
   if (!in) return fail(paths[1], "cannot be read");
@@ -134,7 +136,7 @@ int main(int argc, char** argv) {
   unsigned long samples = 1;
   const char* trace = nullptr;
   Hardware hardware;
-  bool usage = false, transfers = false;
+  bool usage = false, transfers = false, check = false;
   for (int i = 1; i < argc && !usage; ++i) {
     const bool value = i + 1 < argc;
     if (std::strcmp(argv[i], "--samples") == 0 && value) {
@@ -145,6 +147,8 @@ int main(int argc, char** argv) {
       trace = argv[++i];
     } else if (std::strcmp(argv[i], "--transfers") == 0) {
       transfers = true;
+    } else if (std::strcmp(argv[i], "--check") == 0) {
+      check = true;
     } else if (argv[i][0] == '-' && value && hardware.take(argv[i], argv[i + 1])) {
       ++i;
     } else {
@@ -152,10 +156,10 @@ int main(int argc, char** argv) {
       paths.push_back(argv[i]);
     }
   }
-  if (usage || paths.size() != 3) {
+  if (usage || paths.size() != (check ? 1 : 3)) {
     std::fprintf(stderr,
                  "usage: ceras_engine MODEL.nnet IN.bin OUT.bin [--samples N] [--trace FILE] "
-                 "[--transfers]\n%s",
+                 "[--transfers]\n       ceras_engine MODEL.nnet --check\n%s",
                  Hardware::usage);
     return 2;
   }

@@ -39,6 +39,7 @@ const char* operand_fits(const Layer& layer);
 bool never(const Layer& layer, size_t operand);
 bool in_place(const Layer& layer, size_t operand);
 bool over_equal(const Layer& layer, size_t operand);
+bool at_equal(const Layer& layer, size_t operand);
 int64_t no_scratch(const Layer& layer);
 double work_of_elements(const Layer& layer);
 void pack_nothing(const Layer& layer, uint8_t* to);
@@ -58,6 +59,7 @@ struct Operation {
   double (*work)(const Layer&) = work_of_elements;  // The maximum products and elements per run.
   int64_t (*packed)(const Layer&) = no_scratch;     // Bytes of constants in kernel order.
   void (*pack)(const Layer&, uint8_t*) = pack_nothing;
+  Overlap keeps = never;  // Whether an operand is already at its bytes of the result.
 
   bool takes(Rule rule) const { return (rules & rule) != 0; }
 };

@@ -482,6 +482,14 @@ func.func @table_for_pixels(%x: tensor<4xui8>) {
 
 // -----
 
+func.func @table_too_long(%x: tensor<4x!quant.uniform<i16:f32, 0.5>>) {
+  // expected-error@+1 {{a table for int16 has a power of two from 256 to 65536 entries, got tensor<131072xi8>}}
+  %0 = graph.lookup %x, dense<0> : tensor<131072xi8> : (tensor<4x!quant.uniform<i16:f32, 0.5>>) -> tensor<4x!quant.uniform<i8:f32, 0.5>>
+  func.return
+}
+
+// -----
+
 func.func @made_pixels(%x: tensor<4xui8>) {
   // expected-error@+1 {{int8 or int16 elements expected, got tensor<4xui8>}}
   %0 = graph.lookup %x, dense<0> : tensor<256xi8> : (tensor<4xui8>) -> tensor<4xui8>

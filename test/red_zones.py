@@ -1,0 +1,145 @@
+"""
+Emit C in which inaccessible bytes separate all values, for the address sanitizer.
+
+In the arena of a network, a value and a workspace are next to other bytes of the arena, so that the
+sanitizer cannot detect an access past their end. Here no values share memory unless they are in
+place, at least `GAP` bytes follow each value and each array of a workspace, and the C code declares
+these bytes inaccessible. They begin at the byte after the last element. The same holds for the
+unused byte after each constant. Inputs and outputs are static arrays of exact size in `main.c`.
+
+Layers, kernels and constants are those of the compiler; only offsets in the arena differ.
+"""
+
+import re
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from io import BytesIO
+from unittest.mock import patch
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ceras_ir.backends.c import model, program
+from ceras_ir.backends.c.emitter import build, files_of
+from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.machines import COptions
+from ceras_ir.backends.c.model import PrintedModel
+from ceras_ir.backends.c.program import Arena, Program, StateMemory
+from ceras_ir.network.artefacts import Artefact
+from ceras_ir.transforms.memory import allocate_blocks
+from ceras_ir.transforms.memory.liveness import byte_size
+from ceras_ir.transforms.memory.offsets import Span, aligned
+
+GAP = 64
+"""The minimal distance of two values in bytes; a vector of AVX-512 has as many."""
+
+MACROS = """\
+#include <sanitizer/asan_interface.h>
+#define RED_ZONE(p, bytes) __asan_poison_memory_region(p, bytes)
+#define USABLE(p, bytes) __asan_unpoison_memory_region(p, bytes)
+"""
+
+
+class _Apart:
+    """A memory plan in which no buffers share bytes."""
+
+    def __init__(self, spans: Sequence[Span], alignment: int):
+        step = max(alignment, GAP)
+        self.offsets: list[int] = []
+        self.peak = 0
+        for span in spans:
+            self.offsets.append(self.peak)
+            self.peak += aligned(span.size, step) + GAP
+
+
+def _workspaces_apart(program: Program, sizes: Mapping[int, int]) -> dict[int, Arena]:
+    """Place each workspace at bytes that nothing else uses."""
+    found: dict[int, Arena] = {}
+    end = aligned(program.arena_bytes, GAP)
+    for step, size in sizes.items():
+        if size:
+            found[step] = Arena(end)
+            end += aligned(size, GAP) + GAP
+    return found
+
+
+_scratch = Layer.scratch
+
+
+def _scratch_apart(layer: Layer, ctype: str, name: str, size: int, itemsize: int) -> str:
+    """Declare an array of the workspace, which is accessible from here on, and a gap after it."""
+    result = _scratch(layer, ctype, name, size, itemsize)
+    layer.line(f"USABLE({name}, {size * itemsize});")
+    layer.scratch_bytes += GAP
+    return result
+
+
+@contextmanager
+def apart() -> Generator[None]:
+    """Plan and print networks with gaps: planning and `emit_apart` are inside of this context."""
+    with (
+        patch.object(allocate_blocks, "plan_offsets", _Apart),
+        patch.object(model, "place_workspaces", _workspaces_apart),
+        patch.object(program, "STATE_ALIGNMENT", GAP),
+        patch.object(Layer, "scratch", _scratch_apart),
+    ):
+        yield
+
+
+def emit_apart(module: ModuleOp, options: COptions | None = None) -> list[Artefact]:
+    """Return the C files of a network that was planned in `apart`, with inaccessible gaps."""
+    printed = build(module, options or COptions())
+    assert list(printed.program.regions) == [""] and not printed.program.launches
+    return [_with_red_zones(file, printed) for file in files_of(printed)]
+
+
+def _with_red_zones(file: Artefact, printed: PrintedModel) -> Artefact:
+    if file.path != printed.options.prefix.renamed("model.c"):
+        return file
+    file.write(stream := BytesIO())
+    text = MACROS + stream.getvalue().decode("ascii")
+    for body in printed.bodies:
+        head = rf"^MODEL_LAYER void {body.program.name}\([^)]*\)\n{{\n"
+        text = _inserted(
+            text, printed.options.prefix.renamed(head), list(_statements(body, "base"))
+        )
+    start = [*_statements(printed, "((unsigned char *)arena)"), *_constants(printed)]
+    text = _inserted(
+        text, printed.options.prefix.renamed(r"^int model_run_in\([^)]*\)\n{\n"), start
+    )
+    return Artefact.of_text(file.path, file.description, text)
+
+
+def _inserted(text: str, after: str, lines: Sequence[str]) -> str:
+    added = "".join(f"{line}\n" for line in lines)
+    text, count = re.subn(after, lambda found: found[0] + added, text, flags=re.MULTILINE)
+    assert count == 1, after
+    return text
+
+
+def _statements(printed: PrintedModel, base: str) -> Iterator[str]:
+    """List C statements that make all bytes of an arena inaccessible except those of values."""
+    yield f"  RED_ZONE({base}, {printed.arena_bytes});"
+    for offset, size in sorted(set(_ranges(printed))):
+        yield f"  USABLE({base} + {offset}, {size});"
+
+
+def _ranges(printed: PrintedModel) -> Iterator[tuple[int, int]]:
+    """List the offsets of all values and states in the arena, with their sizes in bytes."""
+    for value, place in printed.program.places.items():
+        if isinstance(place, Arena):
+            yield place.offset, byte_size(value)
+        elif isinstance(place, StateMemory):
+            yield printed.state_offset + place.offset, byte_size(value)
+    for stored in printed.program.states:
+        for place in (stored.place, stored.next or stored.place):
+            yield printed.state_offset + place.offset, byte_size(stored.state.argument)
+
+
+def _constants(printed: PrintedModel) -> Iterator[str]:
+    """List C statements that make the bytes after the elements of each constant inaccessible."""
+    if printed.options.weights != "source":
+        return
+    for c in printed.pool.constants:
+        yield from c.conditional(
+            f"  RED_ZONE({c.name}.bytes + {c.nbytes}, sizeof {c.name} - {c.nbytes});"
+        )
