@@ -135,7 +135,8 @@ def _packed(colors: Integers, *, luma_first: bool) -> Integers:
 
 
 def _planar(colors: Integers, *, u_first: bool) -> Integers:
-    cells = sum(colors[y::2, x::2] for y in (0, 1) for x in (0, 1)) + 2 >> 2
+    rows = colors[0::2] + colors[1::2]
+    cells = rows[:, 0::2] + rows[:, 1::2] + 2 >> 2
     pairs = _chroma(cells)[:, :, :: 1 if u_first else -1]
     chroma = pairs.reshape(len(cells), colors.shape[1])
     return np.concatenate([_luma(colors), chroma])[:, :, None]
