@@ -36,6 +36,12 @@ EXTENSIONS = {
         "test/lit/backends/nnet",
     ),
     "onnx": ("ceras_ir/backends/onnx", "test/backends/onnx", "test/lit/backends/onnx"),
+    "tflite": (
+        "ceras_ir/frontends/tflite",
+        "test/frontends/tflite",
+        "test/tflite_cases.py",
+        "test/tflite_files.py",
+    ),
     "vta": (
         "ceras_ir/backends/vta",
         "ceras_ir/dialects/tile",
@@ -69,7 +75,6 @@ WHOLE_PROJECT = (
     "test/test_fuzz_options.py",
     "test/test_layers.py",
     "test/test_mutants.py",
-    "test/test_security_page.py",
     "test/test_notebooks.py",
     "test/test_new_function.py",
     "test/test_packaging.py",

@@ -37,6 +37,9 @@ from xdsl.utils.str_enum import StrEnum
 
 _WIDTHS = (8, 16, 32)
 
+MULTIPLIER_BITS = 31
+"""The bits of a multiplier of a requantization."""
+
 
 def decimal(value: float) -> str:
     """Return the shortest decimal that parses back to `value`, with the decimal point of MLIR."""
@@ -214,7 +217,7 @@ class UniformType(ParametrizedAttribute, TypeAttribute):
 
 
 class Rounding(StrEnum):
-    """The rounding of `v / 2**s`. Modes other than FLOOR differ only on ties."""
+    """The rounding of `v / 2**s`. The modes with `HALF` differ only on ties."""
 
     HALF_UP = "half_up"
     """Ties towards plus infinity: `(v + (1 << (s - 1))) >> s`, as a shifter computes."""
@@ -224,6 +227,15 @@ class Rounding(StrEnum):
     """Ties to the even neighbor, as in IEEE 754 and ONNX."""
     FLOOR = "floor"
     """Towards minus infinity: `v >> s`."""
+    DOUBLE_ROUND = "double_round"
+    """
+    Two roundings, as in the reference kernels of TensorFlow Lite and `double_round` of TOSA: half
+    up by 31 bits, then half away from zero by `s - 31` bits; half up if `s` is at most 31.
+    """
+
+
+SINGLE_ROUNDINGS = tuple(mode for mode in Rounding if mode is not Rounding.DOUBLE_ROUND)
+"""The modes in which a shift does not depend on the multiplier."""
 
 
 @irdl_attr_definition
@@ -242,7 +254,9 @@ class RequantAttr(ParametrizedAttribute):
     multiplier 1, or shift 0 if it scales up.
 
     Linear operations may have `multiplier = [M0, M1, ...]`, one per output channel, with a common
-    shift.
+    shift. Multipliers are below 2^31. For `double_round` and `half_up` they may be wide: below
+    2^62, of which only the upper 31 bits are not zero. These are the multiplier of the channel, and
+    the shift is shorter by the number of other bits.
     """
 
     name = "graph.requant"
@@ -292,6 +306,27 @@ class RequantAttr(ParametrizedAttribute):
         return tuple(m.data for m in self.channels)
 
     @property
+    def is_normalized(self) -> bool:
+        """Return whether there are two roundings, or wide multipliers."""
+        return (
+            self.rounding.data is Rounding.DOUBLE_ROUND
+            or self.multiplier.data >= 1 << MULTIPLIER_BITS
+        )
+
+    @property
+    def factors(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """
+        The multiplier of at most 31 bits and the right shift of each output channel, or a single
+        pair.
+        """
+        shift = self.shift.data
+        excess = [max(m.bit_length() - MULTIPLIER_BITS, 0) for m in self.multipliers]
+        return (
+            tuple(m >> e for m, e in zip(self.multipliers, excess, strict=True)),
+            tuple(shift - e for e in excess),
+        )
+
+    @property
     def net_shifts(self) -> tuple[int, ...]:
         """
         The right shifts that equal each multiplier and the shift; multipliers are powers of two.
@@ -330,13 +365,25 @@ class RequantAttr(ParametrizedAttribute):
     def verify(self) -> None:
         if not 0 <= self.shift.data <= self.MAX_SHIFT:
             raise VerifyException(f"shift must be in [0, {self.MAX_SHIFT}], got {self.shift.data}")
+        may_be_wide = self.mode in (Rounding.DOUBLE_ROUND, Rounding.HALF_UP)
+        bits = 2 * MULTIPLIER_BITS if may_be_wide else MULTIPLIER_BITS
         for multiplier in self.multipliers:
-            if not 1 <= multiplier < 1 << 31:
-                raise VerifyException(f"multiplier must be in [1, 2^31), got {multiplier}")
+            if not 1 <= multiplier < 1 << bits:
+                raise VerifyException(f"multiplier must be in [1, 2^{bits}), got {multiplier}")
         if self.multiplier.data != max(self.multipliers):
             raise VerifyException(f"multiplier must be the maximum, got {self.multiplier.data}")
         if self.low.data > self.high.data:
             raise VerifyException(f"empty clamp range [{self.low.data}, {self.high.data}]")
+        if not self.is_normalized:
+            return
+        for m, multiplier, shift in zip(self.multipliers, *self.factors, strict=True):
+            if m.bit_length() > MULTIPLIER_BITS and m & (1 << m.bit_length() - MULTIPLIER_BITS) - 1:
+                raise VerifyException(f"multiplier {m} must have at most 31 significant bits")
+            if not 1 <= shift <= self.MAX_SHIFT:
+                raise VerifyException(
+                    f"the shift of multiplier {multiplier} must be in [1, {self.MAX_SHIFT}], "
+                    f"got {shift}"
+                )
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:

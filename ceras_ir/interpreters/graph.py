@@ -9,6 +9,7 @@ from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
+from xdsl.dialects.builtin import i32
 from xdsl.interpreter import (
     Interpreter,
     InterpreterFunctions,
@@ -297,8 +298,16 @@ class GraphFunctions(InterpreterFunctions):
         if not op.is_quantized:
             total = window_sum(window, window.padded(x, 0))
             return (total / self._divisors(op, x, window).astype(np.float32),)
-        total = window_sum(window, window.padded(_centred(x, graph.stored_element(op.input)), 0))
         divisors = self._divisors(op, x, window)
+        if op.divides is not None:
+            assert op.requant is not None
+            total = window_sum(window, window.padded(x.astype(np.int64), 0))
+            half = divisors // 2
+            # The division of C drops the fraction, and so does that of magnitudes.
+            stored = np.sign(total) * ((np.abs(total) + half) // divisors)
+            low, high = op.requant.low.data, op.requant.high.data
+            return (np.clip(stored, low, high).astype(x.dtype),)
+        total = window_sum(window, window.padded(_centred(x, graph.stored_element(op.input)), 0))
         result = np.empty(total.shape, graph.numpy_dtype(graph.element_of(op.result)))
         for count in np.unique(divisors):
             at = np.broadcast_to(divisors == count, total.shape)
@@ -328,6 +337,12 @@ class GraphFunctions(InterpreterFunctions):
             return (result,)
         lhs = _centred(args[0], graph.stored_element(op.lhs)) * op.factors[0]
         rhs = _centred(args[1], graph.stored_element(op.rhs)) * op.factors[1]
+        if op.addends is not None:
+            sums = UniformType(1.0, storage=i32)
+            lhs, rhs = (
+                integer.requantize(v, r, sums).astype(np.int64)
+                for v, r in zip((lhs, rhs), op.addends, strict=True)
+            )
         result = combine(op.function, lhs, rhs)
         return (integer.requantize(result, op.requant, graph.stored_element(op.result)),)
 

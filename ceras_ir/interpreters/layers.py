@@ -14,6 +14,7 @@ from xdsl.interpreter import (
 )
 
 from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.fixed_point import SUM_SHIFT, FixedPointSoftmaxOp
 from ceras_ir.dialects.graph.normalization import (
     FRACTION_BITS,
     RECIPROCAL_BITS,
@@ -211,6 +212,25 @@ class NormalizationFunctions(InterpreterFunctions):
         e: Integers = table.astype(np.int64)[d]
         reciprocal = ((1 << RECIPROCAL_BITS) - 1) // e.sum(axis=axis, keepdims=True)
         return (integer.requantize(e * reciprocal, op.requant, stored_element(op.result)),)
+
+    @impl(FixedPointSoftmaxOp)
+    def fixed_point_softmax(
+        self, interpreter: Interpreter, op: FixedPointSoftmaxOp, args: PythonValues
+    ):
+        stored, table = args
+        q, element = stored.astype(np.int64), stored_element(op.result)
+        e: Integers = table.astype(np.int64)[q.max(axis=-1, keepdims=True) - q]
+        s = ((e + (1 << SUM_SHIFT - 1)) >> SUM_SHIFT).sum(axis=-1, keepdims=True)
+        zeros = 31 - _log2(s)
+        x = integer.newton_reciprocal(np.left_shift(s, zeros) >> 1)
+        product = integer.high_product(np.minimum(2 * x, (1 << 31) - 1), e)
+        shift = 43 - element.storage.width.data - zeros
+        rounded = (product + np.left_shift(1, shift - 1)) >> shift
+        return (
+            np.clip(rounded + element.low, element.low, element.high).astype(
+                graph.numpy_dtype(element)
+            ),
+        )
 
 
 def chosen_boxes(

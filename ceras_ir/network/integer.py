@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import IntAttr
 
 from ceras_ir.dialects.graph.constant import numpy_dtype
-from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
+from ceras_ir.dialects.quant import MULTIPLIER_BITS, RequantAttr, Rounding, UniformType
 
 Integers = NDArray[np.int64]
 Number = TypeVar("Number", bound=np.generic)
@@ -28,6 +28,7 @@ def round_shift(value: Integers, shift: int, mode: Rounding) -> Integers:
         return value
     half = np.int64(1) << np.int64(shift - 1)
     floor = value >> shift
+    assert mode is not Rounding.DOUBLE_ROUND  # It depends on the multiplier, see `requantize`.
     match mode:
         case Rounding.FLOOR:
             return floor
@@ -46,11 +47,43 @@ def requantize(
 ) -> NDArray[np.generic]:
     """Convert an integer accumulator to stored integers of `element`; see `#graph.requant`."""
     # Multipliers per output channel broadcast along the last dimension.
-    multipliers = np.array(requant.multipliers, np.int64)
+    multipliers, shifts = (np.array(values, np.int64) for values in requant.factors)
     factor = multipliers if multipliers.size > 1 else multipliers[0]  # A scalar keeps the shape.
     product = accumulator.astype(np.int64) * factor
-    rounded = round_shift(product, requant.shift.data, requant.mode) + requant.zero_point.data
-    return np.clip(rounded, requant.low.data, requant.high.data).astype(numpy_dtype(element))
+    distance = shifts if shifts.size > 1 else shifts[0]
+    if requant.mode is Rounding.DOUBLE_ROUND:
+        rounded = _rounded_twice(product, distance)
+    elif requant.is_normalized:
+        rounded = (product + (np.int64(1) << distance - 1)) >> distance
+    else:
+        rounded = round_shift(product, requant.shift.data, requant.mode)
+    stored = rounded + requant.zero_point.data
+    return np.clip(stored, requant.low.data, requant.high.data).astype(numpy_dtype(element))
+
+
+def _rounded_twice(product: Integers, shift: Integers) -> Integers:
+    """Divide products of 31-bit multipliers by `2**shift` as `Rounding.DOUBLE_ROUND` does."""
+    first = np.minimum(shift, MULTIPLIER_BITS)
+    rest = shift - first
+    high = (product + (np.int64(1) << first - 1)) >> first
+    half = np.int64(1) << np.maximum(rest - 1, 0)
+    return np.where(rest > 0, (high + half - (high < 0)) >> rest, high)
+
+
+def high_product(a: Integers, b: Integers | int) -> Integers:
+    """Return the product of numbers in units of 2^-31, rounded half up."""
+    return (a * b + (1 << 30)) >> 31
+
+
+def newton_reciprocal(half: Integers) -> Integers:
+    """
+    Return `1 / half` in units of 2^-29, for numbers from 1/2 to 1 in units of 2^-31: three steps of
+    Newton's method from `48/17 - 32/17 * half`.
+    """
+    x = 1515870810 + high_product(half, -1010580540)
+    for _ in range(3):
+        x = x + (high_product(x, (1 << 29) - high_product(half, x)) << 2)
+    return x
 
 
 def _along_axis(values: NDArray[Number], element: UniformType, rank: int) -> NDArray[Number]:

@@ -39,6 +39,7 @@ from xdsl.utils.lexer import Input, Span, Token
 from xdsl.utils.mlir_lexer import MLIRLexer, MLIRToken, MLIRTokenKind, StringLiteral
 
 from ceras_ir.command.exit_status import from_parse_error
+from ceras_ir.frontends.formats import ending_of, extension_importer, is_model, model_endings
 from ceras_ir.pipeline.context import load_context, load_universe
 from ceras_ir.pipeline.printing import ELIDED, print_module
 from ceras_ir.pipeline.verification import verify_module
@@ -306,11 +307,6 @@ def display_name(path: str) -> str:
     return STDIN if path == "-" else path
 
 
-def is_model(path: str) -> bool:
-    """Return whether a frontend imports `path`, which is not IR text."""
-    return os.path.splitext(path)[1].lower() == ".onnx"
-
-
 def check_ending(path: str) -> None:
     """Refuse a file without the extension of a model or of IR text; `-` is stdin."""
     if is_model(path) or path.endswith(".mlir") or path == "-":
@@ -320,8 +316,8 @@ def check_ending(path: str) -> None:
     stem, ending = os.path.splitext(path)
     remedy = EXPORTS.get(ending.lower())
     expected = (
-        "expected a model ending in .onnx or IR text ending in .mlir, or - for IR text on the "
-        "standard input"
+        f"expected a model ending in {' or '.join(model_endings())} or IR text ending in .mlir, or "
+        "- for IR text on the standard input"
     )
     if remedy is None and not os.path.exists(path):
         what = "file" if ending else "file or folder"
@@ -357,10 +353,13 @@ def load_module(
     observe: "Observer | None" = None,
 ) -> ModuleOp:
     """
-    Read the module in the file at `path`: IR text (`-` for the standard input) or an ONNX model. In
-    a model, the symbolic batch dimension becomes `batch`, inputs in `shapes` get these shapes, and
-    inputs in `values` become constants.
+    Read the module in the file at `path`: IR text (`-` for the standard input) or a model. In a
+    model, the symbolic batch dimension becomes `batch`, inputs in `shapes` get these shapes, and
+    inputs in `values` become constants. Only the importer of ONNX calls `observe`.
     """
+    if (importer := extension_importer(ending_of(path))) is not None:
+        with open(path, "rb"):  # A missing file is reported before packages are imported.
+            return importer(path, batch=batch, shapes=shapes, values=values)
     if is_model(path):
         from ceras_ir.frontends.onnx import import_file
 
@@ -394,8 +393,8 @@ def read_network(
     observe: "Observer | None" = None,
 ) -> ModuleOp:
     """
-    Read and verify the float graph of an ONNX file, or the module of an IR text (`-` for the
-    standard input), in which calls are inlined. Inputs in `states` get an output of the previous
+    Read and verify the graph of a model, or the module of an IR text (`-` for the standard
+    input), in which calls are inlined. Inputs in `states` get an output of the previous
     call. `observe` receives the import of an ONNX file before transposes are eliminated.
     """
     check_ending(path)

@@ -52,7 +52,6 @@ NAVIGATION: list[Page | Section] = [
             {"Messages and exit statuses": "docs/diagnostics.md"},
             {"Find a wrong pass": "docs/debugging.md"},
             {"Guarantees": "docs/trust.md"},
-            {"Security review": "docs/security-review.md"},
             {"Which tool for which task": "docs/comparison.md"},
         ]
     },
@@ -65,6 +64,7 @@ NAVIGATION: list[Page | Section] = [
             {"Functions": "docs/functions.md"},
             {"HardSwish for SiLU": "docs/hardswish.md"},
             {"Quantized models": "docs/quantized-import.md"},
+            {"TensorFlow Lite": "docs/tflite.md"},
             {"The quantized graph": "docs/quantized-graph.md"},
             {"Sparse weights": "docs/sparse-weights.md"},
             {"Loops, branches and states": "docs/control-flow.md"},

@@ -2,7 +2,7 @@
 
 from levels_picture import GRAPH, MACHINE, MEMORY, box, picture, text
 
-WIDTH, HEIGHT = 912, 428
+WIDTH, HEIGHT = 912, 494
 CORE = (20, 20, 560, 388)
 """Left, top, width and height of the frame of the core."""
 COLUMNS = (44, 306)
@@ -11,6 +11,7 @@ EXTENSIONS = (
     ("nnet", "C++ engine, circuits", MACHINE),
     ("dataflow", "a circuit for each layer", MACHINE),
     ("ONNX, MLIR", "export: Q/DQ, linalg", MACHINE),
+    ("TensorFlow Lite", "import of .tflite", GRAPH),
     ("workbench", "reports, exploration, retraining", MEMORY),
 )
 ROWS = (
@@ -47,7 +48,7 @@ def extensions() -> list[str]:
         parts += box(right, y, title, below, fill)
         arrow = f"M{right} {y + 23}H{left + 9}"
         parts.append(f'<path class="line" d="{arrow}" marker-end="url(#head)"/>')
-    parts.append(text(right, 404, "They register themselves by entry points."))
+    parts.append(text(right, 470, "They register themselves by entry points."))
     return parts
 
 

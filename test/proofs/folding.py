@@ -4,7 +4,7 @@ from typing import Any
 
 from proofs.registry import every, identity, same, solver, valid
 
-from ceras_ir.dialects.quant import Rounding
+from ceras_ir.dialects.quant import SINGLE_ROUNDINGS
 from ceras_ir.network.integer import round_shift
 
 VTA = "ceras_ir/backends/vta/rules/channel_constants.py"
@@ -84,7 +84,7 @@ def powers_of_two_are_net_shifts() -> None:
     for shift in range(25):
         for power in range(0, 25, 2):
             net = shift - power
-            for mode in Rounding:
+            for mode in SINGLE_ROUNDINGS:
                 once = round_shift(v, net, mode) if net > 0 else v << -net
                 same(round_shift(v << power, shift, mode), once, v)
 

@@ -9,7 +9,7 @@ per-channel.
 from math import frexp, gcd, lcm, prod
 
 import numpy as np
-from xdsl.dialects.builtin import Float32Type, IntAttr, IntegerType
+from xdsl.dialects.builtin import Float32Type, IntAttr, IntegerType, i32
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.c.layer import Layer, broadcast_nest, prints
@@ -102,10 +102,19 @@ def binary(layer: Layer, op: graph.BinaryOp) -> None:
     broadcast_nest(layer, op, body)
 
 
+SUMS = UniformType(1.0, storage=i32)
+"""The type of addends that are requantized before their sum."""
+
+
 def _rescaling(op: graph.BinaryOp) -> Rescaling:
     assert op.requant is not None
     elements = quantized(op.lhs, "first operand"), quantized(op.rhs, "second operand")
     bounds = [centred_bound(e) * f for e, f in zip(elements, op.factors, strict=True)]
+    if op.addends is not None:
+        bounds = [
+            max(abs(int(v)) for v in integer.requantize(np.array([-b, b]), r, SUMS))
+            for b, r in zip(bounds, op.addends, strict=True)
+        ]
     bound = bounds[0] * bounds[1] if op.function is graph.Binary.MUL else bounds[0] + bounds[1]
     if bound >= 1 << 63:
         raise Refused("a product of two 32-bit operands; requantize one to 8 or 16 bits")
@@ -124,8 +133,15 @@ def _quantized_body(op: graph.BinaryOp, rescale: Rescaling, pointers: tuple[str,
 
     def body(at: list[str]) -> list[str]:
         left, right = operand(a, at[1], 0), operand(b, at[2], 1)
+        lines: list[str] = []
+        if op.addends is not None:
+            for name, text, side in (("left", left, 0), ("right", right, 1)):
+                bound = centred_bound(elements[side]) * op.factors[side]
+                addend = rescaling(op.addends[side], bound, "int32_t")
+                lines += [f"int32_t {name};", "{", *addend.lines([text], name), "}"]
+            left, right = ("(int64_t)left", "right") if wide else ("left", "right")
         value = f"({left} {SYMBOLS[op.function]} {right})"
-        return rescale.lines([value], f"{y}[{at[0]}]")
+        return [*lines, *rescale.lines([value], f"{y}[{at[0]}]")]
 
     return body
 

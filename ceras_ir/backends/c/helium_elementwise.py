@@ -36,7 +36,7 @@ def fits_vectors(op: BinaryOp, rescale: Rescaling) -> bool:
         and rescale.type == "int32_t"
         and requant.multiplier.data == 1
         and not requant.is_per_channel
-        and requant.mode is not Rounding.HALF_AWAY
+        and requant.mode not in (Rounding.HALF_AWAY, Rounding.DOUBLE_ROUND)
         and all(0 < factor < 1 << 31 for factor in op.factors)
     )
 

@@ -96,6 +96,8 @@ class OutputStage:
         """
         requant, result = op.requant, element_of(op.result)
         assert requant is not None and isinstance(result, UniformType)
+        if requant.is_normalized:
+            return None
         item = ITEMS.get(value_type(op.result))
         residual = None if op.residual is None else ITEMS.get(value_type(op.residual), 0)
         if item is None or residual == 0 or (np.abs(sums.bias) >= LIMIT).any():

@@ -69,6 +69,8 @@ class Epilogue:
         """
         requant = op.requant
         assert requant is not None
+        if requant.is_normalized:
+            return None
         shift, half = requant.shift.data, 0 if sums.half_folded else half_of(requant)
         is_scaled = requant.is_per_channel or requant.multiplier.data != 1
         if not is_scaled and (half or rescale.type != "int32_t"):
@@ -195,15 +197,19 @@ class IntegerLayer:
         """
         requant = op.requant
         assert requant is not None
-        scales = ""
+        scales = shifts = ""
         if requant.is_per_channel:
-            scales = layer.array("multipliers", padded(requant.multipliers, count), "int32_t")
+            multipliers, distances = requant.factors
+            scales = layer.array("multipliers", padded(multipliers, count), "int32_t")
+            if len(set(distances)) > 1:
+                shifts = layer.array("shifts", padded(distances, count), "int32_t")
         rescale = rescaling(
             requant,
             sums.bound,
             value_type(op.result),
             half_folded=sums.half_folded,
             multiplier=f"{scales}[{_channel(geometry, sums)}]" if scales else None,
+            shift_text=f"{shifts}[{_channel(geometry, sums)}]" if shifts else None,
             scaled_bound=sums.products_bound(requant),
         )
         x, y = layer.read(op.input, "x"), layer.write(op.result)

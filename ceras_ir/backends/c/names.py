@@ -190,9 +190,7 @@ class PrefixOptions:
 class EncodingOptions:
     """The option of targets that order the sums of float matrix products."""
 
-    encoding: EncodingChoice | None = option(
-        None, unused="the network has no matrix product with float weights"
-    )
+    encoding: EncodingChoice | None = option(None)
     """
     Store the weights of float matrix products in this encoding; auto compresses only as far as a
     microcontroller board's flash requires.

@@ -12,6 +12,7 @@ from ceras_ir.backends.c.layer import Layer, merge, prints, row_major
 from ceras_ir.backends.c.sums import window
 from ceras_ir.backends.c.values import (
     Refused,
+    Rescaling,
     centred_bound,
     combine,
     int_literal,
@@ -23,7 +24,7 @@ from ceras_ir.backends.c.values import (
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Pool2dOp, Reduce, shape_of
 from ceras_ir.dialects.graph.normalization import IntegerNormalizeOp, IntegerSoftmaxOp, NormalizeOp
-from ceras_ir.dialects.quant import RequantAttr
+from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters.float_text import float_literal
 
 COMBINING_OPERATORS = {
@@ -178,6 +179,15 @@ def integer_softmax(layer: Layer, op: IntegerSoftmaxOp) -> None:
         layer.line(portable)
 
 
+@prints(graph.FixedPointSoftmaxOp)
+def fixed_point_softmax(layer: Layer, op: graph.FixedPointSoftmaxOp) -> None:
+    x, table = layer.read(op.input, "x"), layer.read(op.table, "table")
+    y, target = layer.write(op.result), value_type(op.result)
+    kernel = layer.kernels.use("fixed_point_softmax", NAME=target, OUT=target)
+    n = shape_of(op.input)[-1]
+    layer.line(f"{kernel}({x}, {y}, {table}, {prod(shape_of(op.input)) // n}, {n});")
+
+
 def _has_byte_rows(layer: Layer, op: IntegerSoftmaxOp, n: int, inner: int) -> bool:
     """
     Return whether the rows of an integer softmax are contiguous bytes, and long enough for a table
@@ -260,6 +270,11 @@ def _float_average(layer: Layer, op: Pool2dOp) -> None:
     layer.loop("p", positions, body)
 
 
+def _clamp(requant: RequantAttr, storage: str) -> Rescaling:
+    bounds = requant.low.data, requant.high.data
+    return rescaling(RequantAttr(0, low=bounds[0], high=bounds[1]), 1 << 16, storage)
+
+
 def _integer_average(layer: Layer, op: Pool2dOp) -> None:
     element, size = quantized(op.input, "input"), prod(op.kernel.get_values())
     assert op.requant is not None
@@ -270,7 +285,10 @@ def _integer_average(layer: Layer, op: Pool2dOp) -> None:
     if varies and any(d > 1 for d in op.dilations.get_values()):
         raise Refused("a dilated, padded average over elements inside; set count_include_pad")
     storage = value_type(op.result)
-    if varies:
+    if op.divides is not None:
+        # The sum of the stored integers is divided; the requantization only clamps.
+        element, rescale = UniformType(1.0, storage=element.storage), _clamp(op.requant, storage)
+    elif varies:
         # A window of a single element has the largest multiplier, but also the smallest sum.
         max_scaled = bound * (full * size + 1)
         rescale = rescaling(
@@ -292,7 +310,13 @@ def _integer_average(layer: Layer, op: Pool2dOp) -> None:
     layer.scratch("int32_t", "sums", channels, 4)
     call = f"{kernel}(sums, {x}, {place}, p, {point})"
     head = [f"{call};"]
-    if varies:
+    terms = ["sums[c]"]
+    if op.divides is not None:
+        count = "count" if varies else str(size)
+        head = [f"const int32_t count = {call};"] if varies else head
+        half = f"({count} / 2)" if varies else str(size // 2)
+        terms = [f"(sums[c] + (sums[c] < 0 ? -{half} : {half})) / {count}"]
+    elif varies:
         numerator = int_literal(2 * full * size)
         head = [
             f"const int32_t count = {call};",
@@ -302,7 +326,7 @@ def _integer_average(layer: Layer, op: Pool2dOp) -> None:
     body = [
         *head,
         f"for (int32_t c = 0; c < {channels}; ++c) {{",
-        *(f"  {t}" for t in rescale.lines(["sums[c]"], f"{y}[p * {channels} + c]")),
+        *(f"  {t}" for t in rescale.lines(terms, f"{y}[p * {channels} + c]")),
         "}",
     ]
     layer.loop("p", positions, body)

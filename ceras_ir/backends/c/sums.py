@@ -62,7 +62,7 @@ class Sums:
     def products_bound(self, requant: RequantAttr) -> int:
         """Return the maximum magnitude of a sum multiplied by the requantization multiplier."""
         # Sums and multipliers have 31 bits.
-        return int((self.bounds * np.array(requant.multipliers, np.int64)).max())
+        return int((self.bounds * np.array(requant.factors[0], np.int64)).max())
 
     def has_room(self, extra: int) -> bool:
         """Return whether sums fit 32 bits after `extra` is added to the bias."""

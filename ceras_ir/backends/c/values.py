@@ -214,7 +214,7 @@ class Rescaling:
 
 
 def half_of(requant: RequantAttr) -> int:
-    """Return the constant that rounding half up adds before the shift."""
+    """Return the constant that a single rounding to the nearest adds before the shift."""
     shift = requant.shift.data
     return 1 << shift - 1 if shift and requant.mode is not Rounding.FLOOR else 0
 
@@ -234,19 +234,25 @@ def rescaling(
     *,
     half_folded: bool = False,
     multiplier: str | None = None,
+    shift_text: str | None = None,
     scaled_bound: int = 0,
 ) -> Rescaling:
     """
     Return the rescaling of a sum with magnitude up to `bound` (the half included if `half_folded`).
 
-    `multiplier` is a C expression instead of the attribute. Its products reach `scaled_bound`.
+    `multiplier` and `shift_text` are C expressions instead of the attribute. Products with the
+    multiplier reach `scaled_bound`.
     """
     shift, zero_point = requant.shift.data, requant.zero_point.data
     low, high = requant.low.data - zero_point, requant.high.data - zero_point
-    factor = requant.multiplier.data
+    factor, shifts = requant.factors[0][0], requant.factors[1]
+    if requant.is_normalized:
+        shift = max(shifts)
     scaled = scaled_bound if multiplier is not None else bound * factor
     half = 0 if half_folded else half_of(requant)
     max_scaled = scaled + half + 1
+    if requant.is_normalized:
+        max_scaled = scaled + (1 << shift - 1) + SECOND_UNIT
     # Sums with 32-bit results do not reach the bounds.
     if clamps := low > -max_scaled or max_scaled > high:
         max_scaled = max(max_scaled, abs(low), abs(high))
@@ -263,7 +269,10 @@ def rescaling(
         statements.append(f"v *= {multiplier};")
     elif factor != 1:
         statements.append(f"v *= {int_literal(factor)};")
-    if shift:
+    if requant.is_normalized:
+        twice = requant.mode is Rounding.DOUBLE_ROUND
+        statements.append(f"v = {_shifted_by_channel(shifts, shift_text, twice)};")
+    elif shift:
         statements.append(f"v = {_shifted(requant.mode, shift, half)};")
     if clamps:
         statements.append(
@@ -291,6 +300,27 @@ def _shifted(mode: Rounding, shift: int, half: int) -> str:
             return f"(v + {int_literal(half - 1)} + ((v >> {shift}) & 1)) >> {shift}"
         case Rounding.FLOOR:
             return f"v >> {shift}"
+        case Rounding.DOUBLE_ROUND:
+            raise AssertionError(mode)
+
+
+FIRST_SHIFT, SECOND_UNIT = 31, 1 << 31
+"""The shift of the first rounding of `double_round`, and the unit of the second."""
+
+
+def _shifted_by_channel(shifts: Sequence[int], text: str | None, twice: bool) -> str:
+    """
+    Return the C expression of the shifted product `v`, rounded half up or `twice`. The half of the
+    first rounding is added, or subtracted from negative products, as both roundings together do.
+    """
+    shift = str(shifts[0]) if text is None else text
+    half = int_literal(1 << shifts[0] - 1) if text is None else f"(INT64_C(1) << ({text} - 1))"
+    first = f"{int_literal(SECOND_UNIT >> 1)} - ((int64_t)(v < 0) << {FIRST_SHIFT})"
+    if not twice or max(shifts) <= FIRST_SHIFT:
+        return f"(v + {half}) >> {shift}"
+    if min(shifts) <= FIRST_SHIFT:
+        first = f"({shift} > {FIRST_SHIFT} ? {first} : 0)"
+    return f"(v + {half} + {first}) >> {shift}"
 
 
 def quantized(value: SSAValue, name: str) -> UniformType:

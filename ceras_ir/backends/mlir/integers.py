@@ -30,6 +30,7 @@ def round_shift(s: Scalars, value: SSAValue, shift: int, mode: Rounding) -> SSAV
         return value
     by, half = s.integer(shift), s.integer(1 << (shift - 1))
     floor = s.shift_right(value, by)
+    assert mode is not Rounding.DOUBLE_ROUND
     match mode:
         case Rounding.FLOOR:
             return floor

@@ -28,6 +28,7 @@ from ceras_ir.backends.mlir.tensors import Array, Indices
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Compare
 from ceras_ir.dialects.graph.constant import is_integer
+from ceras_ir.dialects.graph.operation import ONLY_IN_C
 from ceras_ir.interpreters.selection import border_indices, linear_weights, nearest_indices
 from ceras_ir.network import integer
 
@@ -51,6 +52,8 @@ SUPPORTED = (
 
 def why_not(op: Operation) -> str | None:
     """Return why `op` cannot be exported, as a sentence, or None."""
+    if isinstance(op, graph.GraphOperation) and op.has_kernel_form:
+        return ONLY_IN_C
     match op:
         case graph.BinaryOp() if graph.is_plain(op.result):
             if op.function is Binary.POW:

@@ -28,7 +28,7 @@ from ceras_ir.backends.onnx.functions import has_operator, is_only_for_shifts
 from ceras_ir.backends.onnx.operations import Operations
 from ceras_ir.backends.onnx.values import ModelBuilder, Values, side_of, tensor_kind, unchanged
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.operation import is_tensor
+from ceras_ir.dialects.graph.operation import ONLY_IN_C, is_tensor
 from ceras_ir.dialects.quant import RequantAttr, Rounding
 from ceras_ir.network.artefacts import Artefact
 from ceras_ir.network.function import input_names, main_function, output_names, result_values
@@ -76,6 +76,8 @@ EXPORTED = (
 
 def why_not(op: Operation) -> str | None:
     """Return why `op` has no ONNX form, or None."""
+    if isinstance(op, graph.GraphOperation) and op.has_kernel_form:
+        return ONLY_IN_C
     match op:
         case graph.LinearOperation() if op.weight_scale is not None:
             return "ONNX has no product of floats and int8 weights; do not run encode-weights"

@@ -13,6 +13,7 @@ from ceras_ir.dialects.graph import (
     camera,
     constant,
     elementwise,
+    fixed_point,
     layout,
     linear,
     logic,
@@ -46,6 +47,7 @@ from ceras_ir.dialects.graph.elementwise import BinaryOp as BinaryOp
 from ceras_ir.dialects.graph.elementwise import ShiftSwishOp as ShiftSwishOp
 from ceras_ir.dialects.graph.elementwise import SoftmaxOp as SoftmaxOp
 from ceras_ir.dialects.graph.elementwise import UnaryOp as UnaryOp
+from ceras_ir.dialects.graph.fixed_point import FixedPointSoftmaxOp as FixedPointSoftmaxOp
 from ceras_ir.dialects.graph.layout import ConcatOp as ConcatOp
 from ceras_ir.dialects.graph.layout import ReshapeOp as ReshapeOp
 from ceras_ir.dialects.graph.layout import TransposeOp as TransposeOp
@@ -110,6 +112,7 @@ _FAMILIES = (
     elementwise,
     lookup,
     normalization,
+    fixed_point,
     layout,
     selection,
     reduction,

@@ -159,7 +159,8 @@ class BinaryOp(GraphOperation):
 
     `add`, `sub`: `requant((lhs * lm << lhs_shift) op (rhs * rm << rhs_shift))`, with `lm` and `rm`
     of `lhs_multiplier` and `rhs_multiplier`, by default 1; `mul`: `requant(lhs * rhs)`. An
-    accelerator without a multiplier accepts only shifts.
+    accelerator without a multiplier accepts only shifts. With `lhs_requant` and `rhs_requant`, the
+    shifted operands are requantized before they are added, as in the kernels of TensorFlow Lite.
 
         %z = graph.binary add %x, %y {activation = #graph.function<relu>}
             : (tensor<2x4xf32>, tensor<4xf32>) -> tensor<2x4xf32>
@@ -179,6 +180,8 @@ class BinaryOp(GraphOperation):
     rhs_shift = prop_def(IntegerAttr[IntegerType], default_value=IntegerAttr(0, i64))
     lhs_multiplier = opt_prop_def(IntegerAttr[IntegerType])
     rhs_multiplier = opt_prop_def(IntegerAttr[IntegerType])
+    lhs_requant = opt_prop_def(RequantAttr)
+    rhs_requant = opt_prop_def(RequantAttr)
     requant = opt_prop_def(RequantAttr)
 
     traits = traits_def(Elementwise(), MayOverwrite())
@@ -194,6 +197,7 @@ class BinaryOp(GraphOperation):
         activation: FunctionAttr | None = None,
         shifts: tuple[int, int] = (0, 0),
         multipliers: tuple[int, int] = (1, 1),
+        addends: tuple[RequantAttr, RequantAttr] | None = None,
         requant: RequantAttr | None = None,
     ):
         shape = broadcast_shape(shape_of(lhs), shape_of(rhs))
@@ -208,6 +212,8 @@ class BinaryOp(GraphOperation):
                 "rhs_shift": IntegerAttr(shifts[1], i64),
                 "lhs_multiplier": _unless_one(multipliers[0]),
                 "rhs_multiplier": _unless_one(multipliers[1]),
+                "lhs_requant": None if addends is None else addends[0],
+                "rhs_requant": None if addends is None else addends[1],
                 "requant": requant,
             },
         )
@@ -237,6 +243,13 @@ class BinaryOp(GraphOperation):
         return 1 if lhs is None else lhs.value.data, 1 if rhs is None else rhs.value.data
 
     @property
+    def addends(self) -> tuple[RequantAttr, RequantAttr] | None:
+        """The requantizations of the shifted operands, if they have any."""
+        if self.lhs_requant is None or self.rhs_requant is None:
+            return None
+        return self.lhs_requant, self.rhs_requant
+
+    @property
     def factors(self) -> tuple[int, int]:
         """The integer factor of each operand: the multiplier times a power of two for the shift."""
         (lm, rm), (ls, rs) = self.multipliers, self.shifts
@@ -256,6 +269,13 @@ class BinaryOp(GraphOperation):
                 f"operand multipliers, shifted, must be in [1, {self.MAX_MULTIPLIER}], "
                 f"got {list(self.factors)}"
             )
+        if (self.lhs_requant is None) != (self.rhs_requant is None):
+            raise VerifyException("'lhs_requant' and 'rhs_requant' must be given together")
+        for addend in self.addends or ():
+            if not self.is_quantized or self.function is Binary.MUL or addend.is_per_channel:
+                raise VerifyException(
+                    "only quantized 'add' and 'sub' can requantize operands, by one multiplier"
+                )
         if self.is_quantized and self.function not in QUANTIZED_BINARIES:
             raise VerifyException(
                 f"'{self.function}' has no quantized form; dequantize the operands"

@@ -143,6 +143,16 @@ class GraphOperation(IRDLOperation, ABC):
         return quantized_element(self.results[0]) is not None
 
     @property
+    def has_kernel_form(self) -> bool:
+        """
+        Return whether the operation computes as a kernel of TensorFlow Lite: it rounds twice, has
+        wide multipliers, requantizes addends or divides. Only C and the interpreter do so.
+        """
+        requant = self.properties.get("requant")
+        is_normalized = isinstance(requant, RequantAttr) and requant.is_normalized
+        return is_normalized or not self.properties.keys().isdisjoint(KERNEL_PROPERTIES)
+
+    @property
     def output(self) -> SSAValue:
         return self.results[0]
 
@@ -302,6 +312,16 @@ class InputOperation(GraphOperation, ABC):
             shape_of(input) if shape is None else shape,
         )
         super().__init__(operands=[input], result_types=[kind], properties=properties or {})
+
+
+KERNEL_PROPERTIES = ("lhs_requant", "rhs_requant", "divides")
+"""The properties with which an operation computes as a kernel of TensorFlow Lite."""
+
+ONLY_IN_C = (
+    "this requantization rounds twice, or the average divides, as in TensorFlow Lite, which only "
+    "target c computes: quantize the float network here"
+)
+"""The reason why other targets refuse an operation with a kernel form."""
 
 
 def only_clips(activation: FunctionAttr | None) -> bool:

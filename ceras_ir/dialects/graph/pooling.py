@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from math import prod
 
-from xdsl.dialects.builtin import BoolAttr, DenseArrayBase, f64, i64
+from xdsl.dialects.builtin import BoolAttr, DenseArrayBase, UnitAttr, f64, i64
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue
 from xdsl.irdl import irdl_attr_definition, irdl_op_definition, opt_prop_def, prop_def
@@ -54,7 +54,10 @@ class Pool2dOp(InputOperation):
     `requant(sum of (x - zero_point))` with the multiplier `(2*multiplier*K + k) / (2*k)`, rounded
     down.
 
-    `requant` contains the reciprocal of a full window. After ONNX `MaxPool`, `AveragePool`.
+    `requant` contains the reciprocal of a full window. With `divides`, operand and result have the
+    same type, and the result is the sum of the stored integers divided by their number, rounded
+    half away from zero and clamped by `requant`, as in the kernels of TensorFlow Lite. After ONNX
+    `MaxPool`, `AveragePool`.
 
         %y = graph.pool2d max %x {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>}
             : (tensor<1x8x8x4xf32>) -> tensor<1x4x4x4xf32>
@@ -69,6 +72,7 @@ class Pool2dOp(InputOperation):
     dilations = prop_def(DenseArrayBase.constr(i64), default_value=integers((1, 1)))
     count_include_pad = prop_def(BoolAttr, default_value=BoolAttr.from_bool(False))
     requant = opt_prop_def(RequantAttr)
+    divides = opt_prop_def(UnitAttr)
 
     assembly_format = "$kind $input attr-dict `:` functional-type(operands, results)"
 
@@ -84,6 +88,7 @@ class Pool2dOp(InputOperation):
         dilations: Sequence[int] = (1, 1),
         count_include_pad: bool = False,
         requant: RequantAttr | None = None,
+        divides: bool = False,
     ):
         n, h, w, c = shape_of(input)
         oh = window_output(h, padding[0], padding[2], kernel[0], strides[0], dilations[0])
@@ -96,6 +101,7 @@ class Pool2dOp(InputOperation):
             "dilations": integers(dilations),
             "count_include_pad": BoolAttr.from_bool(count_include_pad),
             "requant": requant,
+            "divides": UnitAttr() if divides else None,
         }
         super().__init__(input, properties, shape=(n, oh, ow, c), element=result_element)
 
@@ -152,6 +158,13 @@ class Pool2dOp(InputOperation):
                 raise VerifyException(
                     f"the multiplier of a single-element window must be below 2^31, got {largest}"
                 )
+            if self.divides is not None and (self.requant is None or not self._only_clamps()):
+                raise VerifyException(
+                    "'divides' needs a quantized result of the type of the operand, 'requant' with "
+                    "shift 0 and multiplier 1, and no 'count_include_pad'"
+                )
+        elif self.divides is not None:
+            raise VerifyException("max pooling cannot have 'divides'")
         elif self.requant is not None:
             raise VerifyException("max pooling cannot have 'requant': it keeps the scale")
         elif quantized_element(self.input) != quantized_element(self.result):
@@ -159,6 +172,12 @@ class Pool2dOp(InputOperation):
                 "max pooling must keep the element type of the input, "
                 f"got {self.input.type} -> {self.result.type}"
             )
+
+    def _only_clamps(self) -> bool:
+        assert self.requant is not None
+        is_one = self.requant.shift.data == 0 and self.requant.multipliers == (1,)
+        same = quantized_element(self.input) == quantized_element(self.result)
+        return is_one and same and not self.includes_padding
 
 
 def average_requant(op: Pool2dOp, count: int) -> RequantAttr:

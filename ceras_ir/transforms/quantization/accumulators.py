@@ -272,6 +272,12 @@ def accumulator_bounds(module: ModuleOp) -> Iterator[tuple[Operation, int]]:
                 )
             case graph.BinaryOp(requant=RequantAttr() as requant):
                 lhs, rhs = _largest(op.lhs) * op.factors[0], _largest(op.rhs) * op.factors[1]
+                if op.addends is not None:
+                    yield op, max(lhs, rhs)
+                    lhs, rhs = (
+                        (side * addend.multiplier.data >> addend.shift.data) + 1
+                        for side, addend in zip((lhs, rhs), op.addends, strict=True)
+                    )
                 sum_or_product = lhs * rhs if op.function is graph.Binary.MUL else lhs + rhs
                 yield op, sum_or_product + _half_unit(requant)
             case graph.Pool2dOp(requant=RequantAttr()):

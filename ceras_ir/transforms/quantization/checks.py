@@ -12,7 +12,7 @@ from math import prod
 from typing import TYPE_CHECKING, TypeVar
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
@@ -47,6 +47,8 @@ U = TypeVar("U")
 
 TOLERANCE = 2.0**-22
 """The relative tolerance of scales. Multipliers of 31 bits are far more exact."""
+ALL_VANISH = 2.0**-32
+"""The factor at which all sums of 32 bits become zero."""
 PRODUCT_BITS = 28
 """The bits of an addend and its multiplier, so that a sum of two products fits 32 bits."""
 
@@ -116,11 +118,18 @@ def _contradictions(op: Operation) -> Iterator[str]:
                 yield from _misaligned(op, requant)
                 return
             lhs, rhs = scale_of(op.lhs) / 2 ** op.shifts[0], scale_of(op.rhs) / 2 ** op.shifts[1]
+            if op.addends is not None:
+                lhs, rhs = (
+                    scale / (addend.multiplier.data / 2**addend.shift.data)
+                    for scale, addend in zip((lhs, rhs), op.addends, strict=True)
+                )
             if op.function is graph.Binary.MUL:
                 accumulators = [lhs * rhs]
             else:
                 accumulators = [lhs]
                 yield from _differ("shifted lhs", lhs, "the shifted rhs", rhs)
+        case graph.Pool2dOp(divides=UnitAttr()):
+            return  # Operand and result have the same type.
         case graph.Pool2dOp(requant=RequantAttr() as requant):
             accumulators = [scale_of(op.input) / prod(op.kernel.get_values())]
         case graph.RequantizeOp(requant=requant) | graph.ShiftSwishOp(requant=requant):
@@ -153,7 +162,7 @@ def _contradictions(op: Operation) -> Iterator[str]:
         # all values but zero. Shifters have no longer shifts, and multipliers only an additional
         # bit.
         vanishes = requant.shift.data == 31 and not isinstance(op, graph.LinearOperation)
-        vanishes |= factor <= vanishing
+        vanishes |= factor <= vanishing or factor <= ALL_VANISH
         if (vanishes and scale < result) or (factor >= saturating and scale > result):
             continue
         # Multipliers are integers, and channels of small scales have small multipliers.

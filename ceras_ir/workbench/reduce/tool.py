@@ -9,9 +9,10 @@ from ceras_ir.command.entry_point import shown_name
 from ceras_ir.command.exit_status import EXIT_STATUS, run_tool
 from ceras_ir.command.tool_parser import ToolParser, add_options, add_output, add_time_limit
 from ceras_ir.driver.opt.argv import PartOptions
+from ceras_ir.frontends.formats import ONNX, TEXT, ending_of, is_model
 from ceras_ir.pipeline.context import add_plugins, plugins
-from ceras_ir.pipeline.parsing import check_ending, display_name, is_model
-from ceras_ir.support.diagnostics import InputError, UsageError
+from ceras_ir.pipeline.parsing import check_ending, display_name
+from ceras_ir.support.diagnostics import InputError, UnsupportedError, UsageError
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -78,7 +79,13 @@ def _run(arguments: argparse.Namespace) -> int:
     path: str = arguments.input
     check_ending(path)
     refuse_overwriting(arguments.output, path)
-    suffix = ".onnx" if is_model(path) else ".mlir"
+    suffix = ONNX if is_model(path) else TEXT
+    if is_model(path) and ending_of(path) != ONNX:
+        raise UnsupportedError(
+            f"unsupported: only ONNX models and IR text are reduced; print the text first: "
+            f"ceras-opt {path} -o network.mlir",
+            path,
+        )
     command = ShellCommand(
         arguments.test, suffix, timeout=arguments.timeout, limit=arguments.time_limit
     )

@@ -42,6 +42,7 @@ def round_shift(value: Tensor, shift: int, mode: Rounding) -> Tensor:
     if shift == 0:
         return value
     half = 1 << (shift - 1)
+    assert mode is not Rounding.DOUBLE_ROUND
     match mode:
         case Rounding.FLOOR:
             return value >> shift

@@ -15,12 +15,12 @@ from ceras_ir.backends.c.emitter import build, emit
 from ceras_ir.backends.c.emulator import EmulatedModel
 from ceras_ir.backends.c.machines import COptions, load_board
 from ceras_ir.dialects.graph import Conv2dOp, MatmulOp
-from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
+from ceras_ir.dialects.quant import SINGLE_ROUNDINGS, RequantAttr, UniformType
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.artefacts import network_inputs, network_outputs
 from ceras_ir.network.function import main_function
 
-ROUNDINGS = list(Rounding)
+ROUNDINGS = SINGLE_ROUNDINGS
 
 
 def layer(seed: int) -> ModuleOp:

@@ -21,7 +21,7 @@ from ceras_ir.backends.c.linear_dsp import ways
 from ceras_ir.backends.c.machines import COptions, load_board
 from ceras_ir.backends.c.sums import LIMIT, Geometry, analyse
 from ceras_ir.dialects.graph import Conv2dOp, shape_of
-from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
+from ceras_ir.dialects.quant import SINGLE_ROUNDINGS, RequantAttr, Rounding, UniformType
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.artefacts import network_inputs, network_outputs
 from ceras_ir.network.function import main_function
@@ -77,7 +77,7 @@ def convolution(
     if seed % 4 == 1:
         requant = RequantAttr(
             20, multiplier=[int(v) for v in rng.integers(900, 2000, outputs)],
-            rounding=list(Rounding)[seed % len(Rounding)], zero_point=-3,
+            rounding=SINGLE_ROUNDINGS[seed % len(SINGLE_ROUNDINGS)], zero_point=-3,
         )  # fmt: skip
     parts = (constant(weights, W), constant(bias, BIAS))
 

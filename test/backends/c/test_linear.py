@@ -12,7 +12,7 @@ from xdsl.ir import Attribute, SSAValue
 from ceras_ir.backends.c.machines import COptions
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Function, FunctionAttr
-from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
+from ceras_ir.dialects.quant import SINGLE_ROUNDINGS, RequantAttr, UniformType
 
 pytestmark = pytest.mark.slow
 
@@ -88,7 +88,7 @@ class Sample:
 def random_requant(rng: np.random.Generator, sums: float) -> RequantAttr:
     """Return a requantization that uses the range of the result for sums of this magnitude."""
     shift = max(int(np.log2(sums / 100)), 0) if sums > 100 else 0
-    rounding = list(Rounding)[int(rng.integers(4))]
+    rounding = SINGLE_ROUNDINGS[int(rng.integers(4))]
     if rng.integers(2):
         return RequantAttr(shift, rounding=rounding)
     multiplier = int(rng.integers(1 << 20, 1 << 21))

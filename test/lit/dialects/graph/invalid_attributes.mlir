@@ -5,12 +5,12 @@
 
 // -----
 
-// expected-error@+1 {{multiplier must be in [1, 2^31), got 0}}
+// expected-error@+1 {{multiplier must be in [1, 2^62), got 0}}
 "test.op"() {value = #graph.requant<multiplier = 0, shift = 3, rounding = half_up, low = 0, high = 1>} : () -> ()
 
 // -----
 
-// expected-error@+1 {{Expected `half_up`, `half_away`, `half_even`, or `floor`.}}
+// expected-error@+1 {{Expected `half_up`, `half_away`, `half_even`, `floor`, or `double_round`.}}
 "test.op"() {value = #graph.requant<shift = 3, rounding = nearest, low = 0, high = 1>} : () -> ()
 
 // -----
@@ -67,3 +67,18 @@
 
 // expected-error@+1 {{integer storage type expected, got f32}}
 "test.op"() {value = !quant.uniform<f32:f32, 0.5>} : () -> ()
+
+// -----
+
+// expected-error@+1 {{the shift of multiplier 3 must be in [1, 62], got 0}}
+"test.op"() {value = #graph.requant<multiplier = 3, shift = 0, rounding = double_round, low = 0, high = 1>} : () -> ()
+
+// -----
+
+// expected-error@+1 {{multiplier 4294967297 must have at most 31 significant bits}}
+"test.op"() {value = #graph.requant<multiplier = 4294967297, shift = 40, rounding = half_up, low = 0, high = 1>} : () -> ()
+
+// -----
+
+// expected-error@+1 {{multiplier must be in [1, 2^31), got 2147483648}}
+"test.op"() {value = #graph.requant<multiplier = 2147483648, shift = 40, rounding = half_even, low = 0, high = 1>} : () -> ()

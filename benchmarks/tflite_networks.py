@@ -1,0 +1,176 @@
+"""
+Import all TensorFlow Lite files of a folder, and compare them with the reference kernels.
+
+    python benchmarks/tflite_networks.py FOLDER [--reference PYTHON] [--c]
+
+A line per file: the operators, the time of the import, and the comparison on seeded samples, or the
+reason of the refusal. PYTHON is the interpreter of an environment with ai-edge-litert; without it,
+files are only imported. With `--c`, quantized networks are compiled for the host and compared too.
+Integers must be equal. Floats may differ by 1e-4 of the largest result, and by 5% if the reference
+quantizes activations at run time. The exit status is 1 if a network is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import tempfile
+import time
+import zlib
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp, f32
+
+import ceras_ir as ceras
+from ceras_ir.dialects.graph import element_of, numpy_dtype, shape_of
+from ceras_ir.frontends.tflite import import_file
+from ceras_ir.frontends.tflite.model.schema import Model
+from ceras_ir.interpreters.network import in_turn
+from ceras_ir.network.function import input_names, main_function, states_of
+from ceras_ir.support.diagnostics import InputError
+
+Array = NDArray[np.generic]
+
+SAMPLES = 2
+TOLERANCE, HYBRID_TOLERANCE = 1e-4, 0.05
+
+REFERENCE = """
+import sys, runpy, numpy as np
+golden = runpy.run_path(sys.argv[1])
+with np.load(sys.argv[3]) as samples:
+    found = golden["results"](open(sys.argv[2], "rb").read(), [samples[k] for k in samples])
+np.savez(sys.argv[4], *found)
+"""
+GOLDEN = Path(__file__).parents[1] / "test/frontends/tflite/golden.py"
+
+
+@dataclass
+class Outcome:
+    verdict: str
+    """`equal`, `close`, `imported`, `refused`, `wrong` or `damaged`."""
+    text: str
+
+
+def samples_of(module: ModuleOp, name: str) -> dict[str, Array]:
+    """Return seeded samples for the inputs of a network, stacked along a new first dimension."""
+    rng, main = np.random.default_rng(zlib.crc32(name.encode())), main_function(module)
+    kept = {state.name for state in states_of(main)}
+    found: dict[str, Array] = {}
+    for label, value in zip(input_names(main), main.body.block.args, strict=True):
+        shape, dtype = (SAMPLES, *shape_of(value)), np.dtype(numpy_dtype(element_of(value)))
+        if label in kept:
+            continue
+        if dtype.kind == "f":
+            found[label] = rng.uniform(-1, 1, shape).astype(np.float32)
+        elif dtype.kind == "b":
+            found[label] = rng.integers(0, 2, shape).astype(dtype)
+        else:
+            info = np.iinfo(dtype.name)
+            span = (info.min, info.max) if info.bits < 32 else (0, 2)
+            found[label] = rng.integers(*span, shape, endpoint=True).astype(dtype)
+    return found
+
+
+def reference_of(python: str, path: Path, samples: dict[str, Array]) -> list[Array] | str:
+    """Return the outputs of the reference kernels in order, or the last line of the error."""
+    with tempfile.TemporaryDirectory() as folder:
+        given, found = Path(folder, "in.npz"), Path(folder, "out.npz")
+        np.savez(given, *samples.values())
+        command = [python, "-c", REFERENCE, GOLDEN, path, given, found]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            lines = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
+            return lines[-1]
+        with np.load(found) as outputs:
+            return [outputs[name] for name in outputs]
+
+
+def has_floats(module: ModuleOp) -> bool:
+    """Return whether an operation other than a conversion computes floats."""
+    converting = ("graph.dequantize", "graph.constant", "graph.reshape")
+    ops = [op for op in main_function(module).body.block.ops if op.name not in converting]
+    return any(element_of(result) == f32 for op in ops for result in op.results)
+
+
+def compare(found: list[Array], wanted: list[Array], limit: float) -> Outcome:
+    """Compare outputs; integers must be equal unless floats are computed before."""
+    worst, count, total = 0.0, 0, 0
+    for array, expected in zip(found, wanted, strict=True):
+        actual = array.astype(np.float64).reshape(expected.shape)
+        reference = expected.astype(np.float64)
+        difference = np.abs(actual - reference)
+        difference[actual == reference] = 0
+        scale = 1.0 if expected.dtype.kind != "f" else max(1.0, float(np.abs(reference).max()))
+        worst = max(worst, float(np.nanmax(difference, initial=0.0)) / scale)
+        count, total = count + int((difference > 0).sum()), total + difference.size
+    if not count:
+        return Outcome("equal", f"{total} results")
+    text = f"{count} of {total} results differ, at most by {worst:.3g}"
+    return Outcome("close" if worst <= limit else "wrong", text)
+
+
+def try_network(path: Path, python: str | None, in_c: bool) -> Outcome:
+    """Import a network, and compare it."""
+    start = time.perf_counter()
+    try:
+        module = import_file(str(path))
+        module.verify()
+    except InputError as error:
+        verdict = "refused" if error.exit_status == 3 else "damaged"
+        return Outcome(verdict, error.lines(path.name)[0].partition("error: ")[2])
+    took = f"{time.perf_counter() - start:.2f} s"
+    if python is None:
+        return Outcome("imported", took)
+    samples = samples_of(module, path.name)
+    wanted = reference_of(python, path, samples)
+    if isinstance(wanted, str):
+        return Outcome("imported", f"{took}; the reference fails: {wanted[:90]}")
+    turns = [{label: array[i] for label, array in samples.items()} for i in range(SAMPLES)]
+    results = list(in_turn(module, turns))
+    found = [np.stack([turn[name] for turn in results]) for name in results[0]]
+    limit = 0.0
+    if has_floats(module):
+        limit = HYBRID_TOLERANCE if is_hybrid(path) else TOLERANCE
+    outcome = compare(found, wanted, limit)
+    if in_c and outcome.verdict == "equal":
+        other = ceras.load(path).compile("c").run(turns[0])
+        outcome = compare(list(other.values()), [array[0] for array in wanted], limit)
+        outcome.text += ", also in C" if outcome.verdict == "equal" else " in C"
+    outcome.text = f"{took}; {outcome.text}"
+    return outcome
+
+
+def is_hybrid(path: Path) -> bool:
+    """Return whether an operator has float activations and integer weights."""
+    graph = Model.read(str(path)).subgraph(0)
+    return any(
+        len(op.inputs) > 1
+        and graph.tensors[op.inputs[0]].kind == "float32"
+        and graph.tensors[op.inputs[1]].kind in ("int8", "uint8", "int4")
+        for op in graph.operators
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--reference", metavar="PYTHON")
+    parser.add_argument("--c", action="store_true")
+    arguments = parser.parse_args()
+    totals: Counter[str] = Counter()
+    for path in sorted(arguments.folder.rglob("*.tflite")):
+        outcome = try_network(path, arguments.reference, arguments.c)
+        totals[outcome.verdict] += 1
+        print(f"{path.name:44} {outcome.verdict:9} {outcome.text[:160]}", flush=True)
+    print(", ".join(f"{count} {verdict}" for verdict, count in totals.most_common()))
+    return 1 if totals["wrong"] else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

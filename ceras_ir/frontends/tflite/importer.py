@@ -1,0 +1,228 @@
+"""Import a TensorFlow Lite model as a module: one function, emitted operator by operator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pkgutil import iter_modules
+
+import numpy as np
+import onnx
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr, TensorType
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Block, Region, SSAValue
+
+from ceras_ir.frontends.onnx.emission.emitter import Emitter
+from ceras_ir.frontends.onnx.emission.values import Constant, Value, name_loc, shape_of_value
+from ceras_ir.frontends.onnx.model.node import Node
+from ceras_ir.frontends.onnx.operators import load_operators
+from ceras_ir.frontends.onnx.operators.arithmetic import divide_exactly
+from ceras_ir.frontends.tflite import operators
+from ceras_ir.frontends.tflite.model.flatbuffer import damaged
+from ceras_ir.frontends.tflite.model.schema import ABSENT, Model, Operator, Tensor
+from ceras_ir.frontends.tflite.operation import OPERATORS, Operation, Stored, expect_type
+from ceras_ir.frontends.tflite.variables import Variables
+from ceras_ir.network.function import MODEL_TYPE, NAME
+from ceras_ir.support.diagnostics import (
+    Finding,
+    InputError,
+    UnsupportedError,
+    did_you_mean,
+)
+
+MODEL_TYPES = ("float16", "float64")
+"""Float types of inputs and outputs that array files keep."""
+
+
+class Importer:
+    """A single import of a model."""
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        batch: int,
+        shapes: Mapping[str, Sequence[int]],
+        values: Mapping[str, Sequence[float]],
+    ):
+        self.model = model
+        self.graph = model.subgraph(0)
+        self.batch = batch
+        self.shapes = shapes
+        self.set_values = values
+        self.emitter = Emitter(Block(), self._no_subgraph)
+        self.values: dict[int, Value] = {}
+        self.constants: dict[int, SSAValue] = {}
+        self.variables = Variables(self.emitter.block)
+        self.names = _distinct([self.graph.tensors[i].name for i in self.graph.inputs])
+
+    @staticmethod
+    def _no_subgraph(name: str, emitter: Emitter, bound: Mapping[str, Value]) -> Sequence[Value]:
+        raise emitter.node.unsupported(f"the subgraph '{name}'")
+
+    def module(self) -> ModuleOp:
+        """Return the module with the function `main`."""
+        load_operators()
+        for each in iter_modules(operators.__path__, f"{operators.__name__}."):
+            import_module(each.name)
+        self._check_names()
+        arguments = self._add_inputs()
+        self._add_constants()
+        refused: list[Finding] = []
+        missing: set[int] = set()
+        for operator in self.graph.operators:
+            if missing.intersection(operator.inputs):
+                missing.update(operator.outputs)
+                continue
+            try:
+                self._emit(operator)
+            except UnsupportedError as error:
+                refused += error.findings
+                missing.update(operator.outputs)
+        if refused:
+            raise UnsupportedError(refused)
+        main = self._function(arguments)
+        module = ModuleOp([main, *self.emitter.functions])
+        divide_exactly(module)
+        return module
+
+    def _check_names(self) -> None:
+        for name in (*self.shapes, *self.set_values):
+            if name not in self.names:
+                raise InputError(f"no input named '{name}'{did_you_mean(name, self.names)}")
+
+    def _add_inputs(self) -> list[DictionaryAttr]:
+        if len(set(self.graph.inputs)) != len(self.graph.inputs):
+            raise damaged("an input is listed twice")
+        attributes: list[DictionaryAttr] = []
+        for index, name in zip(self.graph.inputs, self.names, strict=True):
+            tensor = self.graph.tensors[index]
+            shape = self._shape_of(tensor, name)
+            if name in self.set_values:
+                array = np.array(self.set_values[name])
+                if array.size != np.prod(shape):
+                    raise InputError(f"--set {name}: expected {int(np.prod(shape))} numbers")
+                constant = Constant.of(name, array.astype(tensor.dtype).reshape(shape))
+                self.values[index] = constant
+                continue
+            kind = TensorType(tensor.element, shape)
+            argument = self.emitter.block.insert_arg(kind, len(self.emitter.block.args))
+            argument.location = name_loc(name)
+            self.values[index] = argument
+            attributes.append(_interface(tensor, name))
+        return attributes
+
+    def _shape_of(self, tensor: Tensor, name: str) -> tuple[int, ...]:
+        if (given := self.shapes.get(name)) is not None:
+            if len(given) != len(tensor.shape):
+                raise InputError(f"--shape {name}: expected {len(tensor.shape)} extents")
+            return tuple(given)
+        if 0 in tensor.open_dimensions:
+            return (self.batch, *tensor.shape[1:])
+        return tensor.shape
+
+    def _add_constants(self) -> None:
+        for index, tensor in enumerate(self.graph.tensors):
+            if tensor.data is None or index in self.values:
+                continue
+            # The type is checked when it is used: filters of zeros may have a scale of 0.
+            if tensor.has_quantized_element:
+                self.values[index] = Stored(
+                    tensor.name,
+                    tensor.shape,
+                    tensor.dtype,
+                    tensor.array,
+                    kind=lambda tensor=tensor: tensor.element,
+                )
+            else:
+                key = (index,)
+                self.values[index] = Constant(
+                    tensor.name, tensor.shape, tensor.dtype, tensor.array, key
+                )
+
+    def _emit(self, operator: Operator) -> None:
+        tensors = self.graph.tensors
+        outputs = [i for i in operator.outputs if i != ABSENT]
+        name = tensors[outputs[0]].name.partition(";")[0] if outputs else operator.name
+        self.emitter.node = Node(onnx.NodeProto(name=name, op_type=operator.name), 0)
+        operation = Operation(
+            operator,
+            self.graph,
+            self.emitter,
+            self.values,
+            self.constants,
+            self.variables,
+            self.model,
+        )
+        importer = OPERATORS.get(operator.name)
+        if importer is None:
+            kind = "a custom operator, which" if operator.is_custom else "an operator that"
+            raise operation.unsupported(
+                f"{kind} is not imported; end the network before it, or convert it without"
+            )
+        found = importer(operation)
+        results = [found] if isinstance(found, SSAValue | Constant) else list(found)
+        if len(results) < len(outputs):
+            raise operation.wrong(f"has {len(outputs)} results, expected {len(results)}")
+        for index, value in zip(operator.outputs, results, strict=False):
+            if index == ABSENT:
+                continue
+            if tensors[index].data is not None or index in self.graph.inputs:
+                raise operation.wrong(f"computes '{tensors[index].name}', which is given")
+            self._check_result(operation, tensors[index], value)
+            self.values[index] = value
+
+    def _check_result(self, operation: Operation, tensor: Tensor, value: Value) -> None:
+        if not self.shapes and self.batch == 1 and tensor.shape:
+            shape = shape_of_value(value)
+            if shape != tensor.shape and not tensor.open_dimensions:
+                raise operation.wrong(
+                    f"the result '{tensor.name}' has shape {list(shape)}, but the file declares "
+                    f"{list(tensor.shape)}"
+                )
+        expect_type(operation, value, tensor.element)
+
+    def _function(self, arguments: list[DictionaryAttr]) -> FuncOp:
+        names = _distinct([self.graph.tensors[i].name for i in self.graph.outputs])
+        results: list[SSAValue] = []
+        attributes: list[DictionaryAttr] = []
+        for index, name in zip(self.graph.outputs, names, strict=True):
+            tensor = self.graph.tensors[index]
+            self.emitter.node = Node(onnx.NodeProto(name=name, op_type="graph output"), 0)
+            if index not in self.values:
+                raise damaged(f"the output '{name}' is not computed")
+            value = self.values[index]
+            if isinstance(value, Stored):
+                raise self.emitter.node.unsupported("a quantized constant as an output; remove it")
+            results.append(self.emitter.materialize(value))
+            attributes.append(_interface(tensor, name))
+        if not results:
+            raise damaged("the network has no output")
+        block = self.emitter.block
+        for name in self.variables.names:
+            results.append(self.variables.current[name])
+            entries: dict[str, Attribute] = {NAME: StringAttr(Variables.result_name(name))}
+            attributes.append(DictionaryAttr(entries))
+        block.add_op(ReturnOp(*results))
+        return FuncOp(
+            "main",
+            ([a.type for a in block.args], [r.type for r in results]),
+            Region(block),
+            arg_attrs=ArrayAttr([*arguments, *self.variables.arguments]),
+            res_attrs=ArrayAttr(attributes),
+        )
+
+
+def _interface(tensor: Tensor, name: str) -> DictionaryAttr:
+    entries: dict[str, Attribute] = {NAME: StringAttr(name)}
+    if tensor.kind in MODEL_TYPES:
+        entries[MODEL_TYPE] = StringAttr(tensor.kind)
+    return DictionaryAttr(entries)
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Return the names, with a number if a name occurs before."""
+    found: list[str] = []
+    for i, name in enumerate(names):
+        found.append(name if name not in found else f"{name}_{i}")
+    return found

@@ -1,0 +1,1 @@
+"""Read TensorFlow Lite files: the flatbuffer, and the schema of a model."""

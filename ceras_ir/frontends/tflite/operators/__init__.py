@@ -1,0 +1,1 @@
+"""Importers of TensorFlow Lite operators, a module for each family."""

@@ -1,0 +1,251 @@
+"""Import functions of one argument; of int8, as tables with the integers of the kernels."""
+
+from collections.abc import Callable
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import BytesAttr, DenseIntOrFPElementsAttr, TensorType, i8, i16
+from xdsl.ir import SSAValue
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import Function
+from ceras_ir.frontends.onnx.emission.values import Constant, Value, shape_of_value
+from ceras_ir.frontends.tflite.fixed_point import (
+    bytes_of,
+    half_away,
+    high_half,
+    multiplied,
+    quantized_multiplier,
+    rounded,
+    stored_in,
+)
+from ceras_ir.frontends.tflite.operation import Operation, Stored, operator
+from ceras_ir.frontends.tflite.operators.arithmetic import numbers
+from ceras_ir.network.integer import Integers
+
+Reals = NDArray[np.float64]
+
+ONNX_FUNCTIONS = {
+    "ABS": "Abs", "CEIL": "Ceil", "COS": "Cos", "ELU": "Elu", "EXP": "Exp", "FLOOR": "Floor",
+    "LOG": "Log", "LOGICAL_NOT": "Not", "LOGISTIC": "Sigmoid", "NEG": "Neg", "RELU": "Relu",
+    "ROUND": "Round", "SIGN": "Sign", "SIN": "Sin", "SQRT": "Sqrt", "TANH": "Tanh",
+}  # fmt: skip
+
+TABLES: dict[str, Callable[[Reals], Reals]] = {
+    "LOGISTIC": lambda x: 1 / (1 + np.exp(-x)),
+    "TANH": np.tanh,
+    "ELU": lambda x: np.where(x < 0, np.expm1(x), x),
+    "EXP": np.exp,
+    "LOG": np.log,
+}
+"""The functions that the kernels tabulate in single precision."""
+
+
+@operator(*ONNX_FUNCTIONS)
+def function(op: Operation) -> Value:
+    """A function that ONNX has too; quantized as a table."""
+    if op.is_quantized and op.name in TABLES:
+        return looked_up(op, _tabulated(op, TABLES[op.name]))
+    if op.is_quantized and op.name == "RELU":
+        return _rectified(op, 0.0, None)
+    if op.is_quantized and op.name == "ABS":
+        return looked_up(op, _absolute(op))
+    if op.is_quantized:
+        raise op.unsupported("of integers; quantize the network without it")
+    return op.one(ONNX_FUNCTIONS[op.name], [numbers(op, 0)])
+
+
+def looked_up(op: Operation, entries: Integers) -> SSAValue:
+    """Emit a table of the stored results for all stored operands of int8."""
+    if op.input(0).kind != "int8" or op.output.kind != "int8":
+        raise op.unsupported(f"of {op.input(0).kind}; quantize to int8")
+    data = np.ascontiguousarray(entries.astype(np.int8))
+    table = DenseIntOrFPElementsAttr.from_list(TensorType(i8, [256]), data.tolist())
+    return op.emitter.emit(graph.LookupOp(op.tensor(0), table, op.result_element))
+
+
+def _tabulated(op: Operation, real: Callable[[Reals], Reals]) -> Integers:
+    source, target = op.element(0), op.result_element
+    x = np.float32(source.scale) * bytes_of(source).astype(np.float32)
+    with np.errstate(all="ignore"):
+        y = real(x.astype(np.float64)).astype(np.float32)
+        scaled = y * (np.float32(1) / np.float32(target.scale))
+    bounded = np.clip(np.nan_to_num(scaled.astype(np.float64)), -(2.0**31), 2.0**31 - 1)
+    steps = np.sign(bounded) * np.floor(np.abs(bounded) + 0.5)
+    return stored_in(steps.astype(np.int64), target)
+
+
+def _absolute(op: Operation) -> Integers:
+    source, target = op.element(0), op.result_element
+    return stored_in(multiplied(np.abs(bytes_of(source)), source.scale / target.scale), target)
+
+
+@operator("RELU6", "RELU_N1_TO_1", "RELU_0_TO_1")
+def clip(op: Operation) -> Value:
+    """Clip to fixed bounds."""
+    low, high = {"RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0)}.get(op.name, (0.0, 1.0))
+    if op.is_quantized:
+        return _rectified(op, low, high)
+    return op.emitter.unary(Function.CLIP, op.real(0), low, high)
+
+
+def _rectified(op: Operation, low: float, high: float | None) -> Value:
+    source, target = op.element(0), op.result_element
+    bounds = [target.low, target.high]
+    scale, point = np.float32(target.scale), target.zero_point
+    bounds[0] = max(bounds[0], point + rounded(float(np.float32(low) / scale)))
+    if high is not None:
+        bounds[1] = min(bounds[1], point + rounded(float(np.float32(high) / scale)))
+    requant = op.requant([source.scale / target.scale], (bounds[0], bounds[1]))
+    return op.emitter.emit(graph.RequantizeOp(op.tensor(0), target, requant))
+
+
+@operator("LEAKY_RELU")
+def leaky_relu(op: Operation) -> Value:
+    """The operand, multiplied by `alpha` if it is negative."""
+    alpha = op.operator.options.number(0)
+    if not op.is_quantized:
+        return op.emitter.unary(Function.LEAKY_RELU, op.real(0), alpha)
+    source, target = op.element(0), op.result_element
+    # The kernel divides and multiplies the scales in single precision.
+    scale = np.float32(target.scale)
+    factor = float(np.float32(source.scale) / scale)
+    slope = float(np.float32(source.scale) * np.float32(alpha) / scale)
+    x = bytes_of(source)
+    below = multiplied(x, abs(slope)) * (1 if alpha >= 0 else -1)
+    entries = stored_in(np.where(x >= 0, multiplied(x, factor), below), target)
+    return _words(op, entries) if op.input(0).kind == "int16" else looked_up(op, entries)
+
+
+def _words(op: Operation, entries: Integers) -> SSAValue:
+    """Emit a table of 65,536 entries for stored integers of 16 bits."""
+    table = DenseIntOrFPElementsAttr(
+        TensorType(i16, [entries.size]), BytesAttr(entries.astype("<i2").tobytes())
+    )
+    return op.emitter.emit(graph.LookupOp(op.tensor(0), table, op.result_element))
+
+
+@operator("HARD_SWISH")
+def hard_swish(op: Operation) -> Value:
+    """`x * clip(x + 3, 0, 6) / 6`; of integers in 16 bits as the kernel computes it."""
+    if not op.is_quantized:
+        return op.emitter.unary(Function.HARD_SWISH, op.real(0))
+    source, target = op.element(0), op.result_element
+    step = np.float32(source.scale) * np.float32(1 / 128)
+    out_multiplier, out_shift = _of_16_bits(float(step / np.float32(target.scale)))
+    in_multiplier, in_shift = _of_16_bits(float(step / np.float32(3 / 32768)))
+    x = bytes_of(source) << 7
+    on_output = high_half(x, out_multiplier)
+    inner = _saturated(x << max(in_shift - 1, 0)) if in_shift > 0 else x
+    inner = high_half(inner, in_multiplier)
+    if in_shift > 0:
+        inner = _saturated(inner << 1)
+    inner = half_away(inner, max(-in_shift, 0))
+    inner = (inner + (1 << 15)) >> 1
+    product = inner * on_output
+    # This product is rounded towards zero.
+    truncated = np.sign(product) * (np.abs(product) >> 15)
+    if out_shift > 0:
+        raise op.unsupported("scales with which the result is finer than the operand")
+    return looked_up(op, stored_in(half_away(truncated, -out_shift), target))
+
+
+def _of_16_bits(factor: float) -> tuple[int, int]:
+    multiplier, shift = quantized_multiplier(factor)
+    return min((multiplier + (1 << 15)) >> 16, (1 << 15) - 1), shift
+
+
+def _saturated(x: Integers) -> Integers:
+    return np.clip(x, -(1 << 15), (1 << 15) - 1)
+
+
+@operator("PRELU")
+def prelu(op: Operation) -> Value:
+    """The operand, multiplied by a slope of its channel if it is negative."""
+    slopes = op.value(1)
+    if not isinstance(slopes, Constant):
+        raise op.unsupported("computed slopes; convert the network with constant slopes")
+    shape = [n for n in slopes.shape if n != 1]
+    channels = op.shape(0)[-1] if op.shape(0) else 1
+    if op.is_quantized and isinstance(slopes, Stored):
+        return _prelu_tables(op, slopes, channels)
+    return op.one("PRelu", [op.real(0), op.real(1)]) if shape else _one_slope(op)
+
+
+def _one_slope(op: Operation) -> Value:
+    slope = float(op.array(1).reshape(-1)[0])
+    return op.emitter.unary(Function.LEAKY_RELU, op.real(0), slope)
+
+
+def _prelu_tables(op: Operation, slopes: Stored, channels: int) -> Value:
+    if int(np.prod(slopes.shape)) not in (1, channels) or op.input(0).kind != "int8":
+        raise op.unsupported("slopes that are not per channel of int8")
+    source, target, kind = op.element(0), op.result_element, op.element(1)
+    x = bytes_of(source)
+    factor = source.scale / target.scale
+    alphas = slopes.load().astype(np.int64).reshape(-1) - kind.zero_point
+    distinct, rows = np.unique(alphas, return_inverse=True)
+    tables = [
+        stored_in(
+            np.where(x >= 0, multiplied(x, factor), multiplied(x * a, factor * kind.scale)), target
+        )
+        for a in distinct.tolist()
+    ]
+    if len(tables) == 1:
+        return looked_up(op, tables[0])
+    data = np.stack(tables).astype(np.int8)
+    table = DenseIntOrFPElementsAttr.from_list(
+        TensorType(i8, data.shape), data.reshape(-1).tolist()
+    )
+    lookup = graph.LookupOp(op.tensor(0), table, target, rows.reshape(-1).tolist())
+    return op.emitter.emit(lookup)
+
+
+@operator("RSQRT")
+def reciprocal_root(op: Operation) -> Value:
+    """`1 / sqrt(x)`; of int8 with the integers of the kernel."""
+    if op.is_quantized:
+        raise op.unsupported("of integers; quantize the network without it")
+    return op.one("Reciprocal", [op.one("Sqrt", [op.real(0)])])
+
+
+@operator("SQUARE", "SQUARED_DIFFERENCE")
+def square(op: Operation) -> Value:
+    """The product with itself, of the operand or of a difference."""
+    if op.is_quantized:
+        raise op.unsupported("of integers; quantize the network without it")
+    x = numbers(op, 0)
+    if op.name == "SQUARED_DIFFERENCE":
+        x = op.one("Sub", [x, numbers(op, 1)])
+    return op.one("Mul", [x, x])
+
+
+@operator("GELU")
+def gelu(op: Operation) -> Value:
+    """`x * Phi(x)`, or the approximation by `tanh`."""
+    if op.is_quantized:
+        raise op.unsupported("of integers; quantize the network without it")
+    approximate = "tanh" if op.operator.options.flag(0) else "none"
+    emitter, x = op.emitter, op.real(0)
+    if approximate == "none":
+        inner = emitter.unary(Function.ERF, emitter.mul(x, emitter.number(1 / sqrt(2))))
+    else:
+        cube = emitter.mul(emitter.mul(emitter.mul(x, x), x), emitter.number(0.044715))
+        scaled = emitter.mul(emitter.add(x, cube), emitter.number(sqrt(2 / np.pi)))
+        inner = emitter.unary(Function.TANH, scaled)
+    return emitter.mul(emitter.mul(x, emitter.number(0.5)), emitter.add(inner, emitter.number(1)))
+
+
+@operator("LOG_SOFTMAX", "L2_NORMALIZATION")
+def normalization(op: Operation) -> Value:
+    """The logarithm of softmax, or division by the root of the sum of squares, of the last axis."""
+    if op.is_quantized:
+        raise op.unsupported("of integers; quantize the network without it")
+    x = op.real(0)
+    if op.name == "LOG_SOFTMAX":
+        return op.one("LogSoftmax", [x], axis=-1)
+    rank = len(shape_of_value(x))
+    total = op.emitter.reduce(graph.Reduce.SUM, op.emitter.mul(x, x), [rank - 1])
+    root = op.emitter.unary(Function.SQRT, op.one("Max", [total, op.emitter.number(1e-6)]))
+    return op.activated(op.emitter.div(x, root), 0)

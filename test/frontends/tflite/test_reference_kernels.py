@@ -1,0 +1,111 @@
+"""
+Compare imported networks with the reference kernels of TensorFlow Lite.
+
+`golden.npz` has the results of the kernels, see `golden.py`. Integers are equal bit for bit, in the
+interpreter and in C.
+"""
+
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from c_harness import check
+from numpy.typing import NDArray
+from tflite_cases import CASES, SAMPLES, inputs_of
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, BlockArgument, Region, SSAValue
+
+from ceras_ir.frontends.tflite import import_file
+from ceras_ir.interpreters.network import in_turn
+from ceras_ir.network.function import (
+    input_names,
+    main_function,
+    output_names,
+    result_values,
+    states_of,
+)
+
+Array = NDArray[np.generic]
+
+GOLDEN = np.load(Path(__file__).parent / "golden.npz")
+
+FLOAT_TOLERANCE = 1e-5
+"""The relative tolerance of floats, whose sums have another order."""
+
+
+def imported(name: str, folder: Path) -> tuple[ModuleOp, dict[str, Array]]:
+    model = CASES[name]()
+    data = model.data()
+    assert zlib.crc32(data) == GOLDEN[f"{name}|crc"], "run golden.py: the network changed"
+    path = folder / f"{name}.tflite"
+    path.write_bytes(data)
+    return import_file(str(path)), inputs_of(name, model)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_interpreter_equals_the_reference_kernels(name: str, tmp_path: Path):
+    module, samples = imported(name, tmp_path)
+    module.verify()
+    main = main_function(module)
+    kept = {state.name for state in states_of(main)}
+    assert [label for label in input_names(main) if label not in kept] == list(samples)
+    turns = [{label: array[i] for label, array in samples.items()} for i in range(SAMPLES)]
+    found = list(in_turn(module, turns))
+    for output in found[0]:
+        actual = np.stack([results[output] for results in found])
+        wanted = GOLDEN[f"{name}|{output}"]
+        assert actual.dtype == wanted.dtype
+        if actual.dtype == np.float32:
+            floats = wanted.astype(np.float32)
+            limit = FLOAT_TOLERANCE * max(1.0, float(np.abs(floats).max()))
+            np.testing.assert_allclose(actual.astype(np.float32), floats, rtol=0, atol=limit)
+        else:
+            np.testing.assert_array_equal(actual, wanted)
+
+
+def merged(modules: dict[str, ModuleOp]) -> ModuleOp:
+    """Return a single network with the inputs and outputs of all networks."""
+    block, names, outputs = Block(), list[str](), list[tuple[str, SSAValue]]()
+    for name, module in modules.items():
+        main = main_function(module)
+        labels, ends = output_names(main), result_values(main)
+        arguments = list[BlockArgument]()
+        for label, value in zip(input_names(main), main.body.block.args, strict=True):
+            names.append(f"{name}|{label}")
+            arguments.append(block.insert_arg(value.type, len(block.args)))
+        for old, new in zip(main.body.block.args, arguments, strict=True):
+            old.replace_all_uses_with(new)
+        outputs += [(f"{name}|{label}", value) for label, value in zip(labels, ends, strict=True)]
+        for op in list(main.body.block.ops):
+            if not isinstance(op, ReturnOp):
+                op.detach()
+                block.add_op(op)
+    block.add_op(ReturnOp(*(value for _, value in outputs)))
+
+    def attributes(labels: list[str]) -> ArrayAttr[DictionaryAttr]:
+        return ArrayAttr([DictionaryAttr({"graph.name": StringAttr(label)}) for label in labels])
+
+    function = FuncOp(
+        "main",
+        ([a.type for a in block.args], [value.type for _, value in outputs]),
+        Region(block),
+        arg_attrs=attributes(names),
+        res_attrs=attributes([label for label, _ in outputs]),
+    )
+    return ModuleOp([function])
+
+
+def test_c_equals_the_reference_kernels(tmp_path: Path):
+    """All integer networks are compiled together, and C equals the interpreter and the kernels."""
+    modules: dict[str, ModuleOp] = {}
+    inputs: dict[str, Array] = {}
+    for name in CASES:
+        if name.endswith("float32") or name.startswith("variable"):
+            continue
+        modules[name], samples = imported(name, tmp_path)
+        inputs |= {f"{name}|{label}": array[0] for label, array in samples.items()}
+    for label, array in check(merged(modules), inputs).items():
+        wanted = GOLDEN[label][0]
+        np.testing.assert_array_equal(array, wanted, err_msg=label)
