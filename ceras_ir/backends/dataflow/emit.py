@@ -233,13 +233,15 @@ class SimulatedRun:
         )
 
 
-def _to_port(frames: Frames, port_bytes: int) -> bytes:
+def to_port(frames: Frames, port_bytes: int) -> bytes:
+    """Return the bytes of `frames` at a port: each row of a channel is padded to entire beats."""
     ordered = frames.transpose(0, 1, 3, 2)
     padding = [(0, 0)] * 3 + [(0, -ordered.shape[-1] % port_bytes)]
     return np.pad(ordered, padding).tobytes()
 
 
-def _from_port(data: bytes, feature: Feature, port_bytes: int) -> Frames:
+def from_port(data: bytes, feature: Feature, port_bytes: int) -> Frames:
+    """Return the frames of a port, of the shape of `feature`, without padding."""
     width = ceiling(feature.columns, port_bytes) * port_bytes
     words = np.frombuffer(data, np.int8).reshape(-1, feature.rows, feature.channels, width)
     return np.ascontiguousarray(words[..., : feature.columns].transpose(0, 1, 3, 2))
@@ -260,13 +262,13 @@ class CircuitSimulator:
         random with `seed`.
         """
         work, size = Path(self._work.name), self.port_bytes
-        (work / "in.bin").write_bytes(_to_port(frames, size))
+        (work / "in.bin").write_bytes(to_port(frames, size))
         beats = [f.words * ceiling(f.columns, size) for f in (self.source, self.result)]
         numbers = [*beats, len(frames), seed, stall]
         # Memories are read from the folder of the project.
         command = [str(self.program), str(work / "in.bin"), str(work / "out.bin")]
         done = _execute([*command, *map(str, numbers)], self.folder)
-        output = _from_port((work / "out.bin").read_bytes(), self.result, size)
+        output = from_port((work / "out.bin").read_bytes(), self.result, size)
         return SimulatedRun(output, [int(line) for line in done.splitlines()])
 
 

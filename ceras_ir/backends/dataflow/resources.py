@@ -262,8 +262,7 @@ def synthesize(folder: Path, family: str) -> Resources:
     """
     sources = " ".join(path.name for path in sorted(folder.glob("*.sv")))
     script = YOSYS_SCRIPTS[family].format(top=TOP_MODULE)
-    # The top module specifies the names of memories, so elaboration must be deferred.
-    text = f"read_verilog -sv -defer {sources}; {script}; write_json {NETLIST_FILE}"
+    text = f"read_verilog -sv {sources}; {script}; write_json {NETLIST_FILE}"
     text += f"; tee -q -o {STATISTICS_FILE} stat -json"
     YOSYS.run(["-q", "-p", text], folder)
     return count((folder / STATISTICS_FILE).read_text())

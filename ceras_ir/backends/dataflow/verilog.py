@@ -321,7 +321,7 @@ def write_project(pipeline: Pipeline, plan: PipelinePlan, port_bytes: int) -> Pr
         feature_parameters(source.feature) | port,
         CLOCK
         | {"port_valid": "s_axis_tvalid", "port_ready": "s_axis_tready"}
-        | {"port_data": "s_axis_tdata"}
+        | {"port_data": "s_axis_tdata", "port_last": "s_axis_tlast", "errors": "input_errors"}
         | _output_ports(names[source]),
     )
     for block in pipeline.blocks:
@@ -417,11 +417,13 @@ def _module(writer: _ModuleWriter, source: Feature, result: Feature) -> str:
         "bytes. Each channel starts with a new beat.\n"
         f"// Output frame: {result.rows} rows of {result.channels} channels of {result.columns} "
         "bytes, in the same format.\n"
+        "// A packet is a frame. Bit 0 of input_errors: a packet was too short, bit 1: too long.\n"
         f"module {TOP_MODULE} (\n"
         "    input logic clk,\n    input logic rst,\n"
         "    input logic s_axis_tvalid,\n    output logic s_axis_tready,\n"
-        f"    input logic [{width}:0] s_axis_tdata,\n"
+        f"    input logic [{width}:0] s_axis_tdata,\n    input logic s_axis_tlast,\n"
         "    output logic m_axis_tvalid,\n    input logic m_axis_tready,\n"
-        f"    output logic [{width}:0] m_axis_tdata,\n    output logic m_axis_tlast\n"
+        f"    output logic [{width}:0] m_axis_tdata,\n    output logic m_axis_tlast,\n"
+        "    output logic [1:0] input_errors\n"
         f");\n{body}endmodule\n"
     )

@@ -6,6 +6,7 @@ groups, several filters and rows in parallel, weights as COO and deltas, per-cha
 rings, tables, and outputs with rows in batches.
 """
 
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +16,18 @@ from dataflow_circuits import (
     addition,
     average,
     convolution,
+    expected,
     max_pool,
     needs_verilator,
+    plan_of,
     run_circuit,
     table,
+    write_circuit,
 )
 
-from ceras_ir.backends.dataflow.blocks import Addend, Block, Feature, Source
+from ceras_ir.backends.dataflow.blocks import Addend, Block, Feature, Pipeline, Source
+from ceras_ir.backends.dataflow.emit import CircuitSimulator, from_port, to_port
+from ceras_ir.backends.dataflow.lanes import Circuit
 from ceras_ir.backends.dataflow.plan import BlockLanes
 from ceras_ir.backends.dataflow.storage import WeightEncoding
 
@@ -193,3 +199,44 @@ def test_columns_in_parts(tmp_path: Path):
         depthwise: BlockLanes(1, 1, parts=5),
     }
     agree(run_circuit([first, second, third, depthwise], lanes, tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("columns", "cut"),
+    [(23, {0: 58, 1: 1, 3: 56, 4: 4, 6: 90}), (6, {1: 18, 2: 20, 4: 40})],
+    ids=["three beats per word", "one beat per word"],
+)
+def test_a_packet_that_is_no_frame(columns: int, cut: dict[int, int], tmp_path: Path):
+    """
+    A packet of a wrong length is reported, and is a single frame of the output. All other frames
+    are correct.
+    """
+    rng, size, frames = np.random.default_rng(3), 8, 8
+    source = Source("input", Feature(19, 1, columns))
+    layer = convolution(source, 4, (3, 3), rng, padding=(1, 1, 1, 1))
+    pipeline = Pipeline(source, [layer])
+    folder = tmp_path / "circuit"
+    folder.mkdir()
+    write_circuit(Circuit(pipeline, plan_of(pipeline, {layer: BlockLanes(2, 1)})), folder, size)
+    f, out = source.feature, layer.feature
+    x = rng.integers(-128, 128, (frames, f.rows, f.columns, f.channels)).astype(np.int8)
+    wanted = expected(layer, [x.astype(np.int64)])
+    whole, beats_out = (each.words * -(-each.columns // size) for each in (f, out))
+    packets = [cut.get(n, whole) for n in range(frames)]
+    sent = [(to_port(x[n : n + 1], size) * 3)[: size * beats] for n, beats in enumerate(packets)]
+    (tmp_path / "in.bin").write_bytes(b"".join(sent))
+    simulator = CircuitSimulator(folder, f, out, size)
+    for seed, stall in ((0, 0), (1, 40), (2, 75)):
+        numbers = [whole, beats_out, frames, seed, stall, *packets]
+        done = subprocess.run(
+            [simulator.program, tmp_path / "in.bin", tmp_path / "out.bin", *map(str, numbers)],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (4, "input packets are too short and too long\n")
+        found = from_port((tmp_path / "out.bin").read_bytes(), out, size)
+        # The first beats of a long packet are the frame.
+        correct = [np.array_equal(found[n], wanted[n]) for n in range(frames)]
+        assert correct == [beats >= whole for beats in packets]

@@ -256,7 +256,9 @@ module convolution #(
   logic [FILTERS*CONSTANT-1:0] bias;
   logic [FILTERS*AMOUNT-1:0] further;
 
-  initial $readmemh(BIASES, biases);
+  generate
+    if (BIASES != "") initial $readmemh(BIASES, biases);
+  endgenerate
 
   always_ff @(posedge clk) begin
     valid <= {valid[3:1], valid0};
@@ -330,7 +332,7 @@ module convolution #(
       localparam STEP = PAIRED ? 2 : 1;
       if (FURTHER_BITS) assign further[f*AMOUNT+:AMOUNT] = bias[f*CONSTANT+SUM_BITS+:AMOUNT];
       else assign further[f*AMOUNT+:AMOUNT] = '0;
-      for (genvar lane = 0; lane < LANES; lane += STEP) begin : lanes
+      for (genvar lane = 0; lane < LANES; lane = lane + STEP) begin : lanes
         localparam COUNT = LANES - lane < STEP ? LANES - lane : STEP;
         multiplier #(
             .LANES(COUNT),

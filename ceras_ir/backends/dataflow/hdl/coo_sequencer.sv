@@ -34,7 +34,9 @@ module coo_sequencer #(
   logic [COUNT_BITS-1:0] count;  // of the entry to fetch
   logic running, fetched, advance;
 
-  initial $readmemh(WEIGHTS, memory);
+  generate
+    if (WEIGHTS != "") initial $readmemh(WEIGHTS, memory);
+  endgenerate
 
   assign last = entry[FILTERS*ENTRY];
   assign valid = fetched && (!last || free);

@@ -43,7 +43,9 @@ module delta_sequencer #(
   logic [COUNT_BITS-1:0] count;  // of the entry to fetch
   logic running, fetched, placed, fresh, take, advance;
 
-  initial $readmemh(WEIGHTS, memory);
+  generate
+    if (WEIGHTS != "") initial $readmemh(WEIGHTS, memory);
+  endgenerate
 
   assign valid = placed && (!last || free);
   assign advance = valid && next;

@@ -51,7 +51,7 @@ module dense_sequencer #(
       (* ram_style = "block" *)
       logic [FILTERS*WEIGHT_BITS-1:0] memory[0:ENTRIES-1];
       logic [FILTERS*WEIGHT_BITS-1:0] fetch;
-      initial $readmemh(WEIGHTS, memory);
+      if (WEIGHTS != "") initial $readmemh(WEIGHTS, memory);
       always_ff @(posedge clk) begin
         if (!fetched || advance) fetch <= memory[count];
       end

@@ -31,7 +31,7 @@ module function_table #(
   generate
     for (genvar x = 0; x < COLUMNS; x++) begin : column
       logic [7:0] memory[0:255];
-      initial $readmemh(TABLE, memory);
+      if (TABLE != "") initial $readmemh(TABLE, memory);
       always_ff @(posedge clk) if (in_ready) out_data[8*x+:8] <= memory[in_data[8*x+:8]];
     end
   endgenerate

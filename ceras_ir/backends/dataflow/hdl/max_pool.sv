@@ -41,7 +41,9 @@ module max_pool #(
   logic [7:0] first, place;
   logic [15:0] first_row;
 
-  initial $readmemh(ROW_MAP, map);
+  generate
+    if (ROW_MAP != "") initial $readmemh(ROW_MAP, map);
+  endgenerate
 
   always_comb begin
     for (int x = 0; x < OUT_COLUMNS; x++) begin

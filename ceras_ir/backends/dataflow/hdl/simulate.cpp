@@ -2,10 +2,11 @@
 // output port to another file, with random stalls of both ports. Print the last cycle of each
 // frame.
 //
-//   simulate IN OUT BEATS_IN BEATS_OUT FRAMES SEED STALL
+//   simulate IN OUT BEATS_IN BEATS_OUT FRAMES SEED STALL [PACKET...]
 //
-// BEATS are per frame. STALL is the percentage of cycles in which the ports wait. Exit status 3:
-// there was no transfer for 4 million cycles.
+// BEATS are per frame. STALL is the percentage of cycles in which the ports wait. PACKET is the
+// number of beats of an input packet instead of BEATS_IN, for each frame. Exit status 3: there was no
+// transfer for 4 million cycles. 4: a packet was not a frame; the output is written.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -49,21 +50,27 @@ std::vector<std::uint8_t> read_file(const char* path) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 8) {
-    std::fprintf(stderr, "simulate IN OUT BEATS_IN BEATS_OUT FRAMES SEED STALL\n");
+  if (argc < 8) {
+    std::fprintf(stderr, "simulate IN OUT BEATS_IN BEATS_OUT FRAMES SEED STALL [PACKET...]\n");
     return 2;
   }
   const auto input = read_file(argv[1]);
   const std::uint64_t beats_in = std::strtoull(argv[3], nullptr, 10);
   const std::uint64_t beats_out = std::strtoull(argv[4], nullptr, 10);
   const std::uint64_t frames = std::strtoull(argv[5], nullptr, 10);
+  // The number of beats up to the end of each packet.
+  std::vector<std::uint64_t> ends_in;
+  for (std::uint64_t i = 0; i < frames; ++i)
+    ends_in.push_back((i > 0 ? ends_in[i - 1] : 0) +
+                      (8 + i < static_cast<std::uint64_t>(argc)
+                           ? std::strtoull(argv[8 + i], nullptr, 10) : beats_in));
   Random random{std::strtoull(argv[6], nullptr, 10) * 2 + 0x9e3779b97f4a7c15ULL};
   const unsigned stall = static_cast<unsigned>(std::strtoul(argv[7], nullptr, 10));
 
   VerilatedContext context;
   const auto top = std::make_unique<Vpipeline>(&context);
   const std::size_t width = sizeof top->s_axis_tdata < PORT_BYTES ? sizeof top->s_axis_tdata : PORT_BYTES;
-  if (width != PORT_BYTES || input.size() < beats_in * frames * PORT_BYTES) {
+  if (width != PORT_BYTES || input.size() < ends_in.back() * PORT_BYTES) {
     std::fprintf(stderr, "input of %zu bytes is too short\n", input.size());
     return 1;
   }
@@ -74,8 +81,8 @@ int main(int argc, char** argv) {
   top->rst = 1;
   top->s_axis_tvalid = 0;
   top->m_axis_tready = 0;
-  std::uint64_t cycle = 0, sent = 0, received = 0, quiet = 0;
-  const std::uint64_t all_in = beats_in * frames, all_out = beats_out * frames;
+  std::uint64_t cycle = 0, packet = 0, sent = 0, received = 0, quiet = 0;
+  const std::uint64_t all_in = ends_in.back(), all_out = beats_out * frames;
   bool offered = false;
   while (received < all_out) {
     if (cycle == 4) top->rst = 0;
@@ -84,6 +91,7 @@ int main(int argc, char** argv) {
     if (!offered) offered = running && sent < all_in && random.below(100) >= stall;
     top->s_axis_tvalid = offered;
     if (sent < all_in) std::memcpy(&top->s_axis_tdata, &input[sent * PORT_BYTES], PORT_BYTES);
+    top->s_axis_tlast = packet < frames && sent + 1 == ends_in[packet];
     top->m_axis_tready = running && random.below(100) >= stall;
     top->eval();
     const bool in = running && offered && top->s_axis_tready;
@@ -101,7 +109,7 @@ int main(int argc, char** argv) {
       if (ends) std::printf("%llu\n", static_cast<unsigned long long>(cycle - 4));
     }
     if (in) {
-      ++sent;
+      if (++sent == ends_in[packet]) ++packet;
       offered = false;
     }
     quiet = in || out ? 0 : quiet + 1;
@@ -124,5 +132,9 @@ int main(int argc, char** argv) {
     return 1;
   }
   std::fclose(file);
-  return 0;
+  if (top->input_errors == 0) return 0;
+  std::fprintf(stderr, "input packets are %s\n",
+               top->input_errors == 3 ? "too short and too long"
+               : top->input_errors == 1 ? "too short" : "too long");
+  return 4;
 }

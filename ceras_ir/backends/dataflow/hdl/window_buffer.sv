@@ -55,7 +55,9 @@ module window_buffer #(
   logic [PHASES*WORD-1:0] phases;
   logic [WORD-1:0] current;
 
-  initial $readmemh(ROW_MAP, map);
+  generate
+    if (ROW_MAP != "") initial $readmemh(ROW_MAP, map);
+  endgenerate
 
   assign row = padding ? pad_row : in_row + 16'(TOP);
   assign channel = padding ? pad_channel : in_channel;

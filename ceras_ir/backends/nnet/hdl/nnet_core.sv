@@ -688,7 +688,7 @@ module nnet_core #(
       logic [8*LANES-1:0] looked_up;
       logic [32*LANES-1:0] entries;
       assign results = floats ? entries[8*LANES*write_quarter+:8*LANES] : looked_up;
-      for (genvar j = 0; j < LANES; j += 2) begin : two
+      for (genvar j = 0; j < LANES; j = j + 2) begin : two
         // A header remains until the lookup of the last pixel.
         logic [2*TABLE_BITS-1:0] number;
         assign number = table_bank
