@@ -99,13 +99,15 @@ def compiled_once(request: pytest.FixtureRequest, compiler_version: str) -> Iter
         for path in sorted(path for path in source.iterdir() if path.is_file()):
             digest.update(b"\0" + path.name.encode() + b"\0" + path.read_bytes())
         kept = folder / digest.hexdigest()[:32]
-        if not kept.exists():
-            build(source, library, prefix, trace=trace, flags=flags)
-            # The file is renamed when complete: two processes may compile at the same time.
-            shutil.copy(library, part := kept.with_suffix(f".{os.getpid()}"))
-            part.replace(kept)
-        shutil.copyfile(kept, library)
-        os.utime(kept)
+        if kept.exists():
+            shutil.copyfile(kept, library)
+            os.utime(kept)
+            return
+        # This loads the library, which must not be written after that.
+        build(source, library, prefix, trace=trace, flags=flags)
+        # The file is renamed when complete: two processes may compile at the same time.
+        shutil.copy(library, part := kept.with_suffix(f".{os.getpid()}"))
+        part.replace(kept)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runner, "build_library", cached)

@@ -75,6 +75,7 @@ WHOLE_PROJECT = (
     "test/test_fuzz_options.py",
     "test/test_layers.py",
     "test/test_mutants.py",
+    "test/test_security_page.py",
     "test/test_notebooks.py",
     "test/test_new_function.py",
     "test/test_packaging.py",

@@ -5,12 +5,13 @@ import sys
 import pytest
 from mutants.forked import Outcome
 from mutants.fuzz import outcomes
+from slow_cases import slow
 
-COUNTS = {"ir": 8, "onnx": 4, "folder": 2}
+COUNTS = {"ir": 8, "onnx": 4, "folder": 2, "npz": 4, "study": 8, "bytes": 8}
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="it forks")
-@pytest.mark.parametrize("kind", ["ir", "onnx", pytest.param("folder", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["ir", "onnx", *map(slow, ("folder", "npz", "study", "bytes"))])
 def test_a_sample(kind: str):
     first = 10_000
     bad = [o for o in outcomes(kind, range(first, first + COUNTS[kind])) if not o.good]

@@ -40,6 +40,7 @@ from ceras_ir.pipeline.instrumentation import Watching
 from ceras_ir.pipeline.stages import BuildOptions, all_stages, run_stages, target_stages
 from ceras_ir.support.diagnostics import InputError, UnsupportedError, progress, remark
 from ceras_ir.support.extensions import DISTRIBUTION, required_packages
+from ceras_ir.support.option_uses import reporting_unused
 from ceras_ir.targets.capabilities import Compiled, Executable, Manifest
 from ceras_ir.targets.protocol import PLACED, Emission, Stage, find_target
 from ceras_ir.transforms.placement import state_findings
@@ -183,8 +184,9 @@ def build(
     watching: Watching | None = None,
 ) -> Build:
     """Compile `module`, which is consumed; `run_stages` documents `watching`."""
-    options = options.resolved(module)
-    return _run(module, options, all_stages(options), after, watching)
+    with reporting_unused(options, options.target):
+        options = options.resolved(module)
+        return _run(module, options, all_stages(options), after, watching)
 
 
 def build_target(

@@ -17,7 +17,8 @@ from xdsl.passes import ModulePass
 from ceras_ir.pipeline.instrumentation import PassRunner, Watching
 from ceras_ir.pipeline.pass_options import build
 from ceras_ir.support.diagnostics import UsageError, did_you_mean, remark
-from ceras_ir.support.options import idle_flags, option, options, with_options_of
+from ceras_ir.support.option_uses import record_use, warn_without_effect
+from ceras_ir.support.options import idle_flags, option, options, options_of, with_options_of
 from ceras_ir.targets.protocol import Stage, Target
 from ceras_ir.transforms.quantization_options import (
     CHOOSE_PRECISION,
@@ -41,8 +42,12 @@ WITHOUT_SAMPLES = "there are no samples: add --calibrate DATA.npz"
 
 def warn_idle(cls: type, values: object, unmet: Mapping[str, str]) -> None:
     """Report the options of `cls` without effect, because of conditions that do not hold."""
+    for each, described in options_of(cls):
+        if any(need in unmet for need in described.needs):
+            # The conditions are the reason, and a second report would not help.
+            record_use(each.name)
     for reason, flags in idle_flags(cls, values, unmet).items():
-        remark(f"warning: options without effect: {', '.join(flags)}: {reason}")
+        warn_without_effect(flags, reason)
 
 
 @dataclass(frozen=True)

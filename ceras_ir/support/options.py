@@ -149,6 +149,8 @@ class OptionHelp:
     """Other spellings of the flag."""
     needs: tuple[str, ...] = ()
     """The conditions without which the option has no effect."""
+    unused: str | None = None
+    """The reason why the option has no effect on a network that does not use it."""
     usual: bool = False
     """Whether `--help` lists the option; `--help-all` lists all options."""
 
@@ -176,6 +178,7 @@ def option(
     shows_default: bool = True,
     aliases: tuple[str, ...] = (),
     needs: tuple[str, ...] = (),
+    unused: str | None = None,
     usual: bool = False,
 ) -> T:
     """Declare a dataclass field with `default` that is an option of the command line."""
@@ -191,6 +194,7 @@ def option(
         shows_default,
         aliases,
         needs,
+        unused,
         usual,
     )
     return field(default=default, metadata={_KEY: described})

@@ -219,7 +219,7 @@ class RecipeOptions:
 class SiluOptions:
     """The option of `set-functions` for activations."""
 
-    silu: Silu = option("auto", needs=(SILU,))
+    silu: Silu = option("auto", needs=(SILU,), unused="the network has no SiLU")
     """
     Compute SiLU by a table on int8 (table) or on 16 bits (table16), as HardSwish (a warning states
     the cost), in float, or by MIN, MAX, ADD and shifts (piecewise); auto, the default: by tables,
@@ -238,7 +238,9 @@ class SiluOptions:
 class RowsOptions:
     """The option of `set-functions` for softmax and normalizations."""
 
-    rows: Rows = option("auto", needs=(SCALES,))
+    rows: Rows = option(
+        "auto", needs=(SCALES,), unused="the network has no softmax or normalization"
+    )
     """
     Compute softmax and normalizations in integers, or in float between them; auto, the default: in
     integers if the target supports them.

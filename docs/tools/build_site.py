@@ -52,6 +52,7 @@ NAVIGATION: list[Page | Section] = [
             {"Messages and exit statuses": "docs/diagnostics.md"},
             {"Find a wrong pass": "docs/debugging.md"},
             {"Guarantees": "docs/trust.md"},
+            {"Security review": "docs/security-review.md"},
             {"Which tool for which task": "docs/comparison.md"},
         ]
     },

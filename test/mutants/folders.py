@@ -1,7 +1,7 @@
 """
 Create mutants of JSON and TOML files.
 
-The files are the manifests of compiled folders, VTA's boards, and the boards of C and nnet.
+The files are the manifests of compiled folders, the boards of all targets, and studies.
 """
 
 import json
@@ -90,6 +90,27 @@ def folder(random: Random, compiled: Path, place: Path) -> None:
             tables = [name for name in names if name in ("manifest.json", "vta_config.json")]
             path = place / random.choice(tables)
             path.write_text(json.dumps(mutate(random, json.loads(path.read_text()))))
+
+
+STUDY: Table = {
+    "name": "s",
+    "models": {"m": {"file": "m.onnx", "inputs": "x.npz", "samples": 1}},
+    "options": {"prune": ["", "sparsity=0.3"], "batch": [1, 2]},
+    "axes": {"precision": {"float": {"quantize": "none"}, "int8": {"quantize": "int8"}}},
+    "targets": {
+        "c": {},
+        "vta": {"board": ["pynq"], "vary": {"LOG_BLOCK": [4, 5]}},
+        "arduino": {"board": ["due"]},
+    },
+    "objectives": {"minimize": ["flash_bytes"], "constraints": ["flash < 60000 and macs > 1"]},
+    "figures": {"cost": "flash / 1000", "euros": {"precision": {"float": 1, "int8": 2}}},
+    "search": {"sampler": "random", "trials": 3, "seed": 1},
+}
+
+
+def study(random: Random) -> str:
+    """Return the text of a mutant of a study."""
+    return as_toml(mutate(random, json.loads(json.dumps(STUDY))))
 
 
 def board(random: Random, target: str) -> tuple[str, str]:

@@ -1,9 +1,10 @@
 """
-Run the commands on mutants of IR text, ONNX models, compiled folders and boards.
+Run the commands on mutants of IR text, ONNX models, folders, boards, arrays and studies.
 
-    python test/mutants/fuzz.py [--count 2000] [--first 0] [--kind ir|onnx|folder]...
+    python test/mutants/fuzz.py [--count 2000] [--first 0] [--kind ir|onnx|folder|npz|...]...
 
-The kinds are `count` mutants of text, `count / 2` of models, and `count / 4` of folders and boards.
+The kinds are `count` mutants of text, `count / 2` of models and of arrays, and `count / 4` of
+folders and boards, of studies, and of files of all kinds with changed bytes.
 Each command has to exit within the time limit, with a documented status and without a traceback.
 The other mutants are printed, and kept in the folder that the last line names.
 """
@@ -24,10 +25,11 @@ from time import monotonic
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
-from mutants import folders, ir, onnx_files
+from mutants import archives, folders, ir, onnx_files
 from mutants.forked import Main, Outcome, run
 from onnx_models import conv_model
 
+from ceras_ir.command.exit_status import run_tool
 from ceras_ir.data.array_archive import save_arrays
 from ceras_ir.driver.compile import main as compile_main
 from ceras_ir.driver.opt.tool import main as opt_main
@@ -37,6 +39,9 @@ from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import main_function
 from ceras_ir.targets.protocol import all_targets
 from ceras_ir.universe import CERAS_UNIVERSE
+from ceras_ir.workbench.compare.tool import main as compare_main
+from ceras_ir.workbench.explore.known_figures import check_figures
+from ceras_ir.workbench.explore.study_file import load_study
 
 TARGETS = ("c", "nnet", "vta", "onnx", "arduino")
 TEXTS = ("c", "nnet", "vta", "onnx")
@@ -118,6 +123,55 @@ def folder_case(seed: int, folder: Path) -> Case:
     return run_main, ["compiled", *inputs]
 
 
+def archive_case(seed: int, folder: Path) -> Case:
+    """Create a mutant of samples or labels, which a command reads."""
+    (folder / "mutant.npz").write_bytes(archives.mutant(seed, (2, 2, 6, 6)))
+    draw, model = random.Random(seed + 1), str(COMPILED / "m.onnx")
+    target = ["--target", "c"]
+    match draw.randrange(5):
+        case 0 | 1:
+            return run_main, [model, "--inputs", "mutant.npz", "--outputs", "out.npz"]
+        case 2:
+            return compile_main, [model, "-o", "out", *target, "--calibrate", "mutant.npz"]
+        case 3:
+            return verify_main, [model, "--targets", "c", "--inputs", "mutant.npz"]
+        case _:
+            data = ["--calibrate", str(COMPILED / "x.npz"), "--inputs", str(COMPILED / "x.npz")]
+            return compare_main, [model, *data, "--labels", "mutant.npz", "--jobs", "1"]
+
+
+def read_study(argv: Sequence[str]) -> int:
+    """Read a study as `ceras-explore` does before it starts trials, and evaluate expressions."""
+
+    def read(argv: Sequence[str]) -> int:
+        study = load_study(argv[0], Path("boards"))
+        check_figures(study, argv[0])
+        for expression in study.constraints:
+            expression.value({"flash_bytes": 1.0, "macs": 2.0})
+        return 0
+
+    return run_tool("ceras-explore", read, argv)
+
+
+def study_case(seed: int, folder: Path) -> Case:
+    """Create a mutant of a study."""
+    for name in ("m.onnx", "x.npz"):
+        shutil.copy(COMPILED / name, folder)
+    (folder / "study.toml").write_text(folders.study(random.Random(seed)))
+    return read_study, ["study.toml"]
+
+
+def bytes_case(seed: int, folder: Path) -> Case:
+    """Change bytes of the files of a case of another kind."""
+    draw = random.Random(seed)
+    make = draw.choice((text_case, model_case, folder_case, archive_case, study_case))
+    main, arguments = make(seed, folder)
+    places = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    path = draw.choice(places)
+    path.write_bytes(archives.changed(draw, path.read_bytes()))
+    return main, arguments
+
+
 COMPILED = Path(tempfile.gettempdir()) / f"ceras-mutants-{os.getpid()}"
 
 
@@ -136,6 +190,9 @@ KINDS: dict[str, tuple[Callable[[int, Path], Case], int]] = {
     "ir": (text_case, 1),
     "onnx": (model_case, 2),
     "folder": (folder_case, 4),
+    "npz": (archive_case, 2),
+    "study": (study_case, 4),
+    "bytes": (bytes_case, 4),
 }
 """The case function of each kind, and the number of text mutants per mutant of this kind."""
 
@@ -154,7 +211,7 @@ def outcomes(kind: str, seeds: Sequence[int], keep: Path | None = None) -> Itera
     """Run the commands on the mutants of `seeds`; failed mutants are copied into `keep`."""
     make, _ = KINDS[kind]
     preload()
-    if kind == "folder":
+    if kind not in ("ir", "onnx"):
         compile_folders()
     try:
         for seed in seeds:

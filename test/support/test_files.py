@@ -1,5 +1,6 @@
 """Test the cache on disk (kept, removed, recomputed and rejected entries), and user files."""
 
+import fcntl
 import multiprocessing
 import os
 import resource
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ceras_ir.support.files import CacheError, ContentCache, key_of
+from ceras_ir.support.files import CacheError, ContentCache, key_of, locked
 
 
 def test_parts_of_a_key_have_ends():
@@ -21,6 +22,34 @@ def test_keeps_bytes(tmp_path: Path):
     assert cache.get(key_of("a")) is None
     cache.put(key_of("a"), b"content")
     assert ContentCache(tmp_path).get(key_of("a")) == b"content"
+
+
+def test_an_entry_is_replaced_by_a_new_file(tmp_path: Path):
+    """A process that reads the last entry gets all of it."""
+    cache, key = ContentCache(tmp_path), key_of("a")
+    cache.put(key, b"last")
+    (path,) = [p for p in tmp_path.rglob(key) if "locks" not in p.parts]
+    with path.open("rb") as last:
+        cache.put(key, b"next")
+        assert last.read().endswith(b"last")
+    assert cache.get(key) == b"next"
+
+
+def test_a_lock_on_a_removed_file_is_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The last holder removes the file, and a third process creates another."""
+    path, lock, handles = tmp_path / "lock", fcntl.flock, list[int]()
+
+    def removed(handle: int, operation: int) -> None:
+        lock(handle, operation)
+        handles.append(handle)
+        if len(handles) == 1:
+            path.unlink()
+            path.touch()
+
+    monkeypatch.setattr(fcntl, "flock", removed)
+    with locked(path):
+        assert len(handles) == 2
+        assert os.fstat(handles[1]).st_ino == path.stat().st_ino
 
 
 @pytest.mark.parametrize("damage", [b"", b"x" * 10, b"ceras-entry-1\n" + b"0" * 40])

@@ -1,8 +1,12 @@
 """Test calls in local processes: order, errors, and workers that terminate."""
 
+import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
@@ -58,6 +62,45 @@ def test_a_call_that_kills_every_worker_fails_alone(processes: LocalProcesses):
     results = dict(processes.run(die_always, range(6)))
     assert isinstance(results.pop(2), WorkerLost)
     assert results == {n: n for n in (0, 1, 3, 4, 5)}
+
+
+PARENT = """
+import os
+from ceras_ir.support.workers import LocalProcesses
+if __name__ == "__main__":
+    workers = LocalProcesses(1)
+    for _, result in workers.run(os.getenv, ["HOME"]):
+        print(*[p for p in os.popen(f"ps -o pid= --ppid {os.getpid()}").read().split()], flush=True)
+    os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.slow
+def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(PARENT)
+    # The workers would keep the pipe open, so the end of the output is not awaited.
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        children = [int(number) for number in parent.stdout.readline().split()]
+    assert children
+    end = time.monotonic() + 20
+    try:
+        while left := [number for number in children if _runs(number)]:
+            assert time.monotonic() < end, f"{left} outlive their parent"
+            time.sleep(0.1)
+    finally:
+        for number in children:
+            with suppress(ProcessLookupError):
+                os.kill(number, signal.SIGKILL)
+
+
+def _runs(process: int) -> bool:
+    # A zombie has ended; another process has to collect the status.
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 OWNED = """

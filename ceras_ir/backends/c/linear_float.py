@@ -15,11 +15,13 @@ from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.float_tiled import Winograd, float_bias, float_weights, print_float_tiles
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.linear_sparse import sparse_float, sparse_planes
+from ceras_ir.backends.c.machines import COptions
 from ceras_ir.backends.c.register_tiles import FLOAT_LANES, FLOAT_VECTORS
 from ceras_ir.backends.c.sums import Geometry, open_row_loop, rows_at_once, window
 from ceras_ir.backends.c.tile_nest import MIN_SHARED_PRODUCTS, Nest
 from ceras_ir.backends.c.values import Refused, apply, constant_weights
 from ceras_ir.dialects.graph import ConstantOp, Conv2dOp, LinearOperation, shape_of
+from ceras_ir.support.option_uses import record_use
 
 FloatEpilogue = Callable[[str, str], list[str]]
 """A function that returns the statements of the epilogue for elements [first, second)."""
@@ -264,7 +266,11 @@ def float_linear(layer: Layer, op: LinearOperation) -> None:
     residual = layer.read_if(op.residual, "residual")
     nest = float_nest(layer, op, geometry)
     if nest is not None:
-        winograd = Winograd.of(nest, layer.options.winograd)
+        winograd = Winograd.of(nest, COptions.winograd)
+        if winograd is not None:
+            record_use("winograd")
+            if layer.options.winograd != COptions.winograd:
+                winograd = Winograd.of(nest, layer.options.winograd)
         if winograd is not None:
             nest = replace(nest, tile=winograd.tile)
         w, bias = float_weights(layer, op, nest, weights), float_bias(layer, op, nest)

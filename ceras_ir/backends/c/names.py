@@ -190,7 +190,9 @@ class PrefixOptions:
 class EncodingOptions:
     """The option of targets that order the sums of float matrix products."""
 
-    encoding: EncodingChoice | None = option(None)
+    encoding: EncodingChoice | None = option(
+        None, unused="the network has no matrix product with float weights"
+    )
     """
     Store the weights of float matrix products in this encoding; auto compresses only as far as a
     microcontroller board's flash requires.

@@ -42,6 +42,7 @@ from ceras_ir.dialects.graph import (
 )
 from ceras_ir.dialects.mem import CPU, device_of
 from ceras_ir.dialects.quant import UniformType
+from ceras_ir.support.option_uses import record_use
 from ceras_ir.support.options import inherited
 from ceras_ir.targets.shared_options import BoardOptions
 from ceras_ir.transforms.memory.liveness import byte_size
@@ -282,6 +283,7 @@ class EncodeWeightsPass(BoardOptions, EncodingOptions, NetworkPass):
         ]
         if not layers:
             return
+        record_use("encoding")
         match self.encoding:
             case "auto":
                 all_bytes = sum(

@@ -82,7 +82,9 @@ class CTarget(
         "or in a file that the assembler includes (incbin)",
     )
     winograd: bool = option(
-        True, "compute float 3x3 windows directly, without the faster Winograd transforms"
+        True,
+        "compute float 3x3 windows directly, without the faster Winograd transforms",
+        unused="the network has no float 3x3 windows for which a transform is faster",
     )
     python_wrapper: bool = option(
         False,

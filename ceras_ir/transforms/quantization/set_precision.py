@@ -45,6 +45,7 @@ from ceras_ir.network.storage import (
     width,
 )
 from ceras_ir.support.diagnostics import UsageError, did_you_mean, node_name, node_names, remark
+from ceras_ir.support.option_uses import record_use
 from ceras_ir.support.options import with_options_of
 from ceras_ir.targets.protocol import configured
 from ceras_ir.transforms.graph.fuse import SplitActivationRule
@@ -294,11 +295,11 @@ class RowRule(RowsOptions, FloatNetworkPass):
     name = "rows"
 
     def change(self, main: FuncOp) -> None:
-        if self.rows != "float":
-            return
         for inner in main.body.block.ops:
             if isinstance(inner, graph.SoftmaxOp | graph.NormalizeOp):
-                keep_in_float(inner, "the option rows requires float")
+                record_use("rows")
+                if self.rows == "float":
+                    keep_in_float(inner, "the option rows requires float")
 
 
 Offer = Callable[[graph.UnaryOp, graph.LinearOperation], str]
@@ -335,6 +336,8 @@ def _set(op: graph.UnaryOp, silu: str, offer: Offer | None) -> None:
     is_swish = op.function.data is graph.Function.SWISH
     if not is_table(op) or form_of(op) is not None:
         return
+    if is_swish or silu == "table16":
+        record_use("silu")
     if not reads_sum(op):
         # There is no sum to store in 16 bits, so the operand is int8 or float.
         if silu == "float" and is_swish:
@@ -356,6 +359,7 @@ def _replace_by_hard_swish(module: ModuleOp, calibration: str | None) -> None:
     replaced = replace_swish(module)
     if not replaced:
         return
+    record_use("silu")
     cost = "give calibration=FILE.npz to measure the noise"
     if before is not None and calibration is not None:
         from ceras_ir.transforms.quantization.analysis.calibration import calibration_samples

@@ -16,10 +16,7 @@ from pathlib import Path
 from xdsl.utils.hints import isa
 
 from ceras_ir.command.exit_status import naming
-from ceras_ir.driver.compile import make_parser
-from ceras_ir.driver.options import build_options, image_passes
-from ceras_ir.driver.shared_options import BOARD, target_of
-from ceras_ir.pipeline.stages import pruning
+from ceras_ir.driver.shared_options import BOARD
 from ceras_ir.support.diagnostics import (
     InputError,
     UnsupportedError,
@@ -32,6 +29,7 @@ from ceras_ir.support.files import parse_toml
 from ceras_ir.targets.protocol import find_target
 from ceras_ir.workbench.explore.board_variants import board_variants
 from ceras_ir.workbench.explore.expressions import Expression, parse_expression
+from ceras_ir.workbench.explore.point_settings import check_settings
 
 TomlTable = dict[str, object]
 
@@ -283,12 +281,9 @@ class _StudyReader:
             return
         cls = find_target(target)
         for label, arguments in axis.choices.items():
-            argv = [*fixed_arguments(model, target), *arguments]
+            fixed = [*fixed_arguments(model, target), "-o", "unused"]
             try:
-                parsed = make_parser(cls).read([*argv, "-o", "unused"])
-                image_passes(parsed)
-                target_of(cls, parsed).check()
-                pruning(build_options(parsed, target_of(cls, parsed)))
+                check_settings(cls, fixed, arguments)
             except UnsupportedError:
                 # A board of a range can be unsupported: the trials report the reason.
                 continue

@@ -20,8 +20,7 @@ from xdsl.utils.hints import isa
 
 from ceras_ir.command.exit_status import InternalError
 from ceras_ir.driver.compile import make_parser
-from ceras_ir.driver.options import build_options, image_passes
-from ceras_ir.driver.shared_options import native_target, target_of
+from ceras_ir.driver.shared_options import native_target
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.build import build_target
 from ceras_ir.pipeline.report import table
@@ -50,6 +49,7 @@ from ceras_ir.workbench.evaluation import (
     native_network,
     tasks_of,
 )
+from ceras_ir.workbench.explore.point_settings import settings_of
 from ceras_ir.workbench.explore.study_file import (
     BOARD,
     MODEL_AXIS,
@@ -158,16 +158,13 @@ class _Trial:
         self.model = self.study.models[self.point[MODEL_AXIS]]
         target = find_target(self.point[TARGET_AXIS])
         self.argv = arguments_of(self.study, self.point)
-        arguments = make_parser(target).read([*self.argv, "-o", "unused"])
-        imported = self.stages.source(
-            self.model.file, batch=arguments.batch, shapes=dict(arguments.shape)
-        )
-        passes = image_passes(arguments)
+        point = settings_of(target, make_parser(target).read([*self.argv, "-o", "unused"]))
+        imported = self.stages.source(self.model.file, batch=point.batch, shapes=point.shapes)
+        passes = point.passes
         stages = [Stage(IMPORTED, passes, changes_values=True)] if passes else []
         self.source = self.stages.after(imported, stages)
-        options = build_options(arguments, target_of(target, arguments))
-        options.check()
-        self.options = self._resolved(options)
+        point.options.check()
+        self.options = self._resolved(point.options)
 
     def outcome(self) -> Outcome:
         front = self.stages.after(self.source, front_stages(self.options))

@@ -53,7 +53,7 @@
 // INVALID: func.return{{$}}
 // VALID: error: invalid after pass 'drop-returned'
 // MAYBE: ceras-opt: error: argument --verify-each: expected true or false, got 'maybe'
-// UNKNOWN: ceras-opt: error: unknown pass 'cze'; did you mean 'dce'?
+// UNKNOWN: ceras-opt: error: unknown pass 'cze'; did you mean 'cse'?
 
 func.func @f(%x: i32) -> i32 {
   %0 = arith.addi %x, %x : i32

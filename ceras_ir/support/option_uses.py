@@ -1,0 +1,41 @@
+"""
+Report options without effect on a network.
+
+The code whose result depends on an option records its use. An option that declares the reason
+`unused` is reported at the end if it was given and not used.
+"""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from ceras_ir.support.diagnostics import remark
+from ceras_ir.support.options import flag_of, options_of
+
+_used: ContextVar[set[str] | None] = ContextVar("used", default=None)
+
+
+def record_use(name: str) -> None:
+    """Record that a network depends on the option of the field `name`."""
+    if (used := _used.get()) is not None:
+        used.add(name)
+
+
+def warn_without_effect(flags: list[str], reason: str) -> None:
+    """Report options without effect, with the reason."""
+    remark(f"warning: options without effect: {', '.join(flags)}: {reason}")
+
+
+@contextmanager
+def reporting_unused(*owners: object) -> Generator[None]:
+    """Report the given options of `owners` that were not used inside the block."""
+    token = _used.set(used := set[str]())
+    try:
+        yield
+    finally:
+        _used.reset(token)
+    for owner in owners:
+        for each, described in options_of(type(owner)):
+            is_given = getattr(owner, each.name) != each.default
+            if described.unused is not None and is_given and each.name not in used:
+                warn_without_effect([flag_of(each)], described.unused)

@@ -1,0 +1,47 @@
+"""Read the settings of a point of a study from the arguments of `ceras-compile`, and check them."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.passes import ModulePass
+
+from ceras_ir.command.recorded_arguments import RecordedArguments
+from ceras_ir.driver.compile import make_parser
+from ceras_ir.driver.options import build_options, image_passes
+from ceras_ir.driver.shared_options import TargetClass, target_of
+from ceras_ir.pipeline.stages import BuildOptions, pruning
+from ceras_ir.support.diagnostics import InputError
+
+
+@dataclass(frozen=True)
+class PointSettings:
+    """The settings of a point: shapes of inputs, passes after the import, and options."""
+
+    batch: int
+    shapes: dict[str, tuple[int, ...]]
+    passes: tuple[ModulePass, ...]
+    options: BuildOptions
+
+
+def settings_of(target: TargetClass, arguments: argparse.Namespace) -> PointSettings:
+    """Return the settings in a parsed command line of `ceras-compile`."""
+    return PointSettings(
+        arguments.batch,
+        dict(arguments.shape),
+        tuple(image_passes(arguments)),
+        build_options(arguments, target_of(target, arguments)),
+    )
+
+
+def check_settings(target: TargetClass, fixed: Sequence[str], arguments: Sequence[str]) -> None:
+    """
+    Check the choice `arguments`, in addition to the arguments `fixed` of all points. Raise an
+    `InputError` if it is invalid, or if no point would use one of the options.
+    """
+    parsed = RecordedArguments(make_parser(target).read([*fixed, *arguments]))
+    settings = settings_of(target, parsed)
+    settings.options.target.check()
+    pruning(settings.options)
+    if unread := parsed.unread(make_parser(target).read(fixed)):
+        raise InputError(f"{unread[0]} has no effect in a study: remove it")
