@@ -459,6 +459,17 @@ def wide_factors() -> onnx.ModelProto:
     return n.model(n.conv(n.op("Relu", x), 16, 8, 1))
 
 
+def sub_bands() -> onnx.ModelProto:
+    """Return batch normalizations of four sub-bands of each channel, with different scales."""
+    n = Net(37)
+    x = n.conv(n.input(1, 3, 16, 16), 3, 8)
+    for _ in range(2):
+        x = n.norm(n.op("Reshape", x, n.constant([1, 32, 4, 16], np.int64)), 32)
+        x = n.op("Relu", n.op("Reshape", x, n.constant([1, 8, 16, 16], np.int64)))
+        x = n.conv(x, 8, 8)
+    return n.model(x)
+
+
 def silu_between_qdq() -> onnx.ModelProto:
     """Return Q/DQ around layers with SiLU, and data movement before QuantizeLinear."""
     n = Net(36)
@@ -626,6 +637,7 @@ NETWORKS: Mapping[str, Callable[[], onnx.ModelProto]] = {
     "repvgg": repvgg,
     "cropped_norm": cropped_norm,
     "wide_factors": wide_factors,
+    "sub_bands": sub_bands,
     "silu_between_qdq": silu_between_qdq,
     "wide_values": wide_values,
     "far_rows": far_rows,

@@ -39,8 +39,8 @@ OPTIONAL_PASSES = (
 DEFAULT_BUDGET = 0.1
 """The share of the network's modelled time that `choose-precision` can add."""
 
-HOST_BUDGET = 0.4
-"""The share if layers with 16-bit values leave the accelerator, where 0.1 would have no effect."""
+UNLIMITED_BUDGET = 1.0
+"""The share from which 16-bit values are limited neither by time nor by a goal."""
 
 NO_PASSES = "none"
 """The recipe without optional passes."""
@@ -277,15 +277,22 @@ class ExceptionOptions:
 
 @options
 class BudgetOptions:
-    """The option of `choose-precision` that limits the additional time of 16-bit values."""
+    """The options of `choose-precision` that limit the additional time of 16-bit values."""
 
     budget: float | None = option(
         None, metavar="SHARE", minimum=0, read=share, needs=(SCALES, SAMPLES, CHOOSE_PRECISION)
     )
     """
     Allow 16-bit values to add this share of the network's modelled time, for the most sensitive
-    values first; 0 for none (default: 0.1, and 0.4 if layers with such values leave the
-    accelerator).
+    values first; 0 for none, 1 for no limit (default: 0.1).
+    """
+    goal: float | None = option(
+        None, metavar="DB", minimum=0, needs=(SCALES, SAMPLES, CHOOSE_PRECISION)
+    )
+    """
+    Add 16-bit values until the measured signal-to-noise ratio of each output is DB (default: by
+    kind of output, 30 for scores and detections, 36 for probabilities, 40 for regressions, 50 for
+    masks, images and sound).
     """
 
 

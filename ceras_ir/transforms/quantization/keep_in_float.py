@@ -1,11 +1,10 @@
 """
 Keep operations in float for which int8 is too coarse.
 
-This file has the rules for inputs and outputs of a network and for wide ranges. Rules for data
-movement and masks are in `keep_moves_in_float.py`.
+This file has the rules for inputs and outputs of a network and for factors. Rules for wide ranges
+are in `keep_ranges_in_float.py`, rules for data movement and masks in `keep_moves_in_float.py`.
 """
 
-from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,12 +15,10 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.attributes import Elementwise
 from ceras_ir.network.function import is_alias, keeps_scale, states_of
 from ceras_ir.network.storage import keep_in_float
 from ceras_ir.support.diagnostics import node_names
 from ceras_ir.transforms.graph.affine_forward import DepthwiseRule
-from ceras_ir.transforms.graph.fuse import split_activation
 from ceras_ir.transforms.pass_kinds import FloatNetworkPass, RulePass
 from ceras_ir.transforms.quantization.keep_moves_in_float import (
     CellStateRule,
@@ -31,6 +28,7 @@ from ceras_ir.transforms.quantization.keep_moves_in_float import (
     MaskRule,
     MoveRule,
 )
+from ceras_ir.transforms.quantization.keep_ranges_in_float import RangeRule
 from ceras_ir.transforms.quantization.set_precision import is_named
 from ceras_ir.transforms.quantization_options import ExceptionOptions
 
@@ -212,151 +210,60 @@ def _factors(op: Operation) -> NDArray[np.generic] | None:
     return next((array for array in known if array is not None), None)
 
 
-SMALL_REASON = "leads to a logarithm, a divisor or a root of squares, where small values matter"
+AFFINE_REASON = "scales and offsets that differ between elements would share one scale of int8 each"
 
 
-class RangeRule(FloatNetworkPass):
+@dataclass(frozen=True)
+class AffineRule(ExceptionOptions, FloatNetworkPass):
     """
-    Keep in float each logarithm, quotient with its arc tangent, and root of squares, and the
-    elementwise operations, reductions, averages, softmax and data movement from a layer to them.
+    Keep in float each product by different constants that is followed by a sum with a constant.
 
-    Examples are magnitudes of a spectrum, angles, and variances of an instance normalization. The
-    operations get `graph.precision = "f32"`. The reasons are:
-
-    1. A logarithm has equal results for equal ratios, and so has a quotient for its divisor, but
-       the steps of int8 are equal for small and large values.
-    2. Squares double the dynamic range, and a root halves it again: 255 steps of a square are 16
-       steps of the root. If a layer, such as the filters of a spectrum, uses squares, both also
-       remain in float.
-    3. Operations from a logarithm to an exponential, and the exponential, also remain in float: in
-       a sum of logarithms, a step of int8 would be a factor.
-    4. A layer before them can end in a clip with a positive lower bound, such as 1e-7. The bound
-       would round to 0 and the logarithm to minus infinity, so the clip becomes a float operation.
-
-    Changes no value.
+    Batch normalizations of sub-bands have this form. `fold-affine` and `depthwise` convert those
+    with a factor per channel; the others would round the factors, the product, the offsets and the
+    sum. In float, only the result is rounded. Changes no value.
 
     Before:
 
-        %a = graph.matmul %x, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
-        %b = graph.unary <abs> %a : tensor<1x2xf32>
-        %y = graph.unary <log> %b : tensor<1x2xf32>
+        %k = graph.constant dense<[[1.0], [2.0]]> : tensor<2x1xf32> : tensor<2x1xf32>
+        %t = graph.constant dense<[[0.5], [0.25]]> : tensor<2x1xf32> : tensor<2x1xf32>
+        %a = graph.binary mul %x, %k : (tensor<2x4xf32>, tensor<2x1xf32>) -> tensor<2x4xf32>
+        %y = graph.binary add %a, %t : (tensor<2x4xf32>, tensor<2x1xf32>) -> tensor<2x4xf32>
 
     After:
 
-        %a = graph.matmul %x, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
-        %b = graph.unary <abs> %a {graph.precision = "f32", graph.float_reason =
-            "leads to a logarithm, a divisor or a root of squares, where small values matter"}
-            : tensor<1x2xf32>
-        %y = graph.unary <log> %b {graph.precision = "f32", graph.float_reason =
-            "leads to a logarithm, a divisor or a root of squares, where small values matter"}
-            : tensor<1x2xf32>
+        %k = graph.constant dense<[[1.0], [2.0]]> : tensor<2x1xf32> : tensor<2x1xf32>
+        %t = graph.constant dense<[[0.5], [0.25]]> : tensor<2x1xf32> : tensor<2x1xf32>
+        %a = graph.binary mul %x, %k {graph.precision = "f32", graph.float_reason =
+            "scales and offsets that differ between elements would share one scale of int8 each"}
+            : (tensor<2x4xf32>, tensor<2x1xf32>) -> tensor<2x4xf32>
+        %y = graph.binary add %a, %t {graph.precision = "f32", graph.float_reason =
+            "scales and offsets that differ between elements would share one scale of int8 each"}
+            : (tensor<2x4xf32>, tensor<2x1xf32>) -> tensor<2x4xf32>
     """
 
-    name = "ranges"
+    name = "affines"
 
     def change(self, main: FuncOp) -> None:
-        ops = list(main.body.block.ops)
-        logarithms = _logarithms(ops)
-        leading: set[SSAValue] = set()
-        for inner in reversed(ops):
-            if leading.isdisjoint(inner.results):
-                sensitive = _sensitive_operands(inner, logarithms)
-            elif (bounds := _positive_bounds(inner)) is not None:
-                assert isinstance(inner, graph.Conv2dOp | graph.MatmulOp)
-                keep_in_float(split_activation(inner, bounds), SMALL_REASON)
-                sensitive = []
-            elif _keeps_sensitivity(inner):
-                sensitive = inner.operands
-            elif isinstance(inner, graph.LinearOperation) and _has_squares(inner.input):
-                sensitive = [inner.input]
-            else:
-                sensitive = []
-            if sensitive:
-                leading.update(sensitive)
-                keep_in_float(inner, SMALL_REASON)
+        for inner in main.body.block.ops:
+            factors = _factors(inner)
+            if factors is None or is_named(node_names(inner), self.besides):
+                continue
+            users = [use.operation for use in inner.results[0].uses]
+            is_affine = len(users) == 1 and _adds_constant(users[0])
+            if is_affine and len(np.unique(np.abs(factors))) > 1:
+                for each in (inner, users[0]):
+                    keep_in_float(each, AFFINE_REASON)
 
 
-def _sensitive_operands(op: Operation, logarithms: Collection[SSAValue]) -> Sequence[SSAValue]:
-    match op:
-        case graph.BinaryOp(function=graph.Binary.DIV, rhs=divisor):
-            return [] if isinstance(divisor.owner, graph.ConstantOp) else [divisor]
-        case graph.UnaryOp(input=value):
-            match op.function.data:
-                case graph.Function.LOG:
-                    counts = True
-                case graph.Function.EXP:
-                    counts = value in logarithms
-                case graph.Function.SQRT:
-                    counts = _has_squares(value)
-                case graph.Function.ATAN:
-                    counts = _is_quotient(value)
-                case _:
-                    counts = False
-            return [value] if counts else []
-        case _:
-            return []
+def _adds_constant(op: Operation) -> bool:
+    if not isinstance(op, graph.BinaryOp) or op.function is not graph.Binary.ADD:
+        return False
+    return any(isinstance(value.owner, graph.ConstantOp) for value in op.operands)
 
 
-def _positive_bounds(op: Operation) -> graph.FunctionAttr | None:
-    """
-    Return the clamp of a layer if its lower bound is positive, which int8 would round to 0; else
-    `None`.
-    """
-    function = op.activation if isinstance(op, graph.LinearOperation) else None
-    bounds = None if function is None else function.clip_range
-    return function if bounds is not None and bounds[0] > 0 else None
-
-
-def _is_quotient(value: SSAValue) -> bool:
-    match value.owner:
-        case graph.BinaryOp(function=graph.Binary.DIV, rhs=divisor):
-            return not isinstance(divisor.owner, graph.ConstantOp)
-        case graph.UnaryOp(function=graph.FunctionAttr(data=graph.Function.SQRT), input=inner):
-            return _is_quotient(inner)
-        case Operation() as op if keeps_scale(op):
-            return any(map(_is_quotient, op.operands))
-        case _:
-            return False
-
-
-def _logarithms(ops: Sequence[Operation]) -> set[SSAValue]:
-    found = set[SSAValue]()
-    for op in ops:
-        kind = op.function.data if isinstance(op, graph.UnaryOp) else None
-        leads = _keeps_sensitivity(op) and kind is not graph.Function.EXP
-        if kind is graph.Function.LOG or (leads and not found.isdisjoint(op.operands)):
-            found.update(op.results)
-    return found
-
-
-def _keeps_sensitivity(op: Operation) -> bool:
-    """
-    Return whether an operation, if its result is kept in float, needs operands in float as well.
-    """
-    if isinstance(op, graph.ReduceOp | graph.SoftmaxOp) or keeps_scale(op):
-        return True
-    if isinstance(op, graph.Pool2dOp):
-        return op.function is graph.Pool.AVERAGE
-    return op.has_trait(Elementwise, value_if_unregistered=False)
-
-
-def _has_squares(value: SSAValue) -> bool:
-    """Return whether a value is computed from squares, without a layer in between."""
-    pending, visited = [value], set[SSAValue]()
-    while pending:
-        at = pending.pop()
-        if at in visited or not isinstance(op := at.owner, Operation):
-            continue
-        if not _keeps_sensitivity(op):
-            continue
-        visited.add(at)
-        if isinstance(op, graph.BinaryOp) and op.function is graph.Binary.MUL and op.lhs is op.rhs:
-            return True
-        pending += op.operands
-    return False
-
-
-INTEGER_BORDER_RULES = ("fills", "masks", "factors", "depthwise", "ranges", "pixels", "cell-states")
+INTEGER_BORDER_RULES = (
+    *("fills", "masks", "factors", "depthwise", "affines", "ranges", "pixels", "cell-states"),
+)
 """The rules that also apply if the caller passes and receives int8."""
 
 
@@ -391,6 +298,7 @@ class KeepInFloatPass(ExceptionOptions, RulePass):
             FactorRule(self.besides),
             # The factors of channels that `factors` leaves get per-channel scales.
             DepthwiseRule(rows=True),
+            AffineRule(self.besides),
             RangeRule(),
             FloatPixelRule(),
             MoveRule(),

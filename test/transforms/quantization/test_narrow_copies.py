@@ -107,7 +107,7 @@ def quantized(stream: tuple[str, str], budget: float) -> ModuleOp:
 def test_the_stream_is_finer_and_products_read_bytes(stream: tuple[str, str]):
     data = dict(np.load(stream[1]))
     singles = [{name: array[i : i + 1] for name, array in data.items()} for i in range(40)]
-    plain, finer = quantized(stream, 0.0), quantized(stream, 1.0)
+    plain, finer = quantized(stream, 0.0), quantized(stream, 0.3)
     (copy,) = (op for op in finer.walk() if isinstance(op, graph.RequantizeOp))
     assert {type(use.operation) for use in copy.result.uses} == {graph.MatmulOp, graph.ReshapeOp}
     assert graph.stored_element(copy.input).storage.width.data == WIDE

@@ -132,7 +132,7 @@ def test_the_value_that_int8_hurts_is_found(
 ) -> None:
     module, data = chain(tmp_path, 0.015625, 64.0)
     CalibratePass(data, observer="minmax").apply(load_context(), module)
-    ChoosePrecisionPass(data, budget=1).apply(load_context(), module)
+    ChoosePrecisionPass(data, budget=0.9, goal=24).apply(load_context(), module)
     # A value with only float consumers has 16 bits too.
     assert precisions(module) == {"first": "i16", "third": "i16"}
     text = capfd.readouterr().err
@@ -177,6 +177,56 @@ def test_an_estimate_alone_warns_of_nothing(
         CalibratePass(data, observer="minmax").apply(load_context(), module)
         ChoosePrecisionPass(data, budget=1e-6).apply(load_context(), module)
         assert ("too coarse" in capfd.readouterr().err) == warns
+
+
+def test_a_measurement_overrules_the_estimates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Estimates that hide the noise of a value differ from the measurement by 3 dB and more."""
+    weigh = SensitivityMeter.weigh
+
+    def wrong(meter: SensitivityMeter, sample: Sample) -> Iterator[Weighed]:
+        for value, known, weights in weigh(meter, sample):
+            owner = value.owner
+            is_first = isinstance(owner, graph.MatmulOp) and node_name(owner) == "first"
+            yield value, known, weights * np.float32(1e-4 if is_first else 1)
+
+    monkeypatch.setattr(SensitivityMeter, "weigh", wrong)
+    module, data = chain(tmp_path, 0.015625, 64.0)
+    CalibratePass(data, observer="minmax").apply(load_context(), module)
+    ChoosePrecisionPass(data, budget=0.9, goal=24).apply(load_context(), module)
+    assert "first" in precisions(module)
+
+
+@pytest.mark.parametrize(("goal", "is_wide"), [(0.0, False), (24.0, True)])
+def test_no_value_is_chosen_beyond_the_goal(goal: float, is_wide: bool, tmp_path: Path) -> None:
+    module, data = chain(tmp_path, 0.015625, 64.0)
+    CalibratePass(data, observer="minmax").apply(load_context(), module)
+    ChoosePrecisionPass(data, budget=0.9, goal=goal).apply(load_context(), module)
+    assert ("first" in precisions(module)) == is_wide
+
+
+def test_a_budget_of_1_sets_no_limit(tmp_path: Path) -> None:
+    """All values with noise get 16 bits, although they take more than the time of the network."""
+    module, data = chain(tmp_path, 0.015625, 64.0)
+    CalibratePass(data, observer="minmax").apply(load_context(), module)
+    ChoosePrecisionPass(data, budget=1, narrow=True, goal=1).apply(load_context(), module)
+    assert precisions(module) == dict.fromkeys(("first", "second", "third"), "i16")
+
+
+def test_a_batch_without_measured_benefit_is_undone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def equal(meter: SensitivityMeter, *_: object) -> dict[SSAValue, float]:
+        return dict.fromkeys(meter.outputs, 1.0)
+
+    monkeypatch.setattr(SensitivityMeter, "shares", equal)
+    module, data = chain(tmp_path, 0.015625, 64.0)
+    CalibratePass(data, observer="minmax").apply(load_context(), module)
+    before = str(module)
+    ChoosePrecisionPass(data, budget=0.9, goal=24, narrow=True).apply(load_context(), module)
+    assert precisions(module) == {}
+    assert str(module).splitlines()[2:] == before.splitlines()[2:]
 
 
 def test_no_more_than_the_budget(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -397,8 +397,8 @@ REQUANTIZATIONS = "graph.requantizations"
 
 NOISE = "graph.stored_noise"
 """
-Attribute of the function: the signal-to-noise ratio of stored values in decibels, estimated before
-and after values got 16 bits, and measured afterwards.
+Attribute of the function: the signal-to-noise ratio of stored values in decibels, measured before
+values got 16 bits, and estimated and measured afterwards.
 """
 
 

@@ -306,9 +306,12 @@ class SensitivityMeter:
         )
         self.quantities = {output: quantities_of(self.main, output) for output in self.outputs}
         self.signals = {output: Moments() for output in self.outputs}
+        self.exact: list[tuple[Sample, dict[SSAValue, Array]]] = []
+        """The exact outputs on the samples."""
         with np.errstate(all="ignore"):
             for sample in samples:
                 known = self._forward(sample, kept=self.outputs)
+                self.exact.append((sample, {output: known[output] for output in self.outputs}))
                 for output, signal in self.signals.items():
                     signal.add(known[output][None])
         self.sizes = self._sizes()
@@ -364,17 +367,63 @@ class SensitivityMeter:
         Return the noise-to-signal ratio, a mean over the outputs, if `rounded` is applied to each
         value. Return NaN if no output varies.
         """
-        noise = {
-            output: OutputNoise(self.quantities[output], self.signals[output])
-            for output in self.outputs
-        }
+        return mean_share(self.shares(samples, rounded).values())
+
+    def shares(
+        self, samples: Iterable[Sample], rounded: Callable[[SSAValue, Array], Array]
+    ) -> dict[SSAValue, float]:
+        """
+        Return the noise-to-signal ratio of each output if `rounded` is applied to each value; NaN
+        for an output that does not vary.
+        """
+        noise = self._noise()
         with np.errstate(all="ignore"):
             for sample in samples:
-                exact = self._forward(sample, kept=self.outputs)
+                exact = self._exact_outputs(sample)
                 noisy = self._forward(sample, rounded, self.outputs)
                 for output, each in noise.items():
                     each.add_noise(exact[output], noisy[output])
-        return mean_share(each.share for each in noise.values())
+        return {output: each.share for output, each in noise.items()}
+
+    def isolated(
+        self, samples: Iterable[Sample], rounding: Mapping[SSAValue, Callable[[Array], Array]]
+    ) -> dict[SSAValue, float]:
+        """
+        Return the noise-to-signal ratio for each value, a mean over the outputs, if only this value
+        is rounded. Operations that do not depend on the value are not run again.
+        """
+        noise = {value: self._noise() for value in rounding}
+        with np.errstate(all="ignore"):
+            for sample in samples:
+                exact = self._forward(sample)
+                for value, rounded in rounding.items():
+                    changed = self._dependent(exact, value, rounded(exact[value]))
+                    for output, each in noise[value].items():
+                        each.add_noise(exact[output], changed.get(output, exact[output]))
+        return {v: mean_share(each.share for each in n.values()) for v, n in noise.items()}
+
+    def _noise(self) -> dict[SSAValue, OutputNoise]:
+        return {
+            output: OutputNoise(self.quantities[output], self.signals[output])
+            for output in self.outputs
+        }
+
+    def _exact_outputs(self, sample: Sample) -> Mapping[SSAValue, Array]:
+        for known, outputs in self.exact:
+            if known is sample:
+                return outputs
+        return self._forward(sample, kept=self.outputs)
+
+    def _dependent(
+        self, exact: Mapping[SSAValue, Array], value: SSAValue, array: Array
+    ) -> dict[SSAValue, Array]:
+        """Return the values that depend on `value` if it is `array`."""
+        changed = {value: array}
+        for op in self.main.body.block.ops:
+            if op.results and op.results[0] is not value and any(v in changed for v in op.operands):
+                operands = [changed[v] if v in changed else exact[v] for v in op.operands]
+                changed[op.results[0]] = self._run(op, operands)
+        return changed
 
     def _forward(
         self,

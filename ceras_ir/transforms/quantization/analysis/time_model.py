@@ -39,14 +39,19 @@ class Rates:
     """Storing an element of 8 bits, or the additional two bytes of a wider element."""
     finer_table: float
     """The additional time per element of a table lookup with 16-bit operands."""
+    wider: float
+    """The additional share of the time of a layer on the host if the operand has 16 bits."""
     moved: float = 1.0
-    """A 16-bit product. An accelerator with 8 bits leaves such a layer to the host."""
+    """A product on the host. An accelerator with 8 bits leaves 16-bit layers to the host."""
 
 
-HOST = Rates(unshared=2.5, element=10.0, finer_table=30.0)
-"""The rates of C with vector instructions: 232 products per nanosecond."""
+HOST = Rates(unshared=2.5, element=10.0, finer_table=30.0, wider=0.7)
+"""
+The rates of C with vector instructions: 232 products per nanosecond. If all values have 16 bits,
+networks take 0 to 19% longer, because stores and loads have a large share.
+"""
 
-ACCELERATOR_HOST = Rates(unshared=64.0, element=128.0, finer_table=360.0, moved=64.0)
+ACCELERATOR_HOST = Rates(unshared=64.0, element=128.0, finer_table=360.0, wider=1.0, moved=64.0)
 """The rates of the host of an accelerator, in products of the accelerator."""
 
 FLOAT_PRODUCT_TIME, FLOAT_UNSHARED_PRODUCT = 4, 32
@@ -93,7 +98,8 @@ class TimeModel:
             if isinstance(op, graph.LinearOperation):
                 total += self._layer(op) + HOST.element * size
             elif has_quantized_form(op):
-                total += self._rates.element * size
+                rates = HOST if self._is_accelerated(op) else self._rates
+                total += rates.element * size
         return total
 
     def widening(self, value: SSAValue) -> float:
@@ -104,6 +110,7 @@ class TimeModel:
             more = self._rates.finer_table * size
         if any(is_copy(use.operation) for use in value.uses):
             more += self._rates.element * size  # The copy becomes a separate operation.
+        more += self._moved_operations(value)
         table = value.owner
         if isinstance(table, graph.UnaryOp) and is_table(table) and width(table.input) != WIDE:
             more += self._rates.element * size  # Two tables of bytes instead of one.
@@ -114,10 +121,7 @@ class TimeModel:
                 more += op.macs + HOST.element * prod(graph.shape_of(op.results[0]))
                 is_split = True
             else:
-                # A layer on the host takes twice as long; another layer is moved to the host.
-                more += (
-                    self._layer(op) if op.has_single_channel_groups else self._rates.moved * op.macs
-                )
+                more += self._on_host(op)
         if is_split:
             more += 2 * self._rates.element * size
         if self.narrow and isinstance(op := value.owner, graph.LinearOperation):
@@ -128,6 +132,41 @@ class TimeModel:
             else:
                 more += self._rates.moved * op.macs
         return more
+
+    def _on_host(self, op: graph.LinearOperation) -> float:
+        """
+        Return the additional time of a layer with 16 bits. A host needs more time for each product;
+        an accelerator leaves the layer to the host.
+        """
+        products = self._layer(op) if op.has_single_channel_groups else self._rates.moved * op.macs
+        return self._rates.wider * products
+
+    def _moved_operations(self, value: SSAValue) -> float:
+        """
+        Return the additional time of additions and poolings that an accelerator leaves to the host
+        if a value has 16 bits, and of layers that add it as a residual.
+        """
+        if not self.narrow:
+            return 0.0
+        neighbors = {use.operation: use.index for use in uses_after_moves(value, joined=True)}
+        if isinstance(value.owner, Operation):
+            neighbors[value.owner] = -1
+        more = 0.0
+        for op, index in neighbors.items():
+            if self._is_accelerated(op):
+                size = prod(graph.shape_of(op.results[0]))
+                more += (self._rates.element - HOST.element) * size
+            elif isinstance(op, graph.LinearOperation) and index > 0 and op.residual is not None:
+                more += self._rates.element * prod(graph.shape_of(op.results[0]))
+        return more
+
+    def _is_accelerated(self, op: Operation) -> bool:
+        """Return whether an accelerator computes an addition or a pooling of 8 bits."""
+        if not self.narrow:
+            return False
+        if isinstance(op, graph.BinaryOp):
+            return op.function in (graph.Binary.ADD, graph.Binary.SUB)
+        return isinstance(op, graph.Pool2dOp)
 
     def splits(self, op: graph.LinearOperation) -> bool:
         """
@@ -185,9 +224,10 @@ def time_of_operation(op: Operation, *, narrow: bool = False) -> float:
                 * (FLOAT_UNSHARED_PRODUCT if op.has_single_channel_groups else FLOAT_PRODUCT_TIME)
             )
         elif op.has_single_channel_groups:
-            total += op.macs * element.storage.width.data // 8 * rates.unshared
+            is_wide = element.storage.width.data == WIDE
+            total += op.macs * rates.unshared * (1 + rates.wider * is_wide)
         elif element.storage.width.data == WIDE:
-            total += op.macs * (1 + rates.moved)
+            total += op.macs * (1 + rates.wider * rates.moved)
         else:
             total = op.macs + HOST.element * size  # On the device, which stores as fast.
     elif isinstance(op, graph.LookupOp):

@@ -1,8 +1,7 @@
 // RUN: python3 -c "import numpy; numpy.savez('%t.npz', input0=numpy.float32(numpy.random.default_rng(0).integers(-63, 64, (32, 64)) / 32))"
 // RUN: ceras-opt %s --split-input-file --calibrate="calibration=%t.npz observer=minmax" --choose-precision="calibration=%t.npz budget=0.5" | filecheck %s
 
-// The results have 30 dB and more. 16 bits between the small products take 1.3% of the time, and
-// save much more than that of the noise.
+// The results meet their goal. 16 bits between the small products take less than 1% of the time.
 // CHECK-LABEL: func.func @main(
 func.func @main(%x: tensor<1x64xf32>) -> (tensor<1x256xf32>, tensor<1x512xf32>) {
   %w = graph.constant dense<0.125> : tensor<2x64xf32> : tensor<2x64xf32>
@@ -17,7 +16,7 @@ func.func @main(%x: tensor<1x64xf32>) -> (tensor<1x256xf32>, tensor<1x512xf32>) 
 
 // -----
 
-// It would take 2.4%.
+// They would take more.
 // CHECK-LABEL: func.func @main(
 func.func @main(%x: tensor<1x64xf32>) -> (tensor<1x512xf32>, tensor<1x512xf32>) {
   %w = graph.constant dense<0.125> : tensor<2x64xf32> : tensor<2x64xf32>
@@ -28,21 +27,4 @@ func.func @main(%x: tensor<1x64xf32>) -> (tensor<1x512xf32>, tensor<1x512xf32>) 
   %1 = graph.matmul %0, %v : (tensor<1x2xf32>, tensor<512x2xf32>) -> tensor<1x512xf32>
   %2 = graph.matmul %x, %u : (tensor<1x64xf32>, tensor<512x64xf32>) -> tensor<1x512xf32>
   func.return %1, %2 : tensor<1x512xf32>, tensor<1x512xf32>
-}
-
-// -----
-
-// A part of what is joined in 8 bits is rounded there all the same.
-// CHECK-LABEL: func.func @main(
-func.func @main(%x: tensor<1x64xf32>) -> (tensor<1x256xf32>, tensor<1x512xf32>) {
-  %w = graph.constant dense<0.125> : tensor<1x64xf32> : tensor<1x64xf32>
-  %v = graph.constant dense<0.5> : tensor<256x2xf32> : tensor<256x2xf32>
-  %u = graph.constant dense<0.125> : tensor<512x64xf32> : tensor<512x64xf32>
-  // CHECK: graph.matmul {{.*}}graph.exponent = {{[^ ]+}} : i64} {{.*}}loc("part")
-  // CHECK: graph.concat {{.*}}graph.exponent = {{[^ ]+}} : i64, axis = 1 : i64} {{.*}}loc("joined")
-  %0 = graph.matmul %x, %w : (tensor<1x64xf32>, tensor<1x64xf32>) -> tensor<1x1xf32> loc("part")
-  %j = graph.concat %0, %0 {axis = 1 : i64} : (tensor<1x1xf32>, tensor<1x1xf32>) -> tensor<1x2xf32> loc("joined")
-  %1 = graph.matmul %j, %v : (tensor<1x2xf32>, tensor<256x2xf32>) -> tensor<1x256xf32>
-  %2 = graph.matmul %x, %u : (tensor<1x64xf32>, tensor<512x64xf32>) -> tensor<1x512xf32>
-  func.return %1, %2 : tensor<1x256xf32>, tensor<1x512xf32>
 }

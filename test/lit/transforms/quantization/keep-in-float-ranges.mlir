@@ -1,9 +1,9 @@
 // RUN: ceras-opt %s --keep-in-float="rules=ranges" --split-input-file | filecheck %s
 
-// A logarithm of the filters of a spectrum: powers and filters stay in float, the products before
-// and behind them become integers.
+// A logarithm of the filters of a spectrum: the products of the spectrum, powers and filters stay
+// in float, the product after them becomes an integer product.
 // CHECK-LABEL: func.func @main(
-// CHECK:       graph.matmul %x, %w :
+// CHECK:       graph.matmul %x, %w {graph.precision = "f32", graph.float_reason = "computes a spectrum
 // CHECK-NEXT:  graph.binary mul %{{.*}} {graph.precision = "f32", graph.float_reason = "leads to a logarithm
 // CHECK-NEXT:  graph.reshape {{.*}}graph.precision = "f32"
 // CHECK-NEXT:  graph.reduce sum {{.*}}graph.precision = "f32"
@@ -52,7 +52,7 @@ func.func @main(%x: tensor<2x3xf32>) -> (tensor<2x4xf32>, tensor<2x4xf32>) {
 
 // The magnitudes of a spectrum: a root of squares is kept, a root of what is no square is not.
 // CHECK-LABEL: func.func @main(
-// CHECK:       graph.matmul %x, %w :
+// CHECK:       graph.matmul %x, %w {graph.precision = "f32", graph.float_reason = "computes a spectrum
 // CHECK-NEXT:  graph.binary mul %{{.*}} {graph.precision = "f32", graph.float_reason = "leads to a logarithm
 // CHECK-NEXT:  graph.reduce sum {{.*}}graph.precision = "f32"
 // CHECK-NEXT:  graph.unary <sqrt> {{.*}}graph.precision = "f32"
