@@ -3,7 +3,7 @@
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import overload
 
@@ -22,7 +22,7 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 from ceras_ir.backends.c import emulator
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.machines import COptions
-from ceras_ir.backends.c.runner import CModel, Launch, compiler
+from ceras_ir.backends.c.runner import SOURCE_SUFFIXES, CModel, Launch, compiler
 from ceras_ir.dialects.graph import ConstantOp, numpy_dtype, shape_of, tensor_type
 from ceras_ir.interpreters import network
 from ceras_ir.network.artefacts import TensorInfo, network_inputs, network_outputs
@@ -195,15 +195,19 @@ def run_apart(
         flags = [flag for flag in flags if not flag.startswith("-O")]
         program = _program(folder, (*STRICT, "-O0", *flags, "-fsanitize=address"))
         ends = network_inputs(main_function(module)), network_outputs(main_function(module))
-        return run_on_raw_tensors([program], folder, inputs, *ends)
+        is_loaded = options is not None and options.weights == "file"
+        weights = folder.glob("*.weights") if is_loaded else ()
+        return run_on_raw_tensors([program], folder, inputs, *ends, weights)
 
 
 def _program(folder: Path, flags: Sequence[str]) -> Path:
     """Compile the files of `emit_apart` in a folder, or copy the program from the cache."""
     program = folder / "program"
-    sources = sorted(folder.glob("*.[ch]"))
+    sources = sorted(path for path in folder.iterdir() if path.suffix in SOURCE_SUFFIXES)
     compiled_files = [str(path) for path in sources if path.suffix == ".c" if path.stem != "bench"]
-    command = [*compiler(), *flags, f"-I{folder}", *compiled_files, "-o", str(program), "-lm"]
+    # The second folder is for constants that the assembler includes.
+    folders = [f"-I{folder}", f"-Wa,-I,{folder}"]
+    command = [*compiler(), *flags, *folders, *compiled_files, "-o", str(program), "-lm"]
 
     def make() -> bytes:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -223,12 +227,16 @@ def run_on_raw_tensors(
     inputs: Mapping[str, Array],
     given: Sequence[TensorInfo],
     returned: Sequence[TensorInfo],
+    weights: Iterable[Path] = (),
 ) -> dict[str, Array]:
-    """Run a program of `main.c` on inputs, and return the outputs by name."""
+    """
+    Run a program of `main.c` on inputs, and return the outputs by name. `weights` are the files of
+    weights that it loads.
+    """
     data = b"".join(np.asarray(inputs[info.name], info.dtype).tobytes() for info in given)
     (folder / "in.bin").write_bytes(data)
     files = folder / "in.bin", folder / "out.bin"
-    done = subprocess.run([*command, *files], capture_output=True, text=True, check=False)
+    done = subprocess.run([*command, *files, *weights], capture_output=True, text=True, check=False)
     assert done.returncode == 0, (done.returncode, done.stderr[:3000])
     data, at, results = files[1].read_bytes(), 0, dict[str, Array]()
     for info in returned:
