@@ -22,13 +22,14 @@ from ceras_ir.data.image_options import ImageOptions
 from ceras_ir.data.samples import Array
 from ceras_ir.driver.compile import remedied
 from ceras_ir.driver.shared_options import reference_target
+from ceras_ir.frontends.exporters import exporter_of
 from ceras_ir.network.artefacts import TensorInfo, network_inputs, network_outputs
 from ceras_ir.network.function import is_quantized, main_function
 from ceras_ir.pipeline import report
 from ceras_ir.pipeline.build import build, run_all
 from ceras_ir.pipeline.context import load_context, load_universe
 from ceras_ir.pipeline.instrumentation import PassRunner
-from ceras_ir.pipeline.parsing import parse_text, read_network
+from ceras_ir.pipeline.parsing import parse_text, prepared, read_network
 from ceras_ir.pipeline.pass_options import (
     build_pipeline,
     keyword_parameters,
@@ -255,7 +256,8 @@ class Model:
 
 
 def load(
-    path: str | PathLike[str],
+    network: object,
+    example_inputs: Sequence[object] | None = None,
     *,
     batch: int = 1,
     shapes: Mapping[str, Sequence[int]] | None = None,
@@ -263,19 +265,43 @@ def load(
     states: Mapping[str, str] | None = None,
 ) -> Model:
     """
-    Load the network in an ONNX file or in IR text. A symbolic batch dimension becomes `batch`,
-    inputs in `shapes` get these shapes, inputs in `values` become constants, and inputs in `states`
-    get an output of the previous call.
+    Load the network in an ONNX file or in IR text, by its path, or a PyTorch module with a tuple of
+    `example_inputs`. A symbolic batch dimension becomes `batch`, inputs in `shapes` get these
+    shapes, inputs in `values` become constants, and inputs in `states` get an output of the
+    previous call.
     """
-    name = fspath(path)
+    is_file = isinstance(network, str | PathLike)
+    name = fspath(cast("str | PathLike[str]", network)) if is_file else type(network).__name__
     with diagnosed(name):
         if batch < 1:
             raise UsageError(f"batch must be at least 1, got {batch}")
+        if not is_file:
+            return _exported(network, example_inputs, batch, shapes, values, states)
+        if example_inputs is not None:
+            raise UsageError("a file needs no example inputs: remove them")
         if os.path.isdir(name):
             raise InputError("a folder: open_compiled opens a compiled network", name)
         module = read_network(name, batch=batch, shapes=shapes, values=values, states=states)
         title = os.path.splitext(os.path.basename(name))[0] or "model"
         return Model(module, title)
+
+
+def _exported(
+    network: object,
+    example_inputs: Sequence[object] | None,
+    batch: int,
+    shapes: Mapping[str, Sequence[int]] | None,
+    values: Mapping[str, Sequence[float]] | None,
+    states: Mapping[str, str] | None,
+) -> Model:
+    if (exporter := exporter_of(network)) is None:
+        kind = type(network).__name__
+        raise UsageError(f"expected the path of a model, or a PyTorch module, got {kind}")
+    from ceras_ir.frontends.onnx import import_model
+
+    model, title = exporter.model(network, example_inputs), exporter.title(network)
+    module = import_model(model, batch=batch, shapes=shapes, values=values, name=title)
+    return Model(prepared(module, values=values, states=states), title)
 
 
 def _target(name: str, board: str | None, options: Mapping[str, object]) -> Target:

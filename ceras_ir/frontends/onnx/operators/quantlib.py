@@ -1,4 +1,4 @@
-"""Import the requantization of models that quantlib or Deeploy wrote, whose floats are integers."""
+"""Import the requantization of models of quantlib and Deeploy. Their floats are integers."""
 
 import numpy as np
 from onnx import numpy_helper
@@ -14,7 +14,7 @@ NAMES = ("RequantShift", "ai.onnx.contrib::RequantShift")
 LEVELS = ("n_levels_out", "n_levels")
 """The attributes for the number of values of the result, the newer first."""
 OFFSET_BITS = 56
-"""An offset of 2^56 makes the dividend positive: a quotient without fraction is rounded down."""
+"""With an offset of 2^56 the dividend is positive, so dropping the fraction rounds down."""
 
 constant_operands(
     dict.fromkeys(NAMES, (1, 2)),

@@ -1,0 +1,100 @@
+"""
+Export PyTorch modules by `torch.export` and the ONNX exporter of PyTorch.
+
+Nodes get the names of the modules in the module tree, such as `blocks.0.conv`, which diagnostics
+and reports print. PyTorch is imported when a module is exported.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from ceras_ir.frontends.exporters import NetworkExporter
+from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.support.extras import install_command
+
+if TYPE_CHECKING:
+    import onnx
+
+EXTRA = "pytorch"
+SCOPES = "pkg.torch.onnx.name_scopes"
+"""The key of the names of modules, outermost first, that contain the operation of a node."""
+
+
+class TorchExporter(NetworkExporter):
+    """Exports `torch.nn.Module` and `torch.export.ExportedProgram`."""
+
+    def model(self, network: object, example_inputs: Sequence[object] | None) -> onnx.ModelProto:
+        if find_spec("onnxscript") is None:
+            raise UsageError(
+                f"the ONNX exporter of PyTorch needs onnxscript: {install_command(EXTRA)}"
+            )
+        torch = cast(Any, import_module("torch"))
+        program = network
+        if not isinstance(network, torch.export.ExportedProgram):
+            program = _program(torch, network, example_inputs)
+        # The optimizer of the exporter would give a convolution the name of the next batch norm.
+        exported = torch.onnx.export(program, dynamo=True, verbose=False, optimize=False)
+        model: onnx.ModelProto = exported.model_proto
+        name_nodes(model)
+        return model
+
+    def title(self, network: object) -> str:
+        return type(network).__name__
+
+
+def _program(torch: Any, network: Any, example_inputs: Sequence[object] | None) -> object:
+    if example_inputs is None:
+        raise UsageError(
+            "a PyTorch module needs example inputs: ceras.load(module, example_inputs), a tuple of "
+            "tensors or arrays with the shapes and types of the inputs"
+        )
+    inputs = tuple(
+        torch.from_numpy(each) if isinstance(each, np.ndarray) else each for each in example_inputs
+    )
+    # The modes of all modules are restored.
+    modes = [(module, module.training) for module in network.modules()]
+    try:
+        return torch.export.export(network.eval(), inputs)
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+def name_nodes(model: onnx.ModelProto) -> None:
+    """
+    Give each node the name of the innermost module that contains the operation, with the operator
+    if the module has several. The names of operations outside of submodules are kept.
+    """
+    scopes = [_scope(node) for node in model.graph.node]
+    counts = Counter(scopes)
+    used = set[str]()
+    for node, scope in zip(model.graph.node, scopes, strict=True):
+        if not scope:
+            used.add(node.name)
+            continue
+        name = base = scope if counts[scope] == 1 else f"{scope}/{node.op_type}"
+        number = 1
+        while name in used:
+            number += 1
+            name = f"{base}_{number}"
+        used.add(name)
+        node.name = name
+
+
+def _scope(node: onnx.NodeProto) -> str:
+    import ast
+
+    for entry in node.metadata_props:
+        if entry.key == SCOPES:
+            names: object = ast.literal_eval(entry.value)
+            assert isinstance(names, list)
+            modules = [str(name) for name in cast("list[object]", names)[:-1] if name]
+            return modules[-1] if modules else ""
+    return ""
