@@ -74,10 +74,17 @@ def _scratch_apart(layer: Layer, ctype: str, name: str, size: int, itemsize: int
 
 
 @contextmanager
+def planned_apart() -> Generator[None]:
+    """Plan the memory of networks with a gap after each buffer."""
+    with patch.object(allocate_blocks, "plan_offsets", _Apart):
+        yield
+
+
+@contextmanager
 def apart() -> Generator[None]:
     """Plan and print networks with gaps: planning and `emit_apart` are inside of this context."""
     with (
-        patch.object(allocate_blocks, "plan_offsets", _Apart),
+        planned_apart(),
         patch.object(model, "place_workspaces", _workspaces_apart),
         patch.object(program, "STATE_ALIGNMENT", GAP),
         patch.object(Layer, "scratch", _scratch_apart),

@@ -25,7 +25,11 @@ from ceras_ir.interpreters.network import run
 from ceras_ir.support.native import Part, build
 
 Array = NDArray[np.generic]
-SANITIZERS = ("-O1", "-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+SANITIZERS = (
+    *("-O1", "-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
+    "-DCERAS_RED_ZONES",
+)
+"""Flags for the sanitizers, with inaccessible bytes around the tensors in the arena."""
 OTHER_PROCESSORS = [
     ("-O0", "-Wno-unknown-pragmas", flag)
     for flag in ("-march=x86-64", "-march=x86-64-v3", "-DCERAS_PLAIN")

@@ -40,6 +40,8 @@ from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters.network import run, run_in_arena
 from ceras_ir.transforms.memory.check_blocks import check_plan
 
+pytestmark = pytest.mark.usefixtures("apart")
+
 INT8 = UniformType(0.5)
 WIDE = UniformType(0.125, storage=i16)
 SHAPE = (2, 5, 6, 4)

@@ -35,6 +35,8 @@ from ceras_ir.dialects.quant import UniformType
 from ceras_ir.driver.verify.tool import main as verify_tool
 from ceras_ir.support.diagnostics import InputError
 
+pytestmark = pytest.mark.usefixtures("apart")
+
 INT8 = UniformType(0.5, -7)
 UINT16 = IntegerType(16, Signedness.UNSIGNED)
 INTEGERS = [i1, i8, BYTE, i16, UINT16, i32, i64]

@@ -40,6 +40,8 @@ from ceras_ir.dialects.graph.elementwise import QUANTIZED_BINARIES
 from ceras_ir.dialects.mem import CPU
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 
+pytestmark = pytest.mark.usefixtures("apart")
+
 INT8 = UniformType(0.5)
 INT32 = UniformType(0.25, storage=i32)
 UINT8 = UniformType(0.25, 128, storage=IntegerType(8, Signedness.UNSIGNED))

@@ -19,6 +19,8 @@ from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters.network import in_turn
 from ceras_ir.support.diagnostics import InputError
 
+pytestmark = pytest.mark.usefixtures("apart")
+
 INT8, WIDE = UniformType(0.5, -7), UniformType(0.125, storage=i16)
 STATES = {"input0": "output2", "input1": "output0", "input2": "output3", "input4": "output4"}
 STEPS = 6

@@ -20,6 +20,8 @@ from ceras_ir.dialects.graph.lookup import BYTE
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.support.diagnostics import InputError
 
+pytestmark = pytest.mark.usefixtures("apart")
+
 INT8, WIDE = UniformType(0.5), UniformType(0.125, storage=i16)
 
 

@@ -22,6 +22,8 @@ from ceras_ir.dialects.quant import UniformType
 from ceras_ir.driver.verify.tool import main as verify_tool
 from ceras_ir.support.diagnostics import InputError
 
+pytestmark = pytest.mark.usefixtures("apart")
+
 INT8, WIDE = UniformType(0.5, -7), UniformType(0.125, storage=i16)
 UINT16 = UniformType(0.5, storage=IntegerType(16, Signedness.UNSIGNED))
 

@@ -15,6 +15,9 @@
 #include "operation.h"
 #include "replay.h"
 #include "zero_blocks.h"
+#if defined(CERAS_RED_ZONES)
+#include <sanitizer/asan_interface.h>
+#endif
 
 namespace ceras {
 namespace {
@@ -380,6 +383,20 @@ struct Loader {
   }
 };
 
+// For tests: make the bytes of the arena that belong to no tensor inaccessible.
+void add_red_zones(const Model& model, uint64_t arena_bytes) {
+#if defined(CERAS_RED_ZONES)
+  if (model.arena == nullptr) return;
+  const uint8_t* end = model.arena.get() + arena_bytes + 4096;
+  __asan_poison_memory_region(model.base, static_cast<size_t>(end - model.base));
+  for (const Tensor& tensor : model.tensors)
+    if (!tensor.constant())
+      __asan_unpoison_memory_region(tensor.data, static_cast<size_t>(tensor.extent));
+#else
+  (void)model, (void)arena_bytes;
+#endif
+}
+
 }  // namespace
 
 void reset(Model& model) {
@@ -399,8 +416,11 @@ bool load(const uint8_t* data, uint64_t size, Model& model, char* message, size_
   if (reinterpret_cast<uintptr_t>(data) % SECTION_ALIGNMENT != 0)
     return loader.fail("the file must be in memory that is aligned to 64 bytes");
   if (const char* reason = open_container(data, size, loader.file)) return loader.fail(reason);
-  return loader.network() && loader.arena() && loader.tensors() && loader.borders() &&
-         loader.states() && loader.layers();
+  if (!loader.network() || !loader.arena() || !loader.tensors() || !loader.borders() ||
+      !loader.states() || !loader.layers())
+    return false;
+  add_red_zones(model, loader.arena_bytes);
+  return true;
 }
 
 }  // namespace ceras
