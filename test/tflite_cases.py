@@ -456,6 +456,14 @@ def variable(n: Network) -> FileModel:
     return n.done(y)
 
 
+@case("int8", "float32")
+def reshape_to_scalar(n: Network) -> FileModel:
+    x = n.input(1, 1)
+    y = n.value(like=x)
+    n.model.add("RESHAPE", [x, n.integers()], y)
+    return n.done(y)
+
+
 def inputs_of(name: str, model: FileModel) -> dict[str, NDArray[np.generic]]:
     """Return seeded samples, stacked along a new first dimension."""
     rng = np.random.default_rng(zlib.crc32(f"{name} inputs".encode()))

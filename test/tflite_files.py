@@ -42,6 +42,8 @@ class FileTensor:
     points: Sequence[int] = ()
     axis: int = 0
     data: NDArray[np.generic] | None = None
+    signature: Sequence[int] = ()
+    """The shape with -1 for open dimensions, if there are any."""
 
 
 @dataclass
@@ -157,6 +159,7 @@ class FileModel:
             quantization = self._table(builder, fields)
         name = builder.CreateString(tensor.name)
         shape = self._ints(builder, tensor.shape)
+        signature = self._ints(builder, tensor.signature) if tensor.signature else 0
         fields = {
             0: ("Offset", shape),
             1: ("Int8", TYPES[tensor.kind]),
@@ -165,6 +168,8 @@ class FileModel:
         }
         if quantization is not None:
             fields[4] = ("Offset", quantization)
+        if tensor.signature:
+            fields[7] = ("Offset", signature)
         return self._table(builder, fields)
 
     def _operator(self, builder: Any, op: FileOperator, code: int) -> int:

@@ -31,16 +31,24 @@ def import_file(
 
     from ceras_ir.frontends.tflite.importer import Importer
     from ceras_ir.frontends.tflite.model.schema import Model
-    from ceras_ir.support.diagnostics import InputError
+    from ceras_ir.support.diagnostics import InputError, UnsupportedError
     from ceras_ir.transforms.graph.eliminate_transposes import EliminateTransposesPass
     from ceras_ir.transforms.pass_kinds import run_step
 
+    importer: Importer | None = None
     try:
         model = Model.read(path)
         importer = Importer(model, batch=batch, shapes=shapes or {}, values=values or {})
         module = importer.module()
     except InputError as error:
         error.file = error.file or path
-        raise
+        if importer is None or not (names := importer.open_inputs):
+            raise
+        first = str(error).splitlines()[0]
+        raise UnsupportedError(
+            f"unsupported with extents of 1 for open dimensions: {first}; set the shape of "
+            f"'{names[0]}' with --shape",
+            path,
+        ) from None
     run_step(EliminateTransposesPass.name, EliminateTransposesPass(), Context(), module)
     return module

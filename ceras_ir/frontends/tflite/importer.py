@@ -60,6 +60,16 @@ class Importer:
     def _no_subgraph(name: str, emitter: Emitter, bound: Mapping[str, Value]) -> Sequence[Value]:
         raise emitter.node.unsupported(f"the subgraph '{name}'")
 
+    @property
+    def open_inputs(self) -> list[str]:
+        """The inputs with open dimensions other than the first, of which no shape is given."""
+        tensors = (self.graph.tensors[i] for i in self.graph.inputs)
+        return [
+            name
+            for name, tensor in zip(self.names, tensors, strict=True)
+            if any(tensor.open_dimensions) and name not in self.shapes
+        ]
+
     def module(self) -> ModuleOp:
         """Return the module with the function `main`."""
         load_operators()

@@ -226,7 +226,7 @@ class Model:
             shape,
             dynamic,
             kind,
-            self._read_buffer(table.integer(2, "I")),
+            self._read_buffer(table.integer(2, "I"), shape),
             *self._read_quantization(table.table(4), name),
             table.flag(5),
         )
@@ -248,12 +248,13 @@ class Model:
         full = dense_array(sparsity, data.view(tensor.dtype), tensor.shape, tensor.name)
         return replace(tensor, data=np.ascontiguousarray(full).view(np.uint8).reshape(-1))
 
-    def _read_buffer(self, index: int) -> NDArray[np.uint8] | None:
+    def _read_buffer(self, index: int, shape: tuple[int, ...]) -> NDArray[np.uint8] | None:
         if not index:
             return None
         buffer = self._root.entry(4, index)
         data = buffer.vector(0, "u1").astype(np.uint8, copy=False)
-        if data.size:
+        # An empty constant, such as the shape of a scalar, has an empty buffer.
+        if data.size or not prod(shape):
             return data
         offset, size = buffer.integer(1, "Q"), buffer.integer(2, "Q")
         if offset < 2 or not size:
