@@ -329,14 +329,12 @@ def check_ending(path: str) -> None:
 _PYTORCH = (
     "export the network from PyTorch: torch.onnx.export(network.eval(), (example_input,), '{onnx}')"
 )
-_EXPORTED_PROGRAM = "load it in Python: ceras_ir.load(torch.export.load('{path}'))"
 _KERAS = (
     "convert it: pip install tf2onnx; python -m tf2onnx.convert {option} {{path}} --output {{onnx}}"
 )
 _SKLEARN = "convert the estimator: pip install skl2onnx; skl2onnx.to_onnx(estimator, example_input)"
 EXPORTS = {
     **dict.fromkeys((".pt", ".pth", ".ckpt", ".safetensors", ".bin"), _PYTORCH),
-    ".pt2": _EXPORTED_PROGRAM,
     ".tflite": _KERAS.format(option="--tflite"),
     **dict.fromkeys((".h5", ".keras"), _KERAS.format(option="--keras")),
     ".pb": _KERAS.format(option="--graphdef"),

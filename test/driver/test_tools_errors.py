@@ -168,7 +168,7 @@ def test_folder_that_is_not_ours(tmp_path: Path, inputs: Path, tool: Tool):
         (["--target", "vta", "--quantize", "none"], "int8"),
         (["--target", "c", "--io", "int8", "--quantize", "none"], "--quantize int8"),
         (["--target", "cuda"], "unknown target 'cuda'"),
-        (["--target", "C"], "(targets: arduino, c, dataflow, nnet, onnx, vta)"),
+        (["--target", "C"], "(targets: arduino, c, dataflow, mlir, nnet, onnx, vta)"),
         pytest.param(
             ["--target", "interp"],
             "unknown target 'interp' (targets: arduino, c,",
