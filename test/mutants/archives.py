@@ -1,6 +1,7 @@
 """Create mutants of `.npz` files: other headers, members and bytes."""
 
 import io
+import warnings
 import zipfile
 from random import Random
 
@@ -24,11 +25,10 @@ def mutant(seed: int, shape: tuple[int, ...]) -> bytes:
     members = [(f"{name}.npy", _array(random, shape)) for name in _names(random)]
     method = random.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA))
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", method) as archive:
+    with warnings.catch_warnings(), zipfile.ZipFile(buffer, "w", method) as archive:
+        warnings.simplefilter("ignore", UserWarning)  # Two members can have one name.
         for name, data in members:
-            # `writestr` warns about a name that the archive has.
-            with archive.open(zipfile.ZipInfo(name), "w") as stream:
-                stream.write(data)
+            archive.writestr(zipfile.ZipInfo(name), data, method)
     data = buffer.getvalue()
     return changed(random, data) if random.random() < 0.5 else data
 

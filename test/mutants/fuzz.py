@@ -176,8 +176,10 @@ COMPILED = Path(tempfile.gettempdir()) / f"ceras-mutants-{os.getpid()}"
 
 
 def compile_folders() -> None:
-    """Compile the folders that are mutated."""
-    COMPILED.mkdir(parents=True, exist_ok=True)
+    """Compile the folders that are mutated, if they do not exist; the caller removes `COMPILED`."""
+    if COMPILED.exists():
+        return
+    COMPILED.mkdir(parents=True)
     (COMPILED / "m.onnx").write_bytes(conv_model((1, 2, 6, 6), 3, (3, 3)).SerializeToString())
     np.savez(COMPILED / "x.npz", x=np.zeros((1, 2, 6, 6), np.float32))
     for target in ("c", "vta", "nnet"):
@@ -213,16 +215,13 @@ def outcomes(kind: str, seeds: Sequence[int], keep: Path | None = None) -> Itera
     preload()
     if kind not in ("ir", "onnx"):
         compile_folders()
-    try:
-        for seed in seeds:
-            with tempfile.TemporaryDirectory(prefix="ceras-mutant-") as name:
-                main, arguments = make(seed, Path(name))
-                outcome = run(main, arguments, Path(name))
-                if not outcome.good and keep is not None:
-                    shutil.copytree(name, keep / f"{kind}-{seed}", dirs_exist_ok=True)
-                yield outcome
-    finally:
-        shutil.rmtree(COMPILED, ignore_errors=True)
+    for seed in seeds:
+        with tempfile.TemporaryDirectory(prefix="ceras-mutant-") as name:
+            main, arguments = make(seed, Path(name))
+            outcome = run(main, arguments, Path(name))
+            if not outcome.good and keep is not None:
+                shutil.copytree(name, keep / f"{kind}-{seed}", dirs_exist_ok=True)
+            yield outcome
 
 
 def main() -> int:
@@ -248,6 +247,7 @@ def main() -> int:
         seconds = monotonic() - start
         ends = dict(sorted(statuses.items()))
         print(f"{kind}: {count} mutants in {seconds:.0f} s, by status {ends}")
+    shutil.rmtree(COMPILED, ignore_errors=True)
     if bad:
         print(f"{bad} mutants fail: {failed}")
     else:

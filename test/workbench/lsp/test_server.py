@@ -131,7 +131,7 @@ def test_files_that_are_not_open(editor: Editor):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sent", [b"Content-Length: 100000000000\r\n\r\n{}", b"X" * 10_000])
+@pytest.mark.parametrize("sent", [b"Content-Length: 100000000000\r\n\r\n{}"])
 def test_messages_that_are_too_long(sent: bytes):
     command = [Path(sys.executable).with_name("ceras-lsp")]
     done = subprocess.run(command, input=sent, capture_output=True, check=False)
