@@ -182,8 +182,10 @@ def check_conditions(
             near = did_you_mean(name, {*metrics, *_short_names(metrics)})
             raise _refused(each, f"unknown metric '{name}'{near} (known: {listed})")
         limit = each.limit(quantity)
-        if name in metrics and quantity is SHARE and not -1 <= limit <= 1:
-            raise _refused(each, f"'{name}' is at most 1: write {each.number:g}% for percent")
+        is_share = name in metrics and quantity is SHARE
+        if is_share and (not -1 <= limit <= 1 or (each.relation == ">" and limit == 1)):
+            remedy = "" if each.unit else f": write {each.number:g}% for percent"
+            raise _refused(each, f"'{name}' is at most 1{remedy}")
 
 
 def met_conditions(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ceras_ir.data.image_options import ImageOptions
 from ceras_ir.network.artefacts import TensorInfo
-from ceras_ir.support.diagnostics import InputError, UsageError
+from ceras_ir.support.diagnostics import InputError, UsageError, remark
 from ceras_ir.support.extras import install_command
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ class ImageReader:
         (self.input,) = inputs
         layout = self.options.layout
         self.planar = is_planar(self.input.shape) if layout == "auto" else layout == "nchw"
+        self.warned = False
         self.frame = self.input.pixels.frame if self.input.pixels is not None else None
         if self.frame is None:
             _, *rest = self.input.shape
@@ -102,6 +103,7 @@ class ImageReader:
     def read(self, file: Path | IO[bytes], name: str | None = None) -> NDArray[np.generic]:
         """Return an image as an input; errors call the image `name`."""
         with self._upright(file, name) as image:
+            self._check_orientation(image, name or str(file))
             pixels = self._fitted(image.convert("RGB" if self.depth == 3 else "L"))
         if self.options.channels == "bgr":
             pixels = pixels[:, :, ::-1]
@@ -130,6 +132,19 @@ class ImageReader:
         except (OSError, ValueError, UnidentifiedImageError, Image.DecompressionBombError) as error:
             reason = str(error).splitlines()[0] if str(error) else "damaged"
             raise InputError(f"not a readable image: {reason}", name or str(file)) from None
+
+    def _check_orientation(self, image: Image, name: str) -> None:
+        """Warn once of frames with exchanged height and width."""
+        if self.frame is None or self.warned or image.width == image.height:
+            return
+        if (image.width, image.height) == self.frame.size:
+            self.warned = True
+            height, width = self.frame.size
+            remark(
+                f"warning: '{name}' is {image.width} pixels wide and {image.height} high, but "
+                f"frames have height {height} and width {width}: exchange the numbers of "
+                "--frame-size if it was meant as WxH"
+            )
 
     def placement(self, file: Path) -> tuple[float, float, float, float]:
         """Return the map from pixels of an image to the input: factors and offsets of x and y."""

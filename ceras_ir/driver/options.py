@@ -204,15 +204,15 @@ class InputOptions:
     input_image: InputImage | None = option(None, metavar="FORMAT")
     """
     Let the network take an image from a camera, uint8, divide it by --image-scale, subtract
-    --image-mean and divide by --image-std; the other --image options apply to folders.
+    --image-mean and divide by --image-std; the other --image options apply to folders. nhwc and
+    nchw are pixels of the size of the input. All others are frames, which are converted to RGB or
+    gray, cropped and resized: gray, rgb888, bgr888, rgb565_be (the upper byte first), rgb565_le,
+    yuyv, uyvy, nv12, nv21, and the Bayer patterns rggb, bggr, grbg and gbrg.
 
-    nhwc and nchw are pixels of the size of the input. The other formats are frames, which are
-    converted to RGB or gray, cropped and resized: gray, rgb888, bgr888, rgb565_be, rgb565_le, yuyv,
-    uyvy, nv12, nv21, and the Bayer patterns rggb, bggr, grbg and gbrg. Data of the model is
-    converted to pixels or frames.
+    Data of the model is converted to pixels or frames.
     """
     frame_size: tuple[int, int] | None = option(None, metavar="HxW", read=frame_size)
-    """Take frames of this height and width (default: those of the input)."""
+    """Take frames of this height and width."""
     frame_crop: tuple[int, int, int, int] | None = option(None, metavar="Y,X,HxW", read=frame_crop)
     """
     Use the part of the frame of this height and width, with its upper left corner at row Y and
@@ -325,6 +325,10 @@ def image_passes(arguments: argparse.Namespace) -> "tuple[ModulePass, ...]":
     scale = images.divisor("float32")
     given = {name: getattr(arguments, f"frame_{name}") for name in ("size", "crop", "resize")}
     given = {name: value for name, value in given.items() if value is not None}
+    if "size" not in given and layout not in PIXEL_LAYOUTS:
+        raise UsageError(
+            f"--input-image {layout} needs --frame-size HxW: the height and width of a frame"
+        )
     if given and layout in PIXEL_LAYOUTS:
         raise UsageError(f"--frame-{next(iter(given))} needs a frame: --input-image FORMAT")
     chosen = layout, images.layout, scale, images.mean, images.std

@@ -150,6 +150,20 @@ def test_quantized_frames_are_exact(tool: Tool, tmp_path: Path):
     assert done.status == 0, done.stderr
 
 
+def test_exchanged_numbers_of_a_size_are_told(tool: Tool, tmp_path: Path):
+    model(tmp_path / "m.onnx")
+    (tmp_path / "images").mkdir()
+    for i in range(2):
+        Image.new("RGB", (20, 12), (i, 2, 3)).save(tmp_path / f"images/{i}.png")
+    for size, count in (("20x12", 1), ("12x20", 0)):
+        options = ["--input-image", "yuyv", "--frame-size", size, "--inputs", "images"]
+        done = tool("ceras-run", "m.onnx", *options, "--outputs", "y.npz")
+        assert done.status == 0, done.stderr
+        assert (
+            done.stderr.count("is 20 pixels wide and 12 high, but frames have height 20") == count
+        )
+
+
 def test_names_of_formats() -> None:
     assert set(get_args(InputImage)) == {*PIXEL_LAYOUTS, *map(str, FrameFormat)}
 
@@ -164,7 +178,12 @@ def test_mistakes_are_told(tool: Tool, tmp_path: Path):
         (["--input-image", "nhwc", "--image-mean", "1,2"], 2, "2 values for 3 channels"),
         (["--input-image", "nv12", "--frame-size", "9x8"], 2, "an even height, got 9"),
         (["--input-image", "gray", "--frame-size", "9by8"], 2, "expected HxW, such as 240x320"),
-        (["--input-image", "gray", "--frame-crop", "1,1,8x8"], 2, "is not inside of a frame of"),
+        (["--input-image", "gray", "--frame-crop", "1,1,8x8"], 2, "needs --frame-size HxW"),
+        (
+            ["--input-image", "gray", "--frame-size", "8x8", "--frame-crop", "1,1,8x8"],
+            2,
+            "is not inside of a frame of",
+        ),
         (["--input-image", "nhwc", "--frame-size", "9x8"], 2, "--frame-size needs a frame"),
         (["--frame-resize", "nearest"], 2, "--frame-resize needs --input-image"),
         (["--input-image", "nhwc", "--calibrate", "far.npz"], 1, "which is pixel 2040 and not"),

@@ -48,6 +48,11 @@ def test_boards_of_a_target(capsys: pytest.CaptureFixture[str]):
     assert printed(capsys)[0] == "target interp has no boards"
 
 
+def test_several_boards_need_a_model(capsys: pytest.CaptureFixture[str]):
+    assert boards(["pico", "due"]) == 2
+    assert "compare them for a model: --model MODEL.onnx" in refusal(capsys)
+
+
 def test_a_board(capsys: pytest.CaptureFixture[str]):
     assert boards(["uno_r4_wifi"]) == 0
     lines = printed(capsys)

@@ -46,10 +46,13 @@ def make_parser() -> ToolParser:
         "of the file.",
         epilog="Exit status: 0 success, 1 a wrong board file or no board that fits, 2 wrong usage "
         "or an unknown name.",
-        examples=("uno_r4_wifi", "my_board.toml", "--model model.onnx --calibrate data.npz"),
+        examples=("uno_r4_wifi", "my_board.toml", "pico my_board.toml --model model.onnx"),
     )
     parser.add_argument(
-        "board", nargs="?", metavar="NAME|FILE", help="print all fields of this board"
+        "boards",
+        nargs="*",
+        metavar="NAME|FILE",
+        help="print all fields of this board; with --model, compile for these boards",
     )
     parser.add_argument(
         MODEL,
@@ -70,8 +73,10 @@ def _boards(argv: Sequence[str]) -> int:
         return compare_boards(argv)
     arguments = make_parser().read(argv)
     targets = all_targets() if arguments.target is None else [find_target(arguments.target)]
-    board = arguments.board
-    lines = _listed(targets) if board is None else _described(targets, str(board))
+    boards: list[str] = arguments.boards
+    if len(boards) > 1:
+        raise UsageError("name a single board, or compare them for a model: --model MODEL.onnx")
+    lines = _described(targets, boards[0]) if boards else _listed(targets)
     print("\n".join(lines))
     return 0
 

@@ -88,7 +88,7 @@ class BoardResult:
             for key in (total, f"board_{total}")
         ]
         latency = self.totals.get("latency_us")
-        time = "" if latency is None else duration(latency)
+        time = ("" if self.reason else "no model") if latency is None else duration(latency)
         return [self.board, self.part, *sizes, time, f"no: {self.reason}" if self.reason else "yes"]
 
 

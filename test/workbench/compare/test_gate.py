@@ -67,6 +67,7 @@ def test_wrong_conditions(tool: Tool) -> None:
     for text, message in (
         ("agrement<1", "did you mean 'agreement'?"),
         ("agreement<98", "'agreement' is at most 1: write 98% for percent"),
+        ("top_1_drop>1", "'top_1_drop' is at most 1: write 1% for percent"),
         ("agreement<1dB", "'agreement' has no unit 'dB'; units: %"),
         ("agreement", "expected a metric, one of < <= > >="),
     ):

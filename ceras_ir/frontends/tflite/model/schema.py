@@ -143,6 +143,8 @@ class Model:
     """A file of TensorFlow Lite."""
 
     def __init__(self, data: bytes):
+        if not data:
+            raise InputError("empty file, expected a TensorFlow Lite model")
         if data[4:8] != IDENTIFIER:
             raise damaged("the identifier TFL3 is missing")
         self._root = Flatbuffer(data).root()
