@@ -47,9 +47,9 @@ MISTAKES = {
     6: Mistake(
         f"ceras-compile model.tflite {C_MODEL}",
         1,
-        "expected a model",
+        "not a TensorFlow Lite model, or a damaged one",
         "model.tflite:",
-        "python -m tf2onnx.convert --tflite model.tflite --output model.onnx",
+        "export it again",
     ),
     7: Mistake(f"ceras-compile text.onnx {C_MODEL}", 1, "but text", "text.onnx:", "export"),
     8: Mistake(f"ceras-compile cut.onnx {C_MODEL}", 1, "truncated", "cut.onnx:", "export the file"),

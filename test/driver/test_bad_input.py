@@ -93,7 +93,7 @@ def test_bad_text(in_folder: Path, capsys: pytest.CaptureFixture[str], case: str
         ("missing.onnx", 1, "missing.onnx: error: No such file or directory"),
         (".", 1, ".: error: Is a directory"),
         ("in.mlir -o no/out.mlir", 1, "no/out.mlir: error: cannot write: No such file"),
-        ("in.mlir -o .", 1, ".: error: cannot write: Is a directory"),
+        ("in.mlir -o .", 1, ".: error: Is a directory; give a file, not a folder"),
         ("in.mlir --csee", 2, "unknown option '--csee'; did you mean '--cse'?"),
         ("in.mlir --elide-constant", 2, "did you mean '--elide-constants'?"),
         ("in.mlir -p cse,dec", 2, "unknown pass 'dec'; did you mean 'dce'?"),

@@ -303,12 +303,3 @@ def test_lengths_that_are_fixed() -> None:
     fixed = import_model(proto, values={"lengths": [T] * B})
     assert sum(isinstance(op, RecurrenceOp) for op in fixed.walk()) == 1
     assert "graph.select" in str(import_model(proto)) and "graph.select" not in str(fixed)
-
-
-def test_last_cells_of_different_lengths_are_refused() -> None:
-    proto = of_lengths("LSTM")
-    proto.graph.node[0].output.append("yc")
-    proto.graph.output.append(helper.make_tensor_value_info("yc", TensorProto.FLOAT, [1, B, H]))
-    with pytest.raises(UnsupportedError, match="fix 'sequence_lens' with --set"):
-        import_model(proto)
-    import_model(proto, values={"lengths": [T] * B})

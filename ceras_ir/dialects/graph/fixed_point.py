@@ -35,6 +35,8 @@ class FixedPointSoftmaxOp(InputOperation):
     4. `result = clamp(round(mul(r, e) / 2^(43 - w - n)) + low, low, high)` for a result of `w` bits
        from `low` to `high`
 
+        %t = graph.constant dense<2147483647> : tensor<256xi32>
+            : tensor<256x!quant.uniform<i32:f32, 1.0>>
         %y = graph.fixed_point_softmax %x table %t : tensor<256x!quant.uniform<i32:f32, 1.0>>
             : tensor<3x4x!quant.uniform<i8:f32, 0.5>>
             -> tensor<3x4x!quant.uniform<i8:f32, 0.00390625:-128>>

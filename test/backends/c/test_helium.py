@@ -52,11 +52,15 @@ def requant(pick: random.Random, n: int, shift: int, element: UniformType) -> Re
     return RequantAttr(
         min(shift, 62),
         multiplier=multiplier,
-        rounding=pick.choice((Rounding.HALF_UP, *Rounding)),
+        rounding=pick.choice((Rounding.HALF_UP, *ROUNDINGS)),
         zero_point=point,
         low=pick.choice((low, low, max(low, point))),
         high=pick.choice((high, high, 90)),
     )
+
+
+ROUNDINGS = [each for each in Rounding if each is not Rounding.DOUBLE_ROUND]
+"""The roundings that Helium kernels have."""
 
 
 def layer(seed: int) -> ModuleOp:
