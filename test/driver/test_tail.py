@@ -90,7 +90,7 @@ def test_the_tail_is_float(folder: Path, target: str, capsys: pytest.CaptureFixt
 
 @pytest.mark.parametrize("target", ["c", "nnet", "vta"])
 def test_integers_at_the_ends_go_through_the_tail(folder: Path, target: str) -> None:
-    lines, _ = compiled(folder, target, "--io", "int8")
+    lines, _ = compiled(folder, target, "--io", "int8", "--budget", "0")
     floats = ("= graph.unary ", "= graph.quantize ", "= graph.dequantize ")
     assert not any(text in line for line in lines for text in floats)
     assert kinds(lines, "lookup") == ["int8"] * 2

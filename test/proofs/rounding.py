@@ -111,7 +111,7 @@ def c_rounding_32_bits() -> None:
         "return floor + (rest > half || (rest == half && (floor & 1)));"
     },
     requires="|v| + half < 2^63: sums of 32 bits times multipliers of 31, shifts up to 62",
-    checked_by={"ceras_ir/dialects/quant.py": "if not 1 <= multiplier < 1 << 31:"},
+    checked_by={"ceras_ir/dialects/quant.py": "excess = [max(m.bit_length() - MULTIPLIER_BITS, 0)"},
     by="z3, 64 bits, shifts 1 to 62",
     slow=True,
 )

@@ -58,6 +58,8 @@ def by_hand(acc: int, multiplier: int, requant: RequantAttr) -> int:
             up = rest > Fraction(1, 2) or (tie and exact > 0)
         case Rounding.FLOOR:
             up = False
+        case Rounding.DOUBLE_ROUND:
+            raise AssertionError("two roundings")
     value = floor + up + requant.zero_point.data
     return min(max(value, requant.low.data), requant.high.data)
 
