@@ -162,7 +162,8 @@ class ChoosePrecisionPass(ResidualSpreadOptions, BudgetOptions, CalibratedPass):
         if sum(c.noise for c in candidates.values()) == 0:
             return  # The weights of the last layer are zero.
         for value, copy in copied.items():
-            candidates[value].noise -= copy.noise
+            # Both are estimates, and their difference can be negative.
+            candidates[value].noise = max(candidates[value].noise - copy.noise, 0.0)
         work, goals = self._times.network(main), self._goals(main, meter)
         limits = Limits(
             self._budget * work,
