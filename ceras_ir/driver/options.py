@@ -311,20 +311,23 @@ def read_model(arguments: argparse.Namespace, observe: "Observer | None" = None)
     return module
 
 
+FRAME_OPTIONS = ("size", "crop", "resize")
+"""The options of `take-images` that `--frame-OPTION` sets."""
+
+
 def image_passes(arguments: argparse.Namespace) -> "tuple[ModulePass, ...]":
     """Return the pass of `--input-image`, or nothing."""
-    if arguments.input_image is None:
-        for name in ("size", "crop", "resize"):
-            if getattr(arguments, f"frame_{name}", None) is not None:
-                raise UsageError(f"--frame-{name} needs --input-image FORMAT")
+    layout = arguments.input_image
+    given = {name: getattr(arguments, f"frame_{name}", None) for name in FRAME_OPTIONS}
+    given = {name: value for name, value in given.items() if value is not None}
+    if layout is None:
+        if given:
+            raise UsageError(f"--frame-{next(iter(given))} needs --input-image FORMAT")
         return ()
     from ceras_ir.transforms.graph.take_images import TakeImagesPass
 
-    layout = arguments.input_image
     images = ImageOptions.parse(image_options(arguments, network_image_options(layout)))
     scale = images.divisor("float32")
-    given = {name: getattr(arguments, f"frame_{name}") for name in ("size", "crop", "resize")}
-    given = {name: value for name, value in given.items() if value is not None}
     if "size" not in given and layout not in PIXEL_LAYOUTS:
         raise UsageError(
             f"--input-image {layout} needs --frame-size HxW: the height and width of a frame"

@@ -10,14 +10,6 @@ from ceras_ir.dialects.graph.pooling import Resize
 
 Integers = NDArray[np.int32]
 
-BAYER_PLACES = {
-    FrameFormat.RGGB: ((0, 0), (1, 1)),
-    FrameFormat.BGGR: ((1, 1), (0, 0)),
-    FrameFormat.GRBG: ((0, 1), (1, 0)),
-    FrameFormat.GBRG: ((1, 0), (0, 1)),
-}
-"""The row and column of red, and of blue, in 2x2 pixels."""
-
 UNIT_BITS = 8
 """The bits of a position after the binary point."""
 
@@ -71,7 +63,7 @@ def _bayer(data: Integers, format: FrameFormat) -> list[Integers]:
     def spread(plane: Integers) -> Integers:
         return np.repeat(np.repeat(plane, 2, 0), 2, 1)
 
-    (ry, rx), (by, bx) = BAYER_PLACES[format]
+    (ry, rx), (by, bx) = BAYER[format]
     green = data[ry::2, bx::2] + data[by::2, rx::2] + 1 >> 1
     return [spread(plane) for plane in (data[ry::2, rx::2], green, data[by::2, bx::2])]
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.utils.hints import isa
 
-from ceras_ir.dialects.graph.camera import Channels, FrameFormat, FrameLayout
+from ceras_ir.dialects.graph.camera import BAYER, Channels, FrameFormat, FrameLayout
 from ceras_ir.dialects.graph.pooling import Resize
 
 Bytes = NDArray[np.uint8]
@@ -46,12 +46,11 @@ class Frame:
     @property
     def error(self) -> str:
         """The reason why the frame is not possible, or an empty text."""
-        top, left, height, width = self.crop
-        inside = min(top, left) >= 0 and min(height, width) > 0
-        if inside and top + height <= self.size[0] and left + width <= self.size[1]:
+        if self.layout.error or self.layout.has(self.crop):
             return self.layout.error
+        top, left, height, width = self.crop
         rows, columns = self.size
-        return self.layout.error or (
+        return (
             f"the crop of {height}x{width} pixels at row {top} and column {left} is not inside of "
             f"a frame of {rows}x{columns}"
         )
@@ -160,9 +159,6 @@ ENCODERS: Mapping[FrameFormat, Callable[[Integers], Integers]] = {
     FrameFormat.UYVY: partial(_packed, luma_first=False),
     FrameFormat.NV12: partial(_planar, u_first=True),
     FrameFormat.NV21: partial(_planar, u_first=False),
-    **{
-        pattern: partial(_bayer, pattern=str(pattern))
-        for pattern in (FrameFormat.RGGB, FrameFormat.BGGR, FrameFormat.GRBG, FrameFormat.GBRG)
-    },
+    **{pattern: partial(_bayer, pattern=str(pattern)) for pattern in BAYER},
 }
 """The conversion of an image [H, W, 3] to the bytes [H, W, B] of each format."""

@@ -14,7 +14,16 @@ import os
 import re
 import sys
 import time
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import (
+    Callable,
+    Collection,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+    Sized,
+)
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -163,6 +172,22 @@ def node_name(op: Operation) -> str:
     return f"{op.name} at line {location.line.data}" if is_line else op.name
 
 
+def refuse_unsupported(
+    ops: Iterable[Operation], why_not: Callable[[Operation], str | None], target: str
+) -> None:
+    """
+    Raise an `UnsupportedError` that names all operations that `target` does not support. `why_not`
+    returns the reason, or `None`.
+    """
+    findings = [
+        Finding(node_name(op), op.name, f"unsupported by target {target}: {reason}")
+        for op in ops
+        if (reason := why_not(op)) is not None
+    ]
+    if findings:
+        raise UnsupportedError(findings)
+
+
 def _similarity(known: str, name: str) -> tuple[float, int]:
     from difflib import SequenceMatcher
 
@@ -183,7 +208,8 @@ def did_you_mean(name: str, known: Iterable[str], min_similarity: float = 0.6) -
         name, known, n=MAX_NAMES, cutoff=min_similarity
     )
     # Of equally similar names, the one with the longest common prefix: cortex-m55 for cortex-m56.
-    matches = sorted(matches, key=lambda each: _similarity(each, name), reverse=True)[:1]
+    if matches:
+        matches = [max(matches, key=lambda each: _similarity(each, name))]
     if not matches and name:
         is_short = len(name) < MIN_PART_LENGTH
         matches = [

@@ -5,14 +5,6 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import FrameFormat, shape_of
 from ceras_ir.dialects.graph.camera import BAYER, PACKED, PLANAR, Channels
 
-BAYER_ORDERS = {
-    FrameFormat.RGGB: (0, 0),
-    FrameFormat.GRBG: (0, 1),
-    FrameFormat.GBRG: (1, 0),
-    FrameFormat.BGGR: (1, 1),
-}
-"""The row and column of red in 2x2 pixels. Blue is at the opposite corner."""
-
 
 @prints(graph.DecodeFrameOp)
 def decode_frame(layer: Layer, op: graph.DecodeFrameOp) -> None:
@@ -53,10 +45,10 @@ def _color(format: FrameFormat) -> list[str]:
             f"const int32_t luma = x[at], u = pair[{u}], v = pair[{v}];",
         ]
     if format in BAYER:
-        row, column = BAYER_ORDERS[format]
+        (ry, rx), (by, bx) = BAYER[format]
         place = "corner[{} * f->width + {}]"
-        red, blue = place.format(row, column), place.format(1 - row, 1 - column)
-        greens = place.format(row, 1 - column), place.format(1 - row, column)
+        red, blue = place.format(ry, rx), place.format(by, bx)
+        greens = place.format(ry, bx), place.format(by, rx)
         return [
             "const uint8_t *const corner = x + (row & ~1) * f->width + (column & ~1);",
             f"const int32_t red = {red}, blue = {blue};",

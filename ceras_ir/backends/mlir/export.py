@@ -41,7 +41,7 @@ from ceras_ir.network.function import (
     result_values,
 )
 from ceras_ir.pipeline.printing import MAX_LISTED, print_module
-from ceras_ir.support.diagnostics import Finding, UnsupportedError, node_name
+from ceras_ir.support.diagnostics import refuse_unsupported
 
 MODEL_FILE = "model.mlir"
 ATTRIBUTE = "ceras"
@@ -58,13 +58,7 @@ def export_module(module: ModuleOp) -> FuncOp:
     """
     main = main_function(module)
     ops = [op for op in main.body.block.ops if not isinstance(op, ReturnOp)]
-    findings = [
-        Finding(node_name(op), op.name, f"unsupported by target mlir: {reason}")
-        for op in ops
-        if (reason := why_not(op)) is not None
-    ]
-    if findings:
-        raise UnsupportedError(findings)
+    refuse_unsupported(ops, why_not, "mlir")
     arguments, results = main.body.block.args, result_values(main)
     exported = FuncOp("main", ([tensor_of(v) for v in arguments], [tensor_of(v) for v in results]))
     exported.location = main.location

@@ -20,7 +20,6 @@ from xdsl.dialects.builtin import (
     IntegerType,
     LocationAttr,
     f32,
-    i1,
     i32,
     i64,
 )
@@ -139,10 +138,6 @@ class Scalars:
     def select(self, condition: SSAValue, a: SSAValue, b: SSAValue) -> SSAValue:
         """Return `condition ? a : b`."""
         return self.add_operation(arith.SelectOp(condition, a, b))
-
-    def is_negated(self, condition: SSAValue) -> SSAValue:
-        """Return the negation of an i1."""
-        return self.differing(condition, self.integer(1, i1))
 
     def neg(self, a: SSAValue) -> SSAValue:
         if is_float(a):

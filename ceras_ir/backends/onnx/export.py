@@ -36,11 +36,10 @@ from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.pipeline.stages import BuildOptions, front_stages, run_stages
 from ceras_ir.support.diagnostics import (
-    Finding,
     InputError,
-    UnsupportedError,
     UsageError,
     node_name,
+    refuse_unsupported,
     remark,
 )
 from ceras_ir.targets.capabilities import Sample, Trace
@@ -258,7 +257,7 @@ def export_model(
     """
     main = main_function(module)
     ops = [op for op in main.body.block.ops if not isinstance(op, ReturnOp)]
-    _refuse(ops)
+    refuse_unsupported(ops, why_not, "onnx")
     builder = ModelBuilder(title)
     values = Values(builder)
     inputs = list[onnx.ValueInfoProto]()
@@ -298,16 +297,6 @@ def serialized(model: onnx.ModelProto) -> bytes:
     if model.ByteSize() > MAX_MODEL_BYTES:
         raise InputError("the model exceeds 2 GB, the limit of an ONNX file; use target c")
     return model.SerializeToString(deterministic=True)
-
-
-def _refuse(ops: list[Operation]) -> None:
-    findings = [
-        Finding(node_name(op), op.name, f"unsupported by target onnx: {reason}")
-        for op in ops
-        if (reason := why_not(op)) is not None
-    ]
-    if findings:
-        raise UnsupportedError(findings)
 
 
 def _note(ops: list[Operation]) -> None:

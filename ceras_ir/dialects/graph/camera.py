@@ -71,7 +71,13 @@ class ChannelsAttr(EnumAttribute[Channels], SpacedOpaqueSyntaxAttribute):
 
 PLANAR = frozenset({FrameFormat.NV12, FrameFormat.NV21})
 PACKED = frozenset({FrameFormat.YUYV, FrameFormat.UYVY})
-BAYER = frozenset({FrameFormat.RGGB, FrameFormat.BGGR, FrameFormat.GRBG, FrameFormat.GBRG})
+BAYER = {
+    FrameFormat.RGGB: ((0, 0), (1, 1)),
+    FrameFormat.BGGR: ((1, 1), (0, 0)),
+    FrameFormat.GRBG: ((0, 1), (1, 0)),
+    FrameFormat.GBRG: ((1, 0), (0, 1)),
+}
+"""The row and column of red, and of blue, in 2x2 pixels of a Bayer pattern."""
 
 MAX_FRAME_EXTENT = 1 << 14
 
@@ -98,11 +104,17 @@ class FrameLayout:
         largest = max(self.height, self.width)
         if min(self.height, self.width) < 1 or largest > MAX_FRAME_EXTENT:
             return f"height and width of a frame are 1 to {MAX_FRAME_EXTENT}"
-        if self.format in PLANAR | PACKED | BAYER and self.width % 2:
+        if self.format in {*PLANAR, *PACKED, *BAYER} and self.width % 2:
             return f"frames of format {self.format} have an even width, got {self.width}"
-        if self.format in PLANAR | BAYER and self.height % 2:
+        if self.format in {*PLANAR, *BAYER} and self.height % 2:
             return f"frames of format {self.format} have an even height, got {self.height}"
         return ""
+
+    def has(self, crop: tuple[int, int, int, int]) -> bool:
+        """Return whether [top, left, height, width] is a part of the frame."""
+        top, left, height, width = crop
+        is_part = min(top, left) >= 0 and min(height, width) > 0
+        return is_part and top + height <= self.height and left + width <= self.width
 
     @classmethod
     def of_shape(cls, format: FrameFormat, shape: Sequence[int]) -> "FrameLayout":
@@ -187,9 +199,7 @@ class DecodeFrameOp(InputOperation):
         )
         if len(self.crop.get_values()) != 4:
             raise VerifyException("crop must be [top, left, height, width]")
-        top, left, rows, columns = self.region
-        inside = min(top, left) >= 0 and top + rows <= layout.height and rows > 0
-        if not inside or columns < 1 or left + columns > layout.width:
+        if not layout.has(self.region):
             raise VerifyException(
                 f"crop {list(self.region)} is not inside of {layout.height}x{layout.width} pixels"
             )

@@ -11,7 +11,7 @@ from math import floor, frexp
 import numpy as np
 
 from ceras_ir.dialects.quant import MULTIPLIER_BITS, RequantAttr, Rounding, UniformType
-from ceras_ir.network.integer import Integers, high_product
+from ceras_ir.network.integer import Integers, high_product, round_shift
 
 MAX_RIGHT = 31
 """The largest right shift after the multiplication; a smaller factor counts as 0."""
@@ -114,9 +114,7 @@ def matched_requant(
 
 def half_away(value: Integers, shift: int) -> Integers:
     """Return `value / 2^shift`, rounded half away from zero."""
-    if shift == 0:
-        return value
-    return (value + (1 << shift - 1) - (value < 0)) >> shift
+    return round_shift(value, shift, Rounding.HALF_AWAY)
 
 
 def high_half(a: Integers, b: int) -> Integers:

@@ -41,6 +41,23 @@ class Window:
         return cls.padded(op, kind, size, kernel, strides, dilations)
 
     @classmethod
+    def of_convolution(
+        cls, op: Operation, size: Sequence[int], kernel: Sequence[int], dilation_option: int
+    ) -> "Window":
+        """
+        Return the window of a convolution: options 1 and 2 are the strides, and the dilations begin
+        at `dilation_option`; width precedes height.
+        """
+        options, first = op.operator.options, dilation_option
+        return cls.of(
+            op,
+            size,
+            kernel,
+            (options.integer(2, "i"), options.integer(1, "i")),
+            (options.integer(first + 1, "i", 1), options.integer(first, "i", 1)),
+        )
+
+    @classmethod
     def padded(
         cls,
         op: Operation,
@@ -80,14 +97,7 @@ def convolution(op: Operation) -> Value:
     outputs, *kernel, depth = rank_4(op, 1)
     if depth < 1 or channels % depth:
         raise op.wrong(f"filters of {depth} channels for {channels} channels")
-    options = op.operator.options
-    window = Window.of(
-        op,
-        (height, width),
-        kernel,
-        (options.integer(2, "i"), options.integer(1, "i")),
-        (options.integer(5, "i", 1), options.integer(4, "i", 1)),
-    )
+    window = Window.of_convolution(op, (height, width), kernel, dilation_option=4)
     weights = Weights.of(op, 1, outputs)
     return convolved(op, weights, window, channels // depth, 3)
 
@@ -99,14 +109,7 @@ def depthwise(op: Operation) -> Value:
     one, *kernel, outputs = rank_4(op, 1)
     if one != 1 or not channels or outputs % channels:
         raise op.wrong(f"a filter of shape {list(op.shape(1))} for {channels} channels")
-    options = op.operator.options
-    window = Window.of(
-        op,
-        (height, width),
-        kernel,
-        (options.integer(2, "i"), options.integer(1, "i")),
-        (options.integer(6, "i", 1), options.integer(5, "i", 1)),
-    )
+    window = Window.of_convolution(op, (height, width), kernel, dilation_option=5)
     weights = Weights.of(op, 1, outputs, channel_axis=3).moved((3, 1, 2, 0))
     return convolved(op, weights, window, channels, 4)
 

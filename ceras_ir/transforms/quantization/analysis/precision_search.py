@@ -46,7 +46,7 @@ MAX_DISAGREEMENT_DB = 3.0
 
 MAX_ISOLATED, ISOLATED_SAMPLES = 16, 2
 """
-The maximum number of values that are measured separately at a time, those with the best estimates,
+The maximum number of values with the best estimates that are measured separately at a time,
 and the number of samples.
 """
 
@@ -66,7 +66,7 @@ ALL_CHOSEN = "all values with noise have 16 bits"
 class Candidate:
     """
     A value that is stored in 8 bits. `extra` is the additional time if it had 16 bits, in 8-bit
-    products; `noise` the noise-to-signal ratio that its rounding adds to the outputs.
+    products; `noise` the noise-to-signal ratio that rounding adds to the outputs.
     """
 
     value: SSAValue
@@ -105,7 +105,7 @@ class Search:
     candidates: Mapping[SSAValue, Candidate]
     copied: Mapping[SSAValue, Candidate]
     first: Collection[SSAValue]
-    """The values that are chosen before all others."""
+    """The values that are chosen first."""
     separate: set[SSAValue] = field(default_factory=set[SSAValue])
     """The values that were measured separately."""
     chosen: list[Candidate] = field(default_factory=list[Candidate])
@@ -124,7 +124,7 @@ class Search:
         pending = [*self.candidates.values()]
         shares = self._shares(chunks[0])
         self.before = self.measured = mean_share(shares.values())
-        if self._take(pending, inf, self.limits.time):  # Only those that are chosen first.
+        if self._take(pending, inf, self.limits.time):  # Only the values of `first`.
             self.limits.free_time += self.spent
             shares = self._shares(chunks[0])
             self.measured = mean_share(shares.values())
@@ -289,7 +289,7 @@ def weigh(
     candidates: Collection[Candidate],
     rounding: Callable[[SSAValue], Rounding],
 ) -> None:
-    """Add to `noise` of each candidate the estimated noise of its rounding at the outputs."""
+    """Add to `noise` of each candidate the noise that rounding the value adds to the outputs."""
     known = {c.value: (c, rounding(c.value)) for c in candidates}
     for sample in samples:
         for value, values, weights in meter.weigh(sample):
