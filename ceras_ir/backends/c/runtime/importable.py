@@ -106,6 +106,7 @@ OUTPUTS = _tensors(_MANIFEST["outputs"])
 
 
 def _compiler() -> list[str]:
+    """Return the command of the C compiler; an import error if there is none."""
     if command := shlex.split(os.environ.get("CC", "")):
         return command
     for name in ("cc", "gcc", "clang"):
@@ -140,12 +141,15 @@ def _processor() -> str:
     return " ".join((platform.system(), platform.machine(), *known[:1]))
 
 
-def _identity() -> str:
-    """Return the version and the file of the C compiler."""
-    command = _compiler()
+def _identity() -> str | None:
+    """Return the version and the file of the C compiler, None if there is none."""
+    try:
+        command = _compiler()
+    except ImportError:
+        return None
     path = shutil.which(command[0])
     if path is None:
-        return ""
+        return None
     status = os.stat(path)
     try:
         version = _call([*command, "--version"]).decode(errors="replace")
@@ -160,15 +164,27 @@ def _can_be_foreign(path: Path) -> bool:
     return status.st_uid not in (os.geteuid(), 0) or bool(status.st_mode & 0o002)
 
 
+def _digest(content: object) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:24]
+
+
 def _build() -> Path:
-    """Return the shared library for this processor; compile it if it is missing."""
+    """
+    Return the shared library for this processor; compile it if it is missing.
+
+    The name of the file identifies the processor, the options and the C first, then the compiler.
+    Without a compiler, the newest library with the same first part is returned.
+    """
     settings = (
-        *(_processor(), _identity(), os.environ.get("CC"), os.environ.get("CFLAGS")),
+        *(_processor(), os.environ.get("CC"), os.environ.get("CFLAGS")),
         _MANIFEST["sha256"],
     )
-    key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:24]
+    key, compiler = _digest(settings), _identity()
     folder = _cache()
-    library = folder / f"{_PREFIX}-{key}.so"
+    library = folder / f"{_PREFIX}-{key}-{_digest(compiler)}.so"
+    if compiler is None:
+        built = folder.glob(f"{_PREFIX}-{key}-*.so")
+        library = max(built, key=lambda path: path.lstat().st_mtime_ns, default=library)
     if library.is_symlink() or (library.exists() and _can_be_foreign(library)):
         raise ImportError(f"{library}: other users can write it: remove it, or copy the folder")
     if library.exists():
