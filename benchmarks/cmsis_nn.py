@@ -226,7 +226,7 @@ def calls_counted(
         with open(work / "in.bin", "wb") as stream:
             for layer, data in zip(layers, operands, strict=True):
                 stream.write(layer.header() + data.to_bytes())
-        run_elf(elf, work, emulation=emulation, timeout=None)
+        run_elf(elf, work, emulation=emulation)
         with open(work / "out.bin", "rb") as stream:
             for layer, data in zip(layers, operands, strict=True):
                 ticks = int.from_bytes(stream.read(4), "little")

@@ -27,11 +27,9 @@ from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.support.files import DEFAULT_LIMIT_BYTES
 from ceras_ir.support.limits import (
     DEFAULT_MEMORY_BYTES,
-    DEFAULT_TIMEOUT_S,
     MEMORY_FLAG,
     MEMORY_VARIABLE,
-    TIMEOUT_FLAG,
-    TIMEOUT_VARIABLE,
+    TIME_LIMITS,
 )
 from ceras_ir.support.options import docstring, flag_of, option, options, options_of
 from ceras_ir.targets.protocol import (
@@ -316,21 +314,25 @@ class _SetVariable(argparse.Action):
         os.environ[VARIABLES[self.option_strings[0]]] = str(values)
 
 
-VARIABLES = {TIMEOUT_FLAG: TIMEOUT_VARIABLE, MEMORY_FLAG: MEMORY_VARIABLE}
+VARIABLES = {
+    **{limit.flag: limit.variable for limit in TIME_LIMITS},
+    MEMORY_FLAG: MEMORY_VARIABLE,
+}
 """The variables that the options about limits set."""
 
 
 def add_limits(group: ArgumentContainer) -> None:
-    """Add the limits of time and memory: `--compiler-timeout` and `--sample-memory`."""
-    group.add_argument(
-        TIMEOUT_FLAG,
-        action=_SetVariable,
-        type=_seconds,
-        default=argparse.SUPPRESS,
-        metavar="SECONDS",
-        help="stop a C or C++ compiler that does not end within this time (default: "
-        f"{DEFAULT_TIMEOUT_S:g})",
-    )
+    """Add the limits of time for each kind of program, and the limit of memory."""
+    for limit in TIME_LIMITS:
+        group.add_argument(
+            limit.flag,
+            action=_SetVariable,
+            type=_seconds,
+            default=argparse.SUPPRESS,
+            metavar="SECONDS",
+            help=f"stop {limit.programs} that does not end within this time (default: "
+            f"{limit.default_s:g})",
+        )
     group.add_argument(
         MEMORY_FLAG,
         action=_SetVariable,

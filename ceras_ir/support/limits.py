@@ -5,26 +5,47 @@ They are variables of the environment, so that worker processes inherit them.
 """
 
 import os
+from dataclasses import dataclass
+from math import inf
 
 from ceras_ir.support.diagnostics import InputError
 
-TIMEOUT_FLAG, TIMEOUT_VARIABLE = "--compiler-timeout", "CERAS_COMPILER_TIMEOUT"
-DEFAULT_TIMEOUT_S = 600.0
+
+@dataclass(frozen=True)
+class TimeLimit:
+    """The time limit of a kind of external programs."""
+
+    programs: str
+    """The programs, in words."""
+    flag: str
+    """The option that sets the limit."""
+    variable: str
+    """The variable of the environment that has the limit in seconds."""
+    default_s: float
+
+    def seconds(self) -> float:
+        """Return the limit in seconds. Raise an `InputError` if the variable has none."""
+        text = os.environ.get(self.variable, "")
+        try:
+            seconds = float(text) if text else self.default_s
+        except ValueError:
+            seconds = 0.0
+        if not 0 < seconds < inf:
+            raise InputError(f"{self.variable} must be a number of seconds, got {text!r}")
+        return seconds
+
+
+COMPILERS = TimeLimit("a C or C++ compiler", "--compiler-timeout", "CERAS_COMPILER_TIMEOUT", 600.0)
+PROGRAMS = TimeLimit(
+    "another program (simulator, synthesis, emulator)",
+    "--program-timeout",
+    "CERAS_PROGRAM_TIMEOUT",
+    3600.0,
+)
+TIME_LIMITS = (COMPILERS, PROGRAMS)
 
 MEMORY_FLAG, MEMORY_VARIABLE = "--sample-memory", "CERAS_SAMPLE_MEMORY"
 DEFAULT_MEMORY_BYTES = 2 << 30
-
-
-def compiler_timeout() -> float:
-    """Return the time limit of a compiler in seconds."""
-    text = os.environ.get(TIMEOUT_VARIABLE, "")
-    try:
-        seconds = float(text) if text else DEFAULT_TIMEOUT_S
-    except ValueError:
-        seconds = 0.0
-    if not seconds > 0:
-        raise InputError(f"{TIMEOUT_VARIABLE} must be a number of seconds, got {text!r}")
-    return seconds
 
 
 def memory_limit() -> int:

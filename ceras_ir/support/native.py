@@ -10,7 +10,6 @@ import os
 import platform
 import shlex
 import shutil
-import subprocess
 import sysconfig
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -221,9 +220,11 @@ def include_folder() -> Path:
             f"cannot run '{COMMAND}', which simulates circuits: install it (apt-get install "
             "verilator)"
         )
-    done = subprocess.run(
-        [COMMAND, "--getenv", "VERILATOR_ROOT"], capture_output=True, text=True, check=True
-    )
+    done = run_compiler([COMMAND, "--getenv", "VERILATOR_ROOT"])
+    if done.returncode:
+        raise InputError(
+            f"'{COMMAND} --getenv' failed with status {done.returncode}: {done.stderr}"
+        )
     return Path(done.stdout.strip()) / "include"
 
 

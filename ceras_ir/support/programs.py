@@ -1,4 +1,9 @@
-"""Run compilers with a time limit, and identify them in the keys of caches."""
+"""
+Run external programs with a time limit, and identify compilers in the keys of caches.
+
+All modules of the compiler start programs by these functions. Scripts that are copied into compiled
+folders import nothing of the compiler, and are the exception.
+"""
 
 import os
 import shutil
@@ -9,7 +14,35 @@ from functools import cache
 from pathlib import Path
 
 from ceras_ir.support.diagnostics import InputError
-from ceras_ir.support.limits import TIMEOUT_FLAG, compiler_timeout
+from ceras_ir.support.limits import COMPILERS, PROGRAMS, TimeLimit
+
+
+def finish(
+    command: Sequence[str],
+    seconds: float | None,
+    *,
+    folder: Path | None = None,
+    text: str = "",
+    is_quiet: bool = False,
+) -> subprocess.CompletedProcess[str]:
+    """
+    Run `command` in `folder` with the standard input `text`, and return the status and the output,
+    which is empty if `is_quiet`. Raise an `OSError` if it does not start, and
+    `subprocess.TimeoutExpired` if it does not end within `seconds`. In case of an exception, all
+    processes that it has started are killed.
+    """
+    output = subprocess.DEVNULL if is_quiet else subprocess.PIPE
+    source = subprocess.PIPE if text else subprocess.DEVNULL
+    with subprocess.Popen(
+        command, cwd=folder, stdin=source, stdout=output, stderr=output, process_group=0, text=True,
+        errors="replace",
+    ) as process:  # fmt: skip
+        try:
+            said, errors = process.communicate(text or None, timeout=seconds)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, said or "", errors or "")
 
 
 def run_compiler(
@@ -19,22 +52,30 @@ def run_compiler(
     Run a compiler in `folder`, and return the output. Raise an `OSError` if it does not start, and
     an `InputError` if it does not end in time. All processes that it has started are then killed.
     """
-    limit, quiet = compiler_timeout(), subprocess.PIPE
-    with subprocess.Popen(
-        command, cwd=folder, stdin=subprocess.DEVNULL, stdout=quiet, stderr=quiet, process_group=0,
-        text=True, errors="replace",
-    ) as process:  # fmt: skip
-        try:
-            output, errors = process.communicate(timeout=limit)
-        except BaseException as error:
-            os.killpg(process.pid, signal.SIGKILL)
-            if isinstance(error, subprocess.TimeoutExpired):
-                raise InputError(
-                    f"'{command[0]}' did not end within {limit:g} s and was stopped: "
-                    f"{TIMEOUT_FLAG} sets another limit"
-                ) from None
-            raise
-    return subprocess.CompletedProcess(command, process.returncode, output, errors)
+    return _within(COMPILERS, command, folder, "")
+
+
+def run_program(
+    command: Sequence[str], folder: Path | None = None, text: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """
+    Run a program that is no compiler, with the standard input `text`; see `run_compiler` for the
+    rest.
+    """
+    return _within(PROGRAMS, command, folder, text)
+
+
+def _within(
+    limit: TimeLimit, command: Sequence[str], folder: Path | None, text: str
+) -> subprocess.CompletedProcess[str]:
+    seconds = limit.seconds()
+    try:
+        return finish(command, seconds, folder=folder, text=text)
+    except subprocess.TimeoutExpired:
+        raise InputError(
+            f"'{command[0]}' did not end within {seconds:g} s and was stopped: "
+            f"{limit.flag} sets another limit"
+        ) from None
 
 
 def identity(command: Sequence[str]) -> str:

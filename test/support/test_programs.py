@@ -1,20 +1,25 @@
-"""Check the time limit of compilers, and that keys of caches identify the compiler."""
+"""Check the time limits of programs, and that keys of caches identify the compiler."""
 
+import ast
 import os
 import shutil
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from core import ROOT
 from onnx_models import conv_model
 
-from ceras_ir.backends.c import runner
+from ceras_ir.backends.c import emulator, runner
 from ceras_ir.backends.c.runner import build_library
 from ceras_ir.driver.run import main as run
+from ceras_ir.support import native
 from ceras_ir.support.diagnostics import InputError
-from ceras_ir.support.limits import TIMEOUT_VARIABLE
-from ceras_ir.support.programs import identity, run_compiler
+from ceras_ir.support.limits import COMPILERS, PROGRAMS, TimeLimit
+from ceras_ir.support.programs import finish, identity, run_compiler, run_program
 
 
 def script(path: Path, *lines: str) -> Path:
@@ -41,7 +46,7 @@ def test_identity_has_version_and_file(tmp_path: Path) -> None:
 
 
 def test_a_compiler_that_hangs_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(TIMEOUT_VARIABLE, "0.3")
+    monkeypatch.setenv(COMPILERS.variable, "0.3")
     lives = tmp_path / "lives"
     compiler = script(tmp_path / "cc", f"(sleep 1; touch {lives}) &", "sleep 100")
     begun = time.monotonic()
@@ -50,9 +55,115 @@ def test_a_compiler_that_hangs_is_stopped(tmp_path: Path, monkeypatch: pytest.Mo
     assert time.monotonic() - begun < 30
     time.sleep(1.2)
     assert not lives.exists()
-    monkeypatch.setenv(TIMEOUT_VARIABLE, "never")
-    with pytest.raises(InputError, match="CERAS_COMPILER_TIMEOUT must be a number of seconds"):
-        run_compiler([str(compiler)])
+    for invalid in ("never", "0", "-1", "inf", "nan"):
+        monkeypatch.setenv(COMPILERS.variable, invalid)
+        with pytest.raises(InputError, match="CERAS_COMPILER_TIMEOUT must be a number of seconds"):
+            run_compiler([str(compiler)])
+
+
+def test_programs_get_text_and_return_the_output() -> None:
+    code = "import sys; text = sys.stdin.read(); print(text); sys.exit(len(text))"
+    command = [sys.executable, "-c", code]
+    done = run_program(command)
+    assert (done.returncode, done.stdout) == (0, "\n")
+    done = run_program(command, text="abc")
+    assert (done.returncode, done.stdout) == (3, "abc\n")
+    assert finish(command, 60, text="abc", is_quiet=True).stdout == ""
+
+
+ALONE = {
+    "backends/c/runtime/importable.py",
+    "backends/vta/runtime/ceras_vta.py",
+    "support/programs.py",
+}
+"""The mechanism, and scripts that are copied into compiled folders."""
+
+
+def starts_programs(node: ast.AST) -> bool:
+    """Return whether `node` imports a module or uses a function that starts programs."""
+    match node:
+        case ast.Import():
+            return any(alias.name in ("subprocess", "pty") for alias in node.names)
+        case ast.ImportFrom(module="subprocess"):
+            return any(alias.name != "TimeoutExpired" for alias in node.names)
+        case ast.Attribute(value=ast.Name(id="os"), attr=name):
+            return name.startswith(("exec", "fork", "popen", "posix_spawn", "spawn", "system"))
+        case ast.Attribute(attr=name):
+            return name.startswith("create_subprocess_")
+        case _:
+            return False
+
+
+def test_programs_are_started_by_one_mechanism() -> None:
+    """Only the mechanism has time limits, so no other module may start a program."""
+    package = ROOT / "ceras_ir"
+    found = {
+        path.relative_to(package).as_posix()
+        for path in package.rglob("*.py")
+        if any(map(starts_programs, ast.walk(ast.parse(path.read_text(encoding="utf-8")))))
+    }
+    assert found <= ALONE and "support/programs.py" in found
+
+
+def yosys(folder: Path, program: Path) -> None:
+    from ceras_ir.backends.dataflow.resources import OpenTool
+
+    OpenTool("yosys", (program.name,)).run([], folder)
+
+
+def nnet(folder: Path, program: Path) -> None:
+    from ceras_ir.backends.nnet import engine
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "build", lambda: program)
+        engine.load_in_engine(folder / "x.nnet")
+
+
+def vta(_: Path, program: Path) -> None:
+    from ceras_ir.backends.vta.execution.runner import VtaRunner
+    from ceras_ir.backends.vta.machine.board import load_board
+
+    command = f"{program} {{dram}} {{insns}} {{out}}"
+    VtaRunner([b""], load_board("pynq"), command).launch(0, np.zeros(4, np.uint8))
+
+
+def qemu(folder: Path, program: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(emulator, "QEMU", str(program))
+        emulator.run_elf(folder / "x.elf", folder)
+
+
+def verilator(_: Path, program: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native, "COMMAND", str(program))
+        native.include_folder.cache_clear()
+        native.include_folder()
+
+
+@pytest.mark.parametrize(
+    ("start", "limit"),
+    [
+        pytest.param(yosys, PROGRAMS, marks=pytest.mark.needs("dataflow")),
+        pytest.param(nnet, PROGRAMS, marks=pytest.mark.needs("nnet")),
+        pytest.param(vta, PROGRAMS, marks=pytest.mark.needs("vta")),
+        (qemu, PROGRAMS),
+        (verilator, COMPILERS),
+    ],
+)
+def test_a_program_that_hangs_is_stopped(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    start: Callable[[Path, Path], None],
+    limit: TimeLimit,
+) -> None:
+    """A child that keeps the output open is stopped too."""
+    monkeypatch.setenv(limit.variable, "0.3")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    program = script(tmp_path / "hangs", "sleep 100 &", "sleep 100")
+    begun = time.monotonic()
+    with pytest.raises(InputError, match=rf"hangs' did not end within 0.3 s .* {limit.flag} sets"):
+        start(tmp_path, program)
+    assert time.monotonic() - begun < 30
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")

@@ -6,7 +6,6 @@ qemu runs with `-icount shift=0`, so that ticks of SysTick count instructions (`
 """
 
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from ceras_ir.backends.c.runner import run_tool
 from ceras_ir.backends.c.values import filled
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.programs import run_program
 from ceras_ir.targets.capabilities import Array, Executable, Manifest, NotEmulated, Sample
 
 ARM_PREFIX = "arm-none-eabi-"
@@ -121,19 +121,12 @@ def build_elf(
     return elf
 
 
-def run_elf(
-    elf: Path, work: Path, *, emulation: Emulation = AN386, timeout: float | None = 120
-) -> str:
-    """
-    Emulate a program to the end, and return the output. It opens files in `work`. `timeout` is the
-    limit in seconds, or `None`.
-    """
+def run_elf(elf: Path, work: Path, *, emulation: Emulation = AN386) -> str:
+    """Emulate a program to the end, and return the output. It opens files in `work`."""
     semihosting = ["-semihosting-config", "enable=on,target=native", "-icount", "shift=0"]
     machine = ["-M", emulation.machine, "-nographic", "-monitor", "none", "-serial", "none"]
     command = [QEMU, *machine, *semihosting, "-kernel", str(elf)]
-    done = subprocess.run(
-        command, cwd=work, capture_output=True, text=True, check=False, timeout=timeout
-    )
+    done = run_program(command, work)
     if done.returncode != 0:
         raise AssertionError(f"the program left with status {done.returncode}: {done.stderr}")
     return done.stdout + done.stderr
@@ -199,11 +192,7 @@ class EmulatedModel:
         )
 
     def run(
-        self,
-        samples: Sequence[Mapping[str, Array]],
-        *,
-        repeat: int = 1,
-        timeout: float | None = 120,
+        self, samples: Sequence[Mapping[str, Array]], *, repeat: int = 1
     ) -> list[dict[str, Array]]:
         elf = self.build(len(samples), repeat)
         with open(self.work / "in.bin", "wb") as stream:
@@ -213,7 +202,7 @@ class EmulatedModel:
                     stream.write(array.tobytes())
         emulation = self.board.known_core.emulation
         assert emulation is not None
-        run_elf(elf, self.work, emulation=emulation, timeout=timeout)
+        run_elf(elf, self.work, emulation=emulation)
         data, at = (self.work / "out.bin").read_bytes(), 0
         results: list[dict[str, Array]] = []
         self.instructions, self.stack_bytes = [], []
@@ -252,7 +241,7 @@ class EmulatedFolder:
                 flags=("-Os",),
                 prefix=prefix,
             )
-            yield from model.run(samples, timeout=None)
+            yield from model.run(samples)
 
 
 def emulated_core(

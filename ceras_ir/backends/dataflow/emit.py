@@ -10,7 +10,6 @@ columns, padded to full beats. `open_circuit` executes the C code of the host, w
 simulated circuit.
 """
 
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -48,6 +47,7 @@ from ceras_ir.pipeline.report import entries_of
 from ceras_ir.support import native
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.native import STREAM_FIFO, Part, include_folder, verilate
+from ceras_ir.support.programs import run_program
 from ceras_ir.targets import MICROSECONDS, Prediction
 from ceras_ir.targets.capabilities import Manifest
 
@@ -284,7 +284,7 @@ def _build(folder: Path, work: Path, port_bytes: int) -> Path:
 
 
 def _execute(command: Sequence[str], folder: Path) -> str:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    done = run_program(command, folder)
     if done.returncode:
         lines = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
         shown = "\n".join(lines[:12])

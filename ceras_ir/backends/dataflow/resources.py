@@ -11,7 +11,6 @@ Estimate or count the multipliers, memories and lookup tables of a pipeline.
 """
 
 import json
-import subprocess
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -33,6 +32,7 @@ from ceras_ir.backends.dataflow.storage import WeightEncoding, bits, ceiling
 from ceras_ir.backends.dataflow.verilog import TOP_MODULE, in_order, order_capacity, pool_windows
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.native import find_program
+from ceras_ir.support.programs import run_program
 
 RAM18_SHAPES = ((36, 512), (18, 1024), (9, 2048), (4, 4096), (2, 8192), (1, 16384))
 """Width and depth of a memory of 18 kbit with a write port and a read port."""
@@ -226,9 +226,7 @@ class OpenTool:
         if command is None:
             names = " or ".join(self.commands)
             raise InputError(f"no {self.name}: install the extra 'rtl', or put {names} on the PATH")
-        done = subprocess.run(
-            [command, *options], cwd=folder, capture_output=True, text=True, check=False
-        )
+        done = run_program([command, *options], folder)
         if done.returncode:
             lines = "\n".join((done.stderr or done.stdout).splitlines()[-MAX_ERROR_LINES:])
             raise InputError(f"{self.name} failed with exit status {done.returncode}:\n{lines}")

@@ -7,7 +7,6 @@ all functions of floats; their C text is that of the interpreters.
 """
 
 import struct
-import subprocess
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -40,6 +39,7 @@ from ceras_ir.support.native import (
     verilate,
 )
 from ceras_ir.support.native import compiler as native_compiler
+from ceras_ir.support.programs import run_program
 from ceras_ir.targets.capabilities import Sample, Trace
 
 SIMULATION_FLAGS = ("-O2", "-fno-tree-pre", "-fno-schedule-insns2")
@@ -156,7 +156,7 @@ def load_in_engine(path: Path) -> None:
 
 
 def _executed(command: Sequence[str], path: Path) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+    done = run_program(command)
     if done.returncode:
         message = done.stderr.strip() or f"the nnet engine exited with {done.returncode}"
         raise InputError(message.removeprefix(f"{path}: error: "), str(path))

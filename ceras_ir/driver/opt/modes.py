@@ -3,17 +3,15 @@
 import dataclasses
 import hashlib
 import json
-import os
 import re
 import shlex
-import signal
-import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass
 from functools import cache
 from io import StringIO
 from pathlib import Path
+from subprocess import TimeoutExpired
 from tempfile import TemporaryDirectory
 from textwrap import fill
 from typing import get_type_hints
@@ -30,6 +28,7 @@ from ceras_ir.pipeline.printing import print_module
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.support.options import docstring, field_docs
 from ceras_ir.support.plugin_modules import plain
+from ceras_ir.support.programs import finish
 
 PLACEHOLDER = "{input}"
 """The placeholder of the file in a command."""
@@ -78,19 +77,10 @@ class ShellCommand:
     def _run(self) -> int | None:
         self.runs += 1
         command = self._command.replace(PLACEHOLDER, shlex.quote(str(self._file)))
-        quiet = subprocess.DEVNULL
-        process = subprocess.Popen(
-            command, shell=True, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True
-        )
         try:
-            return process.wait(self._timeout)
-        except subprocess.TimeoutExpired:
+            return finish(["/bin/sh", "-c", command], self._timeout, is_quiet=True).returncode
+        except TimeoutExpired:
             return None
-        finally:
-            # The processes of the shell are in its group, and are killed too.
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
 
 
 MAX_COMMAND_SECONDS = 600.0

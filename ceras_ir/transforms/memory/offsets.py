@@ -6,7 +6,6 @@ placement is not optimal; if it does not reach `max_live_bytes`, an exact search
 (`runtime/offset_search.cpp`) follows.
 """
 
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -20,7 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
+from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.native import Part, build_program, has_compiler
+from ceras_ir.support.programs import run_program
 
 
 @dataclass(frozen=True)
@@ -200,9 +201,9 @@ def place_within(
     lines += [f"{span.lower} {span.upper} {span.size // unit}" for span in real]
     parts = [Part([SEARCH_SOURCE], (), SEARCH_FLAGS)]
     program = build_program("offset_search", "the search for memory plans", parts)
-    done = subprocess.run(
-        [str(program)], input="\n".join(lines), capture_output=True, text=True, check=True
-    )
+    done = run_program([str(program)], text="\n".join(lines))
+    if done.returncode:
+        raise InputError(f"the search for memory plans ended with status {done.returncode}")
     word, *numbers = done.stdout.split()
     outcome = SearchOutcome(word)
     if outcome is not SearchOutcome.FOUND:

@@ -8,7 +8,6 @@ board from a compiled folder.
 
 import json
 import shlex
-import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from ceras_ir.backends.vta.machine.board import VtaBoard, load_board
 from ceras_ir.backends.vta.machine.simulator import simulate
 from ceras_ir.command.output_files import MANIFEST, is_inside
 from ceras_ir.support.diagnostics import InputError, UsageError
+from ceras_ir.support.programs import run_program
 
 PLACEHOLDERS = ("{config}", "{dram}", "{insns}", "{out}")
 REQUIRED_PLACEHOLDERS = PLACEHOLDERS[1:]
@@ -105,17 +105,17 @@ def _fill(part: str, files: dict[str, Path]) -> str:
 
 def _execute(arguments: list[str], index: int) -> str:
     try:
-        done = subprocess.run(arguments, capture_output=True, check=False)
+        done = run_program(arguments)
     except OSError as error:
         raise InputError(f"cannot run the VTA runner '{arguments[0]}': {error.strerror}") from error
     if done.returncode:
-        output = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
+        output = (done.stderr or done.stdout).strip().splitlines()
         last = f": {output[-1]}" if output else ""
         raise InputError(
             f"the VTA runner '{arguments[0]}' failed on launch {index} "
             f"with exit status {done.returncode}{last}"
         )
-    return done.stdout.decode(errors="replace")
+    return done.stdout
 
 
 def _read_back(path: Path, program: str, index: int, size: int) -> Dram:
