@@ -31,6 +31,7 @@ DIALECTS = {
 
 PASSES: dict[str, tuple[str, ...]] = {
     "ceras_ir.transforms.graph.branches": ("distribute-concat", "fuse-branches"),
+    "ceras_ir.transforms.graph.decode_outputs": ("decode-outputs",),
     "ceras_ir.transforms.graph.eliminate_transposes": ("eliminate-transposes",),
     "ceras_ir.transforms.graph.fold_affine": ("fold-affine", "split-affine"),
     "ceras_ir.transforms.graph.fold_identities": ("fold-identities",),

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ceras_ir.data.samples import Array
 from ceras_ir.network.artefacts import TensorInfo
-from ceras_ir.support.diagnostics import InputError, missing_file_remedy
+from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.extensions import find_hook
 
 MAX_RANKS = 5
@@ -59,22 +59,6 @@ class ObjectFinder(ABC):
         """
 
 
-def read_labels(path: str) -> "Labels":
-    """Return the names of classes in a text file with a line per class."""
-    try:
-        with open(path, encoding="utf-8") as stream:
-            labels = [line.strip() for line in stream]
-    except FileNotFoundError:
-        raise InputError(f"no such file{missing_file_remedy(path)}", path) from None
-    except UnicodeDecodeError:
-        raise InputError(
-            "not a text file in UTF-8: give a file with a line per class", path
-        ) from None
-    while labels and not labels[-1]:
-        labels.pop()
-    return Labels(labels, path)
-
-
 class Labels(NamedTuple):
     """The names of classes in a file."""
 
@@ -105,18 +89,42 @@ def answers(
     of an image input.
     """
     real = [{t.name: _real_values(result[t.name], t) for t in outputs} for result in results]
+    classes = _decoded_classes(outputs)
+    if classes is not None and labels is None:
+        decoded = [_decoded_objects(result, len(classes)) for result in real]
+        return _of_objects(decoded, names, classes, "coordinates of the network", ".4g")
     found = [] if size is None else _objects(real, size)
     if labels is not None:
         labels.check(outputs, found)
     words = None if labels is None else labels.names
     if found and size is not None:
-        return _of_objects(found, names, words, size)
+        return _of_objects(found, names, words, f"pixels of the {size[0]}x{size[1]} input", ".1f")
     lines: list[str] = []
     for tensor in outputs:
         heading, spell = _form(tensor, words)
         lines.append(f"{tensor.name} {list(tensor.shape)}{heading}")
         lines += [f"  {name}: {spell(r[tensor.name])}" for name, r in zip(names, real, strict=True)]
     return lines
+
+
+def _decoded_classes(outputs: Sequence[TensorInfo]) -> Sequence[str] | None:
+    """Return the labels of classes if the outputs are boxes of *decode-outputs*."""
+    named = {tensor.name: tensor for tensor in outputs}
+    if list(named) != ["boxes", "scores", "classes", "count"]:
+        return None
+    shapes = [tensor.shape for tensor in outputs]
+    count = shapes[0][:1]
+    return named["classes"].labels if shapes == [(*count, 4), count, count, (1,)] else None
+
+
+def _decoded_objects(result: Mapping[str, Doubles], classes: int) -> ObjectsOfSample:
+    categories, scores, boxes = (result[name] for name in ("classes", "scores", "boxes"))
+    found = list[FoundObject]()
+    for i in range(int(result["count"][0])):
+        left, top, right, bottom = boxes[i].tolist()
+        box = left, top, right, bottom
+        found.append(FoundObject(int(categories[i]), float(scores[i]), box))
+    return ObjectsOfSample(classes, found)
 
 
 def _objects(
@@ -135,15 +143,16 @@ def _of_objects(
     found: Sequence[ObjectsOfSample],
     names: Sequence[str],
     labels: Sequence[str] | None,
-    size: tuple[int, int],
+    unit: str,
+    form: str,
 ) -> list[str]:
-    lines = [f"objects: left, top, right, bottom in pixels of the {size[0]}x{size[1]} input"]
-    for name, (classes, objects) in zip(names, found, strict=True):
-        words = labels or list(map(str, range(classes)))
+    lines = [f"objects: left, top, right, bottom in {unit}"]
+    for name, (_, objects) in zip(names, found, strict=True):
         lines.append(f"  {name}: {len(objects)} objects")
         for each in objects[:MAX_OBJECTS]:
-            box = ", ".join(f"{edge:.1f}" for edge in each.box)
-            lines.append(f"    {words[each.category]} ({each.score:.4g}): {box}")
+            box = ", ".join(f"{edge:{form}}" for edge in each.box)
+            word = labels[each.category] if labels else each.category
+            lines.append(f"    {word} ({each.score:.4g}): {box}")
         if (others := len(objects) - MAX_OBJECTS) > 0:
             lines.append(f"    {others} more objects")
     return lines

@@ -22,8 +22,8 @@ from ceras_ir.driver.shared_options import (
 from ceras_ir.pipeline.context import add_plugins, load_universe, plugin_loader
 from ceras_ir.pipeline.pass_options import build_pipeline, parse_pipeline, with_values
 from ceras_ir.pipeline.stages import WITHOUT_SAMPLES, BuildOptions, Insertion, warn_idle
-from ceras_ir.support.diagnostics import UsageError
-from ceras_ir.support.options import option, options, options_of
+from ceras_ir.support.diagnostics import UsageError, did_you_mean
+from ceras_ir.support.options import choices_of, option, options, options_of, types_of
 from ceras_ir.targets.protocol import Target, find_target
 from ceras_ir.transforms.quantization_options import (
     REMOVED_FLAGS,
@@ -62,7 +62,8 @@ class EvaluationOptions:
     floor: float = option(10.0, metavar="DB", read=_finite)
     """
     Exit with status 1 if the signal-to-noise ratio of the quantized network is below this, with
-    --calibrate or for a model with Q/DQ, and print a warning otherwise.
+    --calibrate or for a model with Q/DQ, and print a warning otherwise. It does not apply to
+    decisions (--decode).
     """
 
 
@@ -222,13 +223,29 @@ class InputOptions:
     """Resize the part to the input by this interpolation (default: linear)."""
 
 
+@options
+class OutputOptions:
+    """The option that replaces scores by decisions."""
+
+    decode: tuple[str, ...] = option(
+        (), metavar="KIND[,OPTION=VALUE...]", action="append", read=str
+    )
+    """
+    Compute decisions in the network, so that an application needs a single call: top (the best
+    classes, such as top,count=3), ctc (the text of a recognizer, such as ctc,blank=0) or boxes (of
+    a detector, by non-maximum suppression, such as boxes,overlap=0.45,least=0.3). labels=FILE adds
+    the names of classes to the interface, and scores=NAME selects an output; ceras-opt --help-pass
+    decode-outputs explains all options. May be repeated for other outputs.
+    """
+
+
 def add_build_options(parser: ToolParser) -> None:
     """Add the options of all targets."""
     group = parser.add_argument_group("compilation")
     add_options(group, BuildOptions, ["quantize"])
     add_scheme(group)
     add_options(group, BuildOptions, ["prune"])
-    for cls in (ShapeOptions, StateOptions, InputOptions):
+    for cls in (ShapeOptions, StateOptions, InputOptions, OutputOptions):
         add_options(group, cls)
     add_extensions(parser)
 
@@ -297,11 +314,11 @@ def _removed(option: str, instead: str) -> Callable[[str], NoReturn]:
 
 
 def read_model(arguments: argparse.Namespace, observe: "Observer | None" = None) -> "ModuleOp":
-    """Read the network on a command line; with `--input-image`, it takes bytes."""
+    """Read the network on a command line, with the changes of `interface_passes`."""
     from ceras_ir.pipeline.parsing import read_network
 
     module = read_network(arguments.model, **interface_of(arguments), observe=observe)
-    for each in image_passes(arguments):
+    for each in interface_passes(arguments):
         from xdsl.context import Context
 
         from ceras_ir.pipeline.verification import verify_module
@@ -315,7 +332,32 @@ FRAME_OPTIONS = ("size", "crop", "resize")
 """The options of `take-images` that `--frame-OPTION` sets."""
 
 
-def image_passes(arguments: argparse.Namespace) -> "tuple[ModulePass, ...]":
+def interface_passes(arguments: argparse.Namespace) -> "tuple[ModulePass, ...]":
+    """Return the passes of `--input-image` and `--decode`."""
+    return (*_image_passes(arguments), *map(_decode_pass, arguments.decode))
+
+
+def _decode_pass(text: str) -> "ModulePass":
+    from ceras_ir.pipeline.pass_options import build, spell
+    from ceras_ir.transforms.graph.decode_outputs import DecodeOutputsPass
+
+    kind, *given = text.split(",")
+    kinds = choices_of(types_of(DecodeOutputsPass)["kind"])
+    if kind not in kinds:
+        raise UsageError(
+            f"--decode {text}: expected {', '.join(kinds)}, and options after commas, such as "
+            f"--decode top,count=3{did_you_mean(kind, kinds)}"
+        )
+    words = [f"kind={kind}"]
+    for each in given:
+        key, equals, value = each.partition("=")
+        if not equals:
+            raise UsageError(f"--decode {text}: expected OPTION=VALUE after commas, got '{each}'")
+        words.append(f"{key}={spell(value) if set(value) & set(' {}') else value}")
+    return build(DecodeOutputsPass, " ".join(words))
+
+
+def _image_passes(arguments: argparse.Namespace) -> "tuple[ModulePass, ...]":
     """Return the pass of `--input-image`, or nothing."""
     layout = arguments.input_image
     given = {name: getattr(arguments, f"frame_{name}", None) for name in FRAME_OPTIONS}

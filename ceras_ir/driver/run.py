@@ -330,15 +330,21 @@ def _run_folder(
 def _execution(arguments: argparse.Namespace) -> "Execution":
     """Return the function that runs samples, and writes the outputs or prints answers."""
     if arguments.outputs is None:
-        labels: Labels | None = None
-        if arguments.labels is not None:
-            from ceras_ir.driver.answers import read_labels
-
-            labels = read_labels(arguments.labels)
-        return partial(_print_answers, inputs_of(arguments) or arguments.inputs, labels)
+        return partial(
+            _print_answers, inputs_of(arguments) or arguments.inputs, _labels(arguments.labels)
+        )
     if arguments.labels is not None:
         raise UsageError("--labels names printed classes: remove --labels or --outputs")
     return partial(_save_outputs, arguments.outputs)
+
+
+def _labels(path: str | None) -> "Labels | None":
+    if path is None:
+        return None
+    from ceras_ir.data.labels import read_labels
+    from ceras_ir.driver.answers import Labels
+
+    return Labels(read_labels(path), path)
 
 
 def _save_outputs(

@@ -161,3 +161,48 @@ def test_an_image_and_a_folder_of_images(tool: Tool, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", x=np.zeros((1, 3, 1, 2), np.float32))
     done = tool(*run, "x.npz", "--image-scale", "51")
     assert done.status == 2 and "apply to a folder or an image" in done.stderr
+
+
+def test_decisions(tool: Tool, folder: Path) -> None:
+    """`--decode` computes them in the program, and its interface has the labels."""
+    run = ("vector.mlir", "--decode", "top,count=2,labels=classes.txt")
+    expected = ["y_classes [1, 2]", "  sample 0: bee, dog", "  sample 1: fox, bee"]
+    for target in ("interp", "c"):
+        done = tool("ceras-run", *run, "--inputs", "vector.npz", "--target", target)
+        assert done.stdout.splitlines()[:3] == expected, done.stderr
+    done = tool("ceras-verify", *run, "--inputs", "vector.npz", "--targets", "c")
+    assert done.status == 0 and "c: machine" in done.stdout, done.stderr
+    assert tool("ceras-compile", *run, "-o", "net", "--target", "c").status == 0
+    header = (folder / "net/model.h").read_text()
+    assert '_Y_CLASSES_LABELS {"ant", "bee", "cat", "dog", "elk", "fox"}' in header
+
+
+def test_boxes_of_decisions(tool: Tool, tmp_path: Path) -> None:
+    """Boxes are printed in the coordinates of the network."""
+    (tmp_path / "net.mlir").write_text(network("1x8x6"))
+    rows = np.zeros((8, 6), np.float32)
+    rows[:3] = [[8, 8, 4, 2, 0.5, 0], [8, 8, 4, 2, 0.75, 0], [1, 1, 2, 2, 0, 0.5]]
+    np.savez(tmp_path / "in.npz", x=np.stack([rows[None], 0 * rows[None]]))
+    boxes = "boxes,count=4,least=0.1,scores=y"
+    done = tool("ceras-run", "net.mlir", "--inputs", "in.npz", "--decode", boxes)
+    assert done.stdout.splitlines() == [
+        "objects: left, top, right, bottom in coordinates of the network",
+        "  sample 0: 2 objects",
+        "    0 (0.75): 6, 7, 10, 9",
+        "    1 (0.5): 0, 0, 2, 2",
+        "  sample 1: 0 objects",
+    ], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("tpo", "--decode tpo: expected top, ctc, boxes, and options after commas"),
+        ("top,3", "--decode top,3: expected OPTION=VALUE after commas, got '3'"),
+        ("top,cuont=3", "has no option 'cuont'; did you mean 'count'?"),
+        ("top,count=x", "option 'count' of pass 'decode-outputs' must be int, got 'x'"),
+    ],
+)
+def test_mistakes_in_decisions(tool: Tool, folder: Path, text: str, message: str) -> None:
+    done = tool("ceras-run", "vector.mlir", "--inputs", "vector.npz", "--decode", text)
+    assert done.status == 2 and message in done.stderr

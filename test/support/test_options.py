@@ -44,7 +44,8 @@ SHARED = {
     "convolution": 3,  # vta, im2col and schedule-tiles offer different choices.
     "inputs": 2,  # Files of commands; in equalize-channels, whether graph inputs are multiplied.
     "io": 2,  # Types of inputs and outputs; in memory plans, whether they are included.
-    "labels": 2,  # Of samples, for accuracy; the names of classes, for printed answers.
+    # Of samples, for accuracy; the names of classes, for printed answers and for decisions.
+    "labels": 3,
     "rows": 3,  # Arithmetic of reductions; in depthwise and equalize-channels, switches.
     "samples": 2,  # The number in comparisons, and in the scan of prune.
     "seed": 3,  # Of stalls, of training, of synthetic samples.
