@@ -79,6 +79,7 @@ PASSES: dict[str, tuple[str, ...]] = {
     "ceras_ir.transforms.quantization.snap_scales": ("snap-scales",),
     "ceras_ir.transforms.quantization.split_wide": ("split-wide",),
     "ceras_ir.transforms.quantization.tabulate_pixels": ("tabulate-pixels",),
+    "ceras_ir.transforms.quantization.unfold_qdq": ("unfold-qdq",),
 }
 """Module -> names of passes and pipelines, sorted. Targets list the passes of the target."""
 

@@ -214,7 +214,10 @@ def _passes(
     """Return a function from options of `quantize` to passes, and the options in `given`."""
     pairs = dict(zip(given, [*given[1:], ""], strict=True))
     before = [] if "--prune" not in pairs else [f"--prune={pairs['--prune']} bits=8"]
-    if not find_target(target).arithmetic.multipliers:
+    arithmetic = find_target(target).arithmetic
+    if not (arithmetic.multipliers and arithmetic.kernels):
+        before += [f"--unfold-qdq=target={target}"]
+    if not arithmetic.multipliers:
         before += ["--snap-scales"]
     always = {"target": target} | ({"tail": "int8"} if "--io" in pairs else {})
     behind = ["--strip-border-quantization"] if "--io" in pairs else []

@@ -9,10 +9,14 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from tflite_files import FileModel, Option
+
+GOLDEN_FILE = Path(__file__).parent / "frontends/tflite/golden.npz"
+"""The results of the reference kernels, with keys `NETWORK|OUTPUT`."""
 
 SAME, VALID = 0, 1
 RELU, RELU_N1, RELU6 = 1, 2, 3

@@ -75,12 +75,16 @@ def high_product(a: Integers, b: Integers | int) -> Integers:
     return (a * b + (1 << 30)) >> 31
 
 
+RECIPROCAL_OFFSET, RECIPROCAL_SLOPE = 1515870810, -1010580540
+"""48/17 and -32/17 in units of 2^-29: the first approximation of a reciprocal."""
+
+
 def newton_reciprocal(half: Integers) -> Integers:
     """
     Return `1 / half` in units of 2^-29, for numbers from 1/2 to 1 in units of 2^-31: three steps of
     Newton's method from `48/17 - 32/17 * half`.
     """
-    x = 1515870810 + high_product(half, -1010580540)
+    x = RECIPROCAL_OFFSET + high_product(half, RECIPROCAL_SLOPE)
     for _ in range(3):
         x = x + (high_product(x, (1 << 29) - high_product(half, x)) << 2)
     return x

@@ -294,7 +294,12 @@ def graph_stages(options: BuildOptions) -> list[Stage]:
     if pruned := pruning(options):
         stages.append(Stage("pruned graph", pruned, changes_values=True))
     if options.is_quantized:
-        passes = (*_checking(options), *_snapping(options), quantize_pass(options))
+        passes = (
+            *_unfolding(options),
+            *_checking(options),
+            *_snapping(options),
+            quantize_pass(options),
+        )
         stages.append(Stage(QUANTIZED, passes, changes_values=True))
         if options.io == "int8":
             from ceras_ir.transforms.quantization.quantize_graph import (
@@ -317,6 +322,16 @@ def _checking(options: BuildOptions) -> tuple[ModulePass, ...]:
     from ceras_ir.transforms.placement import CheckOperationsPass
 
     return (CheckOperationsPass(name),)
+
+
+def _unfolding(options: BuildOptions) -> tuple[ModulePass, ...]:
+    """Unfold a network with integer operations that a target does not compute."""
+    arithmetic, name = options.target.arithmetic, getattr(options.target, "name", None)
+    if name is None or (arithmetic.multipliers and arithmetic.kernels):
+        return ()
+    from ceras_ir.transforms.quantization.unfold_qdq import UnfoldQdqPass
+
+    return (UnfoldQdqPass(name),)
 
 
 def _snapping(options: BuildOptions) -> tuple[ModulePass, ...]:

@@ -67,6 +67,11 @@ class Arithmetic:
     """Whether the target runs float networks; if not, networks are always quantized."""
     multipliers: bool = True
     """Whether requantization can multiply; if not, scales are powers of two."""
+    kernels: bool = True
+    """
+    Whether a requantization can round twice, addends can be requantized and averages can divide, as
+    in the kernels of TensorFlow Lite.
+    """
     channel_shifts: bool = True
     """Whether each output channel of a layer can have a separate shift."""
     residual_spread: int = 0

@@ -19,7 +19,7 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import ConstantOp, LinearOperation
 from ceras_ir.dialects.graph.elementwise import Binary
-from ceras_ir.dialects.graph.operation import ONLY_IN_C
+from ceras_ir.dialects.graph.operation import NO_KERNELS
 from ceras_ir.dialects.graph.pooling import Pool, Pool2dOp
 from ceras_ir.dialects.mem import device_of
 from ceras_ir.dialects.quant import RequantAttr, Rounding
@@ -175,7 +175,7 @@ def why_not_reshape(op: graph.ReshapeOp) -> str | None:
 def why_not(op: Operation) -> str | None:
     """Return the reason why no block can compute `op`, or `None` if one can."""
     if isinstance(op, graph.GraphOperation) and op.has_kernel_form:
-        return ONLY_IN_C
+        return NO_KERNELS
     match op:
         case graph.LinearOperation():
             return why_not_linear(op)

@@ -39,7 +39,12 @@ class DataflowTarget(ChipOptions, Target):
 
     name = "dataflow"
     arithmetic = Arithmetic(
-        floats=False, multipliers=False, residual_spread=ROW_SPREAD, half_even=False, widths=(8,)
+        floats=False,
+        multipliers=False,
+        kernels=False,
+        residual_spread=ROW_SPREAD,
+        half_even=False,
+        widths=(8,),
     )
     dialects: ClassVar = {"dataflow": "ceras_ir.backends.dataflow.dialect:Dataflow"}
     interpreters: ClassVar = {"dataflow": "ceras_ir.backends.dataflow.dialect:DataflowFunctions"}

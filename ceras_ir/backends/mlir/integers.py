@@ -11,7 +11,8 @@ from xdsl.ir import SSAValue
 from ceras_ir.backends.mlir.scalars import Scalars
 from ceras_ir.dialects.graph.constant import is_integer
 from ceras_ir.dialects.graph.normalization import FRACTION_BITS, IntegerNormalizeOp
-from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
+from ceras_ir.dialects.quant import MULTIPLIER_BITS, RequantAttr, Rounding, UniformType
+from ceras_ir.network.integer import RECIPROCAL_OFFSET, RECIPROCAL_SLOPE
 
 LARGEST_ROUNDED = 2.0**31
 """A quotient is limited to this magnitude before it becomes an integer."""
@@ -49,21 +50,66 @@ def round_shift(s: Scalars, value: SSAValue, shift: int, mode: Rounding) -> SSAV
             return s.add(floor, s.resized(up, i64, signed=False))
 
 
+def _half_up(s: Scalars, value: SSAValue, shift: SSAValue) -> SSAValue:
+    """Return `value / 2**shift`, rounded half up; `shift` is at least 1."""
+    half = s.shift_left(s.integer(1), s.sub(shift, s.integer(1)))
+    return s.shift_right(s.add(value, half), shift)
+
+
+def _rounded_twice(s: Scalars, value: SSAValue, shift: SSAValue) -> SSAValue:
+    """Return `value / 2**shift` as `Rounding.DOUBLE_ROUND` rounds it; `shift` is at least 1."""
+    first = s.min(shift, s.integer(MULTIPLIER_BITS))
+    rest = s.sub(shift, first)
+    high = _half_up(s, value, first)
+    return s.select(s.compare("gt", rest, s.integer(0)), half_away(s, high, rest), high)
+
+
+def half_away(s: Scalars, value: SSAValue, shift: SSAValue) -> SSAValue:
+    """
+    Return `value / 2**shift`, rounded half away from zero, for an i64 `shift`. The result for 0 is
+    not defined.
+    """
+    zero = s.integer(0)
+    half = s.shift_left(s.integer(1), s.max(s.sub(shift, s.integer(1)), zero))
+    negative = s.resized(s.compare("lt", value, zero), i64, signed=False)
+    return s.shift_right(s.sub(s.add(value, half), negative), shift)
+
+
+def high_product(s: Scalars, a: SSAValue, b: SSAValue) -> SSAValue:
+    """Return the product of numbers in units of 2^-31, rounded half up."""
+    return _half_up(s, s.mul(a, b), s.integer(31))
+
+
+def newton_reciprocal(s: Scalars, half: SSAValue) -> SSAValue:
+    """Return `1 / half` in units of 2^-29 as `ceras_ir.network.integer.newton_reciprocal`."""
+    x = s.add(s.integer(RECIPROCAL_OFFSET), high_product(s, half, s.integer(RECIPROCAL_SLOPE)))
+    for _ in range(3):
+        error = s.sub(s.integer(1 << 29), high_product(s, half, x))
+        x = s.add(x, s.shift_left(high_product(s, x, error), s.integer(2)))
+    return x
+
+
 def requantize(
     s: Scalars,
     accumulator: SSAValue,
     requant: RequantAttr,
     storage: IntegerType,
     multiplier: SSAValue | None = None,
+    shift: SSAValue | None = None,
 ) -> SSAValue:
     """
-    Convert an i64 accumulator to stored integers. `multiplier`, an i64, replaces the common
-    multiplier of `requant`.
+    Convert an i64 accumulator to stored integers. `multiplier` and `shift`, both i64, replace the
+    common multiplier and shift of `requant`.
     """
     if multiplier is None and requant.multiplier.data != 1:
-        multiplier = s.integer(requant.multiplier.data)
+        multiplier = s.integer(requant.factors[0][0])
     product = accumulator if multiplier is None else s.mul(accumulator, multiplier)
-    rounded = round_shift(s, product, requant.shift.data, requant.mode)
+    if requant.is_normalized:
+        shift = s.integer(requant.factors[1][0]) if shift is None else shift
+        twice = requant.mode is Rounding.DOUBLE_ROUND
+        rounded = (_rounded_twice if twice else _half_up)(s, product, shift)
+    else:
+        rounded = round_shift(s, product, requant.shift.data, requant.mode)
     if requant.zero_point.data:
         rounded = s.add(rounded, s.integer(requant.zero_point.data))
     clamped = s.clamp(rounded, requant.low.data, requant.high.data)

@@ -14,7 +14,7 @@ from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
 
 from ceras_ir.backends.mlir.functions import Functions
-from ceras_ir.backends.mlir.integers import centred, requantize
+from ceras_ir.backends.mlir.integers import centred, requantize, signless
 from ceras_ir.backends.mlir.network import Network, centred_constant, element_type, is_signed
 from ceras_ir.backends.mlir.scalars import INDEX, Carried, Scalars
 from ceras_ir.backends.mlir.tensors import Indices, Tensors, dimension_map
@@ -210,7 +210,12 @@ def _integer_output(
         operands["residual"] = network.get(op.residual)
         operands["shift"] = t.constant(np.array(op.residual_shifts, np.int64))
     if requant.is_per_channel:
-        operands["multiplier"] = t.constant(np.array(requant.multipliers, np.int64))
+        multipliers, distances = requant.factors
+        if requant.is_normalized:
+            operands["distance"] = t.constant(np.array(distances, np.int64))
+        else:
+            multipliers = requant.multipliers
+        operands["multiplier"] = t.constant(np.array(multipliers, np.int64))
     tables = None
     if op.tables is not None:
         tables = t.constant(op.tables)
@@ -230,7 +235,8 @@ def _integer_output(
         if op.residual is not None:
             moved = centred(s, given["residual"], graph.stored_element(op.residual))
             total = s.add(total, s.shift_left(moved, given["shift"]))
-        stored = requantize(s, total, requant, storage, given.get("multiplier"))
+        factor = given.get("multiplier"), given.get("distance")
+        stored = requantize(s, total, requant, storage, *factor)
         return stored if tables is None else looked_up(s, tables, stored, given.get("row"))
 
     return network.mapped(op, list(operands.values()), body)
@@ -362,6 +368,8 @@ def _integer_average(network: Network, op: graph.Pool2dOp) -> SSAValue:
     x = _with_border(t, op, x, t.integer(point, graph.element_of(x)))
     sums = _reduced_windows(network, op, x, t.integer(-point * taps), _added)
     divisors = _divisors(op)
+    if op.divides is not None:
+        return _divided(network, op, sums, divisors)
     requant = average_requant(op, int(divisors.flat[0]))
     operands = [sums]
     if divisors.size > 1:
@@ -370,6 +378,24 @@ def _integer_average(network: Network, op: graph.Pool2dOp) -> SSAValue:
         ]
         operands.append(t.constant(np.array(multipliers, np.int64).reshape(divisors.shape)))
     return network.mapped(op, operands, requantizing(op, requant))
+
+
+def _divided(
+    network: Network, op: graph.Pool2dOp, sums: SSAValue, divisors: NDArray[np.int64]
+) -> SSAValue:
+    # Quotients of sums of stored integers minus the zero point, which is added first.
+    assert op.requant is not None
+    point, requant = graph.stored_element(op.input).zero_point, op.requant
+    storage = graph.stored_element(op.result).storage
+
+    def body(s: Scalars, sum: SSAValue, count: SSAValue) -> SSAValue:
+        total, zero = s.add(sum, s.mul(count, s.integer(point))), s.integer(0)
+        half = s.div(count, s.integer(2))
+        signed_half = s.select(s.compare("gt", total, zero), half, s.neg(half))
+        quotient = s.div(s.add(total, signed_half), count)
+        return s.resized(s.clamp(quotient, requant.low.data, requant.high.data), signless(storage))
+
+    return network.mapped(op, [sums, network.tensors.constant(divisors)], body)
 
 
 def requantizing(op: graph.GraphOperation, requant: RequantAttr) -> Callable[..., SSAValue]:

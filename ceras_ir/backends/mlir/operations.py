@@ -10,11 +10,12 @@ from xdsl.dialects.builtin import TensorType, f32, i1, i64
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.backends.mlir.functions import Functions
-from ceras_ir.backends.mlir.integers import cast, centred, quantize, shift_swish
+from ceras_ir.backends.mlir.integers import cast, centred, quantize, requantize, shift_swish
 from ceras_ir.backends.mlir.layers import linear, looked_up, pool, requantizing
 from ceras_ir.backends.mlir.network import Network, element_type, is_signed
 from ceras_ir.backends.mlir.rows import (
     extreme_index,
+    fixed_point_softmax,
     integer_normalization,
     integer_softmax,
     larger,
@@ -28,7 +29,6 @@ from ceras_ir.backends.mlir.tensors import Array, Indices
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Compare
 from ceras_ir.dialects.graph.constant import is_integer
-from ceras_ir.dialects.graph.operation import ONLY_IN_C
 from ceras_ir.interpreters.selection import border_indices, linear_weights, nearest_indices
 from ceras_ir.network import integer
 
@@ -42,18 +42,16 @@ PLAIN = BITWISE | {Binary.ADD: Scalars.add, Binary.SUB: Scalars.sub, Binary.MUL:
 SUPPORTED = (
     graph.ConstantOp | graph.LinearOperation | graph.Pool2dOp | graph.UnaryOp | graph.BinaryOp
     | graph.LookupOp | graph.ShiftSwishOp | graph.SoftmaxOp | graph.IntegerSoftmaxOp
-    | graph.NormalizeOp | graph.IntegerNormalizeOp | graph.ReduceOp | graph.ArgOp
-    | graph.QuantizeOp | graph.ScaledQuantizeOp | graph.DequantizeOp | graph.RequantizeOp
-    | graph.ReshapeOp | graph.TransposeOp | graph.ConcatOp | graph.SliceOp | graph.GatherOp
-    | graph.TakeOp | graph.PadOp | graph.ResizeOp | graph.CompareOp | graph.SelectOp
-    | graph.CastOp
+    | graph.FixedPointSoftmaxOp | graph.NormalizeOp | graph.IntegerNormalizeOp | graph.ReduceOp
+    | graph.ArgOp | graph.QuantizeOp | graph.ScaledQuantizeOp | graph.DequantizeOp
+    | graph.RequantizeOp | graph.ReshapeOp | graph.TransposeOp | graph.ConcatOp | graph.SliceOp
+    | graph.GatherOp | graph.TakeOp | graph.PadOp | graph.ResizeOp | graph.CompareOp
+    | graph.SelectOp | graph.CastOp
 )  # fmt: skip
 
 
 def why_not(op: Operation) -> str | None:
     """Return why `op` cannot be exported, as a sentence, or None."""
-    if isinstance(op, graph.GraphOperation) and op.has_kernel_form:
-        return ONLY_IN_C
     match op:
         case graph.BinaryOp() if graph.is_plain(op.result):
             if op.function is Binary.POW:
@@ -82,6 +80,8 @@ def build(network: Network, op: graph.GraphOperation) -> SSAValue:
             return softmax(network, op)
         case graph.IntegerSoftmaxOp():
             return integer_softmax(network, op)
+        case graph.FixedPointSoftmaxOp():
+            return fixed_point_softmax(network, op)
         case graph.NormalizeOp():
             return normalization(network, op)
         case graph.IntegerNormalizeOp():
@@ -147,6 +147,11 @@ def _binary(network: Network, op: graph.BinaryOp) -> SSAValue:
                 side if factor == 1 else s.mul(side, s.integer(factor))
                 for side, factor in zip(sides, op.factors, strict=True)
             ]
+            if op.addends is not None:
+                sides = [
+                    requantize(s, side, addend, i64)
+                    for side, addend in zip(sides, op.addends, strict=True)
+                ]
             return rescale(s, PLAIN[op.function](s, *sides))
 
         return network.mapped(op, operands, quantized)

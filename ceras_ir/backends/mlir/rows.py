@@ -17,15 +17,20 @@ from xdsl.ir import SSAValue
 from ceras_ir.backends.mlir.functions import Functions
 from ceras_ir.backends.mlir.integers import (
     centred,
+    half_away,
+    high_product,
+    newton_reciprocal,
     normalization_factor,
     requantize,
     shifted_by,
+    signless,
 )
 from ceras_ir.backends.mlir.network import Network, element_type, is_signed
 from ceras_ir.backends.mlir.scalars import INDEX, Carried, Scalars
 from ceras_ir.backends.mlir.tensors import Indices
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Reduce
+from ceras_ir.dialects.graph.fixed_point import SUM_SHIFT
 from ceras_ir.dialects.graph.normalization import (
     RECIPROCAL_BITS,
     IntegerNormalizeOp,
@@ -199,6 +204,34 @@ def _integers(network: Network, op: IntegerSoftmaxOp | IntegerNormalizeOp) -> SS
     element, shape = graph.stored_element(op.input), graph.shape_of(op.input)
     x = network.get(op.input)
     return network.tensors.elementwise([x], shape, i64, lambda s, q: centred(s, q, element))
+
+
+def fixed_point_softmax(network: Network, op: graph.FixedPointSoftmaxOp) -> SSAValue:
+    """Return the result of `graph.fixed_point_softmax`."""
+    t, shape, target = network.tensors, graph.shape_of(op.input), graph.stored_element(op.result)
+    axis, table = len(shape) - 1, network.get(op.table)
+    q = t.elementwise([network.get(op.input)], shape, i64, lambda s, q: s.resized(q, i64))
+    top = t.reduced(q, [axis], t.integer(-(1 << 62)), lambda s, q, most: s.max(q, most))
+
+    def exponential(s: Scalars, q: SSAValue, top: SSAValue) -> SSAValue:
+        return s.resized(s.element(table, [s.as_index(s.sub(top, q))]), i64)
+
+    def addend(s: Scalars, e: SSAValue) -> SSAValue:
+        return s.shift_right(s.add(e, s.integer(1 << SUM_SHIFT - 1)), s.integer(SUM_SHIFT))
+
+    e = t.elementwise([q, top], shape, i64, exponential)
+    sums = _sum(network, t.elementwise([e], shape, i64, addend), axis)
+
+    def scaled(s: Scalars, e: SSAValue, sum: SSAValue) -> SSAValue:
+        zeros = s.sub(s.leading_zeros(sum), s.integer(32))
+        x = newton_reciprocal(s, s.shift_right(s.shift_left(sum, zeros), s.integer(1)))
+        reciprocal = s.min(s.add(x, x), s.integer((1 << 31) - 1))
+        shift = s.sub(s.integer(43 - target.storage.width.data), zeros)
+        rounded = half_away(s, high_product(s, reciprocal, e), shift)
+        moved = s.add(rounded, s.integer(target.low))
+        return s.resized(s.clamp(moved, target.low, target.high), signless(target.storage))
+
+    return network.mapped(op, [e, sums], scaled)
 
 
 def integer_softmax(network: Network, op: IntegerSoftmaxOp) -> SSAValue:

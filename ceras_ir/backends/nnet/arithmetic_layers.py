@@ -20,7 +20,7 @@ from ceras_ir.backends.nnet.encoding import (
 from ceras_ir.backends.nnet.file import Case, Kind, always, check_window
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import is_plain
-from ceras_ir.transforms.quantization.analysis.rescaling import FUNCTION
+from ceras_ir.dialects.graph.lookup import FUNCTION
 
 
 def _check_conv2d(case: Case) -> None:

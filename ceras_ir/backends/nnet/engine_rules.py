@@ -14,7 +14,7 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.backends.nnet.circuits import number
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import is_plain, quantized_element, stored_element
-from ceras_ir.dialects.graph.operation import ONLY_IN_C, GraphOperation
+from ceras_ir.dialects.graph.operation import NO_KERNELS, GraphOperation
 from ceras_ir.transforms.memory.liveness import byte_size
 from ceras_ir.transforms.memory.slices import row_bytes
 
@@ -150,7 +150,7 @@ def why_refused(op: Operation) -> str | None:
     Return the reason of the first rule of the engine that `op` breaks, or `None` if there is none.
     """
     if isinstance(op, GraphOperation) and op.has_kernel_form:
-        return ONLY_IN_C
+        return NO_KERNELS
     return next((reason for rule in ENGINE_RULES if (reason := rule(op)) is not None), None)
 
 

@@ -23,11 +23,11 @@ from xdsl.pattern_rewriter import (
 
 from ceras_ir.backends.nnet.rules import MAX_TABLES, is_int8, why_not
 from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.lookup import FUNCTION
 from ceras_ir.interpreters.float_functions import apply_function
 from ceras_ir.network import integer
 from ceras_ir.support.diagnostics import fused_location
 from ceras_ir.transforms.pass_kinds import PatternPass
-from ceras_ir.transforms.quantization.analysis.rescaling import FUNCTION
 from ceras_ir.transforms.rebuilding import rebuild_linear
 
 TABLE_INPUTS = np.arange(-128, 128).astype(np.int8)

@@ -37,7 +37,7 @@ class NnetTarget(BoardOptions, Target):
 
     name = "nnet"
     arithmetic = Arithmetic(
-        floats=False, residual_spread=ROW_SPREAD, factor_points=False, widths=(8,)
+        floats=False, kernels=False, residual_spread=ROW_SPREAD, factor_points=False, widths=(8,)
     )
     verified_by_default = True
     keeps_states = True

@@ -9,13 +9,11 @@ whether the form is equal except for ties.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 from pathlib import Path
 from typing import IO, BinaryIO
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
 from onnx import helper
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, f32, i32, i64
@@ -28,7 +26,8 @@ from ceras_ir.backends.onnx.functions import has_operator, is_only_for_shifts
 from ceras_ir.backends.onnx.operations import Operations
 from ceras_ir.backends.onnx.values import ModelBuilder, Values, side_of, tensor_kind, unchanged
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.operation import ONLY_IN_C, is_tensor
+from ceras_ir.dialects.graph.lookup import FUNCTION
+from ceras_ir.dialects.graph.operation import NO_KERNELS, is_tensor
 from ceras_ir.dialects.quant import RequantAttr, Rounding
 from ceras_ir.network.artefacts import Artefact
 from ceras_ir.network.function import input_names, main_function, output_names, result_values
@@ -43,9 +42,8 @@ from ceras_ir.support.diagnostics import (
     remark,
 )
 from ceras_ir.targets.capabilities import Sample, Trace
-from ceras_ir.transforms.quantization.analysis.qdq import stored_types
+from ceras_ir.transforms.quantization.analysis.qdq import scaling_factors, stored_types
 from ceras_ir.transforms.quantization.analysis.rescaling import (
-    FUNCTION,
     INPUT_EXPONENTS,
     exponents_of,
     fixed_point,
@@ -76,7 +74,7 @@ EXPORTED = (
 def why_not(op: Operation) -> str | None:
     """Return why `op` has no ONNX form, or None."""
     if isinstance(op, graph.GraphOperation) and op.has_kernel_form:
-        return ONLY_IN_C
+        return NO_KERNELS
     match op:
         case graph.LinearOperation() if op.weight_scale is not None:
             return "ONNX has no product of floats and int8 weights; do not run encode-weights"
@@ -120,7 +118,7 @@ def why_not(op: Operation) -> str | None:
         if requant.zero_point.data != graph.stored_element(op.output).zero_point:
             return "the zero point of the requantization differs from that of the result"
         limit = MAX_AVERAGE_ERROR if isinstance(op, graph.Pool2dOp) else MAX_FACTOR_ERROR
-        for actual, expected in _factors(op, requant):
+        for actual, expected in scaling_factors(op, requant):
             if not _agree(actual, expected, limit) and not _is_nearest(op, requant):
                 return f"the requantization has the factor {actual:.8g}, the scales {expected:.8g}"
     return None
@@ -184,36 +182,6 @@ def _scale_of(op: Operation) -> float:
     return graph.scale_of(op.results[0])
 
 
-def _factors(op: Operation, requant: RequantAttr) -> list[tuple[float, float]]:
-    # Pairs of the factor of a stored operand, and the factor that follows from the scales.
-    factors = np.array(requant.multipliers) / 2.0**requant.shift.data
-    first = float(factors[0])
-    match op:
-        case graph.Conv2dOp() | graph.MatmulOp():
-            scales = np.array([s.data for s in graph.stored_element(op.weights).scales])
-            scales = _scale(op, 0) * scales
-            pairs = _pairs(factors, scales / _scale_of(op))
-            if op.residual is not None:
-                residual = graph.scale_of(op.residual) / np.broadcast_to(scales, (len(pairs),))
-                pairs += _pairs(np.exp2(op.residual_shifts), residual)
-            return pairs
-        case graph.BinaryOp() if op.function is graph.Binary.MUL:
-            return [(first, _scale(op, 0) * _scale(op, 1) / _scale_of(op))]
-        case graph.BinaryOp():
-            ratios = [_scale(op, i) / _scale_of(op) for i in (0, 1)]
-            return [(first * f, ratio) for f, ratio in zip(op.factors, ratios, strict=True)]
-        case graph.Pool2dOp():
-            size = prod(op.kernel.get_values())
-            return [(first * size, _scale(op, 0) / _scale_of(op))]
-        case _:
-            return [(first, _scale(op, 0) / _scale_of(op))]
-
-
-def _pairs(actual: NDArray[np.float64], expected: NDArray[np.float64]) -> list[tuple[float, float]]:
-    a, b = np.broadcast_arrays(actual, expected)
-    return list(zip(a.tolist(), b.tolist(), strict=True))
-
-
 def _agree(actual: float, expected: float, limit: float) -> bool:
     if min(actual, expected) >= MAX_REQUANT_FACTOR or max(actual, expected) <= MIN_REQUANT_FACTOR:
         return True
@@ -227,7 +195,7 @@ def _is_nearest(op: Operation, requant: RequantAttr) -> bool:
         *sides, target = stored_types(op)
         multipliers, shift = addend_multipliers(sides, target)
         return op.factors == multipliers and requant.shift.data == shift
-    wanted = fixed_point([expected for _, expected in _factors(op, requant)])
+    wanted = fixed_point([expected for _, expected in scaling_factors(op, requant)])
     return isinstance(op, graph.LinearOperation) and wanted == (
         requant.multipliers,
         requant.shift.data,

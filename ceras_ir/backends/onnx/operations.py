@@ -19,10 +19,11 @@ from ceras_ir.backends.onnx.movement import INT64, Movement
 from ceras_ir.backends.onnx.values import FEATURES, Array, Attribute, Order, broadcast, unchanged
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Compare, GraphOperation, Reduce
+from ceras_ir.dialects.graph.lookup import FUNCTION
 from ceras_ir.dialects.quant import RequantAttr
 from ceras_ir.network.integer import dequantize
 from ceras_ir.support.diagnostics import node_name
-from ceras_ir.transforms.quantization.analysis.rescaling import FUNCTION, exponents_of
+from ceras_ir.transforms.quantization.analysis.rescaling import exponents_of
 
 ONNX_BINARY: dict[Binary, str] = {
     Binary.ADD: "Add", Binary.SUB: "Sub", Binary.MUL: "Mul", Binary.DIV: "Div",

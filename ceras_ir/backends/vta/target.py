@@ -50,6 +50,7 @@ class VtaTarget(TuneOptions, ScheduleJobsOptions, VtaBoardOptions, Target):
     arithmetic = Arithmetic(
         floats=False,
         multipliers=False,
+        kernels=False,
         residual_spread=RESIDUAL_WEIGHT_BITS,
         half_even=False,
         factor_points=False,

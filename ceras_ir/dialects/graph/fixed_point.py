@@ -63,6 +63,10 @@ class FixedPointSoftmaxOp(InputOperation):
         )
 
     @property
+    def has_kernel_form(self) -> bool:
+        return True
+
+    @property
     def data_operands(self) -> Sequence[SSAValue]:
         return (self.input,)
 

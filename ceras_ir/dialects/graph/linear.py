@@ -54,6 +54,7 @@ from ceras_ir.dialects.graph.attributes import FunctionAttr, integers
 from ceras_ir.dialects.graph.constant import ConstantOp
 from ceras_ir.dialects.graph.lookup import (
     BYTE_ENTRIES,
+    FUNCTION,
     expect_tables,
     rows_of_channels,
     table_arrays,
@@ -175,7 +176,7 @@ class LinearOperation(GraphOperation, ABC):
         encoded = self.encoded_weights
         words = [super().spelling, *([] if encoded is None else [encoded.spelling])]
         if self.table is not None:
-            tabulated = self.attributes.get("graph.function")
+            tabulated = self.attributes.get(FUNCTION)
             known = isinstance(tabulated, FunctionAttr)
             words += [tabulated.data.value if known else "table"]
         return " ".join([*words, *([] if self.weight_scale is None else ["int8"])])

@@ -34,6 +34,11 @@ from ceras_ir.dialects.graph.operation import (
 )
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 
+FUNCTION = "graph.function"
+"""
+Attribute of an operation with a table: the function that the table approximates, on real values.
+"""
+
 BYTE_ENTRIES = 256
 """The entries of a table for 8-bit integers."""
 

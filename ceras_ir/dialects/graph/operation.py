@@ -146,7 +146,7 @@ class GraphOperation(IRDLOperation, ABC):
     def has_kernel_form(self) -> bool:
         """
         Return whether the operation computes as a kernel of TensorFlow Lite: it rounds twice, has
-        wide multipliers, requantizes addends or divides. Only C and the interpreter do so.
+        wide multipliers, requantizes addends or divides.
         """
         requant = self.properties.get("requant")
         is_normalized = isinstance(requant, RequantAttr) and requant.is_normalized
@@ -317,11 +317,11 @@ class InputOperation(GraphOperation, ABC):
 KERNEL_PROPERTIES = ("lhs_requant", "rhs_requant", "divides")
 """The properties with which an operation computes as a kernel of TensorFlow Lite."""
 
-ONLY_IN_C = (
-    "this requantization rounds twice, or the average divides, as in TensorFlow Lite, which only "
-    "target c computes: quantize the float network here"
+NO_KERNELS = (
+    "it computes as a kernel of TensorFlow Lite, and unfold-qdq found no equal float operation, "
+    "because its factor contradicts its scales: use target c, or quantize the float network here"
 )
-"""The reason why other targets refuse an operation with a kernel form."""
+"""The reason why a target without `Arithmetic.kernels` refuses an operation with a kernel form."""
 
 
 def only_clips(activation: FunctionAttr | None) -> bool:

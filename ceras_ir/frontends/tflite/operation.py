@@ -272,6 +272,16 @@ class Operation:
         return value
 
 
+SAME_SCALE = 2.0**-24
+"""The relative difference up to which two scales are equal."""
+
+
+def implied_scales(op: Operation, requant: RequantAttr) -> list[float]:
+    """Return the scales of weights with which the factors of a requantization are exact."""
+    unit = op.result_element.scale / op.element(0).scale / 2.0**requant.shift.data
+    return [multiplier * unit for multiplier in requant.multipliers]
+
+
 OperatorImporter: TypeAlias = Callable[[Operation], "Value | Sequence[Value]"]
 
 OPERATORS: dict[str, OperatorImporter] = {}

@@ -26,6 +26,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.network import integer
+from ceras_ir.network.function import SNAPPED
 from ceras_ir.network.storage import NARROW, WIDE, is_kept_in_float
 from ceras_ir.transforms.graph.fuse_windows import PadRule
 from ceras_ir.transforms.pass_kinds import PatternPass, RulePass
@@ -33,6 +34,7 @@ from ceras_ir.transforms.quantization.accumulators import fitted
 from ceras_ir.transforms.quantization.analysis.qdq import (
     HALF_EVEN,
     is_quantized_alike,
+    needs_multiplier,
     stored_types,
 )
 from ceras_ir.transforms.quantization.analysis.rescaling import only_shifts, table
@@ -286,6 +288,8 @@ class QdqOperationRule(ResidualSpreadPass):
     2. It has other consumers, or is quantized to several types.
     3. The integer operation cannot round as `graph.half_even` requires.
     4. The per-channel shifts of the residual would differ by more than `residual_spread`.
+    5. The scales of other values are snapped to powers of two, and it has other scales because it
+       has only arguments and results.
 
     In a network that already has integer operations, `quantize(dequantize(x))` between two types is
     kept: a shift could round ties differently, and a quantized network must keep its results.
@@ -325,6 +329,9 @@ class QdqOperationRule(ResidualSpreadPass):
             if new is None or (new := fitted(new)) is None or self._exceeds_spread(new[-1]):
                 continue
             if HALF_EVEN in quantize.attributes and _rounds_half_up(new[-1]):
+                continue
+            # The scales of arguments and results are not snapped, and the target cannot multiply.
+            if SNAPPED in main.attributes and needs_multiplier(new[-1]):
                 continue
             Rewriter.insert_op(new, InsertPoint.before(quantize))
             new[-1].output.name_hint = quantize.result.name_hint

@@ -36,7 +36,7 @@ from ceras_ir.support.diagnostics import UnsupportedError
 REFUSED = {
     *("graph.recurrence", "graph.tree_ensemble", "graph.suppress", "graph.top_k", "graph.put"),
     *("graph.loop", "graph.branch", "graph.extract", "graph.cached_product"),
-    *("graph.decode_frame", "graph.fixed_point_softmax"),
+    "graph.decode_frame",
 }
 
 
@@ -131,6 +131,58 @@ def test_averages_with_padding(included: str, storage: str) -> None:
         )
     kinds = [f"tensor<1x5x4x3x{element}>", f"tensor<1x3x4x3x{element}>"]
     check(*with_random_inputs(network(POOL.format(included, requant, *kinds))))
+
+
+KERNELS = {
+    "two roundings per channel": """
+%y = graph.matmul %x, %w {requant = #graph.requant<
+    multiplier = [1288490189, 2638827907072, 1073741824], shift = 44, rounding = double_round,
+    zero_point = -10, low = -100, high = 120>}
+    : (tensor<9x40x!quant.uniform<i8:f32, 0.3:4>>,
+       tensor<3x40x!quant.uniform<i8:f32, 0.5>>)
+    -> tensor<9x3x!quant.uniform<i8:f32, 0.5:-10>>
+""",
+    "wide multipliers": """
+%y = graph.matmul %x, %w {requant = #graph.requant<
+    multiplier = [20000, 85899345920], shift = 40, rounding = half_up, low = -32768, high = 32767>}
+    : (tensor<9x40x!quant.uniform<i16:f32, 0.3>>, tensor<2x40x!quant.uniform<i8:f32, 0.5>>)
+    -> tensor<9x2x!quant.uniform<i16:f32, 0.5>>
+""",
+    "requantized addends": """
+%y = graph.binary sub %x, %z {lhs_shift = 20 : i64, rhs_shift = 20 : i64,
+    lhs_requant = #graph.requant<multiplier = 1073741824, shift = 31, rounding = double_round,
+    low = -2147483648, high = 2147483647>,
+    rhs_requant = #graph.requant<multiplier = 1288490189, shift = 32, rounding = double_round,
+    low = -2147483648, high = 2147483647>,
+    requant = #graph.requant<multiplier = 1342177280, shift = 50, rounding = double_round,
+    zero_point = 3, low = -120, high = 120>}
+    : (tensor<2x90x!quant.uniform<i8:f32, 0.5:7>>, tensor<2x90x!quant.uniform<i8:f32, 0.3:1>>)
+    -> tensor<2x90x!quant.uniform<i8:f32, 0.8:3>>
+""",
+    "divisions": """
+%y = graph.pool2d average %x {kernel = array<i64: 3, 2>, strides = array<i64: 2, 1>,
+    padding = array<i64: 1, 1, 2, 0>, divides,
+    requant = #graph.requant<shift = 0, rounding = half_away, zero_point = 7, low = -40, high = 90>}
+    : (tensor<1x15x14x3x!quant.uniform<i8:f32, 0.5:7>>)
+    -> tensor<1x8x14x3x!quant.uniform<i8:f32, 0.5:7>>
+""",
+}
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_kernels_of_tensorflow_lite(kernel: str) -> None:
+    check(*with_random_inputs(network(KERNELS[kernel])))
+
+
+def test_softmax_of_tensorflow_lite() -> None:
+    table = np.rint(np.exp(-np.arange(256) * 0.07) * (2.0**31 - 1)).astype(np.int64).tolist()
+    text = f"""
+%t = graph.constant dense<{table}> : tensor<256xi32> : tensor<256x!quant.uniform<i32:f32, 1.0>>
+%y = graph.fixed_point_softmax %x table %t : tensor<256x!quant.uniform<i32:f32, 1.0>>
+    : tensor<5x37x!quant.uniform<i8:f32, 0.07>>
+    -> tensor<5x37x!quant.uniform<i8:f32, 0.00390625:-128>>
+"""
+    check(*with_random_inputs(network(text)))
 
 
 SPECIAL = np.array(

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from c_harness import check
 from numpy.typing import NDArray
-from tflite_cases import CASES, SAMPLES, inputs_of
+from tflite_cases import CASES, GOLDEN_FILE, SAMPLES, inputs_of
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, BlockArgument, Region, SSAValue
@@ -29,7 +29,7 @@ from ceras_ir.network.function import (
 
 Array = NDArray[np.generic]
 
-GOLDEN = np.load(Path(__file__).parent / "golden.npz")
+GOLDEN = np.load(GOLDEN_FILE)
 
 FLOAT_TOLERANCE = 1e-5
 """The relative tolerance of floats, whose sums have another order."""

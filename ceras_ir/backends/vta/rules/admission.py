@@ -41,7 +41,7 @@ from ceras_ir.backends.vta.rules.channel_constants import (
 from ceras_ir.backends.vta.schedule.blocks import Blocks, longest_row, misfit
 from ceras_ir.backends.vta.schedule.contraction import SWISH_ROWS, Contraction
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.operation import ONLY_IN_C
+from ceras_ir.dialects.graph.operation import NO_KERNELS
 from ceras_ir.dialects.graph.pooling import Pool
 from ceras_ir.dialects.mem.packing import packed_shape
 from ceras_ir.dialects.quant import RequantAttr
@@ -55,7 +55,7 @@ AdmissionRule: TypeAlias = Callable[[graph.LinearOperation, VtaBoard], str | Non
 def why_not(op: Operation, board: VtaBoard = DEFAULT_VTA_BOARD) -> str | None:
     """Return `None` if VTA supports `op`, else a sentence with the violated rule and the remedy."""
     if isinstance(op, graph.GraphOperation) and op.has_kernel_form:
-        return ONLY_IN_C
+        return NO_KERNELS
     if isinstance(op, graph.Pool2dOp):
         return why_not_pool(op, board)
     if isinstance(op, graph.BinaryOp):

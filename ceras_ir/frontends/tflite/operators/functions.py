@@ -1,6 +1,6 @@
 """Import functions of one argument; of int8, as tables with the integers of the kernels."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import sqrt
 
 import numpy as np
@@ -9,7 +9,8 @@ from xdsl.dialects.builtin import BytesAttr, DenseIntOrFPElementsAttr, TensorTyp
 from xdsl.ir import SSAValue
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph import Function
+from ceras_ir.dialects.graph import Function, FunctionAttr
+from ceras_ir.dialects.graph.lookup import FUNCTION
 from ceras_ir.frontends.onnx.emission.values import Constant, Value, shape_of_value
 from ceras_ir.frontends.tflite.fixed_point import (
     bytes_of,
@@ -32,37 +33,55 @@ ONNX_FUNCTIONS = {
     "ROUND": "Round", "SIGN": "Sign", "SIN": "Sin", "SQRT": "Sqrt", "TANH": "Tanh",
 }  # fmt: skip
 
-TABLES: dict[str, Callable[[Reals], Reals]] = {
-    "LOGISTIC": lambda x: 1 / (1 + np.exp(-x)),
-    "TANH": np.tanh,
-    "ELU": lambda x: np.where(x < 0, np.expm1(x), x),
-    "EXP": np.exp,
-    "LOG": np.log,
+TABLES: dict[str, tuple[Callable[[Reals], Reals], Function, tuple[float, ...]]] = {
+    "LOGISTIC": (lambda x: 1 / (1 + np.exp(-x)), Function.SIGMOID, ()),
+    "TANH": (np.tanh, Function.TANH, ()),
+    "ELU": (lambda x: np.where(x < 0, np.expm1(x), x), Function.ELU, (1.0,)),
+    "EXP": (np.exp, Function.EXP, ()),
+    "LOG": (np.log, Function.LOG, ()),
 }
-"""The functions that the kernels tabulate in single precision."""
+"""The functions that the kernels tabulate in single precision, and their names."""
 
 
 @operator(*ONNX_FUNCTIONS)
 def function(op: Operation) -> Value:
     """A function that ONNX has too; quantized as a table."""
     if op.is_quantized and op.name in TABLES:
-        return looked_up(op, _tabulated(op, TABLES[op.name]))
+        real, kind, parameters = TABLES[op.name]
+        return looked_up(op, _tabulated(op, real), kind, *parameters)
     if op.is_quantized and op.name == "RELU":
         return _rectified(op, 0.0, None)
     if op.is_quantized and op.name == "ABS":
-        return looked_up(op, _absolute(op))
+        return looked_up(op, _absolute(op), Function.ABS)
     if op.is_quantized:
         raise op.unsupported("of integers; quantize the network without it")
     return op.one(ONNX_FUNCTIONS[op.name], [numbers(op, 0)])
 
 
-def looked_up(op: Operation, entries: Integers) -> SSAValue:
-    """Emit a table of the stored results for all stored operands of int8."""
+def looked_up(
+    op: Operation, entries: Integers, function: Function | None = None, *parameters: float
+) -> SSAValue:
+    """
+    Emit a table of the stored results for all stored operands of int8. Targets without the integers
+    of the kernels compute `function` of the real value.
+    """
     if op.input(0).kind != "int8" or op.output.kind != "int8":
         raise op.unsupported(f"of {op.input(0).kind}; quantize to int8")
     data = np.ascontiguousarray(entries.astype(np.int8))
     table = DenseIntOrFPElementsAttr.from_list(TensorType(i8, [256]), data.tolist())
-    return op.emitter.emit(graph.LookupOp(op.tensor(0), table, op.result_element))
+    return _named(op, table, function, parameters)
+
+
+def _named(
+    op: Operation,
+    table: DenseIntOrFPElementsAttr,
+    function: Function | None,
+    parameters: Sequence[float],
+) -> SSAValue:
+    lookup = graph.LookupOp(op.tensor(0), table, op.result_element)
+    if function is not None:
+        lookup.attributes[FUNCTION] = FunctionAttr(function, parameters)
+    return op.emitter.emit(lookup)
 
 
 def _tabulated(op: Operation, real: Callable[[Reals], Reals]) -> Integers:
@@ -115,15 +134,16 @@ def leaky_relu(op: Operation) -> Value:
     x = bytes_of(source)
     below = multiplied(x, abs(slope)) * (1 if alpha >= 0 else -1)
     entries = stored_in(np.where(x >= 0, multiplied(x, factor), below), target)
-    return _words(op, entries) if op.input(0).kind == "int16" else looked_up(op, entries)
+    emit = _words if op.input(0).kind == "int16" else looked_up
+    return emit(op, entries, Function.LEAKY_RELU, alpha)
 
 
-def _words(op: Operation, entries: Integers) -> SSAValue:
-    """Emit a table of 65,536 entries for stored integers of 16 bits."""
+def _words(op: Operation, entries: Integers, function: Function, *parameters: float) -> SSAValue:
+    """Emit a table of 65,536 entries for stored integers of 16 bits, as `looked_up`."""
     table = DenseIntOrFPElementsAttr(
         TensorType(i16, [entries.size]), BytesAttr(entries.astype("<i2").tobytes())
     )
-    return op.emitter.emit(graph.LookupOp(op.tensor(0), table, op.result_element))
+    return _named(op, table, function, parameters)
 
 
 @operator("HARD_SWISH")
@@ -148,7 +168,8 @@ def hard_swish(op: Operation) -> Value:
     truncated = np.sign(product) * (np.abs(product) >> 15)
     if out_shift > 0:
         raise op.unsupported("scales with which the result is finer than the operand")
-    return looked_up(op, stored_in(half_away(truncated, -out_shift), target))
+    entries = stored_in(half_away(truncated, -out_shift), target)
+    return looked_up(op, entries, Function.HARD_SWISH)
 
 
 def _of_16_bits(factor: float) -> tuple[int, int]:

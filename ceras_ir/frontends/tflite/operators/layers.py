@@ -1,7 +1,7 @@
 """Import convolutions, fully connected layers, pooling and softmax."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,13 @@ from ceras_ir.dialects.graph import ConstantOp, Pool, window_extent
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.frontends.onnx.emission.values import Constant, Value, name_loc
 from ceras_ir.frontends.tflite.fixed_point import matched_requant, softmax_table
-from ceras_ir.frontends.tflite.operation import Operation, Stored, operator
+from ceras_ir.frontends.tflite.operation import (
+    SAME_SCALE,
+    Operation,
+    Stored,
+    implied_scales,
+    operator,
+)
 
 SAME, VALID = 0, 1
 """The padding of a window."""
@@ -151,6 +157,17 @@ class Weights:
             np.ascontiguousarray(self.array.transpose(order)), self.scales, self.points, self.name
         )
 
+    def rescaled_by(self, op: Operation, requant: RequantAttr) -> "Weights":
+        """
+        Return the weights with the scales that a requantization implies. Kernels round the factors
+        of 64-bit sums to 15 bits, and filters of zeros may have a scale of 0.
+        """
+        scales, implied = np.broadcast_arrays(self.scales, implied_scales(op, requant))
+        if (np.abs(scales - implied) <= SAME_SCALE * scales).all():
+            return self
+        points = self.points if len(self.points) == len(scales) else self.points * len(scales)
+        return replace(self, scales=tuple(implied.tolist()), points=points)
+
     def emitted(self, op: Operation) -> SSAValue:
         """Emit the constant."""
         element = f32
@@ -158,10 +175,8 @@ class Weights:
             storage = graph.plain_element(self.array.dtype)
             assert isinstance(storage, IntegerType)
             is_listed = len(self.scales) > 1
-            # A scale of 0 belongs to filters of zeros, and any scale represents them.
-            scales = [s if s > 0 else 1.0 for s in self.scales]
             element = UniformType(
-                scales if is_listed else scales[0],
+                self.scales if is_listed else self.scales[0],
                 self.points if is_listed else self.points[0],
                 storage=storage,
                 axis=0 if is_listed else None,
@@ -184,8 +199,7 @@ def bias_of(op: Operation, index: int, weights: Weights, outputs: int) -> SSAVal
         raise op.wrong(f"a bias of {array.dtype} and shape {list(array.shape)}")
     if np.abs(array.astype(np.float64)).max(initial=0) >= 2.0**31:
         raise op.unsupported("a bias that exceeds 32 bits; quantize the network again")
-    scale = op.element(0).scale
-    scales = [scale * (s if s > 0 else 1.0) for s in weights.scales]
+    scales = [op.element(0).scale * scale for scale in weights.scales]
     is_listed = len(scales) > 1
     element = UniformType(
         scales if is_listed else scales[0], storage=i32, axis=0 if is_listed else None
@@ -226,8 +240,10 @@ def convolved(
     quantized = op.is_quantized
     requant, function = None, None
     if activation is not None:
-        requant = layer_requant(op, weights.scales, activation) if quantized else None
         function = None if quantized else op.activation(activation)
+    if activation is not None and quantized:
+        requant = layer_requant(op, weights.scales, activation)
+        weights = weights.rescaled_by(op, requant)
     fused = function if function is None or function.clip_range is not None else None
     if input is None:
         input = op.tensor(0) if quantized else op.real(0)

@@ -13,7 +13,7 @@ from ceras_ir.dialects.graph.constant import plain_element
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.frontends.onnx.emission.values import Value, name_loc, shape_of_value
 from ceras_ir.frontends.tflite.fixed_point import quantized_multiplier
-from ceras_ir.frontends.tflite.operation import Operation, operator
+from ceras_ir.frontends.tflite.operation import Operation, implied_scales, operator
 from ceras_ir.frontends.tflite.operators.arithmetic import numbers
 from ceras_ir.frontends.tflite.operators.movement import moved
 
@@ -88,8 +88,9 @@ def _quantized_sum(op: Operation, axes: Sequence[int], *, averages: bool) -> SSA
     rows = op.emitter.materialize(
         op.emitter.reshaped(moved_value, (prod(shape[i] for i in kept), count))
     )
+    (scale,) = implied_scales(op, requant)
     ones = ConstantOp.from_array(
-        np.ones((1, count), np.int8), UniformType(1.0), location=name_loc(op.output.name)
+        np.ones((1, count), np.int8), UniformType(scale), location=name_loc(op.output.name)
     )
     op.emitter.block.add_op(ones)
     product = op.emitter.emit(

@@ -21,6 +21,7 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.lookup import FUNCTION
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.interpreters.network import Sequence, with_states
 from ceras_ir.interpreters.registry import interpreter_of
@@ -386,7 +387,7 @@ def _only_rounds(op: Operation) -> bool:
 
 
 def _operator(op: Operation) -> str:
-    function = op.properties.get("function") or op.attributes.get("graph.function")
+    function = op.properties.get("function") or op.attributes.get(FUNCTION)
     name = op.name.removeprefix("graph.")
     match op:
         case graph.LookupOp() | graph.UnaryOp() if isinstance(function, graph.FunctionAttr):

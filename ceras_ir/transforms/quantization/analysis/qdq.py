@@ -14,11 +14,11 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.quant import UniformType
+from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters.windows import Window, counts
 from ceras_ir.network.function import keeps_scale
 from ceras_ir.network.storage import exponent, network_values
-from ceras_ir.transforms.quantization.analysis.rescaling import only_shifts
+from ceras_ir.transforms.quantization.analysis.rescaling import has_power_scales, only_shifts
 
 HALF_EVEN = "graph.half_even"
 """Attribute of a quantization by a power of two that rounds half to even instead of up."""
@@ -64,6 +64,50 @@ def stored_types(op: Operation) -> list[UniformType]:
     """Return the quantized element types of the operands and results of an operation."""
     found = (graph.quantized_element(value) for value in (*op.operands, *op.results))
     return [element for element in found if element is not None]
+
+
+def needs_multiplier(op: Operation) -> bool:
+    """Return whether an operation requantizes, and a scale is no power of two."""
+    return "requant" in op.properties and not all(map(has_power_scales, stored_types(op)))
+
+
+def scaling_factors(op: Operation, requant: RequantAttr) -> list[tuple[float, float]]:
+    """
+    Return pairs for the operands, or the output channels, of a quantized operation: the factor of a
+    stored operand in the stored result, and the factor that follows from the scales.
+    """
+    factors = np.array(requant.multipliers) / 2.0**requant.shift.data
+    first = float(factors[0])
+    operands, target = op.operands, graph.scale_of(op.results[0])
+    match op:
+        case graph.LinearOperation():
+            scales = np.array([s.data for s in graph.stored_element(op.weights).scales])
+            scales = graph.scale_of(op.input) * scales
+            pairs = _pairs(factors, scales / target)
+            if op.residual is not None:
+                residual = graph.scale_of(op.residual) / np.broadcast_to(scales, (len(pairs),))
+                pairs += _pairs(np.exp2(op.residual_shifts), residual)
+            return pairs
+        case graph.BinaryOp() if op.function is graph.Binary.MUL:
+            return [(first, graph.scale_of(op.lhs) * graph.scale_of(op.rhs) / target)]
+        case graph.BinaryOp():
+            addends = [1.0, 1.0]
+            if op.addends is not None:
+                addends = [a.multiplier.data / 2.0**a.shift.data for a in op.addends]
+            return [
+                (first * factor * addend, graph.scale_of(side) / target)
+                for side, factor, addend in zip(operands, op.factors, addends, strict=True)
+            ]
+        case graph.Pool2dOp():
+            size = 1 if op.divides is not None else prod(op.kernel.get_values())
+            return [(first * size, graph.scale_of(op.input) / target)]
+        case _:
+            return [(first, graph.scale_of(operands[0]) / target)]
+
+
+def _pairs(actual: NDArray[np.float64], expected: NDArray[np.float64]) -> list[tuple[float, float]]:
+    a, b = np.broadcast_arrays(actual, expected)
+    return list(zip(a.tolist(), b.tolist(), strict=True))
 
 
 # Ties of sums, derived from the float form of an operation between Q/DQ:

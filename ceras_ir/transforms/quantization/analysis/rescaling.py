@@ -26,6 +26,7 @@ from xdsl.ir import SSAValue
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import FunctionAttr
 from ceras_ir.dialects.graph.attributes import integers
+from ceras_ir.dialects.graph.lookup import FUNCTION
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.interpreters.float_functions import apply_function
 from ceras_ir.network.integer import dequantize, quantize
@@ -204,9 +205,6 @@ def _entries(
         values = apply_function(function, dequantize(stored, source))
     return quantize(values.astype(np.float32), target).astype(f"int{target.storage.width.data}")
 
-
-FUNCTION = "graph.function"
-"""Attribute of a `graph.lookup`: the function from which the table was computed."""
 
 INPUT_EXPONENTS, RESULT_EXPONENTS = "graph.input_exponents", "graph.result_exponents"
 """Attributes of a `graph.lookup` with rows: the channel exponents of `graph.unary`."""
