@@ -1,7 +1,16 @@
 """Check that the table of `make mutants` fits the sources, and that tests detect a sample."""
 
 import pytest
-from faults.seeded import ROOT, Fault, faults, package_copy, run_with
+from faults.seeded import (
+    ROOT,
+    TIME_LIMIT,
+    Fault,
+    Outcome,
+    faults,
+    is_detected,
+    package_copy,
+    run_with,
+)
 
 FAULTS = faults()
 
@@ -15,6 +24,16 @@ def test_every_fault_changes_something_and_names_tests():
     assert all(f.old != f.new and f.tests for f in FAULTS)
     files = {test.split("::")[0] for fault in FAULTS for test in fault.tests}
     assert [name for name in sorted(files) if not (ROOT / name).is_file()] == []
+
+
+def test_a_time_limit_detects_only_declared_faults():
+    ends = Fault("file", "old", "new", ("test.py::test[a b]",))
+    hangs = Fault("file", "old", "new", ("test.py::test[a b]",), hangs=True)
+    assert not is_detected(ends, Outcome(TIME_LIMIT, 1.0, ""))
+    assert is_detected(hangs, Outcome(TIME_LIMIT, 1.0, ""))
+    for fault in (ends, hangs):
+        assert is_detected(fault, Outcome("test.py::test[a b]", 1.0, ""))
+        assert not is_detected(fault, Outcome("", 1.0, ""))
 
 
 @pytest.mark.slow

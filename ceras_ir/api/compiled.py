@@ -25,6 +25,7 @@ from ceras_ir.pipeline.build import open_folder as open_machine
 from ceras_ir.pipeline.report import Entry, table
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.extensions import need_hook
+from ceras_ir.support.user_files import read_text
 
 
 class Compiled:
@@ -170,7 +171,7 @@ def open_compiled(folder: str | PathLike[str]) -> Compiled:
 
 def _report(folder: Path) -> Entry:
     try:
-        content: object = json.loads((folder / REPORT).read_text(encoding="utf-8"))
+        content: object = json.loads(read_text(folder / REPORT))
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(
             f"not a readable report: {error}; compile again", str(folder / REPORT)

@@ -35,6 +35,7 @@ from ceras_ir.command.entry_point import (
 from ceras_ir.command.output_files import first_unused, open_output
 from ceras_ir.command.tool_parser import versions
 from ceras_ir.support.diagnostics import (
+    MAX_PATH_LENGTH,
     Finding,
     InputError,
     UsageError,
@@ -76,7 +77,7 @@ class Diagnostic:
 
     def lines(self, file: str) -> list[str]:
         """Return the printed lines; `file` is the default of the place."""
-        place = [self.file or file]
+        place = [printable(self.file or file, MAX_PATH_LENGTH)]
         if self.line is not None:
             place += [str(self.line), str(self.column or 1)]
         first, *rest = self.message.rstrip().split("\n")
@@ -241,7 +242,8 @@ class NodeDiagnostic(Diagnostic):
 
     def lines(self, file: str) -> list[str]:
         first, *rest = self.message.rstrip().split("\n")
-        return [f"{self.file or file}: {Finding(self.node, self.operator, first)}", *rest]
+        place = printable(self.file or file, MAX_PATH_LENGTH)
+        return [f"{place}: {Finding(self.node, self.operator, first)}", *rest]
 
 
 def report(lines: Sequence[str], max_lines: int = MAX_LINES) -> None:
@@ -313,7 +315,7 @@ def run_tool(
         if error.filename is None:
             discard(sys.stdout)
         file = str(error.filename or shown)
-        report([f"{file}: error: {with_remedy(error, file)}"])
+        report([f"{printable(file, MAX_PATH_LENGTH)}: error: {with_remedy(error, file)}"])
         return 1
     except MemoryError:
         report([f"{shown}: error: {OUT_OF_MEMORY}"])

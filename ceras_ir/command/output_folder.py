@@ -32,6 +32,7 @@ from ceras_ir.command.output_files import MANIFEST, REPORT, is_inside
 from ceras_ir.command.uninterrupted import uninterrupted
 from ceras_ir.support.diagnostics import InputError, UsageError, cannot_write
 from ceras_ir.support.private_files import resolved
+from ceras_ir.support.user_files import read_text
 
 NEW, OLD = "new", "old"
 """The folders inside a hidden folder: the new files, and the files that were set aside."""
@@ -201,7 +202,7 @@ def _locked(folder: Path) -> Generator[None]:
 def _listed(folder: Path) -> set[Path] | None:
     """Return the files that the manifest in `folder` lists; None without a valid manifest."""
     try:
-        content: object = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        content: object = json.loads(read_text(folder / MANIFEST))
     except (OSError, ValueError, RecursionError):
         return None
     if not isa(content, dict[str, object]) or not isinstance(content.get("target"), str):
@@ -339,7 +340,7 @@ def _is_current(folder: Path) -> bool:
 def _was_exchanged(hidden: Path) -> bool:
     try:
         status = os.stat(hidden / NEW)
-        return (hidden / EXCHANGED).read_text() == f"{status.st_dev} {status.st_ino}"
+        return read_text(hidden / EXCHANGED) == f"{status.st_dev} {status.st_ino}"
     except OSError:
         return False
 
@@ -396,7 +397,7 @@ def _remove_empty(destination: Path, paths: Collection[Path]) -> None:
 def _read_moves(hidden: Path, destination: Path) -> tuple[list[Path], list[Path]] | None:
     """Return the old and the new files in a list of moves; None if no file was moved."""
     try:
-        content: object = json.loads((hidden / MOVES).read_text(encoding="utf-8"))
+        content: object = json.loads(read_text(hidden / MOVES))
     except FileNotFoundError:
         return None
     except (ValueError, RecursionError):  # The process was killed before the first move.

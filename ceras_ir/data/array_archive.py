@@ -34,6 +34,7 @@ from ceras_ir.support.diagnostics import (
 )
 from ceras_ir.support.limits import MEMORY_FLAG, memory_limit
 from ceras_ir.support.private_files import replacing, resolved
+from ceras_ir.support.user_files import regular
 
 Array: TypeAlias = NDArray[np.generic]
 
@@ -136,7 +137,7 @@ def load_arrays(path: str, name: str = "NAME") -> dict[str, Array]:
     arrays: dict[str, Array] = {}
     left = memory_limit()
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(regular(path)) as archive:
             for member in archive.infolist():
                 key = member.filename.removesuffix(SUFFIX)
                 if key in arrays:
@@ -161,7 +162,7 @@ def _wrong_file(path: str, error: Exception, name: str) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"cannot read: {with_remedy(error, path)}"
     head = b""
-    with suppress(OSError), open(path, "rb") as stream:
+    with suppress(OSError), open(regular(path), "rb") as stream:
         head = stream.read(6)
     if head == np.lib.format.MAGIC_PREFIX:
         archive = f"{path.removesuffix(SUFFIX)}.npz"

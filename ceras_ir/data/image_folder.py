@@ -19,6 +19,7 @@ from ceras_ir.data.image_options import ImageOptions
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.support.diagnostics import InputError, UsageError, remark
 from ceras_ir.support.extras import install_command
+from ceras_ir.support.user_files import regular
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -127,7 +128,7 @@ class ImageReader:
                 f"reading images needs Pillow: {install_command('images')}", self.folder
             ) from None
         try:
-            with Image.open(file) as opened:
+            with Image.open(regular(file) if isinstance(file, Path) else file) as opened:
                 yield ImageOps.exif_transpose(opened)
         except (OSError, ValueError, UnidentifiedImageError, Image.DecompressionBombError) as error:
             reason = str(error).splitlines()[0] if str(error) else "damaged"

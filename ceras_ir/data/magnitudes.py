@@ -23,6 +23,7 @@ from ceras_ir.dialects.graph import Binary
 from ceras_ir.network.artefacts import TensorInfo, network_inputs
 from ceras_ir.network.function import input_names, uses_after_moves
 from ceras_ir.support.diagnostics import InputError, remark
+from ceras_ir.support.user_files import regular
 
 MAX_IMAGES = 64
 """The images of a folder that are read; all images are scaled in the same way."""
@@ -172,7 +173,7 @@ def _parts(paths: str) -> list[str]:
 
 def _dtype(path: str, name: str) -> "np.dtype[np.generic] | None":
     try:
-        with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as stream:
+        with zipfile.ZipFile(regular(path)) as archive, archive.open(f"{name}.npy") as stream:
             return read_header(stream).dtype
     except (OSError, *UNREADABLE):
         return None

@@ -31,6 +31,7 @@ from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.network.function import input_names, states_of
 from ceras_ir.network.storage import INPUT_RANGE, interval
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.user_files import regular
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def count_streamed(path: str, inputs: Sequence[TensorInfo]) -> int | None:
     """
     counts: set[int] = set()
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(regular(path)) as archive:
             if sorted(archive.namelist()) != sorted(f"{t.name}.npy" for t in inputs):
                 return None
             for tensor in inputs:
@@ -134,7 +135,7 @@ def _read(
         yield from (samples[i] for i in range(count))
         return
     with ExitStack() as stack:
-        archive = stack.enter_context(zipfile.ZipFile(path))
+        archive = stack.enter_context(zipfile.ZipFile(regular(path)))
         streams = [stack.enter_context(archive.open(f"{t.name}.npy")) for t in inputs]
         types = [read_header(stream).dtype for stream in streams]
         for _ in range(count):

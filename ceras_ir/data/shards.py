@@ -25,6 +25,7 @@ from ceras_ir.data.sample_stream import count_streamed, stream_samples
 from ceras_ir.data.samples import Array, converted, load_samples, samples_of
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.user_files import regular
 
 MAX_SHARD_SAMPLES, MAX_SHARD_BYTES = 256, 32 << 20
 """Samples and bytes of a shard: enough to keep workers busy, few enough for memory."""
@@ -114,7 +115,7 @@ def _count(path: str, inputs: Sequence[TensorInfo]) -> int:
 @lru_cache(maxsize=256)
 def _check(path: str, _time: int, _size: int) -> None:
     # Shards are read from their offsets, which skips the checksums of the archive.
-    with zipfile.ZipFile(path) as archive:
+    with zipfile.ZipFile(regular(path)) as archive:
         try:
             damaged = archive.testzip()
         except UNREADABLE as error:
@@ -176,7 +177,7 @@ def _stored(path: str, inputs: Sequence[TensorInfo]) -> list[_Place] | None:
     if count_streamed(path, inputs) is None:
         return None
     places = list[_Place]()
-    with zipfile.ZipFile(path) as archive, open(path, "rb") as stream:
+    with zipfile.ZipFile(regular(path)) as archive, open(path, "rb") as stream:
         for tensor in inputs:
             info = archive.getinfo(f"{tensor.name}.npy")
             if info.compress_type != zipfile.ZIP_STORED:
@@ -213,7 +214,7 @@ def _of_stored(
 def _members(path: str) -> Iterator[dict[str, tarfile.TarInfo]]:
     # The members of each sample by suffix, in the order of the archive.
     try:
-        with tarfile.open(path.partition("?")[0]) as archive:
+        with tarfile.open(regular(path.partition("?")[0])) as archive:
             group, name = dict[str, tarfile.TarInfo](), ""
             for member in archive:
                 if not member.isfile():
@@ -238,7 +239,7 @@ def _of_archive(
     if len(inputs) != 1:
         raise InputError("tar archives require a network with a single input", shard.path)
     try:
-        with tarfile.open(shard.path.partition("?")[0]) as archive:
+        with tarfile.open(regular(shard.path.partition("?")[0])) as archive:
             groups = list(_members(shard.path))
             for number in numbers:
                 yield _sample(archive, groups[number], shard, inputs[0])

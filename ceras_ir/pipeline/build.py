@@ -41,6 +41,7 @@ from ceras_ir.pipeline.stages import BuildOptions, all_stages, run_stages, targe
 from ceras_ir.support.diagnostics import InputError, UnsupportedError, progress, remark
 from ceras_ir.support.extensions import DISTRIBUTION, required_packages
 from ceras_ir.support.option_uses import reporting_unused
+from ceras_ir.support.user_files import read_text, regular
 from ceras_ir.targets.capabilities import Compiled, Executable, Manifest
 from ceras_ir.targets.protocol import PLACED, Emission, Stage, find_target
 from ceras_ir.transforms.placement import state_findings
@@ -101,7 +102,7 @@ def check_digests(folder: Path, manifest: Manifest) -> None:
     for name, digest in expected.items():
         path = folder / name
         try:
-            with open(path, "rb") as stream:
+            with open(regular(path), "rb") as stream:
                 found = file_digest(stream, "sha256").hexdigest()
         except OSError as error:
             raise InputError(
@@ -234,7 +235,7 @@ def read_manifest(folder: Path) -> Manifest:
     """Read the manifest of a compiled folder, and check the entries that all targets use."""
     path = folder / MANIFEST
     try:
-        content: object = json.loads(path.read_text(encoding="utf-8"))
+        content: object = json.loads(read_text(path))
     except FileNotFoundError:
         raise InputError(
             f"no {MANIFEST}: expected a folder that ceras-compile wrote", str(folder)

@@ -12,6 +12,7 @@ traceback, which the author of the pass needs.
 """
 
 import os
+import re
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
@@ -29,6 +30,7 @@ from ceras_ir.command.exit_status import Diagnostic, SourceError, excerpt
 from ceras_ir.command.tool_parser import ArgumentContainer, UsageParser
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.support.plugin_modules import INIT, load_plugin, plain, plugin_of
+from ceras_ir.support.user_files import regular
 from ceras_ir.targets.capabilities import Accelerator
 from ceras_ir.targets.definitions import Contract
 from ceras_ir.targets.protocol import Target, with_targets
@@ -203,10 +205,18 @@ def _register_meaning(dialect: Dialect, module: ModuleType) -> None:
         register(dialect.name, functions)
 
 
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+"""The names that pipelines and IR text can contain."""
+
+
 def _add(
     table: dict[str, Callable[[], T]], found: dict[str, Callable[[], T]], kind: str, path: str
 ) -> None:
     for name, factory in found.items():
+        if not NAME.fullmatch(name):
+            raise InputError(
+                f"a {kind} is named {name!r}: use letters, digits, '-', '_' and '.' only", path
+            )
         if name in table:
             raise UsageError(f"{path}: a {kind} named '{name}' already exists: rename it")
         table[name] = factory
@@ -231,8 +241,7 @@ def dialects_in(module: ModuleType) -> list[Dialect]:
 
 def _load(path: str) -> ModuleType:
     if not os.path.isdir(path):
-        with open(path, "rb"):
-            pass  # A missing file is an OSError with the name of the file.
+        regular(path)  # A missing file is an OSError with the name of the file.
         if not path.endswith(".py"):
             raise InputError("is not a Python file (its name must end in .py)", path)
     elif not os.path.isfile(os.path.join(path, INIT)):

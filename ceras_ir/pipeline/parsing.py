@@ -44,6 +44,7 @@ from ceras_ir.pipeline.context import load_context, load_universe
 from ceras_ir.pipeline.printing import ELIDED, print_module
 from ceras_ir.pipeline.verification import verify_module
 from ceras_ir.support.diagnostics import InputError, did_you_mean, missing_file_remedy, remark
+from ceras_ir.support.user_files import read_bytes, regular
 
 if TYPE_CHECKING:
     from ceras_ir.frontends.onnx import Observer
@@ -288,11 +289,7 @@ def _with_form(message: str, parser: LocatingParser | None) -> str:
 
 def read_text(path: str) -> str:
     """Return the text of the file at `path`, or of the standard input for `-`."""
-    if path == "-":
-        data = sys.stdin.buffer.read()
-    else:
-        with open(path, "rb") as file:
-            data = file.read()
+    data = sys.stdin.buffer.read() if path == "-" else read_bytes(path)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -358,13 +355,13 @@ def load_module(
     inputs in `values` become constants. Only the importer of ONNX calls `observe`.
     """
     if (importer := extension_importer(ending_of(path))) is not None:
-        with open(path, "rb"):  # A missing file is reported before packages are imported.
-            return importer(path, batch=batch, shapes=shapes, values=values)
+        regular(path)  # A missing file is reported before packages are imported.
+        return importer(path, batch=batch, shapes=shapes, values=values)
     if is_model(path):
+        regular(path)  # A missing file is reported before onnx is imported.
         from ceras_ir.frontends.onnx import import_file
 
-        with open(path, "rb"):  # A missing file is reported before onnx is imported.
-            return import_file(path, batch=batch, shapes=shapes, values=values, observe=observe)
+        return import_file(path, batch=batch, shapes=shapes, values=values, observe=observe)
     return parse_text(ctx, read_text(path), display_name(path))
 
 

@@ -37,6 +37,7 @@ from ceras_ir.command.tool_parser import versions
 from ceras_ir.pipeline import context
 from ceras_ir.pipeline.pass_options import spell_pipeline
 from ceras_ir.support.diagnostics import InputError, UsageError, node_names
+from ceras_ir.support.user_files import regular
 
 MAX_LISTED = 16
 """The largest number of elements that are printed one by one."""
@@ -218,7 +219,7 @@ class Checkpoint:
 def arguments_of(path: str) -> list[str]:
     """Return the command line of `ceras-opt` in the reproducer at `path`."""
     options, pipeline = "", None
-    with open(path, encoding="utf-8", errors="replace") as file:
+    with open(regular(path), encoding="utf-8", errors="replace") as file:
         for line in file:
             if not line.startswith("//"):
                 break

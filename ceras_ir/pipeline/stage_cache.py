@@ -24,6 +24,7 @@ from ceras_ir.pipeline.pass_options import spell, spell_pipeline
 from ceras_ir.pipeline.stages import run_stages
 from ceras_ir.support.diagnostics import InputError, with_remedy
 from ceras_ir.support.files import ContentCache, key_of
+from ceras_ir.support.user_files import regular
 from ceras_ir.targets.protocol import Stage
 from ceras_ir.transforms.pass_kinds import flatten
 
@@ -133,7 +134,7 @@ def digest_of(path: str) -> str:
         status = place.stat()
         key = str(place.resolve()), status.st_mtime_ns, status.st_size
         if key not in _DIGESTS:
-            with open(place, "rb") as stream:
+            with open(regular(place), "rb") as stream:
                 _DIGESTS[key] = file_digest(stream, "sha256").hexdigest()
     except OSError as error:
         raise InputError(f"cannot be read: {with_remedy(error, path)}", path) from None

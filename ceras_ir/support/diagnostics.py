@@ -43,6 +43,10 @@ MAX_NAME_LENGTH, MAX_LINE_LENGTH = 200, 2000
 """Characters of a name, and of a line, that are printed."""
 
 
+MAX_PATH_LENGTH = 1000
+"""Characters of the name of a file that are printed, so that the message fits on the line."""
+
+
 def printable(text: str, limit: int = MAX_LINE_LENGTH) -> str:
     """Return a single line of at most `limit` characters without control characters."""
     shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[: limit + 1])
@@ -85,7 +89,7 @@ class InputError(DiagnosticException):
 
     def lines(self, file: str) -> list[str]:
         """Return the diagnostic: a line `FILE: ...` per finding, up to `MAX_PRINTED_FINDINGS`."""
-        file = self.file or file
+        file = printable(self.file or file, MAX_PATH_LENGTH)
         if not self.findings:
             return [f"{file}: error: {self.message}"]
         shown = [f"{file}: {f}" for f in self.findings[:MAX_PRINTED_FINDINGS]]

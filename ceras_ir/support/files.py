@@ -10,6 +10,7 @@ the limit, the entries with the oldest access are removed.
 
 import fcntl
 import os
+import re
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
@@ -49,12 +50,24 @@ def locked(path: Path) -> Generator[None]:
         os.close(handle)
 
 
+DEEP_KEY = re.compile(r"""(?<![\w"'-])(?:[\w"'-]++[ \t]*+\.[ \t]*+){100}""")
+"""A key of more than 100 parts."""
+
+ZERO = re.compile(r"\\(?:u0000|U00000000)")
+"""The escape of a zero byte, which no name of a file can contain."""
+
+
 def parse_toml(text: str, file: str):  # As untyped as TOML is.
     """Return the tables in `text`; raise an `InputError` for `file` if it is not TOML."""
     # Most commands read no TOML and do not load the parser.
     import tomllib
 
+    if ZERO.search(text):
+        raise InputError("unsupported TOML: a text with a zero byte", file)
     try:
+        # The parser takes quadratic time for such a key.
+        if DEEP_KEY.search(text):
+            raise RecursionError
         return tomllib.loads(text)
     # An integer of thousands of digits is a plain ValueError.
     except ValueError as error:

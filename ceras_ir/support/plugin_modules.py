@@ -45,7 +45,8 @@ _FILES: dict[str, str] = {}
 def load_plugin(path: str) -> ModuleType:
     """
     Return the module of the plugin at `path`, a file or a folder. Exceptions of the plugin are not
-    caught. A plugin is run a single time in each process.
+    caught, except that `sys.exit` becomes an `ImportError`. A plugin is run a single time in each
+    process.
     """
     place = Path(os.path.abspath(path))
     if place.name == INIT:
@@ -62,7 +63,11 @@ def load_plugin(path: str) -> ModuleType:
         if _FINDER not in sys.meta_path:
             sys.meta_path.insert(0, _FINDER)
         invalidate_caches()
-    return import_module(name)
+    try:
+        return import_module(name)
+    except SystemExit as error:
+        message = f"the plugin calls sys.exit({error.code!r}) when it is loaded"
+        raise ImportError(message).with_traceback(error.__traceback__) from None
 
 
 def plugin_of(module: str) -> str | None:

@@ -29,6 +29,7 @@ from ceras_ir.support.diagnostics import (
 )
 from ceras_ir.support.files import files_with_suffix
 from ceras_ir.support.options import types_of, without_none
+from ceras_ir.support.user_files import read_text
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -161,7 +162,8 @@ def board_text(
             f"{', '.join(names)}; or a {' or '.join(suffixes)} file)"
         )
     try:
-        return (shipped.get(name) or Path(name)).read_text(encoding="utf-8")
+        packaged = shipped.get(name)
+        return read_text(name) if packaged is None else packaged.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = _reason(error, name, known or shipped)
         raise InputError(f"cannot read the board: {reason}", name) from None

@@ -12,12 +12,12 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.tool_parser import ToolParser, add_output, add_time_limit
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.user_files import read_bytes
 
 if TYPE_CHECKING:
     from ceras_ir.transforms.memory.offsets import Span
@@ -90,7 +90,7 @@ def read_requests(path: str, *, placed: bool = False) -> list[MemoryRequest]:
     `placed`.
     """
     columns = (*REQUEST_COLUMNS, "offset") if placed else REQUEST_COLUMNS
-    data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    data = sys.stdin.buffer.read() if path == "-" else read_bytes(path)
     path = "<stdin>" if path == "-" else path
     try:
         text = data.decode("utf-8-sig")

@@ -1,12 +1,14 @@
 """
 Seed faults in the compiler, one at a time, and print the test that detects each.
 
-    python test/faults/seeded.py [--only TEXT]
+    python test/faults/seeded.py [--only TEXT] [--part 1/4]
 
 Each entry of a table in this folder (`*.toml`) changes one line of a copy of the package, and names
-the tests that must fail then. The exit status is 1 if no test detects a fault, if a test fails
-without a fault, or if the text of an entry does not occur exactly a single time in the file. In
-contrast, `test/mutants` changes the input of the compiler; this program changes the compiler.
+the test that must fail then, or a list of tests. If the code then runs forever, the entry has
+`hangs = true`, and only then a time limit is a detection. The exit status is 1 if no test detects a
+fault, if a test fails without a fault, or if the text of an entry does not occur exactly a single
+time in the file. In contrast, `test/mutants` changes the input of the compiler; this program
+changes the compiler.
 """
 
 import argparse
@@ -27,8 +29,9 @@ from pathlib import Path
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 PACKAGE = ROOT / "ceras_ir"
-LIMIT_SECONDS = 120
-"""The limit for the tests of a fault; a fault that exceeds it counts as detected."""
+LIMIT_SECONDS, HANG_SECONDS = 600, 120
+"""The limits for the tests of a fault, and of a fault that makes the code run forever."""
+TIME_LIMIT = "the time limit"
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,8 @@ class Fault:
     new: str
     tests: tuple[str, ...]
     """The tests of pytest by their identifiers, and of lit by their files."""
+    hangs: bool = False
+    """Whether the changed code runs forever."""
 
     @property
     def count(self) -> int:
@@ -53,7 +58,7 @@ class Outcome:
     """The result of the tests of a fault."""
 
     caught_by: str
-    """The first test that failed; empty if all passed."""
+    """The first test that failed, or `TIME_LIMIT`; empty if all passed."""
     seconds: float
     output: str
 
@@ -62,11 +67,15 @@ def faults() -> list[Fault]:
     """Return the faults in the order of the files."""
     tables = [tomllib.loads(p.read_text(encoding="utf-8")) for p in sorted(HERE.glob("*.toml"))]
     return [
-        Fault(file, entry["old"], entry["new"], tuple(entry["tests"].split()))
+        Fault(file, entry["old"], entry["new"], _listed(entry["tests"]), entry.get("hangs", False))
         for table in tables
         for file, entries in table.items()
         for entry in entries
     ]
+
+
+def _listed(tests: str | list[str]) -> tuple[str, ...]:
+    return (tests,) if isinstance(tests, str) else tuple(tests)
 
 
 @contextmanager
@@ -84,7 +93,7 @@ def run_with(fault: Fault, folder: Path) -> Outcome:
     before, status = path.read_bytes(), path.stat()
     path.write_bytes(before.replace(fault.old.encode(), fault.new.encode()))
     try:
-        return run_tests(fault.tests, folder)
+        return run_tests(fault.tests, folder, HANG_SECONDS if fault.hangs else LIMIT_SECONDS)
     finally:
         path.write_bytes(before)
         os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
@@ -110,7 +119,7 @@ def run_tests(tests: Sequence[str], folder: Path, limit: float = LIMIT_SECONDS) 
         if status == 0:
             continue
         if status is None:
-            caught_by = "the time limit"
+            caught_by = TIME_LIMIT
         elif status < 0:
             caught_by = f"a crash of the tests, signal {-status}"
         elif status == 1 and failed is not None:
@@ -151,11 +160,22 @@ def _finish(command: Sequence[str | Path], folder: Path, limit: float) -> tuple[
         process.wait()
 
 
+def is_detected(fault: Fault, outcome: Outcome) -> bool:
+    """Return whether a test failed; a time limit counts only if the fault declares it."""
+    return bool(outcome.caught_by) and (fault.hangs or outcome.caught_by != TIME_LIMIT)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Which test catches which fault of the compiler.")
     parser.add_argument("--only", default="", help="faults whose file or text contains this")
-    only: str = parser.parse_args().only
+    parser.add_argument(
+        "--part", default="1/1", metavar="I/N", help="every N-th fault from the I-th"
+    )
+    arguments = parser.parse_args()
+    only: str = arguments.only
+    part, parts = map(int, arguments.part.split("/"))
     chosen = [f for f in faults() if only in f.file or only in f.old or only in f.new]
+    chosen = chosen[part - 1 :: parts]
     if stale := [fault for fault in chosen if fault.count != 1]:
         for fault in stale:
             print(f"{fault.file} has {fault.count} of: {fault.old}")
@@ -169,9 +189,11 @@ def main() -> int:
             return 1
         for fault in chosen:
             outcome = run_with(fault, folder)
-            survived += not outcome.caught_by
+            detected = is_detected(fault, outcome)
+            survived += not detected
             print(f"{fault.file}: {fault.old.strip()}\n  -> {fault.new.strip()}")
-            by = outcome.caught_by or f"NOTHING of {' '.join(fault.tests)}"
+            by = outcome.caught_by or "no test"
+            by += "" if detected else f", NOT DETECTED by {' '.join(fault.tests)}"
             print(f"  caught by {by} in {outcome.seconds:.1f} s", flush=True)
     seconds = time.monotonic() - start
     print(f"{len(chosen) - survived} of {len(chosen)} faults caught in {seconds:.0f} s")

@@ -40,6 +40,7 @@ from ceras_ir.support.native import (
 )
 from ceras_ir.support.native import compiler as native_compiler
 from ceras_ir.support.programs import run_program
+from ceras_ir.support.user_files import read_bytes
 from ceras_ir.targets.capabilities import Sample, Trace
 
 SIMULATION_FLAGS = ("-O2", "-fno-tree-pre", "-fno-schedule-insns2")
@@ -246,7 +247,7 @@ class NnetModel:
     def __init__(self, path: Path, engine_flags: Sequence[str] = (), rtl: Rtl | None = None):
         self.path = path / "model.nnet" if path.is_dir() else path
         try:
-            self.file: NnetFile = read(self.path.read_bytes())
+            self.file: NnetFile = read(read_bytes(self.path))
         except OSError as error:
             shown = str(self.path)
             raise InputError(f"cannot be read: {with_remedy(error, shown)}", shown) from None

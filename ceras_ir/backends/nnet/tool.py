@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ceras_ir.command.exit_status import naming, run_tool
 from ceras_ir.command.tool_parser import ToolParser
+from ceras_ir.support.user_files import read_bytes
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -63,7 +64,7 @@ def _nnet(argv: Sequence[str]) -> int:
 
         write_board_files(Path(path), CircuitSize(arguments.lanes, arguments.bus))
         return 0
-    data = Path(path).read_bytes()
+    data = read_bytes(path)
     match arguments.command:
         case "dump" if arguments.bytes:
             from ceras_ir.backends.nnet.reader import annotate
@@ -76,7 +77,7 @@ def _nnet(argv: Sequence[str]) -> int:
             sys.stdout.write(f"{summary}{_loaded(Path(path))}\n")
         case _:
             other: str = arguments.other
-            texts = [_checked(dump, data, path), _checked(dump, Path(other).read_bytes(), other)]
+            texts = [_checked(dump, data, path), _checked(dump, read_bytes(other), other)]
             a, b = (text.splitlines(keepends=True) for text in texts)
             found = list(difflib.unified_diff(a, b, path, other, n=0))
             sys.stdout.writelines(found)

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 from xdsl.utils.hints import isa
 
@@ -17,6 +16,7 @@ from ceras_ir.support.diagnostics import (
     shortened,
 )
 from ceras_ir.support.files import parse_toml
+from ceras_ir.support.user_files import read_text
 from ceras_ir.targets.board_files import (
     TOML,
     BoardSummary,
@@ -151,7 +151,7 @@ def _of_file(targets: Sequence[type[Target]], file: str) -> Iterator[str]:
 
 def _shared_fields(target: type[Target], file: str) -> int:
     try:
-        content = _content(Path(file).read_text("utf-8"), file)
+        content = _content(read_text(file), file)
     except (InputError, OSError, UnicodeDecodeError):
         return 0
     known = {each.name for kind in target.board_types() for each in fields_of(kind)}
@@ -169,7 +169,7 @@ def _content(text: str, file: str) -> Mapping[str, object]:
 
 
 def _fields(target: type[Target], names: Sequence[str], board: str, file: str) -> Iterator[str]:
-    content = _content(Path(file).read_text("utf-8"), file)
+    content = _content(read_text(file), file)
     plural = "s" * (len(names) > 1)
     yield f"{board}: a board of target{plural} {' and '.join(names)}"
     yield f"file: {file}"

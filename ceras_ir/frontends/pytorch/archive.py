@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ceras_ir.support.diagnostics import InputError, MissingToolError, UnsupportedError
 from ceras_ir.support.extras import install_command
+from ceras_ir.support.user_files import regular
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -65,7 +66,7 @@ def without_pickles(path: str) -> bytes:
     """Return a copy of the archive at `path` without pickles and code; see the module."""
     copy = io.BytesIO()
     try:
-        with zipfile.ZipFile(path) as source, zipfile.ZipFile(copy, "w") as target:
+        with zipfile.ZipFile(regular(path)) as source, zipfile.ZipFile(copy, "w") as target:
             names = source.namelist()
             if len(set(names)) != len(names):
                 raise InputError("two members of the archive have the same name", path)

@@ -10,7 +10,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources.abc import Traversable
-from pathlib import Path
 from typing import TypeAlias
 
 from xdsl.dialects.func import FuncOp
@@ -29,6 +28,7 @@ from ceras_ir.support.diagnostics import (
 )
 from ceras_ir.support.files import parse_toml
 from ceras_ir.support.native import has_compiler
+from ceras_ir.support.user_files import read_text
 from ceras_ir.targets.board_files import board_field, read_fields
 from ceras_ir.targets.protocol import all_targets
 from ceras_ir.transforms.memory import offsets
@@ -105,7 +105,7 @@ def board_regions(name: str) -> list[Region]:
     Return the memories of a packaged board, or of a TOML file with `[[memory.region]]` tables.
     """
     try:
-        text = (Path(name) if name.endswith(".toml") else _board_file(name)).read_text("utf-8")
+        text = read_text(name) if name.endswith(".toml") else _board_file(name).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = with_remedy(error, name) if isinstance(error, OSError) else "it is not UTF-8 text"
         raise InputError(f"cannot read the board: {reason}", name) from None

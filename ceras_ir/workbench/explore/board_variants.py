@@ -14,6 +14,7 @@ from xdsl.utils.hints import isa
 from ceras_ir.command.output_files import write_file
 from ceras_ir.support.diagnostics import InputError, UsageError, did_you_mean
 from ceras_ir.support.files import key_of, parse_toml
+from ceras_ir.support.user_files import read_text
 from ceras_ir.targets.board_files import TOML, TomlTable
 from ceras_ir.targets.protocol import Target
 
@@ -45,7 +46,7 @@ def board_variants(
 def _description(target: type[Target], board: str) -> tuple[TomlTable, str]:
     target.check_board(board)
     built_in = target.boards().get(board)
-    text = Path(board).read_text("utf-8") if built_in is None else built_in.read_text("utf-8")
+    text = read_text(board) if built_in is None else built_in.read_text("utf-8")
     suffix = next((each for each in target.board_suffixes if board.endswith(each)), TOML)
     content: object = json.loads(text) if suffix == ".json" else parse_toml(text, board)
     if not isa(content, TomlTable):

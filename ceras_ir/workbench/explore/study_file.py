@@ -26,6 +26,7 @@ from ceras_ir.support.diagnostics import (
     with_remedy,
 )
 from ceras_ir.support.files import parse_toml
+from ceras_ir.support.user_files import read_text
 from ceras_ir.targets.protocol import find_target
 from ceras_ir.workbench.explore.board_variants import board_variants
 from ceras_ir.workbench.explore.expressions import Expression, parse_expression
@@ -114,7 +115,7 @@ def load_study(path: str, boards: Path) -> Study:
     written to `boards`.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = read_text(path)
     except OSError as error:
         raise InputError(f"cannot be read: {with_remedy(error, path)}", path) from None
     except UnicodeDecodeError:

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -18,6 +17,7 @@ from xdsl.utils.hints import isa
 from ceras_ir.data.image_folder import ImageFolder
 from ceras_ir.support.diagnostics import InputError, with_remedy
 from ceras_ir.support.extras import install_command
+from ceras_ir.support.user_files import read_text
 from ceras_ir.workbench.metrics.figures import Chosen, Figure, Outputs, Reading
 
 Boxes = NDArray[np.float32]
@@ -381,7 +381,7 @@ def _integer(value: object, name: str, path: str) -> int:
 
 def _tables(path: str) -> dict[str, Sequence[Entry]]:
     try:
-        content: object = json.loads(Path(path).read_text(encoding="utf-8"))
+        content: object = json.loads(read_text(path))
     except OSError as error:
         raise InputError(with_remedy(error, path), path) from None
     except (ValueError, RecursionError) as error:

@@ -17,6 +17,7 @@ from ceras_ir.command.output_files import REPORT
 from ceras_ir.pipeline.build import read_manifest
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.timeline import Lane, Timeline, parse_bars
+from ceras_ir.support.user_files import read_text
 from ceras_ir.targets.capabilities import MICROSECONDS, Manifest
 
 Entry = dict[str, object]
@@ -242,7 +243,7 @@ def read_folder(path: str) -> Content:
     manifest = read_manifest(folder)
     file = folder / REPORT
     try:
-        entries: object = json.loads(file.read_text(encoding="utf-8"))
+        entries: object = json.loads(read_text(file))
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"not a readable report: {error}", str(file)) from None
     if not isa(entries, Entry):

@@ -20,6 +20,7 @@ from ceras_ir.data.sample_stream import open_samples
 from ceras_ir.data.samples import require_finite
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.user_files import regular
 
 Array = NDArray[np.generic]
 
@@ -98,7 +99,7 @@ def _classes(path: Path, size: tuple[int, int]) -> NDArray[np.int64]:
     from PIL import Image, UnidentifiedImageError
 
     try:
-        with Image.open(path) as image:
+        with Image.open(regular(path)) as image:
             if image.mode not in ("L", "P", "I", "I;16", "1"):
                 raise InputError(f"labels must have a single channel, got {image.mode}", str(path))
             return np.asarray(image.resize(size, Image.Resampling.NEAREST)).astype(np.int64)

@@ -38,6 +38,7 @@ from ceras_ir.support.diagnostics import (
     UsageError,
     node_name,
 )
+from ceras_ir.support.user_files import read_bytes
 from ceras_ir.targets.protocol import Stage, Target
 from ceras_ir.transforms.quantization.accumulators import ProveAccumulatorsPass
 from ceras_ir.transforms.quantization.analysis.qdq import carries_quantization
@@ -215,7 +216,7 @@ def _name(
     # A digest of the model, the examples and all options that influence weights.
     digest = sha256(repr((settings, options, arguments.label_output)).encode())
     for path in (arguments.model, arguments.teacher):
-        digest.update(b"" if path is None else Path(path).read_bytes())
+        digest.update(b"" if path is None else read_bytes(path))
     for array in (*examples.inputs, *([] if examples.labels is None else [examples.labels])):
         digest.update(array.tobytes())
     return digest.hexdigest()

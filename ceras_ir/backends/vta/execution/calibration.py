@@ -10,7 +10,6 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +27,7 @@ from ceras_ir.command.output_folder import open_folder
 from ceras_ir.command.tool_parser import ToolParser, add_options
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.options import inherited, options
+from ceras_ir.support.user_files import read_text
 
 LOOP_EXTENTS = (64, 128)
 """The iterations of the two loops around a list of micro-ops."""
@@ -355,7 +355,7 @@ def _fit(file: str, name: str, output: str) -> None:
 
 def _read_times(file: str, names: Sequence[str]) -> dict[str, float]:
     try:
-        content: object = json.loads(Path(file).read_text(encoding="utf-8"))
+        content: object = json.loads(read_text(file))
     except (ValueError, RecursionError) as error:
         raise InputError(f"not JSON: {error}", file) from None
     if not isa(content, dict[str, object]):

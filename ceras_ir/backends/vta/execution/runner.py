@@ -23,6 +23,7 @@ from ceras_ir.backends.vta.machine.simulator import simulate
 from ceras_ir.command.output_files import MANIFEST, is_inside
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.support.programs import run_program
+from ceras_ir.support.user_files import read_bytes
 
 PLACEHOLDERS = ("{config}", "{dram}", "{insns}", "{out}")
 REQUIRED_PLACEHOLDERS = PLACEHOLDERS[1:]
@@ -153,7 +154,7 @@ def open_package(folder: Path, content: Entry, command: str | None) -> tuple[Dra
         return folder / name
 
     board = load_board(str(named(entry, "config")))
-    streams = [named(launch, "instructions").read_bytes() for launch in launches]
+    streams = [read_bytes(named(launch, "instructions")) for launch in launches]
     image = read_image(named(dram, "file"))
     if len(image) != dram.get("size"):
         raise InputError(f"{len(image)} bytes of DRAM, expected {dram.get('size')}", path)

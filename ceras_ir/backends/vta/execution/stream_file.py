@@ -36,6 +36,7 @@ from ceras_ir.backends.vta.machine.simulator import simulate
 from ceras_ir.backends.vta.machine.time import simulate_time
 from ceras_ir.backends.vta.machine.token_walk import StreamFinding
 from ceras_ir.support.diagnostics import InputError, UsageError, cannot_write, with_remedy
+from ceras_ir.support.user_files import read_bytes, regular
 
 MEMORY_NAMES = {
     memory.name.lower(): memory
@@ -187,7 +188,7 @@ class StreamFile:
     def read(cls, path: Path, board: VtaBoard) -> "StreamFile":
         """Read a stream file: `.vtas` is text, other files contain raw instructions of 16 bytes."""
         try:
-            data = path.read_bytes()
+            data = read_bytes(path)
         except OSError as error:
             raise InputError(
                 f"cannot be read: {with_remedy(error, str(path))}", str(path)
@@ -324,7 +325,7 @@ def read_pieces(pieces: str, base: int) -> Dram:
 
 def read_image(path: Path) -> Dram:
     try:
-        return np.fromfile(path, np.uint8)
+        return np.fromfile(regular(path), np.uint8)
     except OSError as error:
         reason = with_remedy(error, str(path))
         raise InputError(f"cannot be read: {reason}", str(path)) from None

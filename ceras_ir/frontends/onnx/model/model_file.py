@@ -29,6 +29,7 @@ from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from ceras_ir.support.diagnostics import InputError, printable, with_remedy
+from ceras_ir.support.user_files import read_bytes
 
 LFS_PREFIX = b"version https://git-lfs.github.com/spec/"
 """The first bytes of files that Git LFS has not fetched."""
@@ -52,7 +53,7 @@ def read_model(path: str | Path) -> onnx.ModelProto:
                 "save the model with external data",
                 str(path),
             )
-        data = file.read_bytes()
+        data = read_bytes(file)
     except OSError as error:
         raise InputError(f"cannot read: {with_remedy(error, str(path))}", str(path)) from None
     if not data:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isfinite, prod
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +23,7 @@ from ceras_ir.frontends.tflite.model.flatbuffer import Flatbuffer, Table, damage
 from ceras_ir.frontends.tflite.model.operator_names import CUSTOM, OPERATOR_NAMES
 from ceras_ir.frontends.tflite.model.sparse import dense_array
 from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError, with_remedy
+from ceras_ir.support.user_files import read_bytes
 
 IDENTIFIER = b"TFL3"
 """Bytes 4 to 7 of a file."""
@@ -160,7 +160,7 @@ class Model:
     def read(cls, path: str) -> Model:
         """Read the file at `path`."""
         try:
-            data = Path(path).read_bytes()
+            data = read_bytes(path)
         except OSError as error:
             raise InputError(f"cannot read: {with_remedy(error, path)}", path) from None
         return cls(data)
