@@ -9,10 +9,13 @@ import errno
 import os
 import stat
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 MAX_FILE_BYTES = 4 << 30
 """The largest size of a file that is read into memory."""
+
+CHUNK_BYTES = 1 << 20
+"""Bytes of a pipe that are read at a time."""
 
 KINDS = {
     stat.S_IFIFO: "a pipe",
@@ -52,7 +55,10 @@ def read_bytes(path: Path | str, limit: int = MAX_FILE_BYTES) -> bytes:
             _check(status, path)
         os.set_blocking(handle, True)
         with open(handle, "rb", closefd=False) as stream:
-            data = b"" if status.st_size > limit else stream.read(limit + 1)
+            if is_pipe:
+                data = _up_to(limit + 1, stream)
+            else:
+                data = stream.read() if status.st_size <= limit else b""
     finally:
         os.close(handle)
     if max(status.st_size, len(data)) > limit:
@@ -60,6 +66,15 @@ def read_bytes(path: Path | str, limit: int = MAX_FILE_BYTES) -> bytes:
     if is_pipe and not data:
         raise OSError(errno.EINVAL, "a pipe without content, expected a file", str(path))
     return data
+
+
+def _up_to(size: int, stream: BinaryIO) -> bytes:
+    # A single call would allocate all bytes first.
+    parts = list[bytes]()
+    while size and (part := stream.read(min(size, CHUNK_BYTES))):
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
 
 
 def read_text(path: Path | str, limit: int = MAX_FILE_BYTES) -> str:

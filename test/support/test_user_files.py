@@ -3,6 +3,7 @@
 import os
 import socket
 import threading
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,22 @@ def test_a_pipe_of_a_shell_is_read() -> None:
     os.close(writer)
     assert read_text(f"/dev/fd/{reader}") == "text"
     os.close(reader)
+
+
+def test_memory_is_that_of_the_content(tmp_path: Path) -> None:
+    """The limit is not allocated: a small file needs little memory."""
+    (path := tmp_path / "file").write_bytes(bytes(1000))
+    os.mkfifo(pipe := tmp_path / "pipe")
+    writer = os.open(pipe, os.O_RDWR)
+    os.write(writer, bytes(1000))
+    closing = threading.Timer(0.2, os.close, [writer])
+    closing.start()
+    tracemalloc.start()
+    assert read_bytes(path) == read_bytes(pipe) == bytes(1000)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    closing.join()
+    assert peak < 4 << 20
 
 
 def test_files_have_a_largest_size(tmp_path: Path) -> None:
