@@ -36,6 +36,7 @@ EXTENSIONS = {
         "test/lit/backends/nnet",
     ),
     "onnx": ("ceras_ir/backends/onnx", "test/backends/onnx", "test/lit/backends/onnx"),
+    "keras": ("ceras_ir/frontends/keras", "test/frontends/keras"),
     "pytorch": ("ceras_ir/frontends/pytorch", "test/frontends/pytorch"),
     "tflite": (
         "ceras_ir/frontends/tflite",

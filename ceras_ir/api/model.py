@@ -265,10 +265,10 @@ def load(
     states: Mapping[str, str] | None = None,
 ) -> Model:
     """
-    Load the network in an ONNX file or in IR text, by its path, or a PyTorch module with a tuple of
-    `example_inputs`. A symbolic batch dimension becomes `batch`, inputs in `shapes` get these
-    shapes, inputs in `values` become constants, and inputs in `states` get an output of the
-    previous call.
+    Load the network in an ONNX file or in IR text, by its path, a PyTorch module with a tuple of
+    `example_inputs`, or a Keras model. A symbolic batch dimension becomes `batch`, inputs in
+    `shapes` get these shapes, inputs in `values` become constants, and inputs in `states` get an
+    output of the previous call.
     """
     is_file = isinstance(network, str | PathLike)
     name = fspath(cast("str | PathLike[str]", network)) if is_file else type(network).__name__
@@ -296,7 +296,9 @@ def _exported(
 ) -> Model:
     if (exporter := exporter_of(network)) is None:
         kind = type(network).__name__
-        raise UsageError(f"expected the path of a model, or a PyTorch module, got {kind}")
+        raise UsageError(
+            f"expected the path of a model, a PyTorch module or a Keras model, got {kind}"
+        )
     from ceras_ir.frontends.onnx import import_model
 
     model, title = exporter.model(network, example_inputs), exporter.title(network)

@@ -8,6 +8,7 @@ defines the class of the object or a base class of it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -39,3 +40,22 @@ def exporter_of(network: object) -> NetworkExporter | None:
         if (found := find_hook(name, NetworkExporter)) is not None:
             return found()
     return None
+
+
+def rename_nodes(model: onnx.ModelProto, parts: Sequence[str]) -> None:
+    """
+    Give each node the name of a part of the network, with the operator and a number if the part has
+    several nodes. Nodes with an empty name in `parts` keep theirs.
+    """
+    counts, used = Counter(parts), set[str]()
+    for node, part in zip(model.graph.node, parts, strict=True):
+        if not part:
+            used.add(node.name)
+            continue
+        name = base = part if counts[part] == 1 else f"{part}/{node.op_type}"
+        number = 1
+        while name in used:
+            number += 1
+            name = f"{base}_{number}"
+        used.add(name)
+        node.name = name

@@ -326,15 +326,19 @@ def check_ending(path: str) -> None:
 _PYTORCH = (
     "export the network from PyTorch: torch.onnx.export(network.eval(), (example_input,), '{onnx}')"
 )
-_KERAS = (
+_TENSORFLOW = (
     "convert it: pip install tf2onnx; python -m tf2onnx.convert {option} {{path}} --output {{onnx}}"
+)
+_KERAS = (
+    "export it: python -c \"import keras; keras.saving.load_model('{path}').export('{onnx}', "
+    "format='onnx')\""
 )
 _SKLEARN = "convert the estimator: pip install skl2onnx; skl2onnx.to_onnx(estimator, example_input)"
 EXPORTS = {
     **dict.fromkeys((".pt", ".pth", ".ckpt", ".safetensors", ".bin"), _PYTORCH),
-    ".tflite": _KERAS.format(option="--tflite"),
-    **dict.fromkeys((".h5", ".keras"), _KERAS.format(option="--keras")),
-    ".pb": _KERAS.format(option="--graphdef"),
+    ".tflite": _TENSORFLOW.format(option="--tflite"),
+    **dict.fromkeys((".h5", ".keras"), _KERAS),
+    ".pb": _TENSORFLOW.format(option="--graphdef"),
     **dict.fromkeys((".pkl", ".joblib"), _SKLEARN),
 }
 """The conversion to ONNX of files of other frameworks, by the ending of their names."""

@@ -7,7 +7,6 @@ and reports print. PyTorch is imported when a module is exported.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from ceras_ir.frontends.exporters import NetworkExporter
+from ceras_ir.frontends.exporters import NetworkExporter, rename_nodes
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.support.extras import install_command
 
@@ -72,20 +71,7 @@ def name_nodes(model: onnx.ModelProto) -> None:
     Give each node the name of the innermost module that contains the operation, with the operator
     if the module has several. The names of operations outside of submodules are kept.
     """
-    scopes = [_scope(node) for node in model.graph.node]
-    counts = Counter(scopes)
-    used = set[str]()
-    for node, scope in zip(model.graph.node, scopes, strict=True):
-        if not scope:
-            used.add(node.name)
-            continue
-        name = base = scope if counts[scope] == 1 else f"{scope}/{node.op_type}"
-        number = 1
-        while name in used:
-            number += 1
-            name = f"{base}_{number}"
-        used.add(name)
-        node.name = name
+    rename_nodes(model, [_scope(node) for node in model.graph.node])
 
 
 def _scope(node: onnx.NodeProto) -> str:

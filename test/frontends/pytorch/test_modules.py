@@ -45,7 +45,7 @@ def test_the_class_selects_the_exporter() -> None:
 
 
 def test_other_objects_are_refused() -> None:
-    with pytest.raises(ceras.UsageError, match="a PyTorch module, got SimpleNamespace"):
+    with pytest.raises(ceras.UsageError, match="or a Keras model, got SimpleNamespace"):
         ceras.load(SimpleNamespace())
     with pytest.raises(ceras.UsageError, match="a file needs no example inputs"):
         ceras.load("model.onnx", (1,))
