@@ -76,6 +76,25 @@ def test_without_the_runtime(tmp_path: Path, name: str) -> None:
     assert (status, out) == (1, "") and "pip install '.[test]'" in err and err.count("\n") == 1
 
 
+@pytest.mark.needs("workbench")
+def test_the_simulation_of_a_study() -> None:
+    """Without costs, only the collection of the last result is added; a slow client delays all."""
+    from explore_overhead import Simulation, without_cost
+
+    from ceras_ir.support.workers import GATHER_DELAY_S
+
+    durations = np.random.default_rng(5).uniform(0.5, 1.5, 40).tolist()
+    for count, workers in ((8, 4), (40, 1), (4, 4)):
+        free = Simulation(durations[:count], workers, 0.0, 0.0).elapsed()
+        assert free == pytest.approx(without_cost(durations[:count], workers) + GATHER_DELAY_S)
+    slow = Simulation([1.0] * 8, 4, 0.5, 0.0)
+    assert slow.elapsed() == pytest.approx(8 * 0.5 + 1.0 + GATHER_DELAY_S)
+    assert slow.calls == 8
+    # The scheduler processes each call before and after it.
+    both = Simulation([1.0] * 8, 8, 0.0, 0.5).elapsed()
+    assert both == pytest.approx(8 * 0.5 + GATHER_DELAY_S)
+
+
 def test_calls_of_cmsis_nn() -> None:
     """The dimensions of filters are those that the functions of CMSIS-NN expect."""
     found = {

@@ -13,6 +13,7 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from math import inf, isfinite, isnan
 from types import MappingProxyType
 
@@ -62,6 +63,9 @@ DECIBELS = Quantity({"dB": 1}, "{:.5g} dB")
 SHARE = Quantity({"%": 0.01}, "{:.6g}")
 NUMBER = Quantity({}, "{:,.6g}")
 
+MIN_UNIT_SIMILARITY = 0.75
+"""The similarity from which a message proposes a unit: KiB instead of KB, but not M for ms."""
+
 
 @dataclass(frozen=True)
 class Condition:
@@ -79,7 +83,12 @@ class Condition:
         factor = factors.get(self.unit.lower())
         if factor is None:
             listed = ", ".join(quantity.units) or "none"
-            raise _refused(self, f"'{self.metric}' has no unit '{self.unit}'; units: {listed}")
+            names = {unit.lower(): unit for unit in quantity.units}
+            near = get_close_matches(self.unit.lower(), names, 1, MIN_UNIT_SIMILARITY)
+            remedy = f"write {self.number:g}{names[near[0]]}; " if near else ""
+            raise _refused(
+                self, f"'{self.metric}' has no unit '{self.unit}'; {remedy}units: {listed}"
+            )
         return self.number * factor
 
 

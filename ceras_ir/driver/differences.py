@@ -17,6 +17,7 @@ from ceras_ir.network.function import is_quantized, main_function
 from ceras_ir.pipeline.instrumentation import Watch
 from ceras_ir.pipeline.verification import verify_module
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
+from ceras_ir.transforms.quantization.analysis.calibration import MIN_RELIABLE_SAMPLES
 from ceras_ir.transforms.quantization.analysis.output_noise import (
     OutputNoise,
     decibel_text,
@@ -97,6 +98,20 @@ def describe_noise(noise: Mapping[str, OutputNoise]) -> str:
     each = ", ".join(f"{name} {decibel_text(ratios[name], '')}" for name in shown)
     rest = "" if len(shown) == len(ratios) else "; the other outputs have less noise"
     return f"{text} ({each}{rest})"
+
+
+def below_floor(ratio: float, floor: float, samples: int, remedy: str) -> str:
+    """
+    Return the message about a signal-to-noise ratio in dB below `--floor`, which was measured on a
+    number of samples.
+    """
+    text = f"signal to noise is {ratio:.1f} dB, below --floor {floor:g}: {remedy}"
+    if samples >= MIN_RELIABLE_SAMPLES:
+        return text
+    return (
+        f"{text}; the ratio of {samples} samples depends on the choice of samples: give "
+        f"{MIN_RELIABLE_SAMPLES} or more"
+    )
 
 
 def after_softmax(outputs: Collection[str], softmax: Collection[str]) -> str:

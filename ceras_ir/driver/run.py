@@ -293,6 +293,10 @@ def _emulated(target: Target, folder: Path, manifest: "Manifest") -> "Executable
                 f"unsupported: {name} is not emulated: {machine.reason}; {machine.remedy}, or "
                 "remove --emulate"
             )
+        remark(
+            f"{shown_name('ceras-run')}: note: computed on an emulated {name} "
+            f"({machine.emulator}), on which no time is measured"
+        )
         return machine
     raise UsageError(
         "--emulate runs the core of a microcontroller board, and target "

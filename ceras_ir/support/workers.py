@@ -293,12 +293,16 @@ class DaskWorkers:
         running: dict[Any, int] = {}
 
         def fill() -> None:
-            calls = list(islice(numbered, max(CALLS_PER_THREAD * len(self) - len(running), 0)))
-            # All calls are sent to the scheduler in a single message.
-            futures = self._client.map(function, [argument for _, argument in calls], pure=False)
-            for (number, _), future in zip(calls, futures, strict=True):
-                running[future] = number
-            completed.update(futures)
+            # The scheduler receives a call for each thread in one message. Threads without a call
+            # start before the second call of each thread is sent.
+            threads = len(self)
+            while missing := max(CALLS_PER_THREAD * threads - len(running), 0):
+                calls = list(islice(numbered, min(missing, threads)))
+                if not calls:
+                    return
+                futures = self._client.map(function, [value for _, value in calls], pure=False)
+                running.update(zip(futures, (number for number, _ in calls), strict=True))
+                completed.update(futures)
 
         try:
             fill()

@@ -129,6 +129,15 @@ class Compiled(Executable, Protocol):
         ...
 
 
+class Emulated(Executable, Protocol):
+    """A network that runs on the emulator of another machine."""
+
+    @property
+    def emulator(self) -> str:
+        """The name of the emulator, and of the machine that it emulates."""
+        ...
+
+
 @dataclass(frozen=True)
 class NotEmulated:
     """The reason why this machine cannot emulate a core, and the remedy."""

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from ceras_ir.dialects.graph import LinearOperation, UnaryOp
     from ceras_ir.network.artefacts import Artefact
     from ceras_ir.support.timeline import Timeline
-    from ceras_ir.targets.capabilities import Compiled, Executable, Manifest, NotEmulated
+    from ceras_ir.targets.capabilities import Compiled, Emulated, Executable, Manifest, NotEmulated
 
 PLACED = "placed graph"
 """The level at which each operation has a device and still belongs to `graph`."""
@@ -336,7 +336,7 @@ class Target(ABC):
 
     def other_machines(
         self, folder: Path, manifest: Manifest
-    ) -> Iterator[tuple[str, Executable | NotEmulated]]:
+    ) -> Iterator[tuple[str, Emulated | NotEmulated]]:
         """
         Yield further machines for `ceras-verify` and `ceras-run --emulate`, such as the emulated
         core of a board, with their names.

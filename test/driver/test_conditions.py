@@ -116,6 +116,8 @@ def test_a_value_that_is_no_number_is_not_measured() -> None:
         ("time>1", r"unknown metric 'time' \(known: flash_bytes, latency_us, "),
         ("latency>1", "'latency' may be latency_us or latency_cycles"),
         ("flash>1ms", "'flash' has no unit 'ms'; units: B, K, KiB, M, MiB"),
+        ("flash>64KB", "'flash' has no unit 'KB'; write 64KiB; units: B, K, KiB, M, MiB"),
+        ("flash>1.5mb", "'flash' has no unit 'mb'; write 1.5MiB; units"),
         ("other>1K", "'other' has no unit 'K'; units: %"),
     ],
 )

@@ -220,6 +220,11 @@ def test_floor(command: str, model: str, tmp_path: Path, capfd: pytest.CaptureFi
     assert status(large, "--calibrate", calibration) == 1
     message = capfd.readouterr().err
     assert f"ceras-{command}: error:" in message and "below --floor 10: " in message
+    assert "depends on the choice" not in message
+    few = saved(tmp_path, "f.npz", UNIT[:3] * 255)
+    assert status(few, "--calibrate", calibration) == 1
+    message = capfd.readouterr().err
+    assert "the ratio of 3 samples depends on the choice of samples: give 32 or more" in message
     for wrong in ("nan", "inf"):
         assert status(large, "--floor", wrong) == 2
     assert status(large, "--calibrate", calibration, "--floor", "-100") == 0

@@ -23,7 +23,7 @@ from ceras_ir.targets import (
     ROW_SPREAD,
     Arithmetic,
     Emission,
-    Executable,
+    Emulated,
     Manifest,
     NotEmulated,
     Stage,
@@ -115,7 +115,7 @@ class ArduinoTarget(PrefixOptions, EncodingOptions, OptimizeOptions, BoardOption
 
     def other_machines(
         self, folder: Path, manifest: Manifest
-    ) -> Iterator[tuple[str, Executable | NotEmulated]]:
+    ) -> Iterator[tuple[str, Emulated | NotEmulated]]:
         from ceras_ir.backends.c.emulator import emulated_core
 
         return emulated_core(sketch_folder(folder, manifest), manifest)

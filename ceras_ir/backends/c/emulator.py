@@ -21,7 +21,7 @@ from ceras_ir.backends.c.values import filled
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.programs import run_program
-from ceras_ir.targets.capabilities import Array, Executable, Manifest, NotEmulated, Sample
+from ceras_ir.targets.capabilities import Array, Emulated, Manifest, NotEmulated, Sample
 
 ARM_PREFIX = "arm-none-eabi-"
 QEMU = "qemu-system-arm"
@@ -228,6 +228,12 @@ class EmulatedFolder:
     manifest: Manifest
     board: Board
 
+    @property
+    def emulator(self) -> str:
+        emulation = self.board.known_core.emulation
+        assert emulation is not None
+        return f"{QEMU}, machine {emulation.machine}"
+
     def run(self, samples: Sequence[Sample]) -> Iterator[dict[str, Array]]:
         tensors = self.manifest.inputs, self.manifest.outputs
         prefix = Prefix.of_manifest(self.manifest.content)
@@ -244,9 +250,7 @@ class EmulatedFolder:
             yield from model.run(samples)
 
 
-def emulated_core(
-    folder: Path, manifest: Manifest
-) -> Iterator[tuple[str, Executable | NotEmulated]]:
+def emulated_core(folder: Path, manifest: Manifest) -> Iterator[tuple[str, Emulated | NotEmulated]]:
     """
     Yield the core of the microcontroller that the manifest names, if any, with the C of `folder`.
     """

@@ -159,6 +159,17 @@ def _regions(model: PrintedModel) -> list[str]:
     ]
 
 
+def camera_frame(tensor: TensorInfo) -> str | None:
+    """Return the layout of an input that is a frame of a camera, or `None` for other tensors."""
+    if tensor.pixels is None or (frame := tensor.pixels.frame) is None:
+        return None
+    top, left, height, width = frame.crop
+    return (
+        f"a frame of {frame.size[0]}x{frame.size[1]} pixels in format {frame.format}, of which "
+        f"{height}x{width} are used, from row {top} and column {left}"
+    )
+
+
 def _tensor_lines(kind: str, tensor: TensorInfo, name: str) -> list[str]:
     macro = f"MODEL_{name.upper()}"
     lines = [
@@ -167,13 +178,8 @@ def _tensor_lines(kind: str, tensor: TensorInfo, name: str) -> list[str]:
         f"#define {macro}_SIZE {tensor.size}",
         f"#define {macro}_SHAPE {{{', '.join(map(str, tensor.shape)) or '1'}}}",
     ]
-    if tensor.pixels is not None and (frame := tensor.pixels.frame) is not None:
-        top, left, height, width = frame.crop
-        lines.insert(
-            1,
-            f"/* It is a frame of {frame.size[0]}x{frame.size[1]} pixels in format {frame.format}, "
-            f"of which {height}x{width} are used, from row {top} and column {left}. */",
-        )
+    if (frame := camera_frame(tensor)) is not None:
+        lines.insert(1, f"/* It is {frame}. */")
     if tensor.scale is not None:
         lines += [
             f"#define {macro}_SCALE {float_literal(tensor.scale)} /* real = SCALE * (q - POINT) */",

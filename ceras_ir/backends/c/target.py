@@ -25,7 +25,7 @@ from ceras_ir.targets import (
     ROW_SPREAD,
     Arithmetic,
     Emission,
-    Executable,
+    Emulated,
     Manifest,
     NotEmulated,
     Stage,
@@ -249,7 +249,7 @@ class CTarget(
 
     def other_machines(
         self, folder: Path, manifest: Manifest
-    ) -> Iterator[tuple[str, Executable | NotEmulated]]:
+    ) -> Iterator[tuple[str, Emulated | NotEmulated]]:
         from ceras_ir.backends.c.emulator import emulated_core
 
         return emulated_core(folder, manifest)

@@ -24,6 +24,7 @@ from ceras_ir.driver.differences import (
     Array,
     Verdict,
     after_softmax,
+    below_floor,
     compare_outputs,
     describe_noise,
     first_difference,
@@ -202,11 +203,12 @@ class LevelComparison:
             return Verdict(title, True, text)
         is_wrong = self.is_calibrated or ratio < 0
         remedy = "ceras-compare names the layers and remedies"
+        count = len(self.expected[: self.noise_count])
         if not self.is_calibrated:
             remedy = "give data that the network was trained on: --calibrate DATA.npz"
         remark(
-            f"{shown_name('ceras-verify')}: {'error' if is_wrong else 'warning'}: signal to noise "
-            f"is {ratio:.1f} dB, below --floor {self.floor:g}: {remedy}"
+            f"{shown_name('ceras-verify')}: {'error' if is_wrong else 'warning'}: "
+            f"{below_floor(ratio, self.floor, count, remedy)}"
         )
         return Verdict(title, not is_wrong, f"{text}, below --floor {self.floor:g}")
 

@@ -225,7 +225,7 @@ def _compare_models(arguments: argparse.Namespace) -> int:
             print_proposals(found)
         elif is_single:
             print("\n--propose evaluates other options and prints the gains")
-    return _status(arguments, variants)
+    return _status(arguments, variants, len(samples))
 
 
 def _metrics() -> dict[str, Quantity]:
@@ -262,11 +262,12 @@ def _values(variants: "Sequence[Variant]") -> list[Value]:
     return found
 
 
-def _status(arguments: argparse.Namespace, variants: "Sequence[Variant]") -> int:
+def _status(arguments: argparse.Namespace, variants: "Sequence[Variant]", samples: int) -> int:
     """
     Return exit status 1 if a condition of `--fail-if` holds, or a variant from calibration data or
-    Q/DQ is below the minimum ratio.
+    Q/DQ is below the minimum ratio on `samples` samples.
     """
+    from ceras_ir.driver.differences import below_floor
     from ceras_ir.support.diagnostics import remark
     from ceras_ir.workbench.compare.variants import QDQ, STORED
 
@@ -278,8 +279,7 @@ def _status(arguments: argparse.Namespace, variants: "Sequence[Variant]") -> int
         wrong = bool(arguments.calibrate) or comes_quantized
         remark(
             f"{shown_name('ceras-compare')}: {'error' if wrong else 'warning'}: {variant.name}: "
-            f"signal to noise is {variant.ratio:.1f} dB, below --floor {arguments.floor:g}: "
-            "--propose tries remedies"
+            f"{below_floor(variant.ratio, arguments.floor, samples, '--propose tries remedies')}"
         )
         status = int(wrong) or status
     conditions: list[Condition] = arguments.fail_if
@@ -306,7 +306,7 @@ def _compare_on_workers(arguments: argparse.Namespace, module: "ModuleOp", input
         page = compare_page(title_of(arguments.model), variants, count)
         write_file(arguments.html, page.encode())
     print_table(variants, count)
-    return _status(arguments, variants)
+    return _status(arguments, variants, count)
 
 
 def _proposals(

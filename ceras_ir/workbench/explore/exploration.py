@@ -22,9 +22,14 @@ from ceras_ir.workbench.explore.trial import FAILED, Outcome, Work, run_trial
 class _Chosen:
     """A point that will be computed, and the sampler's proposal if a sampler chose it."""
 
-    identity: str
     point: Point
+    identities: Identities
     proposal: Proposal | None = None
+
+    @cached_property
+    def identity(self) -> str:
+        # The first calls of a study do not wait for the identities of all points.
+        return self.identities.of(self.point)
 
 
 @dataclass
@@ -51,7 +56,7 @@ class Exploration:
         if self.study.sampler not in ("grid", "random"):
             return None
         points = grid(self.study) if self.study.sampler == "grid" else random_points(self.study)
-        return [_Chosen(self._identities.of(point), point) for point in points]
+        return [_Chosen(point, self._identities) for point in points]
 
     def records(self) -> list[Record]:
         """
@@ -59,6 +64,8 @@ class Exploration:
         points.
         """
         latest = {record.identity: record for record in self.trials.records()}
+        if not latest:
+            return []
         if self._listed is None:
             known = {self._identities.of(r.point) for r in latest.values()}
             return [record for record in latest.values() if record.identity in known]
@@ -66,7 +73,7 @@ class Exploration:
 
     def _missing(self, listed: Sequence[_Chosen]) -> Sequence[_Chosen]:
         ended = {r.identity for r in self.records() if not (self.retry and r.state == FAILED)}
-        found = [each for each in listed if each.identity not in ended]
+        found = [each for each in listed if each.identity not in ended] if ended else listed
         if self.study.sampler == "grid" and self.study.trials is not None:
             return found[: max(self.study.trials - len(ended), 0)]
         return found
@@ -79,7 +86,7 @@ class Exploration:
         else:
             total = self.trials.unproposed()
             proposals = islice(self.trials.proposals(), total)
-            chosen = (_Chosen(self._identities.of(p.point), p.point, p) for p in proposals)
+            chosen = (_Chosen(p.point, self._identities, p) for p in proposals)
         count = 0
         try:
             for each, trial in progress(self._ended(workers, chosen, total), "exploring", total):

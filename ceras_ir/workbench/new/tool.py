@@ -5,6 +5,7 @@ The files are templates in `templates/` in which the names are replaced. They ar
 without a change to the compiler, and the test passes before any edit.
 """
 
+import json
 import os
 import re
 import shlex
@@ -15,6 +16,7 @@ from importlib.util import find_spec
 from keyword import iskeyword
 from pathlib import Path
 
+from ceras_ir.backends.c.machines import CORES
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.output_files import write_file
 from ceras_ir.command.tool_parser import ToolParser, add_output
@@ -67,6 +69,9 @@ NAME_WORD = "[a-z][a-z0-9]*"
 LIT_COMMAND = "lit -v"
 PYTEST_COMMAND = "python -m pytest"
 
+BOARD_KIND, DEFAULT_CORE = "board", "cortex-m4"
+"""The kind of definition with `--core`, and the default of the option."""
+
 TEMPLATE_KINDS = {
     "pass": TemplateKind(
         rf"{NAME_WORD}(-[a-z0-9]+)*",
@@ -96,7 +101,7 @@ TEMPLATE_KINDS = {
         f"{PYTEST_COMMAND} test_NAME.py",
         ("pytest",),
     ),
-    "board": TemplateKind(
+    BOARD_KIND: TemplateKind(
         rf"{NAME_WORD}(_[a-z0-9]+)*",
         "_",
         _boards,
@@ -132,6 +137,12 @@ def make_parser() -> ToolParser:
         "board of a microcontroller",
     )
     add_output(parser, "DIR", "the folder (default: this folder)", default=".")
+    parser.add_argument(
+        "--core",
+        choices=list(CORES),
+        metavar="CORE",
+        help=f"for a board: the processor core, such as cortex-m7 (default: {DEFAULT_CORE})",
+    )
     return parser
 
 
@@ -139,6 +150,9 @@ def _create(argv: Sequence[str]) -> int:
     arguments = make_parser().read(argv)
     kind, name = TEMPLATE_KINDS[arguments.kind], str(arguments.name)
     _check_name(arguments.kind, name)
+    if arguments.core is not None and arguments.kind != BOARD_KIND:
+        raise UsageError(f"--core is for a {BOARD_KIND}: remove it")
+    core: str = arguments.core or DEFAULT_CORE
     dialect, _, last = name.rpartition(".")
     words = re.split("[-_]", last)
     replacements = {
@@ -146,6 +160,8 @@ def _create(argv: Sequence[str]) -> int:
         "FILE_NAME": "_".join(words),
         "KEBAB_NAME": "-".join(words),
         "CLASS_NAME": "".join(word.capitalize() for word in words),
+        "CORE_NAME": core,
+        "CORE_FLAGS": json.dumps(CORES[core].flags),
     }
     file_name = replacements["FILE_NAME"]
     folder = Path(arguments.output)

@@ -25,6 +25,7 @@ def render(template: str, values: Mapping[str, object]) -> str:
     return _environment().get_template(template).render({**values, **shared}) + "\n"
 
 
+@cache
 def _read(name: str) -> str:
     return (files("ceras_ir.workbench.pages") / name).read_text(encoding="utf-8")
 

@@ -17,6 +17,7 @@ from ceras_ir.backends.arduino.target import ArduinoTarget
 from ceras_ir.command.output_files import write_artefacts
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import UniformType
+from ceras_ir.driver.compile import main as compile_main
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import main_function
@@ -25,6 +26,7 @@ from ceras_ir.pipeline.stages import BuildOptions
 from ceras_ir.support.diagnostics import InputError
 
 Q = UniformType(0.5)
+DIGITS = Path(__file__).parents[3] / "examples/digits/digits.onnx"
 REQUIRED_PROPERTIES = {
     *("name", "version", "author", "maintainer", "sentence", "paragraph", "category", "url"),
     "architectures",
@@ -51,6 +53,19 @@ def test_the_folder_is_a_sketch_and_a_library(tmp_path: Path):
     assert all(properties.values()) and set(properties) >= REQUIRED_PROPERTIES
     assert re.fullmatch(r"\d+\.\d+\.\d+", properties["version"])
     assert not list(tmp_path.rglob("main.c")), "a second main would not link"
+
+
+def test_sketches_and_header_describe_the_frame_of_a_camera(tmp_path: Path):
+    board = ["--target", "arduino", "--board", "nano_33_ble", "--quantize", "none"]
+    camera = ["--input-image", "rgb565_be", "--frame-size", "12x16"]
+    assert compile_main([str(DIGITS), *board, *camera, "-o", str(tmp_path / "out")]) == 0
+    sketch = tmp_path / "out" / "digits"
+    described = "is a frame of 12x16 pixels in format rgb565_be, of which 12x12 are used, from row"
+    assert f"/* It {described}" in (sketch / "model.h").read_text()
+    for name in ("digits.ino", "examples/predict/predict.ino"):
+        text = (sketch / name).read_text()
+        assert f"// The array 'image' {described}" in text
+        assert "static uint8_t image[MODEL_IMAGE_SIZE];" in text
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ceras_ir.backends.c.machines import load_machine
 from ceras_ir.command.entry_point import commands
 from ceras_ir.workbench.new.tool import TEMPLATE_KINDS, main
 
@@ -158,6 +159,24 @@ def test_a_wrong_name_is_refused(
     assert status == 2
     assert message in printed
     assert not os.listdir()
+
+
+@pytest.mark.parametrize("core", ["cortex-m0plus", "cortex-m33", "rv32imc"])
+def test_the_core_of_a_board(core: str, capsys: pytest.CaptureFixture[str]):
+    """The commented flags are the default, and the network compiles."""
+    assert create(capsys, "board", "mine", "--core", core)[0] == 0
+    text = Path("mine.toml").read_text()
+    assert f'core = "{core}"' in text
+    boards = [load_machine("mine.toml")]
+    Path("mine.toml").write_text(text.replace("# flags", "flags"))
+    boards.append(load_machine("mine.toml"))
+    assert boards[0] == boards[1] and "flags = " in text
+
+
+def test_only_a_board_has_a_core(capsys: pytest.CaptureFixture[str]):
+    status, _, printed = create(capsys, "pass", "mine", "--core", "cortex-m7")
+    assert (status, os.listdir()) == (2, [])
+    assert "--core is for a board: remove it" in printed
 
 
 def test_a_folder_that_cannot_be_created(capsys: pytest.CaptureFixture[str]):
