@@ -1,6 +1,7 @@
 """Check that the command to install an optional part fits the current installation."""
 
 import json
+import re
 import shlex
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -73,6 +74,16 @@ def test_without_metadata(monkeypatch: pytest.MonkeyPatch):
 
 def test_pages_name_the_clone():
     assert install_command("editor", IN_CLONE) == "pip install '.[editor]'"
+
+
+def test_no_page_installs_from_an_index():
+    """The package is on no index: pages name the extras of the clone."""
+    root = Path(extras.__file__).parents[2]
+    pages = [*root.glob("*.md"), *root.glob("docs/*.md"), *root.glob("examples/**/*.md")]
+    assert len(pages) > 50
+    texts = {page: page.read_text("utf-8") for page in pages}
+    wrong = [page for page, text in texts.items() if re.search("pip install [\"']?ceras", text)]
+    assert not wrong
 
 
 def test_each_command_in_the_sources_is_printed_by_this_function():

@@ -242,9 +242,12 @@ def _parallel(study: Study, done: Sequence[Record], plots: Any) -> Any:
             ticks = {"tickvals": list(range(len(labels))), "ticktext": shown}
             dimensions.append({"label": name, "values": values, **ticks})
     goals = list(zip(*(goal_values(study, record) for record in done), strict=True))
-    for goal, values in zip(study.objectives, goals, strict=True):
-        dimensions.append({"label": goal.figure, "values": list(values)})
-    line = {"color": list(goals[0]), "colorscale": LINE_COLOURS, "showscale": True}
+    spans = [(min(v), max(v)) if min(v) < max(v) else axis_range(v) for v in goals]
+    for goal, values, span in zip(study.objectives, goals, spans, strict=True):
+        dimensions.append({"label": goal.figure, "values": list(values), "range": list(span)})
+    low, high = spans[0]
+    line = {"color": list(goals[0]), "colorscale": LINE_COLOURS, "cmin": low, "cmax": high,
+            "showscale": True}  # fmt: skip
     figure = plots.Figure(plots.Parcoords(dimensions=dimensions, line=line))
     # Labels are at the left of their axis.
     left = max((text_width(label, PLOT_FONT_SIZE) for label in first_labels), default=0.0)

@@ -161,7 +161,7 @@ class _StudyReader:
         for model in models.values():
             for name in targets:
                 for axis in axes:
-                    self._check(axis, name, model)
+                    self._check(axis, axes, name, model)
         search, objectives = self._section("search"), self._section("objectives")
         _expect_known(search, "search", "[search]")
         _expect_known(objectives, "objectives", "[objectives]")
@@ -276,22 +276,31 @@ class _StudyReader:
             text = self._path(text)
         return (f"{flag}={text}",)
 
-    def _check(self, axis: StudyAxis, target: str, model: ModelData) -> None:
+    def _check(
+        self, axis: StudyAxis, axes: Sequence[StudyAxis], target: str, model: ModelData
+    ) -> None:
         # The parser of `ceras-compile` and the target check each choice.
         if axis.target not in (None, target):
             return
         cls = find_target(target)
+        fixed = [*fixed_arguments(model, target), "-o", "unused"]
+        others = [each for each in axes if each is not axis and each.target in (None, target)]
         for label, arguments in axis.choices.items():
-            fixed = [*fixed_arguments(model, target), "-o", "unused"]
-            try:
-                check_settings(cls, fixed, arguments)
-            except UnsupportedError:
-                # A board of a range can be unsupported: the trials report the reason.
-                continue
-            except InputError as error:
+            refusals = list[InputError]()
+            # An option can need an option of another axis, such as --input-image and --frame-size.
+            for more in _with_others(others):
+                try:
+                    check_settings(cls, fixed, [*more, *arguments])
+                    break
+                except UnsupportedError:
+                    # A board of a range can be unsupported: the trials report the reason.
+                    break
+                except InputError as error:
+                    refusals.append(error)
+            else:
                 raise InputError(
-                    f"choice '{label}' of '{axis.name}' for target {target}: {error}"
-                ) from None
+                    f"choice '{label}' of '{axis.name}' for target {target}: {refusals[0]}"
+                )
 
     def _figures(
         self, axes: Sequence[StudyAxis]
@@ -313,6 +322,20 @@ class _StudyReader:
                 tables[axis] = {label: float(number) for label, number in numbers.items()}
             found[name] = tables
         return found
+
+
+def _with_others(axes: Sequence[StudyAxis]) -> Iterator[tuple[str, ...]]:
+    """
+    Yield arguments of other axes with which a choice may occur: no arguments, the arguments that
+    all points have, and these with each choice of another axis.
+    """
+    yield ()
+    lists = [list(axis.choices.values()) for axis in axes]
+    common = [argument for choices in lists if len(choices) == 1 for argument in choices[0]]
+    yield tuple(common)
+    for choices in lists:
+        if len(choices) > 1:
+            yield from ((*common, *choice) for choice in choices)
 
 
 def fixed_arguments(model: ModelData, target: str, *, calibrated: bool = True) -> list[str]:

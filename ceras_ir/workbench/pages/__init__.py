@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
-SEPARATOR = re.compile(r"[/_]+(?=\w)|\.(?=[^\W\d])")
-"""The end of a part of a name; numbers have none."""
+SEPARATOR = re.compile(r"[/_]+(?=\w)|\.(?=[^\W\d])|(?<=[a-z])(?=[A-Z])")
+"""The end of a part of a name, such as `Average` in `AveragePool`; numbers have none."""
 
 
 def render(template: str, values: Mapping[str, object]) -> str:

@@ -1,6 +1,7 @@
 """Check that invalid studies are rejected before a point runs, with the remedy."""
 
 import multiprocessing
+import re
 import resource
 import signal
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from driver_networks import MIXING
 
+from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.files import CacheError
 from ceras_ir.workbench.evaluation import CacheAt
 from ceras_ir.workbench.explore.known_figures import check_figures
@@ -161,3 +163,42 @@ def test_a_full_disk_is_no_failed_trial(study: Path):
     process.start()
     process.join()
     assert process.exitcode == 0
+
+
+CAMERA = f"""
+[models.digits]
+file = "{Path(__file__).parents[3] / "examples/digits/digits.onnx"}"
+[options]
+quantize = "none"
+input_image = ["rgb565_be", "yuyv"]
+frame_size = "12x16"
+[targets.c]
+[objectives]
+minimize = ["flash"]
+"""
+
+
+def test_a_choice_can_need_an_option_of_another_axis(tmp_path: Path) -> None:
+    """Formats of a camera need a size, which all points have, or which is a choice too."""
+    path = tmp_path / "s.toml"
+    for size in ('"12x16"', '["12x16", "24x32"]'):
+        path.write_text(CAMERA.replace('"12x16"', size))
+        axes = {axis.name: len(axis.choices) for axis in load_study(str(path), tmp_path).axes}
+        assert axes["input_image"] == 2 and axes["frame_size"] == 1 + size.startswith("[")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('frame_size = "12x16"', "", "--input-image rgb565_be needs --frame-size"),
+        ('["rgb565_be", "yuyv"]', '"nhwc"', "choice '12x16' of 'frame_size' for target c: "),
+        ('"yuyv"', '"yuv"', "choice 'yuv' of 'input_image' for target c: "),
+    ],
+)
+def test_a_choice_that_no_other_axis_makes_valid_is_refused(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    path = tmp_path / "s.toml"
+    path.write_text(CAMERA.replace(old, new))
+    with pytest.raises(InputError, match=re.escape(message)):
+        load_study(str(path), tmp_path)

@@ -68,6 +68,18 @@ def test_a_study_has_a_page():
     assert "41 points: 40 measured" in page
 
 
+def test_an_equal_share_of_all_points_is_at_the_end_of_its_axis():
+    """All plots of a share end at 1, and so does the scale of colors."""
+    pytest.importorskip("plotly", reason="the page has plots of Plotly")
+    points = [
+        Record(f"{i:064x}", DONE, {"board": str(i)}, {"top_1": 1.0, "flash_bytes": 9.0 + i})
+        for i in range(3)
+    ]
+    page = study_page(STUDY, points)
+    assert '"range":[0.95,1.0]' in page and '"range":[9.0,11.0]' in page
+    assert '"cmin":0.95' in page and '"cmax":1.0' in page
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM)
 @pytest.mark.parametrize("options", [(), (DARK,)])

@@ -79,6 +79,7 @@ def test_dots_lie_below_their_roof():
 
 def test_long_names_wrap_after_separators():
     assert breakable("a/b_1.<c>.d, 0.5") == "a/<wbr>b_<wbr>1.&lt;c&gt;.<wbr>d, 0.5"
+    assert breakable("GlobalAveragePool 3D") == "Global<wbr>Average<wbr>Pool 3D"
 
 
 def test_bars_have_the_time_of_their_spans():
