@@ -10,8 +10,8 @@
 # make fuzz-node-suite    ONNX's node suite in the interpreter and as C; EVERY=10 for a tenth of it
 # make fuzz-c    random networks in C with every compiler and processor at hand; NETWORKS=50
 # make fuzz-options    random networks with random options, through all levels and texts; COUNT, FIRST
-# make fuzz-ir    mutants of texts, models, folders, boards, arrays and studies, and of bytes of
-#              these files, through the commands; COUNT, FIRST
+# make fuzz-ir    mutants of texts, models, folders, boards, arrays, studies, nnet files, images, plugins
+#              and options, and of bytes of these files, through the commands; COUNT, FIRST
 # make proofs  integer identities that passes and backends rely on, proven; NAMES="ties swish" says
 #              which. Without NAMES, also Frama-C on a network for each kind of kernel
 # make misra   findings of MISRA C:2012 in the digits network by rule, with reasons

@@ -6,6 +6,8 @@ sanitizer cannot detect an access past their end. Here no values share memory un
 place, at least `GAP` bytes follow each value and each array of a workspace, and the C code declares
 these bytes inaccessible. They begin at the byte after the last element. The same holds for the
 unused byte after each constant. Inputs and outputs are static arrays of exact size in `main.c`.
+Before each run, values and workspaces contain the byte `NOISE`, and so do outputs at the start, so
+that a kernel that relies on zeros in memory computes other results.
 
 Layers, kernels and constants are those of the compiler; only offsets in the arena differ.
 """
@@ -32,8 +34,12 @@ from ceras_ir.transforms.memory.offsets import Span, aligned
 GAP = 64
 """The minimal distance of two values in bytes; a vector of AVX-512 has as many."""
 
+NOISE = 0xA5
+"""The byte in memory that no kernel has written."""
+
 MACROS = """\
 #include <sanitizer/asan_interface.h>
+#include <string.h>
 #define RED_ZONE(p, bytes) __asan_poison_memory_region(p, bytes)
 #define USABLE(p, bytes) __asan_unpoison_memory_region(p, bytes)
 """
@@ -100,6 +106,8 @@ def emit_apart(module: ModuleOp, options: COptions | None = None) -> list[Artefa
 
 
 def _with_red_zones(file: Artefact, printed: PrintedModel) -> Artefact:
+    if file.path == "main.c":
+        return _with_noise(file)
     if file.path != printed.options.prefix.renamed("model.c"):
         return file
     file.write(stream := BytesIO())
@@ -109,10 +117,22 @@ def _with_red_zones(file: Artefact, printed: PrintedModel) -> Artefact:
         text = _inserted(
             text, printed.options.prefix.renamed(head), list(_statements(body, "base"))
         )
-    start = [*_statements(printed, "((unsigned char *)arena)"), *_constants(printed)]
+    base = "((unsigned char *)arena)"
+    start = [*_noise(printed, base), *_statements(printed, base), *_constants(printed)]
     text = _inserted(
         text, printed.options.prefix.renamed(r"^int model_run_in\([^)]*\)\n{\n"), start
     )
+    return Artefact.of_text(file.path, file.description, text)
+
+
+def _with_noise(file: Artefact) -> Artefact:
+    """Return `main.c` with noise in the arrays of inputs and outputs."""
+    file.write(stream := BytesIO())
+    text = stream.getvalue().decode("ascii")
+    names = re.findall(r"^static \w+ (\w+)\[", text, re.MULTILINE)
+    lines = [f"  memset({name}, {NOISE:#x}, sizeof {name});" for name in names]
+    text = _inserted(text, r"^  FILE \*stream = NULL;\n", lines)
+    text = f"#include <string.h>\n{text}"
     return Artefact.of_text(file.path, file.description, text)
 
 
@@ -121,6 +141,12 @@ def _inserted(text: str, after: str, lines: Sequence[str]) -> str:
     text, count = re.subn(after, lambda found: found[0] + added, text, flags=re.MULTILINE)
     assert count == 1, after
     return text
+
+
+def _noise(printed: PrintedModel, base: str) -> Iterator[str]:
+    """List C statements that fill an arena, except for the states of the network."""
+    yield f"  USABLE({base}, {printed.state_offset});"
+    yield f"  memset({base}, {NOISE:#x}, {printed.state_offset});"
 
 
 def _statements(printed: PrintedModel, base: str) -> Iterator[str]:

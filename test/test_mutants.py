@@ -7,10 +7,13 @@ import pytest
 from mutants.forked import Outcome
 from mutants.fuzz import COMPILED, outcomes
 
-FILES = ("folder", "npz", "study", "bytes")
+FILES = (
+    *("folder", "npz", "study", "bytes"),
+    *("frontend", "nnet", "data", "plugin", "option", "where"),
+)
 """The kinds that share the compiled folders."""
 
-COUNTS = {"ir": 8, "onnx": 4, "folder": 2, "npz": 3, "study": 4, "bytes": 5}
+COUNTS = {"ir": 8, "onnx": 4, "npz": 3, "study": 4, "bytes": 5, "frontend": 4, "data": 4}
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="it forks")
@@ -19,7 +22,9 @@ def test_a_sample(kinds: tuple[str, ...]):
     first = 10_000
     try:
         for kind in kinds:
-            bad = [o for o in outcomes(kind, range(first, first + COUNTS[kind])) if not o.good]
+            bad = [
+                o for o in outcomes(kind, range(first, first + COUNTS.get(kind, 2))) if not o.good
+            ]
             assert not bad, bad[0].errors
     finally:
         shutil.rmtree(COMPILED, ignore_errors=True)

@@ -7,6 +7,7 @@ Define commands as entry points, with settings that precede slow imports.
 import gc
 import mmap
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable, Generator, Sequence
@@ -43,6 +44,14 @@ class Command(NamedTuple):
 
     def __call__(self, argv: Sequence[str] | None = None) -> int:
         """Run the command; an interrupt during imports prints one line, as later."""
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if limit != resource.RLIM_INFINITY and limit < MIN_ADDRESS_SPACE:
+            print(
+                f"{shown_name(self.name)}: error: out of memory: a command needs "
+                f"{MIN_ADDRESS_SPACE >> 20} MiB, the limit is {limit >> 20}: raise it (ulimit -v)",
+                file=sys.stderr,
+            )
+            return 1
         try:
             # Modules and IR have many objects that live until the end. By default, Python searches
             # for garbage after 700 new objects; a short command searches less often.
@@ -70,6 +79,13 @@ class Command(NamedTuple):
 
 
 OUT_OF_MEMORY = "out of memory: check the shapes of the network and the limit of memory (ulimit -v)"
+
+MIN_ADDRESS_SPACE = 288 << 20
+"""
+The limit of the address space below which no command starts. Small objects cannot be allocated
+then, for which CPython 3.11 can repeat a handler of exceptions forever, and OpenBLAS ends the
+process. Above it, arrays are the first allocations that fail, which is an error like any other.
+"""
 
 PROBED_BYTES = 64 << 20
 """The memory that a command needs at least in addition, to import the next modules."""

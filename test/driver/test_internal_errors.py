@@ -17,6 +17,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
+from ceras_ir.command.entry_point import MIN_ADDRESS_SPACE
 from ceras_ir.command.exit_status import MAX_LINES, Diagnostic, InternalError, phase, run_tool
 from ceras_ir.driver.opt import tool as opt
 from ceras_ir.pipeline import printing
@@ -279,12 +280,9 @@ def test_ceras_compile_on_a_pass_of_ours(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mebibytes", [60, 140])
+@pytest.mark.parametrize("mebibytes", [60, 115, 155, 234, 287])
 def test_little_memory(mebibytes: int, tmp_path: Path) -> None:
-    """
-    Imports fail in many ways; the message is one line. With limits between these two, OpenBLAS and
-    ml_dtypes themselves end the process by a signal.
-    """
+    """No command starts with a limit at which libraries crash, or Python does not end."""
     limit, command = mebibytes << 20, Path(sys.executable).with_name("ceras-compile")
     done = subprocess.run(
         [command, DIGITS / "digits.onnx", "--target", "c", "-o", "out"], cwd=tmp_path,
@@ -292,4 +290,13 @@ def test_little_memory(mebibytes: int, tmp_path: Path) -> None:
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
     )  # fmt: skip
     assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
-    assert "out of memory" in done.stderr and not (tmp_path / "out").exists()
+    assert "out of memory" in done.stderr and not [*tmp_path.glob("*out*")]
+
+
+def test_enough_memory_to_start() -> None:
+    limit, command = MIN_ADDRESS_SPACE, Path(sys.executable).with_name("ceras-boards")
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+    )  # fmt: skip
+    assert done.returncode == 0 and "uno_r4_wifi" in done.stdout, done.stderr

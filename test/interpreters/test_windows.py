@@ -103,6 +103,16 @@ def test_an_average_adds_rows_first() -> None:
     assert np.abs(total / exact - 1).max() < np.abs(naive / exact - 1).max() / 4
 
 
+def test_sums_of_small_windows_add_rows_first() -> None:
+    """Small windows are added by other code than large windows, in the same order."""
+    x = np.random.default_rng(0).uniform(0.5, 1.5, (1, 8, 8, 16)).astype(np.float32)
+    window = Window.of((8, 8), (1, 1), (0, 0, 0, 0), (1, 1))
+    (total,) = window_sum(window, x).reshape(1, 16)
+    rows = np.cumsum(x[0], axis=1, dtype=np.float32)[:, -1]
+    assert (total == np.cumsum(rows, axis=0, dtype=np.float32)[-1]).all()
+    assert (total != np.cumsum(x.reshape(-1, 16), axis=0, dtype=np.float32)[-1]).any()
+
+
 def test_an_average_of_negative_zeros_is_zero() -> None:
     window = Window.of((2, 2), (1, 1), (0, 0, 0, 0), (1, 1))
     total = window_sum(window, np.full((1, 2, 2, 1), -0.0, np.float32))

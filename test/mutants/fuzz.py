@@ -1,15 +1,17 @@
 """
-Run the commands on mutants of IR text, ONNX models, folders, boards, arrays and studies.
+Run the commands on mutants of IR text, models, folders, boards, arrays, studies and options.
 
     python test/mutants/fuzz.py [--count 2000] [--first 0] [--kind ir|onnx|folder|npz|...]...
 
-The kinds are `count` mutants of text, `count / 2` of models and of arrays, and `count / 4` of
-folders and boards, of studies, and of files of all kinds with changed bytes.
+The kinds are `count` mutants of text, `count / 2` of ONNX models and of arrays, and `count / 4` of
+the other kinds: folders and boards, studies, files of all kinds with changed bytes, models of
+TensorFlow Lite and PyTorch, nnet files, images, labels, memories, plugins, and values of options.
 Each command has to exit within the time limit, with a documented status and without a traceback.
 The other mutants are printed, and kept in the folder that the last line names.
 """
 
 import argparse
+import json
 import os
 import random
 import shutil
@@ -25,10 +27,11 @@ from time import monotonic
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
-from mutants import archives, folders, ir, onnx_files
+from mutants import archives, files, folders, ir, onnx_files
 from mutants.forked import Main, Outcome, run
 from onnx_models import conv_model
 
+from ceras_ir.backends.nnet.tool import main as nnet_main
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.data.array_archive import save_arrays
 from ceras_ir.driver.compile import main as compile_main
@@ -154,17 +157,92 @@ def read_study(argv: Sequence[str]) -> int:
 
 
 def study_case(seed: int, folder: Path) -> Case:
-    """Create a mutant of a study."""
+    """Create a mutant of a study, or of a condition on the points of a study."""
     for name in ("m.onnx", "x.npz"):
         shutil.copy(COMPILED / name, folder)
     (folder / "study.toml").write_text(folders.study(random.Random(seed)))
     return read_study, ["study.toml"]
 
 
+def where_case(seed: int, folder: Path) -> Case:
+    """Create a condition on the points of a study."""
+    for name in ("m.onnx", "x.npz"):
+        shutil.copy(COMPILED / name, folder)
+    study = json.loads(json.dumps(folders.STUDY))
+    study["objectives"]["constraints"] = [files.condition(random.Random(seed))]
+    (folder / "study.toml").write_text(folders.as_toml(study))
+    return read_study, ["study.toml"]
+
+
+def frontend_case(seed: int, folder: Path) -> Case:
+    """Create a mutant of a file of TensorFlow Lite or PyTorch, which is compiled."""
+    draw = random.Random(seed)
+    name = draw.choice(("mutant.tflite", "mutant.tflite", "mutant.tflite", "mutant.pt2"))
+    make = files.tflite if name.endswith("tflite") else files.program
+    (folder / name).write_bytes(make(draw))
+    target = draw.choice(("c", "nnet", "vta"))
+    return compile_main, [name, "-o", "out", "--target", target, "--recipe", "none"]
+
+
+def nnet_case(seed: int, folder: Path) -> Case:
+    """Create a mutant of an nnet file, which is printed or checked."""
+    draw = random.Random(seed)
+    data = files.nnet_file(COMPILED)
+    (folder / "mutant.nnet").write_bytes(files.nnet(draw, data))
+    (folder / "other.nnet").write_bytes(data)
+    words = draw.choice((["dump"], ["dump", "--bytes"], ["check"], ["diff", "other.nnet"]))
+    return nnet_main, [*words, "mutant.nnet"]
+
+
+def data_case(seed: int, folder: Path) -> Case:
+    """Create a mutant of an image, an `.npy` file, labels, or a table of memories."""
+    draw, model = random.Random(seed), str(COMPILED / "gray.onnx")
+    match draw.randrange(4):
+        case 0:
+            name, data = files.image(draw)
+            (folder / "images").mkdir()
+            (folder / "images" / name).write_bytes(data)
+            calibrate = ["--calibrate", "images"]
+            return compile_main, [model, "-o", "out", "--target", "c", *calibrate]
+        case 1:
+            (folder / "mutant.npy").write_bytes(files.array(draw))
+            return run_main, [model, "--inputs", "mutant.npy", "--outputs", "out.npz"]
+        case 2:
+            (folder / "labels.txt").write_bytes(files.labels(draw))
+            inputs = ["--inputs", str(COMPILED / "gray.npz")]
+            return run_main, [model, *inputs, "--labels", "labels.txt"]
+        case _:
+            (folder / "memory.toml").write_text(files.regions(draw))
+            pipeline = "fuse,allocate-blocks{regions=memory.toml}"
+            return opt_main, [model, "-p", pipeline, "-o", "out.mlir"]
+
+
+def plugin_case(seed: int, folder: Path) -> Case:
+    """Create a plugin with random declarations."""
+    draw = random.Random(seed)
+    (folder / "mine.py").write_text(files.plugin(draw), errors="replace")
+    kind = draw.choice(("pass", "dialect", "target"))
+    load = f"--load-{kind}-plugin=mine.py"
+    match draw.randrange(3):
+        case 0:
+            return opt_main, [load, "--list-passes"]
+        case 1:
+            return opt_main, [str(COMPILED / "m.onnx"), load, "-p", "mine"]
+        case _:
+            target = draw.choice(("mine", "c"))
+            return compile_main, [str(COMPILED / "m.onnx"), load, "--target", target, "-o", "out"]
+
+
+def option_case(seed: int, _: Path) -> Case:
+    """Draw values of options."""
+    words = files.options(random.Random(seed))
+    return compile_main, [str(COMPILED / "m.onnx"), "-o", "out", "--target", "c", *words]
+
+
 def bytes_case(seed: int, folder: Path) -> Case:
     """Change bytes of the files of a case of another kind."""
     draw = random.Random(seed)
-    make = draw.choice((text_case, model_case, folder_case, archive_case, study_case))
+    make = draw.choice((text_case, model_case, folder_case, archive_case, study_case, nnet_case))
     main, arguments = make(seed, folder)
     places = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     path = draw.choice(places)
@@ -182,6 +260,9 @@ def compile_folders() -> None:
     COMPILED.mkdir(parents=True)
     (COMPILED / "m.onnx").write_bytes(conv_model((1, 2, 6, 6), 3, (3, 3)).SerializeToString())
     np.savez(COMPILED / "x.npz", x=np.zeros((1, 2, 6, 6), np.float32))
+    gray = conv_model((1, 1, 6, 6), 3, (3, 3))
+    (COMPILED / "gray.onnx").write_bytes(gray.SerializeToString())
+    np.savez(COMPILED / "gray.npz", x=np.zeros((1, 1, 6, 6), np.float32))
     for target in ("c", "vta", "nnet"):
         options = ["--target", target, "--quantize", "int8", "--recipe", "none"]
         outcome = run(compile_main, [str(COMPILED / "m.onnx"), "-o", target, *options], COMPILED)
@@ -195,6 +276,12 @@ KINDS: dict[str, tuple[Callable[[int, Path], Case], int]] = {
     "npz": (archive_case, 2),
     "study": (study_case, 4),
     "bytes": (bytes_case, 4),
+    "frontend": (frontend_case, 4),
+    "nnet": (nnet_case, 4),
+    "data": (data_case, 4),
+    "plugin": (plugin_case, 4),
+    "option": (option_case, 4),
+    "where": (where_case, 4),
 }
 """The case function of each kind, and the number of text mutants per mutant of this kind."""
 

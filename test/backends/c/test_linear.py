@@ -217,6 +217,27 @@ def test_matrix_products(shape: tuple[int, int, int], name: str):
     check(module, tolerance=1e-5, flags=FLOAT_BUILDS[name])
 
 
+@pytest.mark.parametrize("flags", BUILDS.values(), ids=BUILDS.keys())
+def test_complete_blocks_of_filters(flags: tuple[str, ...]):
+    """Fill the array of filters up to the last byte; random convolutions have fewer outputs."""
+    rng = np.random.default_rng(0)
+    q = UniformType(0.5)
+
+    def build(*values: SSAValue) -> list[SSAValue]:
+        return [
+            graph.MatmulOp(
+                x, constant(integers(rng, q, (n, k)), q), result_element=q, requant=RequantAttr(9)
+            ).result
+            for x, k in zip(values, (3, 20), strict=True)
+            for n in (16, 64)
+        ]
+
+    check(
+        make_network([(q, (5, 3)), (q, (5, 20))], build),
+        flags=("-O1", "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error", *flags),
+    )
+
+
 @pytest.mark.parametrize("rows", [2, 33])
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_extreme_products_saturate(sign: int, rows: int):
