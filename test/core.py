@@ -75,6 +75,7 @@ WHOLE_PROJECT = (
     "test/test_docs.py",
     "test/test_faults.py",
     "test/test_fuzz_options.py",
+    "test/test_hostile_inputs.py",
     "test/test_layers.py",
     "test/test_mutants.py",
     "test/test_security_page.py",

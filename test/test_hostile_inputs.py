@@ -41,8 +41,6 @@ from ceras_ir.workbench.report.tool import main as report
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:Duplicate name"),
-    pytest.mark.needs("nnet"),
-    pytest.mark.needs("workbench"),
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="it forks"),
 ]
 
