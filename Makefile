@@ -13,7 +13,7 @@
 # make fuzz-ir    mutants of texts, models, folders, boards, arrays, studies, nnet files, images, plugins
 #              and options, and of bytes of these files, through the commands; COUNT, FIRST
 # make proofs  integer identities that passes and backends rely on, proven; NAMES="ties swish" says
-#              which. Without NAMES, also Frama-C on a network for each kind of kernel
+#              which. Without NAMES, also Frama-C on digits and a network for each kind of kernel
 # make misra   findings of MISRA C:2012 in the digits network by rule, with reasons
 # make docs    write the pages of docs/ that are printed from the code
 # make docs-site    build the documentation as a site that works offline, in build/site

@@ -14,13 +14,26 @@ DIALECT = "ceras_ir/dialects/graph/elementwise.py"
 ROOM = {DIALECT: "if any(not 0 <= k <= self.MAX_BEND for k in bends):"}
 IN_C = {
     C: """
-  int32_t tail = (p >> 3) - k[2], dip = (m >> 2) - k[0];
-  if ((p >> 4) - k[3] < tail) tail = (p >> 4) - k[3];
-  if ((p >> 6) - k[4] < tail) tail = (p >> 6) - k[4];
-  if (tail > 0) tail = 0;
-  if (m >> 1 > dip) dip = m >> 1;
-  if (-k[1] > dip) dip = -k[1];
-  if (tail > dip) dip = tail;
+  int32_t tail = (p >> 3) - k[2];
+  int32_t dip = (m >> 2) - k[0];
+  if (((p >> 4) - k[3]) < tail) {
+    tail = (p >> 4) - k[3];
+  }
+  if (((p >> 6) - k[4]) < tail) {
+    tail = (p >> 6) - k[4];
+  }
+  if (tail > 0) {
+    tail = 0;
+  }
+  if ((m >> 1) > dip) {
+    dip = m >> 1;
+  }
+  if (-k[1] > dip) {
+    dip = -k[1];
+  }
+  if (tail > dip) {
+    dip = tail;
+  }
 """
 }
 IN_VTA = {VTA: "for k, bits in ((2, 3), (3, 1), (4, 2)):"}

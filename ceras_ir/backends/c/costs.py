@@ -52,7 +52,8 @@ BYTES_PER_INSTRUCTION = 4
 START_UP_BYTES = 700
 """The bytes of flash for interrupt vectors, start-up code, memcpy, memset and the caller."""
 
-_OPERATOR = re.compile(r"[-+*/<>=?&|]+|\[|\(")
+_OPERATOR = re.compile(r"[-+*/<>=?&|]+|\[|(?<=\w)\(")
+"""Operators, indices and calls. Parentheses of expressions and casts have no code."""
 _LITERALS = re.compile(r"[0-9]f\b")
 """Float literals, which are stored in flash next to the code."""
 _INSTRUCTION = re.compile(r'^ *"([^"]*)\\n\\t"', re.MULTILINE)

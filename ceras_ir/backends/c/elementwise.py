@@ -414,7 +414,7 @@ def _quantize(layer: Layer, op: QuantizeOp | graph.ScaledQuantizeOp, factor: str
             *head,
             "v = (v == v ? v : 0.0f) + 12582912.0f; /* ties to even */",
             "int32_t q;",
-            "memcpy(&q, &v, sizeof q);",
+            "(void)memcpy(&q, &v, sizeof q);",
             f"q = q < {ROUNDED + low} ? {ROUNDED + low} : q > {ROUNDED + high} ? {ROUNDED + high} "
             ": q;",
             f"{y}[i] = ({storage})(q - {ROUNDED - point});",

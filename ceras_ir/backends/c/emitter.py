@@ -67,7 +67,7 @@ def files_of(model: PrintedModel, package: Package | None = None) -> list[Artefa
     files = [
         text("model.h", "C API of the model", api_header(model)),
         text("model.c", "the network, a function per layer", source),
-        text("model_kernels.h", "functions that the layers share", kernels_header(model)),
+        text("model_kernels.h", "functions that the layers share", kernels_header(model, source)),
         text("model_weights.h", "declarations of the constants", weights_header(model, crc)),
     ]
     if weights != "source":

@@ -26,7 +26,7 @@ ASSERT = """\
 #define MODEL_STATIC_ASSERT(condition, name) _Static_assert(condition, #name)
 #else
 #define MODEL_STATIC_ASSERT(condition, name) \\
-  typedef char model_assert_##name[(condition) ? 1 : -1]
+  extern const char model_assert_##name[(condition) ? 1 : -1]
 #endif
 
 /* MODEL_CHECK_BUFFER(array, MODEL_..._SIZE) stops compilation if an array of the caller has another
@@ -34,7 +34,7 @@ ASSERT = """\
 #define MODEL_CHECK_BUFFER(array, size) \\
   MODEL_STATIC_ASSERT(sizeof(array) / sizeof((array)[0]) == (size), array##_has_wrong_size)
 
-MODEL_STATIC_ASSERT(sizeof(float) == 4, float_has_32_bits);
+MODEL_STATIC_ASSERT(sizeof(float) == 4U, float_has_32_bits);
 MODEL_STATIC_ASSERT((-1 >> 1) == -1, right_shift_is_arithmetic);
 """
 

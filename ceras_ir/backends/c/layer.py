@@ -108,7 +108,8 @@ class Layer:
         """
         if all(value is not None for _, value in self.parameters):
             self.parameters.append(("unsigned char *restrict workspace", None))
-        self.line(f"{ctype} *{name} = ({ctype} *)(void *)(workspace + {self.scratch_bytes});")
+        at = f"&workspace[{self.scratch_bytes}]" if self.scratch_bytes else "workspace"
+        self.line(f"{ctype} *{name} = ({ctype} *)(void *){at};")
         self.scratch_bytes += -(-size * itemsize // WORKSPACE_ALIGNMENT) * WORKSPACE_ALIGNMENT
         return name
 

@@ -72,7 +72,7 @@ def computed_matmul(layer: Layer, op: MatmulOp) -> None:
         packed = layer.scratch("float", "panels", nest.padded_outputs * k, 4)
         zeros = layer.scratch("float", "zeros", nest.padded_outputs, 4)
         pack = layer.kernels.use("pack_panels")
-        layer.line(f"memset({zeros}, 0, {nest.padded_outputs} * sizeof *{zeros});")
+        layer.line(f"(void)memset({zeros}, 0, {nest.padded_outputs}U * sizeof *{zeros});")
         layer.line(f"{pack}({packed}, {w}, {n}, {k}, {width});")
         print_float_tiles(layer, op, nest, (x, y, packed, zeros, residual or ""))
         otherwise()
@@ -152,7 +152,7 @@ def _bias(
     kernel = layer.kernels.use("computed_bias")
     layer.line(f"{kernel}({bias}, {w}, {n}, {k}, {known}, {start[0]}, {distance});")
     if count > n:
-        layer.line(f"memset({bias} + {n}, 0, {count - n} * sizeof *{bias});")
+        layer.line(f"(void)memset({bias} + {n}, 0, {count - n}U * sizeof *{bias});")
     return bias
 
 
@@ -211,7 +211,7 @@ def pack_tiles(layer: Layer, op: PackTilesOp) -> None:
     shape, (n, k) = shape_of(op.result), op.plain_shape
     (_, blocks, *_, lanes), (rows, columns) = shape, shape_of(op.input)
     if n % lanes or k % lanes:
-        layer.line(f"memset({y}, 0, {prod(shape)} * sizeof *{y});")
+        layer.line(f"(void)memset({y}, 0, {prod(shape)}U * sizeof *{y});")
     out, into = ("i", "j") if op.transposed is None else ("j", "i")
     tile = f"{out} / {lanes} * {blocks} + {into} / {lanes}"
     place = f"(({tile}) * {lanes} + {out} % {lanes}) * {lanes} + {into} % {lanes}"

@@ -365,9 +365,10 @@ def _rows(
     if panel < n:
         width = f"{n} - b < {panel} ? {n} - b : {panel}" if n % panel else str(panel)
         body += [
-            f"for (int32_t b = 0; b < {n}; b += {panel})",
+            f"for (int32_t b = 0; b < {n}; b += {panel}) {{",
             f"  {multiply}(count, {width}, {k}, {rows_at}, {k}, {factors} + b * {k}, {panel}, "
             f"{to} + b, {total});",
+            "}",
         ]
     else:
         body.append(

@@ -146,8 +146,9 @@ def print_loops(of: IntegerLayer, nest: Nest, weights: str) -> None:
             count = "count"
             layer.line(f"const int32_t count = {steps_left(nest.rows, 'first', loops.count)};", 2)
         widen = layer.kernels.use("widen", **holes)
-        size = f"{count} * {nest.channels}"
-        layer.line(f"{widen}(row, {size}, {x} + first * {nest.channels}, {size});", 2)
+        elements = str(loops.count * nest.channels)
+        size = elements if count != "count" else f"count * {nest.channels}"
+        layer.line(f"{widen}(row, {size}, &{x}[first * {nest.channels}], {size});", 2)
         start = "first"
     else:
         layer.line(f"for (int32_t r = 0; r < {nest.images * nest.rows}; ++r) {{", 1)
@@ -219,19 +220,20 @@ def _dots(group: int, length: int, row: str) -> tuple[str, str]:
         "int32_t n, const int8_t *restrict filters, int32_t *restrict sums)",
         "{",
         *(neon if row == "model_row" else ()),
-        f"  for (int32_t o = 0; o < n; ++o, filters += {length}) {{",
+        "  for (int32_t o = 0; o < n; ++o) {",
+        f"    const int8_t *const filter = &filters[o * {length}];",
         f"    for (int32_t i = 0; i < count; i += {group}) {{",
-        f"      const int32_t p = i < count - {group} ? i : count - {group};",
-        f"      const {row} *x0 = x + p * stride"
-        + "".join(f", *x{i} = x{i - 1} + stride" for i in each[1:])
-        + ";",
-        "      int32_t " + ", ".join(f"s{i} = 0" for i in each) + ";",
+        f"      const int32_t p = (i < (count - {group})) ? i : (count - {group});",
+        f"      const {row} *x0 = &x[p * stride];",
+        *(f"      const {row} *x{i} = &x{i - 1}[stride];" for i in each[1:]),
+        *(f"      int32_t s{i} = 0;" for i in each),
         f"      for (int32_t k = 0; k < {length}; ++k) {{",
-        "        const int32_t w = filters[k];",
-        "        " + ", ".join(f"s{i} += x{i}[k] * w" for i in each) + ";",
+        "        const int32_t w = filter[k];",
+        *(f"        s{i} += x{i}[k] * w;" for i in each),
         "      }",
-        "      int32_t *to = sums + p * n + o;",
-        "      " + ", ".join(f"to[{i} * n] = s{i}" for i in each) + ";",
+        "      int32_t *to = &sums[(p * n) + o];",
+        "      to[0] = s0;",
+        *(f"      to[{i} * n] = s{i};" if i > 1 else "      to[n] = s1;" for i in each[1:]),
         "    }",
         "  }",
         *(["#endif"] if row == "model_row" else []),
@@ -436,12 +438,12 @@ def _rows(of: IntegerLayer) -> None:
     if geometry.is_direct:
         widen = layer.kernels.use("widen", **holes)
         k = geometry.k
-        fill = f"{widen}(rows + r * {length}, {length}, {of.x} + (first + r) * {k}, {k});"
+        fill = f"{widen}(&rows[r * {length}], {length}, &{of.x}[(first + r) * {k}], {k});"
     else:
         gather = layer.kernels.use("gather", **holes)
         source = f"{of.x} + g * {geometry.group_channels}" if geometry.groups > 1 else of.x
         fill = (
-            f"{gather}(rows + r * {length}, {length}, {source}, {place}, first + r, "
+            f"{gather}(&rows[r * {length}], {length}, {source}, {place}, first + r, "
             f"{geometry.group_channels}, {point}{shift});"
         )
     channel = f"g * {n} + o" if geometry.groups > 1 else "o"

@@ -192,7 +192,7 @@ class SparseLayer:
             f"const int32_t at = (({self._row('row')}) * {p.columns} + column) * {outputs};", 4
         )
         if self.narrow:
-            layer.line(f"memcpy(y + at, turned + p * {width}, {outputs});", 4)
+            layer.line(f"(void)memcpy(y + at, turned + p * {width}, {outputs});", 4)
         else:
             layer.line(f"const {ctype} *from = turned + p * {width};", 4)
             layer.loop("o", outputs, self._finished("from[o]", bias), 4)

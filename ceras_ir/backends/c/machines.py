@@ -95,7 +95,7 @@ class Core:
     emulation: Emulation | None = None
     """A machine of qemu whose core has all instructions of this core, if any."""
     tools: Tools = ARM
-    bytes_per_operator: float = 2.2
+    bytes_per_operator: float = 2.6
     """Bytes of code at -Os for each operator in the text of the C."""
     code_margin: float = 0.3
     """The relative error of the code estimate. Constants are exact."""
@@ -173,7 +173,7 @@ CORES = {
         flags=("-march=rv32imc", "-mabi=ilp32"),
         float_library_bytes=3200,
         tools=RISCV,
-        bytes_per_operator=3.2,
+        bytes_per_operator=3.8,
         code_margin=0.4,
         has_times=False,
     ),
@@ -181,7 +181,7 @@ CORES = {
     "xtensa-lx7": Core(
         flags=("-mlongcalls",),
         tools=XTENSA,
-        bytes_per_operator=2.4,
+        bytes_per_operator=2.8,
         code_margin=0.4,
         has_times=False,
     ),

@@ -232,23 +232,26 @@ def shape_text(shape: tuple[int, ...]) -> str:
 # differ, so compilation stops and the program cannot use wrong data.
 
 
-def consistency_checks(model: PrintedModel) -> str:
+def consistency_checks(model: PrintedModel, suffix: str = "") -> str:
     """
     Return C assertions that fail if sources of two models are mixed, one for each size in
-    `model.h`.
+    `model.h`. Their names end with `suffix`, because each file of a program needs other names.
     """
     lines = [
         "/* Compilation stops here if a file of another model is mixed in. */",
-        f"MODEL_STATIC_ASSERT(MODEL_ARENA_BYTES == {model.arena_bytes}, arena_of_this_model);",
+        f"MODEL_STATIC_ASSERT(MODEL_ARENA_BYTES == {model.arena_bytes}, "
+        f"arena_of_this_model{suffix});",
     ]
     lines += [
-        f"MODEL_STATIC_ASSERT(MODEL_{name.upper()}_SIZE == {tensor.size}, {name}_of_this_model);"
+        f"MODEL_STATIC_ASSERT(MODEL_{name.upper()}_SIZE == {tensor.size}, "
+        f"{name}_of_this_model{suffix});"
         for tensor, name in zip(model.tensors, model.names, strict=True)
     ]
     if model.options.weights == "source":
         for c in model.pool.constants:
             lines += c.conditional(
-                f"MODEL_STATIC_ASSERT(sizeof({c.name.upper()}) == {c.nbytes}, {c.name}_size);"
+                f"MODEL_STATIC_ASSERT(sizeof({c.name.upper()}) == {c.nbytes}U, "
+                f"{c.name}_size{suffix});"
             )
     return "\n".join(lines) + "\n"
 
@@ -304,8 +307,8 @@ def keep_states(program: Program, names: list[str]) -> list[str]:
         else:
             source = program.kept(kind, kept.next)
             if program.places[value] != kept.next:
-                first.append(f"  memcpy({source}, {program.pointer(value, names)}, {size});")
-        then.append(f"  memcpy({program.kept(kind, kept.place)}, {source}, {size});")
+                first.append(f"  (void)memcpy({source}, {program.pointer(value, names)}, {size});")
+        then.append(f"  (void)memcpy({program.kept(kind, kept.place)}, {source}, {size});")
     return first + then
 
 
@@ -328,7 +331,7 @@ def reset_functions(model: PrintedModel) -> str:
         kind = value_type(argument)
         place = program.kept(kind, kept.place)
         if zero == 0 or element_bytes(argument) == 1:
-            lines.append(f"  memset({place}, {zero}, {size});")
+            lines.append(f"  (void)memset({place}, {zero}, {size});")
         else:
             count = size // element_bytes(argument)
             lines.append(f"  for (int32_t i = 0; i < {count}; ++i) {place}[i] = {zero};")

@@ -17,7 +17,7 @@ from ceras_ir.interpreters.selection import linear_weights, nearest_indices
 def reshape(layer: Layer, op: ReshapeOp) -> None:
     """Print a reshape as a copy. It has no code if operand and result share memory."""
     x, y = layer.read(op.input, "x"), layer.write(op.result)
-    layer.line(f"memcpy({y}, {x}, {prod(shape_of(op.result))} * sizeof *{y});")
+    layer.line(f"(void)memcpy({y}, {x}, {prod(shape_of(op.result))}U * sizeof *{y});")
 
 
 BLOCKS = {
@@ -96,7 +96,8 @@ def concat(layer: Layer, op: ConcatOp) -> None:
     ]
     y = layer.write(op.result)
     body = [
-        f"memcpy({y} + i * {stride} + {start}, {x} + i * {run}, {run} * sizeof *{y});"
+        f"(void)memcpy({y} + i * {stride}{f' + {start}' * (start > 0)}, {x} + i * {run}, "
+        f"{run}U * sizeof *{y});"
         for x, start, run in copied
     ]
     layer.loop("i", outer, body)
@@ -126,8 +127,8 @@ def resize(layer: Layer, op: ResizeOp) -> None:
         body = [
             f"const {value_type(op.input)} *from = {line(f'{from_row}[i]')}"
             f" + {from_column}[j] * {channels};",
-            f"memcpy({y} + ((n * {rows} + i) * {columns} + j) * {channels}, from, "
-            f"{channels} * sizeof *{y});",
+            f"(void)memcpy({y} + ((n * {rows} + i) * {columns} + j) * {channels}, from, "
+            f"{channels}U * sizeof *{y});",
         ]
     else:
         names: list[tuple[str, str, str]] = []
@@ -142,9 +143,12 @@ def resize(layer: Layer, op: ResizeOp) -> None:
             )
         (top, bottom, down), (left, right, across) = names
         body = [
-            f"const float *above = {line(f'{top}[i]')}, *below = {line(f'{bottom}[i]')};",
-            f"const int32_t l = {left}[j] * {channels}, r = {right}[j] * {channels};",
-            f"const float t = {down}[i], u = {across}[j];",
+            f"const float *above = {line(f'{top}[i]')};",
+            f"const float *below = {line(f'{bottom}[i]')};",
+            f"const int32_t l = {left}[j] * {channels};",
+            f"const int32_t r = {right}[j] * {channels};",
+            f"const float t = {down}[i];",
+            f"const float u = {across}[j];",
             f"for (int32_t c = 0; c < {channels}; ++c) {{",
             "  const float a = above[l + c] * (1.0f - t) + below[l + c] * t;",
             "  const float b = above[r + c] * (1.0f - t) + below[r + c] * t;",
@@ -188,7 +192,7 @@ def pack(layer: Layer, op: PackOp) -> None:
     shape, packed = shape_of(op.input), shape_of(op.result)
     channels, vector = shape[-1], packed[len(shape) :]
     if shape[0] % prod(vector[:-1]):
-        layer.line(f"memset({y}, 0, {prod(packed)} * sizeof *{y});")
+        layer.line(f"(void)memset({y}, 0, {prod(packed)}U * sizeof *{y});")
     body = [f"for (int32_t c = 0; c < {channels}; ++c) {y}[VECTOR] = {x}[PLAIN];"]
     padded = -(-channels // vector[-1]) * vector[-1]
     if padded != channels:
@@ -205,7 +209,7 @@ def pack_windows(layer: Layer, op: PackWindowsOp) -> None:
         extents.get_values() for extents in (op.kernel, op.strides, op.offset)
     )
     if shape[0] % prod(packed[4:-1]):
-        layer.line(f"memset({y}, 0, {prod(packed)} * sizeof *{y});")
+        layer.line(f"(void)memset({y}, 0, {prod(packed)}U * sizeof *{y});")
     source = f"{x}[((n * {height} + row) * {width} + column) * {channels} + k]"
     body = [
         "int32_t c = 0;",
@@ -214,8 +218,10 @@ def pack_windows(layer: Layer, op: PackWindowsOp) -> None:
         f"  for (int32_t j = 0; j < {kw}; ++j) {{",
         f"    const int32_t column = p % {shape[2]} * {sw} + j - {left};",
         f"    const int inside = row >= 0 && row < {height} && column >= 0 && column < {width};",
-        f"    for (int32_t k = 0; k < {channels}; ++k, ++c)",
+        f"    for (int32_t k = 0; k < {channels}; ++k) {{",
         f"      {y}[VECTOR] = inside ? {source} : {op.value.value.data};",
+        "      ++c;",
+        "    }",
         "  }",
         "}",
     ]

@@ -170,7 +170,7 @@ def _dense(layer: Layer, weights: Array, ctype: str, x: str, y: str, depth: int)
 def _sparse(layer: Layer, encoded: CsrAttr, ctype: str, x: str, y: str, depth: int) -> None:
     n = encoded.matrix[0]
     if not encoded.values.data:
-        layer.line(f"memset({y}, 0, {n} * sizeof *{y}); /* no weights left */", depth)
+        layer.line(f"(void)memset({y}, 0, {n}U * sizeof *{y}); /* no weights left */", depth)
         layer.line(f"(void){x};", depth)
         return
     count_type = f"uint{encoded.counts_width.data}_t"

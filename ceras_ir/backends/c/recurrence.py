@@ -76,7 +76,7 @@ def _recurrence(layer: Layer, op: RecurrenceOp, pointers: Pointers) -> None:
     rows = prod((batch, hidden))
     if cell:
         # The cell state is stored in the result, after the last step.
-        layer.line(f"memcpy({y} + {steps * rows}, {cell}, {rows} * sizeof *{y});")
+        layer.line(f"(void)memcpy({y} + {steps * rows}, {cell}, {rows}U * sizeof *{y});")
     layer.line(f"for (int32_t t = 0; t < {steps}; ++t) {{")
     if op.scales is not None:
         before, sizes = (
@@ -321,11 +321,11 @@ def _unpack(layer: Layer, op: graph.CallingOperation) -> None:
         ctype = c_type(kind.element_type)
         layer.line(f"{ctype} *y{i} = ({ctype} *)(void *)({y} + {start});")
         if gap := offsets[i + 1] - start - bytes_of(kind):
-            layer.line(f"memset({y} + {offsets[i + 1] - gap}, 0, {gap});")
+            layer.line(f"(void)memset({y} + {offsets[i + 1] - gap}, 0, {gap});")
 
 
 @prints(graph.ExtractOp)
 def extract(layer: Layer, op: graph.ExtractOp) -> None:
     x = layer.read(op.input, "x")
     y = layer.write(op.result)
-    layer.line(f"memcpy({y}, {x} + {op.start}, {bytes_of(graph.tensor_type(op.result))});")
+    layer.line(f"(void)memcpy({y}, {x} + {op.start}, {bytes_of(graph.tensor_type(op.result))});")

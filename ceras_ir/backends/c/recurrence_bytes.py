@@ -93,7 +93,7 @@ def lstm_of_bytes(layer: Layer, op: RecurrenceOp, pointers: Pointers) -> None:
         loop = f"for (int32_t j = 0; j < {lanes}; ++j)"
         choice = "", f"if (first < {3 * hidden}) {loop}", f"else {loop}"
     text = f"""\
-memcpy({pointers.y} + {steps * rows}, {pointers.cell}, {rows} * sizeof *{pointers.y});
+(void)memcpy({pointers.y} + {steps * rows}, {pointers.cell}, {rows}U * sizeof *{pointers.y});
 for (int32_t t = 0; t < {steps}; ++t) {{
   int32_t point;
   const float *before = t ? {pointers.y} + (t - 1) * {rows} : {pointers.start};

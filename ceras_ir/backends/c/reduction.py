@@ -87,7 +87,8 @@ def _reduce_rows(
         with layer.nested("k", inner[0], depth) as below:
             layer.line(f"const {ctype} *row = from + {_index('k', inner[1])};", below)
             layer.line("if (row == from) continue;", below)
-            lines = [f"const {ctype} v = row[j], total = to[j];", f"to[j] = {value};"]
+            lines = [f"const {ctype} v = row[j];", f"const {ctype} total = to[j];"]
+            lines.append(f"to[j] = {value};")
             layer.loop("j", size, lines, below)
 
 
@@ -102,8 +103,9 @@ def arg(layer: Layer, op: graph.ArgOp) -> None:
     body = [
         f"const {value_type(op.input)} *from = {x} + i * {extent * inner} + j;",
         "int32_t best = 0;",
-        f"for (int32_t k = 1; k < {extent}; ++k)",
-        f"  if (from[k * {inner}] {sign} from[best * {inner}]) best = k;",
+        f"for (int32_t k = 1; k < {extent}; ++k) {{",
+        f"  best = from[k * {inner}] {sign} from[best * {inner}] ? k : best;",
+        "}",
         f"{y}[i * {inner} + j] = best;",
     ]
     layer.loop("j", inner, body, 1)
@@ -125,7 +127,7 @@ def top_k(layer: Layer, op: graph.TopKOp) -> None:
         UNORDERED="  if ((u != u) != (v != v)) return v != v;\n" if stored == "float" else "",
     )
     layer.loop(
-        "i", prod(rows), [f"{function}({x} + i * {extent}, {extent}, {y} + i * {count}, {count});"]
+        "i", prod(rows), [f"{function}(&{x}[i * {extent}], {extent}, &{y}[i * {count}], {count});"]
     )
 
 
@@ -237,7 +239,7 @@ def _maximum(layer: Layer, op: Pool2dOp) -> None:
         or_nan = " || tap[c] != tap[c]" if element is None else ""
         kernel = layer.kernels.use("max_window", NAME=name, IN=ctype, OR_NAN=or_nan)
     positions, channels = _positions(op)
-    layer.loop("p", positions, [f"{kernel}({y} + p * {channels}, {x}, {place}, p, {minimum});"])
+    layer.loop("p", positions, [f"{kernel}(&{y}[p * {channels}], {x}, {place}, p, {minimum});"])
 
 
 def _helium_window(layer: Layer, op: Pool2dOp, kind: Literal["largest", "sum"]) -> str | None:
@@ -260,10 +262,10 @@ def _float_average(layer: Layer, op: Pool2dOp) -> None:
     layer.scratch("float", "row", channels, 4)
     size = prod(op.kernel.get_values())
     call = f"{kernel}(to, row, {x}, {place}, p)"
-    count = f"{call};" if op.includes_padding else f"const int32_t count = {call};"
+    count = f"(void){call};" if op.includes_padding else f"const int32_t count = {call};"
     divisor = float_literal(size) if op.includes_padding else "(float)count"
     body = [
-        f"float *to = {y} + p * {channels};",
+        f"float *to = &{y}[p * {channels}];",
         count,
         f"for (int32_t c = 0; c < {channels}; ++c) to[c] /= {divisor};",
     ]
@@ -309,7 +311,7 @@ def _integer_average(layer: Layer, op: Pool2dOp) -> None:
     positions, channels = _positions(op)
     layer.scratch("int32_t", "sums", channels, 4)
     call = f"{kernel}(sums, {x}, {place}, p, {point})"
-    head = [f"{call};"]
+    head = [f"(void){call};"]
     terms = ["sums[c]"]
     if op.divides is not None:
         count = "count" if varies else str(size)

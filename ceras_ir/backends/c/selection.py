@@ -40,7 +40,10 @@ def gather(layer: Layer, op: graph.GatherOp) -> None:
     layer.loop(
         "j",
         len(indices),
-        [f"memcpy({y} + (i * {len(indices)} + j) * {inner}, {source}, {inner} * sizeof *{y});"],
+        [
+            f"(void)memcpy({y} + (i * {len(indices)} + j) * {inner}, {source}, "
+            f"{inner}U * sizeof *{y});"
+        ],
         1,
     )
     layer.line("}")
@@ -55,7 +58,7 @@ def take(layer: Layer, op: graph.TakeOp) -> None:
         f"int64_t row = (int64_t){at}[i];",
         f"row = row < 0 ? row + {rows} : row;",
         f"row = row < 0 ? 0 : row > {rows - 1} ? {rows - 1} : row;",
-        f"memcpy({y} + i * {width}, {x} + row * {width}, {width} * sizeof *{y});",
+        f"(void)memcpy({y} + i * {width}, {x} + row * {width}, {width}U * sizeof *{y});",
     ]
     layer.loop("i", count, body)
 
@@ -97,14 +100,16 @@ def put(layer: Layer, op: graph.PutOp) -> None:
     (count, width), n = shape_of(op.input), shape_of(op.indices)[0]
     x, at = layer.read(op.input, "x"), layer.read(op.indices, "at")
     rows, y = layer.read(op.rows, "rows"), layer.write(op.result)
-    layer.line(f"memcpy({y}, {x}, {prod(shape_of(op.input))} * sizeof *{y});")
+    layer.line(f"(void)memcpy({y}, {x}, {prod(shape_of(op.input))}U * sizeof *{y});")
     body = [
         f"int64_t row = (int64_t){at}[i];",
         f"row = row < 0 ? row + {count} : row;",
         f"if (row < 0 || row >= {count}) continue;",
     ]
     if op.function is None:
-        body.append(f"memcpy({y} + row * {width}, {rows} + i * {width}, {width} * sizeof *{y});")
+        body.append(
+            f"(void)memcpy({y} + row * {width}, {rows} + i * {width}, {width}U * sizeof *{y});"
+        )
     else:
         kind = COMBINING_OPERATORS[op.function]
         value = combine(layer.kernels, kind, value_type(op.result), "a", "b")

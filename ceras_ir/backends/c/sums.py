@@ -237,7 +237,7 @@ def open_row_loop(layer: Layer, geometry: Geometry, rows: int) -> int:
     """Print the head of the loop over blocks of `rows` positions; return the depth of its body."""
     if rows == geometry.positions:
         layer.line("{")
-        layer.line(f"const int32_t first = 0, count = {rows};", 1)
+        layer.block(["const int32_t first = 0;", f"const int32_t count = {rows};"], 1)
     else:
         layer.line(f"for (int32_t first = 0; first < {geometry.positions}; first += {rows}) {{")
         layer.line(f"const int32_t count = {steps_left(geometry.positions, 'first', rows)};", 1)

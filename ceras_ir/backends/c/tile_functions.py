@@ -360,7 +360,7 @@ def use_narrow(kernels: Kernels, stores: Stores) -> None:
         SHIFT="".join(stores.shift),
         BY="shifts[o]" if stores.has_shifts else "shift",
         SCALE=scale if stores.scale_bits else "",
-        ADD=f" + residual[at + o] * {factor}" if stores.has_residual else "",
+        ADD=f" + (residual[at + o] * {factor})" if stores.has_residual else "",
         TIMES=f" * {cast}multipliers[o] + after" if stores.scale_bits else "",
     )
 

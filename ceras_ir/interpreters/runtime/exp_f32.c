@@ -5,7 +5,8 @@ static inline float exp_f32(float x)
 {
   /* Masks where branches would do, so that loops over this function become vectors; on the result,
    * so that nothing waits for them. */
-  const uint32_t below = -(uint32_t)(x < @EXP_LOW@), above = -(uint32_t)(x > @EXP_HIGH@);
+  const uint32_t below = -(uint32_t)(x < @EXP_LOW@);
+  const uint32_t above = -(uint32_t)(x > @EXP_HIGH@);
   union { float value; uint32_t bits; } y;
   float scale;
   const float t = exp_reduced_f32(x, &scale);

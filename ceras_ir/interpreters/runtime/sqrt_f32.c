@@ -21,7 +21,7 @@ static inline float sqrt_f32(float x)
 #else
   union { float value; uint32_t bits; } u;
   const int tiny = x < 1.17549435e-38f;
-  u.value = tiny ? x * 16777216.0f : x;
+  u.value = tiny ? (x * 16777216.0f) : x;
   int32_t e = (int32_t)(u.bits >> 23) - 127;
   uint64_t m = (u.bits & 0x007FFFFFu) | 0x00800000u;
   if (e & 1) {
@@ -31,10 +31,13 @@ static inline float sqrt_f32(float x)
   /* m * 2^25 has 49 or 50 bits: its root has 25, one more than the result. */
   m <<= 25;
   uint64_t root = 0;
-  for (uint64_t bit = UINT64_C(1) << 24; bit != 0; bit >>= 1)
-    if ((root + bit) * (root + bit) <= m) root += bit;
+  for (uint64_t bit = UINT64_C(1) << 24; bit != 0U; bit >>= 1) {
+    if (((root + bit) * (root + bit)) <= m) {
+      root += bit;
+    }
+  }
   /* A tie would be an exact root of 25 bits that is odd, and its square would be odd as well. */
-  u.bits = (uint32_t)((root + 1) >> 1) + (uint32_t)((e / 2 + 126 - (tiny ? 12 : 0)) << 23);
+  u.bits = (uint32_t)((root + 1U) >> 1) + ((uint32_t)((e / 2) + 126 - (tiny ? 12 : 0)) << 23);
   return u.value;
 #endif
 }

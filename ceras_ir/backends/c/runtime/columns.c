@@ -5,19 +5,35 @@ MODEL_COPY void columns_@NAME@(@ROW@ *restrict to, const @IN@ *restrict x, int32
                                  int32_t first, int32_t dilation, int32_t left, int32_t columns,
                                  int32_t height, int32_t width, int32_t channels, @ROW@ border)
 {
-  const int32_t step = rows * channels, before = left < columns ? left : columns;
-  const int32_t last = left + width < columns ? left + width : columns;
+  const int32_t step = rows * channels;
+  const int32_t before = (left < columns) ? left : columns;
+  const int32_t last = ((left + width) < columns) ? (left + width) : columns;
   for (int32_t k = 0; k < rows; ++k) {
-    const int32_t y = first + k * dilation, is_inside = y >= 0 && y < height;
-    const int32_t begin = is_inside ? before : columns, end = is_inside ? last : columns;
-    @ROW@ *restrict at = to + k * channels;
+    const int32_t y = first + (k * dilation);
+    const int32_t is_inside = (y >= 0) && (y < height);
+    const int32_t begin = is_inside ? before : columns;
+    const int32_t end = is_inside ? last : columns;
+    @ROW@ *restrict at = &to[k * channels];
     int32_t j = 0;
-    for (; j < begin; ++j, at += step)
-      for (int32_t c = 0; c < channels; ++c) at[c] = border;
-    const @IN@ *restrict from = x + (is_inside ? y * width * channels : 0);
-    for (; j < end; ++j, at += step, from += channels)
-      for (int32_t c = 0; c < channels; ++c) at[c] = (@ROW@)(from[c]@SHIFT@);
-    for (; j < columns; ++j, at += step)
-      for (int32_t c = 0; c < channels; ++c) at[c] = border;
+    for (; j < begin; ++j) {
+      for (int32_t c = 0; c < channels; ++c) {
+        at[c] = border;
+      }
+      at += step;
+    }
+    const @IN@ *restrict from = &x[is_inside ? (y * width * channels) : 0];
+    for (; j < end; ++j) {
+      for (int32_t c = 0; c < channels; ++c) {
+        at[c] = (@ROW@)(from[c]@SHIFT@);
+      }
+      at += step;
+      from += channels;
+    }
+    for (; j < columns; ++j) {
+      for (int32_t c = 0; c < channels; ++c) {
+        at[c] = border;
+      }
+      at += step;
+    }
   }
 }

@@ -8,15 +8,21 @@ static void index_rows_@NAME@(int32_t n, const float *restrict x, const @COUNT@ 
     float sum = 0.0f;
     const int32_t count = *counts++;
     int32_t left = count >> 2;
-    if (left) do {
+    if (left) {
+      do {
       sum += x[*columns++] * (float)*w++;
       sum += x[*columns++] * (float)*w++;
       sum += x[*columns++] * (float)*w++;
       sum += x[*columns++] * (float)*w++;
     } while (--left);
+    }
     left = count & 3;
-    if (left) do sum += x[*columns++] * (float)*w++;
+    if (left) {
+      do {
+        sum += x[*columns++] * (float)*w++;
+      }
     while (--left);
+    }
     *y++ = sum;
   } while (--n);
 }

@@ -6,23 +6,26 @@ static void integer_softmax_@NAME@(const @IN@ *restrict x, @OUT@ *restrict y,
                                    int32_t low, int32_t high)
 {
   const uint32_t half = UINT32_C(1) << (shift - 1);
+  const uint32_t end = (uint32_t)last; /* A distance is not negative. */
   for (int32_t i = 0; i < outer; ++i) {
     for (int32_t j = 0; j < inner; ++j) {
-      const @IN@ *from = x + i * n * inner + j;
-      @OUT@ *to = y + i * n * inner + j;
+      const @IN@ *from = &x[(i * n * inner) + j];
+      @OUT@ *to = &y[(i * n * inner) + j];
       int32_t most = from[0];
       uint32_t sum = 0;
-      for (int32_t k = 1; k < n; ++k) most = from[k * inner] > most ? from[k * inner] : most;
+      for (int32_t k = 1; k < n; ++k) {
+        most = (from[k * inner] > most) ? from[k * inner] : most;
+      }
       for (int32_t k = 0; k < n; ++k) {
-        const int32_t d = most - from[k * inner];
-        sum += (uint32_t)table[d < last ? d : last];
+        const uint32_t d = (uint32_t)(most - from[k * inner]);
+        sum += (uint32_t)table[(d < end) ? d : end];
       }
       const uint32_t reciprocal = UINT32_C(0x7fffffff) / sum;
       for (int32_t k = 0; k < n; ++k) {
-        const int32_t d = most - from[k * inner];
-        const uint32_t e = (uint32_t)table[d < last ? d : last] * reciprocal;
+        const uint32_t d = (uint32_t)(most - from[k * inner]);
+        const uint32_t e = (uint32_t)table[(d < end) ? d : end] * reciprocal;
         const int32_t v = (int32_t)((e + half) >> shift) + zero_point;
-        to[k * inner] = (@OUT@)(v < low ? low : v > high ? high : v);
+        to[k * inner] = (@OUT@)((v < low) ? low : (v > high) ? high : v);
       }
     }
   }

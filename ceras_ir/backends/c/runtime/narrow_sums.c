@@ -5,13 +5,14 @@ MODEL_INLINE void narrow_sums_@NAME@(const int32_t *restrict sums, int32_t posit
                                      int32_t column, @RESIDUAL@@SCALE@@SHIFT@, int32_t low,
                                      int32_t high, int32_t outputs)
 {
-  const int32_t end = outputs < width ? outputs : width;
-  for (int32_t p = 0; p < positions; ++p, sums += width) {
-    const int32_t at = p / columns * row + p % columns * column;
+  const int32_t end = (outputs < width) ? outputs : width;
+  for (int32_t p = 0; p < positions; ++p) {
+    const int32_t at = (p / columns * row) + (p % columns * column);
     for (int32_t o = 0; o < end; ++o) {
       const int32_t sum = sums[o]@ADD@;
       const int32_t v = (int32_t)((sum@TIMES@) >> @BY@);
-      y[at + o] = (@RESULT@)(v < low ? low : v > high ? high : v);
+      y[at + o] = (@RESULT@)((v < low) ? low : (v > high) ? high : v);
     }
+    sums += width;
   }
 }

@@ -5,19 +5,33 @@ static void normalize(const float *restrict x, float *restrict y, const float *r
                       const float *restrict bias, int32_t rows, int32_t n, int32_t centred,
                       float epsilon)
 {
-  for (int32_t r = 0; r < rows; ++r, x += n, y += n) {
-    float mean = 0.0f, power;
+  for (int32_t r = 0; r < rows; ++r) {
+    float mean = 0.0f;
+    float power;
     if (centred) {
       mean = x[0];
-      for (int32_t k = 1; k < n; ++k) mean += x[k];
+      for (int32_t k = 1; k < n; ++k) {
+        mean += x[k];
+      }
       mean /= (float)n;
     }
-    for (int32_t k = 0; k < n; ++k) y[k] = centred ? x[k] - mean : x[k];
+    for (int32_t k = 0; k < n; ++k) {
+      y[k] = centred ? (x[k] - mean) : x[k];
+    }
     power = y[0] * y[0];
-    for (int32_t k = 1; k < n; ++k) power += y[k] * y[k];
-    const float deviation = sqrt_f32(power / (float)n + epsilon);
-    for (int32_t k = 0; k < n; ++k) y[k] = y[k] / deviation * scale[k];
-    if (bias)
-      for (int32_t k = 0; k < n; ++k) y[k] += bias[k];
+    for (int32_t k = 1; k < n; ++k) {
+      power += y[k] * y[k];
+    }
+    const float deviation = sqrt_f32((power / (float)n) + epsilon);
+    for (int32_t k = 0; k < n; ++k) {
+      y[k] = y[k] / deviation * scale[k];
+    }
+    if (bias) {
+      for (int32_t k = 0; k < n; ++k) {
+        y[k] += bias[k];
+      }
+    }
+    x += n;
+    y += n;
   }
 }

@@ -3,7 +3,9 @@ static uint64_t power_u64(uint64_t a, uint64_t b)
 {
   uint64_t r = 1;
   for (; b != 0; b >>= 1) {
-    if (b & 1) r *= a;
+    if (b & 1) {
+      r *= a;
+    }
     a *= a;
   }
   return r;

@@ -3,11 +3,16 @@ static void sparse_sums_@NAME@(const @ELEMENT@ *restrict x, const struct sparse_
                              int32_t n, @SUM@ *restrict sums)
 {
   @SUM@ s[@COUNT@] = {0};
-  for (; n > 0; --n, ++e) {
-    const @ELEMENT@ *at = x + e->at;
+  for (; n > 0; --n) {
+    const @ELEMENT@ *at = &x[e->at];
     const @SUM@ w = e->w;
     MODEL_UNROLLED
-    for (int32_t p = 0; p < @COUNT@; ++p) s[p] += w * at[p];
+    for (int32_t p = 0; p < @COUNT@; ++p) {
+      s[p] += w * at[p];
+    }
+    ++e;
   }
-  for (int32_t p = 0; p < @COUNT@; ++p) sums[p] = s[p];
+  for (int32_t p = 0; p < @COUNT@; ++p) {
+    sums[p] = s[p];
+  }
 }

@@ -6,8 +6,8 @@ static int32_t tree_leaf_@NAME@(const float *x, int32_t at, const @FEATURE@ *fea
   while (at >= 0) {
     const int32_t f = features[at];
     const float bound = thresholds[at];
-    const int right = f < 0 ? x[-1 - f] > bound : !(x[f] <= bound);
-    at = children[2 * at + right];
+    const int right = (f < 0) ? (x[-1 - f] > bound) : !(x[f] <= bound);
+    at = children[(2 * at) + right];
   }
   return at;
 }

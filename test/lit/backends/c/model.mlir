@@ -17,20 +17,20 @@
 // CHECK:      #if MODEL_TILES
 // CHECK:        /* Strips of 4 positions, panels of 16 outputs, tiles of 4 positions. */
 // CHECK-NEXT:   const int32_t first = 0;
-// CHECK-NEXT:   halo_int8_t(strip, x + first * 4, 1, 0, 0, 4, 1, 4, 4, 0);
-// CHECK:        tile_4x1x1_1x1_4_4_4_half_to_1_1_part_low(strip + r * 4, LAYER_1_WEIGHTS + b * 4, LAYER_1_BIAS + b, y + at, 4, 0, 1 - b);
+// CHECK-NEXT:   halo_int8_t(strip, x + (first * 4), 1, 0, 0, 4, 1, 4, 4, 0);
+// CHECK:        tile_4x1x1_1x1_4_4_4_half_to_1_1_part_low(strip + (r * 4), LAYER_1_WEIGHTS + (b * 4), LAYER_1_BIAS + b, y + at, 4, 0, 1 - b);
 // CHECK:      #else
-// CHECK:          unpack_4_4(filters, 4, LAYER_1_WEIGHTS + b * 4, here, 16, 1, 1, 4);
-// CHECK:            widen_int8_t_to_bytes(row, 4 * 4, x + first * 4, 4 * 4);
+// CHECK:          unpack_4_4(filters, 4, LAYER_1_WEIGHTS + (b * 4), here, 16, 1, 1, 4);
+// CHECK:            widen_int8_t_to_bytes(row, 16, &x[first * 4], 16);
 // CHECK-NEXT:       dots_4x4_bytes(4, 4, row, here, filters, sums);
-// CHECK:                int32_t v = sums[p * here + o - b] + LAYER_1_BIAS[o];
+// CHECK:                int32_t v = sums[(p * here) + o - b] + LAYER_1_BIAS[o];
 // CHECK-NEXT:       v = v >> 4;
-// CHECK-NEXT:       v = v < 0 ? 0 : v > 127 ? 127 : v;
+// CHECK-NEXT:       v = (v < 0) ? 0 : (v > 127) ? 127 : v;
 // CHECK-NEXT:       y[at + o] = (int8_t)v;
 
 // CHECK:      int model_run_in(void *arena, const float *image, float *t_int)
 // CHECK:        layer_0_quantize(image, MODEL_AT(int8_t, 0));
-// CHECK-NEXT:   TRACE(0, MODEL_AT(int8_t, 0), 16ul);
+// CHECK-NEXT:   TRACE(0, MODEL_AT(int8_t, 0), 16UL);
 // CHECK-NEXT:   layer_1_conv2d(MODEL_AT(int8_t, 0), MODEL_AT(int8_t, 16), MODEL_AT(unsigned char, 64));
 
 // HEADER:      #define MODEL_IMAGE_SIZE 16
