@@ -147,16 +147,19 @@ def conv_one_scale(n: Network) -> FileModel:
     return n.done(y)
 
 
+def depthwise_options(activation: int, multiplier: int = 1) -> list[Option]:
+    return [
+        (0, "Int8", SAME), (1, "Int32", 1), (2, "Int32", 1), (3, "Int32", multiplier),
+        (4, "Int8", activation), (5, "Int32", 1), (6, "Int32", 1),
+    ]  # fmt: skip
+
+
 @case("int8", "int16", "float32")
 def depthwise(n: Network) -> FileModel:
     x = n.input(1, 8, 9, 4)
     w, scales = n.weights(1, 3, 3, 8, axis=3)
     y = n.value(1, 8, 9, 8)
-    options: list[Option] = [
-        (0, "Int8", SAME), (1, "Int32", 1), (2, "Int32", 1), (3, "Int32", 2), (4, "Int8", RELU),
-        (5, "Int32", 1), (6, "Int32", 1),
-    ]  # fmt: skip
-    n.model.add("DEPTHWISE_CONV_2D", [x, w, n.bias(8, x, scales)], y, options)
+    n.model.add("DEPTHWISE_CONV_2D", [x, w, n.bias(8, x, scales)], y, depthwise_options(RELU, 2))
     return n.done(y)
 
 
@@ -458,6 +461,122 @@ def variable(n: Network) -> FileModel:
     first.add("VAR_HANDLE", [], place, options)
     first.add("ASSIGN_VARIABLE", [place, value], [])
     return n.done(y)
+
+
+@case("uint8")
+def unsigned_layers(n: Network) -> FileModel:
+    """Layers of older networks: weights of uint8 with a zero point, and softmax."""
+    x = n.input(1, 24, 24, 8, point=120)
+    outputs: list[int] = []
+    for name, shape, count in (
+        ("CONV_2D", (16, 3, 3, 8), 16),
+        ("DEPTHWISE_CONV_2D", (1, 3, 3, 8), 8),
+    ):
+        data = n.rng.integers(0, 256, shape).astype(np.uint8)
+        scale = float(np.float32(n.rng.uniform(0.001, 0.02)))
+        w = n.model.constant(f"w{name}", data, scale, 117)
+        y = n.value(1, 24, 24, count, scale=0.7, point=90)
+        options = conv_options(SAME) if count == 16 else depthwise_options(RELU6)
+        n.model.add(name, [x, w, n.bias(count, x, [scale])], y, options)
+        outputs.append(y)
+    flat, result = n.value(1, 16, scale=0.7, point=90), n.value(1, 16, scale=1 / 256, point=0)
+    n.model.add("MEAN", [outputs[0], n.integers(1, 2)], flat, [(0, "Bool", False)])
+    n.model.add("SOFTMAX", [flat], result, [(0, "Float32", 1.0)])
+    return n.done(*outputs, result)
+
+
+@case("uint8")
+def unsigned_functions(n: Network) -> FileModel:
+    x = n.input(4, 90, scale=0.05, point=130)
+    found: list[int] = []
+    for name in ("LOGISTIC", "TANH", "HARD_SWISH", "LEAKY_RELU", "RELU6"):
+        point = 0 if name == "LOGISTIC" else 128
+        y = n.value(4, 90, scale=1 / 256 if name == "LOGISTIC" else 1 / 128, point=point)
+        options: list[Option] = [(0, "Float32", 0.3)] if name == "LEAKY_RELU" else []
+        n.model.add(name, [x], y, options)
+        found.append(y)
+    return n.done(*found)
+
+
+@case("int16")
+def interpolated(n: Network) -> FileModel:
+    """The sigmoid and the tangent, at scales of a power of two, and other scales."""
+    found: list[int] = []
+    for scale in (2.0**-12, 2.0**-11, 0.00037, 3e-5):
+        x = n.input(4, 300, scale=scale)
+        for name in ("LOGISTIC", "TANH"):
+            y = n.value(4, 300, scale=2.0**-15)
+            n.model.add(name, [x], y)
+            found.append(y)
+    return n.done(*found)
+
+
+@case("int16")
+def products_in_float32(n: Network) -> FileModel:
+    """Scales and samples of which results differ if factors are computed in double precision."""
+    a, b = (
+        n.input(40, 60, scale=0.00020236433192621917),
+        n.input(40, 60, scale=0.0002900927502196282),
+    )
+    y, z = n.value(40, 60, scale=0.002216239459812641), n.value(40, 60, scale=0.00016236629744526)
+    n.model.add("MUL", [a, b], y, [(0, "Int8", 0)])
+    n.model.add("RELU6", [a], z)
+    return n.done(y, z)
+
+
+@case("int8")
+def filter_of_zeros(n: Network) -> FileModel:
+    """A convolution with an output whose weights have a scale of 0."""
+    x = n.input(1, 5, 5, 3)
+    w, scales = n.weights(4, 3, 3, 3, axis=0)
+    tensor = n.model.tensors[w]
+    assert tensor.data is not None
+    tensor.data[2] = 0
+    tensor.scales = scales = [*scales[:2], 0.0, *scales[3:]]
+    y = n.value(1, 5, 5, 4)
+    n.model.add("CONV_2D", [x, w, n.bias(4, x, scales)], y, conv_options(SAME))
+    return n.done(y)
+
+
+@case("int8", "float32")
+def lstm(n: Network) -> FileModel:
+    """A layer of three steps; the state is kept between calls."""
+    return _lstm(n, clip=0.0)
+
+
+@case("int8", "float32")
+def lstm_clipped(n: Network) -> FileModel:
+    return _lstm(n, clip=0.3)
+
+
+def _lstm(n: Network, clip: float) -> FileModel:
+    units, width, is_quantized = 6, 5, n.kind == "int8"
+    x = n.input(2, 3, width, scale=0.02 if is_quantized else None)
+    operands, biases = [x], list[int]()
+    for columns in (width, units):
+        for _ in range(4):
+            w, scales = n.weights(units, columns)
+            if is_quantized:
+                n.model.tensors[w].scales = scales = [float(np.float32(n.rng.uniform(0.005, 0.02)))]
+            operands.append(w)
+            if columns == width:
+                biases.append(n.bias(units, x, scales))
+    scale, point = (0.0075, -3) if is_quantized else (None, None)
+    result = n.value(2, 3, units, scale=scale, point=point)
+    states = n.value(2, units, like=result), n.value(2, units, scale=scale, point=point)
+    if is_quantized:
+        cell = n.model.tensors[states[1]]
+        cell.kind, cell.scales, cell.points = "int16", [2.0**-11], [0]
+    for state in states:
+        n.model.tensors[state].is_variable = True
+    between = [n.value(1, scale=2.0**-12, point=0) for _ in range(4)]
+    between.append(n.value(1, like=result))
+    operands += [-1, -1, -1, *biases, -1, -1, *states, -1, -1, -1, -1]
+    options: list[Option] = [
+        (0, "Int8", 4), (1, "Float32", clip), (2, "Float32", 0.0), (3, "Bool", False),
+    ]  # fmt: skip
+    n.model.add("UNIDIRECTIONAL_SEQUENCE_LSTM", operands, result, options, between)
+    return n.done(result)
 
 
 @case("int8", "float32")

@@ -28,7 +28,8 @@ OPTION_TYPES = {
     "RESHAPE": 17, "MUL": 21, "PAD": 22, "GATHER": 23, "TRANSPOSE": 26, "MEAN": 27, "SUB": 28,
     "DIV": 29, "SQUEEZE": 30, "STRIDED_SLICE": 32, "SPLIT": 35, "CAST": 37, "TRANSPOSE_CONV": 49,
     "PACK": 59, "UNPACK": 64, "RESIZE_NEAREST_NEIGHBOR": 74, "LEAKY_RELU": 75, "MIRROR_PAD": 77,
-    "CALL_ONCE": 103, "VAR_HANDLE": 111, "READ_VARIABLE": 112, "ASSIGN_VARIABLE": 113,
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": 71, "CALL_ONCE": 103, "VAR_HANDLE": 111, "READ_VARIABLE": 112,
+    "ASSIGN_VARIABLE": 113,
 }  # fmt: skip
 """The number of the type of an operator's options in the schema."""
 
@@ -44,6 +45,7 @@ class FileTensor:
     data: NDArray[np.generic] | None = None
     signature: Sequence[int] = ()
     """The shape with -1 for open dimensions, if there are any."""
+    is_variable: bool = False
 
 
 @dataclass
@@ -52,6 +54,7 @@ class FileOperator:
     inputs: Sequence[int]
     outputs: Sequence[int]
     options: Sequence[Option] = ()
+    intermediates: Sequence[int] = ()
 
 
 @dataclass
@@ -96,10 +99,11 @@ class FileModel:
         inputs: Sequence[int],
         outputs: int | Sequence[int],
         options: Sequence[Option] = (),
+        intermediates: Sequence[int] = (),
     ) -> None:
         """Add an operator."""
         results = [outputs] if isinstance(outputs, int) else list(outputs)
-        self.operators.append(FileOperator(name, inputs, results, options))
+        self.operators.append(FileOperator(name, inputs, results, options, intermediates))
 
     def data(self) -> bytes:
         """Return the bytes of the file."""
@@ -168,6 +172,8 @@ class FileModel:
         }
         if quantization is not None:
             fields[4] = ("Offset", quantization)
+        if tensor.is_variable:
+            fields[5] = ("Bool", True)
         if tensor.signature:
             fields[7] = ("Offset", signature)
         return self._table(builder, fields)
@@ -187,6 +193,8 @@ class FileModel:
             1: ("Offset", self._ints(builder, op.inputs)),
             2: ("Offset", self._ints(builder, op.outputs)),
         }
+        if op.intermediates:
+            entries[8] = ("Offset", self._ints(builder, op.intermediates))
         if op.name in OPTION_TYPES:
             entries |= {3: ("Uint8", OPTION_TYPES[op.name]), 4: ("Offset", options)}
         return self._table(builder, entries)

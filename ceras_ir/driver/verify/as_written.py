@@ -268,18 +268,19 @@ def _has_hidden_transpose(value: SSAValue) -> bool:
 
 
 def _is_computed_from(value: SSAValue, other: SSAValue) -> bool:
-    op = value.owner
-    if not isinstance(op, Operation):
-        return False
-    return any(
-        v is other
-        or (
-            isinstance(v.owner, Operation)
-            and node_name(v.owner) == node_name(op)
-            and _is_computed_from(v, other)
-        )
-        for v in op.operands
-    )
+    """Return whether operations of the node of `value` compute it from `other`."""
+    first = value.owner
+    pending = [first] if isinstance(first, Operation) else []
+    seen, name = set(pending), "" if not pending else node_name(pending[0])
+    for op in pending:
+        for operand in op.operands:
+            owner = operand.owner
+            if operand is other:
+                return True
+            if isinstance(owner, Operation) and owner not in seen and node_name(owner) == name:
+                seen.add(owner)
+                pending.append(owner)
+    return False
 
 
 def _pairs(written: ModuleOp, quantized: ModuleOp) -> dict[SSAValue, SSAValue]:

@@ -6,12 +6,19 @@ double precision. The functions of one argument are evaluated for all 256 intege
 """
 
 from collections.abc import Sequence
-from math import floor, frexp
+from dataclasses import dataclass
+from math import floor, frexp, log2
 
 import numpy as np
 
 from ceras_ir.dialects.quant import MULTIPLIER_BITS, RequantAttr, Rounding, UniformType
-from ceras_ir.network.integer import Integers, high_product, round_shift
+from ceras_ir.network.integer import (
+    RECIPROCAL_OFFSET,
+    RECIPROCAL_SLOPE,
+    Integers,
+    high_product,
+    round_shift,
+)
 
 MAX_RIGHT = 31
 """The largest right shift after the multiplication; a smaller factor counts as 0."""
@@ -20,8 +27,14 @@ WIDE_BITS, HIGHEST_WIDE = 16, 0x7FFF0000
 """Sums of 64 bits have multipliers without the lowest 16 bits, and at most 0x7fff."""
 
 
+LARGEST_ROUNDED = 1 << 62
+"""The magnitude to which infinite and huge quotients are limited. No multiplier is as large."""
+
+
 def rounded(value: float) -> int:
-    """Round half away from zero, as `std::round`."""
+    """Round half away from zero, as `std::round`; NaN becomes `LARGEST_ROUNDED`."""
+    if not abs(value) < LARGEST_ROUNDED:
+        return -LARGEST_ROUNDED if value < 0 else LARGEST_ROUNDED
     return floor(abs(value) + 0.5) * (1 if value >= 0 else -1)
 
 
@@ -142,33 +155,126 @@ def stored_in(values: Integers, element: UniformType) -> Integers:
 EXP_FACTORS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)
 """The exponentials of -1/4, -1/2, ..., -16 in units of 2^-31."""
 
-ONE = (1 << 31) - 1
-"""The largest number in units of 2^-31, which represents 1."""
 
-
-def exp_of_negative(value: Integers, integer_bits: int) -> Integers:
+@dataclass(frozen=True)
+class FixedPoint:
     """
-    Return the exponential, in units of 2^-31, of numbers that are at most 0, in units of
-    `2^(integer_bits - 31)`.
+    The functions of gemmlowp on numbers with a sign and `bits` bits: 31, or 15. Results are in
+    units of `2^-bits`, and arguments in units of `2^(integer_bits - bits)`.
     """
-    quarter = 1 << 29 - integer_bits
-    # The rest is in [-1/4, 0).
-    rest = (value & (quarter - 1)) - quarter
-    result = _exp_of_quarter(rest << integer_bits)
-    steps = rest - value
-    for i, factor in enumerate(EXP_FACTORS[: integer_bits + 2]):
-        is_set = (steps & (quarter << i)) != 0
-        result = np.where(is_set, high_product(result, factor), result)
-    return np.where(value == 0, ONE, result)
+
+    bits: int
+
+    @property
+    def one(self) -> int:
+        """The largest number, which represents 1."""
+        return (1 << self.bits) - 1
+
+    def constant(self, value: int) -> int:
+        """Return a constant that is given in 31 bits."""
+        return value + (1 << 30 - self.bits) >> 31 - self.bits if self.bits < 31 else value
+
+    def product(self, a: Integers, b: Integers | int) -> Integers:
+        """Return the product, rounded half up and saturated."""
+        return np.minimum((a * b + (1 << self.bits - 1)) >> self.bits, self.one)
+
+    def shifted(self, value: Integers, left: int) -> Integers:
+        """Shift left and saturate."""
+        return np.clip(value << left, -self.one - 1, self.one)
+
+    def exp_of_negative(self, value: Integers, integer_bits: int) -> Integers:
+        """Return the exponential of numbers that are at most 0."""
+        quarter = 1 << self.bits - 2 - integer_bits
+        # The rest is in [-1/4, 0).
+        rest = (value & (quarter - 1)) - quarter
+        result = self._exp_of_quarter(rest << integer_bits)
+        steps = rest - value
+        for i, factor in enumerate(EXP_FACTORS[: integer_bits + 2]):
+            is_set = (steps & (quarter << i)) != 0
+            result = np.where(is_set, self.product(result, self.constant(factor)), result)
+        return np.where(value == 0, self.one, result)
+
+    def _exp_of_quarter(self, value: Integers) -> Integers:
+        """Return the exponential of numbers in [-1/4, 0), by a series around -1/8."""
+        third, center = self.constant(715827883), self.constant(1895147668)
+        x = value + (1 << self.bits - 3)
+        square = self.product(x, x)
+        cube, fourth = self.product(square, x), self.product(square, square)
+        series = half_away(self.product(half_away(fourth, 2) + cube, third) + square, 1)
+        return np.minimum(center + self.product(x + series, center), self.one)
+
+    def _reciprocal(self, value: Integers) -> Integers:
+        """Return `2 / (1 + value)` in units of `2^(2 - bits)`, by Newton's method."""
+        half = (value + self.one + 1) >> 1
+        x = self.constant(RECIPROCAL_OFFSET) + self.product(half, self.constant(RECIPROCAL_SLOPE))
+        for _ in range(3):
+            error = (1 << self.bits - 2) - self.product(half, x)
+            x = x + self.shifted(self.product(x, error), 2)
+        return x
+
+    def logistic(self, value: Integers, integer_bits: int) -> Integers:
+        """Return `1 / (1 + exp(-x))`."""
+        inverse = self._reciprocal(self.exp_of_negative(-np.abs(value), integer_bits))
+        upper = self.shifted(inverse, 1)
+        result = np.where(value > 0, upper, self.one - upper)
+        return np.where(value == 0, 1 << self.bits - 1, result)
+
+    def tanh(self, value: Integers, integer_bits: int) -> Integers:
+        """Return the hyperbolic tangent."""
+        inverse = self._reciprocal(self.exp_of_negative(-np.abs(value), integer_bits + 1))
+        upper = self.shifted(inverse - (1 << self.bits - 2), 2)
+        return np.where(value == 0, 0, np.sign(value) * upper)
 
 
-def _exp_of_quarter(value: Integers) -> Integers:
-    """Return the exponential of numbers in [-1/4, 0), by a series around -1/8."""
-    x = value + (1 << 28)
-    square = high_product(x, x)
-    cube, fourth = high_product(square, x), high_product(square, square)
-    series = half_away(high_product(half_away(fourth, 2) + cube, 715827883) + square, 1)
-    return 1895147668 + high_product(x + series, 1895147668)
+WORDS = np.arange(-(1 << 15), 1 << 15, dtype=np.int64)
+"""All integers of 16 bits."""
+
+SIGMOID_STEPS = 24
+"""The entries per unit in the table that the kernels of int16 interpolate."""
+
+
+def _sigmoid_table() -> Integers:
+    """
+    Return the table of the kernels, in units of 2^-16. Half of the largest error of a chord is
+    added to each entry, which halves the error of the interpolation.
+    """
+    s = 1 / (1 + np.exp(-np.arange(256) / SIGMOID_STEPS))
+    chord = s * (1 - s) * (2 * s - 1) / (8 * SIGMOID_STEPS**2)
+    table = np.rint(2.0**16 * (s + chord / 2)).astype(np.int64)
+    table[-1] = (1 << 16) - 1
+    return table
+
+
+def word_multiplier(scale: float) -> tuple[int, int]:
+    """
+    Return the multiplier and the right shift with which kernels convert integers of 16 bits to
+    units of 1/12288, the argument of `interpolated_words`.
+    """
+    exponent = round(log2(scale))
+    if abs(log2(scale) - exponent) < 1e-3 and exponent in (-12, -11):
+        return 3 << exponent + 12, 0
+    multiplier, shift = scale * 4096.0 * 3.0, 0
+    while multiplier <= 32767.0 / 2.0 and shift <= 30:
+        multiplier, shift = multiplier * 2.0, shift + 1
+    return int(multiplier), shift
+
+
+def interpolated_words(scale: float, *, is_tanh: bool) -> Integers:
+    """
+    Return the sigmoid or the hyperbolic tangent of all integers of 16 bits, in units of 2^-15, as
+    the kernels interpolate it.
+    """
+    table, (factor, shift) = _sigmoid_table(), word_multiplier(scale)
+    scaled = (WORDS * factor + (1 << shift - 1 if shift else 0)) >> shift
+    bits = 8 if is_tanh else 9
+    place, rest = np.abs(scaled) >> bits, np.abs(scaled) & ((1 << bits) - 1)
+    at = np.minimum(place, 254)
+    inside = (table[at] << bits) + rest * (table[at + 1] - table[at])
+    if is_tanh:
+        found = np.where(place >= 255, 0xFFFF << bits, inside) - (1 << 23)
+        return np.where(scaled >= 0, found + 128, -found + 127) >> 8
+    found = np.where(place >= 255, 0x7FFF << 10, inside)
+    return np.where(scaled >= 0, found + (1 << 9), (1 << 25) - found + (1 << 9) - 1) >> 10
 
 
 SOFTMAX_BITS = 5
@@ -187,7 +293,8 @@ def softmax_table(scale: float, beta: float) -> Integers:
     radius = input_radius(SOFTMAX_BITS, shift)
     scaled = high_product(differences << max(shift, 0), multiplier)
     inside = differences >= -radius
-    return np.where(inside, exp_of_negative(np.where(inside, scaled, 0), SOFTMAX_BITS), 0)
+    arguments = np.where(inside, scaled, 0)
+    return np.where(inside, FixedPoint(31).exp_of_negative(arguments, SOFTMAX_BITS), 0)
 
 
 def input_radius(integer_bits: int, left_shift: int) -> int:

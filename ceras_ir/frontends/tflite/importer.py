@@ -170,7 +170,9 @@ class Importer:
             raise operation.unsupported(
                 f"{kind} is not imported; end the network before it, or convert it without"
             )
-        found = importer(operation)
+        # Scales of a damaged file may overflow; the factors are checked.
+        with np.errstate(all="ignore"):
+            found = importer(operation)
         results = [found] if isinstance(found, SSAValue | Constant) else list(found)
         if len(results) < len(outputs):
             raise operation.wrong(f"has {len(outputs)} results, expected {len(results)}")

@@ -282,6 +282,34 @@ def implied_scales(op: Operation, requant: RequantAttr) -> list[float]:
     return [multiplier * unit for multiplier in requant.multipliers]
 
 
+def signed_type(element: UniformType) -> UniformType:
+    """Return the type with signed storage of the same 8 bits, minus 128 if they are unsigned."""
+    if element.is_signed:
+        return element
+    return UniformType(element.scale, element.zero_point - element.high // 2 - 1)
+
+
+def in_signed_bytes(op: Operation, emit: Callable[[SSAValue], SSAValue]) -> SSAValue:
+    """
+    Return the result of `emit` for operand 0 in signed bytes, as the type of the result. `emit`
+    returns `signed_type` of that.
+    """
+    kinds = {op.input(0).kind, op.output.kind}
+    if len(kinds) > 1 or "int16" in kinds:
+        raise op.unsupported(f"of {op.input(0).kind}; quantize to int8")
+    result = emit(_restored(op, op.tensor(0), signed_type(op.element(0))))
+    return _restored(op, result, op.result_element)
+
+
+def _restored(op: Operation, value: SSAValue, element: UniformType) -> SSAValue:
+    """Convert between signed and unsigned bytes."""
+    if element_of(value) == element:
+        return value
+    low, high = element.low, element.high
+    requant = RequantAttr(0, zero_point=element.zero_point, low=low, high=high)
+    return op.emitter.emit(graph.RequantizeOp(value, element, requant))
+
+
 OperatorImporter: TypeAlias = Callable[[Operation], "Value | Sequence[Value]"]
 
 OPERATORS: dict[str, OperatorImporter] = {}

@@ -224,7 +224,8 @@ class ProveAccumulatorsPass(ModulePass):
 
     The bound of each output channel is computed from the stored integers: |bias| + sum of |weight|
     * maximum |input|, plus the maximum |residual| shifted left, plus the rounding constant of the
-    shift. It holds for each order of addition, so each target may choose an order.
+    shift. It holds for each order of addition, so each target may choose an order. The clamp range
+    of a requantization bounds the result.
 
     Before:
 
@@ -305,8 +306,17 @@ def _sums(op: graph.LinearOperation) -> int:
 
 
 def _largest(value: SSAValue) -> int:
-    element = graph.stored_element(value)
-    return element.reach
+    """
+    Return the largest distance of a stored value from the zero point: that of the clamp range if
+    the value is the result of a requantization.
+    """
+    element, owner = graph.stored_element(value), value.owner
+    properties = owner.properties if isinstance(owner, Operation) else {}
+    requant = properties.get("requant")
+    if not isinstance(requant, RequantAttr) or "table" in properties:
+        return element.reach
+    point = element.zero_point
+    return min(element.reach, max(requant.high.data - point, point - requant.low.data, 0))
 
 
 def _half_unit(requant: RequantAttr) -> int:

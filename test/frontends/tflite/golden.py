@@ -21,15 +21,19 @@ FOLDER = Path(__file__).parent
 GOLDEN = FOLDER / "golden.npz"
 
 
-def results(data: bytes, samples: Sequence[NDArray[np.generic]]) -> Sequence[NDArray[np.generic]]:
+def results(
+    data: bytes, samples: Sequence[NDArray[np.generic]], kernels: str = "BUILTIN_REF"
+) -> Sequence[NDArray[np.generic]]:
     """
-    Run a file on samples in the reference kernels, a call for each. `samples` has an array for each
-    input, with the samples along the first dimension, and so has the result for each output.
+    Run a file on samples in kernels, by default the reference kernels, a call for each. `samples`
+    has an array for each input, with the samples along the first dimension, and so has the result
+    for each output.
     """
     litert: Any = import_module("ai_edge_litert.interpreter")
-    kernels = litert.OpResolverType.BUILTIN_REF
     interpreter = litert.Interpreter(
-        model_content=data, experimental_op_resolver_type=kernels, num_threads=1
+        model_content=data,
+        experimental_op_resolver_type=litert.OpResolverType[kernels],
+        num_threads=1,
     )
     interpreter.allocate_tensors()
     outputs = interpreter.get_output_details()

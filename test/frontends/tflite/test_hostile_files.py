@@ -9,7 +9,15 @@ from tflite_cases import CASES
 from ceras_ir.frontends.tflite import import_file
 from ceras_ir.support.diagnostics import InputError
 
-BASES = ("conv_same_strided_int8", "dense_by_channel_int8", "reshape_and_slice_int8")
+BASES = (
+    "conv_same_strided_int8",
+    "dense_by_channel_int8",
+    "reshape_and_slice_int8",
+    "lstm_int8",
+    "lstm_clipped_float32",
+    "unsigned_layers_uint8",
+    "interpolated_int16",
+)
 MUTANTS = 2000
 
 

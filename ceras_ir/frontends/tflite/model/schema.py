@@ -129,6 +129,8 @@ class Operator:
     options: Table
     custom_options: bytes
     """The bytes in which a custom operator stores options."""
+    intermediates: tuple[int, ...]
+    """Tensors that only specify the scales of values inside the operator."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +189,7 @@ class Model:
             [self._read_operator(each) for each in table.entries(3)],
         )
         used = [*found.inputs, *found.outputs]
-        used += [i for op in found.operators for i in (*op.inputs, *op.outputs)]
+        used += [i for op in found.operators for i in (*op.inputs, *op.outputs, *op.intermediates)]
         if wrong := [i for i in used if not ABSENT <= i < len(tensors)]:
             raise damaged(f"tensor {wrong[0]} of {len(tensors)} is used")
         if ABSENT in (*found.inputs, *found.outputs):
@@ -207,6 +209,7 @@ class Model:
             table.integers(2),
             options,
             table.vector(5, "u1").tobytes(),
+            table.integers(8),
         )
 
     def _read_tensor(self, table: Table, index: int) -> Tensor:

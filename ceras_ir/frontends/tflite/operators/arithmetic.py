@@ -1,5 +1,6 @@
 """Import elementwise arithmetic, and conversions between floats, integers and scales."""
 
+import numpy as np
 from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
@@ -37,7 +38,9 @@ def arithmetic(op: Operation) -> Value:
         raise op.unsupported("a quotient of integers; quantize the network without it")
     sides = op.element(0), op.element(1)
     if op.name == "MUL":
-        factor = sides[0].scale * sides[1].scale / op.result_element.scale
+        # The kernel multiplies and divides the scales in single precision.
+        product = np.float32(sides[0].scale) * np.float32(sides[1].scale)
+        factor = float(product / np.float32(op.result_element.scale))
         requant = op.requant([factor], op.clamp(0))
         return _binary(op, Binary.MUL, requant)
     shift = ADDEND_SHIFTS[op.input(0).kind]

@@ -11,17 +11,25 @@ from xdsl.ir import SSAValue
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Function, FunctionAttr
 from ceras_ir.dialects.graph.lookup import FUNCTION
+from ceras_ir.dialects.quant import UniformType
 from ceras_ir.frontends.onnx.emission.values import Constant, Value, shape_of_value
 from ceras_ir.frontends.tflite.fixed_point import (
     bytes_of,
     half_away,
     high_half,
+    interpolated_words,
     multiplied,
     quantized_multiplier,
     rounded,
     stored_in,
 )
-from ceras_ir.frontends.tflite.operation import Operation, Stored, operator
+from ceras_ir.frontends.tflite.operation import (
+    Operation,
+    Stored,
+    in_signed_bytes,
+    operator,
+    signed_type,
+)
 from ceras_ir.frontends.tflite.operators.arithmetic import numbers
 from ceras_ir.network.integer import Integers
 
@@ -42,10 +50,15 @@ TABLES: dict[str, tuple[Callable[[Reals], Reals], Function, tuple[float, ...]]] 
 }
 """The functions that the kernels tabulate in single precision, and their names."""
 
+INTERPOLATED = {"LOGISTIC": Function.SIGMOID, "TANH": Function.TANH}
+"""The functions that the kernels of int16 interpolate."""
+
 
 @operator(*ONNX_FUNCTIONS)
 def function(op: Operation) -> Value:
     """A function that ONNX has too; quantized as a table."""
+    if op.is_quantized and op.name in INTERPOLATED and op.input(0).kind == "int16":
+        return _interpolated(op)
     if op.is_quantized and op.name in TABLES:
         real, kind, parameters = TABLES[op.name]
         return looked_up(op, _tabulated(op, real), kind, *parameters)
@@ -58,27 +71,47 @@ def function(op: Operation) -> Value:
     return op.one(ONNX_FUNCTIONS[op.name], [numbers(op, 0)])
 
 
+def _interpolated(op: Operation) -> SSAValue:
+    if op.result_element != UniformType(2.0**-15, storage=i16) or op.element(0).zero_point:
+        raise op.unsupported("of int16 to another scale than 1/32768, or with a zero point")
+    kind = INTERPOLATED[op.name]
+    entries = interpolated_words(op.element(0).scale, is_tanh=kind is Function.TANH)
+    return _words(op, entries, kind)
+
+
 def looked_up(
     op: Operation, entries: Integers, function: Function | None = None, *parameters: float
 ) -> SSAValue:
     """
-    Emit a table of the stored results for all stored operands of int8. Targets without the integers
-    of the kernels compute `function` of the real value.
+    Emit a table of the stored results for all stored operands of 8 bits. Targets without the
+    integers of the kernels compute `function` of the real value.
     """
-    if op.input(0).kind != "int8" or op.output.kind != "int8":
-        raise op.unsupported(f"of {op.input(0).kind}; quantize to int8")
-    data = np.ascontiguousarray(entries.astype(np.int8))
-    table = DenseIntOrFPElementsAttr.from_list(TensorType(i8, [256]), data.tolist())
-    return _named(op, table, function, parameters)
+    return in_signed_bytes(op, lambda x: _table(op, x, entries, (), function, parameters))
+
+
+def _table(
+    op: Operation,
+    x: SSAValue,
+    entries: Integers,
+    rows: Sequence[int] = (),
+    function: Function | None = None,
+    parameters: Sequence[float] = (),
+) -> SSAValue:
+    """Emit the lookup of signed bytes `x`; `rows` is the table of each channel."""
+    stored = (entries - (op.result_element.low + 128)).astype(np.int8)
+    table = DenseIntOrFPElementsAttr.from_list(
+        TensorType(i8, stored.shape), stored.reshape(-1).tolist()
+    )
+    lookup = graph.LookupOp(x, table, signed_type(op.result_element), rows or None)
+    return _named(op, lookup, function, parameters)
 
 
 def _named(
     op: Operation,
-    table: DenseIntOrFPElementsAttr,
+    lookup: graph.LookupOp,
     function: Function | None,
     parameters: Sequence[float],
 ) -> SSAValue:
-    lookup = graph.LookupOp(op.tensor(0), table, op.result_element)
     if function is not None:
         lookup.attributes[FUNCTION] = FunctionAttr(function, parameters)
     return op.emitter.emit(lookup)
@@ -116,7 +149,8 @@ def _rectified(op: Operation, low: float, high: float | None) -> Value:
     bounds[0] = max(bounds[0], point + rounded(float(np.float32(low) / scale)))
     if high is not None:
         bounds[1] = min(bounds[1], point + rounded(float(np.float32(high) / scale)))
-    requant = op.requant([source.scale / target.scale], (bounds[0], bounds[1]))
+    # The kernel divides the scales in single precision.
+    requant = op.requant([float(np.float32(source.scale) / scale)], (bounds[0], bounds[1]))
     return op.emitter.emit(graph.RequantizeOp(op.tensor(0), target, requant))
 
 
@@ -143,7 +177,8 @@ def _words(op: Operation, entries: Integers, function: Function, *parameters: fl
     table = DenseIntOrFPElementsAttr(
         TensorType(i16, [entries.size]), BytesAttr(entries.astype("<i2").tobytes())
     )
-    return _named(op, table, function, parameters)
+    lookup = graph.LookupOp(op.tensor(0), table, op.result_element)
+    return _named(op, lookup, function, parameters)
 
 
 @operator("HARD_SWISH")
@@ -200,8 +235,8 @@ def _one_slope(op: Operation) -> Value:
 
 
 def _prelu_tables(op: Operation, slopes: Stored, channels: int) -> Value:
-    if int(np.prod(slopes.shape)) not in (1, channels) or op.input(0).kind != "int8":
-        raise op.unsupported("slopes that are not per channel of int8")
+    if int(np.prod(slopes.shape)) not in (1, channels) or op.input(0).kind == "int16":
+        raise op.unsupported("slopes that are not per channel, or of int16")
     source, target, kind = op.element(0), op.result_element, op.element(1)
     x = bytes_of(source)
     factor = source.scale / target.scale
@@ -215,12 +250,8 @@ def _prelu_tables(op: Operation, slopes: Stored, channels: int) -> Value:
     ]
     if len(tables) == 1:
         return looked_up(op, tables[0])
-    data = np.stack(tables).astype(np.int8)
-    table = DenseIntOrFPElementsAttr.from_list(
-        TensorType(i8, data.shape), data.reshape(-1).tolist()
-    )
-    lookup = graph.LookupOp(op.tensor(0), table, target, rows.reshape(-1).tolist())
-    return op.emitter.emit(lookup)
+    entries, indices = np.stack(tables), rows.reshape(-1).tolist()
+    return in_signed_bytes(op, lambda x: _table(op, x, entries, indices))
 
 
 @operator("RSQRT")

@@ -18,7 +18,9 @@ from ceras_ir.frontends.tflite.operation import (
     Operation,
     Stored,
     implied_scales,
+    in_signed_bytes,
     operator,
+    signed_type,
 )
 
 SAME, VALID = 0, 1
@@ -213,8 +215,18 @@ def bias_of(op: Operation, index: int, weights: Weights, outputs: int) -> SSAVal
 
 def layer_requant(op: Operation, scales: Sequence[float], activation: int) -> RequantAttr:
     """Return the requantization of a layer with these scales of the weights."""
-    factors = [op.element(0).scale * s / op.result_element.scale for s in scales]
+    factors = [product_scale(op, s) / op.result_element.scale for s in scales]
     return op.requant(factors, op.clamp(activation), wide=has_wide_sums(op))
+
+
+def product_scale(op: Operation, scale: float) -> float:
+    """Return the scale of products with weights, of which kernels of uint8 have a float32."""
+    source = op.element(0).scale
+    return float(np.float32(source) * np.float32(scale)) if is_unsigned(op) else source * scale
+
+
+def is_unsigned(op: Operation) -> bool:
+    return op.input(0).kind == "uint8"
 
 
 def has_wide_sums(op: Operation) -> bool:
@@ -363,8 +375,6 @@ def softmax(op: Operation) -> Value:
         if beta != 1.0:
             x = op.emitter.mul(x, op.emitter.number(beta))
         return op.one("Softmax", [x], axis=-1)
-    if op.input(0).kind != "int8":
-        raise op.unsupported(f"softmax of {op.input(0).kind}; quantize to int8")
     scale = op.element(0).scale
     if not beta * scale * 2.0**26 > 0 or beta * scale * 2.0**26 <= 1:
         raise op.unsupported(f"softmax of values at scale {scale:g}; quantize the network again")
@@ -376,5 +386,8 @@ def softmax(op: Operation) -> Value:
         lambda: table,
         kind=lambda: UniformType(2.0**-31, storage=i32),
     )
-    x = op.tensor(0)
-    return op.emitter.emit(graph.FixedPointSoftmaxOp(x, op.stored(constant), op.result_element))
+    target = signed_type(op.result_element)
+    return in_signed_bytes(
+        op,
+        lambda x: op.emitter.emit(graph.FixedPointSoftmaxOp(x, op.stored(constant), target)),
+    )

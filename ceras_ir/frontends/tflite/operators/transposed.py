@@ -8,7 +8,7 @@ import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, i64
 
 from ceras_ir.dialects.quant import UniformType
-from ceras_ir.frontends.onnx.emission.values import Value
+from ceras_ir.frontends.onnx.emission.values import Constant, Value
 from ceras_ir.frontends.tflite.operation import Operation, operator
 from ceras_ir.frontends.tflite.operators.layers import (
     SAME,
@@ -22,8 +22,13 @@ from ceras_ir.frontends.tflite.operators.layers import (
 
 @operator("TRANSPOSE_CONV")
 def transposed_convolution(op: Operation) -> Value:
-    """Operand 0 is the shape of the result, operand 1 the filters, and operand 2 the input."""
-    size, options = op.integers(0), op.operator.options
+    """
+    Operand 0 is the shape of the result, operand 1 the filters, and operand 2 the input. A computed
+    shape is that which the file declares, as in TensorFlow Lite Micro.
+    """
+    is_declared = not isinstance(op.value(0), Constant) and not op.output.open_dimensions
+    size = op.output.shape if is_declared else op.integers(0)
+    options = op.operator.options
     strides = options.integer(2, "i"), options.integer(1, "i")
     kind = options.integer(0, "b")
     return _transposed(op.reordered((2, 1, 3)), size, kind, strides, activation=3)

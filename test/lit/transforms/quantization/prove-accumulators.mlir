@@ -75,3 +75,17 @@ func.func @limits(%x: tensor<1x2x!q>, %y: tensor<1x1x!q>, %u: tensor<1x1x!h>, %p
   %9 = graph.pool2d average %p {kernel = array<i64: 256, 256>, requant = #graph.requant<shift = 16, rounding = half_up, low = -128, high = 127>} : (tensor<1x256x257x1x!h>) -> tensor<1x1x2x1x!h>
   func.return
 }
+
+// -----
+
+!w = !quant.uniform<i32:f32, 1.0>
+!s = !quant.uniform<i16:f32, 1.0>
+
+// The clamp range of a requantization bounds its result, but 32 bits do not bound an argument.
+func.func @clamped(%x: tensor<1x1x!s>, %v: tensor<1x1x!w>) {
+  %0 = graph.requantize %x {requant = #graph.requant<shift = 0, rounding = half_up, low = -65536, high = 65535>} : (tensor<1x1x!s>) -> tensor<1x1x!w>
+  %1 = graph.binary add %0, %x {requant = #graph.requant<shift = 0, rounding = half_up, low = -32768, high = 32767>} : (tensor<1x1x!w>, tensor<1x1x!s>) -> tensor<1x1x!s>
+  // expected-error@+1 {{the accumulator can reach 2147516416}}
+  %2 = graph.binary add %v, %x {requant = #graph.requant<shift = 0, rounding = half_up, low = -32768, high = 32767>} : (tensor<1x1x!w>, tensor<1x1x!s>) -> tensor<1x1x!s>
+  func.return
+}
