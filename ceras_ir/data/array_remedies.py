@@ -70,9 +70,16 @@ def _orders(rank: int) -> Iterator[tuple[int, ...]]:
 
 
 def type_remedy(given: np.dtype[np.generic], tensor: TensorInfo) -> str:
-    """Return the conversion of floats to the integers of an input; "" for an accepted type."""
-    if given.kind != "f" or np.dtype(tensor.dtype).kind not in "iu":
+    """Return the conversion of floats to the integers of an input; "" if it accepts floats."""
+    if given.kind != "f" or np.dtype(tensor.dtype).kind not in "iu" or tensor.pixels is not None:
         return ""
+    if tensor.scale is not None:
+        limits = np.iinfo(tensor.dtype)
+        return (
+            f"; the input '{tensor.name}' takes stored integers: np.clip(np.rint(array / "
+            f"{tensor.scale:.9g}) + {tensor.zero_point}, {limits.min}, {limits.max})"
+            f".astype('{tensor.dtype}')"
+        )
     if tensor.dtype == "uint8":
         return (
             f"; the input '{tensor.name}' takes raw pixels, integers from 0 to 255 that are not "

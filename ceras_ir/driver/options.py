@@ -354,7 +354,7 @@ def _decode_pass(text: str) -> "ModulePass":
         if not equals:
             raise UsageError(f"--decode {text}: expected OPTION=VALUE after commas, got '{each}'")
         words.append(f"{key}={spell(value) if set(value) & set(' {}') else value}")
-    return build(DecodeOutputsPass, " ".join(words))
+    return build(DecodeOutputsPass, " ".join(words), f"--decode {kind}")
 
 
 def _image_passes(arguments: argparse.Namespace) -> "tuple[ModulePass, ...]":

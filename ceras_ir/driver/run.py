@@ -214,7 +214,8 @@ def _run_model(arguments: argparse.Namespace, cls: TargetClass, execute: "Execut
     require_members(cls, "lower", "emit", "open")
     options = build_options(arguments, target_of(cls, arguments).for_host())
     options.check()
-    if arguments.emulate and not options.target.compiles:
+    # A folder that does not exist is another error.
+    if arguments.emulate and not options.target.compiles and Path(arguments.model).exists():
         raise UsageError("--emulate runs compiled code: give --target and --board")
     with naming(display_name(arguments.model)), calibration_workers(arguments):
         module = read_model(arguments)

@@ -56,9 +56,12 @@ def split_outside_quotes(text: str, separators: str) -> Iterator[str]:
     yield text[start:]
 
 
-def build(cls: type[T], options: str) -> T:
-    """Return the pass or target `cls` with the options in the text `options`."""
-    owner = f"{'pass' if issubclass(cls, ModulePass) else 'target'} '{cls.name}'"
+def build(cls: type[T], options: str, owner: str = "") -> T:
+    """
+    Return the pass or target `cls` with the options in the text `options`. Errors name the `owner`,
+    by default the kind and the name of the class.
+    """
+    owner = owner or f"{'pass' if issubclass(cls, ModulePass) else 'target'} '{cls.name}'"
     types = get_type_hints(cls)
     fields = {
         f.name.replace("_", "-"): f for f in dataclasses.fields(cls) if f.init and f.name != "name"

@@ -9,6 +9,7 @@ import pytest
 
 from ceras_ir.data.array_archive import load_arrays
 from ceras_ir.data.samples import samples_of
+from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.support.diagnostics import InputError
 
 
@@ -57,3 +58,15 @@ def test_a_network_without_inputs() -> None:
     """`--set` may have fixed all inputs."""
     with pytest.raises(InputError, match="no input is named 'x'; the network has no inputs left"):
         samples_of({"x": np.zeros((2, 3))}, [], "x.npz")
+
+
+def test_floats_of_a_quantized_input() -> None:
+    """The message has the conversion to stored integers, which gives the accepted array."""
+    tensor = TensorInfo("x", (1, 3), "int8", scale=0.25, zero_point=-3)
+    reals = np.array([[0.5, -1.0, 100.0]], np.float32)
+    with pytest.raises(InputError, match="expected int8; the input 'x' takes stored") as found:
+        samples_of({"x": reals}, [tensor], "x.npz")
+    code = str(found.value).partition("integers: ")[2]
+    stored = eval(code, {"np": np, "array": reals})
+    assert stored.tolist() == [[-1, -7, 127]]
+    assert len(samples_of({"x": stored}, [tensor], "x.npz")) == 1

@@ -199,8 +199,8 @@ def test_boxes_of_decisions(tool: Tool, tmp_path: Path) -> None:
     [
         ("tpo", "--decode tpo: expected top, ctc, boxes, and options after commas"),
         ("top,3", "--decode top,3: expected OPTION=VALUE after commas, got '3'"),
-        ("top,cuont=3", "has no option 'cuont'; did you mean 'count'?"),
-        ("top,count=x", "option 'count' of pass 'decode-outputs' must be int, got 'x'"),
+        ("top,cuont=3", "--decode top has no option 'cuont'; did you mean 'count'?"),
+        ("top,count=x", "option 'count' of --decode top must be int, got 'x'"),
     ],
 )
 def test_mistakes_in_decisions(tool: Tool, folder: Path, text: str, message: str) -> None:

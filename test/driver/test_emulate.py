@@ -186,6 +186,12 @@ def test_emulation_needs_a_microcontroller(
     assert message in capsys.readouterr().err
 
 
+def test_emulation_of_a_missing_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    inputs = colours(tmp_path)
+    assert main([str(tmp_path / "gone"), "--inputs", inputs, "--emulate"]) == 1
+    assert "no such file or folder" in capsys.readouterr().err
+
+
 def test_a_folder_runs_without_the_file_of_its_board(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

@@ -43,6 +43,7 @@ def data(folder: Path) -> None:
     mean, std = np.array(MEAN, np.float32), np.array(STD, np.float32)
     floats = (images / np.float32(255) - mean) / std
     np.savez(folder / "floats.npz", image=floats.transpose(0, 3, 1, 2))
+    np.savez(folder / "batches.npz", image=floats.transpose(0, 3, 1, 2)[:, None])
     (folder / "images").mkdir()
     for number, image in enumerate(images):
         Image.fromarray(image).save(folder / f"images/{number:02}.png")
@@ -57,7 +58,7 @@ def test_bytes_in_the_same_numbers_out(tool: Tool, tmp_path: Path):
     sources = (
         *(("nhwc.npz", "nhwc"), ("nchw.npz", "nchw"), ("images", "nhwc")),
         # Floats of the model are converted back to the pixels.
-        *(("floats.npz", "nhwc"), ("floats.npz", "nchw")),
+        *(("floats.npz", "nhwc"), ("floats.npz", "nchw"), ("batches.npz", "nhwc")),
     )
     for source, layout in sources:
         image = ["--input-image", layout, *NORMALISED]

@@ -64,8 +64,8 @@ class DecodeOutputsPass(NetworkPass):
       is the best.
     - `boxes` replaces the outputs of a detector by `boxes` [K, 4] of f32 (left, top, right,
       bottom), `scores` [K], `classes` [K] of i64 and `count` [1], by decreasing score. Boxes are
-      selected for each class by non-maximum suppression (`graph.suppress`). In unused rows, boxes
-      and scores are 0 and classes -1.
+      selected for each class by non-maximum suppression (`graph.suppress`), and are not clipped to
+      the image. In unused rows, boxes and scores are 0 and classes -1.
 
     Before, with `count=1`:
 
