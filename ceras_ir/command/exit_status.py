@@ -44,6 +44,7 @@ from ceras_ir.support.diagnostics import (
     printable,
     with_remedy,
 )
+from ceras_ir.support.plugin_modules import line_in_plugin
 
 EXIT_STATUS = (
     "Exit status: 0 done, 1 bad input, 2 wrong usage, 3 valid input that is not supported, "
@@ -290,10 +291,18 @@ def run_tool(
         with phase(shown), each_once():
             try:
                 status = main(sys.argv[1:] if argv is None else argv)
-            except SystemExit:
-                # `--help` exits in this way.
+            except SystemExit as error:
                 sys.stdout.flush()
-                raise
+                if (place := line_in_plugin(error)) is None:
+                    # `--help` exits in this way.
+                    raise
+                report(
+                    [
+                        f"{shown}: error: {place[0]}:{place[1]}: a plugin calls "
+                        f"sys.exit({error.code!r}): raise an exception"
+                    ]
+                )
+                return 1
             sys.stdout.flush()
             return status
     except UsageError as error:

@@ -126,6 +126,8 @@ def compare_outputs(
     actual: Mapping[str, Array], expected: Mapping[str, Array], *, exact: bool
 ) -> str | None:
     """Return the first difference between two sets of outputs in words; None if they agree."""
+    if missing := sorted(expected.keys() - actual.keys()):
+        return f"output '{missing[0]}' is missing; the outputs are {', '.join(actual)}"
     for name, reference in expected.items():
         if exact:
             found = first_difference(actual[name], reference)
@@ -180,7 +182,7 @@ def by_outputs(
         except InputError as error:
             return f"creates a network that cannot be run on the inputs: {error}"
         exact = is_quantized(main_function(module))
-        if tolerance is not None:
+        if tolerance is not None and expected[0].keys() == before[0].keys():
             ratio = ratio_of(before, expected)
             # An undefined ratio is NaN, which is not below the tolerance.
             if not ratio < tolerance:

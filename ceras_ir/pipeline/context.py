@@ -29,7 +29,7 @@ from xdsl.universe import XDSL_UNIVERSE, Universe
 from ceras_ir.command.exit_status import Diagnostic, SourceError, excerpt
 from ceras_ir.command.tool_parser import ArgumentContainer, UsageParser
 from ceras_ir.support.diagnostics import InputError, UsageError
-from ceras_ir.support.plugin_modules import INIT, load_plugin, plain, plugin_of
+from ceras_ir.support.plugin_modules import INIT, line_in_plugin, load_plugin, plain
 from ceras_ir.support.user_files import regular
 from ceras_ir.targets.capabilities import Accelerator
 from ceras_ir.targets.definitions import Contract
@@ -274,12 +274,8 @@ def _syntax_diagnostic(error: SyntaxError, path: str) -> Diagnostic:
 
 def _diagnostic(error: Exception, path: str) -> Diagnostic:
     """Return `error` at the innermost line of the plugin at `path`."""
-    message, file, line = plain(f"{type(error).__name__}: {error}"), path, None
-    trace = error.__traceback__
-    while trace is not None:
-        if plugin_of(str(trace.tb_frame.f_globals.get("__name__"))) is not None:
-            file, line = trace.tb_frame.f_code.co_filename, trace.tb_lineno
-        trace = trace.tb_next
+    message = plain(f"{type(error).__name__}: {error}")
+    file, line = line_in_plugin(error) or (path, None)
     return Diagnostic(message, _shown(file, path), line)
 
 

@@ -76,6 +76,17 @@ def plugin_of(module: str) -> str | None:
     return root if root in _FOLDERS else None
 
 
+def line_in_plugin(error: BaseException) -> tuple[str, int] | None:
+    """Return the file and the line of the innermost code of a plugin that raised `error`."""
+    found: tuple[str, int] | None = None
+    trace = error.__traceback__
+    while trace is not None:
+        if plugin_of(str(trace.tb_frame.f_globals.get("__name__"))) is not None:
+            found = trace.tb_frame.f_code.co_filename, trace.tb_lineno
+        trace = trace.tb_next
+    return found
+
+
 def plain(text: str) -> str:
     """Return `text` with the names of modules of plugins as the plugins know them."""
     for root in _FOLDERS:

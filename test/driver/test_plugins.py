@@ -45,6 +45,13 @@ class CrashPass(ModulePass):
 
     def apply(self, ctx, op):
         raise KeyError("nothing")
+
+@dataclass(frozen=True)
+class LeavePass(ModulePass):
+    name = "leave"
+
+    def apply(self, ctx, op):
+        raise SystemExit(0)
 """
 
 TARGET = """
@@ -224,6 +231,33 @@ def test_what_was_verified_before_a_crash_is_said(tool: Tool, folder: Path):
     assert "pass 'crash' crashed before level 'memory, crash'" in done.stderr
     again = tool("ceras-opt", "--run-reproducer", "ceras-crash-crash.mlir")
     assert again.status == 70
+
+
+@pytest.mark.parametrize("command", ["ceras-opt", "ceras-verify"])
+def test_a_pass_that_exits_is_an_error(tool: Tool, folder: Path, command: str):
+    run = ("--leave",) if command == "ceras-opt" else ("--at", "fused graph", "leave")
+    done = tool(command, POOLS, "--load-pass-plugin=narrow.py", *run)
+    assert done.status == 1
+    assert "a plugin calls sys.exit(0): raise an exception" in done.stderr
+
+
+def test_a_pass_that_renames_outputs_is_named(tool: Tool, folder: Path):
+    change = "decode-outputs{kind=top count=2}"
+    done = tool("ceras-verify", POOLS, "--at", "imported graph", change, "--targets", "c")
+    assert done.status == 1
+    (wrong,) = (line for line in done.stdout.splitlines() if "differs" in line)
+    assert "output 'y' is missing; the outputs are y_classes, y_scores" in wrong
+
+
+def test_a_wrong_program_of_an_operation_is_found(tool: Tool, folder: Path):
+    """Networks with operations of plugins also have a sample with negative numbers."""
+    text = (EXAMPLES / "plugin/scale_add.py").read_text()
+    body = "{factor} * {a}[i] + {b}[i];"
+    assert text.count(body) == 1
+    (folder / "wrong.py").write_text(text.replace(body, "{b}[i] < 0 ? 9.0f : " + body))
+    plugin = ("--load-dialect-plugin=wrong.py", "--targets", "c", "--quantize", "none")
+    done = tool("ceras-verify", SUM, *plugin)
+    assert done.status == 1 and "first at node" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from time import perf_counter
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
 from ceras_ir.command.entry_point import shown_name
@@ -80,6 +81,12 @@ SYNTHETIC_STEPS = 10
 """The number of synthetic samples of a network with states, which need some steps."""
 
 
+def has_plugin_operations(main: FuncOp) -> bool:
+    """Return whether a dialect of the user defines an operation of the network."""
+    roots = {type(op).__module__.partition(".")[0] for op in main.walk()}
+    return not roots <= {"ceras_ir", "xdsl"}
+
+
 class LevelComparison:
     """A network, samples, and the outputs of the reference."""
 
@@ -102,9 +109,9 @@ class LevelComparison:
             count = SYNTHETIC_STEPS if states_of(main) else SYNTHETIC_SAMPLES
             self.noise_count = limit = limit or count
             samples = synthetic_steps(main, limit, seed=1)
-            if options.insertions and not states_of(main):
-                # The default range has no negative values, on which a pass of the user can be
-                # wrong; they are outside the range for which scales are chosen.
+            if (options.insertions or has_plugin_operations(main)) and not states_of(main):
+                # The default range has no negative values, on which a pass or an operation of the
+                # user can be wrong; they are outside the range for which scales are chosen.
                 samples, limit = [*samples, signed_sample(main)], None
         self.samples = samples if isinstance(samples, SharedSamples) else samples[:limit]
         self.options = options
@@ -179,9 +186,12 @@ class LevelComparison:
             if before is floats:
                 floats = self.expected = actual
                 error = max(
-                    relative_difference(a[k], e[k])
-                    for a, e in zip(actual, before, strict=True)
-                    for k in e
+                    (
+                        relative_difference(a[k], e[k])
+                        for a, e in zip(actual, before, strict=True)
+                        for k in e.keys() & a.keys()
+                    ),
+                    default=np.inf,
                 )
                 above = stage.level if stage.added else imported
                 if stage.added and stage.level == IMPORTED:
