@@ -14,6 +14,7 @@ import zlib
 from functools import cache
 from pathlib import Path
 from random import Random
+from typing import Any, cast
 
 import numpy as np
 from backends.nnet.verdicts import mutant as nnet_mutant
@@ -108,9 +109,11 @@ PROGRAM: Table = {
 def program(random: Random) -> bytes:
     """Return an archive of an exported program of PyTorch with a changed member or other bytes."""
     content = mutate(random, json.loads(json.dumps(PROGRAM)))
-    members = content if isinstance(content, dict) else {"archive_format": content}
+    members: dict[str, object] = {"archive_format": content}
+    if isinstance(content, dict):
+        members = {str(name): value for name, value in cast("dict[Any, object]", content).items()}
     with zipfile.ZipFile(buffer := io.BytesIO(), "w") as file:
-        for name, value in members.items():  # pyright: ignore
+        for name, value in members.items():
             text = value if isinstance(value, str) else json.dumps(value)
             file.writestr(f"net/{name}", text.encode(errors="replace"))
     data = buffer.getvalue()

@@ -21,7 +21,9 @@ from ceras_ir.dialects.graph.lookup import FUNCTION
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.network.storage import drop_statistics
 from ceras_ir.support.diagnostics import remark
+from ceras_ir.support.options import inherited
 from ceras_ir.targets.protocol import Arithmetic, find_target
+from ceras_ir.targets.shared_options import TargetNameOptions
 from ceras_ir.transforms.pass_kinds import NetworkPass
 from ceras_ir.transforms.quantization.analysis.qdq import needs_multiplier, scaling_factors
 from ceras_ir.transforms.rebuilding import erase_dead, rebuild_linear
@@ -33,7 +35,7 @@ SAME_BETA = 2.0**-16
 
 
 @dataclass(frozen=True)
-class UnfoldQdqPass(NetworkPass):
+class UnfoldQdqPass(TargetNameOptions, NetworkPass):
     """
     Replace each integer operation by `quantize(op(dequantize(...)))` on floats. The scales of the
     values do not change, and a clamp range becomes a clip.
@@ -64,7 +66,7 @@ class UnfoldQdqPass(NetworkPass):
 
     name = "unfold-qdq"
 
-    target: str | None = None
+    target: str | None = inherited(TargetNameOptions, "target", None)
     """The target whose arithmetic decides; default: all operations are replaced."""
 
     def change(self, main: FuncOp) -> None:
