@@ -92,6 +92,38 @@ def forked(run: Callable[[], None]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
+
+
+def start(run: Callable[[], object]) -> int:
+    """
+    Return the process of a fork that calls `run`. An interrupt at any time ends the fork, which
+    must not continue as the process of the test.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
+    child = os.fork()
+    if not child:
+        _run_and_exit(run, MAX_SIGNALS)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTS)
+    return child
+
+
+MAX_SIGNALS = 3
+"""The largest number of interrupts that a fork of `start` receives."""
+
+
+def _run_and_exit(run: Callable[[], object], levels: int) -> None:
+    # An interrupt can end the call in `finally`; then that of the next level ends the process.
+    try:
+        if levels:
+            _run_and_exit(run, levels - 1)
+        else:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTS)
+            run()
+    finally:
+        os._exit(0)
+
+
 def signalling(number: int, calls: Sequence[int]) -> None:
     """Send `number` to this process before the given calls that change the disk."""
     counter = [0]
@@ -175,17 +207,16 @@ def test_signals_at_random_times(method: str, monkeypatch: pytest.MonkeyPatch) -
             build(NEW)
             build(OLD)
 
+    def run_command() -> None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        sys.argv = ["ceras-test"]
+        run_tool("ceras-test", forever)
+
     for _ in range(20):
-        child = os.fork()
-        if not child:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-            sys.argv = ["ceras-test"]
-            try:
-                run_tool("ceras-test", forever)
-            finally:
-                os._exit(0)
+        child = start(run_command)
         time.sleep(draw.uniform(0.002, 0.03))
-        for number in draw.choice(((signal.SIGKILL,), (signal.SIGINT,) * 3, (signal.SIGTERM,) * 2)):
+        kinds = ((signal.SIGKILL,), (signal.SIGINT,) * MAX_SIGNALS, (signal.SIGTERM,) * 2)
+        for number in draw.choice(kinds):
             os.kill(child, number)
         os.waitpid(child, 0)
         recover()
