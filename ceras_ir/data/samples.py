@@ -108,11 +108,15 @@ def samples_of(arrays: Mapping[str, Array], inputs: Sequence[TensorInfo], path: 
 
 def _pixels(array: Array, tensor: TensorInfo, path: str) -> Array:
     """
-    Return the pixels of float samples, if the input is an image; other arrays are unchanged. As for
-    other inputs, samples may have a first axis of extent 1.
+    Return the pixels of float samples, if the input is an image, and the bytes of frames of 16-bit
+    numbers; other arrays are unchanged. As for other inputs, samples may have a first axis of
+    extent 1.
     """
     if tensor.pixels is not None and array.ndim == 5 and array.shape[1] == 1:
         array = array[:, 0]
+    frame = None if tensor.pixels is None else tensor.pixels.frame
+    if frame is not None and (words := frame.of_words(array)) is not None:
+        return words
     if tensor.pixels is None or array.dtype.kind != "f" or array.ndim != 4:
         return array
     try:

@@ -22,6 +22,10 @@ Bytes = NDArray[np.uint8]
 Integers = NDArray[np.int32]
 
 
+WORD_ORDERS = {FrameFormat.RGB565_BE: ">", FrameFormat.RGB565_LE: "<"}
+"""The order of bytes, as numpy writes it, of formats with a 16-bit number per pixel."""
+
+
 @dataclass(frozen=True)
 class Frame:
     """The frames of an input, and the image that the network computes from them."""
@@ -82,6 +86,16 @@ class Frame:
         top, left, height, width = crop
         found = cls(format, (size[0], size[1]), (top, left, height, width), channels, resize)
         return None if found.error else found
+
+    def of_words(self, words: NDArray[np.generic]) -> Bytes | None:
+        """
+        Return frames [N, H, W, 2] of 16-bit numbers [N, H, W], or None if the format has no such
+        numbers.
+        """
+        order = WORD_ORDERS.get(self.format)
+        if order is None or words.dtype != np.uint16 or words.shape[1:] != self.size:
+            return None
+        return words.astype(f"{order}u2")[..., None].view(np.uint8)
 
     def of_images(self, images: Bytes) -> Bytes:
         """

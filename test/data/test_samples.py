@@ -9,7 +9,11 @@ import pytest
 
 from ceras_ir.data.array_archive import load_arrays
 from ceras_ir.data.samples import samples_of
+from ceras_ir.dialects.graph.camera import Channels, FrameFormat
+from ceras_ir.dialects.graph.pooling import Resize
 from ceras_ir.network.artefacts import TensorInfo
+from ceras_ir.network.frames import Frame
+from ceras_ir.network.pixels import Pixels
 from ceras_ir.support.diagnostics import InputError
 
 
@@ -70,3 +74,17 @@ def test_floats_of_a_quantized_input() -> None:
     stored = eval(code, {"np": np, "array": reals})
     assert stored.tolist() == [[-1, -7, 127]]
     assert len(samples_of({"x": stored}, [tensor], "x.npz")) == 1
+
+
+@pytest.mark.parametrize(("format", "first"), [("rgb565_be", 0xF8), ("rgb565_le", 0x07)])
+def test_frames_of_words(format: str, first: int) -> None:
+    """Numbers of 16 bits per pixel, as most cameras give them, become bytes in the given order."""
+    frame = Frame(FrameFormat(format), (2, 3), (0, 0, 2, 3), Channels.RGB, Resize.NEAREST)
+    pixels = Pixels((0, 1, 2, 3), 3, 255.0, (0.0,), (1.0,), frame)
+    tensor = TensorInfo("x", (1, 2, 3, 2), "uint8", pixels=pixels)
+    words = np.full((4, 2, 3), 0xF807, np.uint16)
+    found = samples_of({"x": words}, [tensor], "x.npz")
+    assert len(found) == 4 and found[0]["x"].shape == (1, 2, 3, 2)
+    assert (found[0]["x"][..., 0] == first).all()
+    with pytest.raises(InputError, match="has shape"):
+        samples_of({"x": words[:, :1]}, [tensor], "x.npz")
