@@ -61,7 +61,9 @@ def check(module: ModuleOp, inputs: Sequence[Array]) -> None:
         wanted = signless(expected[name])
         assert result.dtype == wanted.dtype and result.shape == wanted.shape
         if has_unordered_sums(main):
-            assert np.allclose(result, wanted.astype(np.float32), rtol=1e-5, atol=1e-5)
+            # Sums in another order differ relative to the range, as where terms cancel.
+            reals = wanted.astype(np.float32)
+            np.testing.assert_allclose(result, reals, rtol=0, atol=1e-5 * np.abs(reals).max())
             continue
         np.testing.assert_array_equal(result.view(np.uint8), wanted.view(np.uint8), name)
 
