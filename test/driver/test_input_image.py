@@ -192,3 +192,17 @@ def test_mistakes_are_told(tool: Tool, tmp_path: Path):
         done = tool("ceras-compile", "m.onnx", "--target", "c", "-o", "out", *options)
         assert done.status == status and message in done.stderr, done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_a_frame_that_is_too_large_for_the_board(tool: Tool, tmp_path: Path):
+    """The remedy is a size of frames that fits."""
+    model(tmp_path / "m.onnx")
+    options = ["m.onnx", "--target", "c", "--board", "nucleo_f446re", "--input-image", "rgb565_be"]
+    done = tool("ceras-compile", *options, "--frame-size", "240x320", "-o", "out")
+    assert done.status == 3
+    found = re.search(
+        r"frames of (\d+x\d+) \(--frame-size\), now 240x320 in 153,600 b", done.stderr
+    )
+    assert found is not None and "of their channels" not in done.stderr, done.stderr
+    done = tool("ceras-compile", *options, "--frame-size", found[1], "-o", "out")
+    assert done.status == 0, done.stderr

@@ -29,7 +29,7 @@ from ceras_ir.backends.c.ordered_rows import (
 )
 from ceras_ir.backends.c.stack import measured_stack
 from ceras_ir.dialects import graph
-from ceras_ir.network.artefacts import Artefact
+from ceras_ir.network.artefacts import Artefact, TensorInfo
 from ceras_ir.pipeline.report import Entry, entries_of
 from ceras_ir.support.diagnostics import MAX_REMEDIES, DoesNotFitError
 from ceras_ir.targets import Emission
@@ -87,8 +87,12 @@ def remedies(model: PrintedModel, footprint: Footprint) -> Iterator[str]:
     elif any(isinstance(op, graph.TreeEnsembleOp) for op in model.program.steps):
         yield from _fewer_nodes(footprint)
     else:
-        yield from _smaller_input(model, footprint)
-        yield from _fewer_channels(footprint)
+        frames = [t for t in model.program.inputs if t.pixels is not None and t.pixels.frame]
+        if len(frames) == 1:
+            yield from _smaller_frame(frames[0], footprint)
+        else:
+            yield from _smaller_input(model, footprint)
+        yield from _fewer_channels(footprint, sum(tensor.size for tensor in frames))
     yield from _other_boards(footprint)
 
 
@@ -197,16 +201,42 @@ def _smaller_input(model: PrintedModel, footprint: Footprint) -> Iterator[str]:
         yield f"an input of about {size - lost} pixels a side, now {size}"
 
 
-def _fewer_channels(footprint: Footprint) -> Iterator[str]:
+def _smaller_frame(tensor: TensorInfo, footprint: Footprint) -> Iterator[str]:
+    """Yield a remedy: the size of frames, in the proportions of the frame, that fit the SRAM."""
+    assert tensor.pixels is not None and tensor.pixels.frame is not None
+    board, (rows, columns) = footprint.board, tensor.pixels.frame.size
+    rest = footprint.sram - tensor.size
+    if rest >= board.free_sram or footprint.flash > board.free_flash:
+        return
+
+    def smaller(lost: int) -> tuple[int, int]:
+        # Formats with 2x2 pixels need even sizes.
+        return rows * (columns - lost) // columns & ~1, (columns - lost) & ~1
+
+    def fits(lost: int) -> bool:
+        height, width = smaller(lost)
+        return rest + tensor.size * height * width // (rows * columns) <= board.free_sram
+
+    if (lost := _smallest(1, columns - 2, fits)) is not None and min(smaller(lost)) > 0:
+        height, width = smaller(lost)
+        yield (
+            f"frames of {height}x{width} (--frame-size), now {rows}x{columns} in {tensor.size:,} "
+            "bytes"
+        )
+
+
+def _fewer_channels(footprint: Footprint, fixed: int) -> Iterator[str]:
     """
-    Yield a remedy: the largest percentage of channels that fits. Constants are quadratic in it.
+    Yield a remedy: the largest percentage of channels that fits. Constants are quadratic in it, and
+    `fixed` bytes of SRAM do not depend on it.
     """
     board = footprint.board
 
     def fits(lost: int) -> bool:
         factor = 1 - lost / 100
         flash = footprint.constants * factor**2 + footprint.code
-        return flash <= board.free_flash and footprint.sram * factor <= board.free_sram
+        sram = fixed + (footprint.sram - fixed) * factor
+        return flash <= board.free_flash and sram <= board.free_sram
 
     if (lost := _smallest(1, 99, fits)) is not None:
         yield f"layers of about {100 - lost}% of their channels, trained again"
