@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Protocol
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.dialects.func import FuncOp
+from xdsl.dialects.func import CallOp, FuncOp
 from xdsl.ir import SSAValue
 
 from ceras_ir.data.shards import count_samples
@@ -201,6 +201,9 @@ class ObserveRangesPass(ObserverOptions, SampleOptions, FloatNetworkPass):
             raise UsageError(f"option 'seed' of pass '{self.name}' must not be negative")
 
     def change(self, main: FuncOp) -> None:
+        # Other commands inline a network when they read it.
+        if any(isinstance(op, CallOp) for op in main.walk()):
+            remark(f"{self.name}: warning: called functions remain in float: add --inline before")
         if self.calibration is not None:
             self._from_file(main, self.calibration)
         else:

@@ -1,6 +1,11 @@
 // RUN: ceras-opt %s --inline --split-input-file --verify-diagnostics | filecheck %s
 // RUN: ceras-compile %S/Inputs/calls.mlir --target c -o %t | filecheck %s --check-prefix=COMPILED
 // COMPILED: compiled for c
+// RUN: ceras-opt %S/Inputs/calls.mlir --quantize 2>&1 | filecheck %s --check-prefix=FLOAT
+// FLOAT: warning: called functions remain in float: add --inline before
+// RUN: ceras-opt %S/Inputs/calls.mlir --inline --quantize 2>&1 | filecheck %s --check-prefix=INLINED
+// INLINED-NOT: remain in float
+// INLINED: !quant.uniform
 
 // An operation with a name keeps it. Without a name, it gets that of the call.
 // CHECK-LABEL: func.func @main
