@@ -40,7 +40,8 @@ def test_a_temporary_file_follows_no_link(
 
 def test_names_of_temporary_files_are_not_predictable(tmp_path: Path) -> None:
     names = {private_files.temporary_name(tmp_path / "a").name for _ in range(100)}
-    assert len(names) == 100 and all(str(os.getpid()) not in name[7:12] for name in names)
+    # Numbers of processes, or of files, would begin equally.
+    assert len(names) == 100 and len({name[7:12] for name in names}) > 90
 
 
 def test_permissions_are_kept(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from ceras_ir.frontends.exporters import NetworkExporter, rename_nodes
+from ceras_ir.frontends.formats import ONNX
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.support.extensions import find_hook
 
@@ -111,7 +112,9 @@ def _exported(network: Any, inputs: Sequence[Any], backend: str) -> onnx.ModelPr
     with tempfile.TemporaryDirectory(prefix="ceras-keras-") as folder:
         path = Path(folder, "model.onnx")
         try:
-            network.export(str(path), format="onnx", input_signature=signature, verbose=False)
+            network.export(
+                str(path), format=ONNX.removeprefix("."), input_signature=signature, verbose=False
+            )
         except ImportError as error:
             raise UsageError(
                 f"the ONNX exporter of Keras on {backend} needs another package: {error}"

@@ -61,6 +61,10 @@ def lstm(op: Operation) -> Value:
     ):
         raise op.wrong("a sequence and two variable states expected")
     time_major = options.flag(3)
+    _, *expected = _extents(op, time_major)
+    for state in (op.input(OUTPUT_STATE), op.input(CELL_STATE)):
+        if list(state.shape) != expected:
+            raise op.wrong(f"a state of shape {list(state.shape)}, expected {expected}")
     return (_integer_layer if op.is_quantized else _float_layer)(op, time_major)
 
 
