@@ -123,12 +123,10 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
     add_target(parser, known, "compile for this target", required=True)
     add_build_options(parser)
     add_options(parser, BuildOptions, ["io"])
-    usual(
-        parser.add_argument(
-            "--save-temps",
-            action="store_true",
-            help="keep the IR of each level, and other intermediate files, in DIR/temps",
-        )
+    parser.add_argument(
+        "--save-temps",
+        action="store_true",
+        help="keep the IR of each level, and other intermediate files, in DIR/temps",
     )
     parser.add_argument(
         "--emit-levels",
@@ -143,14 +141,12 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
         "DIR/model_explorer, for the viewer Model Explorer",
     )
     add_options(parser, BisectPassesOptions)
-    usual(
-        parser.add_argument(
-            "--why",
-            action="append",
-            default=[],
-            metavar="NODE",
-            help="print the device of a node, and the reason; may be repeated",
-        )
+    parser.add_argument(
+        "--why",
+        action="append",
+        default=[],
+        metavar="NODE",
+        help="print the device of a node, and the reason; may be repeated",
     )
     usual(
         parser.add_argument(

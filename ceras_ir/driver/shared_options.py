@@ -84,7 +84,7 @@ def _pair(text: str) -> tuple[str, str]:
 class ShapeOptions:
     """The options for symbolic dimensions and inputs of a model."""
 
-    batch: int = option(1, metavar="N", minimum=1, usual=True)
+    batch: int = option(1, metavar="N", minimum=1)
     """Set a symbolic batch dimension to N."""
     shape: tuple[tuple[str, tuple[int, ...]], ...] = option(
         (), metavar="NAME=1x3x224x224", action="append", read=_shape, usual=True
