@@ -112,12 +112,14 @@ def _pixels(array: Array, tensor: TensorInfo, path: str) -> Array:
     numbers; other arrays are unchanged. As for other inputs, samples may have a first axis of
     extent 1.
     """
-    if tensor.pixels is not None and array.ndim == 5 and array.shape[1] == 1:
+    if tensor.pixels is None:
+        return array
+    if array.ndim == 5 and array.shape[1] == 1:
         array = array[:, 0]
-    frame = None if tensor.pixels is None else tensor.pixels.frame
+    frame = tensor.pixels.frame
     if frame is not None and (words := frame.of_words(array)) is not None:
         return words
-    if tensor.pixels is None or array.dtype.kind != "f" or array.ndim != 4:
+    if array.dtype.kind != "f" or array.ndim != 4:
         return array
     try:
         return tensor.pixels.of_floats(array)

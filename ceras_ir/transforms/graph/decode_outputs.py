@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import inf, isfinite, prod
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -37,6 +37,14 @@ if TYPE_CHECKING:
 
 SEVERAL_BOXES = 20
 """The default number of boxes."""
+
+COMMON = ("name", "kind", "scores", "labels")
+APPLIES = {
+    "top": ("count",),
+    "ctc": ("blank",),
+    "boxes": ("count", "boxes", "corners", "objectness", "background", "overlap", "least"),
+}
+"""The options that a kind of decisions has in addition to `COMMON`."""
 
 
 class Decision(NamedTuple):
@@ -124,44 +132,34 @@ class DecodeOutputsPass(NetworkPass):
             raise UsageError(f"--decode {self.kind}: count must be positive, got {self.count}")
         if not (isfinite(self.overlap) and isfinite(self.least)):
             raise UsageError(f"--decode {self.kind}: overlap and least must be finite")
-        used = {"top": ("count",), "ctc": ("blank",)}.get(self.kind)
-        for name in (
-            "count",
-            "blank",
-            "boxes",
-            "corners",
-            "objectness",
-            "background",
-            "overlap",
-            "least",
-        ):
-            default = type(self).__dataclass_fields__[name].default
-            applies = name != "blank" if used is None else name in used
-            if getattr(self, name) != default and not applies:
-                raise UsageError(f"--decode {self.kind}: {name} has no effect; remove it")
+        for each in fields(self):
+            is_used = each.name in APPLIES[self.kind] or each.name in COMMON
+            if not is_used and getattr(self, each.name) != each.default:
+                raise UsageError(f"--decode {self.kind}: {each.name} has no effect; remove it")
 
     def change(self, main: FuncOp) -> None:
         names, values = output_names(main), result_values(main)
         scores = self._find(names, self.scores)
-        removed = {scores, self._find(names, self.boxes)} if self.boxes else {scores}
-        value = values[scores]
+        value, removed = values[scores], {scores}
         builder = _Builder(main, names[scores])
-        labels = list[str]()
         if self.kind == "boxes":
-            coordinates = values[self._find(names, self.boxes)] if self.boxes else None
+            coordinates: SSAValue | None = None
+            if self.boxes:
+                place = self._find(names, self.boxes)
+                coordinates = values[place]
+                removed.add(place)
             decisions, classes = _boxes(builder, self, value, coordinates)
         elif self.kind == "ctc":
             decisions, classes = _symbols(builder, self, value, names[scores])
         else:
             decisions, classes = _top(builder, self, value, names[scores])
-        if self.labels:
-            labels = read_labels(self.labels)
-            if len(labels) != classes:
-                raise InputError(
-                    f"{len(labels)} labels for {classes} classes of output '{names[scores]}': the "
-                    "file must have a line per class",
-                    self.labels,
-                )
+        labels = read_labels(self.labels) if self.labels else ()
+        if self.labels and len(labels) != classes:
+            raise InputError(
+                f"{len(labels)} labels for {classes} classes of output '{names[scores]}': the "
+                "file must have a line per class",
+                self.labels,
+            )
         _replace(main, removed, decisions, labels)
 
     def _find(self, names: Sequence[str], name: str) -> int:
