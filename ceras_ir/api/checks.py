@@ -36,7 +36,9 @@ from ceras_ir.transforms.quantization_options import check_recipe
 
 @dataclass(frozen=True)
 class Verification:
-    """A verdict per level. It is true if each level is good."""
+    """
+    The verdict of each level that was verified. It is true in a condition if all levels are good.
+    """
 
     verdicts: tuple[Verdict, ...]
     samples: int
@@ -106,7 +108,10 @@ Metric: TypeAlias = Callable[[Mapping[str, Array], Array | None], float | Mappin
 
 
 class Measured(Protocol):
-    """A figure of merit of two networks."""
+    """
+    A metric, such as the accuracy, of the quantized network (`quantized`) and of the network with
+    which it is compared (`real`, `None` if it was not measured).
+    """
 
     @property
     def name(self) -> str: ...
@@ -141,7 +146,11 @@ class Comparison(Protocol):
 
     @property
     def layers(self) -> Sequence[LayerNoise]:
-        """The loss in each layer of the first variant, isolated and accumulated."""
+        """
+        The errors of each layer of the first variant compared with the float layer: isolated (the
+        layer is quantized, and the operands come from the float network) and accumulated (all
+        layers before it are quantized, too).
+        """
         ...
 
     @property

@@ -80,7 +80,9 @@ class UsageParser(HelpParser):
             raise argparse.ArgumentError(action, message) from None
 
     def add_actions_of(self, other: UsageParser) -> None:
-        """Add all arguments of another parser whose flags are new."""
+        """
+        Add each argument of another parser, unless this parser has an argument with the same flag.
+        """
         for action in other.listed_actions:
             if self.flags.isdisjoint(action.option_strings):
                 self._add_action(action)
@@ -123,12 +125,18 @@ def add_output(
 def add_time_limit(
     group: ArgumentContainer, read: Callable[[str], float], text: str, default: float | None = None
 ) -> None:
-    """Add `--time-limit`."""
+    """
+    Add the option `--time-limit SECONDS`. `read` converts the text of the user, and `text` is the
+    help.
+    """
     group.add_argument("--time-limit", metavar="SECONDS", type=read, default=default, help=text)
 
 
 def early_value(argv: Sequence[str], flag: str) -> str | None:
-    """Return the value of an option that is needed before the other options are defined."""
+    """
+    Return the value of the option `flag` in `argv`, or `None`. The other options are ignored,
+    because the definition can depend on this value.
+    """
     parser = UsageParser(add_help=False, allow_abbrev=False)
     parser.add_argument(flag, dest="value", nargs="?")
     return parser.parse_known_args(argv)[0].value
@@ -268,8 +276,9 @@ def add_options(
     sparse: bool = False,
 ) -> None:
     """
-    Add a flag to `group` for each option of `cls` that `tool` accepts, or only for the fields
-    `only`. If `sparse`, an option that is not given has no value.
+    Add a flag to `group` for each field of `cls` that is an option of the command `tool`, or for
+    the fields `only`. With `sparse`, an option that the user omits is absent from the parsed
+    arguments; otherwise it has the default.
     """
     types = types_of(cls)
     for each, described in options_of(cls, tool):
@@ -312,7 +321,10 @@ def _add(
 
 
 def dest_of(each: Field[object]) -> str:
-    """Return the name of the value in the namespace, which follows from the flag."""
+    """
+    Return the name of an option in the parsed arguments: `time_limit` for `--time-limit`, or the
+    name of the field for a boolean option.
+    """
     if isinstance(each.default, bool):
         return each.name
     return flag_of(each).removeprefix("--").replace("-", "_")
@@ -321,7 +333,11 @@ def dest_of(each: Field[object]) -> str:
 def values_of(
     cls: type, arguments: argparse.Namespace, tool: str | None = None
 ) -> dict[str, object]:
-    """Return the options of `cls` in `arguments`, by field name."""
+    """
+    Return the values of the options of class `cls` in parsed `arguments`, by the name of the field.
+    `tool` is the name of a command such as `ceras-run`; it limits the result to the options that
+    this command accepts. By default all options are included.
+    """
     found: dict[str, object] = {}
     for each, _ in options_of(cls, tool):
         if hasattr(arguments, dest := dest_of(each)):
@@ -361,7 +377,10 @@ def _reader(hint: object, described: OptionHelp) -> Callable[[str], object]:
 
 
 def number(kind: type[int] | type[float], minimum: int, text: str) -> float:
-    """Convert `text` to a number of at least `minimum`; a negative `minimum` excludes 0."""
+    """
+    Convert `text` to an integer or float (`kind`) of at least `minimum`. A negative `minimum`
+    excludes 0 too. Raise an `ArgumentTypeError` for other text.
+    """
     try:
         value = kind(text)
     except ValueError:

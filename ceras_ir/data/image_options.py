@@ -88,7 +88,11 @@ class ImageOptions:
         return options
 
     def divisor(self, dtype: str) -> float:
-        """Return the divisor of pixels for an input of `dtype`."""
+        """
+        Return the number by which pixels from 0 to 255 are divided: the option `scale` if it is
+        given. By default this is 1 for an input of type `uint8` or another unsigned type, and 255
+        for other types.
+        """
         default = 1.0 if dtype.startswith("uint") else 255.0
         return default if self.scale is None else self.scale
 

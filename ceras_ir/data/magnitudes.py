@@ -55,7 +55,10 @@ MAX_PIXEL_FILTER_NORM = 0.1
 
 @dataclass(frozen=True)
 class Magnitude:
-    """The magnitudes of the data of a graph input."""
+    """
+    The largest magnitude in the data of a graph input, whether the data looks like pixels, and
+    whether it has NaN.
+    """
 
     peak: float
     """The largest finite magnitude."""
@@ -106,7 +109,10 @@ def pixel_inputs(main: FuncOp) -> frozenset[str]:
 
 
 def _are_normalized(value: SSAValue, low: float, high: float) -> bool:
-    """Return whether all consumers normalize `value` with elements from `low` to `high`."""
+    """
+    Return whether each consumer of `value` normalizes it; the elements of `value` are from `low` to
+    `high`. `pixel_inputs` explains which operations normalize.
+    """
     uses = list(uses_after_moves(value, joined=False))
     return bool(uses) and all(_is_normalizing(use, low, high) for use in uses)
 
@@ -155,7 +161,10 @@ PYTHON_BINARY: dict[Binary, Callable[[float, float], float]] = {
 
 
 def types_that_differ(paths: str, inputs: Sequence[TensorInfo]) -> Iterable[tuple[str, str, str]]:
-    """Return the name, the type of the data, and the type of each float input with integer data."""
+    """
+    Return the float inputs for which the files have integers: the name, the type of the data, and
+    the type of the input.
+    """
     found: dict[str, tuple[str, str, str]] = {}
     for path in _parts(paths):
         if not Path(path).is_file():
@@ -182,7 +191,10 @@ def _dtype(path: str, name: str) -> "np.dtype[np.generic] | None":
 def scales_that_differ(
     given: Mapping[str, float], reference: Mapping[str, float]
 ) -> Iterable[tuple[str, float, float]]:
-    """Yield the inputs with a peak above 4 times, or below a quarter, of that of the reference."""
+    """
+    Yield the inputs with a largest magnitude in `given` of more than 4 times the value in
+    `reference`, or less than a quarter: the name and both magnitudes.
+    """
     for name, peak in given.items():
         known = reference.get(name, 0.0)
         if known > 0 and (peak > MAX_PEAK_RATIO * known or peak < known / MAX_PEAK_RATIO):
@@ -230,9 +242,17 @@ def note_inputs(
     admits_nan: bool = False,
 ) -> None:
     """
-    Report data with other types than the inputs, or with another scale than `calibrated`. Integers
-    are correct for the inputs `pixels`, and for inputs calibrated on pixels. Without `admits_nan`,
-    the command refuses data with NaN itself.
+    Print warnings about the data in the files `paths`, a line for each suspicious input.
+
+    1. The data has integers and the input has floats. There is no warning for the inputs in
+       `pixels`, and for inputs with calibration data that looks like pixels.
+    2. The data has elements of NaN. Only with `admits_nan`: otherwise the function returns at this
+       point, because the calling command stops with an error at the first NaN.
+    3. The largest magnitude is more than 4 times that of the calibration data, or less than a
+       quarter.
+
+    `calibrated` has the largest magnitude of the calibration data by the name of the input; if it
+    is empty, only the first warning is possible.
     """
     if paths is None:
         return
@@ -272,7 +292,10 @@ def _magnitudes(paths: str | None, inputs: Sequence[TensorInfo]) -> dict[str, Ma
 
 
 def saturated(peak: float, known: float) -> str:
-    """Return the consequence of data with a larger `peak` than the calibration data."""
+    """
+    Return the end of a warning: values saturate if `peak`, the largest magnitude of the data,
+    exceeds `known`, that of the calibration data. Otherwise the text is empty.
+    """
     return ", so larger values saturate" if peak > known else ""
 
 

@@ -37,8 +37,9 @@ class FileImporter(Protocol):
         values: Mapping[str, Sequence[float]] | None,
     ) -> ModuleOp:
         """
-        `batch` is the extent of open first dimensions, `shapes` has complete shapes of inputs, and
-        inputs in `values` become constants. Raises `InputError` or `UnsupportedError`.
+        Import the model at `path`. A first dimension of unknown extent becomes `batch`, inputs in
+        `shapes` get these shapes, and inputs in `values` become constants. Raises `InputError` for
+        an invalid file, and `UnsupportedError` for a valid model that is not supported.
         """
         ...
 

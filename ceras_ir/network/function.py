@@ -251,7 +251,10 @@ SNAPPED = "graph.snapped"
 
 
 def is_alias(op: Operation | Block) -> bool:
-    """Return whether the result consists of rearranged elements of a single operand and zeros."""
+    """
+    Return whether the result has the elements of a single operand in another order or shape, and
+    possibly zeros as padding.
+    """
     return isinstance(op, GraphOperation) and op.is_alias
 
 
@@ -261,7 +264,10 @@ def keeps_scale(op: Operation | Block) -> bool:
 
 
 def is_join(op: Operation) -> bool:
-    """Return whether elements of several operands are moved; each can be rescaled before."""
+    """
+    Return whether an operation such as a concatenation moves elements of several operands, each of
+    which can be requantized to the scale of the result.
+    """
     return keeps_scale(op) and len(data_operands(op)) > 1
 
 

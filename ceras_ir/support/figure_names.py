@@ -1,8 +1,9 @@
 """
-Name figures in expressions and conditions: `flash_bytes`, `top_1`.
+Find figures of a report by name in expressions and conditions. A figure is a number about a
+compiled network, such as `flash_bytes` or `top_1`.
 
 A user can write the name of a figure, or a unique prefix of it before an underscore: `flash` for
-`flash_bytes`.
+`flash_bytes`, but not `fla`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,17 +12,24 @@ from ceras_ir.support.diagnostics import UsageError, did_you_mean
 
 
 class UnknownFigure(UsageError):
-    """An error of a name that is not the name of a figure."""
+    """An error: a name is the name or prefix of no figure, or the prefix of several figures."""
 
 
 def matching(name: str, known: Iterable[str]) -> list[str]:
-    """Return the figure called `name`, or the figures with this prefix."""
+    """
+    Return `[name]` if it is a name in `known`, else all names in `known` that begin with `name` and
+    an underscore.
+    """
     names = list(known)
     return [name] if name in names else [each for each in names if each.startswith(f"{name}_")]
 
 
 def resolved(name: str, known: Iterable[str]) -> str:
-    """Return the figure with the name or the prefix `name`; an `UnknownFigure` has a suggestion."""
+    """
+    Return the name in `known` that is `name`, or that begins with `name` and an underscore:
+    `flash_bytes` for `flash`. Raise `UnknownFigure` if there is none, with a suggestion, or if
+    there are several.
+    """
     names = list(known)
     found = matching(name, names)
     if len(found) == 1:
@@ -33,7 +41,9 @@ def resolved(name: str, known: Iterable[str]) -> str:
 
 
 def identifier(name: str) -> str:
-    """Return the name of a figure such as `top-1` in expressions."""
+    """
+    Return `name` in lower case with underscores, as expressions spell it: `top_1` for `Top-1`.
+    """
     return "_".join(_words(name)) or "figure"
 
 

@@ -27,13 +27,19 @@ GapRule: TypeAlias = Callable[[Operation, SSAValue], str | None]
 
 
 def takes_runs_only(op: Operation, value: SSAValue) -> str | None:
-    """Refuse gaps, for a target with kernels that support no gaps."""
+    """
+    Return a reason to refuse gaps between rows, for all operations and values. A target uses this
+    rule if the kernels support only contiguous tensors.
+    """
     return "the target's kernels leave no gaps between rows"
 
 
 @dataclass(frozen=True)
 class Cost:
-    """The modelled microseconds of an operation on CPU and device; `None` if unsupported."""
+    """
+    The modelled time of an operation in microseconds, on the CPU and on the accelerator `device`;
+    `accelerator` is `None` if the accelerator does not support the operation.
+    """
 
     cpu: float
     accelerator: float | None
@@ -117,7 +123,7 @@ class Executable(Protocol):
     """A network that can be run."""
 
     def run(self, samples: Sequence[Sample]) -> Iterator[dict[str, Array]]:
-        """Yield the outputs of each sample by name."""
+        """Run each sample, and yield a dictionary of the outputs: name -> array."""
         ...
 
 

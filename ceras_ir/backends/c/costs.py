@@ -74,7 +74,10 @@ def code_bytes(text: str, core: Core, level: Level) -> int:
 
 
 def _for_core(text: str) -> str:
-    """Keep only the variant for the core; other text has no variants."""
+    """
+    Remove alternatives for other processors from C text: of `#if CONDITION`, `#else`, `#endif` with
+    a condition in `_VARIANT`, only the first alternative remains.
+    """
     lines: list[str] = []
     conditions: list[bool | None] = []
     for line in text.splitlines():
@@ -90,7 +93,10 @@ def _for_core(text: str) -> str:
 
 
 def _assembler(text: str) -> int:
-    """Return the number of assembler instructions in `text`, repetitions included."""
+    """
+    Return the number of machine instructions in the assembler `text`. The instructions between
+    `.rept 4` and `.endr` count four times.
+    """
     count, times = 0, 1
     for instruction in _INSTRUCTION.findall(text):
         if instruction.startswith((".rept", ".endr")):
@@ -101,7 +107,10 @@ def _assembler(text: str) -> int:
 
 
 def constant_bytes(constants: Sequence[ReadOnlyArray]) -> int:
-    """Return the flash of constants in this order, each with the NUL of a string literal."""
+    """
+    Return the bytes of flash for constants in this order, with the padding for alignment. A
+    constant is a string literal in C, which ends with an additional byte (NUL).
+    """
     # The compiler selects one of the variants under conditions. All have the same size.
     chosen = {c.name: c for c in constants}
     end = 0
@@ -114,7 +123,10 @@ def constant_bytes(constants: Sequence[ReadOnlyArray]) -> int:
 
 @dataclass(frozen=True)
 class LayerSize:
-    """The flash that a layer adds, and the SRAM in use while it runs."""
+    """
+    The bytes of flash for code and constants of a layer, and the bytes of SRAM in use while it
+    runs.
+    """
 
     name: str
     flash: int
@@ -437,7 +449,11 @@ class Latency:
 
 
 def annotate(entries: list[Entry], layers: Sequence[Layer], latency: Latency | None) -> None:
-    """Add kernels and times to the entries of the report, which may be in another order."""
+    """
+    Add the kernel, the modelled time in microseconds and the number of instructions of each layer
+    to the entry of the layer in the report. Entries are found by the operation, because the order
+    may differ.
+    """
     for entry, layer in zip(entries_of(entries, (x.op for x in layers)), layers, strict=True):
         if entry is None:
             continue

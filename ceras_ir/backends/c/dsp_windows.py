@@ -32,8 +32,9 @@ DSP_TAPS = 49
 
 def fits_depthwise(op: LinearOperation, geometry: Geometry) -> bool:
     """
-    Return whether an int8 layer is a depthwise convolution with few taps, and channels that fill
-    words of four bytes.
+    Return whether the DSP kernel supports `op`, which must be an int8 layer: a depthwise
+    convolution of a single image without dilation, with at most `DSP_TAPS` taps, and with a number
+    of channels that is a multiple of four.
     """
     if not geometry.is_depthwise or not isinstance(op, Conv2dOp) or geometry.groups % 4:
         return False
@@ -44,7 +45,8 @@ def fits_depthwise(op: LinearOperation, geometry: Geometry) -> bool:
 @dataclass(frozen=True)
 class Pairs:
     """
-    The layout in the workspace of input rows in pairs: a 16-bit element of each row in a word.
+    The layout of the input in the workspace: 32-bit words of two 16-bit elements, which are from
+    two vertically adjacent rows. SMLAD multiplies both by weights and adds the products.
     """
 
     channels: int
@@ -57,14 +59,13 @@ class Pairs:
 
     @property
     def pitch(self) -> int:
-        """The number of words from a pair of rows to the next."""
+        """The distance in words between two pairs of rows in the workspace."""
         return self.columns * self.channels
 
     @property
     def cost(self) -> float:
         """
-        The instructions per output row and channel that copy the input to pairs: a part for each
-        pixel and a part for each word.
+        The modelled instructions per output row and channel that copy the input to the workspace.
         """
         return self.count / self.rows * (15 / self.channels + 18 / 4)
 
@@ -90,8 +91,8 @@ class Pairs:
 
 def windows_at_once(columns: int, width: int, stride: int) -> int:
     """
-    Return how many adjacent windows a function computes together, for the fewest loads and
-    recomputed windows in a row of `columns` windows.
+    Return the number of adjacent outputs that a function computes together, so that a row of
+    `columns` outputs needs the fewest instructions. `width` and `stride` describe the window.
     """
 
     def cost(count: int) -> int:
@@ -101,7 +102,10 @@ def windows_at_once(columns: int, width: int, stride: int) -> int:
 
 
 def packed_taps(weights: NDArray[np.integer], height: int) -> NDArray[np.int16]:
-    """Pack weights as [channel, pair of rows, column, 2]; zeros follow an odd number of rows."""
+    """
+    Pack depthwise weights as [channel, pair of rows, column, 2], in the order of `Pairs`. If the
+    number of rows (`height`) is odd, the last pair contains a row of zeros.
+    """
     taps = weights.reshape(len(weights), height, -1).astype(np.int16)
     padded = np.pad(taps, ((0, 0), (0, height % 2), (0, 0)))
     split = padded.reshape(len(weights), -1, 2, padded.shape[2])
@@ -110,8 +114,9 @@ def packed_taps(weights: NDArray[np.integer], height: int) -> NDArray[np.int16]:
 
 def _function(layer: Layer, op: Conv2dOp, pairs: Pairs, positions: int) -> str:
     """
-    Return the name of a C function that computes `positions` adjacent windows. It uses each loaded
-    word for all windows that contain it.
+    Return the name of a C function, which is added to the kernels, that computes `positions`
+    horizontally adjacent outputs. It loads each word of the input a single time, and uses it for
+    all windows that contain it.
     """
     _, height, width, _ = shape_of(op.weights)
     stride = op.strides.get_values()[1]

@@ -271,8 +271,9 @@ def _other_boards(footprint: Footprint) -> Iterator[str]:
 
 def on_board(files: list[Artefact], manifest: Mapping[str, object], choice: Choice) -> Emission:
     """
-    Return the emitted `files`, with flash, SRAM and time on the board added to the report for each
-    layer and in total.
+    Return the emitted `files` and `manifest`. The bytes of flash and SRAM and the modelled
+    microseconds on the board are added to the report, for each layer and in total. `choice` has the
+    printed network and the sizes.
     """
     model = choice.model
     footprint = replace(choice.footprint, widest=widest(model, choice.footprint))

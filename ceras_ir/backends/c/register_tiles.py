@@ -75,8 +75,8 @@ class Tile:
     @property
     def step_cycles(self) -> float:
         """
-        The modelled cycles in which all sums of the tile add a product; the loads of weights and
-        inputs are included.
+        The modelled cycles in which a float kernel adds a product to each sum of the tile, with the
+        loads of weights and inputs.
         """
         return (
             max(self.vectors, self.positions + self.blocks, MULTIPLY_LATENCY_CYCLES)
@@ -85,8 +85,8 @@ class Tile:
 
     def cycles(self, steps: int) -> float:
         """
-        Return the modelled cycles of an integer tile with `steps` products per sum, as measured on
-        Zen 4.
+        Return the modelled cycles of an integer kernel for a tile in which each sum has `steps`
+        products. The constants were measured on Zen 4.
         """
         weights = self.blocks if self.positions >= MIN_SHARING_POSITIONS else self.vectors
         step = max(self.vectors, self.positions + weights, MULTIPLY_LATENCY_CYCLES)
@@ -112,8 +112,8 @@ def _tiles(tile: Tile, rows: int, columns: int, outputs: int) -> int:
 
 def step_cycles(tile: Tile, rows: int, columns: int, outputs: int) -> float:
     """
-    Return the modelled cycles in which all float sums of a layer of `rows` by `columns` positions
-    add a product.
+    Return the modelled cycles in which a float layer adds a product to each sum: `rows` by
+    `columns` output positions of `outputs` channels.
     """
     return _tiles(tile, rows, columns, outputs) * tile.step_cycles
 
@@ -121,9 +121,12 @@ def step_cycles(tile: Tile, rows: int, columns: int, outputs: int) -> float:
 @cache
 def choose_tile(rows: int, columns: int, outputs: int, steps: int = 0, rank: int = 0) -> Tile:
     """
-    Return the tile with the fewest cycles for `steps` integer steps, or for a float step if 0.
+    Return the register tile with the fewest modelled cycles for a layer with `rows` by `columns`
+    output positions and `outputs` output channels.
 
-    `rank` selects the next-best tiles. Ties are resolved to the smallest tile.
+    `steps` is the number of products in each integer sum; the default 0 selects the cost model of
+    float kernels. `rank` 0 returns the best tile, 1 the second best, and so on. Among tiles with
+    equal cycles, the smallest is first.
     """
 
     def cycles(tile: Tile) -> float:
@@ -138,7 +141,8 @@ def choose_tile(rows: int, columns: int, outputs: int, steps: int = 0, rank: int
 
 def whole_tiles(rows: int, outputs: int) -> list[Tile]:
     """
-    Return the best tile of a matrix product for each tile width that divides the number of outputs.
+    Return the tiles of a float matrix product that divide the `outputs` into complete tiles: for
+    each possible tile width, the tile with the fewest cycles.
     """
     best: dict[int, Tile] = {}
     for tile in _shapes(rows, 1):
@@ -164,7 +168,10 @@ def strip_length(total: int, step: int, max_rows: int) -> int:
 
 @dataclass(frozen=True)
 class Walk:
-    """The input elements that a tile loads, as loops with distances in elements."""
+    """
+    The order in which a tile loads input elements: nested loops over the rows of a window and the
+    steps of a row. Distances are in elements.
+    """
 
     tile: Tile
     runs: int
@@ -195,8 +202,8 @@ class Walk:
 @dataclass(frozen=True)
 class Stores:
     """
-    The addresses at which a tile stores its results, as distances in elements of the result, and
-    the conversion of sums to the stored type.
+    The addresses at which a tile stores the results, as distances in elements from the first
+    result, and the conversion of the sums to the stored type.
     """
 
     row: int

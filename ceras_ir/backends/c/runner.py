@@ -162,7 +162,15 @@ class CModel:
         flags: Sequence[str] = LIBRARY_LEVEL,
         prefix: Prefix = MODEL,
     ):
-        """Compile `source`: a directory, or artefacts in memory."""
+        """
+        Compile C for this machine and load it as a shared library.
+
+        `source` is a directory with the C files, or the files in memory. `trace`, if given, is
+        called with the index and the stored bytes of the result of each layer. `launch` executes a
+        launch of an accelerator: it is called with the number of the launch and the arena, which it
+        changes in place. `flags` are compiler options, and `prefix` replaces `model` in the names
+        of C functions and files.
+        """
         self.inputs, self.outputs, self.prefix = list(inputs), list(outputs), prefix
         self._directory = tempfile.TemporaryDirectory(prefix="ceras-c-")
         work = Path(self._directory.name)
@@ -224,8 +232,8 @@ class CModel:
 
     def use_arena(self, image: NDArray[np.uint8]) -> None:
         """
-        Use a copy of `image` as the arena, for example a shared memory that holds the constants of
-        an accelerator.
+        Replace the arena of the network by a copy of `image`. A network that launches an
+        accelerator needs this, because `image` also holds the constants of the accelerator.
         """
         if image.size < self._size:
             raise InputError(f"an image of {image.size} bytes, expected at least {self._size}")
@@ -284,7 +292,7 @@ def _check_header(
 
 
 def aligned(size: int, alignment: int) -> NDArray[np.uint8]:
-    """Return `size` bytes of 0 whose address is a multiple of `alignment`."""
+    """Return an array of `size` bytes of 0 whose address is a multiple of `alignment`."""
     raw = np.zeros(size + alignment, np.uint8)
     start = -raw.ctypes.data % alignment
     return raw[start : start + size]
@@ -305,8 +313,8 @@ def _checked(inputs: Mapping[str, Array], info: TensorInfo) -> Array:
 
 class CompiledC:
     """
-    The C files in `folder`, compiled for the host. `launch` simulates an accelerator on the shared
-    memory `image`.
+    The C files in `folder`, compiled for this machine. If the network launches an accelerator,
+    `launch` simulates it on the shared memory; `image` is the initial content.
     """
 
     def __init__(

@@ -34,8 +34,8 @@ TRAILING_BYTES = 3
 @dataclass(frozen=True)
 class SparseSource:
     """
-    The encoded weights of a layer as C constants, and the C variable `source` from which a kernel
-    decodes a filter at a time.
+    The encoded weights of a layer as C constants, and the C variable `source`, a position in them.
+    A kernel decodes a filter at a time.
     """
 
     layer: Layer
@@ -57,8 +57,9 @@ class SparseSource:
         scale: int = 1,
     ) -> "SparseSource":
         """
-        Add weights [filters, products] times `scale` to the constants. `taps` has the offset of the
-        input element of each tap of the window.
+        Add the encoded `weights` [filters, products] to the constants. For each tap (a position of
+        the window), `taps` has the offset of the input element in the planes. Decoded weights are
+        multiplied by `scale`.
         """
         is_float = weights.dtype == np.float32
         kind, value, wide = ("f32", "float", "float") if is_float else ("i8", "int8_t", "int32_t")
@@ -75,8 +76,8 @@ class SparseSource:
 
     def reserve(self, multiple: int = 1) -> None:
         """
-        Declare the C array `entries` for the decoded weights of a filter and an end mark, padded to
-        a multiple.
+        Declare the C array `entries` in the workspace, which holds the decoded weights of a filter
+        and an end mark. The length is rounded up to a multiple of `multiple`.
         """
         count = int(self.counts.max(initial=0)) + 1
         count = -(-count // multiple) * multiple
@@ -99,8 +100,9 @@ class SparseSource:
 
     def next_filter(self, channels: int, pitch: int) -> str:
         """
-        Return the C expression that decodes the next filter into `entries` and returns the number
-        of weights.
+        Return the C expression that decodes the next filter into `entries`. The value of the
+        expression is the number of decoded weights. `channels` is the number of input channels, and
+        `pitch` is the distance in elements between the inputs of two channels.
         """
         encoded = self.encoded
         equal = 0 if encoded.counts.data else int(encoded.filter_counts[0])
@@ -114,10 +116,11 @@ def readable(
     weights: NDArray[np.generic], op: LinearOperation
 ) -> tuple[CooAttr | SparseBlockAttr, int]:
     """
-    Return weights in an encoding that kernels support, and the number of weights at each encoded
-    position.
+    Return the weights of `op` in an encoding that kernels can decode, and the number of weights at
+    each encoded position (1, or the width of a block).
 
-    The constant keeps distances or blocks of adjacent weights; other weights become distances.
+    If `op` has such an encoding, it is kept; otherwise the weights are encoded as the distances
+    between nonzero weights.
     """
     encoded, channels = op.encoded_weights, shape_of(op.weights)[-1]
     if (
@@ -173,8 +176,8 @@ class NarrowSums:
 @dataclass(frozen=True)
 class Product:
     """
-    An instruction of the sparse kernel: it adds the product of a weight and the input at `offset`
-    to the sum of `filter`.
+    An instruction of the sparse kernel. It adds the product of a weight (or of four int8 weights)
+    and the input at `offset` to the sum of `filter`.
     """
 
     order: int
@@ -187,8 +190,8 @@ class Product:
 
 def products(weights: NDArray[np.generic], planes: Planes) -> list[Product]:
     """
-    Return the products with nonzero weights, sorted by filter. A float weight is a product. The
-    int8 weights of a filter for four adjacent planes form a 32-bit word, which is a single product.
+    Return the multiplications with nonzero weights, sorted by filter. In float, a multiplication
+    has a weight. In int8, it has the word of four weights from `_words`.
     """
     plane, offset = planes.places()
     flat = np.ascontiguousarray(weights).reshape(len(weights), -1)
@@ -212,8 +215,12 @@ def _words(
     flat: NDArray[np.generic], planes: Planes
 ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
     """
-    Return int8 weights as 32-bit words [filters, positions], each for four adjacent planes, and the
-    position of each word in the planes.
+    Pack int8 weights into 32-bit words. A word has the four weights for the same offset in four
+    adjacent planes, such as four channels. `flat` has the weights of each filter, [filters,
+    products]; a plane is a channel of the input, see `planes.py`.
+
+    Return the words [filters, count], and for each of the `count` words the offset of the input in
+    the workspace, in words.
     """
     plane, offset = planes.places()
     places, inverse = np.unique(plane // 4 * planes.pitch + offset, return_inverse=True)
@@ -250,9 +257,9 @@ def block_text(
     narrow: NarrowSums | None,
 ) -> tuple[str, list[int]]:
     """
-    Return a function that stores the sums of a block, and the words that it loads.
-
-    Sums are [filters, 16]; bytes are [filters / 4, 16, 4]. `first` is the index of the first word.
+    Return the assembler function of a block of filters, and the weights that it loads as 32-bit
+    words. It stores sums as [filters, 16], or bytes as [filters / 4, 16, 4], for 16 output
+    positions. `first` is the index of the first word in the array of all weights.
     """
     mine = sorted((p for p in found if p.filter in block), key=lambda p: (p.order, p.filter))
     register = {o: i for i, o in enumerate(block)}

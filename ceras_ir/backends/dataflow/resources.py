@@ -57,7 +57,10 @@ class Resources:
 
 @dataclass
 class Usage:
-    """The resources that a block uses on a family of FPGAs, where its logic is counted by kind."""
+    """
+    The resources of a circuit block on an FPGA family: multipliers (DSP), 18-kbit memories, lookup
+    tables that serve as memories, and the other logic, counted by kind.
+    """
 
     family: Family
     dsp: int = 0
@@ -72,8 +75,9 @@ class Usage:
 
     def memory(self, width: int, depth: int, copies: int = 1, *, clocked: bool = True) -> None:
         """
-        Add `copies` memories with `depth` words of `width` bits. If reads are not clocked, they
-        consist of lookup tables.
+        Add `copies` memories with `depth` words of `width` bits each. A memory without a clocked
+        read port (`clocked` is false), which returns data in the same cycle, consists of lookup
+        tables; otherwise the cheaper resource is used.
         """
         blocks = _blocks(width, depth)
         options: list[tuple[float, int, int]] = []
@@ -104,8 +108,8 @@ class Usage:
 
     def rows(self, width: int, channels: int, capacity: int) -> None:
         """
-        Add a ring buffer for `capacity` rows of all channels, and the logic that computes its
-        addresses.
+        Add a ring buffer for `capacity` rows of an image, with a word of `width` bits for each row
+        and channel, and the multipliers of the two address computations.
         """
         self.memory(width, capacity * channels)
         self.addresses(channels, bits(capacity * channels), 2)
@@ -212,7 +216,9 @@ MAX_ERROR_LINES = 12
 
 @dataclass(frozen=True)
 class OpenTool:
-    """An open-source synthesis tool that may be installed under several names."""
+    """
+    An open-source tool for FPGAs, such as yosys, and the commands by which it may be installed.
+    """
 
     name: str
     commands: tuple[str, ...]

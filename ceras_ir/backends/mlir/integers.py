@@ -76,12 +76,18 @@ def half_away(s: Scalars, value: SSAValue, shift: SSAValue) -> SSAValue:
 
 
 def high_product(s: Scalars, a: SSAValue, b: SSAValue) -> SSAValue:
-    """Return the product of numbers in units of 2^-31, rounded half up."""
+    """
+    Return the product of two fixed-point numbers in units of 2^-31: `a * b / 2**31`, rounded half
+    up.
+    """
     return _half_up(s, s.mul(a, b), s.integer(31))
 
 
 def newton_reciprocal(s: Scalars, half: SSAValue) -> SSAValue:
-    """Return `1 / half` in units of 2^-29 as `ceras_ir.network.integer.newton_reciprocal`."""
+    """
+    Return `1 / half` by three steps of Newton's method, in units of 2^-29. `half` is in units of
+    2^-31. The bits equal those of `ceras_ir.network.integer.newton_reciprocal`.
+    """
     x = s.add(s.integer(RECIPROCAL_OFFSET), high_product(s, half, s.integer(RECIPROCAL_SLOPE)))
     for _ in range(3):
         error = s.sub(s.integer(1 << 29), high_product(s, half, x))
@@ -98,8 +104,9 @@ def requantize(
     shift: SSAValue | None = None,
 ) -> SSAValue:
     """
-    Convert an i64 accumulator to stored integers. `multiplier` and `shift`, both i64, replace the
-    common multiplier and shift of `requant`.
+    Convert an i64 accumulator to a stored integer: multiply, shift, round, add the zero point,
+    clamp. `multiplier` and `shift` (i64) belong to the channel, if channels differ; by default,
+    `requant` has both.
     """
     if multiplier is None and requant.multiplier.data != 1:
         multiplier = s.integer(requant.factors[0][0])
@@ -117,7 +124,10 @@ def requantize(
 
 
 def quantize(s: Scalars, quotient: SSAValue, element: UniformType, point: SSAValue) -> SSAValue:
-    """Return `quotient`, a real value divided by the scale, as a stored integer of `element`."""
+    """
+    Round `quotient`, a real value that was divided by the scale, half to even; add the zero point
+    `point`, and clamp to the range of `element`. NaN becomes the zero point.
+    """
     zero, limit = s.real(0.0), s.real(LARGEST_ROUNDED)
     rounded = s.rint(quotient)
     rounded = s.select(s.is_nan(rounded), zero, rounded)
@@ -137,7 +147,11 @@ def centred(
 
 
 def shift_swish(s: Scalars, q: SSAValue, bends: Sequence[SSAValue]) -> SSAValue:
-    """Return `graph.shift_swish` of an i64 before `requant`, with five constants."""
+    """
+    Return the sum that `graph.shift_swish` computes from the stored integer `q` before the
+    requantization, as an i64. `bends` has the five constants k0 to k4 of the operation: offsets of
+    the linear pieces, as i64 values in units of the input scale.
+    """
     k0, k1, k2, k3, k4 = bends
     zero = s.integer(0)
 
@@ -176,8 +190,8 @@ def normalization_factor(
     s: Scalars, op: IntegerNormalizeOp, squares: SSAValue
 ) -> tuple[SSAValue, SSAValue]:
     """
-    Return the factor `m` and the shift for `shifted_by` of a row of `graph.integer_normalize`, from
-    the sum of squares.
+    Return a factor `m` and a shift with which `graph.integer_normalize` multiplies the elements of
+    a row; `shifted_by` applies the shift. `squares` is the sum of the squares of the row.
     """
     w, zero = s.add(squares, s.integer(op.epsilon.value.data)), s.integer(0)
     log = s.sub(s.integer(63), s.leading_zeros(w))
@@ -211,5 +225,8 @@ def cast(
 
 
 def smaller(width: int) -> IntegerType:
-    """Return the type of a sum that is proven to fit 32 bits, if operands have `width` bits."""
+    """
+    Return the type in which operands of `width` bits are added, if the sum is proven to fit 32
+    bits: i32, or i64 if the operands have 32 bits or more.
+    """
     return i32 if width < 32 else i64

@@ -72,7 +72,7 @@ EXPORTED = (
 
 
 def why_not(op: Operation) -> str | None:
-    """Return why `op` has no ONNX form, or None."""
+    """Return the reason why ONNX cannot express `op`, or `None` if it can."""
     if isinstance(op, graph.GraphOperation) and op.has_kernel_form:
         return NO_KERNELS
     match op:
@@ -125,7 +125,10 @@ def why_not(op: Operation) -> str | None:
 
 
 def rounds_differently(op: Operation) -> bool:
-    """Return whether `fold-qdq` rounds ties of the ONNX form of `op` differently."""
+    """
+    Return whether a later import of the exported model (`fold-qdq`) rounds ties of `op` in another
+    direction than `op`.
+    """
     requant = _requant(op)
     if requant is None or (requant.shift.data == 0):
         return False
@@ -217,11 +220,13 @@ def export_model(
     module: ModuleOp, title: str, *, exact: bool = True, silent: bool = False
 ) -> onnx.ModelProto:
     """
-    Return the network as a model with the name `title`.
+    Return the network as an ONNX model with the name `title`. Raise an `UnsupportedError` that
+    lists all operations without an ONNX form.
 
-    All operations without an ONNX form are refused together, by name. Unless `silent`, stderr names
-    the nodes with ties that an import of the model rounds differently. With `exact`, a small
-    constant before QuantizeLinear changes the rounding to half up.
+    With `exact`, a small constant is added before each QuantizeLinear that must round half up,
+    because QuantizeLinear rounds half to even. Other ties can still differ: if this compiler
+    imports the model again, some nodes round half up instead of half to even, or vice versa. A note
+    on stderr lists these nodes, unless `silent`.
     """
     main = main_function(module)
     ops = [op for op in main.body.block.ops if not isinstance(op, ReturnOp)]
@@ -295,7 +300,10 @@ def _name_output(
 
 
 class Reimported(Interpreted):
-    """The interpreter of the model at `path`, with integers for Q/DQ and `ordered` float sums."""
+    """
+    Imports the exported model at `path` again, and interprets it, to check the export. Quantized
+    operations are computed in integers, and float sums in the fixed order of this compiler.
+    """
 
     def __init__(self, path: Path):
         module = read_network(str(path))

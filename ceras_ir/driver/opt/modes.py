@@ -39,7 +39,13 @@ class OutOfTimeError(Exception):
 
 
 class ShellCommand:
-    """A shell command with status 0 for interesting inputs."""
+    """
+    Runs a shell command of the user on candidate files, for example to reduce a file to a small one
+    that still fails.
+
+    The command contains `{input}` in place of the file. The status is 0 if the candidate is
+    interesting: it still shows the behavior that the user looks for. Results are cached by content.
+    """
 
     def __init__(
         self,
@@ -51,8 +57,9 @@ class ShellCommand:
         option: str = "--test",
     ):
         """
-        Create a command. `timeout` limits the duration of a run, and `limit` the duration of all
-        runs, in seconds.
+        Create a command. The candidates have the extension `suffix`. A run is ended after `timeout`
+        seconds, and all runs together after `limit` seconds, unless `limit` is `None`. `option` is
+        the flag that error messages name.
         """
         if PLACEHOLDER not in command:
             raise UsageError(f"the command of {option} must have {PLACEHOLDER}, got '{command}'")
@@ -64,7 +71,10 @@ class ShellCommand:
         self.runs = 0
 
     def status(self, data: bytes) -> int | None:
-        """Return the status for the input `data`; None after a timeout."""
+        """
+        Run the command on a file with the content `data`, and return the exit status; `None` after
+        a timeout. Raise `OutOfTimeError` if the limit for all runs is exceeded.
+        """
         key = hashlib.sha256(data).digest()
         if key not in self._known:
             # The first run decides whether reduction can start.

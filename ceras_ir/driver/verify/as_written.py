@@ -48,7 +48,10 @@ _DATA_MOVEMENTS = (graph.PadOp, graph.TransposeOp, graph.ReshapeOp, graph.SliceO
 
 @dataclass
 class StepDifferences:
-    """The result of the comparison of some samples."""
+    """
+    The counts of compared, unknown and differing values over all samples, and a text about the
+    first wrong value.
+    """
 
     values: int = 0
     """The number of compared stored values and outputs."""
@@ -69,7 +72,11 @@ class StepDifferences:
 
 
 class AsWritten:
-    """Compares two forms of a network: `written`, with Q and DQ, and `quantized`."""
+    """
+    Compares two forms of a network with Q/DQ. In `written`, operations are executed in float
+    between DequantizeLinear and QuantizeLinear, as in the file. In `quantized`, the compiler has
+    replaced them by integer operations.
+    """
 
     def __init__(self, written: ModuleOp, quantized: ModuleOp):
         self.written, self.quantized = written, quantized
@@ -80,7 +87,11 @@ class AsWritten:
         self.found = StepDifferences()
 
     def compare(self, sample: Mapping[str, Array]) -> None:
-        """Run both networks on a sample, and record the first wrong value."""
+        """
+        Run `written` and `quantized` on a sample, and compare each stored value that both have.
+        Values may differ by a step of the scale (`MAX_STEPS`). The first larger difference, in
+        order of execution and over all samples, is recorded in `found.wrong`.
+        """
         quantized: dict[SSAValue, Array] = {}
 
         def keep(op: Operation, results: tuple[Array, ...]) -> None:
@@ -206,9 +217,10 @@ def _quantized_before_moves(
     written: ModuleOp, quantized: ModuleOp
 ) -> dict[Operation, tuple[SSAValue, Sequence[Operation]]]:
     """
-    Map an operation that `written` moves and then quantizes to the value that `quantized` quantizes
-    first, and to the data movement operations in order. The value must be unique, and have the same
-    name, scale and shape before the moves.
+    Find operations that `written` executes as move, then quantize, and `quantized` as quantize,
+    then move. Map each quantization of `written` to the value in `quantized` before the moves, and
+    to the data movement operations in order. The value must be unique, and have the same node name,
+    scale and shape before the moves.
     """
     known: dict[tuple[str, float, int], list[SSAValue]] = {}
     for op in main_function(quantized).body.block.ops:
@@ -232,7 +244,11 @@ def _quantized_before_moves(
 def _paired(
     written: ModuleOp, quantized: ModuleOp, is_wanted: Callable[[Operation], bool]
 ) -> dict[Operation, SSAValue]:
-    """Map operations to the value with the same node and type, if it is unique."""
+    """
+    Map each operation of `written` for which `is_wanted` holds to the result of the operation in
+    `quantized` with the same node name and type. Operations without a counterpart, or with several,
+    are omitted.
+    """
     ours, theirs = _by_name(written, is_wanted), _by_name(quantized, is_wanted)
     return {
         ops[0]: theirs[key][0].results[0]
@@ -259,7 +275,11 @@ def _sums_floats(op: Operation) -> bool:
 
 
 def _has_hidden_transpose(value: SSAValue) -> bool:
-    """Return whether a transposition that keeps the shape is next to a value."""
+    """
+    Return whether a transposition that does not change the shape (such as of a square matrix)
+    computes or consumes the value. Equal shapes then do not show that two values have equal
+    elements.
+    """
     around = [value.owner, *(use.operation for use in value.uses)]
     return any(
         isinstance(op, graph.TransposeOp) and graph.shape_of(op.input) == graph.shape_of(op.result)
@@ -268,7 +288,7 @@ def _has_hidden_transpose(value: SSAValue) -> bool:
 
 
 def _is_computed_from(value: SSAValue, other: SSAValue) -> bool:
-    """Return whether operations of the node of `value` compute it from `other`."""
+    """Return whether `value` depends on `other` through operations of the same ONNX node only."""
     first = value.owner
     pending = [first] if isinstance(first, Operation) else []
     seen, name = set(pending), "" if not pending else node_name(pending[0])

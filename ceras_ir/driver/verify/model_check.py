@@ -65,7 +65,10 @@ class MismatchError(Exception):
 
 
 class AsImported:
-    """A model, and the graph that was imported from it."""
+    """
+    An ONNX model and the graph that was imported from it, with the tensors of the model that have a
+    counterpart in the graph.
+    """
 
     def __init__(
         self,
@@ -100,8 +103,9 @@ class AsImported:
 
     def compare(self, sample: Mapping[str, Array]) -> dict[str, Array]:
         """
-        Run both on a sample, and return the outputs of the reference. Raises `MismatchError` at the
-        first element outside the bound, and `NoReferenceError`.
+        Run the model and the graph on a sample, and compare each tensor that both have. Return the
+        outputs of the reference. Raises `MismatchError` at the first element outside the bound, and
+        `NoReferenceError` if the reference cannot run the model.
         """
         inputs = {**self.constants.inputs(), **sample, **self.states}
         expected = self.reference_results(sample)
@@ -170,8 +174,9 @@ class AsImported:
 
     def _common_rows(self, name: str, actual: Array, expected: Array) -> int | None:
         """
-        Return the common number of rows if it is data-dependent in the model and fixed in the
-        imported graph. Later rows, and values that depend on them, have no counterpart.
+        Return the number of leading rows to compare, if the data determines the number of rows in
+        the model and the imported graph has a fixed number (NonMaxSuppression); otherwise `None`.
+        The other rows, and values that depend on them, have no counterpart.
         """
         is_sized = self.reference.nodes[name].op_type in DATA_DEPENDENT_SIZES
         if not is_sized or actual.shape[1:] != expected.shape[1:] or actual.shape == expected.shape:
@@ -238,7 +243,12 @@ Sample = Mapping[str, Array]
 
 
 class ModelCheck:
-    """The model in a file, and its import."""
+    """
+    Compares the graph that was imported from a model file with a reference implementation of ONNX
+    that runs the model.
+
+    `run` compares the values of each node, then the outputs of the entire network ("end to end").
+    """
 
     def __init__(self, path: str, imported: NamedImport, states: Mapping[str, str]):
         model, (module, named) = read_model(path), imported
@@ -256,9 +266,10 @@ class ModelCheck:
 
     def run(self, samples: Sequence[Sample], outputs: Sequence[Sample], *, given: bool) -> None:
         """
-        Compare some of `samples`, for which the imported graph computes `outputs`. They are `given`
-        by the user, or synthetic. Raises `MismatchError`, and `NoReferenceError` if the reference
-        runs no sample.
+        Compare the imported graph with the reference on some of `samples`. `outputs` has the
+        outputs that the imported graph computes for each sample. `given` is true if the user
+        supplied the samples, and false for synthetic samples. Raises `MismatchError`, and
+        `NoReferenceError` if the reference cannot run any sample.
         """
         reason = None
         count = max(len(outputs) // SAMPLES_PER_CHECK, 1)
@@ -280,8 +291,10 @@ class ModelCheck:
 
     def check_layouts(self, sample: Sample, output: Sample) -> None:
         """
-        Compare the graph in the layouts of the model with the imported graph on a sample, unless
-        the outputs of the imported graph agree with the reference.
+        Run the graph from before the elimination of transposes on a sample, and compare with
+        `output`, the outputs of the imported graph. This step is omitted if there are no
+        transposes, or if the outputs of the imported graph agree with the reference. Raises
+        `MismatchError`.
         """
         module = self.imported.module
         if self._is_compared_end_to_end and (self.differs or 0.0) <= FLOAT_TOLERANCE:

@@ -56,7 +56,10 @@ class Evaluation(Protocol):
 
 @dataclass(frozen=True)
 class Applied:
-    """An operation with its operands and result, and the bounds of the operands."""
+    """
+    An operation of the network that was executed: the operands, the result, and for each element of
+    each operand the largest possible difference from the value of another implementation.
+    """
 
     operands: list[Array]
     errors: list[Doubles]
@@ -68,22 +71,28 @@ class Applied:
 
     @property
     def excess(self) -> float:
-        """The additional relative rounding of the element type, if it is narrower than float32."""
+        """
+        The relative rounding error of the element type, minus that of float32: 0 for float32, and
+        positive for narrower types such as float16.
+        """
         return self.unit - UNIT
 
     @property
     def is_exact(self) -> bool:
-        """Return whether all operands equal those of the other implementation."""
+        """
+        Return whether all bounds are 0, so that the operands equal the operands in the other
+        implementation.
+        """
         return not any(error.any() for error in self.errors)
 
     @property
     def nothing(self) -> Doubles:
-        """The bounds of an exact result."""
+        """A bound of 0 for each element of the result, which is exact."""
         return np.zeros(self.result.shape)
 
     @property
     def anything(self) -> Doubles:
-        """The bounds of an unknown result."""
+        """A bound of infinity for each element of the result: any difference is accepted."""
         return np.full(self.result.shape, inf)
 
     @property
@@ -93,7 +102,7 @@ class Applied:
 
     @property
     def magnitudes(self) -> Doubles:
-        """The magnitudes of the elements of the result."""
+        """The absolute value of each element of the result, as float64."""
         return np.abs(self.result.astype(np.float64))
 
     def reals(self) -> list[Real]:
@@ -123,12 +132,16 @@ def rule(*kinds: type[Op]) -> Callable[[RoundingRule[Op]], RoundingRule[Op]]:
 
 
 def has_rule(kind: type[Operation]) -> bool:
-    """Return whether floats that operations of a kind compute have a bound."""
+    """Return whether a rule bounds the floats that operations of class `kind` compute."""
     return kind in _RULES
 
 
 def error_of(op: Operation, at: Applied) -> Doubles:
-    """Return the bound of each element of the result."""
+    """
+    Return for each element of the result of `op` the largest difference from another
+    implementation, as float64 in the shape of the result. Without a rule for `op`, this is 0 for
+    integers from exact operands, and otherwise infinity.
+    """
     with np.errstate(all="ignore"):
         if (found := _RULES.get(type(op))) is not None:
             bound = found(op, at)
@@ -145,7 +158,10 @@ def is_float(array: Array) -> bool:
 
 
 def moved(op: Operation, at: Applied) -> Doubles:
-    """Return the bound of an operation that moves elements, or averages them."""
+    """
+    Return the bounds of the result of a data movement operation or an average: `op` applied to the
+    bounds of the operands.
+    """
     if at.is_exact:
         return at.nothing
     errors = [error.astype(np.float32) for error in at.errors]
@@ -162,8 +178,11 @@ def equal(actual: Array, expected: Array) -> NDArray[np.bool_]:
 
 def within(actual: Array, expected: Array, bound: Doubles) -> NDArray[np.bool_]:
     """
-    Return the mask of elements that are equal or within their bounds. Numbers from 2^127 on may be
-    infinities, because implementations overflow in intermediate results.
+    Return a boolean array: whether each element of `actual` equals the element of `expected`, or
+    differs by at most the element of `bound` (in floats, the smallest step of the type is added).
+
+    In float arrays, two elements of equal sign with magnitudes of 2^127 or more always agree,
+    finite or infinite: an intermediate result of either implementation may have overflowed.
     """
     with np.errstate(all="ignore"):
         apart: Doubles = np.abs(actual.astype(np.float64) - expected.astype(np.float64))

@@ -136,7 +136,10 @@ def high_half(a: Integers, b: int) -> Integers:
 
 
 def multiplied(value: Integers, factor: float) -> Integers:
-    """Return `value * factor` with the two roundings of the kernels."""
+    """
+    Return `value * factor` as the kernels of TensorFlow Lite do: the product with a 31-bit
+    multiplier is rounded, and then the right shift.
+    """
     multiplier, shift = quantized_multiplier(factor)
     high = high_product(value << max(shift, 0), multiplier)
     return half_away(high, max(-shift, 0))
@@ -159,8 +162,9 @@ EXP_FACTORS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 2
 @dataclass(frozen=True)
 class FixedPoint:
     """
-    The functions of gemmlowp on numbers with a sign and `bits` bits: 31, or 15. Results are in
-    units of `2^-bits`, and arguments in units of `2^(integer_bits - bits)`.
+    The fixed-point functions of gemmlowp, which TensorFlow Lite uses. A number has a sign and
+    `bits` further bits: 31 (int32) or 15 (int16). The integer r is the result `r * 2^-bits`; the
+    integer a is the argument `a * 2^(integer_bits - bits)`.
     """
 
     bits: int
@@ -171,7 +175,7 @@ class FixedPoint:
         return (1 << self.bits) - 1
 
     def constant(self, value: int) -> int:
-        """Return a constant that is given in 31 bits."""
+        """Convert a constant with 31 bits after the point to `bits` bits, rounded half up."""
         return value + (1 << 30 - self.bits) >> 31 - self.bits if self.bits < 31 else value
 
     def product(self, a: Integers, b: Integers | int) -> Integers:

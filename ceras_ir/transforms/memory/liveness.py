@@ -65,7 +65,10 @@ def value_name(main: FuncOp, value: SSAValue) -> str:
 
 @dataclass
 class Buffer:
-    """Memory for one or more values, which must be unchanged during the steps `[lower, upper)`."""
+    """
+    A range of memory of `size` bytes for one or more values. It is in use from step `lower` on,
+    until before step `upper`; a step is the execution of an operation.
+    """
 
     size: int
     lower: int
@@ -82,7 +85,10 @@ class Buffer:
 
 
 class Steps:
-    """The steps of `main`, and facts about the values that are equal for all ways to slice."""
+    """
+    The operations of `main` in order (a step each), and facts about the values that do not depend
+    on the memory plan.
+    """
 
     def __init__(self, main: FuncOp):
         self.order = steps(main)
@@ -146,7 +152,9 @@ class Liveness:
 
     def shared(self, op: Operation, step: int, in_place: bool) -> SSAValue | None:
         """
-        Return the operand whose memory can hold the result of `op`, or `None` if there is none.
+        Return the operand that the result of `op` can replace in memory, or `None`. Either the
+        result is a view of the operand (a reshape), or, with `in_place`, `op` may overwrite an
+        operand that is not used after `step`, the position of `op` in the order of execution.
         """
         if (source := self.steps.viewed_operand(op)) is not None:
             fits = not self.pitches.get(source) or row_bytes(source) == row_bytes(op.results[0])
@@ -187,8 +195,9 @@ class Liveness:
 
     def take_over(self, value: SSAValue, buffer: Buffer, place: tuple[int, int], upper: int):
         """
-        Store `value` in an existing buffer until `upper`. `place` is the start in the buffer and
-        the distance between rows.
+        Store `value` in an existing buffer, and extend the live range of the buffer to the step
+        `upper`. `place` has the offset of `value` in the buffer, and the distance between the rows
+        of `value` (0 without gaps), both in bytes.
         """
         buffer.upper = max(buffer.upper, upper)
         self._put(value, buffer)
@@ -206,8 +215,11 @@ class Liveness:
 
     def merge(self, op: ConcatOp, upper: int) -> bool:
         """
-        Merge the buffers of the operands of a concatenation into the buffer of the result, where
-        this is possible; return whether it is.
+        Store operands of a concatenation directly in the memory of the result, so that they need no
+        copy. An operand for which this is impossible is copied, with the reason in `copied`.
+
+        `upper` is the step after the last use of the result. Return whether any operand is stored
+        there; if not, the caller must add a buffer for the result.
         """
         parts, merged = slices(op), dict[int, tuple[Buffer, Slice, int]]()
         if not parts:

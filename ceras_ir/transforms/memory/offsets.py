@@ -26,7 +26,10 @@ from ceras_ir.support.programs import run_program
 
 @dataclass(frozen=True)
 class Span:
-    """A buffer: `size` bytes that must be unchanged during the steps `[lower, upper)`."""
+    """
+    A buffer: `size` bytes that must not change from step `lower` on, until before step `upper`. A
+    step is the execution of an operation.
+    """
 
     size: int
     lower: int

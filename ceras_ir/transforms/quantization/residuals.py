@@ -47,7 +47,10 @@ from ceras_ir.transforms.rebuilding import rebuild_linear
 
 @dataclass(frozen=True)
 class ResidualSpreadPass(ResidualSpreadOptions, NetworkPass):
-    """Base class of passes that depend on per-channel residual shifts."""
+    """
+    Base class of passes with the option `residual_spread`: the largest difference of the residual
+    shifts of two channels of a layer, in bits.
+    """
 
     def __post_init__(self) -> None:
         if not 0 <= self.residual_spread <= ROW_SPREAD:
@@ -200,8 +203,11 @@ def _unfuse(op: graph.LinearOperation, residual: SSAValue) -> None:
 
 def _before_residual(op: graph.LinearOperation, residual: SSAValue) -> tuple[float, float]:
     """
-    Return the range of the sum minus the residual. If the lower bound of the activation hides
-    smaller sums, the range ends at this bound.
+    Return the range of the sum before the residual is added:
+    `[low - max residual, high - min residual]` for a sum in `[low, high]`.
+
+    The sum is known only after the activation. With ReLU, for example, `low` is 0, although the sum
+    can be negative.
     """
     ranges: list[tuple[float, float]] = []
     for value in (op.result, residual):

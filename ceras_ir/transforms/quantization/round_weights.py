@@ -154,8 +154,9 @@ def patch_length(op: graph.LinearOperation) -> int:
 
 class _Pairs:
     """
-    The sums of products of all pairs of columns of patches: a symmetric matrix [K, K], of which the
-    blocks from the diagonal on are stored.
+    The sums of `x[i] * x[j]` over all patches, for all pairs of elements i and j of a patch, which
+    has K elements: a symmetric matrix [K, K] for each group. Only the blocks on and above the
+    diagonal are stored.
     """
 
     def __init__(self, groups: int, length: int):
@@ -167,7 +168,7 @@ class _Pairs:
         ]
 
     def add(self, x: NDArray[np.float32]) -> None:
-        """Add the products of the columns of `x` [groups, patches, K]."""
+        """Add the products of all pairs of elements of the patches `x` [groups, patches, K]."""
         for number, block in enumerate(self.blocks):
             rest = x[:, :, number * PAIR_BLOCK_COLUMNS :]
             block += np.matmul(rest[:, :, : block.shape[1]].transpose(0, 2, 1), rest)
@@ -177,7 +178,10 @@ class _Pairs:
         return all(np.isfinite(block).all() for block in self.blocks)
 
     def of(self, groups: slice) -> NDArray[np.float64]:
-        """Return the symmetric matrices [groups, K, K] of some groups of the layer."""
+        """
+        Return the complete symmetric matrices [groups, K, K] of sums of `x[i] * x[j]`, for the
+        groups of a convolution in the slice `groups`.
+        """
         count = len(range(*groups.indices(self.shape[0])))
         found = np.empty((count, *self.shape[1:]))
         for number, block in enumerate(self.blocks):
@@ -190,8 +194,9 @@ class _Pairs:
 @dataclass
 class InputMoments:
     """
-    The sums, over samples, of the input patches of a layer and of products of pairs of their
-    elements. Several layers may share equal weights.
+    The sums over samples of the input patches of a layer, and of the products of pairs of elements.
+    A patch has the K input elements that contribute to a single output element. Layers with equal
+    weights, such as the steps of a loop, share the sums.
     """
 
     op: graph.LinearOperation

@@ -34,8 +34,9 @@ MIN_JOINED, MAX_JOINED = INT8_LOW - (INT8_HIGH << BYTE_BITS), INT8_HIGH - (INT8_
 
 def may_be_split(op: graph.LinearOperation, widths: Sequence[int]) -> bool:
     """
-    Return whether a layer with these widths of operand and result can be computed twice. The scales
-    must be powers of two, and the weights must not be -128, because they are negated.
+    Return whether a layer can be split into two layers with the same weights. `widths` are the
+    required bits of operand and result. The scales must be powers of two, and no weight may be
+    -128, because the weights are negated.
     """
     types = [graph.quantized_element(v) for v in (op.input, op.results[0])]
     kind, weights = graph.quantized_element(op.weights), graph.constant_array(op.weights)
@@ -73,22 +74,26 @@ class Bytes(NamedTuple):
 @dataclass(frozen=True)
 class WideInputRule(ResidualSpreadPass):
     """
-    Convert a layer with a 16-bit operand to two layers with 8-bit operands:
+    Convert a layer with a 16-bit operand to two layers with 8-bit operands. The operand `x` is
+    `256 * upper + lower`, and both bytes have a sign.
 
-    1. the products with the lower byte, in 8 bits, at the finest power of two for which four
-       standard deviations of products with random bytes fit;
-    2. the layer on the upper byte, with the first result as the residual.
+    1. The first layer multiplies the weights by `lower`. The result has 8 bits. The scale is the
+       smallest power of two with which four standard deviations of the sum are in range, if bytes
+       are random.
+    2. The second layer multiplies the weights by `upper`, and adds the result of the first layer as
+       the residual.
 
-    The bytes are the two layers that `results` created for the value, or separate operations. An
-    8-bit accelerator needs twice the time for both layers, but would leave a 16-bit layer to the
-    host.
+    If the rule `results` split the producer of `x` into two layers, their results are the two
+    bytes. Otherwise operations that extract the bytes are added. An 8-bit accelerator needs twice
+    the time of a single layer, but it could not compute the 16-bit layer at all.
 
     A layer is left unchanged in each of these cases:
 
-    1. It has a residual, a table, a multiplier, or a result of more than 8 bits.
+    1. It has a residual, a lookup table as activation, a requantization by a multiplier (which is
+       not a power of two), or a result of more than 8 bits.
     2. It is depthwise.
-    3. The scales of the output channels are more than `residual_spread` octaves apart.
-    4. The steps of the first result would be longer than the final steps.
+    3. The largest scale of the output channels is more than `2^residual_spread` times the smallest.
+    4. The scale of the first result would be larger than that of the final result.
 
     Not exact: the first result is rounded by at most half a step of the final result, it is clipped
     if bytes are far from random, and the bias is rounded to 2^8 steps of the accumulator. Values
@@ -175,8 +180,8 @@ def _split_input(op: graph.LinearOperation, known: dict[SSAValue, Bytes], spread
 
 def _bytes_of(value: SSAValue) -> Bytes:
     """
-    Return the 8-bit halves of a 16-bit value, as two layers have computed them or by new
-    operations.
+    Return the two 8-bit halves of a 16-bit value. If two layers have computed them, their results
+    are returned; otherwise operations are added that extract them.
     """
     owner, element = value.owner, graph.stored_element(value)
     if isinstance(owner, graph.BinaryOp) and _joins_bytes(owner):

@@ -126,7 +126,10 @@ def byte_function(value: SSAValue) -> ByteFunction | None:
 
 
 def byte_values(ops: list[Operation]) -> dict[SSAValue, ByteFunction]:
-    """Return the float values of a network that are functions of single pixels, in order."""
+    """
+    Return the float values of a network, in order, in which each element depends on a single ui8
+    pixel, with the function of the pixel.
+    """
     # Start at the pixels: a search from each value would have quadratic complexity.
     known: dict[SSAValue, ByteFunction] = {}
     for op in ops:
@@ -157,12 +160,15 @@ def _computed_of(op: Operation) -> SSAValue | None:
 @dataclass(frozen=True)
 class TabulatePixelsPass(NetworkPass):
     """
-    Replace each `graph.quantize` of a function of a pixel by a `graph.lookup` of the plain ui8.
-    Casts, scalings, means and the quantization become a single table, or a table per channel if
-    channels differ. No float image is stored.
+    Replace the operations between an 8-bit image and a `graph.quantize` by a `graph.lookup`, if
+    each result depends only on a single pixel. The image has the type ui8, without scale and zero
+    point.
+
+    Casts, scalings, subtractions of a mean and the quantization become a single table of 256
+    entries, or a table per channel if channels differ. No float image is stored.
 
     Tables per channel need channels as the last axis. Transpositions before the quantization, and
-    transpositions after it that move channels there, are applied to the bytes.
+    transpositions after it that move channels there, are applied to the image instead.
 
     Exact: the interpreter computes each entry.
     """

@@ -80,8 +80,9 @@ def named(name: str) -> str:
 
 def compare_page(title: str, variants: Sequence[Variant], samples: int) -> str:
     """
-    Return the HTML page of a comparison: the first variant, and its differences to the second if
-    there is one.
+    Return the HTML page of a comparison: for each layer, the noise of the first variant; if there
+    is a second variant, its figures are next to the figures of the first. A variant is a quantized
+    network that was compared with a reference. `samples` is the number of compared samples.
     """
     first = variants[0]
     second = variants[1] if len(variants) > 1 else None
@@ -233,8 +234,8 @@ MAX_LINE_CHARACTERS = 160
 
 def print_table(variants: Sequence[Variant], samples: int, console: Console | None = None) -> None:
     """
-    Print the table of `ceras-compare`: the first variant, and the differences of the others, by
-    default to stdout.
+    Print the table of `ceras-compare`: the noise of each layer in the first variant, and next to it
+    the figures of the other variants. The default of `console` is stdout.
     """
     if console is None:
         console = Console(

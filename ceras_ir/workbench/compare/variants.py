@@ -56,7 +56,9 @@ RESULT_KEY = "/"
 
 
 class Nodes:
-    """For each node of a network the nodes that consume it, and the nodes that only clip."""
+    """
+    The consumers of each node of a network by name, and the bounds of the nodes that only clip.
+    """
 
     def __init__(self, module: ModuleOp):
         self.readers: dict[str, set[str]] = {}
@@ -74,8 +76,9 @@ class Nodes:
 
     def last(self, names: list[str], other: Nodes) -> Key:
         """
-        Return the node of `names` that no other node of `names` consumes, in this network or in
-        `other`.
+        Return the key of an operation that was fused from the nodes `names`: the last of these
+        nodes, which no other node of `names` consumes in either network. If there are several,
+        return all of `names`, sorted.
         """
         inside = set(names)
         last_layers = [
@@ -132,7 +135,8 @@ def _by_key(module: ModuleOp, own: Nodes, other: Nodes) -> dict[Key, list[Operat
 def _exported(names: list[str], key: Key, own: Nodes, other: Nodes) -> Key:
     """
     Return the key of the complete operation if a network is an export of the other. The export has
-    nodes NAME and NAME/PART for an operation NAME, and the last of them computes the same tensor.
+    several nodes, NAME and NAME/PART, for a single operation NAME; the last of them computes the
+    same tensor as NAME.
     """
     (last, *more), name = key, names[0]
     if more or last in other.readers:
@@ -146,8 +150,10 @@ def _exported(names: list[str], key: Key, own: Nodes, other: Nodes) -> Key:
 
 def _key_after_clip(op: Operation, key: Key, own: Nodes, other: Nodes) -> Key:
     """
-    Return the tensor after a ReLU that only the other network has, because a quantizer removed it.
-    The ReLU does not change any value that `op` can return.
+    Return the key of the tensor that corresponds to the result of `op` in the `other` network. This
+    is the tensor after a ReLU (or clip) that only `other` has, because the quantizer of the network
+    of `op` removed it: all values that `op` can store are within the bounds of the clip. Without
+    such a clip, return `key`.
     """
     element, requant = graph.quantized_element(op.results[0]), op.properties.get("requant")
     while element is not None and len(key) == 1:

@@ -88,7 +88,8 @@ class Call:
 
 def run_points(call: Call) -> list[tuple[Ended, Pages]]:
     """
-    Compute points in a worker. Return the trials, and the report pages that the caller must write.
+    Compile and measure the points of a call in a worker process. Return the result of each point,
+    and the report pages that the caller must write, because the worker cannot access the folder.
     """
     shared, writes = _read(call.shared)
     found = list[tuple[Ended, Pages]]()
@@ -114,8 +115,9 @@ MAX_CALLS_PER_SECOND = 20
 
 class CallSizes:
     """
-    Choose the number of points of each call. It increases with the number of workers and with
-    shorter trials, and decreases to 1 at the end of a study, so that all workers remain busy.
+    Choose the number of points (configurations of a study) that a worker process computes in a
+    single call. A call has more points if trials are shorter or if there are more workers, and a
+    single point at the end of a study, so that all workers remain busy.
     """
 
     def __init__(self, total: int, workers: Workers):
@@ -123,11 +125,14 @@ class CallSizes:
         self._seconds, self._trials = 0.0, 0
 
     def add(self, seconds: float) -> None:
-        """Add the duration of a completed trial."""
+        """Add the duration of a completed trial, in seconds."""
         self._seconds, self._trials = self._seconds + seconds, self._trials + 1
 
     def following(self) -> int:
-        """Return how many points the next call should have, so that calls are not too short."""
+        """
+        Return the number of points for the next call. It increases if the previous trials were
+        short, so that all workers together need at most `MAX_CALLS_PER_SECOND` calls per second.
+        """
         count, size = len(self._workers), 1
         # A single worker takes single points, so that samplers see all earlier results.
         if self._trials and count > 1:

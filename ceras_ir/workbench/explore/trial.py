@@ -79,7 +79,10 @@ class Work:
     """Path -> digest of the files that all points read; a cluster stores them elsewhere."""
 
     def here(self) -> "Work":
-        """Return a copy with the paths that files have on this worker."""
+        """
+        Return a copy for this worker. If a cluster has stored the files of the study at other paths
+        on this machine, the copy has these paths.
+        """
         moved = {path: shipped(digest, path) for path, digest in self.files.items()}
         if all(path == place for path, place in moved.items()):
             return self

@@ -63,8 +63,10 @@ class Reduction(Generic[T]):
 
     def run(self, report: Callable[[str], None]) -> None:
         """
-        Reduce the input until no candidate is smaller or the time limit is reached. Progress goes
-        to `report`.
+        Replace the input by smaller candidates with which the command still exits with status 0,
+        until no smaller candidate does or the time limit is reached. `report` receives a line of
+        progress after each kind of reduction. The result is `data`. Raise `InputError` if the
+        command fails for the input.
         """
         status = self._command.status(self.data)
         if status != 0:

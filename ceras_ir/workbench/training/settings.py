@@ -69,8 +69,8 @@ class Settings:
 
     def rate_at(self, step: int, steps: int) -> float:
         """
-        Return the learning rate of a training step, counted over all epochs; an epoch has `steps`
-        steps.
+        Return the learning rate of training step `step`, which counts from 0 over all epochs. An
+        epoch has `steps` steps.
         """
         match self.schedule:
             case "cosine":

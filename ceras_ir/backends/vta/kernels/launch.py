@@ -67,15 +67,19 @@ def packed_weights(op: graph.LinearOperation, board: VtaBoard) -> graph.Constant
 
 
 def packed_bias(op: graph.LinearOperation, shape: Contraction, board: VtaBoard) -> graph.ConstantOp:
-    """Pack the bias in vectors; it includes zero points and rounding."""
+    """
+    Pack the bias as int32 vectors of the accelerator. The compiler includes the contribution of the
+    zero points, and half a unit of the shift, so that a shift that rounds down gives a result that
+    is rounded half up.
+    """
     scale = _scale(op.input) * _scale(op.weights)
     return _packed_constants(folded_bias(op), board, shape.bias_tiles, scale)
 
 
 def packed_shifts(op: graph.LinearOperation, board: VtaBoard) -> graph.ConstantOp:
     """
-    Pack the per-channel right shifts, without the shift that all channels have in common, in
-    vectors like the bias.
+    Pack the right shift of each output channel in vectors like the bias. The shift that all
+    channels have in common is subtracted, because another instruction applies it.
     """
     assert op.requant is not None
     return _vectors(np.array(further_shifts(op.requant), np.int64), board)
@@ -83,8 +87,8 @@ def packed_shifts(op: graph.LinearOperation, board: VtaBoard) -> graph.ConstantO
 
 def uniform_shifts(op: graph.LinearOperation, board: VtaBoard) -> tuple[int, ...]:
     """
-    Return, for each vector of `packed_shifts`, the shift that all lanes have, or -1 if lanes
-    differ.
+    Return an integer for each vector of `packed_shifts`: the shift, if it is equal for all channels
+    of the vector, else -1.
     """
     assert op.requant is not None
     shifts = np.array(further_shifts(op.requant), np.int64)
@@ -95,8 +99,8 @@ def uniform_shifts(op: graph.LinearOperation, board: VtaBoard) -> tuple[int, ...
 
 def border_sums(op: graph.LinearOperation, shape: Contraction, board: VtaBoard) -> graph.ConstantOp:
     """
-    Pack the values to add to the sums of border windows, because VTA pads inputs with 0 instead of
-    the zero point.
+    Pack corrections for output positions with padding in the window. VTA pads with 0 instead of the
+    zero point; the corrections are added to the sums.
     """
     values = border_values(op, borders_of(shape))
     return _packed_constants(values, board, shape.border_tiles)
@@ -104,8 +108,8 @@ def border_sums(op: graph.LinearOperation, shape: Contraction, board: VtaBoard) 
 
 def packed_radix(board: VtaBoard) -> graph.ConstantOp:
     """
-    Return a vector with the weights of digits, for constants that are stored as int8 digits (see
-    `radix`).
+    Return the place values of digits as a vector, for constants that are stored as several int8
+    digits: a constant is the sum of digit times place value (see `radix`).
     """
     rows = np.broadcast_to(radix(board.block), board.vector)
     return graph.ConstantOp.from_array(np.ascontiguousarray(rows), UniformType(1.0))
@@ -208,7 +212,10 @@ Body = Callable[[Builder, Sequence[SSAValue]], None]
 
 
 def replaced_count(launch: mem.LaunchOp) -> int:
-    """Return the number of operations that `launch` replaced; 1 by default."""
+    """
+    Return the number of operations of the placed graph (such as a convolution and a pooling) that
+    the launch computes; 1 without the attribute `vta.layers`.
+    """
     count = launch.attributes.get(LAYERS)
     return count.value.data if isa(count, IntegerAttr) else 1
 

@@ -22,7 +22,8 @@ from ceras_ir.backends.vta.machine.time import Timing
 @dataclass(frozen=True)
 class Phase:
     """
-    A part of a stream, from instruction `start` on, with the micro-ops that are on chip during it.
+    A part of an instruction stream, from the instruction `start` to the next phase. The micro-ops
+    of a phase are loaded together at the start.
     """
 
     start: int
@@ -37,8 +38,8 @@ class Phase:
 @dataclass(frozen=True)
 class Residency:
     """
-    The micro-op table in DRAM, the phases, and the on-chip position of the micro-ops of each
-    instruction.
+    The result of `plan_residency`: the table of all micro-ops in DRAM, the phases in which parts of
+    it are loaded, and the on-chip position of the micro-ops of each instruction.
     """
 
     table: MicroOps
@@ -51,8 +52,16 @@ def plan_residency(
     users: Sequence[MicroOps | None], capacity: int, kernels: Sequence[int] = ()
 ) -> Residency:
     """
-    Place the sequence of each user, in the order of the stream. `kernels` has the kernel number of
-    each user; by default there is a single kernel.
+    Choose when the micro-ops of each instruction are loaded, and their position on chip.
+
+    `users` has the micro-op list of each instruction of the stream, in order; `None` is an
+    instruction without micro-ops. `capacity` is the size of the on-chip memory in micro-ops. A list
+    that is on chip already is not loaded again. If the memory is full, it is cleared and a new
+    phase begins.
+
+    `kernels` has the number of the kernel to which each instruction belongs. A phase also begins
+    with each kernel, and the memory is cleared if the missing lists of the kernel do not fit. By
+    default, all instructions belong to a single kernel.
     """
     phases: list[Phase] = []
     places: list[int | None] = []
@@ -142,8 +151,8 @@ def _cycles(
 
 def _lengthened(operation: Listed, length: int, board: VtaBoard) -> list[Listed]:
     """
-    Replace iterations of the inner loop, then of the outer loop, of an instruction by additional
-    micro-ops, up to `length`.
+    Lengthen the micro-op list of an instruction to at most `length` entries. Each additional entry
+    replaces an iteration of the inner loop, then of the outer loop, so the result is unchanged.
     """
     i, uops = operation
     if not isinstance(i, Gemm | Alu) or uops is None:
@@ -192,7 +201,8 @@ def _fits(i: Gemm | Alu, moved: int, board: VtaBoard) -> bool:
 
 def _factors(i: Gemm | Alu) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
     """
-    Return the factors of the outer and of the inner loop, each for destination, source and weights.
+    Return the address increments per iteration of the outer loop and of the inner loop, each for
+    destination, source and weights. The weights of an ALU instruction have 0.
     """
     wgt = i.wgt_factors if isinstance(i, Gemm) else (0, 0)
     outer, inner = zip(i.dst_factors, i.src_factors, wgt, strict=True)

@@ -86,7 +86,10 @@ class Builder:
 
     @contextmanager
     def trial(self) -> Generator[Block]:
-        """Emit into a separate block, which is erased unless its operations are moved or used."""
+        """
+        Emit the operations of the `with` block into a separate block. At the end they are erased,
+        unless they were moved elsewhere or the block became part of a function.
+        """
         known = len(self.functions)
         with self.separate_block() as block:
             try:
@@ -196,7 +199,9 @@ class Builder:
         return self.emit(graph.ReshapeOp(value, shape))
 
     def named(self, value: SSAValue, labels: Sequence[str]) -> SSAValue:
-        """Return integers that are indices into `labels`, as a value distinct from `value`."""
+        """
+        Return a copy of the integers `value` with the texts that they represent: `labels[i]` for i.
+        """
         result = self.emit(graph.ReshapeOp(value, shape_of(value)))
         self.labels[result] = tuple(labels)
         return result
@@ -238,8 +243,8 @@ EmitStep = Callable[[SSAValue, Sequence[SSAValue], Sequence[SSAValue]], Sequence
 @dataclass(frozen=True)
 class LoopBody:
     """
-    The body of a loop as a function, which is not in the module yet, and the outer values that it
-    uses.
+    The body of a loop as a function, which is not in the module yet, and the values outside the
+    loop that it uses.
     """
 
     function: FuncOp
@@ -268,7 +273,12 @@ class LoopBody:
 def outlined(
     builder: Builder, carried: Sequence[SSAValue], elements: Sequence[Tensor], step: EmitStep
 ) -> LoopBody:
-    """Return the body that `step` emits for values of the types of `carried` and `elements`."""
+    """
+    Emit the body of a loop as a separate function, and return it. `step` emits the operations of a
+    step: it is called with the number of the step (i64), arguments with the types of `carried` (the
+    values that each step passes to the next), and arguments of the types `elements` (the slices of
+    inputs that the step reads). It returns the results of the step.
+    """
     kinds = [TensorType(i64, []), *map(graph.tensor_type, carried), *elements]
     known = len(builder.functions)
     with builder.in_loop_body(), builder.trial() as block:
@@ -314,8 +324,11 @@ def emit_loop(
     backwards: Sequence[int] = (),
 ) -> list[SSAValue]:
     """
-    Emit the loop over a body. Return the carried values, then the results that are stacked along a
-    new first dimension. Refuse carried values of a changing type, and quantized values in the body.
+    Emit a loop of `steps` steps over a body. Return the final values of `carried`, the values that
+    each step passes to the next, and then the outputs of all steps, stacked along a new first
+    dimension. A step reads a slice of each value in `scanned`, from the last to the first for the
+    indices in `backwards`. The loop stops early if `condition` becomes false. Refuse carried values
+    of a changing type, and quantized values in the body.
     """
     node, function = builder.node, body.function
     outputs = tensors_of(function)[condition is not None :]

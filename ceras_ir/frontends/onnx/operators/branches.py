@@ -65,9 +65,10 @@ def _attempt(
 
 def _called(node: Node, emitter: Emitter, condition: Value) -> Sequence[Value]:
     """
-    Return the results of the chosen branch. If a branch is costly, only that branch is computed.
-    Outside of loops, only a nested loop is costly: other operations in the list can be quantized
-    and run on all targets.
+    Emit a call that computes only the chosen branch, if a branch is costly; otherwise emit both
+    branches and select the results. A branch is costly if it has a loop. Inside of a loop, a
+    convolution, product or recurrent layer is costly too. Outside of loops, these are computed in
+    both branches, so that they can be quantized and run on all targets.
     """
     costly = (CallingOperation, LinearOperation, RecurrenceOp)
     kinds = costly if emitter.is_in_loop_body else (CallingOperation,)
@@ -96,7 +97,10 @@ def move_operations(ops: Sequence[Operation], to: Block) -> None:
 
 
 def known_condition(emitter: Emitter, value: Value) -> bool | Value:
-    """Return a condition as a bool if it is known, otherwise as a scalar value."""
+    """
+    Return a boolean condition as a Python bool if it is a constant, otherwise as a scalar value.
+    Refuse a condition that is not a single boolean.
+    """
     shape, dtype = shape_of_value(value), dtype_of_value(value)
     if prod(shape) != 1 or dtype != np.bool_:
         raise emitter.node.wrong(f"the condition must be a boolean, got {list(shape)} of {dtype}")
@@ -106,7 +110,7 @@ def known_condition(emitter: Emitter, value: Value) -> bool | Value:
 
 
 def both(emitter: Emitter, a: bool | Value, b: bool | Value) -> bool | Value:
-    """Return the conjunction of two conditions."""
+    """Return `a and b`: a Python bool if the constants determine it, otherwise an emitted value."""
     if a is False or b is False:
         return False
     if a is True or b is True:
@@ -115,7 +119,11 @@ def both(emitter: Emitter, a: bool | Value, b: bool | Value) -> bool | Value:
 
 
 def selected(emitter: Emitter, condition: Value, a: Value, b: Value) -> Value:
-    """Select between two values of equal shape and type."""
+    """
+    Emit `a` if `condition` is true, else `b`. `condition` is a boolean scalar, so `a` or `b` is
+    selected completely. Both values are computed at run time. Refuse values of different shapes or
+    types.
+    """
     if a is b:
         return a
     check_equal_types(emitter, a, b)

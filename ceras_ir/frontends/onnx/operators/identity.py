@@ -114,7 +114,12 @@ def _tensors(node: Node, emitter: Emitter) -> list[Value]:
 def _place(
     node: Node, emitter: Emitter, operand: int, *, at_end: bool = False
 ) -> tuple[list[Value], int]:
-    """Return the tensors and the index in `operand`, by default the last index or the end."""
+    """
+    Return the tensors of the sequence that is operand 0 of the node, and a constant index into it,
+    which is operand number `operand`. If this operand is missing, the index is that of the last
+    tensor, or with `at_end` the position after it. A negative index counts from the end. Refuse an
+    index out of range.
+    """
     tensors = _tensors(node, emitter)
     count = len(tensors) + at_end
     index = int(emitter.array(operand).item()) if node.has_input(operand) else count - 1

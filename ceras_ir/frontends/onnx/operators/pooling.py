@@ -107,7 +107,11 @@ def _taps(emitter: Emitter, window: SpatialWindow) -> list[Value]:
 def _with_indices(
     node: Node, emitter: Emitter, window: SpatialWindow, column_major: bool
 ) -> Sequence[Value]:
-    """Return the maxima, and the index in the input of the first maximum of each window."""
+    """
+    Return the maxima of the windows, and for each of them the position of the first maximal element
+    in the input. As in ONNX, the position is a flat index into the entire tensor [N, C, H, W]:
+    `((n * C + c) * H + y) * W + x`, or `((n * C + c) * W + x) * H + y` if `column_major`.
+    """
     shape = emitter.shape(0)
     rank = len(shape)
     taps = _taps(emitter, window)

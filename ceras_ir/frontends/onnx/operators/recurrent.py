@@ -235,7 +235,10 @@ def _holding(emitter: Emitter, projected: Value, lengths: Value) -> Value:
 
 
 def steps_within(emitter: Emitter, steps: int, lengths: Value) -> Value:
-    """Return whether a step precedes the end of a sequence, [steps, batch, 1]."""
+    """
+    Return a boolean [steps, batch, 1]: whether a step is before the end of the sequence; `lengths`
+    [batch] has the number of steps of each sequence.
+    """
     return _compared_steps(emitter, Compare.LESS, np.arange(steps), "steps", lengths)
 
 
@@ -248,9 +251,9 @@ def _compared_steps(
 
 def _after_ends(emitter: Emitter, states: Value, lengths: Value) -> tuple[Value, Value]:
     """
-    Return `states` [steps, batch, hidden] with zeros after the end of a sequence, and the last
-    state [1, batch, hidden] of each. All steps can be computed first, because no state depends on a
-    later step.
+    Return `states` [steps, batch, hidden] with zeros after the end of each sequence, and the state
+    at the end of each sequence [1, batch, hidden]. `lengths` has the number of steps of each
+    sequence. All steps can be computed first, because no state depends on a later step.
     """
     steps, batch, hidden = shape_of_value(states)
     at_end = _compared_steps(emitter, Compare.EQUAL, np.arange(1, steps + 1), "ends", lengths)
@@ -323,7 +326,10 @@ class StoredLstmWeights:
 
     @staticmethod
     def read(node: Node, emitter: Emitter, index: int, scale: int) -> "StoredLstmWeights":
-        """Return operand `index`. Operands `scale` and `scale + 1` are its scale and zero point."""
+        """
+        Read constant int8 or uint8 weights from operand number `index` of the node. Operand number
+        `scale` has their scales, and operand number `scale + 1` their zero points.
+        """
         stored = emitter.array(index)
         if stored.ndim != 3:
             raise node.wrong(f"weights of shape {list(stored.shape)}, expected three dimensions")

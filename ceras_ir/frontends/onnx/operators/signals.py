@@ -144,7 +144,10 @@ def _unscaled(emitter: Emitter, x: Value, size: int, corners: bool) -> Value:
 
 
 def taps_around(emitter: Emitter, x: Value, size: int, kind: tuple[str, str, bool]) -> list[Tap]:
-    """Return the elements around `x` with weights."""
+    """
+    Return the neighbors of the positions `x` along a dimension of `size` elements, with their
+    weights in the interpolation. `kind` has the mode, the padding and whether corners are aligned.
+    """
     mode, padding, corners = kind
     low, high = (0.0, size - 1.0) if corners else (-0.5, size - 0.5)
     if mode == "nearest":
@@ -251,7 +254,12 @@ def weighted_rows(
     base: Value,
     join: Binary = Binary.ADD,
 ) -> Value:
-    """Sum the rows at all combinations of taps, one tap for each dimension."""
+    """
+    Emit the interpolation at a position: a sum of rows of channels, weighted by the products of the
+    tap weights of all dimensions. `taps` has the neighbors of the position along each dimension;
+    `rows` is [elements, channels], `extents` are the sizes of the dimensions, and `base` is the row
+    of the first element. `join` is ADD, or MAX for the maximum of the weighted rows.
+    """
     total = None
     for chosen in product(*taps):
         at, weight = base, None

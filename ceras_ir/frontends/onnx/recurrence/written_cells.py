@@ -254,7 +254,10 @@ class CountedSteps:
         return cls(emitter, flags, emitter.running_sum(emitter.cast(flags, i64), 0))
 
     def compacted(self, rows: Value) -> Value:
-        """Move the rows of counted steps in [steps * batch, size] to the front."""
+        """
+        Move the rows of counted steps to the front of each sequence. `rows` is [steps * batch,
+        size], with a row for each step and sequence.
+        """
         emitter, shape = self.emitter, shape_of_value(self.counts)
         size = prod(shape)
         # Counted step i moves to row i - 1 of its sequence; other steps leave the table.
@@ -269,7 +272,10 @@ class CountedSteps:
         return emitter.taken(rows, emitter.emit(table))
 
     def after_steps(self, start: Value, states: Value) -> Value:
-        """Return the state [steps, batch, size] after each step, from the states of the layer."""
+        """
+        Return the state [steps, batch, size] after each step. `start` is the initial state, and
+        `states` has the states of the counted steps only; other steps do not change the state.
+        """
         emitter, (_, *rest) = self.emitter, shape_of_value(states)
         first = self.emitter.reshaped(start, (1, *rest))
         return emitter.at_steps(emitter.joined([first, states], 0), self.counts)

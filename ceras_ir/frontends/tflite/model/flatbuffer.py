@@ -161,7 +161,10 @@ class Table:
         return [self.buffer.table(start + 4 * i) for i in range(length)]
 
     def vector(self, field: int, dtype: str) -> NDArray[np.generic]:
-        """Return a vector of numbers, without a copy."""
+        """
+        Return the numbers in the vector field `field` as a read-only array of `dtype` (such as
+        `<i4`), which is a view of the file. The array is empty if the file omits the field.
+        """
         kind = np.dtype(dtype)
         start, length = self._span(field, kind.itemsize)
         if not length:

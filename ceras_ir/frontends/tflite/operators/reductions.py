@@ -63,8 +63,9 @@ def reduce(op: Operation) -> Value:
 
 def _quantized_sum(op: Operation, axes: Sequence[int], *, averages: bool) -> SSAValue:
     """
-    Emit a sum of stored integers as a matrix product with weights of 1, which is exact, and
-    requantize it as the kernel does: the multiplier of an average contains the division.
+    Emit the sum (or, with `averages`, the mean) of stored integers along `axes`, as the reference
+    kernel of TensorFlow Lite computes it. A matrix product with weights of 1 computes the sum
+    exactly; the multiplier of the requantization includes the division by the number of elements.
     """
     shape, source, target = op.shape(0), op.element(0), op.result_element
     count = prod(shape[a] for a in axes)

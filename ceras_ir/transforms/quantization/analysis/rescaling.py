@@ -43,8 +43,9 @@ def fixed_point(
     factors: Sequence[float], bits: int = MULTIPLIER_BITS, longest: int = MAX_SHIFT
 ) -> tuple[tuple[int, ...], int]:
     """
-    Return integer multipliers of at most `bits` bits and a common right shift that approximate
-    positive factors.
+    Return an integer multiplier for each positive factor, and a right shift for all of them, with
+    `factor = multiplier / 2**shift` approximately. Multipliers have at most `bits` bits, and the
+    shift is at most `longest`.
     """
     largest = max(factors)
     # frexp: largest < 2**exponent, so shifted by `bits - exponent` it is below 2**bits.
@@ -129,9 +130,14 @@ def only_shifts(elements: Iterable[UniformType]) -> bool:
 
 def clamp_of(activation: FunctionAttr | None, target: UniformType) -> tuple[int, int] | None:
     """
-    Return the clamp range of an activation; None if the activation does more than clip. Bounds are
-    rounded half up if the scale is a power of two, which commutes with the rounding of products.
-    Otherwise they are rounded as by `graph.quantize`.
+    Return the lowest and the highest stored integer that `activation` permits in a result of type
+    `target`: `(0, 12)` for ReLU6 with a scale of 0.5 and a zero point of 0. Without an activation,
+    return the range of the type. Return `None` for a function that does more than clip, such as
+    sigmoid.
+
+    Bounds are rounded half up if the scale is a power of two. Results of products are rounded half
+    up too, so a clamp before the rounding equals a clamp after it. Otherwise bounds are rounded as
+    by `graph.quantize`.
     """
     if activation is None:
         return target.low, target.high
@@ -159,8 +165,9 @@ def stored_constant(
 ) -> graph.ConstantOp:
     """
     Return a constant as integers, rounded half to even. Without a zero point, the range is
-    symmetric ([-127, 127] for 8 bits). `rows` is added to the exponent for each index of the first
-    axis.
+    symmetric ([-127, 127] for 8 bits). `rows` has an integer for each index of the first axis, such
+    as an output channel, which is added to the exponent: the scale of row i is
+    `2**(exponent + rows[i])`.
     """
     exponent, bits, point = storage
     steps = np.exp2(-(np.array(rows or (0,), np.float32) + np.float32(exponent)))
@@ -183,9 +190,12 @@ def lookup_table(
     exponents: Sequence[tuple[int, int]] = (),
 ) -> DenseIntOrFPElementsAttr:
     """
-    Return `quantize(function(dequantize(i)))` for i from -entries/2 to entries/2 - 1. The result is
-    bit-identical to `graph.dequantize`, `graph.unary` and `graph.quantize`. With `exponents` there
-    is a row per pair, which is added to the exponents of operand and result.
+    Return the table of `function` for stored integers: `quantize(function(dequantize(i)))` for i
+    from -entries/2 to entries/2 - 1. Bits equal those of `graph.dequantize`, `graph.unary` and
+    `graph.quantize`.
+
+    With `exponents`, the table has a row for each pair of integers, which are added to the exponent
+    of the operand and of the result.
     """
     rows = [
         _entries(function, source.rescaled(2.0**before), target.rescaled(2.0**after), entries)
@@ -236,7 +246,10 @@ def table(
 
 
 def exponents_of(op: graph.LookupOp) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Return the channel exponents of operand and result of a lookup, or `None` if it has none."""
+    """
+    Return two lists with an entry per channel, which are added to the exponents of the operand and
+    of the result of a lookup; `None` if all channels have the same scales.
+    """
     found = [op.attributes.get(name) for name in (INPUT_EXPONENTS, RESULT_EXPONENTS)]
     lists = [tuple(int(v) for v in f.get_values()) for f in found if isinstance(f, DenseArrayBase)]
     return (lists[0], lists[1]) if len(lists) == 2 else None

@@ -62,7 +62,10 @@ def value_exponent(value: SSAValue) -> int:
 
 
 def value_storage(value: SSAValue) -> Storage:
-    """Return how `value` is stored; a result of data movement is stored as the moved value."""
+    """
+    Return the exponent, width and zero point with which `value` is stored. The result of a data
+    movement operation is stored like the operand.
+    """
     point = 0 if is_constant(value) else zero_point(source_of(value))
     return Storage(value_exponent(value), width(value), point)
 
@@ -81,8 +84,9 @@ def source_of(value: SSAValue) -> SSAValue:
 
 def requantizations(ops: Iterable[Operation]) -> int:
     """
-    Return the number of values that must be requantized at run time, because a consumer needs
-    another scale.
+    Return the number of requantizations at run time that data movement operations, maximum poolings
+    and concatenations need, because an operand has another storage (exponent, width, zero point)
+    than the result. An operand that needs two other storages counts twice.
     """
     required: set[tuple[SSAValue, Storage]] = set()
     for op in ops:
@@ -97,8 +101,11 @@ def requantizations(ops: Iterable[Operation]) -> int:
 
 class ScaleClasses:
     """
-    A partition of the quantized values of a network into classes with the same storage. Without
-    `joined`, a concatenation does not tie the operands to the result.
+    A partition of the quantized values of a network into classes. All values of a class have the
+    same storage: exponent, width and zero point.
+
+    Data movement puts operand and result into the same class. A concatenation does so only if
+    `joined` is true and all other consumers of the operand permit it.
     """
 
     def __init__(
@@ -134,8 +141,8 @@ class ScaleClasses:
 
     def coarsen(self, value: SSAValue, min_exponent: int) -> bool:
         """
-        Raise the exponent of a value's class to at least `min_exponent`; return whether it was
-        lower.
+        Raise the exponent of the class of `value` to at least `min_exponent`. Return whether the
+        exponent changed; after `MAX_RAISES` changes it is final.
         """
         root = self.root[value]
         if self.storages[root].exponent >= min_exponent or self.raises[root] == MAX_RAISES:
@@ -154,7 +161,8 @@ class ScaleClasses:
 
     def _preferred(self, root: SSAValue) -> Storage:
         """
-        Return the storage for a class that can hold all members with consumers outside the class.
+        Return the storage that fits the values of a class. Only values with a consumer outside the
+        class count, if there are any, because the other values are only moved.
         """
         members = self.members[root]
         used = [v for v in members if any(self._is_outside(u.operation, root) for u in v.uses)]
@@ -182,8 +190,9 @@ class ScaleClasses:
 
     def _can_join(self, root: SSAValue, result: SSAValue) -> bool:
         """
-        Return whether the class has the storage of `result`, or all consumers need that storage. A
-        class with 16 bits does not become narrower.
+        Return whether the class of `root` can be merged with that of `result`, a result of a
+        concatenation: both have the same storage, or all consumers of the class are concatenations
+        that need the storage of `result`. A class with 16 bits does not become narrower.
         """
         wanted = self.storage(result)
         if self.storages[root] == wanted:

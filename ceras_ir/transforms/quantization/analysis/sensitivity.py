@@ -74,8 +74,9 @@ def gradients(
     run: RunOperation,
 ) -> Iterator[tuple[SSAValue, Floats]]:
     """
-    Yield the gradients of `sum(seed * value)` over all seeds with respect to the values, the last
-    value first. `known` has each value of the network.
+    Yield the values of the network in reverse order, each with the gradient of a weighted sum of
+    the outputs. `seeds` has the weights of the elements of each output, and `known` has the
+    elements of each value.
     """
     pending = {value: seed.astype(np.float32) for value, seed in seeds.items()}
     for op in reversed([op for op in main.body.block.ops if op.results]):
@@ -149,7 +150,10 @@ def _normalize_gradient(op: graph.NormalizeOp, x: Floats, gradient: Floats) -> F
 
 
 def _rounding(value: SSAValue, x: Floats) -> Floats:
-    """Return the rounding error of each element of a value; zeros if the scale is unknown."""
+    """
+    Return the error of rounding each element `x` of `value` to the scale; zeros if no scale was
+    chosen for `value`.
+    """
     known = exponent(source_of(value))
     step = np.float32(1.0 if known is None else ldexp(1.0, known))
     return np.zeros_like(x) if known is None else np.rint(x / step) * step - x
@@ -343,9 +347,14 @@ class SensitivityMeter:
         self, sample: Sample
     ) -> Iterator[tuple[SSAValue, Mapping[SSAValue, Array], NDArray[np.float32]]]:
         """
-        Yield each value that the outputs depend on, the last value first, with all known values and
-        the weights of the elements. Later values are no longer known. `noise_at_outputs` of the
-        weights and an error is the noise-to-signal ratio, a mean over the outputs.
+        Go backwards through the network, and yield each value that the outputs depend on, with two
+        items: a dictionary with the elements of this value and of the values before it in the
+        network, and the weights of its elements. The weights are gradients of the outputs with
+        random signs, divided by the standard deviation of the outputs.
+
+        `noise_at_outputs(weights, error)` is the noise-to-signal ratio at the outputs, a mean over
+        the outputs, if `error` is added to the value. To save memory, the dictionary loses each
+        value when the next value is yielded.
         """
         with np.errstate(all="ignore"):
             known = self._forward(sample)
@@ -417,7 +426,10 @@ class SensitivityMeter:
     def _dependent(
         self, exact: Mapping[SSAValue, Array], value: SSAValue, array: Array
     ) -> dict[SSAValue, Array]:
-        """Return the values that depend on `value` if it is `array`."""
+        """
+        Replace `value` by `array`, compute all values that depend on it again, and return all of
+        them.
+        """
         changed = {value: array}
         for op in self.main.body.block.ops:
             if op.results and op.results[0] is not value and any(v in changed for v in op.operands):
