@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from network_pages import models, samples_of
+from network_pages import models, samples_of, table
 from numpy.typing import NDArray
 
 from ceras_ir.interpreters.network import run
@@ -53,22 +53,29 @@ PAGE = """\
 # Networks with times
 
 `python benchmarks/tried_networks.py FOLDER` writes this page. Networks are published files or
-exports with default options; networks with random weights represent a topology. Times are
-milliseconds of processor time on a single thread, with alternating rounds; brackets have the speed
-relative to ONNX Runtime in float and in int8 (static, per channel). [networks.md](networks.md) has
-networks with real inputs on all targets.
+exports with default options; networks with random weights represent a topology.
+[networks.md](networks.md) has networks with real inputs on all targets.
 
-- *error*: the maximum difference of the float network in the interpreter from ONNX Runtime,
-  relative to the maximum output; if it is large, brackets have the difference from the reference
-  of ONNX.
+- *import*: whether the importer accepts the model.
+- *error*: the maximum difference of the float network in the interpreter from ONNX Runtime, divided
+  by the maximum output. If it is above 1e-4, parentheses have the difference from ONNX's reference
+  evaluator.
 - *int8*: the share of multiplications in integers.
-- *dB*: signal-to-noise ratio of int8 at the outputs, on 8 samples after 16 calibration samples;
-  brackets have ONNX Runtime with the same samples.
-- *exact*: targets with the integers of the interpreter, of c and nnet.
+- *dB*: the signal-to-noise ratio of int8 at the outputs, on 8 samples after 16 calibration samples.
+  Parentheses have the int8 network of ONNX Runtime (static, per channel) with the same samples;
+  inf: no difference from float.
+- *exact*: the targets, of c and nnet, that compute the integers of the interpreter.
+- The last four columns are times: milliseconds of processor time on a single thread, measured in
+  alternating rounds. *its int8* is the int8 network of ONNX Runtime. Parentheses have the speed
+  relative to ONNX Runtime in float, then relative to its int8.
 
-| network | import | error | int8 | dB | exact | ONNX Runtime | its int8 | C, float | C, int8 |
-|---|---|---|---|---|---|---|---|---|---|
 """
+COLUMNS = (
+    *("network", "import", "error", "int8", "dB", "exact", "ONNX Runtime", "its int8"),
+    *("C, float", "C, int8"),
+)
+USUAL = ("import", "int8", "exact")
+"""Columns that are equal for most networks."""
 
 
 @dataclass
@@ -86,8 +93,9 @@ class Row:
     floats: str = "-"
     integers: str = "-"
 
-    def markdown(self) -> str:
-        return f"| {' | '.join(vars(self).values())} |\n"
+    def cells(self) -> dict[str, str]:
+        """Return the value of each column."""
+        return dict(zip(COLUMNS, vars(self).values(), strict=True))
 
 
 def installed_models() -> Iterator[Path]:
@@ -314,17 +322,17 @@ def main() -> None:
     parser.add_argument("--large", nargs="*", default=[])
     parser.add_argument("-o", default=Path("docs/tried-networks.md"), type=Path)
     arguments = parser.parse_args()
-    rows: dict[str, str] = {}
+    rows: dict[str, dict[str, str]] = {}
     named = [*models(arguments.models), *(installed_models() if arguments.installed else ())]
     chosen = [(path, (CALIBRATE, JUDGE)) for path in named]
     chosen += [(path, FEW) for path in models(arguments.large)]
     for path, counts in chosen:
         row = tried(path, *counts)
-        rows[row.name] = row.markdown()
-        print(rows[row.name], end="", flush=True)
+        rows[row.name] = row.cells()
+        print(*rows[row.name].values(), sep=", ", flush=True)
         # Write after each network, because a long run may be interrupted.
-        lines = (rows[name] for name in sorted(rows))
-        arguments.o.write_text(PAGE + "".join(lines), encoding="utf-8")
+        ordered = [rows[name] for name in sorted(rows)]
+        arguments.o.write_text(PAGE + table(ordered, USUAL), encoding="utf-8")
 
 
 if __name__ == "__main__":

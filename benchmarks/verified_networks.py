@@ -14,7 +14,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
-from network_pages import models, samples_of
+from network_pages import models, samples_of, table
 from numpy.typing import NDArray
 
 from ceras_ir.data.array_archive import save_arrays
@@ -39,27 +39,24 @@ PAGE = """\
 # Verified networks
 
 `python benchmarks/verified_networks.py FOLDER -o docs/networks.md` writes this page. Each network
-is compiled for each target, and `ceras-verify` runs all levels: the quantized graph, the placed
-graph, memory, and machine code or instruction streams.
+is compiled for targets c, nnet and vta. `ceras-verify` runs and compares all levels: the quantized
+graph, the placed graph, memory, and the files of the target.
 
-- *inputs*: the number of samples.
-- *calibrated on*: *separate* data, *its own* inputs, or synthetic samples. *Q/DQ* networks keep
-  the scales of the model on c and nnet; vta snaps them to powers of two.
-- *ONNX Runtime*: the maximum difference of the float network relative to the maximum output, in the
-  interpreter and in C. [quantized-import.md](quantized-import.md) has Q/DQ networks.
-- *signal to noise*: int8 compared with float at the outputs on *inputs* samples, with default
-  options. After a softmax, the ratio of two samples can be 100 dB, because the outputs of certain
-  classifications hardly vary; see [quantization.md](quantization.md#signal-to-noise-ratio).
-- *exact*: all levels have equal integers in each element of each output.
+- *inputs*: the number of samples that are compared.
+- *calibrated on*: *separate* data, *its own* inputs, or *synthetic* samples. *Q/DQ* networks are
+  quantized models. They keep their scales on c and nnet; vta rounds them to powers of two.
+- *interpreter* and *C*: the maximum difference of the float network from ONNX Runtime, divided by
+  the maximum output. [quantized-import.md](quantized-import.md) compares Q/DQ networks.
+- *dB*: the signal-to-noise ratio of int8 compared with float at the outputs, with default options.
+  Ratios near 100 dB belong to classifiers with a softmax, whose outputs for two samples hardly
+  vary; see [quantization.md](quantization.md#signal-to-noise-ratio).
+- *c*, *nnet*, *vta*: *exact* means that each element of each output is equal at all levels.
 
 [quantization.md](quantization.md) has the accuracy of int8, and
 [tried-networks.md](tried-networks.md) more networks, with times.
 
 """
-COLUMNS = (
-    *("network", "inputs", "calibrated on", "ONNX Runtime, interpreter", "ONNX Runtime, C"),
-    "signal to noise",
-)
+COLUMNS = ("network", "inputs", "calibrated on", "interpreter", "C", "dB")
 
 
 @dataclass
@@ -74,9 +71,10 @@ class Row:
     verdicts: list[str] = field(default_factory=list[str])
     reasons: list[str] = field(default_factory=list[str])
 
-    def markdown(self) -> str:
-        cells = [self.name, self.compared, self.calibrated, *self.floats, self.sqnr, *self.verdicts]
-        return f"| {' | '.join(cells)} |\n"
+    def cells(self, targets: Sequence[str]) -> dict[str, str]:
+        """Return the value of each column."""
+        values = (self.name, self.compared, self.calibrated, *self.floats, self.sqnr)
+        return dict(zip((*COLUMNS, *targets), (*values, *self.verdicts), strict=True))
 
 
 def main() -> None:
@@ -91,26 +89,24 @@ def main() -> None:
     arguments = parser.parse_args()
     targets = str(arguments.targets).split(",")
     rows: list[Row] = []
-    lines: dict[str, str] = {}
     for path in models(arguments.paths):
         if arguments.only and arguments.only not in path.stem:
             continue
         rows.append(verified(path, targets, arguments.samples))
-        lines[path.stem] = rows[-1].markdown()
-        print(lines[path.stem], *rows[-1].reasons, end="", flush=True)
+        print(*rows[-1].cells(targets).values(), *rows[-1].reasons, sep=", ", flush=True)
         if arguments.output:
             # Write after each network, because a long run may be interrupted.
-            reasons = [reason for row in rows for reason in row.reasons]
-            arguments.output.write_text(page(lines, reasons, targets), encoding="utf-8")
+            arguments.output.write_text(page(rows, targets), encoding="utf-8")
     exact = sum(all(v == "exact" for v in row.verdicts) for row in rows)
     print(f"{exact} of {len(rows)} exact on {arguments.targets}")
 
 
-def page(lines: Mapping[str, str], reasons: Sequence[str], targets: Sequence[str]) -> str:
-    rest = ["\n## Refused\n", *reasons] if reasons else []
-    columns = (*COLUMNS, *targets)
-    head = f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}\n"
-    return PAGE + head + "".join(lines[name] for name in sorted(lines)) + "\n".join(rest)
+def page(rows: Sequence[Row], targets: Sequence[str]) -> str:
+    ordered = sorted(rows, key=lambda row: row.name)
+    usual = ("inputs", "calibrated on", *targets)
+    text = PAGE + table([row.cells(targets) for row in ordered], usual)
+    reasons = [reason for row in rows for reason in row.reasons]
+    return text + ("\n## Refused\n\n" + "".join(reasons) if reasons else "")
 
 
 def verified(path: Path, targets: Sequence[str], samples: int) -> Row:
@@ -161,7 +157,7 @@ def reason(path: Path, lines: Sequence[str]) -> str:
 
 def sqnr(text: str) -> str:
     found = SQNR.search(text)
-    return "-" if found is None or found[1] == "inf" else f"{found[1]} dB"
+    return "-" if found is None or found[1] == "inf" else found[1]
 
 
 def float_differences(path: Path) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """Print docs/cli.md from the parsers of the commands."""
 
 import argparse
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -67,13 +68,19 @@ DEFAULT = "{default}"
 
 TITLES = {
     "--load-pass-plugin": "Plugins",
+    "--program-timeout": "Limits",
     "--batch": "Inputs of the model",
     "--calibrate": "Quantization",
-    "--prune": "Compilation",
+    "--frame-size": "Compilation",
+    "--prune": "Pruning",
 }
 """The headings of groups of options with equal commands; a member identifies the group."""
 
 OTHER = "Other shared options"
+
+STATUSES = re.compile(r"Exit status: (.*)\.$")
+USUAL = ("0 done", "0 success", "1 bad input", "2 wrong usage")
+"""Statuses that the introduction describes."""
 
 INTRODUCTION = f"""\
 # Commands
@@ -82,7 +89,7 @@ Results are printed to stdout, or written to the file of `-o` or `--outputs`. Di
 and progress are printed to stderr. Each command has `-h` or `--help`, which prints the usual
 options, `--help-all`, which prints all options, and `--version`, which prints versions.
 
-{fill(f"{EXIT_STATUS} Commands with other statuses list them.", WIDTH)}
+{fill(f"{EXIT_STATUS} A command lists only other meanings.", WIDTH)}
 [diagnostics.md](diagnostics.md) explains messages.
 
 {fill(f"`MODEL.onnx` is {MODEL_FILE}. `--inputs` is {INPUT_FILES}.", WIDTH)}
@@ -100,6 +107,9 @@ SINGLE = """\
 commands; `python -m ceras_ir compile` is a third name. `ceras --help`
 lists the commands by purpose.
 """
+
+INTRODUCED = "- `MODEL.onnx`"
+"""An argument that the introduction describes."""
 
 EVERYWHERE = ("-h", "--help-all", "--version")
 """Options that the introduction describes."""
@@ -138,6 +148,7 @@ class MarkdownFormatter(argparse.HelpFormatter):
         # The page has the usual statuses and the summaries of targets in a single place.
         before, _, after = text.partition(EXIT_STATUS)
         text = f"{'' if before.startswith('targets: ') else before}{after}".strip()
+        text = STATUSES.sub(_other_statuses, text)
         if text:
             self.lines += [fill(text, WIDTH, break_on_hyphens=False), ""]
 
@@ -155,6 +166,8 @@ class MarkdownFormatter(argparse.HelpFormatter):
         for action in actions:
             if action.help != argparse.SUPPRESS and not {*EVERYWHERE} & {*action.option_strings}:
                 item = _item(f"- {_spelling(action)}{self._explain(action)}")
+                if item == INTRODUCED:
+                    continue
                 if action.option_strings:
                     self.items.append(item)
                 if item in self.shared:
@@ -179,6 +192,12 @@ class MarkdownFormatter(argparse.HelpFormatter):
             text = f"Shared options: {', '.join(dict.fromkeys(self.links))}."
             self.lines.append(fill(text, WIDTH, break_on_hyphens=False, break_long_words=False))
         return "\n".join(self.lines)
+
+
+def _other_statuses(match: re.Match[str]) -> str:
+    """Return a list of statuses without those that the introduction of the page has."""
+    kept = [status for status in re.split(r"[,;] (?=\d)", match[1]) if status not in USUAL]
+    return f"Exit status: {'; '.join(kept)}." if kept else ""
 
 
 def _spelling(action: argparse.Action) -> str:
@@ -223,12 +242,17 @@ def _options_of_targets() -> list[str]:
         _item(entry.replace(DEFAULT, min(found) if len(found) == 1 else ""))
         for entry, found in shared.items()
     ]
+    arithmetic = defaultdict[str, list[str]](list)
+    for target in targets:
+        arithmetic[str(target.arithmetic)].append(target.name)
+    kinds = [f"- {', '.join(names)}: {kind}" for kind, names in arithmetic.items()]
     parts = [
+        "\n".join(["The arithmetic of the targets:", "", *kinds]),
         "Several targets have these options; `shared` lists those of a target.",
         "\n".join(lines),
     ]
     for target, options in targets.items():
-        summary = f"{docstring(target).partition(chr(10))[0]} Arithmetic: {target.arithmetic}."
+        summary = docstring(target).partition("\n")[0]
         own = [_item(option.text()) for option in options if option.entry not in shared]
         others = ", ".join(
             f"`{_flag(option.entry)}`" + (option.default if len(shared[option.entry]) > 1 else "")

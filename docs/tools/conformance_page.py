@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -30,17 +31,21 @@ from ceras_ir.driver.run import main as ceras_run
 PAGE = Path(__file__).resolve().parent.parent / "conformance.md"
 ENGINES = ("interp", "c")
 STATUSES = ("PASS", "UNSUPPORTED", "WRONG", "FAIL", "DIRTY")
+WIDTH = 100
 
 HEAD = """\
 <!-- Written by docs/tools/conformance_page.py. -->
 
 # Conformance
 
-The first table has the cases of the ONNX test suite that an edge compiler should support.
-Parameters are initializers. `ceras-run` runs each case on all data sets, in the interpreter and
-with `--target c`. PASS: the result is within the tolerance of the case; integers and types are
-equal. UNSUPPORTED: exit status 3 with a reason and no output. WRONG, FAIL (another status) and
-DIRTY (a file remains) must not occur.
+The first table has the cases of the ONNX test suite that an edge compiler should support, with
+parameters as initializers. `ceras-run` runs each case on all data sets, in the interpreter
+(`interp`) and with `--target c`. A case has one of these statuses; a status without a column does
+not occur:
+
+- PASS: the result is within the tolerance of the case; integers and types are equal.
+- UNSUPPORTED: exit status 3 with a reason and no output.
+- WRONG: another result. FAIL: another exit status. DIRTY: a failed run leaves a file.
 """
 
 WHOLE = """\
@@ -230,38 +235,44 @@ def page(required: Sequence[Outcome], whole: Sequence[Outcome], fixed: set[str])
 
 def _shares(outcomes: Sequence[Outcome]) -> Iterator[str]:
     """Yield the number of passed cases of `fixed`, and the operators of refused cases."""
+    passed: list[str] = []
     for engine in ENGINES:
         mine = [o for o in outcomes if o.engine == engine]
         good = sum(o.status == "PASS" for o in mine)
-        share = 100 * good / max(len(mine), 1)
-        yield (
-            f"{engine}: of {len(mine)} cases with nonempty tensors, "
-            f"floats of 16 to 64 bits, integers of 8 to 64 or booleans, {good} pass: {share:.1f}%."
-        )
+        passed.append(f"{good} ({100 * good / max(len(mine), 1):.1f}%) pass in {engine}")
+    count = len(outcomes) // len(ENGINES)
+    kinds = "floats of 16 to 64 bits, integers of 8 to 64 or booleans"
+    yield fill(f"Of {count} cases with nonempty tensors, {kinds}, {', '.join(passed)}.", WIDTH)
     refused = Counter(
         o.reason.partition("unsupported ")[2].partition(":")[0]
         for o in outcomes
         if o.engine == ENGINES[0] and o.status == "UNSUPPORTED"
     )
     names = ", ".join(f"{name} {count}" for name, count in refused.most_common())
-    yield f"\nRefused of these: {names}."
+    yield "\n" + fill(f"Refused of these, by operator: {names}.", WIDTH)
 
 
 def _table(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """Yield a line for each group of operators, and the total of several groups."""
-    heads = [f"{engine} {status}" for engine in ENGINES for status in STATUSES]
-    yield "| group | cases | " + " | ".join(heads) + " |"
-    yield "|---" * (len(heads) + 2) + "|"
+    """
+    Yield a line for each group of operators, and the total of several groups. Statuses that do not
+    occur have no column, and engines with equal counts share a column.
+    """
     counts = Counter((o.group, o.engine, o.status) for o in outcomes)
     cases = Counter(o.group for o in outcomes if o.engine == ENGINES[0])
-    for group in [*sorted(cases), *(["all"] if len(cases) > 1 else [])]:
-        groups = sorted(cases) if group == "all" else [group]
-        cells = [
-            str(sum(counts[g, engine, status] for g in groups))
-            for engine in ENGINES
-            for status in STATUSES
-        ]
-        yield f"| {group} | {sum(cases[g] for g in groups)} | " + " | ".join(cells) + " |"
+    columns: dict[tuple[str, ...], list[str]] = {}
+    for status in STATUSES:
+        for engine in ENGINES:
+            cells = [counts[group, engine, status] for group in sorted(cases)]
+            if any(cells):
+                key = (status, *map(str, [*cells, *([sum(cells)] if len(cells) > 1 else [])]))
+                columns.setdefault(key, []).append(engine)
+    heads = [f"{', '.join(engines)}: {key[0]}" for key, engines in columns.items()]
+    yield "| group | cases | " + " | ".join(heads) + " |"
+    yield "|---" * (len(heads) + 2) + "|"
+    groups = [*sorted(cases), *(["all"] if len(cases) > 1 else [])]
+    for i, group in enumerate(groups, 1):
+        total = sum(cases.values()) if group == "all" else cases[group]
+        yield f"| {group} | {total} | " + " | ".join(key[i] for key in columns) + " |"
 
 
 def _exceptions(outcomes: Sequence[Outcome]) -> list[str]:

@@ -3,9 +3,10 @@
 import inspect
 import re
 import textwrap
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from enum import Enum
 from importlib import import_module
+from textwrap import fill
 from types import ModuleType
 
 from docstrings import markdown
@@ -30,9 +31,11 @@ This page defines each operation bit for bit. The interpreter and all backends a
 these definitions. The verifiers check types and shapes. Each operation has an example, which a test
 parses and verifies. [architecture.md](architecture.md) shows the order of the levels.
 
-`name?` is optional, `name...` is any number of values. The only operand is `input`, and the only
-result is `result`, unless the example or a list shows others. A name is explained at the first use
-in a dialect.
+The lists after a text have members of three kinds: `name?` is optional, `name...` is any number of
+values, and `name = VALUE` has a default. A list of properties has no other names that the text or
+the example shows. A list of operands or parameters is omitted if text and example show all of them.
+The only operand is `input`, and the only result is `result`, unless the example or a list shows
+others. `kind` is the word after the name of an operation.
 """
 
 TOKENS = ("pop_prev", "pop_next", "push_prev", "push_next")
@@ -40,6 +43,11 @@ TOKENS = ("pop_prev", "pop_next", "push_prev", "push_next")
 
 USUAL = {"Operands": ["input"], "Results": ["result"]}
 """Lists that the introduction describes."""
+
+KIND = r"(?:graph|tile)\.\w+ \w+ %"
+"""An operation with its property `kind`, in an example."""
+
+WIDTH = 100
 
 
 def dialects_page() -> str:
@@ -97,11 +105,15 @@ def _enumeration(cls: type[Enum]) -> str:
 
 def _values(cls: type[Enum]) -> list[str]:
     docs = field_docs(cls)
-    lines = [f"- `{m.value}`: {docs[m.name]}" for m in cls if m.name in docs]
+    lines = [_item(f"- `{m.value}`: {docs[m.name]}") for m in cls if m.name in docs]
     rest = [f"`{m.value}`" for m in cls if m.name not in docs]
     if rest:
         lines.append(("- " if docs else "Values: ") + ", ".join(rest) + ("" if docs else "."))
     return lines
+
+
+def _item(text: str) -> str:
+    return fill(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _describe(cls: type[Attribute] | type[Operation], explained: set[str]) -> str:
@@ -111,13 +123,17 @@ def _describe(cls: type[Attribute] | type[Operation], explained: set[str]) -> st
     else:
         mark = "!" if cls.name.startswith("quant.") else "#"
         heading, body = f"#### {mark}{cls.name}", _attribute(cls, explained)
-    # The docstring of an enumeration serves an attribute without docstring.
-    doc = inspect.cleandoc(cls.__doc__ or getattr(cls, "enum_type", cls).__doc__ or "")
+    doc = _doc(cls)
     text, _, last = doc.rpartition("\n\n")
     if last.startswith("    "):
         # The example is printed after the operands.
         doc, body = text, [*body, f"```mlir\n{textwrap.dedent(last)}\n```"]
     return "\n\n".join([heading, markdown(doc), *body])
+
+
+def _doc(cls: type[Attribute] | type[Operation]) -> str:
+    """Return the docstring. That of an enumeration serves an attribute without docstring."""
+    return inspect.cleandoc(cls.__doc__ or getattr(cls, "enum_type", cls).__doc__ or "")
 
 
 def _attribute(cls: type[Attribute], explained: set[str]) -> list[str]:
@@ -127,20 +143,37 @@ def _attribute(cls: type[Attribute], explained: set[str]) -> list[str]:
     if not issubclass(cls, ParametrizedAttribute):
         return []
     names = [name for name, _ in cls.get_irdl_definition().parameters]
-    return [f"Parameters: {_listed(names, field_docs(cls), explained)}."] if names else []
+    return _lists({"Parameters": names}, cls, explained)
 
 
 def _operation(cls: type[Operation], explained: set[str]) -> list[str]:
     if not issubclass(cls, IRDLOperation):
         return []
-    definition = cls.get_irdl_definition()
-    docs = field_docs(cls)
-    lists = [
-        f"{kind}: {_listed(names, docs, explained)}."
-        for kind, names in _members(definition).items()
-        if names and names != USUAL.get(kind)
-    ]
-    return [" ".join(lists)] if lists else []
+    return _lists(_members(cls.get_irdl_definition()), cls, explained)
+
+
+def _lists(
+    members: Mapping[str, list[str]], cls: type[Attribute] | type[Operation], explained: set[str]
+) -> list[str]:
+    """Return a paragraph of the lists, without the names that the introduction leaves out."""
+    text, docs = _doc(cls), field_docs(cls)
+    lists: list[str] = []
+    for kind, names in members.items():
+        kept = [name for name in names if not _is_shown(name, text, docs, explained)]
+        if kept and names != USUAL.get(kind):
+            listed = kept if kind == "Properties" else names
+            lists.append(f"{kind}: {_listed(listed, docs, explained)}.")
+    if not lists:
+        return []
+    return [fill(" ".join(lists), WIDTH, break_on_hyphens=False, break_long_words=False)]
+
+
+def _is_shown(name: str, text: str, docs: Mapping[str, str], explained: set[str]) -> bool:
+    """Return whether a text shows a required member that has no description to print."""
+    if not name.isidentifier() or docs.get(name, "") not in explained:
+        return False
+    shown = KIND if name == "kind" else rf"\b{name}\b"
+    return re.search(shown, text) is not None
 
 
 def _members(definition: OpDef) -> dict[str, list[str]]:

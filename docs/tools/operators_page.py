@@ -43,12 +43,16 @@ These operators of ONNX OPSET are not supported. A node that an output depends o
 the remedy:
 """
 
+RULES = """\
+These operators have rules:
+"""
+
 FOLDED = """\
 ## Folded operators
 
 Nodes with constant operands are computed at import, such as the shape computations of exporters.
-The interpreter computes the operators above. The reference evaluator of ONNX computes the other
-operators and these, independent of rules:
+The rules above apply to most of them. They do not apply to operators that are not imported, and to
+these, because the reference evaluator of ONNX computes them:
 """
 
 BODIES = """\
@@ -72,10 +76,9 @@ def operators_page() -> str:
     names = defaultdict[str, list[str]](list)
     for name in imported_operators():
         if rules := rules_of(name):
-            names["<br>".join(map(_line, rules))].append(f"`{name}`")
-    rows = ["| operator | rules |", "|---|---|"]
-    rows += [f"| {', '.join(group)} | {lines} |" for lines, group in names.items()]
-    free = (name for name in imported_operators() if not rules_of(name))
+            names["; ".join(map(_line, rules))].append(f"`{name}`")
+    items = [_item(f"- {', '.join(group)}: {text}") for text, group in names.items()]
+    free = [name for name in imported_operators() if not rules_of(name)]
     versions = {"OLDEST": OLDEST_OPSET, "NEWEST": NEWEST_OPSET}
     introduction = INTRODUCTION.rstrip()
     for name, version in versions.items():
@@ -83,13 +86,13 @@ def operators_page() -> str:
     parts = [
         introduction,
         f"These operators have no rules:\n\n{_listed(free)}",
-        "\n".join(rows),
-        f"{FOLDED}\n{_listed(FOLDABLE)}",
+        "\n".join([RULES, *items]),
+        f"{FOLDED}\n{_listed(sorted(FOLDABLE - {*free}))}",
         f"{BODIES}\n{_listed(function_operators())}",
     ]
     parts += [REFUSED.replace("OPSET", str(onnx_opset_version())), _refused(), TARGETS]
     for name, title in (("vta", "VTA"), ("dataflow", "dataflow")):
-        lines = [f"- {_line(rule)}" for rule in find_target(name).device_rules()]
+        lines = [_item(f"- {_line(rule)}") for rule in find_target(name).device_rules()]
         parts.append(f"### {title}\n\n" + "\n".join(lines))
     return "\n\n".join(parts)
 
@@ -103,8 +106,11 @@ def _refused() -> str:
     groups: dict[str, list[str]] = {}
     for name, remedy in refused_operators().items():
         groups.setdefault(remedy, []).append(f"`{name}`")
-    items = (f"- {', '.join(names)}: {remedy}" for remedy, names in groups.items())
-    return "\n".join(fill(item, 100, subsequent_indent="  ") for item in items)
+    return "\n".join(_item(f"- {', '.join(n)}: {remedy}") for remedy, n in groups.items())
+
+
+def _item(text: str) -> str:
+    return fill(text, 100, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _line(text: str) -> str:

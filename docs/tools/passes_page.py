@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections import defaultdict
+from collections.abc import Sequence
 from textwrap import fill
 from typing import get_type_hints
 
@@ -17,28 +18,36 @@ from ceras_ir.universe import CERAS_UNIVERSE
 INTRODUCTION = """\
 # Passes
 
-`ceras-opt --PASS="option=value"` runs a pass. `-p "a,b{option=value}"` runs several. They run in
-the order of the command line. `--help-pass=PASS` describes a pass and the options. `--list-passes`
-lists all passes, including xDSL's (`canonicalize`, `cse`, `dce`, ...).
+`ceras-opt --PASS="option=value"` runs a pass. `-p "a,b{{option=value}}"` runs several. They run in
+the order of the command line. `--help-pass=PASS` describes a pass and the meaning of its options.
+`--list-passes` lists all passes, including xDSL's (`canonicalize`, `cse`, `dce`, ...).
 
 A **pipeline** is a pass that runs a sequence of other passes. Dumps and timings show these passes.
 
 A pass with **rules** applies them in the order below; `--PASS="rules=a,b"` applies only these.
 
-Options have a default, which shows the type, or a type in parentheses. Those without a default are
-`none`, empty or required. Parentheses after a default have the choices.
+**Options** are listed with the default, which shows the type, or with the type in parentheses.
+Without a default, an option is `none`, empty or required. Parentheses after a default have the
+choices. *Data* stands for three options that choose samples: `calibration` (str), `samples=64` and
+`draw` (int).
 
-The *benefit* of a pass or rule is in parentheses:
+Parentheses after a text have the **benefit**, such as
+{example}:
 
-1. The number of builds (of {builds}) that it changes.
-2. A network of `benchmarks/benefit_networks.py` that is worse without it, and the target.
-3. The figures of this network with and without it, or the failure without it. Times are modelled.
-   Bytes are read or written, unless the text names a memory. A pass with the figures of a rule
-   shows them only at the rule.
+1. The number of builds that the pass or rule changes, of {builds}. A build is a network compiled
+   with some options.
+2. A network of `benchmarks/benefit_networks.py` that is worse without it, the target and the
+   options. The network is in int8, except with `float`.
+3. The figure with it and the figure without it, or the failure without it. Times are modelled.
+   Bytes are read or written, unless the text names a memory. Decibels are the signal-to-noise
+   ratio. A pass with the figures of a rule shows them only at the rule.
 
 `python benchmarks/pass_benefits.py --write` measures the benefits.
 
 [new-pass.md](new-pass.md) explains how to write a pass."""
+
+DATA = ("`calibration` (str)", "`samples=64`", "`draw` (int)")
+"""Options that the introduction lists."""
 
 COMPILED = """\
 ## What `ceras-compile` runs
@@ -55,7 +64,7 @@ def passes_page() -> str:
     pipelines = {name: cls for name, cls in classes.items() if issubclass(cls, PipelinePass)}
     builds = max(known.builds for known in benefits().values())
     parts = [
-        INTRODUCTION.replace("{builds}", str(builds)),
+        INTRODUCTION.format(builds=builds, example=_benefit("fold-affine").strip()),
         COMPILED + "\n".join(_compiled()),
         "## Pipelines",
     ]
@@ -89,11 +98,22 @@ def _describe(cls: type[ModulePass]) -> str:
         _item(f"- Rule `{rule.name}`: {_summary(type(rule))}{_benefit(rules[rule.name])}")
         for rule in rules_of(cls)
     ]
-    items += _options(cls)
+    inner = cls().passes() if issubclass(cls, PipelinePass) else ()
+    items += _options(cls, [type(each) for each in inner])
     return "\n\n".join([*parts, *(["\n".join(items)] if items else [])])
 
 
-def _options(cls: type[ModulePass]) -> list[str]:
+def _options(cls: type[ModulePass], inner: Sequence[type[ModulePass]]) -> list[str]:
+    """Return an item with the options, or with the pass of a pipeline that has equal options."""
+    options = _option_texts(cls)
+    if not options:
+        return []
+    equal = [each.name for each in inner if _option_texts(each) == options]
+    text = f"those of `{equal[0]}`" if equal else "; ".join(options)
+    return [_item(f"- Options: {text}.")]
+
+
+def _option_texts(cls: type[ModulePass]) -> list[str]:
     types, options = get_type_hints(cls), list[str]()
     for field in dataclasses.fields(cls):
         # The introduction of the page explains `rules`.
@@ -104,7 +124,9 @@ def _options(cls: type[ModulePass]) -> list[str]:
         kind = type_name(types[field.name]).removesuffix(" or none")
         is_shown = not value or "|" in kind or "," in kind
         options.append(f"`{name}{f'={value}' if value else ''}`{f' ({kind})' if is_shown else ''}")
-    return [_item(f"- Options: {'; '.join(options)}.")] if options else []
+    if {*DATA} <= {*options}:
+        return ["*data*", *(option for option in options if option not in DATA)]
+    return options
 
 
 def _summary(cls: type) -> str:
@@ -117,7 +139,7 @@ def _benefit(name: str, *rules: str) -> str:
         return ""
     figures = [benefits()[rule].figure for rule in rules if rule in benefits()]
     figure = "" if known.figure in figures else _short(known.figure)
-    loss = f"; `{known.network}` for {known.setting}: {figure}" if figure else ""
+    loss = f"; `{known.network}`, {known.setting}: {figure}" if figure else ""
     return f" ({known.changed} builds{loss})"
 
 

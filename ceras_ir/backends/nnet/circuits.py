@@ -222,17 +222,17 @@ def registers_header() -> str:
 
 
 def register_table() -> str:
-    """Return the registers of the core as a Markdown table: address, name, bits, meaning."""
+    """Return the registers of the core as a Markdown table: address, name, bits with meaning."""
     known = register_map()
-    rows = [(4 * c.value, c.name.lower(), "", c.meaning) for c in known.words]
+    rows = [(4 * c.value, c.name.lower(), c.meaning) for c in known.words]
     for f in known.fields:
-        bits = f"{f.shift + f.bits - 1}:{f.shift}" if f.bits < 32 else ""
+        bits = f"bits {f.shift + f.bits - 1}:{f.shift}" if f.bits < 32 else ""
         low, high = f.limits
         limit = f"{low} to {high}" if f.signed else f"{f'{low} to' if low else 'up to'} {high:#x}"
-        rows.append((known.address(f), f.name, bits, "; ".join(filter(None, (limit, f.meaning)))))
-    lines = ["| address | register | bits | meaning |", "|---|---|---|---|"]
+        rows.append((known.address(f), f.name, "; ".join(filter(None, (bits, limit, f.meaning)))))
+    lines = ["| address | register | values, meaning |", "|---|---|---|"]
     rows.sort(key=lambda row: row[0])
-    lines += [f"| {at:#05x} | `{name}` | {bits} | {text} |" for at, name, bits, text in rows]
+    lines += [f"| {at:#05x} | `{name}` | {text} |" for at, name, text in rows]
     return "\n".join(lines) + "\n"
 
 
