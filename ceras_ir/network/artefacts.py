@@ -33,7 +33,10 @@ from ceras_ir.support.diagnostics import InputError
 
 @dataclass(frozen=True)
 class Artefact:
-    """An output file. Each call of `write` writes the same bytes."""
+    """
+    An output file of a target. `write` writes the content to a binary stream; each call writes the
+    same bytes.
+    """
 
     path: str
     """Relative to the output directory, with forward slashes."""
@@ -43,7 +46,7 @@ class Artefact:
 
     @classmethod
     def of_text(cls, path: str, description: str, text: str) -> "Artefact":
-        """Create a file from a string."""
+        """Create a file with the content `text` in UTF-8."""
         data = text.encode()
 
         def write(stream: BinaryIO) -> None:
@@ -75,6 +78,10 @@ class TensorInfo:
 
     @classmethod
     def of(cls, name: str, kind: Tensor, model_dtype: str | None = None) -> "TensorInfo":
+        """
+        Describe a tensor `name` of type `kind`. `model_dtype` is the float type in the model; it is
+        recorded only if the tensor is float32.
+        """
         element = kind.element_type
         dtype = numpy_dtype(element).name
         if isinstance(element, UniformType) and not element.is_per_axis:
@@ -136,7 +143,10 @@ MODEL_DTYPES = ("float16", "float64")
 
 
 def network_inputs(main: FuncOp) -> list[TensorInfo]:
-    """Return the graph inputs in order, without states."""
+    """
+    Describe the graph inputs in order, without states (inputs that the caller copies from an output
+    of the previous call).
+    """
     kept = {state.name for state in states_of(main)}
     arguments = main.body.block.args
     tensors = _tensors(input_names(main), arguments, input_model_types(main))
@@ -148,7 +158,7 @@ def network_inputs(main: FuncOp) -> list[TensorInfo]:
 
 
 def network_outputs(main: FuncOp) -> list[TensorInfo]:
-    """Return the graph outputs in order, without states."""
+    """Describe the graph outputs in order, without the outputs that are states of the next call."""
     kept = {state.result_name for state in states_of(main)}
     tensors = _tensors(output_names(main), result_values(main), output_model_types(main))
     return [
@@ -159,7 +169,10 @@ def network_outputs(main: FuncOp) -> list[TensorInfo]:
 
 
 def network_states(main: FuncOp) -> list[dict[str, object]]:
-    """Return the entries of states in a manifest: the tensor and the name of the output."""
+    """
+    Return an entry of the manifest for each state: the tensor of the graph input, and the name of
+    the graph output that replaces it in the next call.
+    """
     return [
         TensorInfo.of(state.name, tensor_type(state.argument)).to_json()
         | {"output": state.result_name}

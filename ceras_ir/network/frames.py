@@ -28,7 +28,10 @@ WORD_ORDERS = {FrameFormat.RGB565_BE: ">", FrameFormat.RGB565_LE: "<"}
 
 @dataclass(frozen=True)
 class Frame:
-    """The frames of an input, and the image that the network computes from them."""
+    """
+    The format of camera frames that a network receives as an input, and the conversion of a frame
+    to the image that the network computes on.
+    """
 
     format: FrameFormat
     size: tuple[int, int]
@@ -44,12 +47,12 @@ class Frame:
 
     @property
     def depth(self) -> int:
-        """The number of channels of the image."""
+        """The number of channels of the image: 1 if it is gray, else 3."""
         return 1 if self.channels is Channels.GRAY else 3
 
     @property
     def error(self) -> str:
-        """The reason why the frame is not possible, or an empty text."""
+        """The reason why the format, the size or the crop is invalid, or an empty text."""
         if self.layout.error or self.layout.has(self.crop):
             return self.layout.error
         top, left, height, width = self.crop
@@ -89,8 +92,8 @@ class Frame:
 
     def of_words(self, words: NDArray[np.generic]) -> Bytes | None:
         """
-        Return frames [N, H, W, 2] of 16-bit numbers [N, H, W], or None if the format has no such
-        numbers.
+        Return frames as bytes [N, H, W, 2] from pixels [N, H, W] of type uint16. Return `None` if
+        the format does not have 16 bits per pixel (RGB565), or for another type or size.
         """
         order = WORD_ORDERS.get(self.format)
         if order is None or words.dtype != np.uint16 or words.shape[1:] != self.size:
@@ -99,8 +102,9 @@ class Frame:
 
     def of_images(self, images: Bytes) -> Bytes:
         """
-        Return frames [N, H, W, B] of images [N, H, W, C] of any size in the channels of the
-        network. Pixels of the crop are the nearest of the image, and the other pixels are black.
+        Encode images as frames of B bytes per pixel. `images` [N, H, W, C] have any size, and the
+        channels of the network (such as BGR). They are scaled to the crop by the nearest pixel;
+        pixels outside the crop are black. The result has the shape [N, H, W, B] of the format.
         """
         top, left, height, width = self.crop
         rows = np.arange(height) * images.shape[1] // height

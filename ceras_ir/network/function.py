@@ -52,7 +52,10 @@ LABELS = "graph.labels"
 
 
 def main_function(module: ModuleOp) -> FuncOp:
-    """Return the network of a module; raise `InputError` if it is not a single block."""
+    """
+    Return the network of a module: the function `main`. Raise `InputError` if it is missing, has
+    several blocks or does not end with `func.return`.
+    """
     main = SymbolTable.lookup_symbol(module, "main")
     if not isinstance(main, FuncOp) or not main.body.blocks:
         raise InputError("the module has no function @main with a body")
@@ -88,27 +91,42 @@ def _names(attributes: ArrayAttr[DictionaryAttr] | None, count: int, default: st
 
 
 def input_names(main: FuncOp) -> list[str]:
-    """Return the names of inputs in the model; `input0` and so on if unnamed."""
+    """
+    Return the names of graph inputs in the model; `input0`, `input1`, ... for inputs without a
+    name.
+    """
     return _names(main.arg_attrs, len(main.body.block.args), "input")
 
 
 def output_names(main: FuncOp) -> list[str]:
-    """Return the names of outputs in the model; `output0` and so on if unnamed."""
+    """
+    Return the names of graph outputs in the model; `output0`, `output1`, ... for outputs without a
+    name.
+    """
     return _names(main.res_attrs, len(main.function_type.outputs), "output")
 
 
 def input_model_types(main: FuncOp) -> list[str | None]:
-    """Return the type of each input in the model, `None` if the value has the same."""
+    """
+    Return, for each graph input, the name of the type in the model, such as `float64`, or `None` if
+    the compiled input has this type.
+    """
     return _texts(main.arg_attrs, len(main.body.block.args), MODEL_TYPE)
 
 
 def output_model_types(main: FuncOp) -> list[str | None]:
-    """Return the type of each output in the model, `None` if the value has the same."""
+    """
+    Return, for each graph output, the name of the type in the model, such as `float64`, or `None`
+    if the compiled output has this type.
+    """
     return _texts(main.res_attrs, len(main.function_type.outputs), MODEL_TYPE)
 
 
 def output_labels(main: FuncOp) -> list[tuple[str, ...]]:
-    """Return the texts that the integers of each output represent; empty without labels."""
+    """
+    Return, for each graph output, the texts that the integers 0, 1, ... represent (class names in
+    the model), or an empty tuple.
+    """
     if main.res_attrs is None:
         return [()] * len(main.function_type.outputs)
     lists = [entries.data.get(LABELS) for entries in main.res_attrs]
@@ -137,7 +155,10 @@ class State(NamedTuple):
 
 
 def states_of(main: FuncOp) -> list[State]:
-    """Return the states of a network in the order of arguments."""
+    """
+    Return the states of a network (inputs that are outputs of the previous call) in the order of
+    arguments.
+    """
     names, results = output_names(main), result_values(main)
     found: list[State] = []
     for name, argument in zip(input_names(main), main.body.block.args, strict=True):
@@ -153,7 +174,10 @@ def _result_of(argument: BlockArgument) -> str | None:
 
 
 def state_refusals(main: FuncOp) -> Iterator[str]:
-    """Yield the errors in the declaration of states of a function."""
+    """
+    Yield an error message for each wrong declaration of a state: the output is missing, belongs to
+    another state, or has another type than the input.
+    """
     names, used = output_names(main), set[str]()
     for name, argument in zip(input_names(main), main.body.block.args, strict=True):
         if (result := _result_of(argument)) is None:
@@ -174,7 +198,10 @@ def state_refusals(main: FuncOp) -> Iterator[str]:
 
 
 def declare_states(module: ModuleOp, pairs: Mapping[str, str]) -> None:
-    """Declare inputs as states; `pairs` maps an input to the output of the previous call."""
+    """
+    Declare graph inputs as states. `pairs` maps the name of an input to the name of the output that
+    it receives from the previous call. Raise `InputError` for wrong names or types.
+    """
     if not pairs:
         return
     main = main_function(module)
@@ -189,21 +216,26 @@ def declare_states(module: ModuleOp, pairs: Mapping[str, str]) -> None:
 
 
 def initial_state(state: State) -> NDArray[np.generic]:
-    """Return the value of a state before the first call: zeros."""
+    """
+    Return the tensor of a state before the first call: the real value 0, stored as the zero point.
+    """
     element = quantized_element(state.argument)
     zero = 0 if element is None else element.zero_point
     return np.full(shape_of(state.argument), zero, numpy_dtype(element_of(state.argument)))
 
 
 class ReplacedNan(NamedTuple):
-    """A value, and the value that replaces NaN in it."""
+    """A value, and the value `by` that replaces it where it is NaN."""
 
     value: SSAValue
     by: SSAValue
 
 
 def replaced_nan(op: graph.SelectOp) -> ReplacedNan | None:
-    """Return the operands of `where(isnan(x), y, x)`, also with a negated condition, or `None`."""
+    """
+    If `op` is `where(isnan(x), y, x)`, return `x` and `y`; otherwise return `None`. The condition
+    may be negated: `where(not isnan(x), x, y)`.
+    """
     condition, kept, other = op.condition.owner, op.lhs, op.rhs
     if isinstance(condition, graph.BinaryOp) and condition.function is Binary.XOR:
         truth = graph.constant_array(condition.rhs)
@@ -217,10 +249,12 @@ def replaced_nan(op: graph.SelectOp) -> ReplacedNan | None:
 
 def inputs_with_missing_values(main: FuncOp) -> frozenset[str]:
     """
-    Return the names of inputs that may have missing values: no NaN of them reaches a result.
+    Return the names of float inputs in which NaN can mark a missing value, because NaN cannot reach
+    a graph output.
 
-    On each path, a selection replaces NaN, or a tree ensemble, which has a branch for NaN, consumes
-    it. Data movement and elementwise operations may precede.
+    On each path from such an input, a selection replaces NaN, or a comparison or tree ensemble
+    consumes the value. A tree ensemble has a branch for NaN. Only data movement and elementwise
+    operations may precede.
     """
     sources: dict[SSAValue, frozenset[str]] = {
         value: frozenset({name})
@@ -259,7 +293,10 @@ def is_alias(op: Operation | Block) -> bool:
 
 
 def keeps_scale(op: Operation | Block) -> bool:
-    """Return whether operands and result must have the same scale, as for data movement."""
+    """
+    Return whether operands and result of `op` must have the same scale, as in a reshape or a
+    maximum pooling.
+    """
     return isinstance(op, GraphOperation) and op.keeps_scale
 
 
@@ -272,14 +309,20 @@ def is_join(op: Operation) -> bool:
 
 
 def has_quantized_form(op: Operation) -> bool:
-    """Return whether `op` has a quantized form that rescales the result."""
+    """
+    Return whether `op` is arithmetic with a quantized form, in which the result has a separate
+    scale.
+    """
     return isinstance(op, GraphOperation) and op.rescales
 
 
 def uses_after_moves(value: SSAValue, *, joined: bool) -> Iterator[Use]:
     """
-    Yield the uses of a value, with a data movement operation replaced by the uses of the result.
-    Operations with several operands, such as concat, are included only if `joined`.
+    Yield the uses of `value`. A use by a data movement operation is replaced by the uses of the
+    result of that operation.
+
+    A data movement operation with several operands, such as a concatenation, is replaced only if
+    `joined` is true; otherwise the use is yielded.
     """
     pending, visited = [value], {value}
     while pending:
@@ -294,7 +337,8 @@ def uses_after_moves(value: SSAValue, *, joined: bool) -> Iterator[Use]:
 
 def is_copy(op: Operation) -> bool:
     """
-    Return whether an operation only changes the storage of the operand: a clip without bounds.
+    Return whether `op` only changes the storage of the operand: it is a clip without bounds, which
+    quantization may give another scale.
     """
     return isinstance(op, graph.UnaryOp) and op.function.clip_range == (-inf, inf)
 
@@ -306,8 +350,9 @@ def data_operands(op: Operation) -> Sequence[SSAValue]:
 
 def quantized_operations(main: FuncOp) -> dict[Operation, None]:
     """
-    Return the operations of a float network that become quantized, in order: arithmetic operations,
-    and data movement operations next to a quantized operation.
+    Return the operations of a float network that will be quantized, in order; the values of the
+    dictionary are `None`. They are the arithmetic operations with a quantized form, and data
+    movement operations next to a quantized operation, except operations that are kept in float.
     """
     ops = [op for op in main.body.block.ops if not is_kept_in_float(op)]
     chosen = {op: None for op in ops if has_quantized_form(op)}
@@ -325,20 +370,26 @@ def quantized_operations(main: FuncOp) -> dict[Operation, None]:
 
 
 def stored_in_integers(main: FuncOp) -> Callable[[SSAValue], bool]:
-    """Return a predicate: whether a quantized operation defines or consumes a value."""
+    """
+    Return a predicate of values of a float network. It is true if a quantized operation will define
+    or consume the value.
+    """
     chosen = quantized_operations(main)
     return lambda v: v.owner in chosen or any(use.operation in chosen for use in v.uses)
 
 
 def quantized_layers(main: FuncOp) -> list[graph.LinearOperation]:
-    """Return the convolutions and matrix products that become quantized."""
+    """Return the convolutions and matrix products of a float network that will be quantized."""
     return [op for op in quantized_operations(main) if isinstance(op, graph.LinearOperation)]
 
 
 def observed_values(main: FuncOp) -> list[SSAValue]:
     """
-    Return the values that need a range: arguments and results of operations. Constants are known,
-    and the result of an alias is stored like its operand.
+    Return the tensors for which calibration must observe a range: arguments and results of
+    operations.
+
+    Constants are left out because their elements are known. The result of an alias, such as a
+    reshape, is left out because it is stored like the operand.
     """
     return [
         value
@@ -355,7 +406,10 @@ def _is_stored_as_operand(op: Operation | Block) -> bool:
 
 
 def values_after_layers(main: FuncOp) -> set[SSAValue]:
-    """Return the results of layers, and the values computed from them."""
+    """
+    Return the results of convolutions, matrix products and recurrent layers, and all values that
+    depend on them.
+    """
     found: set[SSAValue] = set()
     for op in main.body.block.ops:
         if isinstance(op, graph.LinearOperation) or not found.isdisjoint(op.operands):
@@ -364,7 +418,10 @@ def values_after_layers(main: FuncOp) -> set[SSAValue]:
 
 
 def is_quantized(main: FuncOp) -> bool:
-    """Return whether a value of the network is quantized, unless the scales were snapped."""
+    """
+    Return whether any value of the network has a quantized type. Return False after `snap-scales`,
+    which converts the network back to float so that it is quantized again.
+    """
     return SNAPPED not in main.attributes and any(
         isinstance(value.type, TensorType) and graph.quantized_element(value) is not None
         for value in network_values(main.body.block)

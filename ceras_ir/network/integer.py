@@ -23,7 +23,10 @@ Number = TypeVar("Number", bound=np.generic)
 
 
 def round_shift(value: Integers, shift: int, mode: Rounding) -> Integers:
-    """Return `value / 2**shift`, rounded by `mode`."""
+    """
+    Return `value / 2**shift` as integers, rounded by `mode`. A mode that rounds twice is not
+    permitted.
+    """
     if shift == 0:
         return value
     half = np.int64(1) << np.int64(shift - 1)
@@ -45,7 +48,11 @@ def round_shift(value: Integers, shift: int, mode: Rounding) -> Integers:
 def requantize(
     accumulator: NDArray[np.generic], requant: RequantAttr, element: UniformType
 ) -> NDArray[np.generic]:
-    """Convert an integer accumulator to stored integers of `element`; see `#graph.requant`."""
+    """
+    Convert an integer accumulator to stored integers of the type `element`: multiply, shift right
+    and round, add the zero point, clamp. `requant` has the parameters. Multipliers per channel
+    apply to the last axis.
+    """
     # Multipliers per output channel broadcast along the last dimension.
     multipliers, shifts = (np.array(values, np.int64) for values in requant.factors)
     factor = multipliers if multipliers.size > 1 else multipliers[0]  # A scalar keeps the shape.
@@ -62,7 +69,10 @@ def requantize(
 
 
 def _rounded_twice(product: Integers, shift: Integers) -> Integers:
-    """Divide products of 31-bit multipliers by `2**shift` as `Rounding.DOUBLE_ROUND` does."""
+    """
+    Return `product / 2**shift` as `Rounding.DOUBLE_ROUND` does: shift by at most 31 bits and round
+    half up, then shift by the rest and round half away from zero.
+    """
     first = np.minimum(shift, MULTIPLIER_BITS)
     rest = shift - first
     high = (product + (np.int64(1) << first - 1)) >> first
@@ -71,7 +81,9 @@ def _rounded_twice(product: Integers, shift: Integers) -> Integers:
 
 
 def high_product(a: Integers, b: Integers | int) -> Integers:
-    """Return the product of numbers in units of 2^-31, rounded half up."""
+    """
+    Return `a * b / 2**31`, rounded half up: the product of fixed-point numbers in units of 2^-31.
+    """
     return (a * b + (1 << 30)) >> 31
 
 
@@ -81,8 +93,8 @@ RECIPROCAL_OFFSET, RECIPROCAL_SLOPE = 1515870810, -1010580540
 
 def newton_reciprocal(half: Integers) -> Integers:
     """
-    Return `1 / half` in units of 2^-29, for numbers from 1/2 to 1 in units of 2^-31: three steps of
-    Newton's method from `48/17 - 32/17 * half`.
+    Return `1 / half` in units of 2^-29, for `half` from 1/2 to 1 in units of 2^-31. Three steps of
+    Newton's method start at `48/17 - 32/17 * half`.
     """
     x = RECIPROCAL_OFFSET + high_product(half, RECIPROCAL_SLOPE)
     for _ in range(3):
@@ -98,20 +110,27 @@ def _along_axis(values: NDArray[Number], element: UniformType, rank: int) -> NDA
 
 
 def zero_points(element: UniformType, rank: int) -> Integers:
-    """Return the zero points of `element` in a shape that broadcasts to tensors of `rank`."""
+    """
+    Return the zero points of `element` in a shape that broadcasts to tensors of `rank` axes: [C, 1,
+    1] for a scale per index of the first of three axes, [] for a single scale.
+    """
     points = np.array([point.data for point in element.zero_points], np.int64)
     return _along_axis(points, element, rank)
 
 
 def scales(element: UniformType, rank: int) -> NDArray[np.float32]:
-    """Return the scales of `element` in a shape that broadcasts to tensors of `rank`."""
+    """
+    Return the scales of `element` in a shape that broadcasts to tensors of `rank` axes: [C, 1, 1]
+    for a scale per index of the first of three axes, [] for a single scale.
+    """
     values = np.array([scale.data for scale in element.scales]).astype(np.float32)
     return _along_axis(values, element, rank)
 
 
 def quantize(x: NDArray[np.float32], element: UniformType) -> NDArray[np.generic]:
     """
-    Evaluate `graph.quantize`: divide in float32, round half to even; NaN gives the zero point.
+    Evaluate `graph.quantize`: divide by the scale in float32, round half to even, add the zero
+    point, clamp to the range of `element`. NaN gives the zero point.
     """
     scaled = np.rint(x / scales(element, x.ndim))
     bounded = np.clip(np.nan_to_num(scaled, nan=0.0), -(2.0**31), 2.0**31 - 1)
@@ -120,7 +139,10 @@ def quantize(x: NDArray[np.float32], element: UniformType) -> NDArray[np.generic
 
 
 def dequantize(q: NDArray[np.generic], element: UniformType) -> NDArray[np.float32]:
-    """Evaluate `graph.dequantize`: exact integers times the scale, in float32."""
+    """
+    Evaluate `graph.dequantize`: subtract the zero point in integers, convert to float32, multiply
+    by the scale.
+    """
     centred = (q.astype(np.int64) - zero_points(element, q.ndim)).astype(np.float32)
     return centred * scales(element, q.ndim)
 
@@ -144,11 +166,13 @@ def averaging(
     window: int, requant: RequantAttr, point: int = 0, *, max_multiplier: int, product_limit: int
 ) -> Averaging | None:
     """
-    Find a small multiplier that averages exactly like `requant`, or return `None`.
+    Find a small multiplier, addend and shift whose result is equal to that of `requant` for each
+    possible sum of a window. Return `None` if no multiplier exists, if `requant` has multipliers
+    per channel, or if there are more than `MAX_TRIED_SUMS` sums.
 
-    The operand of `requant` is the sum of `window` int8 elements minus their zero point. There are
-    only a few thousand sums, so the candidates are checked with all of them. The multiplier is at
-    most `max_multiplier`, and products are below `product_limit`.
+    The operand of `requant` is the sum of `window` int8 elements minus the zero point `point`. Each
+    candidate is checked with all sums. The multiplier is at most `max_multiplier`, and products
+    with sums are below `product_limit`, so that they fit a register.
     """
     if requant.is_per_channel or window * 255 > MAX_TRIED_SUMS:
         return None
@@ -188,7 +212,10 @@ WEIGHTS_PER_BATCH = 1 << 20
 
 
 def fitting_exponent(magnitude: float) -> int:
-    """Return the smallest exponent at which `magnitude` rounds to at most 127."""
+    """
+    Return the smallest exponent e for which `magnitude / 2**e` rounds to at most 127, within the
+    bounds of exponents. 0 gives `ZERO_RANGE_EXPONENT`.
+    """
     if magnitude == 0.0:
         return ZERO_RANGE_EXPONENT
     # frexp: magnitude < 2**exponent, so 2**(exponent - 7) fits, but for rounding up to 128.
@@ -201,7 +228,10 @@ def fitting_exponent(magnitude: float) -> int:
 def squared_error(
     values: NDArray[np.float32], exponent: int, low: int = INT8_LOW, high: int = INT8_HIGH
 ) -> float:
-    """Return the sum of squared differences between `values` and their stored form."""
+    """
+    Return the sum of squared errors if `values` are stored at the scale `2**exponent`: rounded, and
+    saturated at the integers `low` and `high`.
+    """
     scaled = np.atleast_1d(values) * np.float32(ldexp(1.0, -exponent))
     difference = np.rint(scaled)
     np.clip(difference, low, high, out=difference)
@@ -212,8 +242,9 @@ def squared_error(
 
 def row_exponents_within(rows: NDArray[np.float32], spread: int) -> list[int] | None:
     """
-    Return the exponent with the smallest squared error for each row, or `None` for zeros only. An
-    exponent is at most `spread` below the maximum. Rows of zeros have the maximum.
+    Return, for each row (an output channel) of weights, the exponent of the scale with the smallest
+    squared error. Exponents more than `spread` below the largest are raised to this limit. Rows of
+    zeros get the largest exponent; if all rows are zeros, return `None`.
     """
     flat = rows.reshape(len(rows), -1)
     filled = flat.any(axis=1)
@@ -225,7 +256,10 @@ def row_exponents_within(rows: NDArray[np.float32], spread: int) -> list[int] | 
 
 
 def least_squares_exponents(rows: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Return `least_squares_exponent` of each row of weights."""
+    """
+    Return the exponent of the int8 scale with the smallest squared error for each row [rows,
+    elements] of weights, as `least_squares_exponent` does for a single tensor.
+    """
     part = max(1, WEIGHTS_PER_BATCH // max(rows.shape[1], 1))
     found = [_of_rows(rows[at : at + part]) for at in range(0, len(rows), part)]
     return np.concatenate(found) if found else np.zeros(0, np.int64)
@@ -247,8 +281,11 @@ def least_squares_exponent(
     values: NDArray[np.float32], low: int = INT8_LOW, high: int = INT8_HIGH
 ) -> int:
     """
-    Return the exponent with the smallest squared error. Candidates are the exponent without
-    saturation and the next finer exponents; on a tie the coarser exponent saturates less.
+    Return the exponent of the scale at which `values`, stored as integers in [`low`, `high`], have
+    the smallest sum of squared errors.
+
+    Candidates are the smallest exponent without saturation and the next smaller exponents, which
+    saturate some values but round the rest more precisely. On a tie the larger exponent is chosen.
     """
     first = fitting_exponent(float(np.abs(values).max(initial=0.0)))
     errors = {
@@ -259,7 +296,11 @@ def least_squares_exponent(
 
 
 def shift_swish(q: NDArray[np.int64], bends: Sequence[Sequence[int]]) -> NDArray[np.int64]:
-    """Evaluate `graph.shift_swish` before `requant`; each row of `bends` has five constants."""
+    """
+    Evaluate `graph.shift_swish`, an approximation of x * sigmoid(x) by shifts and maxima, before
+    the requantization. `q` are the stored integers. `bends` has a row with the constants k0 to k4
+    of the formula (offsets of the linear pieces), or a row per channel of the last axis.
+    """
     k0, k1, k2, k3, k4 = np.array(bends, np.int64).T
     p, m = np.maximum(q, -q), np.minimum(q, -q)
     tail = np.minimum((p >> 3) - k2, (p >> 4) - k3)

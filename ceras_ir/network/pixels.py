@@ -30,7 +30,10 @@ FRAME_ENTRIES = ("format", "size", "crop", "channels", "resize")
 
 @dataclass(frozen=True)
 class Pixels:
-    """The conversion from pixels to the float input of a model."""
+    """
+    The conversion from pixels of a camera (ui8) to the float input of a model: `((pixel / scale) -
+    mean) / std`, transposed by `axes`.
+    """
 
     axes: tuple[int, ...]
     """The input of the model is `pixels.transpose(axes)`, converted."""
@@ -56,7 +59,10 @@ class Pixels:
 
     @classmethod
     def from_json(cls, entry: object) -> Pixels | None:
-        """Return the conversion in a manifest, or None if it is not valid."""
+        """
+        Return the conversion that an entry of a manifest describes, or `None` if the entry is not
+        valid.
+        """
         if not isa(entry, dict[str, object]):
             return None
         axes, channel_axis, scale = entry.get("axes"), entry.get("channel_axis"), entry.get("scale")
@@ -96,7 +102,10 @@ class Pixels:
 
     @classmethod
     def of_attribute(cls, attribute: Attribute | None) -> Pixels | None:
-        """Return the conversion that an argument records, or None if it is not valid."""
+        """
+        Return the conversion that the attribute `graph.pixels` of an argument records, or `None` if
+        it is missing or not valid.
+        """
         if not isinstance(attribute, DictionaryAttr):
             return None
         entry: dict[str, object] = {}
@@ -111,8 +120,9 @@ class Pixels:
 
     def of_floats(self, floats: NDArray[np.generic]) -> NDArray[np.uint8]:
         """
-        Return the nearest pixels of samples of the model, or frames that have them. Raise a
-        `ValueError` if an element is outside the range of pixels.
+        Convert float samples of the model back to the nearest pixels. If the network takes frames
+        of a camera, return frames that contain these pixels. Raise a `ValueError` if an element is
+        outside the range of pixels, 0 to 255.
         """
         original = floats.astype(np.float64).transpose(np.argsort(self.axes))
         shape = [1] * 4

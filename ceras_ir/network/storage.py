@@ -64,7 +64,8 @@ STATISTICS = (RANGE, EXPONENT, ZERO_POINT, AFFINE)
 
 def copy_statistics(source: Operation, target: Operation) -> None:
     """
-    Replace the statistics of `target` by those of `source`, because it defines the same value.
+    Replace the statistics of `target` (range, exponent, zero point) by the statistics of `source`,
+    because both operations define the same value.
     """
     drop_statistics(target)
     for name in STATISTICS:
@@ -73,19 +74,28 @@ def copy_statistics(source: Operation, target: Operation) -> None:
 
 
 def drop_statistics(op: Operation) -> None:
-    """Remove the statistics of the results of `op`."""
+    """
+    Remove the statistics (range, exponent, zero point) of the results of `op`, because the results
+    have changed.
+    """
     for name in STATISTICS:
         op.attributes.pop(name, None)
 
 
 def drop_value_statistics(value: SSAValue) -> None:
-    """Remove the statistics of a value, which may be an argument."""
+    """
+    Remove the statistics (range, exponent, zero point) of a value, which is an argument or a
+    result.
+    """
     for name in STATISTICS:
         set_attribute(value, name, None)
 
 
 def attributes_of(value: SSAValue) -> Mapping[str, Attribute]:
-    """Return the attributes of the operation that defines `value`, or of the argument."""
+    """
+    Return the attributes of the operation that defines `value`; for an argument of a function, the
+    attributes of the argument.
+    """
     if not isinstance(value, BlockArgument):
         assert isinstance(value.owner, Operation)
         return value.owner.attributes
@@ -117,8 +127,8 @@ def set_attribute(value: SSAValue, name: str, attribute: Attribute | None) -> No
 
 def interval(value: SSAValue, name: str = RANGE) -> tuple[float, float] | None:
     """
-    Return the interval recorded for `value` under `name`, or `None`. An attribute of another form
-    raises `InputError`.
+    Return the lower and upper bound that are recorded for `value` in the attribute `name`, or
+    `None` without such an attribute. An attribute of another form raises `InputError`.
     """
     attribute = attributes_of(value).get(name)
     if attribute is None:
@@ -131,12 +141,14 @@ def interval(value: SSAValue, name: str = RANGE) -> tuple[float, float] | None:
 
 
 def set_range(value: SSAValue, low: float, high: float) -> None:
-    """Record the observed range of `value`."""
+    """Record [`low`, `high`] as the range that calibration observed for `value`."""
     set_attribute(value, RANGE, DenseArrayBase.from_list(f32, [low, high]))
 
 
 def exponent(value: SSAValue) -> int | None:
-    """Return the exponent of the scale that was chosen for `value`, or `None`."""
+    """
+    Return the exponent e of the scale 2^e that was chosen for `value`, or `None` before a choice.
+    """
     return _integer(value, EXPONENT)
 
 
@@ -163,7 +175,10 @@ def set_zero_point(value: SSAValue, chosen: int) -> None:
 
 
 def affine(value: SSAValue) -> tuple[int, int] | None:
-    """The exponent and zero point with which calibration would store `value`."""
+    """
+    Return the exponent of the scale and the zero point that calibration recommends for `value`, or
+    `None` if a zero point does not make the error smaller.
+    """
     attribute = attributes_of(value).get(AFFINE)
     if not isinstance(attribute, DenseArrayBase):
         return None
@@ -172,7 +187,10 @@ def affine(value: SSAValue) -> tuple[int, int] | None:
 
 
 def set_affine(value: SSAValue, chosen: tuple[int, int] | None) -> None:
-    """Record the exponent and zero point with the smallest error for `value`."""
+    """
+    Record the exponent of the scale and the zero point with the smallest error for `value`; `None`
+    removes them.
+    """
     stored = None if chosen is None else DenseArrayBase.from_list(i64, list(chosen))
     set_attribute(value, AFFINE, stored)
 
@@ -186,7 +204,10 @@ def weight_exponent(op: Operation) -> int | None:
 
 
 def row_exponents(op: Operation) -> tuple[int, ...] | None:
-    """The addends to `weight_exponent` for each output channel, or `None` if they are equal."""
+    """
+    Return the integers that are added to `weight_exponent` for each output channel, or `None` if
+    all channels have the same scale.
+    """
     attribute = op.attributes.get(ROW_EXPONENTS)
     if not isinstance(attribute, DenseArrayBase):
         return None
@@ -201,7 +222,7 @@ def network_values(block: Block) -> Iterator[SSAValue]:
 
 
 def missing_range(value: SSAValue) -> InputError:
-    """Return the error for a value without an exponent."""
+    """Return (do not raise) the error for a value for which calibration did not choose a scale."""
     return _malformed(value, f"no {EXPONENT}: run --calibrate first")
 
 
@@ -240,21 +261,30 @@ def is_kept_in_float(op: Operation) -> bool:
 
 
 def keep_in_float(op: Operation, reason: str) -> None:
-    """Mark an operation to remain in float."""
+    """
+    Mark an operation to remain in float when the network is quantized. `reason` is a text for the
+    report.
+    """
     words = f"{FLOAT},{INT16}" if width(op.results[0]) == WIDE else FLOAT
     op.attributes[PRECISION] = StringAttr(words)
     op.attributes[FLOAT_REASON] = StringAttr(reason)
 
 
 def copy_precision(source: Operation, target: Operation) -> None:
-    """Give `target` the precision of `source`."""
+    """
+    Give `target` the precision attributes of `source`, if it has them: float or 16 bits, and the
+    reason.
+    """
     for name in (PRECISION, FLOAT_REASON):
         if (known := source.attributes.get(name)) is not None:
             target.attributes[name] = known
 
 
 def keep_layer_in_float(op: Operation, reason: str) -> None:
-    """Mark an operation, and a function that is the only consumer, to remain in float."""
+    """
+    Mark a layer to remain in float, and an activation function that is the only consumer. `reason`
+    is a text for the report.
+    """
     keep_in_float(op, reason)
     consumers = [use.operation for use in op.results[0].uses]
     if len(consumers) == 1 and isinstance(consumers[0], graph.UnaryOp):
@@ -262,12 +292,12 @@ def keep_layer_in_float(op: Operation, reason: str) -> None:
 
 
 def width(value: SSAValue) -> int:
-    """The number of bits in which a value of the float network will be stored."""
+    """Return the number of bits, 8 or 16, in which a value of the float network will be stored."""
     return WIDE if INT16 in _words(attributes_of(value).get(PRECISION)) else NARROW
 
 
 def set_width(value: SSAValue, bits: int) -> None:
-    """Mark a value to be stored in 8 or 16 bits."""
+    """Mark a value of the float network to be stored in 8 or 16 bits."""
     if width(value) == bits:
         return
     words = [word for word in _words(attributes_of(value).get(PRECISION)) if word != INT16]
@@ -277,8 +307,8 @@ def set_width(value: SSAValue, bits: int) -> None:
 
 def widen(value: SSAValue) -> None:
     """
-    Mark a value to be stored in 16 bits. The exponent represents twice the observed range. If only
-    an exponent for 8 bits is known, the new exponent represents twice that range.
+    Mark a value to be stored in 16 bits, symmetric, with a scale at which twice the observed range
+    is representable. Without an observed range, the range of the 8-bit exponent is used instead.
     """
     old_width, observed, known = width(value), interval(value), exponent(value)
     set_width(value, WIDE)
@@ -291,9 +321,9 @@ def widen(value: SSAValue) -> None:
 
 def narrow_exponent(value: SSAValue, exponent: int) -> int:
     """
-    Return the 8-bit exponent of a value that has `exponent` in 16 bits. It is `EXTRA_FRACTION_BITS`
-    higher, or the exponent that the observed range needs if alignment has already coarsened
-    `exponent`.
+    Return the exponent of the scale at which a 16-bit value with the scale `2**exponent` is used in
+    8 bits. It is `EXTRA_FRACTION_BITS` higher. If scale alignment has already raised `exponent`,
+    less may be sufficient: the exponent that the observed range needs.
     """
     if (observed := observed_range(value)) is None:
         return exponent + EXTRA_FRACTION_BITS
@@ -302,7 +332,10 @@ def narrow_exponent(value: SSAValue, exponent: int) -> int:
 
 
 def observed_range(value: SSAValue) -> tuple[float, float] | None:
-    """Return the observed range of a value, or of the value that data movement copied to it."""
+    """
+    Return the observed range of a value. If it has none, return that of the value from which data
+    movement copied it, or `None`.
+    """
     while (observed := interval(value)) is None:
         owner = value.owner
         if not isinstance(owner, GraphOperation) or not owner.keeps_scale or owner.operands[1:]:
@@ -312,7 +345,10 @@ def observed_range(value: SSAValue) -> tuple[float, float] | None:
 
 
 def max_stored_distance(value: SSAValue) -> int:
-    """The largest distance of a stored element of `value` from the zero point."""
+    """
+    Return the largest possible distance of a stored integer of `value` from the zero point: 128 for
+    8 bits without a zero point.
+    """
     return (1 << width(value) - 1) + abs(zero_point(value))
 
 
@@ -325,11 +361,12 @@ def factor_exponents(
     op: graph.LinearOperation, exponent_of: Callable[[SSAValue], int]
 ) -> tuple[int, int]:
     """
-    Return the exponents of the input and the weights of a product.
+    Return the exponents of the scales of the two factors of a convolution or matrix product: input
+    and weights. `exponent_of` returns the exponent of a value.
 
-    Constant weights and their input have their recorded exponents. Two computed factors are read in
-    8 bits, because most products in 16 bits would not fit. They are coarsened until the largest
-    shift converts the sums to the result; finer bits would vanish in that shift.
+    Constant weights and the input have the recorded exponents. Two computed factors are used in 8
+    bits, because most sums of products of 16 bits would overflow. The scales are raised until a
+    right shift of at most 31 bits converts the sums to the result.
     """
     chosen = weight_exponent(op)
     if chosen is not None:
@@ -366,22 +403,25 @@ class Storage(NamedTuple):
     @property
     def symmetric_exponent(self) -> int:
         """
-        The exponent that represents the range without a zero point. It is one higher from
-        `MIN_FAR_ZERO_POINT` on, because symmetric int8 then reaches half as far; see
-        `choose-zero-points`.
+        The exponent of the scale that represents the same range without a zero point. It is higher
+        by 1 if the zero point is at least `MIN_FAR_ZERO_POINT` away from 0, because half of the
+        symmetric integers would be unused.
         """
         return self.exponent + (abs(self.zero_point) >= MIN_FAR_ZERO_POINT)
 
 
 def zero_point_of(low: float, exponent: int) -> int:
-    """Return the zero point at which the lowest int8 represents `low` or slightly less."""
+    """
+    Return the zero point at which the lowest int8, -128, represents `low` or slightly less, at the
+    scale `2**exponent`.
+    """
     return signed_bounds(NARROW)[0] + ceil(ldexp(-low, -exponent))
 
 
 def common_storage(storages: list[Storage], bits: int) -> Storage:
     """
-    Return a storage that represents the ranges of all `storages`: the coarsest scale, and a zero
-    point if all have one.
+    Return a storage of `bits` bits that represents the ranges of all `storages`: it has the largest
+    scale. It has a zero point only if all `storages` have one and `bits` is 8.
     """
     if bits != NARROW or any(s.zero_point == 0 for s in storages):
         return Storage(max(s.symmetric_exponent for s in storages), bits)
