@@ -63,7 +63,10 @@ class _Hashing(io.BytesIO):
 
 
 class Digests:
-    """The digests of artefacts. Each of `artefacts` stores its digest when it is written."""
+    """
+    The SHA-256 digests of the files of a build, for the manifest. Each file in `artefacts` records
+    a digest when it is written, so that the content is created only a single time.
+    """
 
     def __init__(self, artefacts: Sequence[Artefact]):
         self._plain = artefacts
@@ -79,7 +82,10 @@ class Digests:
         self._known[artefact.path] = hashing.hash.hexdigest()
 
     def to_json(self) -> dict[str, str]:
-        """Return all digests; an artefact that is not written yet is hashed without a file."""
+        """
+        Return the digest of each file by path. A file that was not written yet is hashed without
+        being written.
+        """
         for artefact in self._plain:
             if artefact.path not in self._known:
                 self._take(artefact, None)
@@ -87,7 +93,10 @@ class Digests:
 
 
 def check_digests(folder: Path, manifest: Manifest) -> None:
-    """Refuse a folder in which a file differs from the digest in the manifest."""
+    """
+    Raise `InputError` if a file in `folder` differs from the digest in the manifest, is missing, or
+    has no digest.
+    """
     expected = manifest.content.get(SHA256)
     if not isa(expected, dict[str, str]):
         raise InputError("the manifest has no digests; compile again", str(folder))
@@ -117,7 +126,9 @@ MANIFEST_VERSION = 1
 
 @dataclass
 class Build:
-    """A compiled network: the module at the last level, and the files."""
+    """
+    A compiled network: the module at the last level, and the files of the target (`emission`).
+    """
 
     options: BuildOptions
     module: ModuleOp
@@ -125,7 +136,10 @@ class Build:
     report: dict[str, object]
 
     def measure(self) -> "Build":
-        """Add the figures that need an installed tool. The files of the target do not change."""
+        """
+        Add measured figures to the report, such as the size of machine code, for which a tool (a C
+        compiler) must be installed. The files of the target do not change.
+        """
         if self.emission.measure is not None:
             found = self.emission.measure()
             totals = self.report["totals"]
@@ -153,8 +167,9 @@ class Build:
 
     def files(self, other_files: Mapping[str, str] | None = None) -> list[Artefact]:
         """
-        Return all files of the output folder except `other_files`, which another caller describes.
-        The manifest is last, because it has the digests of the other files.
+        Return the files of the output folder: the files of the target, the report and the manifest.
+        `other_files` maps paths that the caller writes itself to descriptions for the manifest. The
+        manifest is last, because it has the digests of the other files.
         """
         report = Artefact.of_text(REPORT, "costs per layer and in total", _json(self.report))
         digests = Digests([*self.emission.artefacts, report])
@@ -165,7 +180,7 @@ class Build:
         return [*digests.artefacts, Artefact(MANIFEST, "this description", write)]
 
     def write(self, folder: Path) -> Manifest:
-        """Write all files into `folder`, and return the manifest read back from the file."""
+        """Write all files into `folder`, and return the manifest as parsed from the file."""
         write_artefacts(folder, self.files())
         return read_manifest(folder)
 
@@ -184,7 +199,11 @@ def build(
     after: StageObserver | None = None,
     watching: Watching | None = None,
 ) -> Build:
-    """Compile `module`, which is consumed; `run_stages` documents `watching`."""
+    """
+    Compile `module`, which is changed in place and must not be used again. `after` receives the
+    module at the end of each stage. `watching` receives the module before a stage and returns the
+    check that runs after each pass.
+    """
     with reporting_unused(options, options.target):
         options = options.resolved(module)
         return _run(module, options, all_stages(options), after, watching)
@@ -196,7 +215,10 @@ def build_target(
     after: StageObserver | None = None,
     watching: Watching | None = None,
 ) -> Build:
-    """Lower a fused graph, quantized if requested, to the target; `module` is consumed."""
+    """
+    Lower `module` to the target: a fused graph, which is quantized if requested. The module is
+    changed in place and must not be used again. For `after` and `watching` see `build`.
+    """
     # Not all targets that share a graph were checked when it was created.
     if findings := state_findings(main_function(module), type(options.target)):
         raise UnsupportedError(findings)
@@ -232,7 +254,10 @@ def _run(
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read the manifest of a compiled folder, and check the entries that all targets use."""
+    """
+    Parse the manifest of a compiled folder, and check the entries that all targets use. Raise
+    `InputError` if it is missing or invalid.
+    """
     path = folder / MANIFEST
     try:
         content: object = json.loads(read_text(path))
@@ -265,7 +290,10 @@ def _tensors(content: dict[str, object], key: str, path: Path) -> list[TensorInf
 
 
 def open_folder(folder: Path) -> Compiled:
-    """Return the compiled network in `folder`, ready to run."""
+    """
+    Return the compiled network in `folder`, ready to run. Raise `InputError` if a file was changed
+    since the compilation.
+    """
     manifest = read_manifest(folder)
     check_digests(folder, manifest)
     return find_target(manifest.target)().open(folder, manifest)
@@ -274,7 +302,10 @@ def open_folder(folder: Path) -> Compiled:
 def run_all(
     executable: Executable, samples: Samples | StreamedSamples, declared: Sequence[TensorInfo]
 ) -> dict[str, Array]:
-    """Run all samples. Return the outputs by name, in the element types that the model declares."""
+    """
+    Run all samples with a progress display. Return the outputs by name, with the element types that
+    the model has for the outputs in `declared`.
+    """
     results = list(progress(executable.run(list(samples)), "running", len(samples)))
     return as_declared(join(results, batched=samples.batched), declared)
 
@@ -286,7 +317,11 @@ FOLDER_PLACEHOLDER = "DIR"
 def provenance(
     tool: str, argv: Sequence[str], model: str, options: BuildOptions
 ) -> dict[str, object]:
-    """Return the entry `provenance` of a report."""
+    """
+    Return the entry `provenance` of a report: the command, the versions of packages, the options,
+    and the digests of the model file and of the calibration data. `tool` is the name of the
+    command, and `argv` the arguments.
+    """
     data = [part for part in (options.calibration or "").split(",") if part]
     target = {
         field.name: spelled
@@ -317,7 +352,10 @@ def versions() -> dict[str, str]:
 
 
 def command_line(tool: str, argv: Sequence[str]) -> str:
-    """Return the command as a user types it, with `DIR` for the output folder."""
+    """
+    Return the command as a user types it, with `DIR` in place of the output folder, so that reports
+    do not depend on it.
+    """
     words = [tool]
     for previous, word in zip(["", *argv], argv, strict=False):
         if previous == "-o":
@@ -330,7 +368,10 @@ def command_line(tool: str, argv: Sequence[str]) -> str:
 
 
 def digest(path: Path) -> str:
-    """Return the SHA-256 of a file, or of the names and digests of the files in a folder."""
+    """
+    Return the SHA-256 of a file. For a folder, return the digest of the names and digests of all
+    files in it; for a missing path, an empty text.
+    """
     if path.is_dir():
         total = sha256()
         for file in sorted(p for p in path.rglob("*") if p.is_file()):

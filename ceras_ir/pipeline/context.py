@@ -40,13 +40,16 @@ _CURRENT: ContextVar[Universe | None] = ContextVar("universe", default=None)
 
 
 def load_universe() -> Universe:
-    """Return all dialects, passes and targets, installed (`xdsl.universe`) and loaded."""
+    """
+    Return the table of all dialects, passes and targets, both installed and from loaded plugin
+    files.
+    """
     return _CURRENT.get() or Universe.get_multiverse()
 
 
 @contextmanager
 def with_universe(universe: Universe) -> Generator[None]:
-    """Use `universe` inside the block."""
+    """Let `load_universe` return `universe` inside the `with` block."""
     token = _CURRENT.set(universe)
     try:
         yield
@@ -56,8 +59,8 @@ def with_universe(universe: Universe) -> Generator[None]:
 
 def load_context(universe: Universe | None = None, *, allow_unregistered: bool = False) -> Context:
     """
-    Return a context in which each dialect of `universe` can be parsed; by default xDSL's dialects,
-    ours and those of loaded plugin files.
+    Return a context in which each dialect of `universe` can be parsed. By default these are the
+    dialects of xDSL, of this package and of loaded plugin files.
     """
     ctx = Context(allow_unregistered=allow_unregistered)
     found = universe or _CURRENT.get()
@@ -82,7 +85,10 @@ LOADED_PLUGINS: ContextVar[list[str] | None] = ContextVar("loaded_plugins", defa
 
 
 def add_plugins(group: ArgumentContainer) -> None:
-    """Add the options that name plugin files."""
+    """
+    Add the options `--load-pass-plugin`, `--load-dialect-plugin` and `--load-target-plugin`, which
+    name plugin files, to a command.
+    """
     for kind in PLUGIN_KINDS:
         group.add_argument(
             f"--load-{kind}-plugin",
@@ -95,7 +101,9 @@ def add_plugins(group: ArgumentContainer) -> None:
 
 @dataclass(frozen=True)
 class PluginFiles:
-    """The files that a command line names, by the kind of definition that is loaded."""
+    """
+    The plugin files that a command line names, by the kind of definition that is loaded from them.
+    """
 
     passes: list[str]
     dialects: list[str]
@@ -103,7 +111,10 @@ class PluginFiles:
 
     @classmethod
     def of(cls, argv: Sequence[str]) -> "PluginFiles":
-        """Find the files in `argv`, before the other options are parsed."""
+        """
+        Find the plugin files in the arguments `argv`. Other options are ignored, because they are
+        parsed only after the plugins have added theirs.
+        """
         parser = UsageParser(add_help=False, allow_abbrev=False)
         add_plugins(parser)
         found, _ = parser.parse_known_args(argv)
@@ -121,7 +132,10 @@ class PluginFiles:
 
 @contextmanager
 def plugins(argv: Sequence[str]) -> Generator[None]:
-    """Make the definitions in plugin files of `argv` available inside the block."""
+    """
+    Load the plugin files that `argv` names, and make their passes, dialects and targets available
+    inside the `with` block.
+    """
     files = PluginFiles.of(argv)
     if not (files.passes or files.dialects or files.targets):
         yield
@@ -136,7 +150,9 @@ def plugins(argv: Sequence[str]) -> Generator[None]:
 
 
 def plugin_loader() -> Callable[[], None] | None:
-    """Return the function that loads the same plugins in a worker process, if any."""
+    """
+    Return a function that loads the same plugins in a worker process, or `None` if none are loaded.
+    """
     options = LOADED_PLUGINS.get()
     return partial(_load_for_good, tuple(options)) if options else None
 
@@ -184,7 +200,10 @@ def _universe(universe: Universe, files: PluginFiles) -> Universe:
 
 
 def _joined(first: Dialect, second: Dialect, path: str) -> Dialect:
-    """Return the dialect that two plugins define in parts; the second is the plugin at `path`."""
+    """
+    Return a dialect with the operations and attributes of `first` and `second`, which have the same
+    name and come from two plugins. `path` is the plugin of `second`. A name in both is an error.
+    """
     parts = [[*d.operations, *d.attributes] for d in (first, second)]
     names = {member.name for member in parts[0]}
     for member in parts[1]:
@@ -280,6 +299,9 @@ def _diagnostic(error: Exception, path: str) -> Diagnostic:
 
 
 def _shown(file: str, path: str) -> str:
-    """Return the name of a file of the plugin, relative like the plugin at `path`."""
+    """
+    Return the name of `file` for messages: relative, if `path` (the plugin file or folder) is
+    relative.
+    """
     folder = path if os.path.isdir(path) else os.path.dirname(path)
     return os.path.join(folder, os.path.relpath(file, folder or os.curdir))

@@ -38,7 +38,7 @@ MAX_ZERO_POINT = 1 << 16
 
 @dataclass(frozen=True)
 class Rule:
-    """The rule of an attribute, in words and as a predicate."""
+    """The rule of an attribute: `holds` tests it, and `words` describe it in error messages."""
 
     words: str
     holds: Callable[[Attribute], bool]
@@ -145,7 +145,10 @@ def _mask_refusal(op: Operation, mask: MaskAttr) -> str | None:
 
 
 def refusals(op: Operation) -> Iterator[str]:
-    """Yield the errors in the discardable attributes of `op`, and of its arguments and results."""
+    """
+    Yield an error message for each invalid or unknown attribute of `op` with the prefix `graph`,
+    `mem` or `sparse`, including attributes of the arguments and results of a function.
+    """
     mask = op.attributes.get(MASK)
     if isinstance(mask, MaskAttr) and (text := _mask_refusal(op, mask)):
         yield text

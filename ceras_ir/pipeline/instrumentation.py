@@ -79,13 +79,14 @@ class DumpOptions:
 
 @dataclass(frozen=True)
 class Dumps(DumpOptions):
-    """The dumps that the user requests."""
+    """Prints the IR before and after passes to stderr, as the options of the user request."""
 
     @contextmanager
     def around(self, module: ModuleOp, name: str, *, inner: bool) -> Generator[None]:
         """
-        Show the module before and after the pass or pipeline called `name`. `inner` is true for a
-        pass without inner passes, which may be part of a pipeline.
+        Print the module before and after the `with` block, which runs the pass or pipeline called
+        `name`. `inner` is true for a single pass, to which the options for all passes apply, and
+        false for the pass as the user requested it, which may contain other passes.
         """
         before_all, after_all = self.print_ir_before_all, self.print_ir_after_all
         if before_all if inner else name in self.print_ir_before and not before_all:
@@ -129,7 +130,7 @@ class Dumps(DumpOptions):
 
 @dataclass
 class Statistic:
-    """The statistics of all runs of a pass."""
+    """The counts of changed operations, and the time and memory, of all runs of a pass."""
 
     runs: int = 0
     before: int = 0
@@ -149,13 +150,16 @@ class Statistic:
 
 @dataclass(frozen=True)
 class Statistics:
-    """Statistics by pass, in the order of first use."""
+    """The statistics of each pass by name, in the order of first use."""
 
     found: dict[str, Statistic] = field(default_factory=dict[str, Statistic])
 
     @contextmanager
     def of(self, module: ModuleOp, name: str) -> Generator[None]:
-        """Count the changes to `module` inside the block for the pass `name`."""
+        """
+        Count the changes to `module` inside the `with` block, and add them to the statistics of the
+        pass `name`.
+        """
         before = {op: look(op) for op in module.walk()}
         peak, started = _peak(), time.perf_counter()
         yield
@@ -171,7 +175,7 @@ class Statistics:
         entry.growth += max(0, _peak() - peak)
 
     def report(self) -> None:
-        """Print the table to stderr."""
+        """Print the statistics as a table to stderr."""
         rows = [["pass", "ops before", "after", "made", "erased", "changed", "seconds", "peak KiB"]]
         for name, s in self.found.items():
             counts = (s.before, s.after, s.created, s.erased, s.changed)
@@ -181,7 +185,10 @@ class Statistics:
 
 
 def look(op: Operation) -> tuple[object, ...]:
-    """Return the parts of an operation that a rewrite may change."""
+    """
+    Return the parts of an operation that a rewrite may change (operands, result types, properties,
+    attributes), to compare them later.
+    """
     types = tuple(result.type for result in op.results)
     return tuple(op.operands), types, dict(op.properties), dict(op.attributes)
 
@@ -190,7 +197,10 @@ Looks: TypeAlias = Mapping[Operation, tuple[object, ...]]
 
 
 def changed_operations(before: Looks, after: Looks) -> set[Operation]:
-    """Return operations that are new, removed, changed, or after a different operation."""
+    """
+    Return the operations that were added, removed, changed or moved to another place in the order,
+    between two snapshots by `look`.
+    """
     found = {op for op, state in before.items() if after.get(op) != state}
     found |= after.keys() - before.keys()
     kept = [op for op in after if op in before]
@@ -205,7 +215,9 @@ def _peak() -> int:
 
 @dataclass
 class Stopwatch:
-    """Seconds of wall time by activity, in the order of first use."""
+    """
+    Seconds of wall time of each activity, such as a pass or `(verify)`, in the order of first use.
+    """
 
     seconds: dict[str, float] = field(default_factory=dict[str, float])
     _start: float = field(default_factory=time.perf_counter)
@@ -217,7 +229,7 @@ class Stopwatch:
         self._start = now
 
     def report(self) -> None:
-        """Print the table to stderr."""
+        """Print the seconds and the share of each activity as a table to stderr."""
         total = sum(self.seconds.values())
         rows = [*self.seconds.items(), ("total", total)]
         width = max(len(name) for name, _ in rows)
@@ -247,7 +259,10 @@ def _bounded(text: str) -> str:
 
 @dataclass(frozen=True)
 class PassRunner:
-    """Runs passes one by one, including the passes of a pipeline."""
+    """
+    Runs passes one by one, including the passes of a pipeline, with verification, dumps and
+    statistics. If a pass fails, it writes a reproducer: the IR before the pass, and the command.
+    """
 
     dumps: Dumps = field(default_factory=Dumps)
     reproducer: str | None = None
@@ -268,8 +283,8 @@ class PassRunner:
         level: str | None = None,
     ) -> None:
         """
-        Apply `passes`, which lead to `level`, to `module` in order. The module is verified before
-        the first pass and after each pass.
+        Apply `passes` to `module` in order. The module is verified before the first pass and after
+        each pass. `level` is the name of the level to which the passes lead, for messages.
         """
         if self.verify_each:
             self.verification.check(module)

@@ -113,7 +113,10 @@ class LinearLexer(MLIRLexer):
 
 
 class LocatingParser(Parser):
-    """The parser of xDSL, which also records the start of each operation and accepts all floats."""
+    """
+    The parser of xDSL with two changes. It records the line and column of each operation as the
+    location, and it accepts infinities and NaN in constants.
+    """
 
     def __init__(self, ctx: Context, text: str, file: str):
         super().__init__(ctx, "", file)
@@ -149,7 +152,10 @@ class LocatingParser(Parser):
         return op
 
     def open_operation(self) -> tuple[int, str]:
-        """Return the line and the name of the innermost operation that is being parsed."""
+        """
+        Return the line and the name of the innermost operation that is being parsed, for error
+        messages.
+        """
         start = self.open_operations[-1] if self.open_operations else 0
         found = MNEMONIC.match(self._text(start, start + MAX_MNEMONIC))
         return bisect_right(self._line_starts, start), found[1] if found else ""
@@ -209,7 +215,10 @@ class LocatingParser(Parser):
 
 
 def _location_aliases(ctx: Context, text: str, file: str) -> dict[str, Attribute]:
-    """Return the aliases of locations by name; a line may use the aliases of earlier lines."""
+    """
+    Return the location that each alias such as `#loc1` defines, by name. The definition of an alias
+    may use aliases of earlier lines.
+    """
     if LOCATION_ALIAS.search(text) is None:
         return {}
     lines = (line if LOCATION_ALIAS.fullmatch(line) else "" for line in text.split("\n"))
@@ -223,7 +232,10 @@ def _blank(found: re.Match[str]) -> str:
 
 
 def parse_text(ctx: Context, text: str, file: str) -> ModuleOp:
-    """Parse a module; diagnostics call the text `file`."""
+    """
+    Parse a module. `file` is the name of the text in locations and diagnostics. Each error in the
+    text raises a `SourceError`.
+    """
     if not text.strip():
         return ModuleOp([])
     parser = None
@@ -260,7 +272,10 @@ FORMAT_WORDS = {
 
 
 def _clarified(error: ParseError, parser: LocatingParser | None) -> ParseError:
-    """Return `error` with a remedy, if the message of xDSL has no remedy."""
+    """
+    Return `error` with a message that explains how to correct the text, if the message of xDSL does
+    not.
+    """
     message = error.msg
     if parser is None:
         return error
@@ -300,12 +315,15 @@ def read_text(path: str) -> str:
 
 
 def display_name(path: str) -> str:
-    """Return the name of the input at `path` in diagnostics."""
+    """Return the name of the input at `path` for diagnostics: `<stdin>` for `-`."""
     return STDIN if path == "-" else path
 
 
 def check_ending(path: str) -> None:
-    """Refuse a file without the extension of a model or of IR text; `-` is stdin."""
+    """
+    Raise `InputError` unless the name ends like a model or IR text (`.mlir`), or is `-` for stdin.
+    For the formats of other frameworks, the message has the command that converts the file.
+    """
     if is_model(path) or path.endswith(".mlir") or path == "-":
         return
     if os.path.isdir(path):
@@ -356,7 +374,8 @@ def load_module(
     """
     Read the module in the file at `path`: IR text (`-` for the standard input) or a model. In a
     model, the symbolic batch dimension becomes `batch`, inputs in `shapes` get these shapes, and
-    inputs in `values` become constants. Only the importer of ONNX calls `observe`.
+    inputs in `values` become constants. `observe` is a callback that follows the import of an ONNX
+    file; other files do not call it.
     """
     if (importer := extension_importer(ending_of(path))) is not None:
         regular(path)  # A missing file is reported before packages are imported.
@@ -374,8 +393,8 @@ SPLIT_MARKER = re.compile(r"^// -----[ \t\r]*$", re.MULTILINE)
 
 def parts_of(text: str) -> Iterator[str]:
     """
-    Split a file with several modules. An empty line precedes each part for each line before it, so
-    that line numbers match the file.
+    Split a file with several modules, which are separated by lines `// -----`. Each part begins
+    with as many empty lines as lines precede it in the file, so that line numbers match the file.
     """
     start = 0
     for marker in [*SPLIT_MARKER.finditer(text), None]:
@@ -394,9 +413,10 @@ def read_network(
     observe: "Observer | None" = None,
 ) -> ModuleOp:
     """
-    Read and verify the graph of a model, or the module of an IR text (`-` for the standard
-    input), in which calls are inlined. Inputs in `states` get an output of the previous
-    call. `observe` receives the import of an ONNX file before transposes are eliminated.
+    Read and verify the network of a model or of IR text (`-` for the standard input); calls of
+    functions are inlined. For `batch`, `shapes` and `values` see `load_module`. `states` maps an
+    input to the output of the previous call that it receives. `observe` follows the import of an
+    ONNX file, before transposes are eliminated.
     """
     check_ending(path)
     ctx = load_context(None if is_model(path) else load_universe())
@@ -416,7 +436,8 @@ def prepared(
     states: Mapping[str, str] | None = None,
 ) -> ModuleOp:
     """
-    Declare `states` in an imported network, and return it. Warn if `values` fixed all inputs.
+    Declare `states` (input name -> name of the output of the previous call) in an imported network,
+    and return it. Print a warning if `values` fixed all inputs.
     """
     if values:
         from ceras_ir.network.function import input_names, main_function
@@ -439,7 +460,10 @@ _CARRIED_FILE = "carried network"
 
 @dataclass(frozen=True)
 class TextCarrier:
-    """Converts networks to IR text with the names of nodes, and back."""
+    """
+    Converts networks to bytes of IR text and back, for caches and other processes. Names of layers
+    are kept.
+    """
 
     def pack(self, module: ModuleOp) -> bytes:
         stream = io.StringIO()

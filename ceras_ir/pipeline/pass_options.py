@@ -58,8 +58,9 @@ def split_outside_quotes(text: str, separators: str) -> Iterator[str]:
 
 def build(cls: type[T], options: str, owner: str = "") -> T:
     """
-    Return the pass or target `cls` with the options in the text `options`. Errors name the `owner`,
-    by default the kind and the name of the class.
+    Return an instance of the pass or target `cls` with the options in the text `options`, such as
+    `bits=8 per-channel`. An error raises `UsageError`, which names `owner`: by default the kind and
+    the name of the class.
     """
     owner = owner or f"{'pass' if issubclass(cls, ModulePass) else 'target'} '{cls.name}'"
     types = get_type_hints(cls)
@@ -105,7 +106,10 @@ def build(cls: type[T], options: str, owner: str = "") -> T:
 
 
 def with_values(cls: type[Target], given: Mapping[str, object]) -> Target:
-    """Return the target `cls` with options that are values of the field types."""
+    """
+    Return an instance of the target `cls`. `given` maps names of options to values of the types of
+    the fields; other names or types raise `UsageError`.
+    """
     owner, types = f"target '{cls.name}'", types_of(cls)
     known = [field.name for field in dataclasses.fields(cls)]
     for key, value in given.items():
@@ -120,9 +124,12 @@ def keyword_values(
     cls: type, given: Mapping[str, object], owner: str, omit: Collection[str] = ()
 ) -> dict[str, object]:
     """
-    Return the values of keyword arguments of the Python API that are options of the dataclass
-    `cls`, by field name, checked against the types of the fields. A list becomes a tuple. The
-    fields in `omit` are not keyword arguments.
+    Check keyword arguments of a function of the Python API that are options of the dataclass `cls`,
+    and return their values by field name. A list becomes a tuple, and an int becomes a float where
+    the field is a float.
+
+    Fields in `omit` are not keyword arguments. A wrong name or type raises `UsageError`, which
+    names `owner`.
     """
     types, known = types_of(cls), _keywords(cls, omit)
     found: dict[str, object] = {}
@@ -148,8 +155,9 @@ def _keywords(cls: type, omit: Collection[str]) -> dict[str, str]:
 
 def keyword_parameters(cls: type, omit: Collection[str] = ()) -> Iterator[Parameter]:
     """
-    Yield the keyword parameters of the Python API that set the fields of the dataclass `cls`, with
-    the types and defaults of the fields. Fields in `omit` have no parameter.
+    Yield a parameter (for `inspect.Signature`) for each keyword argument of the Python API that
+    sets a field of the dataclass `cls`, with the type and default. Fields in `omit` have no
+    parameter.
     """
     types, defaults = types_of(cls), {each.name: each.default for each in dataclasses.fields(cls)}
     for key, name in _keywords(cls, omit).items():
@@ -158,8 +166,8 @@ def keyword_parameters(cls: type, omit: Collection[str] = ()) -> Iterator[Parame
 
 def target_parameters(targets: Sequence[type[Target]], omit: Collection[str]) -> list[Parameter]:
     """
-    Return the parameters of `with_values` that set options of targets. A default that differs
-    between targets is `...`.
+    Return a parameter (for `inspect.Signature`) for each option of any of the `targets`, except the
+    options in `omit`. A default that differs between targets is shown as `...`.
     """
     found: dict[str, Parameter] = {}
     for target in targets:
@@ -175,7 +183,10 @@ def target_parameters(targets: Sequence[type[Target]], omit: Collection[str]) ->
 
 
 def listing(parameters: Iterable[Parameter]) -> Callable[[Function], Function]:
-    """Show these parameters of a function in `help` and editors, in place of `**options`."""
+    """
+    Return a decorator that replaces `**options` in the displayed signature of a function by
+    `parameters`, for `help` and editors.
+    """
     shown = list(parameters)
 
     def decorate(function: Function) -> Function:
@@ -241,7 +252,10 @@ def _convert_union(text: str, choices: tuple[object, ...], *, given: bool) -> Op
 
 
 def _width(hint: object) -> int:
-    """Return the rank of a type by accepted text: `true` is a bool before it is a string."""
+    """
+    Return a rank that orders types from narrow to general: bool, int, float, other types. `true` is
+    tried as a bool before it is accepted as a string.
+    """
     return next((i for i, t in enumerate((bool, int, float)) if hint is t), 3)
 
 
@@ -255,8 +269,8 @@ def spell_pipeline(
     passes: Sequence[ModulePass], change: Callable[[str, object], object] | None = None
 ) -> str:
     """
-    Return `passes` as `-p` accepts them, without options at their defaults. `change` may replace
-    the value of an option, by its name.
+    Return `passes` as the text that `-p` accepts, without options at their defaults. `change(name,
+    value)`, if given, replaces the value of each option.
     """
     texts = list[str]()
     for pass_ in passes:
@@ -288,7 +302,7 @@ def spell(value: object) -> str:
 
 
 def type_name(hint: object) -> str:
-    """Return the type of an option as the help prints it."""
+    """Return the type of an option as `--help` prints it: `int or none`, `a|b`."""
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         return " or ".join(type_name(a) for a in args)
@@ -312,7 +326,7 @@ ANCHOR = "builtin.module("
 
 @dataclasses.dataclass(frozen=True)
 class PassRequest:
-    """A pass with options, as on the command line."""
+    """The name of a pass, and the options as text, as on the command line."""
 
     name: str
     options: str = ""
@@ -359,7 +373,9 @@ def _on_module(text: str) -> str:
 
 
 def find_pass(name: str, passes: PassTable) -> type[ModulePass]:
-    """Return the class of the pass called `name`."""
+    """
+    Return the class of the pass called `name`; raise `UsageError` for an unknown or removed name.
+    """
     if name not in passes:
         refuse_removed(name)
         hint = did_you_mean(name, passes) or "; ceras-opt --list-passes shows names"
@@ -368,7 +384,7 @@ def find_pass(name: str, passes: PassTable) -> type[ModulePass]:
 
 
 def build_pipeline(requests: Sequence[PassRequest], passes: PassTable) -> list[ModulePass]:
-    """Return an instance of each requested pass."""
+    """Return an instance of each requested pass with the options."""
     built = list[ModulePass]()
     for request in requests:
         cls = find_pass(request.name, passes)

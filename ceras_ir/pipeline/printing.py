@@ -51,9 +51,8 @@ ELIDED = "__elided__"
 
 class ModulePrinter(Printer):
     """
-    The printer of xDSL with large constants in hex, or elided.
-
-    Only the public methods for an operation and an attribute are overridden.
+    The printer of xDSL, except that large constants are printed in hex, or elided. Only the public
+    methods for an operation and an attribute are overridden.
     """
 
     def __init__(
@@ -105,7 +104,10 @@ class ModulePrinter(Printer):
 
 
 def _exceeds(constant: DenseIntOrFPElementsAttr, limit: int) -> bool:
-    """Return whether `constant` has more elements, of full bytes; mlir-opt packs other elements."""
+    """
+    Return whether `constant` has more than `limit` elements that fill bytes completely. mlir-opt
+    packs other elements, such as booleans, so they are never printed in hex.
+    """
     element = constant.get_element_type()
     return (
         isinstance(element, IntegerType | AnyFloat)
@@ -124,8 +126,9 @@ def print_module(
     generic: bool = False,
 ) -> None:
     """
-    Write `module` to `stream`, with a newline at the end. Print names of layers with `names`, and
-    all locations with `debuginfo`. Constants of more than `elide` elements are elided.
+    Write `module` to `stream`, with a newline at the end. `elide` replaces constants of more than
+    this number of elements by a placeholder. `names` prints the names of layers in the model,
+    `debuginfo` all locations, and `generic` the generic form of operations.
     """
     printer = ModulePrinter(stream, generic=generic, debuginfo=debuginfo, elide=elide, names=names)
     printer.print_op(module)
@@ -141,7 +144,10 @@ ALLOWED = ("--load-", "--allow-unregistered-dialect")
 
 
 class Checkpoint:
-    """A copy of a module, and the passes since the copy."""
+    """
+    A copy of a module, and the passes since the copy, so that the IR before a failed pass can be
+    computed again.
+    """
 
     def __init__(self) -> None:
         self._module: ModuleOp | None = None
@@ -159,8 +165,9 @@ class Checkpoint:
 
     def save(self, ctx: Context, path: str | None, level: str | None) -> str:
         """
-        Write a reproducer of the last pass to `path`, or to a new file in the current folder, or
-        else in the folder for temporary files. Return the command that runs it.
+        Write a reproducer of the last pass (the IR before it, and the command). The file is `path`
+        or, if that is empty or `None`, a new file in the current folder, or else in the folder for
+        temporary files. `level` is named in the file. Return a text with the command that runs it.
         """
         from tempfile import gettempdir
 
@@ -217,7 +224,10 @@ class Checkpoint:
 
 
 def arguments_of(path: str) -> list[str]:
-    """Return the command line of `ceras-opt` in the reproducer at `path`."""
+    """
+    Return the arguments for `ceras-opt` that the reproducer at `path` contains. A file with other
+    options than plugins raises `UsageError`.
+    """
     options, pipeline = "", None
     with open(regular(path), encoding="utf-8", errors="replace") as file:
         for line in file:

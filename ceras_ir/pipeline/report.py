@@ -53,12 +53,15 @@ Entry = dict[str, object]
 
 
 def holds_io(main: FuncOp) -> bool:
-    """Return whether the arena of a plan includes the graph inputs and outputs."""
+    """Return whether the arena of a memory plan includes the graph inputs and outputs."""
     return any(block_of(argument) is not None for argument in main.body.block.args)
 
 
 def memory_totals(module: ModuleOp) -> Entry:
-    """Return the bytes of a planned module; without a plan, only the number of requantizations."""
+    """
+    Return the entries of `totals` about memory, in bytes, and the number of requantizations at run
+    time. Without a memory plan, return only the latter.
+    """
     main = main_function(module)
     arena, ops = arena_of(main), steps(main)
     requantizations = sum(isinstance(op, RequantizeOp) for op in ops)
@@ -88,8 +91,9 @@ def memory_totals(module: ModuleOp) -> Entry:
 
 def memory_plan(module: ModuleOp, added: Sequence[ArenaBuffer] = ()) -> Entry | None:
     """
-    Return each buffer with bytes and live steps; None without a plan. The buffers that the target
-    has `added` are in the sizes, but not in the lower bound.
+    Return the entry `memory` of a report: the address, size and live range of each buffer in the
+    arena. Return `None` without a plan. `added` are workspaces of the target, which are included in
+    the sizes, but not in the lower bound.
     """
     main = main_function(module)
     arena = arena_of(main)
@@ -139,7 +143,7 @@ PRODUCTS = "products"
 
 @dataclass(frozen=True)
 class LayerEntry:
-    """An operation of the placed graph."""
+    """The entry of an operation of the placed graph in `report.json`."""
 
     name: str
     op: str
@@ -182,12 +186,14 @@ class LayerEntry:
 
 
 def spelling(op: Operation) -> str:
-    """Return the operation and the kind, as the table prints it."""
+    """
+    Return the operation and the kind as the table of layers prints them, such as `unary relu`.
+    """
     return op.spelling if isinstance(op, GraphOperation) else op.name
 
 
 def layers(placed: ModuleOp) -> list[LayerEntry]:
-    """Return the layers of a placed graph, in execution order."""
+    """Return an entry for each operation of a placed graph (with devices), in execution order."""
     main = main_function(placed)
     sources = _sources(placed)
     result: list[LayerEntry] = []
@@ -213,14 +219,20 @@ def layers(placed: ModuleOp) -> list[LayerEntry]:
 
 
 def entries_of(entries: Sequence[Entry], ops: Iterable[Operation]) -> Iterator[Entry | None]:
-    """Yield the entry of each operation, by name and kind; later passes may have moved it."""
+    """
+    Yield the entry of the report for each operation, or `None`. Entries are found by the name of
+    the layer and the kind of operation, because later passes may have changed the order.
+    """
     return entries_by_key(entries, ((node_name(op), spelling(op)) for op in ops))
 
 
 def entries_by_key(
     entries: Sequence[Entry], keys: Iterable[tuple[str, str]]
 ) -> Iterator[Entry | None]:
-    """Yield the entry of each name and kind; equal keys get successive entries."""
+    """
+    Yield the entry for each key (name of the layer, kind of operation), or `None` if it is missing.
+    If a key occurs again, it gets the next entry with this key.
+    """
     found: defaultdict[tuple[object, object], deque[Entry]] = defaultdict(deque)
     for entry in entries:
         found[entry["name"], entry["op"]].append(entry)
@@ -230,7 +242,10 @@ def entries_by_key(
 
 
 def results(placed: ModuleOp) -> dict[str, int | str]:
-    """Map each graph output to the number of a layer, or the name of an input."""
+    """
+    Map the name of each graph output to the number of the layer that computes it, or to the name of
+    a graph input.
+    """
     main, sources = main_function(placed), _sources(placed)
     outputs = zip(output_names(main), result_values(main), strict=True)
     return {name: sources[value] for name, value in outputs if value in sources}
@@ -263,7 +278,10 @@ def constants(module: ModuleOp) -> list[ConstantOp]:
 
 
 def copies(module: ModuleOp) -> list[Entry]:
-    """Return the operations of a placed module that only copy bytes, with the reasons."""
+    """
+    Return an entry for each operation of a placed module that only copies bytes: the name, the
+    number of bytes, and the reason why a copy is necessary.
+    """
     found: list[Entry] = []
     for op in steps(main_function(module)):
         if size := bytes_copied_by(op):
@@ -283,8 +301,9 @@ def report(
     options: BuildOptions,
 ) -> dict[str, object]:
     """
-    Return the content of `report.json` for a module at the last level. `found` are the layers.
-    `result_layers` is the layer that computes each graph output, or the name of a graph input.
+    Return the content of `report.json` for a module at the last level. `found` are the entries of
+    layers. `result_layers` maps each graph output to the number of the layer that computes it, or
+    to the name of a graph input.
     """
     memory = memory_totals(module)
     totals: dict[str, object] = {
@@ -312,7 +331,11 @@ def report(
 
 
 def quantization(module: ModuleOp, options: BuildOptions) -> dict[str, object] | None:
-    """Return the settings of quantization, and the number of requantizations left."""
+    """
+    Return the entry `quantization` of a report: the passes that ran, signal-to-noise ratios in dB,
+    and the number of requantizations at run time before and after scale alignment. Return `None`
+    for a network that was not quantized.
+    """
     from ceras_ir.transforms.quantization.analysis.output_noise import alignment, stored_noise
 
     main = main_function(module)
@@ -334,7 +357,10 @@ def quantization(module: ModuleOp, options: BuildOptions) -> dict[str, object] |
 
 
 def weight_bytes(module: ModuleOp) -> int:
-    """Return the bytes of all encoded constants of the network; equal constants count as one."""
+    """
+    Return the bytes of all constants of the network as stored (for example compressed). Equal
+    constants are counted once.
+    """
     return sum({op.digest(): _stored_bytes(op.result) for op in constants(module)}.values())
 
 
@@ -351,7 +377,10 @@ NAME_WIDTH = 40
 
 
 def explanations(entries: Sequence[Entry]) -> list[str]:
-    """Return the reasons why layers are on the CPU, or float, most frequent first."""
+    """
+    Return lines that explain why layers are computed on the CPU or in float. Layers with the same
+    reason share a line; the reason with most layers is first.
+    """
     groups: dict[tuple[str, object], list[str]] = {}
     for entry in entries:
         # A layer that is float by choice is on the CPU for this reason.
@@ -371,8 +400,9 @@ def _listed(names: Sequence[str]) -> str:
 
 def table(content: Entry, target: str, emission: Emission | None) -> str:
     """
-    Return the layers and the summary that `ceras-compile` prints. Without the `emission`, the lines
-    of the target are missing.
+    Return the text that `ceras-compile` prints: the table of layers, and the summary. `content` is
+    the report, and `target` the name. `emission` has the columns and lines of the target; without
+    it they are missing.
     """
     emission = emission or Emission([])
     columns = emission.columns

@@ -22,7 +22,10 @@ SCHEMA_NAMES: tuple[SchemaName, ...] = ("report", "manifest")
 
 
 def schema(name: SchemaName, targets: Iterable[type[Target]] | None = None) -> Schema:
-    """Return the schema of a file, with the entries of `targets` (default: all)."""
+    """
+    Return the JSON schema of `report.json` or `manifest.json`, with the entries that `targets` add
+    (default: all targets).
+    """
     found = _parsed(
         (files("ceras_ir.pipeline") / f"{name}{SCHEMA_SUFFIX}").read_text(encoding="utf-8")
     )
@@ -43,7 +46,10 @@ def _parsed(text: str) -> Schema:
 
 
 def _add(found: Schema, part: Mapping[str, object], place: str) -> None:
-    """Add the entries of `part`; two parts may describe an entry only in the same words."""
+    """
+    Add the entries of the schema `part` to `found` in place. An entry in both must be equal in
+    both. `place` is the path of the entry, for the error.
+    """
     for key, value in part.items():
         known = found.setdefault(key, value)
         if isa(known, Schema) and isa(value, Schema):

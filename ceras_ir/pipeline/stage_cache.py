@@ -30,7 +30,10 @@ from ceras_ir.transforms.pass_kinds import flatten
 
 
 class StageCache:
-    """A cache of networks above the levels of a target, as text."""
+    """
+    A cache of networks as IR text, at the levels above those of a target. Compilations that begin
+    with the same passes share the results.
+    """
 
     def __init__(self, cache: ContentCache):
         self.cache = cache
@@ -38,7 +41,10 @@ class StageCache:
     def source(
         self, path: str, *, batch: int = 1, shapes: Mapping[str, Sequence[int]] | None = None
     ) -> "CachedModule":
-        """Return the network in a file."""
+        """
+        Return the network in the file at `path`, which is parsed when it is needed. For `batch` and
+        `shapes` see `read_network`.
+        """
         key = key_of(compiler_digest(), "network", digest_of(path), str(batch), repr(shapes))
 
         def make() -> ModuleOp:
@@ -81,11 +87,14 @@ class CachedModule:
 
     @cached_property
     def digest(self) -> str:
-        """The digest of the network, independent of the passes that created it."""
+        """
+        The digest of the IR text of the network. Equal networks have equal digests, also if
+        different passes created them.
+        """
         return self._cache.computed(self._key(), self._made).decode()
 
     def module(self) -> ModuleOp:
-        """Return a module that the caller may change."""
+        """Return a copy of the network, which the caller may change."""
         if self.digest not in _PARSED:
             # The cache may have evicted the text and kept the digest.
             text = self._cache.computed(self.digest, lambda: TextCarrier().pack(self._make()))
@@ -111,7 +120,10 @@ _PARSED: OrderedDict[str, ModuleOp] = OrderedDict()
 
 @cache
 def compiler_digest() -> str:
-    """Return the digest of this package, so that results of other versions are not used."""
+    """
+    Return the digest of the files of this package. It is a part of each key, so that results of
+    other versions are not used.
+    """
     root = Path(__file__).parents[1]
     found = sha256()
     for path in sorted(p for p in root.rglob("*") if p.is_file() and p.suffix != ".pyc"):
@@ -142,7 +154,10 @@ def digest_of(path: str) -> str:
 
 
 def with_digests(value: object) -> object:
-    """Return the value of an option with digests in place of the files that it names."""
+    """
+    Return the value of an option with each file that it names replaced by a digest, so that a key
+    depends on the content of the files.
+    """
     if not isinstance(value, str):
         return value
     return ",".join(_identified(value))
@@ -156,5 +171,8 @@ def _identified(text: str) -> Iterator[str]:
 
 
 def spelled(value: object) -> str:
-    """Return the value of an option as part of a key."""
+    """
+    Return the value of an option as part of a key of the cache: files are replaced by their
+    digests.
+    """
     return spell(with_digests(value))

@@ -41,7 +41,11 @@ WITHOUT_SAMPLES = "there are no samples: add --calibrate DATA.npz"
 
 
 def warn_idle(cls: type, values: object, unmet: Mapping[str, str]) -> None:
-    """Report the options of `cls` without effect, because of conditions that do not hold."""
+    """
+    Print warnings about options of the dataclass `cls` that are set in `values`, but have no
+    effect. `unmet` maps each condition that does not hold, such as that the network is quantized,
+    to the reason for the warning.
+    """
     for each, described in options_of(cls):
         if any(need in unmet for need in described.needs):
             # The conditions are the reason, and a second report would not help.
@@ -52,7 +56,7 @@ def warn_idle(cls: type, values: object, unmet: Mapping[str, str]) -> None:
 
 @dataclass(frozen=True)
 class Insertion:
-    """Passes of the user after a level."""
+    """Passes that the user adds after a level. `pipeline` is their text."""
 
     level: str
     pipeline: str
@@ -96,7 +100,11 @@ class BuildOptions(QuantizationOptions, TargetOptions):
 
     @property
     def is_quantized(self) -> bool:
-        """Return whether the network becomes int8: by request, by calibration, or by the target."""
+        """
+        Whether the network becomes int8: by request, because calibration data is given, or because
+        the target has no floating point. With `auto`, a model with Q/DQ is recognized only by
+        `resolved`.
+        """
         if self.quantize == "auto":
             return self.calibration is not None or not self.target.arithmetic.floats
         return self.quantize == "int8"
@@ -104,7 +112,7 @@ class BuildOptions(QuantizationOptions, TargetOptions):
     @property
     def keeps_precision(self) -> bool:
         """
-        Return whether an option is given that affects only a quantized network: `int16`, `float` or
+        Whether an option is given that affects only a quantized network: `int16`, `float` or
         `budget`.
         """
         return bool(self.int16 or self.float or self.budget is not None)
@@ -120,7 +128,10 @@ class BuildOptions(QuantizationOptions, TargetOptions):
         return options
 
     def report_idle(self, module: ModuleOp) -> None:
-        """Report resolved options without effect on this network."""
+        """
+        Print warnings about options that have no effect on this network. The value `auto` must be
+        resolved.
+        """
         if self.has_applied_quantization:
             return
         warn_idle(BuildOptions, self, self._unmet(module))
@@ -143,7 +154,7 @@ class BuildOptions(QuantizationOptions, TargetOptions):
         return replace(self, quantize="none")
 
     def check(self) -> None:
-        """Refuse options that contradict each other, before any work."""
+        """Raise `UsageError` for options that contradict each other, before any work."""
         if not self.is_quantized and not self.target.arithmetic.floats:
             raise UsageError(
                 f"target {self.target.name} computes on int8: use --quantize int8, or a target "
@@ -172,8 +183,9 @@ class BuildOptions(QuantizationOptions, TargetOptions):
 
     def _unmet(self, module: ModuleOp) -> dict[str, str]:
         """
-        Return conditions of options that do not hold for this network, with reasons. Refuse options
-        that select layers of a network with chosen scales.
+        Map the conditions of options that do not hold for this network to the reasons, for
+        warnings. Raise `UsageError` for `--int16` and `--float` if the model already has the
+        scales.
         """
         from ceras_ir.transforms.quantization.analysis.qdq import (
             COMES_QUANTIZED,
@@ -196,11 +208,14 @@ class BuildOptions(QuantizationOptions, TargetOptions):
         return unmet
 
     def inserted(self, level: str) -> tuple[ModulePass, ...]:
-        """Return the passes of the user after a level."""
+        """Return the passes that the user adds after `level`."""
         return tuple(p for each in self.insertions if each.level == level for p in each.passes)
 
     def check_levels(self, known: Sequence[str]) -> None:
-        """Refuse passes after levels that do not exist; a network is always imported."""
+        """
+        Raise `UsageError` if the user adds passes after a level that is not in `known`. The level
+        of the imported graph always exists.
+        """
         known = [IMPORTED, *known]
         for level in (each.level for each in self.insertions):
             if level not in known:
@@ -213,20 +228,29 @@ IMPORTED, FUSED, QUANTIZED = "imported graph", "fused graph", "quantized graph"
 
 
 def all_stages(options: BuildOptions) -> list[Stage]:
-    """Return the stages from an imported network to the last level, with passes of the user."""
+    """
+    Return the stages (lists of passes that lead to a level) from an imported network to the last
+    level of the target, including passes of the user.
+    """
     stages = [*_front(options), *options.target.lower()]
     options.check_levels([stage.level for stage in stages])
     return [*_after(IMPORTED, options.insertions), *_with_insertions(stages, options.insertions)]
 
 
 def front_stages(options: BuildOptions) -> list[Stage]:
-    """Return the stages that decide the values: fusion, quantization, encodings."""
+    """
+    Return the stages that decide the results of the network: fusion, pruning, quantization, and the
+    encoding of weights. Later stages of the target change no value.
+    """
     stages = _with_insertions(_front(options), options.insertions)
     return [*_after(IMPORTED, options.insertions), *stages]
 
 
 def computing_stages(options: BuildOptions) -> list[Stage]:
-    """Return the front stages without final encodings, which change only the storage of weights."""
+    """
+    Return the front stages without the last stages that only encode weights, which change the
+    storage but no value.
+    """
     found, last = front_stages(options), graph_stages(options)[-1].level
     while found[-1].level != last and not found[-1].added:
         del found[-1]
@@ -234,12 +258,12 @@ def computing_stages(options: BuildOptions) -> list[Stage]:
 
 
 def target_stages(options: BuildOptions) -> list[Stage]:
-    """Return the stages that the target adds to the graph: devices, tiles and memory."""
+    """Return the stages of the target after the front stages: devices, tiles and memory."""
     return list(_with_insertions(options.target.lower(), options.insertions))
 
 
 def quantize_pass(options: BuildOptions) -> "QuantizePass":
-    """Return quantization with the options of the user, in the arithmetic of the target."""
+    """Return the pass `quantize` with the options of the user, for the arithmetic of the target."""
     from ceras_ir.transforms.quantization.quantize import QuantizePass
 
     return with_options_of(
@@ -276,7 +300,10 @@ def _after(level: str, insertions: Sequence[Insertion]) -> Iterator[Stage]:
 
 
 def graph_stages(options: BuildOptions) -> list[Stage]:
-    """Return fusion, pruning and quantization, which depend on the target but not on its stages."""
+    """
+    Return the stages of fusion, pruning and quantization. They depend on properties of the target,
+    such as the arithmetic, but are not defined by it.
+    """
     from ceras_ir.transforms.graph.fuse import FusePass
     from ceras_ir.transforms.memory.allocate_blocks import ClearPlanPass
 
@@ -316,7 +343,10 @@ def _front(options: BuildOptions) -> list[Stage]:
 
 
 def _checking(options: BuildOptions) -> tuple[ModulePass, ...]:
-    """Refuse operations that the target cannot run, before calibration."""
+    """
+    Return the pass that refuses operations which the target cannot run, so that errors appear
+    before calibration. Without a target, no pass is returned.
+    """
     if (name := getattr(options.target, "name", None)) is None:
         return ()
     from ceras_ir.transforms.placement import CheckOperationsPass
@@ -325,7 +355,10 @@ def _checking(options: BuildOptions) -> tuple[ModulePass, ...]:
 
 
 def _unfolding(options: BuildOptions) -> tuple[ModulePass, ...]:
-    """Unfold a network with integer operations that a target does not compute."""
+    """
+    Return the pass that converts integer operations of the model to float, if the target does not
+    compute such operations; otherwise no pass.
+    """
     arithmetic, name = options.target.arithmetic, getattr(options.target, "name", None)
     if name is None or (arithmetic.multipliers and arithmetic.kernels):
         return ()
@@ -335,7 +368,10 @@ def _unfolding(options: BuildOptions) -> tuple[ModulePass, ...]:
 
 
 def _snapping(options: BuildOptions) -> tuple[ModulePass, ...]:
-    """Snap scales of a Q/DQ network to powers of two for a target without multipliers."""
+    """
+    Return the pass that replaces the scales of a Q/DQ network by powers of two, if the target has
+    no multipliers; otherwise no pass.
+    """
     if options.target.arithmetic.multipliers:
         return ()
     from ceras_ir.transforms.quantization.snap_scales import SnapScalesPass
@@ -351,8 +387,9 @@ def run_stages(
     watching: Watching | None = None,
 ) -> None:
     """
-    Run `stages` in place; `after` receives the module at the end of each stage. At the start of a
-    stage that changes no value, `watching` returns the check after each pass.
+    Run the passes of `stages` on `module` in place. `after` receives the module at the end of each
+    stage. For each stage that changes no value, `watching` receives the module before the stage,
+    and returns a check that runs after each pass.
     """
     plain = PassRunner()
     for stage in stages:

@@ -19,7 +19,10 @@ ORDER = ("MACs", "time", *BOUNDED, "stack")
 
 
 def summary(content: Mapping[str, object], figures: Mapping[str, str]) -> list[str]:
-    """Return the lines of a report. `figures` has texts of the target, which replace a line."""
+    """
+    Return the lines of the summary, such as `flash  1,024 bytes`. `content` is the report.
+    `figures` maps a label to a text of the target, which replaces or adds the line.
+    """
     totals = content["totals"]
     assert isa(totals, dict[str, object])
     found = _numbers(totals)
@@ -40,7 +43,7 @@ def summary(content: Mapping[str, object], figures: Mapping[str, str]) -> list[s
 
 
 def duration(microseconds: float) -> str:
-    """Return a time in microseconds below a millisecond, in milliseconds otherwise."""
+    """Format a time: as `12.3 us` below a millisecond, otherwise as `1.23 ms`."""
     if microseconds < 1000:
         return f"{microseconds:,.1f} us"
     return f"{microseconds / 1000:,.2f} ms"
@@ -70,7 +73,10 @@ def used_bytes(count: int, limit: int | None) -> str:
 
 
 def _flash_parts(totals: Mapping[str, int]) -> str:
-    """Return the parts of the flash. Without an estimate of the code, flash is constants."""
+    """
+    Return the text that follows the bytes of flash: the parts for constants and code. Without an
+    estimate of the code, flash is constants only.
+    """
     code = totals.get("code_bytes")
     if code is None:
         return " of constants"
@@ -78,7 +84,10 @@ def _flash_parts(totals: Mapping[str, int]) -> str:
 
 
 def _sram_parts(totals: Mapping[str, int]) -> str:
-    """Return the parts of the SRAM. Targets without workspaces have only values."""
+    """
+    Return the text that follows the bytes of SRAM: the parts for the arena, inputs and outputs.
+    Targets without an arena have only values.
+    """
     arena = totals.get("arena_bytes")
     if arena is None:
         return " of values"

@@ -20,7 +20,9 @@ def declares_report(target: type[Target]) -> bool:
 
 
 def total_units(targets: Sequence[type[Target]]) -> dict[str, str]:
-    """Return the totals that the schemas of `targets` declare: name -> unit."""
+    """
+    Return the unit of each total that the JSON schemas of `targets` declare: flat name -> unit.
+    """
     found = schema("report", list(chain(*map(_with_bases, targets))))
     units: dict[str, str] = {}
     for name, rule in _properties(_properties(found).get("totals")).items():
@@ -43,7 +45,10 @@ def _properties(rule: object) -> Schema:
 
 
 def total_figures(report: Mapping[str, object]) -> dict[str, float]:
-    """Return the totals in a report."""
+    """
+    Return the numbers in the entry `totals` of a report by flat name, such as
+    `regions_sram_peak_bytes`.
+    """
     totals = report.get("totals")
     found: dict[str, float] = {}
     if isa(totals, dict[str, object]):
@@ -60,5 +65,8 @@ LINES = {"time": "latency_us", "stack": "stack_bytes"}
 
 
 def missing_totals(figures: Mapping[str, str]) -> dict[str, str]:
-    """Return the reason for each total that a target lacks, from the texts of its lines."""
+    """
+    Return the reason for each total that a target does not provide. `figures` maps labels of the
+    summary to the texts of the target, which give the reason.
+    """
     return {total: figures[label] for label, total in LINES.items() if label in figures}

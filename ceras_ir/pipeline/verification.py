@@ -23,7 +23,10 @@ from ceras_ir.command.exit_status import Diagnostic, SourceError, at_operation
 
 
 def undominated_uses(module: ModuleOp) -> Iterator[tuple[Operation, int]]:
-    """Yield operations that use a value before the definition, with the index of the operand."""
+    """
+    Yield operations with an operand that is not defined before the use or is outside of the scope,
+    with the index of the operand.
+    """
     visible = set[SSAValue]()
     for region in module.regions:
         for block in region.blocks:
@@ -72,7 +75,11 @@ def _check_region(region: Region, visible: set[SSAValue]) -> Iterator[tuple[Oper
 def _check_block(
     block: Block, visible: set[SSAValue], defined: list[SSAValue]
 ) -> Iterator[tuple[Operation, int]]:
-    """Check `block` in order; the values become visible and are appended to `defined`."""
+    """
+    Check the operations of `block` in order, and yield wrong uses. The arguments and results of the
+    block are added to `visible`, and appended to `defined` so that the caller can remove them
+    again.
+    """
     visible.update(block.args)
     defined.extend(block.args)
     for op in block.ops:
@@ -82,7 +89,10 @@ def _check_block(
 
 
 def _dominator_tree(region: Region, entry: Block) -> dict[Block, list[Block]]:
-    """Map each reachable block to the reachable blocks that it dominates immediately."""
+    """
+    Return the dominator tree of a region: for each reachable block, the reachable blocks that it
+    dominates immediately.
+    """
     order = list[Block]()
     visited = {entry}
     pending = [entry]
@@ -112,7 +122,7 @@ def verify_module(module: ModuleOp) -> None:
 
 
 class ChangeVerifier:
-    """Verifies a module repeatedly, but only after changes."""
+    """Verifies a module after each pass, but only if the pass changed the module."""
 
     def __init__(self) -> None:
         self._valid: list[tuple[object, ...]] | None = None
@@ -123,7 +133,10 @@ class ChangeVerifier:
             raise SourceError(found)
 
     def find_invalid(self, module: ModuleOp) -> list[Diagnostic]:
-        """Return the errors in `module`, by operation."""
+        """
+        Return an error for each invalid operation of `module`; nothing if the module is unchanged
+        since the last valid result.
+        """
         now = _contents(module)
         if now == self._valid:
             return []
@@ -134,8 +147,9 @@ class ChangeVerifier:
 
 def _contents(module: ModuleOp) -> list[tuple[object, ...]]:
     """
-    Return everything that verification depends on. The references are weak, so that replaced
-    constants are freed during the pass. A dead reference equals no live object.
+    Return all parts of a module on which verification depends, to find out whether it changed. The
+    references are weak, so that replaced constants are freed; a dead reference equals no live
+    object.
     """
     found: list[tuple[object, ...]] = []
     for op in module.walk():
@@ -156,7 +170,10 @@ def _contents(module: ModuleOp) -> list[tuple[object, ...]]:
 
 
 def find_invalid(module: ModuleOp) -> list[Diagnostic]:
-    """Return the errors in `module`, by operation."""
+    """
+    Return an error, with the location, for each invalid operation of `module`. Attributes, states
+    and the order of definitions are checked only if all operations are valid.
+    """
     try:
         module.verify()
     except Exception as error:
@@ -181,7 +198,10 @@ def _bad_states(module: ModuleOp) -> Iterator[Diagnostic]:
 
 
 def _means_invalid(error: Exception) -> bool:
-    """Return whether a verifier rejected the IR; memref operations of xDSL raise `Exception`."""
+    """
+    Return whether `error` means that a verifier refused the IR, and not that the verifier is
+    defective. Memref operations of xDSL raise a plain `Exception`.
+    """
     return isinstance(error, VerifyException) or type(error) is Exception
 
 
