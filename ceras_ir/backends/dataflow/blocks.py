@@ -1,7 +1,8 @@
 """
 Describe the circuit of each layer in integers, and extract these blocks from operations.
 
-A word of a stream is a row of a channel. The lanes of a block are chosen later (`lanes.py`).
+Blocks exchange streams. A word of a stream has all columns of a row of a channel. The lanes of a
+block, its parallel multipliers, are chosen later (`lanes.py`).
 
 1. All zero points and roundings are constants of a sum: `bias` includes the constants of operands,
    padding and result, and half a unit for rounding. A block adds, shifts to the right and clamps:
@@ -34,7 +35,9 @@ Integers: TypeAlias = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Feature:
-    """The shape of a frame, the data of an inference, in a stream between blocks."""
+    """
+    The shape of a frame in a stream between blocks. A frame is the feature map of one inference.
+    """
 
     rows: int
     channels: int
@@ -55,7 +58,10 @@ class Feature:
 
 @dataclass(frozen=True)
 class SumScale:
-    """A requantization: `clamp(sum >> shift, low, high)`; a negative shift is to the left."""
+    """
+    A requantization of a sum, `clamp(sum >> shift, low, high)`. A negative `shift` shifts to the
+    left.
+    """
 
     shift: int
     low: int
@@ -65,8 +71,8 @@ class SumScale:
 @dataclass(frozen=True, eq=False)
 class Block:
     """
-    A circuit of the pipeline that computes a layer. The first of `inputs` is streamed; a second,
-    the residual, is buffered.
+    A circuit of the pipeline that computes a layer. Words of the first of `inputs` are consumed as
+    they arrive; a second, the residual, is stored in a buffer until it is needed.
     """
 
     name: str
@@ -104,8 +110,8 @@ class BlockWindows:
     @property
     def reach(self) -> tuple[int, int]:
         """
-        The distance between the first and the last row of a window, and between its first and last
-        column.
+        The distance in elements between the first and the last row of a window, and between the
+        first and the last column: `(kernel - 1) * dilation`.
         """
         rows, columns = ((k - 1) * d for k, d in zip(self.kernel, self.dilations, strict=True))
         return rows, columns
@@ -114,14 +120,17 @@ class BlockWindows:
 @dataclass(frozen=True, eq=False)
 class Convolution(Block):
     """
-    Sums of products. The sums of channel c are shifted by `further[c]`; then a second input is
-    added, shifted to the left by `residual_shift`.
+    A block that computes sums of products: a convolution, a matrix product or an average. The sums
+    of channel c are shifted to the right by `further[c]`; then the residual, if there is a second
+    input, is added, shifted to the left by `residual_shift`; `scale` converts the sum to the
+    result.
     """
 
     windows: BlockWindows = BlockWindows((1, 1))
     weights: Integers = field(default_factory=lambda: np.zeros((1, 1, 1, 1), np.int64))
     """The weights, with axes [filters, window rows, window columns, channels of a group]."""
     bias: Integers = field(default_factory=lambda: np.zeros(1, np.int64))
+    """The constant that is added to each sum, by filter; it includes zero points and rounding."""
     groups: int = 1
     pad: int = 0
     """The stored integer that fills the padding."""
@@ -134,7 +143,7 @@ class Convolution(Block):
 
     @property
     def taps(self) -> int:
-        """The number of products that an output needs."""
+        """The number of products that are added for an element of the result."""
         return prod(self.weights.shape[1:])
 
     @cached_property
@@ -145,8 +154,8 @@ class Convolution(Block):
     @cached_property
     def weight_bits(self) -> int:
         """
-        The bits in which a weight is stored: 8, except for averages, whose weight is the
-        multiplier.
+        The bits in which a weight is stored: 8, or more for averages, whose weight is the
+        multiplier of the average.
         """
         low, high = int(self.weights.min()), int(self.weights.max())
         return max(8, max(-low - 1, high).bit_length() + 1)
@@ -154,13 +163,17 @@ class Convolution(Block):
     @property
     def further_bits(self) -> int:
         """
-        The bits of the per-channel shift that is added to the shift of the layer; 0 without it.
+        The bits that hold the largest element of `further`, the extra shift of each channel; 0 if
+        all shifts are equal.
         """
         return 0 if self.further is None else int(self.further.max()).bit_length()
 
     @cached_property
     def sum_bits(self) -> int:
-        """The bits of the accumulator in the worst case, with bias and residual."""
+        """
+        The bits of the signed accumulator in the worst case for any int8 input, with bias and
+        residual.
+        """
         residual = 128 << self.residual_shift if len(self.inputs) > 1 else 0
         products = np.abs(self.weights).sum(axis=(1, 2, 3)) * 128
         worst_case = int((np.abs(self.bias) + products).max()) + residual
@@ -184,7 +197,10 @@ class Addend:
 
 @dataclass(frozen=True, eq=False)
 class Addition(Block):
-    """A block that adds or subtracts two inputs and a constant, and requantizes the sum."""
+    """
+    A block that adds or subtracts two shifted inputs and a constant, and requantizes the sum. The
+    constant includes zero points and rounding.
+    """
 
     terms: tuple[Addend, Addend] = (Addend(0), Addend(0))
     constant: int = 0
@@ -192,7 +208,7 @@ class Addition(Block):
 
     @property
     def sum_bits(self) -> int:
-        """The bits of the sum of an addition in the worst case."""
+        """The bits of the signed sum in the worst case for any int8 operands."""
         worst_case = sum(128 << term.shift for term in self.terms) + abs(self.constant)
         return worst_case.bit_length() + 1
 
@@ -202,7 +218,7 @@ class FunctionTable(Block):
     """A block that replaces each element by its entry in a lookup table."""
 
     table: Integers = field(default_factory=lambda: np.zeros(256, np.int64))
-    """The results by the input as an unsigned byte."""
+    """The 256 results; the index is the input as an unsigned byte (-1 is at 255)."""
 
 
 @dataclass(eq=False)
@@ -221,7 +237,8 @@ class Pipeline:
 
     def consumers(self, block: Block) -> "list[tuple[Block, int]]":
         """
-        Return the blocks that consume the stream of `block`, each with the index of the operand.
+        Return the blocks that consume the stream of `block`, each with the index of the operand. A
+        block that uses it for both operands appears twice.
         """
         return [
             (consumer, n)
@@ -233,7 +250,8 @@ class Pipeline:
 
 def extract(value: SSAValue, operations: Sequence[Operation]) -> Pipeline:
     """
-    Return the pipeline of blocks for `operations`, which compute a single result from `value`.
+    Return the pipeline of blocks for `operations`, which compute a single result from `value`, the
+    input of the pipeline. All operations must be supported by the target.
     """
     pipeline = Pipeline(Source("input", _feature(value)))
     producers: dict[SSAValue, Block] = {value: pipeline.source}

@@ -18,8 +18,8 @@ from ceras_ir.targets.shared_options import BoardOptions
 
 class LogicPart(StrEnum):
     """
-    A kind of logic in a block, for the estimate of lookup tables. The value names the unit in which
-    it is counted.
+    A kind of logic in a block, for the estimate of the lookup tables (LUTs) that the logic needs.
+    The value names the unit in which it is counted.
     """
 
     CONTROL = "convolutions"
@@ -36,7 +36,8 @@ class LogicPart(StrEnum):
 @dataclass(frozen=True)
 class LutRam:
     """
-    A kind of memory that consists of `tables` lookup tables, with a write port and a read port.
+    A kind of memory that is built from `tables` lookup tables of the FPGA: `words` words of `bits`
+    bits, with a write port and a read port.
     """
 
     words: int
@@ -47,13 +48,17 @@ class LutRam:
 @dataclass(frozen=True)
 class Family:
     """
-    The properties of a family of FPGAs on which estimates depend. A table is a lookup table (LUT).
+    The properties of a family of FPGAs on which estimates of resources depend. A table is a lookup
+    table (LUT) of the FPGA.
     """
 
     paired: bool
     """Whether a multiplier can compute two products of int8."""
     product_bits: int
-    """The minimum width of an address that is multiplied by a constant in a multiplier."""
+    """
+    The minimum width of an address that `yosys` multiplies by a constant in a multiplier; it uses
+    lookup tables for narrower addresses.
+    """
     lut_rams: tuple[LutRam, ...]
     table_price: float
     """The cost of a table of a memory in `yosys`, relative to `block_price`."""
@@ -154,7 +159,10 @@ class DataflowBoard:
 
     @property
     def pairs(self) -> bool:
-        """Whether a multiplier of the FPGA can compute two int8 products in a cycle."""
+        """
+        Whether a multiplier of the FPGA can compute two int8 products with a common factor in a
+        cycle.
+        """
         return self.fabric.paired
 
 

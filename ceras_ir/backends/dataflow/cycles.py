@@ -1,9 +1,9 @@
 """
-Model the cycles of a pipeline for each word, without values.
+Model the cycles in which each word of a pipeline is transferred; no values are computed.
 
-Each block is a process with the latencies of the module; comments name the registers that cause
-them. Ports never stall. `lane_cycles` is the lower bound of a single block, which is used to choose
-lanes.
+Each block is a process with the latencies of the SystemVerilog module; comments name the registers
+that cause them. Ports never stall. `lane_cycles` is the lower bound of a single block, which is
+used to choose lanes.
 """
 
 import itertools
@@ -58,7 +58,8 @@ class PipelineTiming:
 def lane_cycles(planned: PlannedConvolution) -> int:
     """
     Return the cycles per frame of a convolution that never waits for other blocks: the larger of
-    the cycles to compute and the cycles to write the input.
+    the cycles to compute with the given lanes and the cycles to write the input to the window
+    buffer.
     """
     feature, lanes, groups = planned.layer.feature, planned.lanes, planned.buffer.groups
     lengths, parts = planned.weights.lengths(), lanes.parts
@@ -86,8 +87,9 @@ def lane_cycles(planned: PlannedConvolution) -> int:
 
 def port_cycles(pipeline: Pipeline, port_bytes: int) -> int:
     """
-    Return a lower bound of the cycles per frame: the words that the ports and each stream must
-    transfer.
+    Return a lower bound of the cycles per frame that no choice of lanes can improve: the maximum
+    over the ports and the streams of the cycles that transfer a frame. A port transfers
+    `port_bytes` per cycle, a stream transfers a word per cycle.
     """
     source, result = pipeline.source.feature, pipeline.result.feature
     words = [source.words * ceiling(source.columns, port_bytes)]
@@ -100,8 +102,9 @@ def model(
     pipeline: Pipeline, plan: PipelinePlan, port_bytes: int, frames: int = FRAMES
 ) -> PipelineTiming:
     """
-    Return the latency and the cycles per frame of a circuit, from a simulation of `frames` frames
-    without values.
+    Return the latency and the cycles per frame of a circuit, from a simulation of `frames`
+    consecutive frames in which words have times but no values. A port transfers `port_bytes` per
+    cycle.
     """
     run = _Model(pipeline, plan, port_bytes, frames)
     return PipelineTiming(

@@ -28,7 +28,7 @@ from ceras_ir.dialects.graph import storage_type
 from ceras_ir.dialects.graph.operation import Tensor
 
 LANES = "dataflow.lanes"
-"""The name of the discardable attribute of a convolution or product in a pipeline."""
+"""The name of the discardable attribute that holds the lanes of a convolution or product."""
 
 
 @irdl_attr_definition
@@ -96,7 +96,10 @@ class LanesAttr(ParametrizedAttribute):
 
 
 def lanes_of(op: Operation) -> BlockLanes | None:
-    """Return the lanes that `allot-lanes` has chosen for a layer, or `None` before this pass."""
+    """
+    Return the lanes (parallel multipliers) that `allot-lanes` has chosen for a layer, or `None`
+    before this pass.
+    """
     attribute = op.attributes.get(LANES)
     return attribute.lanes if isinstance(attribute, LanesAttr) else None
 

@@ -66,13 +66,13 @@ REPORT_COLUMNS = {
 class CircuitFigures:
     """
     The modelled times and resources of a circuit, for reports. `counted` and `routed_mhz` are
-    results of synthesis and routing.
+    results of synthesis and routing, if the user requested them.
     """
 
     timing: PipelineTiming
     total: Resources
     busy: float
-    """The share of the cycles of all lanes in which the weight is not zero."""
+    """The share of the cycles of all multipliers in which a nonzero weight is multiplied."""
     layers: dict[Operation, dict[str, object]]
     """The entries of the report by operation; a convolution and its table may share a name."""
     counted: Resources | None = None
@@ -106,7 +106,9 @@ class CircuitFigures:
         return cls(timing, total(parts), busy, layers, counted, routed_mhz)
 
     def totals(self, board: DataflowBoard) -> dict[str, object]:
-        """Return the entries for the totals of the report."""
+        """
+        Return the times and resources of the entire circuit, by the keys of `totals` in the report.
+        """
         return {
             "cycles_per_frame": self.timing.per_frame,
             "latency_cycles": self.timing.latency,
@@ -123,7 +125,10 @@ class CircuitFigures:
         return f"{board.clock_mhz * 1e6 / each:,.1f} inferences per second, {each:,} cycles each"
 
     def annotate(self, layers: list[dict[str, object]], board: DataflowBoard) -> None:
-        """Add the resources and cycles of its block to the report entry of each layer."""
+        """
+        Add the resources and cycles of the block of each layer to the entry of the layer in the
+        report. `layers` has the entries of all devices; only those of the circuit change.
+        """
         own = [layer for layer in layers if layer["device"] == DATAFLOW]
         for layer, figures in zip(entries_of(own, self.layers), self.layers.values(), strict=True):
             if layer is None:
@@ -133,7 +138,7 @@ class CircuitFigures:
                 layer[MICROSECONDS] = round(cycles / board.clock_mhz, 3)
 
     def prediction(self, board: DataflowBoard) -> Prediction:
-        """Return the modelled time of an inference, with a description of the model."""
+        """Return the modelled time of an inference, with a text that describes the assumptions."""
         return Prediction(
             f"{board.title} at {board.clock_mhz} MHz",
             "Cycles of each block at full speed. All blocks work in parallel: the time of an "
@@ -144,14 +149,17 @@ class CircuitFigures:
 
 
 def library_files() -> dict[str, str]:
-    """Return the SystemVerilog modules that every circuit uses, by file name."""
+    """Return the text of the SystemVerilog modules that all circuits use, by file name."""
     library = files("ceras_ir.backends.dataflow") / "hdl"
     found = [STREAM_FIFO, *(e for e in library.iterdir() if e.name.endswith(".sv"))]
     return {e.name: e.read_text(encoding="utf-8") for e in sorted(found, key=lambda e: e.name)}
 
 
 def project_files(circuit: Circuit, board: DataflowBoard) -> dict[str, str]:
-    """Return the files of a hardware project by name: library, top module and memory contents."""
+    """
+    Return the text of each file of a hardware project by name: library, top module and memory
+    contents.
+    """
     project = write_project(circuit.pipeline, circuit.plan, board.port_bytes)
     found = library_files() | {"pipeline.sv": project.top}
     return found | {name: file.text() for name, file in project.memories.items()}
@@ -175,8 +183,9 @@ def emit_circuit(
     module: ModuleOp, board: DataflowBoard, *, synthesized: bool = False, routed: bool = False
 ) -> tuple[list[Artefact], dict[str, object], CircuitFigures]:
     """
-    Return the files of the hardware project, the entry of `manifest.json`, and figures for the
-    report.
+    Return the files of the hardware project, the entry of `manifest.json` that `open_circuit`
+    needs, and the modelled times and resources. With `synthesized`, yosys counts the resources;
+    with `routed`, nextpnr also measures the clock.
     """
     circuit = circuit_of(module, board)
     (launch,) = [op for op in main_function(module).body.block.ops if isinstance(op, LaunchOp)]
@@ -216,8 +225,8 @@ SIMULATOR_FLAGS = ("-std=c++17", "-O1", "-pthread")
 @dataclass(frozen=True)
 class SimulatedRun:
     """
-    The result of a simulation: the frames at the output port, and the cycle in which each frame is
-    complete.
+    The result of a simulation: the frames at the output port, and for each frame the number of the
+    cycle in which its last word is written.
     """
 
     frames: Frames
@@ -225,7 +234,10 @@ class SimulatedRun:
 
     @property
     def cycles_per_frame(self) -> int:
-        """The cycles between the last two frames, which is the steady state after enough frames."""
+        """
+        The cycles between the last two frames, or the cycles of the only frame. If the simulation
+        had enough frames, these are the cycles per frame of a long sequence.
+        """
         return (
             self.end_cycles[-1] - self.end_cycles[-2]
             if len(self.end_cycles) > 1
@@ -234,21 +246,30 @@ class SimulatedRun:
 
 
 def to_port(frames: Frames, port_bytes: int) -> bytes:
-    """Return the bytes of `frames` at a port: each row of a channel is padded to entire beats."""
+    """
+    Return the bytes of `frames` in the order of a port: row, channel, column. Each row of a channel
+    is padded with zeros to a multiple of `port_bytes`, the bytes per cycle.
+    """
     ordered = frames.transpose(0, 1, 3, 2)
     padding = [(0, 0)] * 3 + [(0, -ordered.shape[-1] % port_bytes)]
     return np.pad(ordered, padding).tobytes()
 
 
 def from_port(data: bytes, feature: Feature, port_bytes: int) -> Frames:
-    """Return the frames of a port, of the shape of `feature`, without padding."""
+    """
+    Return the frames in `data`, the bytes that a port transferred in the layout of `to_port`. Each
+    frame has the shape `feature`; the padding is removed.
+    """
     width = ceiling(feature.columns, port_bytes) * port_bytes
     words = np.frombuffer(data, np.int8).reshape(-1, feature.rows, feature.channels, width)
     return np.ascontiguousarray(words[..., : feature.columns].transpose(0, 1, 3, 2))
 
 
 class CircuitSimulator:
-    """The circuit of the project in `folder`, compiled by Verilator."""
+    """
+    The circuit of the hardware project in `folder`, compiled by Verilator to a program. `source`
+    and `result` are the shapes of a frame at the input and at the output port.
+    """
 
     def __init__(self, folder: Path, source: Feature, result: Feature, port_bytes: int):
         self.folder, self.source, self.result = folder, source, result
@@ -258,8 +279,8 @@ class CircuitSimulator:
 
     def run(self, frames: Frames, *, seed: int = 0, stall: int = 0) -> SimulatedRun:
         """
-        Simulate the circuit for all `frames`. The ports stall in `stall` percent of cycles, at
-        random with `seed`.
+        Simulate the circuit for all `frames`. In `stall` percent of the cycles, selected at random
+        with `seed`, a port does not transfer; this tests the flow control.
         """
         work, size = Path(self._work.name), self.port_bytes
         (work / "in.bin").write_bytes(to_port(frames, size))
@@ -296,7 +317,8 @@ def _execute(command: Sequence[str], folder: Path) -> str:
 
 class CircuitRunner:
     """
-    Simulates the circuit of a compiled folder for the host. The first launch builds the simulator.
+    Simulates the circuit of a compiled folder when the program of the host launches it. The first
+    launch compiles the simulator. `seed` and `stall` are those of `CircuitSimulator.run`.
     """
 
     def __init__(self, folder: Path, manifest: Manifest, seed: int, stall: int):
@@ -322,7 +344,7 @@ class CircuitRunner:
     def launch(self, number: int, memory: NDArray[np.uint8]) -> None:
         """
         Simulate an inference: read its frames from the shared `memory` of host and circuit, and
-        write the results to it.
+        write the results to it. `number` must be 0, because a network has a single circuit.
         """
         if number:
             message = f"no launch {number}: a circuit is a single pipeline"
@@ -349,7 +371,8 @@ def _feature(port: list[int]) -> Feature:
 
 def open_circuit(folder: Path, manifest: Manifest, seed: int, stall: int) -> CompiledC:
     """
-    Return the C code of the host, compiled for this machine, whose launches simulate the circuit.
+    Return the C code of the host, compiled for this machine. When it launches the circuit, a
+    simulation runs, whose ports stall at random (`seed`) in `stall` percent of the cycles.
     """
     runner = CircuitRunner(folder, manifest, seed, stall)
     return CompiledC(folder, manifest.inputs, manifest.outputs, runner.launch)

@@ -1,5 +1,6 @@
 """
-Choose lanes for each layer: the shortest time per frame that fits the chip.
+Choose lanes, the parallel multipliers of each layer, for the shortest time per frame that fits the
+chip.
 
 All layers work in parallel, so the slowest layer sets the time. For a given time, each layer uses
 the cheapest lanes that reach it. Bisection over the possible times of the layers finds the time.
@@ -34,10 +35,10 @@ from ceras_ir.dialects.graph import ConstantOp
 from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError, node_name
 
 MAX_LUT_SHARE = 0.75
-"""The share of the tables of a chip that a router can use."""
+"""The share of the lookup tables of a chip that circuits may use, so that a router finds wires."""
 MAX_LANE_ROWS = 16
 MAX_LANE_PARTS = 32
-"""The words of a lookup table used as memory, which stores the sums of the parts."""
+"""The limit of parts: the words of a memory of lookup tables, which stores a sum per part."""
 MAX_LANE_FILTERS = 64
 MAX_BANK_WORDS = 1 << 16
 """Addresses of rows have 16 bits."""
@@ -45,12 +46,18 @@ PRICES = (
     (1.0, 1.0, 1.0), (4.0, 1.0, 1.0), (1.0, 4.0, 1.0), (1.0, 1.0, 4.0),
     (64.0, 1.0, 1.0), (1.0, 64.0, 1.0), (1.0, 1.0, 64.0),
 )  # fmt: skip
-"""The prices of multipliers, memories and tables; each is relative to the budget."""
+"""
+The tried prices of multipliers, memories and lookup tables; each is the price of all that the
+budget has.
+"""
 
 
 @dataclass(frozen=True)
 class LaneChoice:
-    """A possible choice of lanes for a layer, with cycles per frame and resources."""
+    """
+    A possible choice of lanes for a layer, with the cycles per frame and the resources that it
+    needs.
+    """
 
     cycles: int
     resources: Resources
@@ -59,7 +66,7 @@ class LaneChoice:
 
 @dataclass(frozen=True)
 class Budget:
-    """The multipliers, memories and lookup tables that a circuit may use."""
+    """The numbers of multipliers, memories of 18 kbit and lookup tables that a circuit may use."""
 
     dsp: int
     ram18: int
@@ -81,15 +88,18 @@ class Budget:
         return r.dsp <= self.dsp and r.ram18 <= self.ram18 and r.lut <= self.lut
 
     def price(self, r: Resources, prices: Sequence[float]) -> float:
-        """Return the sum of the shares of the budget that `r` uses, weighted by `prices`."""
+        """
+        Return the cost of `r`, to compare choices: the sum of the shares of the budget that it
+        uses, each multiplied by the price of multipliers, memories or lookup tables.
+        """
         shares = (r.dsp / self.dsp, r.ram18 / self.ram18, r.lut / self.lut)
         return sum(price * share for price, share in zip(prices, shares, strict=True))
 
 
 def choices(layer: Convolution, family: Family) -> list[LaneChoice]:
     """
-    Return possible lanes of a layer, the fastest first. No choice is worse than another in all of
-    cycles, DSPs, block RAMs and LUTs.
+    Return possible lanes of a layer, the fastest first. A choice is omitted if another is at least
+    as good in all of cycles, DSPs, block RAMs and LUTs.
     """
     found: list[LaneChoice] = []
     pairs = family.paired
@@ -142,8 +152,8 @@ def _candidates(layer: Convolution) -> list[BlockLanes]:
 
 def choose(pipeline: Pipeline, board: DataflowBoard, budget: Budget) -> PipelinePlan:
     """
-    Return the lanes of all layers with the fewest cycles per frame whose resources are within
-    `budget`.
+    Return the lanes of all layers that have the fewest cycles per frame and fit `budget`. A network
+    for which no lanes fit is refused with an `UnsupportedError`.
     """
     table = {
         block: choices(block, board.fabric)
@@ -210,7 +220,8 @@ def _refuse(
     budget: Budget,
 ) -> NoReturn:
     """
-    Refuse a network that does not fit: name the scarce resource, the largest layer, and the remedy.
+    Raise the error for a network that does not fit: for each resource that is too small, name the
+    layer that needs most of it, and the remedy.
     """
     findings: list[Finding] = []
     for name, (title, remedy) in RESOURCES.items():
@@ -245,7 +256,7 @@ RESOURCES = {
     "ram18": ("memories of 18 kbit", "more zero weights (--prune), or fewer channels"),
     "lut": ("tables (LUT)", "narrower feature maps"),
 }
-"""The name of each resource for users, and the changes of a network that need less of it."""
+"""The name of each resource in messages, and the changes of a network that need less of it."""
 
 
 CIRCUIT_FUNCTION = "pipeline"
@@ -262,14 +273,18 @@ class Circuit:
 
 def kernel_of(module: ModuleOp) -> FuncOp | None:
     """
-    Return the function of the module that becomes the circuit, or `None` before `outline-pipeline`.
+    Return the function of the module that becomes the circuit, or `None` if there is none, as
+    before `outline-pipeline`.
     """
     kernel = SymbolTable.lookup_symbol(module, CIRCUIT_FUNCTION)
     return kernel if isinstance(kernel, FuncOp) and kernel.body.blocks else None
 
 
 def pipeline_of(kernel: FuncOp) -> Pipeline:
-    """Return the pipeline of blocks for the operations of a kernel."""
+    """
+    Return the pipeline of blocks for the operations of `kernel`, which has a single
+    `dataflow.receive`.
+    """
     received = [op for op in kernel.body.block.ops if isinstance(op, ReceiveOp)]
     if len(received) != 1:
         raise InputError(f"a pipeline has a single dataflow.receive, got {len(received)}")
@@ -280,7 +295,8 @@ def pipeline_of(kernel: FuncOp) -> Pipeline:
 
 def circuit_of(module: ModuleOp, board: DataflowBoard) -> Circuit:
     """
-    Return the circuit of a module. Refuse a layer that has no lanes, or lanes that do not fit it.
+    Return the pipeline of a module with the lanes that its attributes specify. An `InputError` is
+    raised if a layer has no lanes or impossible lanes.
     """
     kernel = kernel_of(module)
     if kernel is None:

@@ -5,13 +5,13 @@ Plan the rows and filters that each convolution computes in parallel, and the si
 2. The rows of a stream form batches. A convolution that computes three rows in parallel sends them
    channel by channel, so all rows of a batch are completed by the last channel. A consumer that
    waits for a row must store the entire batch.
-3. The operands of an addition originate from a single stream, and the paths need a different number
-   of its rows for a result. While the first operand waits for words of this stream, the second path
-   continues to produce rows; a ring buffer stores them. If the second operand is the later one, a
-   queue stores words of the first operand. With less storage the circuit would stop. The minimum
-   follows from windows and batches, not from times, so it holds for all stalls of the ports.
-   Additional storage increases speed: it holds the rows that convolutions of the other path compute
-   in parallel.
+3. The operands of an addition originate from a single stream, which a fork copies to two paths. The
+   paths need a different number of its rows for a result. While the first operand waits for words
+   of this stream, the second path continues to produce rows; a ring buffer stores them. If the
+   second operand is the later one, a queue stores words of the first operand. With less storage
+   the circuit would stop. The minimum follows from windows and batches, not from times, so it
+   holds for all stalls of the ports. Additional storage increases speed: it holds the rows that
+   convolutions of the other path compute in parallel.
 """
 
 from bisect import bisect_right
@@ -36,14 +36,17 @@ from ceras_ir.backends.dataflow.storage import WeightEncoding, WeightMemory, Win
 class BlockLanes:
     """
     The outputs that a layer computes in parallel: `rows` rows of `filters` filters. The columns are
-    computed in parallel, or in `parts` parts one after the other.
+    divided into `parts` parts: columns of a part are computed in parallel, the parts in sequence.
     """
 
     rows: int = 1
     filters: int = 1
     encoding: WeightEncoding = WeightEncoding.DENSE
     slots: int = 2
-    """The number of slots of the window buffer; `min_slots` returns the minimum."""
+    """
+    The number of slots of the window buffer, each for some input rows; `min_slots` returns the
+    minimum.
+    """
     parts: int = 1
 
 
@@ -67,16 +70,16 @@ class PlannedConvolution:
     @property
     def readers(self) -> int:
         """
-        The number of copies of the window buffer: one, or one per parallel filter for sparse
-        weights, which read different positions.
+        The number of copies of the window buffer. Dense weights need one; sparse weights need a
+        copy per parallel filter, because the filters read different inputs in a cycle.
         """
         return self.lanes.filters if self.lanes.encoding.is_sparse else 1
 
     @property
     def decoding(self) -> int:
         """
-        The additional cycles in which a word of weights is decoded: 1 for delta encoding, whose
-        distances must be summed.
+        The cycles that decoding adds before the first weight: 1 for delta encoding, which must sum
+        distances, otherwise 0.
         """
         return int(self.lanes.encoding is WeightEncoding.DELTA)
 
@@ -86,12 +89,17 @@ class PlannedConvolution:
 
     @property
     def lane_count(self) -> int:
-        """The number of products that the convolution computes per cycle."""
+        """
+        The number of products that the convolution computes per cycle; each lane computes one.
+        """
         return self.lanes.filters * self.lanes.rows * self.buffer.part_columns
 
     @property
     def multipliers(self) -> int:
-        """The number of multipliers of the FPGA that the convolution uses."""
+        """
+        The number of multipliers of the FPGA that the convolution uses: one per product, or one per
+        two products of a filter if a multiplier can compute two.
+        """
         per_filter = self.lanes.rows * self.buffer.part_columns
         return self.lanes.filters * (-(-per_filter // 2) if self.is_paired else per_filter)
 
@@ -102,14 +110,14 @@ class PipelinePlan:
 
     convolutions: Mapping[Block, PlannedConvolution]
     capacities: Mapping[Block, int]
-    """The rows of the ring that stores the second operand of a block: a power of two."""
+    """The rows of the ring buffer that stores the second operand of a block: a power of two."""
     delays: Mapping[Block, int]
     """The words of the queue that stores the first operand of a block, if it arrives earlier."""
 
     def busy_share(self, cycles: int) -> float:
         """
-        Return the share of products with nonzero weights among those that all lanes could compute
-        in `cycles`.
+        Return the share of nonzero products: the products with nonzero weights in a frame, divided
+        by the products that all lanes together can compute in `cycles` cycles.
         """
         useful = lanes = 0
         for planned in self.convolutions.values():
@@ -119,7 +127,9 @@ class PipelinePlan:
         return useful / (lanes * cycles) if lanes else 0.0
 
     def ring_rows(self, block: Block) -> int:
-        """Return how many rows the ring buffer for the second operand of `block` holds."""
+        """
+        Return the number of rows that the ring buffer for the second operand of `block` holds.
+        """
         assert isinstance(block, Addition | Convolution) and len(block.inputs) > 1
         return self.capacities[block]
 
@@ -129,8 +139,9 @@ Planned = Mapping[Block, PlannedConvolution]
 
 def batches(block: Block, planned: Planned) -> list[range]:
     """
-    Return the output rows of a frame of `block` in batches: the rows of a batch are computed
-    together.
+    Return the output rows of a frame of `block` in batches, in the order of the stream. The rows of
+    a batch are sent together, channel by channel: `[range(0, 3), range(3, 6), ...]` for a
+    convolution that computes 3 rows in parallel.
     """
     match block:
         case Convolution():
@@ -150,7 +161,9 @@ def batches(block: Block, planned: Planned) -> list[range]:
 
 
 def completed_windows(block: MaxPool) -> list[int]:
-    """Return, for each input row, the number of rows of windows that it completes."""
+    """
+    Return a count for each input row: the number of output rows with windows that end in this row.
+    """
     w, rows = block.windows, block.input.rows
     counts = [0] * rows
     for window in range(block.feature.rows):
@@ -165,8 +178,9 @@ def max_batch_rows(block: Block, planned: Planned) -> int:
 
 def sent_rows(found: list[range], rows: int) -> int:
     """
-    Return how many rows have been sent when the first `rows` rows are complete, given the batches
-    in which rows are sent.
+    Return the number of rows that have been sent when the first `rows` rows are complete. It can be
+    larger than `rows`, because the batches in `found` are sent as a unit: 3 for 2 rows in batches
+    of 3.
     """
     return next((batch.stop for batch in found if batch.stop >= rows), rows)
 
@@ -174,7 +188,7 @@ def sent_rows(found: list[range], rows: int) -> int:
 def min_slots(buffer: WindowBuffer, source: list[range]) -> int:
     """
     Return the minimum number of slots of a window buffer with which no group of output rows waits
-    forever. `source` are the batches of the producer.
+    forever. `source` has the batches in which the producer sends the input rows (`batches`).
     """
     w, slots = buffer.layer.windows, 1
     for group in range(buffer.groups):
@@ -187,9 +201,11 @@ def min_slots(buffer: WindowBuffer, source: list[range]) -> int:
 
 def good_slots(buffer: WindowBuffer, source: list[range]) -> int:
     """
-    Return the number of slots with which neither producer nor layer waits if both need the same
-    time per frame. Batches are written evenly over the frame. Groups of rows are computed evenly,
-    each when its rows are complete.
+    Return the number of slots of a window buffer with which neither the producer nor the layer
+    waits, if both need the same time per frame. `source` has the batches of the producer.
+
+    The model assumes that batches are written evenly over the frame, and that groups of output rows
+    are computed evenly, each when its input rows are complete.
     """
     top, height = buffer.layer.windows.before[0], buffer.layer.input.rows
     frames = 4
@@ -223,8 +239,8 @@ def good_slots(buffer: WindowBuffer, source: list[range]) -> int:
 
 def with_rings(pipeline: Pipeline, planned: Planned) -> PipelinePlan:
     """
-    Return the plan of a pipeline: these convolutions, and the sizes of ring buffers and queues that
-    prevent a deadlock.
+    Return the plan of a pipeline: the convolutions `planned`, and the sizes of ring buffers and
+    queues that prevent a deadlock at additions and residual connections.
     """
     both = [block for block in pipeline.blocks if len(block.inputs) > 1]
     delays = {block: _delay(block, pipeline, planned) for block in both}

@@ -14,9 +14,10 @@ from typing import TypeAlias
 
 @dataclass(eq=False)
 class Link:
-    """A stream between two simulated processes, with at most one offered word."""
+    """A stream between two simulated processes. At most one word is offered at a time."""
 
     offer: int | None = None
+    """The cycle from which a word is offered, or `None`."""
     sender: "_Sending | None" = None
     receiver: "Receive | None" = None
 
@@ -24,7 +25,8 @@ class Link:
 @dataclass(eq=False)
 class Events:
     """
-    A queue of events between two simulated processes, each with the cycle at which it happened.
+    A queue of events, which one simulated process posts and another waits for. An event is the
+    cycle at which it happened.
     """
 
     cycles: deque[int] = field(default_factory=deque[int])
@@ -34,8 +36,8 @@ class Events:
 @dataclass(frozen=True, eq=False)
 class Send:
     """
-    A request of a process: offer a word to all `links` from cycle `offer` on. The result is the
-    cycle in which the last receiver takes it.
+    A request of a process: offer a word to all `links` from cycle `offer` on, and wait until each
+    receiver has taken it. The result is the cycle in which the last receiver takes it.
     """
 
     links: Sequence[Link]
@@ -45,8 +47,8 @@ class Send:
 @dataclass(frozen=True, eq=False)
 class Receive:
     """
-    A request of a process: take a word `delay` cycles after it is offered and the process is
-    `ready`. The result is this cycle.
+    A request of a process: take a word from `link`. The result is the cycle in which it is taken:
+    `delay` cycles after the word is offered and the process is ready (from cycle `ready` on).
     """
 
     link: Link
@@ -57,8 +59,8 @@ class Receive:
 @dataclass(frozen=True, eq=False)
 class Peek:
     """
-    A request of a process: wait until a word is offered, without taking it. The result is the cycle
-    of the offer.
+    A request of a process: wait until a word is offered, and leave it offered. The result is the
+    cycle of the offer. `Engine.accept` takes the word later.
     """
 
     link: Link
@@ -66,7 +68,7 @@ class Peek:
 
 @dataclass(frozen=True, eq=False)
 class Next:
-    """A request of a process: wait for the next event. The result is its cycle."""
+    """A request of a process: wait for the next event. The result is the cycle of the event."""
 
     events: Events
 
@@ -96,11 +98,14 @@ class Engine:
         self._owners: dict[int, _Running] = {}
 
     def start(self, process: Process) -> None:
-        """Add a process, which `run` then starts."""
+        """Add a process. It begins when `run` is called."""
         self._ready.append((_Running(process), -1))
 
     def post(self, events: Events, cycle: int) -> None:
-        """Record an event, and wake the process that waits for it."""
+        """
+        Record an event that happened at `cycle`, and wake the process that waits for it, if there
+        is one.
+        """
         if events.waiting is not None:
             owner, events.waiting = events.waiting, None
             self._ready.append((owner, cycle))
@@ -108,7 +113,7 @@ class Engine:
             events.cycles.append(cycle)
 
     def accept(self, link: Link, cycle: int) -> None:
-        """Take, at `cycle`, the word that `Peek` has seen."""
+        """Take, at `cycle`, the word that a `Peek` on `link` has seen."""
         self._transfer(link, cycle)
 
     def run(self) -> None:

@@ -35,9 +35,12 @@ from ceras_ir.support.native import find_program
 from ceras_ir.support.programs import run_program
 
 RAM18_SHAPES = ((36, 512), (18, 1024), (9, 2048), (4, 4096), (2, 8192), (1, 16384))
-"""Width and depth of a memory of 18 kbit with a write port and a read port."""
+"""The possible (bits per word, words) of a memory of 18 kbit with a write port and a read port."""
 MUX_PRICE = 0.5
-"""The cost in `yosys` of a bit that is selected from several memories."""
+"""
+The cost in `yosys` of each bit of a multiplexer that selects from several memories of lookup
+tables.
+"""
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,7 @@ class Usage:
     def rows(self, width: int, channels: int, capacity: int) -> None:
         """
         Add a ring buffer for `capacity` rows of an image, with a word of `width` bits for each row
-        and channel, and the multipliers of the two address computations.
+        and channel, and the multipliers that compute the write address and the read address.
         """
         self.memory(width, capacity * channels)
         self.addresses(channels, bits(capacity * channels), 2)
@@ -156,7 +159,7 @@ def _leaving_bits(layer: Convolution) -> int:
 
 def without_multipliers(block: Block, family: Family) -> Usage:
     """
-    Return the resources of a block other than a convolution, without the ring buffer for its second
+    Return the resources of a block that is no convolution, without the ring buffer for a second
     operand.
     """
     used, columns = Usage(family), block.feature.columns
@@ -177,8 +180,8 @@ def without_multipliers(block: Block, family: Family) -> Usage:
 
 def usage(pipeline: Pipeline, plan: PipelinePlan, family: Family) -> dict[Block, Usage]:
     """
-    Return the resources of each block of a pipeline, including ring buffers and queues. The last
-    block includes the ports.
+    Return the resources of each block of a pipeline, with the ring buffers and queues for its
+    operands. The last block includes the buffer that restores the order of rows at the output.
     """
     found: dict[Block, Usage] = {}
     for block in pipeline.blocks:
@@ -243,7 +246,7 @@ YOSYS_SCRIPTS = {
     "xcup": "synth_xilinx -family xcup -flatten -noiopad -noclkbuf -top {top}",
     "ecp5": "synth_ecp5 -top {top}",
 }
-"""The synthesis commands by family, as in `board.CHIP_FAMILIES`."""
+"""The synthesis commands of yosys for each chip family, as in `board.CHIP_FAMILIES`."""
 
 DSP_CELLS = frozenset({"DSP48E2", "MULT18X18D"})
 RAM18_CELLS = {"RAMB18E2": 1, "RAMB36E2": 2, "DP16KD": 1, "PDPW16KD": 1}
@@ -252,7 +255,7 @@ LUT_CELLS = dict.fromkeys((f"LUT{n}" for n in range(1, 7)), 1) | {
     "RAM64X1D": 2, "RAM128X1D": 4, "RAM256X1D": 8, "RAM512X1S": 8, "SRL16E": 1, "SRLC32E": 1,
     "TRELLIS_DPR16X4": 6,
 }  # fmt: skip
-"""The number of lookup tables of each type of cell."""
+"""The number of lookup tables that a cell of each type in the netlist uses."""
 
 
 NETLIST_FILE, STATISTICS_FILE = "netlist.json", "statistics.json"
@@ -273,7 +276,10 @@ def synthesize(folder: Path, family: str) -> Resources:
 
 
 def count(statistics: str) -> Resources:
-    """Return the resources of a synthesized design from the output of yosys' `stat -json`."""
+    """
+    Return the resources of a synthesized design. `statistics` is the output of the command `stat
+    -json` of yosys, with lines of text before the JSON object.
+    """
     content: object = json.loads(statistics[statistics.index("{") :])
     assert isa(content, dict[str, object])
     design = content["design"]
@@ -294,8 +300,9 @@ PLACEMENT_SEED = "1"
 
 def route(netlist: Path, chip: str, goal_mhz: int) -> float:
     """
-    Route a netlist of yosys with nextpnr, and return the clock in MHz. `chip` is size, package and
-    speed grade; nextpnr optimizes for `goal_mhz`.
+    Place and route a netlist of yosys with nextpnr, and return the clock in MHz that it reaches.
+    `chip` is size, package and speed grade, as in "85k CABGA756 6"; nextpnr optimizes for
+    `goal_mhz`.
     """
     size, package, speed = chip.split()
     options = [f"--{size}", "--package", package, "--speed", speed, "--json", netlist.name]
@@ -306,7 +313,9 @@ def route(netlist: Path, chip: str, goal_mhz: int) -> float:
 
 
 def slowest_clock(report: str) -> float:
-    """Return the slowest clock in MHz of a report of nextpnr."""
+    """
+    Return the reached frequency in MHz of the slowest clock in `report`, a JSON report of nextpnr.
+    """
     content: object = json.loads(report)
     assert isa(content, dict[str, object])
     clocks = content["fmax"]

@@ -1,10 +1,12 @@
 """
-Decide whether a block can compute an operation, and select the operations of the pipeline.
+Decide whether a block of the circuit can compute an operation, and select the operations of the
+pipeline.
 
 1. The reason of a rule names the finding, the limit and the remedy. `blocks.py` asserts that an
    operation passes the rules.
-2. A circuit has two ports. A run therefore extends between two positions with a single live value.
-   Of several runs, the run with the most products is selected.
+2. A circuit has two ports. A run, a sequence of operations for the circuit, therefore extends
+   between two positions with a single live value. Of several runs, the run with the most products
+   is selected.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,7 +36,10 @@ MAX_FEATURE_MAP_EXTENT = 1 << 12
 """The maximum of rows, channels and columns of a feature map. Counters have 16 bits."""
 
 MAX_AVERAGE_MULTIPLIER = (1 << 17) - 1
-"""Multipliers are at least 18 bits wide."""
+"""
+The largest weight of an average: 18 bits with the sign, which every multiplier of the FPGAs
+supports.
+"""
 
 
 def why_not_int8(*values: SSAValue) -> str | None:
@@ -117,7 +122,8 @@ def why_not_residual_shifts(op: graph.LinearOperation) -> str | None:
 
 def average_of(op: Pool2dOp) -> Averaging | None:
     """
-    Return an average pooling as a product with a single weight, or `None` if this is not exact.
+    Return the multiplier, the constant and the shift with which a product computes an average
+    pooling, or `None` if no multiplier gives the exact result for all inputs.
     """
     element = graph.quantized_element(op.input)
     assert op.requant is not None and element is not None
@@ -225,8 +231,8 @@ class PipelineRun:
 
 def runs(main: FuncOp) -> list[PipelineRun]:
     """
-    Return all longest sequences of operations on the device that have a single input and a single
-    result.
+    Return the longest sequences of consecutive operations on device dataflow that have a single
+    input value and a single result.
     """
     operations = steps(main)
     cuts = _cuts(main, operations)
@@ -262,8 +268,8 @@ def _cuts(main: FuncOp, operations: Sequence[Operation]) -> dict[int, SSAValue]:
 
 def pipeline_run(main: FuncOp) -> PipelineRun | None:
     """
-    Return the sequence of operations with the most products, which becomes the circuit; `None` if
-    there are none.
+    Return the run with the most products (`macs`), which becomes the circuit; `None` if no run has
+    a convolution or matrix product.
     """
     best = max(runs(main), key=lambda run: run.macs, default=None)
     return best if best is not None and best.macs else None
@@ -271,7 +277,8 @@ def pipeline_run(main: FuncOp) -> PipelineRun | None:
 
 class PipelineAccelerator(Accelerator):
     """
-    The rules for operations that run on the circuit, for the pass `place`. Times are not modelled.
+    The rules of the pass `place` for operations that run on the circuit. The circuit executes each
+    operation that the rules accept; times are not compared.
     """
 
     device = DATAFLOW

@@ -31,14 +31,17 @@ def ceiling(a: int, b: int) -> int:
 
 
 def bits(values: int) -> int:
-    """Return the number of bits that represent `values` different values; at least 1."""
+    """
+    Return the number of bits that can represent `values` different values: `bits(5)` is 3; at least
+    1.
+    """
     return max(1, (values - 1).bit_length())
 
 
 @dataclass(frozen=True, eq=False)
 class WindowBuffer:
     """
-    The input rows that a convolution keeps on chip while it computes `banks` output rows in
+    The on-chip memory for the input rows of a convolution while it computes `banks` output rows in
     parallel.
     """
 
@@ -50,40 +53,50 @@ class WindowBuffer:
     further rows are written to the remaining slots while a group is computed.
     """
     parts: int = 1
-    """The number of parts in which columns are computed. Each part has separate words."""
+    """
+    The number of parts of the columns, which are computed in sequence. Each part has separate
+    words.
+    """
 
     @property
     def groups(self) -> int:
-        """The number of groups of `banks` output rows in a frame. Each group reads all weights."""
+        """
+        The number of groups of `banks` output rows in a frame, computed in sequence. Each group
+        reads all weights.
+        """
         return ceiling(self.layer.feature.rows, self.banks)
 
     @property
     def slot_rows(self) -> int:
-        """The number of input rows, with padding, that a slot stores."""
+        """The number of input rows that a slot stores; rows of padding count."""
         return self.layer.windows.strides[0] * self.banks
 
     @property
     def last_rows(self) -> int:
-        """The number of input rows, with padding, that the windows of a frame span."""
+        """The number of input rows that the windows of a frame span; rows of padding count."""
         w = self.layer.windows
         return w.strides[0] * (self.layer.feature.rows - 1) + w.reach[0] + 1
 
     @property
     def first_rows(self) -> int:
-        """The number of input rows, with padding, that the first group of output rows needs."""
+        """
+        The number of input rows that the first group of output rows needs; rows of padding count.
+        """
         w = self.layer.windows
         return min(self.last_rows, w.strides[0] * (self.banks - 1) + w.reach[0] + 1)
 
     def needed_rows(self, group: int) -> int:
         """
-        Return the number of input rows, with padding, that the groups of output rows up to `group`
-        need.
+        Return the number of input rows that must be complete before the group with index `group` of
+        output rows can be computed; rows of padding count.
         """
         return min(self.last_rows, self.first_rows + group * self.slot_rows)
 
     @property
     def padded_rows(self) -> int:
-        """The number of input rows of a frame with padding, including rows that no window reads."""
+        """
+        The number of input rows of a frame; rows of padding and rows that no window reads count.
+        """
         return max(self.layer.windows.before[0] + self.layer.input.rows, self.last_rows)
 
     @property
@@ -92,7 +105,10 @@ class WindowBuffer:
 
     @cached_property
     def residues(self) -> tuple[int, ...]:
-        """The residues modulo the stride of the input columns, with padding, that windows read."""
+        """
+        The remainders of the read columns divided by the stride. With stride 2, a window of width 1
+        reads only even columns: (0,); a wider window reads all: (0, 1). Columns of padding count.
+        """
         w = self.layer.windows
         steps = range(0, w.kernel[1] * w.dilations[1], w.dilations[1])
         return tuple(sorted({step % w.strides[1] for step in steps}))
@@ -101,20 +117,20 @@ class WindowBuffer:
     def phases(self) -> int:
         """
         The number of words in which the buffer stores a row of a channel: one for each part of the
-        columns and each residue modulo the stride.
+        columns and each element of `residues`.
         """
         return self.parts * len(self.residues)
 
     @property
     def part_columns(self) -> int:
-        """The number of output columns that are computed in parallel."""
+        """The number of output columns of a part; they are computed in parallel."""
         return ceiling(self.layer.feature.columns, self.parts)
 
     @property
     def starts(self) -> list[int]:
         """
-        The input column of the first element in each word that stores a row; negative in the
-        padding.
+        The input column of the first element in each of the words that store a row of a channel;
+        negative in the padding on the left.
         """
         w = self.layer.windows
         return [
@@ -125,15 +141,18 @@ class WindowBuffer:
 
     @property
     def max_shift(self) -> int:
-        """The distance between the first and the last column of a window, in strides."""
+        """
+        The distance between the first and the last column of a window, in multiples of the stride.
+        """
         w = self.layer.windows
         return w.reach[1] // w.strides[1]
 
     @cached_property
     def columns(self) -> range:
         """
-        The stored columns of a part, in strides. With several parts, all columns are stored;
-        otherwise, only the columns with an input at any residue.
+        The columns that a word stores, in multiples of the stride, relative to the first column of
+        a part. With several parts, all columns are stored; otherwise, columns without any input are
+        omitted.
         """
         if self.parts > 1:
             return range(self.part_columns + self.max_shift)
@@ -147,7 +166,7 @@ class WindowBuffer:
 
     @property
     def slot_words(self) -> int:
-        """The number of words of a slot in each bank."""
+        """The number of words of a bank that belong to a slot."""
         return self.layer.windows.strides[0] * self.layer.input.channels * self.phases
 
     @property
@@ -169,8 +188,8 @@ class WindowBuffer:
 
     def row_position(self, row: int) -> tuple[int, int, int]:
         """
-        Return the slot, the bank and the address of an input row, counted with padding from the
-        first slot of a frame.
+        Return the slot, the bank and the address in the bank of an input row. `row` and the slot
+        are counted from the first row of padding of a frame.
         """
         stride = self.layer.windows.strides[0]
         slot, bank = row // self.slot_rows, row // stride % self.banks
@@ -179,7 +198,8 @@ class WindowBuffer:
 
     def tap_row(self, j: int) -> tuple[int, int]:
         """
-        Return the address and the rotation (bank) of row `j` of a window, relative to the first.
+        Return the address and the rotation of row `j` of a window, relative to the first row. The
+        rotation is the number of banks by which the row is moved.
         """
         w = self.layer.windows
         strides, within = divmod(j * w.dilations[0], w.strides[0])
@@ -187,7 +207,10 @@ class WindowBuffer:
         return address + within * self.layer.input.channels * self.phases, strides % self.banks
 
     def tap_column(self, i: int) -> tuple[int, int]:
-        """Return the phase (word of a row) and the shift in strides of column `i` of a window."""
+        """
+        Return the location of column `i` of a window: the word of a row (the phase), and the shift
+        in this word, which is the distance to the first column in multiples of the stride.
+        """
         w = self.layer.windows
         shift, residue = divmod(i * w.dilations[1], w.strides[1])
         return self.residues.index(residue), shift
@@ -207,13 +230,18 @@ class WeightEncoding(StrEnum):
 
 
 MAX_DELTA_ENTRIES = 1.05
-"""The number of entries per nonzero weight up to which deltas are better than COO."""
+"""The number of stored entries per nonzero weight up to which delta encoding is better than COO."""
 GOOD_DELTA_ENTRIES = 1.01
-"""The number of entries per nonzero weight below which more bits of a delta do not pay."""
+"""
+The number of stored entries per nonzero weight below which a wider delta is not worth its bits.
+"""
 
 
 def encodings_of(layer: Convolution) -> list[WeightEncoding]:
-    """Return the encodings that can make a layer smaller or faster."""
+    """
+    Return the encodings of weights that are worth a trial for a layer: sparse encodings only if
+    there are zero weights, and delta only if the zeros that it must store are few.
+    """
     found = [WeightEncoding.DENSE]
     if not layer.uniform and int(layer.non_zeros.sum()) < layer.weights.size:
         found.append(WeightEncoding.COO)
@@ -226,8 +254,9 @@ def encodings_of(layer: Convolution) -> list[WeightEncoding]:
 @lru_cache(maxsize=64)
 def delta_bits(layer: Convolution) -> int:
     """
-    Return the bits of a delta; 0 if deltas are impossible. A delta is smaller than the number of
-    channels, so it passes the end of at most a single tap. Filters must read all channels.
+    Return the bits of a delta, the distance to the previous nonzero weight; 0 if the layer cannot
+    use delta encoding. A delta is smaller than the number of channels, so it passes the end of at
+    most a single tap. Filters must read all channels.
     """
     if layer.groups > 1 or layer.uniform:
         return 0
@@ -265,7 +294,10 @@ def _deltas(weights: NDArray[np.int64], bits: int) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True, eq=False)
 class WeightMemory:
-    """The memory with the weights of a convolution that computes `filters` filters in parallel."""
+    """
+    The memory with the weights of a convolution that computes `filters` filters in parallel. A word
+    has an entry for each of these filters.
+    """
 
     layer: Convolution
     filters: int
@@ -277,7 +309,10 @@ class WeightMemory:
         return ceiling(len(self.layer.weights), self.filters)
 
     def lengths(self) -> list[int]:
-        """Return the number of words, and so cycles, of each block of filters."""
+        """
+        Return the number of words of each block of filters. A word is used per cycle, so this is
+        also the number of cycles for an output of each filter of the block.
+        """
         if self.encoding is WeightEncoding.DENSE:
             return [self.layer.taps] * self.blocks
         counts = self.layer.non_zeros
@@ -294,13 +329,19 @@ class WeightMemory:
         return sum(self.lengths())
 
     def width(self, buffer: WindowBuffer) -> int:
-        """Return the number of bits of a word of the weight memory."""
+        """
+        Return the number of bits of a word. `buffer` determines the bits of a position in COO
+        encoding.
+        """
         if self.encoding is WeightEncoding.DENSE:
             return self.filters * self.layer.weight_bits
         return self.filters * self._entry_bits(buffer) + 1
 
     def words(self, buffer: WindowBuffer) -> Iterator[int]:
-        """Yield the contents of the weight memory."""
+        """
+        Yield the words of the weight memory as unsigned integers. `buffer` is the window buffer to
+        which the positions of sparse weights refer.
+        """
         return self._dense() if self.encoding is WeightEncoding.DENSE else self._sparse(buffer)
 
     def _dense(self) -> Iterator[int]:

@@ -1,8 +1,9 @@
 """
-Print the top module: an instance for each block, streams between them, and two ports.
+Print the top module in SystemVerilog: an instance for each block, streams between them, and two
+ports.
 
 The sizes of a layer are parameters of the instance. Tables and weights are files of hexadecimal
-words. A stream with several consumers is forked. If the rows of the result form batches, a ring
+words. A stream with several consumers is forked. If the rows of the result are not in order, a ring
 buffer restores the order.
 """
 
@@ -27,7 +28,7 @@ ModuleParameters = dict[str, int | str]
 
 @dataclass(frozen=True)
 class MemoryFile:
-    """The initial contents of a memory of the circuit: words, and their width in bits."""
+    """The initial contents of a memory of the circuit: unsigned words of `width` bits."""
 
     words: list[int]
     width: int
@@ -46,15 +47,15 @@ class Memories:
 
     def add(self, name: str, words: list[int], width: int) -> str:
         """
-        Add a file of memory contents; return its name as a string literal for a parameter of a
-        module.
+        Add the file `name.mem` with `words` of `width` bits. Return the name of the file as a
+        string literal for a parameter of a module.
         """
         self.files[f"{name}.mem"] = MemoryFile(words, width)
         return f'"{name}.mem"'
 
 
 def feature_parameters(feature: Feature) -> ModuleParameters:
-    """Return the module parameters for the shape of a frame."""
+    """Return the module parameters `ROWS`, `CHANNELS` and `COLUMNS` for the shape of a frame."""
     return {"ROWS": feature.rows, "CHANNELS": feature.channels, "COLUMNS": feature.columns}
 
 
@@ -103,7 +104,10 @@ def block_parameters(
 
 
 def pool_windows(block: MaxPool) -> int:
-    """Return the maximum number of windows of a column that are started but not complete."""
+    """
+    Return the maximum number of output rows of a pooling that are in progress at the same time:
+    windows that started but are not complete.
+    """
     return min(block.feature.rows, ceiling(block.windows.kernel[0], block.windows.strides[0]))
 
 
@@ -239,7 +243,7 @@ def _biases(planned: PlannedConvolution, name: str, memories: Memories) -> str:
 
 
 TOP_MODULE = "pipeline"
-"""The name of the top module."""
+"""The name of the top module of the hardware project."""
 
 
 @dataclass
@@ -291,7 +295,10 @@ def _output_ports(wire: str) -> dict[str, str]:
 
 
 def write_project(pipeline: Pipeline, plan: PipelinePlan, port_bytes: int) -> Project:
-    """Return the top module and the memory files."""
+    """
+    Return the top module and the memory files of a circuit. Its ports transfer `port_bytes` per
+    cycle.
+    """
     writer = _ModuleWriter(pipeline, plan, port_bytes)
     names = {block: f"b{n}" for n, block in enumerate((pipeline.source, *pipeline.blocks))}
     handshakes: dict[tuple[Block, int], str] = {}
@@ -366,8 +373,8 @@ def _described(block: Block) -> str:
 
 def in_order(pipeline: Pipeline, plan: PipelinePlan) -> bool:
     """
-    Return whether the circuit returns the rows of the result in order, because each batch has a
-    single row.
+    Return whether the last block sends the rows of the result in order. This is so if each batch,
+    the rows that are sent together, has a single row.
     """
     return max_batch_rows(pipeline.result, plan.convolutions) == 1
 
@@ -402,8 +409,8 @@ def _output(writer: _ModuleWriter, wire: str) -> None:
 
 def order_capacity(pipeline: Pipeline, plan: PipelinePlan) -> int:
     """
-    Return how many rows the buffer holds that puts the rows of the result in order: two batches,
-    rounded up to a power of two.
+    Return the number of rows in the buffer that restores the order of the rows at the output: two
+    batches, rounded up to a power of two.
     """
     return 1 << (2 * max_batch_rows(pipeline.result, plan.convolutions) - 1).bit_length()
 
