@@ -46,7 +46,9 @@ graph, the placed graph, memory, and the files of the target.
 - *calibrated on*: *separate* data, *its own* inputs, or *synthetic* samples. *Q/DQ* networks are
   quantized models. They keep their scales on c and nnet; vta rounds them to powers of two.
 - *interpreter* and *C*: the maximum difference of the float network from ONNX Runtime, divided by
-  the maximum output. [quantized-import.md](quantized-import.md) compares Q/DQ networks.
+  the maximum output. Above 1e-3, outputs are probabilities near 0, for which the [sigmoid of ONNX
+  Runtime](functions.md#difference-from-onnx-runtime) is inexact.
+  [quantized-import.md](quantized-import.md) compares Q/DQ networks.
 - *dB*: the signal-to-noise ratio of int8 compared with float at the outputs, with default options.
   Ratios near 100 dB belong to classifiers with a softmax, whose outputs for two samples hardly
   vary; see [quantization.md](quantization.md#signal-to-noise-ratio).
