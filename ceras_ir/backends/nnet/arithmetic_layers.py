@@ -189,14 +189,14 @@ INTEGER_BINARIES = (
     graph.Binary.MAX, *_BITWISE, graph.Binary.POW,
 )  # fmt: skip
 """
-The functions of plain integers, which wrap around. The index of a function is its number in nnet
-files.
+The functions of plain integers (scale 1, no zero point), which wrap around. The index of a function
+is its number in nnet files.
 """
 
 FLOAT_BINARIES = {f: n for n, f in enumerate(INTEGER_BINARIES) if f not in _BITWISE}
 """
-The numbers in nnet files of the functions of floats. Quantized operands accept the first three
-functions.
+The numbers in nnet files of the functions of floats. Quantized operands accept the numbers 0 to 2:
+addition, subtraction and multiplication.
 """
 
 
@@ -218,7 +218,10 @@ def _check_integer_binary(case: Case) -> None:
 
 
 def check_broadcast(case: Case) -> None:
-    """Check that the shapes of the operands broadcast to the shape of the result, as in numpy."""
+    """
+    Refuse the file unless the shapes of the operands broadcast to the shape of the result, as in
+    numpy.
+    """
     try:
         shape = np.broadcast_shapes(*(t.shape for t in case.operands))
     except ValueError:

@@ -1,5 +1,5 @@
 """
-Model the cycles of a layer on the core in Verilog, for each tile of outputs.
+Model the cycles in which the FPGA core in Verilog executes a layer, for each tile of outputs.
 
 The function tables are loaded first. Then three units work at the same time: the array, which
 consumes one input vector per cycle; the bus, on which constants have priority and residual and
@@ -50,20 +50,20 @@ WRITE_END = 15  # from the last beat to the end, in addition to the latency
 @dataclass(frozen=True)
 class _Read:
     """
-    The bus transfer of a row of the input, or of the residual of a group of outputs. The bus
-    alternates between both.
+    The bus transfer of a row of the input, or of the residual of a group of outputs: the number of
+    bursts, and of beats, which are cycles with data.
     """
 
     bursts: float
     beats: float
     request_cycles: float = 0.0
-    """The cycles in which the bursts can be requested."""
+    """The minimum number of cycles in which the bursts can be requested."""
     idle_cycles: float = 0.0
     """The cycles before the first request."""
 
     @property
     def cycles(self) -> float:
-        """The cycles that the transfer takes if it has the bus for itself."""
+        """The cycles of the transfer if no other transfer uses the bus."""
         requests = self.bursts * BURST_CYCLES + self.idle_cycles
         return max(self.beats, requests, self.request_cycles)
 
@@ -71,15 +71,19 @@ class _Read:
 @dataclass
 class _Bus:
     """
-    The progress of reading input rows and residuals, which share the bus cycles that constants
-    leave free.
+    The progress of the bus, which reads input rows (`row`) and residuals (`group`) in the cycles
+    that constants leave free. The `allowed` fields count the rows and groups for which a buffer is
+    free.
     """
 
     row: _Read
     group: _Read
     rows_allowed: int
     all_groups: int
-    """The number of groups of results with a residual. Two residuals are prefetched."""
+    """
+    The number of groups of results with a residual, 0 without residual. Two residuals are
+    prefetched.
+    """
     rows: float = 0.0
     """The bus cycles spent on rows of the input."""
     groups: float = 0.0
@@ -95,8 +99,8 @@ class _Bus:
     @cached_property
     def speed(self) -> float:
         """
-        The speedup if rows and residuals are read at the same time: a short burst waits for memory
-        while a long burst of the other arrives.
+        The speedup, 1 or more, if rows and residuals are read at the same time: a short burst waits
+        for memory while a long burst of the other transfer arrives.
         """
         row, group = self.row, self.group
         beats = row.beats / row.bursts + group.beats / group.bursts
@@ -106,7 +110,10 @@ class _Bus:
         return 2 / (2 - max(saved, 0.0))
 
     def advance(self, cycles: float) -> None:
-        """Read rows and residuals for `cycles`, unless all their buffers are full."""
+        """
+        Read rows and residuals for a number of cycles; the bus is idle when all their buffers are
+        full.
+        """
         while cycles > 1e-9:
             rows = self.rows_allowed * self.row.cycles - self.rows
             groups = self.groups_allowed * self.group.cycles - self.groups
@@ -125,7 +132,10 @@ class _Bus:
                 return
 
     def wait_for_rows(self, count: int) -> float:
-        """Advance until `count` input rows are read, and return the cycles that this takes."""
+        """
+        Advance until `count` input rows are read, and return the cycles that this takes; 0 if they
+        already are.
+        """
         left = count * self.row.cycles - self.rows
         if left <= 1e-9:
             return 0.0
@@ -140,8 +150,8 @@ class _Bus:
 
     def until_group(self, number: int) -> float:
         """
-        Return the cycles until the residual of the tiles of group `number` is read, if no further
-        buffer becomes free for rows or residuals.
+        Return the cycles until the residual of group `number` is read, if no further buffer becomes
+        free for rows or residuals; 0 if it already is. The state is not changed.
         """
         left = (number + 1) * self.group.cycles - self.groups
         if left <= 1e-9:
@@ -153,23 +163,26 @@ class _Bus:
 @dataclass
 class _Results:
     """
-    The progress of the output stage and of the writer: each has two buffers (halves) of sums and of
-    results.
+    The progress of the output stage (epilogue) and of the writer. Each has two buffers, called
+    halves: the epilogue for sums, the writer for results.
     """
 
     write_cycles: tuple[float, float]
-    """The cycles for a group of a full block, and for the last group."""
+    """
+    The cycles in which the writer stores a group of a full block, and the last group of the
+    channels.
+    """
     finished: list[float] = field(default_factory=lambda: [0.0, 0.0])
-    """The times at which the epilogue consumes the last sums of the two latest halves."""
+    """The cycles at which the epilogue consumes the last sums of the two latest halves."""
     written: list[float] = field(default_factory=lambda: [0.0, 0.0])
-    """The times of the last beats of the two latest halves of results."""
+    """The cycles of the last beats of the two latest halves of results."""
     end: float = 0.0
 
 
 def core_cycles_of(op: Operation, size: CircuitSize) -> tuple[int, int] | None:
     """
-    Return the number of launches in which the core in Verilog executes an operation, and their
-    cycles; `None` if it cannot.
+    Return the number of launches in which the core in Verilog executes an operation, and the cycles
+    of all launches together; `None` if the core cannot execute it.
     """
     found = launches_of(op, size)
     if isinstance(found, str):
@@ -182,8 +195,8 @@ def core_cycles_of(op: Operation, size: CircuitSize) -> tuple[int, int] | None:
 @cache
 def cycles_of(layer: ArrayLayer | Box, size: CircuitSize) -> int | None:
     """
-    Return the cycles of a launch, or None if the circuits refuse the layer. The results are cached:
-    placement and report request the same layers, and layers repeat in a network.
+    Return the modelled cycles of a launch, or `None` if the circuits refuse the layer. The results
+    are cached: placement and report request the same layers, and layers repeat in a network.
     """
     planned = plan(layer, size)
     if isinstance(planned, str):
@@ -197,14 +210,17 @@ def _ceiling(size: int, unit: int) -> int:
 
 @dataclass
 class _Launch:
-    """The register values of a launch, and the start addresses of input, result and residual."""
+    """
+    The register values of a launch, and the start addresses of input, result and residual, modulo
+    the alignment of the arena.
+    """
 
     registers: Mapping[str, int]
     starts: tuple[int, int, int]
     size: CircuitSize
 
     def mode(self, name: str) -> bool:
-        """Return the bit called `name` of the register `mode`."""
+        """Return the bit `name` of the register `mode`."""
         (bit,) = (c.value for c in register_map().flags if c.name == name)
         return bool(self.registers["mode"] >> bit & 1)
 
@@ -222,7 +238,7 @@ class _Launch:
 
     @property
     def tiles(self) -> int:
-        """The number of tiles of products that an output pixel needs."""
+        """The number of tiles of weights whose products are added for an output."""
         r = self.registers
         return r["kernel_rows"] * r["row_taps"] * r["run_tiles"]
 
@@ -286,8 +302,9 @@ class _Launch:
         self, results: _Results, bus: _Bus, sums: float, pixels: int, output: int, group: int
     ) -> int:
         """
-        Add the cycles in which the epilogue converts and the writer stores a tile of outputs.
-        Return the number of the next group of tiles.
+        Add the cycles in which the epilogue converts, and the writer stores, the tile `output` of
+        the channels; `sums` is the cycle of the last sum. A group of tiles is written together:
+        return the number of the group of the next tile.
         """
         place = output % self.registers["group_tiles"]
         is_last = output == self.registers["output_tiles"] - 1
@@ -350,7 +367,8 @@ def _read(runs: int, length: int, pitch: int, step: int, size: CircuitSize, star
 
 def _bursts(length: int, start: int, size: CircuitSize) -> tuple[int, int]:
     """
-    Return the number of bus bursts and beats that transfer `length` bytes from the address `start`.
+    Return the number of bus bursts, and the number of bus cycles with data (beats), that transfer
+    `length` bytes from the address `start`.
     """
     first, last = start % BURST_BYTES, start % BURST_BYTES + length - 1
     bursts = last // BURST_BYTES + 1

@@ -1,5 +1,5 @@
 """
-Plan the launches of operations on the core in Verilog, or return why the core refuses.
+Plan the launches of operations on the FPGA core in Verilog, or return why the core refuses.
 
 This module describes an operation in integers. `core/` computes the plan: the C++ that also
 prepares launches for the engine. It is built as a shared library if a board has a core.
@@ -26,7 +26,7 @@ MAX_REASON_BYTES = 256
 
 
 class CircuitKind(IntEnum):
-    """The kinds of layers that `planner/planner.cpp` plans."""
+    """The kinds of layers that `planner/planner.cpp` plans, with their numbers in requests."""
 
     LINEAR = 0
     POOL = 1
@@ -37,7 +37,10 @@ class CircuitKind(IntEnum):
 
 @dataclass(frozen=True)
 class ArrayWindow:
-    """The kernel extent, stride, padding before and dilation of windows along an axis."""
+    """
+    The windows along an axis of an image: kernel extent, stride, padding before the first element,
+    and dilation.
+    """
 
     kernel: int = 1
     stride: int = 1
@@ -48,7 +51,9 @@ class ArrayWindow:
 @dataclass(frozen=True)
 class ArrayLayer:
     """
-    A layer as `planner/planner.cpp` plans it. A pitch is the distance in bytes between two pixels.
+    A layer in the integers that `planner/planner.cpp` plans. `height`, `width` and `channels` are
+    the shape of the input; `rows`, `columns` and `outputs` that of the result. A pitch is the
+    distance in bytes between two adjacent pixels.
     """
 
     images: int
@@ -63,6 +68,7 @@ class ArrayLayer:
     residual_pitch: int = 0
     """The bytes from a pixel of the residual to the next; 0 without a residual."""
     down: ArrayWindow = ArrayWindow()
+    """The windows along the height; `across` has those along the width."""
     across: ArrayWindow = ArrayWindow()
     by_channel: bool = False
     """
@@ -76,7 +82,9 @@ class ArrayLayer:
     result_size: int = 1
     """The bytes of an element of the result: 4 if function tables contain floats."""
     multiplier: int = 0
-    """The factor of an average, before a right shift by `shift`; 0 for a maximum."""
+    """
+    The factor of an average, before a right shift by `shift`; 0 for a maximum and other layers.
+    """
     shift: int = 0
     circuit: CircuitKind = CircuitKind.LINEAR
     starts: tuple[int, int, int] = (0, 0, 0)
@@ -84,7 +92,7 @@ class ArrayLayer:
 
     @property
     def request(self) -> tuple[int, ...]:
-        """The layer as a list of integers for `planner.cpp`."""
+        """The layer as the list of integers that `planner.cpp` parses."""
         return (
             self.circuit, self.images, self.height, self.width, self.channels, self.rows,
             self.columns, self.outputs, self.input_pitch, self.result_pitch, self.residual_pitch,
@@ -96,8 +104,9 @@ class ArrayLayer:
 @dataclass(frozen=True)
 class Box:
     """
-    A multidimensional copy of elements of `unit` bytes. `steps` are the distances in bytes in the
-    input, and `result_steps` those in the result.
+    A multidimensional copy of elements of `unit` bytes. `dims` has the extents; `steps` and
+    `result_steps` have the distances in bytes between two elements of input and result along each
+    dimension.
     """
 
     unit: int
@@ -109,7 +118,10 @@ class Box:
 
     @property
     def request(self) -> tuple[int, ...]:
-        """The box as a list of integers for `planner.cpp`. Dimensions of extent 1 are prepended."""
+        """
+        The box as the list of integers that `planner.cpp` parses. Dimensions of extent 1 are
+        prepended up to the rank that the core expects.
+        """
         more = BOX_RANK - len(self.dims)
         dims = (*(1,) * more, *self.dims)
         steps, result_steps = ((*(0,) * more, *side) for side in (self.steps, self.result_steps))
@@ -118,7 +130,10 @@ class Box:
 
 @dataclass(frozen=True)
 class Launches:
-    """The launches that execute a layer or a box: equal registers, at different addresses."""
+    """
+    The launches that execute a layer or a box: `count` launches with equal registers, at different
+    addresses.
+    """
 
     count: int
     registers: Mapping[str, int]
@@ -134,8 +149,8 @@ def _library() -> ctypes.CDLL:
 
 def plan(layer: ArrayLayer | Box, size: CircuitSize) -> Launches | str:
     """
-    Return the launches of a layer on a core of `size`, or the reason why the core cannot execute
-    it.
+    Return the launches of a layer on a core of `size`, or the reason (text) why the core cannot
+    execute it.
     """
     return _plan(layer.request, size)
 
@@ -158,8 +173,8 @@ def _plan(request: tuple[int, ...], size: CircuitSize) -> Launches | str:
 
 def launches_of(op: Operation, size: CircuitSize) -> list[tuple[ArrayLayer | Box, Launches]] | str:
     """
-    Return the launches of each part of an operation on a core of `size`, or the reason why the core
-    cannot execute it.
+    Return the parts of an operation, each with its launches on a core of `size`, or the reason
+    (text) why the core cannot execute it. Only data movement operations can have several parts.
     """
     found: list[tuple[ArrayLayer | Box, Launches]] = []
     for layer in _boxes(op) if isinstance(op, MOVERS) else [layer_of(op)]:
@@ -172,15 +187,18 @@ def launches_of(op: Operation, size: CircuitSize) -> list[tuple[ArrayLayer | Box
 
 def why_not_in_verilog(op: Operation, size: CircuitSize) -> str | None:
     """
-    Return the reason why a core of `size` cannot execute an operation that the rules of the FPGA
-    admit, or `None` if it can.
+    Return the reason why a core of `size` cannot execute `op`, or `None` if it can. `op` must
+    satisfy the rules of the FPGA (`rules.why_not`).
     """
     launches = launches_of(op, size)
     return launches if isinstance(launches, str) else None
 
 
 def layer_of(op: Operation) -> ArrayLayer:
-    """Describe an operation, which the rules of the FPGA admit, as a layer for `planner.cpp`."""
+    """
+    Return the description of `op` as a layer for `planner.cpp`. `op` must satisfy the rules of the
+    FPGA and move no data.
+    """
     residual = op.residual if isinstance(op, graph.LinearOperation) else None
     if isinstance(op, graph.BinaryOp):
         residual = op.rhs
@@ -239,8 +257,8 @@ def _window(op: graph.Conv2dOp | graph.Pool2dOp, axis: int) -> ArrayWindow:
 
 def pitch_of(value: SSAValue) -> int:
     """
-    Return the distance between two rows of a value in memory, in elements. Before memory planning,
-    rows have no gaps.
+    Return the distance in elements between the starts of two adjacent rows (of the last axis) of a
+    value in memory. Before memory planning, rows have no gaps, so it is the length of a row.
     """
     block = block_of(value)
     pitch = 0 if block is None else block.pitch.data // element_bytes(value)
@@ -249,7 +267,7 @@ def pitch_of(value: SSAValue) -> int:
 
 def start_of(value: SSAValue, offset: int = 0) -> int:
     """
-    Return the address of byte `offset` of a value modulo `ARENA_ALIGNMENT_BYTES`; 0 before memory
+    Return the address of byte `offset` of a value, modulo `ARENA_ALIGNMENT_BYTES`; 0 before memory
     planning.
     """
     block = block_of(value)

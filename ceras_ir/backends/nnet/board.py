@@ -1,7 +1,7 @@
 """
 Read a board for nnet from TOML: the circuits of the FPGA, the CPU and the bus between them.
 
-The time of an operation is the sum of these terms:
+The modelled time of an operation is the sum of these terms:
 
 - on the FPGA: `launch_us`, and the cycles on the array in Verilog (`array_cycles`). A board without
   an array uses the longer of the times for products and for bytes.
@@ -25,25 +25,34 @@ from ceras_ir.targets.board_files import (
 from ceras_ir.transforms.memory.regions import Memory, RegionFields
 
 MULTIPLYING_CIRCUITS = {"conv2d": 2, "matmul": 2, "depthwise": 1}
-"""The number of dimensions of the array in which a circuit multiplies in each cycle."""
+"""
+The circuits that multiply on the array, each with a number d: they compute lanes^d products per
+cycle.
+"""
 ARRAY_CIRCUITS = (*MULTIPLYING_CIRCUITS, "pool2d", "binary")
 BOARD_CIRCUITS = (*ARRAY_CIRCUITS, "lookup", "concat", "slice", "transpose", "resize")
 """The circuits that a board may have. A reshape moves no data."""
 SIZED_BY_ARRAY = ("macs_per_cycle", "bytes_per_cycle", "lanes")
-"""The fields of a circuit that follow from the size of the array."""
+"""
+The fields of a circuit that a board with an array must not set, because they follow from its size.
+"""
 MAX_LANES, MAX_BUFFER_BYTES = 1 << 16, 1 << 30
 
 
 @dataclass(frozen=True)
 class BoardCircuit:
-    """The speed and the limits of the FPGA's circuit for a kind of operation."""
+    """
+    The speed and the limits of the circuit of the FPGA for a kind of operation. No limit is `None`.
+    """
 
     bytes_per_cycle: float
     """The maximum number of bytes that the circuit transfers in a clock cycle."""
     launch_us: float
     macs_per_cycle: float = 0.0
     lanes: int = 1
-    """Channels are rounded up to a multiple of `lanes`."""
+    """
+    The channels that are computed in parallel: the time is that of the next multiple of `lanes`.
+    """
     max_kernel: int | None = None
     max_channels: int | None = None
 
@@ -51,8 +60,8 @@ class BoardCircuit:
 @dataclass(frozen=True)
 class FpgaBoard:
     """
-    A CPU, an FPGA with circuits, and the bus between them. Times are in microseconds, rates per
-    microsecond or clock cycle.
+    A CPU, an FPGA with circuits, and the bus between them. The suffixes of the fields are the
+    units: `macs_per_us` are products per microsecond.
     """
 
     title: str

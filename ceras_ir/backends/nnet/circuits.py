@@ -32,7 +32,10 @@ def _numbers(source: str) -> dict[str, int]:
 
 
 def number(source: str, name: str) -> int:
-    """Return the constant `name` of a C++ or SystemVerilog source of this package as an integer."""
+    """
+    Return the integer constant `name` of a C++ or SystemVerilog file of this package; `source` is
+    the path of the file, such as "hdl/nnet_core.sv".
+    """
     return _numbers(source)[name]
 
 
@@ -41,25 +44,28 @@ ARENA_ALIGNMENT_BYTES = 64
 CORE_MODULE = "nnet_core"
 CORE_SOURCE = f"hdl/{CORE_MODULE}.sv"
 REGISTER_PACKAGE = "layer_registers.sv"
-"""The package of registers. Tools must read it before the modules that use it."""
+"""
+The SystemVerilog file that declares the registers. Tools must read it before the modules that use
+it.
+"""
 
 
 @dataclass(frozen=True)
 class CircuitSize:
     """
-    The parameters of the SystemVerilog module `hdl/nnet_core.sv`, which is the source of the
-    defaults.
+    The size of the FPGA core: the parameters of the SystemVerilog module `hdl/nnet_core.sv`, which
+    is the source of the defaults.
     """
 
     lanes: int = number(CORE_SOURCE, "LANES")
     """The number of rows and of columns of the array."""
     bus_bytes: int = number(CORE_SOURCE, "BUS_BYTES")
     line_bytes: int = number(CORE_SOURCE, "LINE_BYTES")
-    """The size of the line buffer for rows of the input."""
+    """The size of the line buffer, which holds rows of the input."""
     result_bytes: int = number(CORE_SOURCE, "RESULT_BYTES")
     """The size of the buffer of results, and of the residual buffer; both have two halves."""
     paired: bool = bool(number(CORE_SOURCE, "PAIRED"))
-    """Whether a multiplier computes two products."""
+    """Whether a multiplier of the FPGA computes two products of int8 per cycle."""
     tables: int = number(CORE_SOURCE, "TABLES")
     """The maximum number of function tables of a layer; 0 if the core has no tables."""
 
@@ -74,7 +80,7 @@ SHARED_NUMBERS = {
     "PIXELS": (CORE_SOURCE, "of a block, at most"),
     "CHAIN": (CHAIN_SOURCE, "rows of the array that are added in a column, at most"),
 }
-"""The numbers of the core in `registers.h`, with source and comment."""
+"""The limits of the core that `registers.h` repeats for the engine: source file, and comment."""
 
 
 def package_source() -> Path:
@@ -101,7 +107,7 @@ _NOT_WORDS = ("WORDS", "VERSION", "LAYER", "DESCRIPTOR_BYTES")
 
 @dataclass(frozen=True)
 class RegisterConstant:
-    """A constant in the SystemVerilog package of registers; `meaning` is the comment next to it."""
+    """A constant in the SystemVerilog package of registers. `meaning` is the comment next to it."""
 
     name: str
     value: int
@@ -110,15 +116,18 @@ class RegisterConstant:
 
 @dataclass(frozen=True)
 class RegisterField:
-    """A register of a launch: the index of its first 32-bit word, and its bits in this word."""
+    """
+    A register of a launch, or several in a word: `word` is the index of its first 32-bit word,
+    `shift` the lowest bit in this word.
+    """
 
     name: str
     word: int
     shift: int
     bits: int
-    """The width in the words of a layer."""
+    """The width of the field in the words."""
     used_bits: int
-    """The number of bits that the circuits use."""
+    """The number of low bits that the circuits use; the others are 0, or copies of the sign."""
     signed: bool
     is_positive: bool
     """Whether a launch needs a value other than 0."""
@@ -139,21 +148,23 @@ class RegisterField:
 
 @dataclass(frozen=True)
 class RegisterMap:
-    """All registers of the core, in the order of their addresses."""
+    """All registers of the core, parsed from SystemVerilog, in the order of their addresses."""
 
     control: Sequence[RegisterConstant]
-    """The word indices of control registers, and the other constants of the package."""
+    """The constants of the package: word indices of control registers, version, and sizes."""
     fields: Sequence[RegisterField]
     flags: Sequence[RegisterConstant]
     """The bits of the registers `mode`, `control` and `status`."""
 
     @property
     def words(self) -> Sequence[RegisterConstant]:
-        """The words of the port outside the layer."""
+        """
+        The control registers: words of the port that are not part of the description of a launch.
+        """
         return [c for c in self.control if c.name not in _NOT_WORDS]
 
     def address(self, field: RegisterField) -> int:
-        """Return the byte address of the first word of a register."""
+        """Return the address in bytes of the first word of a register of a launch."""
         return 4 * (self.constant("LAYER") + field.word)
 
     def constant(self, name: str) -> int:
@@ -188,8 +199,8 @@ def register_map() -> RegisterMap:
 
 def registers_header() -> str:
     """
-    Return the text of the C++ header `registers.h`, from which the engine knows the registers of
-    the circuits.
+    Return the text of the C++ header `registers.h`, which contains word, bits and limits of each
+    register for the engine.
     """
     known = register_map()
     lines = [
@@ -241,8 +252,8 @@ LIMITS_MODULE = "register_limits"
 
 def limits_module() -> str:
     """
-    Return the SystemVerilog module that tests whether a word of a layer has a value that the
-    registers allow.
+    Return the text of the SystemVerilog module that tests whether a word of a launch is outside the
+    limits of the registers, so that the core can refuse the launch.
     """
     known = register_map()
     faults: dict[int, list[str]] = {}
@@ -285,7 +296,10 @@ def limits_module() -> str:
 
 
 def write_board_files(folder: Path, size: CircuitSize) -> None:
-    """Write to `folder` the sources, wrapper, block design and device tree of a core of `size`."""
+    """
+    Write to `folder`, which is created if necessary, the sources, wrapper, block design and device
+    tree for a core of `size`.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for path in circuit_sources():
         (folder / path.name).write_bytes(path.read_bytes())

@@ -1,7 +1,8 @@
 """
-Encode and check elementwise functions, softmax and normalization, and recurrent layers.
+Encode and check elementwise functions, softmax and normalization, and recurrent layers in nnet
+files.
 
-A recurrent layer contains all steps of one direction.
+A recurrent layer contains all time steps of a direction.
 """
 
 import struct
@@ -105,8 +106,8 @@ def encode_unary(op: graph.UnaryOp, add_table: AddTable) -> LayerRecord:
 @encodes(graph.LookupOp)
 def encode_lookup(op: graph.LookupOp, add_table: AddTable) -> LayerRecord:
     """
-    Return the layer record of a lookup. The attributes list the tables, unless a single int8 table
-    suffices.
+    Return the layer record of a lookup. The attributes list the size and the number of each table,
+    except for a single table from int8 to int8, which the field `table` names.
     """
     tables = [add_table(row.tobytes()) for row in op.tables]
     attributes: list[int] = []
@@ -214,7 +215,7 @@ LSTM = 3
 LAST_FUNCTION = len(graph.Function)
 MAX_STATE_ELEMENTS, MAX_STATE_EXPONENT = 1 << 14, 60
 DYNAMIC = 1 << 31
-"""The word -2^31, which replaces the exponent of a dynamically quantized state."""
+"""The word -2^31, which replaces the exponent of a state that is quantized at run time."""
 
 
 def _check_recurrence(case: Case) -> None:

@@ -58,7 +58,10 @@ FUNCTION_NUMBERS = {function: number for number, function in enumerate(Function,
 
 @dataclass(frozen=True)
 class TensorRecord:
-    """An entry of the tensor table of an nnet file: 64 bytes."""
+    """
+    An entry of the tensor table of an nnet file (64 bytes). `name`, `storage` and `block` are
+    indices into other tables of the file.
+    """
 
     name: int
     storage: int
@@ -85,7 +88,10 @@ class TensorRecord:
 
 @dataclass
 class LayerRecord:
-    """An entry of the layer table (64 bytes), and the lists to which it refers."""
+    """
+    An entry of the layer table of an nnet file (64 bytes), and the lists to which it refers.
+    `operands` and `result` are indices of tensors.
+    """
 
     kind: Kind
     operands: Sequence[int] = ()
@@ -130,19 +136,23 @@ class LayerRecord:
 
 
 def words_of(*fields: DenseArrayBase[IntegerType]) -> list[int]:
-    """Return the elements of all lists, concatenated, as unsigned 32-bit words."""
+    """
+    Return the elements of all arguments in a single list, as unsigned 32-bit words: -1 is
+    0xFFFFFFFF.
+    """
     return [int(v) & 0xFFFFFFFF for field in fields for v in field.get_values()]
 
 
 def float_word(value: float) -> int:
-    """Return the bits of a float32 as an unsigned integer."""
+    """Return the bits of `value` as float32, as an unsigned integer: 1.0 is 0x3F800000."""
     return struct.unpack("<I", struct.pack("<f", value))[0]
 
 
 def table_words(tables: Sequence[int], rows: Sequence[int] | None) -> tuple[int, list[int]]:
     """
-    Return the index of the first table, and, if `rows` assigns tables to channels, the table of
-    each channel.
+    Return the number of the first used table, and a list with the number of the table of each
+    channel. The list is empty if `rows`, the index in `tables` for each channel, is `None`: all
+    channels use the first table.
     """
     if rows is None:
         return tables[0], []
@@ -150,17 +160,26 @@ def table_words(tables: Sequence[int], rows: Sequence[int] | None) -> tuple[int,
 
 
 AddTable = Callable[[bytes], int]
-"""Store a table, and return the number of the first 256 bytes."""
+"""
+A function that stores the bytes of a table and returns its number: the index of its first block of
+256 bytes.
+"""
 
 OpT = TypeVar("OpT", bound=Operation)
 Encoder = Callable[[OpT, AddTable], LayerRecord | None]
-"""Create the record of an operation, or return None: the caller adds operands and names."""
+"""
+A function that returns the record of an operation, or `None` if the operation has no layer. The
+caller adds operands and names.
+"""
 
 ENCODERS: dict[type[Operation], Encoder[Operation]] = {}
 
 
 def encodes(kind: type[OpT]) -> Callable[[Encoder[OpT]], Encoder[OpT]]:
-    """Register the decorated function as the encoder of operations of exactly this class."""
+    """
+    Register the decorated function as the encoder of operations of the class `kind`, without
+    subclasses.
+    """
 
     def register(encoder: Encoder[OpT]) -> Encoder[OpT]:
         def checked(op: Operation, add_table: AddTable) -> LayerRecord | None:
@@ -180,8 +199,8 @@ def record_as(
     requant: Callable[[OpT], RequantAttr | None] = lambda op: None,
 ) -> None:
     """
-    Register an encoder for `op_class` whose layer record has only `attributes` and a
-    requantization.
+    Register an encoder for operations of `op_class`: their layers of kind `kind` have only the
+    words that `attributes` returns and the requantization that `requant` returns.
     """
 
     @encodes(op_class)
@@ -195,24 +214,29 @@ CONSTANT_ALIGNMENT = {Section.WEIGHTS: 64, Section.BIASES: 4, Section.FLOATS: 4}
 @dataclass
 class Constants:
     """
-    The constants of a section. Offsets are multiples of `alignment` and of the element size.
-    Constants with equal bytes, such as the weights of all steps of a loop, share an offset.
+    The constants of a section of an nnet file. Offsets are multiples of `alignment` and of the
+    element size. Constants with equal bytes, such as the weights of all steps of a loop, share an
+    offset.
     """
 
     alignment: int
     size: int = 0
+    """The bytes of the section up to now, with padding."""
     parts: list[ConstantOp] = field(default_factory=list[ConstantOp])
     offsets: dict[bytes, int] = field(default_factory=dict[bytes, int])
     """The offset of each stored constant, by digest."""
 
     def padding(self, constant: ConstantOp, size: int) -> int:
-        """Return the bytes of padding that align a constant after `size` bytes of the section."""
+        """
+        Return the number of bytes of padding between the first `size` bytes of the section and
+        `constant`, so that it is aligned.
+        """
         return -size % max(self.alignment, numpy_dtype(element_of(constant.result)).itemsize)
 
     def add(self, constant: ConstantOp, size: int) -> int:
         """
-        Add a constant of `size` bytes, unless an equal constant is stored; return its offset in the
-        section.
+        Add a constant of `size` bytes, unless a constant with equal bytes is stored, and return its
+        offset in the section.
         """
         digest = constant.digest()
         if digest not in self.offsets:
@@ -222,7 +246,10 @@ class Constants:
         return self.offsets[digest]
 
     def chunks(self) -> Iterator[bytes | memoryview]:
-        """Yield the bytes of the section in pieces."""
+        """
+        Yield the bytes of the section in order, in pieces, so that the section need not fit in
+        memory again.
+        """
         size = 0
         for constant in self.parts:
             yield (padding := bytes(self.padding(constant, size)))
@@ -256,7 +283,8 @@ class Sections:
 
     def header(self) -> bytes:
         """
-        Return the start of the file: signature, version, table of sections, and their checksum.
+        Return the bytes at the start of the file: signature, version, table of sections, and the
+        checksum of these.
         """
         end = 32 + 24 * len(Section)
         table = bytearray()

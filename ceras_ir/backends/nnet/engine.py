@@ -49,8 +49,8 @@ SIMULATION_FLAGS = ("-O2", "-fno-tree-pre", "-fno-schedule-insns2")
 
 def functions_header() -> str:
     """
-    Return the header with `apply_all`, which applies a function, selected by number, to an array,
-    and with all functions that it calls.
+    Return the text of the C++ header with the float functions of a network. Its function
+    `apply_all` applies the function with a given number to each element of an array.
     """
     names = ["exp_f32", "sum_f32", "power_f32"]  # used by softmax and binary
     cases: list[str] = []
@@ -78,7 +78,10 @@ def functions_header() -> str:
 
 SOURCES = Path(__file__).parent / "runtime"
 ENGINE_FLAGS = ("-std=c++17", "-O3", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror")
-"""Contraction to fused multiply-add would change the bits of float operators."""
+"""
+The flags of the compiler. Contraction to fused multiply-add would change the bits of float
+operations.
+"""
 
 PURPOSE = "the nnet engine"
 CORE, LINUX, PLANNER, RTL = (
@@ -87,12 +90,12 @@ CORE, LINUX, PLANNER, RTL = (
 
 
 def compiler() -> list[str]:
-    """Return the command of the C++ compiler that builds the engine."""
+    """Return the command (program and arguments) of the C++ compiler that builds the engine."""
     return native_compiler(PURPOSE)
 
 
 def generated_headers() -> dict[str, str]:
-    """Return the C++ headers that are generated for the engine, by file name."""
+    """Return the text of the C++ headers that are generated for the engine, by file name."""
     return {
         "functions.h": functions_header(),
         REGISTERS: registers_header(),
@@ -102,8 +105,8 @@ def generated_headers() -> dict[str, str]:
 
 def runtime_part(only: Collection[str] = (), extra_flags: Sequence[str] = ()) -> Part:
     """
-    Return the C++ sources of the engine, which are compiled for this machine. `only` selects
-    sources by name; by default, all are used.
+    Return the C++ sources of the engine with their compiler flags, as a part of a program for this
+    machine. `only` selects sources by file name; if it is empty, all are used.
     """
     files = sorted(SOURCES.iterdir())
     sources = [p for p in files if p.suffix == ".cpp" and (not only or p.name in only)]
@@ -126,8 +129,8 @@ def _core() -> Part:
 
 def planner() -> Path:
     """
-    Build the shared library that plans layers for the core in Verilog with the engine's code, and
-    return its path.
+    Build the shared library that plans launches for the core in Verilog, and return its path. It
+    contains the code with which the engine plans them.
     """
     sources = [*sorted(CORE.glob("*.cpp")), *sorted(PLANNER.glob("*.cpp"))]
     headers = [path for folder in (CORE, SOURCES) for path in sorted(folder.glob("*.h"))]
@@ -144,14 +147,17 @@ def _shared_and_own(sources: Sequence[Path]) -> tuple[set[str], list[Path]]:
 
 
 def build(extra_flags: Sequence[str] = ()) -> Path:
-    """Build the program `ceras_engine` unless it is cached, and return its path."""
+    """
+    Build the program `ceras_engine`, which executes all layers in C++, unless it is cached, and
+    return its path.
+    """
     return build_program("ceras_engine", PURPOSE, [runtime_part(extra_flags=extra_flags)])
 
 
 def load_in_engine(path: Path) -> None:
     """
-    Load an nnet file in the engine of this machine, without a run. Raise an `InputError` with the
-    reason if the engine refuses the file.
+    Check that the engine of this machine accepts an nnet file; no layer is executed. Raise an
+    `InputError` with the reason if the engine refuses the file.
     """
     _executed([str(build()), str(path), "--check"], path)
 
@@ -165,8 +171,8 @@ def _executed(command: Sequence[str], path: Path) -> None:
 
 def build_board_engine() -> Path:
     """
-    Build `ceras_engine` with the driver of an FPGA board, and return its path. All other objects
-    are shared with `build`.
+    Build `ceras_engine` with the driver of an FPGA board, unless it is cached, and return its path.
+    Object files that `build` also needs are shared.
     """
     shared, own = _shared_and_own(sorted(SOURCES.glob("*.cpp")))
     own += [*sorted(LINUX.glob("*.cpp")), *(p for p in DEVICE_SOURCES if p.suffix == ".c")]
@@ -176,7 +182,10 @@ def build_board_engine() -> Path:
 
 
 def write_sources(folder: Path) -> None:
-    """Write to `folder` the sources from which `runtime/CMakeLists.txt` builds the engine."""
+    """
+    Write the C++ sources of the engine and of the driver of a board to `folder`, so that
+    `CMakeLists.txt` in it can build the engine without this package.
+    """
     driver = folder / "board"
     driver.mkdir(parents=True, exist_ok=True)
     for path in sorted(SOURCES.iterdir()):
@@ -192,15 +201,16 @@ RTL_PURPOSE = "the nnet engine with its circuits in Verilog"
 
 def build_engine(size: CircuitSize) -> Path:
     """
-    Build `ceras_engine` with a simulation of the circuits (option `--rtl`), and return its path.
+    Build `ceras_engine` with a simulation of the circuits (option `--rtl`), unless it is cached,
+    and return its path.
     """
     return build_simulation("ceras_engine_rtl", sorted(SOURCES.glob("*.cpp")), size)
 
 
 def build_simulation(name: str, sources: Sequence[Path], size: CircuitSize) -> Path:
     """
-    Build the program `name` from `sources`, the circuits, and a model of the memory. The headers
-    in the folder of a source are visible to it.
+    Build the program `name` from the C++ `sources`, a simulation of the circuits of `size`, and a
+    model of the memory; return its path. Sources can include headers of their own folders.
     """
     modules = circuit_sources()
     shared, own = _shared_and_own(sources)
@@ -232,17 +242,20 @@ STORAGE_DTYPES = {
 
 @dataclass(frozen=True)
 class Rtl:
-    """The size of the simulated circuits, and the timing of the simulated memory."""
+    """The size of the simulated circuits (RTL), and the timing of the simulated memory."""
 
     size: CircuitSize = DEFAULT
     stall: int = 0
-    """The percentage of cycles in which a channel of the bus waits."""
+    """The percentage of cycles, selected at random, in which a channel of the bus waits."""
     latency: int = 32
     """Cycles from a request to the first data."""
 
 
 class NnetModel:
-    """An nnet file, or the `model.nnet` of a folder, that the engine executes."""
+    """
+    An nnet file (`path`, or `model.nnet` in the folder `path`) that the engine executes. With
+    `rtl`, layers of the FPGA are executed in a simulation of the circuits.
+    """
 
     def __init__(self, path: Path, engine_flags: Sequence[str] = (), rtl: Rtl | None = None):
         self.path = path / "model.nnet" if path.is_dir() else path
@@ -267,8 +280,8 @@ class NnetModel:
         self, inputs: Mapping[str, Array], trace: Callable[[int, bytes], None] | None = None
     ) -> dict[str, Array]:
         """
-        Execute an inference. `trace` is called with the number and the result of each layer, in
-        order.
+        Execute an inference and return the outputs by name. `trace` is called for each layer, in
+        order, with the number of the layer and the bytes of the result.
         """
         samples = {name: np.asarray(array)[None] for name, array in inputs.items()}
         return {name: array[0] for name, array in self.run_samples(samples, trace).items()}
@@ -280,8 +293,9 @@ class NnetModel:
         count: int = 1,
     ) -> dict[str, Array]:
         """
-        Execute N inferences in a single process, from the initial state on. Each array has a
-        leading dimension of N. `count` is N if the network has no inputs.
+        Execute N inferences in a process, and return the outputs by name. The arrays of inputs and
+        outputs have a leading dimension of N. States are reset before the first inference, and then
+        kept. `count` is N if the network has no inputs. `trace` is as in `run`.
         """
         given = self.file.inputs[: len(self.file.inputs) - self.file.states]
         names = [name for _, name in given]
@@ -349,10 +363,13 @@ def _replay(log: Path, trace: Callable[[int, bytes], None]) -> None:
 
 
 class CompiledNnet:
-    """A compiled folder of target nnet whose network the C++ engine executes."""
+    """A compiled folder of target nnet. The C++ engine executes the network."""
 
     CHUNK_SAMPLES = 16
-    """The number of samples per process of the engine. Progress is shown after each process."""
+    """
+    The number of samples that a process of the engine executes. Progress is shown after each
+    process.
+    """
 
     def __init__(self, folder: Path, rtl: Rtl | None = None):
         self.model = NnetModel(folder, rtl=rtl)

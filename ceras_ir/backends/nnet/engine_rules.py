@@ -123,10 +123,11 @@ def sizes_fit(op: Operation) -> str | None:
 
 def why_without_gaps(op: Operation, value: SSAValue) -> str | None:
     """
-    Return why an operation cannot access a value with gaps between rows.
+    Return why `op` cannot access the operand or result `value` if there are unused bytes (gaps)
+    between its rows in memory, or `None` if it can.
 
-    A column of a concatenation has such gaps. All operations support them, except for weights and
-    for reshapes that change the rows.
+    An operand of a concatenation along the last axis has such gaps if it is stored in the result.
+    All operations support them, except for weights and for reshapes that change the rows.
     """
     if isinstance(op, graph.LinearOperation) and value is op.weights:
         return "weights have no gaps between rows"
@@ -147,7 +148,8 @@ ENGINE_RULES: tuple[Rule, ...] = (
 
 def why_refused(op: Operation) -> str | None:
     """
-    Return the reason of the first rule of the engine that `op` breaks, or `None` if there is none.
+    Return the reason of the first rule of the engine that `op` breaks, or `None` if `op` breaks no
+    rule.
     """
     if isinstance(op, GraphOperation) and op.has_kernel_form:
         return NO_KERNELS

@@ -3,8 +3,8 @@ Represent the content of an nnet file as tables of records, and check that the t
 
 `reader.py` creates the records; the writer has separate records. A `Kind` specifies an opcode of
 the format; the modules `*_layers.py` declare the kinds. The checks follow `docs/nnet-format.md`.
-`check` replays the layers over the arena: it refuses a memory plan in which a value is overwritten
-before its last use.
+`check` follows the layers over the arena, the memory of all values: it refuses a memory plan in
+which a value is overwritten before its last use.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ from math import prod
 from ceras_ir.support.diagnostics import InputError
 
 Place = tuple[int, int, int, int]
-"""The first byte, the number of rows, the bytes per row, and the bytes from a row to the next."""
+"""
+The location of a tensor in the arena, in bytes: the first byte, the number of rows, the length of a
+row, and the distance between the starts of two rows.
+"""
 
 STORAGE_BYTES = {"f32": 4, "i8": 1, "u8": 1, "i16": 2, "u16": 2, "i32": 4, "i64": 8, "bool": 1}
 
 ONLY_PLAIN = ("i64", "bool")
-"""The storage types that quantized values cannot have."""
+"""The storage types that only plain tensors can have (scale 1, no zero point)."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,10 @@ class FileTensor:
     block: int | None
     offset: int
     pitch: int
-    """The bytes from a row to the next, gaps included; 0 if there are no gaps."""
+    """
+    The bytes from the start of a row (the last axis) to the next, gaps included; 0 if there are no
+    gaps.
+    """
 
     @property
     def nbytes(self) -> int:
@@ -45,8 +51,8 @@ class FileTensor:
     @property
     def rows(self) -> tuple[int, int, int]:
         """
-        The number of rows in memory, the bytes of a row, and the bytes from a row to the next. A
-        tensor without gaps is a single row.
+        The number of rows in memory, the bytes of a row, and the bytes from the start of a row to
+        the next. A tensor without gaps counts as a single row.
         """
         if not self.pitch:
             return 1, self.nbytes, self.nbytes
@@ -58,7 +64,7 @@ class FileTensor:
 
     @property
     def type(self) -> tuple[str, float, int]:
-        """Storage, scale and zero point of the tensor, which data movement operations preserve."""
+        """Storage, scale and zero point, which data movement operations must preserve."""
         return self.storage, self.scale, self.zero_point
 
     @property
@@ -67,10 +73,7 @@ class FileTensor:
 
     @property
     def is_plain(self) -> bool:
-        """
-        Whether the elements are integers or booleans without quantization: scale 1 and zero point
-        0.
-        """
+        """Whether the elements are integers or booleans with scale 1 and zero point 0."""
         return self.is_quantized and self.type[1:] == (1.0, 0)
 
     @property
@@ -85,7 +88,7 @@ class FileTensor:
 
     @property
     def limits(self) -> tuple[int, int]:
-        """The lowest and the highest integer that the tensor can store."""
+        """The minimum and the maximum integer that the storage type can hold; int8: (-128, 127)."""
         bits = 8 * STORAGE_BYTES[self.storage]
         if self.storage.startswith("u"):
             return 0, (1 << bits) - 1
@@ -135,7 +138,10 @@ class FileLayer:
 
 @dataclass(frozen=True)
 class NnetFile:
-    """The content of an nnet file. Integers in records are indices into these tuples."""
+    """
+    The content of an nnet file. Operands, results and blocks in records are indices into these
+    tuples. `inputs` and `outputs` are pairs of tensor index and name.
+    """
 
     arena_size: int
     alignment: int
@@ -144,24 +150,26 @@ class NnetFile:
     inputs: tuple[tuple[int, str], ...]
     outputs: tuple[tuple[int, str], ...]
     states: int
-    """The number of states: the last inputs carry the last outputs of the previous run."""
+    """
+    The number S of states: in each later run, the last S inputs are the last S outputs of before.
+    """
     layers: tuple[FileLayer, ...]
     sections: dict[str, bytes]
 
     def data(self, tensor: FileTensor) -> bytes:
-        """Return the bytes of a constant tensor."""
+        """Return the bytes of a tensor that is a constant."""
         return self.sections[tensor.location][tensor.offset :][: tensor.nbytes]
 
 
 def expect(condition: bool, message: str) -> None:
-    """Refuse the file with `message` unless `condition` holds."""
+    """Refuse the file by an `InputError` with `message`, unless `condition` holds."""
     if not condition:
         raise InputError(f"not a valid nnet file: {message}")
 
 
 @dataclass(frozen=True)
 class Case:
-    """A layer of an nnet file while it is checked, with its tensors."""
+    """A layer of an nnet file with its tensors, while it is checked. `number` is its index."""
 
     file: NnetFile
     number: int
@@ -182,19 +190,20 @@ class Case:
     @property
     def is_quantized(self) -> bool:
         """
-        Return whether the layer computes on integers; a fused table may convert them to floats.
+        Whether the layer computes on integers. The result may nevertheless be float: a fused table
+        can convert integers to floats.
         """
         return self.layer.fused or self.result.is_quantized
 
     def must(self, condition: bool, message: str) -> None:
-        """Refuse the file with `message` unless `condition` holds."""
+        """Refuse the file with `message` and the name of the layer, unless `condition` holds."""
         where = f"layer {self.number} '{self.layer.name}' ({self.layer.opcode})"
         expect(condition, f"{where}: {message}")
 
     def stored_as(self, operands: Iterable[str], results: Iterable[str], message: str) -> None:
         """
-        Refuse the file with `message` unless all operands have a storage in `operands` and the
-        result one in `results`.
+        Refuse the file with `message` unless the storage types of all operands are in `operands`
+        and the storage type of the result is in `results`.
         """
         self.must(all(t.storage in operands for t in self.operands), message)
         self.must(self.result.storage in results, message)
@@ -206,7 +215,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Kind:
-    """The specification of an opcode of the nnet format, from which a layer is checked."""
+    """The specification of an opcode of the nnet format, from which the reader checks layers."""
 
     number: int
     """The opcode. Existing numbers never change."""
@@ -215,35 +224,36 @@ class Kind:
     """The check of all properties that the following fields do not express."""
     _: KW_ONLY
     words: int | None = 0
-    """The number of attributes; None if `check` counts them."""
+    """The number of attributes (32-bit words); `None` if it varies, and `check` tests it."""
     operands: int | None = 1
-    """The number of operands before the output stage; None if it varies (>= 1)."""
+    """The number of operands without bias, multipliers and residual; `None` if it varies (>= 1)."""
     epilogue: bool = False
-    """Whether bias, multipliers and residual may follow the operands."""
+    """Whether a bias, multipliers and a residual may follow the operands."""
     function: bool = False
+    """Whether an activation function is allowed; `table`: whether there is a lookup table."""
     table: bool = False
     requant: Callable[[FileLayer], bool] = lambda layer: False
-    """Whether a quantized result is requantized. All operands must then be quantized, too."""
+    """
+    Returns whether a quantized result is requantized. All operands must then be quantized, too.
+    """
     same_shape: bool = False
+    """Whether operand and result have equal shapes; `same_type`: equal types."""
     same_type: bool = False
     all_storages: bool = False
     """Whether the layer accepts integers of 64 bits and booleans, too."""
     in_place: bool = False
-    """Whether the result may replace an operand."""
+    """Whether the result may be stored at the address of an operand."""
     kept: Callable[[NnetFile, FileLayer], list[Place]] = lambda file, layer: []
-    """The bytes of operands that are already at their positions in the result."""
+    """Returns the locations of operands that are already in the result and need no copy."""
 
 
 def always(layer: FileLayer) -> bool:
-    """
-    Return True: each quantized result of the layer needs a requantization (a value of
-    `Kind.requant`).
-    """
+    """Return True: the `Kind.requant` of layers that requantize each quantized result."""
     return True
 
 
 def check(file: NnetFile) -> None:
-    """Refuse a file whose layers, states or memory plan do not agree."""
+    """Refuse a file with layers, states or a memory plan that do not agree with each other."""
     for number, layer in enumerate(file.layers):
         _check_layer(Case(file, number, layer))
     _check_states(file)
@@ -321,8 +331,9 @@ def _check_fused_tables(case: Case) -> None:
 
 def check_window(case: Case, words: tuple[int, ...], kernel: tuple[int, ...]) -> None:
     """
-    Check that strides, padding and dilations in `words`, and the kernel, give the shape of the
-    result.
+    Refuse the layer unless strides, padding and dilations in `words`, and the extents in `kernel`,
+    give the shape of the result. `words` are strides, padding before, padding after and dilations,
+    two each.
     """
     x, y, must = case.operands[0], case.result, case.must
     must(len(x.shape) == len(y.shape) == 4 and x.shape[0] == y.shape[0], "rank 4 expected")

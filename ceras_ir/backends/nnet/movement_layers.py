@@ -1,5 +1,5 @@
 """
-Encode and check data movement operations and resizes.
+Encode and check data movement operations and resizes in nnet files.
 
 Data movement preserves the type. The indices of a resize are computed at compile time.
 """

@@ -30,12 +30,15 @@ from ceras_ir.transforms.memory.offsets import aligned
 from ceras_ir.transforms.memory.slices import operand_in_place, slices
 
 CONSTANT_BYTES = 8
-"""The size of constant, shift and table number of an output channel in the packed weights."""
+"""
+The bytes that each output channel adds to the packed weights: its constant, shift and table number.
+"""
 
 
 class FpgaAccelerator(Accelerator):
     """
-    The rules of the FPGA for the pass `place`; with `board` also its limits and modelled times.
+    The rules of the FPGA for the pass `place`. With a board, its limits are further rules, and
+    operations are placed by the modelled times.
     """
 
     device = FPGA
@@ -67,7 +70,7 @@ class FpgaAccelerator(Accelerator):
 
 FOLLOWERS = MOVERS | graph.LookupOp
 """
-Operations that follow the device of their producers or consumers if no board is given. With a
+The operations that follow the device of their producers or consumers if no board is given. With a
 board, the modelled times decide.
 """
 
@@ -113,8 +116,9 @@ def _circuit_of(op: Operation, board: FpgaBoard) -> BoardCircuit | None:
 
 def cost_of(op: Operation, board: FpgaBoard, *, admitted: bool) -> Cost:
     """
-    Return the modelled times of `op` on CPU and FPGA in microseconds; both are 0 if no data is
-    moved.
+    Return the modelled times of `op` on CPU and FPGA in microseconds. The time on the FPGA is
+    `None` if the rules refuse `op` (`admitted` is false) or the board has no circuit; both times
+    are 0 if `op` moves no data.
     """
     moved = moved_bytes(op)
     if moved == 0:
@@ -156,10 +160,11 @@ def _packing_us(op: Operation, lanes: int, board: FpgaBoard) -> float:
 
 def moved_bytes(op: Operation) -> int:
     """
-    Return the bytes that `op` moves.
+    Return the number of bytes that `op` reads and writes.
 
-    A reshape of the same bytes moves no data, nor does an operand of a concatenation that is in
-    place. Before memory planning, all operands that can be in place count as in place.
+    A reshape of the same bytes moves no data, nor does an operand of a concatenation that is
+    already stored in the result. Before memory planning, all operands that can be stored so count
+    as stored.
     """
     if viewed_operand(op) is not None:
         return 0
@@ -186,21 +191,22 @@ def _run_length(op: graph.SliceOp | graph.TransposeOp) -> int:
 
 
 def transfer_us(size: int, board: FpgaBoard) -> float:
-    """
-    Return the time in microseconds in which the bus transfers `size` bytes between CPU and FPGA.
-    """
+    """Return the microseconds in which the bus transfers `size` bytes between CPU and FPGA."""
     return board.bus_latency_us + size / board.bus_bytes_per_us
 
 
 ONLY_IN_CPP = "only_in_cpp"
 """
-The entry with the reason why the core in Verilog cannot execute a layer of the FPGA. The time of
-such a layer follows from the rates of the board.
+The key of the reason why the core in Verilog cannot execute a layer of the FPGA. The time of such a
+layer follows from the rates of the board.
 """
 
 
 def annotate_times(layers: list[dict[str, object]], module: ModuleOp, board_name: str) -> None:
-    """Add the modelled time in microseconds to the report entry of each layer."""
+    """
+    Add the modelled time in microseconds to the report entry of each layer; for layers of a core in
+    Verilog, also the cycles, or the reason why the core cannot execute the layer.
+    """
     board, ops = load_board(board_name), steps(main_function(module))
     for op, entry in zip(ops, entries_of(layers, ops), strict=True):
         if entry is None:
@@ -217,7 +223,10 @@ def annotate_times(layers: list[dict[str, object]], module: ModuleOp, board_name
 
 
 def prediction(board_name: str) -> Prediction:
-    """Return a description of the time model, with the maximum rates of circuits and CPU."""
+    """
+    Return the text that explains the modelled times, with the maximum rates of circuits and CPU for
+    the roofline of the report.
+    """
     board = load_board(board_name)
     circuits = board.circuits.values()
     macs = max((circuit.macs_per_cycle for circuit in circuits), default=0.0)
@@ -242,7 +251,10 @@ ZERO_BLOCK = number("runtime/zero_blocks.h", "ZERO_BLOCK")
 
 
 def skipped_share(op: graph.LinearOperation) -> float:
-    """Return the share of products in blocks of zero weights, which the engine skips."""
+    """
+    Return the share, 0 to 1, of the products of a layer that the engine skips, because they are in
+    square blocks of zero weights; 0 for layers without such blocks.
+    """
     weights = graph.constant_array(op.weights)
     grouped = isinstance(op, graph.Conv2dOp) and op.group_count != 1
     element = graph.quantized_element(op.weights)
@@ -259,10 +271,7 @@ def skipped_share(op: graph.LinearOperation) -> float:
 
 
 def annotate_skipped(layers: list[dict[str, object]], module: ModuleOp) -> None:
-    """
-    Add the share of products that are skipped because weights are zero to the report entry of each
-    layer.
-    """
+    """Add the share of skipped products to the report entry of each layer in which it is not 0."""
     ops = steps(main_function(module))
     for op, entry in zip(ops, entries_of(layers, ops), strict=True):
         if entry is None or not isinstance(op, graph.LinearOperation):

@@ -48,7 +48,10 @@ NO_INDEX = 0xFFFFFFFF
 
 
 def read_sections(data: bytes) -> dict[str, bytes]:
-    """Check the header and the checksums of an nnet file; return its sections by name."""
+    """
+    Return the sections of an nnet file by name. An `InputError` is raised if the header or a
+    checksum is wrong.
+    """
     expect(
         data[:8] == MAGIC,
         "it does not begin with the signature of nnet; ceras-compile MODEL.onnx --target nnet -o "
@@ -220,14 +223,19 @@ class _FileReader:
 
 
 def read(data: bytes) -> NnetFile:
-    """Return the content of an nnet file, or raise an `InputError` that names the first fault."""
+    """
+    Return the content of an nnet file. An `InputError` names the first fault of an invalid file.
+    """
     file = _FileReader(read_sections(data)).read()
     check(file)
     return file
 
 
 def dump(data: bytes) -> str:
-    """Return the content of an nnet file as text, with a line per record."""
+    """
+    Return the content of an nnet file as text, with a line for each section, block, tensor and
+    layer. An invalid file raises an `InputError`.
+    """
     file = read(data)
     lines = [f"nnet version 4, {len(data)} bytes", "sections:"]
     lines += [f"  {name}: {len(content)} bytes" for name, content in file.sections.items()]
@@ -313,14 +321,14 @@ RECORD_FIELDS: dict[str, Fields] = {
     ),
     **dict.fromkeys(("operands", "attributes", "biases", "floats"), WORD_FIELDS),
 }  # fmt: skip
-"""The fields of the sections that consist of records. Other sections are printed as bytes."""
+"""The fields of the sections that consist of records. The other sections are printed as bytes."""
 LINE_BYTES = 8
 
 
 def annotate(data: bytes) -> str:
     """
-    Return the bytes of a valid nnet file as text with field names, without the padding between
-    sections.
+    Return the bytes of a valid nnet file as hexadecimal text with the names of fields, without the
+    padding between sections.
     """
     return "\n".join(_lines(data)) + "\n"
 
@@ -359,7 +367,10 @@ def _line(data: bytes, at: int, length: int, name: str) -> str:
 
 @dataclass(frozen=True)
 class NnetText(Target):
-    """Print the blocks, tensors and layers of a module after memory planning."""
+    """
+    The target of `ceras-opt -t nnet`: print the blocks, tensors and layers of a module after memory
+    planning.
+    """
 
     name = "nnet"
 

@@ -34,7 +34,10 @@ Rule = Callable[[Operation], str | None]
 
 
 MOVERS = graph.ConcatOp | graph.SliceOp | graph.TransposeOp | graph.ResizeOp | graph.ReshapeOp
-"""The operations of the copy circuit. A result that is in place of its operands is not copied."""
+"""
+The operations that the copy circuit of the FPGA executes. Operands that are already stored in the
+result are not copied.
+"""
 
 
 def has_a_circuit(op: Operation) -> str | None:
@@ -128,8 +131,8 @@ def copies_fit(op: Operation) -> str | None:
 
 def repetitions(op: graph.ResizeOp) -> tuple[int, int] | None:
     """
-    Return how often a resize repeats each row and each column, or `None` if it computes something
-    else.
+    Return the number of times that a resize repeats each row and each column, such as (2, 2), or
+    `None` if it is not such a repetition.
     """
     if op.function is not graph.Resize.NEAREST:
         return None
@@ -227,7 +230,10 @@ def weights_and_bias_are_known(op: Operation) -> str | None:
 
 
 def packed_operands(op: Operation) -> tuple[int, ...]:
-    """Return the indices of the operands that the CPU packs before each run: computed weights."""
+    """
+    Return the indices of the operands that the CPU must reorder before each run: `(1,)` for weights
+    that are not constant, otherwise `()`.
+    """
     computed = isinstance(op, graph.LinearOperation) and not _is_constant(op.weights)
     return (1,) if computed else ()
 
@@ -263,7 +269,8 @@ def lines_fit(op: Operation) -> str | None:
 
 def is_product(op: graph.Conv2dOp) -> bool:
     """
-    Return whether a convolution is a matrix product on single pixels, which needs no line buffer.
+    Return whether a convolution has 1x1 windows without stride and padding, so that it is a matrix
+    product on pixels, which needs no line buffer.
     """
     extents = (*shape_of(op.weights)[1:3], *op.strides.get_values())
     return set(extents) == {1} and not any(op.padding.get_values())

@@ -46,7 +46,10 @@ NNET_FILE = "model.nnet"
 
 
 def emit(module: ModuleOp) -> list[Artefact]:
-    """Return the nnet file of a network. Values must have addresses."""
+    """
+    Return the nnet file of the network in `module`. Memory planning must have assigned an address
+    to each value; otherwise an `InputError` lists the operations.
+    """
     sections = _FileWriter(main_function(module)).sections_of_network()
     return [Artefact(NNET_FILE, "network for the nnet engine", sections.write)]
 
@@ -202,8 +205,7 @@ def _section_of(dtype: np.dtype[np.generic]) -> Section:
 
 def why_not_written(op: Operation) -> str | None:
     """
-    Return the reason why the nnet format or the engine does not support an operation, or `None` if
-    they do.
+    Return the reason why the nnet format or the engine does not support `op`, or `None` if both do.
     """
     if reason := why_refused(op):
         return reason

@@ -54,11 +54,17 @@ from ceras_ir.transforms.quantization.integer_forms import addend_multipliers
 from ceras_ir.transforms.quantization.quantize_graph import FloatSumRule
 
 MAX_FACTOR_ERROR = 2.0**-20
-"""The maximum relative error of a factor that is rounded to a multiplier and a shift."""
+"""
+The maximum relative difference between the factor of a requantization (multiplier and shift) and
+the factor that the scales give.
+"""
 MAX_AVERAGE_ERROR = 2.0**-14
-"""The same for averages, with fewer bits, because windows in the padding have larger factors."""
+"""
+The same limit for averages. Their factors have fewer bits, because windows in the padding have
+larger factors.
+"""
 POWER_TYPES = (f32, i32, i64)
-"""The element types for which ONNX has powers."""
+"""The element types for which ONNX has the operator Pow."""
 MIN_REQUANT_FACTOR, MAX_REQUANT_FACTOR = 2.0**-31, 2.0**30
 """Factors outside these bounds reduce an accumulator to 0, or saturate it. Shifts are limited."""
 EXPORTED = (
@@ -72,7 +78,10 @@ EXPORTED = (
 
 
 def why_not(op: Operation) -> str | None:
-    """Return the reason why ONNX cannot express `op`, or `None` if it can."""
+    """
+    Return the reason why no ONNX nodes compute the same as `op`, or `None` if some do. A different
+    result for ties is no reason; see `rounds_differently`.
+    """
     if isinstance(op, graph.GraphOperation) and op.has_kernel_form:
         return NO_KERNELS
     match op:
@@ -126,8 +135,9 @@ def why_not(op: Operation) -> str | None:
 
 def rounds_differently(op: Operation) -> bool:
     """
-    Return whether a later import of the exported model (`fold-qdq`) rounds ties of `op` in another
-    direction than `op`.
+    Return whether the rounding of ties changes if this compiler imports the exported model again:
+    the import (`fold-qdq`) chooses a rounding for each operation, which can differ from that of
+    `op`.
     """
     requant = _requant(op)
     if requant is None or (requant.shift.data == 0):
@@ -211,9 +221,9 @@ def _is_normal(scale: float) -> bool:
 
 MODEL_FILE = "model.onnx"
 MAX_MODEL_BYTES = 2**31 - 1
-"""The limit of a protobuf file."""
+"""The maximum size of a protobuf file."""
 MAX_NOTE_NODES = 5
-"""The number of nodes that a note names."""
+"""The maximum number of nodes that the note on stderr names."""
 
 
 def export_model(
@@ -255,7 +265,7 @@ def export_model(
 
 
 def emit(module: ModuleOp, title: str) -> list[Artefact]:
-    """Return the only file of target onnx."""
+    """Return the file `model.onnx` of target onnx; the model has the name `title`."""
     data = serialized(export_model(module, title))
 
     def write(stream: BinaryIO) -> None:
@@ -266,7 +276,7 @@ def emit(module: ModuleOp, title: str) -> list[Artefact]:
 
 
 def serialized(model: onnx.ModelProto) -> bytes:
-    """Return the bytes of an `.onnx` file."""
+    """Return the bytes of the `.onnx` file. An `InputError` is raised if they exceed 2 GB."""
     if model.ByteSize() > MAX_MODEL_BYTES:
         raise InputError("the model exceeds 2 GB, the limit of an ONNX file; use target c")
     return model.SerializeToString(deterministic=True)
@@ -316,7 +326,10 @@ class Reimported(Interpreted):
         super().__init__(module)
 
     def trace(self, sample: Sample, trace: Trace) -> None:
-        """Trace no values, because the operations differ from the exported network."""
+        """
+        Do not call `trace`, because operations of the imported model differ from the exported
+        network.
+        """
 
 
 @dataclass(frozen=True)

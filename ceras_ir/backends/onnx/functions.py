@@ -1,9 +1,9 @@
 """
 Add the ONNX nodes of elementwise functions and clamps, and recognize shifts.
 
-The importer converts a shift of unsigned integers to a product or quotient with a power of two.
-ONNX has an operator for the shift but not for a power of unsigned integers. An operation that
-computes such a power is therefore omitted, if shifts are its only consumers.
+The importer converts BitShift, a shift of unsigned integers, to a product or quotient with a power
+of two. The export recognizes this form and writes BitShift again. ONNX has no power of unsigned
+integers, so the operation that computes the power is omitted if shifts are its only consumers.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,9 @@ FLOAT_DTYPE = np.dtype(np.float32)
 
 
 def has_operator(function: FunctionAttr) -> bool:
-    """Return whether ONNX has a function, as an operator or as a composition."""
+    """
+    Return whether ONNX can express an elementwise function, as an operator or as several nodes.
+    """
     kind = function.data
     is_composed = kind is Function.SWISH or function.clip_range is not None
     return is_composed or kind.facts.onnx is not None
@@ -31,7 +33,10 @@ def has_operator(function: FunctionAttr) -> bool:
 def add_function(
     builder: ModelBuilder, function: FunctionAttr, x: str, name: str, shape: Sequence[int]
 ) -> str:
-    """Add nodes that apply `function` to the float tensor `x`, and return the result."""
+    """
+    Add nodes that apply `function` to the float tensor named `x`, and return the name of the
+    result. `name` is the wanted name of the last node, `shape` the shape of the result.
+    """
     if (affine := function.affine) is not None:
         x = add_function(builder, function.core, x, f"{name}/core", shape)
         scale, offset = (
@@ -60,7 +65,8 @@ def add_clip(
     builder: ModelBuilder, x: str, low: float, high: float, name: str, shape: Sequence[int]
 ) -> str:
     """
-    Clip to a range; return `x` if both bounds are infinite.
+    Add a node that clips the float tensor named `x` to [low, high], and return the name of the
+    result; `x` if both bounds are infinite.
 
     A single finite bound becomes Relu, Max or Min, because Clip in ONNX Runtime replaces a missing
     bound by the largest float32, which changes infinities.
@@ -87,8 +93,9 @@ def add_clamp(
     shape: Sequence[int],
 ) -> str:
     """
-    Add a Clip to the real values of the clamp of `requant`. A bound equal to the bound of the
-    storage type is omitted.
+    Add a Clip of the float tensor named `x` to the real values of the bounds of `requant`, and
+    return the name of the result. `element` is the quantized type of the result; bounds that are
+    also its bounds are omitted, because QuantizeLinear applies them.
     """
 
     def real(stored: int) -> float:
@@ -104,7 +111,7 @@ SHIFT_DIRECTIONS = {Binary.MUL: "LEFT", Binary.DIV: "RIGHT"}
 
 
 class Shift(NamedTuple):
-    """The operands of a `BitShift`."""
+    """The operands of a `BitShift`: the shifted value, the number of bits, and LEFT or RIGHT."""
 
     value: SSAValue
     amount: SSAValue
@@ -112,7 +119,10 @@ class Shift(NamedTuple):
 
 
 def shift_of(op: Operation) -> Shift | None:
-    """Return the shift that a product or a quotient with a power of two represents."""
+    """
+    Return the shift if `op` is a product or a quotient of `x` and `2 ** n` in unsigned integers,
+    otherwise `None`.
+    """
     if not isinstance(op, graph.BinaryOp) or op.function not in SHIFT_DIRECTIONS:
         return None
     power = op.rhs.owner
@@ -122,7 +132,7 @@ def shift_of(op: Operation) -> Shift | None:
 
 
 def is_only_for_shifts(op: graph.BinaryOp) -> bool:
-    """Return whether `op` is a power of two with only shifts as consumers."""
+    """Return whether `op` computes `2 ** n` for shifts only, so that it needs no ONNX node."""
     return _is_power_of_two(op) and all(
         use.index == 1 and shift_of(use.operation) is not None for use in op.result.uses
     )

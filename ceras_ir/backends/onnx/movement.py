@@ -43,13 +43,17 @@ from ceras_ir.transforms.quantization.analysis.qdq import (
 )
 
 TieConstant = tuple[str, NDArray[np.float32]]
-"""An operator and the second operand, which broadcasts to the result."""
+"""
+A node before QuantizeLinear: the operator (Add or Mul), and the second operand, which broadcasts to
+the result.
+"""
 
 
 def tie_constants(op: Operation) -> list[TieConstant]:
     """
-    Return the operators that change ties before QuantizeLinear, which rounds half to even, so that
-    results are rounded half up as in `op`. The list is empty if no tie can occur.
+    Return the nodes that must precede QuantizeLinear, which rounds half to even, so that results
+    are rounded half up as in `op`. The list is empty if `op` does not round half up or no tie can
+    occur.
     """
     requant = op.properties.get("requant")
     if not isinstance(requant, RequantAttr):
@@ -95,14 +99,17 @@ INT64 = np.dtype(np.int64)
 
 
 class Movement:
-    """The nodes of data movement operations, and the helpers for all operations."""
+    """
+    The nodes of data movement operations, and the methods that the nodes of all operations need.
+    With `exact`, constants before QuantizeLinear correct the rounding of ties.
+    """
 
     def __init__(self, builder: ModelBuilder, values: Values, *, exact: bool):
         self.builder, self.values = builder, values
         self.exact = exact
 
     def move(self, op: Operation) -> None:
-        """Add the nodes of a data movement operation."""
+        """Add the nodes of a data movement operation, such as transpose, reshape, slice or pad."""
         match op:
             case graph.TransposeOp():
                 if isinstance(op.input.owner, graph.ConstantOp):
@@ -137,12 +144,12 @@ class Movement:
                 raise AssertionError(op.name)
 
     def kind(self, op: GraphOperation) -> int:
-        """Return the number by which ONNX identifies the element type of the result."""
+        """Return the number of the element type of the result in ONNX (`TensorProto.DataType`)."""
         return tensor_kind(self.dtype(op.output))
 
     @staticmethod
     def dtype(value: SSAValue) -> np.dtype[np.generic]:
-        """Return the numpy type of a value without quantization."""
+        """Return the numpy type of the elements of a value that is not quantized."""
         return graph.numpy_dtype(graph.element_of(value))
 
     def _order(self, value: SSAValue) -> Order:

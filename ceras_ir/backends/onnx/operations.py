@@ -1,4 +1,6 @@
-"""Add the ONNX nodes of each operation of the graph, on real numbers; `values` adds Q/DQ pairs."""
+"""
+Add the ONNX nodes of each operation of the graph, on real values; `values.py` adds Q/DQ pairs.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ ONNX_BINARY: dict[Binary, str] = {
 }  # fmt: skip
 BITWISE_OPSET = 18
 WRAPPING_OPERATORS = frozenset({Binary.ADD, Binary.SUB, Binary.MUL, Binary.DIV})
-"""Functions that wrap around. ONNX Runtime does not implement them for 8 or 16 bits."""
+"""
+The functions that wrap around. ONNX Runtime does not implement them for integers of 8 or 16 bits.
+"""
 ONNX_COMPARISONS: dict[Compare, str] = {
     Compare.EQUAL: "Equal", Compare.LESS: "Less", Compare.LESS_OR_EQUAL: "LessOrEqual",
 }  # fmt: skip
@@ -40,14 +44,16 @@ REDUCTION_OPERATORS: dict[Reduce, tuple[str, int]] = {
     Reduce.SUM: ("ReduceSum", 13), Reduce.PRODUCT: ("ReduceProd", 18),
     Reduce.MAX: ("ReduceMax", 18), Reduce.MIN: ("ReduceMin", 18),
 }  # fmt: skip
-"""The operators, and the first opset in which the axes are an operand."""
+"""The ONNX operator of each reduction, and the first opset in which the axes are an operand."""
 
 
 class Operations(Movement):
-    """The nodes of all operations."""
+    """Adds the ONNX nodes of all operations of the graph to a model."""
 
     def write(self, op: Operation) -> None:
-        """Add the nodes of `op`."""
+        """
+        Add the ONNX nodes of `op` to the model; a constant is added when an operation uses it.
+        """
         match op:
             case graph.ConstantOp():
                 pass

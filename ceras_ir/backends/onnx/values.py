@@ -4,8 +4,8 @@ Build an ONNX model, and map the values of a network to tensors of the model.
 Feature maps are NHWC in the network and NCHW in ONNX. A value is therefore a tensor and an order:
 dimension i of the tensor is dimension `order[i]` of the value. A transposition only changes the
 order. A Transpose node is added if operands of an operation have different orders. A quantized
-value is a tensor of integers between QuantizeLinear and DequantizeLinear. Operations on real
-numbers use the result of DequantizeLinear.
+value is a tensor of integers between QuantizeLinear and DequantizeLinear. Operations on real values
+use the result of DequantizeLinear.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,12 +34,15 @@ MAX_SHARED_ELEMENTS = 16
 
 
 def tensor_kind(dtype: np.dtype[np.generic]) -> int:
-    """Return the number of a numpy type in ONNX."""
+    """Return the number of an element type in ONNX (`TensorProto.DataType`): float32 is 1."""
     return helper.np_dtype_to_tensor_dtype(dtype)
 
 
 class ModelBuilder:
-    """A model under construction, with nodes in the order of execution."""
+    """
+    An ONNX model under construction, with nodes in the order of execution. `opset` becomes the
+    smallest version that has all operators of the nodes.
+    """
 
     def __init__(self, title: str):
         self.title = title
@@ -52,11 +55,17 @@ class ModelBuilder:
         self.shared: dict[tuple[str, tuple[int, ...], bytes], str] = {}
 
     def tensor(self, wanted: str) -> str:
-        """Return an unused tensor name."""
+        """
+        Reserve and return an unused tensor name: `wanted`, or `wanted_2`, `wanted_3` and so on if
+        it is used.
+        """
         return _unused(wanted, self.tensors)
 
     def constant(self, array: Array, wanted: str) -> str:
-        """Add an initializer, unless it is small and an equal one exists; return the name."""
+        """
+        Add an initializer with the elements of `array`, and return its name: `wanted`, with a
+        number if it is used. A small constant that equals an earlier one is not added again.
+        """
         is_shared = array.size <= MAX_SHARED_ELEMENTS
         key = (array.dtype.name, array.shape, array.tobytes() if is_shared else b"")
         if is_shared and key in self.shared:
@@ -70,7 +79,10 @@ class ModelBuilder:
         return name
 
     def integers(self, values: Iterable[int], wanted: str) -> str:
-        """Add a vector of 64-bit integers, such as a shape or indices."""
+        """
+        Add a vector of 64-bit integers, such as a shape or indices, and return the name as
+        `constant` does.
+        """
         return self.constant(np.array(list(values), np.int64), wanted)
 
     def node(
@@ -86,8 +98,9 @@ class ModelBuilder:
         unused: int = 0,
     ) -> str:
         """
-        Append a node, and return the name of a result with this type and shape. It is preceded by
-        `unused` results without consumers. `since` is the first opset with the operator.
+        Append a node called `name`, or a similar unused name, and return the name of its result,
+        which has type `dtype` and `shape`. The result is preceded by `unused` results without
+        consumers, as of TopK. `since` is the first opset that has the operator.
         """
         self.opset = max(self.opset, since)
         chosen = _unused(name, self.names)
@@ -101,7 +114,7 @@ class ModelBuilder:
         return result
 
     def rename(self, old: str, new: str) -> None:
-        """Rename the tensor `old`, which is a result of a node."""
+        """Rename the tensor `old`, which must be a result of a node, in all nodes."""
         for node in self.nodes:
             for names in (node.input, node.output):
                 for i, name in enumerate(names):
@@ -112,7 +125,7 @@ class ModelBuilder:
     def model(
         self, inputs: Sequence[onnx.ValueInfoProto], outputs: Sequence[onnx.ValueInfoProto]
     ) -> onnx.ModelProto:
-        """Return the complete model."""
+        """Return the complete model, with descriptions of the graph inputs and graph outputs."""
         graph = helper.make_graph(
             self.nodes, self.title, inputs, outputs, self.initializers, value_info=self.known
         )
@@ -138,22 +151,31 @@ def _unused(wanted: str, taken: set[str]) -> str:
 Number = TypeVar("Number", bound=np.generic)
 Order: TypeAlias = tuple[int, ...]
 Side: TypeAlias = Literal["real", "stored"]
-"""The real numbers or the integers of a quantized value. Other values have only real numbers."""
+"""
+The two forms of a quantized value: real values, or stored integers. Other values are only "real".
+"""
 
 FEATURES: Order = (0, 3, 1, 2)
-"""NCHW for a value in NHWC."""
+"""The order that makes an NHWC value an NCHW tensor."""
 
 INT16_OPSET = 21
 """The first opset with quantization to 16 bits."""
 
 
 def unchanged(value: SSAValue) -> Order:
-    """Return the order of the dimensions in the network."""
+    """
+    Return the order of a tensor with the dimensions of `value` as in the network: (0, 1, 2, 3) for
+    rank 4.
+    """
     return tuple(range(len(graph.shape_of(value))))
 
 
 def broadcast(numbers: NDArray[Number], order: Order) -> NDArray[Number]:
-    """Permute an array that broadcasts to a value to `order`, without leading extents of 1."""
+    """
+    Permute an array, which broadcasts to a value of the network, so that it broadcasts to the
+    tensor of the value in `order`: [C] becomes [C, 1, 1] for NCHW. Leading extents of 1 are
+    removed.
+    """
     if not numbers.ndim:
         return numbers
     numbers = numbers.reshape((1,) * (len(order) - numbers.ndim) + numbers.shape).transpose(order)
@@ -162,7 +184,10 @@ def broadcast(numbers: NDArray[Number], order: Order) -> NDArray[Number]:
 
 
 class Values:
-    """The tensors of all values. Q/DQ and transpositions are added on demand."""
+    """
+    The ONNX tensors of the values of a network. Q/DQ pairs and Transpose nodes are added when an
+    operation needs them.
+    """
 
     def __init__(self, builder: ModelBuilder):
         self.builder = builder
@@ -171,11 +196,17 @@ class Values:
         self.dequantized: dict[SSAValue, tuple[SSAValue, Order]] = {}
 
     def define(self, value: SSAValue, tensor: str, order: Order, side: Side = "real") -> None:
-        """Declare that `tensor` has the elements of `value` in `order`."""
+        """
+        Register the tensor that has the elements of `value` in `order`. `side` specifies whether
+        these are real values or stored integers.
+        """
         self.defined[value, side] = tensor, order
 
     def quantize(self, value: SSAValue, real: str, order: Order) -> None:
-        """Declare that rounding the tensor `real` gives the quantized `value`."""
+        """
+        Add QuantizeLinear after the float tensor `real`, which has the real values of the quantized
+        `value` in `order`, and register the result.
+        """
         element = graph.stored_element(value)
         name, shape = name_of(value), self.shape(value, order)
         stored = self._through("Quantize", real, name, element, order, shape)
@@ -184,16 +215,25 @@ class Values:
     def stored_between(
         self, real: str, name: str, element: UniformType, order: Order, shape: Sequence[int]
     ) -> str:
-        """Add Q/DQ after the result of a data movement node on elements of type `element`."""
+        """
+        Add QuantizeLinear and DequantizeLinear of type `element` after the float tensor `real`, and
+        return the name of the result. They separate several data movement nodes that compute a
+        single operation.
+        """
         stored = self._through("Quantize", real, name, element, order, shape)
         return self._through("Dequantize", stored, name, element, order, shape)
 
     def dequantize(self, value: SSAValue, source: SSAValue) -> None:
-        """Declare that `value` has the real numbers of the quantized `source`."""
+        """
+        Register that `value` has the real values of the quantized `source`. No node is added yet.
+        """
         self.dequantized[value] = source, unchanged(value)
 
     def alias(self, value: SSAValue, source: SSAValue, permutation: Sequence[int]) -> None:
-        """Declare that dimension i of `value` is dimension `permutation[i]` of `source`."""
+        """
+        Register that `value` is `source` transposed: dimension i of `value` is dimension
+        `permutation[i]` of `source`. No node is added.
+        """
         if source in self.dequantized:
             quantized, order = self.dequantized[source]
             self.dequantized[value] = quantized, tuple(order[d] for d in permutation)
@@ -202,7 +242,10 @@ class Values:
         self.define(value, tensor, tuple(permutation.index(d) for d in order), side)
 
     def order(self, value: SSAValue) -> Order | None:
-        """Return the order of the tensor of `value`; None for a constant, which has no order."""
+        """
+        Return the order in which a tensor has `value`, so that operations can use it without
+        Transpose; `None` for a constant, which is stored in any order.
+        """
         if isinstance(value.owner, graph.ConstantOp):
             return None
         if value in self.dequantized:
@@ -212,7 +255,11 @@ class Values:
         return self.defined[value, side_of(value)][1]
 
     def get(self, value: SSAValue, order: Order, side: Side = "real") -> str:
-        """Return a tensor with `value` in `order`."""
+        """
+        Return the name of a tensor with `value` in `order`: real values, or stored integers for the
+        side "stored". Transpose, DequantizeLinear or the constant is added if it does not exist
+        yet.
+        """
         if value in self.dequantized:
             source, own = self.dequantized[value]
             return self.get(source, tuple(own[d] for d in order))
@@ -265,7 +312,7 @@ class Values:
 
     @staticmethod
     def shape(value: SSAValue, order: Order) -> list[int]:
-        """Return the shape of a tensor with `value` in `order`."""
+        """Return the shape of a tensor that has `value` in `order`."""
         shape = graph.shape_of(value)
         return [shape[d] for d in order]
 
@@ -282,12 +329,15 @@ class Values:
 
 
 def side_of(value: SSAValue) -> Side:
-    """Return the side on which an operation defines a value."""
+    """
+    Return the side of the tensor that the nodes of an operation define: "stored" if `value` is
+    quantized, otherwise "real".
+    """
     return "real" if graph.quantized_element(value) is None else "stored"
 
 
 def name_of(value: SSAValue) -> str:
-    """Return the name of the node that defines `value`, or of the input."""
+    """Return the name of the node that defines `value`, or of the graph input."""
     if isinstance(value.owner, Operation):
         return node_name(value.owner)
     return value.name_hint or "input"
