@@ -127,11 +127,17 @@ class UniformType(ParametrizedAttribute, TypeAttribute):
 
     @property
     def reach(self) -> int:
-        """The largest distance of a stored integer from the zero point of a per-tensor type."""
+        """
+        The largest distance of a stored integer from the zero point of a per-tensor type: 128 for
+        int8 without a zero point.
+        """
         return max(self.high - self.zero_point, self.zero_point - self.low)
 
     def rescaled(self, factor: float, axis: int | None = None) -> "UniformType":
-        """Return the type with scales multiplied by `factor`, and another axis if given."""
+        """
+        Return the type with all scales multiplied by `factor`. `axis` replaces the axis with a
+        scale per index, if given.
+        """
         if axis is None and isinstance(self.axis, IntAttr):
             axis = self.axis.data
         return UniformType(
@@ -142,7 +148,10 @@ class UniformType(ParametrizedAttribute, TypeAttribute):
         )
 
     def repeated(self, times: int, axis: int) -> "UniformType":
-        """Return the type with the channels repeated `times` times along `axis`."""
+        """
+        Return the type for a tensor that is repeated `times` times along `axis`, the axis with a
+        scale per index: the list of scales is repeated.
+        """
         return UniformType(
             [scale.data for scale in self.scales] * times,
             [point.data for point in self.zero_points] * times,
@@ -295,7 +304,7 @@ class RequantAttr(ParametrizedAttribute):
 
     @property
     def is_per_channel(self) -> bool:
-        """Return whether each output channel has a separate multiplier."""
+        """Whether each output channel has a separate multiplier."""
         return len(self.channels) > 0
 
     @property
@@ -307,7 +316,10 @@ class RequantAttr(ParametrizedAttribute):
 
     @property
     def is_normalized(self) -> bool:
-        """Return whether there are two roundings, or wide multipliers."""
+        """
+        Whether the requantization rounds twice, or has wide multipliers (more than 31 bits, of
+        which only the upper 31 are not zero).
+        """
         return (
             self.rounding.data is Rounding.DOUBLE_ROUND
             or self.multiplier.data >= 1 << MULTIPLIER_BITS
@@ -316,8 +328,8 @@ class RequantAttr(ParametrizedAttribute):
     @property
     def factors(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """
-        The multiplier of at most 31 bits and the right shift of each output channel, or a single
-        pair.
+        Two lists: a multiplier of at most 31 bits, and a right shift. Each has an entry per output
+        channel, or a single entry for all channels.
         """
         shift = self.shift.data
         excess = [max(m.bit_length() - MULTIPLIER_BITS, 0) for m in self.multipliers]
@@ -329,13 +341,17 @@ class RequantAttr(ParametrizedAttribute):
     @property
     def net_shifts(self) -> tuple[int, ...]:
         """
-        The right shifts that equal each multiplier and the shift; multipliers are powers of two.
+        The right shift that has the same effect as multiplier and shift, for each output channel or
+        for all. The multipliers must be powers of two.
         """
         return tuple(self.shift.data - (m.bit_length() - 1) for m in self.multipliers)
 
     @property
     def channel_shifts(self) -> tuple[int, ...]:
-        """The net shift of each output channel, or empty if all are equal."""
+        """
+        The right shift of each output channel that has the same effect as multiplier and shift;
+        empty if all are equal. The multipliers must be powers of two.
+        """
         shifts = self.net_shifts
         return shifts if len(set(shifts)) > 1 else ()
 
@@ -345,17 +361,25 @@ class RequantAttr(ParametrizedAttribute):
 
     @property
     def is_shift(self) -> bool:
-        """Return whether a shifter, an adder and a clamp suffice: no multiplier, no zero point."""
+        """
+        Whether a shifter, an adder and a clamp can compute the requantization: it has no multiplier
+        and no zero point.
+        """
         return self.multipliers == (1,) and self.zero_point.data == 0
 
     def clamped(self, low: int, high: int) -> "RequantAttr":
-        """Return the same rescaling, clamped to the intersection with `[low, high]`."""
+        """
+        Return a copy that clamps to the intersection of the present clamp range with `[low, high]`.
+        """
         return self.replaced(low=max(self.low.data, low), high=min(self.high.data, high))
 
     def replaced(
         self, *, multiplier: int | Sequence[int] | None = None, **changed: int
     ) -> "RequantAttr":
-        """Return a copy with the given fields replaced."""
+        """
+        Return a copy with other values of the given fields: `multiplier`, `shift`, `zero_point`,
+        `low` or `high`.
+        """
         if multiplier is None:
             multiplier = self.multipliers if self.is_per_channel else self.multiplier.data
         names = ("shift", "zero_point", "low", "high")

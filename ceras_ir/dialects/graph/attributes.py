@@ -24,39 +24,50 @@ from ceras_ir.dialects.quant import decimal
 # answer that depends on attributes is a property of `GraphOperation`, which verifies the traits.
 class Elementwise(OpTrait):
     """
-    Element `i` of the result depends only on element `i` of each operand, which numpy's rules
-    broadcast, and on the channel if the operation `depends_on_channel`.
+    Trait: element `i` of the result depends only on element `i` of each operand, after broadcasting
+    by the rules of numpy. If the operation `depends_on_channel`, it also depends on the index of
+    the last axis.
     """
 
 
 class MayOverwrite(OpTrait):
-    """The kernels of all targets may write the result over an operand of the same shape."""
+    """
+    Trait: the kernels of all targets may write the result into the memory of an operand of the same
+    shape.
+    """
 
 
 class MovesElements(OpTrait):
-    """The result consists of elements of the only operand in any order, without arithmetic."""
+    """
+    Trait: the result consists of elements of the only operand in any order, without arithmetic.
+    """
 
 
 class View(MovesElements):
-    """The result has the bytes of the only operand in another shape."""
+    """Trait: the result has the bytes of the only operand in the same order, but another shape."""
 
 
 class ConvertsLayout(OpTrait):
-    """The operation converts between the layouts of two devices."""
+    """
+    Trait: the operation converts a tensor from the layout (order in memory) of a device to the
+    layout of another device.
+    """
 
 
 def viewed_operand(op: Operation) -> SSAValue | None:
-    """Return the operand of a `View`, or `None` for other operations."""
+    """
+    Return the operand if `op` is a view, such as a reshape, that needs no copy; otherwise `None`.
+    """
     return op.operands[0] if op.has_trait(View, value_if_unregistered=False) else None
 
 
 def integers(values: Sequence[int]) -> DenseArrayBase[IntegerType]:
-    """Convert integers to an attribute."""
+    """Convert integers to an attribute `array<i64: ...>`."""
     return DenseArrayBase.from_list(i64, list(values))
 
 
 def integers_of(attribute: DenseArrayBase[IntegerType]) -> tuple[int, ...]:
-    """Return the integers of an attribute; cached."""
+    """Return the integers of an attribute `array<i64: ...>`. The results are cached."""
     return _unpacked(attribute.data.data)
 
 
@@ -70,7 +81,10 @@ _FLOAT32_FIFTH = 0.20000000298023224
 
 @dataclass(frozen=True)
 class OnnxOperator:
-    """An ONNX operator with one operand; parameters of the function are attributes."""
+    """
+    The ONNX operator of a function with one operand. The parameters of the function are attributes
+    of the operator.
+    """
 
     name: str
     since: int = 13
@@ -83,7 +97,10 @@ class OnnxOperator:
 
 @dataclass(frozen=True)
 class Facts:
-    """Properties of a function that cannot be derived from its definitions in numpy and C."""
+    """
+    Properties of an elementwise function that cannot be derived from the definitions in numpy and
+    C, such as the name in ONNX.
+    """
 
     onnx: OnnxOperator | None = None
     """`None` if ONNX has no such operator, or only with additional operands."""
@@ -215,7 +232,7 @@ class FunctionAttr(ParametrizedAttribute):
 
     @property
     def data(self) -> Function:
-        """The function without parameters, as in the attributes of other kinds."""
+        """The kind of function, such as `clip`, without parameters, scale and offset."""
         return self.function_name.data
 
     @property
@@ -224,7 +241,7 @@ class FunctionAttr(ParametrizedAttribute):
 
     @property
     def affine(self) -> tuple[float, float] | None:
-        """The scale and the offset of the result, if given."""
+        """The scale and the offset that are applied to the result of the function, or `None`."""
         pair = tuple(p.data for p in self.scale_and_offset)
         return (pair[0], pair[1]) if pair else None
 
@@ -235,13 +252,19 @@ class FunctionAttr(ParametrizedAttribute):
 
     @property
     def clip_range(self) -> tuple[float, float] | None:
-        """The bounds of a function that only clips, which a requantization can replace."""
+        """
+        The lower and upper bound of a function that only clips, such as (0, inf) of ReLU; `None`
+        for other functions.
+        """
         clip = self.data.facts.clip
         return None if clip is None else clip(self.values)
 
     @property
     def is_homogeneous(self) -> bool:
-        """Return whether `f(a * x) = a * f(x)` for all `a > 0`."""
+        """
+        Whether `f(a * x) = a * f(x)` for all `a > 0`, so that a scale can move through the
+        function.
+        """
         if self.affine is not None and self.affine[1] != 0.0:
             return False
         if (bounds := self.clip_range) is not None:

@@ -54,7 +54,10 @@ def bytes_of(kind: Tensor) -> int:
 
 
 def packed_offsets(kinds: Sequence[Tensor]) -> list[int]:
-    """Return the offset of each of several packed tensors, and the total size."""
+    """
+    Return the offset in bytes of each of several tensors that are stored consecutively at multiples
+    of 16, and as the last item the total size.
+    """
     sizes = (-(-bytes_of(k) // PACKED_ALIGNMENT) * PACKED_ALIGNMENT for k in kinds)
     return [0, *accumulate(sizes)]
 
@@ -69,19 +72,22 @@ class CallingOperation(GraphOperation, ABC):
 
     @abstractmethod
     def callees(self) -> Sequence[SymbolRefAttr]:
-        """Return the names of the functions that the operation calls."""
+        """Return the names of the functions that the operation can call."""
 
     @abstractmethod
     def argument_types(self) -> Iterator[Tensor]:
-        """Yield the types of the arguments of each function."""
+        """Yield the types that the arguments of each called function must have."""
 
     @abstractmethod
     def packed_types_of(self, name: SymbolRefAttr, outputs: Sequence[Tensor]) -> Sequence[Tensor]:
-        """Return the types of packed results for `outputs` of a function; refuse a mismatch."""
+        """
+        Return the types of the tensors that the result packs, if the function `name` returns values
+        of the types `outputs`. Raise a `VerifyException` if they do not match the operation.
+        """
 
     @property
     def functions(self) -> list[FuncOp]:
-        """The functions that the operation calls, if it is in a module."""
+        """The functions that the operation can call; empty outside of a module."""
         found = [SymbolTable.lookup_symbol(self, name) for name in self.callees()]
         return [function for function in found if isinstance(function, FuncOp)]
 
@@ -92,7 +98,10 @@ class CallingOperation(GraphOperation, ABC):
 
 
 class CalleesFit(SymbolUserOpInterface):
-    """Called functions must have the types that the caller needs."""
+    """
+    Trait: verifies that the called functions exist, do not call themselves, and have the types of
+    arguments and results that the caller needs.
+    """
 
     def verify(self, op: Operation) -> None:
         assert isinstance(op, CallingOperation)
@@ -117,17 +126,20 @@ class CalleesFit(SymbolUserOpInterface):
 
 
 def macs_of(function: FuncOp) -> int:
-    """Return the number of multiplications of layers in a call of `function`."""
+    """Return the number of multiplications of layers in a single call of `function`."""
     return sum(op.macs for op in function.body.block.ops if isinstance(op, GraphOperation))
 
 
 def tensors_of(function: FuncOp) -> list[Tensor]:
-    """Return the result types of a function."""
+    """Return the types of the results of a function."""
     return [kind for kind in function.function_type.outputs if is_tensor(kind)]
 
 
 def called_functions(function: FuncOp) -> list[FuncOp]:
-    """Return the functions that `function` calls, directly or not, each after its callees."""
+    """
+    Return the functions that `function` calls, directly or indirectly. Each is listed after the
+    functions that it calls.
+    """
     found: dict[FuncOp, None] = {}
     visited: set[FuncOp] = set()
 
@@ -330,7 +342,8 @@ class LoopOp(CallingOperation):
     @property
     def counted_steps(self) -> int:
         """
-        The number of steps that estimates assume: all, or 1 if a condition can end the loop early.
+        The number of steps that estimates of time assume: all steps, or 1 if a condition can end
+        the loop early.
         """
         return self.step_count if self.condition is None else 1
 

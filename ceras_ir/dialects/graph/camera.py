@@ -84,7 +84,7 @@ MAX_FRAME_EXTENT = 1 << 14
 
 @dataclass(frozen=True)
 class FrameLayout:
-    """The array of a frame of `height` x `width` pixels in a format."""
+    """The shape in bytes of a camera frame of `height` x `width` pixels in a format."""
 
     format: FrameFormat
     height: int
@@ -92,7 +92,7 @@ class FrameLayout:
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """The shape of the bytes."""
+        """The shape [1, rows, columns, bytes] of the bytes of a frame."""
         if self.format in PLANAR:
             return 1, self.height + self.height // 2, self.width, 1
         count = {FrameFormat.GRAY: 1, FrameFormat.RGB888: 3, FrameFormat.BGR888: 3}
@@ -100,7 +100,7 @@ class FrameLayout:
 
     @property
     def error(self) -> str:
-        """The reason why no frame has this size, or an empty text."""
+        """The reason why the format does not permit frames of this size, or an empty text."""
         largest = max(self.height, self.width)
         if min(self.height, self.width) < 1 or largest > MAX_FRAME_EXTENT:
             return f"height and width of a frame are 1 to {MAX_FRAME_EXTENT}"
@@ -111,14 +111,20 @@ class FrameLayout:
         return ""
 
     def has(self, crop: tuple[int, int, int, int]) -> bool:
-        """Return whether [top, left, height, width] is a part of the frame."""
+        """
+        Return whether the rectangle `crop` (top, left, height, width in pixels) is inside the
+        frame.
+        """
         top, left, height, width = crop
         is_part = min(top, left) >= 0 and min(height, width) > 0
         return is_part and top + height <= self.height and left + width <= self.width
 
     @classmethod
     def of_shape(cls, format: FrameFormat, shape: Sequence[int]) -> "FrameLayout":
-        """Return the layout with the bytes `shape`."""
+        """
+        Return the layout of frames of `format` that have the bytes `shape`, [1, rows, columns,
+        bytes].
+        """
         _, rows, width, _ = shape
         return cls(format, rows * 2 // 3 if format in PLANAR else rows, width)
 

@@ -34,7 +34,10 @@ from ceras_ir.support.diagnostics import InputError, node_name
 
 
 def storage_type(element: Attribute) -> Float32Type | IntegerType:
-    """Return the type that stores `element` in memory."""
+    """
+    Return the type in which `element` is stored in memory: the integer type of a quantized element,
+    otherwise `element`.
+    """
     if isinstance(element, UniformType):
         return element.storage
     assert isinstance(element, Float32Type) or is_integer(element)
@@ -47,13 +50,14 @@ def is_integer(type: Attribute) -> TypeGuard[IntegerType]:
 
 
 def numpy_dtype(element: Attribute) -> np.dtype[np.generic]:
-    """Return the numpy type that stores `element`: float32 or an integer."""
+    """Return the numpy type in which `element` is stored: float32, bool or an integer type."""
     return stored_dtype(storage_type(element))
 
 
 def plain_element(dtype: np.dtype[np.generic]) -> Float32Type | IntegerType | None:
     """
-    Return the element type of plain tensors of a numpy type, or `None` if there is no such type.
+    Return the element type (without scale) for the numpy type `dtype`, or `None` for other types
+    than float32, bool and integers.
     """
     if dtype == "float32":
         return f32
@@ -66,7 +70,8 @@ def plain_element(dtype: np.dtype[np.generic]) -> Float32Type | IntegerType | No
 
 def is_splat(flat: NDArray[np.generic]) -> bool:
     """
-    Return whether all elements have equal bits. A comparison of the first and last is tried first.
+    Return whether all elements of a vector have equal bits, so that a single element can represent
+    them.
     """
     bits = flat.view(f"u{flat.dtype.itemsize}")
     return bool(bits[-1] == bits[0]) and bool((bits == bits[0]).all())
@@ -110,7 +115,10 @@ class ConstantOp(GraphOperation, HasFolderInterface):
         *,
         location: LocationAttr | None = None,
     ) -> ConstantOp:
-        """Create a constant from an array of the stored type of `element`."""
+        """
+        Create a constant of `element` from an array, which must have the numpy type in which
+        `element` is stored.
+        """
         assert array.dtype == numpy_dtype(element), (array.dtype, element)
         stored = TensorType(storage_type(element), array.shape)
         raw = np.ascontiguousarray(array)
@@ -121,7 +129,10 @@ class ConstantOp(GraphOperation, HasFolderInterface):
         return cls(dense, TensorType(element, array.shape), location=location)
 
     def array(self) -> NDArray[np.generic]:
-        """Return the stored elements, read-only, if possible without a copy."""
+        """
+        Return the elements as stored (integers of a quantized constant), read-only, if possible
+        without a copy. Raise `InputError` if the text of the constant was elided.
+        """
         kind = tensor_type(self.result)
         shape = kind.get_shape()
         if isinstance(self.value, DenseResourceAttr):
@@ -135,7 +146,7 @@ class ConstantOp(GraphOperation, HasFolderInterface):
         return np.broadcast_to(flat[0], shape) if flat.size == 1 else flat.reshape(shape)
 
     def digest(self) -> bytes:
-        """Return a hash of the stored type and elements."""
+        """Return a hash of the stored type and elements, to find equal constants."""
         array = np.ascontiguousarray(self.array())
         found = sha256(array.dtype.str.encode())
         found.update(array.data)
@@ -148,11 +159,14 @@ class ConstantOp(GraphOperation, HasFolderInterface):
 
     @property
     def is_elided(self) -> bool:
-        """Return whether the constant was parsed from text in which its elements are omitted."""
+        """Whether the constant was parsed from text in which the elements are omitted."""
         return isinstance(self.value, DenseResourceAttr)
 
     def nonzero(self) -> NDArray[np.bool_]:
-        """Return a mask of elements that represent a real value other than 0."""
+        """
+        Return a mask that is true for each element other than 0; of a quantized constant, for each
+        integer other than the zero point.
+        """
         element, array = tensor_type(self.result).element_type, self.array()
         if not isinstance(element, UniformType):
             return array != 0
@@ -177,7 +191,7 @@ class ConstantOp(GraphOperation, HasFolderInterface):
 
 
 class MaterializeConstant(ConstantMaterializationInterface):
-    """Let folders of the dialect create constants."""
+    """Lets folders of the dialect create constants from attributes."""
 
     def materialize_constant(self, value: Attribute, type: Attribute) -> Operation | None:
         if is_tensor(type) and (isinstance(value, Encoded) or isa(value, DenseIntOrFPElementsAttr)):
@@ -186,18 +200,24 @@ class MaterializeConstant(ConstantMaterializationInterface):
 
 
 def constant_array(value: SSAValue) -> NDArray[np.generic] | None:
-    """Return the stored elements of `value` if it is a constant, else `None`."""
+    """
+    Return the elements of `value` as stored (integers if quantized), or `None` if it is not a
+    constant.
+    """
     owner = value.owner
     return owner.array() if isinstance(owner, ConstantOp) else None
 
 
 def constant_number(value: SSAValue) -> float | None:
-    """Return the element of `value` if it is a constant with a single element, else `None`."""
+    """
+    Return the stored element of `value` if it is a constant with a single element, otherwise
+    `None`.
+    """
     array = constant_array(value)
     return None if array is None or array.size != 1 else float(array.reshape(-1)[0])
 
 
 def known_array(value: SSAValue) -> NDArray[np.generic]:
-    """Return the stored elements of `value`, which must be a constant."""
+    """Return the elements of the constant `value` as stored (integers if quantized)."""
     assert isinstance(value.owner, ConstantOp)
     return value.owner.array()

@@ -88,14 +88,20 @@ class UnaryOp(InputOperation):
 
     @property
     def channel_exponents(self) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-        """The exponents of operand and result for each channel, or `None`."""
+        """
+        The exponents by which each channel of the operand and of the result is scaled, or `None` if
+        channels are not scaled.
+        """
         if self.input_exponents is None or self.result_exponents is None:
             return None
         return integers_of(self.input_exponents), integers_of(self.result_exponents)
 
     @property
     def channel_factors(self) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
-        """The factors of operand and result for each channel, or `None`."""
+        """
+        The powers of two by which each channel of the operand and of the result is multiplied, or
+        `None` if channels are not scaled.
+        """
         if (exponents := self.channel_exponents) is None:
             return None
         up, down = (np.array(values, np.float32) for values in exponents)
@@ -233,25 +239,34 @@ class BinaryOp(GraphOperation):
 
     @property
     def shifts(self) -> tuple[int, int]:
-        """The left shifts that align the scales of the operands."""
+        """
+        The left shifts of the stored operands of a quantized sum, which convert both to the same
+        scale.
+        """
         return self.lhs_shift.value.data, self.rhs_shift.value.data
 
     @property
     def multipliers(self) -> tuple[int, int]:
-        """The multipliers of the operands, applied before the shifts."""
+        """
+        The integers by which the stored operands of a quantized sum are multiplied before the
+        shifts; 1 by default.
+        """
         lhs, rhs = self.lhs_multiplier, self.rhs_multiplier
         return 1 if lhs is None else lhs.value.data, 1 if rhs is None else rhs.value.data
 
     @property
     def addends(self) -> tuple[RequantAttr, RequantAttr] | None:
-        """The requantizations of the shifted operands, if they have any."""
+        """The requantization of each shifted operand before the sum, or `None`."""
         if self.lhs_requant is None or self.rhs_requant is None:
             return None
         return self.lhs_requant, self.rhs_requant
 
     @property
     def factors(self) -> tuple[int, int]:
-        """The integer factor of each operand: the multiplier times a power of two for the shift."""
+        """
+        The integer by which each stored operand is multiplied in total: the multiplier times
+        `2**shift`.
+        """
         (lm, rm), (ls, rs) = self.multipliers, self.shifts
         return lm << ls, rm << rs
 
@@ -384,7 +399,8 @@ class ShiftSwishOp(InputOperation):
     @property
     def channel_bends(self) -> list[tuple[int, ...]]:
         """
-        The five constants of the approximation by shifts, for all channels or for each channel.
+        The constants k0 to k4 of the formula of the class: a single tuple for all channels, or a
+        tuple per channel.
         """
         values = [int(v) for v in self.bends.get_values()]
         return [tuple(values[i : i + 5]) for i in range(0, len(values), 5)]

@@ -158,12 +158,15 @@ def permutation_of(op: TransposeOp) -> tuple[int, ...]:
 
 
 def inverse(permutation: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the inverse permutation."""
+    """Return the permutation that reverses `permutation`: (1, 2, 0) -> (2, 0, 1)."""
     return tuple(permutation.index(i) for i in range(len(permutation)))
 
 
 def is_reshape(shape: tuple[int, ...], permutation: tuple[int, ...]) -> bool:
-    """Return whether a transpose of `shape` keeps the row-major order of elements."""
+    """
+    Return whether a transpose of a tensor of `shape` only moves axes of extent 1, so that the
+    elements keep their order in memory.
+    """
     moved = [p for p in permutation if shape[p] != 1]
     return moved == sorted(moved)
 
@@ -248,7 +251,7 @@ class TransposeToReshape(RewritePattern):
 
 
 class FoldConstantLayout(RewritePattern):
-    """Fold a reshape or transpose of a constant."""
+    """Replace a reshape or transpose of a constant by a constant with the moved elements."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: ReshapeOp | TransposeOp, rewriter: PatternRewriter, /):

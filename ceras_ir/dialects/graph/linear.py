@@ -112,21 +112,25 @@ class LinearOperation(GraphOperation, ABC):
 
     @property
     def tables(self) -> NDArray[np.int8 | np.int16 | np.float32] | None:
-        """The lookup tables of the output stage, as rows of an array; `None` without tables."""
+        """
+        The lookup tables that compute the activation in the output stage, as rows of an array, or
+        `None`.
+        """
         return None if self.table is None else table_arrays(self.table)
 
     @property
     def channel_rows(self) -> tuple[int, ...] | None:
         """
-        The index of the lookup table of each output channel, or `None` if all share a single table.
+        The index of the lookup table (a row of `tables`) of each output channel, or `None` if all
+        channels share a table.
         """
         return rows_of_channels(self.rows)
 
     @property
     def residual_shifts(self) -> tuple[int, ...]:
         """
-        The left shift of a quantized residual: a single shift, or one for each output channel; 0
-        without a residual.
+        The left shift of a quantized residual before it is added to the accumulator: a single
+        shift, or a shift for each output channel. It is 0 without a residual.
         """
         if (shifts := self.residual_shift) is None:
             return (0,)
@@ -149,13 +153,13 @@ class LinearOperation(GraphOperation, ABC):
 
     @property
     def macs(self) -> int:
-        """The number of multiplications, including those of taps in the padding."""
+        """The number of multiplications, including products with the padding."""
         return prod(shape_of(self.result)) * prod(shape_of(self.weights)[1:])
 
     @property
     def has_single_channel_groups(self) -> bool:
         """
-        Return whether each channel depends on a single input channel, as in depthwise convolutions.
+        Whether each output channel depends on a single input channel, as in depthwise convolutions.
         """
         return shape_of(self.weights)[3:] == (1,)
 
@@ -167,7 +171,7 @@ class LinearOperation(GraphOperation, ABC):
 
     @property
     def weight_scale(self) -> float | None:
-        """The scale of int8 weights of a float operation, or `None` (S in the module docstring)."""
+        """The scale of int8 weights of an operation that computes in float, or `None`."""
         element = quantized_element(self.weights)
         return None if element is None or self.is_quantized else element.scale
 
@@ -250,7 +254,10 @@ class LinearOperation(GraphOperation, ABC):
 
 
 def shifts_of_channels(shifts: Sequence[int]) -> IntegerAttr | DenseArrayBase[IntegerType]:
-    """Return `residual_shift` for the shifts of channels, a single integer if all are equal."""
+    """
+    Return the attribute `residual_shift` for the shifts of the output channels: a single integer if
+    all are equal, otherwise an array.
+    """
     return IntegerAttr(shifts[0], i64) if len(set(shifts)) == 1 else integers(shifts)
 
 
@@ -402,7 +409,7 @@ class MatmulOp(LinearOperation):
 
 
 def is_depthwise(op: Operation) -> bool:
-    """Return whether `op` is a convolution of each channel with a separate filter."""
+    """Return whether `op` is a depthwise convolution, with a single filter for each channel."""
     if not isinstance(op, Conv2dOp) or op.group_count == 1:
         return False
     outputs, _, _, channels = shape_of(op.weights)

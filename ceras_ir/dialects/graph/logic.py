@@ -194,8 +194,8 @@ class TreeEnsembleOp(GraphOperation):
 
     def __init__(self, input: SSAValue, tables: Sequence[SSAValue], width: int):
         """
-        Create the operation from `tables`, in the order of the operands. The result has `width`
-        columns.
+        Create the operation from `tables`, which are the constant operands in order (features to
+        leaves). The result has `width` columns.
         """
         super().__init__(
             operands=[input, *tables],
@@ -208,7 +208,10 @@ class TreeEnsembleOp(GraphOperation):
 
     @property
     def expected_visits(self) -> float:
-        """The expected number of nodes per row, if both children are equally likely."""
+        """
+        The expected number of visited nodes of all trees for a row of the input, if both children
+        of a node are equally likely.
+        """
         children, roots = constant_array(self.children), constant_array(self.roots)
         assert children is not None
         assert roots is not None

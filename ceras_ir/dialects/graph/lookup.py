@@ -44,7 +44,10 @@ BYTE_ENTRIES = 256
 
 
 def table_shape(table: DenseIntOrFPElementsAttr) -> tuple[int, int]:
-    """Return the number of tables, and the number of entries of each."""
+    """
+    Return the number of tables, and the number of entries of each table: `tensor<2x256xi8>` -> (2,
+    256), `tensor<256xi8>` -> (1, 256).
+    """
     type = table.type
     assert isinstance(type, TensorType)
     rows, entries = (1, *type.get_shape())[-2:]
@@ -54,7 +57,7 @@ def table_shape(table: DenseIntOrFPElementsAttr) -> tuple[int, int]:
 def table_arrays(
     table: DenseIntOrFPElementsAttr,
 ) -> NDArray[np.int8 | np.int16 | np.float32]:
-    """Return the tables of an attribute as the rows of an array."""
+    """Return the lookup tables of an attribute as an array [tables, entries]."""
     shape, element = table_shape(table), table.get_element_type()
     stored = np.frombuffer(table.data.data, numpy_dtype(element).name)
     # A splat table stores a single entry.
@@ -62,7 +65,10 @@ def table_arrays(
 
 
 def rows_of_channels(rows: DenseArrayBase[IntegerType] | None) -> tuple[int, ...] | None:
-    """Return the index of the table of each channel, or `None` if there is a single table."""
+    """
+    Return the index of the lookup table (a row of the table attribute) of each channel, or `None`
+    if all channels share a table.
+    """
     return None if rows is None else tuple(int(v) for v in rows.get_values())
 
 
@@ -72,7 +78,10 @@ def expect_tables(
     storage: Attribute,
     channels: int,
 ) -> None:
-    """Refuse tables with entries other than `storage`, or rows that do not match the channels."""
+    """
+    Raise a `VerifyException` if the entries of lookup tables do not have the type `storage`, or if
+    `rows` does not have the index of a table for each of `channels` channels.
+    """
     type = table.type
     shape: list[int] = list(type.get_shape()) if isinstance(type, TensorType) else []
     if len(shape) != (1 if rows is None else 2):
@@ -129,7 +138,7 @@ class LookupOp(InputOperation):
 
     @property
     def tables(self) -> NDArray[np.int8 | np.int16 | np.float32]:
-        """The tables, as rows of an array."""
+        """The lookup tables, as an array [tables, entries]."""
         return table_arrays(self.table)
 
     @property
@@ -138,12 +147,15 @@ class LookupOp(InputOperation):
 
     @property
     def channel_rows(self) -> tuple[int, ...] | None:
-        """The index of the table of each channel, or `None` if there is a single table."""
+        """
+        The index of the lookup table (a row of `tables`) of each channel, or `None` if all channels
+        share a table.
+        """
         return rows_of_channels(self.rows)
 
     @property
     def has_pixel_input(self) -> bool:
-        """Return whether the input is ui8 without quantization, such as the pixels of an image."""
+        """Whether the input is ui8 without a scale, such as the pixels of an image."""
         return element_of(self.input) == BYTE
 
     def verify_semantics(self) -> None:

@@ -207,7 +207,11 @@ class IntegerNormalizeOp(GraphOperation):
 
 
 def deviation_shift(input: SSAValue, *, centred: bool) -> int:
-    """Return the left shift of the operand of the square, for which the sum of squares fits."""
+    """
+    Return the left shift of the deviations from the mean before they are squared: at most 5, so
+    that the sum of squares fits 64 bits. It can be negative, a right shift. Without `centred`, it
+    is 5.
+    """
     if not centred:
         return 5
     element = quantized_element(input)

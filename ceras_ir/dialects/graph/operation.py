@@ -40,7 +40,7 @@ INTEGER_WIDTHS = (1, 8, 16, 32, 64)
 
 
 def is_tensor(type: Attribute) -> TypeGuard[Tensor]:
-    """Return whether `type` is a ranked tensor."""
+    """Return whether `type` is a tensor type."""
     return isinstance(type, TensorType)
 
 
@@ -67,7 +67,7 @@ def quantized_element(value: SSAValue) -> UniformType | None:
 
 
 def stored_element(value: SSAValue) -> UniformType:
-    """Return the element type of a quantized value."""
+    """Return the element type of a value that must be quantized."""
     element = element_of(value)
     assert isinstance(element, UniformType)
     return element
@@ -79,12 +79,15 @@ def scale_of(value: SSAValue) -> float:
 
 
 def is_plain(value: SSAValue) -> bool:
-    """Return whether the elements of a value are integers without a scale."""
+    """Return whether `value` is a tensor of integers without a scale, such as indices."""
     return is_tensor(value.type) and isinstance(value.type.element_type, IntegerType)
 
 
 def is_per_axis(value: SSAValue) -> bool:
-    """Return whether the element type refers to a dimension, which must not be moved."""
+    """
+    Return whether a value has a scale per index of an axis. Such an axis must not be moved or
+    sliced.
+    """
     element = quantized_element(value)
     return element is not None and element.is_per_axis
 
@@ -103,14 +106,20 @@ def broadcast_shape(*shapes: Sequence[int]) -> tuple[int, ...] | None:
 
 
 def window_extent(size: int, dilation: int) -> int:
-    """The number of elements from the first to the last tap of a window, inclusive."""
+    """
+    Return the number of elements from the first to the last element of a window of `size` elements
+    with `dilation`: (3, 2) -> 5.
+    """
     return (size - 1) * dilation + 1
 
 
 def window_output(
     size: int, before: int, after: int, kernel: int, stride: int, dilation: int
 ) -> int:
-    """The number of output elements of a window over `before + size + after` elements."""
+    """
+    Return the number of positions of a window of `kernel` elements in an axis of `size` elements
+    with `before` and `after` elements of padding.
+    """
     return (size + before + after - window_extent(kernel, dilation)) // stride + 1
 
 
@@ -145,8 +154,8 @@ class GraphOperation(IRDLOperation, ABC):
     @property
     def has_kernel_form(self) -> bool:
         """
-        Return whether the operation computes as a kernel of TensorFlow Lite: it rounds twice, has
-        wide multipliers, requantizes addends or divides.
+        Whether the operation rounds exactly as a kernel of TensorFlow Lite: it rounds twice, has
+        multipliers of more than 31 bits, requantizes the operands of a sum, or divides.
         """
         requant = self.properties.get("requant")
         is_normalized = isinstance(requant, RequantAttr) and requant.is_normalized
@@ -165,7 +174,7 @@ class GraphOperation(IRDLOperation, ABC):
 
     @property
     def macs(self) -> int:
-        """The number of multiplications; 0 except for layers."""
+        """The number of multiplications of a layer; 0 for other operations."""
         return 0
 
     @property
@@ -175,31 +184,36 @@ class GraphOperation(IRDLOperation, ABC):
 
     @property
     def data_operands(self) -> Sequence[SSAValue]:
-        """The operands that are quantized as activations, not as weights or biases."""
+        """
+        The operands that quantization stores as activations, without constant weights and biases.
+        """
         return self.operands
 
     @property
     def is_alias(self) -> bool:
         """
-        Return whether the result consists of rearranged elements of a single operand and zeros.
+        Whether the result has the elements of a single operand in another order or shape, and
+        possibly zeros as padding.
         """
         return self.has_trait(MovesElements) and not is_plain(self.results[0])
 
     @property
     def keeps_scale(self) -> bool:
-        """Return whether operands and result must have the same scale, as for data movement."""
+        """
+        Whether operands and result must have the same scale, as in data movement or a maximum.
+        """
         return self.is_alias
 
     @property
     def rescales(self) -> bool:
-        """Return whether the operation has a quantized form that rescales its result."""
+        """Whether the operation has a quantized form in which the result has a separate scale."""
         return False
 
     def quantized(self, operands: Sequence[SSAValue], element: UniformType) -> "GraphOperation":
         """
-        Return the quantized form on quantized `operands` with a result of `element`. If the
-        operation `keeps_scale`, both have the same element type and the form is the same operation.
-        Operations that rescale override this.
+        Return the quantized form of the operation on quantized `operands`, with a result of
+        `element`. An operation that `keeps_scale` remains the same operation; other operations
+        override this method.
         """
         return self.rebuilt(operands, element=element)
 
@@ -211,7 +225,10 @@ class GraphOperation(IRDLOperation, ABC):
         element: Attribute | None = None,
         changed: Mapping[str, Attribute] | None = None,
     ) -> Self:
-        """Return a copy with other operands, result type and properties."""
+        """
+        Return a copy with other operands. If given, `shape` and `element` replace the type of the
+        result, and `changed` replaces properties.
+        """
         kind = TensorType(
             element_of(self.output) if element is None else element,
             shape_of(self.output) if shape is None else shape,
@@ -227,20 +244,24 @@ class GraphOperation(IRDLOperation, ABC):
     @property
     def keeps_channels(self) -> bool:
         """
-        Return whether channel `c` (index of the last dimension) of the result depends only on
-        channel `c` of the operands, and a positive factor of the operand is a factor of the result.
+        Whether channel `c` (index of the last axis) of the result depends only on channel `c` of
+        the operands, and a positive factor of that channel is a factor of the result.
         """
         return False
 
     @property
     def depends_on_channel(self) -> bool:
-        """Return whether the function depends on the index of the last dimension."""
+        """
+        Whether the function differs between channels (indices of the last axis), as with a scale
+        per channel.
+        """
         return any(map(is_per_axis, (*self.operands, *self.results)))
 
     def reordered(self, order: Sequence[int]) -> Mapping[str, Attribute] | None:
         """
-        Return the properties that change if transposes of the operands by `order` move to the
-        result. Return `None` if the results would differ.
+        Return the properties that change if transposes of all operands by the permutation `order`
+        are replaced by a transpose of the result. Return `None` if the elements of the result would
+        differ.
         """
         declared = self.has_trait(Elementwise) or self.DIMENSIONS or self.PER_DIMENSION
         if not declared or self.depends_on_channel:
@@ -288,7 +309,10 @@ class GraphOperation(IRDLOperation, ABC):
         self.verify_semantics()
 
     def verify_semantics(self) -> None:
-        """Check conditions beyond types and traits; operands are tensors."""
+        """
+        Check conditions of this operation in addition to types and traits, which are already
+        verified.
+        """
 
 
 class InputOperation(GraphOperation, ABC):
@@ -306,7 +330,10 @@ class InputOperation(GraphOperation, ABC):
         shape: Sequence[int] | None = None,
         element: Attribute | None = None,
     ):
-        """Use the shape and element type of the operand, unless given."""
+        """
+        Create the operation. The result has the shape and element type of the operand, unless they
+        are given.
+        """
         kind = TensorType(
             element_of(input) if element is None else element,
             shape_of(input) if shape is None else shape,
@@ -325,12 +352,15 @@ NO_KERNELS = (
 
 
 def only_clips(activation: FunctionAttr | None) -> bool:
-    """Return whether a clamp range can replace the activation; see `set-functions`."""
+    """
+    Return whether there is no activation, or an activation that only clips, so that the clamp of a
+    requantization can compute it.
+    """
     return activation is None or activation.clip_range is not None
 
 
 def expect_same_element(op: GraphOperation) -> None:
-    """Refuse an operand with another element type than the result."""
+    """Raise a `VerifyException` if an operand has another element type than the result."""
     for value in op.operands:
         if element_of(value) != element_of(op.output):
             raise VerifyException(
@@ -359,7 +389,7 @@ def expect_rank(name: str, value: SSAValue, rank: int) -> None:
 
 
 def expect_axis(axis: int, rank: int) -> None:
-    """Refuse an axis outside of `[0, rank)`."""
+    """Raise a `VerifyException` if `axis` is not in `[0, rank)`."""
     if not 0 <= axis < rank:
         raise VerifyException(f"axis must be in [0, {rank}), got {axis}")
 
@@ -374,8 +404,9 @@ def expect_length(name: str, values: Sequence[int], length: int, minimum: int) -
 
 def expect_rescaling(op: Operation, requant: RequantAttr | None, channels: int = 0) -> None:
     """
-    Check that a quantized operation has quantized operands and a requantization, and a float
-    operation neither. A requantization may have a multiplier for each of `channels`.
+    Raise a `VerifyException` unless all operands and the result are quantized and `requant` is
+    given, or all are float and it is not. `requant` may have a single multiplier, or `channels`
+    multipliers.
     """
     quantized = [quantized_element(v) is not None for v in (*op.operands, *op.results)]
     if any(quantized) != all(quantized):
@@ -392,7 +423,10 @@ def expect_rescaling(op: Operation, requant: RequantAttr | None, channels: int =
 
 
 def expect_multipliers(requant: RequantAttr, channels: int) -> None:
-    """Refuse multipliers per channel, unless their number is `channels`."""
+    """
+    Raise a `VerifyException` if a requantization has multipliers per channel, but not `channels` of
+    them.
+    """
     if requant.is_per_channel and len(requant.channels) != channels:
         raise VerifyException(
             f"'requant' has {len(requant.channels)} multipliers, expected {channels or 1}"
@@ -400,7 +434,10 @@ def expect_multipliers(requant: RequantAttr, channels: int) -> None:
 
 
 def expect_storable(result: SSAValue, requant: RequantAttr) -> None:
-    """Refuse a clamp range outside of the result's storage."""
+    """
+    Raise a `VerifyException` if the clamp range of `requant` exceeds the integers that `result` can
+    store.
+    """
     element = quantized_element(result)
     if element is None:
         raise VerifyException(f"quantized result expected, got {result.type}")

@@ -181,7 +181,10 @@ class Pool2dOp(InputOperation):
 
 
 def average_requant(op: Pool2dOp, count: int) -> RequantAttr:
-    """Return the requantization of a window with `count` elements inside the input."""
+    """
+    Return the requantization of the sum of a window of an average pooling that has `count` elements
+    inside the input. The multiplier contains `1 / count`.
+    """
     assert op.requant is not None
     window = prod(op.kernel.get_values())
     if count == window:
@@ -192,11 +195,12 @@ def average_requant(op: Pool2dOp, count: int) -> RequantAttr:
 
 def reciprocal_requant(window: int, input: SSAValue, result_scale: float) -> RequantAttr:
     """
-    Return the division by `window` and the change of scale as a fixed-point multiplier.
+    Return the requantization that divides the sum of a window of `window` elements by their number
+    and converts it to the scale of the result, by a fixed-point multiplier.
 
-    The shift leaves 31 bits for the multiplier of a single-element window. For equal scales and
-    windows of up to 2^12 elements, the error of sums of int8 is below 2^-11 units of the result,
-    and below 2^-3 for sums of int16.
+    The shift is small enough that the multiplier of a window with a single element inside the input
+    has 31 bits. For equal scales and windows of up to 2^12 elements, the error of sums of int8 is
+    below 2^-11 units of the result, and below 2^-3 for sums of int16.
     """
     ratio = scale_of(input) / result_scale / window
     shift = 0
@@ -207,7 +211,10 @@ def reciprocal_requant(window: int, input: SSAValue, result_scale: float) -> Req
 
 
 class Resize(StrEnum):
-    """The result of the elements near a coordinate."""
+    """
+    The elements of the input from which an output element is computed: the nearest element, or a
+    linear combination of the neighbors.
+    """
 
     NEAREST = "nearest"
     LINEAR = "linear"
@@ -302,7 +309,7 @@ class ResizeOp(InputOperation):
 
     @property
     def factors(self) -> tuple[float, float]:
-        """The scales of height and width."""
+        """The scales of height and width: output extent by input extent."""
         height, width = self.scales.get_values()
         return float(height), float(width)
 

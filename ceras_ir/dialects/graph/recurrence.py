@@ -60,7 +60,9 @@ class Cell(StrEnum):
 
     @property
     def gates(self) -> int:
-        """The number of gates, and so of columns of the input for each element of the state."""
+        """
+        The number of gates: the input has this number of columns for each element of the state.
+        """
         return {Cell.RNN: 1, Cell.LSTM: 4}.get(self, 3)
 
     @property
@@ -148,8 +150,9 @@ class RecurrenceOp(GraphOperation):
         scales: tuple[Sequence[float], int] | None = None,
     ):
         """
-        Create the operation. Integer weights need `exponents` of the state and of each row, or, if
-        the state is quantized dynamically, `scales` and a zero point.
+        Create the operation. Integer weights need either `exponents`, the exponent of the scale of
+        the state and of each row of weights, or `scales`, the scales and the zero point of the
+        weights for a state that each step quantizes with a new scale.
         """
         steps, batch, _ = shape_of(input)
         shape = (steps + (kind is Cell.LSTM), batch, shape_of(state)[1])
@@ -173,8 +176,8 @@ class RecurrenceOp(GraphOperation):
     @property
     def exponents(self) -> tuple[int, tuple[int, ...]] | None:
         """
-        The exponent of the scale of the state, and for each row of integer weights that of its
-        scale; `None` if the scales are not fixed.
+        The exponent of the scale of the state, and the exponent of the scale of each row of
+        weights. `None` for float weights, and if each step chooses the scale of the state.
         """
         if self.state_exponent is None or self.weight_exponents is None:
             return None
@@ -183,8 +186,8 @@ class RecurrenceOp(GraphOperation):
     @property
     def scales(self) -> tuple[NDArray[np.float32], int] | None:
         """
-        The scales of the weights (a single scale, or one for each row) and the zero point of the
-        weights. `None` unless the state is quantized dynamically.
+        The scales of integer weights (a single scale, or a scale for each row) and the zero point.
+        `None` unless each step chooses the scale of the state.
         """
         if self.weight_scales is None or self.weight_zero_point is None:
             return None
@@ -193,7 +196,7 @@ class RecurrenceOp(GraphOperation):
 
     @property
     def is_integer(self) -> bool:
-        """Return whether the weights are int8, so that products are of integers."""
+        """Whether the weights are int8, so that products are computed in integers."""
         return element_of(self.weights) == i8
 
     @property
@@ -212,8 +215,8 @@ class RecurrenceOp(GraphOperation):
     @classmethod
     def max_sum(cls, weights: NDArray[np.generic]) -> int:
         """
-        Return the maximum magnitude of the sum of products of a row of integer weights and the
-        state.
+        Return the maximum magnitude that the sum of products of a row of integer weights and a
+        quantized state can reach.
         """
         return int(np.abs(weights.astype(np.int64)).sum(1).max()) * cls.STATE_BOUND
 

@@ -131,7 +131,7 @@ class ArgOp(InputOperation):
 
     @property
     def takes_last(self) -> bool:
-        """Return whether the last of equal extremes is selected."""
+        """Whether the index of the last of equal extremes is returned, not of the first."""
         return bool(self.last.value.data)
 
     def verify_semantics(self) -> None:

@@ -243,7 +243,7 @@ class PadOp(InputOperation):
 
     @property
     def stored_value(self) -> float | int:
-        """The element of a constant border."""
+        """The element of a constant border as stored: an integer for quantized tensors."""
         return self.value.value.data
 
     def verify_semantics(self) -> None:

@@ -214,13 +214,16 @@ class RegionAttr(_IntegerFields):
 
 
 def device_of(op: Operation) -> str:
-    """Return the device that executes `op`, by default the CPU."""
+    """Return the name of the device that executes `op`; by default the CPU."""
     attribute = op.attributes.get(DEVICE)
     return attribute.device.data if isinstance(attribute, DeviceAttr) else CPU
 
 
 def block_of(value: SSAValue) -> BlockAttr | None:
-    """Return the block of `value`, or `None` for constants and values in the caller's memory."""
+    """
+    Return the block of memory that a memory plan assigned to `value`. Return `None` for constants,
+    values in memory of the caller, and without a plan.
+    """
     if isinstance(value, BlockArgument):
         function = value.block.parent_op()
         if not isinstance(function, FuncOp) or function.arg_attrs is None:
@@ -241,7 +244,10 @@ def arena_of(function: FuncOp) -> ArenaAttr | None:
 
 
 def regions_of(function: FuncOp) -> tuple[RegionAttr, ...]:
-    """Return the memories of the arena of a function; empty for a single memory."""
+    """
+    Return the memories into which the arena of a function is divided; empty if the arena is a
+    single memory.
+    """
     regions = function.attributes.get(REGIONS)
     return regions.data if isa(regions, ArrayAttr[RegionAttr]) else ()
 

@@ -30,9 +30,11 @@ from ceras_ir.dialects.graph.operation import (
 
 def packed_shape(shape: Sequence[int], vector: Sequence[int]) -> tuple[int, ...]:
     """
-    Return the packed shape for a `vector` of [R, B], or of [B], for which R is 1 and not a
-    dimension: [N, H, W, C] -> [ceil(N/R), ceil(C/B), H, W, R, B]; [M, K] -> [ceil(K/B), ceil(M/R),
-    R, B].
+    Return the shape of a tensor with channels packed in vectors of B lanes. `vector` is [B], or [R,
+    B] for vectors that contain R images or rows of a matrix.
+
+    [N, H, W, C] -> [ceil(N/R), ceil(C/B), H, W, R, B]; [M, K] -> [ceil(K/B), ceil(M/R), R, B]. For
+    a `vector` of [B], R is 1, and the result has no axis for it.
     """
     rows, blocks = -(-shape[0] // prod(vector[:-1])), -(-shape[-1] // vector[-1])
     if len(shape) == 4:
@@ -127,7 +129,10 @@ class PackWindowsOp(InputOperation):
 
     @property
     def plain_shape(self) -> tuple[int, ...]:
-        """The shape [N, H, W, C] of the gathered windows before packing."""
+        """
+        The shape [N, H, W, C] of the gathered windows before packing, in which C counts the
+        elements of a window and the constants.
+        """
         n, *_, channels = shape_of(self.input)
         parts = channels * prod(self.kernel.get_values())
         return n, *shape_of(self.result)[2:4], parts + len(self.constants)

@@ -44,7 +44,10 @@ class BitmapAttr(Encoded):
 
     @classmethod
     def of(cls, array: NDArray[np.generic], element: Attribute) -> BitmapAttr:
-        """Encode `array` with a bit for each element."""
+        """
+        Encode `array` with a bit for each element, and the elements with a bit of 1. `element` is
+        the stored element type.
+        """
         nonzero = nonzero_bits(array)
         values = np.ascontiguousarray(array).reshape(nonzero.shape)[nonzero]
         places = BytesAttr(pack(nonzero, 1))
@@ -102,7 +105,7 @@ class MaskAttr(ParametrizedAttribute):
 
     @classmethod
     def of(cls, kept: NDArray[np.bool_]) -> MaskAttr:
-        """Return the mask that keeps the weights at which `kept` is true."""
+        """Return the mask that permits nonzero weights at the positions at which `kept` is true."""
         bits = np.packbits(kept.reshape(-1), bitorder="little").tobytes()
         extents = ArrayAttr([IntAttr(n) for n in kept.shape])
         return cls(IntAttr(int(np.count_nonzero(kept))), extents, BytesAttr(bits))
@@ -113,7 +116,7 @@ class MaskAttr(ParametrizedAttribute):
 
     @property
     def array(self) -> NDArray[np.bool_]:
-        """The mask as a read-only array: True for each weight that is kept."""
+        """The mask as a read-only array: true for each weight that may be nonzero."""
         raw = np.frombuffer(self.bits.data, np.uint8)
         result = np.unpackbits(raw, count=prod(self.shape), bitorder="little").astype(np.bool_)
         result.flags.writeable = False
@@ -151,7 +154,10 @@ class MaskAttr(ParametrizedAttribute):
             )
 
     def refusal(self, nonzero: NDArray[np.bool_]) -> str | None:
-        """Return the violation of this mask by weights that are `nonzero`, or `None`."""
+        """
+        Return an error message if a weight outside of this mask is not zero, or if the shapes
+        differ; otherwise `None`. `nonzero` is true for each weight that is not zero.
+        """
         if nonzero.shape != self.shape:
             return f"{MASK} of shape {self.shape} does not fit weights of shape {nonzero.shape}"
         lost = nonzero & ~self.array

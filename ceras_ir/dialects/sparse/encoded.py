@@ -48,12 +48,12 @@ _BYTE_WIDTHS = (8, 16, 32, 64)
 
 
 def packed_bytes(count: int, width: int) -> int:
-    """Return the size of `count` integers of `width` bits in bytes."""
+    """Return the number of bytes of `count` integers of `width` bits, stored without gaps."""
     return -(-count * width // 8)
 
 
 def pack(numbers: NDArray[np.generic], width: int) -> bytes:
-    """Pack integers below `2**width` into bytes."""
+    """Store integers below `2**width` without gaps in bytes, the lowest bit first."""
     flat = numbers.reshape(-1)
     if width in _BYTE_WIDTHS:
         return flat.astype(f"<u{width // 8}").tobytes()
@@ -63,7 +63,7 @@ def pack(numbers: NDArray[np.generic], width: int) -> bytes:
 
 
 def unpack(data: bytes, width: int, count: int) -> NDArray[np.uint64]:
-    """Unpack the first `count` integers."""
+    """Return the first `count` integers of `width` bits that `pack` stored in `data`."""
     if width == 0:
         return np.zeros(count, np.uint64)
     if width in _BYTE_WIDTHS:
@@ -82,8 +82,8 @@ class Stored(NamedTuple):
 
 def stored(nonzero: NDArray[np.bool_], farthest: int | None = None) -> Stored:
     """
-    Return the nonzero elements. With a maximum distance, zeros are added that divide longer
-    distances.
+    Return the positions of the nonzero elements of a matrix. If `farthest` is given, positions of
+    zeros are added, so that no distance between stored elements of a row exceeds it.
     """
     rows, columns = np.nonzero(nonzero)
     if farthest is None or not rows.size:
@@ -100,14 +100,20 @@ def stored(nonzero: NDArray[np.bool_], farthest: int | None = None) -> Stored:
 
 
 def distances(rows: Columns, columns: Columns) -> Columns:
-    """Return the distance of each stored element from the previous in the row, or from column 0."""
+    """
+    Return the number of columns from the previous stored element of the row to each stored element;
+    for the first of a row, from column 0.
+    """
     before = np.concatenate([[0], columns[:-1]])[: columns.size]
     before[np.concatenate([[True], rows[1:] != rows[:-1]])[: rows.size]] = 0
     return columns - before
 
 
 def summed(rows: Columns, steps: Columns) -> Columns:
-    """Convert distances between adjacent stored elements of rows to columns."""
+    """
+    Return the column of each stored element. `steps` are the distances from the previous stored
+    element of the row, or from column 0; `rows` are the rows of the elements.
+    """
     total = np.cumsum(steps)
     starts = np.flatnonzero(np.concatenate([[True], rows[1:] != rows[:-1]])[: rows.size])
     base = np.zeros(rows.size, np.int64)
@@ -119,7 +125,7 @@ def summed(rows: Columns, steps: Columns) -> Columns:
 
 @dataclass(frozen=True, init=False)
 class Encoded(ParametrizedAttribute, ABC):
-    """The elements of a constant tensor, without most zeros."""
+    """Base class of encodings of a constant tensor that omit most zeros."""
 
     type: StoredType
     counts: BytesAttr
@@ -129,7 +135,7 @@ class Encoded(ParametrizedAttribute, ABC):
     @property
     @abstractmethod
     def spelling(self) -> str:
-        """The name of the encoding in reports, with the widths of its fields."""
+        """The name of the encoding in reports, such as `csr_delta8`."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -137,7 +143,7 @@ class Encoded(ParametrizedAttribute, ABC):
 
     @property
     def matrix(self) -> tuple[int, int]:
-        """The number of filters, and the number of weights in each."""
+        """The number of filters (first axis), and the number of weights in each filter."""
         return self.shape[0], prod(self.shape[1:])
 
     @property
@@ -147,7 +153,10 @@ class Encoded(ParametrizedAttribute, ABC):
 
     @property
     def stored(self) -> NDArray[np.bool_]:
-        """A mask of the elements that are stored, some of which can be zero."""
+        """
+        A mask in the shape of the tensor: true for each element that is stored. Some stored
+        elements can be zero.
+        """
         result = np.zeros(self.matrix, np.bool_)
         rows, columns = self.elements
         result[rows, columns] = True
@@ -187,7 +196,9 @@ class Encoded(ParametrizedAttribute, ABC):
 
     @abstractmethod
     def verify_positions(self) -> None:
-        """Check counts and positions against the shape and each other."""
+        """
+        Raise a `VerifyException` if counts and positions do not match the shape or each other.
+        """
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
@@ -215,11 +226,17 @@ class Encoded(ParametrizedAttribute, ABC):
     @classmethod
     @abstractmethod
     def parse_widths(cls, parser: AttrParser) -> Sequence[Attribute]:
-        """Parse the parameters of the attribute that precede the sections."""
+        """
+        Parse the parameters of the encoding, such as widths in bits, that precede the sections of
+        bytes.
+        """
 
     @abstractmethod
     def print_widths(self, printer: Printer) -> None:
-        """Print the parameters of the attribute that precede the sections."""
+        """
+        Print the parameters of the encoding, such as widths in bits, that precede the sections of
+        bytes.
+        """
 
 
 # Passes decode the same constants repeatedly.
@@ -241,7 +258,10 @@ def parse_bytes(parser: AttrParser) -> BytesAttr:
 
 
 def nonzero_bits(array: NDArray[np.generic]) -> NDArray[np.bool_]:
-    """Return the matrix of elements of [filters, ...] with bits other than zero."""
+    """
+    Return a matrix [filters, weights of a filter] that is true for each element with any bit set. A
+    negative zero has a bit set, so it is stored.
+    """
     flat = np.ascontiguousarray(array).reshape(array.shape[0], -1)
     return flat.view(f"u{array.dtype.itemsize}") != 0
 
@@ -253,7 +273,10 @@ def parse_width(parser: AttrParser, name: str) -> int:
 
 @dataclass(frozen=True, init=False)
 class Listed(Encoded, ABC):
-    """An encoding with the number and the positions of the stored weights of each filter."""
+    """
+    Base class of encodings that list the number of stored weights of each filter, and the position
+    of each weight (or block of weights).
+    """
 
     counts_width: IntAttr
     delta: IntAttr
@@ -261,7 +284,10 @@ class Listed(Encoded, ABC):
 
     @property
     def filter_counts(self) -> NDArray[np.int64]:
-        """The number of stored elements or blocks in each row of the grid."""
+        """
+        The number of stored elements or blocks in each row of the matrix (a filter or, with blocks,
+        a group of filters).
+        """
         filters, width = self.grid[0], self.counts_width.data
         if width == 0:
             return np.full(filters, self._items // filters, np.int64)
@@ -299,12 +325,15 @@ class Listed(Encoded, ABC):
 
     @property
     def unit(self) -> int:
-        """The number of adjacent elements for each stored position."""
+        """The number of elements that share a stored position: the size of a block, or 1."""
         return 1
 
     @property
     def grid(self) -> tuple[int, int]:
-        """The number of rows and columns among which positions are stored."""
+        """
+        The number of rows and columns of the matrix in which positions are counted: elements, or
+        blocks of elements.
+        """
         return self.matrix
 
     @property
@@ -314,7 +343,7 @@ class Listed(Encoded, ABC):
 
     @property
     def listed(self) -> Stored:
-        """The rows and columns of all stored positions in the grid."""
+        """The row and column of each stored element or block, counted in elements or blocks."""
         index = np.repeat(np.arange(self.grid[0]), self.filter_counts)[: self._items]
         places = unpack(self.places.data, self.place_width, self._items).astype(np.int64)
         places = places[: index.size]
@@ -329,8 +358,11 @@ def sections(
     stored: Stored, filters: int, places: NDArray[np.generic], width: int, *, in_bytes: bool
 ) -> tuple[BytesAttr, BytesAttr, int]:
     """
-    Return the sections of counts and of positions, and the width of counts, which is a number of
-    bytes if `in_bytes`.
+    Return three parts of an encoding: the counts of stored elements of each of `filters` filters,
+    the `places` (positions) packed in `width` bits each, and the number of bits of a count.
+
+    With `in_bytes`, a count has 8, 16 or 32 bits. Otherwise it has as few bits as possible: 0 if
+    all counts are equal.
     """
     counts = np.bincount(stored.rows, minlength=filters)
     largest = int(counts.max(initial=0))

@@ -54,7 +54,8 @@ class CooAttr(Listed):
         cls, array: NDArray[np.generic], element: Attribute, delta: int | None = None
     ) -> CooAttr:
         """
-        Encode `array` with positions as row, column and channel, or as distances of `delta` bits.
+        Encode `array` with the row, column and channel of each stored weight, or with distances of
+        `delta` bits from the previous weight. `element` is the stored element type.
         """
         nonzero = nonzero_bits(array)
         places = stored(nonzero, None if delta is None else (1 << delta) - 1)
@@ -135,7 +136,10 @@ class CooAttr(Listed):
 
 
 def window_extents(shape: Sequence[int]) -> tuple[int, int, int]:
-    """Return the rows, columns and channels of a filter."""
+    """
+    Return the number of rows, columns and channels of a filter for weights of `shape`. A row of a
+    matrix is a filter with a single row and column.
+    """
     if len(shape) == 4:
         return shape[1], shape[2], shape[3]
     return 1, 1, prod(shape[1:])
@@ -157,7 +161,10 @@ class CsrAttr(Listed):
 
     @classmethod
     def of(cls, array: NDArray[np.generic], element: Attribute, *, delta: bool = True) -> CsrAttr:
-        """Encode `array` with positions as distances of 8 bits, or as columns of 16 bits."""
+        """
+        Encode `array` with a distance of 8 bits from the previous stored weight (`delta`), or with
+        a column of 16 bits. `element` is the stored element type.
+        """
         nonzero = nonzero_bits(array)
         places = stored(nonzero, 255 if delta else None)
         values = np.ascontiguousarray(array).reshape(nonzero.shape)[places.rows, places.columns]
@@ -224,7 +231,11 @@ class SparseBlockAttr(Listed):
     def of(
         cls, array: NDArray[np.generic], element: Attribute, block: tuple[int, int], delta: int
     ) -> SparseBlockAttr:
-        """Encode `array` in blocks with distances of `delta` bits."""
+        """
+        Encode the blocks of `array` that contain a nonzero element. `block` is the number of
+        filters and of products of a block, and distances between blocks have `delta` bits.
+        `element` is the stored element type.
+        """
         high, wide = block
         flat = np.ascontiguousarray(array).reshape(array.shape[0], -1)
         grid = flat.shape[0] // high, flat.shape[1] // wide

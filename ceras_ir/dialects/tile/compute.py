@@ -50,10 +50,12 @@ from ceras_ir.dialects.tile.memory import (
 
 class _BoxOp(IRDLOperation):
     """
-    An operation on boxes of vectors.
+    An operation on boxes of vectors: nested loops, in each of which the position in a buffer
+    advances by a stride.
 
-    `extents` are the loops, outermost first; `*_strides` are the steps of each loop in a buffer, in
-    vectors. Indices are of the first vector; omitted trailing indices are zero.
+    `extents` are the numbers of iterations, outermost loop first. `*_strides` are the distances in
+    vectors by which each loop advances in a buffer. Indices select the first vector; omitted
+    trailing indices are zero.
     """
 
     extents = prop_def(DenseArrayBase.constr(i64))
@@ -153,7 +155,10 @@ class GemmOp(_BoxOp):
         wgt: tuple[SSAValue, Sequence[SSAValue]],
         loops: Sequence[tuple[int, int, int, int]],
     ):
-        """Create the operation; a loop is the extent, and the strides in `acc`, `inp` and `wgt`."""
+        """
+        Create the operation. An operand is a buffer with indices. Each loop is a tuple: the number
+        of iterations, and the strides in `acc`, `inp` and `wgt` in vectors.
+        """
         extents, acc_strides, inp_strides, wgt_strides = zip(*loops, strict=True)
         super().__init__(
             operands=[*acc, *inp, *wgt],
@@ -237,7 +242,10 @@ class AluOp(_BoxOp):
         immediate: int | None = None,
         uniform: Sequence[int] | None = None,
     ):
-        """Create the operation; a loop has the extent, and the strides of the operands."""
+        """
+        Create the operation. An operand is a buffer with indices. Each loop is a tuple: the number
+        of iterations, and the strides in `target` and, if given, `source` in vectors.
+        """
         columns = list(zip(*loops, strict=True))
         properties: dict[str, Attribute | None] = {
             "kind": AluAttr(kind),
@@ -277,7 +285,7 @@ class AluOp(_BoxOp):
 
 
 class _PoolOp(IRDLOperation):
-    """The base class of poolings: windows over planes."""
+    """Base class of poolings of packed feature maps in DRAM, by windows of rows and columns."""
 
     kernel = prop_def(DenseArrayBase.constr(i64))
     strides = prop_def(DenseArrayBase.constr(i64))
@@ -304,7 +312,10 @@ class _PoolOp(IRDLOperation):
         target: SSAValue,
         *constants: tuple[str, SSAValue, tuple[int, ...]],
     ) -> None:
-        """Check geometry and types; `constants` are other operands with the expected shapes."""
+        """
+        Check the windows and the types of operands. `constants` are other operands: the name, the
+        value and the expected shape.
+        """
         vector = packed_vector(source)
         for value in self.operands:
             if space_of(value) != DRAM:

@@ -34,10 +34,11 @@ from ceras_ir.dialects.tile.memory import DRAM, ScheduleAttr, memref_type, packe
 @dataclass(frozen=True)
 class WindowMaximum:
     """
-    Windows of `kernel` elements, `strides` apart, that start `before` elements ahead.
+    The maximum over windows of `kernel` elements, `strides` elements from each other; the first
+    window starts `before` elements before the first element. All pairs are rows and columns.
 
-    `fits` is true if no window contains the first element of the next window or exceeds the extent,
-    so that maxima can be computed in place.
+    `fits` is true if maxima can be computed in place: no window contains the first element of the
+    next window or exceeds the extent.
     """
 
     kernel: tuple[int, int]
@@ -55,19 +56,22 @@ class WindowMaximum:
 
     @property
     def merged(self) -> int:
-        """The number of output positions whose maximum is a single result."""
+        """The number of sums of a convolution for each maximum: the product of the strides."""
         return self.strides[0] * self.strides[1]
 
     def results(self, rows: int, columns: int) -> tuple[int, int]:
         return rows // self.strides[0], columns // self.strides[1]
 
     def offsets(self, axis: int) -> list[int]:
-        """Return the offsets of the other elements of a window from the multiple of the stride."""
+        """
+        Return the other elements of a window along `axis` (0 for rows, 1 for columns), as distances
+        from the element at which the maximum is stored, a multiple of the stride.
+        """
         kernel, before = self.kernel[axis], self.before[axis]
         return [offset for offset in range(-before, kernel - before) if offset]
 
     def fits(self, rows: int, columns: int) -> bool:
-        """Return whether the maximum of `rows` x `columns` elements can be computed in place."""
+        """Return whether the maxima of `rows` x `columns` sums can be computed in place."""
         return all(
             stride > 1 and 0 <= before < stride and before < kernel <= before + stride
             for kernel, stride, before in zip(self.kernel, self.strides, self.before, strict=True)
@@ -208,20 +212,26 @@ class Conv2dOp(IRDLOperation):
 
     @property
     def bias_tiles(self) -> int:
-        """The tiles with digits of the bias for each block of outputs; 0 without digits."""
+        """
+        The number of tiles (int8 matrices) of digits in which the bias of a block of output
+        channels is stored; 0 for a bias in int32.
+        """
         return _tiles_of(self.bias)
 
     @property
     def border_tiles(self) -> int:
         """
-        The number of weight tiles that store each constant of the border; 0 if constants are not
-        stored as digits.
+        The number of tiles (int8 matrices) of digits in which each constant of the border is
+        stored; 0 for constants in int32, and without a border.
         """
         return 0 if self.border is None else _tiles_of(self.border)
 
     @property
     def residual_tiles(self) -> int:
-        """The tiles that add a residual: 0 without a residual, 1, or one per block of outputs."""
+        """
+        The number of weight tiles that add the residual to the sums: 0 without a residual, 1 for
+        all blocks of output channels, or a tile for each block.
+        """
         if self.residual_weights is None:
             return 0
         shape = memref_type(self.residual_weights).get_shape()
@@ -339,6 +349,9 @@ class Conv2dOp(IRDLOperation):
 
 
 def _tiles_of(constants: SSAValue) -> int:
-    """Return the tiles of digits for each constant, 0 if it is not in digits."""
+    """
+    Return the number of tiles (int8 matrices) of digits in which each constant is stored, or 0 if
+    the constants are int32.
+    """
     kind = memref_type(constants)
     return kind.get_shape()[-3] if kind.element_type == i8 and kind.get_num_dims() > 3 else 0

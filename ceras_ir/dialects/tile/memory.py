@@ -57,28 +57,40 @@ def memref_type(value: SSAValue) -> MemRef:
 
 
 def space_of(value: SSAValue) -> str:
-    """Return the memory of a buffer; empty if the type specifies no memory."""
+    """
+    Return the name of the memory of a buffer, such as "dram", or an empty text if the type has no
+    memory space.
+    """
     space = memref_type(value).memory_space
     return space.data if isinstance(space, StringAttr) else ""
 
 
 def buffer_type(space: str, shape: Sequence[int], vector: tuple[int, int]) -> MemRef:
-    """Return the type of a scratchpad of `shape` vectors."""
+    """
+    Return the type of a buffer in the scratchpad `space`: `shape` vectors, each with the rows and
+    lanes `vector`.
+    """
     return MemRefType(SCRATCHPAD_TYPES[space], (*shape, *vector), NoneAttr(), StringAttr(space))
 
 
 def vector_of(value: SSAValue) -> tuple[int, ...]:
-    """Return the rows and lanes of the vectors in a scratchpad, or of its tiles."""
+    """
+    Return the rows and lanes of the vectors in a scratchpad buffer, or the outputs and inputs of
+    the tiles.
+    """
     return memref_type(value).get_shape()[-VECTOR_RANK:]
 
 
 def vectors_in(value: SSAValue) -> tuple[int, ...]:
-    """Return the numbers of vectors along the other dimensions of a scratchpad."""
+    """Return the shape of a scratchpad buffer counted in vectors: [3, 4, 1, 16] -> [3, 4]."""
     return memref_type(value).get_shape()[:-VECTOR_RANK]
 
 
 def packed_vector(value: SSAValue) -> tuple[int, ...]:
-    """Return the vector shape, [B] or [R, B], of packed feature maps in DRAM."""
+    """
+    Return the shape of a vector, [B] or [R, B], of packed feature maps in DRAM, which are the
+    trailing axes. Raise a `VerifyException` for other shapes.
+    """
     if len(shape := memref_type(value).get_shape()) not in (5, 6):
         raise VerifyException(
             f"input must be [N, C/B, H, W, B] or [N/R, C/B, H, W, R, B], got {value.type}"
@@ -87,7 +99,10 @@ def packed_vector(value: SSAValue) -> tuple[int, ...]:
 
 
 def expect_scratchpad(name: str, value: SSAValue, spaces: Sequence[str]) -> None:
-    """Refuse a buffer in a different memory, or with a different element type."""
+    """
+    Raise a `VerifyException` if the operand `name` is not in one of the scratchpads `spaces`, or
+    has another element type than the scratchpad.
+    """
     space = space_of(value)
     if space not in spaces:
         raise VerifyException(f"{name} must be in memory {' or '.join(spaces)}, got {value.type}")
@@ -100,7 +115,7 @@ def expect_scratchpad(name: str, value: SSAValue, spaces: Sequence[str]) -> None
 
 
 def expect_indices(name: str, value: SSAValue, count: int) -> None:
-    """Refuse more indices than a scratchpad has dimensions of vectors."""
+    """Raise a `VerifyException` if the operand `name` has more indices than axes of vectors."""
     rank = len(vectors_in(value))
     if count > rank:
         raise VerifyException(f"{name} of {rank} dimensions of vectors got {count} indices")
@@ -173,8 +188,8 @@ class RotateOp(IRDLOperation):
 
 class _TransferOp(IRDLOperation):
     """
-    A transfer of a box of vectors, rows by columns, which is contiguous on chip. In DRAM, the last
-    two indices are the row and the column.
+    A transfer of `box` (rows, columns) vectors between DRAM and a scratchpad, in which the vectors
+    are contiguous. The last two indices in DRAM are the row and the column of the first vector.
     """
 
     source = operand_def(MemRefType)
@@ -299,8 +314,8 @@ class Order(StrEnum):
     @property
     def is_s3(self) -> bool:
         """
-        Return whether the K loop is outside of the N loop, as in the algorithms of the paper S3
-        (see `docs/papers.md`).
+        Whether the loop over blocks of input channels (K) is outside of the loop over blocks of
+        output channels (N), as in the algorithms of the paper S3 (see `docs/papers.md`).
         """
         return self not in (Order.NMK, Order.MNK)
 
