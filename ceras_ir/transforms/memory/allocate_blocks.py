@@ -72,7 +72,7 @@ class ClearPlanPass(NetworkPass):
 
 
 def clear_plan(main: FuncOp) -> None:
-    """Remove all addresses and the memory plan from a function."""
+    """Remove the addresses of all values and the arena from a function."""
     main.attributes.pop(ARENA, None)
     main.attributes.pop(REGIONS, None)
     for operation in main.body.block.ops:
@@ -85,7 +85,10 @@ def clear_plan(main: FuncOp) -> None:
 
 
 def interference(buffers: Sequence[Buffer]) -> dict[int, set[int]]:
-    """Return for each buffer, by index, the buffers that are live at the same time."""
+    """
+    Map the index of each buffer to the indices of the buffers that are live at the same time, which
+    must not share memory.
+    """
     graph: dict[int, set[int]] = {i: set() for i in range(len(buffers))}
     alive: list[int] = []
     for i in sorted(graph, key=lambda i: (buffers[i].lower, i)):
@@ -99,9 +102,12 @@ def interference(buffers: Sequence[Buffer]) -> dict[int, set[int]]:
 
 def fewest_blocks(buffers: Sequence[Buffer]) -> list[int]:
     """
-    Return the block of each buffer, with a minimal number of blocks (paper S2). Live ranges form an
-    interval graph, for which colouring in the order of their start is optimal. A buffer gets the
-    smallest free block that holds it, else the largest, which is enlarged.
+    Return the number of the block (a range of memory) of each buffer, with as few blocks as
+    possible (paper S2). Buffers that share a block are never live at the same time.
+
+    Live ranges form an interval graph, for which coloring in the order of the first step is
+    optimal. A buffer gets the smallest free block that is large enough, otherwise the largest free
+    block, which is enlarged.
     """
     graph = interference(buffers)
     order = sorted(graph, key=lambda i: (buffers[i].lower, i))
@@ -240,8 +246,8 @@ class AllocateBlocksPass(
 
 def coloured_plan(liveness: Liveness, alignment: int) -> tuple[dict[SSAValue, BlockAttr], int]:
     """
-    Return the block of each value if each color of a graph coloring is a range of memory, and the
-    size of the arena.
+    Return the block of each value and the size of the arena in bytes, if values share complete
+    blocks as in `fewest_blocks`. The sizes of blocks are multiples of `alignment`.
     """
     colours = fewest_blocks(liveness.buffers)
     sizes = [0] * (max(colours, default=-1) + 1)
@@ -258,7 +264,8 @@ def coloured_plan(liveness: Liveness, alignment: int) -> tuple[dict[SSAValue, Bl
 
 def offset_plan(liveness: Liveness, alignment: int) -> tuple[dict[SSAValue, BlockAttr], int]:
     """
-    Return the block of each value, at the offset that a search finds, and the size of the arena.
+    Return the block of each value and the size of the arena in bytes, if each value has a separate
+    byte offset, which a search chooses.
     """
     found = plan_offsets(liveness.spans, alignment)
     return _blocks(liveness, [("", offset) for offset in found.offsets]), found.peak
@@ -268,8 +275,8 @@ def region_plan(
     main: FuncOp, liveness: Liveness, regions: "Sequence[Region]", alignment: int
 ) -> tuple[dict[SSAValue, BlockAttr], list[RegionAttr]]:
     """
-    Return the block of each value in one of several memories (regions), and the used bytes of each
-    memory.
+    Return the block of each value in one of several memories (regions), and the attribute of each
+    region with the used bytes. Print the plan to stderr.
     """
     from ceras_ir.transforms.memory.regions import describe_regions, plan_in_regions
 
@@ -302,8 +309,9 @@ def _blocks(liveness: Liveness, places: Sequence[tuple[str, int]]) -> dict[SSAVa
 
 def reasons_to_copy(main: FuncOp, liveness: Liveness, rule: GapRule) -> dict[ConcatOp, list[str]]:
     """
-    Return for each concatenation why it copies operands, a text for each, instead of using their
-    memory.
+    Map each concatenation that copies operands to texts: a text for each copied operand, with the
+    reason why it cannot be stored directly in the memory of the result. `rule` specifies which
+    kernels support gaps between rows.
     """
     reasons: dict[ConcatOp, list[str]] = {}
     if liveness.slicing is None:
@@ -331,9 +339,9 @@ def _attach(main: FuncOp, value: SSAValue, block: BlockAttr) -> None:
 
 def describe(main: FuncOp, *, include_io: bool, alignment: int) -> str:
     """
-    Return text: the peak of the memory of `main` in bytes, and a table of the buffers, with a bar
-    over the steps in which each is live. `include_io` includes graph inputs and outputs; addresses
-    are multiples of `alignment` bytes.
+    Return a text for the user: the peak of live bytes of `main`, and a table of the buffers with a
+    bar over the steps (operations) in which each is live. `include_io` includes graph inputs and
+    outputs. Sizes are rounded up to multiples of `alignment` bytes.
     """
     liveness = analyse(main, include_io=include_io)
     order = steps(main)

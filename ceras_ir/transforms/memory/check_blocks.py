@@ -29,7 +29,10 @@ REGION_DISTANCE = 1 << 60
 
 @dataclass(frozen=True)
 class Rows:
-    """The bytes of a value: `count` rows of `width` bytes at a distance of `pitch` bytes."""
+    """
+    The bytes of a value in memory: `count` rows of `width` bytes, with a distance of `pitch` bytes
+    between the first bytes of rows.
+    """
 
     start: int
     count: int
@@ -43,7 +46,8 @@ class Rows:
 
 def check_plan(main: FuncOp) -> list[Finding]:
     """
-    Return the errors in the memory plan of `main`, with their locations; empty for a correct plan.
+    Return the errors in the memory plan of `main`, with locations; empty for a correct plan.
+    Without a plan, return this as an error.
     """
     arena = arena_of(main)
     if arena is None:

@@ -40,15 +40,16 @@ from ceras_ir.transforms.memory.slices import (
 
 def copied_bytes(main: FuncOp) -> int:
     """
-    Return the bytes that operations of `main` copy without computation, such as operands of
-    concatenations.
+    Return the total bytes that the operations of `main` copy without computation, such as operands
+    of concatenations, according to the memory plan.
     """
     return sum(map(bytes_copied_by, steps(main)))
 
 
 def bytes_copied_by(op: Operation) -> int:
     """
-    Return the bytes that an operation copies without computation, in a function with a memory plan.
+    Return the bytes that `op` copies without computation, according to the memory plan of the
+    function; 0 for operations that compute.
     """
     if isinstance(op, ConcatOp):
         in_place = {part.operand for part in slices(op) if operand_in_place(op, part)}
@@ -63,11 +64,13 @@ def bytes_copied_by(op: Operation) -> int:
 
 def fewest_copied_bytes(main: FuncOp) -> int:
     """
-    Return the bytes that every plan copies, even if producers can write rows at any distance.
+    Return the bytes that each memory plan of `main` must copy, even if all kernels support gaps
+    between rows. It is a lower bound, to judge a plan.
 
-    These are the results of layout conversions, and the operands of a concatenation that are
-    graph inputs or constants, that it has twice, or that are operands of an earlier concatenation.
-    The latter are not copied if all operands of the earlier are, in order, a part of the later.
+    These are the results of layout conversions, and some operands of concatenations: graph inputs,
+    constants, an operand that occurs twice, and operands of an earlier concatenation. The last kind
+    is not copied if all operands of the earlier concatenation are adjacent operands of the later,
+    in the same order.
     """
     total = 0
     placed: dict[SSAValue, list[SSAValue]] = {}
@@ -103,8 +106,12 @@ def choose_slices(
     main: FuncOp, *, include_io: bool, alignment: int, rule: GapRule
 ) -> tuple[Liveness, Liveness]:
     """
-    Return the live ranges if operands of concatenations are computed in the memory of the result
-    wherever the peak does not rise, and the live ranges without that.
+    Return two results of the liveness analysis. In the first, as many operands of concatenations as
+    possible are stored directly in the memory of the result, as long as the peak of live bytes does
+    not rise. In the second, all operands are copied.
+
+    `include_io` includes graph inputs and outputs, sizes are rounded up to multiples of `alignment`
+    bytes, and `rule` specifies which kernels support gaps between rows.
     """
     known = Steps(main)
     plain = analyse(main, include_io=include_io, known=known)

@@ -44,7 +44,7 @@ class BufferOptions:
 
 
 def byte_size(value: SSAValue) -> int:
-    """Return the bytes in which a tensor is stored."""
+    """Return the number of bytes in which a tensor is stored, without alignment."""
     return bytes_of(tensor_type(value))
 
 
@@ -108,7 +108,10 @@ class Steps:
         self._last_uses: dict[SSAValue, int] = {}
 
     def last_use(self, value: SSAValue) -> int:
-        """Return the step after the last use of `value`; graph outputs live to the end."""
+        """
+        Return the index of the operation after the last use of `value`. A graph output lives to the
+        end.
+        """
         if value in self.returned:
             return self.end
         if (found := self._last_uses.get(value)) is None:
@@ -122,8 +125,8 @@ class Steps:
 @dataclass
 class Liveness:
     """
-    The buffers that the values of a function need, in the order of their first step, and the
-    position of each value in its buffer.
+    The buffers (ranges of memory) that the values of a function need, in the order of their first
+    step, and the position of each value in a buffer.
     """
 
     steps: Steps
@@ -208,8 +211,8 @@ class Liveness:
 
     def place_of(self, value: SSAValue) -> tuple[int, int]:
         """
-        Return the offset of a value in its buffer, and the distance between its rows, in bytes; the
-        distance is 0 if there are no gaps.
+        Return the offset in bytes of a value in the buffer, and the distance in bytes between rows;
+        0 if rows have no gaps between them.
         """
         return self.starts.get(value, 0), self.pitches.get(value, 0)
 
@@ -258,8 +261,9 @@ class Liveness:
 
     def why_copied(self, op: ConcatOp, part: Slice, parts: Sequence[Slice]) -> str | None:
         """
-        Return the reason why an operand of a concatenation cannot be computed in the memory of the
-        result, or `None` if it can.
+        Return the reason why an operand of a concatenation cannot be stored directly in the memory
+        of the result, or `None` if it can. `part` is the position of the operand in the result, and
+        `parts` has the positions of all operands.
         """
         operand, buffer = part.operand, self.by_value.get(part.operand)
         if sum(operand is other for other in op.operands) > 1:
@@ -308,7 +312,8 @@ class Liveness:
 
     def why_without_gaps(self, value: SSAValue) -> str | None:
         """
-        Return the reason why the rows of `value` cannot have gaps in memory, or `None` if they can.
+        Return the reason why the rows of `value` cannot have gaps between them in memory (for
+        example because a kernel does not support it), or `None` if they can.
         """
         if value in self.steps.returned or isinstance(value, BlockArgument):
             return "inputs and outputs of the network have no gaps between rows"
@@ -320,11 +325,14 @@ class Liveness:
 
     @property
     def spans(self) -> list[Span]:
-        """The size and the live range of each buffer."""
+        """The size and the live range of each buffer, as input of the search for offsets."""
         return [buffer.span for buffer in self.buffers]
 
     def lower_bound(self, alignment: int = 1) -> int:
-        """Return the maximum of bytes that are live at a step: no memory plan needs less."""
+        """
+        Return the maximum of bytes that are live at the same step, with sizes rounded up to
+        multiples of `alignment`. No memory plan needs less.
+        """
         return max_live_bytes(self.spans, alignment)
 
 
@@ -337,12 +345,13 @@ def analyse(
     known: Steps | None = None,
 ) -> Liveness:
     """
-    Return the live ranges of the values of `main`, of which `known` are the steps.
+    Return the buffers that the values of `main` need, with live ranges. `known` has the steps of
+    `main`, if they were computed before.
 
-    1. Arguments and results have no buffers, because they are in the caller's memory; with
-       `include_io` they do.
+    1. Graph inputs and outputs have no buffers, because they are in the caller's memory, unless
+       `include_io` is true.
     2. With `in_place`, elementwise operations overwrite operands that have no later use.
-    3. With `slicing`, operands of a concatenation are written in place.
+    3. With `slicing`, operands of a concatenation are stored directly in the memory of the result.
     4. Constant operands of a launch are live throughout, because the accelerator accesses only this
        memory.
     """
@@ -367,8 +376,8 @@ def analyse(
 
 def is_host_work(op: Operation) -> bool:
     """
-    Return whether the CPU executes `op`. An accelerator executes launches, and a view of its
-    operand needs no work.
+    Return whether the CPU must do work for `op`: it is not a launch of an accelerator, and not a
+    view, such as a reshape, that has the address of the operand.
     """
     if isinstance(op, LaunchOp):
         return False
@@ -383,8 +392,9 @@ def _place(value: SSAValue) -> tuple[str, int] | None:
 
 def launch_groups(main: FuncOp) -> list[list[LaunchOp]]:
     """
-    Return the launches of `main`, grouped by start, in their order. A launch with `mem.continues`
-    starts together with the launch before it. The host does no work between them.
+    Return the launches of the accelerator in `main`, in order, as groups that start together as a
+    single program. A launch with `mem.continues` belongs to the group of the launch before it.
+    Raise `InputError` if the host does work between them.
     """
     found: list[list[LaunchOp]] = []
     is_open = False
@@ -406,8 +416,8 @@ def launch_groups(main: FuncOp) -> list[list[LaunchOp]]:
 
 def overwritten_values(main: FuncOp) -> set[SSAValue]:
     """
-    Return the values that only launches of the same group read, so that their memory may be
-    overwritten within the group.
+    Return the values that only launches of the same group use. The accelerator may overwrite their
+    memory within the group, so that they cannot be read after it.
     """
     found: set[SSAValue] = set()
     for launches in launch_groups(main):

@@ -37,11 +37,13 @@ class Span:
 
     @property
     def needs_memory(self) -> bool:
-        """Whether the buffer has bytes and a live range that is not empty."""
+        """Whether the size of the buffer is not 0 and the live range is not empty."""
         return self.size > 0 and self.lower < self.upper
 
     def overlaps(self, other: "Span") -> bool:
-        """Return whether both buffers are live at a common step."""
+        """
+        Return whether both buffers are live at a common step, so that they must not share bytes.
+        """
         return self.lower < other.upper and other.lower < self.upper
 
 
@@ -51,12 +53,15 @@ def aligned(size: int, alignment: int) -> int:
 
 
 def aligned_spans(spans: Iterable[Span], alignment: int) -> list[Span]:
-    """Return buffers with sizes rounded up to multiples of `alignment`."""
+    """Return copies of the buffers with sizes rounded up to multiples of `alignment` bytes."""
     return [Span(aligned(s.size, alignment), s.lower, s.upper) for s in spans]
 
 
 def max_live_bytes(spans: Iterable[Span], alignment: int = 1) -> int:
-    """Return the maximum of bytes that are live at a step: no memory plan needs less."""
+    """
+    Return the maximum of bytes that are live at the same step, with sizes rounded up to multiples
+    of `alignment`. No memory plan needs less.
+    """
     change = Counter[int]()
     for span in aligned_spans(spans, alignment):
         change[span.lower] += span.size
@@ -65,7 +70,10 @@ def max_live_bytes(spans: Iterable[Span], alignment: int = 1) -> int:
 
 
 def gap(peak: int, bound: int) -> float:
-    """Return how much larger `peak` is than the lower bound, as a fraction of the bound."""
+    """
+    Return the excess of `peak` over the lower bound `bound`, as a fraction of the bound: (110, 100)
+    -> 0.1.
+    """
     return (peak - bound) / bound if bound else 0.0
 
 
@@ -73,8 +81,9 @@ def misplaced(
     names: Sequence[object], spans: Sequence[Span], offsets: Sequence[int], capacity: int
 ) -> list[str]:
     """
-    Return the errors of a memory plan: all pairs of buffers are compared, without code of the
-    planner.
+    Return the errors of a memory plan: buffers that share bytes while both are live, or that exceed
+    `capacity` bytes. `names` identify the buffers in messages. The check compares all pairs and
+    shares no code with the planner.
     """
     found: list[str] = []
     table = np.array([(s.lower, s.upper) for s in spans], np.int64).reshape(-1, 2)
@@ -108,15 +117,16 @@ duration, decreasing duration, or increasing start.
 
 def first_fit(spans: Sequence[Span], alignment: int) -> tuple[list[int], int]:
     """
-    Return the offset of each buffer and the peak in bytes, for the best of several greedy plans.
+    Return the offset in bytes of each buffer, and the bytes that the plan needs, for the best of
+    several greedy plans.
     """
     return min(greedy_plans(spans, alignment), key=lambda plan: plan[1])
 
 
 def greedy_plans(spans: Sequence[Span], alignment: int) -> Iterator[tuple[list[int], int]]:
     """
-    Yield a plan (offsets and peak) for each of several orders of buffers. Each buffer is placed in
-    the lowest gap that fits.
+    Yield several plans: the offset of each buffer, and the bytes that the plan needs. Each plan
+    places the buffers in another order, each buffer in the lowest gap that is large enough.
     """
     for order in _ORDERS:
         indices = sorted(range(len(spans)), key=lambda i: (*order(spans[i]), i))
@@ -187,9 +197,11 @@ def place_within(
     searches: int = 1,
 ) -> Answer:
     """
-    Search for offsets of `spans` below `capacity`, within limits of time or of search nodes. Node
-    limits give equal results on all machines. Several `searches` run in parallel with different
-    restarts; the first to finish answers.
+    Search for offsets at which all buffers fit `capacity` bytes. The search stops after `seconds`
+    or after `nodes` nodes of the search tree; a limit of nodes gives equal results on all machines.
+
+    With several `searches`, they run in parallel with different random restarts, and the first to
+    finish gives the answer.
     """
     if max_live_bytes(spans) > capacity:
         return Answer(SearchOutcome.IMPOSSIBLE)
@@ -219,7 +231,10 @@ def place_within(
 
 
 def place_quickly(spans: Sequence[Span], capacity: int, *, seconds: float) -> Answer:
-    """Find a plan within `capacity` bytes: by greedy plans, then by a search on two processors."""
+    """
+    Search for a plan within `capacity` bytes, for at most `seconds`: first greedy plans, then the
+    exact search on two processors.
+    """
     end = time.monotonic() + seconds
     if max_live_bytes(spans) > capacity:
         return Answer(SearchOutcome.IMPOSSIBLE)
@@ -236,7 +251,10 @@ def place_quickly(spans: Sequence[Span], capacity: int, *, seconds: float) -> An
 
 @dataclass(frozen=True)
 class OffsetPlan:
-    """The offset of each buffer, the bytes that the plan needs, and a lower bound for all plans."""
+    """
+    The offset in bytes of each buffer, the bytes that the plan needs (`peak`), and a lower bound of
+    the bytes of all plans.
+    """
 
     offsets: tuple[int, ...]
     peak: int
@@ -245,9 +263,11 @@ class OffsetPlan:
 
 def improve(spans: Sequence[Span], plan: OffsetPlan, alignment: int, nodes: int) -> OffsetPlan:
     """
-    Return the best plan that searches of at most `nodes` nodes find, with the best proven bound.
-    The first search is at the bound, for which most instances have a plan; the next searches
-    bisect.
+    Return a plan that needs fewer bytes than `plan`, if the exact search finds one, with the best
+    proven lower bound. Each search visits at most `nodes` nodes.
+
+    The first search is for a plan at the lower bound, which exists for most networks. The next
+    searches bisect between the bound and the best plan.
     """
     rounded = aligned_spans(spans, alignment)
     unit = gcd(*(span.size for span in rounded if span.needs_memory))
@@ -269,8 +289,8 @@ def improve(spans: Sequence[Span], plan: OffsetPlan, alignment: int, nodes: int)
 
 def plan_offsets(spans: Sequence[Span], alignment: int, nodes: int = SEARCH_NODES) -> OffsetPlan:
     """
-    Return the best greedy plan of offsets, or the better plan that a search finds if a C++ compiler
-    is installed.
+    Return the best greedy plan of offsets. If it exceeds the lower bound and a C++ compiler is
+    installed, an exact search of at most `nodes` nodes tries to improve it.
     """
     offsets, peak = first_fit(spans, alignment)
     plan = OffsetPlan(tuple(offsets), peak, max_live_bytes(spans, alignment))

@@ -41,7 +41,8 @@ MAX_REGION_BYTES = 1 << 48
 @dataclass(frozen=True)
 class Region:
     """
-    A memory of a board with `capacity` bytes. `bytes_per_us` is the bandwidth, if it is known.
+    A memory of a board (a region of the arena) with `capacity` bytes. `bytes_per_us` is the
+    bandwidth in bytes per microsecond, or `None` if it is unknown.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Memory:
 def parse_regions(texts: Sequence[str]) -> list[Region]:
     """
     Parse memories given as `NAME:BYTES` or `NAME:BYTES:BYTES_PER_US`, the preferred memory first.
+    Raise `UsageError` for other texts.
     """
     found: list[Region] = []
     for text in texts:
@@ -91,7 +93,10 @@ def parse_regions(texts: Sequence[str]) -> list[Region]:
 
 
 def refuse_regions(main: FuncOp, target: str) -> None:
-    """Refuse a memory plan with several regions if the target has a single memory."""
+    """
+    Raise `UnsupportedError` if the memory plan of `main` has several memories. A target with a
+    single memory, named `target` in the message, calls it.
+    """
     if regions := regions_of(main):
         names = ", ".join(region.region.data for region in regions)
         raise UnsupportedError(
@@ -102,7 +107,8 @@ def refuse_regions(main: FuncOp, target: str) -> None:
 
 def board_regions(name: str) -> list[Region]:
     """
-    Return the memories of a packaged board, or of a TOML file with `[[memory.region]]` tables.
+    Return the memories of the board `name`, in the order of preference. It is a board of this
+    package, or a TOML file with `[[memory.region]]` tables.
     """
     try:
         text = read_text(name) if name.endswith(".toml") else _board_file(name).read_text("utf-8")
@@ -161,8 +167,8 @@ Traffic: TypeAlias = tuple[int, ...]
 @dataclass(frozen=True)
 class RegionChoice:
     """
-    The index of a region for each buffer. `proven` means that no other choice has more traffic in
-    the first regions.
+    The index of the memory (region) of each buffer, and the bytes of traffic of each memory.
+    `proven` means that no other choice has more traffic in the preferred memories.
     """
 
     places: tuple[int, ...]
@@ -173,8 +179,8 @@ class RegionChoice:
 @dataclass(frozen=True)
 class RegionPlan:
     """
-    A choice of a region for each request, and the plan of each region: the offsets in bytes of the
-    requests in that region, in their order.
+    A choice of the memory (region) of each buffer, and for each memory a plan with the offsets in
+    bytes of the buffers in it, in their order.
     """
 
     choice: RegionChoice
@@ -194,8 +200,13 @@ def choose(
     states: int = MAX_STATES,
 ) -> RegionChoice | None:
     """
-    Return the best choice by live bytes without offsets, or `None` if the search fails. It is a
-    dynamic program over time. The state is the region of each live request.
+    Choose a memory (region) for each buffer, so that the first memories have the most traffic. The
+    live bytes of a memory never exceed its capacity; offsets are not chosen. Return `None` if the
+    search finds no choice.
+
+    `traffic` has the bytes that each buffer transfers, and `allowed` the memories that each buffer
+    may use. The search is a dynamic program over time, with at most `states` states, which are the
+    memories of the live buffers.
     """
     order = sorted(range(len(spans)), key=lambda i: (spans[i].lower, -spans[i].size, i))
     front: dict[tuple[int, ...], tuple[Traffic, _Link | None]]
@@ -237,11 +248,13 @@ def plan_regions(
     spans: Sequence[Span], traffic: Sequence[int], capacities: Sequence[int], alignment: int
 ) -> RegionPlan | None:
     """
-    Return the plan with the most traffic in the first regions, or `None` if the search fails.
-    Capacities are rounded down to `alignment`. Each region of the best choice by live bytes is
-    planned separately. If a region does not fit, branching excludes the set of requests, and the
-    next best choice follows. The first choice that fits is therefore optimal, unless a limit was
-    reached.
+    Return the plan of all memories (regions) in which the first memories have the most traffic, or
+    `None` if the search finds no plan. `traffic` has the bytes that each buffer transfers.
+
+    Each memory of the best choice by live bytes is planned separately. If a memory has no plan
+    within its capacity, this set of buffers is excluded, and the next best choice follows. The
+    first choice with a plan is therefore optimal, unless a limit was reached. Capacities are
+    rounded down to multiples of `alignment`.
     """
     rounded = aligned_spans(spans, alignment)
     limits = [capacity // alignment * alignment for capacity in capacities]
@@ -300,8 +313,9 @@ def min_capacity(
     spans: Sequence[Span], capacities: Sequence[int], region: int, alignment: int
 ) -> int:
     """
-    Return the bytes that `region` needs at least if the buffers may also use all other regions;
-    gaps between offsets are ignored.
+    Return the smallest capacity in bytes of the memory with index `region` for which all live
+    buffers fit, if the other memories have the given `capacities`. Gaps between offsets are
+    ignored, so it is a lower bound.
     """
     rounded = aligned_spans(spans, alignment)
     limits = [capacity // alignment * alignment for capacity in capacities]
@@ -343,8 +357,8 @@ def _place_all(
 
 def traffic_of(main: FuncOp, liveness: Liveness) -> list[int]:
     """
-    Return the bytes of reads and writes of each buffer in an inference. The traffic of an operation
-    is the operands and results; a reshape has no traffic.
+    Return the bytes that an inference reads from and writes to each buffer. Each operation reads
+    all operands and writes all results a single time; a reshape has no traffic.
     """
     moved = {id(buffer): 0 for buffer in liveness.buffers}
     for op in steps(main):
@@ -362,8 +376,8 @@ def plan_in_regions(
     main: FuncOp, liveness: Liveness, regions: Sequence[Region], alignment: int
 ) -> RegionPlan:
     """
-    Return a memory plan within the capacities of the regions, or raise an error with the missing
-    bytes.
+    Return a memory plan within the capacities of the memories (regions). Raise an `InputError` with
+    the missing bytes if no plan is found.
     """
     capacities = [region.capacity for region in regions]
     plan = plan_regions(liveness.spans, traffic_of(main, liveness), capacities, alignment)
@@ -374,8 +388,8 @@ def plan_in_regions(
 
 def describe_regions(regions: Sequence[Region], plan: RegionPlan) -> list[str]:
     """
-    Return lines that report the used bytes and the traffic of each region, and the bound of the
-    traffic of the first.
+    Return lines that report the used bytes and the traffic of each memory (region), and an upper
+    bound of the traffic of the first memory.
     """
     places, traffic = plan.choice.places, plan.choice.traffic
     total = max(sum(traffic), 1)

@@ -26,8 +26,8 @@ from ceras_ir.transforms.pass_kinds import NetworkPass
 @dataclass(frozen=True)
 class Job:
     """
-    An operation as the search for an order sees it: the buffers that it reads and writes, and the
-    operands that it can overwrite.
+    An operation in the search for an order. `reads`, `writes` and `replaces` are the numbers of the
+    buffers that it reads, that it writes, and that it can overwrite.
     """
 
     reads: frozenset[int]
@@ -38,8 +38,9 @@ class Job:
 @dataclass(frozen=True)
 class Problem:
     """
-    The operations of a network (jobs) in a valid order, and the sizes of its buffers. The buffers
-    `given` exist before the first job, `kept` remain until the end.
+    The search for the order of operations with the lowest peak of memory: the operations (jobs) in
+    a valid order, and the size in bytes of each buffer. The buffers `given` exist before the first
+    job, `kept` remain until the end.
     """
 
     jobs: Sequence[Job]
@@ -48,7 +49,10 @@ class Problem:
     kept: frozenset[int] = frozenset()
 
     def users(self) -> list[int]:
-        """Return for each buffer the set of jobs that access it, as the bits of an integer."""
+        """
+        Return, for each buffer, the set of jobs that read or write it. Bit n of an integer
+        represents job n.
+        """
         users = [0] * len(self.sizes)
         for number, job in enumerate(self.jobs):
             for buffer in job.reads | job.writes:
@@ -57,8 +61,8 @@ class Problem:
 
     def needs(self) -> list[int]:
         """
-        Return for each job the set of jobs that must precede it, as bits. These are the earlier
-        jobs that write an operand buffer, since a view of a buffer is computed after the buffer.
+        Return, for each job, the set of jobs that must run before it; bit n of an integer
+        represents job n. These are the earlier jobs that write a buffer which the job reads.
         """
         result: list[int] = []
         writers: dict[int, int] = {}
@@ -81,8 +85,8 @@ def _members(jobs: int) -> Iterator[int]:
 
 class _JobMemory:
     """
-    The bytes that are live after a set of jobs is complete. Sets are bits of integers, because a
-    search stores thousands of them.
+    Computes the bytes that are live after a set of jobs is complete. Bit n of an integer represents
+    job n in a set, because a search stores thousands of sets.
     """
 
     def __init__(self, problem: Problem):
@@ -129,8 +133,8 @@ MAX_OPTIONS_PER_STATE = 2
 
 def best_order(problem: Problem, max_states: int) -> list[int]:
     """
-    Return the order of jobs with the lowest peak of memory, or a greedy order if the search exceeds
-    `max_states`.
+    Return the order of jobs (as indices) with the lowest peak of memory. If the search exceeds
+    `max_states` sets of completed jobs, return a greedy order instead.
     """
     memory = _JobMemory(problem)
     everything = (1 << len(problem.jobs)) - 1
@@ -253,7 +257,11 @@ class ReorderForMemoryPass(BufferOptions, NetworkPass):
 
 
 def problem_of(main: FuncOp, *, include_io: bool) -> Problem:
-    """Return the operations of `main` as jobs, and the memory of the values as buffers."""
+    """
+    Return the search problem for `main`: the operations as jobs, and the memory of the values as
+    buffers. Without `include_io`, graph inputs and outputs have a size of 0, because they are in
+    the caller's memory.
+    """
     numbers: dict[SSAValue, int] = {}
     sizes: list[int] = []
     kept: set[int] = set()

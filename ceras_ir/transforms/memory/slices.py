@@ -21,9 +21,9 @@ from ceras_ir.targets.capabilities import GapRule, takes_runs_only
 
 def may_overwrite(op: Operation, operand: SSAValue) -> bool:
     """
-    Return whether `op` is exact if the result has the address of `operand`. The trait
-    `MayOverwrite` declares it: element i of the result depends only on element i of the operand,
-    and each target's kernel is exact if both have the same address.
+    Return whether the result of `op` can be stored at the address of `operand`, without an error.
+    The trait `MayOverwrite` declares it, and both must have equal shapes and stored types; a
+    constant cannot be overwritten.
     """
     if not op.has_trait(MayOverwrite, value_if_unregistered=False):
         return False
@@ -41,8 +41,8 @@ def may_overwrite(op: Operation, operand: SSAValue) -> bool:
 
 def accept_gaps(op: Operation, value: SSAValue) -> str | None:
     """
-    Return `None`: a finished memory plan satisfies the rule of its target, so all gaps are
-    accepted.
+    Return `None`, so that gaps between rows are accepted. It is the rule for a finished memory
+    plan, which already satisfies the rule of the target.
     """
     return None
 
@@ -50,8 +50,9 @@ def accept_gaps(op: Operation, value: SSAValue) -> str | None:
 @dataclass(frozen=True)
 class Slicing:
     """
-    The operands of concatenations that are written directly into the result: all that can be, or
-    `wanted`.
+    The choice of operands of concatenations that are stored directly in the memory of the result:
+    `wanted`, or all operands for which this is possible if it is `None`. `rule` specifies which
+    kernels support gaps between rows.
     """
 
     rule: GapRule = takes_runs_only
@@ -59,14 +60,18 @@ class Slicing:
 
     def wants(self, op: Operation, operand: SSAValue) -> bool:
         """
-        Return whether this operand of a concatenation is to be written directly into the result.
+        Return whether `operand` of the concatenation `op` is to be stored directly in the memory of
+        the result.
         """
         return self.wanted is None or (op, operand) in self.wanted
 
 
 @dataclass(frozen=True)
 class Slice:
-    """The bytes of the result of a concatenation that contain an operand."""
+    """
+    The position of an operand of a concatenation in the memory of the result: from byte `start` on,
+    either contiguous or in rows with gaps.
+    """
 
     operand: SSAValue
     start: int
@@ -82,19 +87,20 @@ def element_bytes(value: SSAValue) -> int:
 
 
 def row_bytes(value: SSAValue) -> int:
-    """Return the bytes of a row, the elements along the last axis."""
+    """Return the bytes of a row, which has the elements along the last axis."""
     return (1, *shape_of(value))[-1] * element_bytes(value)
 
 
 def row_count(value: SSAValue) -> int:
-    """Return the number of rows, which are the elements along the last axis."""
+    """Return the number of rows: the product of all extents except the last."""
     return prod(shape_of(value)[:-1])
 
 
 def slices(op: ConcatOp) -> list[Slice]:
     """
-    Return the position of each operand in the result; empty unless operands are contiguous bytes or
-    columns of the result.
+    Return the position of each operand of a concatenation in the memory of the result. Return an
+    empty list if an operand would be neither contiguous there nor columns of rows, because the axis
+    is in the middle.
     """
     axis, shape = op.axis.value.data, shape_of(op.result)
     is_run = prod(shape[:axis]) == 1
@@ -112,15 +118,17 @@ def slices(op: ConcatOp) -> list[Slice]:
 
 def spread(start: int, row: int, pitch: int) -> int:
     """
-    Return the new position of byte `start` of contiguous rows of `row` bytes, if the rows are moved
-    to a distance of `pitch` bytes.
+    Return the new position of byte `start` if contiguous rows of `row` bytes are moved to a
+    distance of `pitch` bytes from each other: (5, 4, 10) -> 11. A `pitch` of 0 means no gaps, and
+    returns `start`.
     """
     return start // row * pitch + start % row if pitch else start
 
 
 def slices_of_plan(main: FuncOp) -> Slicing:
     """
-    Return the operands of concatenations that a finished memory plan places directly in the result.
+    Return the operands of concatenations that a finished memory plan stores directly in the memory
+    of the result.
     """
     found = {
         (op, part.operand)
@@ -134,7 +142,8 @@ def slices_of_plan(main: FuncOp) -> Slicing:
 
 def refuse_gaps(main: FuncOp, target: str) -> None:
     """
-    Refuse a memory plan with gaps between rows, for a target whose kernels do not support them.
+    Raise `UnsupportedError` if the memory plan of `main` has gaps between the rows of a value. A
+    target without kernels for gaps, named `target` in the message, calls it.
     """
     for op in main.body.block.ops:
         if any((block := block_of(r)) is not None and block.pitch.data for r in op.results):
@@ -147,8 +156,8 @@ def refuse_gaps(main: FuncOp, target: str) -> None:
 
 def operand_in_place(op: ConcatOp, part: Slice) -> bool:
     """
-    Return whether the memory plan stores an operand of a concatenation at its position in the
-    result.
+    Return whether the memory plan stores an operand of the concatenation `op` at the position
+    `part` in the memory of the result, so that it needs no copy.
     """
     part_block, result_block = block_of(part.operand), block_of(op.result)
     if part_block is None or result_block is None or part_block.region != result_block.region:
