@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NetworkPass(ModulePass):
-    """A pass that changes the function `main`."""
+    """Base class of passes that change the function `main`."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         from ceras_ir.network.function import main_function
@@ -40,7 +40,9 @@ class NetworkPass(ModulePass):
 
 @dataclass(frozen=True)
 class FloatNetworkPass(NetworkPass):
-    """A pass that changes a float network and leaves a quantized network unchanged."""
+    """
+    Base class of passes that change a float network. They leave a quantized network unchanged.
+    """
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         from ceras_ir.network.function import is_quantized, main_function
@@ -51,9 +53,8 @@ class FloatNetworkPass(NetworkPass):
 
 class PatternPass(ModulePass):
     """
-    A pass that applies `pattern` to each operation.
-
-    A `GreedyRewritePatternApplier` also erases dead code.
+    Base class of passes that apply the rewrite `pattern` to each operation. A
+    `GreedyRewritePatternApplier` also erases dead code.
     """
 
     pattern: ClassVar[RewritePattern]
@@ -75,7 +76,10 @@ A function that runs or omits each step, if it is set. Measurements of the benef
 
 
 def run_step(name: str, step: ModulePass, ctx: Context, op: ModuleOp) -> None:
-    """Apply `step`, which is a pass or the rule `pass{rule}` of a pass."""
+    """
+    Apply `step`, a pass or a rule of a pass. If the variable `AROUND` has a function, it is called
+    instead, and decides whether the step runs.
+    """
     if (wrapper := AROUND.get()) is None:
         step.apply(ctx, op)
     else:
@@ -84,11 +88,14 @@ def run_step(name: str, step: ModulePass, ctx: Context, op: ModuleOp) -> None:
 
 @dataclass(frozen=True)
 class PipelinePass(ModulePass):
-    """A named sequence of passes; the fields are options that it passes on to them."""
+    """
+    Base class of passes that run a sequence of other passes. The fields are options, which it gives
+    to these passes.
+    """
 
     @abstractmethod
     def passes(self) -> tuple[ModulePass, ...]:
-        """Return the passes in order; they can be pipelines."""
+        """Return the passes in order. Each can also be a pipeline."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for inner in flatten(self):
@@ -107,9 +114,8 @@ def flatten(pass_: ModulePass) -> Iterator[ModulePass]:
 @dataclass(frozen=True)
 class RulePass(ModulePass):
     """
-    A pass of related rules, which apply in the order of the table.
-
-    Each rule has a reason and a test.
+    Base class of passes that consist of related rules, which apply in the order of `table`. The
+    option `rules` selects some of them.
     """
 
     rules: tuple[str, ...] = field(default=(), kw_only=True)
@@ -124,7 +130,7 @@ class RulePass(ModulePass):
 
     @abstractmethod
     def table(self) -> tuple[ModulePass, ...]:
-        """Return all rules in order, with the options of the pass."""
+        """Return all rules of the pass in order. The rules have the options of the pass."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for rule in self.table():

@@ -55,7 +55,10 @@ INFINITE = 1 << 60
 
 
 class FlowGraph:
-    """A graph with integer capacities, so that the minimum cut is equal on all machines."""
+    """
+    A flow network from a source to a sink. Capacities are integers, so that the minimum cut is
+    equal on all machines.
+    """
 
     def __init__(self) -> None:
         # The edges of each node; edge e ^ 1 is the reverse of edge e.
@@ -74,7 +77,10 @@ class FlowGraph:
             self._capacities.append(limit)
 
     def cut(self) -> tuple[int, set[int]]:
-        """Return the minimum cut, and the nodes on the side of the source (Dinic)."""
+        """
+        Return the capacity of the minimum cut, and the nodes on the side of the source (Dinic's
+        algorithm).
+        """
         total = 0
         while SINK_NODE in (levels := self._levels()):
             used = [0] * len(self._edges)
@@ -135,11 +141,13 @@ def cheapest(
 ) -> tuple[float, set[Operation]]:
     """
     Return the shortest modelled time of an inference in microseconds, and the operations that run
-    on the accelerator. Operations on the side of the source run on the accelerator. A value is
-    transferred at most a single time in each direction, regardless of the number of consumers.
-    Arguments and results of the network are on the CPU. `pins` fixes the side of operations (True:
-    accelerator), `price_of` is the transfer time of a value, and `host_operands` returns the
-    operands that the CPU reads in any case.
+    on the accelerator in it. A minimum cut finds it, in which the side of the source is the
+    accelerator.
+
+    `costs` has the time of each operation on each device, and `price_of` is the time to transfer a
+    value. A value is transferred at most a single time in each direction. `pins` fixes the device
+    of operations (true: the accelerator). `host_operands` returns the indices of operands that the
+    CPU uses in any case. Graph inputs and outputs are on the CPU.
     """
     graph = FlowGraph()
     nodes = {op: graph.add_node() for op in steps(main)}
@@ -317,7 +325,10 @@ class ExplainPass(ModulePass):
 
 
 def explanation(module: ModuleOp, node: str | None = None) -> list[str]:
-    """Return the lines of a placed network, or of a node, which may be part of an operation."""
+    """
+    Return a line for each operation of a placed network: the device and the reason. With `node`,
+    return only the operations of this node of the model.
+    """
     found = steps(main_function(module))
     if node is not None:
         found = [op for op in found if node == node_name(op) or node in node_names(op)]
@@ -329,7 +340,10 @@ MAX_NODES = 8
 
 
 def unknown_node(module: ModuleOp, node: str) -> str:
-    """Return the message that the network has no `node`, with a similar name or the first names."""
+    """
+    Return an error message that the network has no node `node`, with a similar name or the first
+    names.
+    """
     known = list(dict.fromkeys(map(node_name, steps(main_function(module)))))
     more = ", ..." if len(known) > MAX_NODES else ""
     listed = f" (nodes: {', '.join(known[:MAX_NODES])}{more})" if known else ""
@@ -377,7 +391,10 @@ class CheckOperationsPass(NetworkPass):
 
 
 def state_findings(main: FuncOp, target: type[Target]) -> list[Finding]:
-    """Return a finding for each state of the network if `target` does not support states."""
+    """
+    Return an error for each state of the network (an input that is an output of the previous call)
+    if `target` does not support states.
+    """
     states = states_of(main)
     if target.keeps_states or not states:
         return []

@@ -76,22 +76,26 @@ REMOVED_OPTIONS = {
 
 def default_recipe(*, channel_shifts: bool) -> tuple[str, ...]:
     """
-    Return the optional passes that run by default. `channel_shifts` specifies whether the target
-    has a shift for each channel; `choose-row-exponents` is included only then.
+    Return the names of the optional passes of quantization that run by default.
+    `choose-row-exponents` is included only if the target has a separate shift for each channel
+    (`channel_shifts`).
     """
     rows = (CHOOSE_ROW_EXPONENTS,) if channel_shifts else ()
     return FIT_INPUTS, EQUALIZE_CHANNELS, CHOOSE_ZERO_POINTS, CHOOSE_PRECISION, *rows, ROUND_WEIGHTS
 
 
 def recipe_names(text: str, option: str = "--recipe") -> list[str]:
-    """Return the passes in the text of `option`; raise a `UsageError` if one is not optional."""
+    """
+    Return the names of passes in the text of `option`. Raise a `UsageError` for a name that is not
+    an optional pass of quantization.
+    """
     found = names(text)
     check_recipe(found, option)
     return found
 
 
 def share(text: str) -> float:
-    """Return the share in the text of `--budget`."""
+    """Parse the text of `--budget`, such as `0.1`, as a share of the time. Refuse a percentage."""
     if text.endswith("%"):
         with suppress(ValueError):
             percent = float(text[:-1])
@@ -100,7 +104,10 @@ def share(text: str) -> float:
 
 
 def check_recipe(recipe: Sequence[str], option: str) -> None:
-    """Refuse names that are no optional pass, with the remedy."""
+    """
+    Raise a `UsageError` with a remedy for names that are not optional passes of quantization.
+    `option` is the name of the option in the message.
+    """
     for name in recipe:
         if name in OPTIONAL_PASSES or (name == NO_PASSES and len(recipe) == 1):
             continue

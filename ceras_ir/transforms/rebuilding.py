@@ -35,8 +35,11 @@ def rebuild_linear(
     element: Attribute | None = None,
 ) -> Linear:
     """
-    Return a copy of `op` with these operands and this element type of the result. `epilogue`
-    replaces properties; `None` removes a property. Location and discardable attributes are kept.
+    Return a copy of a convolution or matrix product with other operands; omitted operands remain,
+    and `None` as bias or residual removes it. `element` replaces the element type of the result.
+
+    `epilogue` replaces properties of the output stage; `None` removes a property. Location and
+    discardable attributes are kept.
     """
     bias = op.bias if isinstance(bias, EllipsisType) else bias
     residual = op.residual if isinstance(residual, EllipsisType) else residual
@@ -61,7 +64,10 @@ def rebuild_linear(
 def with_operands(
     op: graph.GraphOperation, operands: Sequence[SSAValue], element: Attribute
 ) -> graph.GraphOperation:
-    """Return a copy of `op` with other operands and another element type, without statistics."""
+    """
+    Return a copy of `op` with other operands and another element type of the result. The statistics
+    of calibration (range, scale) are removed.
+    """
     new = op.rebuilt(operands, element=element)
     drop_statistics(new)
     return new
@@ -71,14 +77,19 @@ def with_data(
     op: graph.GraphOperation, data: Sequence[SSAValue], element: Attribute
 ) -> graph.GraphOperation:
     """
-    Return a copy of `op` as `with_operands`, but with other data operands only; indices are kept.
+    Return a copy of `op` in which only the data operands are replaced, and operands such as indices
+    are kept. Otherwise it is the same as `with_operands`.
     """
     replaced = dict(zip(op.data_operands, data, strict=True))
     return with_operands(op, [replaced.get(v, v) for v in op.operands], element)
 
 
 def spread_columns(op: graph.LinearOperation, channels: NDArray[Number]) -> NDArray[Number]:
-    """Return the elements per input channel in a shape that broadcasts to the weights."""
+    """
+    Return an array with an entry per input channel in a shape that broadcasts to the weights of
+    `op`, so that weights can be multiplied by it: [1, K] for a matrix product, [O, 1, 1, C/groups]
+    for a convolution.
+    """
     import numpy as np
 
     if not isinstance(op, graph.Conv2dOp):
@@ -91,9 +102,8 @@ def spread_columns(op: graph.LinearOperation, channels: NDArray[Number]) -> NDAr
 
 def computed_between(last: Operation, source: SSAValue) -> list[Operation]:
     """
-    Return the operations between `source` and `last` that have no other use, the last first.
-
-    Constants are not included.
+    Return the operations between `source` and `last` that only serve to compute `last`, in reverse
+    order. They can be erased with `last`. Constants and `last` are not included.
     """
     found = [last]
     for op in found:
@@ -108,7 +118,10 @@ def computed_between(last: Operation, source: SSAValue) -> list[Operation]:
 
 
 def replace_constant(op: Operation, operand: SSAValue, array: NDArray[np.float32]) -> None:
-    """Replace the constant `operand` of `op` by `array`; erase an unused constant."""
+    """
+    Replace the constant `operand` of `op` by a constant with the elements `array`. The old constant
+    is erased if it has no other uses.
+    """
     old = operand.owner
     assert isinstance(old, graph.ConstantOp)
     new = graph.ConstantOp.from_array(array, location=old.location)
@@ -127,7 +140,7 @@ def erase_unused(op: Operation) -> None:
 
 
 def erase_with_constants(op: Operation) -> None:
-    """Erase an operation without uses, and the constants that become unused."""
+    """Erase an operation without uses, and the constant operands that become unused."""
     constants = [v.owner for v in op.operands if isinstance(v.owner, graph.ConstantOp)]
     Rewriter.erase_op(op)
     for constant in constants:
@@ -135,7 +148,10 @@ def erase_with_constants(op: Operation) -> None:
 
 
 def erase_dead(block: Block) -> None:
-    """Erase all dead code of a block."""
+    """
+    Erase all operations of a block that have no side effects and no uses, including operations that
+    become unused.
+    """
     op: Operation | None = block.last_op
     while op is not None:
         before = op.prev_op
@@ -147,8 +163,7 @@ def erase_dead(block: Block) -> None:
 def release_memory() -> None:
     """
     Collect reference cycles, such as erased operations, and return free memory to the system.
-
-    Without glibc, the memory allocator decides.
+    Without glibc, the memory allocator decides whether memory is returned.
     """
     gc.collect()
     # `malloc_trim` does not exist on Windows, macOS and statically linked systems.

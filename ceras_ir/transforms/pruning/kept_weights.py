@@ -31,19 +31,23 @@ PruningRule = Callable[[Weights, float], Kept]
 
 
 def above(weights: Weights, threshold: float) -> Kept:
-    """Keep the weights with magnitudes from the threshold on."""
+    """Return a mask of the weights with magnitudes >= `threshold`, which pruning keeps."""
     return np.abs(weights) >= threshold
 
 
 def by_magnitude(weights: Weights, share: float) -> Kept:
-    """Prune the share of the layer with the smallest magnitudes."""
+    """
+    Return a mask of the weights that remain if `share` of the layer, the weights with the smallest
+    magnitudes, become zero.
+    """
     return _without_smallest(np.abs(weights).reshape(1, -1), share).reshape(weights.shape)
 
 
 def by_filter(weights: Weights, share: float) -> Kept:
     """
-    Prune the share of each filter with the smallest magnitudes, the same number in each, as in the
-    paper S5 (see `docs/papers.md`).
+    Return a mask of the weights that remain if `share` of each filter, the weights with the
+    smallest magnitudes, become zero. All filters have the same number of zeros, as in the paper S5
+    (see `docs/papers.md`).
     """
     return _without_smallest(np.abs(weights).reshape(len(weights), -1), share).reshape(
         weights.shape
@@ -52,8 +56,9 @@ def by_filter(weights: Weights, share: float) -> Kept:
 
 def n_of_m(weights: Weights, n: int, m: int) -> Kept:
     """
-    Keep the `n` largest of each `m` weights of a filter. If fewer than `m` remain at the end, keep
-    the same share of them, rounded up.
+    Return a mask that keeps the `n` weights with the largest magnitudes of each `m` consecutive
+    weights of a filter. If fewer than `m` weights remain at the end of a filter, the same share of
+    them is kept, rounded up.
     """
     flat = np.abs(weights).reshape(len(weights), -1)
     rows, columns = flat.shape
@@ -67,7 +72,10 @@ def n_of_m(weights: Weights, n: int, m: int) -> Kept:
 
 
 def in_blocks(weights: Weights, share: float, block: tuple[int, int]) -> Kept:
-    """Prune the blocks (`filters x products`) with the smallest mean square."""
+    """
+    Return a mask of the weights that remain if `share` of the blocks, the blocks with the smallest
+    mean square, become zero. `block` is the number of filters and of products of a block.
+    """
     flat = np.square(weights.reshape(len(weights), -1), dtype=np.float64)
     sizes = _block_sums(np.ones(flat.shape), block)
     means = _block_sums(flat, block) / sizes
@@ -87,8 +95,8 @@ def _block_sums(flat: NDArray[np.float64], block: tuple[int, int]) -> NDArray[np
 
 def over_all(layers: Sequence[Weights], share: float) -> list[Kept]:
     """
-    Prune the smallest magnitudes of all layers together. `share` is the share of all weights that
-    are pruned.
+    Return a mask for each layer of the weights that remain if `share` of the weights of all layers
+    together, with the smallest magnitudes, become zero.
     """
     sizes = np.cumsum([weights.size for weights in layers])[:-1]
     flat = np.concatenate([np.abs(weights).reshape(-1) for weights in layers])
@@ -98,7 +106,7 @@ def over_all(layers: Sequence[Weights], share: float) -> list[Kept]:
 
 
 def _without_smallest(scores: NDArray[np.floating], share: float) -> Kept:
-    """Prune the `floor(share * size)` smallest elements of each row."""
+    """Return a mask that is false for the `floor(share * size)` smallest scores of each row."""
     count = int(share * scores.shape[1] + 1e-9)
     kept = np.ones(scores.shape, np.bool_)
     if count:
@@ -129,7 +137,11 @@ BUDGET_PARTS = 4096
 
 
 def best_within(values: Table, costs: Table, budget: float) -> list[int] | None:
-    """Return the share of each layer that minimizes the sum of values in a budget, or None."""
+    """
+    Choose an option (a share of zeros, by index) for each layer, so that the sum of `values` is
+    minimal and the sum of `costs` is at most `budget`. Return the indices, or `None` if no choice
+    is within the budget.
+    """
     parts = np.ceil(np.minimum(costs / budget, 2.0) * BUDGET_PARTS).astype(np.int64)
     best = np.zeros(BUDGET_PARTS + 1)
     choices: list[NDArray[np.intp]] = []
@@ -151,11 +163,11 @@ def best_within(values: Table, costs: Table, budget: float) -> list[int] | None:
 
 def encoded_bytes(sizes: NDArray[np.int64], shares: NDArray[np.float64], item: int) -> Table:
     """
-    Return the bytes of layers at each share of zeros in the smallest encoding, for weights of
-    `item` bytes.
+    Return an estimate of the bytes [layers, shares] of each layer for each share of zeros. `sizes`
+    are the weights of layers, and a stored weight has `item` bytes.
 
-    The encodings are: all weights, a bitmap, or positions with the entropy of their distances plus
-    a tenth.
+    The smallest of three encodings counts: all weights, a bitmap, or positions. The size of
+    positions is estimated as the entropy of the distances plus a tenth.
     """
     result = np.empty((len(sizes), len(shares)))
     for j, share in enumerate(shares):
@@ -221,6 +233,10 @@ def noise(
     pruned: Sequence[Mapping[str, Array]],
     quantities: Mapping[str, Quantities] | None = None,
 ) -> float:
-    """Return the noise-to-signal ratio, a mean over the outputs; NaN if no output varies."""
+    """
+    Return the noise that pruning adds: the noise-to-signal ratio of the outputs `pruned` compared
+    with the outputs `dense` before pruning, by sample, as a mean over the outputs. Return NaN if no
+    output varies. `quantities` are the kinds of outputs, which decide how they are compared.
+    """
     found = noise_of(dense, pruned, quantities)
     return mean_share(each.share for each in found.values())

@@ -147,7 +147,7 @@ class PrunePass(ModulePass):
 
     @property
     def shares(self) -> list[tuple[str, float]]:
-        """The name patterns and their shares."""
+        """The pairs of the option `ratios`: a pattern of layer names, and the share of zeros."""
         found: list[tuple[str, float]] = []
         for entry in self.ratios:
             name, colon, share = entry.rpartition(":")
@@ -196,7 +196,10 @@ class PrunePass(ModulePass):
         return kept_weights.by_magnitude
 
     def _given_shares(self, layers: Sequence[LinearOperation]) -> list[float]:
-        """Return the share of each layer, by the first pattern that matches a name of the layer."""
+        """
+        Return the share of zeros of each layer: the share of the first pattern in `ratios` that
+        matches a name of the layer, or else `sparsity`. A pattern without a match is an error.
+        """
         from fnmatch import fnmatchcase
 
         patterns = self.shares
@@ -215,7 +218,10 @@ class PrunePass(ModulePass):
         ]
 
     def _target_shares(self, module: ModuleOp, layers: Sequence[LinearOperation]) -> list[float]:
-        """Return the shares that meet the target with the smallest loss or the fewest bytes."""
+        """
+        Return the share of zeros of each layer that meets the target with the smallest noise or,
+        for `target-loss`, the fewest bytes.
+        """
         import numpy as np
 
         from ceras_ir.transforms.pruning.kept_weights import (
@@ -267,7 +273,10 @@ class PrunePass(ModulePass):
     def _reached(
         self, layers: Sequence[LinearOperation], kept: Sequence[Kept], left: float, item: int
     ) -> float:
-        """Return the measured quantity of the target."""
+        """
+        Return the quantity that the target limits, measured on pruned layers: bytes of weights,
+        products, or the noise-to-signal ratio `left`. `item` is the bytes of a weight.
+        """
         import numpy as np
 
         if self.target_loss:
@@ -319,7 +328,10 @@ class PrunePass(ModulePass):
 
 
 def smallest_bytes(kept: Kept, item: int) -> int:
-    """Return the bytes of the weights in the smallest encoding of the zeros."""
+    """
+    Return the bytes of the weights of a layer in the smallest encoding: all weights, a bitmap, or
+    positions. `kept` is true for weights other than zero, and a weight has `item` bytes.
+    """
     import numpy as np
     from xdsl.dialects.builtin import i8
 
@@ -337,7 +349,10 @@ def smallest_bytes(kept: Kept, item: int) -> int:
 
 
 def prunable(module: ModuleOp) -> list[LinearOperation]:
-    """Return the float layers with constant weights."""
+    """
+    Return the layers with weights that can be pruned: float convolutions and matrix products with
+    constant weights.
+    """
     return [
         op
         for op in main_function(module).body.block.ops
@@ -351,8 +366,8 @@ def prunable(module: ModuleOp) -> list[LinearOperation]:
 
 def apply_masks(layers: Sequence[LinearOperation], kept: Sequence[Kept]) -> None:
     """
-    Set weights outside of the masks to zero, and record the masks on the layers. A shared constant
-    has the mask of the first layer.
+    Set the weights at which `kept` is false to zero, and record `kept` as the mask of each layer.
+    If layers share a constant, the mask of the first layer applies to all of them.
     """
     import numpy as np
 
