@@ -1,5 +1,5 @@
 """
-Export a network as MLIR in upstream dialects.
+Export a network as MLIR in upstream dialects (func, arith, math, tensor, linalg, scf).
 
 The function `main` has the inputs and outputs of the network in order, as tensors of stored
 elements. Each operation has the location of the operation of the graph. The last of them has an
@@ -45,7 +45,7 @@ from ceras_ir.support.diagnostics import refuse_unsupported
 
 MODEL_FILE = "model.mlir"
 ATTRIBUTE = "ceras"
-"""The attribute with the properties of an operation of the graph."""
+"""The name of the attribute that holds the properties of an operation of the graph."""
 BUILTIN = {each.name for each in Builtin.attributes}
 OPERATION, TYPE = "operation", "type"
 """The keys of the name of the operation, and of the type of the result if it is quantized."""
@@ -53,8 +53,8 @@ OPERATION, TYPE = "operation", "type"
 
 def export_module(module: ModuleOp) -> FuncOp:
     """
-    Return the network of `module` in upstream dialects, as a new function. All operations that
-    cannot be exported are refused together, by name.
+    Return the network of `module` in upstream dialects, as a new function. `module` is not changed.
+    If operations cannot be exported, an error lists all of them by name.
     """
     main = main_function(module)
     ops = [op for op in main.body.block.ops if not isinstance(op, ReturnOp)]
@@ -124,14 +124,14 @@ def _upstream(attribute: Attribute) -> Attribute:
 
 
 def text_of(module: ModuleOp) -> str:
-    """Return the exported network as text, with locations."""
+    """Return the network of `module` in upstream dialects as MLIR text, with locations."""
     stream = io.StringIO()
     print_module(ModuleOp([export_module(module)]), stream, debuginfo=True)
     return stream.getvalue()
 
 
 def emit(module: ModuleOp) -> list[Artefact]:
-    """Return the only file of target mlir."""
+    """Return the file `model.mlir` of target mlir."""
     description = "the network in upstream dialects of MLIR"
     return [Artefact.of_text(MODEL_FILE, description, text_of(module))]
 

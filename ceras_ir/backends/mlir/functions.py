@@ -1,5 +1,5 @@
 """
-Build elementwise float functions from arith and math.
+Build elementwise float functions, such as exp, from operations of arith and math.
 
 Each function is the sequence of float32 operations that `ceras_ir.interpreters.float_functions`
 defines, so a compiler that rounds each operation separately computes the same bits. Operations of
@@ -23,13 +23,19 @@ MANTISSA, HALF_EXPONENT = 0x007FFFFF, 0x3F000000
 
 
 class Functions:
-    """Build functions of f32 scalars in a body."""
+    """
+    Builds float functions: each method adds operations on f32 scalars to `body`, and returns the
+    result. `body` is the body of a `linalg.generic`.
+    """
 
     def __init__(self, body: Scalars):
         self.body = body
 
     def apply(self, function: FunctionAttr, x: SSAValue) -> SSAValue:
-        """Return `function` of `x`, with the scale and the offset of the function."""
+        """
+        Return `function` of `x`, with the scale and the offset that the attribute applies to the
+        result.
+        """
         y = self._plain(function, x)
         if function.affine is None:
             return y
@@ -37,7 +43,10 @@ class Functions:
         return self.body.add(self.body.mul(y, scale), offset)
 
     def power(self, x: SSAValue, y: SSAValue) -> SSAValue:
-        """Return `x` to the power of `y`."""
+        """
+        Return `x` to the power of `y`, with the special cases of the interpreter for 0, negative
+        and integer operands.
+        """
         s = self.body
         one, two, zero = self._real(1), self._real(2), self._real(0)
         result = self.exp(s.mul(y, self.log(s.magnitude(x))))
@@ -114,7 +123,7 @@ class Functions:
         return self.body.select(self.body.compare("ge", x, self._real(0)), x, other())
 
     def clip(self, x: SSAValue, low: float, high: float) -> SSAValue:
-        """Return `low` if `x < low`, `high` if `x > high`, else `x`; a zero keeps the sign."""
+        """Return `low` if `x < low`, `high` if `x > high`, else `x`, which can be NaN or -0."""
         s, y = self.body, x
         if high != inf:
             bound = self._real(high)

@@ -1,6 +1,7 @@
 """
-Build the integer arithmetic of quantized operations for a body, as `ceras_ir.network.integer`
-defines it. Accumulators have 64 bits.
+Build the integer arithmetic of quantized operations for the body of a `linalg.generic`, as
+`ceras_ir.network.integer` defines it. The parameter `s` builds scalar operations. Accumulators have
+64 bits.
 """
 
 from collections.abc import Sequence
@@ -15,13 +16,18 @@ from ceras_ir.dialects.quant import MULTIPLIER_BITS, RequantAttr, Rounding, Unif
 from ceras_ir.network.integer import RECIPROCAL_OFFSET, RECIPROCAL_SLOPE
 
 LARGEST_ROUNDED = 2.0**31
-"""A quotient is limited to this magnitude before it becomes an integer."""
+"""
+The magnitude to which a quotient is limited before it becomes an integer, so that it fits i64.
+"""
 ROOT_BITS = 16
-"""The bits of the square root of 32 bits."""
+"""The number of bits of the square root of a value below 2^32."""
 
 
 def signless(element: IntegerType) -> IntegerType:
-    """Return the integer type without a sign."""
+    """
+    Return the signless integer type of the same width, as upstream dialects require: ui8 becomes
+    i8.
+    """
     return IntegerType(element.width.data)
 
 
@@ -141,7 +147,10 @@ def quantize(s: Scalars, quotient: SSAValue, element: UniformType, point: SSAVal
 def centred(
     s: Scalars, stored: SSAValue, element: UniformType, type: IntegerType = i64
 ) -> SSAValue:
-    """Return a stored integer minus the zero point of a per-tensor type."""
+    """
+    Return a stored integer minus the zero point of `element`, a per-tensor type, as an integer of
+    `type`.
+    """
     wide = s.resized(stored, type, signed=element.is_signed)
     return wide if element.zero_point == 0 else s.sub(wide, s.integer(element.zero_point, type))
 
@@ -177,7 +186,10 @@ def root(s: Scalars, value: SSAValue) -> SSAValue:
 
 
 def shifted_by(s: Scalars, value: SSAValue, shift: SSAValue) -> SSAValue:
-    """Shift left by an i64; a negative shift is a right shift that rounds half up."""
+    """
+    Return `value` shifted left by `shift`, an i64; a negative shift divides by `2**-shift` and
+    rounds half up.
+    """
     zero, one = s.integer(0), s.integer(1)
     right = s.max(s.neg(shift), zero)
     half = s.shift_left(one, s.max(s.sub(right, one), zero))
@@ -206,7 +218,12 @@ def normalization_factor(
 def cast(
     s: Scalars, x: SSAValue, target: IntegerType, *, from_signed: bool, signed: bool
 ) -> SSAValue:
-    """Convert a scalar to the integer type of `graph.cast`, which is `signed`."""
+    """
+    Return `x`, a float or an integer, as an integer of type `target`, as `graph.cast` defines it.
+    `from_signed` and `signed` are the signs of source and target, whose types are signless. A float
+    is truncated and saturates, NaN becomes 0; an integer keeps its low bits. The result of type i1
+    is whether `x` is not 0.
+    """
     type = signless(target)
     if not is_integer(x.type):
         if target.width.data == 1:

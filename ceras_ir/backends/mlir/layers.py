@@ -1,4 +1,7 @@
-"""Build convolutions, matrix products and pooling: sums over windows, then the output stage."""
+"""
+Build convolutions, matrix products and pooling in upstream dialects: sums over windows, then the
+output stage.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +28,18 @@ from ceras_ir.dialects.quant import RequantAttr
 from ceras_ir.interpreters.windows import Window, counts
 
 Fold = Callable[[Scalars, SSAValue, SSAValue], SSAValue]
-"""A function of an element and the result so far that returns the next result."""
+"""A function of an element of a window and the result so far that returns the next result."""
 Step = Callable[[Scalars, Indices, SSAValue], SSAValue]
-"""A function of indices and the result so far that returns the next result."""
+"""A function of loop indices and the result so far that returns the next result."""
 
 PARALLEL, REDUCTION = IteratorTypeAttr.parallel(), IteratorTypeAttr.reduction()
 
 
 def linear(network: Network, op: graph.LinearOperation) -> SSAValue:
-    """Return the result of a convolution or matrix product."""
+    """
+    Build a convolution or matrix product with bias, residual, activation and requantization, and
+    return the result.
+    """
     t = network.tensors
     if not op.is_quantized:
         if op.ordered is not None:
@@ -100,7 +106,7 @@ def _sums(
 
 
 def accumulated(s: Scalars, x: SSAValue, w: SSAValue, sum: SSAValue) -> SSAValue:
-    """Return `sum` plus the product of two elements, which are extended to the type of the sum."""
+    """Return `sum + x * w`; integers `x` and `w` are sign-extended to the type of `sum` first."""
     if is_integer(sum.type):
         x, w = s.resized(x, sum.type), s.resized(w, sum.type)
     return s.add(sum, s.mul(x, w))
@@ -170,7 +176,10 @@ def _times(s: Scalars, index: SSAValue, factor: int) -> SSAValue:
 
 
 def nested(s: Scalars, extents: Sequence[int], initial: SSAValue, body: Step) -> SSAValue:
-    """Fold `body` over all indices below `extents`, in row-major order."""
+    """
+    Return the last result of `body`, which is called for all indices below `extents` in row-major
+    order, each time with the previous result; `initial` is the first. Loops of scf keep this order.
+    """
 
     def at(s: Scalars, outer: Indices, value: SSAValue) -> SSAValue:
         if len(outer) == len(extents):
@@ -246,8 +255,9 @@ def looked_up(
     s: Scalars, tables: SSAValue, stored: SSAValue, row: SSAValue | None, *, pixels: bool = False
 ) -> SSAValue:
     """
-    Return the entry of a table for a stored integer, by `row` for one of several `tables`. The
-    first entry is that of the lowest integer, or of 0 for `pixels`.
+    Return the entry of a lookup table for the integer `stored`. `tables` has the shape [tables,
+    entries]; `row` selects the table, or `None` the first. The first entry is for the minimum
+    integer, or for 0 if `pixels` (unsigned bytes).
     """
     place = s.resized(stored, i64, signed=not pixels)
     if not pixels:
@@ -258,7 +268,7 @@ def looked_up(
 
 
 def pool(network: Network, op: graph.Pool2dOp) -> SSAValue:
-    """Return the result of a pooling."""
+    """Build a maximum or average pooling, and return the result."""
     if op.function is graph.Pool.MAX:
         return _maximum(network, op)
     if op.is_quantized:
@@ -399,7 +409,10 @@ def _divided(
 
 
 def requantizing(op: graph.GraphOperation, requant: RequantAttr) -> Callable[..., SSAValue]:
-    """Return the body that requantizes an i64 to the result of `op`."""
+    """
+    Return the body of a `linalg.generic` that requantizes an i64 accumulator to the type of the
+    result of `op`. The body accepts a multiplier as second element, if it is not the same for all.
+    """
     storage = graph.stored_element(op.output).storage
 
     def body(s: Scalars, sum: SSAValue, multiplier: SSAValue | None = None) -> SSAValue:

@@ -1,4 +1,4 @@
-"""The values of the network that are already built, and the elements of constants."""
+"""Map values of the network to values of the exported function, and add constants."""
 
 from __future__ import annotations
 
@@ -16,34 +16,47 @@ from ceras_ir.network import integer
 
 
 def stored_type(element: Float32Type | IntegerType) -> Element:
-    """Return the type of stored elements in the exported network."""
+    """Return the element type in the exported network: integers become signless, f32 remains."""
     return signless(element) if is_integer(element) else element
 
 
 def tensor_of(value: SSAValue) -> TensorType[Element]:
-    """Return the type that a value of the network has in the exported network."""
+    """
+    Return the tensor type that `value` has in the exported network: the same shape, stored
+    elements.
+    """
     return TensorType(element_type(value), graph.shape_of(value))
 
 
 def element_type(value: SSAValue) -> Element:
-    """Return the element type that a value of the network has in the exported network."""
+    """
+    Return the element type that `value` has in the exported network: f32, or a signless integer.
+    """
     return stored_type(storage_type(graph.element_of(value)))
 
 
 def is_signed(value: SSAValue) -> bool:
-    """Return whether the stored integers of a value are signed."""
+    """
+    Return whether the stored integers of `value` are signed; the exported types do not specify it.
+    """
     return graph.numpy_dtype(graph.element_of(value)).kind == "i"
 
 
 class Network:
-    """The exported value of each value of the network."""
+    """
+    Maps each value of the network to the value of the exported function that has its stored
+    elements.
+    """
 
     def __init__(self, tensors: Tensors):
         self.tensors = tensors
         self.values: dict[SSAValue, SSAValue] = {}
 
     def get(self, value: SSAValue) -> SSAValue:
-        """Return the tensor of a value; a constant is added at the first use."""
+        """
+        Return the exported tensor of `value`, which must be built already or a constant. A constant
+        is added at the first use.
+        """
         if value not in self.values:
             owner = value.owner
             assert isinstance(owner, graph.ConstantOp), owner
@@ -53,7 +66,10 @@ class Network:
         return self.values[value]
 
     def centred(self, value: SSAValue) -> SSAValue:
-        """Return the stored integers of a value minus the zero points, in i32."""
+        """
+        Return an exported tensor of i32: the stored integers of a quantized `value` minus the zero
+        point.
+        """
         if (constant := centred_constant(value)) is not None:
             return self.tensors.constant(constant.astype(np.int32))
         element = graph.stored_element(value)
@@ -65,7 +81,8 @@ class Network:
 
     def signed(self, value: SSAValue) -> tuple[SSAValue, int]:
         """
-        Return stored integers of a value as signed integers of the same width, and the zero point.
+        Return a tensor of signed integers of the same width as the stored integers of `value`, and
+        their zero point. Unsigned integers of 8 bits are reduced by 128, and so is the zero point.
         """
         element, stored = graph.stored_element(value), self.get(value)
         if element.is_signed:
@@ -79,15 +96,18 @@ class Network:
         return moved, element.zero_point - half
 
     def mapped(self, op: graph.GraphOperation, operands: list[SSAValue], body: Body) -> SSAValue:
-        """Compute the result of an elementwise operation from built operands."""
+        """
+        Return the result of an elementwise operation with the type of the result of `op`. `body`
+        computes an element from the elements of the tensors in `operands`, which are broadcast.
+        """
         shape = graph.shape_of(op.output)
         return self.tensors.elementwise(operands, shape, element_type(op.output), body)
 
 
 def centred_constant(value: SSAValue) -> Array | None:
     """
-    Return a constant minus the zero points in the narrowest signed integers, or `None` for another
-    value.
+    Return the integers of a constant minus the zero points, in int8, int16 or int32, whichever is
+    the first that holds them; `None` if `value` is not constant.
     """
     if (array := graph.constant_array(value)) is None:
         return None

@@ -1,4 +1,7 @@
-"""Build each operation of the graph: elementwise operations and data movement here."""
+"""
+Build each operation of the graph in upstream dialects: this module has elementwise operations and
+data movement, `layers.py` and `rows.py` the remaining operations.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ SUPPORTED = (
 
 
 def why_not(op: Operation) -> str | None:
-    """Return why `op` cannot be exported, as a sentence, or None."""
+    """Return the reason why `op` cannot be exported, or `None` if it can."""
     match op:
         case graph.BinaryOp() if graph.is_plain(op.result):
             if op.function is Binary.POW:
@@ -70,7 +73,7 @@ def why_not(op: Operation) -> str | None:
 
 
 def build(network: Network, op: graph.GraphOperation) -> SSAValue:
-    """Add the operations that compute the result of `op`, and return it."""
+    """Add the upstream operations that compute the result of `op`, and return this result."""
     match op:
         case graph.LinearOperation():
             return linear(network, op)

@@ -1,5 +1,5 @@
 """
-Build reductions, softmax and normalizations.
+Build reductions, softmax and normalizations in upstream dialects.
 
 Float sums are loops of scf in the defined order, because reductions of linalg have no order.
 Integer sums are exact in any order.
@@ -38,9 +38,12 @@ from ceras_ir.dialects.graph.normalization import (
 )
 
 PARTIAL_SUMS = 16
-"""The partial sums of the denominator of a softmax."""
+"""
+The number of partial sums of the denominator of a softmax, as the interpreter defines them: partial
+sum k has elements k, k + 16, k + 32 and so on.
+"""
 Elements = Callable[[Scalars, SSAValue], SSAValue]
-"""A function of the index along the reduced dimension that returns the element."""
+"""A function of an index along the reduced axis that returns the element at this index."""
 
 
 def along(
@@ -50,7 +53,10 @@ def along(
     element: Float32Type | IntegerType,
     body: Callable[[Scalars, Elements], SSAValue],
 ) -> SSAValue:
-    """Compute an element for each row of `x` along `axis`, which remains as an extent of 1."""
+    """
+    Return a tensor of type `element` with an element per row of `x` along `axis`, which remains as
+    an extent of 1. `body` computes it from a function that returns elements of the row by index.
+    """
     shape = [1 if d == axis else n for d, n in enumerate(graph.shape_of(x))]
 
     def inside(s: Scalars, indices: Indices) -> SSAValue:
@@ -65,7 +71,10 @@ def along(
 def folded(
     s: Scalars, at: Elements, count: int, fold: Callable[[Scalars, SSAValue, SSAValue], SSAValue]
 ) -> SSAValue:
-    """Combine the result so far and an element by `fold`, from the first of `count` elements."""
+    """
+    Return `fold(... fold(e0, e1) ..., en)` of the first `count` elements of a row, in this order.
+    `at` returns an element by index.
+    """
 
     def step(s: Scalars, index: SSAValue, carried: Carried) -> Carried:
         return [fold(s, carried[0], at(s, index))]
@@ -75,12 +84,12 @@ def folded(
 
 
 def larger(s: Scalars, a: SSAValue, b: SSAValue) -> SSAValue:
-    """Return `b` unless the float `a` is larger or NaN."""
+    """Return the larger of two floats: `a` if `a > b` or `a` is NaN, else `b`."""
     return s.select(s.either(s.compare("gt", a, b), s.is_nan(a)), a, b)
 
 
 def smaller(s: Scalars, a: SSAValue, b: SSAValue) -> SSAValue:
-    """Return `b` unless the float `a` is smaller or NaN."""
+    """Return the smaller of two floats: `a` if `a < b` or `a` is NaN, else `b`."""
     return s.select(s.either(s.compare("lt", a, b), s.is_nan(a)), a, b)
 
 
@@ -89,7 +98,9 @@ def _added(s: Scalars, a: SSAValue, b: SSAValue) -> SSAValue:
 
 
 def reduction(network: Network, op: graph.ReduceOp) -> SSAValue:
-    """Return the result of `graph.reduce`."""
+    """
+    Build `graph.reduce`, a sum, product, maximum or minimum along axes, and return the result.
+    """
     t, element = network.tensors, element_type(op.input)
     axes, x = list(op.axes.get_values()), network.get(op.input)
     signed = is_signed(op.input)
@@ -118,7 +129,9 @@ def reduction(network: Network, op: graph.ReduceOp) -> SSAValue:
 
 
 def extreme_index(network: Network, op: graph.ArgOp) -> SSAValue:
-    """Return the result of `graph.arg`."""
+    """
+    Build `graph.arg`, the index of the maximum or minimum along an axis, and return the result.
+    """
     axis, signed = op.axis.value.data, is_signed(op.input)
     relation = "gt" if op.function is Reduce.MAX else "lt"
     if op.takes_last:
@@ -141,7 +154,7 @@ def extreme_index(network: Network, op: graph.ArgOp) -> SSAValue:
 
 
 def softmax(network: Network, op: graph.SoftmaxOp) -> SSAValue:
-    """Return the result of `graph.softmax`."""
+    """Build `graph.softmax`, which is computed in float, and return the result."""
     axis, x = op.axis.value.data, network.get(op.input)
     count = graph.shape_of(op.input)[axis]
     top = along(network, x, axis, f32, lambda s, at: folded(s, at, count, larger))
@@ -166,7 +179,7 @@ def softmax(network: Network, op: graph.SoftmaxOp) -> SSAValue:
 
 
 def normalization(network: Network, op: graph.NormalizeOp) -> SSAValue:
-    """Return the result of `graph.normalize`."""
+    """Build `graph.normalize`, which is computed in float, and return the result."""
     x = network.get(op.input)
     axis = len(graph.shape_of(op.input)) - 1
     count = graph.shape_of(op.input)[axis]
@@ -207,7 +220,10 @@ def _integers(network: Network, op: IntegerSoftmaxOp | IntegerNormalizeOp) -> SS
 
 
 def fixed_point_softmax(network: Network, op: graph.FixedPointSoftmaxOp) -> SSAValue:
-    """Return the result of `graph.fixed_point_softmax`."""
+    """
+    Build `graph.fixed_point_softmax`, the integer softmax of TensorFlow Lite, and return the
+    result.
+    """
     t, shape, target = network.tensors, graph.shape_of(op.input), graph.stored_element(op.result)
     axis, table = len(shape) - 1, network.get(op.table)
     q = t.elementwise([network.get(op.input)], shape, i64, lambda s, q: s.resized(q, i64))
@@ -235,7 +251,7 @@ def fixed_point_softmax(network: Network, op: graph.FixedPointSoftmaxOp) -> SSAV
 
 
 def integer_softmax(network: Network, op: IntegerSoftmaxOp) -> SSAValue:
-    """Return the result of `graph.integer_softmax`."""
+    """Build `graph.integer_softmax`, with a table of exponentials, and return the result."""
     t, axis, shape = network.tensors, op.axis.value.data, graph.shape_of(op.input)
     q, table = _integers(network, op), network.get(op.table)
     last = graph.shape_of(op.table)[0] - 1
@@ -257,7 +273,7 @@ def integer_softmax(network: Network, op: IntegerSoftmaxOp) -> SSAValue:
 
 
 def integer_normalization(network: Network, op: IntegerNormalizeOp) -> SSAValue:
-    """Return the result of `graph.integer_normalize`."""
+    """Build `graph.integer_normalize`, with an integer square root, and return the result."""
     t, shape = network.tensors, graph.shape_of(op.input)
     axis, count = len(shape) - 1, shape[-1]
     row = [*shape[:-1], 1]

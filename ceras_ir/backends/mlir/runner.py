@@ -1,4 +1,6 @@
-"""Run an exported network in IREE, if compiler and run time are installed."""
+"""
+Run an exported network in IREE, if the Python packages of its compiler and run time are installed.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,14 @@ FLAGS = [
     "--iree-llvmcpu-stack-allocation-limit=1048576",
 ]
 """
-A generic processor has no fused multiply-add, so each float operation is rounded separately. IREE
-stores rows that it recomputes on the stack, which can need more than the default of 32 KiB.
+The options of the compiler. A generic processor has no fused multiply-add, so each float operation
+is rounded separately. IREE stores rows that it recomputes on the stack, which can need more than
+the default of 32 KiB.
 """
 
 
 class Invocable(Protocol):
-    """A function of a loaded module."""
+    """A function of a module that IREE has loaded."""
 
     def __call__(self, *arguments: Array) -> object: ...
 
@@ -47,7 +50,10 @@ class Runtime(Protocol):
 
 
 class IreeNetwork:
-    """The network in `path`, compiled by IREE for this processor."""
+    """
+    The network in the MLIR file `path`, compiled by IREE for this processor. `manifest` has the
+    inputs and outputs. A `MissingToolError` is raised if IREE is not installed.
+    """
 
     def __init__(self, path: Path, manifest: Manifest):
         try:
@@ -76,4 +82,4 @@ class IreeNetwork:
             }
 
     def trace(self, sample: Sample, trace: Trace) -> None:
-        """Trace no values, because IREE merges operations."""
+        """Call `trace` for no value, because IREE merges operations."""

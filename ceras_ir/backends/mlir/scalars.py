@@ -32,22 +32,25 @@ from ceras_ir.dialects.graph.operation import element_of
 
 INDEX = IndexType()
 Carried = Sequence[SSAValue]
-"""The values that a loop passes from step to step."""
+"""The values that a loop passes from an iteration to the next."""
 
 
 def is_float(value: SSAValue) -> bool:
-    """Return whether a scalar is a float."""
+    """Return whether the type of a scalar is a float type."""
     return isinstance(value.type, AnyFloat)
 
 
 def width_of(value: SSAValue) -> int:
-    """Return the bits of an integer scalar."""
+    """Return the number of bits of a scalar, which must have an integer type."""
     assert is_integer(value.type)
     return value.type.width.data
 
 
 class Scalars:
-    """Add operations to the end of `block`, with the same location."""
+    """
+    Adds scalar operations to the end of `block`, each with `location`. Methods return the result of
+    the added operation.
+    """
 
     def __init__(self, block: Block, location: LocationAttr):
         self.builder = Builder(InsertPoint.at_end(block))
@@ -60,12 +63,12 @@ class Scalars:
         return op.results[0]
 
     def end(self, op: Operation) -> None:
-        """Add a terminator."""
+        """Add the terminator of the block."""
         op.location = self.location
         self.builder.insert(op)
 
     def integer(self, value: int, type: Attribute = i64) -> SSAValue:
-        """Return a constant of an integer type, or of type index."""
+        """Return a constant of `type`, which is an integer type or index."""
         if is_integer(type):
             return self.add_operation(arith.ConstantOp(IntegerAttr(value, type)))
         return self.add_operation(arith.ConstantOp(IntegerAttr.from_index_int_value(value)))
@@ -84,7 +87,10 @@ class Scalars:
         return self.add_operation(arith.MulfOp(a, b) if is_float(a) else arith.MuliOp(a, b))
 
     def div(self, a: SSAValue, b: SSAValue, *, signed: bool = True) -> SSAValue:
-        """Return the quotient, of integers without the fraction; `b` must not be 0."""
+        """
+        Return the quotient; of integers, it is rounded toward 0, and `b` must not be 0. `signed`
+        applies to integers.
+        """
         if is_float(a):
             return self.add_operation(arith.DivfOp(a, b))
         return self.add_operation(arith.DivSIOp(a, b) if signed else arith.DivUIOp(a, b))
@@ -93,7 +99,7 @@ class Scalars:
         return self.add_operation(arith.ShLIOp(a, b))
 
     def shift_right(self, a: SSAValue, b: SSAValue) -> SSAValue:
-        """Divide by a power of two, rounding down."""
+        """Return the integer `a / 2**b`, rounded down (arithmetic shift)."""
         return self.add_operation(arith.ShRSIOp(a, b))
 
     def both(self, a: SSAValue, b: SSAValue) -> SSAValue:
@@ -109,11 +115,11 @@ class Scalars:
         return self.add_operation(arith.XOrIOp(a, b))
 
     def min(self, a: SSAValue, b: SSAValue, *, signed: bool = True) -> SSAValue:
-        """Return the minimum of integers."""
+        """Return the minimum of two integers, compared as signed or unsigned."""
         return self.add_operation(arith.MinSIOp(a, b) if signed else arith.MinUIOp(a, b))
 
     def max(self, a: SSAValue, b: SSAValue, *, signed: bool = True) -> SSAValue:
-        """Return the maximum of integers."""
+        """Return the maximum of two integers, compared as signed or unsigned."""
         return self.add_operation(arith.MaxSIOp(a, b) if signed else arith.MaxUIOp(a, b))
 
     def clamp(self, a: SSAValue, low: int, high: int) -> SSAValue:
@@ -123,8 +129,8 @@ class Scalars:
 
     def compare(self, kind: str, a: SSAValue, b: SSAValue, *, signed: bool = True) -> SSAValue:
         """
-        Return an i1 for a relation `eq`, `ne`, `lt`, `le`, `gt` or `ge`. All are false for NaN,
-        except `ne`.
+        Return an i1 that is 1 if the relation `kind` holds: `eq`, `ne`, `lt`, `le`, `gt` or `ge`.
+        With NaN, only `ne` holds. `signed` applies to integers.
         """
         if is_float(a):
             prefix = "u" if kind == "ne" else "o"
@@ -136,7 +142,7 @@ class Scalars:
         return self.compare("ne", a, a)
 
     def select(self, condition: SSAValue, a: SSAValue, b: SSAValue) -> SSAValue:
-        """Return `condition ? a : b`."""
+        """Return `a` if the i1 `condition` is 1, else `b`."""
         return self.add_operation(arith.SelectOp(condition, a, b))
 
     def neg(self, a: SSAValue) -> SSAValue:
@@ -168,7 +174,10 @@ class Scalars:
         return self.add_operation(math.CountLeadingZerosOp(a))
 
     def resized(self, a: SSAValue, type: IntegerType, *, signed: bool = True) -> SSAValue:
-        """Return an integer in another width: the low bits, or an extension by `signed`."""
+        """
+        Return an integer in the width of `type`: the low bits, or an extension by the sign
+        (`signed`) or by zeros.
+        """
         width = type.width.data
         if width == width_of(a):
             return a
@@ -178,12 +187,17 @@ class Scalars:
         return self.add_operation(extend(a, type))
 
     def to_real(self, a: SSAValue, *, signed: bool = True) -> SSAValue:
-        """Return an integer as f32, rounded to nearest, ties to even."""
+        """
+        Return an integer, which is signed or unsigned, as f32, rounded to nearest, ties to even.
+        """
         convert = arith.SIToFPOp if signed else arith.UIToFPOp
         return self.add_operation(convert(a, f32))
 
     def to_integer(self, a: SSAValue, type: IntegerType, *, signed: bool = True) -> SSAValue:
-        """Drop the fraction of a float, which must fit `type`."""
+        """
+        Return a float without the fraction as an integer, which must fit `type`; `signed` is its
+        sign.
+        """
         convert = arith.FPToSIOp if signed else arith.FPToUIOp
         return self.add_operation(convert(a, type))
 
@@ -196,19 +210,22 @@ class Scalars:
         return self.add_operation(arith.BitcastOp(a, f32))
 
     def index(self, dimension: int) -> SSAValue:
-        """Return the index of the element along a dimension of the enclosing `linalg.generic`."""
+        """
+        Return the index along `dimension` of the current iteration of the enclosing
+        `linalg.generic`.
+        """
         return self.add_operation(IndexOp(dimension))
 
     def as_index(self, a: SSAValue) -> SSAValue:
-        """Convert a signed integer to type index."""
+        """Return a signed integer as a value of type index."""
         return self.add_operation(arith.IndexCastOp(a, INDEX))
 
     def of_index(self, a: SSAValue, type: IntegerType) -> SSAValue:
-        """Convert an index to an integer."""
+        """Return a value of type index as an integer of `type`."""
         return self.add_operation(arith.IndexCastOp(a, type))
 
     def element(self, array: SSAValue, indices: Sequence[SSAValue]) -> SSAValue:
-        """Return an element of a tensor."""
+        """Return the element of the tensor `array` at `indices`, which are of type index."""
         return self.add_operation(tensor.ExtractOp(array, indices, element_of(array)))
 
     def loop(
@@ -220,8 +237,9 @@ class Scalars:
         body: Callable[[Scalars, SSAValue, Carried], Carried],
     ) -> Carried:
         """
-        Run `body` for the indices from `start` to `stop`, exclusive, with the index and the carried
-        values, of which it returns the next. Return the last.
+        Add a loop over the indices from `start` to `stop`, exclusive, in steps of `step`, and
+        return the last carried values. `body` gets the index and the carried values, and returns
+        the next; `initial` are the first.
         """
         block = Block(arg_types=(INDEX, *(value.type for value in initial)))
         inner = Scalars(block, self.location)

@@ -1,5 +1,5 @@
 """
-Build operations on tensors: `linalg.generic` with a scalar body, movement of elements, constants.
+Build operations on tensors: `linalg.generic` with a scalar body, data movement, constants.
 
 A value of the network becomes a tensor of the same shape with the stored elements: f32, or signless
 integers.
@@ -44,18 +44,27 @@ Body = (
     | Callable[[Scalars, SSAValue, SSAValue, SSAValue], SSAValue]
     | Callable[..., SSAValue]
 )
-"""A function of a `Scalars` and the elements of the operands that returns the element."""
+"""
+A function of a `Scalars`, which adds operations, and the elements of the operands. It returns the
+element of the result.
+"""
 Indices = Sequence[SSAValue]
 
 
 class Tensors(Scalars):
-    """Add operations on tensors to the end of a block."""
+    """
+    Adds operations on tensors to the end of a block. Methods return the result of the last added
+    operation.
+    """
 
     def __init__(self, block: Block, location: LocationAttr | None = None):
         super().__init__(block, UnknownLoc() if location is None else location)
 
     def constant(self, array: Array) -> SSAValue:
-        """Return a constant with the elements of an array; unsigned integers keep their bits."""
+        """
+        Return a constant tensor with the elements of an array. Unsigned integers become signless
+        integers with the same bits.
+        """
         element = plain_element(array.dtype)
         assert element is not None, array.dtype
         if is_integer(element):
@@ -71,7 +80,7 @@ class Tensors(Scalars):
         return self.add_operation(tensor.EmptyOp([], TensorType(element, shape)))
 
     def filled(self, shape: Sequence[int], value: SSAValue) -> SSAValue:
-        """Return a tensor with all elements equal to a scalar."""
+        """Return a tensor of `shape` with all elements equal to the scalar `value`."""
         return self.add_operation(FillOp([value], [self.empty(shape, value.type)]))
 
     def generic(
@@ -83,8 +92,9 @@ class Tensors(Scalars):
         body: Body,
     ) -> SSAValue:
         """
-        Add a `linalg.generic`. The maps belong to the operands and to `output`; `body` also
-        receives the element of `output`.
+        Add a `linalg.generic` and return the result. `maps` has a map for each operand and one for
+        `output`, the tensor with the initial elements; `iterators` has the kind of each loop.
+        `body` computes an element of the result from the elements of the operands and of `output`.
         """
         block = Block(arg_types=[element_of(v) for v in (*operands, output)])
         inner = Scalars(block, self.location)
@@ -102,7 +112,10 @@ class Tensors(Scalars):
     def elementwise(
         self, operands: Sequence[SSAValue], shape: Sequence[int], element: Attribute, body: Body
     ) -> SSAValue:
-        """Compute each element from the elements of the operands, which are broadcast."""
+        """
+        Return a tensor of `shape` and type `element`. `body` computes an element from the elements
+        of the operands at the same index; operands are broadcast.
+        """
         maps = [broadcast_map(shape_of(v), shape) for v in operands]
         parallel = [IteratorTypeAttr.parallel()] * len(shape)
 
@@ -118,7 +131,10 @@ class Tensors(Scalars):
         element: Attribute,
         body: Callable[[Scalars, Indices], SSAValue],
     ) -> SSAValue:
-        """Compute each element from the indices, in any order of elements."""
+        """
+        Return a tensor of `shape` and type `element`. `body` computes an element from its indices.
+        The order of elements is not specified.
+        """
 
         def inside(s: Scalars) -> SSAValue:
             return body(s, [s.index(d) for d in range(len(shape))])
@@ -129,8 +145,9 @@ class Tensors(Scalars):
         self, value: SSAValue, axes: Sequence[int], initial: SSAValue, body: Body
     ) -> SSAValue:
         """
-        Combine elements along `axes`, which remain as extents of 1, in any order. `body` receives
-        an element and the result so far.
+        Combine the elements along `axes`, which remain as extents of 1, in any order. `body`
+        receives an element and the result so far, which is first the scalar `initial`, and returns
+        the next result.
         """
         shape = shape_of(value)
         kept = [d for d in range(len(shape)) if d not in axes]
@@ -144,7 +161,10 @@ class Tensors(Scalars):
         return self.reshape(result, [1 if d in axes else n for d, n in enumerate(shape)])
 
     def reshape(self, value: SSAValue, shape: Sequence[int]) -> SSAValue:
-        """Return the elements in another shape: collapse to a single dimension, then expand."""
+        """
+        Return the elements in the same row-major order in another shape: collapse to a single
+        dimension, then expand.
+        """
         source, element = shape_of(value), element_of(value)
         if source == tuple(shape):
             return value
@@ -163,7 +183,10 @@ class Tensors(Scalars):
         return value
 
     def transpose(self, value: SSAValue, permutation: Sequence[int]) -> SSAValue:
-        """Permute: dimension `i` of the result is dimension `permutation[i]` of `value`."""
+        """
+        Return a transposed tensor: dimension `i` of the result is dimension `permutation[i]` of
+        `value`.
+        """
         if list(permutation) == list(range(len(permutation))):
             return value
         output = self.empty([shape_of(value)[p] for p in permutation], element_of(value))
@@ -173,7 +196,10 @@ class Tensors(Scalars):
     def padded(
         self, value: SSAValue, low: Sequence[int], high: Sequence[int], filler: SSAValue
     ) -> SSAValue:
-        """Add a border of a scalar."""
+        """
+        Return `value` with a border of the scalar `filler`: `low[d]` elements before and `high[d]`
+        after dimension d.
+        """
         if not any(low) and not any(high):
             return value
         shape = [n + a + b for n, a, b in zip(shape_of(value), low, high, strict=True)]
@@ -188,8 +214,8 @@ class Tensors(Scalars):
         self, value: SSAValue, chosen: Mapping[int, Array], filler: SSAValue | None = None
     ) -> SSAValue:
         """
-        Return the elements at given indices of some dimensions. An index of -1 selects the scalar
-        `filler`.
+        Return the elements at given indices: `chosen` maps a dimension to the list of its indices,
+        and other dimensions are complete. An index of -1 selects the scalar `filler`.
         """
         shape = [
             len(chosen[d]) if d in chosen else extent for d, extent in enumerate(shape_of(value))
@@ -216,12 +242,18 @@ class Tensors(Scalars):
 
 
 def dimension_map(count: int, dimensions: Sequence[int]) -> AffineMap:
-    """Return the map from `count` loops to some of their dimensions."""
+    """
+    Return the affine map from `count` loops to the loops in `dimensions`: (d0, d1, d2) -> (d0, d2)
+    for 3 and (0, 2).
+    """
     return AffineMap(count, 0, tuple(AffineDimExpr(d) for d in dimensions))
 
 
 def broadcast_map(source: Sequence[int], target: Sequence[int]) -> AffineMap:
-    """Return the map from loops over `target` to an operand that is broadcast from `source`."""
+    """
+    Return the affine map from loops over the shape `target` to an operand of shape `source` that is
+    broadcast: 0 for dimensions of extent 1.
+    """
     first = len(target) - len(source)
     results: list[AffineExpr] = [
         AffineConstantExpr(0)

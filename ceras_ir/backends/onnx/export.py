@@ -327,8 +327,7 @@ class Reimported(Interpreted):
 
     def trace(self, sample: Sample, trace: Trace) -> None:
         """
-        Do not call `trace`, because operations of the imported model differ from the exported
-        network.
+        Call `trace` for no value, because the operations differ from those of the exported network.
         """
 
 
