@@ -53,7 +53,7 @@ DRIVER_FOLDER, DRAM_FILE, CONFIG_FILE = "driver", "dram.bin", "vta_config.json"
 Entry = dict[str, object]
 
 CYCLE_COLUMNS = {"cycles": ("cycles", "{:,}"), "share_of_peak": ("of peak", "{:.1%}")}
-"""The columns of the table of layers."""
+"""The columns of VTA in the table of layers of the report: key, title and format."""
 
 MIN_TIMEOUT_MS, TIMEOUT_FACTOR = 1000, 10
 """The timeout of a launch is this multiple of the predicted time, with this minimum."""
@@ -66,14 +66,16 @@ DESCRIPTIONS = {
     "vta_main.c": "driver: vta_run, the network on raw tensors",
     "vta_registers.c": "driver: registers of VTA's HLS and Chisel designs",
 }
-"""The files of `runtime/`."""
+"""
+The files of `runtime/` that are copied to the folder `driver`, with descriptions for the manifest.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class EmittedLaunch:
     """
-    A launch with the file of its instruction stream, the modelled time, and the ranges for cache
-    maintenance.
+    A launch, its modelled time, the address ranges for cache maintenance, and the name of the file
+    with its instruction stream.
     """
 
     launch: LoweredLaunch
@@ -148,8 +150,8 @@ def _network(
 
 def _ranges(lines: list[str], name: str, ranges: Sequence[ByteRange]) -> str:
     """
-    Append a C table of address ranges to `lines`; return its name and length as arguments of an
-    initializer.
+    Append a C array of address ranges, called `name`, to `lines`. Return the pointer and the length
+    as text for a C initializer, such as `clean_0, 2u`.
     """
     if not ranges:
         return "0, 0u"
@@ -178,8 +180,8 @@ def emit(module: ModuleOp, board_name: str) -> Emission:
     """
     Return the files of the accelerator, and the entries of manifest and report.
 
-    The backend of C emits the host part, and `driver/` has a driver for both. `check_stream` checks
-    the bytes of each stream.
+    The target also emits the host part with the backend of C, and `driver/` has a driver for both.
+    Before, `check_stream` checks the bytes of each instruction stream.
     """
     board = load_board(board_name)
     image = build_image(module, board)
@@ -273,8 +275,8 @@ class VtaText(Target):
 
 def _annotate(layers: list[Entry], launches: Sequence[EmittedLaunch], board: VtaBoard) -> None:
     """
-    Add times to the report entries of all layers, and utilization and traffic to those of layers on
-    VTA.
+    Add the modelled time to the report entries of all layers; for layers on VTA, also the share of
+    peak and the DRAM traffic.
     """
     placed = iter([x for x in layers if x["device"] == VTA])
     # In text of the tile level, a single launch represents all replaced operations.
@@ -312,8 +314,8 @@ def _prediction(board: VtaBoard, board_name: str) -> Prediction:
 
 def pictures(module: ModuleOp, board_name: str) -> list[Artefact]:
     """
-    Return the instruction streams as text, and the modelled execution of each instruction as a
-    Chrome trace.
+    Return the instruction streams as text, and the modelled start and end of each instruction as a
+    Chrome trace, which Perfetto opens.
     """
     board = load_board(board_name)
     launches = build_image(module, board).launches

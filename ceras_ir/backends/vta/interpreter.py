@@ -2,8 +2,9 @@
 Execute operations of the `tile` dialect, and the `memref` operations that they need, in numpy.
 
 Buffers in DRAM are arrays, written in place. Scratchpads are arrays of vectors, and `tile.gemm` is
-computed as matrix products over boxes of them. The initial contents of scratchpads are garbage, so
-that a kernel that reads elements before it loads them differs from the network.
+computed as matrix products over boxes of them (regular grids of vectors). The initial contents of
+scratchpads are garbage, so that a kernel that reads elements before it loads them differs from the
+network.
 """
 
 from dataclasses import dataclass, replace
@@ -30,25 +31,27 @@ from ceras_ir.network.integer import round_shift, shift_swish
 Array: TypeAlias = NDArray[np.generic]
 
 Loop: TypeAlias = tuple[int, int, int, int]
-"""Extent, and strides in accumulators, inputs and weights."""
+"""The extent of a loop, and its strides in accumulators, inputs and weights, in vectors."""
 
 
 @dataclass(eq=False)
 class Scratchpad:
     """
-    A buffer on chip with the value of each of its vectors: `vectors` has the vectors of `shape` in
+    A buffer on chip in the interpreter. `vectors` has a vector for each element of `shape`, in
     row-major order.
     """
 
     vectors: Array
     shape: tuple[int, ...]
     rotations: int = 0
-    """The number of accesses to the next buffer of this ring."""
+    """
+    If the buffer is a ring, the number of times that the next buffer of the ring was selected.
+    """
 
     def position(self, indices: tuple[int, ...]) -> int:
         """
-        Return the index in `vectors` of the vector at the leading `indices`; missing indices are
-        zero.
+        Return the index in `vectors` of the vector at `indices`; indices that are missing at the
+        end are zero. An index outside the buffer raises an error.
         """
         position = row_major(self.shape, indices)
         check("vector", position, position, len(self.vectors))
@@ -75,7 +78,8 @@ def accumulate(
     wgt: tuple[Scratchpad, int],
 ) -> None:
     """
-    Compute `tile.gemm` as matrix products.
+    Compute `tile.gemm` as matrix products. Each operand is a scratchpad and the index of the first
+    vector.
 
     Loops that move only input and accumulator are rows, loops that move only weights and
     accumulator are columns, and loops that do not move the accumulator are sums. Other loops are
@@ -123,7 +127,7 @@ def _box(pad: Scratchpad, start: int, loops: list[Loop], operand: int) -> Array:
 
 
 def _distinct(loops: list[Loop]) -> bool:
-    """Return whether each iteration of the loops of a GEMM has a separate accumulator."""
+    """Return whether no two iterations of the loops of a GEMM use the same accumulator."""
     reached = np.zeros(1, np.int64)
     for extent, stride, _, _ in loops:
         reached = (reached[:, None] + stride * np.arange(extent)).reshape(-1)
@@ -280,7 +284,7 @@ class TileFunctions(InterpreterFunctions):
 
 
 def _window_maxima(results: NDArray[np.int64], maximum: tile.WindowMaximum) -> NDArray[np.int64]:
-    """Return the maximum of each window of results [N, H, W, C]; elements outside are ignored."""
+    """Return the maximum of each window of `results` [N, H, W, C]; elements outside are ignored."""
     (kh, kw), (top, left) = maximum.kernel, maximum.before
     padding = (0, 0), (top, kh), (left, kw), (0, 0)
     padded = np.pad(results, padding, constant_values=np.iinfo(np.int8).min)
@@ -293,7 +297,9 @@ def _pooled_taps(
     op: tile.MaxPoolOp | tile.AveragePoolOp, x: Array, outside: int = 0
 ) -> list[Array]:
     """
-    Return for each tap of a pooling window an array with its element of every window in all planes.
+    Return an array for each element (tap) of a pooling window: the values that all windows have
+    there, [planes, rows, columns, lanes]. A plane is a channel block of an image; `outside` is the
+    value of the padding.
     """
     n, c, h, w, *vector = x.shape
     planes = x.reshape(n * c, h, w, prod(vector)).astype(np.int8)
@@ -305,8 +311,8 @@ def _pooled_taps(
 
 def _moved_residual(residual: Array, tiles: Array, shape: tuple[int, ...]) -> NDArray[np.int64]:
     """
-    Multiply a packed residual by a diagonal tile of weights, or a tile for each block of channels,
-    and unpack it.
+    Return the packed residual multiplied by a diagonal tile of weights, or by a tile for each block
+    of channels, and unpacked to `shape` [N, H, W, C].
     """
     lanes = residual.shape[-1]
     vectors = residual.reshape(*residual.shape[:2], -1, lanes).astype(np.int64)
@@ -316,8 +322,8 @@ def _moved_residual(residual: Array, tiles: Array, shape: tuple[int, ...]) -> ND
 
 def _of_channels(constants: NDArray[np.int32], rank: int) -> NDArray[np.int64]:
     """
-    Return packed constants in the order of channels. `rank` is the number of axes before the axes
-    of a vector.
+    Return packed constants in the order of channels: blocks and lanes are merged. `rank` is the
+    number of axes before the axes of a vector.
     """
     if constants.ndim > rank + 1:
         constants = constants[..., 0, :]
@@ -326,8 +332,8 @@ def _of_channels(constants: NDArray[np.int32], rank: int) -> NDArray[np.int64]:
 
 def _added_to_channels(bias: Array, radix: Array | None) -> NDArray[np.int64]:
     """
-    Return a packed bias in the order of channels. A bias that is stored as int8 digits has a
-    `radix`, their weights.
+    Return a packed bias in the order of channels. If the bias is stored as int8 digits, `radix` has
+    the place values of the digits; otherwise it is `None`.
     """
     if radix is None:
         return _of_channels(bias.astype(np.int32), 1)
@@ -337,8 +343,9 @@ def _added_to_channels(bias: Array, radix: Array | None) -> NDArray[np.int64]:
 
 def matrix_at(array: Array, indices: tuple[int, ...]) -> tuple[Array, int, int]:
     """
-    Return the matrix of vectors at the leading indices of `array` (a view), and the last two
-    indices.
+    Return the matrix of vectors that all but the last two of `indices` select in `array` (a view),
+    and the last two indices: row and column. A single index is a column of an array of one
+    dimension.
     """
     indices = index_values(indices)
     if len(indices) == 1:
@@ -350,7 +357,10 @@ def matrix_at(array: Array, indices: tuple[int, ...]) -> tuple[Array, int, int]:
 def combine(
     kind: tile.AluFunction, target: NDArray[np.int64], other: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return the ALU function `kind` of two arrays, before results wrap to 32 bits."""
+    """
+    Return the ALU function `kind` of two arrays, elementwise, in 64 bits. The caller wraps the
+    results to 32 bits.
+    """
     match kind:
         case tile.AluFunction.ADD:
             return target + other

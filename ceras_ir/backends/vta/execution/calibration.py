@@ -1,5 +1,5 @@
 """
-Find the parameters of a board from the measured times of small streams.
+Find the timing parameters of a VTA board from the measured times of small instruction streams.
 
 Each stream repeats one kind of work thousands of times with little other work, so the time depends
 on a single parameter. The fitted parameters minimize the difference between measured times and
@@ -30,7 +30,7 @@ from ceras_ir.support.options import inherited, options
 from ceras_ir.support.user_files import read_text
 
 LOOP_EXTENTS = (64, 128)
-"""The iterations of the two loops around a list of micro-ops."""
+"""The iterations of the two hardware loops around a list of micro-ops."""
 REPETITIONS = 200
 """The number of small instructions in a stream."""
 
@@ -38,18 +38,18 @@ REPETITIONS = 200
 @dataclass(frozen=True, eq=False)
 class Probe:
     """
-    A small instruction stream whose time on a board depends mainly on the parameter that `purpose`
-    names. `size` is the size of the DRAM image in bytes.
+    A small instruction stream for measurements. Its time on a board depends mainly on the property
+    that `purpose` describes.
     """
 
     name: str
     purpose: str
     program: VtaProgram
     size: int
-    """The bytes of DRAM that the stream needs."""
+    """The size of the DRAM image in bytes."""
 
     def dram(self, board: VtaBoard) -> bytes:
-        """Return the DRAM image before execution: the table of micro-ops, and zeros."""
+        """Return the DRAM image before execution: zeros, with the table of micro-ops in place."""
         image = np.zeros(self.size, np.uint8)
         table = np.frombuffer(self.program.micro_op_bytes(board), np.uint8)
         start = 4 * self.program.uop_base
@@ -157,25 +157,31 @@ INITIAL_PARAMETERS: dict[str, tuple[dict[str, int], ...]] = {
     ),
     "chisel": ({"read_latency": 50, "write_latency": 31, "bus_bytes": 8},),
 }
-"""The starting points of the search, for both kinds of timing."""
+"""
+The starting points of the search for each kind of timing. The keys are fields of `HlsModel` and
+`VtaBoard`.
+"""
 MIN_PARAMETERS = {"bytes_per_cycle": 1, "bus_bytes": 1}
 STEP_FACTORS = (2.0, 1.5, 1.2, 1.1, 1.05, 1.02)
-"""The steps of the search; a step is repeated until it gives no improvement."""
+"""
+The factors by which the search changes a parameter, in order. A factor is used until it gives no
+improvement.
+"""
 
 
 @dataclass(frozen=True)
 class Fitted:
     """
-    A board with fitted parameters, the predicted time of each probe, and the error of the fit.
+    A board with fitted timing parameters, the time of each probe that they predict, and the error.
     """
 
     board: VtaBoard
     start_us: float
-    """The time of the start of a stream."""
+    """The constant time to start a stream, in microseconds."""
     predicted: dict[str, float]
-    """The time of each probe, in microseconds."""
+    """The predicted time of each probe in microseconds, by name."""
     error: float
-    """The mean relative difference from measured times."""
+    """The mean relative difference between predicted and measured times; 0.05 is 5%."""
 
 
 def with_parameters(board: VtaBoard, numbers: Mapping[str, int]) -> VtaBoard:
@@ -186,8 +192,8 @@ def with_parameters(board: VtaBoard, numbers: Mapping[str, int]) -> VtaBoard:
 
 def fit_board(board: VtaBoard, probes: Sequence[Probe], times: Mapping[str, float]) -> Fitted:
     """
-    Return `board` with the parameters that best fit `times`, the measured microseconds of probes by
-    name.
+    Return `board` with the timing parameters with which the simulated times best fit `times`, the
+    measured microseconds of `probes` by name. Probes without a time are ignored.
     """
     search = _Search(board, [p for p in probes if p.name in times], times)
     starts = INITIAL_PARAMETERS[board.timing]
@@ -222,7 +228,7 @@ class _Search:
 
     def start(self, numbers: Mapping[str, int]) -> float:
         """
-        Return the constant cycles of the start of a launch, at least 0, with which the simulated
+        Return the constant cycles of the start of a stream, at least 0, with which the simulated
         cycles for the parameters `numbers` best fit the measurements.
         """
         weights = 1 / self.measured**2
@@ -235,8 +241,9 @@ class _Search:
 
     def descend(self, start: Mapping[str, int]) -> dict[str, int]:
         """
-        Improve the parameters from `start`: change one at a time as long as the loss decreases,
-        with smaller and smaller factors.
+        Return improved parameters: beginning at `start`, a parameter at a time is changed as long
+        as the loss decreases, with smaller and smaller factors. The loss is the sum of squared
+        relative errors.
         """
         best = dict(start)
         for factor in STEP_FACTORS:

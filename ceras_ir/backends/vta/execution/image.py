@@ -3,7 +3,7 @@ Build the DRAM image that all launches of a network share, and plan the cache ma
 launches.
 
 Physical address 0 is the first byte of the image. The arena of the host part is at the start:
-constants are in place, activations are zero until they are computed. Micro-op tables follow.
+constants are in place, activations are zero until they are computed. Tables of micro-ops follow.
 
 The host accesses the image through caches, VTA directly. Before a launch, bytes that the host wrote
 must be in memory. This includes the results of the launch, because a later write-back would destroy
@@ -33,14 +33,14 @@ from ceras_ir.transforms.memory.slices import refuse_gaps
 Dram = NDArray[np.uint8]
 
 IMAGE_PAGE_BYTES = 4096
-"""The image size is a multiple of the page size, as programs that map it into memory expect."""
+"""The size of the image is a multiple of the page size, because programs map it into memory."""
 
 
 @dataclass(frozen=True)
 class ImageRegion:
     """
-    Bytes [offset, offset + size) of the DRAM image that a value uses. Values that are not used at
-    the same time may share bytes.
+    The bytes [offset, offset + size) of the DRAM image that a value uses, for the manifest. Values
+    that are not used at the same time may share bytes.
     """
 
     name: str
@@ -67,10 +67,7 @@ class VtaImage:
 
     @property
     def arena_bytes(self) -> int:
-        """
-        The bytes of the image for the values of the network, without constants and instructions of
-        VTA.
-        """
+        """The bytes of the image for the values of the network, without the tables of micro-ops."""
         return arena_size(main_function(self.module))
 
     @property
@@ -83,9 +80,8 @@ class VtaImage:
 
     def dram(self, garbage: int | None = None) -> Dram:
         """
-        Return a new image with constants and micro-ops in place.
-
-        The rest is zero, or noise from the seed `garbage`, because no result may depend on it.
+        Return a new image with constants and tables of micro-ops in place. The other bytes are
+        zero. With a seed `garbage` they are noise, so that tests find results that depend on them.
         """
         image = np.zeros(self.size, np.uint8)
         if garbage is not None:
@@ -124,7 +120,10 @@ class VtaImage:
 
 
 def build_image(module: ModuleOp, board: VtaBoard) -> VtaImage:
-    """Lower all launches of a module to programs. Values must have addresses."""
+    """
+    Return the programs of all launches of a network and their DRAM image. Memory planning must have
+    assigned an address to each value.
+    """
     main = main_function(module)
     arena = arena_size(main)
     return VtaImage(module, board, lower_launches(launch_groups(main), arena, board))
@@ -132,8 +131,8 @@ def build_image(module: ModuleOp, board: VtaBoard) -> VtaImage:
 
 def arena_size(main: FuncOp) -> int:
     """
-    Return the bytes of memory that the values of a network occupy. Refuse a network without
-    addresses.
+    Return the bytes of memory that the values of a network occupy. An `InputError` is raised if
+    values have no addresses.
     """
     refuse_regions(main, "vta")
     refuse_gaps(main, "vta")
@@ -157,8 +156,8 @@ def _region(name: str, kind: str, value: SSAValue) -> list[ImageRegion]:
 
 def _is_packed(value: SSAValue) -> bool:
     """
-    Return whether a launch computes or uses `value`, so that it has the packed layout of the
-    accelerator.
+    Return whether `value` has the packed layout of the accelerator, because a launch computes or
+    uses it.
     """
     return isinstance(value.owner, mem.LaunchOp | mem.PackOp | mem.PackWindowsOp) or any(
         isinstance(use.operation, mem.LaunchOp) for use in value.uses
@@ -166,14 +165,14 @@ def _is_packed(value: SSAValue) -> bool:
 
 
 ByteRange = tuple[int, int]
-"""Offset and size, in bytes."""
+"""The offset in the image, and the size, in bytes."""
 
 
 @dataclass
 class Maintenance:
     """
-    The address ranges that the host writes back from its cache before a launch, and invalidates
-    after it.
+    The address ranges that the host writes back from its cache before a launch (`clean`), and that
+    it removes from the cache after the launch (`invalidate`).
     """
 
     clean: list[ByteRange] = field(default_factory=list[ByteRange])
@@ -182,8 +181,9 @@ class Maintenance:
 
 def cache_maintenance(module: ModuleOp) -> list[Maintenance]:
     """
-    Return the minimal maintenance of each launch, in units of values. The network is simulated
-    twice, because the second run starts with the caches that the first run leaves.
+    Return the ranges to clean and to invalidate for each start of VTA, as few as possible; a range
+    is a value. Two runs of the network are simulated, because the second run starts with the caches
+    that the first run leaves.
     """
     caches = _Caches(module)
     for _ in range(2):
@@ -207,7 +207,8 @@ def _lines(block: ByteRange) -> slice:
 
 class _Caches:
     """
-    The ranges of the CPU's cache that are dirty, and those with outdated copies of results of VTA.
+    The cache lines of the CPU that are dirty (not yet in memory), and those that may hold an older
+    copy of a result of VTA, while the operations of a network are visited.
     """
 
     def __init__(self, module: ModuleOp):

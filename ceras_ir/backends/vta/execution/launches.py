@@ -2,10 +2,10 @@
 Lower the launches of a module to VTA programs.
 
 The loops of a kernel are executed, and each tile operation is passed to the stream builder:
-scratchpads get addresses, boxes get pads, and loop nests become micro-ops and affine factors. The
-two outermost loops of an operation are loops of the hardware, the other loops are unrolled into
-micro-ops. All launches share a DRAM image: first the arena, with activations and constants at their
-`mem.block`, then the micro-op tables of the programs.
+scratchpads get addresses, boxes (rectangles of vectors in a tensor) get padding, and loop nests
+become micro-ops and affine factors. The two outermost loops of an operation are loops of the
+hardware, the other loops are unrolled into micro-ops. All launches share a DRAM image: first the
+arena, with activations and constants at their `mem.block`, then the tables of micro-ops.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,18 +54,22 @@ OPCODES = {
 
 @dataclass(eq=False)
 class DramBuffer:
-    """A buffer in DRAM that starts at byte `address`."""
+    """A tensor in DRAM that starts at byte `address`: an argument of a kernel."""
 
     address: int
     tiles: Flags | None = None
-    """For constant weights with zero tiles: whether each tile has a nonzero element."""
+    """
+    A mask for constant weights with zero tiles: whether each tile has a nonzero element. Otherwise
+    `None`.
+    """
 
 
 @dataclass(eq=False)
 class ChipBuffer:
     """
-    A buffer on chip: `prod(shape)` consecutive vectors (tiles, for weights) of `memory`, the first
-    of which has the index `base`. `rotations` counts how often a ring of buffers has advanced.
+    A buffer in the on-chip `memory`: `prod(shape)` consecutive vectors (tiles, for weights), the
+    first of which has the index `base`. Of a ring of buffers, `rotations` counts the number of
+    times that the next buffer was selected.
     """
 
     memory: MemoryType
@@ -80,7 +84,8 @@ class ChipBuffer:
 @register_impls
 class VtaFunctions(InterpreterFunctions):
     """
-    Executes the operations of a kernel in the tile dialect by emitting an instruction for each.
+    Interprets a kernel in the tile dialect: each operation that is executed appends an instruction
+    to the stream of `builder`. `places` has the on-chip address of each buffer.
     """
 
     def __init__(self, builder: StreamBuilder, places: Mapping[memref.AllocOp, Place]):
@@ -245,8 +250,9 @@ class VtaFunctions(InterpreterFunctions):
         imm: int | None = None,
     ) -> None:
         """
-        Emit a GEMM or ALU instruction with these micro-ops. `loops` are extents and strides,
-        outermost first.
+        Append a GEMM or ALU instruction with the micro-ops `uops`. `loops` has (extent, stride of
+        each operand) of at most two loops, outermost first. `reset` sets the accumulators to 0;
+        `imm` is the second operand of an ALU instruction, if it is a constant.
         """
         # A loop with a single iteration has no factor; the hardware always has two loops.
         nest = [(1, 0, 0, 0)] * (2 - len(loops))
@@ -269,21 +275,25 @@ def _refusal(op: Operation, message: str) -> InputError:
 
 
 TABLE_ALIGNMENT_BYTES = 64
-"""Tables are aligned to cache lines, so that a read of a table accesses no other data."""
+"""
+The alignment of tables of micro-ops: a cache line, so that a read of a table accesses no other
+data.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class LoweredLaunch:
     """
-    The launches of consecutive layers that start together, and the program that executes them.
+    The layers that a single start of VTA executes, as launch operations, and the program for all of
+    them.
     """
 
     ops: Sequence[mem.LaunchOp]
     program: VtaProgram
     micro_op_address: int
-    """The address of the micro-op table in DRAM, in bytes."""
+    """The address of the table of micro-ops in the DRAM image, in bytes."""
     skipped: Sequence[float]
-    """For each layer, the share of products that zero tiles save."""
+    """The share of products, for each layer, that are omitted because tiles of weights are zero."""
 
     @property
     def name(self) -> str:
@@ -295,8 +305,8 @@ def lower_launches(
     starts: Sequence[Sequence[mem.LaunchOp]], table: int, board: VtaBoard
 ) -> list[LoweredLaunch]:
     """
-    Return the programs of launches, a common program for launches that start together, in the order
-    of the launch numbers. Micro-op tables begin at address `table`.
+    Return a program for each element of `starts`, the launch operations that start together. Tables
+    of micro-ops are placed from byte `table` of the DRAM image on.
     """
     lowered: list[LoweredLaunch] = []
     for ops in starts:
@@ -315,8 +325,8 @@ def lower_launches(
 
 def _run_kernel(op: mem.LaunchOp, builder: StreamBuilder, scratchpads: Scratchpads) -> float:
     """
-    Append the instructions of a launch to the stream; return the share of products that are omitted
-    because weights are zero.
+    Append the instructions of a launch to the stream of `builder`. Return the share of products
+    that are omitted because weights are zero.
     """
     name = op.kernel.string_value()
     kernel = SymbolTable.lookup_symbol(op, name)

@@ -1,8 +1,8 @@
 """
 Compute the time and the DRAM traffic of the launches of a network, and their timelines.
 
-Timelines are lanes for pictures, and traces of all instructions in the format of Chrome, which
-Perfetto opens.
+A timeline shows when each module of VTA executes an instruction: as lanes for pictures, and as a
+trace in the format of Chrome, which Perfetto opens.
 """
 
 import json
@@ -30,27 +30,31 @@ from ceras_ir.transforms.memory.liveness import byte_size
 
 @dataclass(frozen=True, eq=False)
 class LayerCost:
-    """The modelled time and the DRAM traffic of a layer, which may be part of a launch."""
+    """The modelled time and the DRAM traffic of a layer. Several layers can be part of a launch."""
 
     name: str
     instructions: int
     run: TimedRun
     operand_bytes: int
-    """The bytes of operands and results, each transferred a single time."""
+    """The bytes of operands and results; each value counts a single time."""
     skipped: float
-    """The share of products that zero tiles save."""
+    """The share of products that are omitted because tiles of weights are zero."""
 
     @property
     def dram_lower_bound(self) -> int:
         """
-        The bytes that any schedule transfers: each operand and result once. Strided 1x1
-        convolutions skip input bytes.
+        The bytes that each schedule must transfer: each operand and result a single time, or the
+        actual traffic if it is smaller, as for 1x1 convolutions with strides, which skip input
+        bytes.
         """
         return min(self.operand_bytes, self.dram_bytes)
 
     @property
     def dram_bytes(self) -> int:
-        """The bytes that load, compute and store transfer, without instructions."""
+        """
+        The bytes that the modules load, compute and store transfer, without the fetch of
+        instructions.
+        """
         return self.run.loaded_bytes + self.run.stored_bytes
 
     def to_json(self) -> dict[str, object]:
@@ -81,7 +85,9 @@ class LaunchCost:
 
 
 def measure(launches: Sequence[LoweredLaunch], board: VtaBoard) -> list[LaunchCost]:
-    """Return the modelled cost of each launch, which starts on an idle accelerator."""
+    """
+    Return the modelled cost of each launch and its layers. Each launch starts when VTA is idle.
+    """
     found: list[LaunchCost] = []
     for launch in launches:
         run = simulate_time(launch.program.instructions, board)
@@ -104,8 +110,8 @@ def measure(launches: Sequence[LoweredLaunch], board: VtaBoard) -> list[LaunchCo
 
 def by_layer(run: TimedRun, launch: LoweredLaunch, board: VtaBoard) -> list[TimedRun]:
     """
-    Divide the modelled run of a launch into its layers. A layer has the cycles from the last
-    instruction of the previous layer to its last instruction.
+    Return the part of the timed `run` of a launch that belongs to each layer. The cycles of a layer
+    are those from the end of the last instruction of the previous layer to the end of its own.
     """
     parts = [TimedRun() for _ in launch.ops]
     program, timing = launch.program, Timing.of(board)
@@ -133,7 +139,7 @@ def totals(costs: Sequence[LaunchCost]) -> dict[str, object]:
 
 
 Traced = Sequence[tuple[str, Sequence[Instruction], TimedRun]]
-"""The name, stream and timed run of each launch."""
+"""The name, the instruction stream and the timed run of each launch."""
 
 LANE_KINDS = ("load inp", "load wgt", "load acc", "load uop", "gemm", "alu", "store", "no-op")
 
@@ -151,8 +157,8 @@ def timeline(name: str, stream: Sequence[Instruction], run: TimedRun) -> Timelin
 
 def chrome_trace(launches: Traced) -> str:
     """
-    Return a Chrome trace with a process for each launch and a thread for each module. A cycle is
-    shown as 1 us.
+    Return the text of a Chrome trace (JSON) with a process for each launch and a thread for each
+    module of VTA. A cycle is shown as 1 us.
     """
     events: list[dict[str, object]] = []
     for process, (name, stream, run) in enumerate(launches):

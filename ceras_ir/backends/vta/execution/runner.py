@@ -31,8 +31,8 @@ REQUIRED_PLACEHOLDERS = PLACEHOLDERS[1:]
 
 def check_command(command: str) -> None:
     """
-    Refuse the command of an external simulator without the required placeholders, or with invalid
-    quotes.
+    Raise a `UsageError` if the command line of an external simulator has invalid quotes or does not
+    contain `{dram}`, `{insns}` and `{out}`, which are replaced by file names.
     """
     if missing := [p for p in REQUIRED_PLACEHOLDERS if p not in command]:
         raise UsageError(
@@ -48,15 +48,18 @@ def check_command(command: str) -> None:
 @dataclass(frozen=True)
 class VtaRunner:
     """
-    Runs the launches of a network with the external simulator `command`, or with the built-in
-    simulator if it is `None`.
+    Runs the launches of a network in the external simulator `command`, or in the built-in simulator
+    if it is `None`.
     """
 
     streams: Sequence[bytes]
     """The raw instructions of each launch."""
     board: VtaBoard
     command: str | None = None
-    """`CMD {config} {dram} {insns} {out}`, split as by a shell, but executed without one."""
+    """
+    The command line `CMD {config} {dram} {insns} {out}`, split as by a shell, but executed without
+    a shell.
+    """
 
     def __post_init__(self) -> None:
         if self.command is not None:
@@ -73,8 +76,8 @@ class VtaRunner:
 
     def cycles(self, index: int, dram: Dram) -> int:
         """
-        Run launch `index` in the external simulator on a copy of `dram`; return the cycles that it
-        prints.
+        Run launch `index` in the external simulator on a copy of `dram`, and return the cycles,
+        which must be the last line of its output.
         """
         assert self.command is not None
         _, output = self._run_external(self.command, index, dram)
@@ -137,7 +140,8 @@ Entry = Mapping[str, object]
 def open_package(folder: Path, content: Entry, command: str | None) -> tuple[Dram, VtaRunner]:
     """
     Return the DRAM image of a compiled folder before the first launch, and the runner of its
-    launches. `content` is the manifest.
+    launches. `content` is the manifest; `command` is the external simulator or `None`, as in
+    `VtaRunner`.
     """
     path = str(folder / MANIFEST)
     entry = content.get("vta")

@@ -1,11 +1,11 @@
 """
-Check, time and execute a VTA stream from any source, for `ceras-run --vta-stream`.
+Check, time and execute a VTA instruction stream from any source, for `ceras-run --vta-stream`.
 
 VTA adds the base register of the memory of a transfer to the offset. Drivers of VTA leave all
 registers 0 and use absolute addresses in streams, or have a buffer for each memory with the address
-in the register. `rebased` converts both to an image at address 0. `reliance` lists
-dependences on behavior that not all VTAs share. `trial` executes the stream on on-chip memories
-with zeros and with noise: if the results differ, they depend on initial contents.
+in the register. `rebased` converts both to an image at address 0. `reliance` lists dependences on
+behavior that not all VTAs share. `trial` executes the stream on on-chip memories with zeros and
+with noise: if the results differ, they depend on initial contents.
 """
 
 import argparse
@@ -45,7 +45,7 @@ MEMORY_NAMES = {
         *(MemoryType.ACC, MemoryType.OUT),
     )
 }
-"""The memories that have a base register."""
+"""The on-chip memories that have a base register, by name."""
 
 _REGISTER_OF = {MemoryType.ACC_8BIT: MemoryType.ACC}
 
@@ -59,11 +59,12 @@ def rebased(
     ored: bool = False,
 ) -> list[Instruction]:
     """
-    Return the stream with DRAM addresses relative to the start of the image, which was at address
-    `base`.
+    Return the stream with DRAM addresses relative to the start of a DRAM image, which the stream
+    expects at address `base`.
 
-    `pointers` are the contents of the base registers, which are added to the addresses. With
-    `ored`, they are combined by bitwise OR, as in the Chisel design of VTA.
+    `pointers` are the contents of the base registers, which VTA adds to the addresses in the
+    stream; missing registers are 0. With `ored`, they are combined by bitwise OR, as in the Chisel
+    design.
     """
     found: list[Instruction] = []
     for index, i in enumerate(stream):
@@ -96,8 +97,8 @@ def parse_address(text: str, label: str) -> int:
 
 def parse_pointers(text: str) -> dict[MemoryType, int]:
     """
-    Parse the contents of the base registers of VTA, such as `inp=0x1000,wgt=0x5000`; registers that
-    are not named are 0.
+    Return the contents of the base registers that `text` lists, such as `inp=0x1000,wgt=0x5000`.
+    Other registers are not in the result; they are 0.
     """
     found: dict[MemoryType, int] = {}
     for part in text.split(","):
@@ -116,19 +117,23 @@ RELIANCE_BY_RULE = {
     "range": "memory that does not exist",
     "portable": "behavior that differs between implementations of VTA",
 }
-"""The undefined behavior on which a stream depends that violates a rule of the checker, by rule."""
+"""
+The undefined behavior on which a stream relies if it violates a rule of the checker, by the name of
+the rule.
+"""
 
 NUMBER = re.compile(r"\d+")
 MAX_COUNTED_FINDINGS = 1_000_000
 NOISE_SEED = 1
 SWITCHES = (None, 1)
-"""The instructions before a different module may run: no limit, or a single one."""
+"""The number of instructions after which another module must run: no limit, or 1."""
 
 
 def reliance(findings: Sequence[StreamFinding]) -> list[str]:
     """
-    Return a line for each kind of finding about a stream. Messages of a kind differ only in
-    integers.
+    Return a line of text for each kind of undefined behavior on which a stream relies, with the
+    number of instructions and the first. Findings whose messages differ only in integers are one
+    kind.
     """
     kinds: dict[tuple[str, str], list[StreamFinding]] = {}
     for finding in findings:
@@ -145,8 +150,9 @@ def reliance(findings: Sequence[StreamFinding]) -> list[str]:
 
 def trial(stream: Sequence[Instruction], dram: Dram, board: VtaBoard) -> list[str]:
     """
-    Return lines that state whether the results of a stream depend on initial on-chip contents, or
-    on the order in which modules run.
+    Execute the stream on copies of `dram` with different initial contents of on-chip memories, and
+    with different orders of the modules. Return two lines of text that state the number of
+    different results.
     """
     expected, noisy = dram.copy(), dram.copy()
     simulate(expected, stream, board, seed=None)
@@ -171,18 +177,24 @@ def trial(stream: Sequence[Instruction], dram: Dram, board: VtaBoard) -> list[st
 
 
 MAX_IMAGE_BYTES = 1 << 28
-"""The limit of an image of several files; a larger size indicates wrong addresses."""
+"""The maximum size of an image of several files; a larger size indicates wrong addresses."""
 
 
 @dataclass(frozen=True, eq=False)
 class StreamFile:
-    """The instructions of a stream file, and its micro-op table if it is a `.vtas`."""
+    """
+    The instructions of a stream file. `program` also has the table of micro-ops if the file is a
+    `.vtas`.
+    """
 
     name: str
     instructions: list[Instruction]
     program: VtaProgram | None
     unused: tuple[StreamFinding, ...] = ()
-    """Instructions with bits that belong to no field. No implementation reads them."""
+    """
+    Findings for instructions in which bits that belong to no field are not zero. VTA ignores these
+    bits.
+    """
 
     @classmethod
     def read(cls, path: Path, board: VtaBoard) -> "StreamFile":
@@ -215,8 +227,8 @@ class StreamFile:
         self, base: int, pointers: Mapping[MemoryType, int] | None, board: VtaBoard
     ) -> "StreamFile":
         """
-        Return the stream with addresses relative to an image that starts at address `base`;
-        `pointers` are the base registers.
+        Return the stream with addresses relative to the DRAM image, which it expects at address
+        `base`. `pointers` are the contents of the base registers; `None` if all are 0.
         """
         if not base and not pointers:
             return self
@@ -226,8 +238,8 @@ class StreamFile:
 
     def cost(self, board: VtaBoard) -> LayerCost:
         """
-        Return the modelled cost of the stream. The network is unknown, so the lower bound of DRAM
-        traffic is the traffic of the stream.
+        Return the modelled cost of the stream. Operands and results are unknown, so the lower bound
+        of the DRAM traffic is the traffic of the stream itself.
         """
         run = simulate_time(self.instructions, board)
         bound = run.loaded_bytes + run.stored_bytes
@@ -237,8 +249,8 @@ class StreamFile:
         self, dram: Dram | None, board: VtaBoard, max_findings: int = MAX_STREAM_FINDINGS
     ) -> list[StreamFinding]:
         """
-        Return at most `max_findings` errors of the stream. Micro-ops are from the file, or from the
-        image `dram`.
+        Return the first `max_findings` errors of the stream. Its micro-ops are from the file
+        `.vtas`, or else from the DRAM image `dram`.
         """
         size = None if dram is None else len(dram)
         if self.program is not None:
@@ -249,7 +261,10 @@ class StreamFile:
         return sorted([*self.unused, *found], key=lambda finding: finding.index)
 
     def grown(self, dram: Dram, board: VtaBoard) -> Dram:
-        """Return the image `dram`, extended by zeros up to the last byte that the stream stores."""
+        """
+        Return the image `dram`, extended by zeros so that it contains all bytes that the stream
+        stores.
+        """
         unit = board.element_bytes(MemoryType.OUT)
         store_ends = [
             (i.dram_base + (i.y_size - 1) * i.x_stride + i.x_size) * unit
@@ -261,8 +276,8 @@ class StreamFile:
 
     def run(self, dram: Dram, board: VtaBoard, *, zeroed: bool = False) -> None:
         """
-        Execute the stream on `dram`, in place. On-chip memories initially contain noise, or zeros
-        with `zeroed`.
+        Execute the stream on the image `dram`, which is changed in place. On-chip memories
+        initially contain noise, or zeros with `zeroed`.
         """
         if self.program is not None:
             table = np.frombuffer(self.program.micro_op_bytes(board), np.uint8)
@@ -297,8 +312,8 @@ def summary(cost: LayerCost) -> str:
 
 def read_pieces(pieces: str, base: int) -> Dram:
     """
-    Read an image from `FILE`, or from several files at addresses: `FILE@ADDRESS,FILE@ADDRESS`, with
-    zeros between them. It begins at address `base`.
+    Return the DRAM image in the file `pieces`, or of several files at addresses
+    (`FILE@ADDRESS,FILE@ADDRESS`) with zeros between them. Address `base` is the start of the image.
     """
     if "@" not in pieces:
         return read_image(Path(pieces))
@@ -333,11 +348,11 @@ def read_image(path: Path) -> Dram:
 
 def run_stream(arguments: argparse.Namespace) -> None:
     """
-    Print the cost of an instruction stream.
+    Execute `ceras-run --vta-stream`: print the cost of an instruction stream.
 
     With `--inputs` and `--outputs`, also execute it on that DRAM image. With `--check`, refuse a
     stream that is not proven correct. With `--relies`, list the undefined behavior on which it
-    depends instead.
+    depends.
     """
     from ceras_ir.backends.vta.machine.board import load_board
     from ceras_ir.backends.vta.machine.isa import DEFAULT_BOARD_NAME

@@ -1,4 +1,7 @@
-"""Build the loops, index arithmetic and operations of a kernel, and the layouts of its results."""
+"""
+Build the loops, index arithmetic and operations of a kernel in the tile dialect, and the layouts of
+its results.
+"""
 
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -17,13 +20,13 @@ from ceras_ir.dialects import tile
 from ceras_ir.dialects.tile.memory import WGT, buffer_type, packed_vector
 
 Index: TypeAlias = SSAValue | int
-"""An index that is computed, or a constant."""
+"""An index that the kernel computes, or a constant that is known when it is built."""
 
 
 class KernelBuilder:
     """
-    Inserts the operations of a kernel before `start`, or into the current loop. Equal constants are
-    shared.
+    Inserts the operations of a kernel before `start`, or into the loop of the current `with` block.
+    Equal constants are shared.
     """
 
     def __init__(self, start: tile.Conv2dOp | tile.MaxPoolOp | tile.AveragePoolOp):
@@ -54,7 +57,10 @@ class KernelBuilder:
         return self._constants[index]
 
     def values(self, *indices: Index) -> list[SSAValue]:
-        """Return indices as SSA values. Trailing zeros are omitted."""
+        """
+        Return the indices as SSA values. Zeros at the end are omitted, because missing indices are
+        0.
+        """
         kept = list(indices)
         while kept and isinstance(kept[-1], int) and kept[-1] == 0:
             kept.pop()
@@ -84,8 +90,9 @@ class KernelBuilder:
     @contextmanager
     def loop(self, start: int, stop: int, step: int = 1) -> Generator[Index]:
         """
-        Insert a loop around the operations of the `with` block, and yield the index. A single
-        iteration needs no loop.
+        Insert a loop over [start, stop) around the operations of the `with` block, and yield the
+        index. If there is a single iteration, no loop is inserted, and the index is the constant
+        `start`.
         """
         if start + step >= stop:
             yield start
@@ -102,8 +109,9 @@ class KernelBuilder:
     @contextmanager
     def when_zero(self, *indices: Index) -> Generator[None]:
         """
-        Execute the operations of the `with` block only if all `indices`, which are not negative,
-        are zero.
+        Insert a condition around the operations of the `with` block: they are executed only if all
+        `indices`, which must not be negative, are zero. Without computed indices, there is no
+        condition.
         """
         computed = [i for i in indices if isinstance(i, SSAValue)]
         assert not any(i for i in indices if isinstance(i, int)), "known to be not zero"
@@ -118,14 +126,18 @@ class KernelBuilder:
 
     @contextmanager
     def unless_zero(self, index: Index) -> Generator[None]:
-        """Execute the operations of the `with` block only if the computed `index` is not zero."""
+        """
+        Insert a condition around the operations of the `with` block: they are executed only if the
+        computed `index` is not zero.
+        """
         with self._guarded(index, "ne", 0):
             yield
 
     def where(self, index: Index, value: int) -> Iterator[None]:
         """
-        Execute the operations of the loop body only if `index` is `value`; yield nothing if this is
-        impossible.
+        Insert a condition around the operations in the body of a `for` statement over the result:
+        they are executed only if `index` is `value`. A constant index needs no condition: the body
+        runs, or does not run if the index differs.
         """
         if isinstance(index, SSAValue):
             with self._guarded(index, "eq", value):
@@ -148,8 +160,9 @@ class KernelBuilder:
 
     def blocks(self, extent: int, block: int) -> Iterator[tuple[Index, int]]:
         """
-        Divide `extent` into blocks; yield the start and size of a block in a loop, then of the
-        smaller rest.
+        Divide `extent` into blocks. Yield the start and the size of a block inside a loop over all
+        full blocks, then of the smaller rest, if there is one. The caller inserts operations for
+        each.
         """
         blocked = extent // block * block
         if blocked:
@@ -159,7 +172,7 @@ class KernelBuilder:
             yield blocked, extent - blocked
 
     def view(self, value: SSAValue, *shape: int) -> SSAValue:
-        """Return a view of the DRAM buffer `value` with this shape."""
+        """Return a view of the DRAM buffer `value` with another shape of as many elements."""
         if tile.memref_type(value).get_shape() == shape:
             return value
         self.add(view := tile.ViewOp(value, shape))
@@ -176,16 +189,20 @@ class KernelBuilder:
 
 
 Span = tuple[int, int]
-"""The first element, and the number of elements."""
+"""A range of rows or columns: the first, and the number."""
 Box = tuple[tuple[int, ...], list[tuple[int, int]]]
-"""Indices of one output vector in a block, and loops as extents and strides."""
+"""
+A grid of accumulator vectors of a block: the indices of the first, and loops as (extent, stride).
+"""
 Loops = list[tuple[int, int, int, int]]
-"""Extents, and strides of sums, inputs and weights."""
+"""Loops of a GEMM: extent, and strides of accumulators, inputs and weights, in vectors."""
 
 
 @dataclass(frozen=True)
 class RowMajor:
-    """The row-major order of the output positions of a block in the accumulators."""
+    """
+    The row-major order of the output positions (rows and columns) of a block in the accumulators.
+    """
 
     b: Blocks
 
@@ -196,23 +213,23 @@ class RowMajor:
     @property
     def finished(self) -> int:
         """
-        The number of positions of a block that are rescaled and stored; they are the first
-        positions.
+        The number of positions of a block that the output stage processes and stores; they are the
+        first positions.
         """
         return self.b.positions
 
     def loops(self, c: Contraction, row: int) -> Loops:
         """
-        Return the loops of a GEMM over all positions of a block. Input rows on chip have `row`
-        vectors.
+        Return the loops of a GEMM over all positions of a block. A row of the input on chip has
+        `row` vectors.
         """
         b = self.b
         return [(b.rows, b.columns, c.row_stride * row, 0), (b.columns, 1, c.strides[1], 0)]
 
     def boxes(self, rows: Span | None, columns: Span | None) -> Iterator[Box]:
         """
-        Return the positions in a range of rows and a range of columns, as boxes for ALU
-        instructions; `None` means all.
+        Yield the positions in a range of rows and a range of columns, as boxes for ALU
+        instructions; `None` is the full range.
         """
         (row, height), (column, width) = rows or (0, self.b.rows), columns or (0, self.b.columns)
         if columns is None:
@@ -225,11 +242,10 @@ class RowMajor:
 @dataclass(frozen=True)
 class MaximumPlanes:
     """
-    The layout of accumulators for a maximum over windows with strides sh, sw: sh * sw planes.
-
-    Position `y`, `x` is in plane `y % sh * sw + x % sw` at row `y // sh` and column `x // sw`;
-    planes are row-major. The maximum is then elementwise over planes, and its results are
-    contiguous.
+    The order of the output positions of a block in the accumulators, if a maximum over windows with
+    strides sh, sw follows: sh * sw planes. Position `y`, `x` is in plane `y % sh * sw + x % sw` at
+    row `y // sh` and column `x // sw`; planes are row-major. The maximum is then elementwise over
+    planes, and its results are contiguous.
     """
 
     b: Blocks

@@ -1,4 +1,7 @@
-"""Build the loops of a contraction: blocks of positions, of reductions and of channels."""
+"""
+Build the loops of a contraction (a convolution or matrix product) in the tile dialect: blocks of
+output positions (M), of reductions (K) and of output channels (N).
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,19 +20,22 @@ from ceras_ir.dialects.tile.memory import ACC, INP, WGT
 @dataclass(frozen=True, eq=False)
 class _Reduction:
     """
-    A K-block of a contraction: `size` blocks of input channels that begin with block `k`, at `tap`
-    of the window.
+    A K-block of a contraction: `size` blocks of input channels from block `k` on, at element `tap`
+    (row, column) of the window.
     """
 
     k: Index
     size: int
     at: Index
-    """The position among all K-blocks, in blocks."""
+    """The position among all reductions of an output, in blocks of input channels."""
     tap: tuple[Index, Index] = (0, 0)
 
 
 class ConvolutionExpansion:
-    """Builds the loops of a convolution or matrix product as operations of the tile dialect."""
+    """
+    Builds the kernel of a convolution or matrix product as operations of the tile dialect, before
+    `op`, which it replaces. `shape` has the extents in vectors, `blocks` the block sizes.
+    """
 
     def __init__(self, op: tile.Conv2dOp, shape: Contraction, blocks: Blocks):
         self.op, self.c, self.b = op, shape, blocks
@@ -114,7 +120,10 @@ class ConvolutionExpansion:
                 self._block(batch, y, x, n, size, inputs, None)
 
     def blocks_of_positions(self):
-        """Build the loops over the M-blocks; yield batch, first row and first column of a block."""
+        """
+        Build the loops over the blocks of output positions; yield batch, first row and first column
+        of a block.
+        """
         at, c, b = self.at, self.c, self.b
         with (
             at.loop(0, c.batch) as batch,
@@ -125,13 +134,15 @@ class ConvolutionExpansion:
 
     def image(self, batch: Index) -> list[Index]:
         """
-        Return the leading indices of an image in the packed tensor: the batch, and the group if
-        there are several.
+        Return the leading indices of an image in the packed tensor: the batch, and the current
+        group if there are several.
         """
         return [batch, self.group] if self.c.groups > 1 else [batch]
 
     def _channel(self, n: Index) -> Index:
-        """Return the index among all output vectors of the vector `n` of the current group."""
+        """
+        Return the index among the output vectors of all groups of vector `n` of the current group.
+        """
         return self.at.sum(self.at.product(self.group, self.c.nblocks), n)
 
     def _load_weights(
@@ -183,8 +194,9 @@ class ConvolutionExpansion:
         weights: SSAValue | None,
     ) -> None:
         """
-        Build one M-block and N-block: all of K, then the epilogue. `inputs` or `weights` is the
-        buffer that the inner loop over blocks keeps; the first block of that loop loads it.
+        Build a block of output positions and channels: all reductions, then the output stage. The
+        inner of the two loops over blocks reuses one operand: `inputs` or `weights` is the buffer
+        that holds it, and is loaded in the first iteration.
         """
         at, b = self.at, self.b
         acc = self.at.rotate(self.acc_ring)
@@ -210,7 +222,7 @@ class ConvolutionExpansion:
     ) -> None:
         """
         Add the constants to the sums of a block: those at the border, and those that the GEMM core
-        adds as products. The first block of the kernel loads the latter.
+        adds as products, which the first block of the kernel loads.
         """
         products, block = self.epilogue.products, (self.group, batch, y, x, n)
         if products is not None and all(isinstance(i, SSAValue) or i == 0 for i in block):
@@ -223,8 +235,8 @@ class ConvolutionExpansion:
 
     def combine(self, acc: SSAValue, y: Index) -> None:
         """
-        Combine the sums of a block that begins at row `y`, before the bias is added. Nothing by
-        default.
+        Combine the sums of different positions of a block that begins at row `y`, before the bias
+        is added. The base class does not combine any.
         """
 
     def _reductions(self) -> Iterator[_Reduction]:
@@ -306,8 +318,8 @@ class ConvolutionExpansion:
         nblock: int,
     ) -> None:
         """
-        Add the residual of a block to the sums: multiply it by a diagonal tile of weights, and
-        shift the sums left.
+        Add the residual of a block to the cleared sums: multiply it by a diagonal tile of weights,
+        and shift the sums left.
         """
         at, b = self.at, self.b
         loops = [(b.rows, b.columns, b.columns, 0), (b.columns, 1, 1, 0)]
@@ -326,8 +338,8 @@ class ConvolutionExpansion:
 
 class MaximumExpansion(ConvolutionExpansion):
     """
-    A convolution with a maximum over windows, in blocks of entire rows from the top down, with a
-    single output vector each.
+    Builds a convolution with a maximum over windows, in blocks of entire rows from the top down,
+    with a single output vector each.
 
     Maxima are computed along rows, then down columns, in place. The first maxima of a block need
     sums of the previous block, which are still in the other accumulators.
@@ -386,8 +398,9 @@ class MaximumExpansion(ConvolutionExpansion):
         loops: Sequence[tuple[int, int, int]],
     ) -> None:
         """
-        Emit `target = max(target, source)` on accumulators. `target` and `source` are the plane,
-        row and column of the first element.
+        Emit `target = max(target, source)` on accumulators. `target` and `source` are (plane, row,
+        column) of the first vector; `source` is in the buffer `other`. `loops` have (extent,
+        strides of both).
         """
         at = self.at
         vectors = (other, at.values(0, *source))

@@ -1,5 +1,5 @@
 """
-Emit the operations on finished sums: border, bias, shifts, clamp and swish.
+Emit the operations of the output stage on finished sums: border, bias, shifts, clamp and swish.
 
 The ALU executes them, except for constants of output channels that the GEMM core adds as products.
 """
@@ -32,9 +32,9 @@ from ceras_ir.support.diagnostics import InputError
 
 class ChannelProducts:
     """
-    The biases and border constants of a contraction, which the GEMM core adds as products. Their
-    tiles remain on chip; `load` follows the loads of the first block, so that the first product
-    need not wait.
+    The biases and border constants of a contraction that are stored as int8 digits, and that the
+    GEMM core adds as products with the place values (`radix`). Their tiles remain on chip; `load`
+    is called after the loads of the first block, so that the first product need not wait.
     """
 
     def __init__(self, op: tile.Conv2dOp, at: KernelBuilder, shape: Contraction):
@@ -65,9 +65,9 @@ class ChannelProducts:
         loops: Sequence[tuple[int, int, int]],
     ) -> None:
         """
-        Add constants to `acc` by GEMM operations. `digits` are the tiles of the constants, `first`
-        is the index of the first constant, and each loop is an extent with the strides of sums and
-        constants.
+        Emit GEMM operations that add constants to `acc`, a buffer and the first index. `digits` has
+        the tiles of the constants, `first` the index of the first constant. Each loop is an extent
+        with the strides of accumulators and constants.
         """
         tiles = tile.vectors_in(digits)[-1]
         steps = [(extent, target, 0, step * tiles) for extent, target, step in loops]
@@ -78,16 +78,16 @@ class ChannelProducts:
 
 
 NEGATED_BITS = 17
-"""The bits that are needed for any 16-bit value and its negative."""
+"""The bits of a signed integer that can hold any 16-bit value and its negative."""
 
 Vectors = tuple[SSAValue, Index]
-"""A buffer of accumulators, and an output vector in it."""
+"""A buffer of accumulators, and the index of an output vector in it."""
 
 
 class SwishProgram:
     """
-    Computes swish on accumulators by MIN, MAX, ADD and shifts, as `graph.shift_swish` defines it,
-    for blocks of `positions` output positions.
+    Emits swish on accumulators as MIN, MAX, ADD and shifts, as `graph.shift_swish` defines it, for
+    blocks of `positions` output positions.
 
     The ALU of VTA has two addresses and no subtraction. A value is negated by a product with 2^18 -
     1 modulo 2^32, after a left shift that leaves 17 bits: copies that are shifted by 1, 2, 3, 6 and
@@ -111,7 +111,8 @@ class SwishProgram:
 
     def apply(self, acc: SSAValue, i: Index, n: Index) -> None:
         """
-        Emit the swish of accumulator vectors `i` of `acc`, for output vector `n` of the result.
+        Emit the swish of output vector `i` of the accumulators `acc`, in place. `n` is the index of
+        the vector among all output channels, which selects the constants.
         """
         a: Vectors = (acc, i)
         b, c, d = ((self.temporaries, t) for t in range(SWISH_TEMPORARIES))
@@ -144,7 +145,9 @@ class SwishProgram:
         self._by(AluFunction.MIN, a, high)
 
     def _negate(self, a: Vectors, b: Vectors, c: Vectors) -> None:
-        """Emit `b = -a` for vectors of accumulators; `c` is overwritten."""
+        """
+        Emit `b = -a`; each is an accumulator vector for all positions, and `c` is overwritten.
+        """
         room = 32 - NEGATED_BITS
         self._copy(b, a)
         self._by(AluFunction.SHR, b, -room)
@@ -186,7 +189,8 @@ class SwishProgram:
 
 class ContractionEpilogue:
     """
-    Emits the output stage (bias, shifts, clamp, swish) for blocks of `positions` output positions.
+    Emits the output stage of a convolution or matrix product (bias, shifts, clamp, swish) for
+    blocks of `positions` output positions.
     """
 
     def __init__(self, op: tile.Conv2dOp, at: KernelBuilder, shape: Contraction, positions: int):
@@ -201,7 +205,7 @@ class ContractionEpilogue:
 
     def load_bias(self) -> None:
         """
-        Emit the loads of bias, shifts of channels, and constants of swish, which remain on chip.
+        Emit the loads of bias, per-channel shifts and constants of swish. They remain on chip.
         """
         for source, buffer in ((self.op.bias, self.bias), (self.op.shifts, self.shifts)):
             if source is not None and buffer is not None:
@@ -212,8 +216,8 @@ class ContractionEpilogue:
 
     def add_products(self, acc: SSAValue, n: Index, count: int) -> None:
         """
-        If the bias is stored as weight tiles, emit products that add it to `count` output vectors
-        from `n` on.
+        Emit products that add the bias to the accumulators `acc`, if it is stored as digits in
+        weight tiles; otherwise emit no operation. `n` is the first of `count` output vectors.
         """
         if self.products is not None and self.products.bias is not None:
             loops = [(count, self.positions, 1), (self.positions, 1, 0)]
@@ -221,8 +225,9 @@ class ContractionEpilogue:
 
     def finish(self, acc: SSAValue, i: Index, n: Index, count: int) -> None:
         """
-        Emit the output stage for `count` accumulator vectors in `acc`, from index `i` on. `n` is
-        the index of the first vector among the output channels.
+        Emit the output stage for `count` output vectors of the accumulators `acc`, from index `i`
+        on. `n` is the index of the first vector among all output channels, which selects the
+        constants.
         """
         at, op = self.at, self.op
         if self.bias is not None:
@@ -253,8 +258,9 @@ class ContractionEpilogue:
         uniform: Sequence[int] | None = None,
     ) -> None:
         """
-        Emit an ALU operation on `count` output vectors with per-channel constants, which are the
-        vectors from `source` on.
+        Emit an ALU operation of `count` output vectors with per-channel constants: `source` is the
+        buffer and the index of the first vector of constants. `uniform` has the constant of each
+        vector, or -1 if its channels differ.
         """
         loops = [(count, self.positions, 1), (self.positions, 1, 0)]
         vectors = (source[0], self.at.values(source[1]))
@@ -269,20 +275,20 @@ class ContractionEpilogue:
 @dataclass(frozen=True)
 class _Part:
     """
-    The intersection of border rows or columns with equal constants and the block of output
-    positions that starts at `block`.
+    The rows (or columns) of a block that need the same border constant: `count` of them, in the
+    block that starts at row (or column) `block`. `constant` is the index of the constant.
     """
 
     constant: int
     block: int
     first: int
-    """The position relative to the start of the block."""
+    """The first row or column, relative to the start of the block."""
     count: int
 
 
 class Border:
     """
-    Adds constants at the border of the input of a contraction.
+    Adds constants to sums whose windows extend over the border of the input of a contraction.
 
     Loads pad with zeros. The contribution of the actual padding is a constant for each channel and
     kind of position. It remains on chip and is added by the ALU, or by the GEMM core as a product.
@@ -318,8 +324,9 @@ class Border:
 
     def add(self, acc: SSAValue, n: Index, count: int, y: Index, x: Index) -> None:
         """
-        Add the border constants to `count` output vectors, from vector `n` on, of the block of
-        output positions that starts at row `y` and column `x`.
+        Add the border constants to a block of accumulators `acc`: `count` output vectors, from
+        vector `n` of all output channels on, and the output positions from row `y` and column `x`
+        on.
         """
         at, b = self.at, self.blocks
         across = list(_parts(self.all.columns, b.columns, len(self.all.rows)))
@@ -347,8 +354,8 @@ class Border:
         columns: tuple[int, int] | None,
     ) -> None:
         """
-        Add the border vector `constant` to ranges (first, count) of output rows and columns; `None`
-        means all.
+        Add the border constants with index `constant` to ranges (first, count) of output rows and
+        columns of a block; `None` is the full range.
         """
         at, vectors = self.at, (count, self.blocks.positions, 1)
         for start, loops in self.positions.boxes(rows, columns):

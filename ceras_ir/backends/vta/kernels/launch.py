@@ -1,8 +1,8 @@
 """
 Replace operations by launches of kernels, and pack their constants in the layout of the board.
 
-Launches of equal kernels share a function: a `KernelTable` holds the kernels of a module. Constants
-are tiles, and vectors of B lanes.
+Launches of equal kernels share a function: a `KernelTable` holds the kernels of a module. B is the
+number of lanes (channels) of a vector; weights are tiles of B x B.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -51,8 +51,8 @@ Array = NDArray[np.generic]
 
 def packed_weights(op: graph.LinearOperation, board: VtaBoard) -> graph.ConstantOp:
     """
-    Pack weights [O, KH, KW, C] or [N, K] as tiles [O/B, C/B, KH, KW, B out, B in], with zeros in
-    padded lanes and between groups.
+    Return the weights [O, KH, KW, C] or [N, K] of `op` packed as tiles [O/B, C/B, KH, KW, B out, B
+    in], with zeros in padded lanes and between groups. B is the number of lanes of the board.
     """
     plain, lanes = graph.known_array(op.weights), board.block
     if isinstance(op, graph.Conv2dOp):
@@ -109,7 +109,8 @@ def border_sums(op: graph.LinearOperation, shape: Contraction, board: VtaBoard) 
 def packed_radix(board: VtaBoard) -> graph.ConstantOp:
     """
     Return the place values of digits as a vector, for constants that are stored as several int8
-    digits: a constant is the sum of digit times place value (see `radix`).
+    digits: a constant is the sum of digit times place value (see `radix` in
+    `channel_constants.py`).
     """
     rows = np.broadcast_to(radix(board.block), board.vector)
     return graph.ConstantOp.from_array(np.ascontiguousarray(rows), UniformType(1.0))
@@ -123,7 +124,7 @@ def uniform_constant(value: int, *shape: int) -> graph.ConstantOp:
 def residual_weights(op: graph.LinearOperation, board: VtaBoard) -> graph.ConstantOp:
     """
     Return the diagonal weight tile [B, B] that multiplies a residual by a power of two. If channels
-    have different shifts, return a tile for each channel block, [O/B, B, B].
+    have different shifts, return a tile for each block of B channels, [O/B, B, B].
     """
     shifts = np.array(op.residual_shifts) - common_residual_shift(op)
     if len(shifts) == 1:
@@ -135,8 +136,8 @@ def residual_weights(op: graph.LinearOperation, board: VtaBoard) -> graph.Consta
 
 def common_residual_shift(op: graph.LinearOperation) -> int:
     """
-    Return the left shift that the residual of every channel needs in addition to the multiplication
-    by `residual_weights`.
+    Return the left shift of the residual that remains for all channels after the multiplication by
+    `residual_weights`; 0 if int8 weights can express all shifts.
     """
     return max(0, max(op.residual_shifts) - RESIDUAL_WEIGHT_BITS)
 
@@ -147,7 +148,9 @@ def diagonal(factor: int, board: VtaBoard) -> graph.ConstantOp:
 
 
 def averaging_weights(a: Averaging, board: VtaBoard) -> graph.ConstantOp:
-    """Return the int8 digits of the multiplier of an average as diagonal tiles [1 or 2, B, B]."""
+    """
+    Return the multiplier of an average as diagonal tiles [1 or 2, B, B], one for each int8 digit.
+    """
     eye = np.eye(board.block, dtype=np.int64)
     tiles = np.stack([eye * digit for digit in multiplier_digits(a)])
     return graph.ConstantOp.from_array(tiles.astype(np.int8), UniformType(1.0))
@@ -168,9 +171,9 @@ def _packed_constants(
     channels: NDArray[np.integer], board: VtaBoard, tiles: int, scale: float = 1.0
 ) -> graph.ConstantOp:
     """
-    Pack constants of channels [.., O] as [.., O/B, B], or as digits in `tiles` [.., O/B, T, B, B].
-    Added lanes repeat the last channel of a bias, so that a uniform bias remains uniform; in other
-    constants they are zero.
+    Pack per-channel constants [.., O] as [.., O/B, B] if `tiles` is 0, else as digits in T =
+    `tiles` tiles, [.., O/B, T, B, B]. Added lanes repeat the last channel of a bias, so that a
+    uniform bias remains uniform; in other constants they are zero.
     """
     if not tiles:
         return _vectors(channels, board, scale, "edge" if channels.ndim == 1 else "constant")
@@ -205,10 +208,15 @@ def _scale(value: SSAValue) -> float:
 
 
 LAYERS = "vta.layers"
-"""The number of successive operations of the placed graph that a launch replaces."""
+"""
+The name of the attribute of a launch with the number of successive operations that it replaces.
+"""
 
 Body = Callable[[Builder, Sequence[SSAValue]], None]
-"""Adds the operations of a kernel on its arguments: the inputs, then the output."""
+"""
+A function that adds the operations of a kernel; its arguments are the builder and the buffers: the
+inputs, then the output.
+"""
 
 
 def replaced_count(launch: mem.LaunchOp) -> int:
@@ -222,7 +230,8 @@ def replaced_count(launch: mem.LaunchOp) -> int:
 
 class KernelTable:
     """
-    The kernel functions of a module; launches with equal shapes and properties share a kernel.
+    The kernel functions of a module. Launches with equal buffer types and properties share a
+    kernel.
     """
 
     def __init__(self, module: ModuleOp):
@@ -234,7 +243,8 @@ class KernelTable:
     ) -> str:
         """
         Return the name of the kernel for packed operands and a result of the types `tensors`, the
-        result last. The kernel is built at the first request.
+        result last. If there is no kernel with this `stem`, types and `properties` yet, `body`
+        builds it as `STEM_NUMBER`.
         """
         types = [_buffer_type(tensor) for tensor in tensors]
         key = (stem, *types, *properties.items())
@@ -263,7 +273,9 @@ def _buffer_type(kind: Tensor) -> MemRefType[Attribute]:
 
 class Launch:
     """
-    Replaces a group of operations by packed inputs, constants, a launch, and an unpacked result.
+    Replaces the operations `replaced` by packed inputs, constants, a launch, and an unpacked
+    result.
+
     Only the last operation has consumers outside the group. The launch is inserted at the first
     operation, so that launches have the order of the layers.
     """
@@ -282,8 +294,9 @@ class Launch:
 
     def tiles(self, weights: SSAValue, bias: graph.ConstantOp, zero_point: int) -> None:
         """
-        Insert the packing of computed weights into tiles, and a bias from which the host subtracts
-        the contribution of `zero_point`.
+        Append packed weights and a bias to the inputs of the launch, for weights that the network
+        computes. The host packs them before the launch, and subtracts the contribution of
+        `zero_point` from the bias.
         """
         packed = self._insert(mem.PackTilesOp(weights, self.board.block))
         constant = self._insert(bias)
@@ -299,7 +312,10 @@ class Launch:
     def run(
         self, kernels: KernelTable, stem: str, properties: Mapping[str, object], body: Body
     ) -> None:
-        """Replace the operations by a launch of the kernel that `body` builds."""
+        """
+        Replace the operations by a launch of the kernel that `body` builds; `stem` and `properties`
+        identify the kernel, as in `KernelTable.get`.
+        """
         op = self.op
         plain = graph.tensor_type(op.output)
         shape = packing.packed_shape(plain.get_shape(), self.board.vector)

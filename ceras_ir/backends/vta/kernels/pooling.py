@@ -36,14 +36,20 @@ class _PoolExpansion:
         self.window = shape.window(rows, columns)
 
     def corner(self, y: Index, x: Index) -> tuple[Index, Index]:
-        """Return the first input row and column that the block of outputs at (y, x) reads."""
+        """
+        Return the first input row and column of the windows of the block of outputs at (`y`, `x`);
+        negative in the padding.
+        """
         at, p = self.at, self.p
         row = at.sum(at.product(y, p.strides[0]), -p.padding[0])
         return row, at.sum(at.product(x, p.strides[1]), -p.padding[1])
 
 
 class MaxExpansion(_PoolExpansion):
-    """Builds the loops of a maximum pooling, a plane (channel block) at a time."""
+    """
+    Builds the kernel of a maximum pooling. A plane, which is a channel block of an image, is
+    computed at a time.
+    """
 
     def __init__(self, op: tile.MaxPoolOp, shape: Pooling, rows: int, columns: int):
         super().__init__(op, shape, rows, columns)
@@ -77,8 +83,8 @@ class MaxExpansion(_PoolExpansion):
 
     def _corners(self) -> Iterator[tuple[Index, Index]]:
         """
-        Yield the first output row and column of each block. Build loops, or separate code for each
-        block if the padding differs.
+        Yield the first output row and column of each block. All blocks are in common loops, unless
+        the padding is not 0: then the caller builds separate code for each block.
         """
         at, p = self.at, self.p
         if self.op.least.value.data:
@@ -88,7 +94,10 @@ class MaxExpansion(_PoolExpansion):
             yield y, x
 
     def _pad(self, inputs: SSAValue, y: Index, x: Index) -> None:
-        """Replace the zeros that a load writes outside the input by the constant `minimum`."""
+        """
+        Replace the zeros that a load writes outside the input by the value of the padding
+        (`op.least`), which is negative.
+        """
         at, (row, column), (ih, iw) = self.at, self.corner(y, x), self.window
         if not isinstance(row, int) or not isinstance(column, int):
             return
@@ -155,8 +164,9 @@ class MaxExpansion(_PoolExpansion):
 
 class AverageExpansion(_PoolExpansion):
     """
-    Builds the loops of an average over several planes. Each window position is a separate GEMM, so
-    that no accumulator is written twice within the pipeline.
+    Builds the kernel of an average over windows of `planes` planes at a time; a plane is a channel
+    block of an image. Each window position is a separate GEMM, so that no accumulator is written
+    twice within the pipeline of the hardware.
     """
 
     def __init__(
