@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 
 
 def per_channel(value: SSAValue, channels: int) -> NDArray[np.float32] | None:
-    """Return a constant per channel or a scalar constant as a vector, else `None`."""
+    """
+    Return the float32 constant `value` as a vector [channels]: a constant with an element per
+    channel (the last axis), or a scalar, which is repeated. Return `None` for other values.
+    """
     import numpy as np
 
     shape = shape_of(value)
@@ -166,7 +169,10 @@ def _factors_of(op: Conv2dOp) -> NDArray[np.float32] | None:
 
 
 def known_bias(op: Conv2dOp | MatmulOp, channels: int) -> NDArray[np.float32] | None:
-    """Return the bias if it is constant, or zeros if the layer has no bias."""
+    """
+    Return the bias of `op` as a vector [channels], or zeros if the layer has no bias. Return `None`
+    if the bias is not a constant.
+    """
     import numpy as np
 
     if op.bias is None:
@@ -203,9 +209,9 @@ class BatchNormRule(PatternPass):
 
 class FuseBias(RewritePattern):
     """
-    Rewrite `matmul(x, w) + dequantize(c)` to `matmul(x, w) bias dequantize(c)`. The rule also
-    applies to `conv2d`. `batch-norms` handles float constants. Exact, because the output stage
-    first adds the same number.
+    Rewrite `matmul(x, w) + dequantize(c)` to `matmul(x, w) bias dequantize(c)`, where `c` is a
+    constant vector with an integer per channel. The rule also applies to `conv2d`. Float constants
+    are handled by `batch-norms`. Exact, because the output stage first adds the same number.
     """
 
     @op_type_rewrite_pattern

@@ -38,9 +38,10 @@ if TYPE_CHECKING:
 
 class FuseBranches(RewritePattern):
     """
-    Rewrite `conv2d(x, w) + conv2d(x, v)` to `conv2d(x, w + v)`. The larger window must cover the
-    smaller, and likewise for the groups. The two results must have no other consumers. Equal over
-    the reals. In float32 each bias, and each weight that is a sum, is rounded a second time.
+    Rewrite `conv2d(x, w) + conv2d(x, v)` to `conv2d(x, w + v)`. The smaller window must be inside
+    the larger window, and the groups of the first convolution must be unions of groups of the
+    other. The two results must have no other consumers. Equal over the reals. In float32 each bias,
+    and each weight that is a sum, is rounded a second time.
     """
 
     @op_type_rewrite_pattern
@@ -146,13 +147,20 @@ class FuseBranchesPass(PatternPass):
 
 @dataclass(frozen=True)
 class Run:
-    """Contiguous elements of a tensor in row-major order."""
+    """
+    A range of consecutive elements of a tensor in row-major order, such as the elements that an
+    operand of a concatenation contributes.
+    """
 
     start: int
     length: int
 
     def block_in(self, shape: Sequence[int]) -> tuple[list[int], list[int]] | None:
-        """Return starts and sizes of the run as a slice with complete rows, or `None`."""
+        """
+        Return the starts and sizes of a slice of a tensor of `shape` that has exactly the elements
+        of this run. Return `None` if there is no such slice, or if rows (along the last axis) would
+        be cut.
+        """
         inner = shape[-1] if shape else 0
         for d in reversed(range(len(shape) - 1)):
             first, count = self.start // inner, self.length // inner
@@ -168,7 +176,10 @@ class Run:
 
 
 def run_of(op: graph.SliceOp) -> Run | None:
-    """Return the elements of a slice, or `None` if they are not contiguous."""
+    """
+    Return the range of elements that a slice selects, or `None` if they are not consecutive in
+    row-major order.
+    """
     shape, sizes = graph.shape_of(op.input), graph.shape_of(op.result)
     if any(step != 1 for step in op.strides.get_values()):
         return None
@@ -181,7 +192,10 @@ def run_of(op: graph.SliceOp) -> Run | None:
 
 
 def runs_of(op: graph.ConcatOp) -> dict[Run, SSAValue]:
-    """Return the operands of a concatenation by their elements; {} if these are not contiguous."""
+    """
+    Map the range of elements of each operand in the result of a concatenation to the operand.
+    Return an empty dictionary if the elements of an operand are not consecutive in row-major order.
+    """
     runs: dict[Run, SSAValue] = {}
     if prod(graph.shape_of(op.result)[: op.axis.value.data]) != 1:
         return runs
@@ -195,9 +209,9 @@ def runs_of(op: graph.ConcatOp) -> dict[Run, SSAValue]:
 
 class DistributeConcat(RewritePattern):
     """
-    Rewrite `slice(f(concat(a, b, ...)))` to `f(a)`. Each slice must contain all elements of an
-    operand. `f` is a chain of elementwise operations, softmax along rows and reshapes. Exact: each
-    element is computed from the same elements in the same order.
+    Rewrite `slice(f(concat(a, b, ...)))` to `f(a)`. Each slice must select exactly the elements of
+    an operand. `f` is a chain of elementwise operations, softmax along rows and reshapes. Exact:
+    each element is computed from the same elements in the same order.
     """
 
     @op_type_rewrite_pattern

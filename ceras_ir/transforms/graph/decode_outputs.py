@@ -48,7 +48,9 @@ APPLIES = {
 
 
 class Decision(NamedTuple):
-    """A result that replaces an output."""
+    """
+    A graph output with decisions, such as the best classes, that replaces an output with scores.
+    """
 
     name: str
     value: SSAValue
@@ -177,7 +179,10 @@ class DecodeOutputsPass(NetworkPass):
 
 
 class _Builder:
-    """Insert operations at the end of a network, with the location of an output."""
+    """
+    Adds operations at the end of a network. They have the location of a graph output and remain in
+    float.
+    """
 
     def __init__(self, main: FuncOp, name: str):
         self.output = name
@@ -197,7 +202,7 @@ class _Builder:
         return self.add(graph.ConstantOp.from_array(array, element))
 
     def numbers(self, value: int, shape: Sequence[int]) -> SSAValue:
-        """Return a constant of i64 with equal elements."""
+        """Return a constant of i64 with `value` as each element."""
         import numpy as np
 
         return self.constant(np.full(shape, value, np.int64))
@@ -229,11 +234,17 @@ class _Builder:
         return self.add(graph.SliceOp(value, starts, shape))
 
     def best(self, rows: SSAValue, count: int) -> SSAValue:
-        """Return the indices [R, K] of the largest elements of rows [R, C], the largest first."""
+        """
+        Return the indices [R, count] of the largest elements of each row of `rows` [R, C], the
+        largest first.
+        """
         return self.add(graph.TopKOp(Reduce.MAX, rows, count))
 
     def of_rows(self, rows: SSAValue, indices: SSAValue) -> SSAValue:
-        """Return the elements of rows [R, C] at indices [R, K], as [R * K, 1]."""
+        """
+        Return, as [R * K, 1], the elements of `rows` [R, C] with the column indices `indices` [R,
+        K] in each row.
+        """
         import numpy as np
 
         count, extent = shape_of(rows)
@@ -358,7 +369,10 @@ def _boxes(
 def _detections(
     builder: _Builder, options: DecodeOutputsPass, scores: SSAValue, coordinates: SSAValue | None
 ) -> tuple[SSAValue, SSAValue]:
-    """Return scores [1, C, N], and boxes [1, N, 4] of y0, x0, y1, x1."""
+    """
+    Return the scores [1, C, N] of C classes, and the boxes [1, N, 4] as y0, x0, y1, x1. Without
+    `coordinates`, the output `scores` contains both. Raise `UsageError` for other shapes.
+    """
     first = 4 + options.objectness
     shape = shape_of(scores)
     problem = f"--decode boxes: output '{builder.output}' of {list(shape)}"
@@ -421,7 +435,10 @@ def _corners(builder: _Builder, options: DecodeOutputsPass, places: SSAValue) ->
 def _replace(
     main: FuncOp, removed: Iterable[int], decisions: Sequence[Decision], labels: Sequence[str]
 ) -> None:
-    """Return the decisions in place of the first removed output."""
+    """
+    Change the outputs of the network: `decisions` replace the outputs with indices in `removed`, at
+    the position of the first removed output. `labels` are the names of classes.
+    """
     removed = sorted(removed)
     names, values = output_names(main), result_values(main)
     known = main.res_attrs.data if main.res_attrs is not None else ()

@@ -47,15 +47,20 @@ if TYPE_CHECKING:
 
 
 def lifted_shape(value: SSAValue, rank: int) -> tuple[int, ...]:
-    """Return the shape with leading extents of 1, up to `rank`."""
+    """
+    Return the shape of `value` with extents of 1 in front, so that it has `rank` axes: [C] -> [1,
+    1, C].
+    """
     shape = shape_of(value)
     return (1,) * (rank - len(shape)) + shape
 
 
 def common_order(operands: Sequence[SSAValue], rank: int) -> tuple[int, ...] | None:
     """
-    Return the permutation of the operands that should move below the operation, or `None`. The
-    removed transposes must move more elements than the transposes that the other operands need.
+    Return the permutation of transposed operands of an operation for which a transpose of the
+    result is better, or `None`. The transposes that disappear must move more elements than the
+    inverse transposes that the other operands then need. `rank` is the number of axes of the
+    result.
     """
     if any(is_per_axis(value) for value in operands):
         return None
@@ -92,7 +97,11 @@ def _folds(value: SSAValue) -> bool:
 def without_transpose(
     value: SSAValue, order: tuple[int, ...], user: Operation, rewriter: PatternRewriter
 ) -> SSAValue:
-    """Return `value` before its transpose by `order`, or transposed by the inverse of `order`."""
+    """
+    Return the operand of `value` if it is a transpose by `order`. Otherwise insert a transpose of
+    `value` by the inverse of `order` and return the result. New operations get the location of
+    `user`.
+    """
     if isinstance(owner := value.owner, TransposeOp) and permutation_of(owner) == order:
         return owner.input
     rank = len(order)
@@ -107,9 +116,9 @@ def without_transpose(
 
 class SinkTranspose(RewritePattern):
     """
-    Rewrite `f(transpose(x))` to `transpose(g(x))`, where g is f in the order of x.
-    `GraphOperation.reordered` returns the properties of g. Several broadcast operands are
-    transposed by the same order, or receive the inverse transpose.
+    Rewrite `f(transpose(x))` to `transpose(g(x))`, where g is f with the properties that
+    `GraphOperation.reordered` returns, such as another axis. If f has several operands, operands
+    that are not transposed by the same permutation receive the inverse transpose.
     """
 
     @op_type_rewrite_pattern
@@ -147,10 +156,10 @@ class SinkReshapeThroughUnary(RewritePattern):
 
 class SinkReshapeThroughBinary(RewritePattern):
     """
-    Rewrite `op(reshape(x), y)` to `reshape(op(x, z))` if z broadcasts to the same elements of x. y
-    must be another reshape from the same shape, a vector along a last axis that the reshape keeps,
-    or a constant, if the reshape only moves extents of 1. Transposes of the results of an average
-    pooling become such reshapes.
+    Rewrite `op(reshape(x), y)` to `reshape(op(x, z))`, where z is y in a shape that combines the
+    same elements with x. y must be another reshape from the same shape, a vector along a last axis
+    that the reshape keeps, or a constant if the reshape only moves extents of 1. Transposes after
+    an average pooling over all pixels become such reshapes.
     """
 
     @op_type_rewrite_pattern
@@ -219,7 +228,7 @@ class ShortenConstant(RewritePattern):
 
 
 def leading_ones(shape: tuple[int, ...]) -> int:
-    """Return the number of extents of 1 before the first larger extent."""
+    """Return the number of extents of 1 at the start of `shape`: (1, 1, 8, 1) -> 2."""
     return next((i for i, extent in enumerate(shape) if extent != 1), len(shape))
 
 
@@ -229,9 +238,12 @@ Group = tuple[list[int], list[int]]
 
 def reshape_groups(source: tuple[int, ...], target: tuple[int, ...]) -> list[Group]:
     """
-    Return the finest division of a reshape into independent reshapes of adjacent axes. Extents of 1
-    are omitted in `source`, and in `target` before the first group; later extents of 1 belong to
-    the preceding group.
+    Divide a reshape from `source` to `target` into as many independent reshapes of adjacent axes as
+    possible: (4, 6) to (2, 2, 6) -> [([0], [0, 1]), ([1], [2])]. Each pair has axes of `source` and
+    axes of `target` with the same elements.
+
+    Extents of 1 are omitted in `source`, and in `target` before the first group; later extents of 1
+    of `target` belong to the preceding group.
     """
     groups: list[Group] = []
     inner = [i for i, extent in enumerate(source) if extent != 1]
@@ -254,9 +266,9 @@ def reshape_groups(source: tuple[int, ...], target: tuple[int, ...]) -> list[Gro
 
 class SinkTransposeThroughReshape(RewritePattern):
     """
-    Rewrite `reshape(transpose(x))` to `transpose(reshape(x))`. Each group of axes that the reshape
-    merges or splits must also be adjacent in x. Adjacent axes in another order (a channel shuffle)
-    are first transposed among themselves.
+    Rewrite `reshape(transpose(x))` to `transpose(reshape(x))`. The axes that the reshape merges or
+    splits must be adjacent in x too. If they have another order in x (a channel shuffle), a
+    transpose of only these axes remains before the reshape.
     """
 
     @op_type_rewrite_pattern
@@ -296,8 +308,9 @@ class SinkTransposeThroughReshape(RewritePattern):
 
 class FoldTransposeIntoMatmul(RewritePattern):
     """
-    Permute the weights of a product instead of its input, which is flattened after a transpose. The
-    products are equal and are added in another order, so that float32 sums differ by rounding.
+    Rewrite `matmul(reshape(transpose(x)), w)` to `matmul(reshape(x), v)`, where v has the columns
+    of the constant weights in the order of x. The products are equal but are added in another
+    order, so that float32 sums differ by rounding.
     """
 
     @op_type_rewrite_pattern
@@ -350,7 +363,7 @@ PATTERNS: tuple[RewritePattern, ...] = (
 
 
 def merge_equal_moves(module: ModuleOp) -> None:
-    """Merge transposes and reshapes of the same value that have the same result."""
+    """Merge transposes and reshapes with the same operand, permutation and result type."""
     first: dict[tuple[SSAValue, tuple[int, ...] | None, Attribute], TransposeOp | ReshapeOp] = {}
     for op in list(module.walk()):
         if not isinstance(op, TransposeOp | ReshapeOp):

@@ -71,8 +71,9 @@ COMPARED: dict[Compare, Callable[[Doubles, Doubles], NDArray[np.bool_]]] = {
 
 def formula_of(op: Operation) -> Callable[..., Doubles] | None:
     """
-    Return the function of the operands that `op` computes, or `None` if it has no formula. Equal
-    functions are usually a single object.
+    Return a function that computes the elementwise operation `op` in double precision from arrays
+    of the operands, or `None` for other operations. Operations with equal functions and parameters
+    usually get the same object, so that results can be shared.
     """
     match op:
         case graph.BinaryOp():
@@ -107,7 +108,10 @@ def _comparison(function: Compare) -> Callable[[Doubles, Doubles], Doubles]:
 
 
 def elementwise(op: Operation, operands: Sequence[Doubles]) -> Doubles | None:
-    """Return the result of `op` for these operands, or `None` if `op` has no formula."""
+    """
+    Compute the elementwise operation `op` in double precision for these operands. Return `None` if
+    it has no formula in double precision.
+    """
     formula = formula_of(op)
     return None if formula is None else formula(*operands)
 
@@ -120,8 +124,12 @@ def evaluated(
     max_values: int,
 ) -> Doubles | None:
     """
-    Return the elements of `value`, computed from values in `known` and from constants. The result
-    is `None` if `value` depends on another value, or on more than `max_values` values.
+    Compute `value` in double precision from the values in `known`, which is extended by
+    intermediate values. `constant` returns the elements of a constant (or `None`), and `computed`
+    evaluates an operation (or returns `None`).
+
+    Return `None` if `value` depends on an unknown value, or if more than `max_values` values are
+    needed.
     """
 
     def find(value: SSAValue) -> Doubles | None:

@@ -78,7 +78,10 @@ MAX_ERF_ARGUMENT = 16
 
 
 def erf(x: Decimal) -> Decimal:
-    """Return the error function by the Taylor series, of which no term exceeds `exp(x^2)`."""
+    """
+    Return the Gauss error function by the Taylor series. The working precision grows with x,
+    because the terms are as large as `exp(x^2)` before they cancel.
+    """
     if not x or not x.is_finite() or abs(x) >= MAX_ERF_ARGUMENT:
         return x if not x or x.is_nan() else ONE.copy_sign(x)
     wide = REALS.copy()
@@ -132,7 +135,10 @@ REAL_COMPARED = {Compare.LESS: operator.lt, Compare.LESS_OR_EQUAL: operator.le}
 
 @cache
 def irrational_constants() -> tuple[Decimal, ...]:
-    """Return the constants of activations that have no float32 form, up to a power of two."""
+    """
+    Return the constants in formulas of activations that float32 cannot represent, such as the root
+    of 1/2. Multiples by powers of two are not listed.
+    """
     # 1/3, the roots of 1/2 and of 2/pi, 0.044715, and the product with the root of 2/pi.
     root = (TWO / PI).sqrt()
     return ONE / 3, HALF.sqrt(), root, CUBIC, CUBIC * root
@@ -141,8 +147,8 @@ def irrational_constants() -> tuple[Decimal, ...]:
 @cache
 def unrounded(number: float, relative: Decimal) -> Decimal:
     """
-    Return the exact constant of an activation, such as a root, if `number` is equal to it within
-    `relative`. Otherwise return `number`.
+    If `number` is a rounded constant of an activation, such as the root of 1/2, return the precise
+    constant, otherwise `number`. The relative difference must be at most `relative`.
     """
     exact = Decimal(number)
     if not number or not exact.is_finite():
@@ -189,7 +195,10 @@ EVEN_AT_ZERO = (Function.ABS, Function.EXP, Function.SIGMOID, Function.SOFTPLUS,
 
 
 class Formula:
-    """Elementwise operations that compute `result` from `argument` and from scalar constants."""
+    """
+    The elementwise operations that compute `result` from the value `argument` and from scalar
+    constants, as a function of a single variable.
+    """
 
     def __init__(self, result: SSAValue, argument: SSAValue):
         self.result, self.argument = result, argument
@@ -197,7 +206,10 @@ class Formula:
 
     @property
     def key(self) -> str:
-        """A text that is equal for equal formulas."""
+        """
+        A text of the operations and constants. Formulas with the same operations have the same
+        text, so that a result can be shared.
+        """
         numbers = {self.argument: "x"} | {op.results[0]: str(i) for i, op in enumerate(self.ops)}
 
         def operand(value: SSAValue) -> str:
@@ -215,8 +227,9 @@ class Formula:
         compute: Callable[[Operation, Sequence[T]], T],
     ) -> dict[SSAValue, T]:
         """
-        Return the results of all operations for this argument. `constant` converts a constant, and
-        `compute` evaluates an operation.
+        Return the results of all operations if the argument is `argument`, by value. `constant`
+        converts a constant to the type of numbers in use (floats or decimals), and `compute`
+        evaluates an operation.
         """
         values = {self.argument: argument}
         for op in self.ops:
@@ -227,8 +240,8 @@ class Formula:
 
 class FunctionEquality:
     """
-    Checks whether a formula of a network computes the same function as a `graph` function. Results
-    are cached.
+    Checks whether operations of a network compute the same function as a function of `graph`, such
+    as swish, for all consumers. Results are cached.
     """
 
     def __init__(self, main: FuncOp):
@@ -237,7 +250,10 @@ class FunctionEquality:
         self._signed = _divisors(main)
 
     def computes(self, result: SSAValue, argument: SSAValue, function: FunctionAttr) -> bool:
-        """Return whether the operations from `argument` to `result` compute `function`."""
+        """
+        Return whether the operations from `argument` to `result` compute `function`: equal over the
+        reals, and in float32 up to rounding, at many test arguments.
+        """
         formula = Formula(result, argument)
         has_sign = formula.result in self._signed
         key = formula.key, function, has_sign

@@ -167,7 +167,8 @@ def split_activation(
     op: graph.Conv2dOp | graph.MatmulOp | graph.BinaryOp, function: graph.FunctionAttr
 ) -> graph.UnaryOp:
     """
-    Move the activation `function` of `op` to a new operation after it, and return that operation.
+    Remove the activation `function` from `op`, add it as a separate operation after `op`, and
+    return that operation.
     """
     unary = graph.UnaryOp(op.result, function)
     unary.location = op.location

@@ -254,7 +254,10 @@ class SwishToHardSwishPass(ModulePass):
 
 
 def replace_swish(module: ModuleOp) -> int:
-    """Replace each swish, remove the recorded ranges, and return the number of replacements."""
+    """
+    Replace each swish, separate or in an output stage, by hard_swish. Remove the ranges of
+    calibration, which are no longer valid. Return the number of replacements.
+    """
     replaced = sum(_approximate(inner) for inner in module.walk())
     if replaced:
         for inner in module.walk():

@@ -29,8 +29,8 @@ RECIPROCAL_ERROR = 2.0**-23
 class FuseMean(RewritePattern):
     """
     Rewrite `reduce sum (x) / n`, or the product with 1 / n, to `pool2d average`. The summed axes
-    must be adjacent and precede the last axis, and n is the number of summed elements. A value that
-    is not a feature map is reshaped: the tokens of a transformer, or pixels along a single axis.
+    must be adjacent and precede the last axis, and n must be the number of summed elements. A
+    tensor that is not a feature map [N, H, W, C], such as the tokens of a transformer, is reshaped.
     Both forms add in row-major order and then divide. Exact except for sums along height and width,
     which `pool2d` adds row by row, and for products.
     """
@@ -114,8 +114,9 @@ def _replace_mean(
 
 class MergeMeans(RewritePattern):
     """
-    Merge averages along height and width to an average along both. Equal over the reals, because
-    all elements have the same weight. The result is rounded a single time instead of twice.
+    Merge an average along the height and an average along the width into a single average over
+    both. Equal over the reals, because all elements have the same weight. The result is rounded a
+    single time instead of twice.
     """
 
     @op_type_rewrite_pattern

@@ -32,7 +32,10 @@ POINTS: Doubles = np.array([*(-far for far in _FAR[::-1]), *np.linspace(-12, 12,
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Composition(Generic[T]):
-    """The composition of elementwise operations, as a function of an argument."""
+    """
+    Elementwise operations of a network as a function of an argument: the values at `POINTS`, and
+    the result of a function of these values (`derived`). Operations with equal functions share it.
+    """
 
     values: Doubles | None
     """The elements at `POINTS`, or `None` if they depend on other values than the argument."""
@@ -42,7 +45,11 @@ class Composition(Generic[T]):
 
 
 class PointValues(Generic[T]):
-    """The results of the elementwise operations of a network at `POINTS`."""
+    """
+    Evaluates elementwise operations of a network as functions of an argument, at the arguments
+    `POINTS`. `derive` is a function of the values, such as a search for equal activations; the
+    results are cached.
+    """
 
     def __init__(self, derive: Callable[[Doubles], T]):
         self._derive = derive
@@ -54,11 +61,17 @@ class PointValues(Generic[T]):
         self._other: Composition[T] = Composition(None, 0, None)
 
     def is_part(self, op: Operation) -> bool:
-        """Return whether `op` is elementwise on float32 values and scalar constants."""
+        """
+        Return whether `op` can be part of a function that is evaluated: it is elementwise on
+        float32 values and scalar constants, and has a formula in double precision.
+        """
         return self._formula(op) is not None
 
     def arguments(self, op: Operation) -> Iterator[SSAValue]:
-        """Return possible arguments of the function that `op` computes, the most distant first."""
+        """
+        Return the values of which the result of `op` may be a function, the most distant from `op`
+        first.
+        """
         inside = {op: None}
         pending = [op]
         values = dict[SSAValue, None]()
@@ -77,8 +90,9 @@ class PointValues(Generic[T]):
 
     def derived(self, value: SSAValue, argument: SSAValue) -> T | None:
         """
-        Return the result of `derive` for `value` as a function of `argument`. It is `None` if
-        `value` depends on another value, or on more than `MAX_VALUES` values.
+        Return `derive` of the values that `value` has as a function of `argument`. Return `None` if
+        `value` depends on a value other than `argument` and constants, or on more than `MAX_VALUES`
+        values.
         """
         if len(self._compositions) > MAX_RESULTS:
             self._compositions.clear()

@@ -43,8 +43,8 @@ Found = TypeVar("Found")
 @dataclass(frozen=True)
 class RowFunction(Generic[Found]):
     """
-    A function of rows that operations of the network compute: the kind, the argument and the
-    operations.
+    Operations of a network that compute a function of rows (along the last axis), such as softmax:
+    the argument, the operations, and the function with parameters (`kind`).
     """
 
     argument: SSAValue
@@ -54,45 +54,57 @@ class RowFunction(Generic[Found]):
 
 
 class RowFunctions(Protocol[Found]):
-    """A family of functions of rows, and the operations that compute them."""
+    """
+    A family of functions of rows, such as all normalizations: how to recognize a member by results
+    for test rows, and the operations that replace it.
+    """
 
     @property
     def functions(self) -> Container[graph.Function]:
         """
-        Functions of the dialect, of which at least one must occur between argument and result.
-        Other operations are not examined.
+        Elementwise functions of which at least one is part of each member of the family, such as
+        `exp` for softmax. Operations without them are not examined, to save time.
         """
         ...
 
     def rows(self, length: int) -> Doubles:
-        """Return a few rows from which `recognized` derives the function: [rows, length]."""
+        """
+        Return a few test rows [rows, length]. `recognized` derives the function from the results
+        for them.
+        """
         ...
 
     def recognized(self, rows: Doubles, values: Doubles) -> Found | None:
-        """Return the function that maps `rows` to `values`, or `None`."""
+        """
+        Return the member of the family (with parameters) that maps the test rows `rows` to
+        `values`, or `None`.
+        """
         ...
 
     def other_rows(self, length: int) -> Doubles:
         """
-        Return test rows of `length` elements and of all magnitudes. Any two functions of this
-        family have different results on these rows.
+        Return further test rows [rows, length] of all magnitudes, to confirm a recognized function.
+        Any two members of the family have different results for these rows.
         """
         ...
 
     def agrees(self, found: Found, rows: Doubles, values: Doubles) -> bool:
-        """Return whether a function maps `rows` to `values`, each element relative to itself."""
+        """
+        Return whether the member `found` maps `rows` to `values`. Differences are measured relative
+        to each element, because a consumer can depend on small elements.
+        """
         ...
 
     def built(self, argument: SSAValue, found: Found) -> Sequence[Operation]:
-        """Return operations, of which the last computes a function."""
+        """Return new operations, of which the last computes the member `found` for `argument`."""
         ...
 
 
 def replace_row_functions(block: Block, family: RowFunctions[Found]) -> None:
     """
-    Replace operations that compute functions of a family. Of nested functions the outermost is
-    replaced, unless an inner function has another consumer, for which it would be computed a second
-    time.
+    Replace the operations of a block that compute a function of `family` by the operation of that
+    function. Of nested functions the outermost is replaced, unless an inner function has another
+    consumer, because it would then be computed twice.
     """
     found: dict[Operation, RowFunction[Found]] = {}
     reduced = set[Operation]()

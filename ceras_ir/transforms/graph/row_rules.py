@@ -52,9 +52,7 @@ class SoftmaxRule(NetworkPass):
 
 
 class Softmax:
-    """
-    The family of functions that are equal to softmax, with the rows on which they are compared.
-    """
+    """The family with softmax as the only member, for `replace_row_functions`."""
 
     functions = (graph.Function.EXP,)
 
@@ -95,7 +93,10 @@ MIN_VARIANCE_EPSILON = 1e-20
 
 @dataclass(frozen=True)
 class Normalization:
-    """The parameters of a normalization of rows."""
+    """
+    The parameters of a normalization of rows: scale and bias per channel, the addend `epsilon` of
+    the variance, and whether the mean is subtracted (`centred`).
+    """
 
     scale: NDArray[np.float32]
     bias: NDArray[np.float32] | None
@@ -140,7 +141,7 @@ class NormalizationRule(FloatNetworkPass):
 
 
 class Normalizations:
-    """The family of normalizations with any parameters."""
+    """The family of normalizations of rows with any parameters, for `replace_row_functions`."""
 
     functions = (graph.Function.SQRT,)
 

@@ -23,7 +23,10 @@ from ceras_ir.transforms.pass_kinds import PatternPass
 
 @dataclass(frozen=True)
 class PhaseGroup:
-    """Phases of an axis that a single convolution computes, as consecutive channels."""
+    """
+    Phases along an axis that a single convolution computes, each as a group of consecutive
+    channels. A phase has each s-th output of a transposed convolution with stride s.
+    """
 
     taps: Sequence[Sequence[int]]
     """For each phase the index of the weight of each tap; the axis's `kernel` represents a zero."""
@@ -33,11 +36,13 @@ class PhaseGroup:
 @dataclass(frozen=True)
 class StridedAxis:
     """
-    An axis of a transposed convolution: input elements at a distance of `stride`, with `before`
-    zeros before the first.
+    The height or width of a transposed convolution with `size` input elements, `kernel` weights and
+    `outputs` results. The input elements are `stride` positions from each other, with zeros in
+    between, and `before` zeros precede the first.
 
-    Output o is the sum of elements i times weights `stride * i + before - o`. The outputs of a
-    phase, `stride * q + phase`, use each stride-th weight, and consecutive elements from q on.
+    Output o is the sum over i of input element i times weight `stride * i + before - o`. A phase
+    has the outputs `stride * q + phase`. It uses each stride-th weight, and consecutive input
+    elements from about q on.
     """
 
     size: int
@@ -47,7 +52,10 @@ class StridedAxis:
     outputs: int
 
     def separate(self) -> list[PhaseGroup]:
-        """Return a convolution for each phase, which computes ceil(outputs / stride) positions."""
+        """
+        Return a separate convolution for each phase. Each computes `ceil(outputs / stride)`
+        positions.
+        """
         positions = -(-self.outputs // self.stride)
         parts: list[PhaseGroup] = []
         for phase in range(self.stride):
@@ -62,7 +70,10 @@ class StridedAxis:
         return parts
 
     def together(self) -> PhaseGroup:
-        """Return a convolution for all phases, padded with zeros; outputs begin `start` earlier."""
+        """
+        Return a single convolution for all phases, which are groups of channels. Phases with fewer
+        weights are padded with zeros. It computes `start` additional outputs before the first.
+        """
         count = -(-self.kernel // self.stride)
         last = -((self.before - self.outputs + 1) // self.stride)
         phases = [
@@ -73,7 +84,10 @@ class StridedAxis:
 
     @property
     def start(self) -> int:
-        """The index of the first output among the outputs of all phases together."""
+        """
+        The number of additional outputs before the first output, if all phases are computed
+        together.
+        """
         return self.stride - 1 - self.before % self.stride
 
 
@@ -87,8 +101,8 @@ With fewer channels, only several phases together fill a vector.
 
 class SplitPhases(RewritePattern):
     """
-    Split a convolution of stride 1 over `graph.pad` with s - 1 zeros between elements. See
-    `SplitPhasesPass`.
+    Split a transposed convolution, which is a convolution of stride 1 over a `graph.pad` with s - 1
+    zeros between elements, as described in `SplitPhasesPass`.
     """
 
     @op_type_rewrite_pattern

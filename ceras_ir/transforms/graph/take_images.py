@@ -121,7 +121,10 @@ class TakeImagesPass(NetworkPass):
         _take(main, self, planar, self._frame(height, width, channels))
 
     def _frame(self, height: int, width: int, channels: int) -> Frame | None:
-        """Return the frame for an image of the network, or None for pixels."""
+        """
+        Return the format and crop of camera frames from which the image [height, width, channels]
+        of the network is computed. Return `None` if the network receives pixels, not frames.
+        """
         if self.layout in PIXEL_LAYOUTS:
             return None
         if channels not in (1, 3):

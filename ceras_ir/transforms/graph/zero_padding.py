@@ -11,7 +11,10 @@ from ceras_ir.dialects import graph
 
 @dataclass(frozen=True)
 class ZeroPadding:
-    """A `graph.pad` with zeros or zero points along height and width only."""
+    """
+    A `graph.pad` before a convolution that adds only zeros (or zero points) along height and width,
+    around the elements and between them.
+    """
 
     pad: graph.PadOp
     between_layouts: graph.TransposeOp | graph.ReshapeOp | None
@@ -25,7 +28,10 @@ class ZeroPadding:
 
     @classmethod
     def of(cls, op: graph.Conv2dOp) -> "ZeroPadding | None":
-        """Return the padding of the input of `op`, or `None`."""
+        """
+        Return the zero padding that produces the input of `op`, or `None` if the input is not
+        padded in this way.
+        """
         pad, moved, order = op.input.owner, None, _order(op.input.owner)
         if isinstance(pad, graph.TransposeOp | graph.ReshapeOp):
             pad, moved = pad.input.owner, pad
@@ -44,8 +50,8 @@ class ZeroPadding:
 
     def insert_source(self, rewriter: PatternRewriter) -> SSAValue:
         """
-        Return the value before the padding, in the layout of the convolution. A transpose or
-        reshape between pad and convolution is inserted before the pad.
+        Return the value without padding, in the layout that the convolution requires. A transpose
+        or reshape between pad and convolution is repeated on the operand of the pad.
         """
         if self.between_layouts is None:
             return self.pad.input
@@ -60,7 +66,7 @@ class ZeroPadding:
         return above.result
 
     def erase_unused(self, rewriter: PatternRewriter) -> None:
-        """Erase the operations that became unused."""
+        """Erase the pad, and the layout conversion after it, if they have no uses."""
         for unused in (self.between_layouts, self.pad):
             if unused is not None and unused.results[0].first_use is None:
                 rewriter.erase(unused)
