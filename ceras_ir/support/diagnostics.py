@@ -48,21 +48,24 @@ MAX_PATH_LENGTH = 1000
 
 
 def printable(text: str, limit: int = MAX_LINE_LENGTH) -> str:
-    """Return a single line of at most `limit` characters without control characters."""
+    """
+    Return `text` as a single line of at most `limit` characters. Control characters become escapes,
+    and a longer text ends in three dots.
+    """
     shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[: limit + 1])
     return shown if len(shown) <= limit else f"{shown[: limit - 3]}..."
 
 
 @dataclass(frozen=True)
 class Finding:
-    """An error at a node of the user's network."""
+    """An error at a node of the user's network. An `InputError` can have many of them."""
 
     node: str
     """The name of the node, as in the user's file."""
     operator: str
     """The operator, for example `Conv`."""
     message: str
-    """The error, the expectation and, if there is a remedy, the remedy."""
+    """A description of the error with the expectation and, if there is one, a remedy."""
     inputs: tuple[str, ...] = field(default=(), compare=False)
     """Graph inputs that determine the operands in question and that `--set` can fix."""
 
@@ -88,7 +91,11 @@ class InputError(DiagnosticException):
         self.message = message if isinstance(message, str) else ""
 
     def lines(self, file: str) -> list[str]:
-        """Return the diagnostic: a line `FILE: ...` per finding, up to `MAX_PRINTED_FINDINGS`."""
+        """
+        Return the lines of the diagnostic: `FILE: ...` for each finding, up to
+        `MAX_PRINTED_FINDINGS`, and then the number of the rest. `file` is used if the error has no
+        file.
+        """
         file = printable(self.file or file, MAX_PATH_LENGTH)
         if not self.findings:
             return [f"{file}: error: {self.message}"]
@@ -131,8 +138,9 @@ class DoesNotFitError(UnsupportedError):
         totals: Mapping[str, float] | None = None,
     ):
         """
-        Create an error with the sizes of network and board, and the largest layer. `totals` has the
-        sizes by their names in a report.
+        Create an error. `sizes` is text about the bytes of the network and of the board, `largest`
+        is the name of the largest layer, and `ways` are the remedies, the cheapest first. `totals`
+        has the sizes by their names in a report, such as `flash_bytes`.
         """
         self.sizes, self.largest, self.ways = sizes, largest, tuple(ways)
         self.totals = totals or {}
@@ -148,12 +156,18 @@ class UsageError(InputError):
 
 
 def node_names(op: Operation) -> list[str]:
-    """Return the names of all nodes that were merged into `op`, the main node first."""
+    """
+    Return the names of all ONNX nodes that were merged into `op`, the main node first. The names
+    are part of the location of `op`.
+    """
     return [loc.desc.data for loc in _parts(op.location) if isinstance(loc, NameLoc)]
 
 
 def fused_location(kept: Operation, *merged: Operation) -> LocationAttr:
-    """Return the location of an operation that replaces several; `kept` determines the name."""
+    """
+    Return the location of an operation that replaces `kept` and `merged`: the names of all nodes,
+    those of `kept` first. The first name is printed in diagnostics.
+    """
     parts = dict.fromkeys(part for op in (kept, *merged) for part in _parts(op.location))
     names = tuple(part for part in parts if isinstance(part, NameLoc))
     if len(names) < 2 or not node_names(kept):
@@ -168,7 +182,10 @@ def _parts(location: LocationAttr) -> list[LocationAttr]:
 
 
 def node_name(op: Operation) -> str:
-    """Return the name of the node that `op` originates from, or the name of the operation."""
+    """
+    Return the name of the ONNX node from which `op` was made. If `op` has no such name, return the
+    name of the operation, with the line in an IR file if it is known.
+    """
     if names := node_names(op):
         return names[0]
     location = op.location
@@ -180,8 +197,8 @@ def refuse_unsupported(
     ops: Iterable[Operation], why_not: Callable[[Operation], str | None], target: str
 ) -> None:
     """
-    Raise an `UnsupportedError` that names all operations that `target` does not support. `why_not`
-    returns the reason, or `None`.
+    Raise an `UnsupportedError` that names all operations in `ops` that the target `target` does not
+    support. `why_not` returns the reason, or `None` for a supported operation.
     """
     findings = [
         Finding(node_name(op), op.name, f"unsupported by target {target}: {reason}")
@@ -201,9 +218,10 @@ def _similarity(known: str, name: str) -> tuple[float, int]:
 
 def did_you_mean(name: str, known: Iterable[str], min_similarity: float = 0.6) -> str:
     """
-    Return the end of a message about the unknown `name`: the most similar known name, else the
-    known names that contain `name`, which is a word of them if it is short. The result is empty if
-    there is no such name. The similarity is at least `min_similarity`.
+    Return `; did you mean 'NAME'?`, the end of a message about the unknown `name`, or "". NAME is
+    the most similar name in `known`, with a similarity (0 to 1, of `difflib`) of at least
+    `min_similarity`. Otherwise up to 3 names are listed that contain `name`; a `name` of 1 or 2
+    letters must be a complete word of them.
     """
     from difflib import get_close_matches
 
@@ -249,7 +267,10 @@ ERRNO_REMEDIES = {
 
 
 def with_remedy(error: OSError, path: str, *, writing: bool = False) -> str:
-    """Return the text of an error of the file at `path`, with a remedy if one is known."""
+    """
+    Return the text of `error`, followed by a remedy if one is known: similar names for a missing
+    file or, if `writing`, the folder to create.
+    """
     text = error.strerror or str(error)
     if isinstance(error, FileNotFoundError):
         remedy = missing_folder_remedy(path) if writing else missing_file_remedy(path)
@@ -266,7 +287,7 @@ def cannot_write(error: OSError, path: str) -> InputError:
 
 
 def missing_folder_remedy(path: str) -> str:
-    """Return the end of a message about an output in a folder that does not exist, or ""."""
+    """Return the end of a message about the output `path` if its folder does not exist, else ""."""
     folder = os.path.dirname(path)
     if not folder or os.path.isdir(folder):
         return ""
@@ -312,7 +333,10 @@ def remark(line: str) -> None:
 
 @contextmanager
 def each_once() -> Generator[None]:
-    """Print equal remarks a single time, for example of several targets."""
+    """
+    Print equal remarks a single time inside the block, for example if several targets compile the
+    same network.
+    """
     token = _printed.set(set())
     try:
         yield
@@ -322,7 +346,7 @@ def each_once() -> Generator[None]:
 
 @contextmanager
 def no_remarks() -> Generator[None]:
-    """Print no remarks, for a trial import or compilation."""
+    """Suppress all remarks inside the block, for a trial import or compilation."""
     token = _silent.set(True)
     try:
         yield
@@ -336,7 +360,10 @@ def shortened(name: str, longest: int = 40) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]], right: Collection[int]) -> list[str]:
-    """Return a line for each row; columns in `right` are right-aligned, the rest left-aligned."""
+    """
+    Return a line of text for each row of cells, so that columns have equal widths. The columns with
+    an index in `right` are right-aligned, the rest left-aligned.
+    """
     columns = max(map(len, rows))
     full = [[*row, *[""] * (columns - len(row))] for row in rows]
     widths = [max(map(len, column)) for column in zip(*full, strict=True)]
@@ -357,8 +384,9 @@ DELAY_S = 2.0
 
 def progress(items: Iterable[T], description: str, total: int | None = None) -> Iterator[T]:
     """
-    Yield `items`, with a bar after `DELAY_S` seconds if stderr is a terminal. `total` is the number
-    of items if `items` has no length.
+    Yield `items`, and show a progress bar with the text `description` if this takes more than
+    `DELAY_S` seconds and stderr is a terminal. `total` is the number of items, needed if `items`
+    has no length.
     """
     if not sys.stderr.isatty():
         yield from items

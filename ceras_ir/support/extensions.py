@@ -37,7 +37,11 @@ def _is_deleted(module: str) -> bool:
 
 
 def find_hook(name: str, base: type[T]) -> Callable[..., T] | None:
-    """Return the subclass of `base` that an extension registers as `name`, or `None`."""
+    """
+    Return the class that an installed extension registers under `name`, or `None` without the
+    extension. Raise a `UsageError` if the class is not a subclass of `base`, the interface that the
+    core uses.
+    """
     for point in without_deleted(entry_points(group=HOOKS, name=name)):
         found: object = point.load()
         if isinstance(found, type) and issubclass(found, base):
@@ -47,7 +51,10 @@ def find_hook(name: str, base: type[T]) -> Callable[..., T] | None:
 
 
 def need_hook(name: str, base: type[T], user: str) -> Callable[..., T]:
-    """Return the subclass of `base` that `user` needs; raise a `UsageError` if it is missing."""
+    """
+    Return the subclass of `base` that an extension registers under `name`. Raise a `UsageError` if
+    none is installed; the message says that `user`, such as a command, is unsupported.
+    """
     found = find_hook(name, base)
     if found is None:
         raise _usage_error(
@@ -58,7 +65,10 @@ def need_hook(name: str, base: type[T], user: str) -> Callable[..., T]:
 
 
 def _extension(name: str) -> str:
-    """Return the description of the extension that offers the hook `name`."""
+    """
+    Return words for an error message: the name of the extension that registers the hook `name`, if
+    it is known although it cannot be imported.
+    """
     offered = f"offers '{name}' (entry point group {HOOKS})"
     for point in entry_points(group=HOOKS, name=name):
         folder = point.module.removeprefix(f"{ROOT_PACKAGE}.").partition(".")[0]
@@ -78,6 +88,9 @@ DISTRIBUTION = "ceras-ir"
 
 
 def required_packages() -> list[str]:
-    """Return the names of the packages that the core requires, sorted."""
+    """
+    Return the names of the Python packages that the core requires, without optional extras, in
+    alphabetical order.
+    """
     needed = [text for text in requires(DISTRIBUTION) or () if "extra ==" not in text]
     return sorted(match[0] for text in needed if (match := re.match(r"[\w.-]+", text)))

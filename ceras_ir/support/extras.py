@@ -19,8 +19,9 @@ IN_CLONE = "."
 
 def install_command(extra: str, origin: str | None = None) -> str:
     """
-    Return the command that installs the packages of `extra`, from `origin` or, by default, from
-    where this package was installed.
+    Return the `pip install` command for this package with the optional packages of `extra`.
+    `origin` is a path or package name; by default it is the place from which this package was
+    installed.
     """
     if origin is None:
         origin, is_editable = _installed_from()

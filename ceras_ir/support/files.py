@@ -22,7 +22,10 @@ from ceras_ir.support.private_files import private_bytes, private_folder, replac
 
 
 def files_with_suffix(folder: Traversable, suffix: str) -> dict[str, Traversable]:
-    """Return the files of a folder with a suffix by the rest of the name, sorted."""
+    """
+    Return the files in `folder` with a name that ends in `suffix`. The keys are the names without
+    the suffix, in alphabetical order: `{"pynq": FILE}` for `pynq.toml`.
+    """
     found = [f for f in folder.iterdir() if f.name.endswith(suffix)]
     return {f.name.removesuffix(suffix): f for f in sorted(found, key=lambda f: f.name)}
 
@@ -30,8 +33,9 @@ def files_with_suffix(folder: Traversable, suffix: str) -> dict[str, Traversable
 @contextmanager
 def locked(path: Path) -> Generator[None]:
     """
-    Hold the lock at `path`, a file that is created and removed, or raise an `OSError`. The system
-    frees the lock when the process terminates.
+    Hold an exclusive lock for the duration of the block, and wait for it if another process holds
+    it. The lock is a file at `path`, which is created and removed. Raise an `OSError` if it cannot
+    be created. The system frees the lock when the process terminates.
     """
     while True:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -58,7 +62,10 @@ ZERO = re.compile(r"\\(?:u0000|U00000000)")
 
 
 def parse_toml(text: str, file: str):  # As untyped as TOML is.
-    """Return the tables in `text`; raise an `InputError` for `file` if it is not TOML."""
+    """
+    Return the tables in the TOML document `text`. Raise an `InputError` that names `file` if it is
+    not TOML.
+    """
     # Most commands read no TOML and do not load the parser.
     import tomllib
 
@@ -85,17 +92,25 @@ ENTRY_MAGIC = b"ceras-entry-1\n"
 
 
 class CacheError(InputError):
-    """An error of a cache that cannot be written, as opposed to an error of the computation."""
+    """
+    An error: the cache cannot be written. Errors of the computation of an entry have other classes.
+    """
 
 
 def key_of(*parts: str | bytes) -> str:
-    """Return the digest of `parts`, the name of an entry; the boundaries between parts matter."""
+    """
+    Return a digest of `parts` for use as the key of a cache entry: ("ab", "c") and ("a", "bc")
+    differ.
+    """
     encoded = [part.encode() if isinstance(part, str) else part for part in parts]
     return sha256(b"".join(b"%d:%b" % (len(data), data) for data in encoded)).hexdigest()
 
 
 class ContentCache:
-    """A folder of entries with at most `limit` bytes in total."""
+    """
+    A cache on disk: a folder with an entry of bytes for each key, of at most `limit` bytes in
+    total. Keys are digests of the inputs from which the content was computed.
+    """
 
     def __init__(self, folder: Path, limit: int = DEFAULT_LIMIT_BYTES):
         if limit < 1:
@@ -122,7 +137,10 @@ class ContentCache:
         return content
 
     def put(self, key: str, content: bytes) -> None:
-        """Store `content` under `key`; raise a `CacheError` if it cannot be written."""
+        """
+        Store `content` under `key`, and remove the entries with the oldest access if the cache
+        exceeds its limit. Raise a `CacheError` if the entry cannot be written.
+        """
         path = self._path(key)
         try:
             private_folder(self.folder)
@@ -138,7 +156,10 @@ class ContentCache:
             self._shrink(path)
 
     def computed(self, key: str, make: Callable[[], bytes]) -> bytes:
-        """Return the bytes under `key`; if they are missing, a single process runs `make`."""
+        """
+        Return the bytes under `key`. If they are missing, call `make` and store the result; other
+        processes that need the same key wait for it.
+        """
         if (known := self.get(key)) is not None:
             return known
         with ExitStack() as stack:

@@ -20,7 +20,9 @@ MIN_LABEL_CHARACTERS = 5
 
 
 def text_width(text: str, size: float, bold: bool = False) -> float:
-    """Return an upper estimate of the width of a text in pixels at a font size."""
+    """
+    Return an upper estimate of the width in pixels of `text` at the font size `size` in pixels.
+    """
     total = 0.0
     for character in text:
         if character in NARROW_CHARACTERS:
@@ -33,12 +35,19 @@ def text_width(text: str, size: float, bold: bool = False) -> float:
 
 
 def end_of_name(text: str, longest: int) -> str:
-    """Return the end of a long name, because layers usually differ there."""
+    """
+    Return `text`, or the last `longest - 1` characters after an ellipsis if it is longer than
+    `longest`. The end is kept because names of layers usually differ there.
+    """
     return text if len(text) <= longest else f"\N{HORIZONTAL ELLIPSIS}{text[1 - longest :]}"
 
 
 def fitted(text: str, width: float, size: float, bold: bool = False) -> str:
-    """Return a text shortened to a width, or an empty text if too few characters would remain."""
+    """
+    Return `text`, or its end after an ellipsis, so that it is at most `width` pixels wide at the
+    font size `size`. The result is empty if fewer than `MIN_LABEL_CHARACTERS` characters would
+    remain.
+    """
     shown = text
     while text_width(shown, size, bold) > width:
         longest = len(shown) - 1
@@ -50,7 +59,7 @@ def fitted(text: str, width: float, size: float, bold: bool = False) -> str:
 
 @dataclass(frozen=True)
 class Box:
-    """A rectangle of a picture in pixels."""
+    """A rectangle of a picture in pixels. y grows downwards."""
 
     left: float
     top: float
@@ -67,13 +76,13 @@ class Box:
 
 
 class OccupiedBoxes:
-    """The rectangles of a picture that have a label."""
+    """The rectangles of a picture that already contain a label, so that labels do not overlap."""
 
     def __init__(self) -> None:
         self._boxes: list[Box] = []
 
     def take(self, box: Box) -> bool:
-        """Reserve a rectangle if it is free, and return whether it was free."""
+        """Reserve the rectangle `box` and return True, unless it overlaps a reserved rectangle."""
         if any(box.overlaps(other) for other in self._boxes):
             return False
         self._boxes.append(box)

@@ -13,18 +13,22 @@ from ceras_ir.support.diagnostics import InputError
 
 @dataclass(frozen=True)
 class TimeLimit:
-    """The time limit of a kind of external programs."""
+    """The time limit of a kind of external programs, such as compilers."""
 
     programs: str
-    """The programs, in words."""
+    """The programs, in words for an error message."""
     flag: str
-    """The option that sets the limit."""
+    """The command line option that sets the limit."""
     variable: str
-    """The variable of the environment that has the limit in seconds."""
+    """The environment variable that has the limit in seconds."""
     default_s: float
+    """The limit in seconds if the variable is not set."""
 
     def seconds(self) -> float:
-        """Return the limit in seconds. Raise an `InputError` if the variable has none."""
+        """
+        Return the limit in seconds. Raise an `InputError` if the text of the environment variable
+        is not a positive number.
+        """
         text = os.environ.get(self.variable, "")
         try:
             seconds = float(text) if text else self.default_s
@@ -49,7 +53,7 @@ DEFAULT_MEMORY_BYTES = 2 << 30
 
 
 def memory_limit() -> int:
-    """Return the largest number of bytes of arrays that are read from a file into memory."""
+    """Return the maximum number of bytes of arrays that may be read from a file into memory."""
     text = os.environ.get(MEMORY_VARIABLE, "")
     if text and not text.isdecimal():
         raise InputError(f"{MEMORY_VARIABLE} must be a number of bytes, got {text!r}")

@@ -25,7 +25,10 @@ from ceras_ir.support.programs import identity, run_compiler
 
 
 def find_program(commands: Iterable[str]) -> str | None:
-    """Return the first installed command, on the PATH or next to this Python."""
+    """
+    Return the path of the first of `commands` that is installed, on the PATH or next to this
+    Python; `None` if there is none.
+    """
     # An extra installs commands next to Python, which works without an active environment.
     places = [os.environ.get("PATH", os.defpath), sysconfig.get_path("scripts")]
     path = os.pathsep.join(places)
@@ -33,7 +36,11 @@ def find_program(commands: Iterable[str]) -> str | None:
 
 
 def compiler(purpose: str) -> list[str]:
-    """Return the C++ compiler, `CXX` or the first installed; errors state the `purpose`."""
+    """
+    Return the command of the C++ compiler: the environment variable `CXX`, or the first of `g++`,
+    `c++` and `clang++` that is installed. If there is none, raise an `InputError`: there is no
+    compiler to build `purpose`.
+    """
     if command := shlex.split(os.environ.get("CXX", "")):
         if shutil.which(command[0]) is None:
             raise InputError(f"the C++ compiler '{command[0]}' in CXX is not installed")
@@ -55,8 +62,9 @@ def has_compiler() -> bool:
 @lru_cache
 def host_flags(purpose: str) -> tuple[str, ...]:
     """
-    Return flags for all instructions of this machine, with a hash of the processor's features, so
-    that machines with a shared cache do not share programs.
+    Return compiler flags that permit all instructions of this processor, or () if the compiler has
+    no such flag. A hash of the processor's features is part of the flags and so of cache keys:
+    machines that share a cache folder do not share programs. `purpose` is as in `compiler`.
     """
     command = [*compiler(purpose), "-march=native", "-x", "c++", "-E", os.devnull]
     if run_compiler(command).returncode:
@@ -88,7 +96,7 @@ def cache_folder() -> Path:
 
 @dataclass(frozen=True)
 class Part:
-    """Sources that are compiled with the same flags."""
+    """C++ sources that are compiled with the same flags, as part of a program."""
 
     sources: Sequence[Path]
     headers: Sequence[Path]
@@ -100,7 +108,10 @@ class Part:
     """Whether other programs can use the objects; False if sources include generated headers."""
 
     def key(self, command: Sequence[str]) -> bytes:
-        """Return the data that determines the objects, without the sources."""
+        """
+        Return the data, apart from the sources, on which the objects depend: compiler (`command`),
+        flags and headers. It is part of the key of a cache.
+        """
         parts = ["\0".join([*command, *self.flags, identity(command)]).encode()]
         parts += [path.name.encode() + b"\0" + path.read_bytes() for path in self.headers]
         parts += [name.encode() + b"\0" + text.encode() for name, text in self.generated.items()]
@@ -115,9 +126,10 @@ def build_program(
     generated_from: Sequence[bytes] = (),
 ) -> Path:
     """
-    Return the program `name`, built from `parts` on all processors if it is not cached. `generate`
-    writes further parts to a folder from which all parts can include headers; `generated_from` is
-    the input of the generation.
+    Return the path of the program `name`, compiled from `parts` on all processors if it is not
+    cached. `purpose` names the program in errors. `generate` writes further sources to a temporary
+    folder and returns them as parts; all parts can include headers from that folder.
+    `generated_from` is the input of the generation, as part of the cache key.
     """
     command = compiler(purpose)
     keys = [part.key(command) for part in parts]
@@ -135,8 +147,9 @@ def build_program(
 
 def build(program: Path, purpose: str, parts: Sequence[Part]) -> None:
     """
-    Compile `parts` on all processors and link `program`. The folder of the program has the
-    generated headers and receives the objects that are not shared.
+    Compile `parts` on all processors and link them to the file `program`. Generated headers and the
+    objects of parts that are not shared are written to the folder of `program`. `purpose` names the
+    program in errors.
     """
     command = compiler(purpose)
     folder = program.parent
@@ -214,7 +227,10 @@ def has_verilator() -> bool:
 
 @cache
 def include_folder() -> Path:
-    """Return the folder of Verilator's library."""
+    """
+    Return the folder with the C++ headers of Verilator. Raise an `InputError` if Verilator is not
+    installed.
+    """
     if not has_verilator():
         raise InputError(
             f"cannot run '{COMMAND}', which simulates circuits: install it (apt-get install "
@@ -238,9 +254,10 @@ def verilate(
     is_shared: bool = False,
 ) -> list[Part]:
     """
-    Return the parts of a simulation of module `top` with the header `folder/V{top}.h`. The
-    generated C++ is compiled with `flags`. `is_shared` caches these objects, for circuits that
-    occur in several programs.
+    Translate the SystemVerilog files `modules` to C++ with Verilator, and return the parts of a
+    simulation of the module `top`. The C++ is written to `folder`, with the header `V{top}.h`, and
+    is to be compiled with `flags`. `options` are further options of Verilator. With `is_shared`,
+    the objects are cached for other programs with the same circuit.
     """
     include = include_folder()
     command = [COMMAND, *VERILATOR_OPTIONS, *options, "--top-module", top, "--Mdir", str(folder)]

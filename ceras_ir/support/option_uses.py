@@ -16,19 +16,26 @@ _used: ContextVar[set[str] | None] = ContextVar("used", default=None)
 
 
 def record_use(name: str) -> None:
-    """Record that a network depends on the option of the field `name`."""
+    """
+    Record that the result for this network depends on the option with the field name `name`, so
+    that `reporting_unused` does not report it.
+    """
     if (used := _used.get()) is not None:
         used.add(name)
 
 
 def warn_without_effect(flags: list[str], reason: str) -> None:
-    """Report options without effect, with the reason."""
+    """Print a warning that the options `flags` have no effect, with the `reason`."""
     remark(f"warning: options without effect: {', '.join(flags)}: {reason}")
 
 
 @contextmanager
 def reporting_unused(*owners: object) -> Generator[None]:
-    """Report the given options of `owners` that were not used inside the block."""
+    """
+    Print a warning for each option in `owners` (instances of dataclasses of options) that the user
+    set, that declares a reason `unused`, and for which `record_use` was not called inside the
+    block.
+    """
     token = _used.set(used := set[str]())
     try:
         yield

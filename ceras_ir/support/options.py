@@ -57,13 +57,19 @@ def _written(described: type | Callable[..., object] | ModuleType) -> str | None
 
 @cache
 def field_docs(cls: type) -> dict[str, str]:
-    """Map names to the string under each assignment in the body of `cls` and the bases."""
+    """
+    Map the name of each field of `cls` and its bases to the documentation, the string below the
+    field, as a single line.
+    """
     return {name: " ".join(texts) for name, texts in field_paragraphs(cls).items()}
 
 
 @cache
 def field_paragraphs(cls: type) -> dict[str, list[str]]:
-    """Map names to the paragraphs, as single lines, of the string under each assignment."""
+    """
+    Map the name of each field of `cls` and its bases to the paragraphs of the string below the
+    field; each paragraph is a single line.
+    """
     found: dict[str, list[str]] = {}
     for base in reversed(cls.__mro__):
         found |= _documented(_class_body(base))
@@ -148,7 +154,7 @@ class OptionHelp:
     aliases: tuple[str, ...] = ()
     """Other spellings of the flag."""
     needs: tuple[str, ...] = ()
-    """The conditions without which the option has no effect."""
+    """The names of conditions; the option has no effect unless all of them hold."""
     unused: str | None = None
     """The reason why the option has no effect on a network that does not use it."""
     usual: bool = False
@@ -158,8 +164,8 @@ class OptionHelp:
 @dataclass_transform(frozen_default=True)
 def options(cls: type[T]) -> type[T]:
     """
-    Make a frozen dataclass of options to inherit, without generated methods, which would slow down
-    the start of each command.
+    Make `cls` a frozen dataclass from which classes of options inherit. Methods such as `__init__`
+    are not generated, because that would slow down the start of each command.
     """
     return dataclass(init=False, repr=False, eq=False, match_args=False, frozen=True)(cls)
 
@@ -181,7 +187,10 @@ def option(
     unused: str | None = None,
     usual: bool = False,
 ) -> T:
-    """Declare a dataclass field with `default` that is an option of the command line."""
+    """
+    Declare a dataclass field with the default value `default` that is also an option of the command
+    line. `OptionHelp` explains the other parameters.
+    """
     described = OptionHelp(
         text,
         metavar,
@@ -202,8 +211,8 @@ def option(
 
 def inherited(cls: type, name: str, default: T, *, metavar: str | None = None) -> T:
     """
-    Return the option `name` of `cls` for a subclass with another default or placeholder, or with a
-    more specific text below the field.
+    Declare again, in a subclass, the option `name` of `cls`: with another `default` or placeholder
+    for the value in the help (`metavar`), or with a more specific help below the field.
     """
     found = next(described for each, described in options_of(cls) if each.name == name)
     if metavar is not None:
@@ -212,7 +221,10 @@ def inherited(cls: type, name: str, default: T, *, metavar: str | None = None) -
 
 
 def flag_of(each: "Field[object]") -> str:
-    """Return the flag of a field: `--name`, or `--no-name` for a bool that is true by default."""
+    """
+    Return the flag of the field `each`: `--some-name` for `some_name`, `--no-some-name` for a bool
+    that is true by default, or the flag that `option` declares.
+    """
     described = each.metadata.get(_KEY)
     if isinstance(described, OptionHelp) and described.flag is not None:
         return described.flag
@@ -221,7 +233,11 @@ def flag_of(each: "Field[object]") -> str:
 
 
 def options_of(cls: type, tool: str | None = None) -> "Iterator[tuple[Field[object], OptionHelp]]":
-    """Yield the fields of the dataclass `cls` that are options of `tool`, or of any command."""
+    """
+    Yield the fields of the dataclass `cls` that are command line options, with their declarations.
+    `tool` is the name of a command such as `ceras-run`; fields that this command does not accept
+    are then omitted.
+    """
     for each in fields(cls):
         described = each.metadata.get(_KEY)
         if isinstance(described, OptionHelp) and (
@@ -231,7 +247,10 @@ def options_of(cls: type, tool: str | None = None) -> "Iterator[tuple[Field[obje
 
 
 def help_of(cls: type, each: "Field[object]") -> str:
-    """Return the help of the flag for a field of `cls`: the text in lower case, and the default."""
+    """
+    Return the help of the option for the field `each` of `cls`: the declared text, or the first
+    paragraph of the string below the field. The default is appended if it is a number or text.
+    """
     described = each.metadata.get(_KEY)
     assert isinstance(described, OptionHelp)
     text = described.text
@@ -252,24 +271,30 @@ def help_of(cls: type, each: "Field[object]") -> str:
 
 @cache
 def types_of(cls: type) -> "Mapping[str, TypeForm[object]]":
-    """Return the types of the fields of a dataclass."""
+    """Return the type of each field of the dataclass `cls`, by the name of the field."""
     return get_type_hints(cls)
 
 
 def choices_of(hint: object) -> list[str]:
-    """Return the choices of an option with the type `Literal`, or `Literal` or `None`."""
+    """
+    Return the choices, as text, of an option with the type `hint`: `["a", "b"]` for `Literal["a",
+    "b"]`, with or without `None`. The result is empty for other types.
+    """
     kinds = [hint, *(() if get_origin(hint) is tuple else get_args(hint))]
     return [str(c) for kind in kinds if get_origin(kind) is Literal for c in get_args(kind)]
 
 
 def without_none(hint: object) -> object:
-    """Return the type of an option that can be `None`, without `None`."""
+    """Return `hint` without `None`: `int` for `int | None`. Other types are returned unchanged."""
     rest = [kind for kind in get_args(hint) if kind is not NoneType]
     return rest[0] if len(rest) == 1 and NoneType in get_args(hint) else hint
 
 
 def with_options_of(cls: type[T], source: object, **more: object) -> T:
-    """Return an instance of `cls` with the options that `source` inherits from the same classes."""
+    """
+    Return an instance of `cls` with the values of `source` for each field that both classes inherit
+    from a common dataclass. `more` sets other fields, and overrides values.
+    """
     shared = [base for base in cls.__mro__ if base in type(source).__mro__ and is_dataclass(base)]
     names = dict.fromkeys(each.name for base in shared for each in fields(base) if each.init)
     return cls(**{name: getattr(source, name) for name in names} | more)
@@ -277,8 +302,10 @@ def with_options_of(cls: type[T], source: object, **more: object) -> T:
 
 def idle_flags(cls: type, values: object, unmet: Mapping[str, str]) -> dict[str, list[str]]:
     """
-    Return the flags of the given options of `cls` without effect, by reason. `unmet` maps the
-    conditions that do not hold to reasons.
+    Return the flags of options of `cls` that have no effect, grouped by the reason. `values` is an
+    instance with the values of the user, and `unmet` maps each condition that does not hold to a
+    reason. An option is reported if it differs from the default and needs such a condition
+    (`OptionHelp.needs`).
     """
     found: dict[str, list[str]] = {}
     for each, described in options_of(cls):
@@ -289,7 +316,10 @@ def idle_flags(cls: type, values: object, unmet: Mapping[str, str]) -> dict[str,
 
 
 def out_of_range(options: object) -> Iterator[tuple[str, str]]:
-    """Yield the name of each option below the smallest value, and the requirement."""
+    """
+    Yield the name of each option with a value below its minimum, and the requirement in words.
+    `options` is an instance of a dataclass of options.
+    """
     for each, described in options_of(type(options)):
         minimum, value = described.minimum, getattr(options, each.name)
         if minimum is not None and value is not None and not value >= minimum:

@@ -31,7 +31,10 @@ PLUGIN_PREFIX = "ceras_plugin_"
 
 @cache
 def reserved_modules() -> frozenset[str]:
-    """Return the modules that a file of a plugin never replaces, even for the plugin."""
+    """
+    Return the names of modules that a file next to a plugin never replaces: those of the standard
+    library, of this package and of its requirements.
+    """
     return frozenset({*sys.stdlib_module_names, "ceras_ir", *required_packages()})
 
 
@@ -71,13 +74,19 @@ def load_plugin(path: str) -> ModuleType:
 
 
 def plugin_of(module: str) -> str | None:
-    """Return the package of plugins that contains `module`; None for any other module."""
+    """
+    Return the name of the generated package that contains the modules of a plugin, if `module` is
+    in one; None for any other module.
+    """
     root = module.partition(".")[0]
     return root if root in _FOLDERS else None
 
 
 def line_in_plugin(error: BaseException) -> tuple[str, int] | None:
-    """Return the file and the line of the innermost code of a plugin that raised `error`."""
+    """
+    Return the file and the line of the innermost code of a plugin in the traceback of `error`;
+    `None` if no plugin was running.
+    """
     found: tuple[str, int] | None = None
     trace = error.__traceback__
     while trace is not None:
@@ -88,7 +97,10 @@ def line_in_plugin(error: BaseException) -> tuple[str, int] | None:
 
 
 def plain(text: str) -> str:
-    """Return `text` with the names of modules of plugins as the plugins know them."""
+    """
+    Return `text`, such as an error message, without the prefix that this module adds to the names
+    of modules of plugins.
+    """
     for root in _FOLDERS:
         text = text.replace(f"{root}.", "").replace(root, ".")
     return text
@@ -96,15 +108,19 @@ def plain(text: str) -> str:
 
 def qualified(reference: str, user: type) -> str:
     """
-    Return `module:attribute` with the module name that `import_module` accepts, if class `user` has
-    this reference. The modules of a plugin have longer names than the plugin knows.
+    Return `reference`, written `module:attribute`, with a module name that `import_module` accepts.
+    If class `user` is in a plugin and the module is a file of the plugin, the prefix of the plugin
+    is added. Other references are returned unchanged.
     """
     home = _home(reference.partition(":")[0].partition(".")[0], user.__module__.rpartition(".")[0])
     return reference if home is None else f"{home}.{reference}"
 
 
 def _home(head: str, package: str) -> str | None:
-    """Return the package from which a module of `package` imports `head`; None for no plugin."""
+    """
+    Return the prefix under which `import head` in a module of `package` finds a file of the same
+    plugin. Return None if `package` is in no plugin, or if `head` is another module.
+    """
     root = plugin_of(package)
     if root is None or head in reserved_modules():
         return None
@@ -132,7 +148,10 @@ def _import(
     fromlist: Sequence[str] | None = (),
     level: int = 0,
 ) -> ModuleType:
-    """Import as `__import__` does, with the files next to the plugin."""
+    """
+    Import like `__import__`, which it replaces in modules of plugins, but search the folder of the
+    plugin first.
+    """
     head = name.partition(".")[0]
     package = None if globals is None or level else globals.get("__package__")
     home = _home(head, package) if isinstance(package, str) else None

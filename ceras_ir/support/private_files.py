@@ -32,9 +32,9 @@ def temporary_name(destination: Path) -> Path:
 @contextmanager
 def replacing(destination: Path) -> Generator[BinaryIO]:
     """
-    Yield a new file in the folder of `destination`, which replaces `destination` at the end of the
-    block and gets its permissions. If the block fails, `destination` does not change. An `OSError`
-    of the temporary file has no name of a file, because the user does not know it.
+    Yield a new temporary file, which replaces `destination` when the block ends and gets its
+    permissions. If the block fails, `destination` does not change. An `OSError` about the temporary
+    file has no file name, because the user does not know that file.
     """
     temporary = temporary_name(destination)
     try:
@@ -54,8 +54,8 @@ def replacing(destination: Path) -> Generator[BinaryIO]:
 
 def resolved(path: str) -> str:
     """
-    Return the path of an output after links are followed. Refuse a link of another user, which
-    could lead to any file of this user.
+    Return the path of an output with all links followed. Raise an `InputError` for a link that
+    belongs to another user, because it could lead to any file of this user.
     """
     if os.path.islink(path) and (reason := foreign(os.lstat(path))):
         raise InputError(f"is a link that {reason}: remove it, or name another output", path)
@@ -116,8 +116,9 @@ def _refusal(path: Path, reason: str) -> InputError:
 
 def foreign(status: os.stat_result) -> str | None:
     """
-    Return the reason why another user could have written the file or folder with this status, or
-    None. The superuser is trusted, and so is the private group of the user.
+    Return the reason why another user could have written the file or folder with this `status`, or
+    `None` if no other user could. The superuser is trusted, and so is the private group of the
+    user.
     """
     if status.st_uid not in (os.geteuid(), 0):
         return f"belongs to another user (uid {status.st_uid})"

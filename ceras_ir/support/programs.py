@@ -26,10 +26,10 @@ def finish(
     is_quiet: bool = False,
 ) -> subprocess.CompletedProcess[str]:
     """
-    Run `command` in `folder` with the standard input `text`, and return the status and the output,
-    which is empty if `is_quiet`. Raise an `OSError` if it does not start, and
-    `subprocess.TimeoutExpired` if it does not end within `seconds`. In case of an exception, all
-    processes that it has started are killed.
+    Run `command` in `folder` with the standard input `text`, and return the status and the output;
+    with `is_quiet` the output is discarded. Raise an `OSError` if the program does not start, and
+    `subprocess.TimeoutExpired` if it does not end within `seconds` (`None`: no limit). In case of
+    an exception, all processes that it has started are killed.
     """
     output = subprocess.DEVNULL if is_quiet else subprocess.PIPE
     source = subprocess.PIPE if text else subprocess.DEVNULL
@@ -49,8 +49,9 @@ def run_compiler(
     command: Sequence[str], folder: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
     """
-    Run a compiler in `folder`, and return the output. Raise an `OSError` if it does not start, and
-    an `InputError` if it does not end in time. All processes that it has started are then killed.
+    Run a compiler in `folder`, and return the status and the output. Raise an `OSError` if it does
+    not start. If it exceeds the time limit of compilers (`limits.COMPILERS`), kill all processes
+    that it has started and raise an `InputError`.
     """
     return _within(COMPILERS, command, folder, "")
 
@@ -59,8 +60,8 @@ def run_program(
     command: Sequence[str], folder: Path | None = None, text: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """
-    Run a program that is no compiler, with the standard input `text`; see `run_compiler` for the
-    rest.
+    Run a program other than a compiler in `folder`, with the standard input `text`, and return the
+    status and the output. Errors are as in `run_compiler`; the time limit is that of programs.
     """
     return _within(PROGRAMS, command, folder, text)
 
@@ -80,8 +81,8 @@ def _within(
 
 def identity(command: Sequence[str]) -> str:
     """
-    Return a text that changes with the version and with the file of each program in `command`: of a
-    compiler, and of a program such as ccache before it.
+    Return a text for cache keys that changes if a program in `command` is replaced: the path, size,
+    time and version of the compiler and of a program such as ccache before it.
     """
     files: list[str] = []
     for word in command:

@@ -15,7 +15,10 @@ TIMELINE_COLUMNS = 600
 
 @dataclass(frozen=True)
 class Bar:
-    """Columns [start, end) in which a kind of work takes more time than any other kind."""
+    """
+    A bar of a lane: columns `start` to `end - 1` of the picture, in which the part of the machine
+    spends more time on `kind` (such as "load") than on any other kind of work.
+    """
 
     start: int
     end: int
@@ -24,17 +27,17 @@ class Bar:
 
 @dataclass(frozen=True)
 class Lane:
-    """A part of a machine, drawn as a row of the timeline."""
+    """A part of a machine, such as the load unit, drawn as a row of the timeline."""
 
     name: str
     busy: float
-    """The share of cycles with work."""
+    """The share of cycles with work, from 0 to 1."""
     bars: tuple[Bar, ...]
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """An interval that starts at cycle 0."""
+    """The activity of a machine from cycle 0 to `cycles`. `note` is text below the name."""
 
     name: str
     cycles: int
@@ -44,7 +47,10 @@ class Timeline:
     lanes: tuple[Lane, ...]
 
     def to_json(self) -> dict[str, object]:
-        """Return a JSON object; bars are text, `start+length:kind` with the index of the kind."""
+        """
+        Return a JSON object with all fields. The bars of a lane are text such as `3+10:0`: start,
+        length, and index of the kind in `kinds`.
+        """
         numbers = {kind: i for i, kind in enumerate(self.kinds)}
         lanes = [
             {
@@ -66,7 +72,10 @@ class Timeline:
 
 
 def parse_bars(text: str, kinds: Sequence[str]) -> tuple[Bar, ...]:
-    """Parse the bars of `to_json`; raise a `ValueError` for other text."""
+    """
+    Parse the text of bars in `to_json`: `3+10:0` is a bar of 10 columns from column 3 for
+    `kinds[0]`. Raise a `ValueError` for other text.
+    """
     bars: list[Bar] = []
     for word in text.split():
         start, _, rest = word.partition("+")
@@ -81,7 +90,11 @@ def parse_bars(text: str, kinds: Sequence[str]) -> tuple[Bar, ...]:
 
 
 def bars_of(spans: Iterable[tuple[int, int, str]], cycles: int) -> Iterator[Bar]:
-    """Yield bars for spans [start, end): for each column the kind with the most cycles."""
+    """
+    Draw work as bars. Each span is the first cycle, the cycle after the last, and the kind of work.
+    The `cycles` are divided into `TIMELINE_COLUMNS` equal columns; a column belongs to the kind
+    with the most cycles in it, or to no bar if it is idle for more than half.
+    """
     columns: list[dict[str, float]] = [{} for _ in range(TIMELINE_COLUMNS)]
     for start, end, kind in spans:
         first, last = start * TIMELINE_COLUMNS / cycles, end * TIMELINE_COLUMNS / cycles
@@ -121,13 +134,16 @@ def height_of(timeline: Timeline) -> int:
 
 
 def legend(timeline: Timeline) -> dict[str, str]:
-    """Return the colour of each kind of work."""
+    """Return the color of each kind of work, by the name of the kind."""
     last = len(COLOURS) - 1
     return {kind: COLOURS[min(number, last)] for number, kind in enumerate(timeline.kinds)}
 
 
 def timeline_picture(timeline: Timeline, attributes: str = "") -> str:
-    """Return the SVG of a timeline; `attributes` are added to the `svg` element."""
+    """
+    Return the picture of `timeline` as SVG text. `attributes`, such as `class="wide"`, are written
+    into the `svg` element.
+    """
     from html import escape
 
     right, bottom = LABEL + BARS_WIDTH, len(timeline.lanes) * ROW

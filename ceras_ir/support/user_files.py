@@ -28,7 +28,10 @@ PathOrText = TypeVar("PathOrText", Path, str)
 
 
 def regular(path: PathOrText) -> PathOrText:
-    """Return `path`. Raise an `OSError` unless it is a regular file, or a link to such a file."""
+    """
+    Return `path` if it is a regular file, or a link to one. Raise an `OSError` otherwise, so that a
+    command does not read a device or pipe.
+    """
     _check(os.stat(path), path)
     return path
 
@@ -78,6 +81,9 @@ def _up_to(size: int, stream: BinaryIO) -> bytes:
 
 
 def read_text(path: Path | str, limit: int = MAX_FILE_BYTES) -> str:
-    """Return the text of a file in UTF-8; see `read_bytes`. Lines end in a line feed."""
+    """
+    Return the text of a file in UTF-8, with line feeds as line ends. Raise an `OSError` as
+    `read_bytes` does, and a `UnicodeDecodeError` for other encodings.
+    """
     text = read_bytes(path, limit).decode("utf-8")
     return text.replace("\r\n", "\n").replace("\r", "\n")

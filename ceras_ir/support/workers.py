@@ -48,7 +48,7 @@ The variable with which Python imports nothing from the current folder. Without 
 
 @dataclass(frozen=True)
 class WorkerLost:
-    """The result of a call during which each worker died."""
+    """The result of a call if each worker that tried it died. `reason` explains it to the user."""
 
     reason: str
 
@@ -57,21 +57,22 @@ class Workers(Protocol):
     """Interface to run function calls in parallel."""
 
     def __len__(self) -> int:
-        """Return the number of calls that run at the same time."""
+        """Return the number of calls that can run at the same time."""
         ...
 
     def run(
         self, function: Callable[[T], R], arguments: Iterable[T]
     ) -> Iterator[tuple[int, R | WorkerLost]]:
         """
-        Yield the index and the result of each call as it is completed. `function` must be defined
-        in a module; arguments and results must be picklable. An exception of a call is raised here.
+        Call `function` for each of `arguments` in parallel. Yield the index of the argument and the
+        result, in the order of completion. `function` must be defined in a module; arguments and
+        results must be picklable. An exception of a call is raised here.
         """
         ...
 
 
 class ThisProcess:
-    """An executor that runs the calls in sequence."""
+    """`Workers` without parallelism: the calls run in sequence in this process."""
 
     def __len__(self) -> int:
         return 1
@@ -85,7 +86,8 @@ class ThisProcess:
 
 class LocalProcesses:
     """
-    Processes on this machine that are kept from one `run` to the next. Each calls `prepare` first.
+    `Workers` that are processes on this machine, and are kept from one `run` to the next. Each
+    process calls `prepare` when it starts.
     """
 
     def __init__(self, count: int, prepare: Callable[[], None] | None = None):
@@ -145,7 +147,7 @@ class LocalProcesses:
                 future.cancel()
 
     def close(self) -> None:
-        """Stop the processes, even during a call."""
+        """Stop the processes, without waiting for calls that are running."""
         pool = self._pool
         self._forget()
         if pool is not None:
@@ -213,7 +215,9 @@ def _watch(parent: int) -> None:
 
 
 def in_order(results: Iterable[tuple[int, R]]) -> Iterator[R]:
-    """Yield results in the order of their calls."""
+    """
+    Yield the results of `Workers.run`, pairs of an index and a result, in the order of the indices.
+    """
     early: dict[int, R] = {}
     following = 0
     for number, result in results:
@@ -248,10 +252,13 @@ _SHIPPED: dict[str, str] = {}
 
 
 class DaskWorkers:
-    """The threads of all workers of a cluster."""
+    """`Workers` that are the threads of all workers of a Dask cluster."""
 
     def __init__(self, address: str, files: Mapping[str, str] | None = None):
-        """Connect to the scheduler; `files` maps digests of inputs to local paths."""
+        """
+        Connect to the scheduler of a Dask cluster at `address`, such as `tcp://host:8786`. `files`
+        maps digests of input files to local paths; these files are sent to each worker.
+        """
         try:
             self._dask: Any = import_module("distributed")
         except ImportError:
@@ -287,7 +294,7 @@ class DaskWorkers:
     def run(
         self, function: Callable[[T], R], arguments: Iterable[T]
     ) -> Iterator[tuple[int, R | WorkerLost]]:
-        """Run calls as `Workers.run` does; the scheduler repeats calls of dead workers."""
+        """Run calls as `Workers.run` does. The scheduler repeats a call if its worker dies."""
         numbered = enumerate(arguments)
         completed: Any = self._dask.as_completed(loop=self._client.loop)
         running: dict[Any, int] = {}
@@ -337,7 +344,10 @@ class DaskWorkers:
 
 
 def _expect_security(dask: Any, address: str) -> None:
-    """Raise an `InputError` if the configuration of Dask and the address disagree about TLS."""
+    """
+    Raise an `InputError` if the address asks for TLS and Dask has no certificates, or if the
+    configuration of Dask requires TLS and the address has none.
+    """
     configured, is_encrypted = dask.Security(), address.startswith("tls://")
     remedy = "set distributed.comm.tls.ca-file, .client.cert and .client.key in its configuration"
     try:
@@ -358,16 +368,16 @@ def _expect_security(dask: Any, address: str) -> None:
 
 def shipped(digest: str, path: str) -> str:
     """
-    Return the local path of the file with this digest. In a worker, it is the path of the received
-    copy.
+    Return `path`, the local path of the file with this digest. In a worker of a cluster, return the
+    path of the copy that was sent to it.
     """
     return _SHIPPED.get(digest, path)
 
 
 def shipped_paths(text: str, files: Mapping[str, str]) -> str:
     """
-    Replace the paths in a list such as `a.npz,b?size=8` by the local paths of received files.
-    `files` maps paths to digests.
+    Replace each path in `text`, a list such as `a.npz,b?size=8`, by the path of the copy that was
+    sent to this worker. `files` maps the original paths to digests; other paths do not change.
     """
 
     def place(part: str) -> str:
@@ -391,8 +401,8 @@ def _shipping(dask: Any, contents: Mapping[str, tuple[str, bytes]]) -> Any:
 
 def receive(contents: Mapping[str, tuple[str, bytes]], folder: str) -> None:
     """
-    Write files below `folder` in a worker, so that `shipped` returns the new paths. `contents` maps
-    the digest of each file to name and content.
+    Store files that were sent to this worker below `folder`, and record their paths for `shipped`.
+    `contents` maps the digest of each file to its name and bytes.
     """
     for digest, (name, content) in contents.items():
         place = Path(folder) / "ceras-ir" / digest
@@ -406,8 +416,9 @@ Ts = TypeVarTuple("Ts")
 
 def parallel(function: Callable[[*Ts], T], arguments: Iterable[tuple[*Ts]], jobs: int) -> list[T]:
     """
-    Return the results of `function` for each of `arguments`, computed in `jobs` processes. The
-    function must be defined in a module; arguments and results must be picklable.
+    Return the results of `function(*each)` for `each` in `arguments`, in their order, computed in
+    `jobs` processes. `function` must be defined in a module; arguments and results must be
+    picklable.
     """
     try:
         joblib = import_module("joblib")
