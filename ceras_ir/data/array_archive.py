@@ -72,7 +72,10 @@ class ArrayHeader:
 
 
 def read_header(stream: IO[bytes]) -> ArrayHeader:
-    """Read the header at the position of `stream`; ValueError if it is not valid."""
+    """
+    Read the header of an `.npy` array at the position of `stream`. Raise a `ValueError` if it is
+    not valid.
+    """
     try:
         # numpy warns about headers of Python 2, which it parses correctly.
         with warnings.catch_warnings():
@@ -99,8 +102,8 @@ def read_header(stream: IO[bytes]) -> ArrayHeader:
 
 def read_array(stream: IO[bytes], size: int, limit: int | None = None) -> Array:
     """
-    Read the array in a stream of `size` bytes. Raise a ValueError if it is not complete, or if it
-    has more than `limit` bytes (default: `memory_limit`).
+    Read the `.npy` array in a stream of `size` bytes. Raise a `ValueError` if it is not complete,
+    or if its elements have more than `limit` bytes (default: `memory_limit`).
     """
     header = read_header(stream)
     limit = memory_limit() if limit is None else limit
@@ -131,8 +134,8 @@ def read_array(stream: IO[bytes], size: int, limit: int | None = None) -> Array:
 
 def load_arrays(path: str, name: str = "NAME") -> dict[str, Array]:
     """
-    Return all arrays of an `.npz` file by name, in the order of the file. A message about an array
-    without a name proposes `name`.
+    Return all arrays of an `.npz` file by name, in the order of the file. If `path` is a single
+    `.npy` array, which has no name, the error proposes `name`.
     """
     arrays: dict[str, Array] = {}
     left = memory_limit()
@@ -187,7 +190,10 @@ def _reason(error: Exception) -> str:
 
 
 def save_arrays(path: str, arrays: Mapping[str, Array]) -> None:
-    """Write an `.npz` file completely or not at all."""
+    """
+    Write `arrays` to an `.npz` file by their names. If writing fails, the file at `path` does not
+    change.
+    """
     destination = Path(resolved(path))
     try:
         if destination.exists() and not destination.is_file():
@@ -203,7 +209,10 @@ def save_arrays(path: str, arrays: Mapping[str, Array]) -> None:
 
 
 def write_arrays(stream: IO[bytes], arrays: Mapping[str, Array]) -> None:
-    """Write an `.npz` archive, also with names that are parameters of `numpy.savez`."""
+    """
+    Write `arrays` as an `.npz` archive to `stream`. Names such as `file`, which are parameters of
+    `numpy.savez`, are permitted.
+    """
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
         for name, array in arrays.items():
             # A fixed date, so that equal results are equal files.

@@ -20,30 +20,42 @@ MAX_PERMUTED_AXES = 5
 
 
 def sample_shape(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the shape of a sample in an array for an input of this shape."""
+    """
+    Return the shape of a single sample in an array for an input of `shape`: without a first axis of
+    extent 1. (1, 28, 28) and (28, 28) -> (28, 28).
+    """
     return tuple(shape[1:] if shape and shape[0] == 1 else shape)
 
 
 def array_shape(shape: Sequence[int]) -> str:
-    """Return the shape of arrays for an input of this shape, as text with `N` samples."""
+    """
+    Return, as text, the shape of an array with `N` samples for an input of `shape`: `[N, 28, 28]`
+    for (1, 28, 28).
+    """
     return f"[{', '.join(['N', *map(str, sample_shape(shape))])}]"
 
 
 def fits(given: Sequence[int], shape: Sequence[int]) -> bool:
-    """Return whether an array of the shape `given` has samples of an input of shape `shape`."""
+    """
+    Return whether an array of the shape `given` holds samples, along axis 0, of an input of
+    `shape`.
+    """
     return tuple(given[1:]) == sample_shape(shape) and len(given) > 0
 
 
 def saving(path: str, name: str, array: str) -> str:
-    """Return code that stores the expression `array` as the array `name` of the file `path`."""
+    """
+    Return Python code that stores the expression `array` as the array `name` in the file `path`.
+    """
     keyword = f"{name}={array}" if name.isidentifier() else f"**{{'{name}': {array}}}"
     return f"np.savez('{path}', {keyword})"
 
 
 def shape_remedy(given: Sequence[int], shape: Sequence[int]) -> str:
     """
-    Return the end of a message about an array of the shape `given` for an input of `shape`: Python
-    code that gives it an accepted shape, if it exists, or the required number of elements.
+    Return the end of an error message about an array of the shape `given` for an input of `shape`:
+    Python code that gives the array an accepted shape, if that is possible, or the number of
+    elements that is required.
     """
     sample = sample_shape(shape)
     for axes in _orders(len(given)):
@@ -63,14 +75,20 @@ def shape_remedy(given: Sequence[int], shape: Sequence[int]) -> str:
 
 
 def _orders(rank: int) -> Iterator[tuple[int, ...]]:
-    """Yield the orders of the axes after the first axis, the layouts of images first."""
+    """
+    Yield the orders of `rank` axes that keep axis 0 first, common layouts of images before all
+    others.
+    """
     yield from (axes for axes in LAYOUTS if len(axes) == rank)
     if rank <= MAX_PERMUTED_AXES:
         yield from ((0, *axes) for axes in permutations(range(1, rank)))
 
 
 def type_remedy(given: np.dtype[np.generic], tensor: TensorInfo) -> str:
-    """Return the conversion of floats to the integers of an input; "" if it accepts floats."""
+    """
+    Return the end of an error message about floats (`given`) for an input of integers, `tensor`:
+    code that converts them. Return "" in all other cases.
+    """
     if given.kind != "f" or np.dtype(tensor.dtype).kind not in "iu" or tensor.pixels is not None:
         return ""
     if tensor.scale is not None:

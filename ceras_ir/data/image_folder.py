@@ -28,32 +28,43 @@ SUFFIXES = frozenset((".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", "
 
 
 def is_images(path: str) -> bool:
-    """Return whether the samples are the images of a folder, or a single image."""
+    """
+    Return whether `path`, with options after a `?`, is a folder or an image file, so that its
+    samples are images.
+    """
     place = Path(path.partition("?")[0])
     return place.is_dir() or (place.suffix.lower() in SUFFIXES and place.is_file())
 
 
 def image_files(path: str) -> list[Path]:
-    """Return the images of a folder, sorted by name, or the single image."""
+    """
+    Return the images in a folder and its subfolders, sorted by path, or the single image at `path`.
+    """
     place = Path(path.partition("?")[0])
     found = [place] if place.is_file() else place.rglob("*")
     return sorted(file for file in found if file.suffix.lower() in SUFFIXES)
 
 
 def image_names(path: str) -> list[str]:
-    """Return the names of `image_files`, relative to the folder."""
+    """Return the names of `image_files`, relative to the folder, as in `cats/1.png`."""
     place = Path(path.partition("?")[0])
     top = place.parent if place.is_file() else place
     return [file.relative_to(top).as_posix() for file in image_files(path)]
 
 
 def is_planar(shape: Sequence[int]) -> bool:
-    """Return whether an image input is NCHW with 1 or 3 channels; NCHW wins if both fit."""
+    """
+    Return whether an image input of rank 4 has the layout NCHW, with 1 or 3 channels on axis 1, and
+    not NHWC. If both or none fit, it is NCHW.
+    """
     return shape[1] in (1, 3) or shape[3] not in (1, 3)
 
 
 def image_size(shapes: Sequence[Sequence[int]]) -> tuple[int, int] | None:
-    """Return the height and width of a single image input; None for other inputs."""
+    """
+    Return the height and width of the images that a network accepts, from the shapes of all its
+    inputs. Return None if there are several inputs, or an input that does not have rank 4.
+    """
     if len(shapes) != 1 or len(shapes[0]) != 4:
         return None
     _, *rest = shapes[0]
@@ -62,7 +73,10 @@ def image_size(shapes: Sequence[Sequence[int]]) -> tuple[int, int] | None:
 
 
 class ImageReader:
-    """A converter of images in a folder or an archive to inputs of a network."""
+    """
+    A converter of images to arrays for the input of a network: it decodes, resizes, and applies
+    `ImageOptions`.
+    """
 
     def __init__(self, path: str, inputs: Sequence[TensorInfo]):
         folder, _, options = path.partition("?")
@@ -102,7 +116,10 @@ class ImageReader:
                 )
 
     def read(self, file: Path | IO[bytes], name: str | None = None) -> NDArray[np.generic]:
-        """Return an image as an input; errors call the image `name`."""
+        """
+        Return the image in `file` as an array of the shape and type of the input. Errors call the
+        image `name`, by default the path.
+        """
         with self._upright(file, name) as image:
             self._check_orientation(image, name or str(file))
             pixels = self._fitted(image.convert("RGB" if self.depth == 3 else "L"))
@@ -135,7 +152,10 @@ class ImageReader:
             raise InputError(f"not a readable image: {reason}", name or str(file)) from None
 
     def _check_orientation(self, image: Image, name: str) -> None:
-        """Warn once of frames with exchanged height and width."""
+        """
+        Warn a single time if an image has the height of the frames as width and their width as
+        height, because the user probably exchanged the numbers of `--frame-size`.
+        """
         if self.frame is None or self.warned or image.width == image.height:
             return
         if (image.width, image.height) == self.frame.size:
@@ -148,7 +168,10 @@ class ImageReader:
             )
 
     def placement(self, file: Path) -> tuple[float, float, float, float]:
-        """Return the map from pixels of an image to the input: factors and offsets of x and y."""
+        """
+        Return (fx, fy, dx, dy): the pixel (x, y) of the image is at (fx * x + dx, fy * y + dy) in
+        the input of the network. Boxes of object detection are converted with it.
+        """
         with self._upright(file) as image:
             width, height = self._resized(image)
             factors = width / image.width, height / image.height
@@ -184,7 +207,7 @@ class ImageReader:
 
 
 class ImageFolder(ImageReader):
-    """The images below a folder, sorted by name, or a single image."""
+    """The images in a folder and its subfolders, sorted by path, or a single image, as samples."""
 
     def __init__(self, path: str, inputs: Sequence[TensorInfo]):
         folder, _, options = path.partition("?")
@@ -199,10 +222,13 @@ class ImageFolder(ImageReader):
 
     @property
     def names(self) -> list[str]:
-        """The names of the images, relative to the folder."""
+        """The names of the images, relative to the folder, as in `cats/1.png`."""
         return image_names(self.folder)
 
     def samples(self, limit: int) -> Iterator[dict[str, NDArray[np.generic]]]:
-        """Yield the first `limit` images as inputs."""
+        """
+        Yield the first `limit` images as samples: a dictionary from the name of the input to the
+        array.
+        """
         for file in self.files[:limit]:
             yield {self.input.name: self.read(file)}

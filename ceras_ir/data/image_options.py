@@ -36,7 +36,10 @@ InputImage: TypeAlias = Literal[
 
 @dataclass(frozen=True)
 class ImageOptions:
-    """The conversion of images to inputs; defaults follow from the input of the network."""
+    """
+    The conversion of image files to inputs of a network: resize, divide, subtract, divide. Defaults
+    that depend on the input are described at the field.
+    """
 
     size: tuple[int, int] | None = option(None, flag="--image-size", metavar="HxW", read=str)
     """
@@ -78,7 +81,10 @@ class ImageOptions:
 
     @classmethod
     def parse(cls, text: str) -> ImageOptions:
-        """Parse `key=value&key=value`; colons separate the numbers of a list."""
+        """
+        Parse text after the `?` of a path, such as `size=32x32&mean=0.5:0.4:0.3`: pairs of a field
+        and a value, with colons between the numbers of a list.
+        """
         options = cls()
         for part in filter(None, text.split("&")):
             key, _, value = part.partition("=")

@@ -8,7 +8,10 @@ MAX_LABELS_BYTES = 1 << 24
 
 
 def read_labels(path: str) -> list[str]:
-    """Return the names of classes in a text file with a line per class."""
+    """
+    Return the names of classes in a text file: line i (from 0) is the name of class i. Empty lines
+    at the end are ignored.
+    """
     try:
         text = read_text(path, MAX_LABELS_BYTES)
     except FileNotFoundError:

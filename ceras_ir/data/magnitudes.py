@@ -71,7 +71,10 @@ class Magnitude:
 
 
 def magnitudes(paths: str, inputs: Sequence[TensorInfo]) -> dict[str, Magnitude]:
-    """Return the magnitudes of the data for each input, over all samples of the files."""
+    """
+    Return, for each of `inputs`, the `Magnitude` over all samples in the files or folders `paths`;
+    of images, only the first `MAX_IMAGES` are read.
+    """
     samples = open_samples(paths, inputs)
     if any(is_images(part) for part in _parts(paths)):
         samples = samples.first(MAX_IMAGES)
@@ -99,10 +102,15 @@ def magnitudes(paths: str, inputs: Sequence[TensorInfo]) -> dict[str, Magnitude]
 
 def pixel_inputs(main: FuncOp) -> frozenset[str]:
     """
-    Return the inputs with pixels from 0 to 255 that the network normalizes: by constants, such as
-    those of a batch norm, that halve them or subtract a mean of 10 or more, by a Q/DQ scale with
-    this range, or by filters with a norm of at most 0.1, into which an exporter folded the
-    division. The median of a constant counts: a channel without variance has a large factor.
+    Return the names of the inputs that receive pixels from 0 to 255, because the network itself
+    normalizes them, in one of three ways:
+
+    1. Constants, such as those of a batch norm, at least halve the values, or subtract a mean of 10
+       or more. The median over channels counts, since a channel without variance has a large
+       factor.
+    2. A Q/DQ scale has this range.
+    3. The filters of the first layer have a norm of at most 0.1, since the exporter folded the
+       division into them.
     """
     arguments = zip(input_names(main), main.body.block.args, strict=True)
     return frozenset(name for name, value in arguments if _are_normalized(value, 0.0, MAX_PIXEL))
@@ -214,8 +222,9 @@ PIXEL_REMEDY = (
 
 def note_calibration(paths: str | None, main: FuncOp) -> dict[str, float]:
     """
-    Report integer data, and float data that looks like pixels, of float inputs that the network
-    does not normalize. Return the peak of each input, or {} without data.
+    Print warnings about calibration data in the files `paths`: integers for a float input, or
+    floats that look like pixels for an input that the network does not normalize. Return the
+    largest magnitude of each input by name, or {} without data.
     """
     inputs = network_inputs(main)
     found = _magnitudes(paths, inputs)
@@ -302,7 +311,10 @@ def saturated(peak: float, known: float) -> str:
 def _note_types(
     data: str, paths: str, inputs: Sequence[TensorInfo], pixels: Collection[str]
 ) -> set[str]:
-    """Report integers for float inputs except `pixels`; return the names of the inputs."""
+    """
+    Print a warning for each float input, except those in `pixels`, for which the files have
+    integers. `data` names the data in the warning. Return the names of these inputs.
+    """
     names = set[str]()
     for name, found, expected in types_that_differ(paths, inputs):
         if name in pixels:

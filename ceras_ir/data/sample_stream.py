@@ -36,7 +36,9 @@ from ceras_ir.support.user_files import regular
 
 @dataclass(frozen=True)
 class StreamedSamples:
-    """Samples in files, which are read again in each iteration instead of being held in memory."""
+    """
+    Samples in files that are read again in each iteration, so that they need not fit in memory.
+    """
 
     paths: str
     inputs: Sequence[TensorInfo]
@@ -50,12 +52,15 @@ class StreamedSamples:
         return stream_samples(self.paths, self.inputs, self.count)[1]
 
     def first(self, limit: int | None) -> "StreamedSamples":
-        """Return the first `limit` samples."""
+        """Return only the first `limit` samples, or all if `limit` is `None`."""
         return self if limit is None else replace(self, count=min(limit, self.count))
 
 
 def open_samples(paths: str, inputs: Sequence[TensorInfo]) -> Samples | StreamedSamples:
-    """Return the samples of files or folders, streamed if possible, else in memory."""
+    """
+    Return the samples of files or folders, separated by commas in `paths`. They are read when they
+    are iterated; a single file for which `count_streamed` returns `None` is loaded into memory.
+    """
     if Path(paths).is_file() and not is_images(paths) and count_streamed(paths, inputs) is None:
         return load_samples(paths, inputs)
     return StreamedSamples(paths, inputs, stream_samples(paths, inputs, sys.maxsize)[0])
@@ -64,7 +69,10 @@ def open_samples(paths: str, inputs: Sequence[TensorInfo]) -> Samples | Streamed
 def stream_samples(
     paths: str, inputs: Sequence[TensorInfo], limit: int
 ) -> tuple[int, Iterator[dict[str, Array]]]:
-    """Return the number of samples, at most `limit`, and an iterator over the samples."""
+    """
+    Return the number of samples in the files or folders `paths`, at most `limit`, and an iterator
+    that reads them one at a time.
+    """
     # The name of a single file can contain a comma.
     names = [paths] if Path(paths).exists() else paths.split(",")
     folders = {name: ImageFolder(name, inputs) for name in names if is_images(name)}
@@ -90,7 +98,10 @@ def stream_samples(
 
 
 def sample_names(paths: str, count: int) -> list[str]:
-    """Return the names of the first `count` samples: of images, or else `sample 0` and so on."""
+    """
+    Return names for the first `count` samples in messages: the names of image files, or `sample 0`,
+    `sample 1` and so on.
+    """
     parts = [paths] if Path(paths).exists() else paths.split(",")
     if all(map(is_images, parts)):
         return [name for part in parts for name in image_names(part)][:count]
@@ -99,9 +110,9 @@ def sample_names(paths: str, count: int) -> list[str]:
 
 def count_streamed(path: str, inputs: Sequence[TensorInfo]) -> int | None:
     """
-    Return the number of samples that can be streamed, or `None` if the file must be loaded. A file
-    must be loaded if it has a sample without an axis of samples, Fortran order, or an error, which
-    is then reported.
+    Return the number of samples in an `.npz` file that can be read one at a time. Return `None` if
+    the file must be loaded as a whole: it is a single sample without an axis of samples, has
+    Fortran order, or has an error, which loading reports.
     """
     counts: set[int] = set()
     try:
@@ -166,7 +177,10 @@ BLOCK_SIZES = 6
 
 
 def synthetic_samples(main: FuncOp, count: int, seed: int) -> list[dict[str, NDArray[np.generic]]]:
-    """Return `count` samples; equal seeds give equal samples."""
+    """
+    Return `count` generated samples for the inputs of `main`, within the declared range of each
+    input. Equal seeds give equal samples.
+    """
     # PCG64 and raw doubles are stable across numpy versions (NEP 19).
     generator = np.random.Generator(np.random.PCG64(seed))
     samples: list[dict[str, NDArray[np.generic]]] = []
@@ -194,8 +208,8 @@ def synthetic_samples(main: FuncOp, count: int, seed: int) -> list[dict[str, NDA
 
 def synthetic_steps(main: FuncOp, count: int, seed: int) -> list[dict[str, NDArray[np.generic]]]:
     """
-    Return `synthetic_samples` without the inputs that are states: the network keeps these from step
-    to step.
+    Return `synthetic_samples` without the inputs that are states, such as those of an LSTM. The
+    caller runs the samples in sequence and feeds back the states.
     """
     kept = {state.name for state in states_of(main)}
     samples = synthetic_samples(main, count, seed)
@@ -210,7 +224,10 @@ ZERO_SHARE = 1 / 8
 
 
 def signed_sample(main: FuncOp) -> dict[str, NDArray[np.generic]]:
-    """Return a synthetic sample whose floats have both signs, and some zeros."""
+    """
+    Return a generated sample. Floats have both signs, and some are 0, unlike those of
+    `synthetic_samples`, which are from 0 to 1 unless the input declares a range.
+    """
     (sample,) = synthetic_steps(main, 1, seed=1)
     random = np.random.default_rng(1)
     signed = dict[str, NDArray[np.generic]]()

@@ -30,13 +30,16 @@ CONSTANT_INPUT_REMEDY = "; if it is a constant, --set NAME=NUMBER fixes it when 
 
 @dataclass(frozen=True)
 class Samples:
-    """The inputs of several inferences."""
+    """The inputs of several inferences (samples), in memory."""
 
     arrays: Mapping[str, Array]
     """Arrays by input name, [N, *shape of the input]."""
     count: int
     batched: bool = True
-    """Whether the file has an axis of samples; otherwise the results have no such axis either."""
+    """
+    Whether the file has an axis of samples. If it is a single sample without this axis, results are
+    written without it, too.
+    """
 
     def __len__(self) -> int:
         return self.count
@@ -45,7 +48,7 @@ class Samples:
         return {name: array[index] for name, array in self.arrays.items()}
 
     def first(self, limit: int | None) -> "Samples":
-        """Return the first `limit` samples."""
+        """Return only the first `limit` samples, or all if `limit` is `None`."""
         count = self.count if limit is None else min(limit, self.count)
         return Samples({k: v[:count] for k, v in self.arrays.items()}, count, self.batched)
 
@@ -54,13 +57,19 @@ class Samples:
 
 
 def load_samples(path: str, network: ModuleOp | Sequence[TensorInfo]) -> Samples:
-    """Return the samples in the file `path` after a check against the inputs of the network."""
+    """
+    Return the samples in the `.npz` file `path`. `network` is a module or the list of its inputs.
+    Raise an `InputError` if names, shapes or types do not match the inputs.
+    """
     inputs = network_inputs(main_function(network)) if isinstance(network, ModuleOp) else network
     return samples_of(load_arrays(path, inputs[0].name if inputs else "NAME"), inputs, path)
 
 
 def samples_of(arrays: Mapping[str, Array], inputs: Sequence[TensorInfo], path: str) -> Samples:
-    """Return the samples in `arrays` for a network with `inputs`; errors name the file `path`."""
+    """
+    Return the samples in `arrays` (by input name) for a network with `inputs`. Raise an
+    `InputError` that names the file `path` if names, shapes or types do not match.
+    """
     names = [tensor.name for tensor in inputs]
     # An array without elements is no input.
     if unknown := sorted(k for k, array in arrays.items() if k not in names and array.size):
@@ -108,9 +117,9 @@ def samples_of(arrays: Mapping[str, Array], inputs: Sequence[TensorInfo], path: 
 
 def _pixels(array: Array, tensor: TensorInfo, path: str) -> Array:
     """
-    Return the pixels of float samples, if the input is an image, and the bytes of frames of 16-bit
-    numbers; other arrays are unchanged. As for other inputs, samples may have a first axis of
-    extent 1.
+    Return samples of an input that takes camera images as stored bytes: float samples become
+    pixels, and 16-bit frames are split into bytes. Other arrays are unchanged. [N, 1, ...] is
+    accepted for [N, ...].
     """
     if tensor.pixels is None:
         return array
@@ -135,7 +144,10 @@ def _pixels(array: Array, tensor: TensorInfo, path: str) -> Array:
 def _renaming(
     name: str, arrays: Mapping[str, Array], inputs: Sequence[TensorInfo], path: str
 ) -> str:
-    """Return the code that renames the only array to the only input, or the missing arrays."""
+    """
+    Return the end of an error message about the unknown array `name`: code that renames it, if both
+    the file and the network have a single array; otherwise the arrays that are missing.
+    """
     missing = [tensor for tensor in inputs if tensor.name not in arrays]
     if len(arrays) == len(inputs) == 1 and fits(arrays[name].shape, missing[0].shape):
         code = saving(path, missing[0].name, f"np.load('{path}')['{name}']")
@@ -145,12 +157,18 @@ def _renaming(
 
 
 def is_accepted(given: np.dtype[np.generic], expected: np.dtype[np.generic]) -> bool:
-    """Return whether elements of type `given` may be converted to the element type of an input."""
+    """
+    Return whether samples of type `given` may be converted to an input of type `expected`: integers
+    to floats, or a type to a narrower type of the same kind, but not floats to integers.
+    """
     return given.kind in "biuf" and np.can_cast(given, expected, "same_kind")
 
 
 def converted(array: Array, tensor: TensorInfo, path: str) -> Array:
-    """Return `array` in the type of an input; raise an `InputError` if an element changes."""
+    """
+    Return `array` in the type of the input `tensor`. Raise an `InputError` that names the file
+    `path` if an integer would change, or if a float would become infinite.
+    """
     dtype = np.dtype(tensor.dtype)
     if array.dtype == dtype:
         return array
@@ -172,8 +190,8 @@ def require_finite(
     nullable: Collection[str] = (),
 ) -> None:
     """
-    Refuse samples with NaN or infinite elements, on which results cannot be compared. `first` is
-    the index of the first sample. The inputs in `nullable` can have NaN elements.
+    Raise an `InputError` that names the file `path` for a sample with NaN or infinite elements.
+    `first` is the index of the first sample, for the message. Inputs in `nullable` may have NaN.
     """
     for number, sample in enumerate(samples, first):
         for name, array in sample.items():
@@ -191,7 +209,10 @@ def is_finite(array: Array, *, allow_nan: bool) -> bool:
 
 
 def join(results: Sequence[Mapping[str, Array]], *, batched: bool) -> dict[str, Array]:
-    """Return the results of all samples as an array per output; `batched` as in `Samples`."""
+    """
+    Return the results of all samples (outputs by name) as one array per output, with samples along
+    axis 0. If not `batched`, there is a single sample, and its arrays are returned unchanged.
+    """
     joined: dict[str, Array] = {}
     for name, first in results[0].items():
         parts = [result[name] for result in results]
@@ -205,7 +226,11 @@ def join(results: Sequence[Mapping[str, Array]], *, batched: bool) -> dict[str, 
 
 
 def as_samples(result: Mapping[str, Array], *, batched: bool) -> dict[str, Array]:
-    """Return the results of a single sample with a first axis of samples, in the form of `join`."""
+    """
+    Return the result of a single sample as `join` returns it for one sample, but always with an
+    axis of samples. With `batched`, a first axis of extent 1 is that axis; otherwise a new axis is
+    added.
+    """
     return {
         name: array if batched and array.ndim and array.shape[0] == 1 else array[None]
         for name, array in result.items()
@@ -213,7 +238,10 @@ def as_samples(result: Mapping[str, Array], *, batched: bool) -> dict[str, Array
 
 
 def as_declared(arrays: Mapping[str, Array], outputs: Sequence[TensorInfo]) -> dict[str, Array]:
-    """Return results in the element types that the model declares."""
+    """
+    Return the results in the element types that the model declares for `outputs`, such as float16.
+    A value beyond their range becomes infinite.
+    """
     types = {tensor.name: tensor.model_dtype for tensor in outputs}
     with np.errstate(over="ignore"):  # A value beyond the range of float16 becomes infinite.
         return {

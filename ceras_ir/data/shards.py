@@ -33,13 +33,13 @@ MAX_SHARD_SAMPLES, MAX_SHARD_BYTES = 256, 32 << 20
 
 @dataclass(frozen=True)
 class Shard:
-    """Consecutive samples of a file or folder."""
+    """Consecutive samples of a file or folder at `path`: `count` samples from index `first`."""
 
     path: str
     first: int
     count: int
     start: int
-    """The number of samples in the data before the shard."""
+    """The number of samples in all data before the shard, since there may be several files."""
 
     def __str__(self) -> str:
         return f"{self.path}, samples {self.first} to {self.first + self.count - 1}"
@@ -55,7 +55,7 @@ class BadShard:
 
 @dataclass(frozen=True)
 class Labelled:
-    """A sample and, if the data has classes, the class."""
+    """A sample and, if the data has labels, the index of its class."""
 
     sample: dict[str, Array]
     label: int | None = None
@@ -68,9 +68,10 @@ def shards_of(
     bad: list[BadShard] | None = None,
 ) -> list[Shard]:
     """
-    Return the shards of files and folders, separated by commas. A file that cannot be read is an
-    error or, if `bad` is given, is appended to that list and skipped. The samples after it keep
-    their indices if the header of the file is readable.
+    Divide the samples of files and folders, separated by commas in `paths`, into shards. `limit` is
+    the maximum number of samples. A file that cannot be read is an error or, if `bad` is given, is
+    appended to that list and skipped. Samples after it keep their indices if the header of the file
+    is readable.
     """
     # The name of a single file can contain a comma.
     names = [paths] if Path(paths).exists() else paths.split(",")
@@ -127,7 +128,10 @@ def _check(path: str, _time: int, _size: int) -> None:
 def samples_at(
     paths: str, inputs: Sequence[TensorInfo], numbers: Sequence[int]
 ) -> Iterator[dict[str, Array]]:
-    """Yield the samples with these ascending indices; each file is opened a single time."""
+    """
+    Yield the samples with the indices `numbers`, in ascending order, counted over all files in
+    `paths`. Each file is opened a single time.
+    """
     # A file can occur several times.
     files = groupby(shards_of(paths, inputs), lambda s: (s.path, s.start - s.first))
     for (path, start), shards in files:
@@ -137,7 +141,7 @@ def samples_at(
 
 
 def count_samples(paths: str, inputs: Sequence[TensorInfo]) -> int:
-    """Return the number of samples in files and folders."""
+    """Return the number of samples in all files and folders of `paths`, separated by commas."""
     return sum(shard.count for shard in shards_of(paths, inputs))
 
 
