@@ -37,7 +37,8 @@ from ceras_ir.transforms.quantization_options import check_recipe
 @dataclass(frozen=True)
 class Verification:
     """
-    The verdict of each level that was verified. It is true in a condition if all levels are good.
+    The result of `verify`: a verdict for each level of the compiler and each target. It is true in
+    a condition if all verdicts are good.
     """
 
     verdicts: tuple[Verdict, ...]
@@ -122,7 +123,10 @@ class Measured(Protocol):
 
 
 class Variant(Protocol):
-    """A network and its reference, with measurements of the difference."""
+    """
+    A network, such as a quantized form, and the network with which it is compared (`reference`),
+    with the noise of each layer and the metrics.
+    """
 
     @property
     def name(self) -> str: ...
@@ -135,7 +139,10 @@ class Variant(Protocol):
 
 
 class Comparison(Protocol):
-    """The measurements of one or two variants of a network, on `samples` inputs."""
+    """
+    The result of `compare`: the measurements of one or two variants of a network, on `samples`
+    inputs.
+    """
 
     @property
     def title(self) -> str: ...
@@ -147,28 +154,28 @@ class Comparison(Protocol):
     @property
     def layers(self) -> Sequence[LayerNoise]:
         """
-        The errors of each layer of the first variant compared with the float layer: isolated (the
-        layer is quantized, and the operands come from the float network) and accumulated (all
+        The noise of each layer of the first variant compared with the float layer: isolated (only
+        this layer is quantized, and its operands come from the float network) and accumulated (all
         layers before it are quantized, too).
         """
         ...
 
     @property
     def metrics(self) -> Sequence[Measured]:
-        """The figures of merit at the outputs of the first variant."""
+        """The metrics at the outputs of the first variant, such as the accuracy."""
         ...
 
     @property
     def decibels(self) -> float:
-        """The signal-to-noise ratio at the outputs of the first variant."""
+        """The signal-to-noise ratio in dB at the outputs of the first variant."""
         ...
 
     def page(self) -> str:
-        """Return the page that `ceras-compare --html` writes."""
+        """Return the HTML page that `ceras-compare --html` writes."""
         ...
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the page of `ceras-compare --html` to the file `path`."""
+        """Write the HTML page of `ceras-compare --html` to the file `path`."""
         ...
 
     def _repr_html_(self) -> str: ...
@@ -176,12 +183,17 @@ class Comparison(Protocol):
 
 @dataclass(frozen=True)
 class ComparisonData:
-    """The samples, the labels and the metric of a comparison; arrays were written to files."""
+    """
+    The samples, labels and metric of a comparison. Arrays of the caller were written to files.
+    """
 
     samples: Samples | StreamedSamples
     """The compared samples."""
     source: str
-    """The files or folders, which can have more samples."""
+    """
+    The files or folders of the samples, separated by commas. They can have more samples than are
+    compared.
+    """
     source_samples: int
     labels: str | None
     metric: str | Metric | None
@@ -199,8 +211,8 @@ class Comparer(ABC):
         data: ComparisonData,
     ) -> Comparison:
         """
-        Quantize a single model with each of `recipes` and compare with the float network, or
-        compare the second of two models with the first.
+        Quantize a single model with each of `recipes` and compare the results with the float
+        network, or, given two models, compare the second with the first.
         """
 
 
@@ -219,10 +231,10 @@ def compare(
     **options: object,
 ) -> Comparison:
     """
-    Quantize `model` and compare it with the float network on `inputs`; with `other`, compare
-    `other` with `model` instead. `against` is a second recipe. `metric` and `labels` are as in
-    `ceras-compare`; a metric may be a function, and labels an array. `Model.quantize` documents the
-    options of quantization.
+    Quantize `model` and compare it with the float network on `inputs`, or, if `other` is given,
+    compare `other` with `model`. `against` is a second recipe (list of quantization passes), for
+    which `model` is quantized and measured too. `metric` and `labels` are as in `ceras-compare`; a
+    metric may be a function, and labels an array. `Model.quantize` documents `options`.
     """
     comparer = need_hook("compare", Comparer, "ceras_ir.compare")()
     quantization = quantization_keywords(options, "compare")

@@ -29,12 +29,16 @@ from ceras_ir.support.user_files import read_text
 
 
 class Compiled:
-    """The result of `ceras-compile`: `run` executes, `save` writes, `report` has the costs."""
+    """
+    A compiled network, the result of `ceras-compile`: `run` executes it, `save` writes the files,
+    `report` has the costs.
+    """
 
     def __init__(self, folder: Path, build: Build | None = None, keep: Sequence[object] = ()):
         """
-        Open the compiled network in `folder`. `build` and `keep` are objects that must exist as
-        long as this object.
+        Open the compiled network in `folder`. `build` is its compilation, if it took place in this
+        process. `keep` are objects that must not be collected before this object, such as a
+        temporary folder.
         """
         self._folder, self._build, self._references = folder, build, keep
         self.manifest = read_manifest(folder)
@@ -71,20 +75,22 @@ class Compiled:
 
     @property
     def totals(self) -> Entry:
-        """The totals of the report: bytes of memory, multiplications, and modelled cycles."""
+        """
+        The totals of the report by name: bytes of memory, multiplications, and modelled cycles.
+        """
         totals = self.report.get("totals")
         return totals if isa(totals, Entry) else {}
 
     @property
     def layers(self) -> list[Entry]:
-        """The entry of each layer in the report."""
+        """The entry of each layer in the report, with name, operation and costs."""
         layers = self.report.get("layers")
         return layers if isa(layers, list[Entry]) else []
 
     def run(self, inputs: Data, *, images: ImageOptions | None = None) -> dict[str, Array]:
         """
-        Return the outputs by name for one or more samples, computed on the target: C with the
-        compiler of the host, accelerators in their engine or simulator.
+        Return the outputs by name for one or more samples, computed by the compiled code: C is
+        compiled and run on this machine, accelerators run in their engine or simulator.
         """
         with diagnosed("inputs"):
             samples = read_samples(inputs, self.inputs, "inputs", images)
@@ -96,8 +102,8 @@ class Compiled:
 
     def save(self, folder: str | PathLike[str], *, force: bool = False) -> Path:
         """
-        Write all files as `ceras-compile` does, or none. A folder with files and without a manifest
-        of the compiler is refused unless `force`.
+        Write all files to `folder`, or none if that fails. Raise an error if `folder` has files but
+        no manifest of the compiler, unless `force`.
         """
         with diagnosed(fspath(folder)), open_folder(fspath(folder), force=force) as staging:
             for path in self._paths():
@@ -128,7 +134,7 @@ class Compiled:
         return f"<ceras_ir.Compiled for {self.target}: {len(self.files)} files, {signature}>"
 
     def __str__(self) -> str:
-        """Return the table that `ceras-compile` prints."""
+        """Return the table of layers and costs that `ceras-compile` prints."""
         emission = None if self._build is None else self._build.emission
         return table(self.report, self.target, emission)
 

@@ -64,7 +64,10 @@ class Model:
     """
 
     def __init__(self, module: ModuleOp, title: str = "model"):
-        """Copy a module with a function `main`."""
+        """
+        Copy `module`, which must have a function `main`. `title` names the network in messages and
+        files.
+        """
         self._init(module.clone(), BuildOptions(title=title))
         with diagnosed(title):
             verify_module(self._module)
@@ -87,7 +90,7 @@ class Model:
 
     @classmethod
     def parse(cls, text: str, title: str = "model") -> Model:
-        """Parse IR text."""
+        """Parse the network in IR text, as `save` writes it."""
         with diagnosed(title):
             return cls(parse_text(load_context(load_universe()), text, title), title)
 
@@ -120,12 +123,14 @@ class Model:
 
     @property
     def layers(self) -> list[report.LayerEntry]:
-        """The operations that compute a value, in execution order."""
+        """
+        The operations that compute a value, in execution order, with their entries in a report.
+        """
         return report.layers(self._module)
 
     @property
     def is_quantized(self) -> bool:
-        """Return whether a value is stored as integers."""
+        """Whether at least one value is stored as quantized integers."""
         return is_quantized(main_function(self._module))
 
     # Steps that return another network, or results.
@@ -145,10 +150,10 @@ class Model:
         **options: object,
     ) -> Model:
         """
-        Fuse the network, and quantize it in the arithmetic of `target`, or in any arithmetic.
-        Samples for `calibration` are arrays, arrays by name, a generator of either, files or
-        folders. Options are those of the commands and of the pass `quantize`, such as
-        `silu="table"`; `in_float` is `--float`.
+        Fuse the network, and quantize it for the arithmetic of `target` (default: of any target).
+        `calibration` are samples: arrays, arrays by name, a generator of either, files or folders;
+        the default is synthetic samples. `options` are those of the commands and of the pass
+        `quantize`, such as `silu="table"`; `in_float` is `--float`.
         """
         files, data = SampleFiles(), None
         with diagnosed(self.title), files.named():
@@ -213,7 +218,10 @@ class Model:
             return compiled_of(built, [] if self._files is None else [self._files])
 
     def run(self, inputs: Data, *, images: ImageOptions | None = None) -> dict[str, Array]:
-        """Return the outputs by name for one or more samples, computed by the interpreter."""
+        """
+        Return the outputs by name for one or more samples, computed by the interpreter, which
+        defines each operation bit for bit.
+        """
         with diagnosed("inputs"):
             samples = read_samples(inputs, self.inputs, "inputs", images)
             executable = reference_target()().interpret(self._module)
@@ -266,9 +274,9 @@ def load(
 ) -> Model:
     """
     Load the network in an ONNX file or in IR text, by its path, a PyTorch module with a tuple of
-    `example_inputs`, or a Keras model. A symbolic batch dimension becomes `batch`, inputs in
-    `shapes` get these shapes, inputs in `values` become constants, and inputs in `states` get an
-    output of the previous call.
+    `example_inputs`, or a Keras model. A symbolic batch dimension becomes `batch`; inputs in
+    `shapes` get these shapes, inputs in `values` become constants, and inputs in `states` receive
+    the named output of the previous call.
     """
     is_file = isinstance(network, str | PathLike)
     name = fspath(cast("str | PathLike[str]", network)) if is_file else type(network).__name__
@@ -328,7 +336,11 @@ def _passes(passes: Iterable[object]) -> list[ModulePass]:
 
 
 def quantization_keywords(given: Mapping[str, object], owner: str) -> dict[str, object]:
-    """Return the checked options of quantization in keyword arguments, by field name."""
+    """
+    Check the keyword arguments `given` of the function `owner`, and return the options of
+    quantization among them by the field of `BuildOptions`. Raise a `UsageError` for other names or
+    values.
+    """
     found = keyword_values(BuildOptions, given, owner, OMITTED_OPTIONS)
     recipe = found.get("recipe", ())
     assert isa(recipe, tuple[str, ...])

@@ -39,8 +39,9 @@ NOTE = re.compile(r"([\w. -]+: )?note: ")
 @contextmanager
 def diagnosed(file: str) -> Generator[None]:
     """
-    Convert errors inside the block to an `InputError` with a file (`file` by default) and with the
-    diagnostic of a command as note. Convert warnings to a `CerasWarning`, and log notes.
+    Convert each error inside the block to an `InputError` that has a file (by default `file`) and,
+    as a note, the text that a command would print. Warnings become Python warnings of class
+    `CerasWarning`, and notes are logged.
     """
     remarks = StringIO()
     try:
@@ -60,26 +61,26 @@ def diagnosed(file: str) -> Generator[None]:
 
 
 class Pages(ABC):
-    """The page and pictures of a network, as HTML; the hook `pages`."""
+    """The hook `pages`: an extension draws the page and the pictures of a network as HTML."""
 
     @abstractmethod
     def page(self, report: Entry, title: str, target: str) -> str:
-        """Return the page of `ceras-report` about the content of a `report.json`."""
+        """Return the HTML page of `ceras-report` about `report`, the content of a `report.json`."""
 
     @abstractmethod
     def graph(self, module: ModuleOp) -> str:
-        """Draw the function `main`."""
+        """Return a picture of the function `main` as HTML."""
 
     @abstractmethod
     def memory(self, report: Entry, title: str, target: str) -> str | None:
-        """Draw the memory plan of a report; None without a plan."""
+        """Return a picture of the memory plan in `report` as HTML; None without a plan."""
 
 
 PAGES = "pages"
 
 
 def pages_if_installed() -> Pages | None:
-    """Return the pages, or None without the extension."""
+    """Return the implementation of `Pages` by an extension, or None if none is installed."""
     found = find_hook(PAGES, Pages)
     return None if found is None else found()
 
@@ -91,7 +92,10 @@ def _noted(error: InputError, file: str) -> InputError:
 
 
 def _report(text: str) -> None:
-    """Log the notes in `text`, and issue the other lines as warnings at the caller of the API."""
+    """
+    Log the notes in `text`, lines that a command would print to stderr, and issue all other lines
+    as Python warnings at the line that called the API.
+    """
     frame, level = sys._getframe(), 1  # pyright: ignore[reportPrivateUsage]
     while frame is not None and _is_ours(str(frame.f_globals.get("__name__", ""))):
         frame, level = frame.f_back, level + 1
@@ -113,7 +117,10 @@ NUMBERS = "text-align:right;font-variant-numeric:tabular-nums"
 
 
 def signature(inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> str:
-    """Return the inputs and outputs as a line of text."""
+    """
+    Return the inputs and outputs of a network as a line of text: `x float32[1, 28, 28] -> y
+    float32[1, 10]`.
+    """
     sides = (
         ", ".join(f"{t.name} {t.model_dtype or t.dtype}{list(t.shape)}" for t in side)
         for side in (inputs, outputs)
@@ -122,14 +129,14 @@ def signature(inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> st
 
 
 def text_of(module: ModuleOp) -> str:
-    """Return the IR with large constants elided."""
+    """Return the IR as text, in which large constants are replaced by a placeholder."""
     stream = StringIO()
     print_module(module, stream, elide=MAX_LISTED)
     return stream.getvalue()
 
 
 def ir(module: ModuleOp) -> str:
-    """Return the IR, truncated after `MAX_IR_CHARACTERS`."""
+    """Return the IR as an HTML element, truncated after `MAX_IR_CHARACTERS`."""
     text = text_of(module)
     if more := len(text) - MAX_IR_CHARACTERS:
         text = text if more < 0 else f"{text[:MAX_IR_CHARACTERS]}\n... {more:,} more characters"
@@ -137,20 +144,20 @@ def ir(module: ModuleOp) -> str:
 
 
 def layers(entries: Sequence[Mapping[str, object]]) -> str:
-    """Return a table of the layers in a report, without columns that are empty."""
+    """Return an HTML table of the layers in a report, without columns that are empty."""
     known = ("name", "op", "form", "bits", "device", "macs", "bytes", "cycles", "kernel")
     columns = [key for key in known if any(key in entry for entry in entries)]
     return table(columns, [[entry.get(key) for key in columns] for entry in entries])
 
 
 def totals(content: Mapping[str, object]) -> str:
-    """Return a table of the totals in a report."""
+    """Return an HTML table of the totals in a report."""
     rows = [[k.replace("_", " "), v] for k, v in content.items() if isinstance(v, int | float)]
     return table(["total", ""], rows)
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return a table with numbers aligned to the right, and text to the left."""
+    """Return an HTML table; numbers are aligned to the right, and text to the left."""
     head = "".join(f'<th style="text-align:left">{escape(c)}</th>' for c in columns)
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
@@ -170,7 +177,10 @@ def paragraph(text: str) -> str:
 
 
 def folded(title: str, content: str | None) -> str:
-    """Return content that a click on `title` shows; "" without content."""
+    """
+    Return HTML that shows only `title` until the user clicks on it, and then `content`. Return ""
+    if `content` is `None`.
+    """
     if content is None:
         return ""
     return f"<details><summary>{escape(title)}</summary>{content}</details>"

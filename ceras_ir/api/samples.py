@@ -35,7 +35,10 @@ PER_FILE = 64
 
 
 def paths_of(data: object) -> list[str] | None:
-    """Return the files or folders that `data` names; None if `data` is samples."""
+    """
+    Return the paths if `data` is a path or a list of paths; None if `data` is anything else, such
+    as arrays.
+    """
     if isinstance(data, str | PathLike):
         return [fspath(cast("PathOf", data))]
     if isinstance(data, list | tuple):
@@ -48,7 +51,10 @@ def paths_of(data: object) -> list[str] | None:
 def read_samples(
     data: Data, inputs: Sequence[TensorInfo], label: str, images: ImageOptions | None = None
 ) -> Samples | StreamedSamples:
-    """Return the samples of `data` for a network with `inputs`; errors call the data `label`."""
+    """
+    Return the samples in `data` (paths, arrays or a generator) for a network with `inputs`.
+    `images` are the options for image files. Errors call the data `label`.
+    """
     if (paths := paths_of(data)) is not None:
         return open_samples(_with_images(paths, images), inputs)
     _refuse_images(images)
@@ -58,7 +64,10 @@ def read_samples(
 
 
 class SampleFiles:
-    """Samples in files, which are deleted with the object."""
+    """
+    A temporary folder with samples of the caller, deleted with this object. Passes read calibration
+    data from files.
+    """
 
     def __init__(self) -> None:
         self._folder = TemporaryDirectory(prefix="ceras-data-")
@@ -72,7 +81,10 @@ class SampleFiles:
         label: str,
         images: ImageOptions | None = None,
     ) -> str:
-        """Return `data` as passes accept it: names of files and folders, separated by commas."""
+        """
+        Return `data` in the form that passes accept, names of files and folders separated by
+        commas. Arrays are first written to files. Errors call the data `label`.
+        """
         if (paths := paths_of(data)) is not None:
             return _with_images(paths, images)
         _refuse_images(images)
@@ -97,7 +109,10 @@ class SampleFiles:
         return self.save(arrays, label)
 
     def save(self, arrays: Mapping[str, Array], label: str) -> str:
-        """Write `arrays` to a file, and return its name; errors call the data `label`."""
+        """
+        Write `arrays` to a new file in the folder, and return its path. Later errors about this
+        file call it `label`.
+        """
         path = str(Path(self._folder.name) / f"{len(self._names) + 1}.npz")
         self._names[path] = label
         save_arrays(path, arrays)
@@ -105,7 +120,7 @@ class SampleFiles:
 
     @contextmanager
     def named(self) -> Generator[None]:
-        """Name the data of the caller in errors about these files."""
+        """Replace the temporary paths in errors inside the block by the labels of the data."""
         try:
             yield
         except InputError as error:
