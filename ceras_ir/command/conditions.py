@@ -42,14 +42,20 @@ RELATIONS: Mapping[str, tuple[Callable[[float, float], bool], str]] = MappingPro
 
 @dataclass(frozen=True)
 class Quantity:
-    """The units of a limit, and the format of a value in a message."""
+    """
+    The kind of a metric, such as bytes or time: the units of a limit, and the format of a value.
+    """
 
     units: Mapping[str, float]
-    """Each unit, in any case, and the factor. A limit without a unit has the factor 1."""
+    """
+    The factor of each unit, in any case: `{"K": 1024, "M": 1048576}`. A limit without a unit has
+    the factor 1.
+    """
     form: str
+    """The format string of a value, such as "{:,} bytes"."""
 
     def text(self, value: float) -> str:
-        """Format a value with the unit."""
+        """Return `value` as text with the unit, for a message."""
         if value == inf:
             return "infinite"
         return self.form.format(int(value) if value == int(value) else value)
@@ -69,7 +75,10 @@ MIN_UNIT_SIMILARITY = 0.75
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition as the user writes it, in parts."""
+    """
+    The parts of a condition such as `flash>64K`: the metric, the comparison, the number and the
+    unit.
+    """
 
     text: str
     metric: str
@@ -78,7 +87,10 @@ class Condition:
     unit: str
 
     def limit(self, quantity: Quantity) -> float:
-        """Return the limit in the unit of values; refuse a unit of another quantity."""
+        """
+        Return the limit in the unit of measured values: 65536 for `64K`. Raise a `UsageError` for a
+        unit that `quantity` does not have.
+        """
         factors = {"": 1.0, **{unit.lower(): f for unit, f in quantity.units.items()}}
         factor = factors.get(self.unit.lower())
         if factor is None:
@@ -94,7 +106,9 @@ class Condition:
 
 @dataclass(frozen=True)
 class Value:
-    """A measured value. Several outputs or networks can have a metric."""
+    """
+    A measured value of a metric. Several outputs or networks can have a value of the same metric.
+    """
 
     metric: str
     """The name as an identifier, such as `top_1`."""
@@ -105,7 +119,9 @@ class Value:
 
     @property
     def name(self) -> str:
-        """The metric as a condition names it."""
+        """
+        The metric as a condition names it: `OUTPUT: METRIC`, or `METRIC` for the entire network.
+        """
         return f"{self.output}: {self.metric}" if self.output else self.metric
 
     def __str__(self) -> str:
@@ -113,7 +129,7 @@ class Value:
 
 
 def condition(text: str) -> Condition:
-    """Parse a condition, the value of `--fail-if`."""
+    """Parse a condition such as `flash>64K`, the value of `--fail-if`."""
     found = FORM.fullmatch(text.strip())
     limit = LIMIT.fullmatch(found["limit"]) if found else None
     if found is None or limit is None:
@@ -135,7 +151,10 @@ CONDITION_HELP = (
 
 
 def add_conditions(parser: ToolParser, metrics: str) -> None:
-    """Add `--fail-if`; `metrics` is the end of the help: examples, and the metrics with units."""
+    """
+    Add the option `--fail-if`. `metrics` is the end of its help: examples, and the metrics with
+    units.
+    """
     shown = metrics.replace("%", "%%")
     usual(
         parser.add_argument(
@@ -155,8 +174,8 @@ def _refused(condition: Condition, message: str) -> UsageError:
 
 def _named(each: Condition, metrics: Mapping[str, Quantity]) -> tuple[str, Quantity]:
     """
-    Return the metric that a condition names, and its quantity (unit and format). A name that is not
-    in `metrics` is assumed to be a metric of a user, which is a fraction or a percentage.
+    Return the metric that the condition `each` names, possibly by a prefix, and its quantity. A
+    name that is not in `metrics` is assumed to be a metric of the user, a share from 0 to 1.
     """
     name = identifier(each.metric.rpartition(": ")[2])
     found = matching(name, metrics)
@@ -168,7 +187,9 @@ def _named(each: Condition, metrics: Mapping[str, Quantity]) -> tuple[str, Quant
 
 
 def _short_names(metrics: Mapping[str, Quantity]) -> Iterator[str]:
-    """Yield the first words of metrics, which are unique prefixes: `flash` of `flash_bytes`."""
+    """
+    Yield the first word of each metric if no other metric begins with it: `flash` of `flash_bytes`.
+    """
     for name in metrics:
         first = name.partition("_")[0]
         if len(matching(first, metrics)) == 1:
@@ -181,8 +202,9 @@ def check_conditions(
     is_other: Callable[[str], bool] = lambda _: False,
 ) -> None:
     """
-    Refuse unknown metrics and units before the work of the command. `is_other` accepts metrics
-    without a defined quantity, which are shares.
+    Raise a `UsageError` for an unknown metric or unit, before the work of the command begins.
+    `is_other` returns whether a name that is not in `metrics` is a metric of the user, a share from
+    0 to 1.
     """
     for each in conditions:
         name, quantity = _named(each, metrics)
@@ -204,8 +226,9 @@ def met_conditions(
     reasons: Mapping[str, str] | None = None,
 ) -> Iterator[str]:
     """
-    Yield a message for each value that meets a condition. Refuse a condition on a metric without a
-    value; `reasons` has the reason why a metric has none, if it is known.
+    Yield an error message for each measured value in `values` that meets a condition. Raise a
+    `UsageError` for a condition on a metric without a value; `reasons` maps such metrics to the
+    reason, if it is known.
     """
     values = [value for value in values if not isnan(value.number)]
     for each in conditions:
@@ -228,6 +251,9 @@ def met_conditions(
 
 
 def print_met(tool: str, messages: Sequence[str]) -> int:
-    """Print the messages of met conditions, and return the exit status."""
+    """
+    Print the messages of `met_conditions` as errors of the command `tool`. Return the exit status:
+    1 if there are any, else 0.
+    """
     report([f"{shown_name(tool)}: error: {message}" for message in messages])
     return 1 if messages else 0

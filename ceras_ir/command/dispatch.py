@@ -24,7 +24,7 @@ HELP_FLAGS = ("-h", "--help")
 
 
 def listing(program: str) -> str:
-    """Return the commands of `program` with their purposes, in groups."""
+    """Return the text that `program` prints without a command: all commands with their purposes."""
     from ceras_ir.command.entry_point import GROUPS, Command, commands
 
     known: dict[str, Command] = {}
@@ -92,7 +92,10 @@ def _dispatch(argv: Sequence[str] | None, program: str) -> int:
 
 
 def _print(text: str) -> int:
-    """Print to stdout; the reader of a pipe, such as `| head`, may have exited."""
+    """
+    Print to stdout and return the exit status: 0, or 141 if the reader of a pipe, such as `| head`,
+    has exited.
+    """
     try:
         print(text, flush=True)
     except BrokenPipeError:

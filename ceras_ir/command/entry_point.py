@@ -28,11 +28,11 @@ GROUPS = (USE, LOOK, DEVELOP)
 # A dataclass would import `inspect`, which takes a sixth of the time of `ceras --help`.
 class Command(NamedTuple):
     """
-    A command. `module` has the functions `main` and `make_parser`; completion and documentation use
-    the latter.
+    A command and its module, which has the functions `main` and `make_parser`. Completion and
+    documentation use `make_parser`.
 
-    OpenBLAS, which numpy multiplies with, uses a single thread unless the environment specifies
-    another number.
+    A call runs the command, with a single thread of OpenBLAS (the matrix products of numpy) unless
+    the environment specifies another number.
     """
 
     name: str
@@ -43,7 +43,10 @@ class Command(NamedTuple):
     """The group in the list of commands."""
 
     def __call__(self, argv: Sequence[str] | None = None) -> int:
-        """Run the command; an interrupt during imports prints one line, as later."""
+        """
+        Run the command with the arguments `argv` (default: the command line), and return the exit
+        status. An interrupt during imports prints one line, as it does later.
+        """
         limit, _ = resource.getrlimit(resource.RLIMIT_AS)
         if limit != resource.RLIM_INFINITY and limit < MIN_ADDRESS_SPACE:
             print(
@@ -93,8 +96,8 @@ PROBED_BYTES = 64 << 20
 
 def memory_is_short() -> bool:
     """
-    Return whether a further `PROBED_BYTES` cannot be allocated. Any exception can then follow from
-    this, such as an `ImportError` or, for an escape in a string, a `SyntaxError`.
+    Return whether an allocation of `PROBED_BYTES` fails. If it does, any exception before, such as
+    an `ImportError` or `SyntaxError`, can be due to missing memory.
     """
     try:
         mmap.mmap(-1, PROBED_BYTES).close()
@@ -105,8 +108,8 @@ def memory_is_short() -> bool:
 
 def is_interrupt(error: BaseException | None) -> bool:
     """
-    Return whether an error is an interrupt or follows from one. Python 3.11 replaces an interrupt
-    in `__set_name__`, as of a cached property, by a `RuntimeError`.
+    Return whether `error` is a `KeyboardInterrupt`, or was raised while one was handled. Python
+    3.11 replaces an interrupt in `__set_name__`, as of a cached property, by a `RuntimeError`.
     """
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
@@ -114,7 +117,10 @@ def is_interrupt(error: BaseException | None) -> bool:
 
 
 def commands() -> "dict[str, EntryPoint]":
-    """Return the installed commands by their names without prefix."""
+    """
+    Return the entry points of the installed commands, by name without the prefix: `compile` for
+    `ceras-compile`.
+    """
     from importlib.metadata import distribution
 
     from ceras_ir.support.extensions import DISTRIBUTION, without_deleted
@@ -125,7 +131,10 @@ def commands() -> "dict[str, EntryPoint]":
 
 
 def discard(stream: IO[str]) -> None:
-    """Redirect `stream` to the null device, also for the final flush of the interpreter."""
+    """
+    Redirect `stream` to the null device, so that the final flush of Python raises no error on a
+    closed pipe.
+    """
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
@@ -135,14 +144,17 @@ _SHOWN_NAMES: dict[str, str] = {}
 
 
 def shown_name(command: str) -> str:
-    """Return the name of a command for usage and messages, as the user has typed it."""
+    """
+    Return the name of `command` as the user has typed it, for usage and messages: `ceras compile`
+    or `ceras-compile`.
+    """
     name, space, rest = command.partition(" ")
     return f"{_SHOWN_NAMES.get(name, name)}{space}{rest}"
 
 
 @contextmanager
 def shown_as(command: str, words: str) -> Generator[None]:
-    """Name `command` as `words` in usage and messages inside the block."""
+    """Print `command` as `words` in usage and messages inside the block."""
     _SHOWN_NAMES[command] = words
     try:
         yield

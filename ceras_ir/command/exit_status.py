@@ -66,7 +66,7 @@ MAX_SOURCE = 100
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """An error and its place, as far as it is known."""
+    """An error message, with the file, line and column as far as they are known."""
 
     message: str
     file: str | None = None
@@ -77,7 +77,10 @@ class Diagnostic:
     severity: str = "error"
 
     def lines(self, file: str) -> list[str]:
-        """Return the printed lines; `file` is the default of the place."""
+        """
+        Return the lines to print, `FILE:LINE:COL: error: MESSAGE` and the source. `file` is used if
+        the diagnostic has no file.
+        """
         place = [printable(self.file or file, MAX_PATH_LENGTH)]
         if self.line is not None:
             place += [str(self.line), str(self.column or 1)]
@@ -125,7 +128,10 @@ class InternalError(SourceError):
 
 
 def explain_crash(tool: str, error: InputError) -> None:
-    """Print the place of a crash, for the author of the code."""
+    """
+    Print where the compiler or a plugin crashed, if `error` is an `InternalError`, and write the
+    report of the crash. `tool` is the command.
+    """
     if isinstance(error, InternalError) and (cause := error.__cause__) is not None:
         report(_explanation(cause, error.source))
         if error.advice is None:
@@ -134,8 +140,9 @@ def explain_crash(tool: str, error: InputError) -> None:
 
 def _explanation(error: BaseException, source: str | None) -> list[str]:
     """
-    Return a short traceback: the innermost frames, the innermost frame in the file `source`, and
-    the exception. Notes of xDSL are omitted, because they contain the whole IR.
+    Return the lines of a short traceback of `error`: the innermost frames, and the innermost frame
+    in the file `source`, which has the pass that crashed. Notes of xDSL are omitted, because they
+    contain the whole IR.
     """
     frames = traceback.extract_tb(error.__traceback__)
     innermost = list(frames[-MAX_FRAMES:])
@@ -163,14 +170,17 @@ def _crash_report(tool: str, cause: BaseException) -> str:
 
 
 def summary(error: BaseException) -> str:
-    """Return the first line of the exception, as at the end of a traceback, shortened."""
+    """Return the name of the exception and the first line of its text, shortened."""
     first = printable(str(error).strip().partition("\n")[0], MAX_SUMMARY)
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
 @contextmanager
 def phase(what: str) -> Generator[None]:
-    """Name the phase `what` in a crash inside the block, such as `emission for target c`."""
+    """
+    Convert a crash inside the block to an `InternalError` with the message `internal error in
+    WHAT`; `what` is, for example, `emission for target c`. Errors of the user pass unchanged.
+    """
     try:
         yield
     # Any exception but those of the user is an error of the compiler.
@@ -193,8 +203,9 @@ def _excerpt(span: Span[str] | Span[bytes]) -> tuple[str, ...]:
 
 def excerpt(text: str, begin: int, stop: int) -> tuple[str, ...]:
     """
-    Return the line of `text` at index `begin`, cut to a window, and a line with carets up to index
-    `stop`.
+    Return two lines for a diagnostic: the line of `text` that contains the index `begin`, cut to a
+    window, and carets below the characters from `begin` to `stop` (exclusive). Return () for an
+    empty line.
     """
     position = min(begin, len(text))
     start = text.rfind("\n", 0, position) + 1
@@ -210,7 +221,7 @@ def excerpt(text: str, begin: int, stop: int) -> tuple[str, ...]:
 
 
 def from_parse_error(error: ParseError) -> SourceError:
-    """Convert an error of the parser to a diagnostic with the source line."""
+    """Convert an error of xDSL's parser to a `SourceError` with the source line."""
 
     def at(span: Span[str] | Span[bytes], message: str, severity: str) -> Diagnostic:
         where = span.get_location()
@@ -224,7 +235,10 @@ def from_parse_error(error: ParseError) -> SourceError:
 
 
 def at_operation(op: Operation, message: str) -> Diagnostic:
-    """Return `message` about `op`: at the line of parsed IR, or at the node of a model."""
+    """
+    Return a diagnostic with `message` about `op`, at its line in parsed IR or at its node in a
+    model, whichever its location has.
+    """
     match op.location:
         case FileLineColLoc(filename=file, line=line, column=column):
             return Diagnostic(f"'{op.name}' op {message}", file.data, line.data, column.data)
@@ -248,7 +262,7 @@ class NodeDiagnostic(Diagnostic):
 
 
 def report(lines: Sequence[str], max_lines: int = MAX_LINES) -> None:
-    """Print diagnostics to stderr, at most a screenful."""
+    """Print `lines` to stderr. If there are more than `max_lines`, the rest is only counted."""
     lines = [printable(part) for line in lines for part in line.removesuffix("\n").split("\n")]
     shown = lines if len(lines) <= max_lines else lines[: max_lines - 1]
     if more := len(lines) - len(shown):
@@ -275,7 +289,10 @@ def _escape_characters(stream: object) -> None:
 def run_tool(
     tool: str, main: Callable[[Sequence[str]], int], argv: Sequence[str] | None = None
 ) -> int:
-    """Run `main` on `argv` (default: the command line) and return the exit status."""
+    """
+    Run the function `main` of the command `tool` on `argv` (default: the command line). Print
+    errors as diagnostics, and return the exit status.
+    """
     shown = shown_name(tool)
     if argv is None:
         signal.signal(signal.SIGTERM, _end)
@@ -337,8 +354,8 @@ def run_tool(
 @contextmanager
 def naming(file: str) -> Generator[None]:
     """
-    Set the file of an `InputError` inside the block, unless it has a file. Wrong usage concerns the
-    command line, and gets no file.
+    Set the file of each `InputError` inside the block to `file`, unless it has a file. A
+    `UsageError` concerns the command line, and gets no file.
     """
     try:
         yield

@@ -22,29 +22,34 @@ _USUAL: WeakSet[argparse.Action] = WeakSet()
 
 
 def document_later(action: argparse.Action, read: Callable[[], str]) -> None:
-    """Compute the help of an option by `read` when it is printed, which parses sources."""
+    """
+    Compute the help of the option `action` by `read` only when help is printed, because `read`
+    parses source files.
+    """
     _UNREAD[action] = read
 
 
 def usual(action: argparse.Action) -> argparse.Action:
-    """Declare that `--help` lists an option, and return the option."""
+    """Declare that the short help (`--help`) lists the option `action`, and return `action`."""
     _USUAL.add(action)
     return action
 
 
 class HelpParser(argparse.ArgumentParser):
-    """An `argparse` parser with examples, and with a short help if it has many options."""
+    """
+    An `argparse` parser with example command lines, and with a short help if it has many options.
+    """
 
     examples: Sequence[str] = ()
     """Command lines without the name of the command, printed at the end of the help."""
     further_options: Callable[[], tuple[str, str, Sequence[argparse.Action]]] | None = None
     """
-    A function that returns the title, the description and the members of a group of options that
-    the help lists, and that the parser accepts only together with another option.
+    A function that returns a group of options for the help: title, description and members. The
+    parser accepts them only together with another option, such as `--target`.
     """
 
     def document(self) -> None:
-        """Load the help of all options."""
+        """Compute the help of all options that `document_later` has delayed."""
         _document(self._actions)
 
     def format_help(self) -> str:
@@ -105,7 +110,9 @@ def _document(actions: Collection[argparse.Action]) -> None:
 
 
 def value_text(action: argparse.Action) -> str:
-    """Return the placeholder of the value of an argument; "" for a switch."""
+    """
+    Return the placeholder for the value of an argument in the help, such as `N`; "" for a switch.
+    """
     if isinstance(action.metavar, str):
         return action.metavar
     if action.metavar is not None:

@@ -35,7 +35,10 @@ class FolderOptions:
 
 
 def refuse_overwriting(output: str | None, *sources: str | None) -> None:
-    """Refuse an output that is an input of the command; lists have commas."""
+    """
+    Raise a `UsageError` if the file `output` is one of `sources`, the inputs of the command. A
+    source may be a list of paths separated by commas.
+    """
     if output is None or not os.path.isfile(output):
         return
     for source in (part for text in sources if text for part in (text, *text.split(","))):
@@ -44,7 +47,10 @@ def refuse_overwriting(output: str | None, *sources: str | None) -> None:
 
 
 def first_unused(folder: str, name: str, ending: str) -> str:
-    """Return the first name of a numbered series that does not exist."""
+    """
+    Return the first path that does not exist of the series `NAME.ENDING`, `NAME-2.ENDING`,
+    `NAME-3.ENDING` and so on in `folder`.
+    """
     paths = (os.path.join(folder, f"{name}{f'-{n}' if n > 1 else ''}.{ending}") for n in count(1))
     return next(path for path in paths if not os.path.lexists(path))
 
@@ -116,7 +122,10 @@ REPORT = "report.json"
 
 
 def is_inside(folder: Path, name: str) -> bool:
-    """Return whether `name` is a file below `folder`, after links are followed."""
+    """
+    Return whether the relative path `name` leads to a place below `folder`, after links are
+    followed.
+    """
     plain = PurePosixPath(name)
     if "\0" in name or not plain.parts or plain.is_absolute() or ".." in plain.parts:
         return False
@@ -124,7 +133,7 @@ def is_inside(folder: Path, name: str) -> bool:
 
 
 def write_artefacts(folder: Path, artefacts: "Sequence[Artefact]") -> None:
-    """Write each artefact below `folder`."""
+    """Write the files of a compiled network below `folder`."""
     for artefact in artefacts:
         path = folder / artefact.path
         path.parent.mkdir(parents=True, exist_ok=True)

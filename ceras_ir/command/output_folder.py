@@ -86,7 +86,10 @@ def open_folder(path: str, *, force: bool = False) -> Generator[Path]:
 
 
 def _mount(folder: Path) -> str:
-    """Return the mount to which a folder belongs; a rename cannot leave it."""
+    """
+    Return a text that identifies the file system mount of `folder`. A rename works only within a
+    mount.
+    """
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         lines = Path(f"/proc/self/fdinfo/{handle}").read_text().splitlines()
@@ -99,7 +102,10 @@ def _mount(folder: Path) -> str:
 
 @contextmanager
 def _hidden_folder(place: Path, name: str) -> Generator[Path]:
-    """Yield a locked hidden folder for the destination `name`, and remove it at the end."""
+    """
+    Create a hidden folder in `place` for the new files of the destination `name`, and lock it for
+    the duration of the block. It is removed at the end.
+    """
     while True:
         hidden = Path(tempfile.mkdtemp(".partial", f".{name}.", place))
         handle = os.open(hidden, os.O_RDONLY | os.O_DIRECTORY)
@@ -124,7 +130,9 @@ def _remove(hidden: Path) -> None:
 
 
 def _hidden_folders(destination: Path) -> Iterator[Path]:
-    """Yield the hidden folders of the user for `destination`, of this and other processes."""
+    """
+    Yield the hidden folders for `destination` that this user owns, of this and other processes.
+    """
     pattern = re.compile(rf"\.{re.escape(destination.name)}\.\w+\.partial")
     for place in (destination.parent, destination):
         with suppress(OSError):
@@ -139,7 +147,10 @@ def _hidden_folders(destination: Path) -> Iterator[Path]:
 
 
 def _recover(destination: Path) -> None:
-    """Complete or undo the changes of processes that were killed, and remove their folders."""
+    """
+    Complete or undo the changes to `destination` of processes that were killed, and remove their
+    hidden folders.
+    """
     for hidden in list(_hidden_folders(destination)):
         try:
             handle = os.open(hidden, os.O_RDONLY | os.O_DIRECTORY)
@@ -160,7 +171,11 @@ def _recover(destination: Path) -> None:
 
 
 def _ours(destination: Path, shown: str, *, force: bool) -> set[Path]:
-    """Return the files that may be replaced in a folder; refuse a folder of the user."""
+    """
+    Return the files in `destination` that an earlier compilation wrote, and that may be replaced.
+    Raise an `InputError` if the folder has only files of the user, unless `force`. `shown` is its
+    name in the message.
+    """
     listed = _listed(destination)
     if listed is None and not force and destination.exists():
         # Another process writes into a folder with such a name.
@@ -174,7 +189,10 @@ def _ours(destination: Path, shown: str, *, force: bool) -> set[Path]:
 
 
 def _renamed(new: Path, destination: Path) -> bool:
-    """Rename a folder; return False if another process created the destination."""
+    """
+    Rename the folder `new` to `destination`. Return False if another process has created
+    `destination`.
+    """
     try:
         os.rename(new, destination)
     except OSError as error:
@@ -200,7 +218,10 @@ def _locked(folder: Path) -> Generator[None]:
 
 
 def _listed(folder: Path) -> set[Path] | None:
-    """Return the files that the manifest in `folder` lists; None without a valid manifest."""
+    """
+    Return the files that the manifest of a compiled network in `folder` lists; None without a valid
+    manifest.
+    """
     try:
         content: object = json.loads(read_text(folder / MANIFEST))
     except (OSError, ValueError, RecursionError):
@@ -213,7 +234,10 @@ def _listed(folder: Path) -> set[Path] | None:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Return the paths of all entries below `folder` that are no folders, without hidden ones."""
+    """
+    Return the relative paths of all files and links below `folder`, without the hidden folders of
+    this module.
+    """
     found: list[Path] = []
     hidden = set(_hidden_folders(folder))
     for place, folders, names in os.walk(folder):
@@ -227,7 +251,10 @@ def _files(folder: Path) -> list[Path]:
 def _replace(
     hidden: Path, destination: Path, listed: Collection[Path], shown: str, *, force: bool
 ) -> None:
-    """Replace the files `listed` by the files in the folder `new`, or change nothing."""
+    """
+    Replace the files `listed` in `destination` by the new files in the hidden folder, or change
+    nothing.
+    """
     new = _files(hidden / NEW)
     _refuse_clashes(new, destination, listed, shown, force=force)
     if not _exchange(hidden, destination, {*listed, *new}):
@@ -275,8 +302,9 @@ def exchange(first: Path, second: Path) -> None:
 
 def _exchange(hidden: Path, destination: Path, ours: Collection[Path]) -> bool:
     """
-    Exchange `destination` and `new`, to which all files but `ours` are linked before. Return False,
-    without a change of `destination`, if the system does not permit this.
+    Exchange `destination` with the folder of new files by one system call. Before, all files except
+    `ours`, those that are replaced, are linked into the new folder. Return False, without a change
+    of `destination`, if the system does not permit this.
     """
     new, mark = hidden / NEW, hidden / EXCHANGED
     made: list[Path] = []
@@ -310,7 +338,10 @@ def _exchange(hidden: Path, destination: Path, ours: Collection[Path]) -> bool:
 
 
 def _kept_folders(destination: Path, ours: Collection[Path]) -> list[Path]:
-    """Return the folders that have files of the user or no files, outer folders first."""
+    """
+    Return the folders in `destination` that must be kept, since they have files of the user (not in
+    `ours`) or are empty; outer folders first.
+    """
     parents = {parent for path in ours for parent in path.parents}
     kept = {parent for path in _files(destination) if path not in ours for parent in path.parents}
     for place, folders, _ in os.walk(destination):
@@ -329,7 +360,7 @@ def _copy_folder(source: Path, target: Path) -> None:
 
 
 def _is_current(folder: Path) -> bool:
-    """Return whether the current folder of a process, as far as it is visible, is in `folder`."""
+    """Return whether the current folder of any visible process is `folder` or below it."""
     for name in os.listdir("/proc"):
         with suppress(OSError):
             if name.isdigit() and f"{os.readlink(f'/proc/{name}/cwd')}/".startswith(f"{folder}/"):
@@ -346,7 +377,10 @@ def _was_exchanged(hidden: Path) -> bool:
 
 
 def _take_late_files(hidden: Path, destination: Path) -> None:
-    """Move files that the user wrote into the old folder after `new` received the links."""
+    """
+    Move files into `destination` that the user wrote into the old folder between the links and the
+    exchange.
+    """
     before = hidden / NEW
     ours = {*(_listed(before) or ()), *(_listed(destination) or ())}
     for path in _files(before):
@@ -360,7 +394,10 @@ def _take_late_files(hidden: Path, destination: Path) -> None:
 
 
 def _move(hidden: Path, destination: Path, listed: Collection[Path], new: Collection[Path]) -> None:
-    """Set the files `listed` aside and move the files `new` in; undo all after an error."""
+    """
+    Move the files `listed` away and the files `new` into `destination`, one by one. After an error,
+    all moves are undone.
+    """
     old = sorted(
         path
         for path in {*listed, *new}
@@ -395,7 +432,10 @@ def _remove_empty(destination: Path, paths: Collection[Path]) -> None:
 
 
 def _read_moves(hidden: Path, destination: Path) -> tuple[list[Path], list[Path]] | None:
-    """Return the old and the new files in a list of moves; None if no file was moved."""
+    """
+    Return the old and the new files in the list of moves of a process that was killed; None if it
+    had moved no file.
+    """
     try:
         content: object = json.loads(read_text(hidden / MOVES))
     except FileNotFoundError:
@@ -416,7 +456,9 @@ def _read_moves(hidden: Path, destination: Path) -> tuple[list[Path], list[Path]
 
 
 def _undo(hidden: Path, destination: Path, old: Collection[Path], new: Collection[Path]) -> None:
-    """Undo moves. The folders show which moves were made, so this can be repeated."""
+    """
+    Undo moves. It depends only on which files exist, so it can be repeated if it is killed too.
+    """
     for path in new:
         if not os.path.lexists(hidden / NEW / path) and os.path.lexists(destination / path):
             _rename(destination / path, hidden / NEW / path)

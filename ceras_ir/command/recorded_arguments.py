@@ -4,7 +4,10 @@ import argparse
 
 
 class RecordedArguments(argparse.Namespace):
-    """A parsed command line that records the names of the attributes that are read."""
+    """
+    Parsed arguments that record which attributes are read, so that options without effect are
+    found.
+    """
 
     def __init__(self, arguments: argparse.Namespace):
         super().__init__(**vars(arguments))
@@ -16,7 +19,9 @@ class RecordedArguments(argparse.Namespace):
         return super().__getattribute__(name)
 
     def unread(self, defaults: argparse.Namespace) -> list[str]:
-        """Return the options that differ from `defaults` and were not read, in order."""
+        """
+        Return the flags of options that the user changed from `defaults` and that no code has read.
+        """
         given = {name: value for name, value in vars(self).items() if not name.startswith("_")}
         known = vars(defaults)
         return [

@@ -54,7 +54,10 @@ class UsageParser(HelpParser):
     """An `argparse` parser that raises `UsageError`."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise a `UsageError`, with the choices or the form of each option without a value."""
+        """
+        Raise a `UsageError`. If `message` says that an option lacks its value, add the choices or
+        the placeholder of the value.
+        """
         flag, extra, _ = message.partition(EXTRA)
         if extra:
             raise UsageError(f"{flag}: the option has no value: write only the option")
@@ -69,7 +72,10 @@ class UsageParser(HelpParser):
         raise UsageError(f"{message} ({'; '.join(hints)})" if hints else message)
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> object:
-        """Name the expected type in an error, instead of the function that converts the value."""
+        """
+        Convert the value of an option. The error names the expected type instead of a Python
+        function.
+        """
         try:
             return super()._get_value(action, arg_string)
         except argparse.ArgumentError as error:
@@ -94,12 +100,14 @@ class UsageParser(HelpParser):
 
     @property
     def flags(self) -> frozenset[str]:
-        """All flags."""
+        """The set of all flags, such as `--target`."""
         return frozenset(self._option_string_actions)
 
 
 def _lacks(flag: str, message: str) -> bool:
-    """Return whether an error of `argparse` reports that the value of `flag` is missing."""
+    """
+    Return whether `message`, an error of `argparse`, reports that the value of `flag` is missing.
+    """
     start, _, rest = message.partition(": ")
     if start == REQUIRED:
         return flag in rest.split(", ")
@@ -114,7 +122,7 @@ def add_output(
     default: str | None = None,
     required: bool = False,
 ) -> None:
-    """Add `-o`, the result of a command."""
+    """Add the option `-o`, the output of a command, with the help `text`."""
     usual(
         group.add_argument(
             "-o", dest="output", metavar=metavar, default=default, required=required, help=text
@@ -150,7 +158,10 @@ PATHS = ("DIR", "FILE")
 
 
 class _StoreOnce(argparse.Action):
-    """An action that stores a value, and reports a second value, which replaces the first."""
+    """
+    Store the value of an option. If it is given twice with different values, print a warning, and
+    use the last value.
+    """
 
     def __call__(
         self,
@@ -170,7 +181,10 @@ class _StoreOnce(argparse.Action):
 
 
 class ToolParser(UsageParser):
-    """A parser without abbreviations, with `--version`, that raises `UsageError`."""
+    """
+    The parser of a command: it has `--version`, accepts no abbreviated options, and raises
+    `UsageError` for wrong usage.
+    """
 
     def __init__(
         self,
@@ -200,7 +214,7 @@ class ToolParser(UsageParser):
         add_version(self)
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> object:
-        """Refuse an empty text for a file or folder."""
+        """Convert the value of an option. An empty text for a file or folder is an error."""
         parts = value_text(action).replace("...", "").split("|")
         if not arg_string and any(part in PATHS or "." in part for part in parts):
             raise argparse.ArgumentError(action, "the text is empty: give a file or folder")
@@ -219,10 +233,10 @@ class ToolParser(UsageParser):
 
     def read(self, argv: Sequence[str]) -> argparse.Namespace:
         """
-        Parse `argv`.
+        Parse `argv`. Raise a `UsageError` for wrong usage.
 
-        A misspelled option is reported first, with the most similar option, because other errors
-        often follow from it.
+        A misspelled option is reported before all other errors, with the most similar option,
+        because other errors often follow from it.
         """
         if self._subparsers is None:
             self._refuse_unknown(argv)
@@ -253,7 +267,9 @@ def add_version(group: ArgumentContainer) -> None:
 
 
 class _PrintVersions(argparse.Action):
-    """An action that searches for versions only on request, because this takes milliseconds."""
+    """
+    Print the versions and exit. They are searched only on request, because this takes milliseconds.
+    """
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         print(versions(parser.prog))
@@ -347,12 +363,12 @@ def values_of(
 
 
 def words(text: str) -> tuple[str, ...]:
-    """Split a list with commas; empty text has no parts."""
+    """Split text at commas: `a,b` -> `("a", "b")`. Empty text has no parts."""
     return tuple(text.split(",")) if text else ()
 
 
 def names(text: str) -> list[str]:
-    """Split a list of names with commas; no name is empty."""
+    """Split a list of names at commas. Raise an `ArgumentTypeError` if a name is empty."""
     found = text.split(",")
     if not all(found):
         raise argparse.ArgumentTypeError(f"expected names separated by commas, got {text!r}")
@@ -360,7 +376,10 @@ def names(text: str) -> list[str]:
 
 
 def file_list(text: str) -> str:
-    """Return a list of files with commas unchanged; no name is empty."""
+    """
+    Return a list of files separated by commas unchanged. Raise an `ArgumentTypeError` if a name is
+    empty.
+    """
     names(text)
     return text
 

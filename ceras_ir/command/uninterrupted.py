@@ -13,8 +13,8 @@ DELAYED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 @contextmanager
 def uninterrupted() -> Generator[None]:
     """
-    Delay signals that have a handler until the end of the block, any number of them. Handlers run
-    in the main thread only, so other threads need no delay.
+    Delay signals that have a Python handler until the end of the block; each is then handled once.
+    In other threads than the main thread, nothing is done, because handlers never run there.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
