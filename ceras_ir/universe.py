@@ -85,7 +85,7 @@ PASSES: dict[str, tuple[str, ...]] = {
 
 
 def load(path: str) -> object:
-    """Return the object at `module:attribute`."""
+    """Import and return the object at `path`, such as `ceras_ir.dialects.graph:Graph`."""
     module, attribute = path.split(":")
     return getattr(import_module(module), attribute)
 
@@ -111,8 +111,8 @@ def _text(path: str) -> type[TextTarget]:
 
 def universe_of(target: type[Target]) -> Universe:
     """
-    Return the dialects and passes of a target, and the xDSL target that prints its text format, if
-    any.
+    Return the dialects and passes that `target` adds, for `xdsl-opt`, together with the xDSL target
+    that prints the text format of `target`, if it has one.
     """
     dialects, passes = (
         {name: qualified(path, target) for name, path in paths.items()}
@@ -122,7 +122,7 @@ def universe_of(target: type[Target]) -> Universe:
 
 
 def dialect_paths() -> dict[str, str]:
-    """Return the `module:attribute` of each dialect, including installed targets."""
+    """Map the name of each dialect, including those of installed targets, to `module:attribute`."""
     paths = dict(DIALECTS)
     for target in all_targets():
         paths |= target.dialects
@@ -130,7 +130,7 @@ def dialect_paths() -> dict[str, str]:
 
 
 def pass_paths() -> dict[str, str]:
-    """Return the `module:class` of each pass, including installed targets."""
+    """Map the name of each pass, including those of installed targets, to `module:class`."""
     paths: dict[str, str] = {}
     for module, names in PASSES.items():
         paths |= {name: f"{module}:{class_name(name)}" for name in names}
@@ -188,7 +188,7 @@ REMOVED_RULES = {
 
 
 def removed_passes() -> dict[str, str]:
-    """Map the names of removed passes to their replacements."""
+    """Map the name of each pass of earlier versions to a sentence about the replacement."""
     # A command does not import the options of quantization for this table.
     from ceras_ir.transforms.quantization_options import REMOVED_RECIPES
 
@@ -209,7 +209,10 @@ def removed_passes() -> dict[str, str]:
 
 
 def refuse_removed(name: str) -> None:
-    """Refuse the name of a removed pass, with the replacement."""
+    """
+    Raise a `UsageError` with the replacement if `name` is a pass of an earlier version. Any other
+    name is accepted.
+    """
     if (instead := removed_passes().get(name)) is not None:
         raise UsageError(f"pass '{name}' was removed: {instead}")
 

@@ -48,14 +48,16 @@ _KEY = "board_field"
 
 @dataclass(frozen=True)
 class FieldRule:
-    """The limits of a field, and the texts about it in messages and on the page."""
+    """
+    The limits of a field of board files, and texts about the field for messages and for the page.
+    """
 
     minimum: int = 0
     maximum: int = MAX_INTEGER
     is_positive: bool = False
     """Whether 0 is refused, for a field of the type float."""
     multiple: int = 1
-    """The factor of which an integer must be a multiple."""
+    """An integer must be a multiple of this."""
     is_power_of_two: bool = False
     accepts_text: bool = False
     """Whether an integer may be text such as "0x1000", because JSON has no hexadecimal integers."""
@@ -65,7 +67,7 @@ class FieldRule:
     The exit status of a violation is then 3.
     """
     kind: str = ""
-    """The name of the values of a field with choices, such as `core`."""
+    """What the values of a field with choices name, such as `core`."""
     choices: tuple[str, ...] = ()
     pattern: str = ""
     """The regular expression of a text."""
@@ -88,7 +90,10 @@ def board_field(  # As untyped as `dataclasses.field`.
     pattern: str = "",
     example: str = "",
 ) -> Any:
-    """Declare a field of a board file; a field without a default is required."""
+    """
+    Declare a dataclass field that board files can set; without a `default` they must set it.
+    `FieldRule` explains the other parameters.
+    """
     rule = FieldRule(
         minimum,
         maximum,
@@ -106,19 +111,21 @@ def board_field(  # As untyped as `dataclasses.field`.
 
 
 def rule_of(each: Field[object]) -> FieldRule:
-    """Return the rule of a field of a dataclass."""
+    """
+    Return the rule that `board_field` declares for the field `each`, or a rule without limits.
+    """
     rule = each.metadata.get(_KEY)
     return rule if isinstance(rule, FieldRule) else FieldRule()
 
 
 def is_required(each: Field[object]) -> bool:
-    """Return whether a board file must have a field."""
+    """Return whether each board file must set the field `each`."""
     return each.default is MISSING and each.default_factory is MISSING
 
 
 @dataclass(frozen=True)
 class BoardSummary:
-    """The properties of a board in lists."""
+    """The properties of a board that lists of boards print, as text."""
 
     title: str
     part: str = ""
@@ -130,14 +137,20 @@ _BYTE_UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 def byte_text(size: int) -> str:
-    """Return a size in the largest unit of which it is a multiple of an eighth."""
+    """
+    Return a number of bytes as text, in the largest unit of which it is a multiple of an eighth:
+    `1.5 KiB` for 1536, but `1,537 bytes`.
+    """
     fits = (each for each in _BYTE_UNITS if size >= each[0] and size * 8 % each[0] == 0)
     factor, unit = next(fits, (1, "bytes"))
     return f"{size / factor:,.10g} {unit}"
 
 
 def board_files(package: str) -> dict[str, Traversable]:
-    """Return the files in `boards/` of a package by name, sorted; {} without a folder."""
+    """
+    Return the board files of a target, in the folder `boards` of `package`, by name without the
+    suffix and in alphabetical order; {} without such a folder.
+    """
     folder = files(package) / "boards"
     return files_with_suffix(folder, TOML) if folder.is_dir() else {}
 
@@ -151,9 +164,10 @@ def board_text(
     known: Iterable[str] | None = None,
 ) -> str:
     """
-    Return the description of a board: a file with one of the `suffixes`, or a board of the package.
-    `known` lists the names of boards if they differ from the files. An unknown name is wrong usage;
-    a file that cannot be read is invalid input. Errors name `target`.
+    Return the content of a board file. `name` is a path with one of the `suffixes`, or the name of
+    a board in `package`. `known` lists the accepted names if they differ from the files. Raise a
+    `UsageError` for an unknown name, and an `InputError` for a file that cannot be read; errors
+    name `target`.
     """
     shipped = board_files(package)
     if not name.endswith(suffixes) and name not in (names := sorted(known or shipped)):
@@ -171,8 +185,8 @@ def board_text(
 
 def board_hint(name: str, known: Iterable[str], suffixes: tuple[str, ...] = (TOML,)) -> str:
     """
-    Return the end of a message about an unknown board: the ending of board files if `name` is a
-    file, else the most similar of the `known` names.
+    Return the end of a message about an unknown board: the endings of board files if `name` is a
+    file name with another ending, else the most similar of the `known` names.
     """
     if Path(name).suffix:
         return f"; board files end in {' or '.join(suffixes)}"
@@ -188,9 +202,11 @@ def _reason(error: OSError | UnicodeDecodeError, name: str, shipped: Iterable[st
 
 def read_fields(cls: type[T], content: Mapping[str, object], file: str | None, at: str = "") -> T:
     """
-    Return the instance of the dataclass `cls` that `content` describes.
+    Return an instance of the dataclass `cls` from `content`, a table of a board file. Raise an
+    `InputError` that names `file` if a field is unknown, missing or outside its limits.
 
-    `at` is the path of the table, empty for the entire board. Messages name `file`.
+    `at` is the path of the table in the file, such as `memory.sram`; it is empty for the entire
+    file.
     """
     declared = {each.name: each for each in fields_of(cls)}
     reader, hints = _Reader(file), types_of(cls)
@@ -208,7 +224,7 @@ def read_fields(cls: type[T], content: Mapping[str, object], file: str | None, a
 
 
 def fields_of(cls: type) -> tuple[Field[object], ...]:
-    """Return the fields of a dataclass that a board file can have."""
+    """Return the fields of the dataclass `cls` that a board file can set."""
     return tuple(each for each in fields(cls) if each.init)
 
 
@@ -224,18 +240,23 @@ def _remedy(each: Field[object], hint: object) -> str:
 
 
 def entry_of(hint: object) -> type[object] | None:
-    """Return the dataclass of a table, of each table in a list, or of each named table."""
+    """
+    Return the dataclass in the type `hint` of a field that is a table: `T` for `T`, `tuple[T, ...]`
+    or `dict[str, T]`. Return `None` for other types.
+    """
     kinds = (hint, *get_args(hint))
     return next((kind for kind in kinds if isinstance(kind, type) and is_dataclass(kind)), None)
 
 
 def choices_of(hint: object) -> tuple[str, ...]:
-    """Return the choices of a field of the type `Literal`."""
+    """Return the choices, as text, of a field of the type `Literal`; () for other types."""
     return tuple(map(str, get_args(hint))) if get_origin(hint) is Literal else ()
 
 
 def wanted(hint: object, rule: FieldRule) -> str:
-    """Return the values that a field of the type `hint` accepts, in words."""
+    """
+    Return, in words for a message, the values that a field of the type `hint` accepts under `rule`.
+    """
     hint = without_none(hint)
     if hint is int:
         text = f"an integer in [{rule.minimum}, {_bound(rule.maximum)}]"
@@ -265,7 +286,7 @@ def _bound(limit: int) -> str:
 
 @dataclass(frozen=True)
 class _Reader:
-    """Check single values; messages name `file`."""
+    """Converts and checks single values of a board file. Errors name `file`."""
 
     file: str | None
 
@@ -281,7 +302,10 @@ class _Reader:
                 )
 
     def value(self, hint: object, rule: FieldRule, value: object, name: str, at: str) -> object:
-        """Return the value of a field as the type `hint`."""
+        """
+        Return `value` of the field `name` in the table `at`, converted to the type `hint`. Raise an
+        `InputError` if it violates `rule`.
+        """
         path = f"{at}.{name}" if at else name
         if hint is int:
             return self.integer(rule, value, name)

@@ -28,8 +28,9 @@ GapRule: TypeAlias = Callable[[Operation, SSAValue], str | None]
 
 def takes_runs_only(op: Operation, value: SSAValue) -> str | None:
     """
-    Return a reason to refuse gaps between rows, for all operations and values. A target uses this
-    rule if the kernels support only contiguous tensors.
+    Return a reason why `op` cannot read or write `value` with gaps between its rows, as in a part
+    of a larger tensor. This rule refuses gaps for all operations: a target uses it if its kernels
+    support only contiguous tensors.
     """
     return "the target's kernels leave no gaps between rows"
 
@@ -56,7 +57,8 @@ class Cost:
 
 class Accelerator(ABC):
     """
-    The rules of a device and, with a board, the times.
+    A device in addition to the CPU: the rules for its operations and, with a board, the modelled
+    times.
 
     If `why_not` admits an operation, the lowering of the target must accept it.
     """
@@ -68,20 +70,28 @@ class Accelerator(ABC):
 
     @abstractmethod
     def why_not(self, op: Operation) -> str | None:
-        """Return `None` if the device runs `op`, else the finding, the rule and the remedy."""
+        """
+        Return `None` if the device can run `op`. Otherwise return a sentence with the finding, the
+        rule and the remedy.
+        """
 
     def prepare(self, ops: Sequence[Operation]) -> None:
-        """Analyse all operations that the rules admit, before the first call of `cost`."""
+        """
+        Analyse all operations that `why_not` admits, before the first call of `cost`. This is for
+        costs that depend on several operations.
+        """
         return None
 
     def must_run(self, op: Operation) -> bool:
-        """Return whether an admitted operation runs on the device regardless of the cost."""
+        """
+        Return whether `op`, which `why_not` admits, runs on the device even if the CPU is faster.
+        """
         return False
 
     def host_operands(self, op: Operation) -> Sequence[int]:
         """
-        Return the indices of operands that the CPU prepares if the device runs `op`. The
-        preparation is part of the cost on the device.
+        Return the indices of operands of `op` that the CPU must prepare, for example pack, before
+        the device runs `op`. The time is part of the cost on the device.
         """
         return ()
 
@@ -93,7 +103,9 @@ class Accelerator(ABC):
         raise NotImplementedError
 
     def transfer(self, value: SSAValue) -> float:
-        """Return the microseconds of a transfer of `value` between the devices."""
+        """
+        Return the modelled time in microseconds of a transfer of `value` between CPU and device.
+        """
         raise NotImplementedError
 
 
@@ -108,7 +120,7 @@ Trace: TypeAlias = Callable[[int, bytes], None]
 @dataclass(frozen=True)
 class Manifest:
     """
-    The contents of `manifest.json` in a compiled folder, with the entries that all targets need
+    The content of `manifest.json` in a compiled folder. The entries that all targets have are
     checked.
     """
 
@@ -120,10 +132,10 @@ class Manifest:
 
 
 class Executable(Protocol):
-    """A network that can be run."""
+    """A network that can be run on samples."""
 
     def run(self, samples: Sequence[Sample]) -> Iterator[dict[str, Array]]:
-        """Run each sample, and yield a dictionary of the outputs: name -> array."""
+        """Run each sample, and yield the outputs of each by name."""
         ...
 
 
@@ -131,12 +143,17 @@ class Compiled(Executable, Protocol):
     """A compiled network that can also trace intermediate results."""
 
     def trace(self, sample: Sample, trace: Trace) -> None:
-        """Run a sample and pass the index and the stored bytes of each result to `trace`."""
+        """
+        Run a sample, and call `trace` with the index and the stored bytes of each intermediate
+        result.
+        """
         ...
 
 
 class Emulated(Executable, Protocol):
-    """A network that runs on the emulator of another machine."""
+    """
+    A compiled network that runs on the emulator of another machine, such as a microcontroller.
+    """
 
     @property
     def emulator(self) -> str:
@@ -158,7 +175,7 @@ MICROSECONDS = "microseconds"
 
 @dataclass(frozen=True)
 class Ceiling:
-    """The maximum rates of a device, as in a roofline model."""
+    """The maximum rates of a device, as in a roofline model: products and bytes per microsecond."""
 
     device: str
     macs_per_us: float
@@ -176,8 +193,9 @@ class Ceiling:
 @dataclass(frozen=True)
 class ArenaBuffer:
     """
-    Bytes of the arena that are used during steps [first_step, end_step), but not for a planned
-    value, such as a workspace.
+    Bytes of the arena (the memory of intermediate values) that hold no planned value but, for
+    example, the workspace of a kernel. They are in use while operations `first_step` to `end_step -
+    1` run.
     """
 
     name: str
@@ -205,10 +223,13 @@ class Prediction:
     """The method and the omissions, as a sentence."""
     ceilings: tuple[Ceiling, ...] = ()
     microseconds: float | None = None
-    """The time of an inference if it differs from the sum over the layers."""
+    """The modelled time of an inference, if it differs from the sum over the layers."""
 
     def to_json(self, layers: Sequence[Mapping[str, object]]) -> dict[str, object]:
-        """Return the entry of `report.json`; `layers` are the annotated entries."""
+        """
+        Return the entry of `report.json`. `layers` are the entries of the layers, which already
+        have the modelled time of each layer.
+        """
         times = [time for layer in layers if isinstance(time := layer.get(MICROSECONDS), float)]
         total = sum(times) if self.microseconds is None else self.microseconds
         return {

@@ -27,7 +27,7 @@ CONSEQUENCES = {
 
 @dataclass(frozen=True)
 class Contract:
-    """The base class of a definition, and the page that describes it."""
+    """What a plugin class must define: a base class, attributes, and the page that describes it."""
 
     base: type[object]
     page: str = TARGET_PAGE
@@ -35,14 +35,20 @@ class Contract:
     """Attributes without a default that a class must have, in addition to abstract methods."""
 
     def defects(self, cls: type, show: Callable[[str], str]) -> Iterator[Diagnostic]:
-        """Yield an error for each wrong member; `show` returns the printed name of a file."""
+        """
+        Yield an error for each member of `cls` that is missing, or that does not match the base
+        class. `show` converts the path of a file to the printed name.
+        """
         for code, message in self._findings(cls):
             line = first_line(cls) if code is None else code.co_firstlineno
             text = f"class {cls.__name__} {message} ({self.page})"
             yield Diagnostic(text, show(file_of(cls)), line)
 
     def _findings(self, cls: type) -> Iterator[tuple[CodeType | None, str]]:
-        """Yield the code of each wrong method, or None for the class, and the finding."""
+        """
+        Yield the code of each wrong method, or None if the finding concerns the class, and a
+        message.
+        """
         # A class with subclasses can leave members to them.
         if not cls.__subclasses__():
             for name in sorted(getattr(cls, "__abstractmethods__", ())):
@@ -61,7 +67,10 @@ class Contract:
 
 
 def _mismatch(member: object, expected: object) -> str | None:
-    """Return the reason why `member` cannot replace the member `expected` of the base class."""
+    """
+    Return the reason why `member` cannot override `expected`, a member of the base class; `None` if
+    it can. `{}` in the text stands for the name of the method.
+    """
     wanted, given = _function(expected), _function(member)
     if wanted is not None:
         if given is None:
@@ -85,7 +94,10 @@ def _mismatch(member: object, expected: object) -> str | None:
 
 
 def _accepts(given: Signature, wanted: Signature) -> bool:
-    """Return whether a function accepts all arguments that the base class declares."""
+    """
+    Return whether a function with the signature `given` can be called with all arguments of
+    `wanted`, the signature in the base class.
+    """
     parameters = wanted.parameters.values()
     keywords = [p.name for p in parameters if p.kind is Parameter.KEYWORD_ONLY]
     try:
@@ -96,13 +108,16 @@ def _accepts(given: Signature, wanted: Signature) -> bool:
 
 
 def _function(member: object) -> FunctionType | None:
-    """Return the function of a method or class method; None for any other member."""
+    """Return the Python function of a method or class method; None for any other member."""
     function: object = getattr(member, "__func__", member)
     return function if isinstance(function, FunctionType) else None
 
 
 def _fields(cls: type) -> list[str]:
-    """Return the annotated names of a class that is no dataclass."""
+    """
+    Return the annotated names of `cls` if it is no dataclass, else []. They are options that the
+    author forgot to make fields.
+    """
     if "__dataclass_fields__" in vars(cls):
         return []
     return [name for name, kind in get_annotations(cls).items() if "ClassVar" not in str(kind)]
@@ -124,14 +139,20 @@ def require_device(target: str, accelerator: object) -> None:
 
 
 def require_methods(cls: type, base: type, *names: str) -> None:
-    """Raise an `UnsupportedError` if a target inherits one of the methods `names` from `base`."""
+    """
+    Raise an `UnsupportedError` if the target `cls` does not override one of the methods `names` of
+    `base`.
+    """
     for name in names:
         if getattr_static(cls, name) is getattr_static(base, name):
             raise missing_method(cls, name)
 
 
 def missing_method(cls: type, name: str) -> UnsupportedError:
-    """Return the error about a method that a command needs and that a target lacks."""
+    """
+    Return the error about the method `name`, which a command needs and the target `cls` does not
+    define.
+    """
     return UnsupportedError(
         f"unsupported: target {getattr(cls, 'name', '')} {CONSEQUENCES[name]}, because class "
         f"{cls.__name__} has no method '{name}'{_similar(cls, name)} ({TARGET_PAGE})",
@@ -140,17 +161,17 @@ def missing_method(cls: type, name: str) -> UnsupportedError:
 
 
 def file_of(cls: type) -> str:
-    """Return the file that defines a class; "" for a class of a session."""
+    """Return the path of the file that defines `cls`; "" for a class of an interactive session."""
     return getattr(sys.modules.get(cls.__module__), "__file__", None) or ""
 
 
 def _nearby(file: str) -> str | None:
-    """Return the shorter of the absolute and the relative name of a file."""
+    """Return the shorter of the absolute and the relative path of a file; `None` for ""."""
     return min(file, os.path.relpath(file), key=len) if file else None
 
 
 def first_line(cls: type) -> int | None:
-    """Return the line of the statement `class`, if the source is available."""
+    """Return the line number of the statement `class`; `None` if the source is not available."""
     # Only an error needs the source.
     from inspect import findsource
 

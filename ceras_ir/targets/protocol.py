@@ -90,7 +90,7 @@ class Arithmetic:
 
     @property
     def narrow(self) -> bool:
-        """Return whether the fastest device stores activations only in 8 bits."""
+        """Whether the fastest device stores activations only in 8 bits."""
         return max(self.widths) == 8
 
     def __str__(self) -> str:
@@ -102,7 +102,7 @@ class Arithmetic:
 
 @dataclass(frozen=True)
 class Stage:
-    """The passes that convert a network to the next level."""
+    """The passes that convert a network to the next level, such as the quantized graph."""
 
     level: str
     passes: tuple[ModulePass, ...]
@@ -120,8 +120,8 @@ class Stage:
 @dataclass(frozen=True)
 class Measurement:
     """
-    Measured properties of compiled files, for which a tool such as a cross compiler must be
-    installed.
+    Measurements of compiled files by an installed tool, such as the size that a cross compiler
+    prints.
     """
 
     totals: Mapping[str, object]
@@ -186,7 +186,7 @@ SCHEMA_SUFFIX = ".schema.json"
 
 @dataclass(frozen=True)
 class Target(ABC):
-    """A kind of machine: options, boards, rules, lowering, files and execution."""
+    """A kind of machine: its options, boards, rules, lowering, files and execution."""
 
     name: ClassVar[str]
     """The name after `--target`; the base class has no name and represents any machine."""
@@ -223,7 +223,7 @@ class Target(ABC):
 
     @classmethod
     def board_types(cls) -> tuple[type, ...]:
-        """Return the dataclasses of `read_fields` that declare the fields of board files."""
+        """Return the dataclasses that declare the fields of board files (see `read_fields`)."""
         return ()
 
     @classmethod
@@ -238,81 +238,91 @@ class Target(ABC):
     @classmethod
     def check_board(cls, name: str) -> None:
         """
-        Raise a `UsageError` if the target does not know the name of a board, and an `InputError`
-        for an invalid file.
+        Raise a `UsageError` if no board of the target has the name `name`, and an `InputError` for
+        an invalid board file.
         """
         raise UsageError(f"target {cls.name} supports no boards, got '{name}'; leave out --board")
 
     @classmethod
     def board_summary(cls, name: str) -> BoardSummary:
-        """Return the properties of a board of the package, for lists."""
+        """Return the properties of the built-in board `name`, for lists of boards."""
         content = parse_toml(cls.boards()[name].read_text("utf-8"), name)
         title = content.get("title")
         return BoardSummary(title if isinstance(title, str) else name)
 
     @property
     def board_name(self) -> str | None:
-        """The selected board, or `None`."""
+        """The name or file of the selected board, or `None`."""
         board = getattr(self, "board", None)
         return board if isinstance(board, str) else None
 
     def check(self) -> None:
-        """Refuse contradictory options before any work is done."""
+        """Raise an error for contradictory options, before any work is done."""
         if self.board_name is not None:
             self.check_board(self.board_name)
 
     def for_host(self) -> Self:
         """
-        Return this target with the options that compile fastest, for a network that runs a single
-        time on this machine.
+        Return this target with options for the shortest compilation. It is used for a network that
+        runs a single time on this machine.
         """
         return self
 
     def form_offer(self) -> Callable[[UnaryOp, LinearOperation], str] | None:
         """
-        Return the function for `set-functions` that selects the `Form` of a function of a sum.
+        Return a function that chooses how an activation of the sum of a layer is computed (its
+        `Form`, such as `table16`), or `None` if the target has no preference. The pass `silu` uses
+        it.
         """
         return None
 
     def encode(self) -> list[Stage]:
-        """Return the stages after quantization that decide encodings, such as the order of sums."""
+        """
+        Return the stages after quantization that choose encodings, such as the storage of sparse
+        weights.
+        """
         return []
 
     @classmethod
     def why_not(cls, op: Operation) -> str | None:
         """
-        Return the reason why no device of the target runs a float operation, as a sentence. `None`
-        means that a device runs it or that a later level decides.
+        Return the reason why no device of the target can run the float operation `op`, as a
+        sentence. `None` means that a device can, or that a later level decides.
         """
         return None
 
     @classmethod
     def device_rules(cls) -> Sequence[str]:
         """
-        Return the rules of operations on the device that is not the CPU, as sentences; empty
-        without such a device.
+        Return the rules that operations on the accelerator must satisfy, as sentences; empty
+        without an accelerator.
         """
         return ()
 
     @classmethod
     def accelerator(cls, board: str | None, jobs: int = 1) -> Accelerator | None:
         """
-        Return the accelerator of the target, or `None`. With a `board`, it includes modelled times,
+        Return the accelerator of the target, or `None`. With a `board`, it has modelled times,
         which may be computed in `jobs` processes.
         """
         return None
 
     @classmethod
     def gap_rule(cls) -> GapRule:
-        """Return the rule for operations that can write and read rows with gaps."""
+        """
+        Return the rule for operations that can read or write rows with gaps, see `takes_runs_only`.
+        """
         return takes_runs_only
 
     def lower(self) -> list[Stage]:
-        """Return the stages after the quantized graph, `PLACED` first; no value changes."""
+        """
+        Return the stages after the quantized graph, of which `PLACED` is the first. They must not
+        change the results of the network.
+        """
         return []
 
     def emit(self, module: ModuleOp, title: str) -> Emission:
-        """Return the files of a module at the last level; `title` is the name of the network."""
+        """Return the files of a module at the last level. `title` is the name of the network."""
         raise missing_method(type(self), "emit")
 
     def temporaries(self, module: ModuleOp) -> list[Artefact]:
@@ -322,15 +332,16 @@ class Target(ABC):
     @classmethod
     def viewer_model(cls, module: ModuleOp, title: str) -> tuple[str, bytes] | None:
         """
-        Return the suffix and the bytes of a file for network viewers, or `None` without such a
-        format. Operations without a representation are refused.
+        Return the suffix and the bytes of a file for network viewers such as Netron, or `None` if
+        the target has no such format. Raise an `UnsupportedError` for operations without a
+        representation.
         """
         return None
 
     def open(self, folder: Path, manifest: Manifest) -> Compiled:
         """
-        Return the network in `folder`, written by `emit`, ready to run. Raise `MissingToolError` if
-        this machine lacks a program that runs it; `ceras-verify` then skips the level.
+        Return the compiled network in `folder`, ready to run. Raise a `MissingToolError` if a
+        program for it is not installed; `ceras-verify` then skips the level.
         """
         raise missing_method(type(self), "open")
 
@@ -338,20 +349,20 @@ class Target(ABC):
         self, folder: Path, manifest: Manifest
     ) -> Iterator[tuple[str, Emulated | NotEmulated]]:
         """
-        Yield further machines for `ceras-verify` and `ceras-run --emulate`, such as the emulated
-        core of a board, with their names.
+        Yield the names of further machines that can run the network in `folder`, such as the
+        emulated core of a board, and how. `ceras-verify` and `ceras-run --emulate` use them.
         """
         yield from ()
 
     def interpret(self, module: ModuleOp) -> Executable | None:
-        """Return an executable of the module, for a target that writes no files."""
+        """Return `module` as an executable if this target is the interpreter, else `None`."""
         return None
 
 
 def require_members(target: type[Target], *names: str) -> None:
     """
-    Raise an error if a target that writes files lacks one of the methods `names`, or if the
-    accelerator of a plugin has no device.
+    Raise an error if the class `target`, which writes files, lacks one of the methods `names`, or
+    if the accelerator of a plugin has no name.
     """
     if target.compiles:
         require_methods(target, Target, *names)
@@ -365,7 +376,7 @@ def by_convention(package: str, *names: str) -> dict[str, str]:
 
 
 def class_name(name: str) -> str:
-    """Return the class name of a pass."""
+    """Return the class name of the pass `name`: `FoldPackingPass` for `fold-packing`."""
     return "".join(part.capitalize() for part in name.split("-")) + "Pass"
 
 
@@ -421,26 +432,31 @@ def find_target(name: str) -> type[Target]:
 
 
 def unknown_target(name: str, known: Sequence[str]) -> UsageError:
-    """Return the error for a target that is not in `known`."""
+    """Return the error for a target name that is not in `known`."""
     return UsageError(
         f"unknown target '{name}'{did_you_mean(name, known)} (targets: {', '.join(known)})"
     )
 
 
 def configured(name: str, board: str | None) -> Target:
-    """Return the target called `name` with default options and the `board`, if given."""
+    """Return the target called `name` with default options, for `board` if it is given."""
     target = find_target(name)()
     return target if board is None else with_board(target, board)
 
 
 def board_owners(board: str) -> str:
-    """Return the end of a message about a board that other targets have, or ""."""
+    """
+    Return the end of a message about `board`: the names of the targets that have this board, or "".
+    """
     owners = [target.name for target in all_targets() if board in target.boards()]
     return f"; it is a board of {' and '.join(owners)}" if owners else ""
 
 
 def refuse_foreign_board(target: type[Target], board: str) -> None:
-    """Raise a `UsageError` for a board that only other targets have, with their names."""
+    """
+    Raise a `UsageError` if `target` does not have `board` but other targets do; the message names
+    them.
+    """
     known = target.boards()
     if known and board not in known and (owners := board_owners(board)):
         raise UsageError(
@@ -449,14 +465,16 @@ def refuse_foreign_board(target: type[Target], board: str) -> None:
 
 
 def with_board(target: Target, board: str) -> Target:
-    """Return `target` for another board; an unknown board is a `UsageError`."""
+    """Return `target` with the option `board`. Raise a `UsageError` for an unknown board."""
     refuse_foreign_board(type(target), board)
     target.check_board(board)
     return replace(target, board=board)
 
 
 def all_targets() -> list[type[Target]]:
-    """Return all targets, sorted by name; skip a broken target with a warning."""
+    """
+    Return all targets, sorted by name. A target that cannot be imported is omitted with a warning.
+    """
     found: list[type[Target]] = []
     for name in target_names():
         try:
@@ -473,7 +491,9 @@ def _warn(message: str) -> None:
 
 @contextmanager
 def with_targets(found: Sequence[type[Target]]) -> Generator[None]:
-    """Make `find_target` find the targets of plugin files."""
+    """
+    Make the targets `found`, classes of plugin files, known to `find_target` inside the block.
+    """
     for cls in found:
         if cls.name in target_names():
             raise UsageError(f"a target named '{cls.name}' already exists")
