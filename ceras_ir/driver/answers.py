@@ -30,7 +30,7 @@ Doubles: TypeAlias = NDArray[np.float64]
 
 
 class FoundObject(NamedTuple):
-    """An object in an image."""
+    """An object that a detector finds in an image."""
 
     category: int
     score: float
@@ -47,26 +47,29 @@ class ObjectsOfSample(NamedTuple):
 
 
 class ObjectFinder(ABC):
-    """A finder of objects in the outputs of a detector; the hook `objects`."""
+    """The hook `objects`: an extension that finds objects in the outputs of a detector."""
 
     @abstractmethod
     def objects(
         self, outputs: Mapping[str, Array], size: tuple[int, int]
     ) -> ObjectsOfSample | None:
         """
-        Return the objects in an image of this height and width; None if the outputs are not those
-        of a detector.
+        Return the objects in an image of the height and width `size`. Return None if `outputs` are
+        not those of a known detector.
         """
 
 
 class Labels(NamedTuple):
-    """The names of classes in a file."""
+    """The names of the classes of a network, read from the file `path`."""
 
     names: Sequence[str]
     path: str
 
     def check(self, outputs: Sequence[TensorInfo], found: Sequence[ObjectsOfSample]) -> None:
-        """Refuse a number of names that is neither of an output vector nor of a detector."""
+        """
+        Raise an `InputError` unless the number of names is the size of an output vector, or the
+        number of classes of a detector.
+        """
         counts = [tensor.size for tensor in outputs if _is_vector(tensor.shape)]
         if len(self.names) not in (*counts, *(each.classes for each in found)):
             shapes = ", ".join(f"{tensor.name} {list(tensor.shape)}" for tensor in outputs)
@@ -85,8 +88,8 @@ def answers(
     size: tuple[int, int] | None = None,
 ) -> list[str]:
     """
-    Return the lines about the results of samples with these names. `size` is the height and width
-    of an image input.
+    Return lines that describe the results of samples to a user. `names` has a name for each sample,
+    `labels` the names of classes. `size` is the height and width if the input is an image.
     """
     real = [{t.name: _real_values(result[t.name], t) for t in outputs} for result in results]
     classes = _decoded_classes(outputs)
@@ -108,7 +111,10 @@ def answers(
 
 
 def _decoded_classes(outputs: Sequence[TensorInfo]) -> Sequence[str] | None:
-    """Return the labels of classes if the outputs are boxes of *decode-outputs*."""
+    """
+    Return the names of classes if the outputs are boxes that the pass *decode-outputs* computes,
+    else `None`.
+    """
     named = {tensor.name: tensor for tensor in outputs}
     if list(named) != ["boxes", "scores", "classes", "count"]:
         return None
@@ -130,7 +136,7 @@ def _decoded_objects(result: Mapping[str, Doubles], classes: int) -> ObjectsOfSa
 def _objects(
     results: Sequence[Mapping[str, Array]], size: tuple[int, int]
 ) -> list[ObjectsOfSample]:
-    """Return the objects of each sample; nothing if the network is not a detector."""
+    """Return the objects of each sample; [] if the network is not a detector."""
     finder = find_hook("objects", ObjectFinder)
     if finder is None:
         return []
@@ -159,7 +165,10 @@ def _of_objects(
 
 
 def _form(tensor: TensorInfo, labels: Sequence[str] | None) -> tuple[str, Callable[[Doubles], str]]:
-    """Return the end of the heading of an output, and the function that prints the elements."""
+    """
+    Return two parts of the text about an output: the end of its heading, and a function that prints
+    the elements.
+    """
     has_labels = labels is not None and len(labels) == tensor.size
     if _is_vector(tensor.shape) and (has_labels or tensor.size > MAX_RANKS):
         words = labels if has_labels and labels is not None else list(map(str, range(tensor.size)))

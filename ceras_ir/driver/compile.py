@@ -86,18 +86,21 @@ QUANTITIES: Mapping[str, Quantity] = {
 
 
 class CompileView(ABC):
-    """Files about a compilation, for an option of `ceras-compile`: `report` or `model-explorer`."""
+    """
+    Files that describe a compilation, for an option of `ceras-compile` such as `--report`. An
+    extension implements them.
+    """
 
     def __init__(self, options: BuildOptions):
         self.options = options
 
     @abstractmethod
     def see(self, level: str, title: str, module: ModuleOp) -> None:
-        """Receive the module at the end of a level, which reports call `title`."""
+        """Receive the module at the end of a level. `title` is the name of the level in reports."""
 
     @abstractmethod
     def add(self, compiled: "Build") -> None:
-        """Add the files to those of the compiled network."""
+        """Add the described files to those of the compiled network."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -258,7 +261,10 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
 
 
 def _metrics(target: TargetClass) -> dict[str, Quantity]:
-    """Return the metrics of `--fail-if`: the totals that the schemas declare."""
+    """
+    Return the metrics that `--fail-if` accepts, and their units: the totals of reports for
+    `target`.
+    """
     units = total_units([target])
     return {name: QUANTITIES.get(unit, NUMBER) for name, unit in units.items()}
 
@@ -290,7 +296,7 @@ def _write_text(path: Path, module: ModuleOp) -> None:
 
 
 def _write_graph(path: Path, module: ModuleOp) -> None:
-    """Write graphs for viewers, if a format supports the level."""
+    """Write the module in each format for network viewers that supports its level."""
     for target in compiling_targets():
         try:
             found = target.viewer_model(module, path.name)
@@ -314,17 +320,20 @@ MAX_TRIAL_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class OptionTrial:
-    """A change of options that may let the network fit the board."""
+    """A change of options that may make the network small enough for the board."""
 
     change: str
     """The option as a user writes it."""
     options: BuildOptions
     advice: str = ""
-    """Advice about the change."""
+    """A sentence for the user about the consequence of the change."""
 
 
 def trials(options: BuildOptions) -> Iterator[OptionTrial]:
-    """Yield changes of resolved options, in the order of lost accuracy and required work."""
+    """
+    Yield changes of `options` that make the network smaller, those that lose less accuracy first.
+    `options` must be resolved (without defaults that depend on the network).
+    """
     if options.is_quantized:
         if options.io == "model":
             yield OptionTrial("--io int8", replace(options, io="int8"))
@@ -350,11 +359,11 @@ def remedied(
     limit: float = MAX_TRIAL_SECONDS,
 ) -> DoesNotFitError:
     """
-    Return `error` with an additional first remedy: the first change of options with which the
-    network fits. Print the changes that were tried and did not fit.
+    Return `error` with a new first remedy: the first change of `options` after which the network
+    fits. Print the changes that were tried and did not fit.
 
     `read` imports the network again. `longest` is the longest duration of a compilation so far, in
-    seconds. No trial starts if it would probably end after `limit` seconds.
+    seconds. A trial that would probably end after `limit` seconds is not started.
     """
     from ceras_ir.pipeline.build import build
 

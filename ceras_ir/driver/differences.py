@@ -36,7 +36,7 @@ FLOAT_TOLERANCE = 1e-4
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of the comparison of a level with the reference."""
+    """The result of a comparison with the reference, for a level of the compiler or a machine."""
 
     level: str
     good: bool
@@ -46,12 +46,15 @@ class Verdict:
 
     @property
     def exit_status(self) -> int:
-        """The exit status of a command with this verdict only."""
+        """The exit status of a command that has only this verdict."""
         return 0 if self.good else self.refused.exit_status if self.refused else 1
 
 
 def first_difference(actual: Array, expected: Array) -> tuple[tuple[int, ...], str] | None:
-    """Return the index of the first element with different bits, and both values; None if equal."""
+    """
+    Return the index of the first element with different bits, and a text with both values.
+    Different shapes or types are a difference at the index (). Return None if all bits are equal.
+    """
     if actual.shape != expected.shape or actual.dtype != expected.dtype:
         kinds = (
             f"{actual.dtype}{list(actual.shape)}, expected {expected.dtype}{list(expected.shape)}"
@@ -68,8 +71,8 @@ def first_difference(actual: Array, expected: Array) -> tuple[tuple[int, ...], s
 
 def relative_difference(actual: Array, expected: Array) -> float:
     """
-    Return the largest difference relative to the largest finite magnitude of `expected`. It is
-    infinite if a value is NaN or infinite and the other value is not the same.
+    Return the largest absolute difference of two elements, divided by the largest finite magnitude
+    of `expected`. It is infinite if a value is NaN or infinite and the other value is not the same.
     """
     a, e = actual.astype(np.float64), expected.astype(np.float64)
     differs = (a != e) & ~(np.isnan(a) & np.isnan(e))
@@ -80,14 +83,15 @@ def relative_difference(actual: Array, expected: Array) -> float:
 
 
 def flat(outputs: Sequence[Mapping[str, Array]]) -> list[Array]:
-    """Return all arrays of the outputs of several samples."""
+    """Return the arrays of all outputs of all samples in a single list."""
     return [array for each in outputs for array in each.values()]
 
 
 def describe_noise(noise: Mapping[str, OutputNoise]) -> str:
     """
-    Return the signal-to-noise ratio of all outputs, and of each output if there are several. A long
-    list has only the outputs with the most noise. A single sample has no ratio.
+    Return text with the signal-to-noise ratio of the network and, if there are several outputs, of
+    each output. `noise` has the noise of each output by name. Of many outputs, only those with the
+    most noise are listed.
     """
     text = f"signal to noise {decibel_text(network_ratio(noise))}"
     if len(noise) < 2:
@@ -102,8 +106,9 @@ def describe_noise(noise: Mapping[str, OutputNoise]) -> str:
 
 def below_floor(ratio: float, floor: float, samples: int, remedy: str) -> str:
     """
-    Return the message about a signal-to-noise ratio in dB below `--floor`, which was measured on a
-    number of samples.
+    Return the message about a signal-to-noise ratio in dB that is below `--floor`, followed by
+    `remedy`. It was measured on `samples` samples; of few samples, the message adds that the ratio
+    is uncertain.
     """
     text = f"signal to noise is {ratio:.1f} dB, below --floor {floor:g}: {remedy}"
     if samples >= MIN_RELIABLE_SAMPLES:
@@ -115,7 +120,10 @@ def below_floor(ratio: float, floor: float, samples: int, remedy: str) -> str:
 
 
 def after_softmax(outputs: Collection[str], softmax: Collection[str]) -> str:
-    """Return the end of a text about `outputs`: the names of the results of a softmax."""
+    """
+    Return ", after softmax", the end of a text about `outputs`, if they are in `softmax`, the
+    outputs that a softmax computes. If only some are, their names follow. Return "" if none is.
+    """
     names = [name for name in outputs if name in softmax]
     if not names:
         return ""
@@ -125,7 +133,11 @@ def after_softmax(outputs: Collection[str], softmax: Collection[str]) -> str:
 def compare_outputs(
     actual: Mapping[str, Array], expected: Mapping[str, Array], *, exact: bool
 ) -> str | None:
-    """Return the first difference between two sets of outputs in words; None if they agree."""
+    """
+    Return the first difference between two sets of outputs (arrays by name) in words; None if they
+    agree. With `exact`, all bits must be equal; otherwise the relative difference may be
+    `FLOAT_TOLERANCE`.
+    """
     if missing := sorted(expected.keys() - actual.keys()):
         return f"output '{missing[0]}' is missing; the outputs are {', '.join(actual)}"
     for name, reference in expected.items():
@@ -150,10 +162,10 @@ def by_outputs(
     tolerance: float | None = None,
 ) -> Watch:
     """
-    Return a check that compares the outputs after a pass with the outputs before it, on the first
-    `count` of `inputs`, or on synthetic inputs and one with both signs. After quantization, the
-    bits must be equal. With a `tolerance`, the signal-to-noise ratio of all samples in decibels
-    must be at least this.
+    Return a function that compares the outputs of the network after a pass with those before it, to
+    find the pass that changes them. It uses the first `count` samples of the files `inputs`, or
+    synthetic samples, of which one has both signs. After quantization, all bits must be equal. With
+    a `tolerance`, only the signal-to-noise ratio over all samples must be at least this, in dB.
     """
     verify_module(module)
     main = main_function(module)

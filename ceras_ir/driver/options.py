@@ -81,7 +81,7 @@ class CalibrationWorkers:
 
 
 def add_calibration(group: ArgumentContainer) -> None:
-    """Add options for calibration data and the observer."""
+    """Add the options for calibration data and for the observer, which derives ranges from it."""
     for cls in (SampleOptions, CalibrationWorkers, ObserverOptions):
         add_options(group, cls)
     add_options(group, ImageOptions, sparse=True)
@@ -89,7 +89,7 @@ def add_calibration(group: ArgumentContainer) -> None:
 
 @contextmanager
 def calibration_workers(arguments: argparse.Namespace) -> Generator[None]:
-    """Calibrate in `--calibration-jobs` processes inside the block."""
+    """Run calibrations inside the block in `--calibration-jobs` processes."""
     count: int = arguments.calibration_jobs
     if count == 1 or not arguments.calibrate:
         unmet = {} if arguments.calibrate else {SAMPLES: WITHOUT_SAMPLES}
@@ -109,20 +109,27 @@ def calibration_workers(arguments: argparse.Namespace) -> Generator[None]:
 
 
 def calibration_of(arguments: argparse.Namespace) -> str | None:
-    """Return the data of `--calibrate` for passes: `A.npz,B.npz,DIR?size=32x32&mean=0.5`."""
+    """
+    Return the data of `--calibrate` as passes accept it: `A.npz,B.npz,DIR?size=32x32&mean=0.5`.
+    Return `None` without the option.
+    """
     return with_image_options(arguments.calibrate, arguments)
 
 
 def network_image_options(layout: str) -> tuple[str, ...]:
     """
-    Return the `--image` options that belong to the network with `--input-image LAYOUT`, not to
-    folders. A frame is converted to the channels of the network.
+    Return the names of the `--image` options that belong to the network if it takes images of the
+    given `layout` (`--input-image LAYOUT`). The rest belong to folders of images. The order of
+    channels belongs to the network if `layout` is a camera format, which is converted.
     """
     return ("scale", "mean", "std", "layout", *(() if layout in PIXEL_LAYOUTS else ("channels",)))
 
 
 def image_options(arguments: argparse.Namespace, names: Iterable[str]) -> str:
-    """Return the given `--image` options of `names`, as `ImageOptions.parse` accepts them."""
+    """
+    Return the `--image` options in `names` that the user has given, as the text that
+    `ImageOptions.parse` accepts.
+    """
     given = {name: getattr(arguments, f"image_{name}", None) for name in names}
     return "&".join(
         f"{name}={str(value).replace(',', ':')}" for name, value in given.items() if value
@@ -130,12 +137,18 @@ def image_options(arguments: argparse.Namespace, names: Iterable[str]) -> str:
 
 
 def inputs_of(arguments: argparse.Namespace) -> str | None:
-    """Return the data of `--inputs`, with options for folders of images."""
+    """
+    Return the data of `--inputs`, with the `--image` options if it is a folder of images; `None`
+    without the option.
+    """
     return with_image_options([arguments.inputs] if arguments.inputs else [], arguments)
 
 
 def with_image_options(paths: Sequence[str], arguments: argparse.Namespace) -> str | None:
-    """Return files and folders with commas between them, and the `--image` options of folders."""
+    """
+    Return `paths` as a text with commas between them, followed by `?` and the `--image` options for
+    folders of images. Return `None` if there are no paths.
+    """
     layout: str | None = getattr(arguments, "input_image", None)
     every = [each.name for each, _ in options_of(ImageOptions)]
     of_network = () if layout is None else network_image_options(layout)
@@ -162,7 +175,9 @@ def _named(arguments: argparse.Namespace) -> list[str]:
 
 
 def _parts(path: str) -> list[str]:
-    """Return the files and folders of a list with commas, which a folder name can contain."""
+    """
+    Split a list of paths at commas, unless it is a single folder or image with a comma in its name.
+    """
     return [path] if _is_images(path) else path.split(",")
 
 
@@ -183,7 +198,7 @@ INPUT_FILES = (
 
 
 def frame_size(text: str) -> tuple[int, int]:
-    """Read HxW."""
+    """Parse the height and width in text such as `240x320`."""
     found = re.fullmatch(r"([1-9]\d{0,4})x([1-9]\d{0,4})", text)
     if found is None:
         raise argparse.ArgumentTypeError(f"expected HxW, such as 240x320, got '{text}'")
@@ -191,7 +206,7 @@ def frame_size(text: str) -> tuple[int, int]:
 
 
 def frame_crop(text: str) -> tuple[int, int, int, int]:
-    """Read Y,X,HxW."""
+    """Parse the row, column, height and width in text such as `0,40,240x240`."""
     found = re.fullmatch(r"(\d{1,5}),(\d{1,5}),(\S+)", text)
     if found is None:
         raise argparse.ArgumentTypeError(f"expected Y,X,HxW, such as 0,40,240x240, got '{text}'")
@@ -240,7 +255,7 @@ class OutputOptions:
 
 
 def add_build_options(parser: ToolParser) -> None:
-    """Add the options of all targets."""
+    """Add the options of a compilation that do not depend on the target."""
     group = parser.add_argument_group("compilation")
     add_options(group, BuildOptions, ["quantize"])
     add_scheme(group)
@@ -251,7 +266,9 @@ def add_build_options(parser: ToolParser) -> None:
 
 
 def add_extensions(parser: ToolParser) -> None:
-    """Add options for plugins, and for passes of the user between levels."""
+    """
+    Add the options for limits, for plugins, and for passes of the user between levels (`--at`).
+    """
     add_limits(parser)
     group = parser.add_argument_group("plugins")
     add_plugins(group)
@@ -268,7 +285,9 @@ def add_extensions(parser: ToolParser) -> None:
 
 
 def _as_pass(flag: str) -> str | None:
-    """Return the message about a flag of `ceras-opt` that runs a pass."""
+    """
+    Return the message about the unknown option `flag` if it is the name of a pass, else `None`.
+    """
     name = flag.removeprefix("--")
     if name not in load_universe().all_passes:
         return None
@@ -279,7 +298,7 @@ def _as_pass(flag: str) -> str | None:
 
 
 def insertions_of(arguments: argparse.Namespace) -> tuple[Insertion, ...]:
-    """Return the passes of `--at`."""
+    """Return the passes that `--at` inserts after levels."""
     passes = load_universe().all_passes if arguments.at else {}
     return tuple(
         Insertion(level, text, tuple(build_pipeline(parse_pipeline(text), passes)))
@@ -297,7 +316,10 @@ def add_scheme(group: ArgumentContainer) -> None:
 
 
 def arithmetic_of(arguments: argparse.Namespace) -> Target | None:
-    """Return the target of `ArithmeticOptions`, if any."""
+    """
+    Return the target of `--target` and `--board`, which limits the arithmetic of quantization;
+    `None` without `--target`.
+    """
     if arguments.target is not None:
         given = {} if arguments.board is None else {"board": arguments.board}
         return with_values(find_target(arguments.target), given)
@@ -314,7 +336,11 @@ def _removed(option: str, instead: str) -> Callable[[str], NoReturn]:
 
 
 def read_model(arguments: argparse.Namespace, observe: "Observer | None" = None) -> "ModuleOp":
-    """Read the network on a command line, with the changes of `interface_passes`."""
+    """
+    Import the network on the command line, and apply the changes of inputs and outputs that options
+    request (`interface_passes`). `observe` receives the import of an ONNX file before transposes
+    are eliminated.
+    """
     from ceras_ir.pipeline.parsing import read_network
 
     module = read_network(arguments.model, **interface_of(arguments), observe=observe)
@@ -333,7 +359,10 @@ FRAME_OPTIONS = ("size", "crop", "resize")
 
 
 def interface_passes(arguments: argparse.Namespace) -> "tuple[ModulePass, ...]":
-    """Return the passes of `--input-image` and `--decode`."""
+    """
+    Return the passes that change inputs and outputs of the network: those of `--input-image` and
+    `--decode`.
+    """
     return (*_image_passes(arguments), *map(_decode_pass, arguments.decode))
 
 
@@ -358,7 +387,7 @@ def _decode_pass(text: str) -> "ModulePass":
 
 
 def _image_passes(arguments: argparse.Namespace) -> "tuple[ModulePass, ...]":
-    """Return the pass of `--input-image`, or nothing."""
+    """Return the pass of `--input-image`, or () without the option."""
     layout = arguments.input_image
     given = {name: getattr(arguments, f"frame_{name}", None) for name in FRAME_OPTIONS}
     given = {name: value for name, value in given.items() if value is not None}
@@ -398,7 +427,10 @@ def add_inputs(
 
 
 def watching_of(arguments: argparse.Namespace, inputs: str | None) -> "Watching | None":
-    """Return the check of --bisect-passes after each pass, on a few of `inputs`."""
+    """
+    Return the factory of checks for `--bisect-passes`, which compare outputs after each pass on a
+    few samples of `inputs`; `None` without the option.
+    """
     if not arguments.bisect_passes:
         return None
     from ceras_ir.driver.differences import by_outputs
@@ -407,14 +439,14 @@ def watching_of(arguments: argparse.Namespace, inputs: str | None) -> "Watching 
 
 
 def build_options(arguments: argparse.Namespace, target: Target) -> BuildOptions:
-    """Return the parsed options for the stages."""
+    """Return the options of a compilation for `target`, with the name of the network."""
     return replace(scheme_of(arguments, target), title=title_of(arguments.model))
 
 
 def scheme_of(arguments: argparse.Namespace, target: Target | None = None) -> BuildOptions:
     """
-    Return the `BuildOptions` that the command line specifies. Without a target, the options permit
-    any arithmetic.
+    Return the options of a compilation for `target`. Without a target, quantization may use any
+    arithmetic.
     """
     return replace(
         BuildOptions(),
@@ -425,5 +457,5 @@ def scheme_of(arguments: argparse.Namespace, target: Target | None = None) -> Bu
 
 
 def title_of(path: str) -> str:
-    """Return the name of the network in a file."""
+    """Return the name of the network in the file `path`: the file name without its suffix."""
     return Path(path).stem or "model"

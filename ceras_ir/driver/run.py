@@ -127,8 +127,9 @@ def _run(argv: Sequence[str]) -> int:
 
 def _target(argv: Sequence[str], manifests: "dict[Path, Manifest]") -> TargetClass:
     """
-    Return the target whose options `argv` may have: named, of an action, or of a compiled folder,
-    whose manifest is stored in `manifests`.
+    Return the target with options that `argv` may contain: the target after `--target`, the target
+    of an action, or the target of a compiled folder. The manifest of such a folder is stored in
+    `manifests`, so that it is read once.
     """
     if (named := named_target(argv)) is not None:
         return named
@@ -274,7 +275,10 @@ def _compile_and_execute(
 
 
 def _opened(target: Target, folder: Path, manifest: "Manifest") -> "Executable":
-    """Return the compiled network on this machine, with a note if it is compiled for another."""
+    """
+    Return the compiled network in `folder`, ready to run on this machine. Print a note if it was
+    compiled for another machine.
+    """
     from ceras_ir.targets.capabilities import NotEmulated
 
     for name, other in target.other_machines(folder, manifest):
@@ -285,7 +289,7 @@ def _opened(target: Target, folder: Path, manifest: "Manifest") -> "Executable":
 
 
 def _emulated(target: Target, folder: Path, manifest: "Manifest") -> "Executable":
-    """Return the compiled network on the emulated core of the board."""
+    """Return the compiled network in `folder`, ready to run on the emulated core of its board."""
     from ceras_ir.targets.capabilities import NotEmulated
 
     for name, machine in target.other_machines(folder, manifest):
@@ -333,7 +337,9 @@ def _run_folder(
 
 
 def _execution(arguments: argparse.Namespace) -> "Execution":
-    """Return the function that runs samples, and writes the outputs or prints answers."""
+    """
+    Return a function that runs samples and then writes the outputs (`--outputs`) or prints answers.
+    """
     if arguments.outputs is None:
         return partial(
             _print_answers, inputs_of(arguments) or arguments.inputs, _labels(arguments.labels)

@@ -127,7 +127,9 @@ Value = TypeVar("Value")
 
 
 class Bindings(TypedDict):
-    """The settings of the inputs of a model, as `read_network` accepts them."""
+    """
+    The settings of the inputs of a model: the batch, shapes by input, and fixed values by input.
+    """
 
     batch: int
     shapes: dict[str, tuple[int, ...]]
@@ -135,18 +137,21 @@ class Bindings(TypedDict):
 
 
 class Interface(Bindings):
-    """The settings of the inputs of a model, as in `Bindings`, with the inputs that are states."""
+    """
+    The settings of `Bindings` and `states`, which maps an input to the output of the previous call
+    that it receives.
+    """
 
     states: dict[str, str]
 
 
 def interface_of(arguments: argparse.Namespace) -> Interface:
-    """Return the settings of inputs and states on a command line."""
+    """Return the settings of inputs and states in parsed arguments."""
     return {**bindings_of(arguments), "states": dict(arguments.state)}
 
 
 def bindings_of(arguments: argparse.Namespace | ShapeOptions) -> Bindings:
-    """Return the settings of `ShapeOptions`."""
+    """Return the settings of `ShapeOptions` in parsed arguments."""
     return {
         "batch": arguments.batch,
         "shapes": _unique("--shape", arguments.shape),
@@ -155,7 +160,10 @@ def bindings_of(arguments: argparse.Namespace | ShapeOptions) -> Bindings:
 
 
 def _unique(option: str, given: Sequence[tuple[str, Value]]) -> dict[str, Value]:
-    """Return the value of `option` for each input. Refuse two values for the same input."""
+    """
+    Return the value for each input from `given`, pairs of an input and a value. Raise a
+    `UsageError` that names `option` if an input has two values.
+    """
     names = [name for name, _ in given]
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
         raise UsageError(f"{option} is given twice for input '{twice[0]}': remove one")
@@ -173,17 +181,17 @@ def compiling_targets() -> list[TargetClass]:
 
 
 def reference_target() -> TargetClass:
-    """Return the interpreter, which writes no files."""
+    """Return the interpreter, the target that writes no files and defines the results."""
     return next(target for target in all_targets() if not target.compiles)
 
 
 def native_target() -> TargetClass:
-    """Return the target that runs on this machine."""
+    """Return the target whose compiled networks run on this machine at full speed."""
     return next(target for target in all_targets() if target.runs_natively)
 
 
 def model_target() -> TargetClass:
-    """Return the target that writes a network as a model."""
+    """Return the target that writes a network as a model file."""
     return next(target for target in all_targets() if target.writes_models)
 
 
@@ -191,8 +199,9 @@ def named_target(
     argv: Sequence[str], known: Sequence[TargetClass] | None = None
 ) -> TargetClass | None:
     """
-    Return the target in `argv`, if any, out of those `known` to the tool. It is needed to define
-    the options.
+    Return the target after `--target` in `argv`, or `None`. Raise a `UsageError` if it is not in
+    `known` (default: all targets). It is needed before the parser is made, because it decides the
+    options.
     """
     name = early_value(argv, "--target")
     if name is None:
@@ -209,19 +218,19 @@ def add_target(
     *,
     required: bool = False,
 ) -> None:
-    """Add `--target`, with a choice of `targets`."""
+    """Add the option `--target` with the choices `targets` and the help `text`."""
     choices = [cls.name for cls in targets]
     usual(group.add_argument("--target", choices=choices, required=required, help=text))
 
 
 def described_targets(targets: Sequence[TargetClass]) -> str:
-    """Return a line per target for the end of the help."""
+    """Return the end of the help: the name and description of each target."""
     lines = [f"{cls.name}: {docstring(cls).partition(chr(10))[0]}" for cls in targets]
     return "targets: " + " ".join(lines)
 
 
 def add_target_options(parser: ToolParser, targets: Sequence[TargetClass]) -> None:
-    """Add the options of `targets`; an option of several targets is listed once."""
+    """Add the options that the targets declare. An option of several targets is added once."""
     groups = parser.add_argument_group(
         f"target {', '.join(cls.name for cls in targets)}",
         "; ".join(f"{cls.name}: {cls.arithmetic}" for cls in targets if cls.compiles) or None,
@@ -235,7 +244,10 @@ def add_target_options(parser: ToolParser, targets: Sequence[TargetClass]) -> No
 
 
 def _for_another(flag: str, targets: Sequence[TargetClass], tool: str) -> str | None:
-    """Return the message about an option of another target; None if no target has it."""
+    """
+    Return the message about the option `flag` if only targets other than `targets` have it; None if
+    no target has it. `tool` is the command.
+    """
     owners = [
         cls.name
         for cls in compiling_targets()
@@ -249,7 +261,7 @@ def _for_another(flag: str, targets: Sequence[TargetClass], tool: str) -> str | 
 
 
 def target_of(cls: TargetClass, arguments: argparse.Namespace) -> Target:
-    """Return the target with the options on the command line."""
+    """Return an instance of `cls` with the options in parsed `arguments`."""
     values = values_of(cls, arguments, arguments.tool)
     if isinstance(board := values.get(BOARD), str):
         refuse_foreign_board(cls, board)
@@ -258,8 +270,8 @@ def target_of(cls: TargetClass, arguments: argparse.Namespace) -> Target:
 
 def targets_of(classes: Sequence[TargetClass], arguments: argparse.Namespace) -> list[Target]:
     """
-    Return several targets with their options. A board applies to all targets that have it. If no
-    target has it, the error lists the boards, or is the error of the only target.
+    Return an instance of each class with the options in parsed `arguments`. A board applies to the
+    targets that have it. Raise an error if none has it.
     """
     board: str | None = getattr(arguments, BOARD, None)
     other_arguments = argparse.Namespace(**{k: v for k, v in vars(arguments).items() if k != BOARD})
@@ -290,7 +302,10 @@ _UNITS = {"K": 10, "M": 20, "G": 30, "T": 40}
 def add_workers(
     group: ArgumentContainer, *, jobs: str = "--jobs", default: str = "the number of cores"
 ) -> None:
-    """Add `--jobs`, unless a target has such an option, and `--scheduler`."""
+    """
+    Add `--scheduler` and, under the flag `jobs`, the number of processes. `default` is the text
+    about the default in the help.
+    """
     group.add_argument(
         jobs,
         type=_jobs,
@@ -306,7 +321,9 @@ def add_workers(
 
 
 class _SetVariable(argparse.Action):
-    """An action that sets a variable of the environment, which workers inherit."""
+    """
+    Set an environment variable to the value of the option, so that worker processes inherit it.
+    """
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: object, values: object, *_: object
@@ -322,7 +339,7 @@ VARIABLES = {
 
 
 def add_limits(group: ArgumentContainer) -> None:
-    """Add the limits of time for each kind of program, and the limit of memory."""
+    """Add the options for time limits of external programs, and for the memory of arrays."""
     for limit in TIME_LIMITS:
         group.add_argument(
             limit.flag,
@@ -374,8 +391,8 @@ def add_cache(group: ArgumentContainer) -> None:
 
 def cache_folder_of(arguments: argparse.Namespace) -> Path:
     """
-    Return the folder of the cache of networks, from `--cache` or by default in the cache folder of
-    the user.
+    Return the folder with the cache of compiled stages: `--cache` or, by default, a folder in the
+    cache of the user.
     """
     if arguments.cache is not None:
         return Path(arguments.cache).resolve()
@@ -385,7 +402,10 @@ def cache_folder_of(arguments: argparse.Namespace) -> Path:
 
 
 def digests_of(*texts: str | None) -> dict[str, str]:
-    """Map the digest of each file in lists of paths to its path; a cluster gets no folders."""
+    """
+    Map the digest of each file to its path. `texts` are lists of paths separated by commas; folders
+    are omitted, because they are not sent to a cluster.
+    """
     from ceras_ir.pipeline.stage_cache import digest_of
 
     paths = [part.partition("?")[0] for text in texts if text for part in text.split(",")]
@@ -400,7 +420,11 @@ def workers_of(
     jobs: str = "--jobs",
     default: int | None,
 ) -> Generator["Workers"]:
-    """Yield the workers of the options, also for passes; `files` are sent to a cluster."""
+    """
+    Yield the workers that the options select (this process, several processes, or a cluster);
+    passes inside the block use them too. `files` maps digests to paths that are sent to a cluster.
+    `jobs` is the flag for the number of processes, and `default` that number without the flag.
+    """
     from ceras_ir.support.workers import DaskWorkers, LocalProcesses, ThisProcess, cores
 
     given: int | None = getattr(arguments, jobs.removeprefix("--"))

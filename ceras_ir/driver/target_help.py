@@ -16,7 +16,10 @@ OPTIONS_OF_TARGETS = "options of targets"
 
 
 def list_target_options(parser: ToolParser) -> None:
-    """List the usual options of all targets in the help of `parser`, which does not accept them."""
+    """
+    List the usual options of all targets in the help of `parser`. The parser does not accept them
+    without `--target`.
+    """
     parser.further_options = partial(_usual_options, parser.tool)
 
 

@@ -11,7 +11,9 @@ MIN_TEXT = 20
 
 
 def definitions(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Yield a table of two columns, in which the second column is wrapped."""
+    """
+    Yield the lines of a table of two columns, in which the texts of the second column are wrapped.
+    """
     rows = list(pairs)
     width = max((len(name) for name, _ in rows), default=0)
     for name, text in rows:

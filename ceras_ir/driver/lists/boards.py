@@ -39,7 +39,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def make_parser() -> ToolParser:
-    """Return the parser of `ceras-boards`."""
     parser = ToolParser(
         "ceras-boards",
         description="List the boards of all targets, or print the fields of a board and the path "
@@ -84,7 +83,10 @@ def _boards(argv: Sequence[str]) -> int:
 def board_groups(
     targets: Sequence[type[Target]],
 ) -> dict[str, list[tuple[str, BoardSummary]]]:
-    """Return the boards of `targets` with their summaries, by the names of their targets."""
+    """
+    Return the boards of `targets` with their summaries. The key is the name of the target, or the
+    names of all targets that share the board files ("a and b").
+    """
     owners: dict[str, list[type[Target]]] = {}
     for target in targets:
         for file in target.boards().values():
@@ -190,7 +192,10 @@ def _fields(target: type[Target], names: Sequence[str], board: str, file: str) -
 
 
 def _flat(table: Mapping[str, object], path: str) -> Iterator[tuple[str, str]]:
-    """Yield the fields, with the paths of nested tables, and the values as text."""
+    """
+    Yield the name and the value, as text, of each field in `table`. A field of a nested table has
+    the path as name: `memory.sram`.
+    """
     for key, value in table.items():
         name = f"{path}{key}"
         if isa(value, TomlTable):

@@ -47,7 +47,7 @@ MEMORIES = {"flash": "flash_bytes", "SRAM": "sram_bytes"}
 
 
 def make_parser(target: TargetClass) -> ToolParser:
-    """Return the parser of a comparison of the boards of `target`."""
+    """Return the parser of `ceras-boards --model`, with the options of `target`."""
     parser = ToolParser(
         "ceras-boards",
         description="Compile a model for each board with limited memory, without files, and print "
@@ -70,16 +70,16 @@ def make_parser(target: TargetClass) -> ToolParser:
 
 @dataclass(frozen=True)
 class BoardResult:
-    """The result of a compilation for a board."""
+    """The result of compiling the model for a board."""
 
     board: str
     part: str
     totals: Mapping[str, float] = field(default_factory=dict[str, float])
     reason: str = ""
-    """The reason why the model does not fit."""
+    """The reason why the model does not fit; empty if it fits."""
 
     def row(self) -> list[str]:
-        """Return the cells of the table."""
+        """Return the cells of a row of the printed table."""
         from ceras_ir.pipeline.summary import duration
 
         sizes = [
@@ -93,7 +93,10 @@ class BoardResult:
 
 
 def compare_boards(argv: Sequence[str]) -> int:
-    """Print the boards, those that fit first, and return the exit status."""
+    """
+    Compile the model for each board, print the results, boards that fit first, and return the exit
+    status.
+    """
     with plugins(argv):
         target = named_target(argv, compiling_targets()) or native_target()
         parser = make_parser(target)
@@ -125,7 +128,10 @@ def compare_boards(argv: Sequence[str]) -> int:
 
 
 def _parts(target: TargetClass, boards: Sequence[str]) -> dict[str, str]:
-    """Return the core or part of each board with limited memory; by default, of all boards."""
+    """
+    Return the core or chip of each of `boards` (default: all boards of `target`) that has limited
+    memory.
+    """
     for board in boards:
         target.check_board(board)
     summaries = {name: target.board_summary(name) for name in boards or target.boards()}

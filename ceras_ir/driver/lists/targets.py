@@ -42,7 +42,7 @@ def summary_of(target: type[Target]) -> str:
 
 
 def numbers_of(arithmetic: Arithmetic) -> str:
-    """Return the types of stored values on the fastest device."""
+    """Return the types that the fastest device stores, as text: `int8, int16, float`."""
     return ", ".join([f"int{width}" for width in arithmetic.widths] + ["float"] * arithmetic.floats)
 
 

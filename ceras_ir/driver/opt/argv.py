@@ -143,7 +143,9 @@ class OptArguments(
 
 
 def replayed(argv: Sequence[str]) -> list[str]:
-    """Return `argv` with `--run-reproducer` replaced by the arguments of the reproducer."""
+    """
+    Return `argv` with `--run-reproducer FILE` replaced by the arguments that the reproducer stores.
+    """
     parser = UsageParser(add_help=False, allow_abbrev=False)
     add_options(parser, ReproducerOptions, ["run_reproducer"])
     found, rest = parser.parse_known_args(argv)
@@ -154,7 +156,7 @@ def replayed(argv: Sequence[str]) -> list[str]:
 
 
 def parse_arguments(argv: Sequence[str], passes: Iterable[str]) -> OptArguments:
-    """Parse `argv` with a flag for each name in `passes`."""
+    """Parse the command line `argv` of `ceras-opt`, in which each name in `passes` is a flag."""
     names = frozenset(passes)
     parser = make_parser()
     found, unknown = parser.parse_known_args([_rewrite(argument, names) for argument in argv])
@@ -193,12 +195,12 @@ def _flag_request(text: str) -> list[PassRequest]:
 
 class _OptParser(UsageParser):
     def visible_actions(self) -> list[argparse.Action]:
-        """Return the options that the help shows."""
+        """Return the options that the help lists."""
         return [action for action in self._actions if action.help != argparse.SUPPRESS]
 
 
 def make_parser() -> _OptParser:
-    """Return the parser of all options except pass flags."""
+    """Return the parser of all options of `ceras-opt`, except the flags of passes."""
     prog = shown_name("ceras-opt")
     parser = _OptParser(
         prog=prog,

@@ -98,7 +98,10 @@ MAX_COMMAND_SECONDS = 600.0
 
 
 def by_command(command: str) -> Watch:
-    """Return a check that runs the shell command `command` on the IR after a pass."""
+    """
+    Return a function that checks the IR after each pass: it runs the shell command `command` on it.
+    A status other than 0, or a timeout, is a failure of the pass.
+    """
     runs = ShellCommand(
         command, ".mlir", timeout=MAX_COMMAND_SECONDS, limit=None, option="--bisect-test"
     )
@@ -124,7 +127,10 @@ _NODE_LINE = re.compile(r" at line (\d+)$")
 
 @dataclass(frozen=True)
 class Expectation:
-    """A diagnostic that an `expected-...` comment in the text declares."""
+    """
+    A diagnostic that a test declares in its text by a comment such as `// expected-error@+1
+    {{text}}`.
+    """
 
     severity: str
     text: str
@@ -135,7 +141,7 @@ class Expectation:
 
 
 def parse_expectations(text: str) -> list[Expectation]:
-    """Return the expectations in `text`, which starts at line 1."""
+    """Return the diagnostics that comments in `text` declare. Line numbers start at 1."""
     lines = text.split("\n")
     comments = {n for n, line in enumerate(lines, 1) if _EXPECTATION.match(line.strip())}
 
@@ -162,7 +168,7 @@ def parse_expectations(text: str) -> list[Expectation]:
 
 
 def diagnostics_of(error: InputError) -> list[Diagnostic]:
-    """Split `error` into diagnostics, with their lines if known."""
+    """Split `error` into single diagnostics, with their line numbers if known."""
     if isinstance(error, SourceError):
         return list(error.diagnostics)
     if not error.findings:
@@ -180,7 +186,10 @@ def diagnostics_of(error: InputError) -> list[Diagnostic]:
 
 
 def check(error: InputError | None, text: str, file: str) -> list[str]:
-    """Return unexpected and missing diagnostics, a line each; [] if all are expected."""
+    """
+    Compare `error` with the diagnostics that comments in `text` declare. Return a line for each
+    diagnostic that is unexpected or missing; [] if they agree. `file` is the name in these lines.
+    """
     expected = parse_expectations(text)
     problems = list[str]()
     for diagnostic in diagnostics_of(error) if error else ():
@@ -215,16 +224,20 @@ BENEFITS = Path(__file__).with_name("pass_benefits.json")
 
 @dataclass(frozen=True)
 class Benefit:
-    """The loss of a network if a step is omitted from the compilation."""
+    """
+    The measured benefit of a step (a pass or a rule of a pass): the loss of a network if the step
+    is omitted.
+    """
 
     changed: int
     """The number of builds in which the step changes the IR."""
     builds: int
     network: str
-    """A network of `benchmarks/benefit_networks.py`; empty without a loss."""
+    """The network with the loss, of `benchmarks/benefit_networks.py`; empty if none has a loss."""
     setting: str
-    """The target, and `float` for a float network."""
+    """The target for which it was compiled, with `float` for a float network."""
     figure: str
+    """The loss, in words."""
 
     def text(self) -> str:
         """Return the benefit as a sentence."""
@@ -239,7 +252,7 @@ class Benefit:
 
 @cache
 def benefits() -> dict[str, Benefit]:
-    """Return benefits by step, which is a pass or `pass{rule}`."""
+    """Return the benefit of each step; a step is named `pass` or `pass{rule}`."""
     content = json.loads(BENEFITS.read_text(encoding="utf-8"))
     return {step: Benefit(**entry) for step, entry in content.items()}
 
@@ -248,13 +261,16 @@ INDENT = " " * 6
 
 
 def summary(cls: type[ModulePass]) -> str:
-    """Return the first sentence of the pass's docstring."""
+    """Return the first sentence of the docstring of a pass, without the period."""
     first = " ".join(docstring(cls).split("\n\n")[0].split())
     return first.partition(". ")[0].removesuffix(".")
 
 
 def list_passes(passes: PassTable) -> str:
-    """Return a table of the passes of this project and of plugins, and xDSL's names."""
+    """
+    Return the text of `--list-passes`: the passes of this project and of plugins with their first
+    sentences, then the names of xDSL's passes.
+    """
     upstream = get_all_passes().keys() & passes.keys()
     own = sorted(passes.keys() - upstream)
     width = max((len(name) for name in own), default=0)
@@ -263,7 +279,7 @@ def list_passes(passes: PassTable) -> str:
 
 
 def rules_of(cls: type[ModulePass]) -> tuple[ModulePass, ...]:
-    """Return the rules of a pass in order; () without rules."""
+    """Return the rules of the pass `cls`, in order; () if it is not made of rules."""
     from ceras_ir.transforms.pass_kinds import RulePass
 
     return cls().table() if issubclass(cls, RulePass) else ()
@@ -276,7 +292,7 @@ def _benefit(step: str) -> list[str]:
 
 
 def _description(cls: type[ModulePass]) -> str:
-    """Return the docstring of the class or of its module; some passes of xDSL have no docstring."""
+    """Return the docstring of a pass, or of its module, or else a sentence that it has none."""
     written = docstring(cls)
     if not written or written.startswith(f"{cls.__name__}("):  # The signature of a dataclass.
         written = docstring(sys.modules[cls.__module__])

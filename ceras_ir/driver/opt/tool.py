@@ -143,7 +143,7 @@ def _watch(arguments: OptArguments, module: ModuleOp) -> Watch | None:
 
 
 class _PartsFailedError(Exception):
-    """A part of the input failed and was reported; no output file is written."""
+    """A part of the input failed. The error was already reported, and no output file is written."""
 
 
 @dataclass
@@ -155,7 +155,9 @@ class _OptRun:
     runner: PassRunner
 
     def run(self) -> int:
-        """Process all parts of the input and return the exit status."""
+        """
+        Run the passes over all parts of the input, print the results, and return the exit status.
+        """
         status = 0
         errors = list[str]()
         if is_model(self.arguments.input):
@@ -190,7 +192,10 @@ class _OptRun:
         yield from parts_of(text)
 
     def _process(self, text: str | None, stream: IO[str]) -> tuple[int, list[str]]:
-        """Run the passes over a part and print it; return the exit status and the errors."""
+        """
+        Run the passes over a part of the input and print it to `stream`. Return the exit status and
+        the error messages. `text` is `None` for a model file, which is read by name.
+        """
         file = display_name(self.arguments.input)
         found: InputError | None = None
         try:

@@ -175,7 +175,10 @@ class AsWritten:
 
 
 def _changes_values(op: graph.QuantizeOp, real: Array, stored: Array) -> bool:
-    """Return whether values are rounded or clamped; padded values, for example, are only moved."""
+    """
+    Return whether `op`, which converts `real` to `stored`, rounds or clamps any element. Padded
+    values, for example, are only moved.
+    """
     element = graph.stored_element(op.result)
     if element.is_per_axis:
         return True
@@ -187,8 +190,9 @@ def _changes_values(op: graph.QuantizeOp, real: Array, stored: Array) -> bool:
 
 def _is_below_float_rounding(op: graph.QuantizeOp, values: Mapping[SSAValue, Array]) -> bool:
     """
-    Return whether the quantization step is smaller than the float rounding of the terms. A mean of
-    positive and negative values with the sum 0 is exact in integers and inexact in floats.
+    Return whether the step of the quantization `op` is smaller than the rounding errors of its
+    float operand, a sum or mean. A mean of positive and negative values with the sum 0 is exact in
+    integers and inexact in floats.
     """
     quantized, element = op.input.owner, graph.quantized_element(op.result)
     if (

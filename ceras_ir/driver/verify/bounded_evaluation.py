@@ -62,8 +62,9 @@ def _linear(op: graph.LinearOperation, at: Applied) -> Doubles:
 
 def _split(error: Doubles, magnitude: Doubles) -> tuple[Doubles | None, float]:
     """
-    Express error bounds relative to `magnitude`: return (`None`, largest ratio), or (`error`, 0) if
-    the ratio exceeds `MAX_RELATIVE`.
+    Express the error bounds of operands relative to `magnitude`, so that their product with the
+    weights need not be computed: return (`None`, largest ratio), or (`error`, 0) if that ratio
+    exceeds `MAX_RELATIVE`.
     """
     if not error.any():
         return None, 0.0
@@ -223,8 +224,9 @@ def _recurrence(op: graph.RecurrenceOp, at: Applied) -> Doubles:
 
 def _dynamically_quantized(state: Real) -> Real:
     """
-    Return the state quantized to 8 bits, with bounds. Another implementation may round an element
-    to the adjacent integer if the bound of the element includes a tie.
+    Return the state of a recurrence after quantization to 8 bits with a scale from its range. The
+    bound of an element has a step more if its error reaches a tie, because another implementation
+    may round to the adjacent integer.
     """
     low, high = min(state.value.min(), 0.0), max(state.value.max(), 0.0)
     step = (high - low) / 255 or 1.0
@@ -254,12 +256,18 @@ NARROW_UNITS = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
 
 
 def unit_of(arrays: Sequence[Array]) -> float:
-    """Return the relative rounding of float32 results and of the types of `arrays`."""
+    """
+    Return the relative rounding error of float32 results, plus that of the narrowest type in
+    `arrays`, such as float16.
+    """
     return UNIT + max((NARROW_UNITS.get(array.dtype.name, 0.0) for array in arrays), default=0.0)
 
 
 class BoundedEvaluation:
-    """The values of a module and their bounds."""
+    """
+    The values of a module, computed by the interpreter, and for each value a bound of its
+    difference from another implementation.
+    """
 
     def __init__(self, module: ModuleOp, relative_error: Callable[[str], float | None]):
         """
@@ -276,7 +284,10 @@ class BoundedEvaluation:
         self._interpreter = interpreter_of(module)
 
     def set(self, value: SSAValue, array: Array, error: Doubles) -> None:
-        """Replace a value by the value of the reference; the error may be a scalar."""
+        """
+        Replace a value by `array`, the value of the reference, with the bound `error`, an array or
+        a scalar.
+        """
         self.values[value], self._errors[value] = array, error
         self._settle(value)
 
@@ -298,17 +309,20 @@ class BoundedEvaluation:
                     left.append(operand)
 
     def compute(self, op: Operation) -> None:
-        """Evaluate an operation whose operands are known."""
+        """Evaluate `op`, whose operands are known, and store the result."""
         (result,) = op.results
         self.values[result] = self.evaluate(op, [self.values[operand] for operand in op.operands])
 
     def evaluate(self, op: Operation, operands: Sequence[Array]) -> Array:
-        """Return the result of an operation for any operands."""
+        """Return the result of `op` for the given `operands`, without storing it."""
         (result,) = self._interpreter.run_op(op, tuple(operands))
         return np.asarray(result)
 
     def call(self, function: FuncOp, arguments: Called) -> Called:
-        """Return the results of a function of the module, and their bounds."""
+        """
+        Return the results of `function`, a function of the module, and their bounds. `arguments`
+        are the values of its parameters and their bounds.
+        """
         block = function.body.block
         values: dict[SSAValue, Array] = dict(zip(block.args, arguments[0], strict=True))
         errors: dict[SSAValue, Doubles] = dict(zip(block.args, arguments[1], strict=True))
@@ -323,7 +337,10 @@ class BoundedEvaluation:
         raise AssertionError("a function ends with a return")
 
     def error_of(self, value: SSAValue) -> Doubles:
-        """Return the bound of a value, from the bounds of set values."""
+        """
+        Return the bound of each element of `value`. It is computed on demand from the bounds of
+        values that were `set`.
+        """
         left = [value]
         while left:
             if left[-1] in self._errors:
@@ -363,14 +380,17 @@ class BoundedEvaluation:
 
 def relative(apart: Doubles, values: Doubles) -> float:
     """
-    Return the largest ratio of a difference in `apart` to the magnitude of the element of `values`
-    at the same index.
+    Return the largest ratio of an element of `apart`, a difference, to the magnitude of the element
+    of `values` at the same index.
     """
     return float(np.where(apart > 0, apart / np.abs(values), 0.0).max(initial=0.0))
 
 
 def lost(array: Array, dtype: np.dtype[np.generic]) -> Doubles:
-    """Return the rounding error when an array is converted to a narrower type."""
+    """
+    Return the absolute rounding error of each element if `array` is converted to `dtype`. Only
+    float64 arrays are considered; the result for other types is 0.
+    """
     if array.dtype != np.float64:
         return np.zeros(())
     apart = array.astype(np.float64) - array.astype(dtype).astype(np.float64)

@@ -82,13 +82,16 @@ SYNTHETIC_STEPS = 10
 
 
 def has_plugin_operations(main: FuncOp) -> bool:
-    """Return whether a dialect of the user defines an operation of the network."""
+    """Return whether an operation of the network belongs to a dialect of a plugin."""
     roots = {type(op).__module__.partition(".")[0] for op in main.walk()}
     return not roots <= {"ceras_ir", "xdsl"}
 
 
 class LevelComparison:
-    """A network, samples, and the outputs of the reference."""
+    """
+    A network, samples, and the outputs of the reference for these samples. `run` compares each
+    level and target with the reference.
+    """
 
     def __init__(
         self,
@@ -99,7 +102,10 @@ class LevelComparison:
         watching: Watching | None = None,
         floor: float | None = None,
     ):
-        """Use the first `limit` of `samples`, or synthetic samples."""
+        """
+        Use the first `limit` of `samples`, or synthetic samples. `watching` makes the check after
+        each pass (`--bisect-passes`). `floor` is the required signal-to-noise ratio in dB.
+        """
         self.watching, self.floor = watching, floor
         self.is_calibrated = options.calibration is not None or carries_quantization(module)
         self.noise_count = limit
@@ -125,15 +131,18 @@ class LevelComparison:
         self.elements = sum(array.size for array in flat(self.expected))
 
     def interpret(self, module: ModuleOp, level: str = "float graph") -> list[Outputs]:
-        """Run all samples through the interpreter on `module`, at any level."""
+        """
+        Return the outputs of the interpreter for all samples on `module`, at the level called
+        `level`.
+        """
         if isinstance(self.samples, SharedSamples):
             return self.samples.interpret(module, level)
         return list(in_turn(module, progress(self.samples, level)))
 
     def run(self, targets: Sequence[Target]) -> Iterator[Verdict]:
         """
-        Yield a verdict per level. If a target refuses the network before quantization, the
-        remaining targets are compared without it.
+        Yield a verdict for each level and machine of `targets`. If a target refuses the network
+        before quantization, the other targets are still compared.
         """
         first, *other_targets = targets
         copy = self.module.clone() if other_targets else None
@@ -152,8 +161,8 @@ class LevelComparison:
 
     def front(self) -> Iterator[Verdict]:
         """
-        Run import, fusion and quantization. A level that changes no value must equal the previous
-        level.
+        Run import, fusion and quantization, and yield a verdict for each level. The outputs must
+        equal those of the previous level, except after quantization.
         """
         ctx, floats, imported = load_context(), self.expected, IMPORTED
         for stage in front_stages(self.options):
@@ -203,9 +212,9 @@ class LevelComparison:
 
     def above_floor(self, title: str, noise: Mapping[str, OutputNoise]) -> Verdict:
         """
-        Return the verdict on the signal-to-noise ratio. A ratio below the floor is an error if the
-        ranges come from the user or from Q/DQ. With ranges of synthetic samples it is a warning,
-        and an error below 0 dB.
+        Return the verdict on the signal-to-noise ratio of quantization. Below `floor`, it is an
+        error if ranges come from calibration data or Q/DQ. With ranges of synthetic samples it is a
+        warning, and an error below 0 dB. `title` is the name of the level.
         """
         ratio, text = network_ratio(noise), f"reference; {describe_noise(noise)} against float"
         text += after_softmax(noise, self.softmax)
@@ -223,7 +232,10 @@ class LevelComparison:
         return Verdict(title, not is_wrong, f"{text}, below --floor {self.floor:g}")
 
     def as_written(self, written: ModuleOp) -> Verdict:
-        """Compare the quantized values with the Q/DQ network, on the first samples."""
+        """
+        Compare the quantized network with the Q/DQ network `written`, in which operations are
+        executed in float, value by value.
+        """
         comparison = AsWritten(written, self.module)
         for sample in with_states(written, self.samples[:SYNTHETIC_SAMPLES]):
             comparison.compare(sample)
@@ -231,7 +243,7 @@ class LevelComparison:
         return Verdict("quantized graph as written", found.wrong is None, str(found))
 
     def target(self, target: Target) -> Iterator[Verdict]:
-        """Compare the levels of a target, and the machine."""
+        """Yield a verdict for each level of `target` and for its machine."""
         given, name = self.options, target.name
         options = BuildOptions(target, given.quantize, insertions=given.insertions)
         exact = options.is_quantized
@@ -294,17 +306,26 @@ class LevelComparison:
         folder: Path,
         other: str | None = None,
     ) -> list[Outputs]:
-        """Run all samples on a machine, which `target` opens `folder` for."""
+        """
+        Return the outputs of `machine`, the compiled network in `folder`, for all samples. `other`
+        names the machine if it is not the main machine of `target`; `label` is the text of the
+        progress bar.
+        """
         if isinstance(self.samples, SharedSamples):
             return self.samples.execute(target, folder, label, other)
         return list(progress(machine.run(self.samples), label, len(self.samples)))
 
     def agrees(self, actual: Sequence[Outputs]) -> str:
-        """Return text for the agreement with the reference: exact, or within tolerance."""
+        """
+        Return text about outputs that agree with the reference: exactly, or within the tolerance.
+        """
         return _agrees(self.differs(actual, exact=True) is None)
 
     def differs(self, actual: Sequence[Outputs], *, exact: bool) -> str | None:
-        """Return the first difference between `actual` and the reference, in words."""
+        """
+        Return the first difference between `actual`, the outputs of all samples, and the reference
+        in words; `None` if they agree. With `exact`, all bits must be equal.
+        """
         for number, (a, e) in enumerate(zip(actual, self.expected, strict=True)):
             if (found := compare_outputs(a, e, exact=exact)) is not None:
                 return f"differs on sample {number}: {found}"
@@ -312,8 +333,8 @@ class LevelComparison:
 
     def sample_of(self, actual: Sequence[Outputs], *, exact: bool) -> int:
         """
-        Return the first sample on which outputs differ: in any bit if `exact`, else by more than
-        the tolerance.
+        Return the index of the first sample on which `actual` differs from the reference: in any
+        bit if `exact`, else by more than the tolerance. There must be one.
         """
         pairs = zip(actual, self.expected, strict=True)
         return next(
@@ -321,7 +342,10 @@ class LevelComparison:
         )
 
     def first_wrong_node(self, module: ModuleOp, reference: ModuleOp, *, exact: bool) -> str:
-        """Return the first operation of `module` with a result that differs from `reference`."""
+        """
+        Return text about the first operation of `module` with a result that differs from the result
+        of the same ONNX node in `reference`.
+        """
         number = self.sample_of(self.interpret(module), exact=exact)
         steps = self.samples[: number + 1]
         results = dict(trace(reference, steps))
@@ -340,7 +364,11 @@ class LevelComparison:
         return ""
 
     def first_wrong_step(self, module: ModuleOp, traced: dict[int, bytes], number: int) -> str:
-        """Return the first step with bytes that differ from the arena of the interpreter."""
+        """
+        Return text about the first operation whose result on the machine differs from the
+        interpreter on `module`. `traced` maps the index of an operation to the bytes that the
+        machine has stored, and `number` is the sample.
+        """
         order = {op: i for i, op in enumerate(steps(main_function(module)))}
         found: list[str] = []
 
@@ -363,7 +391,10 @@ class LevelComparison:
 def check_request(
     quantize: str, targets: Sequence[Target] | Sequence[type[Target]], limit: int | None
 ) -> None:
-    """Refuse an impossible verification, or a verification without samples, before any work."""
+    """
+    Raise a `UsageError` before any work if no sample would be verified, or if a target cannot run
+    the network that `quantize` (`none` for float) requests.
+    """
     if limit is not None and limit < 1:
         raise UsageError(f"--samples must be at least 1, got {limit}")
     if quantize == "none" and not all(target.arithmetic.floats for target in targets):
@@ -383,8 +414,8 @@ def verifications(
     floor: float | None = None,
 ) -> Iterator[tuple[LevelComparison, list[Target]]]:
     """
-    Yield a verification for each group of targets with the same quantized graph.
-    `module` is consumed; `run_stages` documents `watching`.
+    Divide `targets` into groups with the same quantized graph, and yield a comparison for each
+    group. `module` may be changed. `watching` makes the check after each pass (see `run_stages`).
     """
     options = replace(options, quantize="none" if options.quantize == "none" else "int8")
     for target in targets:
@@ -411,7 +442,10 @@ def _groups(targets: Sequence[Target], options: BuildOptions) -> list[list[Targe
 
 
 def trace(module: ModuleOp, samples: Sequence[Mapping[str, Array]]) -> NamedResults:
-    """Return each result of the last inference; earlier inferences only set the states."""
+    """
+    Return the name of the node and the array of each result for the last of `samples`. Earlier
+    samples are run only if the network has states.
+    """
     results: NamedResults = []
 
     def record(op: Operation, values: tuple[Array, ...]) -> None:

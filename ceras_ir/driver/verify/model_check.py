@@ -61,7 +61,9 @@ DATA_DEPENDENT_SIZES = frozenset({"NonMaxSuppression"})
 
 
 class MismatchError(Exception):
-    """An element outside the bound; the message names the element."""
+    """
+    An element of a tensor differs from the reference by more than its bound; the message names it.
+    """
 
 
 class AsImported:
@@ -94,11 +96,14 @@ class AsImported:
         """The number of differing elements without a bound, in all samples."""
 
     def reset(self) -> None:
-        """Restart with the initial states."""
+        """Reset the states of the network to their initial values."""
         self.states = {state.name: initial_state(state) for state in states_of(self.main)}
 
     def reference_results(self, sample: Mapping[str, Array]) -> dict[str, Array]:
-        """Return the tensors of the reference. Raises `NoReferenceError`."""
+        """
+        Return all tensors that the reference computes for `sample`, by name. Raise
+        `NoReferenceError` if it cannot run the model.
+        """
         return self.reference.run({**self.constants.inputs(), **sample, **self.states})
 
     def compare(self, sample: Mapping[str, Array]) -> dict[str, Array]:
@@ -220,8 +225,8 @@ class AsImported:
 
     def _operands(self, name: str, known: Mapping[str, Array]) -> list[Array]:
         """
-        Return the operands of the node of `name`; [] for a missing operand or a value that is no
-        tensor.
+        Return the operands of the node that computes `name`. A missing operand, or one that is no
+        tensor, is an empty array.
         """
         found: list[Array] = []
         for operand in self.reference.nodes[name].input:

@@ -56,7 +56,10 @@ class NoReferenceError(Exception):
 
 
 class ModelReference:
-    """A model that can be run, and the tensors that it returns."""
+    """
+    An ONNX model that an independent implementation (ONNX Runtime or the reference evaluator) runs,
+    to check the importer.
+    """
 
     def __init__(self, model: onnx.ModelProto, wanted: Collection[str], folder: Path | None):
         """
@@ -80,8 +83,9 @@ class ModelReference:
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """
-        Return the tensors by name, without values that are no tensors, such as sequences. If an
-        implementation cannot run the model, the next implementation is used.
+        Return all outputs and wanted tensors by name. Values that are no tensors, such as
+        sequences, are omitted. If an implementation fails, the next is used; raise
+        `NoReferenceError` after the last.
         """
         feeds = {name: np.asarray(inputs[name]).astype(kind) for name, kind in self.types.items()}
         while True:
@@ -146,7 +150,7 @@ class _Levels(Protocol):
 
 
 class _Runtime(Protocol):
-    """The used parts of the package onnxruntime, which has no types."""
+    """The parts of the package onnxruntime that are used here; the package has no types."""
 
     __version__: str
     GraphOptimizationLevel: _Levels
@@ -246,8 +250,9 @@ def _started(model: onnx.ModelProto) -> _Evaluator:
 
 def _bind_functions(model: onnx.ModelProto) -> None:
     """
-    Give each call of a function a copy of the body with the attributes of the call, or the declared
-    defaults: the evaluator does not bind them for all operators.
+    Replace the attributes in the functions of `model` by the values of each call or the declared
+    defaults; each call gets a copy of the function. The evaluator does not do this for all
+    operators.
     """
     bodies = {(function.domain, function.name): function for function in model.functions}
     instances: list[onnx.FunctionProto] = []
@@ -301,7 +306,7 @@ the largest element.
 
 
 class FoldedConstants:
-    """The constants of the importer for tensors of a model."""
+    """The tensors of a model that the importer has computed and replaced by constants."""
 
     def __init__(
         self, model: onnx.ModelProto, named: Mapping[str, Value], reference: ModelReference
@@ -317,14 +322,15 @@ class FoldedConstants:
         """The difference of each element of a folded constant from the reference."""
 
     def inputs(self) -> dict[str, Array]:
-        """Return inputs of the model that are constants of the graph."""
+        """Return the inputs of the model that are constants in the imported graph, by name."""
         types = self.reference.types
         return {name: v.load() for name, v in self.constants.items() if name in types}
 
     def compare(self, expected: Mapping[str, Array]) -> Iterator[tuple[str, Array, Array, Doubles]]:
         """
-        Yield each folded constant with the tensor of the reference and its bounds. Bounds depend on
-        the differences of earlier constants.
+        Yield, for each folded constant, the name, the array of the importer, that of the reference
+        (in `expected`), and the bound of each element. Bounds depend on differences of earlier
+        constants.
         """
         for name, constant in self.constants.items():
             if name not in self.reference.nodes or name not in expected:
@@ -340,7 +346,10 @@ class FoldedConstants:
             self._apart[name] = np.nan_to_num(apart, nan=0.0)
 
     def relative_error(self, name: str) -> float | None:
-        """Return the relative difference of a constant; None for other names."""
+        """
+        Return the largest relative difference of the constant `name` from the reference, with its
+        rounding to float32; `None` if there is no such constant.
+        """
         if (constant := self.constants.get(name)) is None:
             return None
         if constant.dtype == np.float64 or (name in self._apart and self._apart[name].any()):

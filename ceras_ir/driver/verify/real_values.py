@@ -43,12 +43,18 @@ MIN_NORMAL = 2.0**-126
 
 
 def smallest_step(dtype: np.dtype[np.generic]) -> float:
-    """Return the difference that any bound of a float type permits."""
+    """
+    Return the absolute difference that is always permitted in results of a float type, because
+    implementations differ in subnormal numbers.
+    """
     return max(MIN_NORMAL, float(np.finfo(dtype.name).smallest_subnormal))
 
 
 def gamma(terms: int) -> float:
-    """Return the relative difference of two sums of `terms` numbers, by their magnitudes."""
+    """
+    Return the bound of the difference between two float32 sums of the same `terms` numbers in
+    different orders, relative to the sum of the magnitudes.
+    """
     rounded = terms * UNIT / 2
     return 2 * rounded / (1 - rounded) if rounded < 1 else inf
 
@@ -56,8 +62,8 @@ def gamma(terms: int) -> float:
 @dataclass(frozen=True)
 class Real:
     """
-    Real numbers, and for each number a bound of its difference from the number of another
-    implementation.
+    An array of numbers, and for each number a bound of its difference from the result of another
+    implementation. Operators compute both. `unit` is the relative rounding error of each operation.
     """
 
     value: Doubles
@@ -108,7 +114,10 @@ class Real:
         return Real(np.minimum(self.value, other.value), error, self.unit)
 
     def power(self, other: Real) -> Real:
-        """Return a power by a logarithm, whose rounding is multiplied by the exponent."""
+        """
+        Return the power. It is computed by a logarithm, whose rounding error is multiplied by the
+        exponent.
+        """
         value = np.power(self.value, other.value)
         log = np.abs(np.log(np.abs(self.value)))
         steps = np.where(np.isfinite(log), np.abs(other.value) * log, 0.0)
@@ -125,12 +134,14 @@ class Real:
         return self.apply(FunctionAttr(Function.SQRT))
 
     def apply(self, function: FunctionAttr) -> Real:
-        """Apply an elementwise function."""
+        """Return the result of an elementwise `function`, with its bounds."""
         value = apply_function(function, self.value.astype(np.float32)).astype(np.float64)
         return Real(value, self.function_error(function, value), self.unit)
 
     def function_error(self, function: FunctionAttr, result: Doubles) -> Doubles:
-        """Return the bound of the `result` of a function."""
+        """
+        Return the bounds of `result`, the values of an elementwise `function` of these numbers.
+        """
         magnitudes = np.abs(self.value), np.abs(result)
         own = _OWN[function.data](*magnitudes, function.values)
         if np.isscalar(own):
@@ -178,7 +189,9 @@ def _without_zeros(real: Real) -> Real:
 
 
 def binary_error(kind: Binary, a: Real, b: Real) -> Doubles:
-    """Return the bound of a binary function of floats."""
+    """
+    Return the bound of each element of the result of the binary function `kind` of `a` and `b`.
+    """
     a, b = _without_zeros(a), _without_zeros(b)
     match kind:
         case Binary.ADD:
@@ -284,8 +297,9 @@ Term = Callable[[onnx.NodeProto, Sequence[Array], int], Doubles]
 
 def term_of(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doubles:
     """
-    Return the term that an ONNX operator adds to its error bound (see the module docstring), or 0.
-    The term broadcasts to a result with `rank` dimensions.
+    Return the term that the ONNX operator of `node` adds to the error bound of its result, because
+    the reference uses another algorithm; 0 for most operators. The term broadcasts to a result with
+    `rank` dimensions.
     """
     domain = "" if node.domain in ("", "ai.onnx") else f"{node.domain}::"
     term = _TERMS.get(f"{domain}{node.op_type}")

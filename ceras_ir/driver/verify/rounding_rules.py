@@ -40,7 +40,7 @@ Called: TypeAlias = tuple[list[Array], list[Doubles]]
 
 
 class Evaluation(Protocol):
-    """The interface through which a rule requests values and bounds during the evaluation."""
+    """The interface by which a rule computes operations again, for example with other operands."""
 
     packed: dict[SSAValue, list[Doubles]]
     """The bounds of the results of calls, which are bytes."""
@@ -50,7 +50,10 @@ class Evaluation(Protocol):
         ...
 
     def call(self, function: FuncOp, arguments: Called) -> Called:
-        """Return the results of a function of the module, and their bounds."""
+        """
+        Return the results of `function`, a function of the module, and their bounds. `arguments`
+        are the values of its parameters and their bounds.
+        """
         ...
 
 
@@ -106,7 +109,9 @@ class Applied:
         return np.abs(self.result.astype(np.float64))
 
     def reals(self) -> list[Real]:
-        """Return the operands with their bounds."""
+        """
+        Return the operands as numbers with bounds, on which arithmetic also computes the bounds.
+        """
         pairs = zip(self.operands, self.errors, strict=True)
         return [Real.of(value, error, self.unit) for value, error in pairs]
 
@@ -118,7 +123,10 @@ _RULES: dict[type[Operation], Callable[[Operation, Applied], Doubles]] = {}
 
 
 def rule(*kinds: type[Op]) -> Callable[[RoundingRule[Op]], RoundingRule[Op]]:
-    """Register the rule of some kinds of operations."""
+    """
+    Register the decorated function as the rule that bounds the results of the operation classes
+    `kinds`.
+    """
 
     def register(function: RoundingRule[Op]) -> RoundingRule[Op]:
         def checked(op: Operation, at: Applied) -> Doubles:
@@ -153,7 +161,7 @@ def error_of(op: Operation, at: Applied) -> Doubles:
 
 
 def is_float(array: Array) -> bool:
-    """Return whether elements are floats."""
+    """Return whether the elements of `array` are floats."""
     return array.dtype.kind == "f"
 
 

@@ -35,17 +35,22 @@ Outputs = dict[str, Array]
 
 @dataclass(frozen=True)
 class SharedMachine:
-    """A compiled folder, and the target that opens it."""
+    """The files of a compiled folder, sent to workers, and the target that runs them."""
 
     target: Target
     files: tuple[tuple[str, bytes], ...]
     other: str | None = None
-    """The name of another machine of the target, if any."""
+    """
+    The name of the machine if it is not the main machine of the target, such as an emulated core.
+    """
 
 
 @dataclass(frozen=True)
 class ShardTask:
-    """A shard, and the text of a network or the machine that runs it."""
+    """
+    The task of a worker: a shard (consecutive samples of a file), and the network that runs it.
+    `runs` is the IR as text, or a compiled folder.
+    """
 
     runs: bytes | SharedMachine
     shard: Shard
@@ -60,7 +65,9 @@ class ShardTask:
 
 
 def run_task(task: ShardTask) -> list[Outputs] | str:
-    """Return the outputs of a shard, or the reason why it cannot be loaded."""
+    """
+    Return the outputs of each sample of the shard, or the reason why the shard cannot be loaded.
+    """
     try:
         shard = replace(task.shard, path=shipped(task.digest, task.shard.path))
         samples = [each.sample for each in read_shard(shard, task.inputs)]
@@ -81,7 +88,10 @@ _OPEN_MACHINES: dict[str, tuple[TemporaryDirectory[str], Executable]] = {}
 
 
 def _opened(machine: SharedMachine) -> tuple[TemporaryDirectory[str], Executable]:
-    """Open a machine in a temporary folder, and keep the last machine open."""
+    """
+    Return the compiled network of `machine`, ready to run, and its temporary folder. The last
+    network remains open for further shards.
+    """
     parts = (part for name, content in machine.files for part in (name, content))
     key = key_of(repr(machine.target), machine.other or "", *parts)
     if key not in _OPEN_MACHINES:
@@ -106,7 +116,10 @@ def _opened(machine: SharedMachine) -> tuple[TemporaryDirectory[str], Executable
 
 
 class SharedSamples(Sequence[Sample]):
-    """The first `limit` samples of files and folders, which `workers` run."""
+    """
+    The first `limit` samples of files and folders (all if `None`). Networks are run on them by
+    `workers`, a shard (consecutive samples of a file) at a time.
+    """
 
     def __init__(self, workers: Workers, paths: str, module: ModuleOp, limit: int | None):
         if states_of(main_function(module)):
@@ -133,11 +146,17 @@ class SharedSamples(Sequence[Sample]):
         return next(samples_at(self.paths, self.inputs, [index]))
 
     def interpret(self, module: ModuleOp, level: str) -> list[Outputs]:
-        """Run all samples through the interpreter."""
+        """
+        Return the outputs of the interpreter for all samples on `module`. `level` is the text of
+        the progress bar.
+        """
         return self._run(TextCarrier().pack(module), level)
 
     def execute(self, target: Target, folder: Path, label: str, other: str | None) -> list[Outputs]:
-        """Run all samples on the machine that `target` opens, or on another machine."""
+        """
+        Return the outputs of the compiled network in `folder` for all samples. `other` names the
+        machine if it is not the main machine of `target`.
+        """
         found = sorted(path for path in folder.rglob("*") if path.is_file())
         files = tuple((str(path.relative_to(folder)), path.read_bytes()) for path in found)
         return self._run(SharedMachine(target, files, other), label)

@@ -57,7 +57,10 @@ def default_targets() -> list[TargetClass]:
 
 
 def make_parser(targets: Sequence[TargetClass] | None = None) -> ToolParser:
-    """Return the command line of `ceras-verify`, with the options of some targets."""
+    """
+    Return the parser of `ceras-verify`, with the options of `targets` (default: those verified by
+    default).
+    """
     default = ",".join(cls.name for cls in default_targets())
     parser = ToolParser(
         "ceras-verify",
@@ -196,7 +199,10 @@ def _compare(
 def _reference_verdict(
     arguments: argparse.Namespace, imports: "list[NamedImport]", found: "LevelComparison"
 ) -> "Verdict | None":
-    """Return the comparison of the import with the model; None if there is none."""
+    """
+    Return the verdict on the import of the model, compared with an independent implementation.
+    Return None if the input is no model.
+    """
     if not imports:
         return None
     from ceras_ir.data.samples import Array

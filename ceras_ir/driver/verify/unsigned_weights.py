@@ -17,7 +17,10 @@ OFFSET = 128
 
 
 class _Product(NamedTuple):
-    """The indices of operands. `activation` is None if the operator quantizes to uint8 itself."""
+    """
+    The indices of operands of a product with integers. `activation` is None if the operator
+    quantizes its input to uint8 itself.
+    """
 
     activation: int | None
     weights: tuple[tuple[int, int], ...]
@@ -38,7 +41,10 @@ _PRODUCTS = {
 
 
 def with_unsigned_weights(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return `model` with uint8 instead of int8 weights in products with uint8 activations."""
+    """
+    Return `model` with uint8 weights in place of int8 weights, in products with uint8 activations.
+    Weights and zero points are both larger by 128, so the results are the same.
+    """
     if not any(node.op_type in _PRODUCTS for node in model.graph.node):
         return model
     changed = onnx.ModelProto()
