@@ -34,8 +34,9 @@ LIBRARY_URL = "https://example.com"
 
 def sketch_name(title: str) -> str:
     """
-    Return a name of letters, digits and underscores. It does not start with a digit, and not with
-    `arduino`, which is reserved for official libraries.
+    Return `title` as a name for a sketch and library: letters, digits and underscores. A name that
+    would start with a digit or with `arduino`, which is reserved for official libraries, gets the
+    prefix `model_`.
     """
     text = re.sub(r"[^A-Za-z0-9]+", "_", title).strip("_") or "model"
     if re.match("[0-9]|arduino", text, re.IGNORECASE):
@@ -44,7 +45,10 @@ def sketch_name(title: str) -> str:
 
 
 def renamed(text: str, prefix: Prefix) -> str:
-    """Rename a sketch or header to a prefix, including `predict()` and the name of the header."""
+    """
+    Return the text of a sketch or header with the names of a prefix (`--name`): `predict()`,
+    `predict.h` and all names that start with `model`. The default prefix changes nothing.
+    """
     if prefix == MODEL:
         return text
     head = f"{prefix.name}_predict"
@@ -61,7 +65,10 @@ def _inputs_and_outputs(
 
 
 def predict_header(model: PrintedModel) -> str:
-    """Return `predict.h`: the model as a C++ function on arrays with exactly matching sizes."""
+    """
+    Return the text of `predict.h`: a C++ function `predict()` that runs the network on arrays.
+    Arrays of another size do not compile.
+    """
     inputs, outputs = _inputs_and_outputs(model)
     arguments = [
         f"{'const ' if i < len(inputs) else ''}{tensor_c_type(t)} (&{n})[MODEL_{n.upper()}_SIZE]"
@@ -96,7 +103,9 @@ def _printed(outputs: list[tuple[TensorInfo, str]]) -> str:
 
 
 def _frames(inputs: list[tuple[TensorInfo, str]]) -> str:
-    """Return comments on the arrays that a camera fills, or ""."""
+    """
+    Return C comments that name the inputs which a camera frame fills, or "" if there are none.
+    """
     return "".join(
         f"// The array '{name}' is {frame}.\n// With a camera, copy its frame to this array.\n"
         for tensor, name in inputs
@@ -105,7 +114,10 @@ def _frames(inputs: list[tuple[TensorInfo, str]]) -> str:
 
 
 def main_sketch(model: PrintedModel, board: Board) -> str:
-    """Return `NAME.ino`, which gets the inputs on the serial port and prints the outputs."""
+    """
+    Return the text of the main sketch `NAME.ino`, which gets the inputs on the serial port and
+    prints the outputs and the time.
+    """
     inputs, outputs = _inputs_and_outputs(model)
     read = "\n".join(
         f"  for (auto &value : {n}) value = "
@@ -159,7 +171,9 @@ void loop()
 
 
 def example_sketch(model: PrintedModel) -> str:
-    """Return an example of the library, which runs the network each second and needs no input."""
+    """
+    Return the text of the example of the library, which runs the network on zeros each second.
+    """
     inputs, outputs = _inputs_and_outputs(model)
     zeros = "\n".join(f"  for (auto &value : {n}) value = 0;" for _, n in inputs)
     names = ", ".join(n for _, n in [*inputs, *outputs])
@@ -190,7 +204,10 @@ void loop()
 
 
 def can_scan(model: PrintedModel) -> bool:
-    """Return whether the network maps three floats to three floats, as a color corrector does."""
+    """
+    Return whether the color scanner example supports the network: one input of three floats and one
+    output of three floats.
+    """
     tensors = model.tensors
     return (
         len(model.program.inputs) == 1
@@ -201,8 +218,8 @@ def can_scan(model: PrintedModel) -> bool:
 
 def scan_sketch(model: PrintedModel) -> str:
     """
-    Return the sketch of a color scanner, as in the paper S4 (see `docs/papers.md`): it calibrates,
-    scans cell by cell, and prints a PPM image.
+    Return the text of a sketch of a color scanner, as in the paper S4 (see `docs/papers.md`): it
+    calibrates, scans the cells of a chart, corrects them with the network, and prints a PPM image.
     """
     (_, x), (_, y) = _inputs_and_outputs(model)[0][0], _inputs_and_outputs(model)[1][0]
     return SCAN.replace("@X@", x.upper()).replace("@Y@", y.upper())
@@ -325,7 +342,10 @@ void loop()
 
 
 def library_properties(name: str, model: PrintedModel, board: Board) -> str:
-    """Return the description that makes the folder of the sketch a library."""
+    """
+    Return the text of `library.properties`, with which the folder of the sketch is an Arduino
+    library called `name`.
+    """
     title = comment(model.options.title)
     return f"""\
 name={name}
@@ -353,8 +373,8 @@ def emit(
     goal: Goal = "balanced",
 ) -> Emission:
     """
-    Emit the sketch; refuse a model that is too large. The IDE compiles with -Os, so the goal
-    determines only the kernels.
+    Return the files of the sketch for a board. A network that does not fit the board raises
+    `DoesNotFitError`. The IDE compiles with -Os, so `goal` (`--optimize`) selects only the kernels.
     """
     board = load_board(board_name)
     choice = choose(module, board, title, goal=goal, prefix=prefix)

@@ -1,4 +1,4 @@
-"""Target arduino: a sketch for the Arduino IDE that fits the board."""
+"""Define target arduino: a sketch for the Arduino IDE that fits the board."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ class ArduinoTarget(PrefixOptions, EncodingOptions, OptimizeOptions, BoardOption
 
     @classmethod
     def boards(cls) -> Mapping[str, Traversable]:
-        """Return the microcontrollers among the machines of target c."""
+        """
+        Return the board files of the microcontrollers that have the fields for Arduino, by name.
+        """
         from ceras_ir.backends.c.machines import board_names
         from ceras_ir.backends.c.target import CTarget
 
@@ -122,7 +124,10 @@ class ArduinoTarget(PrefixOptions, EncodingOptions, OptimizeOptions, BoardOption
 
 
 def sketch_folder(folder: Path, manifest: Manifest) -> Path:
-    """Return the sketch in a folder that `ceras-compile` wrote."""
+    """
+    Return the folder of the sketch inside `folder`, which `ceras-compile` wrote. A manifest without
+    a sketch, or a missing file, raises `InputError`.
+    """
     source = Prefix.of_manifest(manifest.content).renamed("model.c")
     sketch = manifest.content.get("sketch")
     if not isinstance(sketch, str) or not is_inside(folder, f"{sketch}/{source}"):

@@ -1,7 +1,8 @@
 """
-Target interp: the interpreter, which defines the results of all other targets.
+Define target interp: the interpreter, which defines the results of all other targets.
 
-The interpreter runs a module at any level, in an arena if the module has an arena.
+The interpreter runs a module at any level. If the module has a memory plan (an arena), values are
+stored in the arena.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ceras_ir.targets.capabilities import Array, Sample
 
 
 class Interpreted:
-    """A network that is interpreted without a compiler."""
+    """A network that the interpreter runs, without a compiler."""
 
     def __init__(self, module: ModuleOp):
         self.module = module
