@@ -182,7 +182,9 @@ def sources(model: PrintedModel) -> list[str]:
 
 
 def cmake_lists(model: PrintedModel, package: Package | None = None) -> str:
-    """Return the text of `CMakeLists.txt`, which ESP-IDF also uses."""
+    """
+    Return the text of `CMakeLists.txt`. With package `esp-idf`, it is also a component of ESP-IDF.
+    """
     searched = SEARCHED if model.options.weights == "incbin" else ""
     included = f"target_compile_options(@NAME@ PRIVATE{searched})\n" if searched else ""
     machine = model.options.machine
@@ -203,7 +205,10 @@ def cmake_lists(model: PrintedModel, package: Package | None = None) -> str:
 
 
 def toolchain(machine: Machine) -> str:
-    """Return the text of `toolchain.cmake`, for a machine other than the host."""
+    """
+    Return the text of `toolchain.cmake`, with which CMake compiles for `machine`. It is not needed
+    for this machine.
+    """
     family = machine.compiler.partition("-")[0]
     is_bare = machine.is_bare or re.search("-(none|unknown)-", machine.compiler) is not None
     holes = {
@@ -227,8 +232,9 @@ def _cxx_compiler(c_compiler: str) -> str:
 
 def makefile(model: PrintedModel) -> str:
     """
-    Return the text of `Makefile`. The programs are no default goals without an operating system, or
-    if the network launches an accelerator; the user then provides the calling program.
+    Return the text of `Makefile`. Its default goal is the programs `model_run` and `model_bench`,
+    or only the object files if there is no operating system or if the network launches an
+    accelerator.
     """
     is_host = bool(model.program.launches)
     is_included = model.options.weights == "incbin"

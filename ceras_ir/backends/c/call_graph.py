@@ -18,13 +18,14 @@ INDIRECT = "__indirect_call"
 
 
 class NoBoundError(Exception):
-    """The reason, a clause, why the stack of a program has no known bound."""
+    """The stack of a program has no known bound. The message is the reason, a clause."""
 
 
 @dataclass
 class Function:
     """
-    A function of the linked program: the bytes of the stack frame, and the functions that it calls.
+    A function of the linked program: the bytes of the stack frame, and the symbols of the functions
+    that it calls.
     """
 
     frame: float = 0
@@ -37,7 +38,8 @@ class Function:
 @dataclass(frozen=True)
 class StackBound:
     """
-    The path of calls with the largest sum of stack frames: functions and the bytes of their frames.
+    The path of calls with the largest sum of stack frames: pairs of a function and the bytes of its
+    frame.
     """
 
     frames: tuple[tuple[str, int], ...]
@@ -52,7 +54,10 @@ _EDGE = re.compile(r'edge: \{ sourcename: "([^"]*)" targetname: "([^"]*)"')
 
 
 def compiled_functions(call_graph: str) -> dict[str, Function]:
-    """Return the functions in a file of `-fcallgraph-info=su`, by their symbol."""
+    """
+    Return the functions in a file that gcc writes with `-fcallgraph-info=su`, by symbol. The frame
+    of a function is infinite if its size is not known at compile time.
+    """
     found: dict[str, Function] = {}
     for title, size, kind in _NODE.findall(call_graph):
         is_static = kind == "static" or kind.endswith("bounded")
@@ -63,13 +68,19 @@ def compiled_functions(call_graph: str) -> dict[str, Function]:
 
 
 def _symbol(title: str) -> str:
-    """Remove the file name from the title of a static function in the call graph."""
+    """
+    Remove the file name from the title of a static function in the call graph: `model.c:layer_0` ->
+    `layer_0`.
+    """
     return title.rpartition(":")[2]
 
 
 @dataclass(frozen=True)
 class InstructionSet:
-    """The instructions that change the stack pointer and the flow of control."""
+    """
+    The instructions of a processor that change the stack pointer or the flow of control, as
+    patterns for a disassembly.
+    """
 
     lowers: re.Pattern[str]
     """An instruction that lowers the stack pointer: group `bytes`, or `registers` of a list."""
@@ -119,7 +130,10 @@ _RANGE = re.compile(r"([a-z]+)([0-9]+)-[a-z]+([0-9]+)")
 
 
 def linked_functions(disassembly: str, instructions: InstructionSet) -> dict[str, Function]:
-    """Return the functions in the output of `objdump -d --no-show-raw-insn`."""
+    """
+    Return the functions of a linked program, by symbol: frames and calls according to
+    `disassembly`, the output of `objdump -d --no-show-raw-insn`.
+    """
     found: dict[str, Function] = {}
     name, falls_into = "", False
     for line in disassembly.splitlines():
@@ -149,8 +163,9 @@ def linked_functions(disassembly: str, instructions: InstructionSet) -> dict[str
 
 def _calls_start(target: re.Match[str], instructions: InstructionSet) -> bool:
     """
-    Return whether a call instruction has the start of the function as the target. A far jump inside
-    the function is the same instruction, with an offset from the start.
+    Return whether an instruction with `target`, a symbol and an offset in the same function, calls
+    the start of this function (recursion). A far jump inside the function is the same instruction,
+    but with an offset from the start.
     """
     return target["offset"] is None and instructions.calls.match(target[0]) is not None
 
@@ -163,7 +178,10 @@ def _lowered_bytes(instruction: re.Match[str]) -> int:
 
 
 def _register_bytes(part: str) -> int:
-    """Return the bytes of the registers in part of a push: a register, or a range such as r4-r7."""
+    """
+    Return the bytes of the registers in `part` of a push: a register, or a range such as r4-r7
+    (16).
+    """
     size = 8 if part.startswith("d") else 4
     known = _RANGE.fullmatch(part)
     return size if known is None else size * (int(known[3]) - int(known[2]) + 1)
@@ -173,8 +191,11 @@ def stack_bound(
     root: str, compiled: Mapping[str, Function], linked: Mapping[str, Function]
 ) -> StackBound:
     """
-    Return the deepest path from `root`. Frames are those of `compiled` if the compiler reported
-    them; calls are those of the linked program.
+    Return the path of calls from the function `root` with the most bytes of stack.
+
+    The frame of a function is from `compiled`, the report of the compiler, or if that does not have
+    the function, from `linked`, the disassembled program. Calls are from `linked`. Recursion, calls
+    through pointers and frames of unknown size raise `NoBoundError`.
     """
     known: dict[str, tuple[tuple[str, int], ...]] = {}
 
@@ -203,8 +224,9 @@ def stack_bound(
 
 def _frame(own: Function, function: Function) -> float:
     """
-    Return the bytes of a printed function. The compiler does not report assembler statements that
-    lower the stack pointer, and the disassembly does not have the size of every large frame.
+    Return the bytes of the frame of a function: the larger of `own`, reported by the compiler, and
+    `function`, from the disassembly. The compiler does not report assembler statements, and the
+    disassembly does not have the size of every large frame.
     """
     return own.frame if function.frame == inf else max(own.frame, function.frame)
 

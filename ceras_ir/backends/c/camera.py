@@ -27,7 +27,10 @@ def decode_frame(layer: Layer, op: graph.DecodeFrameOp) -> None:
 
 
 def _color(format: FrameFormat) -> list[str]:
-    """Return the lines that set `red`, `green` and `blue`, or `luma`, `u` and `v`."""
+    """
+    Return the C lines that read the pixel at `row` and `column` of a frame in `format`. They set
+    `red`, `green` and `blue`, or for YUV formats `luma`, `u` and `v`.
+    """
     at = "const int32_t at = row * f->width + column;"
     if format in PACKED:
         luma, chroma = (0, 1) if format is FrameFormat.YUYV else (1, 0)
@@ -76,7 +79,10 @@ def _color(format: FrameFormat) -> list[str]:
 
 
 def _stored(format: FrameFormat, channels: Channels) -> list[str]:
-    """Return the lines that store the channels of the pixel."""
+    """
+    Return the C lines that convert the pixel of `_color` to the channels of the image (RGB, BGR or
+    gray) and store them in `rgb`.
+    """
     red, blue = (0, 2) if channels is Channels.RGB else (2, 0)
     if format in PACKED | PLANAR:
         lines = ["const int32_t c = 298 * (luma - 16) + 128;"]

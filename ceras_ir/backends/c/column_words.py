@@ -20,8 +20,9 @@ WIDE_BLOCK = 32
 @dataclass(frozen=True)
 class Words:
     """
-    The layout of words in vectors of `bits` bits, for `block` channels at a time. A word has the
-    elements of adjacent input rows in the same column and channel.
+    The layout of the input of a depthwise convolution as 32-bit words in vectors of `bits` bits,
+    for `block` channels at a time. A word has the elements of adjacent input rows in the same
+    column and channel.
     """
 
     bits: int
@@ -40,8 +41,9 @@ class Words:
     @classmethod
     def narrow(cls, stored: str, channels: int, rows: int) -> "Words | None":
         """
-        Return the layout for vectors of 256 bits and a single row of results, or `None` if the
-        channels do not fill a vector.
+        Return the layout for vectors of 256 bits, which computes a row of results at a time, or
+        `None` if the channels do not fill a vector. `stored` is the C type of the input, and `rows`
+        is the height of a window.
         """
         if stored != "int16_t" and channels >= 32:
             return cls(256, 32, rows, 1, are_pairs=False)
@@ -50,11 +52,12 @@ class Words:
     @classmethod
     def wide(cls, stored: str, channels: int, rows: int, *, are_stacked: bool) -> "Words | None":
         """
-        Return the layout for 512 bits.
+        Return the layout for vectors of 512 bits, or `None` if the channels do not fill a block.
 
-        With `are_stacked`, two rows of results can be computed together, because their windows
-        share all input rows except one. Each input column is then interleaved a single time for
-        both rows; for the lower row, the weights are moved down by a row.
+        With `are_stacked`, windows of two adjacent output rows share all input rows except one. Two
+        rows of results are then computed together if windows have fewer than four rows: each input
+        column is interleaved a single time, and the weights for the lower row are moved down by a
+        row.
         """
         if channels < WIDE_BLOCK:
             return None
@@ -73,8 +76,8 @@ class Words:
     @property
     def parts(self) -> list[str]:
         """
-        The suffixes of the C variables that hold the words of a column; rows beyond the first word
-        are in further groups.
+        The suffixes of the C variables that hold the words of a column. Rows that do not fit the
+        first word are in variables of further groups.
         """
         return [f"{g}{j}" if g else f"{j}" for g in range(self.groups) for j in self.vectors]
 
@@ -87,8 +90,8 @@ class Words:
 
     def loads(self, name: str, at: str) -> list[str]:
         """
-        Return C statements that load a block of words or sums from `at` into vectors called `name`
-        0, 1, ...
+        Return C statements that load a block of words or sums from the address `at` into vectors
+        called `name` with suffix 0, 1, ...
         """
         if self.bits == 512:
             texts = [f"LOAD_HALF({at}, {j})" for j in self.vectors]
@@ -102,8 +105,9 @@ class Words:
 
     def weights(self, name: str, places: Sequence[str]) -> list[str]:
         """
-        Return statements that load the weights of a column. If two rows of results are computed,
-        variables with the suffix `below` contain the weights for the lower row.
+        Return C statements that load the weights of a column from the addresses `places`, for four
+        rows each. If two rows of results are computed, variables with the suffix `below` contain
+        the weights for the lower row.
         """
         lines: list[str] = []
         for i, at in enumerate(places):
@@ -123,8 +127,8 @@ class Words:
 
     def interleaving(self, stored: str) -> tuple[str, str]:
         """
-        Return the name and the text of a C function that interleaves rows of input bytes or 16-bit
-        values to the words of a column.
+        Return the name and the text of a C function that interleaves rows of the input, of C type
+        `stored`, to the words of a column.
         """
         if self.are_pairs:
             return _pairs(stored, self)
@@ -132,16 +136,17 @@ class Words:
 
     def residual(self, stored: str) -> tuple[str, str]:
         """
-        Return the name and the text of a C function that moves each element of a residual to the
-        most significant bits of a word.
+        Return the name and the text of a C function that moves each element of a residual, of C
+        type `stored`, to the most significant bits of a word. An arithmetic right shift then
+        restores the value.
         """
         single = Words(self.bits, self.block, 1, 1, self.are_pairs)
         return _pairs(stored, single) if self.are_pairs else _bytes(stored, single, is_moved=False)
 
     def stores(self, e: Epilogue, row: int) -> list[str]:
         """
-        Return C statements that narrow, clamp and store sums. `row` is the distance between the two
-        rows of results, in elements.
+        Return C statements that narrow, clamp and store the sums of a block. `e` is the output
+        stage, and `row` is the distance between two rows of results in elements.
         """
         return _wide_stores(self, e, row) if self.bits == 512 else _narrow_stores(self, e)
 
@@ -185,7 +190,7 @@ def _narrow_stores(words: Words, e: Epilogue) -> list[str]:
 
 def _wide_stores(words: Words, e: Epilogue, row: int) -> list[str]:
     """
-    Return the statements of `Words.stores` for vectors of 512 bits. 8-bit results of both rows are
+    Return the statements of `Words.stores` for vectors of 512 bits. 8-bit results of two rows are
     packed into a single vector.
     """
     packed = [
@@ -217,8 +222,9 @@ def _function(name: str, title: str, stored: str, words: Words, body: list[str])
 
 def _bytes(stored: str, words: Words, *, is_moved: bool) -> tuple[str, str]:
     """
-    Return name and text of a function that interleaves the bytes of four rows to words, for 32
-    channels. With `is_moved`, 128 is added to each byte. The weights of missing rows are zero.
+    Return the name and the text of a C function that interleaves the bytes of four rows to words,
+    for 32 channels. With `is_moved`, 128 is added to each byte. Missing rows are repeated, because
+    their weights are zero.
     """
     rows = words.input_rows
     name = f"words_{stored}_{rows}" + ("_moved" if is_moved else "")

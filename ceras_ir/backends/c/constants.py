@@ -29,7 +29,7 @@ MAX_LITERAL_CHARACTERS = 64 * LINE
 
 @dataclass(frozen=True)
 class ReadOnlyArray:
-    """A read-only array of the generated code."""
+    """A constant array of the generated C."""
 
     name: str
     ctype: str
@@ -41,7 +41,9 @@ class ReadOnlyArray:
     """The preprocessor condition that selects this variant of the name."""
 
     def chunks(self) -> Iterator[NDArray[np.uint8]]:
-        """Yield the bytes of the array in pieces that fit the cache of the processor."""
+        """
+        Yield the bytes of the array in pieces of at most `MAX_LITERAL_CHARACTERS`, to limit memory.
+        """
         flat = np.ascontiguousarray(self.data()).reshape(-1).view(np.uint8)
         assert flat.nbytes == self.nbytes, (self.name, flat.nbytes, self.nbytes)
         for start in range(0, flat.size, MAX_LITERAL_CHARACTERS):
@@ -78,13 +80,18 @@ class ConstantPool:
         data: Callable[[], Array],
         condition: str = "",
     ) -> str:
-        """Add a constant and return the C expression for a pointer to the first element."""
+        """
+        Add a constant of `size` elements with `itemsize` bytes, and return the C expression of a
+        pointer to the first element. `data` is called for the elements when they are written;
+        `condition` is the preprocessor condition under which the constant exists, or "".
+        """
         self.constants.append(ReadOnlyArray(name, ctype, size, size * itemsize, data, condition))
         return name.upper()
 
     def merge_duplicates(self) -> None:
         """
-        Move constants with equal bytes to `copies`, such as the weights of the steps of a loop.
+        Keep only the first of constants with equal type and bytes, such as the weights of the steps
+        of an unrolled loop. The duplicates move to `copies`.
         """
         alike: defaultdict[tuple[str, int, str], list[ReadOnlyArray]] = defaultdict(list)
         for constant in self.constants:
@@ -111,10 +118,11 @@ class ConstantPool:
 @cache
 def _escapes() -> NDArray[np.uint32]:
     """
-    Return, for a byte and the next byte (in the high half of the index), the escaped characters.
+    Return a table with the characters of a string literal for each byte, packed into a 32-bit word
+    and padded with NUL. The index is the byte, plus 256 times the next byte.
 
-    Entries are padded with NUL. `?` is escaped because of trigraphs. An octal escape is short
-    unless the next character could be one of the digits.
+    `?` is escaped because of trigraphs. An octal escape is short unless the next character is a
+    digit.
     """
     spelt = np.zeros((2, 256), np.uint32)
     for byte in range(256):
@@ -144,7 +152,10 @@ def literal(data: NDArray[np.uint8]) -> bytes:
 def write_source(
     constants: list[ReadOnlyArray], header: str, renamed: Callable[[str], str], stream: BinaryIO
 ) -> None:
-    """Write `model_weights.c`; text that is not data is `renamed`."""
+    """
+    Write `model_weights.c` to `stream`: `header`, then each constant as string literals. Text that
+    is not data is written as `renamed(text)`, which inserts the prefix of `--name`.
+    """
     stream.write(renamed(header).encode())
     for constant in constants:
         name = constant.name
@@ -160,7 +171,10 @@ def write_source(
 
 
 def declarations(pool: ConstantPool) -> str:
-    """Return the declarations for `model_weights.h`; bytes end in an unused NUL."""
+    """
+    Return the C declarations of all constants for `model_weights.h`. A constant is a union of its
+    bytes, with an unused NUL at the end, and its elements; a macro names the elements.
+    """
     lines: list[str] = []
     for c in pool.constants:
         lines += c.conditional(
@@ -174,7 +188,10 @@ def declarations(pool: ConstantPool) -> str:
 
 
 def block_diagonal(weights: NDArray[np.generic], groups: int, together: int) -> NDArray[np.generic]:
-    """Return block-diagonal weights [O, ..., together * C/groups] for `together` merged groups."""
+    """
+    Return the weights of a grouped layer with `together` groups merged into one: [O, ..., C/groups]
+    -> [O, ..., together * C/groups]. The weights between different groups are 0.
+    """
     if together == 1:
         return weights
     outputs, *taps, channels = weights.shape

@@ -64,8 +64,8 @@ _COMMENTS = re.compile(r"/\*.*?\*/", re.DOTALL)
 
 def code_bytes(text: str, core: Core, level: Level) -> int:
     """
-    Return the estimated size in bytes of the machine code for C source `text`, on a core, with an
-    optimization level such as -Os.
+    Return the estimated bytes of machine code for the C source `text`, compiled for `core` with an
+    optimization level such as `-Os`.
     """
     compiled = _for_core(_COMMENTS.sub("", text))
     operators = len(_OPERATOR.findall(_INSTRUCTION.sub("", compiled)))
@@ -75,8 +75,8 @@ def code_bytes(text: str, core: Core, level: Level) -> int:
 
 def _for_core(text: str) -> str:
     """
-    Remove alternatives for other processors from C text: of `#if CONDITION`, `#else`, `#endif` with
-    a condition in `_VARIANT`, only the first alternative remains.
+    Remove alternatives for cores without DSP or Helium from C text: of an `#if` with a condition
+    such as `__ARM_FEATURE_DSP`, only the lines before `#else` remain.
     """
     lines: list[str] = []
     conditions: list[bool | None] = []
@@ -94,8 +94,8 @@ def _for_core(text: str) -> str:
 
 def _assembler(text: str) -> int:
     """
-    Return the number of machine instructions in the assembler `text`. The instructions between
-    `.rept 4` and `.endr` count four times.
+    Return the number of machine instructions in the assembler statements of the C source `text`.
+    The instructions between `.rept 4` and `.endr` count four times.
     """
     count, times = 0, 1
     for instruction in _INSTRUCTION.findall(text):
@@ -136,7 +136,7 @@ class LayerSize:
 
 @dataclass(frozen=True)
 class Footprint:
-    """The memory of a model compared with the memory of a board."""
+    """The bytes of flash and SRAM that a model needs on a board."""
 
     board: Board
     layers: list[LayerSize]
@@ -160,7 +160,7 @@ class Footprint:
 
     @property
     def excess(self) -> tuple[int, int]:
-        """The bytes of SRAM and of flash that the board lacks."""
+        """The bytes of SRAM and of flash that the board lacks; 0 if the memory is sufficient."""
         sram, flash = self.sram - self.board.free_sram, self.flash - self.board.free_flash
         return max(sram, 0), max(flash, 0)
 
@@ -221,7 +221,10 @@ class Footprint:
         return f"{self.board.title}: {', '.join(parts)}"
 
     def width_line(self) -> str:
-        """Return a sentence about the possible width of hidden layers, or an empty string."""
+        """
+        Return a sentence about the largest width of hidden layers that would fit the board, or ""
+        if the network is not a chain of matrix products.
+        """
         if self.widest is None:
             return ""
         now, max_width = self.widest
@@ -288,12 +291,18 @@ CHEAP = (graph.Function.RELU, graph.Function.CLIP)
 
 
 def model_cycles(model: PrintedModel, board: Board, level: Level) -> float:
-    """Return the modelled cycles of a run of the network."""
+    """
+    Return the modelled cycles of a run of the network, compiled with the optimization level
+    `level`.
+    """
     return sum(cycles(layer, board, level) for layer in model.layers)
 
 
 def instructions(layer: Layer, board: Board, level: Level = "-Os") -> float:
-    """Return the instructions of a run of a layer, compiled with an optimization level."""
+    """
+    Return the modelled instructions of a run of a layer, compiled with the optimization level
+    `level`.
+    """
     costs = LEVEL_COSTS[level]
     if layer.kernel == HELIUM:
         share = 1.0  # The kernels are in assembler.
@@ -311,7 +320,10 @@ HELIUM_CYCLES = 1.6
 
 
 def cycles(layer: Layer, board: Board, level: Level = "-Os") -> float:
-    """Return the modelled cycles of a layer: vector instructions of Helium need two, others one."""
+    """
+    Return the modelled cycles of a run of a layer. Each instruction needs a cycle; with Helium, a
+    vector instruction needs two.
+    """
     if layer.kernel != HELIUM:
         return instructions(layer, board, level)
     if isinstance(layer.op, graph.LinearOperation):
@@ -320,7 +332,7 @@ def cycles(layer: Layer, board: Board, level: Level = "-Os") -> float:
 
 
 def _small_instructions(layer: Layer, board: Board) -> float:
-    """Return the instructions of a layer compiled with -Os, as when the kernels were counted."""
+    """Return the modelled instructions of a run of a layer that is compiled with -Os."""
     op = layer.op
     soft = not board.has_float_unit
     if viewed_operand(op) is not None:
@@ -441,7 +453,10 @@ BYTES_PER_CYCLE = 4.0
 
 @dataclass(frozen=True)
 class Latency:
-    """Microseconds of each layer by index, and instructions if they are modelled."""
+    """
+    The modelled times of a run of a network: microseconds and, if known, instructions of each
+    layer, by layer index.
+    """
 
     times: Mapping[int, float]
     instructions: Mapping[int, int]
@@ -451,8 +466,8 @@ class Latency:
 def annotate(entries: list[Entry], layers: Sequence[Layer], latency: Latency | None) -> None:
     """
     Add the kernel, the modelled time in microseconds and the number of instructions of each layer
-    to the entry of the layer in the report. Entries are found by the operation, because the order
-    may differ.
+    to the entry of the layer in the report. An entry belongs to a layer if both have the same
+    operation; without `latency`, times are omitted.
     """
     for entry, layer in zip(entries_of(entries, (x.op for x in layers)), layers, strict=True):
         if entry is None:
@@ -467,7 +482,7 @@ def annotate(entries: list[Entry], layers: Sequence[Layer], latency: Latency | N
 
 
 def latency_of(model: PrintedModel, machine: Machine | Board) -> Latency | None:
-    """Return the prediction for a machine, or None if the rates are unknown."""
+    """Return the modelled times of the layers on `machine`, or `None` if its speed is unknown."""
     if isinstance(machine, Machine):
         return _on_host(model, machine)
     return _on_board(model, machine) if machine.known_core.has_times else None

@@ -37,8 +37,8 @@ cache.
 @dataclass(frozen=True)
 class Windows:
     """
-    The extents of a depthwise convolution in elements, each as a pair (height, width): input,
-    result, kernel, strides, dilations and padding. An input of a single row is treated as a column.
+    The sizes of a depthwise convolution in elements, each as a pair (height, width). An input and
+    result of a single row are treated as a column: the pairs are (width, height).
     """
 
     size: tuple[int, int]
@@ -65,8 +65,8 @@ class Windows:
 
 def has_columns(of: IntegerLayer) -> bool:
     """
-    Return whether an operation is a depthwise convolution that vectors compute from words of
-    columns (see `column_words.py`).
+    Return whether a layer is a depthwise convolution that vectors compute from words of columns: a
+    32-bit word holds elements of a channel from several rows (see `column_words.py`).
     """
     op = of.op
     if not of.geometry.is_depthwise or not has_vector_products(of.layer, op, of.sums):
@@ -81,8 +81,8 @@ def has_columns(of: IntegerLayer) -> bool:
 
 def print_depthwise(of: IntegerLayer) -> str:
     """
-    Print the statements of a depthwise layer that use vector instructions; return the C name of the
-    packed weights.
+    Print the statements of a depthwise layer that use vector instructions, and return the C name of
+    the packed weights. `has_columns` must hold.
     """
     layer, op, sums = of.layer, of.window, of.sums
     epilogue = Epilogue.of(op, sums, of.rescale)
@@ -148,8 +148,10 @@ def _print(
     is_padded: bool,
 ) -> None:
     """
-    Print the loops of a depthwise layer. `arrays` maps vectors in C to arrays with a value for each
-    channel. `offset` is added to each byte of the input, to make it unsigned.
+    Print the loops of a depthwise layer in vectors of the layout `kind`. `arrays` maps names of C
+    vectors to constants with a value for each channel, such as the bias. `offset` (0 or 128) is
+    added to each byte of the input to make it unsigned. `is_padded` is whether windows contain rows
+    of padding.
     """
     layer, op, x, y = of.layer, of.window, of.x, of.y
     images, _, _, channels = shape_of(op.input)

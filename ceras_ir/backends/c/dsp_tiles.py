@@ -24,8 +24,8 @@ from ceras_ir.dialects.graph import Conv2dOp, shape_of
 
 def earlier(index: str, count: int, size: int) -> str:
     """
-    Return a C expression: `index`, or `count - size` if that is smaller, so that the last group of
-    `size` elements is complete.
+    Return the C expression of the start of a group of `size` elements: `index`, or `count - size`
+    if that is smaller, so that the last group is complete and overlaps the previous group.
     """
     if count % size == 0:
         return index
@@ -34,8 +34,8 @@ def earlier(index: str, count: int, size: int) -> str:
 
 def groups_of(weights: NDArray[np.integer], count: int) -> NDArray[np.int8]:
     """
-    Return the rows of weights [n, k] in groups, [groups, count, k]. The last group starts earlier,
-    so that it is complete.
+    Return the rows of weights [n, k] in groups, [groups, count, k]. The last group repeats rows of
+    the previous group if `count` does not divide n.
     """
     n = len(weights)
     starts = [min(start, n - count) for start in range(0, n, count)]
@@ -57,8 +57,9 @@ SUM_REGISTERS = ("r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11")
 
 def products(layer: Layer, words: int, runs: int, *, has_bias: bool) -> str:
     """
-    Add the C function for products of `runs` contiguous parts with `words` words each, and return
-    its name. Sums start at the bias if `has_bias`, otherwise at zero.
+    Add the C function for the products of a tile, and return its name. The inputs and weights of a
+    tile are `runs` contiguous parts of `words` 32-bit words. Sums start at the bias if `has_bias`,
+    otherwise at zero.
     """
     steps = next(count for count in range(LOOP_STEPS, 0, -1) if words % count == 0)
     begin: list[str] = []
@@ -101,8 +102,9 @@ def _assembler(lines: list[str]) -> str:
 
 def packed_pairs(weights: NDArray[np.integer]) -> NDArray[np.int8]:
     """
-    Pack the weights of each pair of filters in the order in which `dsp_widen` expands four bytes to
-    two words: two weights of the first filter, and of the second.
+    Pack the weights [n, k] in pairs of filters, as [pairs, words, 4]: each four bytes are two
+    weights of both filters, in the order in which the C function `dsp_widen` expands them to 16
+    bits.
     """
     groups = groups_of(weights, FILTERS)
     # [groups, filter, word, half, parity] -> [groups, word, parity, half, filter]
@@ -112,8 +114,9 @@ def packed_pairs(weights: NDArray[np.integer]) -> NDArray[np.int8]:
 
 def _tile(layer: Layer, pixel: int, row: int, pitch: int, height: int) -> str:
     """
-    Return the name of the C function of a tile. The distances (`pixel`, `pitch`) and the length of
-    a `row` are in words of two 16-bit values.
+    Return the name of the C function of a tile: four output positions by two filters. A window has
+    `height` rows of `row` words of two 16-bit values. `pixel` is the distance in words between two
+    positions, and `pitch` between two rows.
     """
     unroll = next(count for count in (8, 4, 2) if row % count == 0)
     steps: list[str] = []
@@ -146,8 +149,9 @@ def _pairs(
     tiles: tuple[Sequence[str], str, str],
 ) -> None:
     """
-    Print the loop over pairs of filters. `tiles` has the statements that open the loop over tiles,
-    and the C expressions of input address and output position.
+    Print the loop over pairs of filters, which widens the `packed` weights of a pair and calls the
+    C function `tile`. `k` is the number of weights of a filter. `tiles` has the C statements that
+    open the loop over tiles, and the expressions of input address and output position.
     """
     opening, source, at = tiles
     n = of.geometry.n
@@ -178,7 +182,10 @@ def _stored(of: IntegerLayer, c: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Band:
-    """A copy of input rows, widened to 16 bits, that several rows of windows read."""
+    """
+    A copy of input rows with border, widened to 16 bits, from which several output rows are
+    computed.
+    """
 
     rows: int
     """The number of output rows that are computed from a band."""
@@ -190,7 +197,10 @@ class Band:
 
 
 def band_of(op: Conv2dOp, workspace: int) -> Band:
-    """Return the band with the most output rows that fits `workspace` bytes next to two filters."""
+    """
+    Return the band with the most output rows that fits `workspace` bytes together with a pair of
+    filters. The minimum is one output row.
+    """
     _, _, width, channels = shape_of(op.input)
     _, out_rows, out_columns, _ = shape_of(op.result)
     _, kernel_h, kernel_w, _ = shape_of(op.weights)
@@ -203,12 +213,12 @@ def band_of(op: Conv2dOp, workspace: int) -> Band:
 
 
 def padded_to_words(channels: int) -> int:
-    """Return the number of channels padded to words of four bytes."""
+    """Return the number of channels rounded up to a multiple of four, the bytes of a word."""
     return -(-channels // 4) * 4
 
 
 def windows(of: IntegerLayer) -> None:
-    """Print a convolution that copies a band of input rows to the workspace at a time."""
+    """Print a convolution that copies a band, several input rows, to the workspace at a time."""
     layer, op, sums = of.layer, of.window, of.sums
     _, height, width, channels = shape_of(op.input)
     _, out_rows, out_columns, _ = shape_of(op.result)
@@ -247,7 +257,8 @@ def windows(of: IntegerLayer) -> None:
 @dataclass(frozen=True)
 class RowBlock:
     """
-    The rows of products that are widened to 16 bits together: rows of a matrix, or copied windows.
+    The size of a block of rows that are widened to 16 bits together. A row is a row of a matrix, or
+    a copied window of a convolution.
     """
 
     k: int
@@ -265,7 +276,10 @@ class RowBlock:
 
     @classmethod
     def of(cls, geometry: Geometry, workspace: int) -> "RowBlock":
-        """Return blocks of equal size that fit `workspace` bytes; the minimum is four rows."""
+        """
+        Return blocks of equal size that fit `workspace` bytes. The minimum is four rows, even if
+        these do not fit.
+        """
         k, positions = padded_to_words(geometry.k), geometry.positions
         copied = 0 if geometry.is_direct else k
         room = max(workspace - 4 * k, 0) // (2 * k + copied)
@@ -276,8 +290,8 @@ class RowBlock:
 
 def direct_rows(of: IntegerLayer) -> None:
     """
-    Print a matrix product or convolution by blocks of rows. Convolutions other than 1x1 copy their
-    windows to rows.
+    Print a matrix product or convolution, a block of rows at a time. Convolutions other than 1x1
+    copy their windows to rows.
     """
     layer, geometry, sums = of.layer, of.geometry, of.sums
     shape, positions = RowBlock.of(geometry, layer.options.workspace), geometry.positions
@@ -320,7 +334,10 @@ MAX_ROW_SUM = 1 << 16
 
 
 def _patch(of: IntegerLayer, to: str, length: int) -> list[str]:
-    """Return the C statements that copy the window of output position `first + i`, with padding."""
+    """
+    Return the C statements that copy the window of output position `first + i`, with padding, to
+    the address `to`. Zero points follow up to `length` bytes.
+    """
     layer, op = of.layer, of.window
     _, height, width, channels = shape_of(op.input)
     _, _, columns, _ = shape_of(op.result)
@@ -352,8 +369,9 @@ def _patch(of: IntegerLayer, to: str, length: int) -> list[str]:
 @dataclass(frozen=True)
 class RowChunks:
     """
-    A division of the rows of weights into `count` chunks of `words` words, so that the sums of a
-    chunk fit 16 bits and a register holds those of two rows.
+    A division of the rows of weights into `count` chunks of `words` words. The sums of products of
+    a chunk fit 24 bits, so that a 32-bit register adds two rows of weights at a time: 256 times the
+    sum of one row, plus the sum of the low bytes.
     """
 
     count: int
@@ -367,13 +385,18 @@ class RowChunks:
 
     @property
     def instructions(self) -> float:
-        """The number of instructions for four rows of weights."""
+        """
+        The modelled instructions for the products of four rows of weights with a row of input.
+        """
         each = 14 + 2 / self.steps
         return self.count * (each * self.words + 40) + 20
 
     @classmethod
     def of(cls, weights: NDArray[np.integer]) -> "RowChunks":
-        """Return the fewest equal chunks of weights [rows, k] that keep sums within 16 bits."""
+        """
+        Return the division of weights [rows, k] into the fewest equal chunks for which the sums of
+        products of each row fit 24 bits.
+        """
         rows, k = weights.shape
         words = k // TILE_ROWS
         sizes = np.abs(weights.astype(np.int64))
@@ -384,8 +407,8 @@ class RowChunks:
 
     def packed(self, weights: NDArray[np.integer]) -> NDArray[np.uint8]:
         """
-        Pack weights as [group, word, pair of rows, parity, half, row]. 128 is added to the weights
-        of the first row of each pair.
+        Pack int8 weights for the C function `dsp_rows` as [group of four rows, word, pair of rows,
+        parity, half, row]. 128 is added to the weights of the first row of each pair.
         """
         groups = groups_of(weights, TILE_ROWS)
         # [groups, pair, row, word, half, parity]
@@ -395,7 +418,7 @@ class RowChunks:
 
 
 def few_positions(of: IntegerLayer) -> None:
-    """Print a matrix product with fewer output positions than a tile."""
+    """Print a matrix product with fewer output positions (rows) than a tile has."""
     layer, n, k = of.layer, of.geometry.n, of.geometry.k
     chunks, groups = RowChunks.of(of.sums.centred()), -(-n // TILE_ROWS)
 

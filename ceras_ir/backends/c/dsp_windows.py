@@ -92,7 +92,8 @@ class Pairs:
 def windows_at_once(columns: int, width: int, stride: int) -> int:
     """
     Return the number of adjacent outputs that a function computes together, so that a row of
-    `columns` outputs needs the fewest instructions. `width` and `stride` describe the window.
+    `columns` outputs needs the fewest instructions. `width` is that of the window, and `stride` the
+    horizontal stride.
     """
 
     def cost(count: int) -> int:
@@ -227,8 +228,8 @@ G2 = np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]], np.int32)
 
 def fits_winograd(op: LinearOperation, geometry: Geometry, sums: Sums) -> bool:
     """
-    Return whether a layer for which `fits_dsp` holds has 3x3 windows with stride 1, enough outputs
-    for a block, and sums that the algorithm of Winograd does not overflow.
+    Return whether a layer for which `fits_dsp` holds can be computed by Winograd's F(2x2, 3x3): 3x3
+    windows with stride 1, enough outputs for a block, and sums that do not overflow.
     """
     if geometry.is_direct or geometry.group_channels % 4 or not isinstance(op, Conv2dOp):
         return False
@@ -244,7 +245,7 @@ def fits_winograd(op: LinearOperation, geometry: Geometry, sums: Sums) -> bool:
 
 def tile_count(op: Conv2dOp) -> int:
     """
-    Return the number of 2x2 patches of outputs that cover the result; the last patch of a row or
+    Return the number of 2x2 patches of outputs that cover the result. The last patch of a row or
     column may overlap the previous.
     """
     _, rows, columns, _ = shape_of(op.result)
@@ -253,8 +254,9 @@ def tile_count(op: Conv2dOp) -> int:
 
 def scratch_bytes(channels: int, tiles: int, *, stored: bool) -> int:
     """
-    Return the size of the workspace in bytes: `tiles` transformed patches, a patch at the border,
-    the sums, and a pair of transformed filters unless filters are `stored` transformed.
+    Return the bytes of the workspace of the Winograd kernel for `tiles` patches at a time:
+    transformed patches, a patch with padding, sums, and a pair of transformed filters unless
+    transformed filters are `stored` in flash.
     """
     panel = 0 if stored else 4 * WINOGRAD_RUNS * channels
     return (
@@ -267,8 +269,9 @@ def scratch_bytes(channels: int, tiles: int, *, stored: bool) -> int:
 
 def tiles_at_once(op: Conv2dOp, workspace: int, *, stored: bool) -> int:
     """
-    Return the number of patches that are transformed together. Blocks are equal and fit the
-    workspace. Return 0 if fewer than four patches fit.
+    Return the number of 2x2 patches that are transformed together, so that equal blocks fit
+    `workspace` bytes. Return 0 if fewer than four patches fit. `stored` is whether transformed
+    filters are stored in flash.
     """
     channels, total = shape_of(op.input)[3], tile_count(op)
     room = (workspace - scratch_bytes(channels, 0, stored=stored)) // (2 * WINOGRAD_RUNS * channels)
@@ -282,8 +285,8 @@ def tiles_at_once(op: Conv2dOp, workspace: int, *, stored: bool) -> int:
 
 def packed_filters(weights: NDArray[np.integer]) -> NDArray[np.int8]:
     """
-    Pack 3x3 filters as [pairs, four channels, filter, taps, 4], as the C function
-    `dsp_winograd_weights` reads them.
+    Pack 3x3 filters as [pairs of filters, four channels, filter, taps, 4], the order in which the C
+    function `dsp_winograd_weights` loads them.
     """
     groups = groups_of(weights, FILTERS)
     split = groups.reshape(len(groups), FILTERS, 9, -1, 4)
@@ -292,8 +295,8 @@ def packed_filters(weights: NDArray[np.integer]) -> NDArray[np.int8]:
 
 def transformed_filters(weights: NDArray[np.integer]) -> NDArray[np.int16]:
     """
-    Return filters after Winograd's transform as [pairs, 16, words, filter, 2]; in a group of four
-    channels, even channels precede odd channels.
+    Return filters after Winograd's transform as [pairs of filters, 16, words, filter, 2]. In each
+    group of four channels, even channels precede odd channels.
     """
     groups = groups_of(weights, FILTERS).reshape(-1, FILTERS, 3, 3, weights.shape[1] // 9)
     u = np.einsum("ia,pfabc,jb->pijfc", G2, groups.astype(np.int32), G2)
@@ -304,8 +307,8 @@ def transformed_filters(weights: NDArray[np.integer]) -> NDArray[np.int16]:
 
 def winograd(of: IntegerLayer, *, stored: bool) -> None:
     """
-    Print a 3x3 convolution by Winograd's algorithm. Transformed filters are `stored` in flash, or
-    computed at run time for each block of patches.
+    Print a 3x3 convolution by Winograd's algorithm. Transformed filters are constants if `stored`,
+    otherwise they are computed at run time for each block of patches.
     """
     layer, op, geometry, sums = of.layer, of.window, of.geometry, of.sums
     _, height, width, channels = shape_of(op.input)

@@ -68,8 +68,9 @@ def unary(layer: Layer, op: graph.UnaryOp) -> None:
 
 def _period(channels: int, size: int) -> int:
     """
-    Return a multiple of `channels` that a loop over `size` elements can process at once: the least
-    common multiple with `MIN_PERIOD` if that divides `size`, otherwise `channels`.
+    Return the number of elements, a multiple of `channels`, that an iteration of the loop over
+    `size` elements processes. It is the least common multiple of `channels` and `MIN_PERIOD` if
+    that divides `size`, so that iterations fill vectors; otherwise it is `channels`.
     """
     times = MIN_PERIOD // gcd(channels, MIN_PERIOD)
     return channels * times if size % (channels * times) == 0 else channels
@@ -210,8 +211,8 @@ def _lookup_floats(layer: Layer, op: LookupOp, x: str, y: str) -> None:
 
 def _max_table_parts(op: LookupOp) -> int:
     """
-    Return an upper bound of the number of table parts of 128 entries that a vector of 64 elements
-    looks up.
+    Return an upper bound of the number of table parts, of 128 entries each, in which a vector of 64
+    elements must look up entries. Channels with different tables need more parts.
     """
     entries = op.tables.shape[1]
     rows = np.array(op.channel_rows or [0])
@@ -221,8 +222,9 @@ def _max_table_parts(op: LookupOp) -> int:
 
 def _first_entries(layer: Layer, op: LookupOp) -> tuple[str, int]:
     """
-    Add an array with the offset of the table entry for input 0 of each channel, repeated to fill a
-    vector. Return the C name and the length.
+    Add an array with the index of the table entry for input 0 of each channel, and return its C
+    name and its length. If all channels have the same table, the index is repeated to fill a
+    vector.
     """
     entries = op.tables.shape[1]
     starts = np.array(op.channel_rows or [0] * LANES_PER_VECTOR, np.int32) * entries + entries // 2
@@ -231,8 +233,8 @@ def _first_entries(layer: Layer, op: LookupOp) -> tuple[str, int]:
 
 def _lookup_halves(layer: Layer, op: LookupOp, x: str, y: str) -> None:
     """
-    Print a table lookup with 16-bit results for vector instructions: the low and the high bytes of
-    results are in two tables.
+    Print a table lookup from 8 to 16 bits for vector instructions: the low and the high bytes of
+    the results are looked up in two tables.
     """
     entries = op.tables.astype(np.int16)
     low, high = (
@@ -308,8 +310,8 @@ def cast(layer: Layer, op: graph.CastOp) -> None:
 
 def _clamped(op: graph.CastOp, y: str) -> list[str]:
     """
-    Return C statements that convert a float to an integer and saturate explicitly, because C leaves
-    the conversion of larger values undefined. Powers of two are exact float bounds.
+    Return the C statement that converts the float `v` to an integer with saturation, because C
+    leaves the conversion of larger values undefined. NaN becomes 0.
     """
     dtype, storage = graph.numpy_dtype(graph.element_of(op.result)), value_type(op.result)
     name = dtype.name.upper()
@@ -324,8 +326,8 @@ def _clamped(op: graph.CastOp, y: str) -> list[str]:
 
 def _tables(layer: Layer, value: SSAValue) -> tuple[UniformType, str, str, str]:
     """
-    Return the type of a value with per-channel scales, and C expressions: the array of scales, the
-    array of zero points, and the channel of element `i`.
+    Return the type of a value with per-channel scales, and C text: the name of the array of scales,
+    the name of the array of zero points, and the declaration of `c`, the channel of element `i`.
     """
     element, shape = graph.element_of(value), shape_of(value)
     assert isinstance(element, UniformType) and isinstance(element.axis, IntAttr)
@@ -345,7 +347,7 @@ def _tables(layer: Layer, value: SSAValue) -> tuple[UniformType, str, str, str]:
 
 
 def _quantize_channels(layer: Layer, op: QuantizeOp) -> None:
-    """Print `graph.quantize` with per-channel scales to 8 or 16 bits."""
+    """Print `graph.quantize` with per-channel scales. A result of 32 bits raises `Refused`."""
     element, scales, points, channel = _tables(layer, op.result)
     if element.storage.width.data > 16:
         raise Refused("a 32-bit result with a scale per channel; use one for the tensor")
@@ -382,7 +384,8 @@ def _is_per_axis(value: SSAValue) -> bool:
 
 def _divided(scale: float) -> str:
     """
-    Return the C text `/ scale`, or the equal product with the inverse if `scale` is a power of two.
+    Return the C text `/ scale`. If `scale` is a power of two, return the equal but faster `*
+    inverse`.
     """
     fraction, exponent = frexp(scale)
     if fraction == 0.5 and abs(exponent) < 120:

@@ -41,14 +41,17 @@ from ceras_ir.support.diagnostics import Finding, UnsupportedError, UsageError, 
 
 
 def emit(module: ModuleOp, options: COptions | None = None) -> list[Artefact]:
-    """Return the files of a network in C, in the order of `manifest.json`."""
+    """
+    Print a module with placed values as C, and return the files in the order of `manifest.json`.
+    The default options are for this machine.
+    """
     return files_of(build(module, options or COptions()))
 
 
 def files_of(model: PrintedModel, package: Package | None = None) -> list[Artefact]:
     """
-    Return the files of a printed network; with `package`, also the files of a component for that
-    platform.
+    Return the files of a printed network. With `package`, such as `zephyr`, the files that make the
+    folder a package of this framework are included.
     """
     weights, constants = model.options.weights, model.pool.constants
     crc = 0 if weights == "source" else checksum(constants)
@@ -97,8 +100,8 @@ def files_of(model: PrintedModel, package: Package | None = None) -> list[Artefa
 
 def build(module: ModuleOp, options: COptions) -> PrintedModel:
     """
-    Print the C function of each layer. If operations are not supported, refuse them all in a single
-    error.
+    Print the C function of each operation of the network. If operations are not supported, raise a
+    single `UnsupportedError` that lists them all.
     """
     program, pool, kernels = Program.of(module), ConstantPool(), Kernels()
     findings: list[Finding] = []
@@ -130,8 +133,9 @@ def _layers(
     findings: list[Finding],
 ) -> list[Layer]:
     """
-    Print the operations of a program as C functions, numbered from `first`. Operations that cannot
-    be printed are added to `findings`.
+    Return the operations of a program printed as C functions, numbered from `first`. Shared
+    functions are added to `kernels` and constants to `pool`. `bodies` are the printed functions of
+    loops and branches, by name. Operations that cannot be printed are added to `findings`.
     """
     layers: list[Layer] = []
     for index, op in enumerate(program.steps, first):

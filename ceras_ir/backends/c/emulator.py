@@ -35,20 +35,20 @@ MODEL_SOURCES = ("model.c", "model_weights.c")
 
 
 def available() -> bool:
-    """Return whether the compiler for Arm and the emulator qemu are installed."""
+    """Return whether the compilers for Arm and the emulator qemu are installed."""
     return missing_tool() is None
 
 
 def missing_tool() -> str | None:
     """
-    Return the first program that emulation needs and that is not installed, or `None` if all are.
+    Return the name of the first program that emulation needs and that is not installed, or `None`.
     """
     tools = f"{ARM_PREFIX}gcc", f"{ARM_PREFIX}g++", QEMU
     return next((tool for tool in tools if shutil.which(tool) is None), None)
 
 
 def not_emulated(board: Board) -> NotEmulated | None:
-    """Return the reason why the core of a board cannot be emulated here, or None if it can."""
+    """Return the reason why programs for `board` cannot be emulated on this machine, or `None`."""
     if board.known_core.emulation is None:
         able = ", ".join(name for name, core in CORES.items() if core.emulation is not None)
         return NotEmulated(
@@ -61,7 +61,10 @@ def not_emulated(board: Board) -> NotEmulated | None:
 
 
 def linker_script(flash: int, sram: int, stack: int, emulation: Emulation = AN386) -> str:
-    """Return the linker script of a board with these bytes of flash, SRAM and stack."""
+    """
+    Return the linker script for memories of `flash` and `sram` bytes, of which the last `stack`
+    bytes of SRAM are for the stack. `emulation` has the addresses.
+    """
     holes = {
         "FLASH": flash,
         "SRAM": sram,
@@ -77,8 +80,8 @@ def linker_script(flash: int, sram: int, stack: int, emulation: Emulation = AN38
 
 def write_startup(board: Board, work: Path) -> Path:
     """
-    Write the linker script `board.ld` and the startup code to `work`; return the source file to
-    compile.
+    Write the linker script `board.ld` and the start-up code for `board` to the folder `work`.
+    Return the path of the start-up code, which must be compiled with the program.
     """
     runtime = files("ceras_ir.backends.c") / "emulation"
     core, stack = board.known_core, board.stack_bytes
@@ -99,8 +102,9 @@ def build_elf(
     flags: Sequence[str] = FIRMWARE_LEVEL,
 ) -> Path:
     """
-    Compile and link `sources` (.c, .cpp, .ino) to a program for a board. Raise an `InputError` if
-    it does not fit the memories.
+    Compile and link `sources` (.c, .cpp, .ino) to a program for `board` in the folder `work`, and
+    return its path. `include` are directories of headers. Raise `InputError` if compilation fails
+    or the program does not fit the memories.
     """
     tools = board.known_core.tools
     objects: list[str] = []
@@ -122,7 +126,10 @@ def build_elf(
 
 
 def run_elf(elf: Path, work: Path, *, emulation: Emulation = AN386) -> str:
-    """Emulate a program to the end, and return the output. It opens files in `work`."""
+    """
+    Run a program in qemu to the end, and return standard output and standard error. Files that it
+    opens are in `work`. Another exit status than 0 raises `AssertionError`.
+    """
     semihosting = ["-semihosting-config", "enable=on,target=native", "-icount", "shift=0"]
     machine = ["-M", emulation.machine, "-nographic", "-monitor", "none", "-serial", "none"]
     command = [QEMU, *machine, *semihosting, "-kernel", str(elf)]
@@ -133,7 +140,10 @@ def run_elf(elf: Path, work: Path, *, emulation: Emulation = AN386) -> str:
 
 
 class EmulatedModel:
-    """A compiled model on an emulated core; `run` also measures instructions and bytes of stack."""
+    """
+    A compiled network on an emulated microcontroller. `run` returns the outputs, and stores
+    instructions and bytes of stack of each sample in the attributes.
+    """
 
     def __init__(
         self,
@@ -252,7 +262,8 @@ class EmulatedFolder:
 
 def emulated_core(folder: Path, manifest: Manifest) -> Iterator[tuple[str, Emulated | NotEmulated]]:
     """
-    Yield the core of the microcontroller that the manifest names, if any, with the C of `folder`.
+    Yield the core of the board in the manifest, with an emulation of the C in `folder` on it or the
+    reason why there is none. Yield nothing if the manifest has no microcontroller board.
     """
     name = manifest.content.get("board")
     if not isinstance(name, str):

@@ -27,7 +27,10 @@ _OPEN, _CLOSE = "([{", ")]}"
 
 
 class _Line:
-    """The tokens of a line, and the positions of new parentheses."""
+    """
+    The tokens of a line of C, and the text offsets of parentheses to insert. Methods take ranges of
+    token indices, [first, end).
+    """
 
     def __init__(self, text: str):
         self.text = text
@@ -60,13 +63,16 @@ class _Line:
         return text
 
     def top(self, first: int, end: int) -> Iterator[int]:
-        """List the tokens of a range that are in no bracket of the range."""
+        """Yield the indices of tokens in a range that are not inside brackets of the range."""
         while first < end:
             yield first
             first = self.partner.get(first, first) + 1
 
     def group(self, first: int, end: int) -> None:
-        """Visit expressions, which semicolons and commas separate."""
+        """
+        Insert the parentheses of a token range that consists of expressions separated by semicolons
+        or commas.
+        """
         begin = first
         for i in self.top(first, end):
             if self.tokens[i] in (";", ","):
@@ -75,7 +81,10 @@ class _Line:
         self.segment(begin, end)
 
     def segment(self, first: int, end: int) -> None:
-        """Visit an expression, an assignment, or a declaration."""
+        """
+        Insert the parentheses of a token range that is an expression, an assignment or a
+        declaration.
+        """
         top = list(self.top(first, end))
         assigned = [i for i in top if self.tokens[i] in _ASSIGNMENTS]
         start = assigned[-1] + 1 if assigned else first
@@ -89,8 +98,9 @@ class _Line:
 
     def expression(self, at: int, end: int, lowest: int) -> tuple[int, int, int]:
         """
-        Visit operators with precedence `lowest` or above. Return the next token, the last token of
-        the expression, and the precedence.
+        Insert the parentheses of the expression that starts at token `at`, with operators of
+        precedence `lowest` or above. Return the index of the next token, the index of the last
+        token of the expression, and the precedence of its outermost operator.
         """
         first = at
         at, last = self.operand(at, end)
@@ -116,7 +126,11 @@ class _Line:
             self.enclose(first, last)
 
     def operand(self, at: int, end: int) -> tuple[int, int]:
-        """Visit an operand, prefixes and suffixes included. Return the next and the last token."""
+        """
+        Insert the parentheses inside the operand that starts at token `at`, with its prefix
+        operators, casts, calls and indices. Return the indices of the next token and of the last
+        token of the operand.
+        """
         while at < end and (self.tokens[at] in _PREFIX or self._is_cast(at)):
             at = self.partner.get(at, at) + 1
         if at >= end:
@@ -146,7 +160,10 @@ def _parenthesized(text: str) -> str:
 
 
 def explicit(lines: Sequence[str]) -> Iterator[str]:
-    """Yield the lines of C functions with parentheses, and with braces around single statements."""
+    """
+    Yield the lines of C functions with parentheses that show the precedence of operators, and with
+    braces around single statements: `if (x) y;` -> `if (x) {`, `y;`, `}`.
+    """
     for text in lines:
         if text.startswith("#") or "__asm__" in text or "\n" in text:
             yield text

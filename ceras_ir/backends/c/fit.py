@@ -41,7 +41,9 @@ def _smallest_bytes(weights: Array) -> int:
 
 @dataclass(frozen=True)
 class EncodedLayer:
-    """A layer with encoded (sparse) weights, and its weights before the encoding."""
+    """
+    A float matrix product after the pass `encode-weights`, and its weights before the encoding.
+    """
 
     op: graph.LinearOperation
     weights: Array
@@ -56,7 +58,8 @@ class EncodedLayer:
 
 def check_fit(model: PrintedModel, footprint: Footprint) -> None:
     """
-    Raise an error with the cheapest remedies if a model does not fit the memories of the board.
+    Raise `DoesNotFitError` with the first remedies if a model exceeds the flash or SRAM of the
+    board.
     """
     if not footprint.fits:
         ways = list(islice(remedies(model, footprint), MAX_REMEDIES))
@@ -73,7 +76,10 @@ def _largest(footprint: Footprint) -> str:
 
 
 def remedies(model: PrintedModel, footprint: Footprint) -> Iterator[str]:
-    """Yield changes after which a network fits flash and SRAM of the board, the cheapest first."""
+    """
+    Yield sentences about changes of the network, the options or the board with which the network
+    fits flash and SRAM. Changes that cost little accuracy and work are first.
+    """
     board = footprint.board
     layers = _encoded_layers(model)
     rest = footprint.flash - sum(layer.nbytes for layer in layers)
@@ -113,8 +119,8 @@ def _encodings(layers: Sequence[EncodedLayer], rest: int, board: Board) -> Itera
 
 def _pruned(layers: Sequence[EncodedLayer], rest: int, board: Board) -> Iterator[str]:
     """
-    Yield a remedy: `--prune` with the minimum sparsity in percent at which the weights fit the
-    flash.
+    Yield the remedy `--prune` with the lowest sparsity, in percent, at which the encoded weights
+    fit the flash. `rest` is the bytes of flash for all except these weights.
     """
 
     def size(percent: int) -> int:
@@ -136,8 +142,8 @@ def _pruned(layers: Sequence[EncodedLayer], rest: int, board: Board) -> Iterator
 
 def _smallest(low: int, high: int, is_good: Callable[[int], bool]) -> int | None:
     """
-    Return the smallest integer in [low, high] for which `is_good` holds, if it holds for all larger
-    ones too; `None` if there is none.
+    Return the smallest integer in [low, high] for which `is_good` holds, or `None`. If `is_good`
+    holds for an integer, it must hold for all larger integers (binary search).
     """
     number = bisect_left(range(low, high + 1), True, key=is_good) + low
     return number if number <= high else None
@@ -145,10 +151,11 @@ def _smallest(low: int, high: int, is_good: Callable[[int], bool]) -> int | None
 
 def widest(model: PrintedModel, footprint: Footprint) -> tuple[int, int] | None:
     """
-    Return the width of the widest hidden layer of a chain of layers, and the maximum width that
-    fits the board.
+    Return the width (outputs) of the widest hidden layer, and the maximum width that would fit the
+    board if all hidden layers were scaled by the same factor. Density and encodings do not change.
 
-    All layers are scaled equally, with unchanged density and encodings.
+    Return `None` if the network is not a chain of matrix products with encoded weights, or if no
+    width fits.
     """
     layers = _encoded_layers(model)
     widths = [graph.shape_of(layer.op.result)[1] for layer in layers[:-1]]
@@ -186,8 +193,9 @@ def _encoded_layers(model: PrintedModel) -> list[EncodedLayer]:
 
 def _smaller_input(model: PrintedModel, footprint: Footprint) -> Iterator[str]:
     """
-    Yield a remedy: the size of the input image at which the intermediate values fit the SRAM, if
-    height and width shrink equally.
+    Yield a remedy: the size of the input image in pixels at which the intermediate values fit the
+    SRAM. Height and width shrink by the same factor. Yield nothing if the flash is exceeded or the
+    network does not have exactly one image input.
     """
     maps = [t.shape for t in model.program.inputs if len(t.shape) == 4]
     if len(maps) != 1 or footprint.flash > footprint.board.free_flash:
@@ -202,7 +210,10 @@ def _smaller_input(model: PrintedModel, footprint: Footprint) -> Iterator[str]:
 
 
 def _smaller_frame(tensor: TensorInfo, footprint: Footprint) -> Iterator[str]:
-    """Yield a remedy: the size of frames, in the proportions of the frame, that fit the SRAM."""
+    """
+    Yield a remedy: the size of camera frames at which the network fits the SRAM, with the ratio of
+    height and width of the frame in `tensor`. Yield nothing if no size is sufficient.
+    """
     assert tensor.pixels is not None and tensor.pixels.frame is not None
     board, (rows, columns) = footprint.board, tensor.pixels.frame.size
     rest = footprint.sram - tensor.size
@@ -227,8 +238,9 @@ def _smaller_frame(tensor: TensorInfo, footprint: Footprint) -> Iterator[str]:
 
 def _fewer_channels(footprint: Footprint, fixed: int) -> Iterator[str]:
     """
-    Yield a remedy: the largest percentage of channels that fits. Constants are quadratic in it, and
-    `fixed` bytes of SRAM do not depend on it.
+    Yield a remedy: the largest percentage of channels of all layers with which the network fits.
+    The bytes of constants are quadratic in it. `fixed` bytes of SRAM, such as camera frames, do not
+    change.
     """
     board = footprint.board
 
@@ -244,7 +256,8 @@ def _fewer_channels(footprint: Footprint, fixed: int) -> Iterator[str]:
 
 def _fewer_nodes(footprint: Footprint) -> Iterator[str]:
     """
-    Yield a remedy: the largest percentage of tree nodes that fits. Constants are linear in it.
+    Yield a remedy: the largest percentage of tree nodes with which the network fits the flash. The
+    bytes of constants are linear in it.
     """
     board = footprint.board
 

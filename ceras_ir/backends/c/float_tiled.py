@@ -30,8 +30,8 @@ from ceras_ir.interpreters.float_text import float_literal
 
 def float_weights(layer: Layer, op: LinearOperation, nest: Nest, weights: ConstantOp) -> str:
     """
-    Add the weights as [panels, k, outputs of a panel] to the constants of the model, padded with
-    zeros to complete panels, and return their C name.
+    Add the weights to the constants of the layer as [panels, k, outputs of a panel], padded with
+    zeros to complete panels. Return their C name.
     """
     panels, runs, steps, width, _ = shape = nest.panel_shape(1)
 
@@ -45,7 +45,8 @@ def float_weights(layer: Layer, op: LinearOperation, nest: Nest, weights: Consta
 
 def float_bias(layer: Layer, op: LinearOperation, nest: Nest) -> str:
     """
-    Add the bias, padded to complete panels, to the constants of the model, and return its C name.
+    Add the bias to the constants of the layer, padded with zeros to complete panels. Return its C
+    name; without bias it is 0.
     """
 
     def padded() -> Array:
@@ -60,7 +61,10 @@ def float_bias(layer: Layer, op: LinearOperation, nest: Nest) -> str:
 def print_float_tiles(
     layer: Layer, op: LinearOperation, nest: Nest, names: tuple[str, str, str, str, str]
 ) -> None:
-    """Print the statements of the layer that use vector instructions."""
+    """
+    Print the statements of the layer that use vector instructions. `names` are the C names of
+    input, result, weights, bias and residual ("" without a residual).
+    """
     x, y, w, b, residual = names
     add_products(layer.kernels, nest.walk(1), FLOATS)
     layer.kernels.use("finish_f32")
@@ -98,7 +102,10 @@ def print_float_tiles(
 
 
 def activate(layer: Layer, op: LinearOperation, nest: Nest, y: str) -> None:
-    """Print the activation of all results unless it is a clamp, which the tiles apply."""
+    """
+    Print the C loop that applies the activation to all results in `y`. Print nothing if there is
+    none, or if it is a clamp, which the tiles apply.
+    """
     if op.activation is None or op.activation.clip_range is not None:
         return
     size = nest.images * nest.rows * nest.columns * nest.all_outputs
@@ -141,8 +148,8 @@ PATCH_CYCLES, FILTER_CYCLES, RESULT_CYCLES = 70.0, 100.0, 60.0
 @dataclass(frozen=True)
 class Winograd:
     """
-    The loops of a 3x3 convolution by Winograd's algorithm: strips of rows of patches, each with
-    panels of outputs and tiles of patches.
+    The loops of a 3x3 convolution by Winograd's algorithm: strips, which are rows of patches with
+    2x2 results; panels of outputs; and register tiles of patches.
     """
 
     nest: Nest
@@ -169,8 +176,8 @@ class Winograd:
     @property
     def sizes(self) -> tuple[int, int, int]:
         """
-        The number of floats in three buffers: a strip of input rows, and one of the 16 values of
-        Winograd's transform, of all patches of the strip and of all filters of a panel.
+        The numbers of floats of three buffers in the workspace: a strip of input rows, and for each
+        of the 16 transformed values, all patches of the strip and all filters of a panel.
         """
         channels = self.nest.channels
         return (
@@ -187,7 +194,7 @@ class Winograd:
     @property
     def first(self) -> str:
         """
-        The C expression of the first row of patches of the strip whose loop variable is `r`. The
+        The C expression of the first row of patches in the strip, from the loop variable `r`. The
         last strip starts earlier, so that it is complete.
         """
         last = self.down - self.strip
@@ -210,8 +217,9 @@ class Winograd:
     @classmethod
     def of(cls, nest: Nest, workspace: int) -> "Winograd | None":
         """
-        Return the loops whose modelled time and memory are lowest among those that fit the
-        workspace, or `None` if the windows are not 3x3 or plain tiles are faster.
+        Return loops that fit `workspace` bytes: among the loops within 10% of the fewest modelled
+        cycles, the loops with the smallest buffers. Return `None` if the convolution is not 3x3
+        with stride 1 or if plain register tiles are faster.
         """
         if nest.kernel != (3, 3) or nest.stride != (1, 1) or nest.dilation != (1, 1):
             return None
@@ -235,7 +243,10 @@ class Winograd:
     def print(
         self, layer: Layer, op: LinearOperation, names: tuple[str, str, str, str, str]
     ) -> None:
-        """Print the statements of the layer that use vector instructions."""
+        """
+        Print the statements of the layer that use vector instructions. `names` are the C names of
+        input, result, weights, bias and residual ("" without a residual).
+        """
         x, y, w, bias, residual = names
         nest, tile = self.nest, self.tile
         strip, patch, panel = self.sizes

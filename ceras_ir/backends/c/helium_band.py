@@ -15,8 +15,8 @@ INSTRUCTIONS_PER_VECTOR, INSTRUCTIONS_PER_ROW = 3, 30
 @dataclass(frozen=True)
 class Band:
     """
-    A copy of the input rows, with padding, that a number of output rows read; a layer has `blocks`
-    of them, one after the other.
+    The copies of input rows, with padding, from which a convolution is computed. Each band serves
+    `rows` output rows, and the `blocks` bands of a layer are copied one after the other.
     """
 
     rows: int
@@ -34,7 +34,7 @@ class Band:
 
     @property
     def instructions(self) -> float:
-        """The number of instructions that copy the input rows of all bands of a layer."""
+        """The modelled instructions that copy the input rows of all bands of a layer."""
         vectors = self.row_bytes / VECTOR_BYTES
         each = INSTRUCTIONS_PER_VECTOR * vectors + INSTRUCTIONS_PER_ROW
         return self.blocks * self.input_rows * each
@@ -42,7 +42,8 @@ class Band:
     @classmethod
     def of(cls, op: Conv2dOp, workspace: int) -> "Band":
         """
-        Return bands of equal height that fit `workspace` bytes; the minimum is one row of output.
+        Return bands of equal height that fit `workspace` bytes. The minimum is one output row, even
+        if it does not fit.
         """
         _, _, width, channels = shape_of(op.input)
         _, out_rows, out_columns, _ = shape_of(op.result)
@@ -57,8 +58,8 @@ class Band:
 
     def open(self, of: HeliumLayer) -> None:
         """
-        Open the loop over the bands of a layer, and print the copy of the input rows. The C
-        variable `first` is the first output row of a band.
+        Print the start of the C loop over the bands of a layer, and the copy of the input rows. The
+        caller closes the loop. The C variable `first` is the first output row of a band.
         """
         layer, op = of.layer, of.window
         stored = value_type(op.input)

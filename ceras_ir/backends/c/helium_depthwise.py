@@ -35,7 +35,8 @@ MAX_GROUP_SUM = 255
 
 def depthwise_groups(weights: NDArray[np.integer]) -> list[list[int]]:
     """
-    Split the taps of depthwise weights [channels, taps] into groups whose products fit 16 bits.
+    Split the taps of depthwise weights [channels, taps] into groups. In each channel, the sum of
+    the products of a group with int8 inputs fits 16 bits. Return the indices of taps of each group.
     """
     groups: list[list[int]] = []
     total = np.zeros(len(weights), np.int64)
@@ -52,8 +53,8 @@ def depthwise_groups(weights: NDArray[np.integer]) -> list[list[int]]:
 @dataclass(frozen=True)
 class Depthwise:
     """
-    The shape and the weights of a depthwise convolution, and the function for Helium that computes
-    the sums of an output position.
+    A depthwise convolution, and the function in assembler for Helium that computes the sums of all
+    channels of an output position.
     """
 
     taps: NDArray[np.integer]
@@ -99,14 +100,17 @@ class Depthwise:
         )
 
     def packed(self) -> NDArray[np.int8]:
-        """Pack the weights as [vector of channels, tap, channel]."""
+        """
+        Pack the weights as [vector of channels, tap, channel], with zeros for channels after the
+        last.
+        """
         full = np.zeros((self.padded, self.taps.shape[1]), np.int8)
         full[: self.channels] = self.taps
         split = full.reshape(-1, self.lanes, self.taps.shape[1])
         return np.ascontiguousarray(split.transpose(0, 2, 1))
 
     def function(self, layer: Layer) -> str:
-        """Add the C function to the model, and return the name of the function."""
+        """Add the C function to the kernels, and return its name."""
         groups = "_".join(str(len(group)) for group in self._groups())
         order = "s" if self.in_order else "b"
         return layer.kernels.use(
@@ -125,16 +129,17 @@ class Depthwise:
 
     def _groups(self) -> list[list[int]]:
         """
-        Return the taps in groups whose sums of products fit 16 bits. With 16-bit inputs, sums have
-        32 bits and there is a single group.
+        Return the indices of taps in groups; the sum of the products of a group fits 16 bits. Sums
+        of 16-bit inputs have 32 bits, so there is a single group.
         """
         taps = self.taps.shape[1]
         return depthwise_groups(self.taps) if self.item == 1 else [list(range(taps))]
 
     def steps(self) -> list[str]:
         """
-        Return the assembler for all blocks of channels: q0 and q1 hold a tap and its weights, q2
-        and q3 the sums of a group, q4 to q7 the sums of all groups.
+        Return the assembler instructions for all blocks of channels. Registers q0 and q1 hold a tap
+        of the input and its weights, q2 and q3 the sums of a group, q4 to q7 the sums of all
+        groups.
         """
         blocks = self.padded // self.lanes
         lines = ["push {r4, lr}", "vpush {d8-d15}", f"mov lr, #{blocks}", "dls lr, lr", "1:"]
@@ -143,7 +148,10 @@ class Depthwise:
         return [*lines, "le lr, 1b", "vpop {d8-d15}", "pop {r4, pc}"]
 
     def _load(self, tap: int) -> list[str]:
-        """Return the instruction that loads a tap, and moves the address in r3 to the next tap."""
+        """
+        Return the instructions that load tap number `tap` of the input, and move the address in r3
+        to the next tap.
+        """
         load = "vldrb.8 q0, [r3]" if self.item == 1 else "vldrh.16 q0, [r3]"
         step = self.channels * self.item
         if (tap + 1) % self.columns == 0:
@@ -189,7 +197,10 @@ class Depthwise:
 
 
 def depthwise_cost(op: Conv2dOp, sums: Sums, stage: OutputStage, workspace: int) -> Cost:
-    """Return the modelled instructions and cycles of a depthwise layer."""
+    """
+    Return the modelled instructions and cycles of a depthwise layer. Copies of the input use at
+    most about `workspace` bytes.
+    """
     band = Band.of(op, workspace - SUM_BYTES * shape_of(op.input)[3])
     kernel = Depthwise.of(op, sums, stage, band.row_bytes)
     positions, steps = prod(shape_of(op.result)[1:3]), kernel.steps()

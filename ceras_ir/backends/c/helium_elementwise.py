@@ -24,8 +24,8 @@ LOOKUP_PER_BLOCK, POOL_OUTPUT = 8, 15
 
 def fits_vectors(op: BinaryOp, rescale: Rescaling) -> bool:
     """
-    Return whether an operation is a sum or difference of int8 tensors of equal shape that int32
-    vectors compute exactly.
+    Return whether Helium computes the operation exactly in 32 bits: a sum or difference of int8
+    tensors of equal shape, requantized by a shift.
     """
     requant = op.requant
     assert requant is not None
@@ -43,8 +43,8 @@ def fits_vectors(op: BinaryOp, rescale: Rescaling) -> bool:
 
 def print_vectors(layer: Layer, op: BinaryOp, pointers: tuple[str, str, str]) -> None:
     """
-    Print an operation for which `fits_vectors` holds; `pointers` are the C names of both operands
-    and the result.
+    Print an operation for which `fits_vectors` holds. `pointers` are the C names of both operands
+    and of the result.
     """
     requant = op.requant
     assert requant is not None
@@ -96,8 +96,8 @@ def print_vectors(layer: Layer, op: BinaryOp, pointers: tuple[str, str, str]) ->
 
 def lookup_kernel(layer: Layer) -> str:
     """
-    Return the name of the C function `(y, x, table, n)` that looks up `n` bytes in a table of 256
-    bytes.
+    Return the name of the C function `(y, x, table, n)` that replaces each of `n` bytes by its
+    entry in a table of 256 bytes. The layer is marked as computed with Helium.
     """
     layer.kernel = HELIUM
     return layer.kernels.use("helium_lookup")
@@ -134,15 +134,16 @@ WINDOWS = {
 
 def window_kernel(layer: Layer, kind: Literal["largest", "sum"]) -> str:
     """
-    Return the name of the C function `(y, x, window, position, value)` that computes the maximum or
-    the sum of a pooling window.
+    Return the name of the C function `(y, x, window, position, value)` that computes the maximum
+    (`largest`) or the sum of a pooling window. Sums start from minus `value` for each element, and
+    maxima from `value`.
     """
     layer.kernel = HELIUM
     return layer.kernels.use("helium_window", NAME=kind, WHAT=kind, **WINDOWS[kind])
 
 
 def pooling_instructions(op: Pool2dOp) -> float:
-    """Return the modelled number of instructions of a pooling layer."""
+    """Return the modelled instructions of a pooling layer that Helium computes."""
     taps, channels = prod(op.kernel.get_values()), shape_of(op.input)[3]
     is_maximum = op.function is Pool.MAX
     vectors = -(-channels // int(WINDOWS["largest" if is_maximum else "sum"]["LANES"]))

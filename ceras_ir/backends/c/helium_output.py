@@ -29,10 +29,7 @@ MAX_RIGHT = 31
 
 @dataclass(frozen=True)
 class Cost:
-    """
-    The modelled number of instructions and of cycles on a Cortex-M55, of a layer or of a part of
-    it.
-    """
+    """The modelled instructions and cycles on a Cortex-M55."""
 
     instructions: float
     cycles: float
@@ -76,7 +73,10 @@ class OutputStage:
 
     @property
     def in_blocks(self) -> bool:
-        """Whether 16 results are converted to 8 bits together."""
+        """
+        Whether 16 results are converted to 8 bits together. Their sums are then stored in the order
+        of `channel_of`.
+        """
         return self.item == 1
 
     def cost(self, n: int, *, has_residual: bool) -> Cost:
@@ -91,8 +91,8 @@ class OutputStage:
     @classmethod
     def of(cls, op: LinearOperation, sums: Sums) -> "OutputStage | None":
         """
-        Return the output stage of a layer, or `None` if a type or a sum does not fit the vectors of
-        Helium.
+        Return the output stage of a layer, or `None` if Helium cannot compute it exactly, because
+        of a type, the rounding, or a sum that exceeds 32 bits.
         """
         requant, result = op.requant, element_of(op.result)
         assert requant is not None and isinstance(result, UniformType)
@@ -144,7 +144,7 @@ class OutputStage:
 @dataclass(frozen=True)
 class HeliumLayer:
     """
-    A layer that is printed for Helium, with the output stage, and the C names of the pointers to
+    A layer that is printed for Helium, with its output stage, and the C names of the pointers to
     the input `x`, the result `y` and the residual.
     """
 
@@ -168,7 +168,7 @@ class HeliumLayer:
 
     @property
     def window(self) -> Conv2dOp:
-        """`op`, which must be a convolution."""
+        """The operation `op` as a convolution; an assertion fails for a matrix product."""
         assert isinstance(self.op, Conv2dOp)
         return self.op
 
@@ -176,7 +176,7 @@ class HeliumLayer:
 @dataclass(frozen=True)
 class Finish:
     """
-    The C function that applies the output stage to sums, and the names of the arrays that it reads.
+    The C function that converts sums to stored results, and the C names of its array arguments.
     """
 
     function: str
@@ -186,8 +186,9 @@ class Finish:
 
     def call(self, at: str, offset: str, rows: int | str, count: str) -> str:
         """
-        Return the C call that converts `rows` rows of `count` sums. Results are stored at `at`, and
-        the channels start at `offset`.
+        Return the C call that converts `rows` rows of `count` sums. All arguments are C
+        expressions: results are stored from index `at`, and `offset` (such as ` + o`) is added to
+        the arrays of channels.
         """
         residual = [f"{self.residual} + {at}"] if self.residual else []
         arrays = [f"{name}{offset}" for name in self.arrays]
@@ -205,9 +206,11 @@ class Finish:
         is_padded: bool = False,
     ) -> "Finish":
         """
-        Add the C function of the output stage and its arrays. Each row of sums has `width`
-        elements. Full blocks of sums are in the order of blocks if `in_blocks`, and the last block
-        too if `is_padded`.
+        Add the C function of the output stage and its arrays to the layer. `order` is the channel
+        of each sum in memory, and `width` is the distance between two rows of sums.
+
+        If `in_blocks`, complete blocks of 16 sums are in the order of `channel_of`; if `is_padded`,
+        the last block is too.
         """
         layer, op, stage = of.layer, of.op, of.stage
         text = _Text(of, in_blocks=in_blocks, is_padded=is_padded)
@@ -231,7 +234,7 @@ class Finish:
 
 
 class _Text:
-    """Writes the body of the C function of an output stage."""
+    """The writer of the body of the C function of an output stage."""
 
     def __init__(self, of: HeliumLayer, *, in_blocks: bool, is_padded: bool):
         self.stage, self.op = of.stage, of.op
@@ -285,8 +288,9 @@ class _Text:
 
     def _vector(self, name: str, at: str, residual: str) -> list[str]:
         """
-        Return the C statements that compute the vector `name` of four results, from the sums at
-        index `at`.
+        Return the C statements that declare the vector `name` with four results before the clamp,
+        computed from the sums at index `at`. `residual` is the C expression of the vector of the
+        residual.
         """
         stage = self.stage
         lines = [f"int32x4_t {name} = vaddq_s32(vldrwq_s32(sums + {at}), vldrwq_s32(bias + {at}));"]
@@ -310,7 +314,7 @@ class _Text:
         return lines
 
     def _blocks(self) -> list[str]:
-        """Return the C loop that converts 16 sums at a time to bytes."""
+        """Return the C loop that converts 16 sums at a time to 8 bits."""
         low, high = self.stage.low, self.stage.high
         body: list[str] = []
         residuals = {"a": "ra", "b": "rb", "c": "rc", "d": "rd"}

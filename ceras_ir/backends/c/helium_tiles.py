@@ -47,8 +47,9 @@ number of rows that are left.
 
 def channel_of(index: int) -> int:
     """
-    Return which of the 16 output channels of a block has its sum at position `index` in memory. The
-    C function `helium_channel` is equal.
+    Return the output channel, of the 16 of a block, of the sum at `index` in memory. The
+    instructions that narrow sums to bytes require this order. The C function `helium_channel` is
+    equal.
     """
     return 4 * (index & 3) + (index >> 1 & 2) + (index >> 3)
 
@@ -58,8 +59,8 @@ BLOCK_ORDER = np.array([channel_of(i) for i in range(BLOCK)])
 
 def output_order(n: int, *, in_blocks: bool) -> NDArray[np.int64]:
     """
-    Return, for each position in memory, the output whose sum is stored there, for `n` outputs. With
-    `in_blocks`, each complete block of 16 is permuted by `channel_of`.
+    Return the output channel of each sum in memory, for `n` outputs. With `in_blocks`, each
+    complete block of 16 is permuted by `channel_of`; otherwise the order is that of channels.
     """
     order = np.arange(n)
     if in_blocks:
@@ -73,7 +74,7 @@ ARITHMETIC = re.compile(r"v(mla|mul|mov|add|dup)")
 
 def cycles_per_instruction(lines: Sequence[str]) -> float:
     """
-    Return the modelled cycles of assembler on a Cortex-M55, for each instruction.
+    Return the modelled mean cycles per instruction of assembler `lines` on a Cortex-M55.
 
     A vector instruction needs two cycles. Loads and arithmetic overlap: the second cycle is free if
     the next vector instruction is of the other kind.
@@ -89,7 +90,8 @@ def cycles_per_instruction(lines: Sequence[str]) -> float:
 @dataclass(frozen=True)
 class Tile:
     """
-    A tile of positions by filters. Distances are elements of the input.
+    The register tile of a kernel for Helium: output positions by filters. Distances are in elements
+    of the input.
 
     A window has `rows` rows of `vectors` vectors. Elements of a row after the window are multiplied
     by weights of zero.
@@ -127,7 +129,8 @@ class Tile:
 
     def instructions(self, groups: int) -> float:
         """
-        Return the number of instructions of a call of the tile for `groups` groups of filters.
+        Return the modelled instructions of a call of the tile for `groups` groups of `filters`
+        filters.
         """
         loops, is_nested = self.vectors // self.steps, self.vectors > self.steps and self.rows > 1
         each = self.rows * self.vectors * (self.positions + self.filters + self.sums) + 14
@@ -152,12 +155,15 @@ class Tile:
         return np.ascontiguousarray(split.transpose(0, 2, 3, 1, 4)).astype(np.int8)
 
     def packed_bytes(self, filters: int) -> int:
-        """Return the size of the packed weights of `filters` filters, in bytes."""
+        """
+        Return the size in bytes of the packed weights for this number of filters, rounded up to
+        complete groups.
+        """
         groups = -(-filters // self.filters)
         return groups * self.filters * self.rows * self.vectors * self.lanes
 
     def function(self, layer: Layer) -> str:
-        """Add the C function of the tile to the model, and return the name of the function."""
+        """Add the C function of the tile to the kernels, and return its name."""
         text = "\n".join(f'    "{line}\\n\\t"' for line in self._assembler())
         shape = f"{self.positions}_{self.rows}x{self.vectors}_{self.pixel}_{self.pitch}"
         return layer.kernels.use(
@@ -225,15 +231,16 @@ class Tile:
 
     def _next_row(self) -> list[str]:
         """
-        Return the instructions that advance the input address of each position to the next row.
+        Return the instructions that advance the input address of each position to the next row of
+        the window.
         """
         distance = (self.pitch - self.vectors * self.lanes) * self.item
         return [t for r in SOURCE_REGISTERS[: self.positions] for t in added(r, distance)]
 
     def _step(self, *, is_first: bool = False) -> list[str]:
         """
-        Return the instructions that multiply the next vector of each position by that of each
-        filter.
+        Return the instructions that multiply the next vector of input of each position by the next
+        vector of weights of each filter. With `is_first`, the sums start at zero.
         """
         load, widened, kind = ("vldrb.8", "vldrb.8", "s8") if self.item == 1 else (
             "vldrh.16", "vldrb.s16", "s16"
@@ -254,7 +261,10 @@ class Tile:
 
 
 def added(register: str, distance: int) -> list[str]:
-    """Return the instructions that add a constant of up to 20 bits to a register."""
+    """
+    Return the instructions that add the constant `distance`, of up to 20 bits and a sign, to a
+    register.
+    """
     name, size = ("add", distance) if distance >= 0 else ("sub", -distance)
     assert size < 1 << 20, size
     low, high = size % (1 << 12), size >> 12 << 12
@@ -263,6 +273,8 @@ def added(register: str, distance: int) -> list[str]:
 
 
 def _multiplied(register: str, factor: int) -> list[str]:
-    """Return the instructions that multiply a register by `factor`. They overwrite r12."""
+    """
+    Return the instructions that multiply a register by the constant `factor`. They overwrite r12.
+    """
     upper = [f"movt r12, #{factor >> 16}"] if factor >> 16 else []
     return [f"movw r12, #{factor & 0xFFFF}", *upper, f"mul {register}, {register}, r12"]

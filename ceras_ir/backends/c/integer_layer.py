@@ -29,8 +29,8 @@ from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 @dataclass(frozen=True)
 class Epilogue:
     """
-    The output stage of an integer layer in vectors: `(sum * multiplier + after) >> shift`, followed
-    by a clamp to `low` and `high`.
+    The output stage of an integer layer in vectors. It computes `(sum * multiplier + after) >>
+    shift`, then clamps to `low` and `high`.
     """
 
     extra: NDArray[np.int64]
@@ -53,7 +53,7 @@ class Epilogue:
     @property
     def has_low(self) -> bool:
         """
-        Return whether the lower bound of the clamp is above the lowest value of the stored type.
+        Whether the clamp has a lower bound: `low` is above the lowest value of the stored type.
         """
         return self.low > self.lowest
 
@@ -64,8 +64,9 @@ class Epilogue:
     @classmethod
     def of(cls, op: LinearOperation, sums: Sums, rescale: Rescaling) -> "Epilogue | None":
         """
-        Return the output stage. Return `None` if the rounding is not the constant of round half up,
-        or if products exceed 62 bits.
+        Return the output stage of `op`, or `None` if vectors cannot compute it: the rounding is not
+        the addition of a constant, a product with the multiplier is too large, the result has more
+        than 16 bits, or the residual is not int8 or int16.
         """
         requant = op.requant
         assert requant is not None
@@ -113,14 +114,18 @@ class Epilogue:
     @classmethod
     def to_bytes(cls, op: LinearOperation, sums: Sums, rescale: Rescaling) -> "Epilogue | None":
         """
-        Return the epilogue of a layer, or `None` if it is more than a shift and a clamp to bytes.
+        Return the output stage of a layer if it is only a shift and a clamp to 8 bits, otherwise
+        `None`.
         """
         found = None if op.residual is not None else cls.of(op, sums, rescale)
         return None if found is None or found.scale_bits or found.bits != 8 else found
 
 
 def has_ties(sums: Sums, requant: RequantAttr) -> bool:
-    """Return whether the product of a sum and the multiplier can be a tie, in any mode."""
+    """
+    Return whether a sum times its multiplier can be a tie (exactly halfway between two results).
+    Only then do the rounding modes to nearest differ.
+    """
     # A tie needs a sum that is a multiple of a power of two beyond the zeros of the multiplier.
     zeros = np.array([(m & -m).bit_length() - 1 for m in requant.multipliers])
     bits = requant.shift.data - 1 - zeros
@@ -128,7 +133,10 @@ def has_ties(sums: Sums, requant: RequantAttr) -> bool:
 
 
 def _right_shifts(requant: RequantAttr) -> tuple[int, ...]:
-    """Return the right shift of each channel; empty if a multiplier is not a power of two."""
+    """
+    Return the right shift of each channel if all multipliers are powers of two, so that shifts in
+    [0, 31] replace them; otherwise `()`.
+    """
     if any(m & (m - 1) for m in requant.multipliers):
         return ()
     shifts = requant.net_shifts
@@ -137,8 +145,8 @@ def _right_shifts(requant: RequantAttr) -> tuple[int, ...]:
 
 def residual_factors(layer: Layer, op: LinearOperation, count: int) -> str:
     """
-    Add an array with the factor of the residual of each output, padded to `count`, and return its C
-    name; empty if all outputs have the same factor.
+    Add an array with the power of two by which the residual of each output is multiplied, padded
+    with zeros to `count` entries. Return its C name, or "" if all outputs have the same factor.
     """
     shifts = op.residual_shifts
     if len(shifts) == 1:
@@ -149,7 +157,8 @@ def residual_factors(layer: Layer, op: LinearOperation, count: int) -> str:
 
 def residual_factor(factors: str, op: LinearOperation, channel: str) -> str:
     """
-    Return the C text ` * N`, the factor of the residual of output `channel`; empty if it is 1.
+    Return the C text ` * N` for the factor of the residual of the output with the C index
+    `channel`, or "" if it is 1. `factors` is the name from `residual_factors`.
     """
     if factors:
         return f" * {factors}[{channel}]"
@@ -158,7 +167,7 @@ def residual_factor(factors: str, op: LinearOperation, channel: str) -> str:
 
 
 def padded(numbers: Sequence[int] | NDArray[np.int32], count: int) -> NDArray[np.int32]:
-    """Return the numbers, padded with zeros to `count`."""
+    """Return the numbers, with zeros appended up to `count` entries."""
     result = np.zeros(count, np.int32)
     result[: len(numbers)] = numbers
     return result
@@ -166,7 +175,7 @@ def padded(numbers: Sequence[int] | NDArray[np.int32], count: int) -> NDArray[np
 
 @dataclass(frozen=True)
 class IntegerLayer:
-    """A quantized convolution or matrix product, with the C names of the pointers to its arrays."""
+    """A quantized convolution or matrix product to print, with the C names of its arrays."""
 
     layer: Layer
     op: LinearOperation
@@ -177,8 +186,8 @@ class IntegerLayer:
     y: str
     residual: str
     """
-    The C name of the pointer to the residual. This and the next three names are empty if there is
-    no such operand.
+    The C name of the pointer to the residual. This and the next two names are "" if there is no
+    such array.
     """
     multipliers: str
     factors: str
@@ -192,8 +201,9 @@ class IntegerLayer:
         cls, layer: Layer, op: LinearOperation, geometry: Geometry, sums: Sums, count: int
     ) -> "IntegerLayer":
         """
-        Declare the constants of a layer, and return the names. Arrays with an entry for each output
-        are padded with zeros to `count` entries.
+        Add the parameters and constants of `op` to `layer`, except weights and bias, and return
+        their C names. Arrays with an entry for each output are padded with zeros to `count`
+        entries.
         """
         requant = op.requant
         assert requant is not None
@@ -228,14 +238,14 @@ class IntegerLayer:
 
     @property
     def window(self) -> Conv2dOp:
-        """`op`, which must be a convolution."""
+        """The operation `op` as a convolution; an assertion fails for a matrix product."""
         assert isinstance(self.op, Conv2dOp)
         return self.op
 
     def multiplier_array(self, count: int, condition: str) -> str:
         """
-        Return the C name of an array with the requantization multiplier of each of `count` outputs,
-        also if all are equal.
+        Return the C name of an array with the requantization multiplier of each of `count` outputs.
+        If all multipliers are equal, the array is added under the preprocessor `condition`.
         """
         requant = self.op.requant
         assert requant is not None
@@ -246,15 +256,16 @@ class IntegerLayer:
 
     def epilogue(self, *values: str) -> list[str]:
         """
-        Return C statements that add `values`, requantize the sum and store the result at index
-        `at + o`. The C variable `at` is the index of the first channel, `o` the output channel.
+        Return C statements that add the C expressions `values` and the residual, requantize the sum
+        and store it at index `at + o` of the result. The C variable `at` is the index of the first
+        channel of a position, and `o` is the output channel.
         """
         return self.rescale.lines([*values, *self.terms], f"{self.y}[at + o]")
 
     def epilogue_at(self, value: str, distance: int) -> list[str]:
         """
-        Return the C statements of `epilogue` for the output at `distance` from `corner`, the first
-        output of a group.
+        Return the C statements of `epilogue` for the sum `value`. The result is stored `distance`
+        elements after the C variable `corner`, the index of the first output of a group.
         """
         lines = self.epilogue(value)
         return [f"{{ const int32_t at = corner + {distance};", *(f"  {t}" for t in lines), "}"]

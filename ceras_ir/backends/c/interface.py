@@ -160,7 +160,10 @@ def _regions(model: PrintedModel) -> list[str]:
 
 
 def camera_frame(tensor: TensorInfo) -> str | None:
-    """Return the layout of an input that is a frame of a camera, or `None` for other tensors."""
+    """
+    Return a clause with size, format and crop of a graph input that is a frame of a camera, or
+    `None` for other tensors.
+    """
     if tensor.pixels is None or (frame := tensor.pixels.frame) is None:
         return None
     top, left, height, width = frame.crop
@@ -215,7 +218,10 @@ static int fail(const char *path, const char *message)
 
 
 def buffers(model: PrintedModel) -> list[str]:
-    """Return C declarations of static memory for inputs, outputs and weights."""
+    """
+    Return C declarations of static arrays for inputs, outputs and, with `--weights file`, the
+    weights.
+    """
     lines = [
         f"static {tensor_c_type(t)} {name}_data[MODEL_{name.upper()}_SIZE];"
         for t, name in zip(model.tensors, model.names, strict=True)
@@ -292,8 +298,8 @@ def program_source(model: PrintedModel) -> str:
 
 def _shared_holes(model: PrintedModel, position: int) -> dict[str, str]:
     """
-    Return the texts that replace `@HOLE@`s in the templates of both programs. The argument of the
-    command line with number `position` is the file of the weights.
+    Return the texts that replace `@HOLE@`s in the templates of `main.c` and `bench.c`. `position`
+    is the number of the command line argument that names the file of the weights.
     """
     has_file = model.options.weights == "file"
     return {

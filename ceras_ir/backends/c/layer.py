@@ -43,7 +43,10 @@ class CalledFunction:
 
 @dataclass
 class Layer:
-    """The C function of an operation, to which a printer adds lines, parameters and constants."""
+    """
+    The C function of an operation. A printer, the function that converts the operation to C, adds
+    lines, parameters and constants.
+    """
 
     index: int
     op: Operation
@@ -71,7 +74,7 @@ class Layer:
 
     @cached_property
     def _restrict(self) -> str:
-        """The C keyword `restrict`, or "" if the result shares the bytes of an operand."""
+        """The C keyword `restrict`, or "" if the result may overwrite an operand in place."""
         result = block_of(self.op.results[0])
         places = (block_of(v) for v in self.op.operands if may_overwrite(self.op, v))
         in_place = any(
@@ -81,8 +84,9 @@ class Layer:
 
     def read(self, value: SSAValue, name: str) -> str:
         """
-        Return the C name of a pointer to the elements of an operand: a parameter, or a constant in
-        its original layout.
+        Return the C name of a pointer to the elements of an operand. A constant is added to the
+        constants of the layer in row-major order. Other values become a parameter called `name`, or
+        keep the name of the existing parameter.
         """
         if isinstance(value.owner, ConstantOp):
             constant = value.owner
@@ -97,13 +101,14 @@ class Layer:
         return None if value is None else self.read(value, name)
 
     def write(self, value: SSAValue, name: str = "y") -> str:
-        """Add a parameter that points to the result, and return its C name."""
+        """Add a parameter called `name` that points to the result, and return the name."""
         self.parameters.append((f"{value_type(value)} *{self._restrict}{name}", value))
         return name
 
     def scratch(self, ctype: str, name: str, size: int, itemsize: int) -> str:
         """
-        Print the declaration of a pointer to `size` elements of the workspace, and return its C
+        Reserve `size` elements of `itemsize` bytes in the workspace, the temporary memory of the
+        layer. Print the declaration of a pointer `name` to elements of `ctype`, and return the
         name.
         """
         if all(value is not None for _, value in self.parameters):
@@ -123,13 +128,17 @@ class Layer:
         condition: str = "",
     ) -> str:
         """
-        Add a constant of this layer that `data` computes when it is written, and return its C name.
+        Add a constant of `size` elements with `itemsize` bytes to this layer, and return its C
+        name. `data` is called for the elements when the file is written. With `condition`, the
+        constant exists only if this preprocessor condition holds.
         """
         full = f"layer_{self.index}_{name}"
         return self.pool.add(full, ctype, size, itemsize, data, condition)
 
     def array(self, name: str, data: NDArray[np.generic], ctype: str) -> str:
-        """Add `data` to the constants of this layer, and return its C name."""
+        """
+        Add `data` to the constants of this layer as elements of `ctype`, and return the C name.
+        """
         return self.constant(name, ctype, data.size, data.itemsize, lambda: data)
 
     def line(self, text: str, depth: int = 0) -> None:
@@ -138,8 +147,8 @@ class Layer:
     @contextmanager
     def variants(self, condition: str) -> Generator[Callable[[], None]]:
         """
-        Print two alternatives for the C preprocessor: the first for `condition`, the second after
-        the call of the yielded function.
+        Print two alternatives for the C preprocessor: lines before the call of the yielded function
+        are for `condition`, lines after it for `#else`. Both use the same bytes of the workspace.
         """
         start = self.scratch_bytes
         sizes: list[int] = []
@@ -170,8 +179,9 @@ class Layer:
     @contextmanager
     def nested(self, name: str, extents: Sequence[int], depth: int = 0) -> Generator[int]:
         """
-        Print the heads of nested loops, yield the depth for the enclosed lines, and close the
-        loops. The loop variables are `name` 0, 1, ...
+        Print the heads of nested loops, one for each of `extents`; yield the depth of indentation
+        for the lines inside; then close the loops. The loop variables are `name` with the number of
+        the loop: `i0`, `i1`, ...
         """
         for d, extent in enumerate(extents):
             index = f"{name}{d}"
@@ -181,7 +191,9 @@ class Layer:
             self.line("}", depth + d)
 
     def loop(self, index: str, count: int | str, body: Sequence[str], depth: int = 0) -> None:
-        """Print a C loop over `index` from 0 to `count - 1`."""
+        """
+        Print a C loop with the variable `index` from 0 to `count - 1` around the lines `body`.
+        """
         self.line(f"for (int32_t {index} = 0; {index} < {count}; ++{index}) {{", depth)
         self.block(body, depth + 1)
         self.line("}", depth)
@@ -201,7 +213,10 @@ _PRINTERS: dict[type[Operation], Printer] = {}
 def prints(
     *kinds: type[OpT],
 ) -> Callable[[Callable[[Layer, OpT], None]], Callable[[Layer, OpT], None]]:
-    """Register the decorated function as the printer of operations of exactly these classes."""
+    """
+    Return a decorator that registers a function as the printer of operations of exactly these
+    classes. A printer writes the C of an operation to a `Layer`.
+    """
 
     def register(function: Callable[[Layer, OpT], None]) -> Callable[[Layer, OpT], None]:
         def checked(layer: Layer, op: Operation) -> None:
@@ -224,7 +239,7 @@ def printer_of(op: Operation) -> Printer | None:
 
 
 def row_major(shape: Sequence[int]) -> list[int]:
-    """Return the strides of a row-major tensor in elements."""
+    """Return the strides of a row-major tensor in elements: (2, 3, 4) -> [12, 4, 1]."""
     strides = [1] * len(shape)
     for i in reversed(range(len(shape) - 1)):
         strides[i] = strides[i + 1] * shape[i + 1]
@@ -232,7 +247,10 @@ def row_major(shape: Sequence[int]) -> list[int]:
 
 
 def broadcast_strides(shape: Sequence[int], result: Sequence[int]) -> list[int]:
-    """Return the strides of an operand of `shape` broadcast to `result`; 0 for repeated axes."""
+    """
+    Return the strides in elements of an operand of `shape` that is broadcast to the shape `result`.
+    Repeated axes have stride 0: (3,) to (2, 3) -> [0, 1].
+    """
     padded = (1,) * (len(result) - len(shape)) + tuple(shape)
     strides = row_major(padded)
     return [0 if extent == 1 else s for extent, s in zip(padded, strides, strict=True)]
@@ -242,8 +260,9 @@ def merge(
     shape: Sequence[int], strides: Sequence[Sequence[int]]
 ) -> tuple[list[int], list[list[int]]]:
     """
-    Merge adjacent axes wherever all operands remain regular: `strides` has the strides of each
-    operand.
+    Merge adjacent axes of `shape` that all operands traverse with a constant stride, so that C
+    needs fewer loops. `strides` has the strides of each operand in elements. Return the merged
+    shape and strides: (2, 3) with (3, 1) -> (6) with (1). Axes of size 1 are removed.
     """
     extents: list[int] = []
     merged: list[list[int]] = [[] for _ in strides]
@@ -267,7 +286,11 @@ def nest(
     strides: Sequence[Sequence[int]],
     body: Callable[[list[str]], list[str]],
 ) -> None:
-    """Print C loops over `shape`. `body` receives an index expression for each operand."""
+    """
+    Print C loops over `shape`. `strides` has the strides in elements of each operand, for each
+    axis. `body` returns the lines of the innermost loop; it receives the C expression of the index
+    of each operand.
+    """
     extents, merged = merge(shape, strides)
     indices = [
         " + ".join(
@@ -286,8 +309,9 @@ def broadcast_nest(
     layer: Layer, op: GraphOperation, body: Callable[[list[str]], list[str]]
 ) -> None:
     """
-    Print C loops over the elements of the result. `body` receives the index expressions of the
-    result and of each operand, which may be broadcast.
+    Print C loops over the elements of the result of `op`. `body` returns the lines of the innermost
+    loop; it receives the C expressions of the index of the result and of each operand, which may be
+    broadcast.
     """
     shape = shape_of(op.output)
     operands = (broadcast_strides(shape_of(v), shape) for v in op.operands)

@@ -46,7 +46,7 @@ NEON_BYTES = 16
 
 
 def computed_matmul(layer: Layer, op: MatmulOp) -> None:
-    """Print `graph.matmul` on float32 with computed weights."""
+    """Print `graph.matmul` on float32 with weights that are computed at run time."""
     geometry = Geometry.of(op)
     x, w, y = layer.read(op.input, "x"), layer.read(op.weights, "w"), layer.write(op.result)
     bias, residual = layer.read_if(op.bias, "bias"), layer.read_if(op.residual, "residual")
@@ -98,7 +98,7 @@ def _dot_products(
 
 
 def computed_integer_matmul(layer: Layer, op: MatmulOp) -> None:
-    """Print `graph.matmul` on quantized tensors with computed weights."""
+    """Print `graph.matmul` on quantized tensors with weights that are computed at run time."""
     geometry, sums = Geometry.of(op), analyse_computed(op)
     is_worth = geometry.positions >= MIN_PACKED_POSITIONS and op.macs >= MIN_PACKED_PRODUCTS
     nest = tiled_nest(layer, op, geometry, sums) if is_worth else None
@@ -118,8 +118,10 @@ def _pack_bytes(
     w: str, of: IntegerLayer, nest: Nest, epilogue: Epilogue | None, offset: int
 ) -> Panels:
     """
-    Print the code that packs computed weights and bias into the workspace, and return their C
-    names.
+    Print the code that packs the computed weights `w` and the bias into the workspace in the layout
+    of register tiles. Return their C names.
+
+    `offset` (0 or 128) is added to each input byte before the product, which the bias must correct.
     """
     layer = of.layer
     shape = nest.panel_shape(lanes_of(value_type(of.op.input)).step)
@@ -138,8 +140,11 @@ def _bias(
     of: IntegerLayer, w: str, extra: NDArray[np.int64], moved: str, count: int, condition: str
 ) -> str:
     """
-    Print the code that computes the bias, which depends on the sums of computed weights, padded
-    with zeros to `count` outputs. Return its C name.
+    Print the code that computes the bias in the workspace, and return its C name.
+
+    The bias corrects the zero point of the input and the offset `moved` (C text), so it depends on
+    the sums of the computed weights `w`. `extra` is added to the bias of each output. Zeros follow
+    up to `count` outputs. Constants are compiled under `condition`.
     """
     layer, sums, (n, k) = of.layer, of.sums, shape_of(of.op.weights)
     bias = layer.scratch("int32_t", "bias", count, 4)
@@ -158,8 +163,9 @@ def _bias(
 
 def _integer_rows(of: IntegerLayer, w: str, condition: str = "") -> None:
     """
-    Print a product with computed weights by blocks of rows: in bytes if both factors are bytes,
-    else in 16 or 32 bits.
+    Print a product with the computed weights `w` for a block of input rows at a time, without
+    register tiles. Factors are multiplied as bytes if both are bytes, otherwise as 16 or 32 bits.
+    Constants are compiled under `condition`.
     """
     layer, op, x = of.layer, of.op, of.x
     assert op.requant is not None
@@ -194,8 +200,8 @@ def _integer_rows(of: IntegerLayer, w: str, condition: str = "") -> None:
 
 def _centre(layer: Layer, stored: str, element: UniformType, row: str) -> tuple[str, int]:
     """
-    Return the name of the C function that subtracts the zero point from each element of a row, and
-    the zero point.
+    Return the C function that subtracts the zero point from each element of a row, and the zero
+    point. It converts from the C type `stored` to the C type `row`.
     """
     name = f"{stored}_to_{row}"
     return layer.kernels.use("centre", NAME=name, IN=stored, ROW=row), zero_point_of(element)
@@ -206,7 +212,10 @@ def _centre(layer: Layer, stored: str, element: UniformType, row: str) -> tuple[
 
 @prints(PackTilesOp)
 def pack_tiles(layer: Layer, op: PackTilesOp) -> None:
-    """Print `mem.pack_tiles`, in the order of the input in memory."""
+    """
+    Print `mem.pack_tiles`, which copies computed weights to the tiles of an accelerator. Loops
+    follow the order of the input in memory.
+    """
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     shape, (n, k) = shape_of(op.result), op.plain_shape
     (_, blocks, *_, lanes), (rows, columns) = shape, shape_of(op.input)
@@ -221,7 +230,10 @@ def pack_tiles(layer: Layer, op: PackTilesOp) -> None:
 
 @prints(FoldZeroPointOp)
 def fold_zero_point(layer: Layer, op: FoldZeroPointOp) -> None:
-    """Print `mem.fold_zero_point`, for the output channels one after the other."""
+    """
+    Print `mem.fold_zero_point`, which subtracts the zero point times the sum of the weights from
+    the bias of each output channel.
+    """
     bias, tiles = layer.read(op.bias, "bias"), layer.read(op.tiles, "tiles")
     y = layer.write(op.result)
     blocks, *inner, lanes, _ = shape_of(op.tiles)
@@ -245,7 +257,9 @@ def fold_zero_point(layer: Layer, op: FoldZeroPointOp) -> None:
 
 @prints(graph.Conv2dOp, graph.MatmulOp)
 def linear(layer: Layer, op: graph.Conv2dOp | graph.MatmulOp) -> None:
-    """Print `graph.conv2d` and `graph.matmul`."""
+    """
+    Print `graph.conv2d` and `graph.matmul` with the kernel for their types, weights and shape.
+    """
     if op.table is not None:
         raise Refused("a table behind a sum of products; leave fuse-lookup out, which is for nnet")
     if isinstance(op, graph.MatmulOp) and not isinstance(op.weights.owner, graph.ConstantOp):

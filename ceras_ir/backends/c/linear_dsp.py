@@ -59,8 +59,8 @@ INSTRUCTIONS_PER_PATCH_BYTE = 2.0
 @dataclass(frozen=True)
 class Way:
     """
-    A choice of kernel for a layer, with the number of instructions, bytes of flash, and bytes of
-    scratch memory.
+    A kernel that can compute a layer, and its costs: instructions per run, bytes of flash for
+    weights, and bytes of workspace (`scratch`).
     """
 
     kind: Kind
@@ -71,8 +71,8 @@ class Way:
 
 def ways(op: Conv2dOp, geometry: Geometry, sums: Sums, workspace: int) -> list[Way]:
     """
-    Return all kernels that can compute a convolution in `workspace` bytes; the first supports all
-    windows.
+    Return the kernels that can compute a convolution with at most `workspace` bytes of workspace.
+    The first has no further conditions; Winograd kernels follow if they are possible.
     """
     if geometry.group_channels % 4:
         return [_patches(geometry, workspace)]
@@ -94,8 +94,9 @@ def cheapest(
     may_store: bool = False,
 ) -> Way:
     """
-    Return the kernel with the fewest instructions. Winograd kernels are considered if filters may
-    be transformed at run time (`may_transform`) or stored transformed (`may_store`).
+    Return the kernel of a convolution with the fewest instructions. Winograd kernels are considered
+    if filters may be transformed at run time (`may_transform`) or stored in flash after the
+    transform (`may_store`).
     """
     refused = {"winograd": not may_transform, "stored winograd": not may_store}
     known = [w for w in ways(op, geometry, sums, workspace) if not refused.get(w.kind, False)]
@@ -144,8 +145,8 @@ def _winograd(op: Conv2dOp, geometry: Geometry, count: int, *, stored: bool) -> 
 
 def fits_dsp(op: LinearOperation, geometry: Geometry, sums: Sums) -> bool:
     """
-    Return whether the shape and the types of a layer allow kernels with SMLAD, which read words of
-    four bytes.
+    Return whether a kernel with SMLAD supports the layer: int8 input and weights, and a shape with
+    enough outputs and, for matrix products, a multiple of four channels.
     """
     narrow = value_type(op.input) == "int8_t" and sums.weight_type == "int8_t"
     if not narrow or (np.abs(sums.bias) >= LIMIT).any():
@@ -194,8 +195,8 @@ def dsp_linear(of: IntegerLayer) -> None:
 
 def narrowed(of: IntegerLayer) -> Rescaling:
     """
-    Return the requantization by a single instruction that shifts and clamps to int8. Return
-    `of.rescale` if no instruction computes it.
+    Return the requantization as a single instruction that shifts and clamps to int8. If no
+    instruction computes it (multiplier, zero point, other clamps), return `of.rescale`.
     """
     requant, rescale = of.op.requant, of.rescale
     assert requant is not None
@@ -210,8 +211,7 @@ def narrowed(of: IntegerLayer) -> Rescaling:
 
 def narrow(layer: Layer, value: str, low: int, shift: int) -> str:
     """
-    Return the C expression of `value` shifted right and clamped to [`low`, 127], where `low` is
-    -128 or 0.
+    Return the C expression of `value >> shift`, clamped to [`low`, 127]. `low` must be -128 or 0.
     """
     moved = f", asr #{shift}" if shift else ""
     function = layer.kernels.use(
@@ -246,8 +246,8 @@ INSTRUCTIONS_PER_ENTRY, INSTRUCTIONS_PER_CHECK = 8, 3
 @dataclass(frozen=True)
 class _Finish:
     """
-    The conversion of the sum of a filter to a stored element: the initial value of the sum, the
-    shift and the clamp.
+    The conversion of the 64-bit sum of a sparse filter to the stored element: initial value, shift
+    and clamp.
     """
 
     start: NDArray[np.int64]
@@ -262,8 +262,8 @@ class _Finish:
     @classmethod
     def of(cls, of: IntegerLayer) -> "_Finish":
         """
-        Return the conversion to bytes if it is only a shift and a clamp. Otherwise sums are stored
-        in 32 bits.
+        Return the conversion to bytes if the output stage is only a shift and a clamp. Otherwise
+        the sums are stored in 32 bits, and the output stage follows.
         """
         found = Epilogue.to_bytes(of.op, of.sums, of.rescale)
         if found is None:
@@ -277,8 +277,8 @@ class _Finish:
 
     def stored(self, layer: Layer, above: int) -> str:
         """
-        Return the C expression of the stored element. The variable `v` contains the sum, shifted
-        left by `above` bits.
+        Return the C expression of the stored element for the C variable `v`, which contains the sum
+        shifted left by `above` bits.
         """
         if self.is_sum:
             return f"v >> {above}" if above else "v"
@@ -294,8 +294,9 @@ class _Finish:
 
 def sparse_pairs(of: IntegerLayer, planes: Planes) -> bool:
     """
-    Print a sparse layer that computes two positions at a time; return False if sums, shape or
-    inputs do not allow it.
+    Print a sparse layer with a kernel that computes two output positions with each product. Return
+    `False`, without printing, if sums, shape or inputs do not allow it. `planes` is the layout of
+    the input in the workspace.
     """
     layer, op, finish = of.layer, of.op, _Finish.of(of)
     weights = of.sums.centred().astype(np.int64)
@@ -373,8 +374,9 @@ def _print(
 
 def _entries_at_once(counts: NDArray[np.int64]) -> int:
     """
-    Return the number of weights per loop iteration that minimizes padding and end checks. `counts`
-    has the number of nonzero weights of each filter.
+    Return the number of weights that a loop iteration of the sparse kernel processes, for the
+    fewest modelled instructions with padding and end checks. `counts` has the number of nonzero
+    weights of each filter.
     """
 
     def cost(count: int) -> int:

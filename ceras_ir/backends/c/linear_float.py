@@ -41,8 +41,9 @@ def print_float_depthwise(
     epilogue: FloatEpilogue,
 ) -> None:
     """
-    Print a depthwise layer; `names` are the C names of input, result, weights [taps, channels] and
-    bias.
+    Print a float depthwise convolution. `names` are the C names of input, result, weights [taps,
+    channels] and bias (`None` without bias). `epilogue` returns the statements of the output stage
+    for a range of elements.
     """
     channels = geometry.groups
     if not layer.options.vectors or op.ordered is not None:
@@ -77,7 +78,11 @@ def _print_portable(
 
 
 def _inside(size: int, count: int, taps: int, stride: int, before: int, dilation: int) -> range:
-    """Return the positions along a dimension with windows that contain no padding."""
+    """
+    Return the output positions along an axis at which the window contains no padding. The axis has
+    `size` inputs, `count` outputs and windows of `taps` elements; `before` elements are padded at
+    its start.
+    """
     first = min(-(-before // stride), count)
     end = (size - 1 - (taps - 1) * dilation + before) // stride + 1
     return range(first, max(first, min(end, count)))
@@ -127,7 +132,10 @@ def _print_vectors(
         ]
 
     def inside(*, is_whole: bool) -> list[str]:
-        """Print windows without padding in columns; `is_whole` if rows are not padded either."""
+        """
+        Print the windows that no padding in columns overlaps. `is_whole` is whether padding in rows
+        does not overlap them either.
+        """
         if not along:
             return []
         at = (along.start * stride_w - left) * channels
@@ -159,8 +167,8 @@ def _print_vectors(
 
 def _positions(count: int) -> int:
     """
-    Return how many adjacent windows a tile of `count` windows computes; the last windows may be
-    computed twice.
+    Return the number of adjacent windows that a tile computes at a time, so that a row of `count`
+    windows needs the fewest loads. The last tile may compute windows a second time.
     """
     few = range(1, min(count, DEPTHWISE_POSITIONS) + 1)
     # Each tap of a tile loads a weight, and an element for each window.
@@ -171,8 +179,9 @@ def _window_function(
     name: str, title: str, parameters: str, body: Sequence[str]
 ) -> tuple[str, str]:
     """
-    Return the name and the text of a C function over windows. `body` contains the statements for a
-    vector of channels, with a loop over windows.
+    Return the name and the text of a C function for `count` adjacent windows of a depthwise
+    convolution. `title` continues the comment, and `parameters` is C text for additional
+    parameters. `body` has the statements for a vector of channels, with an open loop over windows.
     """
     lines = [
         f"/* `count` windows{title} */",
@@ -194,7 +203,10 @@ def _window_function(
 
 
 def _windows(positions: int) -> tuple[str, str]:
-    """Return the name and the text of a C function that computes `positions` windows at a time."""
+    """
+    Return the name and the text of a C function for a row of depthwise windows. It computes
+    `positions` adjacent windows at a time, which share each loaded weight.
+    """
     each = range(positions)
 
     def step(p: int, name: str) -> str:
@@ -226,8 +238,8 @@ def _windows(positions: int) -> tuple[str, str]:
 
 def _few_taps(rows: int, columns: int) -> tuple[str, str]:
     """
-    Return the name and the text of a C function for windows of `rows` by `columns` taps, whose
-    weights all fit the registers.
+    Return the name and the text of a C function for a row of depthwise windows of `rows` by
+    `columns` taps. The weights remain in registers for all windows.
     """
     taps = [(i, j) for i in range(rows) for j in range(columns)]
     body = [
@@ -253,7 +265,7 @@ END = "(first + count) * {}"
 
 
 def float_linear(layer: Layer, op: LinearOperation) -> None:
-    """Print `graph.conv2d` and `graph.matmul` on float32."""
+    """Print `graph.conv2d` and `graph.matmul` on float32 with constant weights."""
     if op.weight_scale is not None:
         raise Refused("int8 weights with float inputs require graph.matmul; quantize the network")
     geometry = Geometry.of(op)
@@ -308,8 +320,8 @@ def float_linear(layer: Layer, op: LinearOperation) -> None:
 
 def float_nest(layer: Layer, op: LinearOperation, geometry: Geometry) -> Nest | None:
     """
-    Return the loops of a layer in register tiles, or `None` if only loops without vectors support
-    it.
+    Return the loops over register tiles for a layer, or `None` if only loops without vectors
+    support it, such as for depthwise convolutions.
     """
     if not layer.options.vectors or geometry.is_depthwise or op.ordered is not None:
         return None
@@ -320,7 +332,10 @@ def float_nest(layer: Layer, op: LinearOperation, geometry: Geometry) -> Nest | 
 
 
 def pack(weights: NDArray[np.float32], geometry: Geometry) -> NDArray[np.float32]:
-    """Pack weights as [groups, k, n]; of depthwise filters as [k, channels]."""
+    """
+    Pack weights as [groups, k, n], where k is the products per output and n the outputs per group.
+    Weights of depthwise convolutions are packed as [k, channels].
+    """
     if geometry.is_depthwise:
         return np.ascontiguousarray(weights.reshape(geometry.groups, geometry.k).T)
     split = weights.reshape(geometry.groups, geometry.n, geometry.k)
@@ -340,7 +355,11 @@ def _rows(
     epilogue: list[str],
     panel: int,
 ) -> None:
-    """Print products of rows with weights in panels of `panel` outputs, without register tiles."""
+    """
+    Print products of input rows (windows) with weights that are packed in panels of `panel`
+    outputs, without register tiles. `names` are the C names of input, result, weights and struct
+    `window`.
+    """
     x, y, w, place = names
     k, n, total = geometry.k, geometry.n, geometry.groups * geometry.n
     multiply = layer.kernels.use("multiply_rows")
@@ -392,8 +411,9 @@ def epilogue_lines(
     bias: str | None = None,
 ) -> list[str]:
     """
-    Return the C loop that adds the bias (if it is not in the sums) and the residual to the elements
-    [start, end) of the result, and applies the activation.
+    Return the C loop that adds `bias` and `residual` to the elements [start, end) of the result
+    `y`, and applies the activation. `bias` and `residual` are C names or `None`. Without any of
+    these, return no lines.
     """
     if residual is None and bias is None and op.activation is None:
         return []

@@ -35,7 +35,10 @@ MAX_ROW_BYTES = 1 << 16
 
 
 def fits_helium(op: LinearOperation, geometry: Geometry, sums: Sums) -> bool:
-    """Return whether the shape and the types of a layer allow kernels with Helium."""
+    """
+    Return whether a kernel with Helium can compute the layer: supported types, output stage and
+    shape.
+    """
     item = ITEMS.get(value_type(op.input))
     if item is None or sums.weight_type != "int8_t" or OutputStage.of(op, sums) is None:
         return False
@@ -51,7 +54,7 @@ def fits_helium(op: LinearOperation, geometry: Geometry, sums: Sums) -> bool:
 
 @dataclass(frozen=True)
 class Plan:
-    """The register tile of a layer, and the copies of input rows from which it computes."""
+    """The register tile with which Helium computes a layer, and the copies of input rows for it."""
 
     tile: Tile
     rows: int
@@ -65,7 +68,8 @@ class Plan:
     @classmethod
     def of(cls, op: LinearOperation, geometry: Geometry, workspace: int) -> "Plan":
         """
-        Return the plan with the fewest instructions for a layer other than a depthwise convolution.
+        Return the plan with the fewest modelled instructions for a layer other than a depthwise
+        convolution. Copies of the input use at most about `workspace` bytes.
         """
         item = ITEMS[value_type(op.input)]
         lanes = VECTOR_BYTES // item
@@ -109,13 +113,17 @@ class Plan:
 
     def has_copy(self, geometry: Geometry) -> bool:
         """
-        Return whether the rows of a matrix product are copied to the workspace, because a vector
-        load passes their end.
+        Return whether the rows of a matrix product are copied to the workspace. Rows that do not
+        fill the last vector must be, because the vector load of the last row passes the end of the
+        input.
         """
         return geometry.k % self.tile.lanes != 0
 
     def tiles(self, geometry: Geometry, columns: int) -> int:
-        """Return the number of calls of the tile that cover all output positions."""
+        """
+        Return the number of tiles that cover all output positions. `columns` is the width of the
+        result.
+        """
         if self.band is None:
             return -(-geometry.positions // self.rows) * -(-self.rows // self.tile.positions)
         if self.has_patches:
@@ -123,7 +131,10 @@ class Plan:
         return self.band.blocks * self.rows * -(-columns // self.tile.positions)
 
     def instructions(self, geometry: Geometry, columns: int) -> float:
-        """Return the number of instructions of a layer without the output stage."""
+        """
+        Return the modelled instructions of a layer without the output stage. `columns` is the width
+        of the result.
+        """
         groups = -(-geometry.n // self.tile.filters)
         chunks = -(-geometry.n // MAX_OUTPUTS)
         each = self.tile.instructions(groups) + 40 * chunks
@@ -131,7 +142,9 @@ class Plan:
 
 
 def helium_cost(op: LinearOperation, workspace: int) -> Cost:
-    """Return the modelled instructions and cycles of a layer for which `fits_helium` holds."""
+    """
+    Return the modelled instructions and cycles of a run of a layer for which `fits_helium` holds.
+    """
     geometry, sums = Geometry.of(op), analyse(op)
     stage, columns = OutputStage.of(op, sums), shape_of(op.result)[-2]
     assert stage is not None
@@ -161,7 +174,7 @@ def helium_linear(layer: Layer, op: LinearOperation, geometry: Geometry, sums: S
 
 
 def _rows(of: HeliumLayer, plan: Plan) -> None:
-    """Print a matrix product or a 1x1 convolution: the input rows are contiguous."""
+    """Print a matrix product or a 1x1 convolution. Its input rows are contiguous in memory."""
     layer, geometry, tile = of.layer, of.geometry, plan.tile
     k, rows, has_copy = geometry.k, plan.rows, plan.has_copy(geometry)
     x, row = ("copy", "first + row") if has_copy else (of.x, "row")
@@ -181,7 +194,10 @@ def _rows(of: HeliumLayer, plan: Plan) -> None:
 
 
 def _windows(of: HeliumLayer, plan: Plan, band: Band) -> None:
-    """Print a convolution in tiles that load windows from a band, the copied input rows."""
+    """
+    Print a convolution with tiles that load windows from the band, the copied input rows with
+    border.
+    """
     layer, count = of.layer, plan.tile.positions
     columns, stride = shape_of(of.op.result)[2], of.window.strides.get_values()[0]
     source = f"band + r * {stride * plan.tile.pitch} + column * {plan.tile.pixel}"
@@ -194,7 +210,10 @@ def _windows(of: HeliumLayer, plan: Plan, band: Band) -> None:
 
 
 def _patches(of: HeliumLayer, plan: Plan, band: Band) -> None:
-    """Print a convolution in tiles that load patches: windows of the band, copied without gaps."""
+    """
+    Print a convolution with tiles that load patches: copies of single windows of the band without
+    gaps.
+    """
     layer, op, tile, count = of.layer, of.window, plan.tile, plan.tile.positions
     columns, channels = shape_of(op.result)[2], shape_of(op.input)[3]
     _, kernel_h, kernel_w, _ = shape_of(op.weights)
@@ -227,8 +246,8 @@ def _patches(of: HeliumLayer, plan: Plan, band: Band) -> None:
 
 def _outputs(of: HeliumLayer, plan: Plan, x: str, at: str) -> list[str]:
     """
-    Return the C statements that compute all outputs of the positions from `at`, with inputs from
-    `x`.
+    Return the C statements that compute all output channels for the positions of a tile. The C
+    expression `x` is the address of the input of the first position, and `at` is its index.
     """
     layer, n, tile = of.layer, of.geometry.n, plan.tile
     order = output_order(n, in_blocks=of.stage.in_blocks)

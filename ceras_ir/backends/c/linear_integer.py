@@ -66,8 +66,9 @@ The maximum number of positions that are computed at a time if rows are contiguo
 @dataclass(frozen=True)
 class Loops:
     """
-    The loops of a layer without vectors. For each row of windows: `count` windows of `length`
-    elements, `stride` elements apart.
+    The loops of an integer layer without vectors. Each iteration computes a row of `count` windows,
+    which are copied to the workspace: windows of `length` elements at a distance of `stride`
+    elements. `filters` filters are multiplied at a time.
     """
 
     nest: Nest
@@ -100,15 +101,15 @@ class Loops:
 
     @property
     def row_elements(self) -> int:
-        """
-        The number of input elements that a row of windows reads; the last window may extend beyond
-        the image.
-        """
+        """The number of elements of the copied row of windows, up to the end of the last window."""
         return (self.count - 1) * self.stride + self.length
 
 
 def print_loops(of: IntegerLayer, nest: Nest, weights: str) -> None:
-    """Print the statements of a layer for processors without vectors."""
+    """
+    Print the loops of an integer layer for processors without vectors. `weights` is the C name of
+    the weights in the layout of register tiles.
+    """
     layer, op, x = of.layer, of.op, of.x
     loops = Loops.of(nest)
     stored = value_type(op.input)
@@ -205,8 +206,9 @@ def _fill(layer: Layer, loops: Loops, x: str, holes: dict[str, str], border: str
 
 def _dots(group: int, length: int, row: str) -> tuple[str, str]:
     """
-    Return the name and the text of a C function that computes the dot products of `group` windows
-    with filters of `length` elements.
+    Return the name and the text of a C function that computes the dot products of `length` elements
+    of windows with filters. `group` windows share each loaded filter, and `row` is the C type of
+    window elements.
     """
     name = f"dots_{group}x{length}_{ROW_TYPES[row][0]}"
     each = range(group)
@@ -250,7 +252,7 @@ ROW_MULTIPLE = 32
 
 
 def integer_linear(layer: Layer, op: LinearOperation) -> None:
-    """Print `graph.conv2d` and `graph.matmul` on quantized tensors."""
+    """Print `graph.conv2d` and `graph.matmul` on quantized tensors with constant weights."""
     geometry, sums = Geometry.of(op), analyse(op)
     planes = sparse_planes(layer, op, geometry) if fits_sparse(op, sums) else None
     if planes is None and layer.options.helium:
@@ -301,8 +303,11 @@ def _bias(layer: Layer, values: NDArray[np.int64], condition: str = "") -> str:
 
 def _row_bias(layer: Layer, sums: Sums, row: str, condition: str = "") -> str:
     """
-    Add the bias for rows of the C type `row` to the constants, and return its name. For `model_row`
-    there are two variants: for unsigned bytes with offset 128, and for signed bytes.
+    Add the bias of a layer to the constants and return its C name. It matches inputs that are
+    copied as elements of the C type `row`.
+
+    For `model_row` there are two variants for the preprocessor: for unsigned bytes, to which 128 is
+    added, and for signed bytes. `condition` applies to both.
     """
     if row != "model_row":
         return _bias(layer, sums.bias, condition)
@@ -314,8 +319,8 @@ def _row_bias(layer: Layer, sums: Sums, row: str, condition: str = "") -> str:
 
 def _depthwise(of: IntegerLayer, packed_weights: str = "") -> None:
     """
-    Print a depthwise convolution by single windows, with constant weights or weights that are
-    unpacked from `packed_weights`.
+    Print an integer depthwise convolution, a window at a time. If `packed_weights` is given, the
+    weights are unpacked from this C name, the layout of vector kernels.
     """
     layer, op, geometry, sums = of.layer, of.window, of.geometry, of.sums
     place = window(layer, op)
@@ -365,8 +370,8 @@ MAX_REPEATED_BYTES = 32 << 10
 
 def _has_rows(of: IntegerLayer) -> bool:
     """
-    Return whether a depthwise layer has fewer channels than a vector has lanes, and stride 1: the
-    positions of a row then fill the vectors.
+    Return whether a depthwise layer is computed a row of the result at a time: it has too few
+    channels for a vector and stride 1, so that the positions of a row fill the vectors.
     """
     op, sums = of.window, of.sums
     columns, channels = shape_of(op.result)[2:]
@@ -381,7 +386,7 @@ def _has_rows(of: IntegerLayer) -> bool:
 
 
 def _depthwise_rows(of: IntegerLayer) -> None:
-    """Print a depthwise layer for which `_has_rows` holds, a row of the result at a time."""
+    """Print a depthwise convolution for which `_has_rows` holds, a row of the result at a time."""
     layer, op, sums, taps = of.layer, of.window, of.sums, of.geometry.k
     images, rows, columns, channels = shape_of(op.result)
     place, stored, point = window(layer, op), value_type(op.input), zero_point_of(sums.x)
@@ -454,8 +459,11 @@ def print_rows(
     of: IntegerLayer, row: str, length: int, fill: str, weights: tuple[str, str], *values: str
 ) -> None:
     """
-    Print the products of rows of `length` elements with the rows of weights. `fill` is C code that
-    writes row `r` of the block that starts at position `first`.
+    Print the products of input rows of `length` elements with the rows of `weights` (C name, C
+    type), for a block of rows at a time.
+
+    `row` is the C type of input rows. `fill` is C code that writes row `r` of the block, for output
+    position `first + r`. `values` are C expressions that are added to each sum, such as the bias.
     """
     layer, geometry, (name, weight_type) = of.layer, of.geometry, weights
     n, total = geometry.n, geometry.groups * geometry.n

@@ -45,8 +45,9 @@ VECTORS_OF_BYTES, VECTORS_OF_FLOATS = 4, 8
 
 def sparse_planes(layer: Layer, op: LinearOperation, geometry: Geometry) -> Planes | None:
     """
-    Return the layout of the input in planes if the weights of a layer are encoded and a sparse
-    kernel supports it, else `None`.
+    Return the layout in which a sparse kernel loads the input of `op` from the workspace, a plane
+    for each channel. Return `None` if the weights are not encoded or no sparse kernel supports the
+    layer.
     """
     if op.encoded_weights is None or op.weight_scale is not None:
         return None
@@ -58,8 +59,8 @@ def sparse_planes(layer: Layer, op: LinearOperation, geometry: Geometry) -> Plan
 
 def fits_sparse(op: LinearOperation, sums: Sums) -> bool:
     """
-    Return whether inputs and weights of a layer are bytes, and sums fit 32 bits with 128 added to
-    the inputs.
+    Return whether a sparse kernel of integers is exact: inputs and weights have 8 bits, and the
+    sums fit 32 bits even if 128 is added to each input.
     """
     return (
         value_type(op.input) in ("int8_t", "uint8_t")
@@ -70,7 +71,7 @@ def fits_sparse(op: LinearOperation, sums: Sums) -> bool:
 
 @dataclass(frozen=True)
 class SparseLayer:
-    """A layer with sparse weights, of integers or floats, whose kernel is printed."""
+    """A layer with sparse weights, of int8 or float32, that is printed with a sparse kernel."""
 
     layer: Layer
     op: LinearOperation
@@ -93,7 +94,8 @@ class SparseLayer:
     @cached_property
     def has_code(self) -> bool:
         """
-        Whether the weights are few enough for straight-line code, in addition to portable loops.
+        Whether straight-line code is printed in addition to portable loops: the target has vectors,
+        and the number of products is at most `MAX_CODE_PRODUCTS`.
         """
         options = self.layer.options
         if options.dsp or not options.vectors:
@@ -102,8 +104,9 @@ class SparseLayer:
 
     def print(self, biases: tuple[str, str] | None, borders: tuple[str, str]) -> None:
         """
-        Print both variants of the layer. `biases` and `borders` (padding values) are C arrays for
-        inputs with the offset 128, and without.
+        Print straight-line code (if `has_code`) and portable loops as alternatives for the
+        preprocessor. `biases` are the C names of the bias arrays and `borders` the padding values
+        of both: the first is for inputs to which 128 is added.
         """
         layer = self.layer
         layer.kernel = SPARSE
@@ -272,7 +275,10 @@ def sparse_integer(of: IntegerLayer, planes: Planes) -> None:
 
 
 def _narrow(of: IntegerLayer, biases: NDArray[np.int64]) -> NarrowSums | None:
-    """Return the conversion of sums to bytes if it is only a shift and a clamp, else `None`."""
+    """
+    Return the output stage as vector instructions if it is only a shift and a clamp to int8,
+    otherwise `None`. `biases` is the bias of each output.
+    """
     found = Epilogue.to_bytes(of.op, of.sums, of.rescale)
     if found is None or value_type(of.op.result) != "int8_t":
         return None

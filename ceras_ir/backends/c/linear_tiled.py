@@ -44,8 +44,8 @@ MIN_POSITIONS_OF_SUMS = 16
 
 def has_vector_products(layer: Layer, op: LinearOperation, sums: Sums) -> bool:
     """
-    Return whether vectors compute the layer exactly: int8 weights, inputs of 8 or 16 bits, and sums
-    that fit 32 bits.
+    Return whether vector instructions compute the layer exactly: int8 weights, inputs of 8 or 16
+    bits, results of up to 32 bits, and sums that fit 32 bits.
     """
     return (
         layer.options.vectors
@@ -58,8 +58,8 @@ def has_vector_products(layer: Layer, op: LinearOperation, sums: Sums) -> bool:
 
 def tiled_nest(layer: Layer, op: LinearOperation, geometry: Geometry, sums: Sums) -> Nest | None:
     """
-    Return the loops of a layer in register tiles, or `None` if only loops without vectors support
-    it.
+    Return the loops over register tiles for a layer, or `None` if only loops without vectors
+    support it, such as for depthwise convolutions.
     """
     if geometry.is_depthwise or not has_vector_products(layer, op, sums):
         return None
@@ -81,8 +81,9 @@ def tiled_nest(layer: Layer, op: LinearOperation, geometry: Geometry, sums: Sums
 @dataclass(frozen=True)
 class Panels:
     """
-    The C names of the bias, and of the weights packed as [panels, runs, steps, outputs, bytes of a
-    step].
+    The C names of the bias, and of the weights in the layout of register tiles: [panels, runs,
+    steps, outputs, bytes of a step]. A run is a contiguous part of a window, and a step is the
+    elements that an instruction multiplies.
     """
 
     weights: str
@@ -96,7 +97,10 @@ Creates the panels of a layer. RISC-V vectors multiply signed bytes in place wit
 
 
 def adds_offset_on_load(of: IntegerLayer, nest: Nest) -> bool:
-    """Return whether a tile reads int8 inputs directly, and adds 128 to make them unsigned."""
+    """
+    Return whether a tile loads int8 inputs directly and adds 128 to each as it is loaded, because
+    the processor multiplies unsigned by signed bytes.
+    """
     return nest.in_place and value_type(of.op.input) == "int8_t"
 
 
@@ -127,8 +131,8 @@ def constant_panels(of: IntegerLayer, nest: Nest, epilogue: Epilogue | None, off
 
 def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels) -> str:
     """
-    Print the statements of the layer that use vector instructions; return the C name of the packed
-    weights.
+    Print the statements of the layer with vector instructions, and return the C name of the packed
+    weights. `make` adds the packed weights and the bias to the layer.
     """
     layer, op, sums, x, y = of.layer, of.op, of.sums, of.x, of.y
     layer.kernels.use("vectors_i8")
@@ -215,8 +219,8 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
 
 def _fill(layer: Layer, nest: Nest, x: str, types: tuple[str, str], border: int) -> str:
     """
-    Return the C call that copies input rows to a strip in the workspace, as unsigned bytes or as
-    32-bit words. `border` is the padding value.
+    Return the C call that copies input rows to the strip, a part of the workspace with border.
+    `types` are the C types of the input `x` and of the copy, and `border` is the padding value.
     """
     stored, element = types
     is_signed = stored == "int8_t"

@@ -27,7 +27,8 @@ from ceras_ir.transforms.quantization.analysis.time_model import HOST
 @dataclass(frozen=True)
 class Tools:
     """
-    A compiler for programs without an operating system: the prefix of its commands, and flags.
+    The compiler for a family of cores without an operating system: the prefix of its commands, and
+    flags.
     """
 
     prefix: str
@@ -112,8 +113,8 @@ Level: TypeAlias = Literal["-Os", "-O2", "-O3"]
 @dataclass(frozen=True)
 class LevelCosts:
     """
-    Bytes and instructions of generated code with an optimization level, as a multiple of those with
-    -Os.
+    Bytes and instructions of generated code with an optimization level of the C compiler, relative
+    to -Os (1.0).
 
     Rounded means of `benchmarks/size_or_speed.py --levels` over six networks.
     """
@@ -193,7 +194,10 @@ MAX_CLOCK_MHZ = 100_000
 
 @dataclass(frozen=True)
 class Board:
-    """A microcontroller board. Bytes are the totals of the board."""
+    """
+    A microcontroller board. The sizes of memories are the totals of the board, reserved bytes
+    included.
+    """
 
     title: str = board_field(example='"My board"')
     """The name of the board in reports."""
@@ -253,8 +257,8 @@ class Board:
 
 def parse_board(content: Mapping[str, object], file: str) -> Board:
     """
-    Return the microcontroller board that the fields `content` of a TOML file describe. Error
-    messages name `file`.
+    Return the microcontroller board that `content`, the fields of a TOML file, describes. Errors
+    are raised as `InputError` and name `file`.
     """
     board = read_fields(Board, content, file)
     if "flags" not in content:
@@ -285,6 +289,7 @@ ARDUINO_FIELDS = {
 def load_board(name: str) -> Board:
     """
     Return a board of target arduino by name (`uno_r4_wifi`, ...) or by the path of a TOML file.
+    Fields that only this target needs must be present; otherwise `InputError`.
     """
     text = board_text("arduino", "ceras_ir.backends.c", name, known=board_names())
     board = parse_board(parse_toml(text, name), name)
@@ -296,13 +301,14 @@ def load_board(name: str) -> Board:
 
 def board_names() -> list[str]:
     """
-    Return the names of the boards that target arduino supports; other descriptions have no `fqbn`.
+    Return the names of the boards that target arduino supports: the board files with the field
+    `fqbn`.
     """
     return described("fqbn")
 
 
 def described(field: str) -> list[str]:
-    """Return the names of the TOML files in this package that have a field called `field`."""
+    """Return the names of the board files of this package that have the TOML field `field`."""
     shipped = board_files("ceras_ir.backends.c").items()
     return [name for name, f in shipped if field in parse_toml(f.read_text("utf-8"), f.name)]
 
@@ -310,7 +316,8 @@ def described(field: str) -> list[str]:
 @dataclass(frozen=True)
 class Machine:
     """
-    The compiler, the flags and the speed of a computer or microcontroller, for the build files.
+    The compiler, flags and speed of a computer or microcontroller, with which the build files of
+    the network are written.
     """
 
     title: str
@@ -345,7 +352,10 @@ NATIVE_MACHINE = Machine(
 
 @dataclass(frozen=True)
 class Computer:
-    """A computer with an operating system. Without both rates, no time is predicted."""
+    """
+    A computer with an operating system, as described in a board file. Without both rates, no time
+    is predicted.
+    """
 
     title: str = board_field(example='"My computer"')
     """The name of the computer in reports."""
@@ -361,8 +371,8 @@ class Computer:
 
 def load_machine(name: str) -> Machine | Board:
     """
-    Return the computer or the board with this name, or from this path of a TOML file. A file with
-    any of `BOARD_FIELDS` is a board.
+    Return the computer or the microcontroller board with the name `name`, or from the TOML file at
+    this path. A file with any of `BOARD_FIELDS`, such as `flash_bytes`, is a board.
     """
     content = parse_toml(board_text("c", "ceras_ir.backends.c", name), name)
     if not BOARD_FIELDS.isdisjoint(content):
@@ -372,8 +382,8 @@ def load_machine(name: str) -> Machine | Board:
 
 def bare_machine(board: Board) -> Machine:
     """
-    Return compiler and flags for a board without the Arduino core; a debugger provides files and
-    console.
+    Return the compiler and flags for programs on `board` without operating system and without the
+    Arduino framework. A debugger provides files and console (semihosting).
     """
     tools = board.known_core.tools
     holes = {"FLASH": board.flash_bytes, "SRAM": board.sram_bytes}
@@ -383,13 +393,15 @@ def bare_machine(board: Board) -> Machine:
 
 
 def machine_names() -> list[str]:
-    """Return the names of the computers and boards that target c supports."""
+    """
+    Return the names of the computers that target c supports: board files with the field `compiler`.
+    """
     return described("compiler")
 
 
 @dataclass(frozen=True)
 class LayerChoice:
-    """The options that the tuner selects for a layer; `COptions` has the meanings."""
+    """The options that `--tune` selects for a layer. The fields have the meanings of `COptions`."""
 
     tile_rank: int
     workspace: int
@@ -398,7 +410,9 @@ class LayerChoice:
 
 @dataclass(frozen=True)
 class COptions:
-    """The options for printing a network as C."""
+    """
+    The options for printing a network as C: the machine, the sets of kernels, and limits of memory.
+    """
 
     title: str = "model"
     prefix: Prefix = MODEL
@@ -436,7 +450,10 @@ class COptions:
     """The optimization level of the build files, unless their user specifies another."""
 
     def of_layer(self, index: int) -> "COptions":
-        """Return the options with the tuner's choice for the layer `index`."""
+        """
+        Return the options for the layer `index`: with the measured choice of `--tune` for it, if
+        any.
+        """
         choice = dict(self.choices).get(index)
         return self if choice is None else replace(self, **vars(choice), choices=())
 

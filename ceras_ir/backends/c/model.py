@@ -35,9 +35,11 @@ LAYER_CONSTANT = re.compile(r"\bLAYER_\d+_\w+")
 
 def shared_functions(layers: Sequence[Layer], pool: ConstantPool) -> dict[int, int]:
     """
-    Return the layer that defines the function of each layer with code, both by index.
+    Return which layers share a C function: the index of each layer with code, mapped to the index
+    of the layer that defines the function.
 
-    Layers share a function if parameters and text are equal. Merged constants count as equal.
+    The function of a layer is shared with the first layer with equal parameters and equal lines.
+    Names of constants with equal bytes count as equal.
     """
     stored = _stored_names(pool)
     first: dict[str, int] = {}
@@ -56,8 +58,9 @@ def declared(layer: Layer) -> str:
 
 def _stored_names(pool: ConstantPool) -> dict[str, str]:
     """
-    Return for each C name of a constant the name under which its bytes are stored. Names whose
-    preprocessor variants are stored under different names are omitted.
+    Return, for the C name of each constant, the name of the constant that is stored, because
+    constants with equal bytes are stored once. Names with several preprocessor variants that are
+    stored under different names are omitted.
     """
     known: defaultdict[str, set[str]] = defaultdict(set)
     for copy, constant in pool.copies:
@@ -103,8 +106,8 @@ class PrintedModel:
     @cached_property
     def functions(self) -> dict[int, int]:
         """
-        For each layer with code, the index of the layer whose C function it calls, because equal
-        functions are shared.
+        For each layer with code, the index of the layer that defines its C function. Layers with
+        equal functions share one.
         """
         return shared_functions(self.layers, self.pool)
 
@@ -115,8 +118,9 @@ class PrintedModel:
     @cached_property
     def workspaces(self) -> dict[int, Arena]:
         """
-        The workspace of each layer that has one, as a range of the arena; empty if the network
-        launches an accelerator.
+        The place in the arena of the workspace (temporary memory) of each layer that has one, by
+        layer index. It is empty if the network launches an accelerator, because workspaces are then
+        on the stack.
         """
         if self.program.launches:
             return {}
@@ -125,7 +129,9 @@ class PrintedModel:
 
     @property
     def workspace_bytes(self) -> int:
-        """The bytes by which workspaces enlarge the arena."""
+        """
+        The bytes by which the workspaces of layers enlarge the arena beyond the planned values.
+        """
         values = sum(size for size, _ in self.program.regions.values())
         return sum(self._used_bytes.values()) - values
 
@@ -154,7 +160,8 @@ class PrintedModel:
 
     def memory_totals(self) -> dict[str, object]:
         """
-        Return the totals of the report for the arena, and for the workspaces and states in it.
+        Return the bytes of the arena, and of the workspaces and states in it, as entries of the
+        totals in the report.
         """
         totals: dict[str, object] = {
             "arena_bytes": self.arena_bytes,
@@ -166,7 +173,10 @@ class PrintedModel:
 
     @property
     def added_buffers(self) -> list[ArenaBuffer]:
-        """The workspaces and states, which the memory plan of the module does not contain."""
+        """
+        The workspaces and states as buffers of the report, because the memory plan of the module
+        does not contain them.
+        """
         program = self.program
         count = len(program.steps)
         found = [
@@ -220,7 +230,7 @@ def tensor_c_type(tensor: TensorInfo) -> str:
 
 
 def returned_name(program: Program, index: int) -> str:
-    """Return the C name of the constant that is copied to output number `index`."""
+    """Return the C name of the constant that the network copies to graph output number `index`."""
     return f"{program.name}_output_{index}"
 
 
@@ -234,8 +244,9 @@ def shape_text(shape: tuple[int, ...]) -> str:
 
 def consistency_checks(model: PrintedModel, suffix: str = "") -> str:
     """
-    Return C assertions that fail if sources of two models are mixed, one for each size in
-    `model.h`. Their names end with `suffix`, because each file of a program needs other names.
+    Return C assertions that fail if source files of two models are mixed: one for each size in
+    `model.h` and, with weights in the source, for each constant. Their names end with `suffix`,
+    which differs between the files of a program.
     """
     lines = [
         "/* Compilation stops here if a file of another model is mixed in. */",
@@ -290,8 +301,9 @@ def state_macro(model: PrintedModel) -> str:
 
 def keep_states(program: Program, names: list[str]) -> list[str]:
     """
-    Return the C statements that copy the next states to the states at the end of a run, unless they
-    are computed in place.
+    Return the C statements at the end of a run that copy each next state to the memory that stores
+    the state. States that are computed in place need no copy. `names` are the C parameters of graph
+    inputs, then of graph outputs.
     """
     first: list[str] = []
     then: list[str] = []
@@ -313,7 +325,10 @@ def keep_states(program: Program, names: list[str]) -> list[str]:
 
 
 def reset_functions(model: PrintedModel) -> str:
-    """Return the text of the C function `model_reset_in`, which writes the initial states."""
+    """
+    Return the text of the C function `model_reset_in`, which sets all states to 0 (to the zero
+    point if they are quantized).
+    """
     program = model.program
     arenas = arena_names(model)
     lines = [f"int model_reset_in({', '.join(f'void *{name}' for name in arenas)})", "{"]
@@ -339,7 +354,10 @@ def reset_functions(model: PrintedModel) -> str:
 
 
 def static_reset(model: PrintedModel) -> list[str]:
-    """Return the lines of the C function `model_reset`, and of the flag that it sets."""
+    """
+    Return the lines of the C function `model_reset`, which resets the states in static memory, and
+    of the flag `model_is_reset` that it sets.
+    """
     arguments = ", ".join(f"{name}.bytes" for name in static_arrays(model))
     return [
         "static int model_is_reset;",

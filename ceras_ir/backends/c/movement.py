@@ -15,7 +15,7 @@ from ceras_ir.interpreters.selection import linear_weights, nearest_indices
 
 @prints(ReshapeOp)
 def reshape(layer: Layer, op: ReshapeOp) -> None:
-    """Print a reshape as a copy. It has no code if operand and result share memory."""
+    """Print a reshape as a copy. No code is needed if operand and result share memory."""
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     layer.line(f"(void)memcpy({y}, {x}, {prod(shape_of(op.result))}U * sizeof *{y});")
 
@@ -74,7 +74,8 @@ def transpose(layer: Layer, op: TransposeOp) -> None:
 
 def _interleaved(lanes: range, block: int) -> str:
     """
-    Return, as text, the indices of these lanes of two vectors of `block` lanes, in alternation.
+    Return the index operand of a shuffle as text: the given lanes of two vectors of `block` lanes,
+    in alternation. Lanes (0, 1) of 4 -> `0, 4, 1, 5`.
     """
     return ", ".join(f"{lane}, {lane + block}" for lane in lanes)
 
@@ -82,8 +83,7 @@ def _interleaved(lanes: range, block: int) -> str:
 @prints(ConcatOp)
 def concat(layer: Layer, op: ConcatOp) -> None:
     """
-    Print `graph.concat` as copies, except for operands that already are in the memory of the
-    result.
+    Print `graph.concat` as copies. Operands that are already stored inside the result need no copy.
     """
     shape, axis = shape_of(op.result), op.axis.value.data
     outer, stride = prod(shape[:axis]), prod(shape[axis:])
@@ -166,8 +166,12 @@ def _packed_loops(
     layer: Layer, shape: tuple[int, ...], vector: tuple[int, ...], body: list[str]
 ) -> None:
     """
-    Print C loops over images (n), positions (p) and channels (c) of a tensor that is packed or
-    unpacked. A `vector` of the packed layout is [B] or [R, B].
+    Print C loops over images (n), positions (p) and channels (c) between a plain tensor of `shape`
+    and its packed layout. In `body`, `PLAIN` and `VECTOR` are replaced by the index of the element
+    in the plain and in the packed tensor.
+
+    `vector` is the shape of a vector of the packed layout: [B] channels, or [R, B] for R rows or
+    images.
     """
     image = len(shape) == 4
     rows, lanes = (1, *vector)[-2:]

@@ -43,8 +43,9 @@ SAFE = re.compile(rb"[A-Za-z0-9_ .:,;+\-=()\[\]{}<>@#&!~|^$'/]")
 
 def identifier(name: str, prefix: str = "model") -> str:
     """
-    Return a C identifier for a tensor that no macro or function has: `conv1/Relu:0` gives
-    `conv1_relu_0`.
+    Return a C identifier for the tensor `name`: `conv1/Relu:0` gives `conv1_relu_0`. An empty
+    result, a keyword, and a name that generated code uses (such as names that start with `prefix`
+    and `_`) get the prefix `t_`.
     """
     text = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
     is_taken = text in KEYWORDS | LOCAL or text.startswith(f"{prefix}_") or RESERVED.search(text)
@@ -64,13 +65,17 @@ def identifiers(names: Sequence[str], prefix: str = "model") -> list[str]:
 
 def comment(text: str) -> str:
     """
-    Return `text` for C comments and strings, in which unsafe characters are `%` and two hex digits.
+    Return `text` in a form that cannot end a C comment or string: each unsafe byte of UTF-8 becomes
+    `%` and two hex digits.
     """
     return "".join(chr(b) if SAFE.fullmatch(bytes([b])) else f"%{b:02X}" for b in text.encode())
 
 
 def string_literal(text: str) -> str:
-    """Return a C string literal with the bytes of `text`. Octal escapes have three digits."""
+    r"""
+    Return a C string literal, with quotes, of the UTF-8 bytes of `text`. Unsafe bytes become octal
+    escapes of three digits, such as `\012`.
+    """
     parts = (chr(b) if SAFE.fullmatch(bytes([b])) else f"\\{b:03o}" for b in text.encode())
     return f'"{"".join(parts)}"'
 
@@ -93,7 +98,10 @@ _INTERFACE = re.compile(
 
 @dataclass(frozen=True)
 class Prefix:
-    """The name that replaces `model` in names of C functions, macros and files (`--name`)."""
+    """
+    The name that replaces `model` in names of C functions, macros and files (`--name`). An illegal
+    or reserved name raises `UsageError`.
+    """
 
     name: str = DEFAULT_PREFIX
 
@@ -111,8 +119,8 @@ class Prefix:
     @classmethod
     def of_manifest(cls, content: Mapping[str, object]) -> "Prefix":
         """
-        Return the prefix that the manifest of a compiled folder names; refuse a name that is no
-        identifier.
+        Return the prefix that is stored in `content`, the manifest of a compiled folder. The
+        default is `model`; a prefix that is no legal identifier raises `InputError`.
         """
         name = content.get("prefix", DEFAULT_PREFIX)
         try:
@@ -126,7 +134,10 @@ class Prefix:
         return {} if self.name == DEFAULT_PREFIX else {"prefix": self.name}
 
     def renamed(self, text: str) -> str:
-        """Return C, C++ or text of build files with this prefix instead of `model`."""
+        """
+        Return `text` (C, C++ or a build file) with this prefix instead of `model`: `model_run`
+        becomes `NAME_run`. In comments, only names of the interface are replaced.
+        """
         if self.name == DEFAULT_PREFIX:
             return text
         parts = _COMMENT.split(text)
@@ -165,7 +176,7 @@ Goal: TypeAlias = Literal["size", "balanced", "speed"]
 
 @options
 class OptimizeOptions:
-    """The option of targets that write C for microcontrollers."""
+    """The option `--optimize` of targets that write C for microcontrollers."""
 
     optimize: Goal = option("balanced", usual=True)
     """
@@ -177,7 +188,7 @@ class OptimizeOptions:
 
 @options
 class PrefixOptions:
-    """The option of targets that write a C interface."""
+    """The option `--name` of targets that write a C interface."""
 
     prefix: str = option("model", metavar="PREFIX", tools=("ceras-compile",), flag="--name")
     """
@@ -188,7 +199,10 @@ class PrefixOptions:
 
 @options
 class EncodingOptions:
-    """The option of targets that order the sums of float matrix products."""
+    """
+    The option `--encoding` of targets that can store the weights of float matrix products in
+    several encodings.
+    """
 
     encoding: EncodingChoice | None = option(
         None, unused="the network has no matrix product with float weights"

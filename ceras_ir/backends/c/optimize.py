@@ -42,7 +42,7 @@ WORKSPACES = (24 << 10, 16 << 10, 12 << 10, 8 << 10, 4 << 10, 2 << 10, 1 << 10, 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A possible build of the network for a board, with modelled flash and cycles."""
+    """A possible build of the network for a board, with modelled flash and cycles of a run."""
 
     model: PrintedModel
     """The model; while candidates are compared, without the stored filters of `options`."""
@@ -62,7 +62,10 @@ class Candidate:
 
     @property
     def kernels(self) -> str:
-        """The set of kernels of this build, as the report names it."""
+        """
+        The kernels of this build as the report names them: `loops`, `helium`, `dsp`, `dsp,
+        winograd` or `dsp, winograd with 3 stored` (layers with stored filters).
+        """
         if not self.options.dsp:
             return "loops"
         if self.options.helium:
@@ -73,7 +76,7 @@ class Candidate:
         return f"dsp, winograd with {stored} stored" if stored else "dsp, winograd"
 
     def cells(self) -> tuple[str, str]:
-        """Return flash and time as cells of a table."""
+        """Return flash in bytes and time in milliseconds as texts of a table."""
         time = self.microseconds
         return f"{self.flash:,}", "unknown" if time is None else f"{time / 1000:,.2f} ms"
 
@@ -88,7 +91,10 @@ class Candidate:
         }
 
     def printed(self, module: ModuleOp) -> "Candidate":
-        """Return the candidate after the network is printed with `options`, with its costs."""
+        """
+        Return the candidate for the network `module` printed again with `options`, with its costs.
+        A candidate is unchanged if it was already printed with these options.
+        """
         if self.model.options == self.options:
             return self
         model, board = emitter.build(module, self.options), self.footprint.board
@@ -98,7 +104,10 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Choice:
-    """The build that each goal of `--optimize` selects, and the selected goal."""
+    """
+    The builds that the goals of `--optimize` (size, balanced, speed) select, and the goal of the
+    user.
+    """
 
     selected: Goal
     goals: dict[Goal, Candidate]
@@ -142,10 +151,12 @@ def choose(
     prefix: Prefix = MODEL,
 ) -> Choice:
     """
-    Print the network with the kernels and the optimization level of a goal.
+    Return the build of a network for `board` that `goal` selects, and the builds of the other
+    goals.
 
-    `levels` are the levels that the build of the target can use. If no candidate fits, the one with
-    the smallest excess is returned.
+    `levels` are the optimization levels of the C compiler to try, `machine` has the compiler for
+    the build files, and `title` is the name in comments. If no build fits the board, the builds
+    with the smallest excess are compared; the caller refuses them.
     """
     base = COptions(title, prefix, machine=machine, vectors=False)
     found = [
@@ -166,11 +177,11 @@ def choose(
 
 def select(candidates: Sequence[Candidate], goal: Goal) -> Candidate:
     """
-    Return the candidate of a goal: the smallest flash, the fewest instructions, or a balance.
+    Return the candidate of a goal: the smallest flash (size), the fewest cycles (speed), or
+    balanced.
 
-    `balanced` minimizes the product of flash and instructions, which is the knee of the curve: from
-    there, a percent of one costs more than a percent of the other. Candidates within both limits
-    precede all others.
+    `balanced` minimizes the product of flash and cycles, first among candidates within 1.3 times
+    the smallest flash and 1.1 times the fewest cycles, or among all if there are none within.
     """
     smallest = min(candidates, key=lambda c: (c.flash, c.cycles))
     fastest = min(candidates, key=lambda c: (c.cycles, c.flash))
@@ -187,8 +198,8 @@ def select(candidates: Sequence[Candidate], goal: Goal) -> Candidate:
 
 def curve(candidates: Sequence[Candidate]) -> list[Candidate]:
     """
-    Return the Pareto front: the candidates for which no other is both smaller and faster. The
-    smallest is first.
+    Return the Pareto front: the candidates for which no other needs at most the same flash and the
+    same cycles. The smallest is first.
     """
     found: list[Candidate] = []
     for candidate in sorted(candidates, key=lambda c: (c.flash, c.cycles)):
@@ -201,10 +212,11 @@ def printed_with_all_kernels(
     module: ModuleOp, board: Board, base: COptions
 ) -> Iterator[PrintedModel]:
     """
-    Yield the network printed with each set of kernels, each with the largest workspace that fits
-    the SRAM.
+    Yield the network printed with each set of kernels that `board` supports (Helium, or DSP with
+    and without Winograd; then loops), each with the largest workspace that fits the SRAM. `base`
+    has the other options.
 
-    Sets without a layer that uses the difference are omitted.
+    A set is omitted if no layer would differ.
     """
     if board.has_helium:
         options = replace(base, dsp=True, helium=True, winograd=0)
@@ -237,8 +249,9 @@ def _with_largest_workspace(module: ModuleOp, board: Board, options: COptions) -
 
 def _with_stored_filters(model: PrintedModel, board: Board, level: Level) -> Iterator[Candidate]:
     """
-    Yield the network without transformed Winograd filters in flash, then with those of more and
-    more layers.
+    Yield candidates that store the transformed Winograd filters of more and more layers in flash,
+    the first candidate of none. Stored filters save instructions at run time. All fit the flash of
+    the board, except possibly the first.
     """
     options = replace(model.options, level=level)
     model = replace(model, options=options)
@@ -261,8 +274,8 @@ def _with_stored_filters(model: PrintedModel, board: Board, level: Level) -> Ite
 @dataclass(frozen=True)
 class StoredFilters:
     """
-    The transformed Winograd filters of a layer: the instructions that their storage saves, and its
-    bytes of flash.
+    A layer that can store transformed Winograd filters in flash: the instructions saved per run,
+    and the additional bytes of flash.
     """
 
     index: int
@@ -272,8 +285,8 @@ class StoredFilters:
 
 def stored_filters(model: PrintedModel, footprint: Footprint, board: Board) -> list[StoredFilters]:
     """
-    Return the layers that can store transformed filters; the most instructions saved per byte are
-    first.
+    Return the layers that can store transformed Winograd filters, if the workspace fits the SRAM.
+    Layers with the most instructions saved per byte of flash are first.
     """
     arena, occupied = board.free_sram - footprint.buffers, Occupied(model.program)
     found: list[StoredFilters] = []
@@ -290,7 +303,8 @@ def stored_filters(model: PrintedModel, footprint: Footprint, board: Board) -> l
 
 def _ways(op: Conv2dOp, options: COptions) -> tuple[Way, Way]:
     """
-    Return the cheapest kernels of a convolution, without and with transformed filters in flash.
+    Return the cheapest kernel of a convolution without transformed Winograd filters in flash, and
+    the cheapest with them. Both are a kernel of cost 0 if no choice exists.
     """
     geometry, sums = Geometry.of(op), analyse(op)
     has_kernel = options.dsp and options.winograd and not geometry.is_direct

@@ -50,7 +50,8 @@ literals.
 
 def encoded(encoding: Encoding, weights: Array) -> CsrAttr | None:
     """
-    Return `weights` [N, K] in compressed rows, or `None` for encodings without compressed rows.
+    Return `weights` [N, K] without zeros, in compressed rows (CSR), for a sparse encoding; `None`
+    for dense weights.
     """
     if encoding is Encoding.DENSE:
         return None
@@ -59,13 +60,19 @@ def encoded(encoding: Encoding, weights: Array) -> CsrAttr | None:
 
 
 def stored_weights(encoding: Encoding, weights: Array) -> int:
-    """Return the number of weights that a product multiplies, including stored zeros."""
+    """
+    Return the number of weights that a product multiplies. A sparse encoding may also store some
+    zeros.
+    """
     found = encoded(encoding, weights)
     return weights.size if found is None else int(found.stored.sum())
 
 
 def weight_bytes(encoding: Encoding, weights: Array) -> int:
-    """Return the bytes of flash of encoded weights, without alignment."""
+    """
+    Return the bytes of flash for weights [N, K] in an encoding, without padding for alignment. Code
+    is estimated.
+    """
     if encoding is Encoding.CODE:
         return CODE_BYTES_PER_WEIGHT * int(np.count_nonzero(weights)) + 8 * weights.shape[0]
     found = encoded(encoding, weights)
@@ -74,10 +81,10 @@ def weight_bytes(encoding: Encoding, weights: Array) -> int:
 
 def quantized_like_s4(weights: NDArray[np.float32]) -> tuple[NDArray[np.int8], float]:
     """
-    Return int8 weights, rounded as in the paper S4 (see `docs/papers.md`), and their scale S.
+    Return int8 weights and their scale S, rounded as in the paper S4 (see `docs/papers.md`).
 
     `stored = clip(round(w * (127 / max|w|)), -128, 127)` with ties to even, and `w` is about
-    `stored * S` with `S = max|w| / 127` rounded to float32.
+    `stored * S` with `S = max|w| / 127` rounded to float32. If all weights are 0, S is 1.
     """
     largest = float(np.abs(weights).max(initial=0.0))
     if largest == 0.0:
@@ -97,7 +104,10 @@ INSTRUCTIONS_PER_CONVERSION = 2.2
 
 
 def instructions(encoding: Encoding, weights: Array) -> float:
-    """Return the modelled instructions of the product of encoded weights [N, K] with a vector."""
+    """
+    Return the modelled instructions of a Cortex-M4 for the product of encoded weights [N, K] with a
+    vector.
+    """
     count = stored_weights(encoding, weights)
     each = INSTRUCTIONS_PER_WEIGHT.get(encoding, INSTRUCTIONS_PER_SPARSE_WEIGHT)
     if weights.dtype == np.int8 and encoding is not Encoding.CODE:
@@ -111,7 +121,10 @@ MAX_LITERALS = 4096
 
 
 def uses_ordered_rows(layer: Layer, op: LinearOperation) -> bool:
-    """Return whether the kernel of a float operation is a product with ordered sums."""
+    """
+    Return whether `ordered_rows` prints the layer: a float matrix product with ordered sums and
+    constant weights that are encoded or int8, or any such product if there are no vectors.
+    """
     if not isinstance(op, MatmulOp) or op.ordered is None:
         return False
     if not isinstance(op.weights.owner, ConstantOp):
@@ -121,7 +134,10 @@ def uses_ordered_rows(layer: Layer, op: LinearOperation) -> bool:
 
 
 def ordered_rows(layer: Layer, op: LinearOperation) -> None:
-    """Print a float matrix product with ordered sums, a row of the input at a time."""
+    """
+    Print a float matrix product that adds products in the order of the weights, a row of the input
+    at a time.
+    """
     constant = constant_weights(op)
     weights = constant.array()
     (rows, k), n = shape_of(op.input), weights.shape[0]
@@ -150,8 +166,8 @@ def _short(ctype: str) -> str:
 
 def interleaved(weights: Array) -> Array:
     """
-    Return the weights [N, K] as a vector: groups of four rows, interleaved by columns, then the
-    remaining rows.
+    Return the weights [N, K] as a vector in the order in which the dense kernel loads them: groups
+    of four rows, interleaved by columns, then the remaining rows.
     """
     grouped, k = len(weights) // 4 * 4, weights.shape[1]
     groups = weights[:grouped].reshape(-1, 4, k).transpose(0, 2, 1)

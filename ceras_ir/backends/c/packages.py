@@ -93,7 +93,10 @@ PDSC = """\
 
 
 def check_package(package: Package, prefix: Prefix, weights: WeightStorage) -> None:
-    """Refuse the storage of weights or a name that this `--package` cannot express."""
+    """
+    Raise `UsageError` if the framework `package` cannot express this storage of weights or the
+    length of the name `prefix`.
+    """
     if package in ("cmsis-pack", "platformio") and weights == "incbin":
         raise UsageError(
             f"--package {package} cannot pass the folder of the weights to the assembler: "

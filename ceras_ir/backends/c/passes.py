@@ -133,8 +133,8 @@ class ChooseEncodingsPass(BoardOptions, NetworkPass):
 
 def _has_kernel(layer: LinearOperation) -> bool:
     """
-    Return whether a sparse kernel supports the types and the bias of a layer; the shape is not
-    checked.
+    Return whether a sparse kernel supports the types and the bias of a layer. Other limits, such as
+    the shape, are not checked here.
     """
     if layer.bias is not None and not isinstance(layer.bias.owner, ConstantOp):
         return False
@@ -153,8 +153,8 @@ def _has_kernel(layer: LinearOperation) -> bool:
 
 def _dense_instructions(layer: LinearOperation, board: Board) -> float | None:
     """
-    Return the instructions of the dense kernel of a layer on the core of a board, or `None` if
-    there is no model of it.
+    Return the modelled instructions of the dense DSP or Helium kernel of a layer on `board`, or
+    `None` if no such kernel supports the layer.
     """
     from ceras_ir.backends.c.linear_dsp import cheapest, fits_dsp
     from ceras_ir.backends.c.linear_helium import fits_helium, helium_cost
@@ -175,7 +175,10 @@ def _dense_instructions(layer: LinearOperation, board: Board) -> float | None:
 
 
 def smallest(weights: NDArray[np.generic]) -> Encoded:
-    """Return weights in the encoding with the fewest bytes that a sparse kernel can decode."""
+    """
+    Return `weights` in the sparse encoding with the fewest bytes: distances between nonzero
+    weights, or blocks of 1x4 weights.
+    """
     from ceras_ir.backends.c.sparse_code import WIDTHS, smallest_distances
     from ceras_ir.dialects.sparse import SparseBlockAttr
 
@@ -197,7 +200,10 @@ MAX_TINY_WEIGHTS = 512
 
 @dataclass(frozen=True)
 class LayerEncoding:
-    """A float matrix product, and the encoding that is selected for its weights so far."""
+    """
+    A float matrix product, the encoding that is selected for its weights so far, and these weights
+    (float, or int8 with `scale`).
+    """
 
     op: MatmulOp
     encoding: Encoding
@@ -214,16 +220,16 @@ class LayerEncoding:
 
     def best(self, encodings: tuple[Encoding, ...], *, fast: bool = False) -> LayerEncoding:
         """
-        Return the layer with the encoding that has the fewest bytes, or the fewest instructions if
-        `fast`.
+        Return the layer with that of `encodings` which has the fewest bytes, or the fewest
+        instructions if `fast`. Ties are resolved by the other figure.
         """
         choices = [replace(self, encoding=e) for e in encodings]
         return min(choices, key=lambda c: (c.instructions, c.nbytes)[:: 1 if fast else -1])
 
     def fastest(self) -> LayerEncoding:
         """
-        Return the layer with the fastest lossless encoding; a layer with few weights may become
-        straight-line code.
+        Return the layer with the lossless encoding that has the fewest instructions. Up to
+        `MAX_TINY_WEIGHTS` nonzero weights may become straight-line code.
         """
         import numpy as np
 
@@ -235,8 +241,8 @@ class LayerEncoding:
 
     def quantized(self) -> LayerEncoding:
         """
-        Return the layer with weights rounded to int8 with a single scale, in the encoding with the
-        fewest bytes.
+        Return the layer with weights rounded to int8 with one scale per layer, in the lossless
+        encoding that has the fewest bytes.
         """
         import numpy as np
 
@@ -247,11 +253,13 @@ class LayerEncoding:
 @dataclass(frozen=True)
 class EncodeWeightsPass(BoardOptions, EncodingOptions, NetworkPass):
     """
-    Order the sums of `graph.matmul` on float32 with constant weights, and encode the weights.
+    Fix the order of the sums of `graph.matmul` on float32 with constant weights, and encode the
+    weights.
 
-    Constants are encoded by the dialect `sparse` if the encoding is smaller or faster. The
-    operation defines the order of its sums and the rounding of int8 weights. Otherwise values do
-    not change.
+    Constants are encoded by the dialect `sparse` if the encoding is smaller or faster. With the
+    attribute `ordered`, products are added in the order of the weights, and each step is rounded
+    to float32, so that all kernels return equal results. The last bits of results may change, and
+    weights are rounded if the encoding is int8. Otherwise values do not change.
 
     Before, with `encoding=csr`:
 
@@ -324,8 +332,9 @@ class EncodeWeightsPass(BoardOptions, EncodingOptions, NetworkPass):
 
 def _weights(op: MatmulOp) -> Array | None:
     """
-    Return the float weights of a product with negative zeros made positive, or `None` if they
-    cannot be encoded.
+    Return the float32 weights of a product with -0 replaced by 0, or `None` if they cannot be
+    encoded: not constant, not float32, more than 2^16 columns, or in a layer that is quantized or
+    has a residual connection.
     """
     import numpy as np
 
@@ -407,7 +416,10 @@ class StoreUnsignedPass(NetworkPass):
 
 
 def _is_dense(op: Operation) -> TypeGuard[LinearOperation]:
-    """Return whether `op` is a layer on the CPU that requantizes and has dense constant weights."""
+    """
+    Return whether `op` is a layer on the CPU that requantizes, with constant weights that are not
+    encoded as sparse.
+    """
     return (
         isinstance(op, LinearOperation)
         and op.requant is not None
@@ -418,6 +430,9 @@ def _is_dense(op: Operation) -> TypeGuard[LinearOperation]:
 
 
 def _is_only_multiplied(value: SSAValue) -> bool:
-    """Return whether all consumers of `value` are layers with dense constant weights."""
+    """
+    Return whether `value` has consumers, and all of them are layers that satisfy `_is_dense` and
+    multiply it by their weights.
+    """
     uses = list(value.uses)
     return bool(uses) and all(_is_dense(use.operation) and use.index == 0 for use in uses)

@@ -31,8 +31,9 @@ permutes pairs.
 
 def clustered(nonzero: NDArray[np.bool_]) -> NDArray[np.int64]:
     """
-    Return an order of channels, within each chunk, in which channels with nonzero weights at the
-    same products are adjacent. `nonzero` marks weights [products, channels].
+    Return an order of channels, within each 64 channels, in which channels with nonzero weights at
+    the same taps are adjacent, so that words of four channels contain fewer zeros. `nonzero` marks
+    weights [products, channels], for the products of all filters with a channel.
     """
     rows, channels = nonzero.shape
     assert channels % CHUNK_CHANNELS == 0
@@ -49,8 +50,8 @@ def clustered(nonzero: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 def _matched(sets: NDArray[np.bool_]) -> NDArray[np.int64]:
     """
-    Pair the columns of a matrix so that the columns of a pair are true in many common rows. Return
-    [pairs, 2]; the pairs with the most common rows are first.
+    Pair the columns of the boolean matrix `sets`, so that both columns of a pair are true in many
+    common rows. Return the indices [pairs, 2]; pairs with the most common rows are first.
     """
     values = sets.astype(np.float32)
     first, second = np.triu_indices(sets.shape[1], 1)
@@ -67,8 +68,8 @@ def _matched(sets: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 def shuffles(order: NDArray[np.int64]) -> NDArray[np.uint8]:
     """
-    Return the indices of the two vector instructions that permute each 64 channels: bytes within 16
-    channels, then pairs of bytes within 64 channels.
+    Return the index operands of the two vector instructions that permute channels (bytes) to
+    `order`, for each 64 channels: bytes within 16 channels, then pairs of bytes within 64 channels.
     """
     tables: list[NDArray[np.uint8]] = []
     for chunk in (order.reshape(-1, CHUNK_CHANNELS) % CHUNK_CHANNELS).reshape(
@@ -99,8 +100,9 @@ MIN_PLANE_POSITIONS = 8
 @dataclass(frozen=True)
 class Planes:
     """
-    The layout of an input [images, height, width, channels] in planes. The planes contain the input
-    of `strip` output rows at a time.
+    The layout of the input [images, height, width, channels] of a sparse layer in the workspace. A
+    plane is a channel of the padded input, so that the inputs of a weight are contiguous. The
+    planes contain the input of `strip` output rows at a time.
     """
 
     images: int
@@ -125,8 +127,9 @@ class Planes:
         cls, op: LinearOperation, geometry: Geometry, item: int, max_bytes: int
     ) -> "Planes | None":
         """
-        Return the layout for elements of `item` bytes, or `None` if the layer has too few positions
-        or several groups, or planes exceed `max_bytes`.
+        Return the layout for elements of `item` bytes with the longest strip that fits `max_bytes`.
+        Return `None` if the layer has too few positions or several groups, or if a single row does
+        not fit.
         """
         if geometry.groups > 1 or geometry.positions < MIN_PLANE_POSITIONS:
             return None
@@ -150,8 +153,9 @@ class Planes:
 
     def clustered(self, weights: NDArray[np.generic]) -> "Planes":
         """
-        Return planes with channels permuted so that nonzero weights are adjacent. Unchanged if
-        weights are not int8 or channels are not a multiple of 64.
+        Return the layout with channels permuted so that channels with nonzero weights at the same
+        taps are adjacent. The layout is unchanged if weights are not int8, channels are not a
+        multiple of 64, the horizontal stride is not 1, or rows are short.
         """
         inside = min(self.columns + self._reach(1) - self.left, self.width)
         if weights.dtype != np.int8 or self.channels % CHUNK_CHANNELS or self.stride[1] != 1:
@@ -163,7 +167,10 @@ class Planes:
 
     @property
     def phases(self) -> list[tuple[int, int]]:
-        """The first input row and column of each plane of a channel, both less than the stride."""
+        """
+        The first input row and column of each plane of a channel, both less than the stride. With
+        stride 1 there is a single plane, (0, 0).
+        """
         rows, columns = (
             sorted({i * d % s for i in range(k)})
             for k, d, s in zip(self.kernel, self.dilation, self.stride, strict=True)
@@ -207,14 +214,13 @@ class Planes:
 
     @property
     def positions(self) -> int:
-        """
-        The number of output positions of a strip, including the unused positions between rows.
-        """
+        """The number of output positions of a strip, including unused positions between rows."""
         return (self.strip - 1) * self.plane_columns + self.columns
 
     def taps(self) -> list[tuple[int, int]]:
         """
-        Return for each element of the window its plane in channel 0, and the offset in the plane.
+        Return, for each element of the window, the index of its plane for channel 0, and the offset
+        of the element in the plane.
         """
         phases = self.phases
         found: list[tuple[int, int]] = []
@@ -228,8 +234,8 @@ class Planes:
 
     def places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """
-        Return for each product of a filter the plane of the input element, and the offset in the
-        plane.
+        Return, for each product of a filter, the index of the plane of the input element, and the
+        offset of the element in the plane.
         """
         taps = np.array(self.taps(), np.int64)
         channel = np.arange(self.channels)
@@ -242,9 +248,10 @@ class Planes:
         self, layer: Layer, x: str, types: tuple[str, str], unit: int, border: str, order: str = ""
     ) -> None:
         """
-        Print the code that copies the input `x` to `planes`, from row `first` on. `types` are the
-        element types of input and planes, `border` is the value of the padding, and `order` is the
-        array of permuted channels. `unit` consecutive planes are interleaved.
+        Print the code that copies the input `x` to the C array `planes`, for the output rows from
+        `first` on. `types` are the C types of input and planes, `unit` is the number of adjacent
+        planes that are interleaved (1 or 4), and `border` is the padding value. `order` is the C
+        array of `shuffles`, or "" if channels are not permuted.
         """
         stored, element = types
         moved = stored == "int8_t" and element == "uint8_t"
@@ -289,8 +296,8 @@ REGISTER_COLUMNS = 4
 @dataclass(frozen=True)
 class PairedPlanes:
     """
-    Planes in which a word has the elements of two output positions, so that an instruction
-    multiplies both by a weight.
+    A layout of the input of a sparse layer in planes (a plane is a channel). A 32-bit word has the
+    elements of two output positions, so that an instruction multiplies both by a weight.
     """
 
     all_positions: Planes
@@ -301,8 +308,8 @@ class PairedPlanes:
     @classmethod
     def of(cls, planes: Planes, max_bytes: int) -> "PairedPlanes | None":
         """
-        Return the layout in at most `max_bytes` bytes, or `None` if there are too few columns or
-        the memory is too small.
+        Return the layout with the longest strip that fits `max_bytes` bytes, or `None` if there are
+        too few columns or no strip fits.
         """
         columns = planes.columns if planes.rows > 1 else -(-planes.columns // 2)
         if columns < REGISTER_COLUMNS:
@@ -351,7 +358,10 @@ class PairedPlanes:
         return all_positions.strip - near.strip, all_positions.columns - near.columns
 
     def taps(self) -> list[int]:
-        """Return for each element of the window the index of its word in channel 0."""
+        """
+        Return, for each element of the window, the index of its word in the array of all words, for
+        channel 0.
+        """
         wide = self.near.plane_columns
         return [
             offset // wide * self.pitch + plane * wide + offset % wide
@@ -360,8 +370,8 @@ class PairedPlanes:
 
     def fill(self, layer: Layer, x: str, border: str) -> None:
         """
-        Print the code that copies the rows of `x` to words. The array `border` has the padding
-        value of each channel.
+        Print the code that copies the rows of the input `x` to words. The C array `border` has the
+        padding value of each channel.
         """
         near, (rows, columns) = self.near, self.distance
         function = layer.kernels.use(

@@ -28,7 +28,10 @@ from ceras_ir.transforms.memory.slices import element_bytes, may_overwrite, refu
 
 @dataclass(frozen=True)
 class Arena:
-    """A range of bytes that starts at `offset` of the arena, or of one of its regions."""
+    """
+    The place of a value in the arena, or in one of its regions (memories): the bytes from `offset`
+    on.
+    """
 
     offset: int
     region: str = ""
@@ -46,7 +49,10 @@ class Output:
 
 @dataclass(frozen=True)
 class StateMemory:
-    """A place for a state that persists between runs, at `offset` from the start of all states."""
+    """
+    The place of a state that persists between runs. `offset` is in bytes from the start of all
+    states.
+    """
 
     offset: int
 
@@ -56,7 +62,10 @@ Place = Arena | Input | Output | StateMemory
 
 @dataclass
 class StoredState:
-    """A state of the network, and the place that stores it between runs."""
+    """
+    A state of the network (a graph input that carries a value from the previous run), and the place
+    that stores it between runs.
+    """
 
     state: State
     place: StateMemory
@@ -106,7 +115,10 @@ class Program:
 
     @classmethod
     def of_function(cls, main: FuncOp, name: str = "model") -> "Program":
-        """Return the program of a function after `allocate-blocks`: `main` or a called function."""
+        """
+        Return the program of a function after the pass `allocate-blocks`: `main`, or the function
+        of a loop body or branch. `name` is the prefix of constants that belong to no layer.
+        """
         refuse_gaps(main, "c")
         arena = arena_of(main)
         if arena is None:
@@ -205,7 +217,10 @@ class Program:
         self._check_places()
 
     def _check_places(self) -> None:
-        """Refuse a memory plan with misaligned values or with results that overlap operands."""
+        """
+        Raise an error if the memory plan has misaligned values, results that overlap operands of
+        the same operation, or tensors of 2^31 bytes or more.
+        """
         problems: list[Finding] = []
         too_large: list[Finding] = []
         for op in self.steps:
@@ -244,7 +259,11 @@ class Program:
             raise UnsupportedError(too_large)
 
     def operands_in_place(self, op: Operation) -> frozenset[SSAValue]:
-        """Return the operands of a view or concatenation that share the memory of the result."""
+        """
+        Return the operands that share the memory of the result, so that no copy is needed: the
+        operand of a view, such as a reshape, and the operands of a concatenation that are stored
+        inside the result.
+        """
         result = self.places.get(op.results[0]) if op.results else None
         source = viewed_operand(op)
         if source is not None:
@@ -263,14 +282,14 @@ class Program:
     def is_in_place(self, op: Operation) -> bool:
         """
         Return whether an operation needs no code, because all operands share the memory of the
-        result.
+        result. This is `False` without operands.
         """
         return bool(op.operands) and self.operands_in_place(op).issuperset(op.operands)
 
     def pointer(self, value: SSAValue, names: list[str]) -> str:
         """
-        Return the C expression of a pointer to `value`. `names` are the parameters for inputs, then
-        for outputs.
+        Return the C expression of a pointer to `value`. `names` are the C parameters of graph
+        inputs, then of graph outputs.
         """
         match self.places[value]:
             case Arena() as place:
@@ -283,13 +302,14 @@ class Program:
                 return self.kept(value_type(value), place)
 
     def kept(self, kind: str, place: StateMemory) -> str:
-        """Return the C expression of a pointer of type `kind` to a state."""
+        """Return the C expression of a pointer to a state. `kind` is the C type of the elements."""
         return at(kind, Arena(place.offset, self.state_region), "MODEL_STATE + ")
 
     @property
     def state_region(self) -> str:
         """
-        The region of the arena that holds all states: the first with enough space after the values.
+        The region (memory) of the arena that holds all states: the first with enough space after
+        the values. `InputError` if there is none.
         """
         for region, (size, _) in self.regions.items():
             if self.has_room(region, size):
@@ -301,8 +321,8 @@ class Program:
 
     def has_room(self, region: str, end: int, states: bool = True) -> bool:
         """
-        Return whether a region holds `end` bytes, and if `states` is set also the states after
-        them.
+        Return whether a region has a capacity of `end` bytes. If `states` is set, the states of the
+        network must fit after these bytes, too.
         """
         kept = self.state_bytes if states else 0
         return (aligned(end, STATE_ALIGNMENT) + kept if kept else end) <= self.regions[region][1]
@@ -322,8 +342,8 @@ def _is_used_by_launch(value: SSAValue) -> bool:
 
 def at(kind: str, place: Arena, base: str = "") -> str:
     """
-    Return the C expression of a pointer of type `kind` to a place in the arena. `base` is added to
-    the offset.
+    Return the C expression of a pointer to a place in the arena. `kind` is the C type of the
+    elements, and `base` is C text before the offset in bytes, such as `MODEL_STATE + `.
     """
     if place.region:
         return f"MODEL_IN({place.region}, {kind}, {base}{place.offset})"
@@ -360,8 +380,8 @@ WORKSPACE_ALIGNMENT = 64
 
 class Occupied:
     """
-    The bytes of a region that are in use at each step, so that a workspace can be placed in the
-    rest.
+    The byte ranges of a region that hold values, for each step (index of an operation). Workspaces
+    are placed in the free bytes.
     """
 
     def __init__(self, program: Program, region: str = ""):
@@ -377,7 +397,10 @@ class Occupied:
                 self.bytes[step].append(span)
 
     def place(self, step: int, size: int) -> int:
-        """Return the lowest offset at which `size` bytes of the region are free during a step."""
+        """
+        Return the lowest aligned offset at which `size` bytes of the region are free during
+        operation number `step`. It may be after all values.
+        """
         at = 0
         for start, end in sorted(self.bytes[step]):
             if at + size <= start:
@@ -388,8 +411,9 @@ class Occupied:
 
 def place_workspaces(program: Program, sizes: Mapping[int, int]) -> dict[int, Arena]:
     """
-    Return the place of each workspace, by step: the first region with enough space for it and the
-    states.
+    Return the place in the arena of each workspace (temporary memory of a layer), by the index of
+    the operation. `sizes` are the bytes; operations with 0 bytes are omitted. A workspace is in the
+    first region with enough space for it and the states; `InputError` if there is none.
     """
     home = program.state_region if program.state_bytes else None
     occupied = {region: Occupied(program, region) for region in program.regions}

@@ -135,9 +135,12 @@ def _product(
     layer: Layer, op: RecurrenceOp, name: str, first: int, last: int, is_odd: str, scale: str
 ) -> Callable[[str, str], list[str]]:
     """
-    Return a function that prints the product of a state and the weights of outputs `first` to
-    `last`. `is_odd` is a C expression that is true in every second call. For a dynamically
-    quantized state, `scale` is the scale of the weights of row `j`.
+    Return a function `(result, state)` of C names that returns the statements of the product of a
+    state with the weights of outputs `first` to `last - 1`.
+
+    `name` is the C name of the weights, and `is_odd` a C expression that is true in every second
+    step. If the state is quantized dynamically, `scale` is the C expression of the scale of the
+    weights of row `j`.
     """
     hidden, outputs = shape_of(op.weights)[1], last - first
     if not op.is_integer:
@@ -188,8 +191,8 @@ def _in_panels(outputs: int) -> int:
 
 def _integers(layer: Layer, op: RecurrenceOp, name: str, first: int, last: int) -> str:
     """
-    Add the int8 weights of the outputs [first, last) to the constants, by rows or in panels for
-    vectors. Return the C name.
+    Add the int8 weights of the outputs [first, last) to the constants: in panels for processors
+    with vectors, otherwise by rows. Return the C name `name` of both.
     """
     hidden, outputs = shape_of(op.weights)[1], last - first
     rows, depth = _in_panels(outputs), state_pitch(op)
@@ -215,8 +218,8 @@ def _in_vectors(outputs: int) -> int:
 
 def _panels(layer: Layer, op: RecurrenceOp, name: str, first: int, last: int, panel: int) -> str:
     """
-    Return the C name of the float weights of the outputs [first, last) in panels; computed weights
-    are packed in each run.
+    Return the C name of the float weights of the outputs [first, last) in panels of `panel`
+    outputs. Constant weights are packed at compile time, computed weights in each run.
     """
     hidden, outputs = shape_of(op.weights)[1], last - first
     owner, grouped = op.weights.owner, outputs - outputs % panel
@@ -310,8 +313,8 @@ def branch(layer: Layer, op: graph.BranchOp) -> None:
 
 def _unpack(layer: Layer, op: graph.CallingOperation) -> None:
     """
-    Print pointers `y0`, `y1`, ... to the results that a loop or branch packs, and clear the bytes
-    between them.
+    Print pointers `y0`, `y1`, ... to the results of a loop or branch, which are stored one after
+    the other in a value of bytes. Bytes between results are cleared.
     """
     if any(isinstance(use.operation, ReturnOp) for use in op.output.uses):
         raise Refused("packed bytes have no alignment outside; return extracted values")

@@ -26,13 +26,16 @@ MIN_COMPUTE_BATCH = 4
 
 
 def state_pitch(op: RecurrenceOp) -> int:
-    """Return the padded length of a quantized state."""
+    """Return the number of elements of a quantized state, rounded up to a multiple of four."""
     return -(-shape_of(op.state)[1] // 4) * 4
 
 
 @dataclass(frozen=True)
 class Pointers:
-    """C expressions of the operands, and for a dynamically quantized state of the result."""
+    """
+    The C expressions of the operands of a recurrent layer. If the state is quantized dynamically,
+    they include the result and the scales of weights.
+    """
 
     x: str
     start: str
@@ -55,7 +58,7 @@ class Pointers:
         return Pointers(x, start, cell, bias, layer.write(op.result), scales)
 
     def scale(self, row: str) -> str:
-        """Return the scale of the weights of a row."""
+        """Return the C expression of the scale of the weights of the row with the C index `row`."""
         return f"{self.scales}[{row}]" if self.scales.isupper() else self.scales
 
 
@@ -144,7 +147,10 @@ for (int32_t t = 0; t < {steps}; ++t) {{
 
 
 def _panels(op: RecurrenceOp) -> Array:
-    """Return the weights in panels: the sums of each row, and then [pitch / 4][rows][4]."""
+    """
+    Return the int8 weights in panels of 64 rows: the 32-bit sums of the weights of each row, then
+    the weights as [pitch / 4][rows][4], where `pitch` is the padded length of a row.
+    """
     weights = graph.constant_array(op.weights)
     assert weights is not None
     (width, hidden), pitch = weights.shape, state_pitch(op)

@@ -74,8 +74,11 @@ def _reduce_rows(
     inner: tuple[list[int], list[int]],
 ) -> None:
     """
-    Print a reduction in which adjacent results are computed together, so that memory is read in
-    order. The sum of each result has the same order.
+    Print a reduction in which a row of adjacent results is computed together, so that memory is
+    read in order. The order of each sum is unchanged.
+
+    `names` are the C names of input, result and type, and the C expression that combines `total`
+    and `v`. `outer` and `inner` are the shape and strides of the kept and of the reduced axes.
     """
     x, y, ctype, value = names
     (*outer_extents, size), (*other_steps, _) = outer
@@ -192,8 +195,9 @@ def fixed_point_softmax(layer: Layer, op: graph.FixedPointSoftmaxOp) -> None:
 
 def _has_byte_rows(layer: Layer, op: IntegerSoftmaxOp, n: int, inner: int) -> bool:
     """
-    Return whether the rows of an integer softmax are contiguous bytes, and long enough for a table
-    in vector registers.
+    Return whether vector instructions can look up the table of an integer softmax: rows of `n`
+    contiguous bytes that are long enough, and table entries of 16 bits. `inner` is the distance
+    between the elements of a row.
     """
     is_bytes = value_type(op.input) == value_type(op.result) == "int8_t"
     if not (layer.options.vectors and is_bytes and inner == 1 and n >= MIN_TABLE_ELEMENTS):
@@ -208,7 +212,9 @@ def _types(op: IntegerNormalizeOp | IntegerSoftmaxOp) -> dict[str, str]:
 
 
 def _rescaling(requant: RequantAttr) -> str:
-    """Return shift, zero point, and bounds of the clamp as arguments of a C call."""
+    """
+    Return shift, zero point and clamp bounds of `requant` as C text, the last arguments of a call.
+    """
     fields = (requant.shift, requant.zero_point, requant.low, requant.high)
     return ", ".join(str(field.data) for field in fields)
 
@@ -244,8 +250,8 @@ def _maximum(layer: Layer, op: Pool2dOp) -> None:
 
 def _helium_window(layer: Layer, op: Pool2dOp, kind: Literal["largest", "sum"]) -> str | None:
     """
-    Return the name of the C function that reduces a pooling window with vectors of Helium, or
-    `None` if the core has no Helium or the input is not int8.
+    Return the name of the C function that computes the maximum or sum of a pooling window with
+    Helium. Return `None` if the core has no Helium or the input is not int8.
     """
     if not layer.options.helium or value_type(op.input) != "int8_t":
         return None

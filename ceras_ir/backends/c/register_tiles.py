@@ -154,9 +154,11 @@ def whole_tiles(rows: int, outputs: int) -> list[Tile]:
 
 def strip_length(total: int, step: int, max_rows: int) -> int:
     """
-    Return the length of strips of `total` rows, at most about `max_rows`.
+    Return the number of rows of the strips into which `total` rows are divided, at most about
+    `max_rows`.
 
-    It is a multiple of `step` if there are several strips, and the last is not shorter than `step`.
+    If there are several strips, it is a multiple of `step`, and the last strip has at least `step`
+    rows.
     """
     tiles = -(-total // step)
     strips = -(-tiles * step // max(max_rows, step))
@@ -229,18 +231,22 @@ class Stores:
     @property
     def alignment(self) -> tuple[str, str]:
         """
-        The type and the name of the C parameter that scales residuals to the scale of the sums.
+        The type and the name of the C parameter that multiplies residuals to the scale of the sums:
+        an array of factors, or a common left shift.
         """
         return ("const int32_t *", "factors") if self.has_factors else ("int32_t ", "left_shift")
 
     @property
     def shift(self) -> tuple[str, str]:
-        """The type and the name of the C parameter of the right shift of sums."""
+        """
+        The type and the name of the C parameter of the right shift of sums: an array with a shift
+        for each output, or a common shift.
+        """
         return ("const int32_t *", "shifts") if self.has_shifts else ("int32_t ", "shift")
 
     @property
     def residual_kind(self) -> str:
-        """The suffix in names of C functions that load a residual."""
+        """The suffix in names of C functions that load a residual, such as `8` or `16_each`."""
         return f"{self.residual_bits}{'_each' if self.has_factors else ''}"
 
     def with_epilogue(self, e: Epilogue, *, has_factors: bool) -> "Stores":
@@ -262,13 +268,13 @@ class Stores:
 
     @property
     def is_packed(self) -> bool:
-        """Return whether several vectors of sums are narrowed to a vector of bytes."""
+        """Whether four vectors of 32-bit sums are narrowed together to a vector of bytes."""
         return self.bits == 8 and not self.is_masked
 
     def clamped(self, value: str, kind: str) -> str:
         """
-        Return the C expression `value` clamped to those bounds that are needed; `kind` is I32, I8
-        or U8.
+        Return the C expression `value`, clamped to the lower and the upper bound if these are
+        needed. `kind` is the type of the elements in names of C macros: I32, I8 or U8.
         """
         low, high = f"least_{kind.lower()}", f"most_{kind.lower()}"
         match self.low, self.high:
@@ -313,5 +319,5 @@ FLOATS = Lanes("model_f32v", "float", 1, "LOAD_F32", "LOAD_F32", "SPLAT_F32", "F
 
 
 def lanes_of(stored: str) -> Lanes:
-    """Return the vector operations that multiply inputs of a stored type by int8 weights."""
+    """Return the vector operations that multiply inputs of the C type `stored` by int8 weights."""
     return WORDS if stored == "int16_t" else BYTE_LANES

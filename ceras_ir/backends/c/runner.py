@@ -93,8 +93,9 @@ def build_library(
     flags: Sequence[str] = LIBRARY_LEVEL,
 ) -> None:
     """
-    Compile the C files in the directory `source` to the new file `library`, or copy it from the
-    cache if the sources and the compiler are equal.
+    Compile the C files in the directory `source` to the new shared library `library`, or copy it
+    from the cache if sources, compiler and flags are equal. With `trace`, the library reports the
+    result of each layer. `prefix` is the name that replaces `model`.
     """
     callbacks = library.with_name("callbacks.c")
     callbacks.write_text(prefix.renamed(CALLBACKS))
@@ -134,7 +135,10 @@ def build_library(
 
 
 def run_tool(command: Sequence[str], kind: str = "", remedy: str = "install it") -> str:
-    """Run a command and return its output. Raise an `InputError` if it is missing or fails."""
+    """
+    Run a command and return its standard output. Raise `InputError` if the program is missing or
+    fails; the message starts with `kind`, such as `the C compiler `, and ends with `remedy`.
+    """
     try:
         done = run_compiler(command)
     except OSError as error:
@@ -147,8 +151,8 @@ def run_tool(command: Sequence[str], kind: str = "", remedy: str = "install it")
 
 class CModel:
     """
-    A network that is compiled to a shared library. Input and output arrays have the types and
-    shapes of the manifest.
+    A network in C, compiled to a shared library of this process. Input and output arrays have the
+    types and shapes of the manifest.
     """
 
     def __init__(
@@ -242,7 +246,7 @@ class CModel:
         self.arena = arena
 
     def reset(self) -> None:
-        """Restore the initial state, if the network has states."""
+        """Set the states of the network to their initial values; without states, do nothing."""
         name = self.prefix.renamed("model_reset_in")
         if hasattr(self._library, name):
             memory = (self.arena, *self._region_sizes)
@@ -272,8 +276,8 @@ def _check_header(
     path: Path, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo], prefix: Prefix
 ) -> None:
     """
-    Refuse inputs and outputs that do not match `model.h`, because the C code would access memory
-    outside of the arrays.
+    Raise `InputError` if the inputs and outputs of the manifest differ from the declarations in
+    `model.h` (`path`), because the C code would access memory outside of the arrays.
     """
     header, tensors = path.read_text(encoding="utf-8", errors="replace"), [*inputs, *outputs]
     names = identifiers([tensor.name for tensor in tensors], prefix.name)

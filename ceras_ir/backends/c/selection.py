@@ -66,8 +66,8 @@ def take(layer: Layer, op: graph.TakeOp) -> None:
 @prints(graph.PadOp)
 def pad(layer: Layer, op: graph.PadOp) -> None:
     """
-    Print `graph.pad`: a fill and a strided copy for constant padding, else a table of source
-    indices for each dimension.
+    Print `graph.pad`. Constant padding is a fill and a strided copy; other padding, such as
+    reflection, uses a table of source indices for each axis.
     """
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     source, target = shape_of(op.input), shape_of(op.result)

@@ -30,8 +30,10 @@ def _function(
     has_pieces: bool,
 ) -> str:
     """
-    Return the text of a C function for `positions` positions by up to 16 outputs. `parts` are the
-    statements before the loop over products, in it, and after it.
+    Return the text of a C function that computes the sums of `positions` positions by up to 16
+    outputs. `parts` are the C statements before the loop over products, in it, and after it.
+    `advance` moves its pointers, and `unused` are parameters that this variant does not use.
+    `has_pieces` is whether a row of a window has several contiguous pieces.
     """
     weight, number = ("float", "float") if lanes is FLOATS else ("int8_t", "int32_t")
     start, body, stores = parts
@@ -100,8 +102,8 @@ def _at(position: int, element: int) -> str:
 
 def _integer_step(positions: int, lanes: Lanes) -> list[str]:
     """
-    Return C statements for RISC-V that multiply `lanes.step` adjacent bytes of each output by the
-    input. A segment load puts the bytes in separate registers.
+    Return the C statements for RISC-V that add the products of a step to the sums: `lanes.step`
+    adjacent weights of each output times elements of the input.
     """
     tuples = f"i8m1x{lanes.step}"
     lines = [
@@ -134,7 +136,10 @@ The maximum number of positions: with 16 outputs, sums and weights fit 16 regist
 
 
 def _groups(columns: int) -> list[int]:
-    """Return how many positions each small tile computes, for `columns` adjacent positions."""
+    """
+    Return the numbers of positions of the small tiles that together compute `columns` adjacent
+    positions: 8 -> [4, 4].
+    """
     count = -(-columns // MAX_SMALL_TILE_POSITIONS)
     return [columns // count + (i < columns % count) for i in range(count)]
 
@@ -145,7 +150,10 @@ def _name(positions: int, lanes: Lanes, *, has_pieces: bool) -> str:
 
 
 def add_products(kernels: Kernels, walk: Walk, lanes: Lanes) -> None:
-    """Add the C functions of the small tiles into which vectors with fewer lanes divide a tile."""
+    """
+    Add the C functions of the small tiles to the kernels. They compute a register tile of shape
+    `walk` on processors with vectors of 8 or 4 lanes and with RISC-V vectors.
+    """
     kernels.use("vectors_f32" if lanes is FLOATS else "vectors_256")
     kernels.use("taken_outputs")
     has_pieces = walk.pieces > 1
@@ -164,7 +172,8 @@ def add_products(kernels: Kernels, walk: Walk, lanes: Lanes) -> None:
 
 def _parts(walk: Walk) -> list[int]:
     """
-    Return the lengths of the runs of equidistant positions in a tile: its rows, or its only column.
+    Return the numbers of equidistant positions in a tile: the length of each row, or of the only
+    column.
     """
     t = walk.tile
     return [t.rows] if t.columns == 1 else [t.columns] * t.rows
@@ -172,8 +181,8 @@ def _parts(walk: Walk) -> list[int]:
 
 def sums_lines(walk: Walk, lanes: Lanes, bias: str = "bias + o") -> list[str]:
     """
-    Return C statements that compute the array `sums` [positions, outputs] of a tile by calls of
-    small tiles.
+    Return C statements that compute the array `sums` [positions, outputs] of a register tile by
+    calls of small tiles. `bias` is the C expression of the initial values.
     """
     t = walk.tile
     distance = walk.row if t.columns == 1 else walk.column
@@ -200,8 +209,7 @@ def sums_lines(walk: Walk, lanes: Lanes, bias: str = "bias + o") -> list[str]:
 def _products(positions: int, lanes: Lanes, *, has_pieces: bool) -> str:
     """
     Return the text of a C function that computes integer sums for `positions` positions and 16
-    outputs. The distances between input elements are parameters. With `has_pieces`, each run of
-    elements is divided into pieces.
+    outputs, in vectors of 8 lanes. With `has_pieces`, each row of a window is divided into pieces.
     """
     each = range(positions)
     load, step = f"{lanes.load_weights}_256", lanes.step
@@ -223,8 +231,9 @@ def _products(positions: int, lanes: Lanes, *, has_pieces: bool) -> str:
 
 def _float_products(positions: int, vectors: int, *, has_pieces: bool) -> str:
     """
-    Return the text of a C function that computes float sums, whose outputs occupy `vectors`
-    vectors. Sums start at the bias, or at 0 if the pointer is NULL.
+    Return the text of a C function that computes float sums for `positions` positions and 16
+    outputs, which occupy `vectors` vectors. Sums start at the bias, or at 0 if the pointer to it is
+    NULL.
     """
     each, blocks = range(positions), range(vectors)
     offsets = [f" + {b * LANES_PER_VECTOR // vectors}" if b else "" for b in blocks]

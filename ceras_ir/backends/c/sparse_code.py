@@ -84,7 +84,10 @@ class SparseSource:
         self.layer.scratch(f"struct sparse_entry_{self.kind}", "entries", count, 8)
 
     def declare(self, depth: int) -> None:
-        """Print the declaration of `source`, which refers to the first filter."""
+        """
+        Print the declaration of the C variable `source` at the first filter, with indentation
+        `depth`.
+        """
         layer, encoded = self.layer, self.encoded
         counts, places = (
             layer.array(name, np.frombuffer(data + bytes(TRAILING_BYTES), np.uint8), "uint8_t")
@@ -138,7 +141,10 @@ def readable(
 
 
 def smallest_distances(weights: NDArray[np.generic]) -> CooAttr:
-    """Encode weights as `#sparse.coo` with the bits per position that need the fewest bytes."""
+    """
+    Encode weights as `#sparse.coo`, the distances between nonzero weights, with the width of
+    distances in bits that needs the fewest bytes.
+    """
     element = f32 if weights.dtype == np.float32 else i8
     return min((CooAttr.of(weights, element, w) for w in WIDTHS), key=lambda coo: coo.nbytes)
 
@@ -163,8 +169,8 @@ MAX_CODE_PRODUCTS = 1 << 16
 @dataclass(frozen=True)
 class NarrowSums:
     """
-    The parameters of the conversion of 32-bit sums to bytes: an initial bias and a shift for each
-    filter, and the clamp.
+    The parameters that convert 32-bit sums to bytes: a bias and a right shift for each filter, and
+    the bounds of the clamp.
     """
 
     biases: NDArray[np.int64]
@@ -215,9 +221,8 @@ def _words(
     flat: NDArray[np.generic], planes: Planes
 ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
     """
-    Pack int8 weights into 32-bit words. A word has the four weights for the same offset in four
-    adjacent planes, such as four channels. `flat` has the weights of each filter, [filters,
-    products]; a plane is a channel of the input, see `planes.py`.
+    Pack int8 weights `flat` [filters, products] into 32-bit words. A word has the four weights for
+    the same offset in four adjacent planes (a plane is a channel of the input, see `planes.py`).
 
     Return the words [filters, count], and for each of the `count` words the offset of the input in
     the workspace, in words.
@@ -231,8 +236,8 @@ def _words(
 
 def product_count(weights: NDArray[np.generic], planes: Planes) -> int:
     """
-    Return the number of instructions that multiply: one per nonzero weight, or for int8 one per
-    four adjacent channels that are not all zero.
+    Return the number of instructions that multiply: one for each nonzero float weight, or one for
+    each word of four int8 weights of adjacent channels that are not all zero.
     """
     if weights.dtype == np.float32:
         return int(np.count_nonzero(weights))
@@ -240,7 +245,10 @@ def product_count(weights: NDArray[np.generic], planes: Planes) -> int:
 
 
 def blocks(filters: int) -> list[range]:
-    """Split filters into blocks, in multiples of four, whose sums all fit the vector registers."""
+    """
+    Split the indices of `filters` filters into blocks of equal size, a multiple of four. The sums
+    of a block fit the vector registers.
+    """
     count = -(-filters // MAX_REGISTER_SUMS)
     size = -(-filters // count // 4) * 4
     return [range(i, min(i + size, filters)) for i in range(0, filters, size)]
@@ -257,9 +265,12 @@ def block_text(
     narrow: NarrowSums | None,
 ) -> tuple[str, list[int]]:
     """
-    Return the assembler function of a block of filters, and the weights that it loads as 32-bit
-    words. It stores sums as [filters, 16], or bytes as [filters / 4, 16, 4], for 16 output
-    positions. `first` is the index of the first word in the array of all weights.
+    Return the function in assembler for a block of filters at 16 output positions, and the 32-bit
+    words of weights that it loads. `found` are the products of all filters, and `first` is the
+    index of the first word in the array of all weights.
+
+    The function stores sums as [filters, 16], or with `narrow`, the output stage to bytes, as
+    [filters / 4, 16, 4]. With `ordered`, each float product is rounded before it is added.
     """
     mine = sorted((p for p in found if p.filter in block), key=lambda p: (p.order, p.filter))
     register = {o: i for i, o in enumerate(block)}
@@ -312,8 +323,8 @@ def block_text(
 
 def _as_bytes(first: int, at: int) -> list[str]:
     """
-    Return the assembler that narrows the sums in registers `first` to `first + 3` to bytes,
-    saturated, and stores them at offset `at`.
+    Return the assembler that narrows the sums in registers `first` to `first + 3` to bytes, clamps
+    them, and stores them at byte offset `at`.
     """
     a, b, c, d = (f"%%zmm{first + i}" for i in range(4))
     return [
@@ -375,8 +386,8 @@ class ModelledCycles:
 
 def host_cost(op: LinearOperation, weights: NDArray[np.generic]) -> ModelledCycles | None:
     """
-    Return the modelled cycles of the dense and the sparse kernel for all positions of a layer, or
-    `None` if there is no sparse kernel.
+    Return the modelled cycles of the dense and the sparse kernel of a layer on a processor with
+    vectors of 16 lanes. Return `None` if the sparse kernel does not support the layer.
     """
     is_float = weights.dtype == np.float32
     planes = Planes.of(op, Geometry.of(op), 4 if is_float else 1, HOST_WORKSPACE)
@@ -414,8 +425,10 @@ def core_cost(
     op: LinearOperation, weights: NDArray[np.generic], *, has_pairs: bool, dense: float | None
 ) -> ModelledCycles | None:
     """
-    Return the modelled instructions of the sparse and the dense kernel for all positions of a
-    layer. `dense` replaces the modelled number of the dense kernel.
+    Return the modelled instructions of the dense and the sparse kernel of a layer on a
+    microcontroller, or `None` if the sparse kernel does not support it. `has_pairs` is whether a
+    product computes two positions (SMLAL). If `dense` is given, it is the number for the dense
+    kernel.
     """
     is_float = weights.dtype == np.float32
     planes = Planes.of(op, Geometry.of(op), 4 if is_float else 1, CORE_WORKSPACE)

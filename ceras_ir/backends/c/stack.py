@@ -56,7 +56,9 @@ _LAYER = re.compile(r"layer_([0-9]+)_")
 
 def measured_stack(model: PrintedModel, board: Board) -> Measurement:
     """
-    Return the measured stack of a network on a board, for the report, the manifest and the summary.
+    Return the bytes of stack that `model_run` needs on a board, as entries for the report, the
+    manifest and the summary. There is a warning if the board reserves fewer bytes. If the stack is
+    unknown, the entries have the reason.
     """
     found = _found(model, board)
     size = found.get("bytes")
@@ -90,8 +92,8 @@ def _deepest_layer(model: PrintedModel, found: Mapping[str, object]) -> str:
 
 def _found(model: PrintedModel, board: Board) -> dict[str, object]:
     """
-    Return the bytes of the deepest path of calls and its stack frames, or the reason why they are
-    unknown.
+    Return `bytes` and `frames` of the path of calls with the most stack, or the reason as
+    `unknown`.
     """
     compiler = f"{board.known_core.tools.prefix}gcc"
     if shutil.which(compiler) is None:

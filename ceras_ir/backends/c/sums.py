@@ -33,7 +33,9 @@ LIMIT = 1 << 31
 
 @dataclass(frozen=True)
 class Sums:
-    """Properties of the integer sums of a layer that are known at compile time."""
+    """
+    Properties of the integer sums of a layer that are known at compile time, such as their bounds.
+    """
 
     weights: graph.ConstantOp | None
     """The constant weights; None if the weights are computed."""
@@ -60,22 +62,30 @@ class Sums:
         return int(self.bounds.max())
 
     def products_bound(self, requant: RequantAttr) -> int:
-        """Return the maximum magnitude of a sum multiplied by the requantization multiplier."""
+        """
+        Return the maximum magnitude of the sum of any output times its requantization multiplier.
+        """
         # Sums and multipliers have 31 bits.
         return int((self.bounds * np.array(requant.factors[0], np.int64)).max())
 
     def has_room(self, extra: int) -> bool:
-        """Return whether sums fit 32 bits after `extra` is added to the bias."""
+        """
+        Return whether the sums still fit 32 bits after a number of magnitude `extra` is added to
+        the bias.
+        """
         return max(self.raw_bound, self.bound) + abs(extra) < LIMIT
 
     def centred(self) -> NDArray[np.integer]:
-        """Return the weights minus their zero points, [outputs, k]."""
+        """Return the constant weights minus their zero points, [outputs, k]."""
         assert self.weights is not None
         return centred_weights(self.weights)
 
 
 def centred_weights(constant: graph.ConstantOp) -> NDArray[np.integer]:
-    """Return the weights minus their zero points, [outputs, k], in the stored type if they fit."""
+    """
+    Return the weights minus their zero points, [outputs, k]. The type is the stored type if all
+    zero points are 0, otherwise int64.
+    """
     element = graph.element_of(constant.result)
     assert isinstance(element, UniformType)
     raw = constant.array()
@@ -88,8 +98,8 @@ def centred_weights(constant: graph.ConstantOp) -> NDArray[np.integer]:
 
 def analyse(op: graph.LinearOperation) -> Sums:
     """
-    Return the bounds of the sums of a layer with constant weights, and the folded bias. Refuse sums
-    that exceed 32 bits.
+    Return the bounds of the sums of a quantized layer with constant weights, and its bias with zero
+    points and rounding included. Sums that can exceed 32 bits raise `Refused`.
     """
     constant = constant_weights(op)
     weights = centred_weights(constant)
@@ -108,8 +118,9 @@ def analyse(op: graph.LinearOperation) -> Sums:
 
 def analyse_computed(op: graph.MatmulOp) -> Sums:
     """
-    Return the bounds of the sums of a layer with computed weights, which may have any value of
-    their type.
+    Return the bounds of the sums of a quantized matrix product with weights that are computed at
+    run time, so that they may have any value of their type. Sums that can exceed 32 bits raise
+    `Refused`.
     """
     (n, k), element = shape_of(op.weights), quantized(op.weights, "weights")
     bound = centred_bound(element)
@@ -127,8 +138,9 @@ def _sums(
     weight_type: str,
 ) -> Sums:
     """
-    Return the bounds of the sums of a layer, and the folded bias. `totals` has the sum of the
-    magnitudes of the weights of each output.
+    Return the bounds of the sums of a layer, and its bias with zero points and rounding included.
+    `totals` has the sum of the magnitudes of the weights of each output, and `per_output` the sum
+    of the weights. `weights` is `None` if they are computed.
     """
     x, total = quantized(op.input, "input"), int(totals.max())
     point = zero_point_of(x)
@@ -199,7 +211,8 @@ class Geometry:
 
     def with_merged_groups(self, count: int) -> "Geometry":
         """
-        Return the geometry of the equal layer in which each `count` groups are a single group.
+        Return the geometry of an equivalent layer in which each `count` groups are merged to a
+        single group, with weights of 0 between them.
         """
         return replace(
             self, k=self.k * count, n=self.n * count, groups=self.groups // count,
@@ -209,8 +222,8 @@ class Geometry:
 
 def window(layer: Layer, op: graph.Conv2dOp | graph.Pool2dOp) -> str:
     """
-    Print the declaration of the C struct `window` for a convolution or pooling, and return the C
-    expression of its address.
+    Print the declaration of the C struct `window`, the sizes of a convolution or pooling for the
+    kernel functions. Return the C expression of its address.
     """
     _, height, width, channels = shape_of(op.input)
     _, rows, columns, _ = shape_of(op.result)
@@ -226,15 +239,19 @@ def window(layer: Layer, op: graph.Conv2dOp | graph.Pool2dOp) -> str:
 
 def rows_at_once(layer: Layer, geometry: Geometry, bytes_per_row: int) -> int:
     """
-    Return how many windows are copied to the workspace together; an even number, for kernels of two
-    rows.
+    Return the number of windows that are copied to the workspace together, with `bytes_per_row`
+    bytes each. It is even if possible, for kernels of two rows; the minimum is 1.
     """
     room = min(layer.options.workspace // bytes_per_row, layer.options.MAX_ROWS)
     return min(max(room - room % 2, 1), geometry.positions)
 
 
 def open_row_loop(layer: Layer, geometry: Geometry, rows: int) -> int:
-    """Print the head of the loop over blocks of `rows` positions; return the depth of its body."""
+    """
+    Print the head of the C loop over blocks of `rows` output positions, and return the depth of
+    indentation of its body. The C variables `first` and `count` are the first position and the
+    number of positions of a block.
+    """
     if rows == geometry.positions:
         layer.line("{")
         layer.block(["const int32_t first = 0;", f"const int32_t count = {rows};"], 1)
@@ -250,8 +267,8 @@ UNSIGNED_OFFSET = 128
 
 def row_type(value: SSAValue) -> tuple[str, str]:
     """
-    Return the C type of the elements in a gathered row of the operand, and the C text (such as ` +
-    128`) that is added to each element when it is copied to the row.
+    Return the C type to which elements of `value` are copied in a row of a window, and the C text
+    that is added to each element, such as ` + MODEL_ROW_OFFSET` or "".
     """
     match value_type(value):
         case "int8_t":
@@ -272,8 +289,8 @@ ROW_TYPES = {"model_row": ("bytes", 2), "int16_t": ("i16", 2), "int32_t": ("i32"
 
 def dot_rows(layer: Layer, row: str, weight: str) -> str:
     """
-    Return the name of the C function that computes dot products of rows. It uses Arm vectors for
-    bytes if available.
+    Return the name of the C function that computes the dot products of rows of C type `row` with
+    weights of C type `weight`. It uses Arm vectors for bytes if available.
     """
     neon = ("", "")
     if row == "model_row" and layer.options.vectors:

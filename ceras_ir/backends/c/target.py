@@ -1,4 +1,4 @@
-"""Target c: portable C99 for hosts and bare microcontrollers."""
+"""Define target c: portable C99 for hosts and bare microcontrollers."""
 
 from __future__ import annotations
 
@@ -198,7 +198,10 @@ class CTarget(
         )
 
     def _printed(self, module: ModuleOp, notes: list[str]) -> PrintedModel:
-        """Print the network for a computer. The result of tuning is appended to `notes`."""
+        """
+        Return the network as printed C for a computer (not a microcontroller). With `--tune`, a
+        sentence about the measured choices is appended to `notes`.
+        """
         from ceras_ir.backends.c.emitter import build
         from ceras_ir.backends.c.machines import COptions, Machine
 
@@ -219,8 +222,9 @@ class CTarget(
 
     def _chosen(self, module: ModuleOp) -> Choice | None:
         """
-        Choose kernels and optimization for a microcontroller, or refuse a network that does not
-        fit; `None` for a computer.
+        Return the build for a microcontroller: kernels and optimization level by the goal of
+        `--optimize`. Return `None` for a computer. A network that does not fit the memories of the
+        board raises `DoesNotFitError`.
         """
         from ceras_ir.backends.c.fit import check_fit
         from ceras_ir.backends.c.machines import Machine, bare_machine
@@ -275,8 +279,9 @@ def why_not_printed(op: Operation) -> str | None:
 
 def encoding_stage(encoding: EncodingChoice, board: str | None = None) -> Stage:
     """
-    Return the stage that encodes weights for flash. The encoding fixes the order of float sums, and
-    so the results.
+    Return the stage of the pipeline that chooses how the weights of float matrix products are
+    stored in flash (dense, sparse, int8 or code). The storage fixes the order of float sums, so the
+    stage may change results. `board` limits the flash for the encoding `auto`.
     """
     from ceras_ir.backends.c.passes import EncodeWeightsPass
 
@@ -284,7 +289,11 @@ def encoding_stage(encoding: EncodingChoice, board: str | None = None) -> Stage:
 
 
 def lowered(regions: tuple[str, ...] = (), board: str | None = None) -> list[Stage]:
-    """Return the stages that lower a network for the CPU; `board` is set for a microcontroller."""
+    """
+    Return the stages that lower a network to memory addresses: the placement of operations on the
+    CPU, and the plan of the arena. `regions` are the memories of `--regions`, and `board` is the
+    name of a microcontroller, or `None` for a computer.
+    """
     from ceras_ir.backends.c.passes import ChooseEncodingsPass, StoreUnsignedPass
     from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
     from ceras_ir.transforms.memory.reorder_for_memory import ReorderForMemoryPass

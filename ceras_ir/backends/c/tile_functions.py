@@ -46,8 +46,8 @@ def offset_of(pointer: str, offset: int) -> str:
 
 def product_lines(walk: Walk, lanes: Lanes, start: str = "") -> list[str]:
     """
-    Return the C loops that add the products of a tile. Sums start at `bias`, or at the expression
-    `start`.
+    Return the C statements that compute the sums of a register tile. Sums start at the values of
+    the C array `bias`, or at the expression `start` if it is given.
     """
     step, blocks, positions = lanes.step, walk.tile.blocks, range(walk.tile.positions)
     half = [walk.ends_in_half and b == blocks - 1 for b in range(blocks)]
@@ -139,8 +139,8 @@ def product_lines(walk: Walk, lanes: Lanes, start: str = "") -> list[str]:
 
 def _fetches(walk: Walk, lanes: Lanes) -> list[str]:
     """
-    Return prefetch instructions for the weights of later loop steps or of the next panel; none if a
-    panel is small.
+    Return the C statements that prefetch the weights of later loop steps, or of the next panel.
+    Return none if the weights of a panel are less than `MIN_FETCHED_BYTES`.
     """
     each = walk.tile.width * lanes.step * (4 if lanes is FLOATS else 1)
     panel = each * walk.steps * walk.pieces * walk.runs
@@ -152,8 +152,8 @@ def _fetches(walk: Walk, lanes: Lanes) -> list[str]:
 
 def _joined(parts: Iterable[str]) -> str:
     """
-    Return the C expression of a 32-bit word from expressions of its bytes, whose upper bits are
-    zero.
+    Return the C expression of a 32-bit word with the bytes `parts`, C expressions below 256. The
+    first is the lowest byte.
     """
     return " | ".join(f"{byte} << {8 * i}" if i else byte for i, byte in enumerate(parts))
 
@@ -177,8 +177,8 @@ def _title(walk: Walk) -> str:
 
 def sums_tile(walk: Walk, lanes: Lanes) -> tuple[str, str]:
     """
-    Return the name and the text of a C function that stores the integer sums of a tile as
-    [positions, outputs].
+    Return the name and the text of a C function that computes the integer sums of a register tile
+    and stores them as [positions, outputs].
     """
     name = f"sums_{_shape_name(walk)}{lanes.suffix}"
     head = (
@@ -202,8 +202,8 @@ def _function(
     walk: Walk, name: str, head: str, wide: Sequence[str], narrow: Sequence[str]
 ) -> tuple[str, str]:
     """
-    Return the name and the text of the C function of a tile, with bodies for vectors of 16 lanes
-    and for fewer lanes.
+    Return the name and the text of the C function of a tile with the signature `head`. The bodies
+    are alternatives: `wide` for vectors of 16 lanes, `narrow` for fewer lanes.
     """
     lines = [
         _title(walk),
@@ -222,8 +222,8 @@ def _function(
 
 def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
     """
-    Return the name and the text of a C function that computes the sums of a tile, multiplies,
-    shifts, clamps and stores them.
+    Return the name and the text of a C function that computes the integer sums of a register tile,
+    applies the output stage (residual, multiplier, shift, clamp) and stores the results.
     """
     t = walk.tile
     name = f"tile_{_shape_name(walk)}_to_{stores.row}_{stores.column}"
@@ -345,8 +345,8 @@ def _scaled(stores: Stores) -> str:
 
 def use_narrow(kernels: Kernels, stores: Stores) -> None:
     """
-    Add the C function that converts the array of sums of a tile to stored results, for vectors of 8
-    lanes.
+    Add the C function that applies the output stage to an array of integer sums and stores the
+    results. Processors with vectors of fewer than 16 lanes use it.
     """
     cast = "(int64_t)" if stores.scale_bits == 64 else ""
     scale = f"const int32_t *multipliers, int{stores.scale_bits}_t after, "
@@ -376,8 +376,8 @@ def _masks(tile: Tile, macro: str) -> tuple[list[str], str]:
 
 def float_tile(walk: Walk, stores: Stores, has_clamp: bool) -> tuple[str, str]:
     """
-    Return the name and the text of a C function that computes the float sums of a tile, adds a
-    residual, clamps and stores them.
+    Return the name and the text of a C function that computes the float sums of a register tile,
+    adds a residual, clamps (if `has_clamp`) and stores the results.
     """
     t = walk.tile
     name = f"tile_f32_{_shape_name(walk)}_to_{stores.row}_{stores.column}"
@@ -418,8 +418,8 @@ def float_tile(walk: Walk, stores: Stores, has_clamp: bool) -> tuple[str, str]:
 
 def products_tile(walk: Walk) -> tuple[str, str]:
     """
-    Return the name and the text of a C function that stores the float sums of a tile as [positions,
-    outputs].
+    Return the name and the text of a C function that computes the float sums of a register tile
+    without bias and stores them as [positions, outputs].
     """
     name = f"products_f32_{_shape_name(walk)}"
     head = f"MODEL_TILE void {name}(const float *x, const float *w, float *sums)"

@@ -51,8 +51,9 @@ MIN_SHARED_PRODUCTS = 1 << 20
 @dataclass(frozen=True)
 class Nest:
     """
-    The loops of a layer around a register tile, over strips of output rows of images [height,
-    width, channels].
+    The loops of a convolution or matrix product around a register tile: strips of output rows,
+    groups, panels of outputs, then tiles of positions. Images are [height, width, channels]; a
+    matrix product is an image with a single column.
     """
 
     images: int
@@ -88,10 +89,12 @@ class Nest:
         rank: int = 0,
     ) -> "Nest":
         """
-        Cut a layer into strips of at most `max_bytes` bytes, with `item` bytes per element.
+        Return the loops of a layer with strips of input of at most `max_bytes` bytes, with `item`
+        bytes per element. The minimum is a tile.
 
-        `in_place` avoids the copy of an unpadded input. Groups that do not fill a vector are
-        merged.
+        With `in_place`, windows are loaded from an input without padding, which avoids a copy.
+        Groups of a convolution that do not fill a vector are merged. `rank` 0 selects the best
+        register tile by the cost model, 1 the second best, and so on.
         """
         groups = geometry.groups
         few = range(1, min(groups, LANES_PER_VECTOR // geometry.n) + 1)
@@ -129,7 +132,7 @@ class Nest:
 
     @property
     def is_product(self) -> bool:
-        """Return whether each output row reads a single input row, as in a matrix product."""
+        """Whether each output row depends on a single input row, as in a matrix product."""
         return (self.columns, self.width, self.kernel, self.stride, self.rows) == (
             1, 1, (1, 1), (1, 1), self.height,
         )  # fmt: skip
@@ -176,8 +179,8 @@ class Nest:
     @property
     def pitch(self) -> int:
         """
-        The number of elements between two input rows, in the strip or in an input that is used in
-        place.
+        The number of elements between two input rows: in the strip, or in the input if it is used
+        in place.
         """
         return (self.width if self.in_place else self.padded_width) * self.channels
 
@@ -193,17 +196,14 @@ class Nest:
 
     @property
     def has_gaps(self) -> bool:
-        """
-        Return whether the columns of a window are separate in memory, because of groups or
-        dilation.
-        """
+        """Whether the columns of a window are separate in memory, because of groups or dilation."""
         return self.kernel[1] > 1 and (self.groups > 1 or self.dilation[1] > 1)
 
     @property
     def runs(self) -> int:
         """
-        The number of contiguous runs of elements in a window: its rows, or its taps if columns are
-        separate.
+        The number of contiguous parts (runs) of a window: its rows, or its taps if columns are
+        separate in memory.
         """
         return self.kernel[0] * (self.kernel[1] if self.has_gaps else 1)
 
@@ -214,9 +214,7 @@ class Nest:
 
     @property
     def ends_in_half(self) -> bool:
-        """
-        Return whether a panel contains all outputs, and at most half of the last vector is used.
-        """
+        """Whether a panel contains all outputs, and at most half of its last vector is used."""
         return self.outputs <= self.tile.width - LANES_PER_VECTOR // 2
 
     def walk(self, step: int) -> Walk:
@@ -254,7 +252,8 @@ class Nest:
     def panel_shape(self, step: int) -> tuple[int, ...]:
         """
         Return the shape of packed weights: [panels, runs of a window, steps of a run, outputs of a
-        panel, elements of a step].
+        panel, `step`]. A run is a contiguous part of a window; an instruction multiplies `step`
+        elements of it.
         """
         panels = self.groups * self.group_width // self.tile.width
         return panels, self.runs, -(-self.taps // step), self.tile.width, step
@@ -262,7 +261,7 @@ class Nest:
     def split(self, weights: NDArray[np.generic]) -> NDArray[np.generic]:
         """
         Split weights [all outputs, k] into [groups, padded outputs, runs of a window, elements of a
-        run].
+        run]. A run is a contiguous part of a window; padding is zeros.
         """
         taps = weights.reshape(
             len(weights), *self.kernel, self.group_channels // self.merged_groups
@@ -274,8 +273,8 @@ class Nest:
 
     def input_at(self) -> str:
         """
-        Return the offset of the input of a tile in the strip, as a C expression in row `r`, column
-        `c` and group `g`.
+        Return the C expression of the offset of the input of a tile in the strip, from the C
+        variables row `r`, column `c` and group `g`.
         """
         terms = [f"r * {self.stride[0] * self.pitch}"]
         if self.columns > 1:
@@ -286,13 +285,16 @@ class Nest:
 
     def place_of(self, pointer: str) -> str:
         """
-        Return the address of the input of a tile if `pointer` is used in place, as a C expression.
+        Return the C expression of the address of the input of a tile, for an input `pointer` that
+        is used in place.
         """
         rows = self.stride[0] * self.pitch
         return f"{self.image_at(pointer)} + first * {rows} + {self.input_at()}"
 
     def output_at(self) -> str:
-        """Return the offset of the first result of a tile, as a C expression."""
+        """
+        Return the C expression of the offset in the result of the first output position of a tile.
+        """
         row = "first + r"
         if self.images > 1:
             row = f"image * {self.rows} + {row}"
@@ -302,16 +304,16 @@ class Nest:
 
     def first_output(self, index: str = "") -> str:
         """
-        Return the number, among the outputs of all groups, of output `index` of group `g`, as a C
-        expression.
+        Return the C expression of the number, among the outputs of all groups, of output `index` of
+        group `g`. The default "" is the first output.
         """
         terms = [f"g * {self.outputs}"] if self.groups > 1 else []
         return " + ".join([*terms, *([index] if index else [])]) or "0"
 
     def panel_at(self, weights: str, step: int, output: str = "b") -> str:
         """
-        Return the address of the packed weights of the panel that begins with `output` of group
-        `g`, as a C expression.
+        Return the C expression of the address of the packed weights of the panel that begins with
+        `output` of group `g`. `step` is the number of elements that an instruction multiplies.
         """
         size = prod(self.panel_shape(step)[1:]) // self.tile.width
         group = f" + g * {self.group_width * size}" if self.groups > 1 else ""
@@ -323,17 +325,17 @@ class Nest:
 
     def print(self, layer: Layer, fill: list[str], body: Callable[[], list[str]]) -> None:
         """
-        Print the loops over the tiles of a layer: `fill` before each strip, and `body` for each
-        tile. In `body`, the C variables `g`, `b`, `r` and `c` are the first group, output, row and
-        column.
+        Print the C loops over the tiles of a layer, with the lines `fill` at the start of each
+        strip, and the lines of `body` for each tile. In `body`, the C variables `g`, `b`, `r` and
+        `c` are the group, and the first output, row and column of the tile.
         """
         lines: list[tuple[int, str]] = []
         closing: list[int] = []
 
         def enter(index: str, total: int, step: int, end: str = "") -> None:
             """
-            Print the head of a loop from 0 to `end` or `total`. The last iteration starts earlier,
-            so that it is complete.
+            Print the head of a loop over `index` from 0 to the C expression `end`, or to `total`.
+            The last iteration starts earlier, so that it has `step` elements.
             """
             depth = len(closing)
             if total <= step:

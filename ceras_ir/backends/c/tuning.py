@@ -92,8 +92,8 @@ int main(void)
 @dataclass(frozen=True)
 class Tuned:
     """
-    The options that the tuner selected for each layer, and the times of an inference before and
-    after.
+    The result of `--tune`: the fastest options of each changed layer (by index), and the times of
+    an inference before and after in microseconds. `seconds` is the duration of the search.
     """
 
     choices: tuple[tuple[int, LayerChoice], ...]
@@ -113,7 +113,8 @@ class Tuned:
 def tuned(module: ModuleOp, options: COptions, runner: str | None) -> Tuned:
     """
     Return the fastest options of the layers of `module`, measured on the machine of `options` or
-    read from the cache.
+    read from the cache. `runner` is a command with `{binary}` that runs a program on another
+    machine; `None` runs it on this machine.
     """
     # The timed program contains the constants, and no name depends on the user.
     options = replace(options, title=MODEL.name, weights="source", prefix=MODEL)
@@ -136,7 +137,10 @@ def tuned(module: ModuleOp, options: COptions, runner: str | None) -> Tuned:
 
 
 def _printed(model: PrintedModel) -> bytes:
-    """Return the C sources of a model without the constants, which do not change times."""
+    """
+    Return the C sources of a model without the constants, which do not change times. They are part
+    of the key of the cache.
+    """
     stream = io.BytesIO()
     for artefact in files_of(model):
         if artefact.path in ("model.c", "model_kernels.h", "model.h"):
@@ -217,7 +221,10 @@ def _program(model: PrintedModel, folder: Path) -> Path:
 
 
 def _run(binary: Path, runner: str | None, count: int) -> list[float]:
-    """Run the program; return the microseconds of each of `count` layers, then of the network."""
+    """
+    Run the program `binary`, by the command `runner` if it is given. Return the microseconds of
+    each of `count` layers, then of the network. Other output raises `InputError`.
+    """
     words = [str(binary)] if runner is None else shlex.split(runner)
     output = run_tool([word.replace("{binary}", str(binary)) for word in words])
     try:

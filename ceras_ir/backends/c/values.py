@@ -34,22 +34,28 @@ def _template(name: str) -> Text:
 
 
 def filled(text: str, holes: Mapping[str, object]) -> str:
-    """Return `text` with each `@NAME@` replaced by a value."""
+    """Return `text` with each `@NAME@` replaced by the value of `NAME` in `holes`."""
     for hole, value in holes.items():
         text = text.replace(f"@{hole}@", str(value))
     return text
 
 
 class Kernels:
-    """The C functions that the layers of a model call, in the order of their first use."""
+    """
+    The C functions that the layers of a model call, in the order of their first use. Each is
+    printed a single time.
+    """
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
 
     def use(self, name: str, **holes: str) -> str:
         """
-        Add a function of `runtime/` and return the name in C. `holes` has the text for each
-        `@HOLE@` of the template. `NAME` is also a suffix of the name in C.
+        Add the C function of the template `name` in `runtime/`, and the functions that it calls.
+        Return the name in C.
+
+        `holes` has the text for each `@HOLE@` of the template. The hole `NAME` is also appended to
+        the name in C, so that variants for several types differ: `tree_leaf_int16`.
         """
         template = _template(name)
         for needed in template.needs:
@@ -61,7 +67,8 @@ class Kernels:
 
     def add(self, function: str, text: str, condition: str) -> str:
         """
-        Add the generated C function `text` under a preprocessor condition, and return its name.
+        Add the C function with the name `function` and the definition `text`, which is compiled
+        only if the preprocessor `condition` holds. Return the name.
         """
         return self._keep(function, f"#if {condition}\n{text}#endif\n")
 
@@ -78,8 +85,9 @@ class Kernels:
 
 def apply(kernels: Kernels, function: FunctionAttr | None, x: str) -> str:
     """
-    Return the C expression `function(x)` for a float expression `x` without side effects; `x` if
-    there is no function.
+    Return the C expression of `function`, such as sigmoid, for a float expression `x` without side
+    effects. If `function` is `None`, return `x`. The C functions that the expression calls are
+    added to `kernels`.
     """
     if function is None:
         return x
@@ -101,7 +109,11 @@ RELATIONS = {Compare.EQUAL: "==", Compare.LESS: "<", Compare.LESS_OR_EQUAL: "<="
 
 
 def combine(kernels: Kernels, kind: Binary, ctype: str, a: str, b: str) -> str:
-    """Return the C expression `a kind b`, for expressions of `ctype` without side effects."""
+    """
+    Return the C expression of the elementwise operation `kind` (add, minimum, ...) on `a` and `b`,
+    which are expressions of `ctype` without side effects. C functions that it calls are added to
+    `kernels`.
+    """
     if kind in (Binary.MIN, Binary.MAX):
         sign = "<" if kind is Binary.MIN else ">"
         # NaN is propagated: no comparison with the other operand holds.
@@ -116,8 +128,8 @@ def combine(kernels: Kernels, kind: Binary, ctype: str, a: str, b: str) -> str:
 
 def _wrapping(kernels: Kernels, kind: Binary, ctype: str, a: str, b: str) -> str:
     """
-    Return the C expression `a kind b`, computed in 64-bit unsigned integers, whose overflow wraps
-    around as in the interpreter.
+    Return the C expression of the integer operation `kind` on `a` and `b`. It is computed in 64-bit
+    unsigned integers, so that overflow wraps around as in the interpreter.
     """
     left, right = f"(uint64_t){a}", f"(uint64_t){b}"
     is_unsigned = ctype.startswith("u")
@@ -142,7 +154,7 @@ def c_type(element: Attribute) -> str:
 
 
 def value_type(value: SSAValue) -> str:
-    """Return the C type of the elements of a tensor value."""
+    """Return the C type of the elements of a tensor value, for example `int8_t`."""
     return c_type(graph.element_of(value))
 
 
@@ -168,8 +180,8 @@ def less(text: str, offset: int) -> str:
 
 def steps_left(total: int, start: str, step: int) -> str:
     """
-    Return the C expression of the length of a loop step that begins at `start`: `step`, or the rest
-    of `total` if that is shorter.
+    Return the C expression of the number of iterations in the block of a loop that begins at index
+    `start`: `step`, or the rest of `total` if that is smaller.
     """
     rest = f"{total} - {start}"
     return f"{rest} < {step} ? {rest} : {step}" if total % step else str(step)
@@ -183,13 +195,16 @@ def zero_point_of(element: UniformType) -> int:
 
 
 def centred_bound(element: UniformType) -> int:
-    """Return the largest magnitude of a stored integer minus the zero point."""
+    """
+    Return the largest magnitude of a stored integer minus the zero point: 128 for int8 with zero
+    point 0.
+    """
     point = zero_point_of(element)
     return max(element.high - point, point - element.low)
 
 
 class Refused(Exception):
-    """An operation cannot be printed; the message has the rule and the remedy."""
+    """An operation cannot be printed as C. The message has the violated rule and the remedy."""
 
     def finding(self, node: str, operator: str) -> Finding:
         return Finding(node, operator, f"unsupported by the C backend: {self}")
@@ -197,7 +212,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Rescaling:
-    """The C code that converts a sum of integer terms to a stored integer."""
+    """The C code that requantizes: it converts the sum of integer terms to a stored integer."""
 
     type: str
     """The C type of `v`: `int32_t` or `int64_t`."""
@@ -207,22 +222,28 @@ class Rescaling:
     """The stored number, as a C expression in `v`."""
 
     def lines(self, terms: Sequence[str], target: str) -> list[str]:
-        """Return C statements that store the converted sum of `terms` in `target`."""
+        """
+        Return C statements that add `terms`, requantize the sum, and store it in the C expression
+        `target`.
+        """
         cast = "(int64_t)" if self.type == "int64_t" else ""
         total = f"{cast}{terms[0]}" + "".join(f" + {t}" for t in terms[1:])
         return [f"{self.type} v = {total};", *self.statements, f"{target} = {self.result};"]
 
 
 def half_of(requant: RequantAttr) -> int:
-    """Return the constant that a single rounding to the nearest adds before the shift."""
+    """
+    Return the constant that rounding to nearest adds before the shift: half a unit of the result,
+    `2^(shift - 1)`. It is 0 for rounding down (`FLOOR`) and without a shift.
+    """
     shift = requant.shift.data
     return 1 << shift - 1 if shift and requant.mode is not Rounding.FLOOR else 0
 
 
 def can_fold_half(requant: RequantAttr) -> bool:
     """
-    Return whether the rounding of a requantization is the addition of a constant, which the bias
-    can include.
+    Return whether the rounding of a requantization is only the addition of a constant, so that the
+    bias can include it. This holds for rounding half up and down, without a multiplier.
     """
     return requant.multiplier.data == 1 and requant.mode in (Rounding.HALF_UP, Rounding.FLOOR)
 
@@ -238,10 +259,13 @@ def rescaling(
     scaled_bound: int = 0,
 ) -> Rescaling:
     """
-    Return the rescaling of a sum with magnitude up to `bound` (the half included if `half_folded`).
+    Return the C code that requantizes a sum: multiplier, shift with rounding, clamp and zero point.
 
-    `multiplier` and `shift_text` are C expressions instead of the attribute. Products with the
-    multiplier reach `scaled_bound`.
+    `bound` is the largest magnitude of the sum, from which 32 or 64 bits are chosen, and `storage`
+    is the C type of the result. With `half_folded`, the sum already includes the constant of the
+    rounding. `multiplier` and `shift_text` are C expressions for requantization per channel, which
+    replace the values of the attribute; then `scaled_bound` is the largest magnitude of a product
+    of sum and multiplier. Products beyond 64 bits raise `Refused`.
     """
     shift, zero_point = requant.shift.data, requant.zero_point.data
     low, high = requant.low.data - zero_point, requant.high.data - zero_point
@@ -286,8 +310,9 @@ def rescaling(
 
 def _shifted(mode: Rounding, shift: int, half: int) -> str:
     """
-    Return the C expression of `v / 2^shift`, rounded by `mode`. The header checks that right shifts
-    are arithmetic.
+    Return the C expression of `v / 2^shift`, rounded by `mode`. `half` is the constant that
+    rounding adds, or 0 if the sum already includes it. The header checks that right shifts are
+    arithmetic.
     """
     if half == 0:
         return f"v >> {shift}"
@@ -310,8 +335,11 @@ FIRST_SHIFT, SECOND_UNIT = 31, 1 << 31
 
 def _shifted_by_channel(shifts: Sequence[int], text: str | None, twice: bool) -> str:
     """
-    Return the C expression of the shifted product `v`, rounded half up or `twice`. The half of the
-    first rounding is added, or subtracted from negative products, as both roundings together do.
+    Return the C expression of the product `v`, shifted by the shift of its channel and rounded half
+    up. `text` is the C expression of the shift, or `None` if all `shifts` are equal.
+
+    If `twice` is set, the result is as after two roundings, of which the first is by 31 bits: the
+    half of the first rounding is added, or subtracted from negative products.
     """
     shift = str(shifts[0]) if text is None else text
     half = int_literal(1 << shifts[0] - 1) if text is None else f"(INT64_C(1) << ({text} - 1))"
@@ -325,8 +353,9 @@ def _shifted_by_channel(shifts: Sequence[int], text: str | None, twice: bool) ->
 
 def quantized(value: SSAValue, name: str) -> UniformType:
     """
-    Return the element type of a quantized operand. Refuse types that no kernel supports; the
-    message calls the operand `name`.
+    Return the element type of an operand, which must be quantized. Types that no kernel supports
+    raise `Refused`: 32-bit unsigned integers, and zero points per channel. The message calls the
+    operand `name`.
     """
     element = graph.element_of(value)
     assert isinstance(element, UniformType)
@@ -339,8 +368,8 @@ def quantized(value: SSAValue, name: str) -> UniformType:
 
 def constant_weights(op: graph.LinearOperation) -> graph.ConstantOp:
     """
-    Return the constant weights of a layer. Refuse computed weights, which cannot be packed at
-    compile time.
+    Return the constant weights of a layer. Weights that are computed at run time raise `Refused`,
+    because they cannot be packed at compile time.
     """
     owner = op.weights.owner
     if not isinstance(owner, graph.ConstantOp):
