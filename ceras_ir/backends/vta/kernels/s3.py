@@ -1,10 +1,10 @@
 """
-Build the loop nests of Algorithms 1, 2 and 3 of S3 for a matrix product, with a GEMM instruction
-for each block of a product (16x16x16 in the paper).
+Build the loop nests of Algorithms 1, 2 and 3 of paper S3 (see `docs/papers.md`) for a matrix
+product, with a GEMM instruction for each block of a product (16x16x16 in the paper).
 
-Algorithm 2 stores partial sums, as in the paper. The sums remain in the accumulators of an M-block,
-and the store of the last K-block overwrites the previous stores. A CPU has no blocks on chip, so
-each product of Algorithm 1 loads the operands.
+Algorithm 2 stores partial sums, as in the paper. The sums remain in the accumulators of a block of
+output positions, and the store of the last block of the reduction overwrites the previous stores. A
+CPU has no blocks on chip, so each product of Algorithm 1 loads the operands.
 """
 
 from xdsl.ir import SSAValue
@@ -18,7 +18,10 @@ from ceras_ir.dialects.tile.memory import ACC, INP, WGT
 
 
 class S3Expansion:
-    """Builds the loops of a matrix product before `op`, in the order of an algorithm of S3."""
+    """
+    Builds the kernel of a matrix product before `op`, with the loops of an algorithm of paper S3.
+    `blocks.order` selects the algorithm.
+    """
 
     def __init__(self, op: tile.Conv2dOp, shape: Contraction, blocks: Blocks):
         self.op, self.c, self.b = op, shape, blocks
@@ -114,7 +117,10 @@ class S3Expansion:
         inp: tuple[SSAValue, Index, Index],
         wgt: tuple[SSAValue, Index, Index],
     ) -> None:
-        """Emit a GEMM that multiplies a weight tile by the inputs of `step` adjacent positions."""
+        """
+        Emit a GEMM that multiplies a weight tile by the input vectors of `step` adjacent output
+        positions. Each operand is given by its buffer and indices.
+        """
         at = self.at
         self.at.add(
             tile.GemmOp(

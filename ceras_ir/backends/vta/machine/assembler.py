@@ -1,10 +1,10 @@
 """
-Read `.vtas` text into instructions and micro-ops, and print them as such text.
+Read `.vtas` text, the assembly language of VTA, into instructions and micro-ops, and print them.
 
 A line has a mnemonic, `key=value` fields in any order and token flags. A semicolon starts a
 comment. `.uops N` is the position in DRAM (in 4-byte elements) of the table of the `uop` lines.
-Printed text omits defaults (no pads, factors 0). Input text may omit `y=1`, and `stride` if equal
-to `x`. Mistakes are `InputError`s at FILE:LINE:COL.
+Printed text omits defaults (no padding, factors 0). Input text may omit `y=1`, and `stride` if
+equal to `x`. Mistakes are `InputError`s at FILE:LINE:COL.
 """
 
 import re
@@ -54,7 +54,7 @@ OPERAND_KEYS: dict[type[Instruction], dict[str, tuple[str, ...]]] = {
     Alu: _LOOP | {"imm": ("imm",), "unused_imm": ("imm",)},
     Finish: {},
 }
-"""The keys of a line, in order, and the fields that each key sets."""
+"""For each kind of instruction, the keys of a line in order, and the fields that each key sets."""
 _REQUIRED: dict[type[Instruction], tuple[str, ...]] = {
     Load: ("sram", "dram", "x"),
     Store: ("sram", "dram", "x"),
@@ -75,7 +75,7 @@ _WORD = re.compile(r"[^\s,]+(?:,[^\s,]+)*,?")
 
 @dataclass(frozen=True)
 class _Line:
-    """The file and the number of a line, for messages."""
+    """The file and the line number of a line of `.vtas` text, for messages."""
 
     file: str
     number: int
@@ -212,8 +212,8 @@ def print_instruction(instruction: Instruction) -> str:
 
 def disassemble(instructions: Iterable[Instruction]) -> str:
     """
-    Return instructions as text without micro-ops. Each 16th line has the index of the instruction
-    as comment.
+    Return instructions as `.vtas` text, a line each, without micro-ops. Each 16th line has the
+    index of the instruction as comment.
     """
     lines: list[str] = []
     for index, instruction in enumerate(instructions):
@@ -224,8 +224,8 @@ def disassemble(instructions: Iterable[Instruction]) -> str:
 
 def disassemble_program(program: VtaProgram) -> str:
     """
-    Return a program as text: the DRAM position of the micro-op table, the table, and the
-    instructions.
+    Return a program as `.vtas` text: the position of the table of micro-ops in DRAM, the table, and
+    the instructions.
     """
     lines = [f".uops {program.uop_base}\n"]
     rows: list[list[int]] = program.micro_ops.tolist()

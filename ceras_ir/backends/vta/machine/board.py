@@ -1,8 +1,9 @@
 """
-Read a VTA configuration: a TOML file, or the JSON file of VTA (`vta_config.json`).
+Read a configuration of VTA: a TOML file, or the JSON file of VTA (`vta_config.json`).
 
 Both have the fields of `VtaFields`. Number formats are fixed, because all arithmetic depends on
-them. The intrinsic and the buffer sizes may vary, provided that instructions can be encoded.
+them. The intrinsic (the size of the matrix product of the hardware) and the buffer sizes may vary,
+provided that instructions can be encoded.
 """
 
 import json
@@ -29,10 +30,13 @@ from ceras_ir.targets.board_files import (
 )
 
 TYPO_SIMILARITY = 0.85
-"""The similarity of a name that is almost certainly a typing error: 1 of 6 letters may differ."""
+"""
+The similarity (0 to 1) of a name to a field from which it is refused as a typing error: 1 of 6
+letters may differ.
+"""
 
 JSON = ".json"
-"""The suffix of the files of VTA."""
+"""The suffix of the names of VTA's own configuration files."""
 
 FLOW, REGISTERS, OFFSET = "DRIVER_FLOW", "DRIVER_REGISTERS", "DRIVER_ADDRESS_OFFSET"
 
@@ -40,8 +44,8 @@ FLOW, REGISTERS, OFFSET = "DRIVER_FLOW", "DRIVER_REGISTERS", "DRIVER_ADDRESS_OFF
 @dataclass(frozen=True)
 class DriverInterface:
     """
-    The properties of a board that the C driver needs: the tool flow, and the address of the
-    registers.
+    The properties of a board that the C driver needs: the design of the registers (`flow`), their
+    physical address, and the difference between addresses in VTA and physical addresses.
     """
 
     flow: Flow
@@ -67,7 +71,7 @@ _BUFFERS = {
     "LOG_ACC_BUFF_SIZE": (MemoryType.ACC, "log_acc"),
 }
 CACHE_LINE_BYTES = 64
-"""The longest cache line of the CPUs on boards with VTA."""
+"""The size of the longest cache line of the CPUs on boards with VTA."""
 
 _OWN_KEYS = {
     "DRAM_READ_LATENCY": "read_latency",
@@ -90,14 +94,14 @@ _BUS, _CLOCK = "FPGA_LOG_AXI_BUS_WIDTH", "FPGA_FREQ"
 @dataclass(frozen=True, order=True)
 class HlsModel:
     """
-    The parameters of the cycle model of the HLS source of VTA (`vta.cc`) on a board.
+    The parameters of the cycle model of a board whose VTA is built from the HLS source (`vta.cc`).
 
     Only loops over micro-ops are pipelined: each entry of such a loop refills the pipeline, and
     each row of a transfer waits for the first data.
     """
 
     refill: int
-    """Cycles of an entry of a loop over micro-ops, in addition to the micro-ops."""
+    """Cycles of an entry of a loop over micro-ops, in addition to a cycle per micro-op."""
     latency: int
     """Cycles of a row of a transfer, in addition to the bytes."""
     bytes_per_cycle: int
@@ -109,8 +113,9 @@ class HlsModel:
 @dataclass(frozen=True)
 class VtaBoard:
     """
-    A configuration of VTA: the size of its matrix product, the sizes of on-chip memories in
-    elements, and the timing of the memory system.
+    A configuration of VTA: the size of its matrix product, the sizes of on-chip memories, and the
+    timing of the memory system. Fields `log_` are logarithms to base 2; of memories, they count
+    elements.
     """
 
     target: str = "sim"
@@ -119,21 +124,24 @@ class VtaBoard:
     log_wgt: int = 10
     log_acc: int = 11
     bus_bytes: int | None = None
-    """Bytes of a beat of the memory bus."""
+    """The bytes that the memory bus transfers per cycle (a beat)."""
     clock_mhz: int | None = None
     read_latency: int = 50
-    """Cycles from a request to DRAM to the first beat; the JSON of VTA does not specify it."""
+    """Cycles from a read request to DRAM to the first data; the JSON of VTA does not specify it."""
     write_latency: int = 31
     host_macs_per_us: int = 335
-    """The rate of a matrix product on an A53 (papers, S3: 1024 x 1024 x 1024 in 3.2 s)."""
+    """
+    Products per microsecond of the CPU: a matrix product on an A53 (papers, S3: 1024 x 1024 x 1024
+    in 3.2 s).
+    """
     host_bytes_per_us: int = 500
-    """The bandwidth of the host for elementwise work, packing included."""
+    """Bytes per microsecond that the CPU moves in elementwise work, including packing."""
     log_batch: int = 0
     log_block: int = 4
     driver: DriverInterface | None = None
     timing: Timing = "chisel"
     hls: HlsModel | None = None
-    """The calibrated model, if any."""
+    """The fitted parameters of a board with `timing` "hls", or `None` if there are none."""
     title: str = field(default="", compare=False, repr=False)
 
     @property
@@ -153,14 +161,17 @@ class VtaBoard:
 
     @property
     def block(self) -> int:
-        """The number of lanes of a vector, and of inputs and outputs of a weight tile."""
+        """
+        The number of lanes of a vector, which is also the number of inputs and of outputs of a
+        weight tile.
+        """
         return 1 << self.log_block
 
     @property
     def vector(self) -> tuple[int, ...]:
         """
-        The last dimensions of packed tensors: the lanes, after the rows of a vector if there are
-        several.
+        The last dimensions of packed tensors: (lanes,), or (rows, lanes) if a vector has several
+        rows.
         """
         return (self.block,) if self.batch == 1 else (self.batch, self.block)
 
@@ -171,14 +182,15 @@ class VtaBoard:
     @property
     def alignment(self) -> int:
         """
-        The alignment of values in DRAM, in bytes: a multiple of the element size of each memory,
-        and of a cache line, so that no two values share a line.
+        The alignment of values in DRAM, in bytes: a multiple of the element size of each on-chip
+        memory, and of a cache line, so that no two values share a line.
         """
         return max(CACHE_LINE_BYTES, *(self.element_bytes(memory) for memory in MemoryType))
 
     def element_bytes(self, memory: MemoryType) -> int:
         """
-        Return the bytes of an element of `memory`, the unit of addresses and sizes in instructions.
+        Return the bytes of an element of the on-chip `memory`. Addresses and sizes in instructions
+        count elements.
         """
         return 1 << _log_bytes(memory, self.log_batch, self.log_block)
 
@@ -195,7 +207,7 @@ class VtaBoard:
 
     @property
     def portable_uops(self) -> int:
-        """The number of micro-ops that every implementation of VTA can address."""
+        """The number of micro-ops that all implementations of VTA can address."""
         return min(self.uops, PORTABLE_UOPS)
 
     @property
@@ -208,7 +220,7 @@ class VtaBoard:
 
     @property
     def acc(self) -> int:
-        """The number of vectors in the accumulator memory, which equals that of the memory OUT."""
+        """The number of vectors in the accumulator memory ACC; the memory OUT has as many."""
         return 1 << self.log_acc
 
     def elements(self, memory: MemoryType) -> int:
@@ -250,7 +262,9 @@ def _log_bytes(memory: MemoryType, batch: int, block: int) -> int:
 
 
 def parse_board(text: str, file: str | None = None) -> VtaBoard:
-    """Parse the JSON `text` of a configuration. Error messages name `file`."""
+    """
+    Return the board that the JSON `text` of a configuration describes. Error messages name `file`.
+    """
     try:
         loaded: object = json.loads(text, object_pairs_hook=_object(file))
     except (ValueError, RecursionError) as e:
@@ -268,7 +282,8 @@ def parse_board(text: str, file: str | None = None) -> VtaBoard:
 
 def board_of(content: Mapping[str, object], file: str | None) -> VtaBoard:
     """
-    Return the board with the fields `content` of a configuration file. Error messages name `file`.
+    Return the board for `content`, the fields of a configuration by name. Error messages name
+    `file`.
     """
     config = vars(read_fields(VtaFields, content, file))
     batch, block = config["LOG_BATCH"], config["LOG_BLOCK"]
@@ -370,8 +385,8 @@ def load_board(name: str | Path) -> VtaBoard:
 
 def spelled(board: VtaBoard, file: str) -> str:
     """
-    Return the text of a configuration file for a board: TOML if the name `file` ends in `.toml`,
-    else JSON.
+    Return the text of a configuration file for `board`, in TOML if `file` ends in `.toml`, else in
+    JSON.
     """
     if not file.endswith(TOML):
         return json.dumps(board.config(), indent=2) + "\n"

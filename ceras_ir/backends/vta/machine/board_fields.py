@@ -8,17 +8,23 @@ from ceras_ir.targets.board_files import board_field
 Flow = Literal["hls", "chisel"]
 FLOWS: tuple[Flow, ...] = get_args(Flow)
 DRIVER_PAGE_BYTES = 4096
-"""Registers and memory are mapped by pages, and a burst of VTA must not cross a page."""
+"""
+The size of a page. Registers and memory are mapped by pages, and a burst of VTA must not cross a
+page.
+"""
 
 
 Timing = Literal["chisel", "hls"]
-"""The designs with a cycle model (TIMING): the Chisel or the HLS source of VTA."""
+"""
+The implementations of VTA that have a model of cycles: built from the Chisel or from the HLS
+source.
+"""
 
 
 MIN_LOG_BUS, MAX_LOG_BUS = 5, 10
 """AXI has buses of 32 to 1024 bits; the designs of VTA have 64 and 128."""
 MAX_LOG_INTRINSIC = 8
-"""The limit for rows and for lanes: 65,536 multipliers."""
+"""The maximum logarithm of the rows and of the lanes of a vector: 65,536 multipliers."""
 
 MAX_KEY = (1 << 31) - 1
 MAX_ADDRESS = (1 << 32) - DRIVER_PAGE_BYTES

@@ -1,9 +1,9 @@
 """
-Prove that a stream is correct, independently of the code that generates it.
+Prove that an instruction stream of VTA is correct, independently of the code that generates it.
 
-All checks follow the order of `token_walk`: token balance, hazards between modules, ranges,
-initialized reads and the portable subset. Only the definition of instructions is shared with the
-builder and the simulators.
+All checks follow the order of `token_walk`, in which tokens permit the instructions to run: token
+balance, hazards between modules, ranges, initialized reads and the portable subset. Only the
+definition of instructions is shared with the builder and the simulators.
 """
 
 from collections.abc import Hashable, Sequence
@@ -37,8 +37,7 @@ from ceras_ir.backends.vta.machine.token_walk import StreamFinding, walk
 
 MAX_STREAM_FINDINGS = 100
 """
-The number of findings after which the check stops, because further findings contain little
-information.
+The number of errors after which the check stops, because further errors contain little information.
 """
 
 Indices = NDArray[np.int64]
@@ -56,10 +55,12 @@ def check_stream(
     max_findings: int = MAX_STREAM_FINDINGS,
 ) -> list[StreamFinding]:
     """
-    Return at most `max_findings` errors of a stream, in the order of the stream.
+    Return at most `max_findings` errors of a stream, in the order of the stream; none if it is
+    proven correct.
 
-    `uop_words` are the contents of DRAM from 4-byte element `uop_base` on: a micro-op table, or
-    an image, which also has the operands of shifts by vectors.
+    `uop_words` are the 4-byte elements of DRAM from element `uop_base` on: a table of micro-ops, or
+    an image, which also has the operands of shifts by vectors. `dram_bytes` is the size of DRAM,
+    which transfers must not exceed; `None` if it is not known.
     """
     stream = decode(instructions, board) if isinstance(instructions, bytes) else instructions
     checker = StreamChecker(stream, board, uop_words, uop_base, dram_bytes)
@@ -79,7 +80,8 @@ def check_program(
 
 class StreamChecker:
     """
-    The state of the checks: the last access of each element, and whether it was written.
+    The state of the checks of a stream: the last access to each element, and whether it was
+    written.
 
     Two accesses of an element by different modules, including a write, must be ordered by tokens.
     Stores access the accumulators too, as in the functional simulator, so a load into ACC counts as
@@ -149,8 +151,8 @@ class StreamChecker:
 
     def access(self, index: int, space: str, elements: Elements, *, write: bool) -> None:
         """
-        Record that an instruction accesses `elements` of a memory, and report a race with an
-        earlier access.
+        Record that the instruction `index` reads or writes `elements` of the memory `space`. Report
+        a hazard if an earlier access by another module is not ordered before it by tokens.
         """
         module = module_of(self.stream[index])
         clock = self.order.clocks[index]
@@ -173,7 +175,10 @@ class StreamChecker:
         self.touched[key][elements] = self.order.positions[index]
 
     def dram(self, index: int, i: Load | Store, memory: MemoryType, *, write: bool) -> None:
-        """Check that the DRAM range of a load or store exists, and record the access."""
+        """
+        Record the DRAM range that a load or store accesses. Report it if it exceeds DRAM, or as a
+        hazard.
+        """
         if not i.y_size:
             return
         unit = self.board.element_bytes(memory)
@@ -188,7 +193,8 @@ class StreamChecker:
 
     def fits(self, index: int, memory: MemoryType, last: int) -> bool:
         """
-        Return whether `memory` has an element `last`; report an instruction that accesses more.
+        Return whether `memory` has the element `last`; otherwise also report the instruction
+        `index`.
         """
         if last < (size := self.board.elements(memory)):
             return True
@@ -217,8 +223,8 @@ class StreamChecker:
 
     def portable_amounts(self, i: Load) -> bool:
         """
-        Return whether the load `i` loads shift amounts that are known and have the same effect in
-        all implementations of VTA.
+        Return whether the values that the load `i` transfers are known shift amounts from 0 to 15,
+        which have the same effect in all implementations of VTA.
         """
         size = self.board.element_bytes(i.memory) // self.uop_words.itemsize
         starts = (i.dram_base + i.x_stride * np.arange(i.y_size)) * size - self.uop_base
@@ -275,9 +281,9 @@ class StreamChecker:
 
     def shifts(self, index: int, elements: Indices) -> None:
         """
-        Report a shift by accumulators that do not hold constants from 0 to 15 that a load stored
-        there. VTA in HLS uses only the lowest five bits of the amount as a signed number, so other
-        amounts give different results there.
+        Report a shift by accumulators (`elements`) other than constants from 0 to 15 that a load
+        stored there. VTA in HLS uses only the lowest five bits of the amount as a signed number, so
+        other amounts give different results there.
         """
         if (bad := elements[~self.amounts[elements]]).size:
             message = f"shifts by acc element {bad[0]}, which was not loaded as 0 to {SHR_RANGE[1]}"
@@ -292,8 +298,9 @@ class StreamChecker:
         factors: tuple[int, int],
     ) -> Indices | None:
         """
-        Return the elements of `memory` that an operand of a GEMM or ALU instruction accesses, or
-        `None` if one does not exist.
+        Return the elements of `memory` that an operand of a GEMM or ALU instruction accesses in all
+        iterations, or `None` (and report it) if one does not exist. `first` has the indices in the
+        micro-ops, `factors` the strides of the two loops.
         """
         if not self.fits(index, memory, i.last_index(int(first.max()), factors)):
             return None
@@ -301,8 +308,8 @@ class StreamChecker:
 
     def initialised(self, index: int, memory: MemoryType, elements: Elements) -> bool:
         """
-        Return whether the stream has written all of `elements` before they are read; report the
-        first otherwise.
+        Return whether the stream has written all of `elements` before; otherwise also report the
+        first that was not written.
         """
         holds = self.holds[memory][elements]
         if holds.all():
@@ -315,9 +322,8 @@ class StreamChecker:
 
 class _Loops:
     """
-    The elements that the loops of a GEMM or ALU instruction reach, and their pipeline conflicts.
-
-    Results are cached, because a stream repeats loops.
+    Computes the elements that the loops of GEMM and ALU instructions access, and conflicts of
+    overlapping iterations. Results are cached, because a stream repeats loops.
     """
 
     def __init__(self):
@@ -326,8 +332,8 @@ class _Loops:
 
     def elements(self, first: Indices, i: Gemm | Alu, factors: tuple[int, int]) -> Indices:
         """
-        Return the distinct elements that an operand accesses in all iterations, for the indices
-        `first` of micro-ops and the factors of both loops.
+        Return the distinct elements that an operand accesses in all iterations. `first` has the
+        indices in the micro-ops, `factors` the strides of the outer and the inner loop.
         """
         outer, inner = factors
         key = (first.tobytes(), i.iter_out, i.iter_in, factors)
@@ -343,7 +349,8 @@ class _Loops:
 
     def conflict(self, uops: Indices, i: Gemm | Alu) -> str | None:
         """
-        Return the reason for which iterations in the pipeline must not overlap, or `None`.
+        Return the reason why iterations of the instruction must not overlap in the pipeline,
+        although they do, or `None`.
 
         GEMM: HLS pipelines `acc_mem` with `DEPENDENCE inter false`, so an iteration must not write
         the accumulators of the two previous iterations. ALU: the result of the previous iteration
@@ -383,7 +390,10 @@ class _Loops:
 
 
 def _consecutive(steps: Indices) -> Indices:
-    """Return each three consecutive `steps` as a row: the iterations of a pipeline that overlap."""
+    """
+    Return each three consecutive elements of `steps` as a row, [n - 2, 3]: the iterations that
+    overlap in the pipeline. Fewer than three elements are a single row.
+    """
     if len(steps) < 3:
         return steps[None, :]
     return np.stack([steps[:-2], steps[1:-1], steps[2:]], axis=1)

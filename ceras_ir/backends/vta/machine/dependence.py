@@ -1,6 +1,7 @@
 """
 Insert dependence tokens, with which a stream has the results of in-order execution.
 
+The modules load, compute and store of VTA run at the same time; a token makes one wait for another.
 The input is in dataflow order. `Footprints` computes the memory that an instruction accesses and
 that another module can access too, `Shadow` holds the last instructions that accessed it. An
 instruction that depends on an earlier instruction of another module gets a token from the latest
@@ -30,7 +31,7 @@ from ceras_ir.backends.vta.machine.isa import (
 )
 
 Region = slice | NDArray[np.int64]
-"""Elements, contiguous or listed."""
+"""A set of elements of a memory: a contiguous range, or a list of indices."""
 
 
 class Space(Enum):
@@ -59,7 +60,7 @@ READERS = {
 
 @dataclass
 class InstructionFootprint:
-    """The memory regions that an instruction reads and writes, each with the name of the memory."""
+    """The memory regions that an instruction reads and writes, each with the memory."""
 
     reads: list[tuple[Space, Region]] = field(default_factory=list[tuple[Space, Region]])
     writes: list[tuple[Space, Region]] = field(default_factory=list[tuple[Space, Region]])
@@ -67,7 +68,7 @@ class InstructionFootprint:
 
 class Footprints:
     """
-    Computes footprints; equal loop nests share index sets.
+    Computes the memory regions that instructions access; equal loop nests share index sets.
 
     OUT includes the accumulators: the functional simulator stores from them (`SRAM::TruncStore`),
     so a load into ACC must wait for an earlier store too. DRAM is tracked in granules of one
@@ -80,8 +81,8 @@ class Footprints:
 
     def of(self, i: Instruction, uops: MicroOps | None) -> InstructionFootprint:
         """
-        Return the memory regions that the instruction `i` accesses. `uops` are the micro-ops of a
-        GEMM or ALU instruction.
+        Return the memory regions that the instruction `i` reads and writes. `uops` has the
+        micro-ops of a GEMM or ALU instruction; `None` for others.
         """
         match i:
             case Load(memory=memory):
@@ -140,7 +141,7 @@ class Footprints:
 
 class Shadow:
     """
-    For each element of each memory, the last instruction that wrote it and the last that read it.
+    Stores the last instruction of each module that accessed each element of each shared memory.
     """
 
     def __init__(self, board: VtaBoard):
@@ -153,8 +154,8 @@ class Shadow:
 
     def needs(self, module: Module, footprint: InstructionFootprint) -> list[int]:
         """
-        Return, for each module, its last instruction that must be complete before an access to
-        `footprint`.
+        Return a position for each module: that of its last instruction that must be complete before
+        `module` may access `footprint`. Positions start at 1; 0 means none.
         """
         needs = [0, 0, 0]
         for space, region, other in self._conflicts(footprint):
@@ -166,9 +167,9 @@ class Shadow:
 
     def latest(self, footprint: InstructionFootprint) -> int:
         """
-        Return the position of the last instruction on which `footprint` depends. In contrast to
-        `needs`, the instructions of a module are not assumed to run in order. Positions must be
-        those of the whole stream.
+        Return the position in the stream of the last instruction that must precede an access to
+        `footprint`, 0 if there is none. In contrast to `needs`, this includes the module of the
+        access itself, and all recorded positions must count the entire stream.
         """
         touched = [(s, r, m) for s, r, m in self._conflicts(footprint)]
         touched += [(space, region, WRITER[space]) for space, region in footprint.writes]
@@ -180,7 +181,8 @@ class Shadow:
 
     def record(self, module: Module, position: int, footprint: InstructionFootprint) -> None:
         """
-        Record that instruction number `position` of `module` accesses the regions of `footprint`.
+        Record that `module` accesses the regions of `footprint` in the instruction with number
+        `position`, from 1 on.
         """
         for space, region in (*footprint.reads, *footprint.writes):
             self._array(space, module, region)[region] = position
@@ -205,13 +207,13 @@ class Shadow:
 
 
 MAX_OUTSTANDING_TOKENS = (TOKEN_LIMIT + 1) // 2
-"""The maximum number of outstanding tokens of a kind."""
+"""The maximum number of tokens from one module to another that were pushed but not yet popped."""
 
 Clock = tuple[int, int, int]
-"""The number of instructions of each module that are known to be done."""
+"""The numbers of instructions of load, compute and store that are known to be done."""
 
 NO_OP = Load(MemoryType.UOP, 0, 0, 0, 0, 0)
-"""An instruction of the compute module without effect."""
+"""An instruction of the compute module that has no effect except for its tokens."""
 
 
 @dataclass
@@ -219,11 +221,11 @@ class _Node:
     instruction: Instruction
     clock: Clock
     """
-    The number of instructions of each module that are done when this instruction is done, itself
-    included.
+    The numbers of instructions of each module that are done when this instruction is done, which
+    counts too.
     """
     flags: dict[str, bool] = field(default_factory=dict[str, bool])
-    """The token flags that are set."""
+    """The token flags that are set, by name."""
 
 
 class DependenceInserter:
@@ -281,8 +283,9 @@ class DependenceInserter:
     def _relay(self, target: Module, source: Module, needed: int) -> int:
         """
         Return the position of the first compute instruction that waits, directly or indirectly, for
-        instruction `needed` of `source`. Load and store exchange no tokens, so that compute relays
-        them. Insert an empty instruction if there is none.
+        instruction `needed` of `source`; 0 if `target` already waited for it. Load and store
+        exchange no tokens, so that compute relays them. An empty compute instruction is added if
+        none waits.
         """
         waiting = self._modules[target]
         if needed <= (waiting[-1].clock[source] if waiting else 0):

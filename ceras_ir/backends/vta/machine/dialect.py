@@ -116,8 +116,8 @@ def integer(value: int) -> IntegerAttr[I64]:
 @lru_cache(1 << 14)
 def number_attribute(name: str, values: tuple[int, ...]) -> Attribute | None:
     """
-    Return the attribute for the property `name` of an instruction, or `None` if its values are zero
-    and may be omitted.
+    Return the attribute for the property `name` of an instruction: an integer, or an array for
+    several `values`. The result is `None` if all values are zero and the property may be omitted.
     """
     if len(values) == 1:
         return integer(values[0])
@@ -141,7 +141,10 @@ def number_values(attribute: Attribute | None, name: str, length: int) -> tuple[
 
 
 class _InstructionOp(IRDLOperation, ABC):
-    """The base class of instructions: token flags, and verification that fields fit their bits."""
+    """
+    The base class of operations for instructions: token flags, and the verification that fields fit
+    their bits.
+    """
 
     FIELDS: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """The properties with one or several integers, and the names of these fields."""

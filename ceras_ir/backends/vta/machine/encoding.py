@@ -43,7 +43,10 @@ _KINDS: dict[type[Instruction], Opcode] = {
 
 
 class _Layout:
-    """The bit positions of the fields of a kind of instruction, and a mask of unused bits."""
+    """
+    The bit positions of the fields of a kind of instruction in the 128-bit word, and a mask of
+    unused bits.
+    """
 
     def __init__(self, widths: dict[str, int]):
         self.fields: list[tuple[str, int, int]] = []
@@ -87,7 +90,7 @@ DEFAULT_VTA_BOARD = VtaBoard()
 def field_limits(
     kind: type[Instruction], board: VtaBoard = DEFAULT_VTA_BOARD
 ) -> dict[str, tuple[int, int]]:
-    """Return the lowest and the highest value of each field of an instruction class."""
+    """Return the minimum and the maximum value of each field of an instruction of class `kind`."""
     fields = _layouts(board)[_KINDS[kind]].fields
     limits = {name: (0, limit - 1) for name, _, limit in fields if name != "memory"}
     if "imm" in limits:
@@ -97,7 +100,7 @@ def field_limits(
 
 def micro_op_limits(board: VtaBoard) -> tuple[int, int, int]:
     """
-    Return the number of accumulators, inputs and weights that the fields of a micro-op can address.
+    Return the limits (exclusive) of the three indices in a micro-op: accumulator, input and weight.
     """
     return board.acc, max(board.acc, board.inp), board.wgt
 
@@ -132,8 +135,8 @@ def encode(instructions: Iterable[Instruction], board: VtaBoard = DEFAULT_VTA_BO
 
 def unused_bits(word: int, board: VtaBoard = DEFAULT_VTA_BOARD) -> int:
     """
-    Return the bits that are set in an encoded instruction but belong to no field; 0 if the opcode
-    is unknown.
+    Return the bits of an encoded instruction `word` that are set but belong to no field, as an
+    integer; 0 if the opcode is unknown.
     """
     opcode = word & 7
     return word & _layouts(board)[Opcode(opcode)].unused if opcode in _OPCODES else 0
@@ -143,8 +146,9 @@ def decode_instruction(
     word: int, board: VtaBoard = DEFAULT_VTA_BOARD, index: int = 0, *, lenient: bool = False
 ) -> Instruction:
     """
-    Decode the 128-bit `word`. Messages name `index`. Bits without a field must be zero, unless
-    `lenient`: no implementation reads them.
+    Return the instruction that the 128-bit `word` encodes. An `InputError` names `index`, the
+    number of the instruction. Bits without a field must be zero, unless `lenient`: no
+    implementation reads them.
     """
 
     def bad(message: str) -> InputError:
@@ -200,7 +204,10 @@ def words(data: bytes) -> list[int]:
 def decode(
     data: bytes, board: VtaBoard = DEFAULT_VTA_BOARD, *, lenient: bool = False
 ) -> list[Instruction]:
-    """Decode the bytes of a stream to instructions; `decode_instruction` specifies `lenient`."""
+    """
+    Return the instructions that the bytes of a stream encode, 16 bytes each; `decode_instruction`
+    specifies `lenient`.
+    """
     return [
         decode_instruction(word, board, index, lenient=lenient)
         for index, word in enumerate(words(data))
@@ -208,7 +215,10 @@ def decode(
 
 
 MicroOps = NDArray[np.int64]
-"""Shape `[n, 3]`: dst, src, wgt."""
+"""
+Micro-ops as an array of shape `[n, 3]`: the indices of accumulator (dst), input (src) and weight
+(wgt).
+"""
 
 
 def micro_ops(rows: Iterable[Sequence[int]] | MicroOps) -> MicroOps:
@@ -252,18 +262,23 @@ def _positions(board: VtaBoard) -> tuple[int, int]:
 
 @dataclass(frozen=True, eq=False)
 class VtaProgram:
-    """The instructions of a launch, and the micro-op table that they load from DRAM."""
+    """The instructions of a launch, and the table of micro-ops that they load from DRAM."""
 
     instructions: Sequence[Instruction]
     micro_ops: MicroOps
     uop_base: int = 0
-    """The position of the table in DRAM, in 4-byte elements."""
+    """The position of the table in DRAM, in elements of 4 bytes."""
     kernels: Sequence[int] = ()
-    """The kernel number of each instruction; empty if there is a single kernel."""
+    """
+    For each instruction, the number of the kernel (layer) to which it belongs; empty if there is a
+    single kernel.
+    """
 
     def instruction_bytes(self, board: VtaBoard = DEFAULT_VTA_BOARD) -> bytes:
         return encode(self.instructions, board)
 
     def micro_op_bytes(self, board: VtaBoard = DEFAULT_VTA_BOARD) -> bytes:
-        """Return the bytes of the micro-op table, which begins at byte `4 * uop_base` of DRAM."""
+        """
+        Return the bytes of the table of micro-ops, which starts at byte `4 * uop_base` of DRAM.
+        """
         return encode_micro_ops(self.micro_ops, board).astype("<u4").tobytes()

@@ -1,7 +1,7 @@
 """
-List models of the HLS source of VTA that agree with all times that S3 measured on a ZCU102 (papers,
-S3: Table 2 and Figure 10). The first model agrees best; the measurements do not distinguish
-further.
+List parameters of the cycle model of VTA's HLS source that agree with all times that paper S3
+measured on a ZCU102 (`docs/papers.md`, S3: Table 2 and Figure 10). The first model agrees best; the
+measurements do not distinguish further.
 
 Printed by `benchmarks/vta_hls_fit.py --write`, which explains the method.
 """

@@ -18,7 +18,7 @@ from ceras_ir.backends.vta.machine.isa import Alu, AluOpcode, Gemm
 Indices = NDArray[np.int64]
 
 FLOAT32_PRODUCTS = 1 << 10
-"""The maximum number of int8 products with an exact sum in float32: 2^10 * 2^14 = 2^24."""
+"""The maximum number of int8 products whose sum is exact in float32: 2^10 * 2^14 = 2^24."""
 
 
 def iteration_indices(
@@ -29,7 +29,8 @@ def iteration_indices(
 ) -> Indices:
     """
     Return the index of an operand in each iteration of the loops, in order: `uops[k] + factors[0] *
-    a + factors[1] * b`.
+    a + factors[1] * b` for outer iteration a, inner iteration b and micro-op k. `outer` is a range
+    of outer iterations; `None` means all.
     """
     outer = range(i.iter_out) if outer is None else outer
     a = np.arange(outer.start, outer.stop, dtype=np.int64)[:, None, None] * factors[0]
@@ -40,8 +41,8 @@ def iteration_indices(
 @dataclass(frozen=True)
 class _Product:
     """
-    Part of a GEMM as a stack of matrix products: `g` products of `r` vectors by `k` tiles. No other
-    part has the same destinations.
+    A part of a GEMM as a stack of matrix products: `g` products of `r` vectors by `k` tiles. No
+    other part has the same destinations.
     """
 
     dst: Indices
@@ -54,17 +55,21 @@ class _Product:
 
 @dataclass(frozen=True)
 class GemmPlan:
-    """A GEMM instruction as matrix products; each destination belongs to a single product."""
+    """
+    A GEMM instruction as matrix products. Each destination (accumulator) belongs to a single
+    product.
+    """
 
     products: list[_Product]
     dst: Indices
-    """The indices of the accumulators that change, without repetitions."""
+    """The indices of all accumulators that change, each a single time."""
 
     def run(
         self, inp: NDArray[np.float32], wgt: NDArray[np.float32], acc: NDArray[np.int32]
     ) -> None:
         """
-        Add the products of `inp` and `wgt` to `acc`. The tiles of `wgt` are stored as [in][out].
+        Add the products of the inputs and weights of on-chip memory to `acc`, in place. The tiles
+        of `wgt` are stored as [in][out].
         """
         for p in self.products:
             (g, r, k), (_, lanes, outputs) = p.src.shape, wgt.shape
@@ -80,7 +85,8 @@ class GemmPlan:
 
 def _equal_rows(rows: Indices) -> tuple[Indices, Indices]:
     """
-    Return a number for each row, equal for equal rows, and the first row of each number.
+    Return a number for each row, which is equal for equal rows, and for each number the index of
+    the first such row.
 
     This is `np.unique` by rows, which is slow for wide rows because each column becomes a field.
     """
@@ -119,8 +125,9 @@ Int32 = NDArray[np.int32]
 @dataclass(frozen=True)
 class AluPlan:
     """
-    An ALU instruction as stages of independent iterations: destination and source indices of each.
-    Sources are unused with an immediate.
+    An ALU instruction as stages, which are executed in sequence; the iterations of a stage are
+    independent. A stage is the indices of destinations and of sources, which are not used with an
+    immediate.
     """
 
     stages: list[tuple[Indices, Indices]]
@@ -151,8 +158,8 @@ def _occurrence(values: Indices) -> Indices:
 
 def _independent(dst: Indices, src: Indices) -> bool:
     """
-    Return whether iterations can execute together: none writes a destination of an earlier
-    iteration or a source of a later one.
+    Return whether all iterations can be executed at the same time: no two have the same
+    destination, and none reads what an earlier iteration writes.
     """
     written_at = np.full(int(max(dst.max(), src.max())) + 1, len(dst))
     position = np.arange(len(dst))
@@ -163,8 +170,8 @@ def _independent(dst: Indices, src: Indices) -> bool:
 
 def _schedule(dst: list[int], src: list[int]) -> Indices:
     """
-    Return the earliest stage for each iteration that keeps the order of reads and writes of equal
-    elements.
+    Return the stage of each iteration: the earliest that keeps the order of reads and writes of
+    equal elements.
     """
     after_write: dict[int, int] = {}
     last_read: dict[int, int] = {}
@@ -179,8 +186,8 @@ def _schedule(dst: list[int], src: list[int]) -> Indices:
 
 def compute(opcode: AluOpcode, x: Int32, y: Int32) -> Int32:
     """
-    Return the ALU function `opcode` of int32 vectors. Results wrap to 32 bits, and shift amounts
-    are modulo 32.
+    Return the ALU function `opcode` of int32 vectors, elementwise. Results wrap to 32 bits. SHR
+    shifts to the left if `y` is negative; amounts are modulo 32.
     """
     match opcode:
         case AluOpcode.MIN:

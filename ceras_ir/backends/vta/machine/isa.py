@@ -15,7 +15,10 @@ from ceras_ir.support.options import inherited, options
 from ceras_ir.targets.shared_options import BoardOptions
 
 DEFAULT_BOARD_NAME = "tsim"
-"""The Chisel design in the cycle-accurate simulator, on which `timing` was measured."""
+"""
+The board of the Chisel design in the cycle-accurate simulator, on which the cycle model was
+measured.
+"""
 
 
 @options
@@ -29,28 +32,36 @@ class VtaBoardOptions(BoardOptions):
 INSTRUCTION_BYTES = 16
 
 PORTABLE_UOPS = 2048
-"""The size of the micro-op memory of the Chisel RTL (`uopMemDepth`); higher indices alias there."""
+"""
+The number of micro-ops that all implementations can hold: that of the Chisel RTL (`uopMemDepth`),
+in which higher indices wrap around.
+"""
 
 IMMEDIATE_RANGE = (-(2**15), 2**15 - 1)
-"""The range of the constant of an ALU operation."""
+"""The minimum and the maximum constant (immediate) of an ALU operation."""
 
 SHR_RANGE = (-16, 15)
-"""HLS uses five signed bits of a shift amount (`aluop_shr_arg_T`)."""
+"""
+The range of shift amounts: HLS uses five signed bits (`aluop_shr_arg_T`). Negative amounts shift
+left.
+"""
 
 QUEUE_LENGTH = 512
-"""The instructions that can wait before a module (`instQueueEntries`, `STREAM_IN_DEPTH`)."""
+"""
+The number of instructions that can wait before a module (`instQueueEntries`, `STREAM_IN_DEPTH`).
+"""
 
 TOKEN_LIMIT = 255
-"""The maximum of outstanding tokens of a kind: semaphores of the RTL have 8 bits."""
+"""The maximum number of tokens in a dependency queue: semaphores of the RTL have 8 bits."""
 
 GEMM_PIPELINE = 2
 """
-The GEMM iterations between two writes of the same accumulator: HLS pipelines `acc_mem` with
-`DEPENDENCE inter false`.
+The number of other GEMM iterations that must be between two writes of the same accumulator: HLS
+pipelines `acc_mem` with `DEPENDENCE inter false`.
 """
 
 RESIDUAL_WEIGHT_BITS = 6
-"""The maximum left shift of a residual by an int8 diagonal; 2^7 is not an int8."""
+"""The maximum left shift n of a residual by a weight 2^n; 2^7 is not an int8."""
 
 
 def is_immediate(value: int) -> bool:
@@ -59,7 +70,7 @@ def is_immediate(value: int) -> bool:
 
 
 class Opcode(IntEnum):
-    """The kinds of instructions, as in bits [2:0]."""
+    """The kinds of instructions, with their values in bits [2:0]."""
 
     LOAD = 0
     STORE = 1
@@ -83,7 +94,7 @@ class MemoryType(IntEnum):
 
 
 class AluOpcode(IntEnum):
-    """The functions of the ALU on two int32 vectors; `MUL` is not portable."""
+    """The functions of the ALU on two int32 vectors; `MUL` is not part of the portable subset."""
 
     MIN = 0
     MAX = 1
@@ -94,8 +105,8 @@ class AluOpcode(IntEnum):
 
 class Module(IntEnum):
     """
-    The modules of VTA, which run concurrently. The token flags `prev` and `next` refer to neighbors
-    in this order.
+    The modules of VTA, which run concurrently. The token flags `prev` and `next` refer to the
+    neighbor modules in this order.
     """
 
     LOAD = 0
@@ -106,8 +117,9 @@ class Module(IntEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tokens:
     """
-    Dependence flags: before execution, wait for a token of the previous or next module (pop);
-    after execution, send it a token (push). Load has no previous module, store has no next one.
+    The token flags of an instruction: before execution, wait for a token of the previous or next
+    module (pop); after execution, send it a token (push). Load has no previous module, store has no
+    next one.
     """
 
     pop_prev: bool = False
@@ -117,14 +129,15 @@ class Tokens:
 
 
 TOKEN_FLAGS = ("pop_prev", "pop_next", "push_prev", "push_next")
-"""The fields of `Tokens`."""
+"""The names of the token flags, which are the fields of `Tokens`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load(Tokens):
     """
-    Copy `y_size` rows of `x_size` elements, `x_stride` apart in DRAM, to consecutive elements of
-    `memory`, with zeros around them. `x_size == 0` copies no data and carries tokens.
+    Copy `y_size` rows of `x_size` elements from DRAM to consecutive elements of `memory`, with
+    zeros around them (the pads). Rows start `x_stride` elements apart in DRAM. A load with `x_size`
+    0 copies no data and only carries tokens.
     """
 
     memory: MemoryType
@@ -148,14 +161,17 @@ class Load(Tokens):
 
     @property
     def elements(self) -> int:
-        """The number of elements that the load writes on chip, starting at `sram_base`."""
+        """
+        The number of elements, with padding, that the load writes on chip from `sram_base` on.
+        """
         return self.rows * self.columns if self.x_size else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Store(Tokens):
     """
-    Copy consecutive elements of the memory OUT to `y_size` rows in DRAM, `x_stride` elements apart.
+    Copy consecutive elements of the memory OUT to `y_size` rows of `x_size` elements in DRAM. Rows
+    start `x_stride` elements apart.
     """
 
     sram_base: int
@@ -166,7 +182,7 @@ class Store(Tokens):
 
     @property
     def elements(self) -> int:
-        """The number of elements that the store reads on chip, starting at `sram_base`."""
+        """The number of elements that the store reads on chip from `sram_base` on."""
         return self.y_size * self.x_size
 
 
@@ -200,8 +216,9 @@ class LoopNest:
 
     def last_index(self, first: int, factors: tuple[int, int]) -> int:
         """
-        Return the index of an operand in the last iteration, which is the highest because factors
-        are unsigned.
+        Return the maximum index of an operand, that of the last iteration, because factors are not
+        negative. `first` is the index in the micro-op, `factors` are the increments of the outer
+        and the inner loop.
         """
         return first + factors[0] * (self.iter_out - 1) + factors[1] * (self.iter_in - 1)
 
@@ -284,7 +301,9 @@ def describe(instruction: Instruction) -> str:
 
 
 TokenQueue = tuple[int, int]
-"""The numbers of the modules that push and pop the tokens of a queue."""
+"""
+A dependency queue: the numbers of the module that pushes and of the module that pops its tokens.
+"""
 
 
 def tokens_popped(i: Instruction) -> list[TokenQueue]:
@@ -311,7 +330,10 @@ def _neighbours(module: Module, has_previous: bool, has_next: bool) -> list[int]
 
 
 def violations(instruction: Instruction) -> list[str]:
-    """Return how a single instruction violates the portable subset of VTA."""
+    """
+    Return messages that explain how a single instruction violates the portable subset, on which all
+    implementations of VTA agree; an empty list if it does not.
+    """
     found = _token_violations(instruction)
     match instruction:
         case Load() as i:

@@ -1,11 +1,12 @@
 """
-Place the micro-op lists of a stream on chip, and choose their length for the HLS source.
+Place the micro-op lists of a stream on chip, and choose their length for the HLS source of VTA.
 
-A stream is cut into phases, each of which begins with a UOP load. A kernel is a single phase if all
-lists fit the micro-op memory, after the lists of earlier kernels if there is space. Lists on chip
-are not loaded again, and equal lists of a phase are stored a single time. For the HLS source, long
-lists replace loops around short lists. This is exact, because a list has the iterations of the loop
-in order. The length is limited: all lists share a small memory, and reloads cost more than refills.
+A stream is cut into phases, each of which begins with a load of micro-ops. A kernel is a single
+phase if all lists fit the micro-op memory, after the lists of earlier kernels if there is space.
+Lists on chip are not loaded again, and equal lists of a phase are stored a single time. For the HLS
+source, long lists replace loops around short lists. This is exact, because a list has the
+iterations of the loop in order. The length is limited: all lists share a small memory, and reloads
+cost more than refills of the pipeline.
 """
 
 from collections.abc import Sequence
@@ -27,12 +28,15 @@ class Phase:
     """
 
     start: int
-    """The first user, as a position in the list of sequences; 0 for the first phase."""
+    """
+    The position, in the instruction stream, of the first instruction that uses the micro-ops of the
+    phase; 0 for the first phase.
+    """
     table_base: int
-    """The index of the first micro-op of the phase in the table in DRAM."""
+    """The index in the table in DRAM of the first of the `length` micro-ops of the phase."""
     length: int
     place: int = 0
-    """The index of the first micro-op of the phase on chip."""
+    """The index in on-chip memory of the first micro-op of the phase."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,10 @@ class Residency:
     table: MicroOps
     phases: list[Phase]
     places: list[int | None]
-    """The on-chip index of the first micro-op of each user; `None` for users without micro-ops."""
+    """
+    The on-chip index of the first micro-op of each instruction; `None` for instructions without
+    micro-ops.
+    """
 
 
 def plan_residency(
@@ -116,7 +123,7 @@ def _needs(users: Sequence[MicroOps | None], kernels: Sequence[int]) -> dict[int
 Listed = tuple[Instruction, MicroOps | None]
 
 LIST_LENGTHS = (512, 256, 128, 64, 32, 16, 8, 1)
-"""Candidates for the maximum length of lists."""
+"""The tried values of the maximum length of micro-op lists."""
 OPERANDS = ("dst", "src", "wgt")
 
 
@@ -151,8 +158,9 @@ def _cycles(
 
 def _lengthened(operation: Listed, length: int, board: VtaBoard) -> list[Listed]:
     """
-    Lengthen the micro-op list of an instruction to at most `length` entries. Each additional entry
-    replaces an iteration of the inner loop, then of the outer loop, so the result is unchanged.
+    Return instructions that replace `operation`, with micro-op lists of at most `length` entries.
+    An additional entry of a list replaces an iteration of the inner loop, then of the outer loop,
+    so the result is unchanged.
     """
     i, uops = operation
     if not isinstance(i, Gemm | Alu) or uops is None:

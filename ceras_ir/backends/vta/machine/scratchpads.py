@@ -32,8 +32,8 @@ from ceras_ir.support.diagnostics import UnsupportedError
 @dataclass(frozen=True)
 class Clip:
     """
-    The number of elements before, inside and after the range `[0, size)`, of `count` elements at
-    distances of `step`.
+    The numbers of positions before, inside and after the range `[0, size)`, of `count` positions
+    from `start` on at distances of `step`: the padding and the content of a box.
     """
 
     before: int
@@ -49,8 +49,8 @@ class Clip:
 
 def shift_steps(amount: int) -> list[int]:
     """
-    Return the shortest list of portable shifts with the sum `amount`. Shifts that round down have
-    the result of a single shift by the sum.
+    Return the shortest list of portable shift amounts with the sum `amount`: [15, 2] for 17.
+    Several right shifts, which round down, have the result of a single shift by the sum.
     """
     low, high = SHR_RANGE
     steps: list[int] = []
@@ -64,9 +64,9 @@ def matrix_at(
     dram: SSAValue, indices: tuple[int, ...]
 ) -> tuple[int, tuple[int, int], tuple[int, int]]:
     """
-    Return the position of a matrix in a DRAM buffer, and the row, the column and the extents in
-    this matrix, all in vectors. The last two dimensions are the matrix; a single dimension is a
-    row.
+    Return the position of a matrix in the DRAM buffer `dram`, the row and the column in this
+    matrix, and its extents, all in vectors. The last two of `indices` are row and column; a single
+    index is a column.
     """
     indices = index_values(indices)
     shape = tile.memref_type(dram).get_shape()[: len(indices)]
@@ -80,7 +80,8 @@ def matrix_at(
 
 def unrolled(first: Sequence[int], loops: Sequence[tuple[int, ...]]) -> MicroOps:
     """
-    Return micro-ops for all iterations of `loops`, in order, with indices that begin at `first`.
+    Return a micro-op for each iteration of `loops`, in order. `first` has the indices of the first
+    iteration; a loop is the extent and the increment of each index.
     """
     rows = np.array([(*first, 0, 0)[:3]], np.int64)
     for extent, *steps in loops:
@@ -91,8 +92,8 @@ def unrolled(first: Sequence[int], loops: Sequence[tuple[int, ...]]) -> MicroOps
 
 def row_major(shape: Sequence[int], indices: tuple[int, ...]) -> int:
     """
-    Return the row-major position in `shape` of the element at leading indices; missing indices are
-    zero.
+    Return the row-major position in `shape` of the element at `indices`; missing indices at the end
+    are zero: 5 for shape (2, 5) and indices (1,).
     """
     position, known = 0, index_values(indices)
     for extent, index in zip(shape, (*known, *(0,) * len(shape)), strict=False):
@@ -101,20 +102,21 @@ def row_major(shape: Sequence[int], indices: tuple[int, ...]) -> int:
 
 
 Loop = tuple[int, ...]
-"""Extent, and strides of accumulators, inputs and weights."""
+"""A loop: extent, and increments of the indices of accumulators, inputs and weights."""
 Nest = tuple[MicroOps, Sequence[Loop]]
-"""A GEMM: micro-ops, and the loops of the hardware around them."""
+"""A GEMM instruction: micro-ops, and the loops of the hardware around them."""
 Flags = NDArray[np.bool_]
 
 WEIGHT_DIMENSIONS = 6
-"""The rank of packed weights: [O/B, C/B, KH, KW, B, B]. Other constants of tiles are dense."""
+"""
+The rank of packed weights: [O/B, C/B, KH, KW, B, B]. Other constants of tiles are treated as dense.
+"""
 
 
 def tiles_with_values(array: NDArray[np.generic]) -> Flags | None:
     """
-    Return a flag for each tile of packed weights that is not zero, in order.
-
-    `None` if all tiles have values, or if `array` has no packed weights.
+    Return a flag for each tile of packed weights, in order: true if the tile has a nonzero element.
+    The result is `None` if no tile is zero, or if `array` has no packed weights.
     """
     if array.ndim != WEIGHT_DIMENSIONS:
         return None
@@ -124,8 +126,8 @@ def tiles_with_values(array: NDArray[np.generic]) -> Flags | None:
 
 def constant_tiles(value: SSAValue) -> Flags | None:
     """
-    Return which tiles of `value`, an operand of a launch, are not zero. `None` if it is not packed
-    weights that are constant, or no tile is zero.
+    Return a flag for each weight tile of `value`, an operand of a launch: true if it has a nonzero
+    element. The result is `None` if `value` is not constant packed weights, or if no tile is zero.
     """
     owner = value.owner
     return tiles_with_values(owner.array()) if isinstance(owner, graph.ConstantOp) else None
@@ -133,10 +135,11 @@ def constant_tiles(value: SSAValue) -> Flags | None:
 
 class WeightTiles:
     """
-    The contents of the weight memory while a kernel is expanded, and the number of products.
+    Tracks which tiles in the weight memory are zero while a kernel is expanded, in order to omit
+    their products, and counts products.
 
-    The omission of products with zero tiles is exact: such a product adds zero, and int32 sums are
-    the same in any order. A GEMM without such a tile is unchanged, and so are dense networks.
+    The omission is exact: such a product adds zero, and int32 sums are the same in any order. A
+    GEMM without zero tiles is unchanged, and so are dense networks.
     """
 
     def __init__(self, board: VtaBoard):
@@ -159,8 +162,9 @@ class WeightTiles:
 
     def nests(self, first: Sequence[int], loops: Sequence[Loop]) -> list[Nest]:
         """
-        Return the loop nests of the instructions for a GEMM operation. `first` are the indices of
-        the first iteration. Weight tiles of zeros are omitted if this saves cycles.
+        Return the instructions, as loop nests, that execute a GEMM operation with `loops`. `first`
+        has the indices of the first iteration. Products with zero tiles are omitted if this saves
+        cycles.
         """
         dense = [(unrolled(first, loops[2:]), loops[:2])]
         count = prod(extent for extent, *_ in loops)
@@ -189,9 +193,9 @@ class WeightTiles:
 @lru_cache(maxsize=4096)
 def _spaced(table_bytes: bytes, live_bytes: bytes) -> MicroOps:
     """
-    Return the micro-ops of a table with nonzero tiles, with the distance that the pipeline
-    needs between two accesses of an accumulator. If no other micro-op can fill the distance, a
-    product with a zero tile does.
+    Return the micro-ops of a table whose tiles are not zero, in an order with the distance that the
+    pipeline needs between two writes of an accumulator. If no other micro-op can fill the distance,
+    a product with a zero tile does.
     """
     table = np.frombuffer(table_bytes, np.int64).reshape(-1, 3)
     live = np.frombuffer(live_bytes, np.bool_)
@@ -231,8 +235,8 @@ SPACES = {Space.INP: MemoryType.INP, Space.WGT: MemoryType.WGT, Space.OUT: Memor
 @dataclass(frozen=True)
 class Place:
     """
-    The on-chip index of the first element of a buffer, and the stage at which a ring of buffers
-    starts.
+    The on-chip index of the first element of a buffer; of a ring of buffers, also the number of the
+    buffer (stage) that is used first.
     """
 
     base: int
@@ -241,10 +245,9 @@ class Place:
 
 class Scratchpads:
     """
-    For each element of the on-chip memories, the last instruction of the stream that accessed it,
-    so that buffers are placed where no module is busy.
-
-    Buffers of a kernel do not overlap.
+    Places the buffers of kernels in on-chip memories. It stores the last instruction of the stream
+    that accessed each element, so that buffers are placed where no module is busy. Buffers of a
+    kernel do not overlap.
     """
 
     def __init__(self, board: VtaBoard):
@@ -256,7 +259,7 @@ class Scratchpads:
         self._count = 0
 
     def record(self, operations: Iterable[tuple[Instruction, MicroOps | None]]) -> None:
-        """Record that these instructions are appended to the stream."""
+        """Record the elements that `operations` access, which are appended to the stream."""
         for i, uops in operations:
             self._count += 1
             footprint = self._footprints.of(i, uops)
@@ -266,7 +269,8 @@ class Scratchpads:
 
     def places(self, kernel: FuncOp) -> dict[memref.AllocOp, Place]:
         """
-        Return the on-chip place of each buffer of `kernel`, which is the next kernel of the stream.
+        Return the on-chip place of each buffer of `kernel`, which follows the recorded
+        instructions. An `UnsupportedError` is raised if the buffers do not fit.
         """
         found: dict[memref.AllocOp, Place] = {}
         buffers = [op for op in kernel.walk() if isinstance(op, memref.AllocOp)]
@@ -313,8 +317,8 @@ def _stages(buffer: memref.AllocOp) -> int:
 
 def _consecutive_bases(sizes: Sequence[int], start: int, capacity: int) -> list[int] | None:
     """
-    Return the start of each buffer if buffers are placed after `start`, then from 0 on; `None` if
-    they do not fit.
+    Return the start of each buffer: buffers are placed one after the other from `start` to
+    `capacity`, and then from 0 on; `None` if they do not fit.
     """
     bases: list[int] = []
     at, end = start, capacity

@@ -1,5 +1,5 @@
 """
-Run a stream on a DRAM image: the semantics of `isa`, bit for bit, in numpy.
+Run an instruction stream of VTA on a DRAM image: the semantics of `isa`, bit for bit, in numpy.
 
 Load, compute and store are three queues of instructions that only dependence tokens synchronize, as
 on the hardware. On-chip memories start with noise, so a missing token or an uninitialized read
@@ -50,18 +50,21 @@ Dram = NDArray[np.uint8]
 Integer = TypeVar("Integer", np.int8, np.int32, np.uint32)
 
 _MAX_PLANNED_ITERATIONS = 1 << 18
-"""The iterations of a single plan."""
+"""The maximum number of iterations that are simulated together, to limit memory."""
 MAX_ITERATIONS = 1 << 29
-"""The iterations of a stream: seconds on hardware, minutes in this simulator."""
+"""The maximum number of iterations of a stream: seconds on hardware, minutes in this simulator."""
 MAX_ALU_STAGES = 1 << 16
-"""The stages of ALU iterations that depend on each other."""
+"""
+The maximum number of stages of ALU iterations that depend on each other; each takes a numpy
+operation.
+"""
 _MAX_CACHED_ITERATIONS = 1 << 22
 
 
 @dataclass
 class SimulationStatistics:
     """
-    The number of instructions and iterations that a simulation executed, and of tokens that are
+    The numbers of instructions and iterations that a simulation executed, and of tokens that are
     left at the end.
     """
 
@@ -88,10 +91,11 @@ def simulate(
     seed: int | None = 0,
 ) -> SimulationStatistics:
     """
-    Run `instructions` on `dram`, in place.
+    Run a stream of `instructions` on the DRAM image `dram`, which is changed in place.
 
-    `order` is the preference between modules that can run, `switch_every` limits the instructions
-    of a module in sequence. `seed` generates the noise in on-chip memories; `None` means zeros.
+    If several modules can run, the first in `order` does, for at most `switch_every` instructions
+    in sequence (`None`: no limit). `seed` generates the noise in on-chip memories; `None` means
+    zeros. An `InputError` is raised if an instruction is wrong or waits forever.
     """
     stream = decode(instructions, board) if isinstance(instructions, bytes) else instructions
     if (count := sum(_iterations(i) for i in stream)) > MAX_ITERATIONS:
@@ -131,8 +135,8 @@ def _iterations(i: Instruction) -> int:
 
 def _pop_tokens(i: Instruction, tokens: Counter[TokenQueue]) -> bool:
     """
-    Remove the tokens for which the instruction `i` waits and return True, or return False if one is
-    not available.
+    Remove the tokens for which the instruction `i` waits and return True, or remove none and return
+    False if one is not available.
     """
     waits = tokens_popped(i)
     if len(waits) < i.pop_prev + i.pop_next:
@@ -169,7 +173,8 @@ def _check_finished(
 
 class VtaSimulator:
     """
-    The contents of the on-chip memories, and the effect of each instruction on them and on DRAM.
+    The contents of the on-chip memories, and the effect of each instruction on them and on the DRAM
+    image. `noise` generates the initial contents; `None` means zeros.
     """
 
     def __init__(self, dram: Dram, board: VtaBoard, noise: np.random.Generator | None):
@@ -213,7 +218,10 @@ class VtaSimulator:
             raise InputError(f"instruction {index} ({describe(i)}): {e}") from None
 
     def rows(self, i: Load | Store, unit: int) -> Dram:
-        """Return the DRAM rows of a load or store, as a view `[y_size, x_size * unit]` of bytes."""
+        """
+        Return the DRAM rows of a load or store, as a view `[y_size, x_size * unit]` of bytes.
+        `unit` is the bytes of an element.
+        """
         start, pitch, width = i.dram_base * unit, i.x_stride * unit, i.x_size * unit
         end = start + (i.y_size - 1) * pitch + width
         if i.y_size and end > self.dram.size:
@@ -265,8 +273,8 @@ class VtaSimulator:
 
     def window(self, i: Gemm | Alu) -> tuple[MicroOps, list[range]]:
         """
-        Return the micro-ops of an instruction, and the ranges of the outer loop that are simulated
-        together; each range is small, to save memory.
+        Return the micro-ops of a GEMM or ALU instruction, and ranges of the outer loop: each is
+        simulated in a single step, and is small to save memory.
         """
         if i.uop_end > self.board.uops:
             raise _Fault(f"micro-ops [{i.uop_bgn}, {i.uop_end}) of {self.board.uops}")
@@ -326,8 +334,8 @@ class VtaSimulator:
 
     def make_room(self, iterations: int) -> None:
         """
-        Clear the caches of planned instructions if a plan with these iterations would exceed the
-        limit.
+        Clear the caches of plans if they would exceed the limit with a further plan of `iterations`
+        iterations.
         """
         self.cached += iterations
         if self.cached > _MAX_CACHED_ITERATIONS:
@@ -338,8 +346,8 @@ class VtaSimulator:
 
 def _plan_key(uops: MicroOps, i: Gemm | Alu, outer: range) -> tuple[Hashable, ...]:
     """
-    Return the cache key of a planned instruction: all properties except tokens, opcode and
-    immediate.
+    Return the key by which the plan of an instruction is cached: all its properties except tokens,
+    opcode and immediate.
     """
     wgt = i.wgt_factors if isinstance(i, Gemm) else ()
     return (uops.tobytes(), outer.start, outer.stop, i.iter_in, i.dst_factors, i.src_factors, wgt)

@@ -1,5 +1,5 @@
 """
-Build a stream from loads, GEMMs, ALU operations and stores in dataflow order.
+Build an instruction stream of VTA from loads, GEMMs, ALU operations and stores in dataflow order.
 
 The result computes the same values as the calls in sequence, but the three modules overlap as far
 as the accessed memory allows, and loads of a kernel move before the end of the previous kernel.
@@ -46,15 +46,15 @@ from ceras_ir.backends.vta.machine.time import Timing
 @dataclass(frozen=True, eq=False)
 class Operation:
     """
-    An instruction before the stream is complete: without tokens, and without a place for the
-    micro-ops.
+    An instruction before the stream is complete: without tokens, and its micro-ops have no place on
+    chip yet.
     """
 
     instruction: Instruction
     uops: MicroOps | None
     footprint: InstructionFootprint
     kernel: int
-    """The number of the kernel in the stream."""
+    """The number of the kernel to which the instruction belongs, in the order of the stream."""
 
 
 def list_operations(
@@ -69,10 +69,11 @@ def list_operations(
 
 def load_ahead(operations: Sequence[Operation], board: VtaBoard) -> list[Operation]:
     """
-    Move loads of each kernel except the first forward.
+    Return the operations with loads moved forward, so that they overlap the previous kernel. Loads
+    of the first kernel are not moved.
 
-    The load module executes instructions in order and runs ahead as far as buffers allow. The
-    first loads of a kernel are placed directly after the last load of the previous kernel, and are
+    The load module executes instructions in order and runs ahead as far as buffers allow. The first
+    loads of a kernel are placed directly after the last load of the previous kernel, and are
     fetched while that kernel computes.
 
     1. Only the order of loads of inputs and weights changes. Each load remains after all operations
@@ -150,7 +151,7 @@ class _ComputeClock:
     def when_stored(self, position: int) -> int:
         """
         Return the position of the first operation that compute starts after the store at `position`
-        has ended. Return 0 if there is no such store.
+        has ended; 0 if there is no store at this position.
         """
         done = self.stored.get(position)
         if done is None:
@@ -161,16 +162,19 @@ class _ComputeClock:
 
 
 MicroOpRows = Iterable[Sequence[int]] | MicroOps
-"""Micro-ops: rows of dst, src and wgt. Trailing zeros may be omitted."""
+"""
+Micro-ops: rows of the indices of accumulator, input and weight. Zeros at the end may be omitted.
+"""
 
 Pair = tuple[int, int]
-"""The values of the outer and the inner loop."""
+"""A value for the outer loop and a value for the inner loop."""
 
 
 class StreamBuilder:
     """
-    Collects the instructions of a stream; `finish` creates the program. Bases and sizes count
-    elements.
+    Collects the instructions of a stream in dataflow order; `finish` returns the program. Positions
+    and sizes count elements of the accessed memory. A `ValueError` is raised for an operation that
+    the board cannot execute.
     """
 
     def __init__(self, board: VtaBoard = DEFAULT_VTA_BOARD):
@@ -197,8 +201,8 @@ class StreamBuilder:
         pad: tuple[int, int, int, int] = (0, 0, 0, 0),
     ) -> None:
         """
-        Append a load from DRAM to INP, WGT or ACC; `pad` is the number of zeros at top, bottom,
-        left and right.
+        Append a load of `y_size` rows of `x_size` elements, `x_stride` apart in DRAM, to INP, WGT
+        or ACC. `pad` has the numbers of rows and columns of zeros at top, bottom, left and right.
         """
         if memory not in (MemoryType.INP, MemoryType.WGT, MemoryType.ACC):
             raise ValueError(f"a stream loads inp, wgt and acc, not {memory.name.lower()}")
@@ -225,9 +229,9 @@ class StreamBuilder:
         reset: bool = False,
     ) -> None:
         """
-        Append a `Gemm`, or with `reset` clear accumulators. `iter` has the iterations of the outer
-        and the inner loop. `dst`, `src` and `wgt` have the increments per iteration of these loops,
-        which are added to the indices in each of `uops`.
+        Append a `Gemm` (`acc[dst] += inp[src] . wgt`), or with `reset` clear the accumulators.
+        `iter` has the iterations of the outer and the inner loop. `dst`, `src` and `wgt` have the
+        increments per iteration of these loops, which are added to the indices in each of `uops`.
         """
         self._loop(Gemm(0, 1, *iter, *dst, *src, *wgt, reset=reset), micro_ops(uops))
 
@@ -242,8 +246,9 @@ class StreamBuilder:
         imm: int | None = None,
     ) -> None:
         """
-        Compute `acc[dst] = opcode(acc[dst], imm or acc[src])`. With `imm`, sources equal
-        destinations and their indices may be omitted. Without `imm`, `src` is `dst` by default.
+        Append `acc[dst] = opcode(acc[dst], imm or acc[src])` for loops as in `gemm`. With `imm`,
+        sources equal destinations and their indices may be omitted. Without `imm`, `src` is `dst`
+        by default.
         """
         table = micro_ops(uops)
         if imm is not None:
@@ -255,8 +260,8 @@ class StreamBuilder:
 
     def finish(self, uop_base: int = 0) -> VtaProgram:
         """
-        Return the complete program, with tokens. Its micro-op table is at 4-byte element `uop_base`
-        of DRAM.
+        Return the complete program, with tokens. Its table of micro-ops is expected at element
+        `uop_base` (of 4 bytes) of DRAM.
         """
         kernels = self._kernels
         if self.board.is_hls:

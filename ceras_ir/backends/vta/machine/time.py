@@ -1,5 +1,5 @@
 """
-Compute the cycles of instructions, and the time at which each instruction of a stream runs.
+Compute the cycles of instructions of VTA, and the time at which each instruction of a stream runs.
 
 `Timing` has the cycles of single instructions. The defaults were measured on the cycle-accurate RTL
 of the Chisel source of VTA; `Timing.hls` has the parameters of the HLS source. `simulate_time` runs
@@ -34,7 +34,7 @@ from ceras_ir.backends.vta.machine.isa import (
 from ceras_ir.support.diagnostics import InputError
 
 MAX_READ_BURST_BEATS = 256
-"""The longest read burst of AXI."""
+"""The maximum number of beats (cycles of the bus with data) of a read burst of AXI."""
 MAX_WRITE_BURST_BYTES = 2048
 ALU_INTERVAL_CYCLES = 2
 """Cycles between micro-ops of an ALU operation; 1 for immediate operations of the Chisel source."""
@@ -52,20 +52,20 @@ class Timing:
     """
 
     bus_bytes: int = 8
-    """The bytes that the memory bus transfers in a beat."""
+    """The bytes that the memory bus transfers in a cycle (a beat)."""
     read_latency: int = 50
     write_latency: int = 31
     load: int = 5
     """Cycles of a load of tensors, in addition to beats and latency."""
     load_micro_ops: int = 4
     command: int = 3
-    """Cycles between the commands for two rows of a load."""
+    """Cycles between the read requests for two rows of a load."""
     outstanding: int = 16
-    """The number of row commands that can wait for data."""
+    """The number of requested rows of a load that can wait for data."""
     instruction: int = 7
     """Cycles of GEMM and ALU, in addition to iterations and refills."""
     refill: int = 0
-    """Cycles of an iteration of the loops around a list of micro-ops."""
+    """Cycles that each iteration of the two loops around a list of micro-ops adds."""
     no_op: int = 2
     burst: int = 3
     """Cycles of a write burst, in addition to elements and latency."""
@@ -104,16 +104,14 @@ class Timing:
     @property
     def pipeline(self) -> int:
         """
-        The cycles that a GEMM or ALU instruction with a list of micro-ops takes in addition to its
-        iterations.
+        The cycles that a GEMM or ALU instruction with a single pass over its list of micro-ops adds
+        to a cycle per iteration.
         """
         return self.instruction + self.refill
 
     @property
     def store_element(self) -> int:
-        """
-        The cycles that a store takes for each element: a read from OUT, then the beats of the bus.
-        """
+        """The cycles of a store per element: a read from OUT, then the beats of the bus."""
         return 1 + self.beats(self.board.element_bytes(MemoryType.OUT))
 
     @property
@@ -121,15 +119,19 @@ class Timing:
         return max(1, MAX_WRITE_BURST_BYTES // self.board.element_bytes(MemoryType.OUT))
 
     def beats_of(self, memory: MemoryType) -> float:
-        """Return the beats of the bus for an element of `memory`, in a long transfer."""
+        """
+        Return the beats of the bus (cycles with data) per element of `memory` in a long transfer.
+        """
         return self.board.element_bytes(memory) / self.bus_bytes
 
     def beats(self, size: int) -> int:
-        """Return the beats of the bus for `size` consecutive bytes."""
+        """
+        Return the beats of the bus (cycles with data) for `size` consecutive bytes, rounded up.
+        """
         return -(-size // self.bus_bytes)
 
     def load_bursts(self, i: Load) -> list[int]:
-        """Return the beats of each DRAM read burst of the load `i`."""
+        """Return the number of beats of each DRAM read burst of the load `i`, in order."""
         rows, row = i.y_size, i.x_size * self.board.element_bytes(i.memory)
         if self.is_hls:
             return [self.beats(row)] * rows
@@ -139,13 +141,13 @@ class Timing:
         return ([MAX_READ_BURST_BEATS] * full_bursts + [rest] * (rest > 0)) * rows
 
     def after_load(self, i: Load) -> int:
-        """Return the cycles that a load takes in addition to its bursts."""
+        """Return the cycles of the load `i` after the data of its last burst has arrived."""
         if i.memory is MemoryType.UOP:
             return self.load_micro_ops
         return self.load + (i.elements - i.y_size * i.x_size if self.is_hls else 0)
 
     def store_cycles(self, i: Store) -> int:
-        """Return the cycles that the store `i` takes for all bursts, one after the other."""
+        """Return the cycles of the store `i`, with bursts one after the other."""
         if self.is_hls:
             row = self.beats(i.x_size * self.board.element_bytes(MemoryType.OUT))
             return self.instruction + i.y_size * (self.write_latency + row)
@@ -154,7 +156,9 @@ class Timing:
         return i.elements * self.store_element + bursts * (self.write_latency + self.burst)
 
     def compute_cycles(self, i: Instruction) -> int:
-        """Return the cycles that the compute module takes for an instruction, without transfers."""
+        """
+        Return the cycles of the compute module for an instruction, without the transfer of a load.
+        """
         if not isinstance(i, Gemm | Alu):
             return self.no_op
         by_alu = isinstance(i, Alu) and (self.is_hls or not i.use_imm)
@@ -164,7 +168,8 @@ class Timing:
 
 def models_of(board: VtaBoard) -> tuple[HlsModel, ...]:
     """
-    Return the timing model that is calibrated for a board with VTA's HLS source, or all models.
+    Return the cycle models that are possible for a board with VTA's HLS source: only the fitted
+    model of the board, or all models of `hls_models.py` if it has none.
     """
     return MODELS if board.hls is None else (board.hls,)
 
@@ -183,7 +188,7 @@ class Stall(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """The execution of instruction `index` by a module, in cycles [start, end), after it waited."""
+    """The execution of instruction number `index` by a module, in cycles [start, end)."""
 
     index: int
     module: Module
@@ -192,12 +197,15 @@ class Activity:
     waited: int
     """Idle cycles of the module before the instruction."""
     reason: Stall
-    """The last event for which the module waited."""
+    """The last event for which the module waited before the instruction."""
 
 
 @dataclass
 class TimedRun:
-    """The simulated times of the instructions of a stream, and the DRAM traffic."""
+    """
+    The simulated times of the instructions of a stream, and the DRAM traffic. `spans` has the
+    execution of each instruction, `busy` and `stalls` the cycles of each module.
+    """
 
     cycles: int = 0
     spans: list[Activity] = field(default_factory=list[Activity])
@@ -229,7 +237,7 @@ class TimedRun:
 
     @property
     def gemm_share(self) -> float:
-        """The fraction of cycles in which the GEMM core multiplies."""
+        """The share of the cycles in which the GEMM core multiplies, 0 to 1."""
         return self.gemm_iterations / self.cycles if self.cycles else 0.0
 
     @property
@@ -243,7 +251,8 @@ def simulate_time(
     timing: Timing | None = None,
 ) -> TimedRun:
     """
-    Simulate when a board executes each instruction of a stream. Refuse a stream with a deadlock.
+    Return the modelled times at which a board executes each instruction of a stream. An
+    `InputError` is raised for a deadlock. `timing` replaces the cycle model of the board.
     """
     stream = decode(instructions, board) if isinstance(instructions, bytes) else instructions
     state = _TimedState(stream, timing or Timing.of(board))
@@ -264,9 +273,7 @@ def simulate_time(
 
 
 class _TimedState:
-    """
-    The state that the simulated modules share: the stream, the tokens, and the DRAM read channel.
-    """
+    """The state that the simulated modules share: stream, tokens, and the DRAM read channel."""
 
     def __init__(self, stream: Sequence[Instruction], timing: Timing):
         self.stream, self.timing = stream, timing
@@ -279,15 +286,18 @@ class _TimedState:
         }
 
     def read(self, at: int, beats: int) -> int:
-        """Return the cycle at which the data of a burst arrives that is requested at cycle `at`."""
+        """
+        Reserve the read channel for a burst that is requested at cycle `at`, and return the cycle
+        at which its last data arrives.
+        """
         self.channel = max(self.channel, at + self.timing.read_latency) + beats
         return self.channel
 
 
 class _Fetch:
     """
-    Simulates the fetch of instructions, in batches, and their issue: one per cycle while queues
-    have space.
+    Simulates the fetch of instructions in batches, and their issue to the queues of the modules:
+    one per cycle while a queue has space.
     """
 
     def __init__(self, state: _TimedState, units: "Sequence[_TimedModule]"):
@@ -318,7 +328,7 @@ class _Fetch:
 
 
 class _TimedModule:
-    """Simulates the module load, compute or store."""
+    """Simulates the execution of the instructions of a module: load, compute or store."""
 
     def __init__(self, module: Module, state: _TimedState):
         self.module, self.state = module, state
@@ -345,8 +355,8 @@ class _TimedModule:
 
     def _ready(self) -> tuple[float, Stall]:
         """
-        Return the cycle in which the next instruction can start, and the last event for which it
-        waits.
+        Return the cycle in which the next instruction can start, or infinity if a token is missing,
+        and the last event for which it waits.
         """
         index, latest = self.queue[0]
         reason = Stall.FETCH
@@ -381,7 +391,8 @@ class _TimedModule:
 
     def _request_burst(self) -> None:
         """
-        Request the next burst of a load. The last burst determines the end of the instruction.
+        Request the next burst of the current load. The arrival of the last burst determines the end
+        of the load.
         """
         at, timing = self._next_command(), self.state.timing
         if len(self.arrivals) == timing.outstanding:
