@@ -67,7 +67,7 @@ class FieldRule:
     The exit status of a violation is then 3.
     """
     kind: str = ""
-    """What the values of a field with choices name, such as `core`."""
+    """The noun for the values of a field with choices, such as `core`."""
     choices: tuple[str, ...] = ()
     pattern: str = ""
     """The regular expression of a text."""

@@ -27,7 +27,10 @@ CONSEQUENCES = {
 
 @dataclass(frozen=True)
 class Contract:
-    """What a plugin class must define: a base class, attributes, and the page that describes it."""
+    """
+    The requirements on a plugin class: the base class, attributes, and the page that describes
+    them.
+    """
 
     base: type[object]
     page: str = TARGET_PAGE
