@@ -56,7 +56,7 @@ FILE_COMPLETION = {"bash": "_shtab_compgen_files", "zsh": "_files", "tcsh": "f"}
 
 
 def all_parsers() -> dict[str, UsageParser]:
-    """Return the command-line parsers of all commands, by name."""
+    """Return the parser of each command by name, with all possible options."""
     found: list[Command] = [point.load() for point in commands().values()]
     parsers = {command.name: parser_of(command) for command in found}
     return {"ceras": _single_command(found, parsers), **parsers}
@@ -64,7 +64,8 @@ def all_parsers() -> dict[str, UsageParser]:
 
 def _single_command(known: Sequence[Command], parsers: Mapping[str, UsageParser]) -> UsageParser:
     """
-    Return the parser of `ceras`, where each subcommand has the options of the parser in `parsers`.
+    Return the parser of the command `ceras`, in which each of the commands `known` is a subcommand
+    with the options in `parsers`.
     """
     single = ToolParser("ceras")
     subcommands = single.add_subparsers(metavar="COMMAND", parser_class=UsageParser)
@@ -77,7 +78,10 @@ def _single_command(known: Sequence[Command], parsers: Mapping[str, UsageParser]
 
 
 def parser_of(command: Command) -> UsageParser:
-    """Return the parser of a command."""
+    """
+    Return the parser of `command` with all possible options: those of all targets and, for
+    `ceras-opt`, a flag for each pass.
+    """
     parser: UsageParser = import_module(command.module).make_parser()
     parser.prog = command.name
     if command.name == "ceras-opt":

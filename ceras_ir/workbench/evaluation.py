@@ -41,7 +41,10 @@ MAX_OPEN_NETWORKS = 4
 
 @dataclass(frozen=True)
 class NativeNetwork:
-    """A network compiled for this machine as files by path, which can be sent to a worker."""
+    """
+    A network compiled for this machine, as files by path, so that it can be sent to a worker. `key`
+    is a digest of the files.
+    """
 
     key: str
     files: tuple[tuple[str, bytes], ...]
@@ -49,7 +52,10 @@ class NativeNetwork:
     """Inputs that may contain NaN."""
 
     def opened(self) -> "OpenNetwork":
-        """Return the network ready to run. A process compiles its C files a single time."""
+        """
+        Return the network ready to run. Each process compiles the C files a single time, and keeps
+        the last networks open.
+        """
         if self.key in _OPEN_NETWORKS:
             _OPEN_NETWORKS.move_to_end(self.key)
         else:
@@ -79,7 +85,10 @@ _OPEN_NETWORKS: OrderedDict[str, OpenNetwork] = OrderedDict()
 
 
 def native_network(module: ModuleOp, options: BuildOptions) -> NativeNetwork:
-    """Compile a fused and quantized module for this machine. The module is changed."""
+    """
+    Compile `module`, which is fused and, if requested, quantized, for this machine. The module is
+    changed.
+    """
     native = native_target()().for_host()
     inputs_with_nan = inputs_with_missing_values(main_function(module))
     build = build_target(module, replace(options, target=native, insertions=()))
@@ -97,7 +106,9 @@ def _contents(artefacts: list[Artefact]) -> Iterator[tuple[str, bytes]]:
 
 @dataclass(frozen=True)
 class Data:
-    """The inputs, labels and metric of an evaluation, as given on the command line."""
+    """
+    The inputs, labels, metric and number of samples of an evaluation, as given on the command line.
+    """
 
     inputs: str
     labels: str | None = None
@@ -107,7 +118,7 @@ class Data:
     """Paths and digests of the files that a cluster stores elsewhere."""
 
     def here(self) -> "Data":
-        """Return the data with the paths that its files have on this worker."""
+        """Return the data with the paths that its files have on this worker of a cluster."""
         files = dict(self.files)
         labels = None if self.labels is None else shipped_paths(self.labels, files)
         return replace(self, inputs=shipped_paths(self.inputs, files), labels=labels, files=())
@@ -115,7 +126,7 @@ class Data:
 
 @dataclass(frozen=True)
 class CacheAt:
-    """The folder and the size limit of a cache that a worker opens."""
+    """The folder and the size limit in bytes of a cache, sent to a worker, which opens it."""
 
     folder: str
     limit: int
@@ -127,7 +138,8 @@ class CacheAt:
 @dataclass(frozen=True)
 class ShardEvaluation:
     """
-    The arguments with which a worker evaluates both networks on a shard, a part of the samples.
+    The task of a worker: to run the float and the quantized network on a shard (consecutive samples
+    of a file) and compare the outputs.
     """
 
     shard: Shard
@@ -140,12 +152,18 @@ class ShardEvaluation:
     """The cache of outputs of the float network, which is used for all quantized networks."""
     data_key: str = ""
     quantities: Mapping[str, Quantities] = field(default_factory=dict[str, Quantities])
-    """The quantities of the outputs of the float network."""
+    """
+    For each output of the float network, the division of its elements into quantities, such as
+    coordinates and scores, of which the noise is measured separately.
+    """
 
 
 @dataclass(frozen=True)
 class Judged:
-    """The figures over all shards that could be loaded, and the shards that could not."""
+    """
+    The metrics over all shards that could be loaded, the number of their samples, and the shards
+    that could not be loaded.
+    """
 
     measured: list[Measured]
     ratio: float
@@ -155,7 +173,10 @@ class Judged:
 
 
 def judge_shard(task: ShardEvaluation) -> "Judge | BadShard":
-    """Run the float and the quantized network on a shard, and return the figures."""
+    """
+    Run both networks on a shard and compare their outputs. Return the result, which can be merged
+    with those of other shards, or the reason why the shard cannot be loaded.
+    """
     real, quantized = task.real.opened(), task.quantized.opened()
     data = task.data.here()
     path = shipped_paths(task.shard.path, dict(task.data.files))
@@ -236,7 +257,8 @@ def tasks_of(
     quantities: Mapping[str, Quantities] | None = None,
 ) -> tuple[list[ShardEvaluation], list[BadShard]]:
     """
-    Return the evaluation of each shard, and the data files that cannot be divided into shards.
+    Divide `data` into shards. Return the evaluation of each, and the files that cannot be read.
+    `data_key` and `cache` are for the outputs of the float network.
     """
     bad = list[BadShard]()
     shards = shards_of(data.inputs, real.opened().inputs, data.samples, bad)
@@ -259,7 +281,7 @@ def tasks_of(
 def merged(
     results: Iterable["Judge | BadShard | WorkerLost"], tasks: Sequence[ShardEvaluation]
 ) -> Judged:
-    """Merge the results of all shards in their order."""
+    """Merge the results of all shards, which are in the order of `tasks`."""
     judge = Judge(_judgement_here(tasks[0]), tasks[0].quantities) if tasks else None
     bad, count = list[BadShard](), 0
     for task, result in zip(tasks, results, strict=True):
@@ -291,8 +313,8 @@ def judge_all(
     stop: bool = False,
 ) -> Judged:
     """
-    Evaluate all shards on `workers`. With `stop`, the first shard that cannot be loaded is an
-    error.
+    Evaluate all `tasks` on `workers`, and merge the results. `bad` are shards that could not be
+    loaded before. With `stop`, a shard that cannot be loaded is an error.
     """
     found = merged(_stopping(in_order(workers.run(judge_shard, tasks)), stop=stop), tasks)
     return replace(found, bad=[*bad, *found.bad])

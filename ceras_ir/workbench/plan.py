@@ -75,7 +75,10 @@ def _seconds(text: str) -> float:
 
 @dataclass(frozen=True)
 class MemoryRequest:
-    """A row of a memory-planning instance: the name, live range, size and offset of a buffer."""
+    """
+    A row of a memory-planning problem: a buffer of `size` bytes, which is live from time `lower` to
+    `upper - 1`, and its byte `offset`.
+    """
 
     id: str
     lower: int
@@ -86,8 +89,8 @@ class MemoryRequest:
 
 def read_requests(path: str, *, placed: bool = False) -> list[MemoryRequest]:
     """
-    Read the table of a memory-planning instance from a file or, for "-", stdin; with offsets if
-    `placed`.
+    Read the table of a memory-planning problem from the CSV file `path`, or from stdin for "-".
+    With `placed`, it must have the column `offset`.
     """
     columns = (*REQUEST_COLUMNS, "offset") if placed else REQUEST_COLUMNS
     data = sys.stdin.buffer.read() if path == "-" else read_bytes(path)
@@ -200,7 +203,10 @@ class UnsolvedError(InputError):
 
 
 def summary(spans: Sequence["Span"], offsets: Sequence[int], bound: int, capacity: int) -> str:
-    """Return a line with the peak of a memory plan, the lower bound, and the gap between them."""
+    """
+    Return a line with the peak of a memory plan, `bound` (the lower bound of any plan), and the gap
+    between them, in bytes. `spans` and `offsets` are the buffers and their places.
+    """
     from ceras_ir.transforms.memory.offsets import gap
 
     peak = max((o + s.size for o, s in zip(offsets, spans, strict=True)), default=0)

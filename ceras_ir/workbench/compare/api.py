@@ -32,7 +32,10 @@ from ceras_ir.workbench.metrics.figures import Measured
 
 @dataclass(frozen=True)
 class Comparison:
-    """The measurements of one or two quantized networks (variants) on `samples` inputs."""
+    """
+    The result of `ceras_ir.compare`: the measurements of one or two quantized networks (variants)
+    on `samples` inputs.
+    """
 
     title: str
     variants: tuple[Variant, ...]
@@ -40,12 +43,12 @@ class Comparison:
 
     @property
     def layers(self) -> list[LayerNoise]:
-        """The noise of each layer of the first variant."""
+        """The noise that quantization adds to each layer of the first variant."""
         return self.variants[0].layers
 
     @property
     def metrics(self) -> list[Measured]:
-        """The figures of merit of the first variant, such as accuracy."""
+        """The metrics at the outputs of the first variant, such as the accuracy."""
         return self.variants[0].metrics
 
     @property
@@ -92,7 +95,9 @@ class Comparison:
 
 
 class NoiseComparer(Comparer):
-    """Implements the hook of the Python interface for comparisons."""
+    """
+    The implementation of `ceras_ir.compare`, which the workbench registers as the hook `compare`.
+    """
 
     def measure(
         self,

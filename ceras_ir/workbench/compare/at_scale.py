@@ -37,8 +37,8 @@ MAX_NAMED_SHARDS = 5
 @dataclass(frozen=True)
 class Scale:
     """
-    The workers that evaluate data in shards, and whether a shard that cannot be loaded is an error
-    (`stop`).
+    The workers that evaluate samples in shards. With `stop`, a shard that cannot be loaded is an
+    error; otherwise it is counted.
     """
 
     workers: Workers
@@ -53,8 +53,9 @@ def compare_at_scale(
     scale: Scale,
 ) -> tuple[list[Variant], int]:
     """
-    Return the measurements of the network quantized with each of `recipes`, and the number of
-    samples.
+    Quantize `module` with each of `recipes` and compare it with the float network on all of `data`,
+    by compiled code. Return the measurements of each recipe, and the number of samples. Layers are
+    measured on the first samples only, in the interpreter.
     """
     plain = BuildOptions(native_target()().for_host(), quantize="none", title=options.title)
     real = module.clone()

@@ -48,12 +48,12 @@ NOISE_SECTIONS = {
 
 
 def decimal(value: float) -> str:
-    """Format a number with a decimal; infinity is "exact", and NaN is "n/a"."""
+    """Format a number with one digit after the point. Infinity is "exact", and NaN is "n/a"."""
     return _word(value) or f"{value:.1f}"
 
 
 def number(value: float) -> str:
-    """Format a number with four digits; infinity is "exact", and NaN is "n/a"."""
+    """Format a number with four significant digits. Infinity is "exact", and NaN is "n/a"."""
     return _word(value) or f"{value:.4g}"
 
 
@@ -71,7 +71,7 @@ def step(scale: float | None) -> str:
 
 def named(name: str) -> str:
     """
-    Return HTML for the name of a layer. A long name is shortened, with the full name as a tooltip.
+    Return HTML for the name of a layer. A long name is shortened, and the full name is a tooltip.
     """
     *_, last = name.split(";")
     shown = end_of_name(last, MAX_NAME_CHARACTERS)
@@ -260,7 +260,10 @@ def print_table(variants: Sequence[Variant], samples: int, console: Console | No
 
 
 def print_proposals(found: Sequence[Proposal]) -> None:
-    """Print the gain of each proposed set of options; significant gains are first."""
+    """
+    Print the gain of each set of options that was tried. Gains that exceed twice their standard
+    error are first, with a `+`.
+    """
     print("\nother options, on inputs not used for calibration:")
     for proposal in sorted(found, key=lambda p: not p.helps):
         print(f"  {'+' if proposal.helps else ' '} {proposal}")

@@ -37,8 +37,9 @@ MIN_CAUSE_NOISE_SHARE = 0.05
 
 def worst_layers(layers: Iterable[LayerNoise], count: int = 3) -> list[LayerNoise]:
     """
-    Return the layers that add most noise, in descending order. The noise is that at the outputs, or
-    at the result of the layer if the former is unknown.
+    Return the `count` layers that add most noise, the worst first. The order is that of their
+    shares of the noise at the outputs; layers without a known share are ordered by their own
+    signal-to-noise ratio.
     """
     lossy = [layer for layer in layers if layer.isolated > 0]
 
@@ -50,7 +51,10 @@ def worst_layers(layers: Iterable[LayerNoise], count: int = 3) -> list[LayerNois
 
 
 def pattern_of(name: str) -> str:
-    """Return a pattern that selects the layer `name` in options of the command line."""
+    """
+    Return a pattern that selects the layer `name` in options of the command line: `*;LAST`, if the
+    name joins the names of several nodes by `;`.
+    """
     # Converters join the names of fused nodes; the last is sufficient.
     *before, last = name.split(";")
     return f"*;{last}" if before else last
@@ -60,8 +64,9 @@ def remedies(
     layer: LayerNoise, recipe: Collection[str] = (), *, adjustable: bool = True
 ) -> list[str]:
     """
-    Return proposals as sentences, the most promising first, without passes of `recipe`. Options are
-    omitted unless `adjustable`.
+    Return sentences that propose a remedy for the noise of `layer`, the most promising first.
+    Passes in `recipe` already run and are not proposed. Options are proposed only if `adjustable`,
+    not for a model that was quantized elsewhere.
     """
     found: list[str] = []
     used = layer.magnitudes[layer.magnitudes > 0]
@@ -102,8 +107,8 @@ def remedies(
 
 def remedies_of_all(layers: Iterable[LayerNoise], ratio: float) -> list[str]:
     """
-    Return advice for a network with a low signal-to-noise ratio, which depends on how few layers
-    have most of the noise.
+    Return advice for a network with a low signal-to-noise ratio (`ratio`, in dB): how many layers
+    cause half of the noise. The result is empty if the ratio is good.
     """
     quantized = [layer for layer in layers if layer.scale is not None]
     shares = sorted((layer.share or 0.0 for layer in quantized), reverse=True)
@@ -123,8 +128,8 @@ LARGER_BUDGET = 0.5
 @dataclass(frozen=True)
 class Proposal:
     """
-    Options that were tried: the gain in `metric`, its standard error, and the additional time and
-    bytes of weights.
+    Options that were tried, with the gain in `metric` (positive is better), its standard error, and
+    the additional costs.
     """
 
     options: str
@@ -156,14 +161,18 @@ def proposals(
     judgement: Judgement,
 ) -> list[Proposal]:
     """
-    Quantize copies of a fused float network with other options, and evaluate each on `samples`,
-    which must not be used for calibration. The best gain is first.
+    Quantize copies of `module`, a fused float network, with other options, and measure the gain of
+    each over `options` on `samples`, which must not be used for calibration. `layers` has the noise
+    of each layer, by which the options are chosen. The best gain is first.
     """
     expected, narrow = outputs_of(module, samples), options.target.arithmetic.narrow
     quantities = quantities_of_outputs(main_function(module))
 
     def evaluated(options: BuildOptions) -> tuple[int, Figure, float]:
-        """Return the bytes of weights, the figure of merit and the modelled time of a copy."""
+        """
+        Quantize a copy with `options`. Return the bytes of weights, the metric, and the modelled
+        time.
+        """
         copy = _quantized(module, options)
         judge = Judge(judgement, quantities)
         for real, stored in zip(expected, outputs_of(copy, samples), strict=True):

@@ -229,7 +229,7 @@ def _compare_models(arguments: argparse.Namespace) -> int:
 
 
 def _metrics() -> dict[str, Quantity]:
-    """Return the figures that conditions of `--fail-if` can use."""
+    """Return the metrics that conditions of `--fail-if` can use, and their units."""
     from ceras_ir.workbench.compare.variants import BEFORE_SOFTMAX
     from ceras_ir.workbench.metrics.choose import FIGURE_NAMES, MEAN_ERROR, OUTPUT_RATIO
 
@@ -264,8 +264,9 @@ def _values(variants: "Sequence[Variant]") -> list[Value]:
 
 def _status(arguments: argparse.Namespace, variants: "Sequence[Variant]", samples: int) -> int:
     """
-    Return exit status 1 if a condition of `--fail-if` holds, or a variant from calibration data or
-    Q/DQ is below the minimum ratio on `samples` samples.
+    Return exit status 1 if a condition of `--fail-if` is met, or if the signal-to-noise ratio of a
+    variant is below `--floor` and its ranges come from calibration data or Q/DQ; otherwise return
+    0.
     """
     from ceras_ir.driver.differences import below_floor
     from ceras_ir.support.diagnostics import remark

@@ -57,7 +57,8 @@ RESULT_KEY = "/"
 
 class Nodes:
     """
-    The consumers of each node of a network by name, and the bounds of the nodes that only clip.
+    The ONNX nodes of a network before fusion: by name, the names of the nodes that consume its
+    result, and the bounds of nodes that only clip.
     """
 
     def __init__(self, module: ModuleOp):
@@ -76,9 +77,9 @@ class Nodes:
 
     def last(self, names: list[str], other: Nodes) -> Key:
         """
-        Return the key of an operation that was fused from the nodes `names`: the last of these
-        nodes, which no other node of `names` consumes in either network. If there are several,
-        return all of `names`, sorted.
+        Return a key for an operation that was fused from the nodes `names`, by which operations of
+        two networks are paired: the last node, whose result no other node of `names` consumes in
+        either network. If there are several, return all of `names`, sorted.
         """
         inside = set(names)
         last_layers = [
@@ -90,7 +91,10 @@ class Nodes:
 
 
 def layers_of(module: ModuleOp) -> Iterator[Operation]:
-    """Yield the operations that are layers."""
+    """
+    Yield the operations of a network that are compared: all except constants, quantizations and
+    dequantizations.
+    """
     for op in main_function(module).body.block.ops:
         border = isinstance(op, graph.ConstantOp | graph.QuantizeOp | graph.DequantizeOp)
         if isinstance(op, GraphOperation) and not border:
@@ -101,8 +105,9 @@ def pairs(
     first: ModuleOp, second: ModuleOp, nodes: tuple[Nodes, Nodes]
 ) -> Iterator[tuple[Operation, Operation]]:
     """
-    Yield the layers that compute the same tensor, according to the `nodes` of both networks.
-    Without common names, layers are paired in order if both networks have equal layers.
+    Yield pairs of an operation in `first` and one in `second` that compute the same tensor,
+    according to the `nodes` that both networks had before fusion. If no names are common,
+    operations are paired in order, provided that both networks have the same operators and shapes.
     """
     here, there = nodes
     known, second_keys = _by_key(first, here, there), _by_key(second, there, here)
@@ -134,9 +139,9 @@ def _by_key(module: ModuleOp, own: Nodes, other: Nodes) -> dict[Key, list[Operat
 
 def _exported(names: list[str], key: Key, own: Nodes, other: Nodes) -> Key:
     """
-    Return the key of the complete operation if a network is an export of the other. The export has
-    several nodes, NAME and NAME/PART, for a single operation NAME; the last of them computes the
-    same tensor as NAME.
+    Return the key of an operation if a network was exported from the other. The export has several
+    nodes, NAME and NAME/PART, for a single operation NAME; the last of them computes the same
+    tensor as NAME. Other keys are returned unchanged.
     """
     (last, *more), name = key, names[0]
     if more or last in other.readers:
@@ -175,7 +180,10 @@ def _key_after_clip(op: Operation, key: Key, own: Nodes, other: Nodes) -> Key:
 
 
 def _readers(value: SSAValue) -> set[str]:
-    """Return the nodes that consume `value`, directly or after quantization or dequantization."""
+    """
+    Return the names of the nodes that consume `value`, directly or after a quantization or
+    dequantization.
+    """
     found, values = set[str](), [value]
     # Grows while it is read.
     for each in values:
@@ -229,7 +237,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Task:
-    """The samples and the metrics with which all variants are measured."""
+    """The samples and the metric with which all variants are measured."""
 
     samples: Samples | StreamedSamples
     judgement: Judgement
@@ -237,7 +245,10 @@ class Task:
     def measure(
         self, meter: NoiseMeter, name: str, reference: str, recipe: tuple[str, ...] = ()
     ) -> Variant:
-        """Run the two networks of `meter` on all samples, and return the measurements."""
+        """
+        Run the two networks of `meter`, a quantized network called `name` and its `reference`, on
+        all samples, and return the measurements.
+        """
         count = len(self.samples)
         judge = Judge(self.judgement, quantities_of_outputs(main_function(meter.reference)))
         for pair in progress(meter.measure(self.samples), f"comparing {name}", count):
@@ -273,7 +284,7 @@ def _with_ratios_before_softmax(metrics: list[Measured], meter: NoiseMeter) -> l
 def one_model(
     module: ModuleOp, options: BuildOptions, recipes: Sequence[Sequence[str]], task: Task
 ) -> list[Variant]:
-    """Quantize a model with each of `recipes`, and compare each result with the float network."""
+    """Quantize a copy of `module` with each of `recipes`, and compare it with the float network."""
     variants: list[Variant] = []
     for recipe in recipes:
         chosen = replace(options, recipe=tuple(recipe))
@@ -286,7 +297,9 @@ def one_model(
 def two_models(
     models: Sequence[tuple[str, ModuleOp]], options: BuildOptions, task: Task
 ) -> list[Variant]:
-    """Compare the second of two models with the first; each is a pair of file name and module."""
+    """
+    Compare the second of two models with the first. Each is a pair of the file name and the module.
+    """
     kinds: list[str] = []
     # Before nodes are fused.
     (_, first), (path, second) = models
@@ -302,7 +315,7 @@ def two_models(
 
 
 def comparing_options(options: BuildOptions) -> BuildOptions:
-    """Check the options of a comparison, and return them with quantization to int8."""
+    """Return the options of a comparison with quantization to int8, after a check."""
     options = replace(options, quantize="int8")
     options.check()
     options.check_levels((FUSED, QUANTIZED))
@@ -311,8 +324,8 @@ def comparing_options(options: BuildOptions) -> BuildOptions:
 
 def pair_with_float(module: ModuleOp, options: BuildOptions) -> NoiseMeter:
     """
-    Quantize `module`, and pair it with a copy of the float network from directly before
-    quantization.
+    Quantize `module`, and return a meter that compares it with a copy of the float network from
+    directly before quantization.
     """
     from ceras_ir.transforms.graph.fuse import FusePass
     from ceras_ir.transforms.pass_kinds import flatten
@@ -338,9 +351,9 @@ def pair_with_float(module: ModuleOp, options: BuildOptions) -> NoiseMeter:
 
 def variant_of(module: ModuleOp, options: BuildOptions) -> str:
     """
-    Convert `module` to the network to compare, and return the kind. A quantized model remains, and
-    Q/DQ are folded. A float model is quantized with calibration data or with exponents in the text,
-    if there are any.
+    Prepare `module` for a comparison, and return its kind for the table. A quantized model remains,
+    and Q/DQ become integer operations. A float model is quantized if there is calibration data, or
+    if the IR text has exponents of scales.
     """
     from ceras_ir.transforms.graph.fuse import FusePass
     from ceras_ir.transforms.quantization.analysis.qdq import (
@@ -366,12 +379,15 @@ def variant_of(module: ModuleOp, options: BuildOptions) -> str:
 
 
 def recipe_text(recipe: Sequence[str]) -> str:
-    """Return the name of the variant that is quantized with this recipe."""
+    """Return the name of a variant in tables: `recipe PASS,PASS`, or `default recipe`."""
     return f"recipe {','.join(recipe)}" if recipe else "default recipe"
 
 
 def carries_floats(module: ModuleOp) -> bool:
-    """Return whether a layer of a converted Q/DQ network is still computed in float."""
+    """
+    Return whether a convolution or matrix product of a converted Q/DQ network is still computed in
+    float.
+    """
     ops = main_function(module).body.block.ops
     return any(isinstance(op, graph.LinearOperation) and not op.is_quantized for op in ops)
 
@@ -380,8 +396,9 @@ def pair_with_another(
     first: ModuleOp, second: ModuleOp, nodes: tuple[Nodes, Nodes] | None = None
 ) -> NoiseMeter:
     """
-    Pair `second` with `first` by the layers that compute the same tensor, according to the `nodes`
-    that the networks had before fusion.
+    Return a meter that compares `second` with `first`, by the operations that compute the same
+    tensor. `nodes` are those of both networks before fusion. Raise an `InputError` if no operations
+    correspond.
     """
     _expect_same_interface(first, second)
     found = list(pairs(first, second, nodes or (Nodes(first), Nodes(second))))

@@ -25,8 +25,8 @@ def board_variants(
     target: type[Target], boards: Sequence[str], ranges: Ranges, folder: Path
 ) -> dict[str, str]:
     """
-    Write a board file for each board and each combination of field values in `ranges`; return the
-    file of each label.
+    Write a board file into `folder` for each of `boards` and each combination of values in
+    `ranges`, which maps fields to lists. Return the paths by a label such as `pico clock=133`.
     """
     found: dict[str, str] = {}
     for board in boards:

@@ -31,7 +31,7 @@ Pages = Mapping[str, bytes]
 
 @dataclass(frozen=True)
 class Shared:
-    """The data of a study that all calls of workers share."""
+    """The data of a study that all workers need, sent to each a single time."""
 
     work: Work
     folder: Path
@@ -65,7 +65,10 @@ class Shared:
             return False
 
     def ended(self, identity: str, point: Point, outcome: Outcome) -> tuple[Ended, Pages]:
-        """Return the trial of a completed point for the storage, and its report pages."""
+        """
+        Return the result of a completed point, as it is stored, and the files of its report page.
+        `identity` is the digest of all data on which the point depends.
+        """
         study = self.work.study
         outcome.point, outcome.command = point, command_of(study, point)
         record = Record.of(identity, outcome)
@@ -78,8 +81,8 @@ class Shared:
 @dataclass(frozen=True)
 class Call:
     """
-    The points that a worker computes in a single call, with their identities. `shared` is pickled,
-    and unpickled a single time per worker.
+    Points (configurations of a study) that a worker computes in a single call, each with its
+    identity. `shared` is a pickled `Shared`; each worker unpickles it a single time.
     """
 
     shared: bytes
@@ -88,8 +91,9 @@ class Call:
 
 def run_points(call: Call) -> list[tuple[Ended, Pages]]:
     """
-    Compile and measure the points of a call in a worker process. Return the result of each point,
-    and the report pages that the caller must write, because the worker cannot access the folder.
+    Compile and measure the points (configurations) of a call in a worker. Return for each point the
+    result, and the files of the report page that the caller must write; they are empty if the
+    worker has written them into the folder of the study.
     """
     shared, writes = _read(call.shared)
     found = list[tuple[Ended, Pages]]()

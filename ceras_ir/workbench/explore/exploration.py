@@ -20,7 +20,7 @@ from ceras_ir.workbench.explore.trial import FAILED, Outcome, Work, run_trial
 
 @dataclass(frozen=True)
 class _Chosen:
-    """A point that will be computed, and the sampler's proposal if a sampler chose it."""
+    """A point (configuration) to compute, and the sampler's proposal if a sampler chose it."""
 
     point: Point
     identities: Identities
@@ -34,7 +34,7 @@ class _Chosen:
 
 @dataclass
 class Exploration:
-    """A study that runs: the storage of its trials, and the folder of its reports."""
+    """A study that runs: the storage of its results, and the folder of its reports."""
 
     study: Study
     trials: Trials
@@ -60,8 +60,8 @@ class Exploration:
 
     def records(self) -> list[Record]:
         """
-        Return the results of the completed points that the study file contains now, in the order of
-        points.
+        Return the results of those completed points that the study file still contains, in the
+        order of the study.
         """
         latest = {record.identity: record for record in self.trials.records()}
         if not latest:
@@ -79,7 +79,10 @@ class Exploration:
         return found
 
     def run(self, workers: Workers) -> int:
-        """Compute the points of the study that are not completed; return their number."""
+        """
+        Compute the points (configurations) of the study that are not completed, store the results,
+        and return their number.
+        """
         if self._listed is not None:
             missing = self._missing(self._listed)
             total, chosen = len(missing), iter(missing)
@@ -144,7 +147,10 @@ class Exploration:
 def _called(
     workers: Workers, shared: Shared, groups: Iterator[list[_Chosen]]
 ) -> Iterator[tuple[list[_Chosen], list[tuple[Ended, Pages]] | WorkerLost]]:
-    """Compute groups of points, each in a call of a worker; yield each group with its results."""
+    """
+    Compute groups of points, each group in a single call of a worker. Yield each group with its
+    results, in the order of completion.
+    """
     data = pickle.dumps(shared)
     running: dict[int, list[_Chosen]] = {}
 

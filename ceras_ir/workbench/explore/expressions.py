@@ -36,7 +36,10 @@ MAX_SHOWN = 200
 
 @dataclass(frozen=True)
 class Expression:
-    """An expression over figures: the text of the user and the syntax tree."""
+    """
+    An expression over figures of a network, such as `flash < 256000`: the text of the user and the
+    syntax tree.
+    """
 
     text: str
     tree: ast.expr
@@ -47,8 +50,8 @@ class Expression:
 
     def value(self, values: Values) -> Value:
         """
-        Return the value of the expression for these figures. Raise `UnknownFigure` if a figure is
-        missing.
+        Return the value of the expression; `values` has the figures by name. Raise an
+        `UnknownFigure` if a figure is missing, and a `UsageError` if the value is undefined.
         """
         shown = printable(self.text, MAX_SHOWN)
         try:
@@ -68,7 +71,10 @@ class Expression:
 
 
 def parse_expression(text: str) -> Expression:
-    """Parse an expression over figures. Raise a `UsageError` for unsupported syntax."""
+    """
+    Parse an expression such as `flash < 256000 and top_1 > 0.8`. Raise a `UsageError` for syntax
+    other than numbers, names, arithmetic, comparisons, `and`, `or` and `not`.
+    """
     shown = printable(text, MAX_SHOWN)
     try:
         tree = ast.parse(text.strip(), mode="eval").body

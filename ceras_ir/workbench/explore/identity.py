@@ -9,14 +9,15 @@ from ceras_ir.workbench.explore.study_file import MODEL_AXIS, Point, Study, argu
 
 
 def command_of(study: Study, point: Point) -> str:
-    """Return the `ceras-compile` command that compiles a point of a study."""
+    """Return the `ceras-compile` command that compiles `point`, a configuration of the study."""
     return join(["ceras-compile", *arguments_of(study, point), "-o", "DIR"])
 
 
 class Identities:
     """
-    The identities of the points of a study. Each argument is spelled a single time, because this
-    searches for files, and a study has many points with few arguments.
+    The identities of the points of a study: digests of all data on which their figures depend, so
+    that equal points are computed once. Each argument is converted a single time, because this
+    searches for files, and many points share few arguments.
     """
 
     def __init__(self, study: Study):

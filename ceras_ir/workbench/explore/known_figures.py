@@ -22,8 +22,8 @@ EVALUATED = tuple(map(identifier, FIGURE_NAMES))
 
 def check_figures(study: Study, path: str) -> None:
     """
-    Refuse a study, in the file `path`, with objectives or constraints on figures that no trial can
-    have.
+    Raise an `InputError` if an objective or constraint of the study uses a figure that no trial can
+    have, such as a misspelled name. `path` is the study file.
     """
     known = _KnownFigures(study, path)
     for objective in study.objectives:

@@ -29,7 +29,10 @@ POINT_REPORT = "report.html"
 
 
 def point_folder(folder: Path, identity: str) -> Path:
-    """Return the folder for the report of a point."""
+    """
+    Return the folder for the report of the point with this identity, below the `folder` of the
+    study.
+    """
     return folder / "points" / identity[:16]
 
 
@@ -37,8 +40,8 @@ def point_pages(
     record: Record, outcome: Outcome, versions: str, digests: Mapping[str, str]
 ) -> dict[str, bytes]:
     """
-    Return the files of a point's report: `report.html`, and `report.json` with command, digests and
-    versions.
+    Return the files of a point's report by name: the page, and a JSON file with figures, command,
+    `digests` of the input files, and `versions` of the tools.
     """
     content = {
         "state": record.state,
@@ -58,8 +61,8 @@ def point_pages(
 
 def write_pages(folder: Path, identity: str, pages: Mapping[str, bytes]) -> None:
     """
-    Write the files of a point. A file of a process that is killed can be incomplete: the point is
-    not stored yet, and its files are written again.
+    Write the files of a point's report. If the process is killed, a file can be incomplete: the
+    point is then not stored, and its files are written again.
     """
     place = point_folder(folder, identity)
     try:
@@ -71,7 +74,7 @@ def write_pages(folder: Path, identity: str, pages: Mapping[str, bytes]) -> None
 
 
 def tool_versions() -> str:
-    """Return the versions of the compiler and the libraries, for reports."""
+    """Return the versions of the compiler and of xDSL as text, for reports."""
     return versions("ceras-explore")
 
 
@@ -133,7 +136,10 @@ SECTIONS = {
 
 
 def study_page(study: Study, records: Sequence[Record]) -> str:
-    """Return the HTML page of a study. Raise a `UsageError` if Plotly is not installed."""
+    """
+    Return the HTML page of a study with plots and a table of its results. Raise a `UsageError` if
+    Plotly is not installed.
+    """
     try:
         plots: Any = import_module("plotly.graph_objects")
         offline: Any = import_module("plotly.offline")
@@ -184,9 +190,9 @@ def _described(study: Study, record: Record) -> str:
 
 def axis_range(values: Sequence[float]) -> tuple[float, float]:
     """
-    Return the bounds of an axis with a margin around the values. Figures of at most 1 can be
-    shares: the upper bound is then at most 1. Without negative figures, the lower bound is not
-    negative.
+    Return the lower and upper end of the axis of a plot: the range of `values` with a margin. The
+    margin does not cross 0 if no value is negative, nor 1 if no value exceeds 1, because such
+    figures are usually shares.
     """
     low, high = min(values), max(values)
     padding = AXIS_PADDING * (high - low or abs(high) or 1.0)

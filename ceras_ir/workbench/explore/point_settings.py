@@ -16,7 +16,10 @@ from ceras_ir.support.diagnostics import InputError
 
 @dataclass(frozen=True)
 class PointSettings:
-    """The settings of a point: shapes of inputs, passes after the import, and options."""
+    """
+    The settings with which a point (configuration) of a study is compiled: shapes of inputs, passes
+    after the import, and options.
+    """
 
     batch: int
     shapes: dict[str, tuple[int, ...]]
@@ -25,7 +28,7 @@ class PointSettings:
 
 
 def settings_of(target: TargetClass, arguments: argparse.Namespace) -> PointSettings:
-    """Return the settings in a parsed command line of `ceras-compile`."""
+    """Return the settings in `arguments`, a parsed command line of `ceras-compile`."""
     return PointSettings(
         arguments.batch,
         dict(arguments.shape),
@@ -36,8 +39,8 @@ def settings_of(target: TargetClass, arguments: argparse.Namespace) -> PointSett
 
 def check_settings(target: TargetClass, fixed: Sequence[str], arguments: Sequence[str]) -> None:
     """
-    Check the choice `arguments`, in addition to the arguments `fixed` of all points. Raise an
-    `InputError` if it is invalid, or if no point would use one of the options.
+    Check `arguments`, a choice in a study, together with the arguments `fixed` that all points
+    have. Raise an `InputError` if they are invalid, or if an option has no effect in a study.
     """
     parsed = RecordedArguments(make_parser(target).read([*fixed, *arguments]))
     settings = settings_of(target, parsed)

@@ -18,8 +18,7 @@ from ceras_ir.workbench.explore.trial import DONE
 
 def goal_values(study: Study, record: Record) -> list[float]:
     """
-    Return the figures of a record that the objectives of the study use, in the order of the
-    objectives.
+    Return the figures of `record` that are objectives of the study, in the order of the objectives.
     """
     return [record.figures[resolved(goal.figure, record.figures)] for goal in study.objectives]
 
@@ -46,8 +45,9 @@ def pareto(study: Study, records: Sequence[Record]) -> list[Record]:
 
 def importance(records: Sequence[Record], figure: str) -> Mapping[str, float]:
     """
-    Return for each axis the share of a figure's variance between the means of the choices. Points
-    without the figure or the axis are ignored.
+    Return for each axis (choice of the study) its share of the variance of `figure`, from 0 to 1:
+    the variance between the means of its choices, divided by the total variance. Results without
+    the figure are ignored.
     """
     found: dict[str, float] = {}
     known = [record for record in records if figure in record.figures]
@@ -66,8 +66,8 @@ def importance(records: Sequence[Record], figure: str) -> Mapping[str, float]:
 
 def best_record(study: Study, records: Sequence[Record], where: str, by: str | None) -> Record:
     """
-    Return the best measured point that `where` admits: the first of the Pareto front, by the
-    objectives of the study in their order, or by `by` before the other objectives.
+    Return the best result for which the expression `where` holds: the first of the Pareto front,
+    sorted by the objectives in their order, or first by the figure `by`.
     """
     done = [record for record in records if record.state == DONE]
     if not done:
@@ -107,8 +107,8 @@ MAX_REASONS = 8
 
 def pareto_table(study: Study, records: Sequence[Record]) -> list[str]:
     """
-    Return the lines of a table of the Pareto front, the best point first, with the choices in which
-    its points differ.
+    Return the lines of a text table of the Pareto front, the best point first: the objectives, and
+    the choices in which points of the study differ.
     """
     best = pareto(study, records)
     if not best:
@@ -125,8 +125,8 @@ def pareto_table(study: Study, records: Sequence[Record]) -> list[str]:
 
 def reasons(records: Sequence[Record]) -> list[str]:
     """
-    Return lines with the reasons why points of a study failed or were ruled out, the most frequent
-    first.
+    Return lines with the reasons why points of a study failed or violate a constraint, each with
+    the number of points, the most frequent first.
     """
     counts = Counter(
         f"{record.state}: {record.diagnostic.partition(chr(10))[0][:MAX_REASON_LENGTH]}"
@@ -139,7 +139,10 @@ def reasons(records: Sequence[Record]) -> list[str]:
 
 
 def csv_table(records: Sequence[Record]) -> str:
-    """Return a CSV table of all points with choices and figures. Equal results give equal text."""
+    """
+    Return a CSV table with a row for each point: choices, figures, diagnostic and command. Equal
+    results give equal text.
+    """
     axes = list(dict.fromkeys(n for record in records for n in record.point))
     figures = sorted({n for record in records for n in record.figures})
     stream = io.StringIO()

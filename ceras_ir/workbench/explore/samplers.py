@@ -35,8 +35,8 @@ def directions(study: Study) -> list[str]:
 
 class Generations:
     """
-    NSGA-II with the same results as Optuna, but faster: generations and search space are kept
-    between proposals.
+    The sampler NSGA-II of Optuna with equal proposals in less time: the generation of each trial
+    and the search space are kept between proposals.
     """
 
     def __init__(self, optuna: Any, seed: int):
@@ -53,7 +53,7 @@ class Generations:
             self.sampler.get_parent_population = self._parents
 
     def add(self, trial: Any, running: int) -> None:
-        """Add a completed trial."""
+        """Add a completed trial. `running` is the number of trials that still run."""
         if trial.state != self._complete:
             return
         space = trial.distributions if self._space is None else self._space
@@ -98,8 +98,9 @@ CANDIDATES = 24
 
 class ChoiceTables:
     """
-    Sample the choices of TPE from tables. The densities of an axis are two probabilities for each
-    choice. Optuna fits them for each sample, in time proportional to the number of results.
+    The sampler TPE of Optuna in less time. It samples each choice from a table of probabilities.
+    Optuna computes these for each proposal, in time proportional to the number of results; here
+    they are computed again after several results.
     """
 
     def __init__(self, optuna: Any, seed: int):
@@ -115,7 +116,10 @@ class ChoiceTables:
         self.sampler._compute_acquisition_func = self._keep
 
     def add(self, trial: Any, running: int) -> None:
-        """Add a completed trial."""
+        """
+        Add a completed trial. The tables are computed again after a share of `running`, the number
+        of trials that still run.
+        """
         self._new += 1
         if self._new >= REFIT_SHARE * running:
             self._new = 0
@@ -142,7 +146,10 @@ class Sampler:
     """Proposes points of a study with a sampler of Optuna."""
 
     def __init__(self, study: Study, distributions: Mapping[str, Any], finished: Sequence[Any]):
-        """`finished` are the completed trials of earlier processes."""
+        """
+        Create a sampler for `study`. `distributions` are the choices of each axis as Optuna expects
+        them, and `finished` are completed trials of earlier processes.
+        """
         optuna: Any = import_module("optuna")
         self._study, self._distributions = study, distributions
         make = {"nsga2": Generations, "tpe": ChoiceTables}[study.sampler]
@@ -173,8 +180,8 @@ class Sampler:
         self, proposal: Proposal, values: Sequence[float] | None, state: Any
     ) -> Mapping[str, object]:
         """
-        Give the sampler the result of a proposal; return the attributes that the sampler stores
-        with the trial.
+        Give the sampler the result of a proposal: the `values` of the objectives, or `None` after a
+        failure. Return the attributes that must be stored with the trial.
         """
         trial: Any = self._trials.tell(proposal.trial, values, state=state)
         self._running -= 1

@@ -45,8 +45,8 @@ BATCH_INTERVAL_S = 0.5
 
 class Batches(Generic[T]):
     """
-    A thread that processes items in batches: each call of `work` gets the items that were added
-    since the last call.
+    A thread that processes items in batches: each call of `work` gets all items that were added
+    since the last call. It is used for database transactions.
     """
 
     def __init__(self, work: Callable[[Sequence[T]], None]):
@@ -68,7 +68,7 @@ class Batches(Generic[T]):
         self._queue.put(item)
 
     def close(self) -> None:
-        """Wait until all items are processed. Raise the error of a batch."""
+        """Wait until all items are processed. Raise the error of a batch, if there was one."""
         if self._thread is not None:
             self._queue.put(None)
             self._closing.set()
@@ -105,12 +105,12 @@ TABLES = ("studies", "trials", "trial_params", "trial_values", "trial_user_attri
 
 class Ended(NamedTuple):
     """
-    A completed trial in the form in which Optuna stores it. A worker converts it, to save time in
-    the main process.
+    A completed trial (a computed point) in the form in which Optuna stores it. Workers make this
+    conversion, to save time in the main process.
     """
 
     state: str
-    """The name of Optuna's state."""
+    """The name of the state in Optuna, such as `COMPLETE`."""
     seconds: float
     values: Sequence[float] | None
     params: Mapping[str, str]
@@ -140,7 +140,7 @@ class BulkInsert:
             self.is_known: bool = connection.execute(version).scalar() == SCHEMA_VERSION
 
     def add(self, trials: Sequence[Told]) -> None:
-        """Add trials in order."""
+        """Add completed trials to the database in a single transaction, in their order."""
         table, sql = self._tables["trials"], self._sql
         of_study = table.c.study_id == self._study
         now = datetime.now()
@@ -225,7 +225,10 @@ MAX_RECORD_LENGTH = 60_000
 
 @dataclass
 class Record:
-    """The result of a completed point as it is stored."""
+    """
+    The stored result of a completed point (configuration): its choices, and figures or a
+    diagnostic.
+    """
 
     identity: str
     """The digest of all data that the trial depends on."""
@@ -260,7 +263,9 @@ def ended(study: Study, record: Record) -> Ended:
 
 
 class Trials:
-    """The trials of a study in the storage."""
+    """
+    The completed trials of a study in a database, and the sampler that proposes further points.
+    """
 
     def __init__(self, study: Study, url: str):
         try:
@@ -340,7 +345,10 @@ class Trials:
         return found
 
     def add(self, trial: Ended, proposal: Proposal | None = None) -> None:
-        """Store a completed trial. `proposal` is set if a sampler chose the point."""
+        """
+        Store a completed trial, in another thread. `proposal` is given if a sampler chose the
+        point.
+        """
         attributes: Mapping[str, object] = {}
         if proposal is not None and self._sampler is not None:
             attributes = self._sampler.tell(proposal, trial.values, self._state(trial))
@@ -370,12 +378,13 @@ class Trials:
         )
 
     def unproposed(self) -> int:
-        """Return how many points the sampler still has to propose."""
+        """Return the number of points that the sampler still has to propose in this study."""
         return max((self.study.trials or 0) - len(self._finished()), 0)
 
     def proposals(self) -> Iterator[Proposal]:
         """
-        Yield points that the sampler proposes; each depends on all results that were added before.
+        Yield points that the sampler proposes, without end. Each proposal takes all results into
+        account that were added before.
         """
         self._sampler = Sampler(self.study, self._distributions, self._finished())
         while True:

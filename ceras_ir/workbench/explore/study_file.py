@@ -60,27 +60,24 @@ class ModelData:
     samples: int | None = None
 
     def files(self) -> list[str]:
-        """Return all files that the model and its data consist of."""
+        """Return the paths of the model file and of all its data files."""
         named = (self.file, self.calibrate, self.inputs, self.labels)
         return [part for text in named if text for part in text.split(",")]
 
 
 @dataclass(frozen=True)
 class StudyAxis:
-    """
-    A choice of options in a study: each label stands for arguments of `ceras-compile`. With
-    `target`, it exists only for that target.
-    """
+    """A choice of a study: each label in `choices` stands for arguments of `ceras-compile`."""
 
     name: str
     choices: Mapping[str, tuple[str, ...]]
     target: str | None = None
-    """The only target with this axis, if the axis is specific."""
+    """The only target for which this choice exists; `None` if it exists for all."""
 
 
 @dataclass(frozen=True)
 class Objective:
-    """A figure that the study maximizes or minimizes."""
+    """A figure, such as `flash_bytes`, that the study maximizes or minimizes."""
 
     figure: str
     maximize: bool
@@ -88,7 +85,10 @@ class Objective:
 
 @dataclass(frozen=True)
 class Study:
-    """The contents of a study file."""
+    """
+    The contents of a study file. A point of the study is a model, a target and a label of each
+    axis.
+    """
 
     name: str
     models: Mapping[str, ModelData]
@@ -105,7 +105,7 @@ class Study:
     seed: int = 0
 
     def axes_of(self, target: str) -> list[StudyAxis]:
-        """Return the choices of options that exist for `target`."""
+        """Return the axes (choices of options) that exist for `target`."""
         return [axis for axis in self.axes if axis.target in (None, target)]
 
 
@@ -326,8 +326,8 @@ class _StudyReader:
 
 def _with_others(axes: Sequence[StudyAxis]) -> Iterator[tuple[str, ...]]:
     """
-    Yield arguments of other axes with which a choice may occur: no arguments, the arguments that
-    all points have, and these with each choice of another axis.
+    Yield lists of arguments of other `axes` with which a choice is checked: no arguments, the
+    arguments that all points have, and these with each choice of another axis.
     """
     yield ()
     lists = [list(axis.choices.values()) for axis in axes]
@@ -339,7 +339,10 @@ def _with_others(axes: Sequence[StudyAxis]) -> Iterator[tuple[str, ...]]:
 
 
 def fixed_arguments(model: ModelData, target: str, *, calibrated: bool = True) -> list[str]:
-    """Return the arguments of `ceras-compile` that all points with this model and target have."""
+    """
+    Return the arguments of `ceras-compile` that all points with this model and target have. Without
+    `calibrated`, the calibration data is omitted, for float networks.
+    """
     known = calibrated and model.calibrate is not None
     calibration = [f"--calibrate={model.calibrate}"] if known else []
     return [model.file, f"--target={target}", *calibration]
@@ -416,8 +419,8 @@ def arguments_of(study: Study, point: Point) -> list[str]:
 
 def grid(study: Study) -> Iterator[Point]:
     """
-    Yield all points, grouped by target and board. Stages that targets share are then in the cache,
-    and concurrent trials rarely wait for a common stage.
+    Yield all points of the study, grouped by target and board. Points with common compilation
+    stages then follow each other and use the cache.
     """
     for model in study.models:
         for target in study.targets:
@@ -437,8 +440,8 @@ def grid_size(study: Study) -> int:
 
 def random_points(study: Study) -> Iterator[Point]:
     """
-    Yield distinct random points; equal seeds give equal points. The points of a target have equal
-    probability. The number is the number of trials, at most all points.
+    Yield distinct random points, as many as the study has trials, at most all. Equal seeds give
+    equal points. All points of a target have equal probability.
     """
     generator = random.Random(study.seed)
     wanted = min(study.trials or 0, grid_size(study))

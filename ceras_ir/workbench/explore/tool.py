@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def make_parser() -> ToolParser:
-    """Return the parser of a study."""
+    """Return the parser of `ceras-explore STUDY.toml`."""
     parser = ToolParser(
         "ceras-explore",
         description="Compile and judge a network for all points of a study file, and print the "
@@ -54,7 +54,7 @@ def make_parser() -> ToolParser:
 
 
 def make_best_parser() -> ToolParser:
-    """Return the parser for the compilation of the best point."""
+    """Return the parser of `ceras-explore best`, which compiles the best point of a study."""
     parser = ToolParser(
         "ceras-explore best",
         description="Compile the best point of an explored study: the first on the Pareto front "

@@ -70,7 +70,7 @@ DONE, RULED_OUT, FAILED = "done", "ruled out", "failed"
 
 @dataclass(frozen=True)
 class Work:
-    """The data from which a worker computes a point of a study."""
+    """The data from which a worker computes a point (configuration) of a study."""
 
     study: Study
     cache: CacheAt
@@ -312,7 +312,10 @@ class _Trial:
 
 
 def study_digests(study: Study) -> dict[str, str]:
-    """Return the path of each file that points of a study depend on, by digest."""
+    """
+    Map the digest of each file on which points of the study depend to its path. Folders of images
+    are omitted: all workers must be able to access them.
+    """
     files = [file for model in study.models.values() for file in model.files()]
     for axis in study.axes:
         for arguments in axis.choices.values():

@@ -57,8 +57,8 @@ def _at_use(found: Diagnostic, text: str) -> Diagnostic:
 
 def diagnostics_of(error: InputError, file: str) -> list[Diagnostic]:
     """
-    Convert an error to diagnostics of an editor. An error without position is shown at the
-    beginning.
+    Convert `error` to diagnostics of an editor. An error without position is shown at the beginning
+    of `file`.
     """
     if isinstance(error, SourceError):
         return list(error.diagnostics)
@@ -67,8 +67,8 @@ def diagnostics_of(error: InputError, file: str) -> list[Diagnostic]:
 
 def valid_part(ctx: Context, text: str, file: str, line: int) -> ModuleOp:
     """
-    Parse and verify the part of the text that contains `line` (from 0). Raise an `InputError` if it
-    is invalid.
+    Parse and verify the part of `text` that contains `line` (from 0); lines `// -----` separate
+    parts. Raise an `InputError` if it is invalid.
     """
     chosen = ""
     for part in parts_of(text):
@@ -100,7 +100,9 @@ def explanation(ctx: Context, universe: Universe, text: str) -> str | None:
 
 
 def operation_names(universe: Universe, prefix: str) -> Iterator[str]:
-    """Yield the operations of the dialect that `prefix` names, for completion."""
+    """
+    Yield the operations of the dialect at the start of `prefix`, such as `graph.`, for completion.
+    """
     name, dot, _ = prefix.partition(".")
     if dot and name in universe.all_dialects:
         for op in universe.all_dialects[name]().operations:
@@ -127,7 +129,10 @@ class Word:
 
 
 def word_at(text: str, line: int, column: int) -> Word | None:
-    """Return the word at a position of a text or directly before it, or `None`."""
+    """
+    Return the word that contains the position, or ends there; `None` if there is none. `line` and
+    `column` count from 0.
+    """
     lines = text.split("\n")
     if not 0 <= line < len(lines):
         return None
@@ -139,8 +144,8 @@ def word_at(text: str, line: int, column: int) -> Word | None:
 
 def definition(text: str, word: Word) -> Word | None:
     """
-    Return the place that defines the value, block or symbol `word`. For a value, it is the nearest
-    definition above.
+    Return the place in `text` that defines the value, block or symbol `word`, or `None`. For a
+    value, it is the nearest definition above.
     """
     lines = [_blanked(each) for each in text.split("\n")]
     name, _, _ = word.text.partition("#")
@@ -165,7 +170,7 @@ def definition(text: str, word: Word) -> Word | None:
 
 
 def uses(text: str, word: Word) -> Iterator[Word]:
-    """Yield all occurrences of a value in the function that contains it."""
+    """Yield all occurrences of the value `word` in the function that contains it."""
     lines = [_blanked(each) for each in text.split("\n")]
     name, _, _ = word.text.partition("#")
     start, end = _function_around(lines, word.line)
@@ -176,7 +181,10 @@ def uses(text: str, word: Word) -> Iterator[Word]:
 
 
 def functions(text: str) -> Iterator[int]:
-    """Yield the lines at which functions with the name `main` begin."""
+    """
+    Yield the numbers, from 0, of the lines at which a function named `main` begins. The editor
+    offers to run it.
+    """
     for number, line in enumerate(text.split("\n")):
         if FUNCTION_LINE.match(line) and re.search(r"@main\b|sym_name\s*=\s*\"main\"", line):
             yield number
@@ -206,8 +214,8 @@ SEED = 0
 
 def run_level(module: ModuleOp) -> str:
     """
-    Run the network of a module on synthetic inputs, and return a text with a summary line for each
-    output.
+    Run the network of `module`, at any level, on a synthetic input. Return a text with a line for
+    each output.
     """
     main = main_function(module)
     (sample,) = synthetic_samples(main, 1, SEED)

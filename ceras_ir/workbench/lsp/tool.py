@@ -37,20 +37,26 @@ MAX_LINE_BYTES, MAX_MESSAGE_BYTES = 1 << 13, 1 << 28
 
 
 class MessageInput(BufferedReader):
-    """The standard input, which refuses messages that would not fit into memory."""
+    """
+    The standard input of the language server. It raises an `InputError` for messages that are too
+    large for memory.
+    """
 
     def __init__(self) -> None:
         super().__init__(FileIO(0, closefd=False))
 
     def readline(self, size: int | None = -1, /) -> bytes:
-        """Return a header line."""
+        """Return a header line; raise an `InputError` if it is too long."""
         line = super().readline(MAX_LINE_BYTES)
         if len(line) == MAX_LINE_BYTES:
             raise InputError(f"a header of a message has more than {MAX_LINE_BYTES:,} bytes")
         return line
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Return a message of `size` bytes, or less at the end of the input."""
+        """
+        Return a message of `size` bytes, or fewer at the end of the input. Raise an `InputError` if
+        `size` is too large.
+        """
         if size is None or not 0 <= size <= MAX_MESSAGE_BYTES:
             raise InputError(
                 f"a message has {size:,} bytes, where {MAX_MESSAGE_BYTES:,} are possible: open a "

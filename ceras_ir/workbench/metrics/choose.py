@@ -57,7 +57,8 @@ AGREEMENT, MEAN_IOU, IOU_OF_CLASS = "agreement", "mean IoU", "IoU of class"
 
 class Classification:
     """
-    The metrics of outputs that are classes, which follow from the shapes of output and labels.
+    The metrics of outputs that are classes of samples or pixels. Which outputs are classes follows
+    from the shapes of outputs and labels.
     """
 
     def __init__(self, shapes: Mapping[str, tuple[int, ...]], labels: Labels | None):
@@ -220,7 +221,10 @@ FIGURE_NAMES = (
 
 
 class Closeness:
-    """The signal-to-noise ratio and the mean squared error of each graph output."""
+    """
+    The signal-to-noise ratio and the mean squared error of each graph output, relative to the float
+    network.
+    """
 
     def __init__(self, names: Iterable[str], quantities: Mapping[str, Quantities] | None = None):
         known = quantities or {}
@@ -238,7 +242,7 @@ class Closeness:
 
     def ratio(self) -> float:
         """
-        Return the signal-to-noise ratio over all graph outputs in dB; NaN if they are constant.
+        Return the signal-to-noise ratio over all graph outputs in dB; NaN if no output varies.
         """
         return decibels(1.0, mean_share(noise.share for noise in self.noise.values()))
 
@@ -275,11 +279,14 @@ METRIC_NAMES = (TOPK, SEGMENTATION, DETECTION)
 @dataclass(frozen=True)
 class Judgement:
     """
-    The metric that judges outputs in addition to the signal-to-noise ratio, with the labels.
-    `start` creates the metric.
+    The choice of a metric that compares outputs, in addition to the signal-to-noise ratio, and the
+    labels. `start` creates the metric.
     """
 
     name: str | None = None
+    """
+    The name of a metric of `--metric`; `None` for a function of the user, or if the shapes decide.
+    """
     labels: Array | CocoLabels | None = None
     function: MetricFunction | None = None
     size: tuple[int, int] = (0, 0)
@@ -293,15 +300,15 @@ class Judgement:
 
     def part(self, first: int, count: int) -> "Judgement":
         """
-        Return a copy with the labels of `count` samples from `first` on. Labels of boxes remain
-        complete; they are selected when all samples are known.
+        Return a copy with the labels of `count` samples from index `first` on. Labels of boxes
+        (COCO) remain complete; they are selected when all samples are known.
         """
         labels = self.labels
         kept = labels[first : first + count] if isinstance(labels, np.ndarray) else labels
         return replace(self, labels=kept)
 
     def with_labels(self, labels: NDArray[np.integer]) -> "Judgement":
-        """Return this judgement with these labels, which were stored with the samples."""
+        """Return a copy with `labels`, which were stored together with the samples."""
         return replace(self, labels=labels)
 
     def start(self, outputs: Mapping[str, Array]) -> Metric:
@@ -320,7 +327,10 @@ class Judgement:
 
 
 class Judge:
-    """Compares the outputs of the quantized with those of the float network, a sample at a time."""
+    """
+    Compares the outputs of the quantized network with those of the float network (`real`), a sample
+    at a time.
+    """
 
     def __init__(self, judgement: Judgement, quantities: Mapping[str, Quantities] | None = None):
         self._judgement, self._metrics = judgement, list[Metric]()
@@ -335,14 +345,11 @@ class Judge:
             metric.add(real, quantized)
 
     def ratio(self) -> float:
-        """
-        Return the signal-to-noise ratio over all graph outputs in dB, as `output_noise.py` defines
-        it.
-        """
+        """Return the signal-to-noise ratio over all graph outputs in dB."""
         return self._closeness.ratio()
 
     def merge(self, following: "Judge") -> None:
-        """Add the results of another judge for the following samples."""
+        """Add the results of `following`, a judge of the samples that follow."""
         if not self._metrics:
             self._metrics, self._closeness = following._metrics, following._closeness
             for metric in self._metrics:
@@ -355,7 +362,10 @@ class Judge:
             metric.merge(more)
 
     def __getstate__(self) -> dict[str, object]:
-        """Return the results without the function of the user, which cannot always be pickled."""
+        """
+        Return the state for pickling without the function of the user, which cannot always be
+        pickled.
+        """
         return {**self.__dict__, "_judgement": Judgement()}
 
     def figures(self) -> list[Figure]:
@@ -370,8 +380,8 @@ def judgement_of(
     network: list[TensorInfo],
 ) -> Judgement:
     """
-    Return the judgement for the options `--metric` and `--labels`, with labels for the `count`
-    samples of `inputs`.
+    Return the judgement for the options `--metric` and `--labels`. `labels` is a file with labels
+    of the `count` samples in `inputs`; `network` has the inputs of the network.
     """
     if metric is not None and (not isinstance(metric, str) or metric not in METRIC_NAMES):
         if isinstance(metric, str) and ":" not in metric:

@@ -42,7 +42,7 @@ BoxLayout = Literal["rows", "columns", "pair"]
 
 @dataclass(frozen=True)
 class Heads:
-    """The outputs of a detector that contain boxes and scores, and their layout."""
+    """The names of the outputs of a detector that contain boxes and scores, and their layout."""
 
     layout: BoxLayout
     boxes: str
@@ -52,7 +52,8 @@ class Heads:
     @classmethod
     def find(cls, shapes: Mapping[str, tuple[int, ...]]) -> Heads:
         """
-        Identify the outputs by shape.
+        Identify the outputs of a detector by `shapes`. Raise an `InputError` if they are in none of
+        these forms:
 
         1. YOLOv5 and YOLOX: [1, boxes, 5 + classes].
         2. YOLOv8: [1, 4 + classes, boxes].
@@ -78,8 +79,8 @@ class Heads:
 
     def read(self, outputs: Outputs, size: tuple[int, int]) -> tuple[Boxes, Boxes]:
         """
-        Return left, top, right and bottom of all boxes in pixels, and the scores of each box for
-        all classes.
+        Return all boxes [boxes, 4] as left, top, right and bottom in pixels, and the scores [boxes,
+        classes]. `size` is the height and width of the input.
         """
         boxes = outputs[self.boxes][0].astype(np.float32)
         if self.layout == "columns":
@@ -123,8 +124,9 @@ def _decoded(boxes: Boxes, size: tuple[int, int]) -> Boxes:
 
 def detections(boxes: Boxes, scores: Boxes) -> Boxes:
     """
-    Return the boxes with the highest scores, by decreasing score; of overlapping boxes of a class
-    only the best.
+    Return the boxes with the highest scores, by decreasing score, after non-maximum suppression: of
+    overlapping boxes of a class, only the best is kept. The shape is [MAX_DETECTIONS, 6]: the box,
+    the score and the class; missing rows are -1.
     """
     flat = np.where(np.isfinite(scores), scores, 0).ravel()
     # A few hundred of two million scores are sorted.
@@ -145,7 +147,7 @@ def detections(boxes: Boxes, scores: Boxes) -> Boxes:
 
 
 def overlaps(box: Boxes, boxes: Boxes) -> Boxes:
-    """Return the intersection over union of a box with each box of an array."""
+    """Return the intersection over union of `box` with each row of `boxes`."""
     low, high = np.maximum(box[:2], boxes[:, :2]), np.minimum(box[2:4], boxes[:, 2:4])
     inside = np.clip(high - low, 0, None).prod(1)
     areas = [np.clip(b[..., 2:4] - b[..., :2], 0, None).prod(-1) for b in (box, boxes)]
@@ -161,15 +163,18 @@ MAX_SUM_ERROR = 1e-3
 
 
 def background_classes(heads: Heads, scores: Boxes) -> int:
-    """Return 1 if the first class is the background, which SSD includes in the softmax; else 0."""
+    """
+    Return 1 if the first class in `scores` is the background, as in SSD with a softmax over all
+    classes; else 0.
+    """
     is_softmax = heads.layout == "pair" and np.abs(scores.sum(1) - 1).max() < MAX_SUM_ERROR
     return int(is_softmax and scores.shape[1] > 1)
 
 
 class AveragePrecision:
     """
-    The average precision of the detections of both networks, and the best boxes of each sample for
-    it.
+    The average precision of the detections of both networks. It keeps the best boxes of each
+    sample.
     """
 
     def __init__(
@@ -320,9 +325,7 @@ class CocoLabels:
         return left, top, left + width, top + height, category, float(crowd == 1)
 
     def of_folder(self, folder: ImageFolder) -> None:
-        """
-        Select, for each file of an image folder, the annotations of the image with the same name.
-        """
+        """Select, for each file of an image folder, the labels of the image with the same name."""
         known = {str(image["file_name"]): image["id"] for image in self._images}
         for file, name in zip(folder.files, folder.names, strict=True):
             names = (name, file.name)
@@ -333,8 +336,8 @@ class CocoLabels:
 
     def of_arrays(self, count: int, size: tuple[int, int]) -> None:
         """
-        Select the annotations of images in the order of samples that are arrays; the images must
-        have the size of the input.
+        Assign the images of the label file to `count` samples in an `.npz` file, in order. The
+        images must have `size`, the height and width of the input.
         """
         if len(self._images) != count:
             raise InputError(f"there are {len(self._images)} images for {count} samples", self.path)
@@ -348,7 +351,11 @@ class CocoLabels:
             self._samples.append((image["id"], (1.0, 1.0, 0.0, 0.0)))
 
     def boxes(self, classes: int) -> list[NDArray[np.float64]]:
-        """Return for each sample [objects, 6]: left, top, right, bottom, class, crowd flag."""
+        """
+        Return for each sample an array [objects, 6]: left, top, right and bottom in pixels of the
+        input, class, and 1 if the box is a crowd. `classes` is the number of classes of the
+        network.
+        """
         first = self._first_category(classes)
         found: list[NDArray[np.float64]] = []
         for image, (x, y, left, top) in self._samples:

@@ -38,44 +38,50 @@ MAX_DECIBELS = 300.0
 @dataclass(frozen=True)
 class Figure:
     """
-    A figure of merit of the quantized network and, if it exists, of the float network, as a
-    function of selected samples.
+    A metric, such as the accuracy, of the quantized network and, if it exists, of the float network
+    (`real`). Each is a function of the indices of the samples over which it is computed.
     """
 
     name: str
     quantized: Reading
     real: Reading | None = None
     cheap: bool = True
-    """Whether the number can be computed repeatedly for the standard error."""
+    """
+    Whether the metric is fast to compute, so that it is computed for many selections of samples,
+    which give the standard error.
+    """
 
 
 class Metric(Protocol):
     """
-    A figure of merit that is computed over samples; each `add` adds a sample, with outputs of both
-    networks.
+    The interface of a metric over samples. `add` receives the outputs of both networks for a
+    sample.
     """
 
     def add(self, real: Outputs, quantized: Outputs) -> None: ...
 
     def merge(self, following: Self) -> None:
-        """Add the results of an equal metric for the following samples."""
+        """Add the results of `following`, a metric of the samples that follow."""
         ...
 
     def figures(self) -> list[Figure]:
-        """Return the figures of merit. This is called a single time after the last sample."""
+        """Return the values of the metric. This is called a single time, after the last sample."""
         ...
 
 
 def drawn(count: int) -> NDArray[np.integer]:
     """
-    Return random selections of `count` samples with replacement, for standard errors; equal in each
-    call.
+    Return random selections of `count` samples with replacement, for standard errors by bootstrap:
+    indices [RESAMPLINGS, count], equal in each call.
     """
     return np.random.default_rng(0).integers(0, count, (RESAMPLINGS, count))
 
 
 def gain(before: Reading, after: Reading, count: int) -> tuple[float, float]:
-    """Return the difference of two figures over all `count` samples, and its standard error."""
+    """
+    Return the value of `after` minus that of `before` over all `count` samples, and the standard
+    error of this difference.
+    """
     every = [np.arange(count), *drawn(count)]
     gains = [
         min(after(chosen), MAX_DECIBELS) - min(before(chosen), MAX_DECIBELS) for chosen in every
@@ -84,7 +90,10 @@ def gain(before: Reading, after: Reading, count: int) -> tuple[float, float]:
 
 
 class Shares:
-    """A part and a total for each sample, such as correct and all pixels."""
+    """
+    Two numbers for each sample, a part and a total, such as the correct pixels and all pixels. A
+    metric is the sum of the parts divided by the sum of the totals.
+    """
 
     def __init__(self) -> None:
         # Packed, because each sample has a row.
@@ -103,7 +112,9 @@ class Shares:
         return self.sums()(np.arange(len(self._rows) // 2))
 
     def sums(self) -> Callable[[Chosen], tuple[float, float]]:
-        """Return a function that sums the parts and the totals of selected samples."""
+        """
+        Return a function of sample indices, which returns the sums of the parts and of the totals.
+        """
         rows = np.array(self._rows, np.float64).reshape(-1, 2)
 
         def read(chosen: Chosen) -> tuple[float, float]:
@@ -114,8 +125,8 @@ class Shares:
 
     def reading(self) -> Reading:
         """
-        Return a function that divides the sum of the parts of selected samples by the sum of the
-        totals; 0 if that is 0.
+        Return a function of sample indices, which returns the sum of the parts divided by the sum
+        of the totals; 0 if the latter is 0.
         """
         sums = self.sums()
 
@@ -133,19 +144,19 @@ def mean_of(readings: Sequence[Reading]) -> Reading:
 @dataclass(frozen=True)
 class Measured:
     """
-    A figure of merit of the quantized network and, if it exists, of the float network, over all
-    samples.
+    The value of a metric over all samples, for the quantized network and, if it exists, for the
+    float network (`real`).
     """
 
     name: str
     real: float | None
     quantized: float
     error: float | None = None
-    """The standard error of the difference."""
+    """The standard error of the difference between both networks; `None` if it was not computed."""
 
 
 def measured(figures: Sequence[Figure], count: int) -> list[Measured]:
-    """Return the values of all figures over `count` samples."""
+    """Return the value of each metric over all `count` samples."""
     every, found = np.arange(count), list[Measured]()
     for figure in figures:
         if figure.real is None:
@@ -164,7 +175,7 @@ A function of outputs by name and of labels, or `None`, that returns a number or
 
 
 def load_function(text: str) -> MetricFunction:
-    """Load the function that the user names as `FILE.py:FUNCTION` or `MODULE:FUNCTION`."""
+    """Return the Python function that the user names as `FILE.py:FUNCTION` or `MODULE:FUNCTION`."""
     path, _, name = text.rpartition(":")
     module = _load_file(path) if path.endswith(".py") else _load_module(path)
     function: MetricFunction | None = getattr(module, name, None)
@@ -213,7 +224,9 @@ def _message(error: Exception) -> str:
 
 
 class UserMetric:
-    """A metric that stores all outputs, because a function of the user computes it from them."""
+    """
+    A metric that a function of the user computes from the outputs of all samples, which are stored.
+    """
 
     def __init__(self, function: MetricFunction, labels: Array | None, name: str = "metric"):
         """Create a metric; `name` is the user's spelling of the function."""
@@ -233,11 +246,11 @@ class UserMetric:
             self._labels = np.concatenate([self._labels, following._labels])
 
     def use(self, function: MetricFunction) -> None:
-        """Set the user's function again after unpickling, which loses it."""
+        """Set the function again after unpickling, since it is not pickled."""
         self._function = function
 
     def __getstate__(self) -> dict[str, object]:
-        """Return the state without the function, which cannot always be pickled."""
+        """Return the state for pickling without the function, which cannot always be pickled."""
         return {**self.__dict__, "_function": None}
 
     def figures(self) -> list[Figure]:

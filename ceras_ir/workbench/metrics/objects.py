@@ -17,14 +17,18 @@ from ceras_ir.workbench.metrics.figures import Outputs
 
 class DetectedObjects(ObjectFinder):
     """
-    The detections of the metric `detection`, from its score for objects on.
+    Finds objects in the outputs of detectors, for the answers of `ceras-run`.
 
-    Outputs of other networks can have the shapes of boxes and scores. Outputs are those of a
-    detector if all scores are between 0 and 1.
+    Outputs of other networks can have the same shapes. The network is therefore taken for a
+    detector only if all scores are between 0 and 1. Objects have at least the score
+    `MIN_OBJECT_SCORE`.
     """
 
     def objects(self, outputs: Outputs, size: tuple[int, int]) -> ObjectsOfSample | None:
-        """Return the objects in an image; None if the outputs are not those of a detector."""
+        """
+        Return the objects in an image of the height and width `size`; None if the outputs are not
+        those of a detector.
+        """
         try:
             heads = Heads.find({name: array.shape for name, array in outputs.items()})
             boxes, scores = heads.read(outputs, size)

@@ -54,7 +54,9 @@ class LevelGraphs:
     layers: dict[str, list[tuple[str, tuple[str, str]]]] = field(
         default_factory=dict[str, list[tuple[str, tuple[str, str]]]]
     )
-    """For each graph: the nodes, each with the name and the kind of the layer in reports."""
+    """
+    For each graph, its nodes: the identifier, and the name and operator of the layer in reports.
+    """
 
 
 def level_graphs(title: str, module: ModuleOp) -> LevelGraphs:
@@ -208,7 +210,9 @@ FIGURES: Mapping[str, str] = {
 
 
 class ModelExplorer(CompileView):
-    """Collects the levels of a compilation in order, and writes them as graphs."""
+    """
+    Collects the levels of a compilation in order, and writes them as graphs for Model Explorer.
+    """
 
     def __init__(self, options: BuildOptions):
         super().__init__(options)

@@ -47,8 +47,7 @@ def _boards() -> Collection[str]:
 @dataclass(frozen=True)
 class TemplateKind:
     """
-    A kind of definition that `ceras-new` writes: the permitted names, and the templates of its
-    files.
+    A kind of file that `ceras-new` writes, such as a pass: the permitted names, and the templates.
     """
 
     pattern: str
@@ -56,10 +55,13 @@ class TemplateKind:
     separator: str
     """The character between the words of a name."""
     taken: Callable[[], Collection[str]]
+    """Returns the names that already exist."""
     templates: Mapping[str, str]
     """Template -> name of the file, in which `NAME` is replaced."""
     test: str
-    """The command that runs the test, with the folder or the file at `NAME`."""
+    """
+    The command that runs the test. `NAME` in it is replaced by the folder or file that was written.
+    """
     needs: tuple[str, ...]
     """The packages that the test needs in addition to this package."""
 

@@ -20,7 +20,7 @@ SEPARATOR = re.compile(r"[/_]+(?=\w)|\.(?=[^\W\d])|(?<=[a-z])(?=[A-Z])")
 
 
 def render(template: str, values: Mapping[str, object]) -> str:
-    """Render a template of this folder with `values` and the shared style and script."""
+    """Return the HTML page of the template file `template` of this folder, filled with `values`."""
     shared = {"style": _read("style.css"), "script": _read("script.js")}
     return _environment().get_template(template).render({**values, **shared}) + "\n"
 
@@ -46,7 +46,7 @@ def _environment() -> "Environment":
 
 
 def breakable(text: str) -> "Markup":
-    """Return HTML of a long name that may wrap after separators."""
+    """Return HTML for a long name, in which lines may break after separators such as slashes."""
     from markupsafe import Markup
 
     # An escape such as `&amp;` has none of these characters.
@@ -55,21 +55,21 @@ def breakable(text: str) -> "Markup":
 
 @dataclass(frozen=True)
 class Card:
-    """A figure that a page shows in large letters, with a label."""
+    """A number that a page shows in large letters, with a label."""
 
     label: str
     value: str
     unit: str = ""
     note: str = ""
     share: float | None = None
-    """The length of a bar below the figure."""
+    """The length of a bar below the number, from 0 to 1."""
     change: str = ""
     verdict: str = ""
 
 
 @dataclass(frozen=True)
 class StackShare:
-    """A segment of a stacked bar on a page."""
+    """A segment of a stacked bar: `share` (from 0 to 1) of the total."""
 
     name: str
     share: float
@@ -87,7 +87,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table on a page, by which rows can be sorted."""
+    """A column of a table on a page. A click on its title sorts the rows."""
 
     title: str
     kind: str = ""
@@ -96,13 +96,13 @@ class Column:
 
     @property
     def numeric(self) -> bool:
-        """Return whether the column is sorted by numbers."""
+        """Whether rows are sorted by numbers in this column, not by text."""
         return not self.kind
 
 
 @dataclass(frozen=True)
 class TableCell:
-    """A cell of a table on a page: text, the number by which rows are sorted, and its look."""
+    """A cell of a table on a page: the text, the number by which rows are sorted, and the look."""
 
     text: str
     number: float | None = None
@@ -114,7 +114,10 @@ class TableCell:
 
 @dataclass(frozen=True)
 class Line:
-    """A row of a table on a page. `layer` is the number of the layer that it describes, if any."""
+    """
+    A row of a table on a page. `layer` is the number of the layer that it describes; a click
+    selects it.
+    """
 
     cells: Sequence[TableCell]
     layer: int | None = None
@@ -122,7 +125,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """A table on a page."""
+    """A table on a page. `filtered` adds a field to search for rows."""
 
     name: str
     columns: Sequence[Column]
@@ -147,17 +150,17 @@ COUNTS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def size(value: float) -> tuple[str, str]:
-    """Return a number of bytes as two texts: a number and a unit such as kB."""
+    """Return a number of bytes as two texts: the number, and a unit such as kB."""
     return _scaled(value, BYTE_UNITS, "bytes")
 
 
 def duration(microseconds: float) -> tuple[str, str]:
-    """Return a time as two texts: a number and a unit such as ms."""
+    """Return a time as two texts: the number, and a unit such as ms."""
     return _scaled(microseconds, TIMES, "\N{MICRO SIGN}s")
 
 
 def amount(value: float) -> tuple[str, str]:
-    """Return a count as two texts: a number and a prefix such as M."""
+    """Return a count as two texts: the number, and a prefix such as M."""
     return _scaled(value, COUNTS, "")
 
 
@@ -176,21 +179,21 @@ def together(pair: tuple[str, str]) -> str:
 
 
 def whole(value: float | None) -> TableCell:
-    """Return a count as a table cell; empty for `None`."""
+    """Return a count as a table cell without digits after the point; an empty cell for `None`."""
     if value is None:
         return TableCell("")
     return TableCell(f"{value:,.0f}", value)
 
 
 def some(value: float) -> TableCell:
-    """Return a count as a table cell; empty for 0."""
+    """Return a count as a table cell; an empty cell for 0."""
     return whole(value) if value else TableCell("", 0.0)
 
 
 def decibels(value: float, fair: float = 30.0, poor: float = 20.0) -> TableCell:
     """
-    Return a ratio in dB as a table cell, "exact" if infinite and "n/a" for NaN. The cell is marked
-    if the ratio is below `fair` or `poor`.
+    Return a signal-to-noise ratio in dB as a table cell: "exact" if infinite, "n/a" for NaN. The
+    cell is colored in one way below `fair`, and in another below `poor`.
     """
     if isnan(value):
         return TableCell("n/a")
@@ -202,14 +205,18 @@ def decibels(value: float, fair: float = 30.0, poor: float = 20.0) -> TableCell:
 
 
 def round_numbers(end: int, max_steps: int = 12) -> range:
-    """Return round numbers from 0 to `end`, with at most `max_steps` steps."""
+    """
+    Return equidistant round numbers from 0 to at most `end`, for the ticks of an axis. The distance
+    is 1, 2 or 5 times a power of ten, so that there are at most `max_steps` steps.
+    """
     steps = (digit * 10**power for power in range(20) for digit in (1, 2, 5))
     return range(0, end + 1, next(step for step in steps if end <= max_steps * step))
 
 
 def decades(low: float, high: float) -> list[int]:
     """
-    Return exponents of powers of ten from below `low` to above `high`, for a logarithmic axis.
+    Return the exponents of the powers of ten from at most `low` to above `high`, for a logarithmic
+    axis.
     """
     first, last = floor(log10(low)), floor(log10(high))
     return list(range(first, last + 2))
@@ -241,9 +248,9 @@ class Ratio:
 
 def ratios(layers: Sequence[LayerNoise], second: Sequence[LayerNoise] | None) -> str:
     """
-    Plot two signal-to-noise ratios for each layer. The first is accumulated: it includes the noise
-    of all preceding layers. The second is the accumulated ratio of a second variant if given;
-    otherwise it is isolated: the noise of the layer only.
+    Return a plot (SVG) with two signal-to-noise ratios for each layer. The first is accumulated: it
+    includes the noise of all preceding layers. The other is the accumulated ratio of a `second`
+    variant; without one, it is isolated: the noise of the layer only.
     """
     second_ratios = {(v.name, v.operator): v.accumulated_ratio for v in second or ()}
     return ratio_plot(
@@ -263,8 +270,8 @@ def ratios(layers: Sequence[LayerNoise], second: Sequence[LayerNoise] | None) ->
 
 def ratio_plot(layers: Sequence[Ratio], words: tuple[str, str]) -> str:
     """
-    Plot the ratios of all layers as two curves, and their contributions to the noise of outputs as
-    columns.
+    Return a plot (SVG) of the ratios of all layers as two curves, named by `words`, and of their
+    shares of the noise at the outputs as columns.
     """
     pairs = [(_available(layer.first), _available(layer.second)) for layer in layers]
     finite = [r for pair in pairs for r in pair if r is not None and isfinite(r)]
@@ -332,7 +339,8 @@ def _columns(layers: Sequence[Ratio], x: Callable[[int], float], slot: float) ->
 
 def histogram(layer: LayerNoise) -> str:
     """
-    Plot the distribution of the values of a layer, and the range that stored integers represent.
+    Return a plot (SVG) of the distribution of the values of a layer, and of the range that the
+    stored integers represent.
     """
     width, height = 260, 60
     low, high = float(layer.edges[0]), float(layer.edges[-1])

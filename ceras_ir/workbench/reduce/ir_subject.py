@@ -37,10 +37,12 @@ EXTENTS = (1, 2, 3, 4, 8, 16)
 
 
 class IrSubject:
-    """The ways to reduce a module of IR to a smaller one."""
+    """The ways to make a module of IR smaller, for `ceras-reduce`."""
 
     def __init__(self, module: ModuleOp, *, names: bool):
-        """Create a subject; `names` specifies whether candidates are written with locations."""
+        """
+        Create a subject. With `names`, candidates are written with locations (names of nodes).
+        """
         self._names, self._was_valid = names, not find_invalid(module)
 
     def write(self, input: ModuleOp) -> bytes:
@@ -50,8 +52,8 @@ class IrSubject:
 
     def size(self, input: ModuleOp) -> tuple[int, int]:
         """
-        Return the number of operations without modules, functions, terminators and constants, and
-        the number of elements of all values.
+        Return the number of operations, without modules, functions, terminators and constants, and
+        the number of elements of all values. Smaller candidates are preferred.
         """
         elements = (prod(shape_of_type(value.type) or ()) for value in _values(input))
         return sum(map(_counts, input.walk())), sum(elements)
@@ -203,7 +205,10 @@ class IrSubject:
 
 
 def without_places(module: ModuleOp) -> ModuleOp:
-    """Remove the lines of the input file from the locations of `module`."""
+    """
+    Remove the locations that are lines of the input file, and return `module`. Names of nodes
+    remain.
+    """
     for op in module.walk():
         if isinstance(op.location, FileLineColLoc):
             op.location = UNKNOWN_LOC

@@ -25,7 +25,7 @@ Message = TypeVar("Message", ModelProto, NodeProto)
 
 
 class OnnxSubject:
-    """The ways to reduce an ONNX model in a single file to a smaller one."""
+    """The ways to make an ONNX model in a single file smaller, for `ceras-reduce`."""
 
     def __init__(self, model: ModelProto):
         self._was_valid = is_valid(model)
@@ -36,7 +36,7 @@ class OnnxSubject:
     def size(self, input: ModelProto) -> tuple[int, int]:
         """
         Return the number of nodes without constants, and the number of elements of initializers,
-        inputs and outputs.
+        inputs and outputs. Smaller candidates are preferred.
         """
         values = (v.type.tensor_type.shape.dim for v in (*input.graph.input, *input.graph.output))
         shapes = [*([d.dim_value or 1 for d in dims] for dims in values)]
@@ -134,7 +134,7 @@ class OnnxSubject:
 
 
 def is_in_one_file(model: ModelProto) -> bool:
-    """Return whether a model has no tensors in separate files."""
+    """Return whether all tensors of the model are stored in the model file."""
     return not any(tensor.external_data for tensor in model.graph.initializer)
 
 

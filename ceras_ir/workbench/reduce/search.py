@@ -24,8 +24,8 @@ Smaller: TypeAlias = Callable[[T], bool]
 
 class Subject(Protocol[T]):
     """
-    The interface of a format of test inputs that can be reduced: the bytes of an input, its size,
-    and the ways to make it smaller.
+    The interface of a format of test inputs, such as IR or ONNX, that can be reduced: the bytes of
+    an input, its size, and the ways to make it smaller.
     """
 
     def write(self, input: T) -> bytes:
@@ -34,20 +34,22 @@ class Subject(Protocol[T]):
 
     def size(self, input: T) -> tuple[int, int]:
         """
-        Return the number of operations of an input, and the number of elements of its tensors.
+        Return the number of operations of an input, and the number of elements of its tensors. Of
+        two inputs, the one with the lower pair is smaller.
         """
         ...
 
     def reductions(self) -> Sequence[Callable[[T, "Smaller[T]"], None]]:
         """
-        Return a function for each kind of reduction. It tries smaller candidates of an input, in
-        the order of decreasing steps.
+        Return a function for each way to make an input smaller. The function gets an input and
+        tries smaller candidates, large steps first; its second argument tells whether a candidate
+        is accepted.
         """
         ...
 
 
 class Reduction(Generic[T]):
-    """The search for the smallest input with which the command exits with status 0."""
+    """The search for a small input for which a command still exits with status 0."""
 
     def __init__(self, subject: Subject[T], input: T, command: ShellCommand):
         self._subject, self._command = subject, command
@@ -106,9 +108,9 @@ def _weight(data: bytes) -> int:
 
 def smallest_subset(items: Sequence[T], interesting: Callable[[list[T]], bool]) -> list[T]:
     """
-    Return an interesting subset of `items` from which no single element can be removed. `items`
-    must be interesting. The algorithm is `ddmin` of Zeller and Hildebrandt (2002): a subset of a
-    single element of n needs about 2 log2(n) calls.
+    Return a subset of `items` for which `interesting` holds, and no longer holds if any single
+    element is removed. It must hold for `items`. The algorithm is `ddmin` of Zeller and Hildebrandt
+    (2002); to find a single element of n, it needs about 2 log2(n) calls.
     """
     kept: list[T] = list(items)
     parts = 2

@@ -49,7 +49,9 @@ def _with_shape(type: Attribute, shape: Sequence[int]) -> Attribute:
 
 
 def flatten(op: Operation) -> bool:
-    """Set all elements of the constant `op` to the first; return whether this changes any."""
+    """
+    Set all elements of the constant `op` to its first element. Return whether any element changes.
+    """
     dense = op.properties.get(VALUE)
     if not isa(dense, DenseIntOrFPElementsAttr):
         return False
@@ -62,8 +64,9 @@ def flatten(op: Operation) -> bool:
 
 def shrunk(module: ModuleOp, extent: int, smaller: int, *, attributes: bool) -> ModuleOp | None:
     """
-    Return a copy in which `smaller` replaces `extent`. With `attributes`, array attributes (such as
-    kernels) change, too. There is no copy if a constant cannot be sliced.
+    Return a copy of `module` in which the extent `smaller` replaces each extent equal to `extent`
+    in types and constants. With `attributes`, numbers in array attributes (such as kernels) change,
+    too. Return `None` if a constant cannot be cut to the new shape.
     """
     copy = module.clone()
 

@@ -32,9 +32,10 @@ KNOWN = ("name", "op", "device", "macs", "bytes", "inputs", "shape", MICROSECOND
 
 @dataclass(frozen=True)
 class Row:
-    """A layer in the table of a report page."""
+    """A layer of the network in a report page, read from `report.json`."""
 
     number: int
+    """The position of the layer in execution order."""
     name: str
     op: str
     device: str
@@ -57,8 +58,8 @@ class Row:
 @dataclass(frozen=True)
 class DrawnBuffer:
     """
-    Bytes of memory, in a picture of a memory plan, that are in use during the steps [first_step,
-    end_step).
+    A buffer in the picture of a memory plan: the bytes from `offset` are in use while operations
+    `first_step` to `end_step - 1` run.
     """
 
     name: str
@@ -75,7 +76,9 @@ class DrawnBuffer:
 
 @dataclass(frozen=True)
 class DrawnRegion:
-    """One of several memories in a picture of a memory plan."""
+    """
+    One of several memories, such as SRAM, in the picture of a memory plan. Sizes are in bytes.
+    """
 
     name: str
     size: int
@@ -84,7 +87,10 @@ class DrawnRegion:
 
 @dataclass(frozen=True)
 class DrawnPlan:
-    """A memory plan for a picture: addresses and live ranges of buffers."""
+    """
+    A memory plan for a picture: places and live ranges of buffers. Sizes are in bytes; a step is an
+    operation of the network.
+    """
 
     steps: int
     size: int
@@ -95,7 +101,7 @@ class DrawnPlan:
     regions: tuple[DrawnRegion, ...] = ()
 
     def alive(self, step: int) -> int:
-        """Return the bytes that are in use at a step."""
+        """Return the bytes that are in use during step `step`, an index of operations."""
         return sum(b.size for b in self.buffers if b.first_step <= step < b.end_step)
 
 
@@ -106,18 +112,21 @@ class Noise:
     name: str
     op: str
     alone: float
+    """The signal-to-noise ratio if only this layer is quantized."""
     accumulated: float
     """
     The signal-to-noise ratio of the layer with the noise of all preceding layers: infinite without
     loss, NaN if the samples do not vary.
     """
     share: float | None
+    """The share of the noise at the outputs, from 0 to 1; `None` if unknown."""
     clipped: float
+    """The share of elements that are clipped, from 0 to 1."""
 
 
 @dataclass(frozen=True)
 class Device:
-    """The maximum speed of a device: products and bytes per microsecond."""
+    """The maximum speed of a device in a report: products and bytes per microsecond."""
 
     device: str
     macs_per_us: float
@@ -139,8 +148,8 @@ class DrawnBuild:
 @dataclass(frozen=True)
 class TradeOff:
     """
-    The possible builds of a network, the build for each goal of `--optimize`, and the selected
-    goal.
+    The possible builds of a network for a board, as `--optimize` compares them: the build for each
+    goal (such as size or time), and the goal that was selected.
     """
 
     selected: str
@@ -176,7 +185,7 @@ class Content:
 
     @cached_property
     def input_names(self) -> list[str]:
-        """The graph inputs that a layer consumes or that are graph outputs."""
+        """The names of the graph inputs that a layer consumes or that are graph outputs."""
         read = [s for row in self.layers for s in row.inputs if isinstance(s, str)]
         return list(
             dict.fromkeys([*read, *(s for s in self.results.values() if isinstance(s, str))])
@@ -230,12 +239,18 @@ class _ReportReader:
 
 
 def content_of(entries: Entry, title: str, target: str, where: str = REPORT) -> Content:
-    """Return the typed content of a report; `where` is its file in error messages."""
+    """
+    Return the typed content of `entries`, a parsed report. Raise an `InputError` for `where`, the
+    file, if it is invalid.
+    """
     return _content(entries, title, target, None, where)
 
 
 def read_folder(path: str) -> Content:
-    """Read the manifest and the report in a folder that `ceras-compile` wrote."""
+    """
+    Read the manifest and the report in a folder that `ceras-compile` wrote. Raise an `InputError`
+    if they are invalid.
+    """
     folder = Path(path)
     if not folder.is_dir():
         found = "not a folder" if folder.exists() else "no such folder"
@@ -407,5 +422,5 @@ def _ratio(read: _ReportReader, entry: Entry, key: str) -> float:
 
 
 def numbers(content: Content) -> Sequence[tuple[str, int | float]]:
-    """Return the totals of a report that are numbers, by name."""
+    """Return the totals of a report that are numbers, as pairs of name and value."""
     return [(key, value) for key in content.totals if (value := content.total(key)) is not None]

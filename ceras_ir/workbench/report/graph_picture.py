@@ -45,7 +45,7 @@ GRAPH_STYLE = """\
 
 @dataclass(frozen=True)
 class DrawnNode:
-    """A box in the picture of a network: an operation or a graph input."""
+    """A box in the picture of a network: an operation, a graph input or a graph output."""
 
     op: str
     name: str
@@ -53,7 +53,7 @@ class DrawnNode:
     colour: str = "#8c9bab"
     layer: int | None = None
     load: float = 0.0
-    """The time, as a share of the longest layer's."""
+    """The modelled time, as a share of that of the slowest layer."""
     title: str = ""
     """The text of the tooltip of the box."""
 
@@ -67,7 +67,7 @@ def module_picture(module: ModuleOp) -> str:
 
 
 def devices_of(rows: Sequence[Row]) -> dict[str, str]:
-    """Return the color of each device in pictures."""
+    """Return the color of each device, by name, in the pictures of a report."""
     known = dict.fromkeys(row.device for row in rows)
     return {device: DEVICE_COLOURS[i % len(DEVICE_COLOURS)] for i, device in enumerate(known)}
 
@@ -75,7 +75,11 @@ def devices_of(rows: Sequence[Row]) -> dict[str, str]:
 def graph_picture(
     rows: Sequence[Row], inputs: Sequence[str], results: Mapping[str, int | str]
 ) -> str:
-    """Draw the layers of a network, its inputs and outputs, and the edges between them as SVG."""
+    """
+    Return a picture (SVG) of the layers of a network, its inputs and outputs, and the edges between
+    them. `results` maps each graph output to the number of its layer, or to the name of a graph
+    input.
+    """
     nodes = [DrawnNode("input", name) for name in inputs]
     place: dict[int | str, int] = {name: i for i, name in enumerate(inputs)}
     edges: list[tuple[int, int]] = []

@@ -31,14 +31,20 @@ SAMPLES = 4
 
 
 class NoiseObserver:
-    """Keeps copies of the float and the quantized network of a compilation, to compare them."""
+    """
+    Copies the float and the quantized network during a compilation, to measure the noise of layers
+    for the report.
+    """
 
     def __init__(self) -> None:
         self.reference: ModuleOp | None = None
         self.quantized: ModuleOp | None = None
 
     def see(self, level: str, module: ModuleOp) -> None:
-        """Copy the network at the float and the quantized level of a compilation."""
+        """
+        Receive the network at the end of a level, and copy it if the level is the float or
+        quantized graph.
+        """
         if level == FUSED:
             self.reference = module.clone()
         elif level == QUANTIZED:
@@ -46,8 +52,8 @@ class NoiseObserver:
 
     def measured(self, data: str) -> dict[str, object] | None:
         """
-        Return the quantization noise of layers as entry of a report, or `None` if the network is
-        not quantized.
+        Return the quantization noise of layers on the samples in `data`, as an entry of the report.
+        Return `None` if the network was not quantized.
         """
         if self.reference is None or self.quantized is None:
             return None
@@ -57,8 +63,9 @@ class NoiseObserver:
 
 def measure(reference: ModuleOp, quantized: ModuleOp, data: str) -> dict[str, object]:
     """
-    Return the signal-to-noise ratio in decibels of each layer, isolated and accumulated, and of the
-    outputs, on the first samples of the files or folders in `data`.
+    Return the signal-to-noise ratio in dB of each layer, isolated and accumulated, and of the
+    outputs, as an entry of the report. `data` names files or folders, of which the first samples
+    are used.
     """
     given = open_samples(data, network_inputs(main_function(reference))).first(SAMPLES)
     samples = list(given)
@@ -97,7 +104,10 @@ def decibels_of(ratio: float) -> float | str | None:
 
 
 class ReportView(CompileView):
-    """Writes the HTML page of a compilation, and measures figures only for the page."""
+    """
+    Writes the HTML page of `ceras-compile --report`, and measures the figures that only this page
+    shows.
+    """
 
     def __init__(self, options: BuildOptions):
         super().__init__(options)
@@ -122,7 +132,7 @@ class ReportView(CompileView):
 
 
 class ReportPages(Pages):
-    """Implements the hook for report pages of folders, and for pictures in notebooks."""
+    """The implementation of the hook `pages`: report pages, and pictures in notebooks."""
 
     def page(self, report: Entry, title: str, target: str) -> str:
         return report_page(content_of(report, title, target))

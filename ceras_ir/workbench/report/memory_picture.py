@@ -52,7 +52,7 @@ PLAN_STYLE = """\
 
 
 def memory_picture(plan: DrawnPlan) -> str:
-    """Return the SVG picture of a memory plan, for a page."""
+    """Return HTML with the picture of a memory plan, a summary and a legend."""
     drawing = _Drawing(plan)
     drawn = "\n".join(drawing.shapes())
     size = f"{MAP_LEFT + MAP_WIDTH + MAP_RIGHT} {MAP_TOP + MAP_HEIGHT + MAP_BOTTOM}"

@@ -232,7 +232,7 @@ def _missing(content: Content) -> str:
 
 def _reasons_note(content: Content) -> str:
     """
-    Return the heading of the table of reasons: why layers are in float or not on the accelerator.
+    Return the heading of the table that explains why layers are in float or not on the accelerator.
     """
     reasons = [row for row in content.layers if row.reason is not None]
     in_float = [row for row in reasons if "float_reason" in row.facts]
@@ -371,7 +371,7 @@ def command_of(content: Content) -> str:
 
 
 def provenance_rows(content: Content) -> dict[str, str]:
-    """Return the versions, options and digests of a compilation by name."""
+    """Return the versions, options and digests of a compilation as texts, by name."""
     found: dict[str, str] = {}
 
     def add(entry: Entry, prefix: str) -> None:

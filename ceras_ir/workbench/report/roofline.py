@@ -19,7 +19,7 @@ MIN_RADIUS, MAX_RADIUS = 2.5, 9.0
 @dataclass(frozen=True)
 class _Axes:
     """
-    The ranges of two logarithmic axes, as exponents of ten, and the conversion of figures to
+    Two logarithmic axes: their ranges as exponents of ten, and the conversion of values to
     coordinates.
     """
 
@@ -38,7 +38,10 @@ class _Axes:
 
 
 def roofline(rows: Sequence[Row], devices: Sequence[Device], colours: dict[str, str]) -> str | None:
-    """Draw the roofline of layers as SVG, or return `None` if no layer has products and a time."""
+    """
+    Return a plot (SVG) of products per microsecond over products per byte, for each layer and, as a
+    line, for the limits of each device. Return `None` if no layer has products and a time.
+    """
     known = {device.device: device for device in devices}
     dots = [
         (row, row.macs / row.bytes, row.macs / row.microseconds)

@@ -59,8 +59,7 @@ RowPair = tuple[Row | None, Row | None]
 
 def difference_page(before: Content, after: Content, names: tuple[str, str]) -> str:
     """
-    Return the HTML page of the differences of two compiled networks; `names` are those of their
-    folders.
+    Return an HTML page that compares two compiled networks. `names` are the names of their folders.
     """
     pairs = matched(before, after)
     options = _options(before, after)
@@ -95,7 +94,10 @@ def difference_page(before: Content, after: Content, names: tuple[str, str]) -> 
 
 
 def matched(before: Content, after: Content) -> list[RowPair]:
-    """Pair layers with equal names and operations, in the order of `after`."""
+    """
+    Pair the layers of two networks with equal names and operators, in the order of `after`. A layer
+    without a partner is paired with `None`; those of `before` are at the end.
+    """
     found: defaultdict[tuple[str, str], deque[Row]] = defaultdict(deque)
     for row in before.layers:
         found[row.name, row.op].append(row)
@@ -125,7 +127,10 @@ def _cards(before: Content, after: Content) -> list[Card]:
 
 
 def change(old: float, new: float) -> str:
-    """Return the change of a figure from `old` to `new` as text, in percent if possible."""
+    """
+    Return the change from `old` to `new` as text: `+12.5%`, `4 times`, `unchanged`, or the
+    difference if one of them is 0.
+    """
     if old == new:
         return "unchanged"
     if not old or not new:
@@ -258,7 +263,7 @@ def make_parser() -> ToolParser:
 
 
 class _PrintSchema(argparse.Action):
-    """An action that prints a schema without a folder."""
+    """Print a JSON schema and exit; no folder is needed."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, _: object, name: object, *__: object

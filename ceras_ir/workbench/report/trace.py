@@ -12,7 +12,10 @@ Event = dict[str, object]
 
 
 def perfetto_trace(content: Content) -> str:
-    """Return the predicted inference as a Chrome trace in JSON, with times in microseconds."""
+    """
+    Return the predicted inference as a Chrome trace in JSON, in which each layer is a span in
+    microseconds. Raise a `UsageError` if the report has no predicted times.
+    """
     if content.microseconds is None:
         raise UsageError(
             f"target {content.target} predicted no times: compile for a --board with rates"

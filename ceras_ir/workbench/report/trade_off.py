@@ -26,7 +26,7 @@ MIN_LOGARITHMIC_RATIO = 10.0
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis that begins and ends at a tick."""
+    """An axis of a plot, which begins at the first of `ticks` and ends at the last."""
 
     ticks: tuple[float, ...]
     is_logarithmic: bool
@@ -34,8 +34,8 @@ class Axis:
     @classmethod
     def of(cls, values: Sequence[float]) -> "Axis":
         """
-        Return the axis that contains all values, which are at least 0; logarithmic if they differ
-        much.
+        Return an axis that contains all `values`, which are at least 0. It is logarithmic if the
+        largest exceeds `MIN_LOGARITHMIC_RATIO` times the smallest, and that is not 0.
         """
         low, high = min(values), max(values)
         if low and high > MIN_LOGARITHMIC_RATIO * low:
@@ -52,7 +52,7 @@ class Axis:
         return cls(tuple(step * i for i in range(first, max(last, first + 1) + 1)), False)
 
     def share(self, value: float) -> float:
-        """Return the position of a value between the ends of the axis, from 0 to 1."""
+        """Return the position of `value` on the axis: 0 at its start, 1 at its end."""
         low, high = self.ticks[0], self.ticks[-1]
         if self.is_logarithmic:
             return log10(value / low) / log10(high / low)
@@ -103,7 +103,8 @@ class _Plot:
 
 def trade_off_picture(found: TradeOff) -> str | None:
     """
-    Draw flash against time of the builds as SVG, or return `None` if fewer than two have a time.
+    Return a plot (SVG) of flash against time of the builds, or `None` if fewer than two have a
+    time.
     """
     builds = dict.fromkeys(b for b in (*found.curve, *found.goals.values()) if b.microseconds)
     if len(builds) < 2:
@@ -161,7 +162,8 @@ def _marks(found: TradeOff, points: Mapping[str, tuple[float, float]]) -> Iterat
 
 def _places(x: float, y: float, width: float) -> Iterable[Box]:
     """
-    Yield possible rectangles for the label of a point: to its right and left, then further away.
+    Yield rectangles for the label of the point (x, y), in order of preference: next to it at the
+    right and left, then further away vertically.
     """
     rows = (-1, 0, *(row for n in range(1, 40) for row in (n, -1 - n)))
     for row, is_right in product(rows, (True, False)):

@@ -28,7 +28,7 @@ Array = NDArray[np.generic]
 @dataclass(frozen=True)
 class Examples:
     """
-    Training data: the samples of each graph input, stacked along the first axis, and labels, if
+    Training data: an array for each graph input, with samples along the first axis, and labels, if
     any.
     """
 
@@ -40,7 +40,11 @@ class Examples:
 
 
 def load_examples(path: str, labels: str | None, network: Sequence[TensorInfo]) -> Examples:
-    """Load the samples of a file or folder, and check them against the inputs of the network."""
+    """
+    Load the samples of the file or folder `path`, and check them against the inputs `network`.
+    Labels come from the file or folder `labels` or, by default, from the folder `labels` next to
+    `images`.
+    """
     folder, _, options = path.partition("?")
     if is_images(path) and labels is None and (Path(folder) / "images").is_dir():
         below = Path(folder) / "labels"

@@ -38,7 +38,7 @@ from ceras_ir.workbench.training.operations import (
 
 
 def round_shift(value: Tensor, shift: int, mode: Rounding) -> Tensor:
-    """Return `value / 2**shift` for 64-bit integers, rounded by `mode`."""
+    """Return `value / 2**shift` for a tensor of 64-bit integers, rounded by `mode`."""
     if shift == 0:
         return value
     half = 1 << (shift - 1)
@@ -77,7 +77,10 @@ class _Requantize(Function):
 
 
 def requantize(acc: Tensor, requant: RequantAttr) -> Tensor:
-    """Requantize an integer accumulator according to `#graph.requant`."""
+    """
+    Convert an integer accumulator to the scale of the result: multiply, shift, round and clamp as
+    `requant` specifies.
+    """
     multiplier = torch.tensor(requant.multipliers, dtype=torch.int64, device=acc.device)
     return _Requantize.apply(acc, multiplier, requant)
 
@@ -97,7 +100,10 @@ class _Round(Function):
 
 
 def quantize(x: Tensor, scale: Tensor, point: Tensor, low: int, high: int) -> Tensor:
-    """Quantize real numbers: divide, round half to even, add the zero point, clamp."""
+    """
+    Convert real numbers to integers: divide by `scale`, round half to even, add the zero point
+    `point`, clamp to `low` and `high`.
+    """
     return _Round.apply(x, scale, point, low, high)
 
 
@@ -121,8 +127,9 @@ class _Lookup(Function):
 
 def lookup(x: Tensor, tables: Tensor, rows: Tensor) -> Tensor:
     """
-    Return the table entries for integers `x`; `rows` has the table of each channel. The gradient is
-    the slope between adjacent entries.
+    Return the entries of lookup tables for the integers `x`. `tables` is [tables, entries], and
+    `rows` has the index of the table of each channel. The gradient is the slope between adjacent
+    entries.
     """
     return _Lookup.apply(x, tables, rows)
 
@@ -141,7 +148,10 @@ class _Stepped(Function):
 
 
 def stepped(x: Tensor, exact: Tensor, slope: Tensor) -> Tensor:
-    """Return `exact`, with `slope` as its gradient with respect to `x`."""
+    """
+    Return `exact`, the result of a step function, but with the gradient `slope` with respect to
+    `x`, since the derivative of a step is 0.
+    """
     return _Stepped.apply(x, exact, slope)
 
 
@@ -150,19 +160,23 @@ MAX_FLOAT32_INTEGER = 1 << 24
 
 
 def scales(element: UniformType, rank: int, like: Tensor) -> Tensor:
-    """Return the scales of a quantized type as a tensor that broadcasts to tensors of this rank."""
+    """
+    Return the scales of a quantized type as a tensor that broadcasts to a tensor of `rank`
+    dimensions, on the device of `like`.
+    """
     return torch.tensor(integer.scales(element, rank), device=like.device)
 
 
 def points(element: UniformType, rank: int, like: Tensor) -> Tensor:
     """
-    Return the zero points of a quantized type as a tensor that broadcasts to tensors of this rank.
+    Return the zero points of a quantized type as a tensor that broadcasts to a tensor of `rank`
+    dimensions, with the type and device of `like`.
     """
     return torch.tensor(integer.zero_points(element, rank), dtype=like.dtype, device=like.device)
 
 
 def centred(x: Tensor, value: SSAValue) -> Tensor:
-    """Return the stored integers `x` of `value` minus its zero point."""
+    """Return `x`, the stored integers of `value`, minus its zero point."""
     element = graph.stored_element(value)
     if not any(point.data for point in element.zero_points):
         return x
@@ -236,7 +250,7 @@ def from_float(op: graph.QuantizeOp, args: Sequence[Tensor]) -> Tensor:
 
 
 def stored(x: Tensor, element: UniformType) -> Tensor:
-    """Quantize real numbers to the integers of the type `element`."""
+    """Convert real numbers to the integers of the quantized type `element`."""
     scale, point = scales(element, x.ndim, x), points(element, x.ndim, x)
     return quantize(x, scale.to(x.dtype), point, element.low, element.high)
 

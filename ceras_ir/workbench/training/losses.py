@@ -28,8 +28,9 @@ MIN_LOG_PROBABILITY = 1e-12
 
 def class_scores(output: Tensor, labels: Tensor) -> Tensor:
     """
-    Return scores [N, classes] or [N, classes, H, W] for labels [N] or [N, H, W]. Feature maps of
-    another size are resized linearly, as the host does after the network.
+    Return `output` as scores [N, classes] for labels [N], or as [N, classes, H, W] for labels [N,
+    H, W]. NHWC outputs are transposed, and outputs of another height and width are resized
+    linearly, as the application does after the network.
     """
     if labels.ndim == 1:
         if output.numel() // len(output) == output.shape[-1] or output.ndim == 2:
@@ -51,8 +52,9 @@ def hard_loss(
     output: Tensor, labels: Tensor, *, probabilities: bool, weights: Tensor | None = None
 ) -> Tensor:
     """
-    Return the weighted cross entropy for integer labels, or the mean squared error for floats.
-    Labels of classes that the output does not have are ignored.
+    Return the loss for labels: the cross entropy for integer labels (`weights` are factors of
+    classes), or the mean squared error for floats. With `probabilities`, `output` has been through
+    a softmax. Labels of classes that the output does not have are ignored.
     """
     if labels.is_floating_point():
         if output.shape != labels.shape:
@@ -76,8 +78,9 @@ def soft_loss(
     factors: Mapping[str, Tensor],
 ) -> Tensor:
     """
-    Return the weighted mean of the squared errors of layers. `factors` are multiplied with the
-    channels of the layers that have factors.
+    Return the mean over layers of alpha times the mean squared error of the feature map in `found`
+    against that in `wanted`, the dense network. `alphas` has the weight of each layer; feature maps
+    of layers in `factors` are first multiplied by these numbers per channel.
     """
     errors = [
         alphas[n] * functional.mse_loss(found[n] * factors[n] if n in factors else found[n], w)
@@ -88,8 +91,9 @@ def soft_loss(
 
 class Score:
     """
-    Accumulates a score over batches: mean IoU for labels of pixels, top-1 accuracy for labels of
-    samples, or the negative mean squared error for float labels.
+    Accumulates the score of a network over batches: mean intersection over union for labels of
+    pixels, accuracy for labels of samples, or the negative mean squared error for float labels.
+    Larger is better.
     """
 
     def __init__(self) -> None:
@@ -116,8 +120,8 @@ class Score:
 
     def overlaps(self) -> Tensor:
         """
-        Return the intersection over union of labelled and predicted pixels for each class; NaN for
-        classes without labels.
+        Return, for each class, the intersection over union of labelled and predicted pixels; NaN
+        for classes without labels.
         """
         assert self.confusion is not None
         right = self.confusion.diagonal().to(torch.float64)
@@ -131,8 +135,8 @@ class Score:
 
     def value(self) -> float:
         """
-        Return the figure that early stopping maximizes: accuracy, mean overlap, or the negative
-        squared error.
+        Return the score that training maximizes: accuracy, mean intersection over union, or the
+        negative mean squared error.
         """
         if self.confusion is None:
             return -self.squares / max(self.count, 1)

@@ -97,7 +97,7 @@ def meaning(kind: type[Operation]) -> Callable[[TorchFunction], TorchFunction]:
 
 
 def padded(x: Tensor, window: Window, value: float) -> Tensor:
-    """Return the feature map `x` with the padding of a window, filled with `value`."""
+    """Return the NHWC feature map `x` with the padding of `window`, filled with `value`."""
     top, left, bottom, right = window.padding
     if not any(window.padding):
         return x
@@ -108,7 +108,7 @@ def convolve(
     x: Tensor, weights: Tensor, window: Window, groups: int, bias: Tensor | None = None
 ) -> Tensor:
     """
-    Convolve a feature map, already padded, with weights [O, KH, KW, C/groups], and add a bias.
+    Convolve `x`, a padded NHWC feature map, with weights [O, KH, KW, C/groups], and add the bias.
     """
     y = functional.conv2d(
         x.permute(0, 3, 1, 2),
@@ -124,7 +124,9 @@ def convolve(
 def products(
     op: graph.LinearOperation, x: Tensor, weights: Tensor, bias: Tensor | None = None
 ) -> Tensor:
-    """Return the sums of products of a layer, plus a bias if there is one."""
+    """
+    Return the sums of products of a convolution or matrix product, plus the bias if there is one.
+    """
     if not isinstance(op, graph.Conv2dOp):
         return functional.linear(x, weights, bias)
     window = Window.of_operation(op)
@@ -142,7 +144,7 @@ def linear(op: graph.LinearOperation, args: Sequence[Tensor]) -> Tensor:
 
 
 def window_sums(window: Window, x: Tensor) -> Tensor:
-    """Return the sum of each window of a feature map, already padded."""
+    """Return the sum of each window of `x`, a padded NHWC feature map."""
     rows, columns = (window.tap_slices(axis, x.shape[1 + axis]) for axis in (0, 1))
     if window.dilations == (1, 1):
         y = functional.avg_pool2d(
@@ -164,7 +166,10 @@ def pool2d(op: graph.Pool2dOp, args: Sequence[Tensor]) -> Tensor:
 
 
 def divisors(op: graph.Pool2dOp, window: Window) -> Tensor:
-    """Return the divisor of each window of an average pooling, [1, OH, OW, 1]."""
+    """
+    Return the number by which the sum of each window of an average pooling is divided, [1, OH, OW,
+    1]: the elements of the window, without padding unless it is included.
+    """
     _, height, width, _ = graph.shape_of(op.input)
     if op.includes_padding:
         return torch.full((1, 1, 1, 1), window.kernel[0] * window.kernel[1])

@@ -54,11 +54,11 @@ from ceras_ir.workbench.training.trainer import Stopped, TrainingRun
 
 @dataclass(frozen=True)
 class Student:
-    """The network that is trained, and masks of the weights that remain zero."""
+    """The network that is trained, and the weights that must remain zero."""
 
     module: ModuleOp
     zeros: Mapping[str, NDArray[np.bool_]]
-    """The masks of zero weights in float layers, by layer name."""
+    """Masks of float layers, by layer name; True for a weight that remains zero."""
 
     @property
     def share(self) -> float:
@@ -68,7 +68,9 @@ class Student:
 
 
 def student_of(module: ModuleOp, options: BuildOptions) -> Student:
-    """Fuse, prune and quantize the network that is trained, and record which weights are zero."""
+    """
+    Fuse, prune and quantize `module`, the network to train, and record which weights are zero.
+    """
     if not options.is_quantized and carries_quantization(module):
         ops = main_function(module).body.block.ops
         found = [op for op in ops if isinstance(op, graph.QuantizeOp)][:1]
@@ -86,21 +88,24 @@ def student_of(module: ModuleOp, options: BuildOptions) -> Student:
 
 def teacher_of(module: ModuleOp) -> ModuleOp:
     """
-    Return the network from which the student learns: dense, and fused as the student so that layers
-    have equal names.
+    Return the dense float network from which the student learns. It is fused as the student is, so
+    that layers have equal names.
     """
     run_stages(load_context(), module, graph_stages(replace(BuildOptions(), quantize="none")))
     return module
 
 
 def check_integers(module: ModuleOp) -> None:
-    """Check scales and accumulators of the quantized network again, for the trained weights."""
+    """
+    Check again, for the trained weights, that scales are valid and that accumulators cannot
+    overflow.
+    """
     for each in (CheckScalesPass(), ProveAccumulatorsPass()):
         each.apply(load_context(), module)
 
 
 def model_bytes(module: ModuleOp, title: str, target: Target) -> bytes:
-    """Return the contents of the model file that `target` writes for a module."""
+    """Return the content of the model file that `target`, such as `onnx`, writes for `module`."""
     (artefact,) = target.emit(module, title).artefacts
     stream = BytesIO()
     artefact.write(stream)
@@ -118,7 +123,7 @@ def _zeros(module: ModuleOp) -> dict[str, NDArray[np.bool_]]:
 
 
 def write_back(arrays: Mapping[graph.ConstantOp, NDArray[np.generic]]) -> None:
-    """Replace the stored elements of each constant by trained weights. Type and name remain."""
+    """Replace each constant by its trained array of stored elements. Type and name remain."""
     for constant, array in arrays.items():
         element = graph.element_of(constant.result)
         new = graph.ConstantOp.from_array(array, element, location=constant.location)
@@ -136,7 +141,10 @@ def retrain(
     data: str,
     validate: str | None,
 ) -> None:
-    """Train the network of the command line, and write the model file."""
+    """
+    Train the network on the command line on `data`, and write the model file. `validate` is data
+    for early stopping, or `None`.
+    """
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)
     torch.use_deterministic_algorithms(True, warn_only=True)

@@ -28,7 +28,10 @@ class Settings:
     optimizer: Optimizer = "adam"
     rate: float = 1e-3
     channel_rates: bool = False
-    """Steps are relative to the initial size of the weights of each output channel."""
+    """
+    Whether the step of each weight is multiplied by the initial size of the weights of its output
+    channel.
+    """
     schedule: RateSchedule = "cosine"
     step_epochs: int = 10
     step_factor: float = 0.1
@@ -36,13 +39,15 @@ class Settings:
     alphas: Mapping[str, float] = field(default_factory=dict[str, float])
     """The weights of the soft losses by layer name or pattern."""
     relative: bool = False
-    """Each soft loss is relative to the mean square of the feature map of the dense network."""
+    """
+    Whether each soft loss is divided by the mean square of the feature map of the dense network.
+    """
     beta: float = 1.0
     """The weight of the hard loss."""
     balance: bool = False
-    """Rare and frequent classes have equal weights."""
+    """Whether rare and frequent classes have equal weights in the loss."""
     flip: bool = False
-    """Half of the images of an epoch are mirrored."""
+    """Whether half of the images of an epoch are mirrored."""
     patience: int | None = None
     """The number of epochs without a better validation score after which training stops."""
     seed: int = 0

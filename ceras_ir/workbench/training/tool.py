@@ -206,7 +206,10 @@ def _numbers(text: str) -> list[float]:
 
 
 def settings_of(arguments: argparse.Namespace) -> Settings:
-    """Check the options that influence the trained weights, and return them."""
+    """
+    Return the options on the command line that influence the trained weights. Raise a `UsageError`
+    if they are contradictory.
+    """
     layers, alphas = arguments.soft, arguments.alpha
     if len(alphas) not in (1, len(layers)):
         raise UsageError(f"--alpha has {len(alphas)} numbers for {len(layers)} layers of --soft")
@@ -268,7 +271,10 @@ def _scheme(arguments: argparse.Namespace, data: str) -> "BuildOptions":
 
 
 def calibration(data: str) -> str:
-    """Return the inputs of the training data `--data` in the format of `--calibrate`."""
+    """
+    Return the path of the samples in the training data `data`, in the format of `--calibrate`: the
+    folder `images` in a folder, if it exists.
+    """
     from pathlib import Path
 
     folder, _, options = data.partition("?")

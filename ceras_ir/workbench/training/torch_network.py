@@ -47,8 +47,8 @@ Zeros = Mapping[str, NDArray[np.bool_]]
 @dataclass(frozen=True, eq=False)
 class Trained:
     """
-    A constant of the network that is trained, the name of its parameter in torch, and its type if
-    it is quantized.
+    A constant of the network that is trained: the name of its parameter in torch, and its quantized
+    type, if any.
     """
 
     constant: graph.ConstantOp
@@ -56,7 +56,7 @@ class Trained:
     element: UniformType | None
 
     def real(self) -> Tensor:
-        """Return the constant as real numbers."""
+        """Return the initial constant as real numbers."""
         array = self.constant.array()
         if self.element is None:
             return torch.tensor(array.astype(np.float32))
@@ -69,8 +69,8 @@ class Trained:
 
 class TorchNetwork(nn.Module):
     """
-    The function `main` of a module, executed in torch. The weights in `zeros` remain zero, by
-    default all zero weights.
+    The function `main` of a module, executed in torch. The weights in `zeros` (masks by layer name)
+    remain zero; by default, all weights that are zero.
     """
 
     def __init__(self, module: ModuleOp, zeros: Zeros | None = None):
@@ -127,7 +127,7 @@ class TorchNetwork(nn.Module):
 
     def weight(self, trained: Trained) -> Tensor:
         """
-        Return the current value of a trained constant: real numbers, or integers if it is
+        Return the current value of a trained constant: real numbers, or stored integers if it is
         quantized.
         """
         real = self.get_parameter(trained.parameter)
@@ -139,7 +139,8 @@ class TorchNetwork(nn.Module):
         self, inputs: Sequence[Tensor], features: Mapping[str, SSAValue] | None = None
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """
-        Run the network. Return the outputs by name, and the values in `features` as real numbers.
+        Run the network on `inputs`. Return the outputs by name, and the intermediate values in
+        `features`, by their names there, as real numbers.
         """
         values = {
             # Quantized values are integers in float tensors.
@@ -156,7 +157,10 @@ class TorchNetwork(nn.Module):
         return outputs, {n: _real(values[v], v) for n, v in (features or {}).items()}
 
     def layer(self, name: str) -> SSAValue:
-        """Return the value that the last operation of the layer `name` computes."""
+        """
+        Return the value that the last operation of the layer `name` computes. Raise an `InputError`
+        for an unknown name.
+        """
         results = {n: op.results[0] for op, _ in self.steps for n in node_names(op)}
         if name not in results:
             raise InputError(f"there is no layer '{name}'{did_you_mean(name, list(results))}")
@@ -164,8 +168,8 @@ class TorchNetwork(nn.Module):
 
     def by_layer(self, patterns: Mapping[str, float]) -> dict[str, float]:
         """
-        Return, for each layer with a name that matches one of `patterns`, the number of the first
-        such pattern.
+        Return a number for each layer whose name matches one of `patterns` (with wildcards): that
+        of the first such pattern. Raise an `InputError` for a pattern without a match.
         """
         layers = {names[0]: names for op, _ in self.steps if (names := node_names(op))}
         found: dict[str, float] = {}
@@ -182,7 +186,7 @@ class TorchNetwork(nn.Module):
         return found
 
     def arrays(self) -> dict[graph.ConstantOp, Array]:
-        """Return the trained constants as arrays of stored elements."""
+        """Return the trained constants as arrays of stored elements, by the constant operation."""
         found: dict[graph.ConstantOp, Array] = {}
         with torch.no_grad():
             for trained in self.trained.values():
@@ -193,7 +197,10 @@ class TorchNetwork(nn.Module):
         return found
 
     def probe(self, device: torch.device) -> None:
-        """Set `batched` to whether a batch gives the same results as separate samples."""
+        """
+        Test whether a batch gives the same results as separate samples, and set `batched`
+        accordingly.
+        """
         generator = np.random.default_rng(0)
         samples = [
             [torch.tensor(_drawn(v, generator), device=device) for v in self.arguments]

@@ -40,12 +40,13 @@ CHECKPOINT_VERSION = 1
 
 @dataclass
 class Progress:
-    """The state of a training run between two steps, which a checkpoint stores."""
+    """The state of a training run between two steps, as a checkpoint stores it."""
 
     epoch: int = 0
     step: int = 0
     """The number of completed steps of the epoch."""
     best: float | None = None
+    """The best validation score so far."""
     best_epoch: int = 0
     """The epoch with the best score."""
     weights: dict[str, Tensor] = field(default_factory=dict)
@@ -54,8 +55,8 @@ class Progress:
 
 def save(path: Path, run: str, progress: Progress, network: dict, optimizer: dict) -> None:
     """
-    Write the checkpoint file `path` of the run `run`: the progress, and the states of network and
-    optimizer.
+    Write the checkpoint file `path` with the progress and the states of network and optimizer.
+    `run` is a text that identifies model, data and options.
     """
     content = {
         "version": CHECKPOINT_VERSION,
@@ -74,7 +75,8 @@ def save(path: Path, run: str, progress: Progress, network: dict, optimizer: dic
 def load(path: Path, run: str) -> tuple[Progress, dict, dict]:
     """
     Return the progress and the states of network and optimizer from the checkpoint file `path`.
-    Refuse a checkpoint of another run than `run`, a text that identifies model, data and options.
+    Raise an `InputError` if it belongs to another run; `run` is a text that identifies model, data
+    and options.
     """
     try:
         # With weights only, a file from an unknown source cannot execute code.
@@ -108,7 +110,10 @@ class Stopped(KeyboardInterrupt):
 
 @dataclass
 class TrainingRun:
-    """A training run: the network, the teacher, the examples and the checkpoint."""
+    """
+    A training run: the network, the dense network from which it learns (`teacher`), the examples
+    and the checkpoint.
+    """
 
     network: TorchNetwork
     teacher: TorchNetwork | None
@@ -381,8 +386,8 @@ def _stacked(values: list[Tensor]) -> NDArray[np.floating]:
 
 def channel_sizes(parameter: Tensor) -> Tensor:
     """
-    Return the root mean square of the weights of each output channel, or of all biases; 1 instead
-    of 0.
+    Return the root mean square of the weights of each output channel, or of all elements of a bias,
+    with the rank of `parameter`. A size of 0 is replaced by 1.
     """
     axes = list(range(parameter.ndim > 1, parameter.ndim))
     size = parameter.detach().square().mean(axes, keepdim=True).sqrt()
