@@ -97,11 +97,12 @@ def calibrate(
     observer: ObserverName,
 ) -> str | None:
     """
-    Run the network on `samples`, and record ranges and exponents of `values`. Return a warning
-    about the samples, or None.
+    Run the float network on `samples`, and record the observed range and the exponent of the scale
+    of each of `values`. Return a warning about the samples, or `None`.
 
-    The observer `auto` does not clip with fewer than `MIN_CLIPPING_SAMPLES` samples, because they
-    do not show how rare an extreme is. It also does not clip operands and results of a softmax.
+    The observer `auto` does not clip values if there are fewer than `MIN_CLIPPING_SAMPLES` samples,
+    because they do not show how rare an extreme is. It also does not clip operands and results of a
+    softmax.
     """
     values = list(values)
     found = observe(module, samples, values, observer)
@@ -109,7 +110,10 @@ def calibrate(
 
 
 class Observations:
-    """The observers of several values, in the given order, after a number of samples."""
+    """
+    The statistics of several values over the samples so far: an observer for each value, in the
+    order of the values.
+    """
 
     def __init__(self, count: int, observer: ObserverName):
         self.observers: list[Extremes] = [make_observer(observer) for _ in range(count)]
@@ -125,7 +129,10 @@ class Observations:
         half[side] = max(half[side], array.magnitude)
 
     def merge(self, following: Self) -> None:
-        """Add the observations of the same values on later samples."""
+        """
+        Add the statistics of the same values over later samples, which another process may have
+        collected.
+        """
         for mine, other in zip(self.observers, following.observers, strict=True):
             mine.merge(other)
         turned = self.samples % 2
@@ -140,7 +147,10 @@ def observe(
     values: Sequence[SSAValue],
     observer: ObserverName,
 ) -> Observations:
-    """Run the float network on `samples` and return an observer of each of `values`."""
+    """
+    Run the float network on `samples`, and return the statistics of `values`. `observer` is the
+    name of the rule that derives a range.
+    """
     numbers = {value: i for i, value in enumerate(values)}
     found = Observations(len(values), observer)
     readings = [reading_of(value) for value in values]
@@ -159,8 +169,8 @@ def record(
     main: FuncOp, values: Sequence[SSAValue], found: Observations, observer: ObserverName
 ) -> str | None:
     """
-    Write the observed range and the exponent of each value to its attributes. Return a warning
-    about the samples, or `None`.
+    Record the observed range and the exponent of the scale of each value as attributes. `found` has
+    the statistics of `values`. Return a warning about the samples, or `None`.
     """
     # The largest scores of a softmax are rare but decide; clipped probabilities do not add up to 1.
     unclipped = set(values) if found.samples < MIN_CLIPPING_SAMPLES else _softmax_values(main)
@@ -178,8 +188,9 @@ def record(
 
 def _clipping_weight(value: SSAValue) -> float:
     """
-    Return the weight of clipping errors: the root of the side length of a feature map, from 1 for a
-    single position to 4 for 16x16 positions and more. The last axis is the channels.
+    Return the weight of clipping errors compared with rounding errors. It is 1 for a single
+    position and 4 for feature maps of 16x16 positions and more (the fourth root of the positions),
+    because clipping errors of neighboring positions add up. The last axis is the channels.
     """
     positions = prod(shape_of(value)[:-1])
     return float(min(max(positions, 1), BLOCK_POSITIONS**2)) ** 0.25
@@ -240,8 +251,9 @@ def calibration_samples(
     count: int | None = None,
 ) -> Iterator[Mapping[str, Array]]:
     """
-    Yield at most `count` of the calibration samples that `sample_numbers` selects, with a progress
-    bar.
+    Yield calibration samples of the file or folder `path` with a progress bar called `title`: at
+    most `limit` samples, selected as by `sample_numbers` with the seed `draw`. If `count` is given,
+    yield at most `count` of these.
     """
     main = main_function(module)
     inputs = network_inputs(main)
@@ -263,11 +275,12 @@ def sample_numbers(
     module: ModuleOp, total: int, limit: int, draw: int | None = None
 ) -> Sequence[int]:
     """
-    Return the numbers of the calibration samples in ascending order: at most `limit` of `total` at
-    equal distances, or a random choice with the seed `draw`.
+    Return the numbers of the calibration samples to use, in ascending order: at most `limit` of
+    `total` samples, at equal distances or, with a seed `draw`, at random.
 
-    Samples of a network with states are its steps, and all steps up to the last sample are run. The
-    distances are then at most `MAX_STRIDE`, and 1 if steps are large.
+    Samples of a network with states are the steps of a sequence, and all steps up to the last
+    selected step must run. The distances are then at most `MAX_STRIDE`, and 1 if a step has many
+    multiplications.
     """
     count = min(limit, total)
     if draw is not None:
@@ -283,9 +296,11 @@ def chosen_samples(
     module: ModuleOp, path: str, numbers: Sequence[int]
 ) -> Iterator[Mapping[str, Array]]:
     """
-    Yield the samples in `path` with these ascending numbers. All elements are finite, except NaN
-    that the network replaces. A network with states also runs the steps in between, and its states
-    are part of the samples.
+    Yield the samples of the file or folder `path` with the ascending `numbers`. An element that is
+    not finite is an error, except NaN in an input for which NaN marks a missing value.
+
+    For a network with states, the steps in between run too, and each sample includes the states
+    before the step.
     """
     main = main_function(module)
     inputs, lacking = network_inputs(main), inputs_with_missing_values(main)
@@ -302,8 +317,8 @@ def chosen_samples(
 
 def finite(sample: Mapping[str, Array], lacking: Collection[str]) -> Mapping[str, Array]:
     """
-    Return `sample`; raise an error if an element is not finite. NaN is allowed in the inputs
-    `lacking`, which can miss data.
+    Return `sample`, or raise an `InputError` if an element is not finite. NaN is permitted in the
+    inputs `lacking`, for which it marks a missing value.
     """
     for name, array in sample.items():
         if not is_finite(array, allow_nan=name in lacking):
@@ -317,7 +332,8 @@ def watch(
     observe: Callable[[SSAValue, NDArray[np.float32]], None],
 ) -> None:
     """
-    Run the network on each sample and call `observe` with each value, including inputs, as float32.
+    Run the network on each sample, and call `observe` with each value (inputs and results) and the
+    elements as float32.
     """
     main = main_function(module)
 
@@ -341,8 +357,8 @@ def channel_statistics(
     powers: bool,
 ) -> dict[SSAValue, ChannelStatistics]:
     """
-    Return the magnitudes of the channels of each value on samples. Raise an error for an element
-    that is not finite.
+    Run the network on `samples`, and return the largest magnitudes of the channels of each value,
+    with mean squares if `powers` is true. Raise an `InputError` for an element that is not finite.
     """
     wanted = {value: reading_of(value) for value in values}
     found: dict[SSAValue, ChannelStatistics] = {}
@@ -363,7 +379,8 @@ def channel_statistics(
 
 def _without_masks(value: SSAValue, array: NDArray[np.float32]) -> NDArray[np.float32]:
     """
-    Replace infinities of float values, such as masks of scores, by 0.
+    Replace elements that do not represent data by 0 before they are observed: infinities of values
+    that remain in float, such as masks of scores.
 
     NaN is also replaced if all consumers are float operations or conditions, for example a Where
     that selects other elements. -inf is also replaced if all consumers are maximum poolings.
@@ -391,8 +408,8 @@ def _only_pooled(value: SSAValue) -> bool:
 
 def not_finite(value: SSAValue | str) -> InputError:
     """
-    Return the error that a value of the network, or the data of the input with this name, is not
-    finite.
+    Return (do not raise) the error that elements of a value, or of the calibration data of the
+    input called `value`, are not finite.
     """
     if isinstance(value, OpResult):
         op = value.op
@@ -412,7 +429,10 @@ def not_finite(value: SSAValue | str) -> InputError:
 
 @dataclass(frozen=True)
 class CalibratedPass(SampleOptions, FloatNetworkPass):
-    """Base class of passes that adapt a float network to calibration data, if given."""
+    """
+    Base class of passes that change a float network based on calibration data. Without data they
+    change nothing.
+    """
 
     def change(self, main: FuncOp) -> None:
         if self.calibration is not None:
@@ -425,7 +445,10 @@ class CalibratedPass(SampleOptions, FloatNetworkPass):
     def data(
         self, main: FuncOp, title: str = "calibrating", count: int | None = None
     ) -> Iterator[Sample]:
-        """Yield at most `count` calibration samples, with a progress bar titled `title`."""
+        """
+        Yield calibration samples with a progress bar called `title`, at most `count` if it is
+        given.
+        """
 
         assert self.calibration is not None
         module = module_of(main)

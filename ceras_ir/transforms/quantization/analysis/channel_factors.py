@@ -51,7 +51,7 @@ ZERO_EXPONENT = -1000.0
 
 
 class ChannelStatistics:
-    """The magnitudes of the channels of a value, observed on samples."""
+    """The largest magnitude and the mean square of each channel of a value over samples."""
 
     def __init__(self, channels: int):
         self.peaks: Vector = np.zeros((2, channels))
@@ -63,8 +63,9 @@ class ChannelStatistics:
     @property
     def halves(self) -> Vector:
         """
-        The largest magnitudes of channels in each half of the samples. A single sample counts for
-        both halves.
+        The largest magnitude of each channel in each half of the samples, [2, channels]. A
+        difference between the halves shows that the samples are not representative. A single sample
+        counts for both halves.
         """
         return self.peaks if self.count > 1 else self.peaks[[0, 0]]
 
@@ -80,7 +81,10 @@ class ChannelStatistics:
 
 
 def fitting_exponents(magnitudes: Vector) -> Vector:
-    """Return the `fitting_exponent` of each element; `ZERO_EXPONENT` for zero."""
+    """
+    Return, for each magnitude, the smallest exponent e of a scale 2^e with which int8 can store it.
+    It is `ZERO_EXPONENT` for a magnitude of 0.
+    """
     mantissa, exponent = np.frexp(magnitudes)
     fits = exponent - 7.0 + (mantissa >= 127.5 / 128)
     return np.where(magnitudes > 0, fits, ZERO_EXPONENT)
@@ -88,8 +92,8 @@ def fitting_exponents(magnitudes: Vector) -> Vector:
 
 class ChannelFactors:
     """
-    Chooses the exponents of all slots of a network (sets of channels with a common factor, see
-    `ChannelSlots`).
+    Chooses the exponent of the factor 2^e of each slot of a network. A slot is a set of channels
+    that must have the same factor (see `ChannelSlots`).
     """
 
     def __init__(
@@ -136,8 +140,9 @@ class ChannelFactors:
 
     def choose(self, *, rows: bool = False) -> Vector:
         """
-        Return the exponents by slot. With `rows`, each output channel has a weight scale, so the
-        weights set no limit, and each exponent is as small as the observations allow.
+        Return the exponent of the factor of each slot (a set of channels with a common factor).
+        With `rows`, each output channel has a separate weight scale, so that weights set no limit,
+        and each exponent is as small as the observed ranges permit.
         """
         if rows:
             self._bound_by_sums()
@@ -155,9 +160,9 @@ class ChannelFactors:
 
     def _bound_by_sums(self) -> None:
         """
-        Limit the exponents, so that sums of products remain exact in half a step of the result.
-        Otherwise, raised weights could make a unit of the sum larger than a step, and increase the
-        step of the entire result.
+        Raise exponents of factors that are so small that a unit of the accumulator would be more
+        than half a unit of the result. Otherwise the scale of the entire result would have to
+        become larger.
         """
         changed = True
         while changed:
@@ -174,9 +179,10 @@ class ChannelFactors:
 
     def _shared_bits(self, bits: Vector) -> Vector:
         """
-        Return, for each slot, the bits that all channels of the value leave unused as a margin. The
-        margin is twice the root mean square of the disagreement between halves of the samples,
-        because the halves of a single channel may agree by chance.
+        Return, for each slot, the bits that all channels of the value leave unused as a margin for
+        other data. `bits` are the octaves by which the ranges of both halves of the samples differ,
+        for each slot. The margin is twice the root mean square over the channels, because the
+        halves of a single channel may agree by chance.
         """
         result = np.zeros(len(self.slots))
         for value in self.statistics:
@@ -188,8 +194,8 @@ class ChannelFactors:
 
     def _features(self) -> NDArray[np.bool_]:
         """
-        Return a mask of the slots of scaled inputs: products of an input and per-channel constants
-        before all layers.
+        Return a mask of slots that is true for the channels of scaled inputs: products of an input
+        with a constant per channel, before all layers.
         """
         found, after = np.zeros(len(self.slots), np.bool_), values_after_layers(self.main)
         for op in self.main.body.block.ops:
@@ -199,8 +205,8 @@ class ChannelFactors:
 
     def _sensitivity(self) -> Vector:
         """
-        Return for each slot the noise power after the layers that consume it, per unit of noise in
-        the slot.
+        Return, for each slot, the noise power at the results of the layers that consume the
+        channels, if the channels have a noise power of 1.
         """
         total = np.zeros(len(self.slots))
         for op in self.layers:
@@ -221,8 +227,9 @@ class ChannelFactors:
 
     def _required_exponents(self, op: graph.LinearOperation) -> Vector:
         """
-        Return for each channel of the result the smallest exponent with which int8 can store the
-        weights.
+        Return, for each channel of the result of a layer, the smallest exponent of the factor for
+        which int8 can store the weights at the best weight scale. Of several weight scales, the
+        scale with the least noise is chosen.
         """
         inputs, ids = self.slots[op.input], self.slots[op.result]
         columns = spread_columns(op, self.exponents[inputs])
@@ -258,8 +265,9 @@ class ChannelFactors:
 
 def _disagreement(halves: Vector) -> Vector:
     """
-    Return the bits by which the peaks of two halves of the samples differ. The result is the
-    maximum for a channel that is zero in one half, because the network may use it for other inputs.
+    Return, for each slot, the octaves by which the largest magnitudes in both halves of the samples
+    differ. `halves` is [2, slots]. A channel that is zero in a half gets a very large number,
+    because the network may use it for other inputs.
     """
     low, high = halves.min(axis=0), halves.max(axis=0)
     known = low > 0

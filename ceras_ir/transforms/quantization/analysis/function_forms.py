@@ -65,7 +65,10 @@ class Form(StrEnum):
 
 
 def form_of(op: Operation) -> Form | None:
-    """Return the form that the attribute of a function specifies, or `None`."""
+    """
+    Return the form that the attribute `graph.form` of a function specifies, or `None` without the
+    attribute.
+    """
     form = op.attributes.get(FORM)
     return Form(form.data) if isinstance(form, StringAttr) and form.data in set(Form) else None
 
@@ -75,7 +78,10 @@ def set_form(op: Operation, form: Form) -> None:
 
 
 def quantized_form(op: Operation) -> Form | None:
-    """Return the form that a function has in a quantized network; `None` for other operations."""
+    """
+    Return the form in which an operation of a quantized network computes a function: a table of
+    int8 or 16-bit operands, shifts, or float. Return `None` for other operations.
+    """
     match op:
         case graph.LookupOp():
             return Form.TABLE16 if op.tables.shape[-1] == ENTRIES else Form.TABLE
@@ -89,8 +95,8 @@ def quantized_form(op: Operation) -> Form | None:
 
 def is_table(op: Operation) -> bool:
     """
-    Return whether a float operation becomes a table or shifts, so that channels of its operand may
-    have any factors.
+    Return whether quantization will replace a float operation by a lookup table (or by shifts): it
+    is a function that does more than clip, and is not kept in float.
     """
     return (
         isinstance(op, graph.UnaryOp)
@@ -100,7 +106,10 @@ def is_table(op: Operation) -> bool:
 
 
 def reads_sum(op: graph.UnaryOp) -> bool:
-    """Return whether the operand is the result of a layer and has no other consumer."""
+    """
+    Return whether the operand of a function is the result of a convolution or matrix product and
+    has no other consumer. The operand can then be stored in 16 bits.
+    """
     producer = op.input.owner
     return (
         isinstance(producer, graph.LinearOperation)
@@ -111,15 +120,18 @@ def reads_sum(op: graph.UnaryOp) -> bool:
 
 def separates(op: Operation) -> bool:
     """
-    Return whether operand and result may have different channel factors. They may if the function
-    becomes a lookup table, because the table absorbs the factors, but not if it is computed by
-    shifts.
+    Return whether the channels of operand and result may have different factors. This holds for a
+    function that becomes a lookup table, because the table absorbs the factors, but not for a
+    function that is computed by shifts.
     """
     return is_table(op) and form_of(op) is not Form.SHIFTS
 
 
 def finer_bits(form: Form | None) -> int:
-    """Return how many fractional bits the operand of a form has in addition to those of int8."""
+    """
+    Return the number of additional fractional bits that the operand of a function of this form has,
+    compared with int8: 0 for a table of int8 operands.
+    """
     match form:
         case Form.TABLE16:
             return (ENTRIES // 256).bit_length() - 1
@@ -131,7 +143,8 @@ def finer_bits(form: Form | None) -> int:
 
 def fit_argument(op: graph.UnaryOp) -> None:
     """
-    Store the operand of a function in 16 bits if the form of the function uses more than int8.
+    Mark the operand of a function to be stored in 16 bits at the scale that the form of the
+    function requires. Change nothing if the form needs only int8, or if no range is recorded.
     """
     finer, bounds = finer_bits(form_of(op)), interval(op.input)
     if finer and bounds is not None:
@@ -142,8 +155,9 @@ def fit_argument(op: graph.UnaryOp) -> None:
 
 def shift_bends(op: graph.UnaryOp, scale: float) -> list[int]:
     """
-    Return the operands at which the slope of the function's approximation by shifts changes, in
-    steps of the operand's scale, limited to the largest integer.
+    Return the constants of `graph.shift_swish` (an approximation of swish by shifts) in units of
+    `scale`, the scale of the operand: five integers, or five for each channel. They are limited to
+    the largest integer.
     """
     exponents = op.channel_exponents or ((0,), (0,))
     assert exponents[0] == exponents[1], "shifts keep factors as they are"
@@ -154,8 +168,9 @@ def shift_bends(op: graph.UnaryOp, scale: float) -> list[int]:
 @cache
 def flat_bounds(function: graph.FunctionAttr) -> tuple[float, float]:
     """
-    Return the arguments below and above which a function is nearly constant; infinite if there are
-    none.
+    Return two arguments: below the first and above the second, the function is nearly constant.
+    They are -inf and inf if the function is flat nowhere. Sigmoid, for example, is flat on both
+    sides.
     """
     x = np.arange(
         -FLAT_SEARCH_RANGE, FLAT_SEARCH_RANGE + FLAT_SEARCH_STEP, FLAT_SEARCH_STEP
@@ -175,8 +190,9 @@ def flat_bounds(function: graph.FunctionAttr) -> tuple[float, float]:
 @dataclass(frozen=True)
 class Reading:
     """
-    The functions that the only consumer of a value applies. `kinds` has the index of the function
-    for each channel.
+    The functions that the only consumer of a value applies to it, so that errors can be measured
+    after them. `functions` are the distinct functions, and `kinds` has the index of the function of
+    each channel. Outside of `bounds`, elements do not change the result.
     """
 
     bounds: Bounds | None
@@ -185,8 +201,8 @@ class Reading:
 
     def observed(self, array: NDArray[np.float32]) -> ObservedArray:
         """
-        Return an array for observers, with the bounds beyond which elements do not change the
-        result.
+        Return `array` in the form that observers accept, with the bounds beyond which elements do
+        not change the result of the consumer.
         """
         return ObservedArray(array, self.bounds, self.kinds)
 
@@ -200,8 +216,8 @@ table.
 
 def reading_of(value: SSAValue) -> Reading:
     """
-    Return the function that consumes a value and becomes a table, if the value has no other
-    consumer; else a reading without bounds.
+    Return the functions that the only consumer of a value applies, if this consumer will become a
+    lookup table. For other values return a reading with the identity and without bounds.
     """
     uses = list(value.uses)
     if len(uses) != 1 or not is_table(op := uses[0].operation):
@@ -235,6 +251,7 @@ def _bounds(function: graph.FunctionAttr, up: Floats | None) -> Bounds | None:
 
 def trimmed(value: SSAValue, array: NDArray[np.float32]) -> NDArray[np.float32]:
     """
-    Clip an array of `value` to the bounds beyond which its consumer is a nearly constant function.
+    Clip the elements `array` of `value` to the bounds beyond which the function that consumes the
+    value is nearly constant, because larger errors have no effect.
     """
     return reading_of(value).observed(array).clipped

@@ -85,8 +85,8 @@ class LayerNoise:
     @property
     def held(self) -> tuple[float, float] | None:
         """
-        The lowest and the highest real value that the quantized result of the layer can represent;
-        `None` if it is float.
+        The lowest and the highest real value that the type of the quantized result can represent,
+        or `None` if the result is float.
         """
         if (e := self.element) is None:
             return None
@@ -94,7 +94,10 @@ class LayerNoise:
 
     @property
     def signal(self) -> float:
-        """The power of the float result without the mean of each channel."""
+        """
+        The signal power: the sum of squares of the float result after the mean of each channel is
+        subtracted, over all samples.
+        """
         return float(self.moments.variance.sum()) * self.moments.count
 
     @property
@@ -112,8 +115,9 @@ class LayerNoise:
     @property
     def imbalance(self) -> float:
         """
-        The octaves (factors of 2) between the largest and the median magnitude of channels that are
-        not always zero.
+        The octaves (factors of 2) between the largest magnitude of a channel and the median of the
+        channels. Channels that are always zero do not count. A large number means that a scale for
+        all channels is bad for most of them.
         """
         used = self.magnitudes[self.magnitudes > 0]
         return float(np.log2(used.max() / np.median(used))) if used.size else 0.0
@@ -125,8 +129,10 @@ class LayerNoise:
         factors: NDArray[np.float32] | np.float32,
     ) -> None:
         """
-        Add the float result of the layer for a sample. The quantized layer stores the result
-        divided by the channel `factors`, on which the clipped elements depend.
+        Add the float result `real` of the layer for a sample: range, histogram, moments, and the
+        number of elements that the quantized layer would clip. `bounds` are the limits of the
+        histogram, if they are known. The quantized layer stores the result divided by `factors` per
+        channel.
         """
         self.low, self.high = min(self.low, float(real.min())), max(self.high, float(real.max()))
         if not self.edges.size:
@@ -161,8 +167,8 @@ def _may_be_equalized(module: ModuleOp) -> bool:
 
 def label_layers(module: ModuleOp) -> None:
     """
-    Give each operation a number as attribute, which remains when the network is quantized, so that
-    layers can be compared.
+    Give each operation a number as an attribute. It is kept when the network is quantized, so that
+    the float and the quantized form of a layer can be compared.
     """
     for number, op in enumerate(main_function(module).body.block.ops):
         if isinstance(op, graph.GraphOperation) and not isinstance(op, graph.ConstantOp):
@@ -177,8 +183,8 @@ def layer_of(op: Operation) -> int | None:
 
 class NoiseMeter:
     """
-    Measures a quantized network against the float network that it was created from, or a variant
-    against another variant, `aligned` by names.
+    Compares a quantized network with the float network from which it was created, layer by layer.
+    With `aligned`, two variants of a network are compared, with layers that were matched by names.
 
     In variants, `equalize-channels` may have scaled channels by powers of two, which the integers
     do not show. The first sample determines these factors.
@@ -220,8 +226,9 @@ class NoiseMeter:
         self, samples: Iterable[Mapping[str, Array]]
     ) -> Iterable[tuple[dict[str, Array], dict[str, Array]]]:
         """
-        Run both networks on each sample, and yield float and quantized outputs. In a network with
-        states, samples are steps, and each network keeps separate states.
+        Run both networks on each sample, add the errors of each layer, and yield the outputs of the
+        float network and of the quantized network. In a network with states, samples are steps of a
+        sequence, and each network keeps separate states.
         """
         references, stored = Sequence(self.reference), Sequence(self.quantized)
         for step in samples:
@@ -275,8 +282,8 @@ class NoiseMeter:
 
     def measure_reach(self, steps: Iterable[Mapping[str, Array]]) -> None:
         """
-        Measure the part of each layer's isolated error that reaches the outputs of the float
-        network.
+        Measure, for each layer, the noise at the outputs if only this layer has a rounding error
+        and the rest of the network is float. `steps` are the samples.
         """
         samples = list(with_states(self.reference, steps))
         meter = SensitivityMeter(self.reference, samples)
@@ -317,8 +324,9 @@ class NoiseMeter:
         self, op: Operation, floats: Mapping[int, Array], sample: Mapping[str, Array]
     ) -> NDArray[np.float32]:
         """
-        Return the result of a quantized operation whose operands are the values of the float
-        network.
+        Return the result of the quantized operation `op` if the operands are the rounded values of
+        the float network. `floats` has the results of float layers by number, and `sample` the
+        inputs.
         """
         between: dict[SSAValue, Array] = {}
         operands = tuple(self._operand(v, floats, sample, between) for v in op.operands)
@@ -332,7 +340,8 @@ class NoiseMeter:
         between: dict[SSAValue, Array],
     ) -> Array:
         """
-        Return `value`, computed from the results of the layers of the float network. `between`
+        Return the elements of `value`, an operand in the quantized network, computed from the
+        results `floats` of the layers of the float network and the inputs `sample`. `between`
         caches values that are not results of layers.
         """
         source = value
@@ -372,7 +381,8 @@ class NoiseMeter:
 
 def _only_rounds(op: Operation) -> bool:
     """
-    Return whether `op` belongs to no numbered layer, and only changes the storage of its operand.
+    Return whether `op` has no layer number and only changes the storage of the operand, as a
+    quantization between layers does.
     """
     if layer_of(op) is not None:
         return False
@@ -405,6 +415,6 @@ def _real(value: SSAValue, array: Array) -> NDArray[np.float32]:
 
 
 def _unquantized(value: SSAValue, array: Array) -> Array:
-    """Return the real numbers of an array of `value`. Indices and truth values are unchanged."""
+    """Return the elements of `value` as real numbers. Indices and truth values are unchanged."""
     element = graph.quantized_element(value)
     return array if element is None else dequantize(array, element)

@@ -48,15 +48,20 @@ FINITE_INFINITY = 1e100
 
 
 def identity(x: Sums) -> Sums:
-    """Return `x`: the consumer of a value whose errors are measured at the value itself."""
+    """
+    Return `x`. It is used instead of the consuming function if errors are measured at the value
+    itself.
+    """
     return x
 
 
 class Distribution:
     """
-    A histogram of the nearest multiples of a power of two, `2**width`, with separate counts for
-    each kind of channel. Values on multiples, such as pixels, are represented exactly. For all
-    other values, the mean distance from the multiples is known.
+    A histogram of the observed elements of a value. Each bin is a multiple of `2**width`. There are
+    separate counts for each kind of channel (channels with the same consuming function).
+
+    Elements on multiples, such as pixels, are represented exactly. For the other elements, the mean
+    distance from the bins is known.
     """
 
     def __init__(self) -> None:
@@ -68,8 +73,9 @@ class Distribution:
 
     def add(self, values: Floats, magnitude: float, kinds: NDArray[np.int64] | None = None) -> None:
         """
-        Add `values`, whose magnitudes are at most `magnitude`, to the histogram. The kinds of
-        channels repeat along them.
+        Add `values` with magnitudes of at most `magnitude` to the histogram. `kinds` has the index
+        of the consuming function for consecutive values and repeats along them; `None` means a
+        single function.
         """
         top = frexp(magnitude)[1]
         if self.width is None:
@@ -113,14 +119,15 @@ class Distribution:
 
     def _count(self, more: int) -> None:
         """
-        Add `more` elements to the total. If it exceeds 32 bits, the counts become 64-bit integers.
+        Add `more` to the number of counted elements. Beyond 32 bits, the counts become 64-bit
+        integers.
         """
         self.total += more
         if self.total > np.iinfo(self.counts.dtype).max:
             self.counts = self.counts.astype(np.int64)
 
     def _widen(self, width: int) -> None:
-        """Merge pairs of histogram bins until a bin has the width `2^width`."""
+        """Merge pairs of bins until the bins are `2**width` from each other."""
         assert self.width is not None
         for _ in range(min(width - self.width, HISTOGRAM_BITS + 1)):
             moved = int(self.counts[:, 1::2].sum())
@@ -136,10 +143,10 @@ class Distribution:
         self, exponents: Iterable[int], functions: Sequence[SumFunction], clipped: float = 1.0
     ) -> dict[int, Sums]:
         """
-        Return, for each exponent, the sum of squared errors for each zero point of `INT8_POINTS`.
-
-        Values are rounded to steps of `2**exponent`, and errors are measured after the function of
-        each kind. Clipping errors are multiplied by `clipped`.
+        Return, for each exponent e, a vector: the sum of squared errors with each zero point of
+        `INT8_POINTS`, if the elements are stored as int8 with the scale 2^e. Errors are measured
+        after the consuming function of each kind of channel. Errors by clipping are multiplied by
+        `clipped`.
         """
         kinds = list(self._kinds(functions))
         none = np.zeros(len(INT8_POINTS))
@@ -151,9 +158,9 @@ class Distribution:
         self, exponent: int, functions: Sequence[SumFunction], bounds: tuple[float, float]
     ) -> NDArray[np.bool_]:
         """
-        Return, for each zero point of `INT8_POINTS`, whether no value is clipped noticeably. With
-        steps of `2**exponent`, the results of all functions must change by at most half a step.
-        `bounds` are the minimum and the maximum of the values.
+        Return a vector: whether the zero point of `INT8_POINTS` at this index clips no element
+        noticeably at the scale `2**exponent`. Clipping may change the results of the consuming
+        functions by at most half a unit. `bounds` are the minimum and the maximum of the elements.
         """
         exact = np.ones(len(INT8_POINTS), np.bool_)
         for kind in self._kinds(functions):
@@ -172,8 +179,8 @@ class Distribution:
 @dataclass(frozen=True)
 class _Kind:
     """
-    The histogram of the channels with the same consumer: values in ascending order, counts, and the
-    consuming function.
+    The histogram of the channels with the same consuming function: elements in ascending order
+    (`numbers`), their counts, and the function.
     """
 
     numbers: Sums
@@ -192,8 +199,8 @@ class _Kind:
     @cached_property
     def _slopes(self) -> Sums:
         """
-        The squared slope of the consuming function at each bin, which multiplies errors within the
-        bin.
+        The squared slope of the consuming function at each bin, by which squared errors inside the
+        bin are multiplied.
         """
         above, below = (self._apply(self.numbers + side * self.width / 2) for side in (1, -1))
         return np.square((above - below) / self.width)
@@ -217,9 +224,9 @@ class _Kind:
 
     def keeps(self, bounds: tuple[float, float], step: float) -> NDArray[np.bool_]:
         """
-        Return, for each candidate of `INT8_POINTS`, whether its limits clip with a small error: the
-        results of the function change by less than the rounding error of `step`. `bounds` are the
-        bounds of the observed values.
+        Return a vector: whether the zero point of `INT8_POINTS` at this index clips only where the
+        result of the function changes by less than the rounding error of a unit `step`. `bounds`
+        are the minimum and the maximum of the elements.
         """
         tolerance = step / 2 * float(np.sqrt(self._slopes.max()))
         # Only a part of the elements was counted, but the bounds are known.
@@ -239,8 +246,9 @@ class _Kind:
 
     def _clipped(self, end: Sums, moments: Sequence[Sums]) -> Sums:
         """
-        Return the squared error after the consuming function if values are clipped to `end`, from
-        the moments of these values.
+        Return the sum of squared errors after the consuming function if elements are clipped to
+        `end`. `moments` are the count, the sum and the sum of squares of the results for these
+        elements.
         """
         count, linear, square = moments
         limit = self._apply(end)
@@ -264,7 +272,8 @@ ROW_ELEMENTS = 1 << 12
 @dataclass(frozen=True)
 class Bounds:
     """
-    The bounds beyond which a consuming function is nearly constant, for all channels or for each.
+    The arguments beyond which a consuming function is nearly constant: a pair for all channels, or
+    a pair of vectors with an entry per channel.
     """
 
     low: Floats
@@ -277,8 +286,8 @@ class Bounds:
 
     def strided(self, step: int) -> Bounds:
         """
-        Return the bounds for each `step`-th element of an array whose elements have the bounds of
-        the channels in turn.
+        Return the bounds of each `step`-th element of an array in which the channels alternate, in
+        the order of these elements.
         """
         order = np.arange(self.low.size) * step % self.low.size
         return Bounds(self.low[order], self.high[order])
@@ -287,10 +296,11 @@ class Bounds:
 @dataclass(frozen=True)
 class ObservedArray:
     """
-    An array of a value, with the bounds beyond which elements have no effect.
+    The elements of a value for a sample, as observers receive them, with the bounds beyond which
+    elements have no effect on the consumer.
 
-    Only the extremes and a sample of the elements are clipped, because clipping an entire array
-    would take longer than the rest of an observer.
+    Only the extremes and a selection of the elements are clipped to the bounds, because clipping
+    all elements would take longer than the rest of an observer.
     """
 
     array: Floats
@@ -301,7 +311,8 @@ class ObservedArray:
     @cached_property
     def _unclipped_extremes(self) -> tuple[Floats, Floats]:
         """
-        The minimum and the maximum of the array, or of each channel if bounds are per channel.
+        The minimum and the maximum of the array before clipping, or of each channel if bounds are
+        per channel.
         """
         if self.bounds is None or not self.bounds.low.ndim:
             return np.asarray(self.array.min()), np.asarray(self.array.max())
@@ -309,7 +320,7 @@ class ObservedArray:
 
     @property
     def is_finite(self) -> bool:
-        """Whether all elements of the array are finite, also beyond the bounds."""
+        """Whether all elements of the array are finite, including elements beyond the bounds."""
         # A NaN or an infinity is an extreme.
         return all(bool(np.isfinite(end).all()) for end in self._unclipped_extremes)
 
@@ -342,8 +353,8 @@ class ObservedArray:
 
     def _step(self, count: int) -> int:
         """
-        Return a stride that samples about `count` elements. It is coprime to the size of the array,
-        so that channels have equal shares.
+        Return a stride with which about `count` elements are selected. It has no common divisor
+        with the size of the array, so that all channels occur equally often.
         """
         step = max(1, self.array.size // count)
         while gcd(step, self.array.size) != 1:
@@ -351,7 +362,7 @@ class ObservedArray:
         return step
 
     def sampled(self, count: int) -> Floats:
-        """Return about `count` elements of the array, clipped to the bounds."""
+        """Return about `count` elements of the array at equal distances, clipped to the bounds."""
         step = self._step(count)
         chosen = np.ascontiguousarray(self.array.reshape(-1)[::step])
         if self.bounds is None:
@@ -367,8 +378,8 @@ class ObservedArray:
 
     def sampled_kinds(self, count: int) -> NDArray[np.int64] | None:
         """
-        Return the kinds of channels of the elements that `sampled` returns, which repeat with this
-        period; `None` if there is a single kind.
+        Return the index of the consuming function for consecutive elements of `sampled(count)`; it
+        repeats along them. Return `None` if all channels have the same function.
         """
         if self.kinds is None:
             return None
@@ -396,8 +407,8 @@ SUM_TOLERANCE = 1e-9
 
 class ChosenStorage(NamedTuple):
     """
-    The exponent that an observer chooses for a value, and exponent and zero point for asymmetric
-    storage, if any.
+    The storage that an observer chooses for a value: the exponent of the scale for symmetric
+    storage and, if a zero point is better, a pair of exponent and zero point.
     """
 
     exponent: int
@@ -407,7 +418,9 @@ class ChosenStorage(NamedTuple):
 
 
 class Extremes:
-    """An observer that does not clip: it records the minimum and the maximum element of a value."""
+    """
+    The observer that records the minimum and the maximum element of a value, and clips no element.
+    """
 
     def __init__(self) -> None:
         self.low, self.high = inf, -inf
@@ -418,18 +431,19 @@ class Extremes:
 
     def choice(self, *, clips: bool = True) -> ChosenStorage:
         """
-        Return the exponent at which no observed element is clipped. The pass `choose-zero-points`
-        derives a zero point from the range.
+        Return the exponent of the scale at which no observed element is clipped, regardless of
+        `clips`. No zero point is chosen here: the pass `choose-zero-points` derives it from the
+        range.
         """
         return ChosenStorage(fitting_exponent(self.magnitude))
 
     def observe(self, array: ObservedArray) -> None:
-        """Add an array of the value to the observation."""
+        """Add the elements of the value for a sample."""
         low, high = array.extremes
         self.low, self.high = min(self.low, low), max(self.high, high)
 
     def merge(self, following: Extremes) -> None:
-        """Add the observations of an equal observer on later samples."""
+        """Add the statistics of an observer of the same class over later samples."""
         self.low, self.high = min(self.low, following.low), max(self.high, following.high)
 
     @property
@@ -439,11 +453,12 @@ class Extremes:
 
 class LeastSquaresObserver(Extremes):
     """
-    The observer that chooses the exponent, and the zero point, with the smallest sum of squared
-    errors over all observations.
+    The observer that chooses the exponent of the scale, and the zero point, with the smallest sum
+    of squared errors over all observed elements.
 
     Clipping errors have the weight `clipping_weight`: in neighboring elements they have the same
-    sign and add up, while rounding errors cancel. Large arrays are sampled.
+    sign and add up, while rounding errors cancel. Of large arrays, only a part of the elements is
+    counted.
     """
 
     MAX_SAMPLED = 1 << 15
@@ -469,8 +484,9 @@ class LeastSquaresObserver(Extremes):
 
     def choice(self, *, clips: bool = True) -> ChosenStorage:
         """
-        Return the storage of the value. Without `clips`, no observed element changes by more than
-        half a step after the consumer, because an extreme of few samples may be frequent.
+        Return the storage with the smallest sum of squared errors. If `clips` is false, only
+        storages that clip no element noticeably are permitted: the result of the consumer changes
+        by at most half a unit.
         """
         if self.distribution.width is None:
             return ChosenStorage(ZERO_RANGE_EXPONENT)
@@ -499,5 +515,8 @@ class LeastSquaresObserver(Extremes):
 
 
 def make_observer(name: ObserverName) -> Extremes:
-    """Return a new observer for a value, of the class that `name` selects."""
+    """
+    Return a new observer of a value. `name` is the value of the option `observer`: `minmax` clips
+    no element, the other names choose by squared errors.
+    """
     return Extremes() if name == "minmax" else LeastSquaresObserver()

@@ -17,7 +17,10 @@ from ceras_ir.network.function import result_values, states_of
 
 
 class OutputKind(Enum):
-    """The use of an output, with its name in messages and its goal in decibels."""
+    """
+    The use of an output, such as scores of classes, with the name in messages and the
+    signal-to-noise ratio in dB that is good enough.
+    """
 
     SCORES = "scores of classes", 30.0
     DETECTIONS = "detections", 30.0
@@ -45,7 +48,7 @@ MAX_REGRESSED = 4
 
 def kind_of(main: FuncOp, value: SSAValue) -> OutputKind:
     """
-    Return the kind of a value at the end of a network.
+    Return the use of `value`, from the operations that follow it until the graph outputs:
 
     1. Selection of candidates (NMS, TopK) follows: detections.
     2. The result has at least half the extents of an input: a mask if ArgMax, softmax or sigmoid
@@ -88,8 +91,9 @@ def _following(value: SSAValue) -> Iterator[Operation]:
 
 def _has_extents_of_input(main: FuncOp, values: Collection[SSAValue]) -> bool:
     """
-    Return whether a graph output among `values` has at least half of the two largest extents of an
-    input, or the same extent if both are vectors. States, indices and tiny inputs do not count.
+    Return whether the result has at least half of the extents of an input. It is a graph output
+    among `values`, and the two largest extents count; two vectors must have equal extents. States,
+    indices and tiny inputs do not count.
     """
     states = {state.argument for state in states_of(main)}
     inputs = [

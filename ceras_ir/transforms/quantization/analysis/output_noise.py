@@ -53,7 +53,10 @@ Labels = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Quantities:
-    """The division of the elements of a value into quantities (see the module docstring)."""
+    """
+    The division of the elements of a value into quantities: sets of similar elements, such as boxes
+    or scores. The noise of each is measured separately.
+    """
 
     labels: Labels
     """The index of each element, in row-major order."""
@@ -62,8 +65,8 @@ class Quantities:
 
     def groups(self, variance: NDArray[np.float64]) -> Labels:
         """
-        Return the quantity of each element; channels with very different `variance` become separate
-        quantities.
+        Return the index of the quantity of each element. `variance` has the variance of each
+        element over samples; channels with very different variances become separate quantities.
         """
         count = len(self.families)
         sizes = np.maximum(np.bincount(self.labels, minlength=count), 1)
@@ -78,8 +81,8 @@ class Quantities:
 
 def quantities_of_outputs(main: FuncOp) -> Mapping[str, Quantities]:
     """
-    Return the division of each graph output into quantities, by name; outputs with a single
-    quantity are omitted.
+    Return, by name of the graph output, the division of the elements into quantities (sets of
+    similar elements, such as boxes or scores). Outputs with a single quantity are omitted.
     """
     named = zip(output_names(main), result_values(main), strict=True)
     found = {name: quantities_of(main, value) for name, value in named}
@@ -87,7 +90,10 @@ def quantities_of_outputs(main: FuncOp) -> Mapping[str, Quantities]:
 
 
 def quantities_of(main: FuncOp, value: SSAValue) -> Quantities | None:
-    """Return the division of a value into quantities; `None` if there is a single quantity."""
+    """
+    Return the division of the elements of a value into quantities (sets of similar elements, such
+    as boxes or scores), or `None` if there is a single quantity.
+    """
     walk = _Labelling(main)
     labels = walk.labels(value).reshape(-1).astype(np.int64)
     if len(np.unique(labels[labels > 0])) < 2:
@@ -97,8 +103,9 @@ def quantities_of(main: FuncOp, value: SSAValue) -> Quantities | None:
 
 class _Labelling:
     """
-    Assigns to each element of a value the label of its origin, the operation that computed it
-    before data movement. Label 0 is a constant or padding.
+    Computes for each element of a value a label: the number of the operation (or of the channel of
+    this operation) that computed the element, before data movement. Label 0 is a constant or
+    padding.
     """
 
     def __init__(self, main: FuncOp) -> None:
@@ -107,7 +114,7 @@ class _Labelling:
         self.known: dict[SSAValue, NDArray[np.float64]] = {}
 
     def labels(self, value: SSAValue) -> NDArray[np.float64]:
-        """Return the label of the origin of each element, in the shape of the value."""
+        """Return the label of the origin of each element, in the shape of `value`."""
         if value not in self.known:
             self.known[value] = self._labels(value)
         return self.known[value]
@@ -141,8 +148,8 @@ class _Labelling:
 
     def _origin(self, value: SSAValue, shape: tuple[int, ...]) -> NDArray[np.float64]:
         """
-        Return new labels for a computed value: one for each channel if channels may differ, else a
-        single one.
+        Return new labels for a value that is computed, not moved: a label per channel if the
+        channels may be different quantities, otherwise a single label.
         """
         first = len(self.families)
         axis = _channel_axis(value, shape)
@@ -201,8 +208,8 @@ MAX_CONSTANT_DEVIATION = 2.0**-22
 
 def decibels(signal: float, noise: float) -> float:
     """
-    Return the ratio of signal power to noise power in dB: infinite without noise, NaN without a
-    signal.
+    Return the ratio of signal power to noise power in dB. It is infinite if the noise is 0, and NaN
+    if the signal is 0.
     """
     if not signal > 0 or isnan(noise):
         return nan
@@ -212,7 +219,7 @@ def decibels(signal: float, noise: float) -> float:
 
 
 def decibel_text(ratio: float, unit: str = " dB") -> str:
-    """Return a ratio in dB with one decimal, or "n/a" for NaN."""
+    """Return a ratio in dB as text with a digit after the point and `unit`, or "n/a" for NaN."""
     return "n/a" if isnan(ratio) else f"{ratio:.1f}{unit}"
 
 
@@ -225,7 +232,10 @@ class Moments:
         self._squares: Powers = np.zeros(())
 
     def add(self, rows: Array) -> None:
-        """Add samples, the rows of an array. Elements that are not finite count as 0."""
+        """
+        Add samples, which are the rows `rows` [samples, ...]. Elements that are not finite count as
+        0.
+        """
         real = rows.astype(np.float64)
         real = np.where(np.isfinite(real), real, 0.0)
         mean = real.mean(axis=0)
@@ -246,7 +256,10 @@ class Moments:
 
     @property
     def variance(self) -> Powers:
-        """Return the unbiased variance of each element; zeros for fewer than two samples."""
+        """
+        The variance of each element over the samples, with divisor N - 1. It is 0 for fewer than
+        two samples, and for elements that differ only by float32 rounding.
+        """
         if self.count < 2:
             return np.zeros(self.mean.shape)
         variance = self._squares / (self.count - 1)
@@ -255,8 +268,8 @@ class Moments:
 
 class OutputNoise:
     """
-    The signal power and noise power of a graph output over samples. `signal` may be from other
-    samples.
+    Collects the signal power and the noise power of a graph output over samples. If `signal` is
+    given, it is the signal of other samples.
     """
 
     def __init__(self, quantities: Quantities | None = None, signal: Moments | None = None) -> None:
@@ -267,20 +280,23 @@ class OutputNoise:
 
     def add(self, real: Array, actual: Array) -> float:
         """
-        Add the results of the float and of the quantized network for a sample; return the sum of
-        squared errors.
+        Add a sample: the output `real` of the float network, and the output `actual` of the
+        quantized network. Return the sum of squared errors.
         """
         self.signal.add(real[None])
         return self.add_noise(real, actual)
 
     def add_noise(self, real: Array, actual: Array) -> float:
-        """Add only the noise of a sample, not the signal; return the sum of squared errors."""
+        """
+        Add only the errors between `real` and `actual`, and not `real` as the signal. Return the
+        sum of squared errors.
+        """
         squares = squared_errors(real, actual)
         self._noise, self._count = self._noise + squares, self._count + 1
         return float(squares.sum())
 
     def merge(self, following: Self) -> None:
-        """Add the samples of `following`, a measurement of the same output."""
+        """Add the samples of `following`, another measurement of the same output."""
         self.signal.merge(following.signal)
         if following._count:
             self._noise, self._count = (
@@ -289,7 +305,10 @@ class OutputNoise:
             )
 
     def shares(self) -> Powers:
-        """Return noise power over signal power for each quantity of the output that varies."""
+        """
+        Return noise power divided by signal power for each quantity (set of similar elements) of
+        the output. Quantities that do not vary are omitted.
+        """
         variance = self.signal.variance.reshape(-1)
         groups = self.groups(variance)
         signal = np.bincount(groups, variance)
@@ -297,7 +316,10 @@ class OutputNoise:
         return noise[signal > 0] / signal[signal > 0]
 
     def groups(self, variance: Powers) -> NDArray[np.int64]:
-        """Return the quantity of each element of the output, from the variances of the elements."""
+        """
+        Return the index of the quantity (set of similar elements) of each element of the output.
+        `variance` has the variance of each element.
+        """
         known = self.quantities
         if known is None or known.labels.size != variance.size:
             return np.zeros(variance.size, np.int64)
@@ -306,8 +328,8 @@ class OutputNoise:
     @property
     def share(self) -> float:
         """
-        The mean of noise power over signal power of the quantities of the output; NaN if none
-        varies.
+        Noise power divided by signal power, as a mean over the quantities (sets of similar
+        elements) of the output that vary; NaN if no quantity varies.
         """
         shares = self.shares()
         return float(shares.mean()) if shares.size else nan
@@ -315,16 +337,15 @@ class OutputNoise:
     @property
     def ratio(self) -> float:
         """
-        The signal-to-noise ratio of the output in dB, from the mean over its quantities; NaN if
-        none varies.
+        The signal-to-noise ratio of the output in dB; NaN if no quantity of the output varies.
         """
         return decibels(1.0, self.share)
 
 
 def squared_errors(real: Array, actual: Array) -> Powers:
     """
-    Return the squared errors of the elements in float64. Equal infinities and two NaN are no error.
-    A NaN in only one array is an infinite error.
+    Return the squared difference of each element in float64. Equal infinities, and NaN in both
+    arrays, are no error. NaN in only one array is an infinite error.
     """
     expected, found = real.astype(np.float64), actual.astype(np.float64)
     same = (expected == found) | (np.isnan(expected) & np.isnan(found))
@@ -334,7 +355,10 @@ def squared_errors(real: Array, actual: Array) -> Powers:
 
 
 def mean_share(shares: Iterable[float]) -> float:
-    """Return the mean noise-to-signal ratio of graph outputs without NaN; NaN if all are NaN."""
+    """
+    Return the mean of noise-to-signal ratios of graph outputs. NaN, an output that does not vary,
+    is ignored; if all are NaN, return NaN.
+    """
     known = [share for share in shares if not isnan(share)]
     return sum(known) / len(known) if known else nan
 
@@ -345,8 +369,9 @@ def noise_of(
     quantities: Mapping[str, Quantities] | None = None,
 ) -> dict[str, OutputNoise]:
     """
-    Return signal and noise of each graph output, from the expected and the actual outputs on
-    samples.
+    Return the signal and the noise of each graph output by name. `expected` and `actual` have the
+    outputs of the float and of the quantized network for each sample. `quantities` has the
+    quantities of outputs with more than a single quantity.
     """
     found = {name: OutputNoise((quantities or {}).get(name)) for name in expected[0]}
     for e, a in zip(expected, actual, strict=True):
@@ -356,7 +381,10 @@ def noise_of(
 
 
 def network_ratio(noise: Mapping[str, OutputNoise]) -> float:
-    """Return the signal-to-noise ratio in dB over all graph outputs; NaN if none varies."""
+    """
+    Return the signal-to-noise ratio of a network in dB, from the mean noise-to-signal ratio of the
+    graph outputs; NaN if no output varies.
+    """
     return decibels(1.0, mean_share(each.share for each in noise.values()))
 
 
@@ -366,16 +394,17 @@ def ratio_of(
     quantities: Mapping[str, Quantities] | None = None,
 ) -> float:
     """
-    Return the signal-to-noise ratio of all outputs in decibels; NaN without variance. An output in
-    `quantities` has several quantities, which are measured separately.
+    Return the signal-to-noise ratio of a network in dB, from the `expected` and the `actual`
+    outputs for each sample; NaN if no output varies. `quantities` has the quantities (sets of
+    similar elements) of outputs with more than a single quantity.
     """
     return network_ratio(noise_of(expected, actual, quantities))
 
 
 def outputs_of(module: ModuleOp, samples: Iterable[Mapping[str, Array]]) -> list[Outputs]:
     """
-    Return the graph outputs on samples, which continue the states of the previous sample. Overflow
-    is not reported.
+    Run the network on each sample, and return the graph outputs. States are carried from sample to
+    sample. Overflow is not reported.
     """
     with np.errstate(all="ignore"):
         return list(in_turn(module, samples))
@@ -385,8 +414,8 @@ def output_ratio(
     reference: ModuleOp, module: ModuleOp, samples: Sequence[Mapping[str, Array]]
 ) -> float:
     """
-    Return the signal-to-noise ratio in dB of the outputs of `module`, where `reference` has the
-    exact outputs.
+    Run both networks on `samples`, and return the signal-to-noise ratio in dB of the outputs of
+    `module`, with the outputs of `reference` as the exact results.
     """
     quantities = quantities_of_outputs(main_function(reference))
     return ratio_of(outputs_of(reference, samples), outputs_of(module, samples), quantities)
@@ -404,8 +433,8 @@ values got 16 bits, and estimated and measured afterwards.
 
 def note(main: FuncOp, name: str, **numbers: float) -> None:
     """
-    Record integer or float32 figures as attribute `name` of a function; without figures, remove the
-    attribute.
+    Record numbers as the attribute `name` of a function, a dictionary, for the report. Without
+    `numbers`, remove the attribute.
     """
     if not numbers:
         main.attributes.pop(name, None)
@@ -420,8 +449,8 @@ def note(main: FuncOp, name: str, **numbers: float) -> None:
 
 def alignment(main: FuncOp) -> tuple[int, int] | None:
     """
-    Return the number of requantizations before and after scale alignment, if it is recorded on the
-    function.
+    Return the recorded number of requantizations at run time before and after scale alignment, or
+    `None` if the function has no record.
     """
     counts = _noted(main, REQUANTIZATIONS)
     return (int(counts["before"]), int(counts["after"])) if counts else None
@@ -429,8 +458,9 @@ def alignment(main: FuncOp) -> tuple[int, int] | None:
 
 def stored_noise(main: FuncOp) -> dict[str, float]:
     """
-    Return the signal-to-noise ratios in dB that are recorded on the function: `before`, `after`,
-    `measured`.
+    Return the recorded signal-to-noise ratios of a network in dB: `before` (before values got 16
+    bits), `after` (an estimate of the ratio afterwards) and `measured` (afterwards). Empty without
+    a record.
     """
     return _noted(main, NOISE)
 
@@ -457,9 +487,9 @@ MIN_FACTOR_NOISE_RATIO = 4.0
 
 def channel_ratios(wanted: NDArray[np.floating], found: NDArray[np.floating]) -> Vector:
     """
-    Return the power of two by which each channel (last axis) of `found` must be multiplied to match
-    `wanted`, as `equalize-channels` creates them. The factor is 1 for channels that differ
-    otherwise, or only by noise.
+    Return, for each channel (last axis), the power of two by which `found` must be multiplied to
+    match `wanted`. `equalize-channels` creates such factors. It is 1 for channels that differ in
+    another way, or only by noise.
     """
     axes = tuple(range(wanted.ndim - 1))
     mine = (found.astype(np.float64) ** 2).sum(axis=axes)

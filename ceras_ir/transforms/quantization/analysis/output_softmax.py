@@ -23,8 +23,9 @@ from ceras_ir.transforms.quantization.analysis.layer_noise import NoiseMeter, la
 
 def softmax_of_outputs(main: FuncOp) -> dict[str, graph.SoftmaxOp]:
     """
-    Return the softmax of each output that is a result of a softmax, by name. Operations that only
-    move the elements of a single operand, and conversions of the number format, may follow.
+    Return, by name, the softmax that computes a graph output. Data movement of a single operand,
+    and conversions of the number format, may follow the softmax. Outputs without softmax are
+    omitted.
     """
     found: dict[str, graph.SoftmaxOp] = {}
     for name, value in zip(output_names(main), result_values(main), strict=True):
@@ -36,8 +37,8 @@ def softmax_of_outputs(main: FuncOp) -> dict[str, graph.SoftmaxOp]:
 
 def _origin(value: SSAValue) -> Operation | Block:
     """
-    Return the operation, or the block of inputs, that computes the elements of a value before data
-    movement.
+    Return the operation that computes the elements of a value, before data movement and conversions
+    of the number format. For graph inputs, return the block.
     """
     op = value.owner
     while isinstance(op, Operation) and _only_moves(op):
@@ -54,8 +55,9 @@ def _only_moves(op: Operation) -> bool:
 
 def ratios_before_softmax(meter: NoiseMeter) -> dict[str, float]:
     """
-    Return the measured ratio at the input of the softmax of each output, in decibels; NaN if the
-    layer before the softmax has no partner in the other network.
+    Return, for each output that a softmax computes, the measured signal-to-noise ratio in dB at the
+    input of the softmax. It is NaN if the layer before the softmax does not exist in the other
+    network.
     """
     ratios: dict[str, float] = {}
     for name, softmax in softmax_of_outputs(main_function(meter.reference)).items():

@@ -65,8 +65,9 @@ ALL_CHOSEN = "all values with noise have 16 bits"
 @dataclass
 class Candidate:
     """
-    A value that is stored in 8 bits. `extra` is the additional time if it had 16 bits, in 8-bit
-    products; `noise` the noise-to-signal ratio that rounding adds to the outputs.
+    A value in 8 bits that may get 16 bits. `extra` is the additional time for 16 bits, in units of
+    an 8-bit product. `noise` is the noise-to-signal ratio at the outputs due to rounding the value
+    to 8 bits.
     """
 
     value: SSAValue
@@ -77,7 +78,7 @@ class Candidate:
 
 @dataclass
 class Limits:
-    """The limits of a search. Times are in 8-bit products."""
+    """The limits of a search for values with 16 bits. Times are in units of an 8-bit product."""
 
     time: float
     """The maximum additional time."""
@@ -94,8 +95,9 @@ class Limits:
 @dataclass
 class Search:
     """
-    A search for values with 16 bits. `candidates` are the values that may be chosen, `copied` the
-    8-bit copies that layers use; a copy is offered if its value is chosen.
+    A search for the values that get 16 bits. `candidates` are the values that may be chosen.
+    `copied` has 8-bit copies of values, which layers use; if the value is chosen, the copy becomes
+    a candidate.
     """
 
     main: FuncOp
@@ -120,7 +122,11 @@ class Search:
     """The reason to stop."""
 
     def run(self, chunks: Sequence[Sequence[Sample]]) -> None:
-        """Choose values; each of `chunks` is used for a measurement. A single one is used twice."""
+        """
+        Choose values. Each group of samples in `chunks` is used for a single measurement, so that
+        no measurement uses samples on which a choice depends. A single group is used for all
+        measurements.
+        """
         pending = [*self.candidates.values()]
         shares = self._shares(chunks[0])
         self.before = self.measured = mean_share(shares.values())
@@ -139,7 +145,11 @@ class Search:
         shares: Mapping[SSAValue, float],
         chunks: Sequence[Sequence[Sample]],
     ) -> str:
-        """Choose batches, and return the reason to stop."""
+        """
+        Choose batches of values from `pending` until the goal is met or no further choice helps.
+        `shares` has the present noise-to-signal ratio of each output. Return the reason to stop, a
+        text for the user.
+        """
         enough, failures, best = mean_share(self.limits.goals.values()), 0, _Choice(self, pending)
         reason = ""
         for samples, following in list(pairwise(chunks)) or [(chunks[0], chunks[0])]:
@@ -166,7 +176,10 @@ class Search:
         return "the goal is met" if self._is_good(shares) else reason or "no samples are left"
 
     def _is_better(self, best: _Choice, samples: Sequence[Sample]) -> bool:
-        """Return whether the present choice has measurably less noise than `best`."""
+        """
+        Return whether the present choice has at least `MIN_GAIN` times less noise than the choice
+        `best`. If this is not clear, `best` is measured again on the same samples.
+        """
         if self.measured * MIN_GAIN < best.measured:
             return True
         # Samples differ: measure the former choice on the same samples.
@@ -182,20 +195,24 @@ class Search:
         )
 
     def _shares(self, samples: Sequence[Sample]) -> dict[SSAValue, float]:
-        """Return the measured noise-to-signal ratio of each output for the present storage."""
+        """
+        Return the measured noise-to-signal ratio of each output on `samples`, with all stored
+        values rounded to the present bits.
+        """
         roundings = rounding_of(self.main)
         known = {c.value: roundings(c.value) for c in self.stored}
         return self.meter.shares(samples, lambda v, x: known[v](x) if v in known else x)
 
     @property
     def stored(self) -> list[Candidate]:
-        """The values and copies that may be chosen or are chosen."""
+        """The values and the 8-bit copies of values that may be chosen or are chosen."""
         return [*self.candidates.values(), *self.copied.values()]
 
     def _correct(self, pending: list[Candidate], samples: Sequence[Sample]) -> None:
         """
-        Scale the estimates of `pending` so that they add up to the measured noise. If both differ
-        by 3 dB, measure the best values separately.
+        Multiply the estimated noise of the values `pending` by a factor, so that the sum is the
+        measured noise. If both differ by 3 dB or more, the values with the best estimates are
+        measured separately.
         """
         estimated = sum(c.noise for c in pending)
         if not (estimated > 0 and 0 < self.measured < inf):
@@ -224,8 +241,9 @@ class Search:
 
     def _take(self, pending: list[Candidate], aim: float, limit: float) -> list[Candidate]:
         """
-        Choose values in the order of noise per time until the predicted noise is `aim`. Return
-        them; they are no longer `pending`.
+        Choose values, the value with the most noise per time first, until the predicted noise at
+        the outputs is at most `aim`. The additional time of all choices is at most `limit`. Return
+        the chosen values, which are removed from `pending`.
         """
         queue, taken = sorted(pending, key=self._rank), list[Candidate]()
         predicted = self.measured
@@ -252,7 +270,7 @@ class Search:
 
 
 class _Attributes:
-    """The attributes of all operations and arguments of a function, to restore them."""
+    """A copy of the attributes of all operations and arguments of a function, to restore them."""
 
     def __init__(self, main: FuncOp) -> None:
         self.main, self.arguments = main, main.arg_attrs
@@ -268,14 +286,17 @@ class _Attributes:
 
 
 class _Choice:
-    """The values that a search has chosen at a time."""
+    """The state of a search: the values that are chosen at a time, and the measured noise."""
 
     def __init__(self, search: Search, pending: Sequence[Candidate]) -> None:
         self.attributes, self.measured = _Attributes(search.main), search.measured
         self.spent, self.chosen, self.pending = search.spent, list(search.chosen), list(pending)
 
     def restore(self, search: Search, pending: list[Candidate]) -> None:
-        """Undo all later choices. These values have no noise that a measurement shows."""
+        """
+        Return the search to this state. Values that were chosen later get an estimated noise of 0,
+        because measurements showed no benefit.
+        """
         self.attributes.restore()
         for candidate in search.chosen[len(self.chosen) :]:
             candidate.noise = 0.0
@@ -289,7 +310,10 @@ def weigh(
     candidates: Collection[Candidate],
     rounding: Callable[[SSAValue], Rounding],
 ) -> None:
-    """Add to `noise` of each candidate the noise that rounding the value adds to the outputs."""
+    """
+    Estimate, for each candidate, the noise-to-signal ratio at the outputs due to rounding the
+    value, and add it to `noise`. `rounding` returns the function that rounds a value.
+    """
     known = {c.value: (c, rounding(c.value)) for c in candidates}
     for sample in samples:
         for value, values, weights in meter.weigh(sample):
@@ -303,8 +327,8 @@ def weigh(
 
 def rounding_of(main: FuncOp) -> Callable[[SSAValue], Rounding]:
     """
-    Return the function that rounds an array to the storage of a value. The storage is that of the
-    scale class. A maximum pooling has the scale of the result, which holds no padding.
+    Return a function of a value, which returns another function: it rounds an array to the storage
+    of the value. The storage is that of the scale class (values with a common scale).
     """
     classes = ScaleClasses(quantized_operations(main), states_of(main), joined=False)
 
@@ -318,8 +342,8 @@ def rounding_of(main: FuncOp) -> Callable[[SSAValue], Rounding]:
 
 def widen_stored(value: SSAValue) -> None:
     """
-    Store a value in 16 bits. The operand of a function gets the exponent that the finer table
-    requires.
+    Mark a value to be stored in 16 bits. If it is the operand of a function that becomes a table,
+    the function gets a table of 16-bit operands, and the value the scale that this table requires.
     """
     for use in value.uses:
         op = use.operation

@@ -31,19 +31,25 @@ COMES_QUANTIZED = (
 
 def only_moves(op: graph.GraphOperation) -> bool:
     """
-    Return whether an operation only moves elements or selects maxima. A padding does not, because
-    it adds elements.
+    Return whether an operation only moves elements or selects maxima. Return False for a padding,
+    because it adds elements.
     """
     return not isinstance(op, graph.PadOp) and keeps_scale(op)
 
 
 def carries_exponents(main: FuncOp) -> bool:
-    """Return whether a network is calibrated, that is, whether values have exponents."""
+    """
+    Return whether a network is calibrated: whether the exponent of the scale of any value is
+    recorded.
+    """
     return any(exponent(value) is not None for value in network_values(main.body.block))
 
 
 def carries_quantization(module: ModuleOp) -> bool:
-    """Return whether a network has quantized activations, not only quantized constants."""
+    """
+    Return whether a network computes or dequantizes quantized values. Quantized constants do not
+    count.
+    """
     for op in module.walk():
         if isinstance(op, graph.GraphOperation) and not isinstance(op, graph.ConstantOp):
             if op.is_quantized:
@@ -55,7 +61,10 @@ def carries_quantization(module: ModuleOp) -> bool:
 
 
 def is_quantized_alike(op: graph.QuantizeOp) -> bool:
-    """Return whether all consumers of the operand of `op` also quantize it, to the same type."""
+    """
+    Return whether all consumers of the operand of `op` are quantizations to the same type, so that
+    the float value is not needed.
+    """
     users = [use.operation for use in op.input.uses]
     return all(isinstance(u, graph.QuantizeOp) and u.result.type == op.result.type for u in users)
 
@@ -67,14 +76,19 @@ def stored_types(op: Operation) -> list[UniformType]:
 
 
 def needs_multiplier(op: Operation) -> bool:
-    """Return whether an operation requantizes, and a scale is no power of two."""
+    """
+    Return whether an operation has a requantization and a scale that is not a power of two, so that
+    shifts are not sufficient.
+    """
     return "requant" in op.properties and not all(map(has_power_scales, stored_types(op)))
 
 
 def scaling_factors(op: Operation, requant: RequantAttr) -> list[tuple[float, float]]:
     """
-    Return pairs for the operands, or the output channels, of a quantized operation: the factor of a
-    stored operand in the stored result, and the factor that follows from the scales.
+    Return pairs of factors from a stored operand to the stored result of a quantized operation: the
+    factor that `requant` and shifts apply, and the factor that follows from the scales of the
+    types. There is a pair for each operand or each output channel. In a valid network both factors
+    of a pair are nearly equal.
     """
     factors = np.array(requant.multipliers) / 2.0**requant.shift.data
     first = float(factors[0])
@@ -128,8 +142,9 @@ MIN_TILT = 2.0**-23
 
 def tie_break_bounds(units: Units, multipliers: Sequence[int], shift: int) -> Units:
     """
-    Return the upper bounds of constants that only decide ties when added to sums: half a unit
-    divided by the odd part of the multiplier. The bound is 0 if no sum is a tie.
+    Return upper bounds of a constant that, added to real sums, changes only the rounding of ties:
+    half a unit divided by the odd part of the multiplier. `units` are the units of the accumulator.
+    The bound is 0 if no sum can be a tie.
     """
     trailing = np.array([(m & -m).bit_length() - 1 for m in multipliers])
     odd = np.array(multipliers) >> trailing
@@ -139,8 +154,9 @@ def tie_break_bounds(units: Units, multipliers: Sequence[int], shift: int) -> Un
 
 def accumulator_units(op: Operation, types: list[UniformType]) -> Units | None:
     """
-    Return the unit of the accumulator of `op`, for data operands and weights stored as `types`.
-    Return None for functions, and for sums of scales without a common unit.
+    Return the real value of 1 in the accumulator of `op`, for the tensor or for each channel, if
+    the operands are stored as `types`. Return `None` for functions, and for sums of operands
+    without a common unit.
     """
     scales = [np.array([scale.data for scale in element.scales]) for element in types]
     match op:
@@ -160,8 +176,8 @@ def accumulator_units(op: Operation, types: list[UniformType]) -> Units | None:
 
 def max_tie_tilt(op: graph.Pool2dOp, source: UniformType, target: UniformType) -> float:
     """
-    Return half of the largest difference from 1 of a factor on an average that changes only the
-    rounding of ties.
+    Return a small number t: multiplying an average by a factor from 1 - t to 1 + t changes only the
+    rounding of ties. `source` and `target` are the stored types of operand and result.
     """
     # Averages are multiples of `ratio / k`. An average that is not a tie differs from a tie by half
     # of this or more.
@@ -174,12 +190,13 @@ def tie_directions(
     op: graph.Pool2dOp, source: UniformType, target: UniformType
 ) -> NDArray[np.int64]:
     """
-    Return the direction in which the average at each position [OH, OW] rounds ties: 1 away from
-    zero, -1 towards zero, 0 up.
+    Return the direction in which the requantization of an average pooling rounds ties at each
+    position [OH, OW]: 1 away from zero, -1 towards zero, 0 half up.
 
-    The multiplier of the requantization approximates the ratio of the scales, divided by the number
-    of elements. If it is too large, ties are rounded away from zero; if too small, towards zero; if
-    exact, half up. The scales must be powers of two, and the rounding half up.
+    The multiplier approximates the ratio of the scales divided by the number of elements. If it is
+    too large, ties are rounded away from zero; if too small, towards zero; if exact, half up.
+    `source` and `target` are the stored types; the scales must be powers of two, and the rounding
+    half up.
     """
     _, height, width, _ = graph.shape_of(op.input)
     windows = counts(height, width, Window.of_operation(op))

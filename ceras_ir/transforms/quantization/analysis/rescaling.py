@@ -70,8 +70,9 @@ def rescaling_by(
     rounding: Rounding = Rounding.HALF_UP,
 ) -> RequantAttr:
     """
-    Return a requantization that multiplies by per-channel factors, or by a factor that all channels
-    have.
+    Return a requantization that multiplies by the real `factors`: a factor for each channel, or a
+    single factor for all channels. `clamp` are the lowest and the highest stored integer of the
+    result.
     """
     multipliers, shift = fixed_point(factors)
     return RequantAttr(
@@ -88,9 +89,12 @@ def rescaling(
     factor: float, sources: Sequence[UniformType], target: UniformType, clamp: tuple[int, int]
 ) -> RequantAttr:
     """
-    Return the requantization of values below 2^30 in an operation that does not multiply operands.
-    `sources` are the types of the operands. Round half up if shifts are sufficient, as hardware
-    shifters do. Otherwise round half to even, because equal scales make ties frequent.
+    Return a requantization by the real `factor` of integers below 2^30, for an operation without
+    products. `sources` are the types of the operands, and `clamp` the lowest and the highest stored
+    integer of the result.
+
+    It rounds half up if shifts are sufficient, as hardware shifters do. Otherwise it rounds half to
+    even, because equal scales make ties frequent.
     """
     elements = (*sources, target)
     if has_powers(elements):
@@ -100,15 +104,14 @@ def rescaling(
 
 def rounding_of(elements: Iterable[UniformType]) -> Rounding:
     """
-    Return the rounding of a requantization in an operation that does not multiply operands.
-    `elements` are the types of the operands and of the result. Round half up if shifts are
-    sufficient, otherwise half to even.
+    Return the rounding of a requantization in an operation without products: half up if shifts are
+    sufficient, otherwise half to even. `elements` are the types of the operands and of the result.
     """
     return Rounding.HALF_UP if only_shifts(elements) else Rounding.HALF_EVEN
 
 
 def has_powers(elements: Iterable[UniformType]) -> bool:
-    """Return whether all stored types are signed and all their scales are powers of two."""
+    """Return whether all stored types are signed and all scales are powers of two."""
     return all(element.is_signed and has_power_scales(element) for element in elements)
 
 
@@ -228,8 +231,9 @@ def table(
     exponents: tuple[Sequence[int], Sequence[int]] | None,
 ) -> graph.LookupOp:
     """
-    Return a `graph.lookup` that computes `function` with `entries` entries. `exponents` are the
-    exponents of operand and result for each channel; channels with equal exponents share a table.
+    Return a `graph.lookup` for the stored operand `input`. The table has `entries` results of
+    `function`, stored as `target`. If given, `exponents` are the exponents of the factors 2^e of
+    operand and result for each channel; channels with equal exponents share a table.
     """
     source = graph.stored_element(input)
     if exponents is None:

@@ -41,15 +41,17 @@ back into its class, there would be no end. Afterwards multipliers scale up the 
 
 def is_constant(value: SSAValue) -> bool:
     """
-    Return whether a value is a constant. Constants are quantized separately for each consumer.
+    Return whether a value is a constant. Constants belong to no class of values with a common
+    scale, because they are quantized separately for each consumer.
     """
     return isinstance(value.owner, graph.ConstantOp)
 
 
 def value_exponent(value: SSAValue) -> int:
     """
-    Return the exponent of `value`: the recorded exponent, or that of the operand if the value holds
-    the same elements. The exponent of a constant is chosen here.
+    Return the exponent of the scale of `value`: the recorded exponent, or the exponent of the
+    operand if the value has the same elements. For a constant, return the exponent with the
+    smallest squared error. Raise an `InputError` for a value that was not calibrated.
     """
     owner = value.owner
     if (known := exponent(value)) is not None:
@@ -72,8 +74,8 @@ def value_storage(value: SSAValue) -> Storage:
 
 def source_of(value: SSAValue) -> SSAValue:
     """
-    Return the value whose elements `value` has in another order or shape; `value` itself if it is
-    computed.
+    Return the value from which data movement created `value`, as far as no exponent is recorded in
+    between. Return `value` if it is computed.
     """
     owner = value.owner
     while isinstance(owner, Operation) and is_alias(owner) and exponent(value) is None:
@@ -130,12 +132,13 @@ class ScaleClasses:
         self.raises = dict.fromkeys(self.members, 0)
 
     def __getitem__(self, value: SSAValue) -> int:
-        """Return the exponent of a value or constant."""
+        """Return the exponent of the scale of a value or constant."""
         return self.storage(value).exponent
 
     def storage(self, value: SSAValue) -> Storage:
         """
-        Return the storage that the class of a value has. The width is that of the widest member.
+        Return the storage (exponent, width, zero point) of the class of a value. The width is the
+        largest of the members.
         """
         return value_storage(value) if is_constant(value) else self.storages[self.root[value]]
 
@@ -226,8 +229,8 @@ ADDITIONS = graph.Binary.ADD, graph.Binary.SUB
 
 def absorbs(op: Operation) -> bool:
     """
-    Return whether the constant weights and bias of a float layer can absorb factors of its operand
-    and result.
+    Return whether `op` is a float layer with constant weights and bias. Factors of the channels of
+    operand and result can then be moved into these constants.
     """
     return (
         isinstance(op, graph.LinearOperation)
@@ -239,7 +242,9 @@ def absorbs(op: Operation) -> bool:
 
 
 def is_channel_scale(op: Operation) -> TypeGuard[graph.BinaryOp]:
-    """Return whether `op` multiplies each channel by a constant, in float."""
+    """
+    Return whether `op` multiplies each channel (last axis) by a constant and remains in float.
+    """
     if not isinstance(op, graph.BinaryOp) or op.function is not graph.Binary.MUL:
         return False
     if not _is_real(op.lhs) or op.activation is not None or not is_kept_in_float(op):
@@ -250,8 +255,8 @@ def is_channel_scale(op: Operation) -> TypeGuard[graph.BinaryOp]:
 
 def channel_addend(op: Operation) -> SSAValue | None:
     """
-    Return the constant that `op` adds or subtracts if it has an element for each channel, else
-    `None`.
+    Return the constant operand if `op` adds or subtracts a constant with an element for each
+    channel, otherwise `None`.
     """
     if not isinstance(op, graph.BinaryOp) or op.function not in ADDITIONS:
         return None
@@ -278,8 +283,8 @@ def _is_real(value: SSAValue) -> bool:
 
 def consuming_layers(main: FuncOp, value: SSAValue) -> list[graph.LinearOperation]:
     """
-    Return the layers that consume a float value, also after data movement; none if it has other
-    consumers.
+    Return the layers with constant weights that consume a float value, directly or after data
+    movement. Return an empty list if the value has any other consumer.
     """
     found: list[graph.LinearOperation] = []
     if not _is_real(value):
@@ -299,9 +304,12 @@ def consuming_layers(main: FuncOp, value: SSAValue) -> list[graph.LinearOperatio
 
 class ChannelSlots:
     """
-    The partition of the channels of all values of a network into slots: sets of channels that must
-    be multiplied by the same factor. `cap` is, for each slot, the lowest upper bound of the clips
-    that use it; the factor must not exceed this bound.
+    A partition of the channels (last axis) of all values of a network into slots: sets of channels
+    that must be multiplied by the same factor, so that the network computes the same function.
+
+    `pinned` slots must have the factor 1. `cap` is, for each slot, the lowest upper bound of the
+    clips on these channels. The observed magnitudes times the factor must not exceed it, because
+    the bound of the clip does not change.
     """
 
     def __init__(self, main: FuncOp):
@@ -353,8 +361,10 @@ class ChannelSlots:
 
     def _limit(self, value: SSAValue, function: graph.FunctionAttr | None) -> None:
         """
-        Limit the channel factors before an activation that is not homogeneous. A clip from 0 to a
-        bound limits the factors to the bound; another function permits only the factor 1.
+        Limit the factors of the channels of `value` because of the activation `function`. A
+        homogeneous function, such as ReLU, sets no limit. A clip from 0 to a bound permits factors
+        with which the observed magnitudes remain below the bound. Another function permits only the
+        factor 1.
         """
         if function is None or function.is_homogeneous:
             return
@@ -402,8 +412,8 @@ class ChannelSlots:
 
     def _tie_operands(self, op: GraphOperation, operands: Iterable[SSAValue]) -> None:
         """
-        Put the channels of operands and result into common slots; if their numbers differ, fix the
-        factor to 1.
+        Put each channel of the operands into the slot of the same channel of the result. If the
+        numbers of channels differ, all of them must have the factor 1.
         """
         result = op.results[0]
         for value in operands:
@@ -439,7 +449,8 @@ class ChannelSlots:
 
 def _merges(op: graph.ReshapeOp) -> bool:
     """
-    Return whether the last axis of a reshaped value consists of complete last axes of the operand.
+    Return whether the last axis of a reshape result consists of complete last axes of the operand:
+    [4, 2, 3] -> [4, 6], so that the channels repeat.
     """
     source, target = graph.shape_of(op.input), graph.shape_of(op.result)
     if not source or not target:

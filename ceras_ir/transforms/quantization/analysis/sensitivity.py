@@ -135,8 +135,8 @@ def _operand_gradients(
 
 def _normalize_gradient(op: graph.NormalizeOp, x: Floats, gradient: Floats) -> Floats:
     """
-    Return the gradient with respect to the operand of a normalization, whose mean and deviation
-    depend on all elements of a row.
+    Return the gradient with respect to the operand `x` of a normalization, from the gradient of the
+    normalized elements. Mean and deviation depend on all elements of a row.
     """
     y, deviation = normalize(x, op.epsilon.value.data, centred=op.is_centred)
     error = _rounding(op.input, x)
@@ -197,8 +197,8 @@ def _linear_gradient(
 
 def _pool_gradient(op: graph.Pool2dOp, x: Floats, result: Array, gradient: Floats) -> Floats:
     """
-    Return the gradient with respect to the operand of a pooling. Equal maxima of a window have
-    equal shares.
+    Return the gradient with respect to the operand `x` of a pooling, from the gradient of the
+    result. If a window has several equal maxima, they share the gradient equally.
     """
     window = Window.of_operation(op)
     if op.function is graph.Pool.MAX:
@@ -221,7 +221,8 @@ def _without_padding(window: Window, padded: Floats) -> Floats:
 
 def _slope(function: Callable[[Floats], Array], at: Array) -> Floats:
     """
-    Return the slope of an elementwise function by a central difference; 0 if it is not finite.
+    Return the slope of an elementwise function at each element of `at` by a central difference; 0
+    if the slope is not finite.
     """
     x = at.astype(np.float32, copy=False)
     size = np.abs(x)
@@ -246,8 +247,9 @@ def _moved_gradients(
     op: Operation, arrays: Sequence[Array], gradient: Floats, run: RunOperation
 ) -> Iterator[tuple[SSAValue, Floats]]:
     """
-    Yield the gradients of the operands of a data movement operation. The operation is applied to
-    element numbers, which shows the origin of each result element. Number 0 has no origin.
+    Yield the gradients of the operands of a data movement operation. `run` executes the operation
+    on the numbers of the elements, which shows the origin of each result element. Number 0
+    (padding) has no origin.
     """
     moved = [value in data_operands(op) for value in op.operands]
     bounds = np.cumsum(
@@ -286,13 +288,13 @@ def multiplications(main: FuncOp) -> int:
 
 class SensitivityMeter:
     """
-    Weighs errors in the values of a float network by the resulting noise at the outputs.
+    Estimates and measures the noise at the outputs of a float network that errors in the values
+    cause.
 
-    In addition to graph outputs, the last results of integer operations before float operations are
-    outputs. All quantities of an output and all outputs have equal weights, see `output_noise.py`.
-
-    The variances of the outputs are those of `samples`. Without a second sample the weights are
-    relative to the power of the outputs, and `measure` returns NaN.
+    In addition to graph outputs, the last results of integer operations before float operations
+    count as outputs. All outputs have equal weights. The variances of the outputs are those of
+    `samples`. With a single sample, weights are relative to the power of the outputs, and `measure`
+    returns NaN.
     """
 
     def __init__(
@@ -323,7 +325,7 @@ class SensitivityMeter:
     @property
     def varies(self) -> bool:
         """
-        Whether a graph output varies over the samples; otherwise there is no signal-to-noise ratio.
+        Whether any output varies over the samples. Otherwise there is no signal-to-noise ratio.
         """
         return any(signal.variance.any() for signal in self.signals.values())
 
@@ -373,8 +375,8 @@ class SensitivityMeter:
         self, samples: Iterable[Sample], rounded: Callable[[SSAValue, Array], Array]
     ) -> float:
         """
-        Return the noise-to-signal ratio, a mean over the outputs, if `rounded` is applied to each
-        value. Return NaN if no output varies.
+        Run the float network with `rounded(value, elements)` applied to each value, and return the
+        noise-to-signal ratio, a mean over the outputs. Return NaN if no output varies.
         """
         return mean_share(self.shares(samples, rounded).values())
 
@@ -382,8 +384,8 @@ class SensitivityMeter:
         self, samples: Iterable[Sample], rounded: Callable[[SSAValue, Array], Array]
     ) -> dict[SSAValue, float]:
         """
-        Return the noise-to-signal ratio of each output if `rounded` is applied to each value; NaN
-        for an output that does not vary.
+        Run the float network with `rounded(value, elements)` applied to each value, and return the
+        noise-to-signal ratio of each output; NaN for an output that does not vary.
         """
         noise = self._noise()
         with np.errstate(all="ignore"):
@@ -398,8 +400,9 @@ class SensitivityMeter:
         self, samples: Iterable[Sample], rounding: Mapping[SSAValue, Callable[[Array], Array]]
     ) -> dict[SSAValue, float]:
         """
-        Return the noise-to-signal ratio for each value, a mean over the outputs, if only this value
-        is rounded. Operations that do not depend on the value are not run again.
+        Return, for each value in `rounding`, the noise-to-signal ratio (a mean over the outputs) if
+        only this value is rounded by the given function. Operations that do not depend on the value
+        are not run again.
         """
         noise = {value: self._noise() for value in rounding}
         with np.errstate(all="ignore"):
@@ -444,8 +447,8 @@ class SensitivityMeter:
         kept: Collection[SSAValue] | None = None,
     ) -> dict[SSAValue, Array]:
         """
-        Run the float network and return its values, or only the values `kept`. The function
-        `rounded` may change each value.
+        Run the float network on a sample, and return the elements of all values, or only of the
+        values `kept`. If given, `rounded(value, elements)` replaces the elements of each value.
         """
         known: dict[SSAValue, Array] = {}
 
@@ -474,12 +477,12 @@ class SensitivityMeter:
 
 def noise_at_outputs(weights: NDArray[np.float32], error: Array) -> float:
     """
-    Return the noise-to-signal ratio at the outputs for an `error` of a value with the `weights` of
-    `weigh`.
+    Return the noise-to-signal ratio at the outputs due to an `error` [positions, channels] of the
+    elements of a value. `SensitivityMeter.weigh` yields the `weights` for the value.
 
-    The last axis is the channels; the axes before it are positions. Each channel is summed over
-    blocks of 16 positions (16x16 in feature maps) before it is squared. Over random signs, the mean
-    of this square is the noise of the block, for any correlation of the errors.
+    Each channel is summed over blocks of 16 positions (16x16 in feature maps) before it is squared.
+    Over random signs, the mean of this square is the noise of the block, for any correlation of the
+    errors.
     """
     # An element without effect may be infinite, such as the padding of a maximum pooling.
     with np.errstate(invalid="ignore"):

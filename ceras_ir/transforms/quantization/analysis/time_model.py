@@ -29,8 +29,8 @@ from ceras_ir.transforms.quantization.analysis.function_forms import is_table
 @dataclass(frozen=True)
 class Rates:
     """
-    The execution times of a target for kinds of work, in units of an 8-bit product with shared
-    operands.
+    The execution times of kinds of work on a machine, in units of an 8-bit product that shares
+    operands with other products.
     """
 
     unshared: float
@@ -64,8 +64,9 @@ STATE_PRODUCT, GATE = 2, 300
 @dataclass(frozen=True)
 class TimeModel:
     """
-    The time model of a machine with 16-bit arithmetic or, if `narrow`, of an 8-bit accelerator. The
-    accelerator leaves 16-bit layers to the host, unless `split-wide` can convert them.
+    Estimates the time of a network, in units of an 8-bit product, on a machine with 16-bit
+    arithmetic. If `narrow`, it is an 8-bit accelerator, which leaves 16-bit layers to the host,
+    unless `split-wide` can convert them to 8-bit layers.
     """
 
     narrow: bool = False
@@ -82,9 +83,9 @@ class TimeModel:
 
     def network(self, main: FuncOp) -> float:
         """
-        Return the time of a float network that will be quantized, including the operations that
-        remain float. For an accelerator, float operations do not count, because the host has a
-        separate budget.
+        Return the estimated time of a float network after quantization, including operations that
+        remain float, in units of an 8-bit product. For an accelerator, float operations do not
+        count, because the host has a separate budget.
         """
         total, inside = 0.0, quantized_operations(main)
         for op in main.body.block.ops:
@@ -103,7 +104,10 @@ class TimeModel:
         return total
 
     def widening(self, value: SSAValue) -> float:
-        """Return the additional time if a value is stored in 16 instead of 8 bits."""
+        """
+        Return the additional time, in units of an 8-bit product, if `value` is stored in 16 instead
+        of 8 bits. It includes the consumers and the producer.
+        """
         size = prod(graph.shape_of(value))
         more = self._rates.element * size / 2
         if any(is_table(use.operation) for use in value.uses):
@@ -135,16 +139,16 @@ class TimeModel:
 
     def _on_host(self, op: graph.LinearOperation) -> float:
         """
-        Return the additional time of a layer with 16 bits. A host needs more time for each product;
-        an accelerator leaves the layer to the host.
+        Return the additional time of a layer with a 16-bit operand. A host needs more time for each
+        product; an accelerator leaves the layer to the host.
         """
         products = self._layer(op) if op.has_single_channel_groups else self._rates.moved * op.macs
         return self._rates.wider * products
 
     def _moved_operations(self, value: SSAValue) -> float:
         """
-        Return the additional time of additions and poolings that an accelerator leaves to the host
-        if a value has 16 bits, and of layers that add it as a residual.
+        Return the additional time of operations that an accelerator leaves to the host if `value`
+        has 16 bits: additions, poolings, and the addition of the value as a residual.
         """
         if not self.narrow:
             return 0.0
@@ -161,7 +165,10 @@ class TimeModel:
         return more
 
     def _is_accelerated(self, op: Operation) -> bool:
-        """Return whether an accelerator computes an addition or a pooling of 8 bits."""
+        """
+        Return whether `op` is an addition, subtraction or pooling that an 8-bit accelerator
+        computes; False for a machine without accelerator.
+        """
         if not self.narrow:
             return False
         if isinstance(op, graph.BinaryOp):
@@ -170,7 +177,8 @@ class TimeModel:
 
     def splits(self, op: graph.LinearOperation) -> bool:
         """
-        Return whether `split-wide{results}` can compute the 16-bit result of a layer by two layers.
+        Return whether the pass `split-wide{results}` can compute the 16-bit result of a layer by
+        two 8-bit layers.
         """
         return width(op.input) != WIDE and self._is_simple(op)
 
@@ -191,8 +199,8 @@ class TimeModel:
 
 def time_of(main: FuncOp, *, narrow: bool = False) -> float:
     """
-    Return the time of a quantized network on a machine with 16-bit and float arithmetic or, if
-    `narrow`, on an 8-bit accelerator and the host.
+    Return the estimated time of a quantized network, in units of an 8-bit product, on a machine
+    with 16-bit and float arithmetic. If `narrow`, it is an 8-bit accelerator and the host.
     """
     return sum(time_of_operation(op, narrow=narrow) for op in main.body.block.ops)
 
