@@ -35,8 +35,8 @@ MAX_WEIGHT = 127
 @dataclass(frozen=True)
 class Magnitudes:
     """
-    The magnitudes from which a bound of each output channel's accumulator follows: weights, bias
-    and input.
+    Sums of magnitudes of weights, bias and input of a layer, from which `bound` computes the
+    largest possible accumulator of each output channel for any exponents.
     """
 
     taps: int
@@ -68,8 +68,9 @@ class Magnitudes:
 
     def bound(self, input_exponent: int, weight_exponent: int) -> float:
         """
-        Return an upper bound of |bias + sum of products| at these exponents. Rounding increases a
-        stored weight or bias by at most a half.
+        Return an upper bound of `|bias + sum of products|`, in units of the accumulator, if input
+        and weights have the scales `2**input_exponent` and `2**weight_exponent`. Rounding increases
+        a stored weight or bias by at most a half.
         """
         largest = MAX_WEIGHT * self.taps
         if self.weights is None:
@@ -82,9 +83,9 @@ class Magnitudes:
 
 def holds(op: graph.LinearOperation, exponent_of: Callable[[SSAValue], int]) -> bool:
     """
-    Return whether 32 bits hold the sums of `op` with the residual and the rounding constant, at the
-    given exponents of values and the recorded exponents of weights. The residual is aligned with
-    each channel.
+    Return whether the accumulator of `op` fits 32 bits for all inputs, including the residual and
+    the constant that is added for rounding. `exponent_of` returns the exponent of the scale of a
+    value; the recorded exponents of the weights are used.
     """
     source, weights = factor_exponents(op, exponent_of)
     finest = source + weights + min(row_exponents(op) or (0,))
@@ -97,8 +98,9 @@ def holds(op: graph.LinearOperation, exponent_of: Callable[[SSAValue], int]) -> 
 
 def fits(bound: float, shift: int, residual: int = 0) -> bool:
     """
-    Return whether 32 bits hold the sum of products and bias, a residual with the magnitude
-    `residual` after the left shift, and the half that is added before the right shift.
+    Return whether an accumulator fits 32 bits: `bound` is the largest sum of products and bias,
+    `residual` the largest residual after the left shift, and half a unit of the right shift `shift`
+    is added for rounding.
     """
     half = 1 << shift - 1 if shift > 0 else 0
     return bound + residual + half <= MAX_SUM
@@ -111,12 +113,14 @@ MAX_RESULT_ERROR = 0.25
 
 def fitted(operations: list[GraphOperation]) -> list[GraphOperation] | None:
     """
-    Return operations with the same result and sums that fit 32 bits, if possible. Operations that
-    are not part of the result are erased.
+    Return operations that compute (almost) the same result as `operations`, of which the last
+    computes the result, with sums that fit 32 bits. Return `None` if this is impossible. Operations
+    that are not returned are erased.
 
-    Quantizers store a bias in steps of scale(input) * scale(weights). If all weights of a channel
-    are tiny, such a bias fills 32 bits or is clipped, and products overflow. With steps that are
-    coarser by a power of two, the sums of the channel fit, and the results do not change visibly.
+    Quantizers store a bias in units of scale(input) * scale(weights). If all weights of a channel
+    are tiny, such a bias fills 32 bits or is clipped, and products overflow. With weights at a
+    scale that is larger by a power of two, the sums of the channel fit, and a result changes by at
+    most a quarter of a unit.
     """
     new = _fitted(operations)
     for op in reversed(operations):
@@ -146,8 +150,8 @@ def _reach(value: SSAValue) -> int:
 
 def _half(op: graph.LinearOperation | graph.BinaryOp | graph.Pool2dOp) -> float:
     """
-    Return the constant that a shift adds for rounding, as part of the 32-bit sum; 0 with
-    multipliers, which extend the sum to 64 bits first.
+    Return the constant that is added to the 32-bit sum for rounding before a shift. It is 0 with a
+    multiplier, because the sum is then extended to 64 bits first.
     """
     is_shift = op.requant is not None and op.requant.multipliers == (1,)
     return 2.0**op.requant.shift.data / 2 if op.requant is not None and is_shift else 0.0
@@ -262,7 +266,10 @@ class ProveAccumulatorsPass(ModulePass):
 
 
 def accumulator_bounds(module: ModuleOp) -> Iterator[tuple[Operation, int]]:
-    """Yield each quantized operation with the largest magnitude that its accumulator can reach."""
+    """
+    Yield each quantized operation with an upper bound of the magnitude of the accumulator over all
+    inputs.
+    """
     for op in module.walk():
         match op:
             case graph.LinearOperation(requant=RequantAttr() as requant):
@@ -307,8 +314,8 @@ def _sums(op: graph.LinearOperation) -> int:
 
 def _largest(value: SSAValue) -> int:
     """
-    Return the largest distance of a stored value from the zero point: that of the clamp range if
-    the value is the result of a requantization.
+    Return the largest possible distance of a stored integer of `value` from the zero point. If the
+    value is the result of a requantization, the clamp range limits it.
     """
     element, owner = graph.stored_element(value), value.owner
     properties = owner.properties if isinstance(owner, Operation) else {}
@@ -321,8 +328,8 @@ def _largest(value: SSAValue) -> int:
 
 def _half_unit(requant: RequantAttr) -> int:
     """
-    Return the constant that a requantization adds for rounding before a shift in 32 bits; 0 with
-    multipliers, which use 64 bits.
+    Return the constant that a requantization adds for rounding before a shift in 32 bits. It is 0
+    with a multiplier, which uses 64 bits, and if the result is rounded down.
     """
     if requant.multiplier.data != 1 or requant.shift.data == 0 or requant.mode is Rounding.FLOOR:
         return 0

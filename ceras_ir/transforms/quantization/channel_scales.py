@@ -53,9 +53,10 @@ CHANNELS_REASON = "equalizes the channels before they share the steps of int8"
 
 def insert_channel_scales(main: FuncOp, *, inputs: bool) -> None:
     """
-    Insert multiplications by 1 per channel after float operations on the results of layers, such as
-    a spectrum, if only quantized layers use the product. With `inputs`, also insert them after
-    float graph inputs and float operations on these.
+    Insert float multiplications by a constant of 1 per channel, which can absorb factors of
+    channels. They are inserted after float operations on the results of layers, such as a spectrum,
+    if only quantized layers use the product. With `inputs`, they are also inserted after float
+    graph inputs and float operations on inputs.
     """
     after = values_after_layers(main)
     states = {state.argument for state in states_of(main)}
@@ -76,8 +77,8 @@ def insert_channel_scales(main: FuncOp, *, inputs: bool) -> None:
 
 def multiply_by_ones(value: SSAValue) -> graph.BinaryOp:
     """
-    Replace the uses of a value by its float product with a constant of 1 per channel, which can
-    absorb factors.
+    Multiply a value in float by a constant of 1 per channel, which can absorb factors of channels,
+    and use the product in place of the value. Return the multiplication.
     """
     ones = np.ones(graph.shape_of(value)[-1:], np.float32)
     location = value.owner.location if isinstance(value.owner, Operation) else UnknownLoc()
@@ -87,7 +88,10 @@ def multiply_by_ones(value: SSAValue) -> graph.BinaryOp:
 def multiply(
     value: SSAValue, factors: NDArray[np.float32], reason: str, location: LocationAttr
 ) -> graph.BinaryOp:
-    """Replace the uses of `value` by its float product with the constants `factors`."""
+    """
+    Multiply `value` in float by the constant `factors`, and use the product in place of the value.
+    `reason` is the reason in the report why the multiplication is float. Return the multiplication.
+    """
     constant = graph.ConstantOp.from_array(factors, location=location)
     scaled = graph.BinaryOp(graph.Binary.MUL, value, constant.result, result_element=f32)
     scaled.location = location
@@ -101,7 +105,10 @@ def multiply(
 
 
 def simplify_channel_scales(main: FuncOp) -> None:
-    """Remove multiplications by 1, and merge successive multiplications by constants."""
+    """
+    Remove float multiplications of channels by 1, and merge successive multiplications by
+    constants.
+    """
     for op in list(main.body.block.ops):
         if not is_channel_scale(op):
             continue

@@ -172,7 +172,10 @@ def _contradictions(op: Operation) -> Iterator[str]:
 
 
 def _misplaced(op: Operation) -> Iterator[str]:
-    """Yield an error if an accumulator of zero does not give the zero point of the result."""
+    """
+    Yield an error message if the zero point that a requantization adds differs from the type of the
+    result.
+    """
     requant = op.properties.get("requant")
     if not isinstance(requant, RequantAttr):
         return
@@ -198,7 +201,8 @@ def _scales(value: SSAValue) -> list[float]:
 
 def _pairs(first: Sequence[T], second: Sequence[U]) -> Iterator[tuple[T, U]]:
     """
-    Return pairs of entries of the same channel. A list with a single entry has it for all channels.
+    Yield the pairs of entries of both lists for each channel. A list with a single entry applies to
+    all channels.
     """
     count = max(len(first), len(second))
     return ((first[i % len(first)], second[i % len(second)]) for i in range(count))
@@ -284,8 +288,8 @@ class CheckOutputsPass(CalibratedPass):
 
 class _RoundedNetwork:
     """
-    Evaluates a network with and without the rounding of stored values that are used by float
-    operations or returned to the caller.
+    Runs a float network twice: exactly, and with rounding of the stored values that float
+    operations use or that are returned to the caller.
     """
 
     def __init__(self, main: FuncOp):
@@ -306,8 +310,8 @@ class _RoundedNetwork:
 
     def outputs(self, sample: Mapping[str, Array]) -> dict[str, tuple[Array, Array]]:
         """
-        Return each graph output on a sample twice: computed without and with rounding of stored
-        values.
+        Return, for each graph output, the elements without and with rounding of stored values, for
+        a sample.
         """
         import numpy as np
 
@@ -334,8 +338,8 @@ class _RoundedNetwork:
         self, op: Operation, exact: dict[SSAValue, Array], rounded: dict[SSAValue, Array]
     ) -> None:
         """
-        Compute an operation. `exact` gets the result, and `rounded` gets it with rounding if that
-        differs.
+        Compute an operation on exact operands and add the result to `exact`. If the result is
+        stored or depends on rounded values, add the rounded result to `rounded`.
         """
         from ceras_ir.network.integer import dequantize, quantize
 
@@ -353,7 +357,10 @@ class _RoundedNetwork:
 def _sources_of_outputs(
     main: FuncOp, storages: Mapping[SSAValue, Storage]
 ) -> dict[str, dict[SSAValue, Storage]]:
-    """Return for each graph output the stored values from which float operations compute it."""
+    """
+    Return, for each graph output, the stored values from which float operations compute it, with
+    the storage of each. Outputs without such values and states are omitted.
+    """
     states = {state.result for state in states_of(main)}
     named = zip(output_names(main), result_values(main), strict=True)
     found = {
@@ -419,8 +426,8 @@ def _text(
 
 def _part(chosen: NDArray[np.bool_]) -> str:
     """
-    Return the bounding box of the chosen elements of an output as slices, such as `[0:2, :]`.
-    Return "" if all elements are chosen.
+    Return the smallest slice that contains all elements at which `chosen` is true as text, such as
+    `[0:2, :]`. Return an empty text if all are true.
     """
     import numpy as np
 

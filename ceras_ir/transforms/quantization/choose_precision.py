@@ -195,8 +195,8 @@ class ChoosePrecisionPass(ResidualSpreadOptions, BudgetOptions, CalibratedPass):
 
     def _meter(self, main: FuncOp) -> tuple[SensitivityMeter, Sequence[Sequence[Sample]]]:
         """
-        Return the sensitivity meter, and groups of samples: one for estimates, and one for each
-        measurement. Few samples are used again.
+        Return the meter of noise at the outputs, and groups of samples: a group for estimates, and
+        a group for each measurement. If there are few samples, they are used for both.
         """
         fitting = MACS_PER_CHUNK // max(multiplications(main), 1)
         size = min(max(fitting, 1), MAX_CHUNK_SAMPLES)
@@ -206,7 +206,7 @@ class ChoosePrecisionPass(ResidualSpreadOptions, BudgetOptions, CalibratedPass):
         return SensitivityMeter(module_of(main), samples), chunks if count > 1 else chunks * 2
 
     def _goals(self, main: FuncOp, meter: SensitivityMeter) -> dict[SSAValue, float]:
-        """Return the goal of each output in decibels."""
+        """Return, for each output, the signal-to-noise ratio in dB that is good enough."""
         if self.goal is not None:
             return dict.fromkeys(meter.outputs, self.goal)
         return {value: kind_of(main, value).goal for value in meter.outputs}
@@ -277,7 +277,10 @@ def _noisiest(candidates: list[Candidate]) -> str:
 
 
 def _needs_bytes(op: Operation) -> bool:
-    """Return whether the operands of `op` must have 8 bits, as in a product of two activations."""
+    """
+    Return whether the operands of `op` must have 8 bits, because it is a product of two
+    activations.
+    """
     return isinstance(op, graph.LinearOperation) and not isinstance(
         op.weights.owner, graph.ConstantOp
     )

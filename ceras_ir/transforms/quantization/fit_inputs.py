@@ -156,8 +156,8 @@ class FitInputsPass(CalibratedPass):
 
 def _input_operations(main: FuncOp, given: Sequence[SSAValue]) -> list[graph.GraphOperation]:
     """
-    Return, in order, the operations that remain in float or keep the scale, such as data movement,
-    and depend only on `given` values, constants and each other. Sums of products, averages and
+    Return, in order, the operations that depend only on the `given` values (inputs) and constants,
+    and remain in float or keep the scale, such as data movement. Sums of products, averages and
     interpolations are not included.
     """
     known, steps = set(given), list[graph.GraphOperation]()
@@ -203,8 +203,9 @@ def _evaluate(
 
 def fitting_step(low: float, high: float, clipped: float = MAX_CLIPPED_SHARE) -> float | None:
     """
-    Return the step at which 256 integers hold a range around zero. Return None if a power of two is
-    as good, which may clip at most the share `clipped` of the range.
+    Return the scale at which 256 integers represent the range [`low`, `high`], which contains 0.
+    Return `None` if a power of two is as good; such a scale may clip at most the share `clipped` of
+    the range.
     """
     extent = high - low
     # Outside these limits, the step or its reciprocal is not a normal float32 number.
@@ -232,7 +233,10 @@ def _divide(value: SSAValue, layers: list[graph.LinearOperation], step: float, n
 
 
 class FoldFactor(RewritePattern):
-    """Replace `quantize(x * c)` by `scaled_quantize(x) {factor = c}` for a float32 scalar `c`."""
+    """
+    Replace `quantize(x * c)` by `scaled_quantize(x) {factor = c}`, if `c` is a float32 constant
+    with a single element and the product has no other consumer.
+    """
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: graph.QuantizeOp, rewriter: PatternRewriter, /):

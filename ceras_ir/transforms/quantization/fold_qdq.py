@@ -58,8 +58,9 @@ The error of networks with usual scales is far smaller, and it changes only resu
 
 def qdq_form(op: graph.GraphOperation, target: UniformType) -> list[graph.GraphOperation] | None:
     """
-    Return the operations that compute `quantize(op(dequantize(...)))`, with the result last. Return
-    None if there is no such form and the operation remains float.
+    Return integer operations that compute `quantize(op(dequantize(...)))` with a result of type
+    `target`; the last operation computes the result. Return `None` if there is no such form, so
+    that the operation remains float.
     """
     if target.is_per_axis:
         return None
@@ -103,8 +104,8 @@ def _operands(op: graph.GraphOperation, target: UniformType) -> Sequence[SSAValu
 
 def _stored(value: SSAValue, widest: int | None = WIDE) -> SSAValue | None:
     """
-    Return the integers from which `value` is dequantized per tensor, or `None` if there are none or
-    they have more than `widest` bits.
+    Return the operand of the dequantization that computes `value`. Return `None` if there is no
+    dequantization, if it has a scale per channel, or if the integers have more than `widest` bits.
     """
     owner = value.owner
     if not isinstance(owner, graph.DequantizeOp) or graph.is_per_axis(owner.input):
@@ -130,12 +131,12 @@ def _constant(value: SSAValue) -> SSAValue | None:
 
 def _has_lost_ties(op: graph.Pool2dOp, target: UniformType) -> bool:
     """
-    Return whether ties of an average are frequent, but a fixed-point multiplier for the division
-    would round them in a wrong direction.
+    Return whether ties of an average are frequent, but an integer multiplier for the division would
+    round them in a wrong direction.
 
     Ties are frequent if the result has the scale of the input, and a window (or a partial window at
-    the border) has an even number of elements. The answer is False if the number of elements of a
-    full window is a power of two, such as 2x2, because the multiplier is then exact.
+    the border) has an even number of elements. Return False if the number of elements of a full
+    window is a power of two, such as 2x2, because the multiplier is then exact.
     """
     if (stored := _stored(op.input)) is None:
         return True
@@ -148,11 +149,11 @@ def _has_lost_ties(op: graph.Pool2dOp, target: UniformType) -> bool:
 
 def _table(op: graph.GraphOperation, target: UniformType) -> graph.LookupOp | None:
     """
-    Return the lookup table that computes `quantize(op)`; None if `op` is not a function of one
-    argument.
+    Return the lookup table that computes `quantize(op)` from stored integers. Return `None` if `op`
+    does not compute a function of one argument, or if the argument is not dequantized.
 
     A clip before the function limits a table of 16-bit operands to fewer entries. Products with
-    constant powers of two before and after the function are per-channel scales.
+    constant powers of two before and after the function become scales per channel of the table.
     """
     value, after = _unscaled(op.output)
     match value.owner:
@@ -187,9 +188,9 @@ def _table(op: graph.GraphOperation, target: UniformType) -> graph.LookupOp | No
 
 def _entries(source: UniformType, bounds: tuple[float, ...] | None) -> int | None:
     """
-    Return the number of entries of a table for a function of `source`, or `None` if no table has
-    the range of operands. `bounds` are the limits of the clip before the function. They must be
-    equal to the range of a 16-bit table; an int8 table requires that there is no clip.
+    Return the number of entries of a lookup table for operands of the type `source`, or `None` if
+    no table is possible. `bounds` are the limits of a clip before the function. For 16-bit operands
+    they must be the range of the table; for int8 operands there must be no clip.
     """
     if source.is_per_axis:
         return None
@@ -209,9 +210,10 @@ def _entries(source: UniformType, bounds: tuple[float, ...] | None) -> int | Non
 
 def _unscaled(value: SSAValue, *, activated: bool = False) -> tuple[SSAValue, list[int] | None]:
     """
-    Return the operand of a product with constant powers of two, and their exponents: one for all
-    channels, or one for each. Return `value` and `None` if it is no such product. With `activated`,
-    the product must have a fused function; otherwise it must have none.
+    If `value` is a float product with constant powers of two, return the other operand and the
+    exponents: a single exponent, or an exponent per channel. Otherwise return `value` and `None`.
+    With `activated`, the product must have an activation in the output stage; without, it must have
+    no activation.
     """
     product = value.owner
     if not isinstance(product, graph.BinaryOp) or (product.activation is not None) != activated:
@@ -350,7 +352,8 @@ class QdqOperationRule(ResidualSpreadPass):
 
 def _rounds_half_up(op: graph.GraphOperation) -> bool:
     """
-    Return whether an operation other than a layer rounds its shifts half up. Layers always do.
+    Return whether an operation other than a layer requantizes by a shift that rounds half up.
+    Return False for layers, which always round half up.
     """
     requant = op.properties.get("requant")
     if isinstance(op, graph.LinearOperation) or not isinstance(requant, RequantAttr):

@@ -55,8 +55,9 @@ def reduction_form(
     op: graph.SoftmaxOp | graph.NormalizeOp, input: SSAValue, target: UniformType
 ) -> list[graph.GraphOperation] | None:
     """
-    Return the constants and the operation on a stored `input`. There is no such form if scales are
-    not powers of two, or are so fine that a table would be too long.
+    Return the constants and the integer operation that compute softmax or a normalization of the
+    stored `input`, with the result of type `target` last. Return `None` if scales are not powers of
+    two, or are so small that a table would be too long.
     """
     if isinstance(op, graph.SoftmaxOp):
         return _softmax(op, input, target)
@@ -154,8 +155,9 @@ def integer_form(
     op: GraphOperation, operands: Sequence[SSAValue], target: UniformType
 ) -> list[GraphOperation] | None:
     """
-    Return the operations that compute `op` on stored `operands`, with the result of type `target`
-    last. Return None if there is no integer form. A constant bias may still be float.
+    Return the operations that compute `op` in integers on the stored `operands`; the last operation
+    computes the result of type `target`. Return `None` if there is no integer form. A constant bias
+    among the operands may still be float.
     """
     operations = _form(op, operands, target)
     for new in operations or ():
@@ -246,8 +248,9 @@ def _linear(
 
 def residual_shifts(residual: SSAValue, scales: NDArray[np.float64]) -> tuple[int, ...] | None:
     """
-    Return the left shifts that convert a residual to each scale of the accumulator, or `None` if
-    shifts cannot.
+    Return the left shifts that convert the stored residual to the scales of the accumulator
+    `scales`, a shift for each. Return `None` if a factor is not a power of two, would shift right,
+    or is too large.
     """
     mantissas, exponents = np.frexp(graph.stored_element(residual).scale / scales)
     shifts = (exponents - 1).tolist()
@@ -256,14 +259,20 @@ def residual_shifts(residual: SSAValue, scales: NDArray[np.float64]) -> tuple[in
 
 
 def accumulator_element(input: SSAValue, weights: SSAValue) -> UniformType:
-    """Return the quantized type of the accumulator, with the per-channel scales of the weights."""
+    """
+    Return the type of the accumulator of a layer in 32 bits: the scale is the product of the scales
+    of input and weights, for each output channel if the weights have a scale per channel.
+    """
     factors = graph.stored_element(weights)
     scales = [graph.scale_of(input) * s.data for s in factors.scales]
     return UniformType(scales, storage=i32, axis=0 if factors.is_per_axis else None)
 
 
 def bias_in_accumulators(bias: SSAValue, accumulator: UniformType) -> NDArray[np.float64]:
-    """Return a constant bias, float or stored, in units of the accumulator."""
+    """
+    Return a constant bias, which may be float or stored in integers, in units of the accumulator,
+    without rounding.
+    """
     scales = np.array([s.data for s in accumulator.scales])
     array, kind = graph.known_array(bias).astype(np.float64), graph.quantized_element(bias)
     if kind is None:
@@ -276,8 +285,8 @@ def bias_in_accumulators(bias: SSAValue, accumulator: UniformType) -> NDArray[np
 
 def stored_bias(bias: SSAValue, input: SSAValue, weights: SSAValue) -> graph.ConstantOp | None:
     """
-    Return a constant bias in 32 bits at the scale of the accumulator, rounded half to even. Return
-    None if it does not fit, because a bias is never clipped.
+    Return a constant bias as 32-bit integers at the scale of the accumulator, rounded half to even.
+    Return `None` if it does not fit, because a bias is never clipped.
     """
     accumulator = accumulator_element(input, weights)
     integers = np.rint(bias_in_accumulators(bias, accumulator))
@@ -323,8 +332,8 @@ def _binary(
 
 def _alignment(lhs: UniformType, rhs: UniformType) -> tuple[int, int] | None:
     """
-    Return the left shifts that convert two addends to the finer of their scales, or `None` if they
-    are too large.
+    Return the left shifts that convert two addends to the smaller of both scales, or `None` if a
+    shift would be too large.
     """
     finer = min(lhs.scale, rhs.scale)
     shifts = round(np.log2(lhs.scale / finer)), round(np.log2(rhs.scale / finer))
@@ -335,7 +344,9 @@ def _rescaled_addends(
     sides: tuple[UniformType, UniformType], target: UniformType, clamp: tuple[int, int]
 ) -> tuple[tuple[int, int], tuple[int, int], RequantAttr | None]:
     """
-    Return shifts, multipliers and requantization with which integers of any two scales are added.
+    Return the left shifts, the multipliers and the requantization with which two stored addends
+    with any scales are added. The requantization is `None` if the error would be too large. `sides`
+    are the types of the addends, and `clamp` the lowest and the highest stored integer.
     """
     (left, right), shift = addend_multipliers(sides, target)
     shifts, multipliers, rounding = (0, 0), (left, right), Rounding.HALF_EVEN
@@ -365,7 +376,8 @@ def addend_multipliers(
     sides: Sequence[UniformType], target: UniformType
 ) -> tuple[tuple[int, ...], int]:
     """
-    Return the integer multipliers of two addends with any scales, and the right shift of the sum.
+    Return an integer multiplier for each addend, and a right shift of the sum, that convert addends
+    of the types `sides` to the scale of `target`.
     """
     largest = max(side.reach for side in sides)
     bits = min(ADDEND_BITS - largest.bit_length(), graph.BinaryOp.MAX_SHIFT)
