@@ -1,4 +1,8 @@
-"""Print the conversion of camera frames to images: `decode_frame.c` with the code of a pixel."""
+"""
+Print the conversion of camera frames to images.
+
+The template `decode_frame.c` is filled with the C code that decodes a pixel of the format.
+"""
 
 from ceras_ir.backends.c.layer import Layer, prints
 from ceras_ir.dialects import graph

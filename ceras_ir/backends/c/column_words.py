@@ -1,9 +1,10 @@
 """
-Arrange the input of depthwise convolutions in words. A word holds a column of a window: a byte, or
-16 bits, of each row.
+Arrange the input of depthwise convolutions in 32-bit words. A word has elements from several input
+rows of the same column and channel.
 
-A word holds four bytes or two values of 16 bits, so that an instruction adds the products of these
-rows of a channel. The weights are [column][rows / 4][channel][4] bytes for both.
+A word holds four bytes or two values of 16 bits. An instruction multiplies them by weights and adds
+the products to the sum of the channel. The weights are [column][rows / 4][channel][4] bytes for
+both.
 """
 
 from collections.abc import Sequence

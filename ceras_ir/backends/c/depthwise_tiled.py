@@ -1,11 +1,13 @@
 """
 Print depthwise convolutions for processors with vectors, 32 channels at a time.
 
-Four rows of a window are interleaved, so that a word holds their column of a channel. An
-instruction adds the products of 8 channels. Elements of 16 bits, and bytes of fewer channels, are
-interleaved as pairs of 16 bits: a word holds two rows of a column, 16 channels at a time. The
-weights are the same. Vectors of 512 bits hold 32 channels of both, and four rows of the input
-contribute to two rows of results.
+The input is arranged in 32-bit words (`column_words.py`): bytes from four rows in the same column
+and channel. A vector instruction multiplies the words of 8 channels by weights and adds the
+products. Inputs of 16 bits, and layers with fewer than 32 channels, have two rows in a word, 16
+channels at a time. Both use the same packed weights.
+
+Vectors of 512 bits hold 32 channels in both cases. Four rows of the input then contribute to two
+rows of results.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,9 @@
 """
-Select the printer of a sum of products.
+Print convolutions and matrix products: select the kernel, and pack weights that are computed at run
+time.
 
-A computed second factor is packed into the workspace in the same layout as constant weights, so
-that the same kernels multiply.
+Computed weights are packed into the workspace in the layout of constant weights, so that the same
+kernels multiply.
 """
 
 from functools import partial

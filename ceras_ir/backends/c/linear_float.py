@@ -1,8 +1,9 @@
 """
-Print float convolutions and matrix products: rows of windows times weights, with outputs innermost.
+Print float convolutions and matrix products: rows of windows times weights, with the loop over
+outputs innermost.
 
-Depthwise convolution computes a vector of channels for several windows of a row. If windows contain
-padding on a side, it computes several vectors of a single window.
+Depthwise convolution computes a vector of channels for several adjacent windows. If a window
+contains padding columns, several vectors of channels are computed for this single window.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,9 +1,10 @@
 """
 Print quantized convolutions and matrix products in register tiles, as an implicit matrix product.
 
-A strip of the input includes the border. A step uses four bytes of k, or two words. The processor
-multiplies unsigned by signed bytes, so 128 is added to signed bytes of the input. The bias corrects
-this, as it does for zero points and rounding. Words are signed.
+Input rows are copied with border to a strip in the workspace, or loaded in place. An instruction
+multiplies four bytes of a window, or two elements of 16 bits, by weights. The processor multiplies
+unsigned by signed bytes, so 128 is added to signed bytes of the input. The bias corrects this, as
+it does for zero points and rounding.
 """
 
 from collections.abc import Callable

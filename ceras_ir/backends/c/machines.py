@@ -58,7 +58,10 @@ XTENSA = Tools("xtensa-esp32s3-elf-", (), (), startup="startup_xtensa.c")
 
 @dataclass(frozen=True)
 class Emulation:
-    """A machine of qemu that emulates a microcontroller, with its memory addresses."""
+    """
+    A machine of the emulator qemu that runs programs for a microcontroller, with its memory
+    addresses.
+    """
 
     machine: str
     instructions_per_tick: float
@@ -84,7 +87,8 @@ boards.
 @dataclass(frozen=True)
 class Core:
     """
-    The properties of a processor core on which code sizes, times and the choice of kernels depend.
+    The properties of a processor core, such as `cortex-m4`, on which code sizes, times and the
+    choice of kernels depend.
     """
 
     has_dsp: bool = False

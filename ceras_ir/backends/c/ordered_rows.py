@@ -1,10 +1,11 @@
 """
-Print matrix products with ordered sums, and choose the encodings of their weights in flash.
+Print float matrix products with ordered sums, and choose the encodings of their weights in flash.
 
-Float rows are multiplied by weights in their order in memory, and each step is rounded to float32.
-These kernels are for machines without vectors and for encoded weights. Encodings are formats of the
-dialect `sparse` with positions in complete bytes, and code: each nonzero weight is a literal of
-straight-line code. The attribute `c.kernel` selects code, for weights in any encoding.
+The sums are ordered: products are added in the order of the weights in memory, and each step is
+rounded to float32. These kernels are for machines without vectors and for encoded weights.
+Encodings are formats of the dialect `sparse` with positions in complete bytes, and code: each
+nonzero weight is a literal of straight-line code. The attribute `c.kernel` selects code, for
+weights in any encoding.
 """
 
 import numpy as np

@@ -1,8 +1,10 @@
 """
-Arrange the input of a sparse convolution in planes, so that the factors of a weight are contiguous.
+Arrange the input of a sparse convolution in planes, so that the inputs that a weight multiplies are
+contiguous.
 
-A plane is a channel of the padded input, with each `stride`-th row and column from a phase. The
-factor of a weight at position `(y, x)` is at `y * width + x` plus an offset of the weight.
+A plane is a channel of the padded input. With strides, a channel has several planes, which start at
+different rows and columns and have each `stride`-th row and column. For output position `(y, x)`, a
+weight multiplies the element at `y * width + x` plus an offset that depends on the weight.
 """
 
 from dataclasses import dataclass, replace

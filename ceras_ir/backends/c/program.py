@@ -82,8 +82,8 @@ STATE_ALIGNMENT = 16
 @dataclass
 class Program:
     """
-    The operations of `main` or of a called function, and the memory address of each value except
-    constants.
+    The operations of `main` or of a called function in order, and the place in memory of each value
+    except constants.
     """
 
     main: FuncOp

@@ -297,7 +297,10 @@ class Stores:
 
 @dataclass(frozen=True)
 class Lanes:
-    """The names of the C vector operations that multiply and add elements of a type."""
+    """
+    The names of the C macros and types with which a kernel loads, multiplies and adds elements of a
+    type in vectors.
+    """
 
     vector: str
     element: str

@@ -1,4 +1,7 @@
-"""Print `model.c` and `model_kernels.h`."""
+"""
+Print `model.c`, the functions of layers and the function that calls them, and `model_kernels.h`,
+the functions that layers share.
+"""
 
 import re
 from collections import defaultdict

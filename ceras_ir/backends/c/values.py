@@ -42,8 +42,8 @@ def filled(text: str, holes: Mapping[str, object]) -> str:
 
 class Kernels:
     """
-    The C functions that the layers of a model call, in the order of their first use. Each is
-    printed a single time.
+    The collection of C functions that the layers of a model call, in the order of their first use.
+    Each is printed a single time, to `model_kernels.h`.
     """
 
     def __init__(self) -> None:
