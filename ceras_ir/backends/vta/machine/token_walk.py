@@ -1,5 +1,5 @@
 """
-Execute the dependence tokens of a stream, without the instructions.
+Execute the dependence tokens of an instruction stream of VTA, without the instructions.
 
 The result is an order that the tokens allow, and the happens-before relation as vector clocks, on
 which all checks of `check` are based.
@@ -29,13 +29,16 @@ Clock = tuple[int, int, int]
 @dataclass(frozen=True)
 class StreamFinding:
     """
-    An error in a stream: the index of the instruction, the rule that it violates, and a message.
+    An error in an instruction stream: the index of the instruction, the rule that it violates, and
+    a message.
     """
 
     index: int
-    """The position in the stream."""
+    """The position of the instruction in the stream."""
     rule: str
-    """`tokens`, `finish`, `hazard`, `range`, `uninitialised` or `portable`."""
+    """
+    The name of the rule: `tokens`, `finish`, `hazard`, `range`, `uninitialised` or `portable`.
+    """
     message: str
 
     def __str__(self) -> str:
@@ -45,25 +48,28 @@ class StreamFinding:
 @dataclass
 class TokenWalk:
     """
-    The happens-before relation of a stream: the instructions that tokens force to be complete
-    before each instruction.
+    The happens-before relation of a stream: which instructions must be complete before each
+    instruction starts, because of tokens. Instructions are given by their index in the stream.
     """
 
     sequence: list[int] = field(default_factory=list[int])
-    """The instructions in an order that the tokens allow."""
+    """The instructions that can be executed, in an order that the tokens allow."""
     clocks: dict[int, Clock] = field(default_factory=dict[int, Clock])
-    """The number of instructions of each module that are certainly done when an instruction is."""
+    """
+    For each instruction, the numbers of instructions of load, compute and store that are certainly
+    done when it is done.
+    """
     positions: dict[int, int] = field(default_factory=dict[int, int])
-    """The position of an instruction in the module, from 1."""
+    """The position of each instruction among those of its module, from 1 on."""
     members: list[list[int]] = field(default_factory=lambda: [[], [], []])
-    """The instructions of each module."""
+    """The instructions of load, compute and store, in order."""
     findings: list[StreamFinding] = field(default_factory=list[StreamFinding])
-    """Errors of tokens."""
+    """The errors of tokens: an instruction that waits forever, and tokens that are left over."""
 
 
 def walk(stream: Sequence[Instruction]) -> TokenWalk:
     """
-    Compute the happens-before relation from the tokens of `stream`.
+    Return the happens-before relation that the tokens of `stream` define, and the errors of tokens.
 
     Fetch issues instructions in order to three queues of bounded length, and each module executes a
     queue. The order of modules does not change the dependences, so a single run gives the relation,

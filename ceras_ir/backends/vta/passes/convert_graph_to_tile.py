@@ -239,8 +239,8 @@ def _launch_linear(
 
 def _as_image(builder: Builder, buffer: SSAValue) -> SSAValue:
     """
-    Return a packed matrix [K/B, M, B] as a packed image of a single row; other buffers are
-    unchanged.
+    Return a packed matrix [K/B, M, B] as a packed image of a single row, [1, K/B, 1, M, B]; other
+    buffers are unchanged.
     """
     blocks, *rest = list(tile.memref_type(buffer).get_shape())
     if len(rest) > 3:

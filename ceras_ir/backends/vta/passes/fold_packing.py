@@ -22,8 +22,9 @@ from ceras_ir.dialects import graph, mem
 @dataclass(frozen=True)
 class FoldedWindows:
     """
-    Windows of `kernel` elements that are gathered from `source` at regular strides, with the
-    padding `value` around it.
+    Windows of `kernel` elements that the network gathers from the image `source` at regular
+    strides. The first window starts `offset` before the image, and elements outside the image have
+    the stored integer `value`.
     """
 
     source: SSAValue
@@ -35,7 +36,8 @@ class FoldedWindows:
 
 def folded_windows(value: SSAValue) -> FoldedWindows | None:
     """
-    Return the windows [N, Y, X, KH * KW * C] of which `value` consists, or `None`.
+    Return the windows of which `value` [N, Y, X, KH * KW * C] consists, or `None` if it is computed
+    in another way.
 
     All intermediate values must have a single consumer. The windows are gathered rows, then
     columns, after padding, or a reshape if windows do not overlap.
@@ -80,8 +82,8 @@ def _gathered(value: SSAValue, axis: int) -> graph.GatherOp | None:
 
 def _stride(op: graph.GatherOp, count: int, size: int) -> int:
     """
-    Return the distance between `count` windows of `size` adjacent indices of a gather; 0 if it
-    varies.
+    Return the distance between `count` windows of `size` adjacent indices of a gather; 0 if the
+    distance varies or the indices are not adjacent.
     """
     indices: Sequence[int] = op.indices.get_values()
     stride = indices[size] - indices[0] if count > 1 else 1
@@ -91,8 +93,9 @@ def _stride(op: graph.GatherOp, count: int, size: int) -> int:
 
 def _without_padding(windows: FoldedWindows) -> FoldedWindows:
     """
-    If the source of windows is a constant padding of rows and columns, replace it by the operand of
-    the padding; the windows then start at an offset and have the constant outside of it.
+    Return windows of the image before padding, if the source of `windows` is the result of a
+    constant padding of rows and columns; otherwise return `windows`. The padding becomes the offset
+    and the value outside.
     """
     pad = _sole_producer(windows.source)
     if not isinstance(pad, graph.PadOp) or pad.function is not graph.Pad.CONSTANT:
@@ -231,7 +234,7 @@ class EraseUnusedUnpack(RewritePattern):
 
 
 def _only_for_vta(op: mem.PackOp) -> bool:
-    """Return whether all consumers of a packed tensor ignore the lanes after its last channel."""
+    """Return whether all consumers of a packed tensor ignore the lanes after the last channel."""
     return {type(use.operation) for use in op.result.uses} <= {mem.LaunchOp, mem.UnpackOp}
 
 

@@ -67,8 +67,8 @@ class GatherLaunchesPass(NetworkPass):
 
 def _move_after(group: Sequence[LaunchOp], launch: LaunchOp) -> bool:
     """
-    Move `launch` directly after the last launch of `group`, which start together; return whether
-    dependences allow this.
+    Move `launch` directly after the last launch of `group`, so that they can start together. Return
+    whether dependences allow this; otherwise no operation is moved.
     """
     block = launch.parent
     assert block is not None

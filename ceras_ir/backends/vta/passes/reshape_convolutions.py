@@ -36,19 +36,20 @@ from ceras_ir.transforms.rebuilding import erase_unused
 
 MIN_SPARE_LANES = 2
 """
-The minimum number of unused lanes: a lane with the constant 1, and a lane with a larger constant.
+The minimum number of unused lanes that can hold a bias: a lane with the constant 1, and a lane with
+a larger constant.
 """
 
 
 @dataclass(frozen=True, eq=False)
 class SpareLanes:
     """
-    A bias that is moved into unused input lanes: constant input channels, their weights, and the
-    bias that remains.
+    A bias that is moved into unused input lanes: constant input channels, weights that include
+    theirs, and the bias that remains.
     """
 
     channels: tuple[int, ...]
-    """The constant of each channel."""
+    """The constant input of each added channel."""
     weights: NDArray[np.generic]
     bias: NDArray[np.int32]
 
@@ -57,11 +58,13 @@ def bias_in_spare_lanes(
     op: graph.Conv2dOp, weights: NDArray[np.generic], lanes: int
 ) -> SpareLanes | None:
     """
-    Move the bias of `op` into lanes that `weights` [O, KH, KW, C] do not use.
+    Return `weights` [O, KH, KW, C] with additional weights in the lanes that they leave unused,
+    which multiply constants and so add the bias of `op`. `lanes` is the number of lanes of a
+    vector.
 
-    This is the entire bias, or so much of it that a constant tile is sufficient for the rest;
-    `None` if neither is possible. Each position must have all taps, because the added channels are
-    not padded.
+    The lanes hold the entire bias, or so much of it that a constant tile is sufficient for the
+    rest; `None` if neither is possible. Each position must have all taps, because the added
+    channels are not padded.
 
     Exact: the sum of the added products is subtracted from the bias.
     """
@@ -92,7 +95,7 @@ def bias_in_spare_lanes(
 
 Weights = NDArray[np.generic]
 Insert = Callable[[graph.GraphOperation], SSAValue]
-"""Inserts an operation at the position of a rewrite and returns the result."""
+"""A function that inserts an operation at the position of a rewrite and returns the result."""
 
 
 def inserting_before(op: graph.GraphOperation) -> Insert:
@@ -108,10 +111,9 @@ def inserting_before(op: graph.GraphOperation) -> Insert:
 
 def arrangeable_weights(op: graph.Conv2dOp) -> Weights | None:
     """
-    Return the weights of a quantized convolution if zeros may be inserted between them, or `None`.
-
-    With a zero point of weights, which the accelerator does not support either, a stored 0 is a
-    different value.
+    Return the constant weights of a quantized convolution if zeros may be inserted between them, or
+    `None`. With a zero point of weights, which the accelerator does not support either, a stored 0
+    is not the real value 0.
     """
     weights, element = graph.constant_array(op.weights), graph.quantized_element(op.input)
     kind = graph.quantized_element(op.weights)
@@ -130,10 +132,12 @@ def replace_convolution(
     spare: SpareLanes | None = None,
 ) -> None:
     """
-    Replace `op` by a convolution of `value` without strides, with the same residual and rescaling.
+    Replace `op` by a convolution of `value` without strides, with the same residual and
+    requantization.
 
-    `arranged` computes the new weights [O, KH, KW, C] from the old weights, and a mask from a mask;
-    all added elements are zero. Weights and bias of `spare`, if any, replace the computed values.
+    `arranged` computes the new weights [O, KH, KW, C] from the old weights, and the new mask of
+    pruned weights from the old mask; all added elements are zero. Weights and bias of `spare`, if
+    any, replace the computed weights and the bias.
     """
     weights = arranged(graph.known_array(op.weights)) if spare is None else spare.weights
     weights = np.ascontiguousarray(weights)
@@ -217,7 +221,10 @@ class SpaceToDepthPass(VtaBoardOptions, ModulePass):
 
 @dataclass(frozen=True)
 class _Axis:
-    """The parameters of an axis of the equivalent convolution, whose stride is 1."""
+    """
+    The parameters of an axis (rows or columns) of the equivalent convolution, whose stride is 1;
+    `stride` is the old stride.
+    """
 
     stride: int
     kernel: int
@@ -274,8 +281,8 @@ def _rewrite(op: graph.Conv2dOp, y: _Axis, x: _Axis) -> None:
 
 def _sorted(weights: NDArray[np.generic], y: _Axis, x: _Axis) -> NDArray[np.generic]:
     """
-    Return weights [O, KH, KW, C] in the order of the new channels, which contain adjacent taps;
-    missing taps are zero.
+    Return weights [O, KH, KW, C] for the new channels, each of which is a tap in a block of
+    `stride` adjacent taps; missing taps are zero.
     """
     o, kh, kw, c = weights.shape
     wide = np.zeros((o, y.kernel * y.stride, x.kernel * x.stride, c), weights.dtype)
@@ -349,10 +356,10 @@ def has_windows(op: graph.Conv2dOp) -> bool:
 
 def apply_windows(op: graph.Conv2dOp, windows: WindowSplit, vector: Sequence[int] = ()) -> None:
     """
-    Replace `op` by a convolution of parts of the windows.
+    Replace `op` by a convolution in which parts of the window are channels, as `windows` specifies.
 
-    If the shape `vector` of vectors is given, the parts are packed in a single step, with the bias
-    in unused lanes.
+    With `vector`, the shape of vectors of the accelerator, the host gathers and packs the parts in
+    a single step, and unused lanes hold the bias.
     """
     arranged, insert = partial(sorted_weights, windows=windows), inserting_before(op)
     spare = None
@@ -364,8 +371,8 @@ def apply_windows(op: graph.Conv2dOp, windows: WindowSplit, vector: Sequence[int
 
 def sorted_weights(weights: NDArray[np.generic], windows: WindowSplit) -> NDArray[np.generic]:
     """
-    Return weights [O, KH, KW, C] for the convolution over parts of windows, with each tap a single
-    time.
+    Return weights [O, KH, KW, C] for a convolution in which parts of the window are channels. Each
+    tap occurs a single time; other positions are zero.
     """
     o, _, _, c = weights.shape
     (kh, kw), (a, b) = windows.kernel, windows.size
@@ -382,8 +389,8 @@ def _packed(
     op: graph.Conv2dOp, windows: WindowSplit, vector: Sequence[int], spare: SpareLanes | None
 ) -> SSAValue:
     """
-    Insert operations that gather and pack the parts of windows from the image in a single step;
-    `fold-packing` then removes the unpacking.
+    Insert operations that gather and pack the parts of windows from the image in a single step, and
+    return the unpacked result; `fold-packing` then removes the unpacking.
     """
     insert, (top, left, _, _) = inserting_before(op), op.padding.get_values()
     n, rows, columns, _ = graph.shape_of(op.result)

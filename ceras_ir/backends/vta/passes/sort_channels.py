@@ -22,10 +22,11 @@ from ceras_ir.transforms.rebuilding import erase_unused, rebuild_linear
 
 class ChannelClasses:
     """
-    Classes of values with the same channels (the last dimension) in the same order.
+    Classes of values whose channels (the last dimension) must have the same order, such as the
+    operands of an addition.
 
-    The order of a class is fixed if an unknown operation uses or defines a value, or if a value
-    is a graph input or output.
+    The order of a class is fixed if an operation without a rule here uses or defines a value, or if
+    a value is a graph input or output.
     """
 
     def __init__(self, main: FuncOp):
@@ -39,8 +40,8 @@ class ChannelClasses:
 
     def root(self, value: SSAValue) -> SSAValue:
         """
-        Return the representative of the class of values with the same channel order as `value`,
-        found by union-find.
+        Return the value that represents the class of `value`: equal for all values with the same
+        channel order.
         """
         while (parent := self._parent.get(value, value)) is not value:
             value = parent
@@ -48,8 +49,8 @@ class ChannelClasses:
 
     def producers(self) -> dict[SSAValue, list[graph.LinearOperation]]:
         """
-        Return, for each class of values whose channels may be reordered, the layers that compute
-        them.
+        Return the convolutions and products that compute the values of each class, by the root of
+        the class. Classes with a fixed order are omitted.
         """
         fixed = {self.root(value) for value in self._fixed}
         found: dict[SSAValue, list[graph.LinearOperation]] = {}
@@ -110,7 +111,7 @@ def _keeps_channels(op: graph.ReshapeOp) -> bool:
 
 
 ChannelOrder: TypeAlias = list[int]
-"""The old index of each channel in the new order."""
+"""A permutation of channels: the old index of each channel in the new order."""
 
 
 @dataclass(frozen=True)
@@ -181,8 +182,8 @@ def _shifts(op: graph.LinearOperation) -> tuple[int, ...]:
 
 def _best_order(producers: Sequence[graph.LinearOperation], lanes: int) -> ChannelOrder | None:
     """
-    Return the channel order in which the fewest vectors contain different shifts, or `None` if it
-    is the current order.
+    Return the channel order in which the fewest vectors contain different shifts, or `None` if no
+    tried order is better than the current.
     """
     if not producers:
         return None

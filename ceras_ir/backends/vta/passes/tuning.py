@@ -33,24 +33,29 @@ from ceras_ir.support.native import cache_folder
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
 
 CANDIDATES = 6
-"""The number of schedules of each contraction that are executed."""
+"""
+The number of schedules that are executed for each contraction (convolution or matrix product).
+"""
 
 Choices = dict[int, int]
-"""The candidate number of each contraction that does not use candidate 0."""
+"""
+The candidate number for the index of a contraction; others use candidate 0, the choice of the cost
+model.
+"""
 
 
 @dataclass(frozen=True)
 class TunedTiles:
     """
-    The schedules that tuning changed from the choice of the cost model, and the cycles of the
-    network before and after.
+    The schedules in which tuning differs from the cost model, and the cycles of the network without
+    and with them.
     """
 
     schedules: Sequence[tuple[tile.Conv2dOp, ScheduleAttr]]
     before: int
     after: int
     seconds: float
-    """The duration of the search."""
+    """The duration of the search in seconds."""
 
     def line(self) -> str:
         count = len(self.schedules)
@@ -61,7 +66,10 @@ class TunedTiles:
 
 
 class Tuner:
-    """Searches schedules for the kernels of a module by executing candidates."""
+    """
+    Searches schedules for the contractions (convolutions and matrix products) of a module by
+    executing candidates.
+    """
 
     def __init__(
         self,
@@ -74,11 +82,12 @@ class Tuner:
         runner: str | None,
     ):
         """
-        Prepare the search: compute the candidate schedules of each contraction.
+        Compute the candidate schedules of each contraction.
 
         `convolution` selects the method for windows of several taps. The passes `tiling` schedule
-        and expand all contractions. `runner` is the command that executes a stream on a device, and
-        `merged` specifies whether launches are merged before execution.
+        and expand all contractions. `runner` is the command that executes a stream on a device;
+        `None` is the timed simulator. `merged` specifies whether launches are merged before
+        execution.
         """
         self.module, self.board, self.tiling = module, load_board(board), tiling
         self.merged, self.runner = merged and runner is None, runner
@@ -89,7 +98,10 @@ class Tuner:
         self.candidates: list[Sequence[Blocks]] = [known[shape][:CANDIDATES] for shape in shapes]
 
     def tuned(self) -> TunedTiles:
-        """Return the best schedules, from the cache if the module was tuned before."""
+        """
+        Return the schedules with the fewest cycles. A search is repeated only if the module, the
+        board or the runner changed; otherwise the result is from the cache.
+        """
         cache = ContentCache(cache_folder() / "tuning")
         config = json.dumps(self.board.config())
         key = key_of("vta 1", self._printed(), config, str(self.merged), self.runner or "")
@@ -106,8 +118,8 @@ class Tuner:
 
     def _printed(self) -> str:
         """
-        Return the text of the module without constants, as cache key. Only their zero tiles affect
-        times.
+        Return the text of the module without constants, as part of the cache key. Of weights, only
+        the positions of zero tiles affect times.
         """
         stream = io.StringIO()
         printer = Printer(stream)
@@ -168,8 +180,8 @@ class Tuner:
 
     def _cycles(self, choices: Choices) -> list[tuple[str, int]]:
         """
-        Execute the network with the schedules `choices`, and return the kernel and the cycles of
-        each launch. Contractions without a choice use candidate 0.
+        Execute the network with the schedules `choices`, and return the name of the kernel and the
+        cycles of each launch.
         """
         module = self.module.clone()
         for i, op in enumerate(_contractions(module)):

@@ -33,13 +33,18 @@ from ceras_ir.network.integer import Averaging
 from ceras_ir.network.storage import WIDE
 
 LOW_BITS = 7
-"""The bits of the multiplier in the second weight tile; the first tile is shifted left by them."""
+"""
+The bits of a multiplier that the second weight tile holds; the sums of the first tile, which has
+the other bits, are shifted left by this number.
+"""
 MAX_MULTIPLIER = 127 << LOW_BITS | 127
-"""The largest multiplier of two tiles."""
+"""The largest multiplier of an average that two weight tiles of int8 digits can express."""
 
 
 def multiplier_digits(average: Averaging) -> tuple[int, ...]:
-    """Return the multiplier of an average as int8 digits, the most significant first."""
+    """
+    Return the multiplier of an average as one or two digits of 7 bits, the most significant first.
+    """
     if average.multiplier <= 127:
         return (average.multiplier,)
     return (average.multiplier >> LOW_BITS, average.multiplier & 127)
@@ -48,7 +53,7 @@ def multiplier_digits(average: Averaging) -> tuple[int, ...]:
 def averaging(window: int, requant: RequantAttr, point: int = 0) -> Averaging | None:
     """
     Return the multiplier, addend and shift with which VTA averages `window` elements exactly like
-    `requant`, or `None` if there are none. `point` is the zero point of the elements.
+    `requant`, for all sums, or `None` if there are none. `point` is the zero point of the elements.
     """
     return division.averaging(
         window, requant, point, max_multiplier=MAX_MULTIPLIER, product_limit=1 << 30
@@ -57,7 +62,8 @@ def averaging(window: int, requant: RequantAttr, point: int = 0) -> Averaging | 
 
 def averaging_of(op: graph.Pool2dOp) -> Averaging | None:
     """
-    Return how an average pooling divides sums, if all windows have the same divisor; else `None`.
+    Return the multiplier, addend and shift with which VTA computes an average pooling exactly, or
+    `None` if there are none. All windows must have the same divisor.
     """
     assert op.requant is not None
     kh, kw = op.kernel.get_values()
@@ -122,10 +128,10 @@ def graph_pooling(op: graph.Pool2dOp, board: VtaBoard) -> Pooling:
 
 def padding_of_maxima(op: graph.Pool2dOp) -> int:
     """
-    Return the value of positions outside the input.
+    Return the stored integer that VTA uses for positions outside the input of a maximum pooling.
 
-    It is zero, the padding of loads, if the producer of the input clamps at zero or above, or if
-    there is no padding; else the lowest int8.
+    It is 0, the padding of loads, if the producer of the input clamps at 0 or above, or if there is
+    no padding; else -128, the minimum of int8.
     """
     producer = op.input.owner
     clamped = isinstance(producer, graph.LinearOperation) and (
@@ -136,7 +142,7 @@ def padding_of_maxima(op: graph.Pool2dOp) -> int:
 
 @dataclass(frozen=True)
 class Term:
-    """An operand of an addition, multiplied by a signed power of two."""
+    """An operand of an addition, which is multiplied by `sign * 2 ** bits`."""
 
     value: SSAValue
     bits: int
@@ -145,8 +151,8 @@ class Term:
 
 def terms_of(op: graph.BinaryOp) -> tuple[Term, Term] | None:
     """
-    Return the operands of an addition, the smaller shift first; `None` if a factor is not a power
-    of two.
+    Return the operands of an addition with their factors, the smaller shift first; `None` if a
+    factor is not a power of two.
     """
     if any(factor & (factor - 1) for factor in op.factors):
         return None
@@ -159,7 +165,10 @@ def terms_of(op: graph.BinaryOp) -> tuple[Term, Term] | None:
 
 
 def constant_of(op: graph.BinaryOp, terms: tuple[Term, Term]) -> int:
-    """Return the constant that an addition adds for rounding and zero points."""
+    """
+    Return the integer that an addition must add to the sum of its operands, for rounding and zero
+    points.
+    """
     assert op.requant is not None
     points = sum(term.sign * zero_point(term.value) << term.bits for term in terms)
     (constant,) = rescaling_constants(op.requant)
@@ -198,15 +207,18 @@ def why_not_add(op: graph.BinaryOp, board: VtaBoard) -> str | None:
 
 
 def _is_wide(op: graph.BinaryOp) -> bool:
-    """Return whether the result has 16 bits; `split-wide{results}` computes it by two layers."""
+    """
+    Return whether the result has 16 bits. The pass `split-wide` with the option `results` computes
+    it by two layers.
+    """
     element = graph.quantized_element(op.result)
     return element is not None and element.storage.width.data == WIDE
 
 
 def addition_contraction(op: graph.BinaryOp, board: VtaBoard) -> Contraction:
     """
-    Return an addition in the form of a contraction: all vectors are positions of a single channel
-    block.
+    Return the shape of an addition in the form of a convolution, so that schedules can be searched:
+    all vectors are positions of a single channel block.
     """
     terms = terms_of(op)
     assert op.requant is not None and terms is not None
@@ -221,8 +233,8 @@ def addition_contraction(op: graph.BinaryOp, board: VtaBoard) -> Contraction:
 
 def addition_plane(op: graph.BinaryOp, board: VtaBoard) -> tuple[int, int]:
     """
-    Return rows and columns of the image as which an addition is executed: a single row if it fits,
-    else a row for each block.
+    Return the rows and columns of the image as which an addition is executed, in vectors: a single
+    row if it fits, else a row of the operands per row.
     """
     shape = packed_shape(graph.shape_of(op.result), board.vector)
     extents = shape[: -len(board.vector)]

@@ -47,7 +47,7 @@ from ceras_ir.dialects.mem.packing import packed_shape
 from ceras_ir.dialects.quant import RequantAttr
 
 VTA = "vta"
-"""The name of the accelerator in `#mem.device`."""
+"""The name of VTA in the attribute `#mem.device`."""
 
 AdmissionRule: TypeAlias = Callable[[graph.LinearOperation, VtaBoard], str | None]
 
@@ -149,8 +149,8 @@ def fits(op: graph.LinearOperation, board: VtaBoard) -> str | None:
 
 def swish_after(op: graph.LinearOperation) -> graph.ShiftSwishOp | None:
     """
-    Return the `graph.shift_swish` that is the only consumer of the 16-bit result of `op`, or
-    `None`.
+    Return the `graph.shift_swish` that is the only consumer of `op`, if the result of `op` has 16
+    bits; otherwise `None`.
     """
     element = graph.quantized_element(op.result)
     if element is None or element.storage.width.data != 16 or not op.result.has_one_use():
@@ -197,13 +197,13 @@ OTHER_RULES: tuple[Callable[..., str | None], ...] = (
     why_not_add,
     why_not_swish,
 )
-"""The rules of other operations than products, a function for each kind."""
+"""The rules of operations other than convolutions and products, a function for each kind."""
 
 
 def accumulator_bound(op: graph.LinearOperation) -> int:
     """
-    Return a bound of the magnitude that the accumulators of `op` can reach, with bias and left
-    shift.
+    Return an upper bound of the magnitude of the accumulators of `op` for any input, with bias,
+    residual and a left shift.
     """
     assert op.requant is not None
     # The contribution of the padding has three parts: rows, columns and corners.
@@ -216,8 +216,8 @@ def accumulator_bound(op: graph.LinearOperation) -> int:
 
 def _absolute_sums(op: graph.LinearOperation) -> NDArray[np.int64]:
     """
-    Return for each output channel the sum of the magnitudes of its weights; for computed weights
-    the maximum.
+    Return the sum of the magnitudes of the weights of each output channel; for computed weights,
+    the maximum that int8 weights can have.
     """
     if has_computed_weights(op):
         channels, *inputs = graph.shape_of(op.weights)
@@ -281,10 +281,9 @@ SumRange = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 def proven_clamps(op: Operation) -> tuple[bool, bool]:
     """
-    Return whether no rescaled sum is below the lower bound, and whether none is above the upper
-    bound.
-
-    Sums with computed weights are not proven.
+    Return whether the lower and the upper bound of the clamp of `op` have no effect: no requantized
+    sum can be below, or above. (False, False) means that nothing is proven, as for computed
+    weights.
     """
     match op:
         case graph.LinearOperation() if op.requant is not None and not has_computed_weights(op):
@@ -299,8 +298,8 @@ def proven_clamps(op: Operation) -> tuple[bool, bool]:
 
 def stored_range(value: SSAValue) -> tuple[int, int]:
     """
-    Return the lowest and highest integer that an int8 value can have, from the clamp of its
-    producer.
+    Return the minimum and the maximum integer that an int8 value can have, from the clamp of its
+    producer; (-128, 127) if the producer has no clamp.
     """
     producer = value.owner
     if isinstance(producer, graph.Pool2dOp) and producer.function is Pool.MAX:
@@ -312,8 +311,8 @@ def stored_range(value: SSAValue) -> tuple[int, int]:
 
 def _product_range(op: graph.LinearOperation) -> SumRange:
     """
-    Return the lowest and highest sum that each output channel can have. Taps outside the input add
-    zero.
+    Return the minimum and the maximum sum of each output channel for any input in the range of the
+    clamp of its producer. Taps outside the input add zero.
     """
     weights = graph.known_array(op.weights).astype(np.int64)
     weights = weights.reshape(len(weights), -1)
@@ -342,7 +341,7 @@ def _addition_range(op: graph.BinaryOp) -> SumRange:
 
 def _shifted(sums: NDArray[np.int64], requant: RequantAttr) -> NDArray[np.int64]:
     """
-    Shift each sum to the right by the shift of its channel, and round down. The sums already
+    Return each sum shifted to the right by the shift of its channel, rounded down. The sums already
     include the bias, the zero points and the constant for rounding.
     """
     shifts = np.broadcast_to(np.array(requant.net_shifts, np.int64), sums.shape)

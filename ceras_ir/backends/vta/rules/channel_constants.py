@@ -1,12 +1,12 @@
 """
-Derive the constants and the rescaling of output channels: bias, zero points, shifts, and groups of
-channels.
+Derive the constants and the requantization of output channels: bias, zero points, shifts, and
+groups of channels.
 
 The shifter of VTA moves sums right by a number of bits, equal for all channels or per channel, and
 rounds half up. Zero points of operands and result are constants of a sum: `(sum >> s) + z` is
 always `(sum + (z << s)) >> s`, floored. The GEMM core can add constants as products: digits in
-tiles of weights times a vector with the weight of each digit. It adds a tile in a cycle per vector
-of results, the ALU in two, and the load module loads the tile while the core multiplies.
+tiles of weights times a vector with the place value of each digit. It adds a tile in a cycle per
+vector of results, the ALU in two, and the load module loads the tile while the core multiplies.
 """
 
 from dataclasses import replace
@@ -25,8 +25,8 @@ from ceras_ir.dialects.quant import RequantAttr, Rounding
 
 def why_not_int8(**values: SSAValue) -> str | None:
     """
-    Return the reason why VTA does not support the type of one of the named values, or `None` if it
-    does.
+    Return the reason why VTA does not support the type of a value, or `None` if it supports all.
+    The keyword of a value, such as `input`, is its name in the reason.
     """
     for name, value in values.items():
         element = graph.quantized_element(value)
@@ -43,14 +43,20 @@ def why_not_int8(**values: SSAValue) -> str | None:
 
 
 def zero_point(value: SSAValue) -> int:
-    """Return the zero point of a per-tensor quantized value, which `why_not_int8` has accepted."""
+    """
+    Return the zero point of a quantized value that `why_not_int8` accepts, so that it is equal for
+    all channels.
+    """
     element = graph.quantized_element(value)
     assert element is not None
     return element.zero_points.data[0].data
 
 
 def why_not_shift(requant: RequantAttr) -> str | None:
-    """Return the reason why shifts cannot rescale the sums, or `None` if they can."""
+    """
+    Return the reason why VTA cannot requantize sums as `requant` specifies, by shifts, or `None` if
+    it can.
+    """
     for multiplier in requant.multipliers:
         if multiplier & (multiplier - 1):
             return (
@@ -78,7 +84,8 @@ def why_not_shift(requant: RequantAttr) -> str | None:
 
 def common_shift(requant: RequantAttr) -> int:
     """
-    Return the right shift of all sums by immediates.
+    Return the right shift that is the same for all channels and applied first; `further_shifts` are
+    the others.
 
     If channels have equal shifts, this is the shift. Otherwise it is the value nearest to zero for
     which `further_shifts` are in range.
@@ -89,7 +96,8 @@ def common_shift(requant: RequantAttr) -> int:
 
 def further_shifts(requant: RequantAttr) -> tuple[int, ...]:
     """
-    Return the additional right shift of each channel; empty if channels have equal shifts.
+    Return the right shift of each channel in addition to `common_shift`; empty if channels have
+    equal shifts.
 
     All implementations of VTA agree on vectors of amounts from 0 to 15. Two shifts that round down
     have the result of a single shift by the sum.
@@ -107,20 +115,25 @@ def rescaling_constants(requant: RequantAttr) -> list[int]:
 
 
 MAX_DIGIT = 127
-"""The maximum of a digit, and the weight of all digits except the first."""
+"""The maximum of a digit, and the place value of all digits except the first, which has 1."""
 MAX_CONSTANT_TILES = 2
-"""With more tiles, the ALU is faster."""
+"""
+The maximum number of weight tiles with digits of a constant. With more tiles, the ALU is faster.
+"""
 
 
 def radix(lanes: int) -> NDArray[np.int8]:
-    """Return the weights of the digits in a vector, in which `digits` stores a constant as int8."""
+    """
+    Return the place value of each digit in a vector of `lanes` digits: 1, 127, 127, and so on. A
+    constant is the sum of digit times place value (see `digits`).
+    """
     return np.array([1] + [MAX_DIGIT] * (lanes - 1), np.int8)
 
 
 def tiles_for(values: NDArray[np.integer], lanes: int) -> int:
     """
-    Return the number of weight tiles that store `values` as int8 digits; 0 if it exceeds
-    `MAX_CONSTANT_TILES`.
+    Return the number of weight tiles that can store each of `values` as int8 digits, a vector of
+    digits per tile; 0 if it exceeds `MAX_CONSTANT_TILES`.
     """
     largest, each = int(np.abs(values).max()), MAX_DIGIT * MAX_DIGIT * (lanes - 1)
     count = max(1, -(-(largest - MAX_DIGIT // 2) // each))
@@ -148,7 +161,8 @@ def digits(values: NDArray[np.integer], tiles: int, lanes: int) -> NDArray[np.in
 
 def groups_together(op: graph.LinearOperation, block: int) -> int:
     """
-    Return the number of groups of the convolution that form a group of blocks of channels.
+    Return the number of groups of a convolution that are computed as a single group, because
+    vectors of `block` channels would contain channels of several groups.
 
     It is the minimum for which groups are aligned to blocks of input and output, or all groups; 1
     for a matrix product. Weights are zero between channels of different groups.
@@ -177,32 +191,37 @@ def block_groups(op: graph.LinearOperation, block: int) -> int:
 
 def widened(op: graph.Conv2dOp, weights: NDArray[np.generic], block: int) -> NDArray[np.generic]:
     """
-    Return weights [O, KH, KW, C/groups] as weights of fewer, larger groups that fill blocks of
-    lanes, with zeros between groups.
+    Return weights [O, KH, KW, C/groups] as weights of fewer, larger groups (`groups_together`) that
+    fill vectors of `block` lanes, with zeros between groups.
     """
     return block_diagonal(weights, op.group_count, groups_together(op, block))
 
 
 CONSTANT_BUFFER_DIVISOR = 4
-"""Constants use at most this fraction of the weight buffer, which products need."""
+"""
+Constants that are stored as weights use at most 1/4 of the weight buffer, because products need it.
+"""
 
 
 def has_computed_weights(op: graph.LinearOperation) -> bool:
-    """Return whether the weights of `op` are computed, so that the host packs them in each run."""
+    """
+    Return whether the weights of `op` are not constant, so that the host packs them in each run.
+    """
     return graph.constant_array(op.weights) is None
 
 
 def computed_point(op: graph.LinearOperation) -> int:
     """
-    Return the zero point of the input if weights are computed, so that the host must compute its
-    contribution to sums; else 0.
+    Return the zero point of the input if the host must compute its contribution to sums, because
+    weights are not constant; else 0.
     """
     return zero_point(op.input) if has_computed_weights(op) else 0
 
 
 def folded_bias(op: graph.LinearOperation) -> NDArray[np.int64]:
     """
-    Return the addend of each output channel before the floor shift.
+    Return the integer that is added to the sum of each output channel before the right shift, which
+    rounds down.
 
     It is the sum of the bias, half a unit for rounding, and the contribution of zero points. With
     computed weights, the contribution of the zero point of the input is not included.
@@ -222,7 +241,8 @@ def folded_bias(op: graph.LinearOperation) -> NDArray[np.int64]:
 
 def is_bordered(op: graph.LinearOperation) -> bool:
     """
-    Return whether the input is padded with a nonzero zero point. Loads of VTA can only pad with 0.
+    Return whether the input is padded and its zero point is not 0. Loads of VTA can only pad with
+    0, so sums at the border need a correction.
     """
     padded = isinstance(op, graph.Conv2dOp) and any(op.padding.get_values())
     return padded and zero_point(op.input) != 0
@@ -230,10 +250,9 @@ def is_bordered(op: graph.LinearOperation) -> bool:
 
 def border_values(op: graph.LinearOperation, borders: Borders) -> NDArray[np.int64]:
     """
-    Return the contribution of the zero point around the input to sums at the border, as [n, O].
-
-    The rows are for runs of rows, for runs of columns, and, negated, for their intersections, which
-    both contain.
+    Return the contribution of padding with the zero point to sums at the border, as [n, O] for n
+    kinds of positions and O output channels: first runs of rows, then runs of columns, and then
+    their intersections, negated because both runs contain them.
     """
     taps = graph.known_array(op.weights).astype(np.int64).sum(axis=3) * zero_point(op.input)
     down = [taps[:, list(run.taps)] for run in borders.rows]
@@ -245,7 +264,8 @@ def border_values(op: graph.LinearOperation, borders: Borders) -> NDArray[np.int
 
 def with_products(shape: Contraction, op: graph.LinearOperation, board: VtaBoard) -> Contraction:
     """
-    Return `shape` with the tiles of constants that GEMMs add to sums, and the cycles for the bias.
+    Return `shape`, the shape of `op`, with the number of tiles of constants that GEMMs add to sums,
+    and with the cycles of the bias.
     """
     bias, borders = folded_bias(op), borders_of(shape)
     limit = board.wgt // CONSTANT_BUFFER_DIVISOR

@@ -50,11 +50,17 @@ from ceras_ir.transforms.quantization.analysis.function_forms import Form
 WEIGHTS = 1
 """The operand index of weights in `graph.LinearOperation`."""
 UNSUPPORTED_TRANSFER_US = 1e9
-"""The time of a value that VTA can neither load nor store."""
+"""
+The time in microseconds of a value that VTA can neither load nor store, so large that no placement
+needs it.
+"""
 
 
 class VtaAccelerator(Accelerator):
-    """The rules and modelled times of VTA, in the default configuration or in that of `board`."""
+    """
+    The rules and modelled times of VTA for the pass `place`; without `board`, the rules of the
+    default configuration and no times.
+    """
 
     device = VTA
 
@@ -73,21 +79,25 @@ class VtaAccelerator(Accelerator):
 
     def must_run(self, op: Operation) -> bool:
         """
-        Return whether `op` runs on VTA regardless of its time: a layer with constant weights and a
-        single group.
+        Return whether `op`, which VTA supports, runs on VTA regardless of its time: a layer with
+        constant weights and a single group.
         """
         if not isinstance(op, graph.LinearOperation) or has_computed_weights(op):
             return False
         return not isinstance(op, graph.Conv2dOp) or op.group_count == 1
 
     def host_operands(self, op: Operation) -> Sequence[int]:
-        """Return the indices of the operands of `op` that the host packs: computed weights."""
+        """
+        Return the indices of the operands of `op` that the host packs before each run: weights that
+        are not constant.
+        """
         is_computed = isinstance(op, graph.LinearOperation) and has_computed_weights(op)
         return (WEIGHTS,) if is_computed else ()
 
     def cost(self, op: Operation, *, admitted: bool) -> Cost:
         """
-        Return the modelled times of `op` on the CPU and, if VTA supports it (`admitted`), on VTA.
+        Return the modelled microseconds of `op` on the CPU and on VTA; the latter is `None` if VTA
+        does not support it (`admitted` is false).
         """
         board = self.board
         moved = sum(byte_size(value) for value in {*op.operands, *op.results})
@@ -111,8 +121,8 @@ class VtaAccelerator(Accelerator):
 
 def form_for_alu(board: VtaBoard) -> Callable[[graph.UnaryOp, graph.LinearOperation], Form]:
     """
-    Return a function that selects shifts as the form of a SiLU after a layer, if the ALU of VTA is
-    as fast as a table on the host.
+    Return a function that chooses the form of an activation after a layer: shifts for a SiLU if the
+    ALU of VTA is as fast as a table on the host, otherwise a table.
     """
 
     def offer(op: graph.UnaryOp, linear: graph.LinearOperation) -> Form:
@@ -126,8 +136,8 @@ def form_for_alu(board: VtaBoard) -> Callable[[graph.UnaryOp, graph.LinearOperat
 
 def _swish_note(op: Operation, board: VtaBoard) -> str:
     """
-    Return a note with the modelled times of a swish on VTA's ALU and as a table on the host; empty
-    for other operations.
+    Return a note for the report with the modelled times of a swish on the ALU of VTA and as a table
+    on the host; empty for other operations.
     """
     if not isinstance(op, graph.LookupOp | graph.ShiftSwishOp) or not _is_swish(op):
         return ""
@@ -142,8 +152,8 @@ def _swish_note(op: Operation, board: VtaBoard) -> str:
 
 def swish_microseconds(vectors: int, size: int, board: VtaBoard) -> tuple[float, float]:
     """
-    Return the time in microseconds of a swish of `vectors` vectors (`size` bytes) on VTA's ALU, and
-    as a table on the host.
+    Return the microseconds of a swish on the ALU of VTA, for `vectors` vectors, and as a table on
+    the host, for `size` bytes.
     """
     # A step processes an eighth of the accumulators: temporaries and two buffers use the rest.
     instructions = SWISH_PASSES * -(-8 * vectors // board.acc)
@@ -154,7 +164,8 @@ def swish_microseconds(vectors: int, size: int, board: VtaBoard) -> tuple[float,
 
 def swish_pays(shape: Sequence[int], board: VtaBoard) -> bool:
     """
-    Return whether the ALU is faster than a table for a result of this shape.
+    Return whether the ALU of VTA computes a swish of a result of `shape` as fast as a table on the
+    host, or faster.
 
     Both times are proportional to the positions, so only the extents that fill vectors matter:
     channels, and rows if there are several.
@@ -173,7 +184,9 @@ def _is_swish(op: graph.LookupOp | graph.ShiftSwishOp) -> bool:
 
 
 def transfer(value: SSAValue, board: VtaBoard) -> float:
-    """Return the time in microseconds in which the host packs or unpacks a value."""
+    """
+    Return the microseconds in which the host packs or unpacks `value`, because it changes devices.
+    """
     element = graph.quantized_element(value)
     if element is not None and element.storage.width.data != 8:
         return UNSUPPORTED_TRANSFER_US
@@ -182,8 +195,8 @@ def transfer(value: SSAValue, board: VtaBoard) -> float:
 
 def tile_microseconds(op: Operation, board: VtaBoard) -> float:
     """
-    Return the time in microseconds in which the host packs the computed weights of `op` and sums
-    them for the zero point; else 0.
+    Return the microseconds in which the host packs computed weights of `op` and sums them for the
+    zero point; 0 for other operations.
     """
     if not isinstance(op, graph.LinearOperation) or not has_computed_weights(op):
         return 0.0
@@ -193,8 +206,7 @@ def tile_microseconds(op: Operation, board: VtaBoard) -> float:
 
 def cycles_of(op: Operation, board: VtaBoard) -> float:
     """
-    Return the estimated cycles of an operation that VTA computes; the rules must accept the
-    operation.
+    Return the modelled cycles of `op` on VTA with the best schedule; the rules must accept it.
     """
     match op:
         case graph.LinearOperation() | graph.BinaryOp():
@@ -234,9 +246,8 @@ def window_maximum(op: graph.Pool2dOp) -> WindowMaximum:
 
 def maximum_after(op: graph.LinearOperation, board: VtaBoard) -> graph.Pool2dOp | None:
     """
-    Return the maximum over windows that follows `op` if fusion reduces the cost.
-
-    It must be the only consumer of `op`, on the same device.
+    Return the maximum pooling that follows `op` if it is faster to fuse it into `op`, otherwise
+    `None`. It must be the only consumer of `op`, on the same device.
     """
     if not isinstance(op, graph.Conv2dOp):
         return None
@@ -273,8 +284,9 @@ def _pays(pool: graph.Pool2dOp, fused: Contraction, board: VtaBoard) -> bool:
 @dataclass(frozen=True)
 class WindowAxis:
     """
-    The division of a window along an axis into parts of `taps` taps, which begin every `step` taps.
-    If parts overlap, the first part that contains a tap computes it.
+    The division of convolution windows along an axis into parts of `taps` taps, which begin every
+    `step` taps. The taps of a part become channels. If parts overlap, the first part that contains
+    a tap computes it.
     """
 
     kernel: int
@@ -285,27 +297,29 @@ class WindowAxis:
     @property
     def parts(self) -> int:
         """
-        The number of parts into which a window is divided: the kernel extent of the convolution
-        over parts.
+        The number of parts of a window, which is the kernel extent of the convolution that remains.
         """
         return 1 + -(-(self.kernel - self.taps) // self.step)
 
     @property
     def dilation(self) -> int:
-        """The distance between the parts of a window, in output positions."""
+        """
+        The distance between adjacent parts of a window, in output positions: the dilation of the
+        convolution that remains.
+        """
         return self.step // self.stride if self.parts > 1 else 1
 
     def positions(self, results: int) -> int:
         """
-        Return the number of positions of parts along the axis, for `results` outputs. Adjacent
-        positions are a stride apart. The remaining convolution reads the sums of these positions.
+        Return the extent of the input of the convolution that remains, if the output has `results`
+        positions. It has a part for each position; adjacent parts are a stride apart in the image.
         """
         return results + (self.parts - 1) * self.dilation
 
     def tap(self, part: int, place: int) -> int | None:
         """
-        Return the index in the window of tap `place` of a part, or `None` if it is outside or
-        belongs to the previous part.
+        Return the index in the window of tap number `place` of part number `part`, or `None` if it
+        is outside the window or the previous part computes it.
         """
         if part and place < self.taps - self.step:
             return None
@@ -315,7 +329,10 @@ class WindowAxis:
 
 @dataclass(frozen=True)
 class WindowSplit:
-    """The division of convolution windows into parts of several taps, along both axes."""
+    """
+    The division of convolution windows into parts of several taps along both axes. The taps of a
+    part become channels of a convolution with fewer taps.
+    """
 
     down: WindowAxis
     across: WindowAxis
@@ -327,7 +344,7 @@ class WindowSplit:
 
     @classmethod
     def of(cls, kernel: tuple[int, int], strides: tuple[int, int]) -> "Iterator[WindowSplit]":
-        """Yield all divisions of a window into parts, except into single taps."""
+        """Yield all divisions of a window into parts, except into parts of a single tap."""
         axes = [list(_window_axes(k, s)) for k, s in zip(kernel, strides, strict=True)]
         for down, across in product(*axes):
             if down.taps * across.taps > 1:
@@ -356,13 +373,13 @@ def _window_axes(kernel: int, stride: int) -> Iterator[WindowAxis]:
 
 
 MAX_SEARCHED_SPLITS = 4
-"""The splits with the fewest products and bytes are searched for schedules."""
+"""The number of divisions, those with the lowest rough times, for which schedules are searched."""
 
 
 def best_windows(op: graph.Conv2dOp, board: VtaBoard) -> WindowSplit | None:
     """
-    Return the split of windows with the shortest time of `op`, including the work of the host;
-    `None` if `op` without a split is faster.
+    Return the division of windows with which `op` takes the shortest time, including the time in
+    which the host gathers the parts; `None` if `op` is faster unchanged.
     """
     _, kh, kw, channels = graph.shape_of(op.weights)
     if prod(op.dilations.get_values()) != 1 or why_not(op, board) is not None:
@@ -395,8 +412,8 @@ def best_windows(op: graph.Conv2dOp, board: VtaBoard) -> WindowSplit | None:
 
 def product_microseconds(op: graph.Conv2dOp, windows: WindowSplit, board: VtaBoard) -> float | None:
     """
-    Return the modelled time on VTA of the convolution over parts of windows; `None` if it does not
-    fit the chip.
+    Return the modelled microseconds on VTA of `op` as a convolution over parts of windows; `None`
+    if no schedule fits the chip.
     """
     channels = graph.shape_of(op.weights)[-1]
     shape = _with_split(windows, graph_contraction(op, board), channels, board)
@@ -425,8 +442,8 @@ def _with_split(
 
 def host_microseconds(op: graph.Conv2dOp, windows: WindowSplit, board: VtaBoard) -> float:
     """
-    Return the time in microseconds in which the host gathers and packs the parts: it reads each
-    element and writes each lane.
+    Return the microseconds in which the host gathers and packs the parts of windows: it reads each
+    element and writes each lane of the packed result.
     """
     n, _, _, channels = graph.shape_of(op.input)
     _, rows, columns, _ = graph.shape_of(op.result)

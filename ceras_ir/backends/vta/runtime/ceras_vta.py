@@ -78,7 +78,7 @@ class _Settings(ctypes.Structure):
 
 
 class VtaError(RuntimeError):
-    """An error of the driver."""
+    """An error that the C driver reports, or that occurs when it is built."""
 
 
 def load(
@@ -135,7 +135,10 @@ def load(
 
 
 def _error(library: ctypes.CDLL, failures: list[BaseException]) -> VtaError:
-    """Return the error of the driver, with the reason if cache maintenance raised an exception."""
+    """
+    Return the error of the C driver. Its cause is the exception of cache maintenance, if there was
+    one.
+    """
     error = VtaError(library.vta_error().decode())
     if failures:
         error.__cause__ = failures.pop()
@@ -163,8 +166,9 @@ def _use_buffer(
     memory: _Memory, buffer: Buffer, offset: int, failures: list[BaseException]
 ) -> tuple[object, ...]:
     """
-    Fill in `memory`, and return the objects that must live as long as it. `failures` gets
-    exceptions of maintenance, because no exception can pass through C.
+    Fill in the C struct `memory` for `buffer`, and return the objects that must live as long as it.
+    Exceptions of cache maintenance are appended to `failures`, because no exception can pass
+    through C. VTA uses `offset` plus the device address.
     """
 
     def maintain(action: str) -> object:
@@ -187,7 +191,7 @@ def _use_buffer(
 
 
 class Network:
-    """A network in the memory of VTA, for use by one thread at a time."""
+    """A network in the memory of VTA. Only a single thread may use it at a time."""
 
     def __init__(
         self,
@@ -207,7 +211,10 @@ class Network:
         self._is_udmabuf, self._is_open = is_udmabuf, True
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Return outputs by name; arrays must have the shapes and types in manifest.json."""
+        """
+        Execute an inference and return the outputs by name. Inputs must have the shapes and types
+        in manifest.json.
+        """
         arrays = [_checked(inputs, tensor) for tensor in self.inputs]
         results: dict[str, Array] = {
             t["name"]: np.empty(t["shape"], t["dtype"]) for t in self.outputs
@@ -219,7 +226,8 @@ class Network:
 
     def times(self) -> list[tuple[str, float, int]]:
         """
-        Return for each launch of the last run: name, microseconds, and cycles if VTA counts them.
+        Return for each launch of the last run: the name, the microseconds, and the cycles (0 if VTA
+        does not count them).
         """
         return [
             (

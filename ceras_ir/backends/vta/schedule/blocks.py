@@ -1,11 +1,11 @@
 """
-Compute the memory that block sizes of a contraction require, for single schedules and for arrays of
-schedules.
+Compute the memory that block sizes of a contraction (convolution or matrix product) require, for
+single schedules and for arrays of schedules.
 
-Capacities and pads are computed on arrays, so that a search can exclude thousands of schedules
+Capacities and padding are computed on arrays, so that a search can exclude thousands of schedules
 together; `misfit` returns the reason if a single schedule does not fit. `S3Blocks` are the block
-sizes of Algorithms 1 to 3 of S3 (two-stage tiling of a matrix product), with the loop nests of the
-paper.
+sizes of Algorithms 1 to 3 of paper S3 (two-stage tiling of a matrix product), with the loop nests
+of the paper.
 """
 
 from collections.abc import Sequence
@@ -25,19 +25,22 @@ Counts: TypeAlias = NDArray[np.int64]
 
 MIN_MERGED_NBLOCK = GEMM_PIPELINE + 1
 """
-The N-block size from which a GEMM can compute all reductions: of three consecutive iterations,
-no two write the same accumulator.
+The minimum size of a block of output channels for which a single GEMM instruction can compute all
+reductions: of three consecutive iterations, no two write the same accumulator.
 """
 
 INFINITE_PADDING = 1 << 20
-"""The padding of a tap that is outside the input; more than any load supports."""
+"""
+The number that stands for the padding of a tap that is entirely outside the input; no load supports
+as much.
+"""
 
 
 @dataclass(frozen=True)
 class Blocks:
     """
-    The block sizes and the loop order of a contraction, as integers; `tile.ScheduleAttr` has the
-    meanings.
+    The block sizes and the loop order of a contraction, as integers; `tile.ScheduleAttr` defines
+    the fields.
     """
 
     rows: int
@@ -45,7 +48,7 @@ class Blocks:
     kblock: int
     nblock: int
     stages: tuple[int, int, int] = (1, 1, 1)
-    """The number of buffers of inp, wgt and acc."""
+    """The numbers of buffers of inputs, weights and accumulators."""
     order: Order = Order.NMK
     resident: bool = False
     drain: int = 0
@@ -58,7 +61,7 @@ class Blocks:
     def view(self, shape: Contraction) -> Contraction:
         """
         Return the contraction `shape` with the loops of this schedule: with `kn2row`, taps of
-        windows become blocks of the reduction.
+        windows are blocks of the reduction; otherwise `shape` is unchanged.
         """
         return shape.by_taps() if self.kn2row else shape
 
@@ -83,7 +86,8 @@ class Blocks:
 @dataclass(frozen=True, eq=False)
 class Schedules:
     """
-    Many schedules of a contraction: each field of `Blocks` is an array with an entry per schedule.
+    Many schedules of a contraction: each field of `Blocks` is an array with an element per
+    schedule.
     """
 
     shape: Contraction
@@ -95,14 +99,14 @@ class Schedules:
     wgt_stages: Counts
     acc_stages: Counts
     keeps_inputs: NDArray[np.bool_]
-    """Whether the order is `mnk`."""
+    """Whether the loop order is `mnk`, in which inputs remain on chip while weights change."""
     resident: NDArray[np.bool_]
 
     @classmethod
     def of(cls, shape: Contraction, table: Counts) -> "Schedules":
         """
-        Create schedules from a table with a row for each schedule and a column for each field; the
-        order is 1 for `mnk`.
+        Return the schedules in `table`, which has a row for each schedule and a column for each
+        field of this class after `shape`; the order is 1 for `mnk`.
         """
         rows, columns, kblock, nblock, inp, wgt, acc, order, resident = table.T
         flags = order.astype(np.bool_), resident.astype(np.bool_)
@@ -130,8 +134,8 @@ class Schedules:
     @property
     def weight_loads(self) -> Counts:
         """
-        The number of loads for a block of weights. A kn2row schedule with a part of the input
-        channels needs a load for each output vector.
+        The number of load instructions for a block of weights. A kn2row schedule with a part of the
+        input channels needs a load for each output vector; all other schedules need one.
         """
         c = self.shape
         pieces = c.is_by_taps & (self.kblock < c.input_blocks)
@@ -143,9 +147,7 @@ class Schedules:
 
     @property
     def window(self) -> tuple[Counts, Counts]:
-        """
-        The input rows and columns that an M-block (a block of output positions) needs on chip.
-        """
+        """The numbers of input rows and columns that a block of output positions needs on chip."""
         c = self.shape
         heights, widths = c.extents
         return (
@@ -155,8 +157,8 @@ class Schedules:
 
     def needs(self) -> dict[str, Counts]:
         """
-        Return for each schedule the vectors that it needs in each on-chip memory, and the micro-ops
-        of its longest GEMM.
+        Return the number of vectors that each schedule needs in each on-chip memory (by name), and
+        the number of micro-ops of its longest GEMM ("uop").
         """
         c = self.shape
         merged = self.nblock >= MIN_MERGED_NBLOCK
@@ -185,8 +187,8 @@ class Schedules:
     @property
     def micro_ops(self) -> Counts:
         """
-        The number of micro-ops of all GEMMs of a schedule: a sequence for each combination of
-        operand positions on chip.
+        The number of micro-ops of all GEMMs of a schedule. Each combination of positions of the
+        operands on chip needs separate micro-ops.
         """
         c = self.shape
         k_tiles = -(-c.kblocks // self.kblock)
@@ -198,7 +200,10 @@ class Schedules:
         return self.acc_stages * places * self.nblock * reductions * c.merged
 
     def pads(self) -> dict[str, Counts]:
-        """Return the widest padding, on each side, that a load of the first or last block adds."""
+        """
+        Return the maximum padding, in rows or columns on each side, that a load of the first or the
+        last block adds.
+        """
         c = self.shape
         top, left, _, _ = c.padding
         ih, iw = self.window
@@ -226,8 +231,9 @@ class Schedules:
 
     def supports_maximum(self) -> NDArray[np.bool_]:
         """
-        Return, for each schedule, whether the maximum of a pooling can be fused: blocks consist of
-        entire rows and a single channel block, and there are two accumulator buffers.
+        Return, for each schedule, whether a maximum pooling can be fused: blocks consist of entire
+        rows and a single channel block, and there are two accumulator buffers. Without a pooling,
+        it is true.
         """
         if (maximum := self.shape.maximum) is None:
             return np.ones(len(self.rows), np.bool_)
@@ -237,8 +243,9 @@ class Schedules:
 
 def tap_pads(c: Contraction, axis: int, blocks: Counts) -> tuple[Counts, Counts]:
     """
-    Return the widest padding before and after the shifted inputs of a tap, along `axis`;
-    `INFINITE_PADDING` if all inputs of a tap of a block are padding.
+    Return the maximum padding before and after the inputs of a single tap along `axis` (0: rows),
+    for each block size in `blocks`; `INFINITE_PADDING` if all inputs of a tap of some block are
+    padding.
     """
     extent, size = ((c.rows, c.height), (c.columns, c.width))[axis]
     stride = c.strides[axis]
@@ -260,25 +267,31 @@ def tap_pads(c: Contraction, axis: int, blocks: Counts) -> tuple[Counts, Counts]
 
 
 def capacities(board: VtaBoard) -> dict[str, int]:
-    """Return the number of vectors or micro-ops that fit each on-chip memory of a board."""
+    """
+    Return the number of vectors that fit each on-chip memory of a board by name, and the number of
+    micro-ops ("uop").
+    """
     sizes = {"inp": board.inp, "wgt": board.wgt, "acc": board.acc}
     return {**sizes, "uop": board.portable_uops}
 
 
 def max_pad(board: VtaBoard) -> int:
-    """Return the maximum number of zero vectors that a load can add on a side."""
+    """Return the maximum number of rows or columns of zeros that a load can add on a side."""
     return field_limits(Load, board)["x_pad_left"][1]
 
 
 def longest_row(board: VtaBoard) -> int:
-    """Return the maximum stride of a load or store, and so the longest row in DRAM, in vectors."""
+    """
+    Return the maximum stride of a load or store in vectors, which limits the length of a row in
+    DRAM.
+    """
     return field_limits(Load, board)["x_stride"][1]
 
 
 def misfit(shape: Contraction, blocks: Blocks, board: VtaBoard) -> str | None:
     """
-    Return the reason why a schedule does not fit the memories or instruction fields of `board`, or
-    `None` if it does.
+    Return the reason why the schedule `blocks` does not fit the memories or instruction fields of
+    `board`, or `None` if it does.
     """
     shape = blocks.view(shape)
     if shape.is_by_taps and shape.input_blocks % blocks.kblock:
@@ -299,8 +312,8 @@ def misfit(shape: Contraction, blocks: Blocks, board: VtaBoard) -> str | None:
 
 def even_blocks(extent: int) -> Sequence[int]:
     """
-    Return the block sizes that divide `extent` into blocks of equal size except the last; the
-    largest first.
+    Return the block sizes worth a trial for `extent`, the largest first: for each number of blocks
+    the smallest size, (5, 3, 2, 1) for 5.
     """
     return sorted({-(-extent // parts) for parts in range(1, extent + 1)}, reverse=True)
 
@@ -308,8 +321,8 @@ def even_blocks(extent: int) -> Sequence[int]:
 @dataclass(frozen=True)
 class S3Blocks:
     """
-    The loop order and the block sizes of an algorithm of S3 that the user specifies, in positions
-    and vectors; `None` is the default size.
+    The loop order and the block sizes of an algorithm of paper S3 that the user specifies: `mblock`
+    in output positions, the others in vectors; `None` is the default size.
     """
 
     order: Order
@@ -319,11 +332,12 @@ class S3Blocks:
 
     def blocks(self, shape: Contraction, board: VtaBoard) -> Blocks:
         """
-        Return the blocks of the algorithm.
+        Return the block sizes of the algorithm for `shape`.
 
-        Algorithms 1 and 2 have blocks of an intrinsic with a position for each lane (16 x
-        16 in S3), the second stage of S3. Algorithm 3 fills the accumulators with an M-block of all
-        N, and uses the largest K of which two buffers fit.
+        Algorithms 1 and 2 have blocks of an intrinsic with a position for each lane (16 x 16 in
+        S3), the second stage of S3. Algorithm 3 fills the accumulators with a block of output
+        positions for all output channels, and uses the largest block of reductions of which two
+        buffers fit.
         """
         step = board.block
         rows = _rounded_up(shape.columns, step)
@@ -342,8 +356,8 @@ class S3Blocks:
 
 def s3_misfit(shape: Contraction, blocks: Blocks, board: VtaBoard) -> str | None:
     """
-    Return the reason why an algorithm of S3 cannot compute a contraction with these blocks, or
-    `None` if it can.
+    Return the reason why an algorithm of paper S3 cannot compute the contraction `shape` with these
+    blocks, or `None` if it can.
     """
     if shape.swish:
         return "S3's algorithms have no swish; use schedule=auto"

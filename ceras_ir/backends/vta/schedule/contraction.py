@@ -1,6 +1,6 @@
 """
-Describe the shape of a contraction on packed tensors, with all properties on which a schedule
-depends.
+Describe the shape of a contraction (convolution or matrix product) on packed tensors, with all
+properties on which a schedule depends.
 
 Convolutions and matrix products have the same form. Channels are counted in vectors, and images, or
 rows of a matrix, in groups that fill the rows of a vector. `Borders` are the positions with windows
@@ -26,8 +26,9 @@ SWISH_CONSTANTS, SWISH_ROWS = 7, 7
 @dataclass(frozen=True)
 class Contraction:
     """
-    The shape of a convolution or matrix product: `rows` x `columns` positions with `nblocks` output
-    vectors, which depend on `kblocks` input vectors, for each group.
+    The shape of a convolution or matrix product: for each image and group, `rows` x `columns`
+    output positions with `nblocks` output vectors, which depend on `kblocks` input vectors of an
+    image of `height` x `width`.
     """
 
     batch: int
@@ -47,41 +48,50 @@ class Contraction:
     shifts: int = 1
     """The number of ALU operations that shift the sum by an immediate, 0 or 1."""
     by_channel: bool = False
-    """Whether an additional operation shifts by a vector with an amount for each channel."""
+    """Whether an additional ALU operation shifts by a vector with an amount for each channel."""
     bias_cycles: int = 2
     """
-    Cycles of the addition of the bias to a vector: 0 if it is 0, 1 if it is an immediate or has a
+    Cycles in which the bias is added to a vector: 0 if it is 0, 1 if it is an immediate or has a
     single tile, otherwise 2.
     """
     clamps: int = 2
-    """The number of ALU operations that clamp, without clamps that have no effect."""
+    """The number of ALU operations that clamp, 0 to 2; clamps without effect are omitted."""
     groups: int = 1
-    """The number of adjacent contractions of this shape on separate channels."""
+    """The number of contractions of this shape on separate channels, executed in sequence."""
     swish: int = 0
-    """The vectors of constants of a swish in the epilogue: 0 without, 1 if they are immediates."""
+    """
+    The number of constant vectors of a swish in the output stage: 0 without swish, 1 if the
+    constants are immediates.
+    """
     spread: tuple[int, int] = (1, 1)
-    """The height and width of the window that `by_taps` split."""
+    """
+    The height and width of the window that `by_taps` split into blocks of the reduction; (1, 1) if
+    it did not.
+    """
     outside: bool = False
-    """Whether the padding is not zero; see `borders_of`."""
+    """Whether the padding is not zero, so that borders need constants; see `borders_of`."""
     bias_tiles: int = 0
-    """The tiles with digits of the bias for each output vector, if it is added as a product."""
+    """
+    The number of tiles with digits of the bias for each output vector, if products add it;
+    otherwise 0.
+    """
     border_tiles: int = 0
-    """The tiles of each constant of the border, if it is added as a product."""
+    """The number of tiles with digits of each border constant, if products add it; otherwise 0."""
     maximum: tile.WindowMaximum | None = None
-    """The maximum over windows of sums before rescaling."""
+    """A fused maximum pooling, which is computed on the sums before requantization."""
 
     @property
     def merged(self) -> int:
         """
-        The number of output positions whose maximum is a single stored vector: 1 without a fused
-        maximum pooling.
+        The number of output positions per stored position: more than 1 only with a fused maximum
+        pooling, which stores a maximum of several positions.
         """
         return 1 if self.maximum is None else self.maximum.merged
 
     def maxima(self, positions: int) -> list[int]:
         """
-        Return the vector count of each ALU operation of the fused maximum pooling, for a block of
-        `positions`.
+        Return the number of vectors of each ALU operation of the fused maximum pooling, for a block
+        of `positions` output positions; empty without pooling.
         """
         if self.maximum is None:
             return []
@@ -93,21 +103,21 @@ class Contraction:
     @property
     def constants(self) -> int:
         """
-        The number of constant vectors that are on chip for each output vector: bias and shifts.
+        The number of constant vectors on chip for each output vector: bias and shifts, 0 to 2.
         """
         return (self.bias_cycles > 1 and not self.bias_tiles) + self.by_channel
 
     @property
     def has_products(self) -> bool:
         """
-        Return whether GEMMs add the bias or the border constants, which are then stored as weight
-        tiles.
+        Whether GEMMs add the bias or the border constants, which are then stored as digits in
+        weight tiles.
         """
         return bool(self.bias_tiles or self.border_tiles)
 
     @property
     def border_cycles(self) -> int:
-        """The cycles in which the constant of a border position is added to a vector."""
+        """The cycles in which a border constant is added to an output vector."""
         return self.border_tiles or 2
 
     @property
@@ -117,22 +127,25 @@ class Contraction:
     @property
     def shift_cycles(self) -> int:
         """
-        The ALU cycles in which an output vector is shifted: two for a shift by a vector, one by an
-        immediate.
+        The cycles in which the ALU shifts an output vector: one for a shift by an immediate, and
+        two for a shift by a vector.
         """
         return self.shifts + 2 * self.by_channel
 
     @property
     def swish_cycles(self) -> int:
         """
-        The ALU cycles of swish on an output vector: more if its constants are stored in vectors
-        instead of in instructions.
+        The cycles in which the ALU computes swish on an output vector; 0 without swish. Constants
+        that are stored in vectors instead of instructions need more.
         """
         return 0 if not self.swish else SWISH_CYCLES + SWISH_CONSTANTS * (self.swish > 1)
 
     @property
     def temporaries(self) -> int:
-        """The accumulators that the output stage needs for each vector in addition to the sum."""
+        """
+        The number of accumulators that the output stage needs for each output vector in addition to
+        the sum.
+        """
         return SWISH_TEMPORARIES * (self.swish > 0)
 
     @property
@@ -146,44 +159,41 @@ class Contraction:
     @property
     def input_blocks(self) -> int:
         """
-        The number of blocks of input channels. `kblocks` counts them for each tap into which a
-        window is split.
+        The number of vectors of input channels. `kblocks` counts them for each tap into which
+        `by_taps` splits a window.
         """
         return self.kblocks // prod(self.spread)
 
     @property
     def is_pointwise(self) -> bool:
-        """
-        Return whether each output position depends only on the input position with the same index.
-        """
+        """Whether each output position depends only on the input position with the same index."""
         windows = (self.kernel, self.spread, self.strides)
         return set(windows) == {(1, 1)} and not any(self.padding)
 
     @property
     def is_flat(self) -> bool:
         """
-        Return whether positions are a single row, so that a K-block is a two-dimensional transfer.
+        Whether all positions are a single row, so that a block of inputs is a two-dimensional
+        transfer.
         """
         return self.is_pointwise and self.height == 1
 
     @property
     def row_step(self) -> int:
         """
-        The distance between the input rows that a load transfers: the stride if windows have a
-        single row.
+        The distance between adjacent input rows that a load transfers: the stride if windows have a
+        single row, so that unused rows are skipped; otherwise 1.
         """
         return self.strides[0] if self.kernel[0] == 1 else 1
 
     @property
     def row_stride(self) -> int:
-        """
-        The vertical stride in input rows on chip, where rows that no window needs are omitted.
-        """
+        """The vertical stride in input rows on chip, where rows that a load skips are missing."""
         return self.strides[0] // self.row_step
 
     @property
     def extents(self) -> tuple[int, int]:
-        """The number of rows and of columns that a window spans, with dilation."""
+        """The numbers of rows and columns that a window spans, with dilation."""
         (kh, kw), (dh, dw) = self.kernel, self.dilations
         return window_extent(kh, dh), window_extent(kw, dw)
 
@@ -193,8 +203,9 @@ class Contraction:
 
     def by_taps(self) -> "Contraction":
         """
-        Return the contraction for kn2row: each tap is a pointwise product of shifted inputs with
-        separate blocks of K, so that only the inputs of a single tap must be on chip.
+        Return the contraction for kn2row: each tap is a pointwise product of shifted inputs, with
+        separate blocks of the reduction, so that only the inputs of a single tap must be on chip.
+        Windows of a single tap are unchanged.
         """
         if self.taps == 1:
             return self
@@ -202,8 +213,8 @@ class Contraction:
 
     def flattened(self, longest: int) -> "Contraction":
         """
-        Return the contraction with positions in a single row if this is equivalent: it is
-        pointwise, and planes have at most `longest` vectors.
+        Return the contraction with all positions in a single row if this is equivalent: it is
+        pointwise, and an image has at most `longest` vectors. Otherwise return it unchanged.
         """
         if self.maximum or not self.is_pointwise or self.height * self.width > longest:
             return self
@@ -213,7 +224,8 @@ class Contraction:
 
 def bias_immediate(op: tile.Conv2dOp) -> int | None:
     """
-    Return the bias if it is the same for all channels and fits an ALU instruction, else `None`.
+    Return the bias if it is equal for all channels and fits an ALU instruction (an immediate), else
+    `None`.
     """
     if (
         op.bias_tiles
@@ -263,7 +275,8 @@ def _bias_cycles(op: tile.Conv2dOp) -> int:
 @dataclass(frozen=True)
 class BorderRun:
     """
-    `count` adjacent output rows, or columns, whose windows have the same taps outside of the input.
+    `count` adjacent output rows, or columns, from `first` on, with the same `taps` outside of the
+    input: indices of window rows or columns.
     """
 
     first: int
@@ -273,7 +286,7 @@ class BorderRun:
 
 @dataclass(frozen=True)
 class Borders:
-    """The output rows and output columns whose windows extend beyond the input."""
+    """The output rows and output columns with windows that extend beyond the input."""
 
     rows: tuple[BorderRun, ...] = ()
     columns: tuple[BorderRun, ...] = ()
@@ -281,8 +294,8 @@ class Borders:
     @property
     def constants(self) -> int:
         """
-        The number of constants for each output channel: for border rows, border columns, and their
-        intersections.
+        The number of constants per output channel: one for each run of border rows, run of border
+        columns, and intersection of both.
         """
         rows, columns = len(self.rows), len(self.columns)
         return rows + columns + rows * columns
@@ -302,7 +315,8 @@ class Borders:
 @lru_cache
 def borders_of(shape: Contraction) -> Borders:
     """
-    Return the borders of a contraction whose padding has a nonzero zero point, else no borders.
+    Return the borders of a contraction whose padding is not zero (`shape.outside`), otherwise empty
+    borders, because zeros need no correction.
     """
     return Borders(_runs(shape, 0), _runs(shape, 1)) if shape.outside else Borders()
 

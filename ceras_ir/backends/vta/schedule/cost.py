@@ -1,5 +1,6 @@
 """
-Estimate the costs of schedules of a contraction, in cycles of `machine.time`.
+Estimate the costs of schedules of a contraction (convolution or matrix product), in cycles of
+`machine.time`.
 
 `cost` estimates thousands of schedules together. `BlockTimeline` simulates the loops of a schedule
 block by block, which is more exact and thousands of times slower; the exact time is that of the
@@ -25,21 +26,28 @@ from ceras_ir.dialects.tile import Order
 Cycles = NDArray[np.floating]
 
 MAX_TIMELINE_MODELS = 6
-"""The number of models with timelines: the first models, which differ most from each other."""
+"""
+The number of models of the HLS source for which blocks are simulated: the first, which differ most
+from each other.
+"""
 MAX_TIMELINE_STEPS = 300
-"""The number of K-blocks that are simulated before extrapolation."""
+"""The number of blocks of the reduction that are simulated before the time is extrapolated."""
 
 
 def estimate(shape: Contraction, blocks: Blocks, board: VtaBoard) -> float:
     """
-    Return the modelled cycles of a contraction with a schedule. For a board with VTA's HLS source,
-    the model is that which agrees best with measurements.
+    Return the modelled cycles of a contraction with the schedule `blocks`, from a simulation of its
+    blocks. For a board with VTA's HLS source, the model is the one that agrees best with
+    measurements.
     """
     return BlockTimeline(blocks.view(shape), blocks, Timing.of(board)).run()
 
 
 def scores(shape: Contraction, found: Sequence[Blocks], board: VtaBoard) -> list[float]:
-    """Return a score for each schedule from a simulation of its blocks; lower is better."""
+    """
+    Return a score for each schedule in `found` from a simulation of its blocks; lower is better.
+    Scores are cycles, or for the HLS source the loss in the worst model.
+    """
     if not board.is_hls:
         return [estimate(shape, blocks, board) for blocks in found]
     timings = [Timing.hls(model, board) for model in models_of(board)[:MAX_TIMELINE_MODELS]]
@@ -49,8 +57,8 @@ def scores(shape: Contraction, found: Sequence[Blocks], board: VtaBoard) -> list
 
 def rough_scores(tables: Sequence[Schedules], board: VtaBoard) -> Cycles:
     """
-    Return an approximate score for each schedule; lower is better, infinite if the schedule does
-    not fit.
+    Return an approximate score for each schedule of all `tables`, in order; lower is better, and
+    infinite if the schedule does not fit.
     """
     fits = np.concatenate([table.fitting(board) for table in tables])
 
@@ -69,23 +77,23 @@ def rough_scores(tables: Sequence[Schedules], board: VtaBoard) -> Cycles:
 
 def worst_losses(times: Cycles) -> Cycles:
     """
-    Return how many times slower each schedule is than the best, in the least favorable model.
-    `times` is [models, schedules].
+    Return, for each schedule, its time divided by that of the best schedule, in the model in which
+    this is largest. `times` is [models, schedules].
     """
     return (times / times.min(axis=1, keepdims=True)).max(axis=0)
 
 
 def cost(s: Schedules, board: VtaBoard, model: HlsModel | None = None) -> Cycles:
     """
-    Return the approximate cycles of each schedule, for the timing of the HLS design in `model` if
-    given, otherwise for the timing of the board.
+    Return the approximate cycles of each schedule, for the timing of the HLS source with the
+    parameters `model`, or by default for the timing of `board`.
     """
     return _cost(s, Timing.of(board) if model is None else Timing.hls(model, board))
 
 
 def _cost(s: Schedules, timing: Timing) -> Cycles:
     """
-    Return the modelled cycles of each schedule. Load, compute and store overlap if there are two
+    Return the approximate cycles of each schedule. Load, compute and store overlap if there are two
     buffers of a kind.
     """
     c, latency, load, is_hls = s.shape, timing.read_latency, timing.load, timing.is_hls
@@ -142,8 +150,8 @@ def _cost(s: Schedules, timing: Timing) -> Cycles:
 
 def _chisel_compute(s: Schedules, timing: Timing, tiles: Counts, vectors: Counts) -> Cycles:
     """
-    Return the modelled cycles in which GEMM and ALU of VTA's Chisel design compute products and
-    output stages.
+    Return the modelled cycles of the compute module in VTA's Chisel design: products and output
+    stages of all `tiles` blocks with `vectors` output vectors together.
     """
     c, board, k_tiles = s.shape, timing.board, -(-s.shape.kblocks // s.kblock)
     steps = np.where(s.nblock >= MIN_MERGED_NBLOCK, k_tiles, c.kblocks * c.taps)
@@ -180,16 +188,15 @@ def _hls_compute(s: Schedules, timing: Timing, tiles: Counts, vectors: Counts) -
 
 
 def alu_passes(c: Contraction) -> int:
-    """Return the number of ALU operations on each output vector: bias, shifts, clamp and swish."""
+    """Return the number of ALU operations per output vector: bias, shifts, clamp and swish."""
     bias = int(c.bias_cycles > 0 and not c.bias_tiles)
     return bias + c.shift_passes + c.clamps + c.swish_cycles
 
 
 def list_lengths(s: Schedules, board: VtaBoard) -> tuple[Counts, Counts]:
     """
-    Predict the lengths of micro-op lists of the GEMMs and ALU operations of a block, for HLS.
-
-    All lists of a kernel share the micro-op memory; `lengthen_lists` creates them.
+    Predict the lengths of micro-op lists of the GEMMs and of the ALU operations of a block, for the
+    HLS source. All lists of a kernel share the micro-op memory; `lengthen_lists` creates them.
     """
     c, merged = s.shape, s.nblock >= MIN_MERGED_NBLOCK
     reductions = s.kblock * c.taps
@@ -206,19 +213,23 @@ def list_lengths(s: Schedules, board: VtaBoard) -> tuple[Counts, Counts]:
 @dataclass
 class BlockTimeline:
     """
-    The times at which blocks of a schedule are loaded, computed and stored: the loops of
-    `expand-tiles`, with a clock for each module. Long simulations stop early and are extrapolated.
+    Simulates the times at which the blocks of a schedule are loaded, computed and stored: the loops
+    of `expand-tiles`, with a clock in cycles for each module. Long simulations stop early and are
+    extrapolated.
     """
 
     c: Contraction
     b: Blocks
     timing: Timing
     load: float = 0
-    """The time from which the load module is free; likewise `compute` and `store`."""
+    """The cycle from which the load module is free; likewise `compute` and `store`."""
     compute: float = 0
     store: float = 0
     inp_free: dict[tuple[int, int], float] = field(default_factory=dict[tuple[int, int], float])
-    """The end of the last GEMM that uses a K-block of a buffer; likewise for weights."""
+    """
+    The cycle in which the last GEMM that uses a block of an input buffer ends; likewise for
+    weights.
+    """
     wgt_free: dict[tuple[int, int], float] = field(default_factory=dict[tuple[int, int], float])
     inp_ready: dict[tuple[int, int], float] = field(default_factory=dict[tuple[int, int], float])
     wgt_ready: dict[tuple[int, int], float] = field(default_factory=dict[tuple[int, int], float])
@@ -259,8 +270,8 @@ class BlockTimeline:
 
     def _tiles(self, m_tiles: int, n_sizes: list[int]) -> Iterator[tuple[int, bool]]:
         """
-        Yield the output vectors of each N-block in loop order, and whether the operand that remains
-        on chip must be loaded.
+        Yield for each output block, in loop order, the number of its output vectors, and whether it
+        must load the operand that the following blocks reuse.
         """
         if self.b.order is Order.NMK:
             for size in n_sizes:
@@ -298,8 +309,8 @@ class BlockTimeline:
 
     def _border(self, m_tiles: int) -> tuple[float, float]:
         """
-        Return the cycles of the border corrections, averaged over the `m_tiles` tiles of an image:
-        the cycles for each channel block, and the latency of the instructions.
+        Return the cycles of border constants, averaged over the `m_tiles` blocks of an image: the
+        cycles per output vector, and the cycles of the instructions per block.
         """
         c, borders = self.c, borders_of(self.c)
         down, across = len(borders.rows), len(borders.columns)
@@ -342,8 +353,8 @@ class BlockTimeline:
 
     def _products(self, count: int, instructions: int) -> float:
         """
-        Return the cycles of `instructions` GEMMs that compute `count` products, or clear `count`
-        vectors, in total.
+        Return the cycles of `instructions` GEMMs that together compute `count` products, or clear
+        `count` vectors.
         """
         timing = self.timing
         length = self.product_list if count > self.b.nblock * self.b.positions else self.alu_list

@@ -1,4 +1,7 @@
-"""Search for the schedule of a contraction, and for the blocks of poolings."""
+"""
+Search for the best schedule of a contraction (convolution or matrix product), and for the block
+sizes of poolings.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -16,22 +19,23 @@ from ceras_ir.support.workers import parallel
 
 Convolution: TypeAlias = Literal["auto", "direct", "kn2row"]
 """
-The methods for windows of several taps: on inputs that all taps share, or with shifted inputs for
-each tap (`Contraction.by_taps`).
+The methods for windows of several taps: "direct", with inputs on chip that all taps share, or
+"kn2row", with shifted inputs for each tap in turn (`Contraction.by_taps`).
 """
 
 STAGES = ((2, 2), (1, 2), (2, 1), (1, 1))
-"""The candidates for the numbers of buffers of inputs and of weights."""
+"""The tried numbers of buffers of inputs and of weights."""
 
 
 @dataclass(frozen=True)
 class Limits:
     """
-    The block sizes and options of a schedule that the user specifies; the search chooses the rest.
+    The block sizes and options of a schedule that the user specifies; the search chooses those that
+    are `None`. Sizes of channels count vectors.
     """
 
     positions: int | None = None
-    """The maximum number of output positions of an M-block."""
+    """The maximum number of output positions in a block."""
     kblock: int | None = None
     nblock: int | None = None
     serial: bool = False
@@ -45,17 +49,21 @@ class Limits:
 MAX_COMPARED_TIMELINES, MAX_COMPARED_TIMELINES_HLS = 64, 24
 """The schedules with the lowest rough cost are compared by timelines. HLS has more models."""
 MAX_DRAIN_VARIANTS = 8
-"""The schedules for which variants of `drain` are compared."""
+"""
+The number of schedules for which different values of `drain`, the vectors that are stored together,
+are compared.
+"""
 
 
 _FOUND: dict[tuple[Contraction, VtaBoard, Limits], Blocks | None] = {}
-"""The search results of this process."""
+"""The results of searches in this process."""
 
 
 def best_blocks(shape: Contraction, board: VtaBoard, limits: Limits = Limits()) -> Blocks | None:
     """
-    Return the cheapest schedule within `limits`, the first of equal costs; `None` if no schedule
-    fits. If no kn2row schedule fits a window, direct schedules are searched instead.
+    Return the schedule with the fewest modelled cycles within `limits`, the first of equal
+    schedules; `None` if no schedule fits. If no kn2row schedule fits a window, direct schedules are
+    searched instead. Results are cached.
     """
     key = shape, board, limits
     if key not in _FOUND:
@@ -67,8 +75,9 @@ def search_all(
     shapes: Iterable[Contraction], board: VtaBoard, limits: Limits = Limits(), jobs: int = 1
 ) -> None:
     """
-    Compute `best_blocks` of all distinct shapes, in `jobs` processes of joblib, or on the backend
-    that joblib is configured with. Searches are independent, so `jobs` does not change the result.
+    Search the best schedules of all distinct shapes in `jobs` processes (joblib), so that later
+    calls of `best_blocks` find them. Searches are independent, so `jobs` does not change the
+    result; with 1, no search is made ahead.
     """
     keys = [(shape, board, limits) for shape in dict.fromkeys(shapes)]
     missing = [key for key in keys if key not in _FOUND]
@@ -78,8 +87,8 @@ def search_all(
 
 def good_blocks(shape: Contraction, board: VtaBoard, limits: Limits = Limits()) -> Sequence[Blocks]:
     """
-    Return the cheapest schedules of a contraction within `limits`, the best first; empty if none
-    fits.
+    Return the schedules of a contraction within `limits` that have the fewest modelled cycles, the
+    best first; empty if none fits.
     """
     found = _ranked(_views(shape, limits.convolution), board, limits)
     if not found and limits.convolution == "kn2row":
@@ -127,8 +136,8 @@ def _drains(nblock: int) -> list[int]:
 
 def candidates(shape: Contraction, board: VtaBoard, limits: Limits) -> Schedules:
     """
-    Return all schedules that are considered: even divisions of each extent, both orders, and up to
-    two buffers of each kind.
+    Return all schedules that the search considers: even divisions of each extent, both loop orders,
+    and up to two buffers of each kind.
     """
     positions = np.array(_position_blocks(shape, limits.positions), np.int64)
     positions = positions[positions.prod(axis=1) <= board.acc]
@@ -158,15 +167,18 @@ def _fixed(value: int | None, extent: int) -> Sequence[int]:
 
 
 def _divisors(limit: int | None, extent: int) -> Sequence[int]:
-    """Return the divisors of `extent`; with a limit, only the largest divisor up to it."""
+    """
+    Return the divisors of `extent`, the largest first; with `limit`, only the largest divisor up to
+    it.
+    """
     sizes = [size for size in range(extent, 0, -1) if extent % size == 0]
     return sizes if limit is None else [size for size in sizes if size <= limit][:1]
 
 
 def _position_blocks(c: Contraction, limit: int | None) -> list[tuple[int, int]]:
     """
-    Return rows and columns of possible M-blocks; with a limit, only those with more than half of
-    the positions of the largest.
+    Return the possible (rows, columns) of a block of output positions; with `limit`, only those up
+    to it with more than half of the positions of the largest.
     """
     if c.maximum is not None:
         rows, step = c.rows // c.maximum.strides[0], c.maximum.strides[0]
@@ -181,7 +193,10 @@ def _position_blocks(c: Contraction, limit: int | None) -> list[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Pooling:
-    """The shape of a pooling: windows over `planes` planes of `height` x `width` vectors."""
+    """
+    The shape of a pooling: windows over `planes` planes, which are channel blocks of images, of
+    `height` x `width` vectors; the result has `rows` x `columns`.
+    """
 
     planes: int
     height: int
@@ -198,13 +213,13 @@ class Pooling:
 
     @property
     def is_global(self) -> bool:
-        """Return whether a window covers a whole plane, which is contiguous in DRAM."""
+        """Whether a single window covers an entire plane, which is contiguous in DRAM."""
         return self.rows == self.columns == 1 and self.kernel == (self.height, self.width)
 
     @property
     def is_separable_in_place(self) -> bool:
         """
-        Return whether maxima along a row can replace the elements: with stride 1 step by step,
+        Whether maxima along a row can replace the elements of the row: with stride 1 step by step,
         otherwise if a window overlaps only a single position of the next window.
         """
         kw, sw = self.kernel[1], self.strides[1]
@@ -213,8 +228,8 @@ class Pooling:
 
 def pooling_blocks(p: Pooling, board: VtaBoard) -> tuple[int, int] | None:
     """
-    Return the rows and columns of the cheapest output block of a maximum pooling of which two fit
-    on chip, or `None` if none does.
+    Return the rows and columns of the output block with which a maximum pooling has the fewest
+    cycles. Two blocks must fit on chip; `None` if no block does.
     """
     best: tuple[float, int, int] | None = None
     for rows in even_blocks(p.rows):
@@ -233,8 +248,8 @@ def pooling_blocks(p: Pooling, board: VtaBoard) -> tuple[int, int] | None:
 
 def maximum_cycles(p: Pooling, rows: int, columns: int) -> float:
     """
-    Return the approximate cycles of the maximum pooling of a plane in blocks of `rows` x `columns`
-    outputs.
+    Return the approximate cycles of the maximum pooling of a plane (a channel block of an image) in
+    blocks of `rows` x `columns` outputs.
     """
     ih, iw = p.window(rows, columns)
     blocks = -(-p.rows // rows) * -(-p.columns // columns)
@@ -247,8 +262,9 @@ def maximum_cycles(p: Pooling, rows: int, columns: int) -> float:
 
 def doubled(window: int) -> list[int]:
     """
-    Return the distances of in-place maxima that cover `window` adjacent elements: each doubles the
-    covered elements, or covers the rest.
+    Return the distances of in-place maxima `x[i] = max(x[i], x[i + d])` after which each element is
+    the maximum of `window` adjacent elements: [1, 2, 1] for 5. Each doubles the covered elements,
+    or covers the rest.
     """
     steps: list[int] = []
     known = 1
@@ -260,8 +276,9 @@ def doubled(window: int) -> list[int]:
 
 def averaging_blocks(p: Pooling, weight_tiles: int, board: VtaBoard) -> tuple[int, int, int] | None:
     """
-    Return the planes, rows and columns of the cheapest output block of an average pooling of which
-    two fit on chip, or `None` if none does.
+    Return the planes, rows and columns of the output block with which an average pooling has the
+    fewest cycles. Two blocks must fit on chip; `None` if no block does. `weight_tiles` is the
+    number of digits of the multiplier.
     """
     best: tuple[float, int, int, int] | None = None
     for rows in even_blocks(p.rows):
@@ -281,7 +298,11 @@ def averaging_blocks(p: Pooling, weight_tiles: int, board: VtaBoard) -> tuple[in
 def averaging_cycles(
     p: Pooling, weight_tiles: int, blocks: tuple[int, int, int], board: VtaBoard
 ) -> float:
-    """Return the approximate cycles of an average pooling: the greater of loads and arithmetic."""
+    """
+    Return the approximate cycles of an average pooling with output blocks of (planes, rows,
+    columns). The slowest of load, arithmetic and store determines them. `weight_tiles` is the
+    number of digits of the multiplier.
+    """
     timing = Timing.of(board)
     planes, rows, columns = blocks
     ih, iw = p.window(rows, columns)
