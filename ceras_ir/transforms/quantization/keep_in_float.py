@@ -81,7 +81,10 @@ class TailRule(ExceptionOptions, FloatNetworkPass):
 
 
 def _joins_phases(op: Operation) -> bool:
-    """Return whether an operation concatenates the parts of a layer that `split-phases` created."""
+    """
+    Return whether `op` concatenates parallel convolutions that `split-phases` created from a single
+    transposed convolution (they have the same location).
+    """
     return isinstance(op, graph.ConcatOp) and all(
         isinstance(value.owner, graph.Conv2dOp) and value.owner.location == op.location
         for value in op.inputs

@@ -76,8 +76,8 @@ class FillRule(FloatNetworkPass):
 
 def _returns_fill(op: Operation, *, is_filled: bool) -> bool:
     """
-    Return whether the result of `op` may contain a fill value. `is_filled` is set if an operand
-    contains one.
+    Return whether the result of `op` may contain a fill value: a large constant, such as -1e9, that
+    marks masked or padded elements. `is_filled` is true if an operand contains a fill value.
     """
     if graph.element_of(op.results[0]) != f32:
         return False
@@ -174,8 +174,8 @@ def _masked_values(
     hides: Callable[[NDArray[np.generic]], NDArray[np.bool_]],
 ) -> set[SSAValue]:
     """
-    Return the values with elements that `hides` marks, including `inputs`, and all values that
-    depend on them elementwise.
+    Return the values that contain masked elements: `inputs`, constants with an element for which
+    `hides` is true, and all values that depend on them elementwise or by data movement.
     """
     found = set(inputs)
     for op in ops:
@@ -197,7 +197,8 @@ def _masked_values(
 
 def _is_mask(value: SSAValue, *, added: bool = False) -> bool:
     """
-    Return whether a graph input, or (with `added`) a sum with it, is consumed only by softmax.
+    Return whether a graph input is only added to operands of softmaxes, so that it can mask scores.
+    With `added`, `value` is such a sum already, and only softmaxes may consume it.
     """
     uses = list(uses_after_moves(value, joined=True))
     return bool(uses) and all(_is_mask_use(use, added=added) for use in uses)
@@ -327,8 +328,9 @@ def _is_part(op: Operation) -> bool:
 
 def _is_computed_in_float(move: Operation, inside: Container[Operation]) -> bool:
     """
-    Return whether the value that `move` moves is computed in float, and no other operation of
-    `inside`, the quantized operations, consumes it.
+    Return whether `move` (data movement) moves a value that a float operation computes, and no
+    other operation in `inside` consumes this value. `inside` are the operations that will be
+    quantized.
     """
     while is_alias(move):
         value = move.operands[0]
@@ -348,8 +350,8 @@ def _is_returned(op: Operation, states: Sequence[State]) -> bool:
 
 def _returns_inputs(op: Operation, states: Sequence[State]) -> bool:
     """
-    Return whether half or more of the elements that a concatenation joins are graph inputs in
-    float.
+    Return whether half or more of the elements of a concatenation are moved from graph inputs.
+    Inputs that are `states` do not count.
     """
     arguments = {state.argument for state in states}
     sources = {value: source_of(value) for value in op.operands}

@@ -119,8 +119,8 @@ def _sensitive_operands(op: Operation, logarithms: Collection[SSAValue]) -> Sequ
 
 def _positive_bounds(op: Operation) -> graph.FunctionAttr | None:
     """
-    Return the clamp of a layer if its lower bound is positive, which int8 would round to 0; else
-    `None`.
+    Return the activation of a layer if it is a clip with a positive lower bound, which int8 would
+    round to 0; otherwise `None`.
     """
     function = op.activation if isinstance(op, graph.LinearOperation) else None
     bounds = None if function is None else function.clip_range
@@ -151,7 +151,9 @@ def _logarithms(ops: Sequence[Operation]) -> set[SSAValue]:
 
 def _keeps_sensitivity(op: Operation) -> bool:
     """
-    Return whether an operation, if its result is kept in float, needs operands in float as well.
+    Return whether the operands of `op` must be kept in float too if the result must be: `op` is
+    elementwise, a reduction, an average, a softmax or data movement, but not a convolution or
+    matrix product.
     """
     if isinstance(op, graph.ReduceOp | graph.SoftmaxOp) or keeps_scale(op):
         return True
@@ -161,7 +163,10 @@ def _keeps_sensitivity(op: Operation) -> bool:
 
 
 def _has_squares(value: SSAValue) -> bool:
-    """Return whether a value is computed from squares, without a layer in between."""
+    """
+    Return whether a value is computed from a product of a value with itself, without a convolution
+    or matrix product in between.
+    """
     pending, visited = [value], set[SSAValue]()
     while pending:
         at = pending.pop()
@@ -178,8 +183,9 @@ def _has_squares(value: SSAValue) -> bool:
 
 def _front_ends(main: FuncOp) -> set[SSAValue]:
     """
-    Return the values that are computed from inputs by data movement, sums, products, magnitudes and
-    layers with constant weights, without an activation.
+    Return the values that are computed from graph inputs only by operations that can be part of a
+    spectrum: data movement, sums, products, magnitudes, and layers with constant weights without an
+    activation.
     """
     states = {state.argument for state in states_of(main)}
     found: set[SSAValue] = {v for v in main.body.block.args if v not in states}

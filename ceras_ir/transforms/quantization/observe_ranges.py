@@ -48,7 +48,10 @@ class Carrier(Protocol):
 
 @dataclass(frozen=True)
 class Sharing:
-    """Worker processes for calibration, and the serialization of the network for them."""
+    """
+    The worker processes for calibration (`workers`), and the conversion of the network to bytes for
+    them (`carrier`).
+    """
 
     workers: Workers
     carrier: Carrier
@@ -57,8 +60,8 @@ class Sharing:
 @dataclass(frozen=True)
 class ChunkTask:
     """
-    The arguments with which a worker process observes values of the network on a part of the
-    samples.
+    The work of a worker process: observe `values` (numbers of values) of the serialized `network`
+    on `samples` (numbers of samples) of the file or folder `path`.
     """
 
     network: bytes
@@ -74,7 +77,7 @@ _SHARING: ContextVar[Sharing | None] = ContextVar("calibration_sharing", default
 
 @contextmanager
 def calibrating_by(sharing: Sharing) -> Generator[None]:
-    """Distribute the calibration in this context to worker processes."""
+    """Inside the `with` block, distribute calibration to the worker processes of `sharing`."""
     token = _SHARING.set(sharing)
     try:
         yield
@@ -90,7 +93,11 @@ def observe_data(
     values: Sequence[SSAValue],
     observer: ObserverName,
 ) -> Observations:
-    """Observe `values` on the samples that `sample_numbers` selects."""
+    """
+    Run the network on samples of the file or folder `path`, and return the statistics of `values`.
+    At most `limit` samples are used, selected at equal distances or by the seed `draw`. `observer`
+    is the name of the rule that derives a range.
+    """
     inputs = network_inputs(main_function(module))
     numbers = sample_numbers(module, count_samples(path, inputs), limit, draw)
     chunks = [numbers[at : at + CHUNK_SAMPLES] for at in range(0, len(numbers), CHUNK_SAMPLES)]
@@ -126,7 +133,7 @@ def _observe_chunks(
 
 
 def observe_chunk(task: ChunkTask) -> Observations:
-    """Observe the values of a network on a part of the samples, in a worker process."""
+    """Observe the values of a network on a part of the samples. It runs in a worker process."""
     module = _network(task.carrier, task.network)
     every = list(network_values(main_function(module).body.block))
     samples = chosen_samples(module, task.path, task.samples)
@@ -135,7 +142,10 @@ def observe_chunk(task: ChunkTask) -> Observations:
 
 @lru_cache(maxsize=1)
 def _network(carrier: Carrier, network: bytes) -> ModuleOp:
-    """Load the network a single time per worker process, because this is as slow as ten samples."""
+    """
+    Return the parsed network. A worker process parses it only a single time, because this is as
+    slow as ten samples.
+    """
     return carrier.unpack(network)
 
 

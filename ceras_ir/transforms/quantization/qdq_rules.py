@@ -48,8 +48,8 @@ from ceras_ir.transforms.rebuilding import with_data
 
 def shift_storage(value: SSAValue, element: UniformType, distance: int) -> None:
     """
-    Change the stored type of `value` to `element`, whose integers for the same real values are
-    greater by `distance`.
+    Change the type of `value` to `element`, in which each stored integer is greater by `distance`
+    and represents the same real value. Zero point and clamp range of the producer are adapted.
     """
     op = value.owner
     assert isinstance(op, Operation)
@@ -65,8 +65,9 @@ def shift_storage(value: SSAValue, element: UniformType, distance: int) -> None:
 
 def repadded(op: graph.PadOp, input: SSAValue, *, exactly: bool = True) -> graph.PadOp | None:
     """
-    Return `op` applied to `input`: as an integer pad if the operand of `op` is float, and vice
-    versa. Return None if `exactly` is set and no integer represents the padding value.
+    Return a copy of the pad `op` with another operand. If `op` pads floats, `input` is quantized
+    and the padding value becomes an integer; if `op` pads integers, `input` is float. With
+    `exactly`, return `None` if no integer represents the padding value exactly.
     """
     value: Attribute
     target = graph.quantized_element(input)
@@ -218,8 +219,8 @@ def _requantize_results(main: FuncOp) -> None:
 
 class SinkDequantize(RewritePattern):
     """
-    Replace `move(dequantize(x))` by `dequantize(move(x))` for data movement and maxima, if all
-    operands have the same type.
+    Replace `move(dequantize(x))` by `dequantize(move(x))`, where `move` is data movement, a
+    maximum, a pad or a ReLU, and all data operands are dequantized from the same type.
     """
 
     @op_type_rewrite_pattern
@@ -363,8 +364,8 @@ class TieRule(NetworkPass):
 
 def _remove_tie_breaks(quantize: graph.QuantizeOp) -> bool:
     """
-    Remove sums and products with constants before `quantize` that only decide ties; return whether
-    there were any.
+    Remove sums and products with constants before `quantize` that only change how ties are rounded.
+    Return whether any were removed.
     """
     steps = _constant_steps(quantize.input)
     for count in range(len(steps), 0, -1):
@@ -378,7 +379,7 @@ def _remove_tie_breaks(quantize: graph.QuantizeOp) -> bool:
 
 
 class _Step(NamedTuple):
-    """A sum or product with a constant whose result has a single consumer."""
+    """A float sum or product `op` of `value` with `constant`. The result has a single consumer."""
 
     op: graph.BinaryOp
     value: SSAValue
@@ -386,7 +387,10 @@ class _Step(NamedTuple):
 
 
 def _constant_steps(value: SSAValue) -> list[_Step]:
-    """Return the sums and products with constants that compute `value`, the last one first."""
+    """
+    Return the successive sums and products with constants that compute `value`, the last operation
+    first.
+    """
     steps: list[_Step] = []
     while isinstance(op := value.owner, graph.BinaryOp) and value.has_one_use():
         if op.activation is not None or op.is_quantized:
@@ -404,8 +408,8 @@ def _constant_steps(value: SSAValue) -> list[_Step]:
 
 def _only_breaks_ties(step: _Step, value: SSAValue, quantize: graph.QuantizeOp) -> bool:
     """
-    Return whether the constant of a step is so small that, applied to `value`, it only changes the
-    rounding of ties.
+    Return whether the constant of the sum or product `step` is so small (or so near 1) that,
+    applied to `value`, it only changes how `quantize` rounds ties.
     """
     op, target = value.owner, graph.quantized_element(quantize.result)
     # Data movement, rectifiers and clips keep multiples of a unit.
@@ -442,7 +446,10 @@ def _clips(op: Operation) -> bool:
 
 
 def _operand_types(op: Operation) -> list[UniformType] | None:
-    """Return the stored types of the data operands and weights of a float operation."""
+    """
+    Return the quantized types from which the first two operands of a float operation are
+    dequantized, before data movement. Return `None` if an operand is not dequantized.
+    """
     known = graph.DequantizeOp | graph.LinearOperation | graph.BinaryOp | graph.Pool2dOp
     if not isinstance(op, known):
         return None

@@ -130,7 +130,10 @@ class QuantizePass(ArithmeticOptions, QuantizationOptions, PipelinePass):
 
     @property
     def optional(self) -> tuple[str, ...]:
-        """The names of the optional passes that run: the recipe of the user or the default."""
+        """
+        The names of the optional passes that run: the recipe that the user gives, or the default
+        for the target.
+        """
         return self.recipe or default_recipe(channel_shifts=self._arithmetic.channel_shifts)
 
     @property
@@ -190,8 +193,9 @@ class QuantizePass(ArithmeticOptions, QuantizationOptions, PipelinePass):
 
     def _offering(self) -> dict[str, str | None]:
         """
-        Return options for passes that choose forms of functions: no target and board if the target
-        offers no choice.
+        Return values for the options `target` and `board` of the pass that chooses forms of
+        functions: empty (the values of this pass apply), or `None` for both if the target has no
+        preferred forms.
         """
         if self.target is None or configured(self.target, self.board).form_offer() is None:
             return {"target": None, "board": None}

@@ -52,8 +52,8 @@ from ceras_ir.transforms.rebuilding import erase_unused
 
 def stored_type(argument: SSAValue) -> Attribute | None:
     """
-    Return the type to which all consumers quantize a graph input, or `None` if they differ or do
-    not quantize it.
+    Return the quantized type of a graph input if all consumers quantize it to the same type,
+    otherwise `None`.
     """
     users = [use.operation for use in argument.uses]
     types = {user.result.type if isinstance(user, QuantizeOp) else None for user in users}
@@ -61,7 +61,10 @@ def stored_type(argument: SSAValue) -> Attribute | None:
 
 
 def store_argument(argument: SSAValue) -> None:
-    """Change a graph input to the integer type to which all its consumers quantize it."""
+    """
+    Change the type of a graph input to the quantized type to which all consumers quantize it, so
+    that the caller passes integers. Change nothing if there is no such type.
+    """
     if (kind := stored_type(argument)) is None:
         return
     quantizers = [use.operation for use in argument.uses]
@@ -72,7 +75,10 @@ def store_argument(argument: SSAValue) -> None:
 
 
 def return_stored(main: FuncOp, position: int) -> None:
-    """Return integers as graph output `position`, if it is the result of a dequantization."""
+    """
+    Return the stored integers as the graph output with index `position`, if it is the result of a
+    dequantization. Otherwise change nothing.
+    """
     last = main.body.block.last_op
     assert last is not None
     value = last.operands[position]
@@ -364,9 +370,10 @@ class StripBorderQuantizationPass(NetworkPass):
 
 def _unscale(argument: SSAValue) -> None:
     """
-    Fold the multiplication of an argument by a scalar into the scales, if the argument has no other
-    consumer and only layers with constant weights use the quantized values. The integers do not
-    change.
+    Remove the multiplication of a graph input by a scalar before the quantization, and change the
+    scales of the quantized values and of the weights that consume them instead. The integers do not
+    change. Nothing is changed if the input has other consumers, or if other operations than layers
+    with constant weights and data movement use the quantized values.
     """
     scaled = argument.get_user_of_unique_use()
     if not isinstance(scaled, graph.BinaryOp) or scaled.function is not graph.Binary.MUL:

@@ -63,7 +63,8 @@ def split_residual(
     op: graph.LinearOperation, residual: SSAValue
 ) -> tuple[graph.LinearOperation, graph.BinaryOp]:
     """
-    Replace a layer with residual by the layer without it and an addition; return both operations.
+    Replace a layer that adds `residual` by a layer without residual and an addition with the
+    activation of the layer. Return both operations.
     """
     plain = rebuild_linear(op, {"activation": None, "residual_shift": None}, residual=None)
     drop_statistics(plain)  # They belong to the sum.

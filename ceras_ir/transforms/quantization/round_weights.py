@@ -39,7 +39,10 @@ MAX_DIRECT_SIZE = 64
 
 
 def roundable_layers(main: FuncOp) -> list[graph.LinearOperation]:
-    """Return the layers whose constant weights have an exponent, and whose bias is constant."""
+    """
+    Return the layers that will be quantized, have constant weights with a chosen scale, and have a
+    constant bias or no bias.
+    """
     return [
         op
         for op in quantized_operations(main)
@@ -52,17 +55,20 @@ def roundable_layers(main: FuncOp) -> list[graph.LinearOperation]:
 
 def round_to_nearest(weights: Doubles, step: Doubles | float) -> Doubles:
     """
-    Round weights half to even to multiples of `step` and clamp them, as `quantize-graph` does.
+    Round weights to the nearest multiple of the scale `step`, half to even, and clamp them to -127
+    to 127 times `step`, as `quantize-graph` does.
     """
     return np.clip(np.rint(weights / step), WEIGHT_LOW, INT8_HIGH) * step
 
 
 def round_with_compensation(weights: Doubles, pairs: Doubles, steps: Doubles) -> Doubles:
     """
-    Round `weights` [groups, outputs, K] to multiples of `steps` [groups, outputs, 1] column by
-    column, starting with the largest inputs. The following columns compensate the error of each
-    column, according to the correlations `pairs` [groups, K, K] of the inputs. Zeros, as of pruned
-    weights, remain zeros.
+    Round `weights` [groups, outputs, K] to multiples of the scales `steps` [groups, outputs, 1],
+    column by column, starting with the columns of the largest inputs. After each column, the
+    remaining columns are changed so that they compensate the error.
+
+    `pairs` [groups, K, K] are the mean products of pairs of inputs (their correlations). Weights of
+    zero, as of pruned layers, remain zero.
     """
     order = np.argsort(-np.einsum("gii->gi", pairs), axis=1, kind="stable")
     groups = np.arange(len(order))[:, None, None]
@@ -76,8 +82,8 @@ def round_with_compensation(weights: Doubles, pairs: Doubles, steps: Doubles) ->
 
 def _inverse_factors(pairs: Doubles) -> Doubles:
     """
-    Return upper triangular matrices U with `U.T @ U = inverse(pairs)`. For stability, `pairs` is
-    damped first.
+    Return upper triangular matrices U with `U.T @ U = inverse(pairs)`, for matrices `pairs`
+    [groups, K, K]. For stability, a small number is added to the diagonal of `pairs` in place.
     """
     diagonal = np.einsum("gii->gi", pairs)
     mean = diagonal.mean(axis=1, keepdims=True)
@@ -95,8 +101,8 @@ def _inverse_factors(pairs: Doubles) -> Doubles:
 
 def _inverse_upper(triangle: Doubles) -> Doubles:
     """
-    Invert upper triangular matrices by halves, which needs a third of the products of a general
-    inverse.
+    Return the inverse of upper triangular matrices [groups, n, n], by a recursion on halves. This
+    needs a third of the products of a general inverse.
     """
     size = triangle.shape[-1]
     if size <= MAX_DIRECT_SIZE:
@@ -148,7 +154,9 @@ SHRINKAGE = 0.25
 
 
 def patch_length(op: graph.LinearOperation) -> int:
-    """Return the number of products in each accumulator of a layer."""
+    """
+    Return the number of products that each accumulator of a layer sums: the length K of a patch.
+    """
     return prod(graph.shape_of(op.weights)[1:])
 
 
@@ -219,8 +227,8 @@ class InputMoments:
     @property
     def parts(self) -> int:
         """
-        The number of equal parts into which patches are divided, so that matrices of pairs remain
-        small.
+        The number of equal parts into which patches are divided, so that a matrix of products of
+        pairs has at most `MAX_PART_PRODUCTS` rows.
         """
         length = patch_length(self.op)
         return next(
@@ -250,15 +258,17 @@ class InputMoments:
     @property
     def are_finite(self) -> bool:
         """
-        Whether the sums of products are finite. Squares of values above 10^19 overflow in float32.
+        Whether the sums of products are finite. Otherwise they cannot be used; inputs above 10^19
+        overflow in float32.
         """
         return self._pairs.are_finite
 
     def products(self, parts: slice, *, centred: bool) -> NDArray[np.float64]:
         """
-        Return the mean products of all pairs [parts, K, K] for some parts of the groups, or the
-        covariances if `centred`. Elements off the diagonal are shrunk, because columns of few
-        patches are correlated by chance (Ledoit and Wolf 2004).
+        Return the mean products of pairs of elements of patches [parts, K, K] for the parts of
+        patches in the slice `parts`. If `centred`, the means are subtracted (covariances). Elements
+        off the diagonal are multiplied by a factor below 1, because elements of few patches are
+        correlated by chance (Ledoit and Wolf 2004).
         """
         found = self._pairs.of(parts)
         found /= max(self.patches, 1)
@@ -275,7 +285,10 @@ class InputMoments:
         return found
 
     def add(self, x: NDArray[np.float32], op: graph.LinearOperation) -> None:
-        """Add the patches of the input `x` of the layer `op`."""
+        """
+        Add the patches of `x`, the input of the layer `op` for a sample. Of large images, only
+        patches at equal distances are used.
+        """
         if not isinstance(op, graph.Conv2dOp):
             self._multiply(x[None])
             return
@@ -312,7 +325,10 @@ def input_moments(
     samples: Iterable[Mapping[str, Array]],
     layers: Iterable[Sequence[graph.LinearOperation]],
 ) -> list[InputMoments]:
-    """Return the sums over the inputs on `samples`, for each group of layers with equal weights."""
+    """
+    Run the network on `samples`, and return the sums over the input patches for each group of
+    layers with equal weights.
+    """
     consumers: dict[SSAValue, list[tuple[InputMoments, graph.LinearOperation]]] = {}
     found = [InputMoments(op, equal_layers) for op, *equal_layers in layers]
     for moments in found:
@@ -332,7 +348,7 @@ BATCH_PRODUCTS = 1 << 20
 
 
 def steps_by_row(op: graph.LinearOperation) -> Doubles:
-    """Return the scale of the weights of each output channel, as [outputs, 1]."""
+    """Return the scale of the weights of each output channel, as an array [outputs, 1]."""
     exponent = weight_exponent(op)
     assert exponent is not None
     rows = np.array(row_exponents(op) or (0,) * graph.shape_of(op.weights)[0])
@@ -343,8 +359,9 @@ def with_equal_weights(
     layers: Iterable[graph.LinearOperation],
 ) -> list[list[graph.LinearOperation]]:
     """
-    Group layers with equal weights and equal steps, such as the steps of a loop. They are rounded
-    together, so that the weights remain equal and are stored only once.
+    Divide layers into groups with equal weights and equal scales, such as the steps of a loop. The
+    layers of a group are rounded together, so that the weights remain equal and are stored a single
+    time.
     """
     groups: defaultdict[Hashable, list[graph.LinearOperation]] = defaultdict(list)
     for op in layers:
@@ -357,8 +374,10 @@ def with_equal_weights(
 
 def round_weights(moments: InputMoments) -> None:
     """
-    Replace weights by the rounded weights that change the outputs least. If the layer has a bias,
-    the bias compensates the mean change of the outputs, and only deviations from the mean count.
+    Replace the weights of layers by rounded weights with which the outputs change least on the
+    samples. If the layers have biases, the mean change of each output is subtracted from the bias,
+    and only deviations from the mean count. If sums could then exceed 32 bits, weights are rounded
+    to the nearest instead.
     """
     layers = moments.op, *moments.equal_layers
     weights = graph.known_array(moments.op.weights).astype(np.float64)

@@ -66,12 +66,15 @@ def range_of(element: UniformType) -> Bounds:
 
 
 def proven_bounds(value: SSAValue) -> Bounds:
-    """Return bounds of a float value that hold for any network input; infinite if unknown."""
+    """
+    Return a lower and an upper bound of a float value that hold for any graph input; `(-inf, inf)`
+    if no bounds are known.
+    """
     return _Bounds().of(value, 0)
 
 
 class _Bounds:
-    """Computes bounds of float values from the bounds of operands, each a single time."""
+    """Computes the bounds of float values from the bounds of operands, and caches them."""
 
     def __init__(self) -> None:
         self.known: dict[SSAValue, Bounds] = {}
@@ -140,9 +143,9 @@ def _union(*bounds: Bounds) -> Bounds:
 
 def _sum(op: graph.LinearOperation, bounds: Bounds) -> Bounds:
     """
-    Return the bounds of sums of products with constant weights. If weights of both signs cancel,
-    the bounds are too far from the sums to be useful: a constant input must reach half of the
-    bound.
+    Return the bounds of the sums of products of `op`, for elements of the input within `bounds`.
+    Return infinite bounds if weights of both signs cancel to less than half, because real sums are
+    then far from the bounds.
     """
     weights, bias = op.weights.owner, None if op.bias is None else op.bias.owner
     if not isinstance(weights, graph.ConstantOp) or not isinstance(bias, graph.ConstantOp | None):
@@ -224,12 +227,13 @@ def _binary(function: graph.Binary, lhs: Bounds, rhs: Bounds) -> Bounds:
 
 def saturated(quantize: graph.QuantizeOp, coarsest: int | None) -> SSAValue:
     """
-    Return the operand of `quantize` within the range that `quantize` stores.
+    Return the operand of `quantize`, clipped to the range that `quantize` stores, so that the
+    quantization can be removed.
 
     The clip becomes part of the operations that compute the elements if these are sums, products or
-    clips, without other consumers and with a `graph.exponent` of at most `coarsest`: the model
-    rounds coarser results before it clips them. Otherwise the clip is a new operation before
-    `quantize`, unless the operand is proven to exceed the range by at most a step.
+    clips, without other consumers, and with a `graph.exponent` of at most `coarsest`: the model
+    rounds results of larger scales before it clips them. Otherwise the clip is a new operation
+    before `quantize`, unless the operand is proven to exceed the range by at most a unit.
     """
     clip, value = _Clip(quantize, coarsest), quantize.input
     if is_quantized_alike(quantize) and clip.is_absorbed(value):
@@ -241,8 +245,8 @@ def saturated(quantize: graph.QuantizeOp, coarsest: int | None) -> SSAValue:
 
 class _Clip:
     """
-    A clip to the range of a quantization, `limits`. It is omitted for values that are proven to
-    exceed the limits by at most `step`.
+    A clip to `limits`, the range that a quantization stores. It is omitted for values that are
+    proven to exceed the limits by at most `step`, the scale.
     """
 
     def __init__(self, quantize: graph.QuantizeOp, coarsest: int | None):
@@ -253,14 +257,16 @@ class _Clip:
         self.step = min(scale.data for scale in element.scales)
 
     def holds(self, value: SSAValue) -> bool:
-        """Return whether `value` provably exceeds the limits of the clip by at most a step."""
+        """
+        Return whether no clip is needed: `value` is proven to exceed the limits by at most a unit.
+        """
         low, high = proven_bounds(value)
         return self.limits[0] - self.step <= low and high <= self.limits[1] + self.step
 
     def before(self, value: SSAValue, user: Operation) -> SSAValue:
         """
-        Return the operand `value` of `user` after a clip: a new operation before `user`, or a
-        clipped constant.
+        Return `value`, an operand of `user`, after a clip: the result of a new operation before
+        `user` or, for a constant, a new constant.
         """
         array = graph.constant_array(value)
         if array is not None:
@@ -273,8 +279,8 @@ class _Clip:
 
     def is_absorbed(self, value: SSAValue) -> bool:
         """
-        Return whether the operations that compute the elements of `value` can clip them as part of
-        their activation, and have no other consumers.
+        Return whether the operations that compute the elements of `value` have no other consumers
+        and can include the clip in the activation.
         """
         op, known = value.owner, exponent(value)
         match op:
@@ -291,7 +297,7 @@ class _Clip:
 
     def absorb(self, value: SSAValue) -> None:
         """
-        Add the clip to the activations of the operations that compute the elements of `value`.
+        Include the clip in the activation of the operations that compute the elements of `value`.
         """
         op = value.owner
         match op:
@@ -326,7 +332,10 @@ class _Clip:
 
 
 def _clipped_channels(value: SSAValue, quantize: graph.QuantizeOp) -> SSAValue:
-    """Clip `value` to the range of each channel if the ranges differ."""
+    """
+    If a quantization has a scale per channel, return `value` clipped to the range of each channel
+    by a minimum and a maximum, if it can exceed the range. Otherwise return `value`.
+    """
     element = graph.stored_element(quantize.result)
     if not isinstance(element.axis, IntAttr):
         return value

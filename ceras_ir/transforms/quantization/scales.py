@@ -140,8 +140,9 @@ def _rounds_to_even(op: Operation) -> bool:
 
 def _loses_ties(op: graph.Pool2dOp) -> bool:
     """
-    Return whether ties of an average are not exact, because the divisor varies at the border, or is
-    even but no power of two.
+    Return whether a multiplier cannot represent the division of an average exactly, so that ties
+    are rounded in a wrong direction: the divisor varies at the border, or is even but not a power
+    of two.
     """
     size = prod(op.kernel.get_values())
     return op.function is graph.Pool.AVERAGE and (
@@ -171,8 +172,9 @@ def _choose(value: SSAValue) -> None:
 
 def _shifted_zero_point(low: float, high: float) -> int:
     """
-    Return the zero point that reduces clipping on one side of a range by the unused integers on the
-    other side.
+    Return the zero point for a range [`low`, `high`], in units of the scale, that exceeds int8 on
+    one side only. It shifts the range by as many of the unused integers on the other side as
+    needed. Return 0 if the range fits, or exceeds int8 on both sides.
     """
     min_integer, max_integer = signed_bounds(NARROW)
     below, above = round(low) - min_integer, max_integer - round(high)
@@ -331,8 +333,8 @@ class _Alignment:
 
     def _adjust_weights(self, op: graph.LinearOperation) -> bool:
         """
-        Increase the scale of constant weights until the accumulator fits 32 bits and the shift is
-        allowed; return whether it changed.
+        Increase the exponent of the scale of constant weights until the accumulator fits 32 bits
+        and the right shift to the result is at most 31. Return whether it changed.
         """
         chosen = weight_exponent(op)
         if chosen is None:

@@ -76,8 +76,9 @@ Copies = Mapping[SSAValue, graph.UnaryOp]
 
 def insert_copies(main: FuncOp, *, of_products: bool) -> Copies:
     """
-    Insert a copy of each stored value that products with constant weights share with other
-    consumers, such as a residual connection, and let the products use the copy.
+    Insert an 8-bit copy of each stored value that both products with constant weights and other
+    consumers (such as a residual connection) use, and let the products use the copy. The value can
+    then get 16 bits, while the products remain products of bytes. Return the copy of each value.
 
     A copy is a clip without bounds, with the range and scale of the value. `erase_idle_copies`
     removes it again if both have the same width. Results of products are copied only if
@@ -97,7 +98,9 @@ def insert_copies(main: FuncOp, *, of_products: bool) -> Copies:
 
 
 def erase_idle_copies(copies: Copies) -> None:
-    """Remove the copies of values to another width if the value has that width already."""
+    """
+    Remove the copies that have the same width as the copied value, because they are not needed.
+    """
     for value, copy in copies.items():
         if width(value) == width(copy.result):
             copy.result.replace_all_uses_with(value)
@@ -121,8 +124,8 @@ def _copied(main: FuncOp, value: SSAValue, uses: list[Use]) -> graph.UnaryOp:
 
 def _is_product(use: Use) -> bool:
     """
-    Return whether a use is the input of a product with constant weights, or of data movement whose
-    result only such products use. Float data movement does not count, because the result is stored.
+    Return whether a use is the input of a product with constant weights. A use by data movement
+    counts if only such products use the result, except data movement in float.
     """
     op = use.operation
     if is_kept_in_float(op):
@@ -201,8 +204,8 @@ class SetPrecisionPass(LayerOptions, NetworkPass):
 
 def stored_values(main: FuncOp) -> set[SSAValue]:
     """
-    Return the values that are stored as integers: inputs, and results and operands of quantized
-    operations.
+    Return the values of a float network that will be stored as integers: graph inputs, and results
+    and operands of operations that will be quantized.
     """
     found: set[SSAValue] = set(main.body.block.args)
     for op in quantized_operations(main):
@@ -212,8 +215,8 @@ def stored_values(main: FuncOp) -> set[SSAValue]:
 
 def is_named(names: Iterable[str], patterns: Iterable[str]) -> bool:
     """
-    Return whether any of `patterns` equals any of `names`, or matches it as a shell pattern with
-    `*`, `?` and `[...]`.
+    Return whether any of `names` is equal to any of `patterns`, or matches it as a shell pattern
+    with `*`, `?` and `[...]`.
     """
     return any(n == p or fnmatchcase(n, p) for n, p in product(names, patterns))
 
@@ -230,7 +233,10 @@ def _matching(names: dict[Named, list[str]], patterns: Iterable[str], option: st
 
 
 def spread(main: FuncOp) -> None:
-    """Give operand and result of each data movement operation the greater of their widths."""
+    """
+    Widen the operand or the result of data movement operations to 16 bits if the other has 16 bits,
+    because both are stored in the same width.
+    """
     movers = [op for op in quantized_operations(main) if keeps_scale(op) and not is_join(op)]
     changed = True
     while changed:

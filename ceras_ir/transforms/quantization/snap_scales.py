@@ -110,7 +110,10 @@ class SnapScalesPass(NetworkPass):
 
 
 class _Costs:
-    """The loss of signal-to-noise ratio, in dB, by the new scale of each layer."""
+    """
+    Collects the cost of new scales, for notes to the user: the loss of resolution of each
+    activation, and the signal-to-noise ratio of the weights of each layer, in dB.
+    """
 
     def __init__(self) -> None:
         self.steps: list[tuple[float, str]] = []
@@ -152,8 +155,8 @@ def _listed(entries: list[tuple[float, str]]) -> str:
 
 def _remove_pairs(main: FuncOp, costs: _Costs) -> None:
     """
-    Remove pairs of QuantizeLinear and DequantizeLinear: consumers get the float value before the
-    pair.
+    Remove the pairs of QuantizeLinear and DequantizeLinear of a network. Consumers get the float
+    value before the pair, clipped to the range of the pair. Exponents of new scales are recorded.
     """
     block = main.body.block
     floats: dict[SSAValue, SSAValue] = {}
@@ -197,8 +200,8 @@ def _remove_pairs(main: FuncOp, costs: _Costs) -> None:
 
 def _clip_to_storage(quantize: graph.QuantizeOp, costs: _Costs) -> SSAValue:
     """
-    Return the operand of `quantize`, clipped to the range of the stored type, with the exponent of
-    the new scale.
+    Return the operand of `quantize`, clipped to the range of the stored type, and record the
+    exponent of the new scale for it.
     """
     element, value = graph.stored_element(quantize.result), quantize.input
     chosen, known = _fitting_exponent(element), exponent(value)
@@ -226,9 +229,10 @@ def _exponent_of_few_bits(value: SSAValue, element: UniformType, chosen: int) ->
 
 def _set_missing_exponents(main: FuncOp) -> None:
     """
-    Set the exponents of values that the model does not quantize. An operand that is moved or
-    clipped has the exponent of the result. All other values have the smallest exponent that holds
-    the proven bounds, which is more reliable than synthetic samples.
+    Record an exponent of the scale for values that the model does not quantize. An operand that is
+    only moved or clipped gets the exponent of the result. The other values get the smallest
+    exponent that represents the proven bounds, if there are finite bounds; they are more reliable
+    than synthetic samples.
     """
     for op in reversed(list(main.body.block.ops)):
         if not isinstance(op, graph.GraphOperation) or not _keeps_range(op):

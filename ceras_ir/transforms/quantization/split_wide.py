@@ -62,8 +62,8 @@ DEVIATIONS = 4.0
 
 class Bytes(NamedTuple):
     """
-    The two 8-bit halves of a 16-bit value minus the zero point: `lower` plus (or, if `negated`,
-    minus) 2^8 `upper`.
+    The two 8-bit halves of a 16-bit value after subtraction of the zero point: the value is `lower
+    + 256 * upper` or, if `negated`, `lower - 256 * upper`.
     """
 
     upper: SSAValue

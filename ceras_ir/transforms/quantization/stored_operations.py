@@ -49,11 +49,12 @@ from ceras_ir.transforms.quantization.integer_forms import integer_form
 
 class QuantizedValues:
     """
-    Creates the quantized counterparts of float values on demand.
+    Creates the stored form of float values when a consumer needs it, and keeps it for other
+    consumers.
 
-    Each value has a storage and a counterpart. A `graph.requantize` is inserted for each other
-    storage that a consumer needs. Constants are quantized for each consumer. All inserted
-    operations dominate the consumer.
+    A value has a single stored form with an exponent, width and zero point. A `graph.requantize` is
+    inserted for each other storage that a consumer needs. Constants are quantized for each
+    consumer. All inserted operations precede the consumer.
     """
 
     def __init__(self, block: Block):
@@ -72,7 +73,10 @@ class QuantizedValues:
         return self.storage(value).exponent
 
     def define(self, value: SSAValue, quantized: SSAValue) -> None:
-        """Record that `quantized` replaces the float `value`, whose operation is removed later."""
+        """
+        Record that `quantized` is the stored form of the float `value`. The operation that computes
+        `value` is removed later.
+        """
         quantized.name_hint = value.name_hint
         self.known[value, self.storage(value)] = quantized
         self.replaced[value] = quantized
@@ -81,8 +85,8 @@ class QuantizedValues:
         self, value: SSAValue, exponent: int | None = None, bits: int | None = None
     ) -> SSAValue:
         """
-        Return the counterpart of `value`. If an exponent or width is given that differs from the
-        storage of the value, the result has no zero point.
+        Return the stored form of `value`. If `exponent` or `bits` differ from the storage of the
+        value, return it requantized to this scale and width, without zero point.
         """
         own = self.storage(value)
         exponent, bits = own.exponent if exponent is None else exponent, bits or own.bits
@@ -109,8 +113,8 @@ class QuantizedValues:
 
     def real(self, value: SSAValue, consumer: Operation) -> SSAValue:
         """
-        Return `value` in float for a float consumer; a replaced value is dequantized before its
-        first float consumer.
+        Return `value` in float for a float operation `consumer`. A value that was replaced by
+        integers is dequantized before the first such consumer.
         """
         if value not in self.replaced:
             return value
@@ -150,7 +154,9 @@ MIN_SOFTMAX_EXPONENT = -8
 
 def stored_operation(op: GraphOperation, values: QuantizedValues) -> list[GraphOperation]:
     """
-    Return the integer operations that replace a float operation; the last one computes the result.
+    Return the integer operations that replace the float operation `op`; the last operation computes
+    the result. A function without an integer form remains float between dequantization and
+    quantization. Raise `InputError` if a bias or residual does not fit.
     """
     target = values.storage(op.output).element
     operands = _operands(op, values)
@@ -169,7 +175,10 @@ def stored_operation(op: GraphOperation, values: QuantizedValues) -> list[GraphO
 
 
 def _operands(op: GraphOperation, values: QuantizedValues) -> Sequence[SSAValue]:
-    """Return the quantized operands of `op`. The bias is returned unchanged."""
+    """
+    Return the operands of `op` in stored form, at the scales that the integer operation requires.
+    The bias of a layer is returned unchanged.
+    """
     match op:
         case graph.LinearOperation():
             return _linear_operands(op, values)
@@ -214,8 +223,8 @@ def _linear_operands(op: graph.LinearOperation, values: QuantizedValues) -> list
 
 def _function_operand(op: graph.UnaryOp, values: QuantizedValues) -> SSAValue:
     """
-    Return the operand of a function. If the function becomes a table of 16-bit operands, the
-    operand has the number of bits that this table needs.
+    Return the stored operand of a function. If it has 16 bits and the result 8 bits, the function
+    becomes a table of 16-bit operands, and the operand gets the scale that this table requires.
     """
     argument, form = values.storage(op.input), form_of(op)
     narrow = values.storage(op.result).bits == NARROW

@@ -31,7 +31,8 @@ BYTE_VALUES = 256
 @dataclass(frozen=True)
 class ByteFunction:
     """
-    A function of single ui8 pixels that computes a value; the dimensions of the value may be
+    A function of a single ui8 pixel that computes each element of a value: `steps` are the
+    operations from `source`, which contains the pixels, to the value. The axes of the value may be
     permuted.
     """
 
@@ -49,13 +50,16 @@ class ByteFunction:
 
     @property
     def channel_dimension(self) -> int | None:
-        """The dimension of the value along which the function differs, or `None`."""
+        """
+        The axis of the value along which the function differs (the channels), or `None` if all
+        elements have the same function.
+        """
         return None if self.axis is None else self.order.index(self.axis)
 
     def then(self, op: graph.GraphOperation) -> "ByteFunction | None":
         """
-        Return the composition of this function and `op`, or `None` if that is no function of single
-        pixels.
+        Return this function followed by `op`, or `None` if the result does not depend on a single
+        pixel only.
         """
         if isinstance(op, graph.TransposeOp):
             order = tuple(self.order[p] for p in op.permutation.get_values())
@@ -78,7 +82,8 @@ class ByteFunction:
 
     def evaluate(self) -> Array:
         """
-        Return the results of the function for all bytes: a row of 256 entries for each channel.
+        Return the results of the function for the 256 possible pixels, as an array [channels, 256],
+        with a single row if channels do not differ.
         """
         rank = len(self.order)
         along = next(d for d in range(rank) if d != self.axis)
@@ -108,7 +113,8 @@ PIXEL_OPERATIONS = (graph.CastOp, graph.UnaryOp, graph.BinaryOp, graph.QuantizeO
 
 def byte_function(value: SSAValue) -> ByteFunction | None:
     """
-    Return the function of single ui8 pixels that computes `value`, or `None` if there is none.
+    Return the function of a single ui8 pixel that computes each element of `value`, or `None` if
+    elements depend on something else.
     """
     steps: list[graph.GraphOperation] = []
     while not _is_bytes(value):
@@ -204,8 +210,8 @@ def _distinct(
     function: ByteFunction,
 ) -> tuple[DenseIntOrFPElementsAttr, tuple[int, ...] | None]:
     """
-    Return the different tables of a function's channels, and, if there are several, the index of
-    each channel's table.
+    Return the lookup tables of a function without duplicates, and the index of the table of each
+    channel; `None` instead of indices if all channels have the same table.
     """
     entries = function.evaluate()
     distinct: dict[bytes, int] = {}
@@ -231,7 +237,10 @@ def _replace(
     rows: tuple[int, ...] | None,
     quantize: graph.QuantizeOp,
 ) -> None:
-    """Replace the operations `replaced`, which have equal results, by a single lookup."""
+    """
+    Replace the operations `replaced`, which have equal results, by a single lookup in `table`.
+    `rows` are the indices of the tables of channels.
+    """
     first, value = replaced[0], function.source
     new: list[graph.GraphOperation] = []
     if function.order != tuple(range(len(function.order))):

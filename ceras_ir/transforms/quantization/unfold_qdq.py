@@ -94,13 +94,18 @@ def _exceeds(op: graph.GraphOperation, arithmetic: Arithmetic) -> bool:
 
 
 class _Unfolding:
-    """Replaces operations one by one, in their order."""
+    """
+    Replaces integer operations one by one, in order, by float operations between dequantization and
+    quantization.
+    """
 
     def __init__(self) -> None:
         self.floats: dict[SSAValue, SSAValue] = {}
 
     def replace(self, op: graph.GraphOperation) -> bool:
-        """Replace `op` and return True, or return False if it has no float form."""
+        """
+        Replace `op` and return True. Return False if it has no float form or is not quantized.
+        """
         target = graph.quantized_element(op.output)
         if target is None or not self._has_float_form(op, target):
             return False
@@ -132,7 +137,10 @@ class _Unfolding:
     def _computed(
         self, op: graph.GraphOperation, target: UniformType
     ) -> tuple[SSAValue, FunctionAttr | None]:
-        """Return the float result of `op` and a clip that is not part of the operation."""
+        """
+        Return the result of `op` computed in float, and a clip that must follow because the float
+        operation cannot include it, or `None`.
+        """
         requant = op.properties.get("requant")
         clip = _clip(requant, target) if isinstance(requant, RequantAttr) else None
         match op:
@@ -201,7 +209,10 @@ class _Unfolding:
 
 
 def _clip(requant: RequantAttr, target: UniformType) -> FunctionAttr | None:
-    """Return the clip to a clamp range, or `None` if it is that of the type."""
+    """
+    Return the clip on real values that is equal to the clamp range of `requant`, or `None` if the
+    clamp range is the range of the type `target`.
+    """
     low, high = requant.low.data, requant.high.data
     if low <= target.low and high >= target.high:
         return None
@@ -212,13 +223,19 @@ def _clip(requant: RequantAttr, target: UniformType) -> FunctionAttr | None:
 
 
 def _tabulated(op: graph.LookupOp) -> FunctionAttr | None:
-    """Return the function of a table for all channels, if it is known."""
+    """
+    Return the function that a lookup table approximates for all channels, or `None` if it is not
+    recorded or differs between channels.
+    """
     function = op.attributes.get(FUNCTION)
     return function if isinstance(function, FunctionAttr) and op.rows is None else None
 
 
 def _beta(op: graph.FixedPointSoftmaxOp) -> float | None:
-    """Return the factor on the argument of a softmax that its table contains, if there is one."""
+    """
+    Return the factor by which the table of a softmax multiplies the argument, or `None` if the
+    first two entries of the table do not determine it.
+    """
     table = graph.constant_array(op.table)
     assert table is not None
     if not 0 < table[1] < table[0]:
