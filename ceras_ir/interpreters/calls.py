@@ -40,33 +40,42 @@ from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError, 
 
 
 class OutOfRangeError(Exception):
-    """An access outside of a buffer. The interpreter adds the location of the operation."""
+    """
+    An access outside of a buffer. The interpreter converts it to an `InputError` with the location
+    of the operation.
+    """
 
 
 def check(kind: str, low: int, high: int, extent: int) -> None:
-    """Refuse positions from `low` to `high` unless all are in `[0, extent)`."""
+    """
+    Raise `OutOfRangeError` unless `low` and `high` are in `[0, extent)`. `kind` names the positions
+    in the message, such as "row".
+    """
     if low < 0 or high >= extent:
         position = low if low < 0 else high
         raise OutOfRangeError(f"{kind} {position} is out of range, expected [0, {extent})")
 
 
 def check_indices(indices: Iterable[int], extents: Iterable[int]) -> None:
-    """Refuse indices outside of the dimensions."""
+    """Raise `OutOfRangeError` if an index is not in `[0, extent)` of the dimension."""
     for index, extent in zip(indices, extents, strict=False):
         check("index", index, index, extent)
 
 
 def index_values(operands: Iterable[int | IntegerAttr]) -> tuple[int, ...]:
-    """Return the values of index operands: integers up to xDSL 0.74, attributes from 0.75."""
+    """
+    Return the integers of index operands. The interpreter of xDSL passes integers up to 0.74, and
+    attributes from 0.75 on.
+    """
     return tuple(v.value.data if isinstance(v, IntegerAttr) else v for v in operands)
 
 
 class LocatedInterpreter(Interpreter):
     """
-    Reports errors that the verifier cannot detect at the operation: an index out of range, or an
-    operation without an implementation. A value is released after the last use in a function, so
-    that memory contains only live values. Overflow and division by zero follow IEEE 754, without a
-    warning.
+    The interpreter of xDSL with three changes. Errors that the verifier cannot detect, such as an
+    index out of range, are reported with the location of the operation. A value is released after
+    the last use in a function, so that memory contains only live values. Overflow and division by
+    zero follow IEEE 754, without a warning.
     """
 
     def __init__(self, module: ModuleOp, listeners: Sequence[Interpreter.Listener] = ()) -> None:
@@ -172,7 +181,10 @@ MAX_CACHED_BODIES = 64
 
 
 class RememberedCalls:
-    """A cache of results of calls."""
+    """
+    A cache of the results of loops and branches. They have no side effects, so that functions and
+    operands determine the result.
+    """
 
     def __init__(self) -> None:
         self.bodies: list[list[FuncOp]] = []
@@ -186,8 +198,8 @@ class RememberedCalls:
         compute: Callable[[], NDArray[np.int8]],
     ) -> NDArray[np.int8]:
         """
-        Return the result of `op` on arrays, from the cache or from `compute`. A cached result is
-        read-only.
+        Return the packed result of `op` on the operands `arrays`, from the cache or from `compute`.
+        A cached result is read-only. Only operations of `main` are cached.
         """
         caller = op.parent_op()
         if not isinstance(caller, FuncOp) or caller.sym_name.data != "main":
@@ -246,8 +258,8 @@ def _packed(op: graph.CallingOperation, arrays: Sequence[Array]) -> NDArray[np.i
 @register_impls
 class CallFunctions(InterpreterFunctions):
     """
-    Interprets calls of functions, such as loops and branches. Listeners are notified of a loop, but
-    not of the steps, which are not layers.
+    Interprets operations that call functions: loops, branches and `graph.extract`. Listeners are
+    notified of a loop, but not of the operations in each step.
     """
 
     def __init__(self) -> None:

@@ -15,7 +15,10 @@ UNIT_BITS = 8
 
 
 def decoded(frame: NDArray[np.uint8], format: FrameFormat, channels: Channels) -> Integers:
-    """Return the image [H, W, C] of all pixels of a frame of shape [1, H, W, B]."""
+    """
+    Convert a frame [1, rows, columns, bytes] to an image [H, W, C] with elements from 0 to 255,
+    without cropping and resizing.
+    """
     data = frame[0].astype(np.int32)
     if format in PLANAR | PACKED:
         return _of_yuv(*_yuv(data, format), channels)
@@ -70,8 +73,9 @@ def _bayer(data: Integers, format: FrameFormat) -> list[Integers]:
 
 def positions(extent: int, count: int, kind: Resize) -> tuple[Integers, Integers, Integers]:
     """
-    Return for each of `count` results the index of two of `extent` elements, and the weight of the
-    second, in units of 1/256.
+    Return three arrays [count] to resize an axis from `extent` to `count` elements: the indices of
+    the two neighbors of each result, and the weight of the second neighbor in units of 1/256. For
+    the nearest element both indices are equal, and the weight is 0.
     """
     index = 2 * np.arange(count, dtype=np.int64) + 1
     if kind is Resize.NEAREST:
@@ -85,7 +89,10 @@ def positions(extent: int, count: int, kind: Resize) -> tuple[Integers, Integers
 
 
 def resized(image: Integers, size: tuple[int, int], kind: Resize) -> NDArray[np.uint8]:
-    """Return an image [H, W, C] with another height and width, rounded to nearest, ties up."""
+    """
+    Resize an image [H, W, C] to the height and width `size`. Results are rounded to nearest, ties
+    up.
+    """
     unit = 1 << UNIT_BITS
     top, bottom, down = positions(image.shape[0], size[0], kind)
     left, right, across = positions(image.shape[1], size[1], kind)

@@ -21,8 +21,8 @@ _STATISTICS: ContextVar[bool] = ContextVar("statistics", default=False)
 @contextmanager
 def for_statistics() -> Generator[None]:
     """
-    Replace `exp` by numpy's, which takes a sixth of the time, with an error of up to 3 units in the
-    last place. Calibration needs only the distribution of values.
+    Inside the `with` block, compute `exp` by numpy, which takes a sixth of the time but has an
+    error of up to 3 units in the last place. Calibration needs only the distribution of values.
     """
     token = _STATISTICS.set(True)
     try:
@@ -32,7 +32,7 @@ def for_statistics() -> Generator[None]:
 
 
 def is_for_statistics() -> bool:
-    """Return whether functions are approximate."""
+    """Return whether `exp` is approximate, because the caller is inside `for_statistics`."""
     return _STATISTICS.get()
 
 
@@ -65,8 +65,8 @@ EXP_COEFFICIENTS = _float32s(
 
 def exp(x: Floats) -> Floats:
     """
-    Compute `((p * (r * r) + r) + 1) * 2**n` with `n = rint(x * LOG2_E)`, ties to even, `r = (x - n
-    * LN2_HIGH) - n * LN2_LOW`, and `p` the polynomial in `r` by Horner's rule.
+    Compute `exp(x)` as `((p * (r * r) + r) + 1) * 2**n` with `n = rint(x * LOG2_E)`, ties to even,
+    `r = (x - n * LN2_HIGH) - n * LN2_LOW`, and `p` the polynomial in `r` by Horner's rule.
     """
     if is_for_statistics():
         return np.exp(x)
@@ -108,9 +108,9 @@ EXP_MINUS_ONE_NEAR = np.float32(11 / 32)
 
 def exp_minus_one(x: Floats) -> Floats:
     """
-    Compute `p * (x * x) + x` below `EXP_MINUS_ONE_NEAR` in magnitude, with the polynomial `p` of
-    `exp` in `x`, which avoids cancellation; else `exp(x) - 1`. The error is at most 4 units in the
-    last place.
+    Compute `exp(x) - 1`: as `p * (x * x) + x` below `EXP_MINUS_ONE_NEAR` in magnitude, with the
+    polynomial `p` of `exp` in `x`, which avoids cancellation; otherwise by a subtraction. The error
+    is at most 4 units in the last place.
     """
     near = np.abs(x) < EXP_MINUS_ONE_NEAR
     safe = np.where(near, x, np.float32(0))
@@ -136,9 +136,10 @@ MIN_NORMAL = np.float32(2.0**-126)
 
 def log(x: Floats) -> Floats:
     """
-    Compute `(((p * (r * r * r) + e * LN2_LOW) - 0.5 * (r * r)) + r) + e * LN2_HIGH` with `x = m *
-    2**e`, m in [sqrt(1/2), sqrt(2)), `r = m - 1`, and `p` the polynomial in `r` by Horner's rule.
-    The result is -infinity for 0 and NaN below 0. The error is at most 0.9 units in the last place.
+    Compute the natural logarithm as `(((p * (r * r * r) + e * LN2_LOW) - 0.5 * (r * r)) + r) + e *
+    LN2_HIGH` with `x = m * 2**e`, m in [sqrt(1/2), sqrt(2)), `r = m - 1`, and `p` the polynomial in
+    `r` by Horner's rule. The result is -infinity for 0 and NaN below 0. The error is at most 0.9
+    units in the last place.
     """
     inside = (x > 0) & (x < np.float32(np.inf))
     safe = np.where(inside, x, np.float32(1))
@@ -170,9 +171,9 @@ ERFC_COEFFICIENTS = _float32s(
 
 def erf(x: Floats) -> Floats:
     """
-    Compute `x * p(x * x)` below 1 in magnitude, else `1 - exp(-q(min(abs(x), 4)))` with the sign of
-    `x`, both polynomials by Horner's rule. The error is at most 2.4 units in the last place. NaN
-    remains NaN.
+    Compute the Gauss error function: `x * p(x * x)` below 1 in magnitude, otherwise `1 -
+    exp(-q(min(abs(x), 4)))` with the sign of `x`, both polynomials by Horner's rule. The error is
+    at most 2.4 units in the last place. NaN remains NaN.
     """
     a = np.minimum(np.abs(x), np.float32(4))
     s = a * a
@@ -240,8 +241,9 @@ def atan(x: Floats) -> Floats:
 
 def softplus(x: Floats) -> Floats:
     """
-    Compute `max(x, 0) + (log(u) + (e - (u - 1)))` with `e = exp(-abs(x))` and `u = 1 + e`. The last
-    term is the rounding error of `u`, so that the relative error near 0 is at most 2e-7.
+    Compute `log(1 + exp(x))` as `max(x, 0) + (log(u) + (e - (u - 1)))` with `e = exp(-abs(x))` and
+    `u = 1 + e`. The last term is the rounding error of `u`, so that the relative error near 0 is at
+    most 2e-7.
     """
     e, one = exp(-np.abs(x)), np.float32(1)
     u = one + e
@@ -250,7 +252,10 @@ def softplus(x: Floats) -> Floats:
 
 
 def tanh(x: Floats) -> Floats:
-    """Compute `t / (t + 2)` with `t = exp_minus_one(-2 * abs(x))`, negated unless `x < 0`."""
+    """
+    Compute the hyperbolic tangent as `t / (t + 2)` with `t = exp_minus_one(-2 * abs(x))`, negated
+    unless `x < 0`.
+    """
     t = exp_minus_one(np.float32(-2) * np.abs(x))
     y: Floats = np.divide(t, t + np.float32(2))
     return np.where(x < 0, y, -y)
@@ -266,7 +271,10 @@ def half(x: Floats) -> Floats:
 
 
 def mish(x: Floats) -> Floats:
-    """Compute `x * (n / (n + 2))` with `n = e * (e + 2)` and `e = exp(min(x, 20))`."""
+    """
+    Compute `x * tanh(softplus(x))` as `x * (n / (n + 2))` with `n = e * (e + 2)` and `e =
+    exp(min(x, 20))`.
+    """
     e = exp(np.minimum(x, np.float32(20)))
     n: Floats = np.multiply(e, e + np.float32(2))
     return np.multiply(x, n / (n + np.float32(2)))
@@ -274,8 +282,8 @@ def mish(x: Floats) -> Floats:
 
 def power(x: Floats, y: Floats) -> Floats:
     """
-    Compute 1 for `y = 0`, `x` for `y = 1`, `x * x` for `y = 2`, else `exp(y * log(abs(x)))`. For x
-    < 0 the result is negated for odd y, and NaN if y is not an integer.
+    Compute `x**y`: 1 for `y = 0`, `x` for `y = 1`, `x * x` for `y = 2`, otherwise `exp(y *
+    log(abs(x)))`. For x < 0 the result is negated for odd y, and NaN if y is not an integer.
     """
     one, two = np.float32(1), np.float32(2)
     result = exp(y * log(np.abs(x)))
@@ -293,8 +301,8 @@ MAX_CACHED_ELEMENTS = 1 << 15
 
 def apply_function(function: FunctionAttr, x: Floats, out: Floats | None = None) -> Floats:
     """
-    Compute the function of a `graph.unary` or an activation. `out` receives the result; it must be
-    contiguous, and may be `x`.
+    Compute an elementwise function of `graph` with parameters, scale and offset. If `out` is given,
+    the result is written to it; it must be contiguous, and may be `x`.
     """
     if out is None and x.size <= MAX_CACHED_ELEMENTS:
         return _scaled(function, _apply(function, x))

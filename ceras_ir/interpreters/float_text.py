@@ -27,7 +27,7 @@ CONSTANT_PLACEHOLDER = re.compile(r"@([A-Z]\w+)(\[.+?\])?@")
 
 @dataclass(frozen=True)
 class Text:
-    """The text of a C function, and the functions that it calls."""
+    """The text of a C function, and the names of the functions that it calls."""
 
     needs: tuple[str, ...]
     """The called functions, in the order of definition."""
@@ -35,7 +35,10 @@ class Text:
 
     @classmethod
     def read(cls, folder: Traversable, name: str) -> "Text | None":
-        """Return the text of `name` in a folder, or `None`."""
+        """
+        Return the text of the function `name` from the file `name.c` in `folder`, or `None` if
+        there is no such file.
+        """
         file = folder / f"{name}.c"
         if not file.is_file():
             return None
@@ -45,18 +48,27 @@ class Text:
 
 @cache
 def float_text(name: str) -> Text | None:
-    """Return the text of a function of `runtime/`; `name` includes `_f32`."""
+    """
+    Return the C text of a function of `runtime/` with constants filled in, or `None` for an unknown
+    function. `name` includes `_f32`, such as `tanh_f32`.
+    """
     text = Text.read(files("ceras_ir.interpreters") / "runtime", name)
     return text and Text(text.needs, "".join(map(_filled, text.body.splitlines(keepends=True))))
 
 
 def strict_floats() -> str:
-    """Return preprocessor lines that stop a build with flags that change float results."""
+    """
+    Return C preprocessor lines that stop a build if compiler flags change float results, such as
+    `-ffast-math`.
+    """
     return (files("ceras_ir.interpreters") / "runtime" / "strict_floats.h").read_text("ascii")
 
 
 def expression(function: Function, x: str, parameters: Sequence[str]) -> tuple[Sequence[str], str]:
-    """Return the functions to be defined, and an expression of `x` without side effects."""
+    """
+    Return the names of the C functions that must be defined, and a C expression that applies
+    `function` with `parameters` to the expression `x`, which must have no side effects.
+    """
     name = f"{function}_f32"
     text = float_text(name)
     assert text is not None, f"no text for {name}"
@@ -67,7 +79,10 @@ def expression(function: Function, x: str, parameters: Sequence[str]) -> tuple[S
 
 
 def needed(names: Sequence[str]) -> Iterator[str]:
-    """Yield `names` and the functions that they call, each after the callees, possibly repeated."""
+    """
+    Yield `names` and the C functions that they call, each after the functions that it calls. Names
+    can be repeated.
+    """
     for name in names:
         text = float_text(name)
         assert text is not None, f"no text for {name}"
@@ -75,7 +90,7 @@ def needed(names: Sequence[str]) -> Iterator[str]:
 
 
 def float_literal(value: float) -> str:
-    """Return a float32 constant; nine digits are exact."""
+    """Return the C literal of a float32 number, such as `0.5f`. Nine digits are exact."""
     narrow = float(np.float32(value))
     assert not isnan(narrow)
     if isinf(narrow):

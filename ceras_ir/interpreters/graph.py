@@ -46,7 +46,10 @@ Array = NDArray[np.generic]
 
 
 def combine(kind: Binary, lhs: Array, rhs: Array) -> Array:
-    """Evaluate `graph.binary` before the activation; operands and result have the same type."""
+    """
+    Evaluate `graph.binary` of kind `kind`, before the activation, on float32 or plain integers.
+    Operands and result have the same type; integers wrap around.
+    """
     if lhs.dtype == np.float32:
         return _floats(kind, lhs.astype(np.float32), rhs.astype(np.float32))
     # A 64-bit result has the low bits of a narrower result.
@@ -128,12 +131,12 @@ def _power(x: NDArray[np.uint64], exponent: NDArray[np.uint64]) -> NDArray[np.ui
 
 
 def compare(kind: Compare, lhs: Array, rhs: Array) -> NDArray[np.bool_]:
-    """Evaluate `graph.compare`."""
+    """Evaluate `graph.compare` of kind `kind`, elementwise."""
     return NUMPY_COMPARISONS[kind](lhs, rhs)
 
 
 def cast(x: Array, dtype: np.dtype[np.generic]) -> Array:
-    """Evaluate `graph.cast`."""
+    """Evaluate `graph.cast` to the numpy type `dtype`, elementwise."""
     if dtype == np.bool_:
         return x != x.dtype.type(0)
     if x.dtype != np.float32 or dtype == np.float32:
@@ -237,8 +240,8 @@ def _looked_up(stored: Array, tables: Array, rows: tuple[int, ...] | None) -> Ar
 @register_impls
 class GraphFunctions(InterpreterFunctions):
     """
-    Interprets the operations of `graph`, with a method for each. Arrays have the stored type of the
-    elements.
+    Interprets the operations of `graph`, with a method for each. Operands and results are arrays of
+    the stored type, such as int8 for quantized elements.
     """
 
     @impl(graph.ConstantOp)

@@ -144,8 +144,9 @@ def normalize(
     x: NDArray[np.float32], epsilon: float, *, centred: bool
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """
-    Return the normalized `x` of `graph.normalize`, before the multiplication by `scale`, and the
-    divisor.
+    Return the normalized rows of `graph.normalize` before the multiplication by `scale`, and the
+    divisor (the root of the mean square plus `epsilon`) of each row. If `centred`, the mean is
+    subtracted first.
     """
     c = x - _mean(x) if centred else x
     deviation = np.sqrt(np.add(_mean(c * c), np.float32(epsilon), dtype=np.float32))
@@ -236,7 +237,11 @@ class NormalizationFunctions(InterpreterFunctions):
 def chosen_boxes(
     boxes: NDArray[np.float32], scores: NDArray[np.float32], count: int, overlap: np.float32
 ) -> list[int]:
-    """Return the selected boxes of an image and class in order; -inf marks removed candidates."""
+    """
+    Select boxes [N, 4] of a class in an image by non-maximum suppression, and return the indices of
+    at most `count` boxes, the highest score first. A box with a score of -inf is no candidate.
+    Boxes with a ratio of intersection to union with a selected box above `overlap` are removed.
+    """
     candidates = scores.copy()
     sides = np.maximum(boxes[:, 2:] - boxes[:, :2], np.float32(0))
     areas = sides[:, 0] * sides[:, 1]

@@ -58,8 +58,8 @@ class _Trace(Interpreter.Listener):
 
 def check_inputs(main: FuncOp, inputs: Mapping[str, Array]) -> list[Array]:
     """
-    Return the arrays in argument order; raise `InputError` for a missing or unknown name, or
-    another shape or type.
+    Return the arrays of `inputs` in the order of the arguments of `main`. Raise `InputError` for a
+    missing or unknown name, or another shape or type.
     """
     names = input_names(main)
     if unknown := sorted(set(inputs) - set(names)):
@@ -85,8 +85,9 @@ def run(
     module: ModuleOp, inputs: Mapping[str, Array], tracer: Tracer | None = None
 ) -> dict[str, Array]:
     """
-    Run `main` on arrays with the shapes of the arguments, and return results by name. Overflow and
-    division by zero follow IEEE 754, without a warning.
+    Run the network on `inputs`, which map names of graph inputs to arrays, and return the graph
+    outputs by name. `tracer` receives each operation with the results. Overflow and division by
+    zero follow IEEE 754, without a warning.
     """
     main = main_function(module)
     arrays = check_inputs(main, inputs)
@@ -97,7 +98,7 @@ def run(
 
 
 def pack(x: Array, shape: tuple[int, ...]) -> Array:
-    """Evaluate `mem.pack` for a packed shape."""
+    """Evaluate `mem.pack`: arrange the channels of `x` in vectors. `shape` is the packed shape."""
     rows, lanes = _vector(shape, x.ndim)
     padding = [(0, -x.shape[0] % rows), *[(0, 0)] * (x.ndim - 2), (0, -x.shape[-1] % lanes)]
     padded = np.pad(x, padding)
@@ -107,7 +108,10 @@ def pack(x: Array, shape: tuple[int, ...]) -> Array:
 
 
 def windows(x: Array, op: mem.PackWindowsOp) -> Array:
-    """Rearrange windows for `mem.pack_windows`, before packing."""
+    """
+    Return the windows of `x` that `mem.pack_windows` gathers (im2col), [N, H, W, elements of a
+    window and constants], before they are packed in vectors.
+    """
     n, rows, columns, _ = op.plain_shape
     (kh, kw), (sh, sw), (top, left) = (
         extents.get_values() for extents in (op.kernel, op.strides, op.offset)
@@ -125,7 +129,7 @@ def windows(x: Array, op: mem.PackWindowsOp) -> Array:
 
 
 def pack_tiles(x: Array, op: mem.PackTilesOp) -> Array:
-    """Evaluate `mem.pack_tiles`."""
+    """Evaluate `mem.pack_tiles`: arrange the weights `x` of a matrix product in square tiles."""
     plain = x if op.transposed is None else x.T
     n, k, *_, lanes = shape_of(op.result)
     padded = np.pad(plain, [(0, -extent % lanes) for extent in plain.shape])
@@ -134,7 +138,10 @@ def pack_tiles(x: Array, op: mem.PackTilesOp) -> Array:
 
 
 def fold_zero_point(bias: Array, tiles: Array, zero_point: int) -> Array:
-    """Evaluate `mem.fold_zero_point`."""
+    """
+    Evaluate `mem.fold_zero_point`: subtract `zero_point` times the sum of weights (`tiles`) for
+    each output from `bias`.
+    """
     sums = tiles.astype(np.int64).sum(axis=(1, 2, 3, 5)) * zero_point
     blocks, lanes = sums.shape
     rows = sums.reshape(blocks, *(1,) * (bias.ndim - 2), lanes)
@@ -142,7 +149,9 @@ def fold_zero_point(bias: Array, tiles: Array, zero_point: int) -> Array:
 
 
 def unpack(x: Array, shape: tuple[int, ...]) -> Array:
-    """Invert `pack` for a plain shape."""
+    """
+    Evaluate `mem.unpack`: restore an array of `shape` from vectors. It is the inverse of `pack`.
+    """
     split = x.reshape(*x.shape[: len(shape)], *_vector(x.shape, len(shape)))
     order = (0, 4, 2, 3, 1, 5) if len(shape) == 4 else (1, 2, 0, 3)
     vectors = split.transpose(order)
@@ -203,8 +212,9 @@ def run_in_arena(
     module: ModuleOp, inputs: Mapping[str, Array], tracer: Tracer | None = None
 ) -> dict[str, Array]:
     """
-    Run like `network.run`, but store each value with a `mem.block` at its address in the arena.
-    Other values have separate arrays.
+    Run a network with a memory plan like `run`, but store each value at the address in `mem.block`
+    in an array of bytes, so that an error in the plan changes the results. Values without a block
+    have separate arrays.
     """
     main = main_function(module)
     arena = arena_of(main)
@@ -296,8 +306,8 @@ Runner: TypeAlias = Callable[[ModuleOp, Mapping[str, Array], Tracer | None], dic
 
 class Sequence:
     """
-    A network that runs step by step, and keeps its states from one step to the next. It may be at
-    any level above machine code.
+    Runs a network with states step by step, and keeps the states from a step to the next. The
+    network may be at any level above machine code.
     """
 
     def __init__(self, module: ModuleOp):
@@ -309,7 +319,9 @@ class Sequence:
         """The states that the next step receives, by the names of arguments."""
 
     def step(self, sample: Mapping[str, Array], tracer: Tracer | None = None) -> dict[str, Array]:
-        """Run a step, and return the outputs that are not states."""
+        """
+        Run the network on a sample and the present states. Return the outputs that are not states.
+        """
         results = self._run(self.module, {**sample, **self.states}, tracer)
         self.states = {name: results[result] for name, result in self._names.items()}
         kept = set(self._names.values())
@@ -317,14 +329,20 @@ class Sequence:
 
 
 def in_turn(module: ModuleOp, samples: Iterable[Mapping[str, Array]]) -> Iterator[dict[str, Array]]:
-    """Yield the outputs for each of `samples`, from the initial state on."""
+    """
+    Run the network on each sample in order, from the initial states on, and yield the outputs that
+    are not states.
+    """
     yield from map(Sequence(module).step, samples)
 
 
 def with_states(
     module: ModuleOp, samples: Iterable[Mapping[str, Array]]
 ) -> Iterator[Mapping[str, Array]]:
-    """Yield each sample together with the states before it."""
+    """
+    Yield each sample with the states before it as additional inputs, as the network computes them
+    for the samples in order.
+    """
     sequence = Sequence(module)
     if not sequence.states:
         yield from samples
@@ -335,7 +353,10 @@ def with_states(
 
 
 def as_stored(module: ModuleOp, sample: Mapping[str, Array]) -> dict[str, Array]:
-    """Convert a sample of the float network for the quantized network: states become integers."""
+    """
+    Convert a sample with states for the quantized network: float states become stored integers.
+    Other inputs are unchanged.
+    """
     found = dict(sample)
     for state in states_of(main_function(module)):
         element, given = quantized_element(state.argument), found[state.name]

@@ -43,7 +43,11 @@ _MEANINGS: dict[str, list[Meaning]] = {
 
 
 def register(dialect: str, meaning: Meaning) -> None:
-    """Add an implementation of the operations of `dialect`, unless already registered."""
+    """
+    Add an implementation of the operations of `dialect` for the interpreter, unless it is already
+    registered. `meaning` is the name of a class, `module:class`, or a function that creates an
+    instance.
+    """
     known = _MEANINGS.setdefault(dialect, [])
     if meaning not in known:
         known.append(meaning)
@@ -52,7 +56,10 @@ def register(dialect: str, meaning: Meaning) -> None:
 def interpreter_of(
     module: ModuleOp, listeners: "Sequence[Interpreter.Listener]" = ()
 ) -> "Interpreter":
-    """Return an interpreter for the dialects of a module."""
+    """
+    Return an interpreter of a module, with the implementations of all dialects that it uses.
+    `listeners` are notified of each operation.
+    """
     from ceras_ir.interpreters.calls import LocatedInterpreter
 
     interpreter = LocatedInterpreter(module, listeners)

@@ -23,7 +23,10 @@ Array = NDArray[np.generic]
 
 
 def coordinate(index: int, scale: float, size: int, output: int, mode: Coordinates) -> float:
-    """Return the position of an output index in the input, with each step rounded to float32."""
+    """
+    Return the position in an input of `size` elements for the output element `index` of `output`
+    elements, as `graph.resize` defines it. Each step is rounded to float32.
+    """
     if output == 1 and mode in (Coordinates.PYTORCH_HALF_PIXEL, Coordinates.ALIGN_CORNERS):
         return 0.0
     i, s, n, m = (np.float32(v) for v in (index, scale, size, output))
@@ -47,7 +50,10 @@ MAX_TIE_DISTANCE = 1e-6
 def nearest_indices(
     size: int, output: int, scale: float, mode: Coordinates, rounding: Nearest
 ) -> list[int]:
-    """Return the input index of each output index."""
+    """
+    Return the index in an input of `size` elements of the nearest element for each of `output`
+    elements, as `graph.resize` defines it.
+    """
     result: list[int] = []
     for i in range(output):
         x = coordinate(i, scale, size, output, mode)
@@ -67,7 +73,10 @@ def nearest_indices(
 def linear_weights(
     size: int, output: int, scale: float, mode: Coordinates
 ) -> tuple[list[int], list[int], NDArray[np.float32]]:
-    """Return the two neighbors of each output index, and the float32 weight of the second."""
+    """
+    Return the indices in an input of `size` elements of the two neighbors of each of `output`
+    elements, and the float32 weight of the second neighbor, as `graph.resize` defines them.
+    """
     low: list[int] = []
     high: list[int] = []
     weight = np.zeros(output, np.float32)
@@ -80,7 +89,10 @@ def linear_weights(
 
 
 def border_indices(kind: Pad, extent: int, low: int, high: int) -> NDArray[np.int64]:
-    """Return the input index of each index of a padded dimension."""
+    """
+    Return the index in an input of `extent` elements for each index of an axis with `low` and
+    `high` additional elements, for a padding that repeats or mirrors elements.
+    """
     index = np.arange(-low, extent + high, dtype=np.int64)
     match kind:
         case Pad.EDGE:
@@ -101,7 +113,7 @@ BINARY_OF_REDUCTION = {
 
 
 def chosen(condition: NDArray[np.bool_], lhs: Array, rhs: Array) -> Array:
-    """Evaluate `graph.select`."""
+    """Evaluate `graph.select`, elementwise: `lhs` if `condition` is true, otherwise `rhs`."""
     left, right, where = np.broadcast_arrays(lhs, rhs, condition)
     result = right.copy()
     np.copyto(result, left, where=where)
@@ -120,8 +132,8 @@ def _occurrences(places: NDArray[np.int64]) -> Iterator[NDArray[np.intp]]:
 @register_impls
 class SelectionFunctions(InterpreterFunctions):
     """
-    Interprets data selection operations, with a method for each. Arrays have the stored type of the
-    elements.
+    Interprets operations that select elements, reductions, comparisons and casts, with a method for
+    each. Operands and results are arrays of the stored type.
     """
 
     @impl(graph.SliceOp)

@@ -28,7 +28,7 @@ MIN_REDUCED_COLUMNS = 4
 
 def combined_in_order(function: np.ufunc, rows: NDArray[Generic]) -> NDArray[Generic]:
     """
-    Add or multiply rows in order, [N, M] to [M].
+    Add or multiply (`function`) the rows of a matrix [N, M] in order, with a result [M].
 
     numpy adds in pairs only along a contiguous axis. The first axis of a matrix in C order is not
     contiguous, unless the matrix has a single column.
@@ -41,7 +41,10 @@ def combined_in_order(function: np.ufunc, rows: NDArray[Generic]) -> NDArray[Gen
 
 
 def reduce_rows(kind: Reduce, rows: NDArray[Generic]) -> NDArray[Generic]:
-    """Evaluate `graph.reduce` of [N, M] to [M]; integers wrap around."""
+    """
+    Evaluate `graph.reduce` of kind `kind` over the first axis of [N, M], with a result [M].
+    Integers wrap around.
+    """
     if kind in (Reduce.MAX, Reduce.MIN):
         return _extremes(kind, rows)
     function = np.add if kind is Reduce.SUM else np.multiply
@@ -74,7 +77,8 @@ def _at(rows: NDArray[Generic], index: NDArray[np.intp]) -> NDArray[Generic]:
 
 def index_of_extreme(kind: Reduce, rows: NDArray[np.generic], *, last: bool) -> NDArray[np.int64]:
     """
-    Evaluate `graph.arg` of [N, M] to [M]: the first or the last row with the maximum or minimum.
+    Evaluate `graph.arg` over the first axis of [N, M], with a result [M]: the index of the first or
+    (with `last`) the last row that has the maximum or minimum.
 
     Comparisons with NaN are false. A column that starts with NaN has index 0, and another NaN is
     never selected.
@@ -91,7 +95,10 @@ Numbers = TypeVar("Numbers", bound=np.number)
 
 @dataclass(frozen=True)
 class Window:
-    """The geometry of a sliding window; `padding` is [top, left, bottom, right]."""
+    """
+    The geometry of a sliding window of rows and columns: `padding` is [top, left, bottom, right],
+    and the other pairs are [height, width].
+    """
 
     kernel: tuple[int, int]
     strides: tuple[int, int]
@@ -120,7 +127,7 @@ class Window:
         return cls.of(kernel, *map(integers_of, (op.strides, op.padding, op.dilations)))
 
     def padded(self, x: NDArray[Numbers], fill: float) -> NDArray[Numbers]:
-        """Return `x` with a border of the padding around each image, filled with `fill`."""
+        """Return images [N, H, W, C] with the padding around each image, filled with `fill`."""
         top, left, bottom, right = self.padding
         if not any(self.padding):
             return x
@@ -143,14 +150,21 @@ class Window:
             yield i, j, padded[:, row, column, :]
 
     def laid_out(self, padded: NDArray[Numbers]) -> NDArray[Numbers]:
-        """Return all `taps` as a view [KH, KW, N, OH, OW, C]."""
+        """
+        Return the elements of all windows of padded images as a view [KH, KW, N, OH, OW, C],
+        without a copy.
+        """
         reach = [(k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations, strict=True)]
         views = np.lib.stride_tricks.sliding_window_view(padded, reach, axis=(1, 2))
         (high, wide), (down, right) = self.strides, self.dilations
         return views[:, ::high, ::wide, :, ::down, ::right].transpose(4, 5, 0, 1, 2, 3)
 
     def tap_slices(self, axis: int, size: int) -> list[slice]:
-        """Return, for each position of the window along an axis, the indices in all windows."""
+        """
+        Return, for each position in the window along `axis` (0 for rows, 1 for columns), a slice
+        with the indices of the element at this position in all windows. `size` is the padded
+        extent.
+        """
         kernel, stride, dilation = self.kernel[axis], self.strides[axis], self.dilations[axis]
         reach = (window_output(size, 0, 0, kernel, stride, dilation) - 1) * stride + 1
         return [slice(i * dilation, i * dilation + reach, stride) for i in range(kernel)]
@@ -158,8 +172,9 @@ class Window:
 
 def convolve(x: Reals, weights: Reals, window: Window, groups: int) -> Reals:
     """
-    Cross-correlate `x` [N, H, W, C] of a floating type with `weights` [O, KH, KW, C/groups]. The
-    result is exact for integers while each partial sum fits the mantissa.
+    Cross-correlate images `x` [N, H, W, C] with `weights` [O, KH, KW, C/groups], both of a floating
+    type. The order of sums is arbitrary; the result is exact for integers while each partial sum
+    fits the mantissa.
     """
     o, kh, kw, per_group = weights.shape
     padded = window.padded(x, 0)
@@ -255,8 +270,8 @@ def convolve_in_order(
     stored: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.float32]:
     """
-    Cross-correlate in float32, adding products in the memory order of weights. Weights that are not
-    `stored` have no product.
+    Cross-correlate in float32 like `convolve`, but add the products in the memory order of weights,
+    each sum rounded. Weights at which `stored` is false have no product.
     """
     o = len(weights)
     factors = _by_product(weights, groups)
@@ -295,7 +310,10 @@ def _by_product(array: NDArray[Generic], groups: int) -> NDArray[Generic]:
 
 
 def exact_type(weights: NDArray[np.generic], input_bound: int) -> type[np.floating]:
-    """Return the smallest floating type in which the integer sums of products are exact."""
+    """
+    Return float32 or float64: the smaller type in which sums of products of integer `weights` with
+    inputs of magnitudes up to `input_bound` are exact.
+    """
     rows = np.abs(weights.astype(np.int64)).reshape(weights.shape[0], -1).sum(axis=1)
     bound = int(rows.max(initial=0)) * input_bound
     assert bound < 1 << 53
@@ -303,7 +321,10 @@ def exact_type(weights: NDArray[np.generic], input_bound: int) -> type[np.floati
 
 
 def counts(height: int, width: int, window: Window) -> NDArray[np.int64]:
-    """Count the elements of each window that are inside an input of this size: [OH, OW]."""
+    """
+    Return, as [OH, OW], the number of elements of each window that are inside an image of `height`
+    x `width`, not in the padding.
+    """
     ones = np.ones((1, height, width, 1), np.int64)
     return window_sum(window, window.padded(ones, 0))[0, :, :, 0]
 
@@ -314,8 +335,8 @@ MAX_SEPARATE_TAPS = 64
 
 def window_maximum(window: Window, padded: NDArray[Numbers]) -> NDArray[Numbers]:
     """
-    Return the maximum of each window. Of equal zeros, the sign is that of the first; of several
-    NaN, the result is the last.
+    Return the maximum of each window of padded images. Of equal zeros, the first zero determines
+    the sign; of several NaN, the result is the last.
     """
     # `reduce_rows`, and numpy on x86, choose the last zero, so take the elements in reverse.
     if prod(window.kernel) > MAX_SEPARATE_TAPS:
@@ -330,7 +351,10 @@ def window_maximum(window: Window, padded: NDArray[Numbers]) -> NDArray[Numbers]
 
 
 def window_sum(window: Window, padded: NDArray[Numbers]) -> NDArray[Numbers]:
-    """Add each row of a window from left to right, then the rows from the top, from 0."""
+    """
+    Return the sum of each window of padded images. Sums start from 0: each row is added from left
+    to right, then the rows from the top.
+    """
     if prod(window.kernel) > MAX_SEPARATE_TAPS:
         rows = _sum_of_rows(np.moveaxis(window.laid_out(padded), 1, 0))
         return _sum_of_rows(rows)
