@@ -35,8 +35,9 @@ from ceras_ir.backends.dataflow.storage import WeightEncoding, WeightMemory, Win
 @dataclass(frozen=True)
 class BlockLanes:
     """
-    The outputs that a layer computes in parallel: `rows` rows of `filters` filters. The columns are
-    divided into `parts` parts: columns of a part are computed in parallel, the parts in sequence.
+    The outputs that a layer computes in parallel: `rows` rows of `filters` filters. The columns of
+    a row are divided into `parts` parts, which are computed in sequence; the columns of a part are
+    computed in parallel.
     """
 
     rows: int = 1

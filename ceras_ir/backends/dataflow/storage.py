@@ -106,8 +106,9 @@ class WindowBuffer:
     @cached_property
     def residues(self) -> tuple[int, ...]:
         """
-        The remainders of the read columns divided by the stride. With stride 2, a window of width 1
-        reads only even columns: (0,); a wider window reads all: (0, 1). Columns of padding count.
+        The remainders of the columns that windows read, divided by the stride. With stride 2, a
+        window of width 1 reads only even columns: (0,); a wider window reads all: (0, 1). Columns
+        of padding count.
         """
         w = self.layer.windows
         steps = range(0, w.kernel[1] * w.dilations[1], w.dilations[1])

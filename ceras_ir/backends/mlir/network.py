@@ -81,8 +81,9 @@ class Network:
 
     def signed(self, value: SSAValue) -> tuple[SSAValue, int]:
         """
-        Return a tensor of signed integers of the same width as the stored integers of `value`, and
-        their zero point. Unsigned integers of 8 bits are reduced by 128, and so is the zero point.
+        Return a tensor of signed integers of the same width for the stored integers of `value`, and
+        their zero point. Unsigned integers are reduced by half of their range (128 for 8 bits), and
+        so is the zero point.
         """
         element, stored = graph.stored_element(value), self.get(value)
         if element.is_signed:

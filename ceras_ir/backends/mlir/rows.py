@@ -72,8 +72,8 @@ def folded(
     s: Scalars, at: Elements, count: int, fold: Callable[[Scalars, SSAValue, SSAValue], SSAValue]
 ) -> SSAValue:
     """
-    Return `fold(... fold(e0, e1) ..., en)` of the first `count` elements of a row, in this order.
-    `at` returns an element by index.
+    Combine the first `count` elements of a row in order: `fold(fold(e0, e1), e2)` for three
+    elements. `at` returns an element by index.
     """
 
     def step(s: Scalars, index: SSAValue, carried: Carried) -> Carried:

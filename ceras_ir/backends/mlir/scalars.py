@@ -188,15 +188,16 @@ class Scalars:
 
     def to_real(self, a: SSAValue, *, signed: bool = True) -> SSAValue:
         """
-        Return an integer, which is signed or unsigned, as f32, rounded to nearest, ties to even.
+        Return an integer as f32, rounded to nearest, ties to even. `signed` specifies how the
+        integer is read.
         """
         convert = arith.SIToFPOp if signed else arith.UIToFPOp
         return self.add_operation(convert(a, f32))
 
     def to_integer(self, a: SSAValue, type: IntegerType, *, signed: bool = True) -> SSAValue:
         """
-        Return a float without the fraction as an integer, which must fit `type`; `signed` is its
-        sign.
+        Return a float without the fraction as an integer of `type`, which must be able to hold it
+        as a signed or unsigned (`signed`) integer.
         """
         convert = arith.FPToSIOp if signed else arith.FPToUIOp
         return self.add_operation(convert(a, type))

@@ -42,7 +42,8 @@ MAX_LANES, MAX_BUFFER_BYTES = 1 << 16, 1 << 30
 @dataclass(frozen=True)
 class BoardCircuit:
     """
-    The speed and the limits of the circuit of the FPGA for a kind of operation. No limit is `None`.
+    The speed and the limits of the circuit of the FPGA for a kind of operation. A limit of `None`
+    is no limit.
     """
 
     bytes_per_cycle: float

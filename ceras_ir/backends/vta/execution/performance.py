@@ -110,8 +110,9 @@ def measure(launches: Sequence[LoweredLaunch], board: VtaBoard) -> list[LaunchCo
 
 def by_layer(run: TimedRun, launch: LoweredLaunch, board: VtaBoard) -> list[TimedRun]:
     """
-    Return the part of the timed `run` of a launch that belongs to each layer. The cycles of a layer
-    are those from the end of the last instruction of the previous layer to the end of its own.
+    Return the part of the timed `run` of a launch that belongs to each layer. A layer has the
+    cycles from the end of the last instruction of the previous layer to the end of its last
+    instruction.
     """
     parts = [TimedRun() for _ in launch.ops]
     program, timing = launch.program, Timing.of(board)

@@ -132,8 +132,8 @@ SWITCHES = (None, 1)
 def reliance(findings: Sequence[StreamFinding]) -> list[str]:
     """
     Return a line of text for each kind of undefined behavior on which a stream relies, with the
-    number of instructions and the first. Findings whose messages differ only in integers are one
-    kind.
+    number of instructions and the first; a line that says "nothing" if there is none. Findings with
+    messages that differ only in integers are one kind.
     """
     kinds: dict[tuple[str, str], list[StreamFinding]] = {}
     for finding in findings:

@@ -20,8 +20,8 @@ from ceras_ir.dialects.tile.memory import ACC, INP, WGT
 @dataclass(frozen=True, eq=False)
 class _Reduction:
     """
-    A K-block of a contraction: `size` blocks of input channels from block `k` on, at element `tap`
-    (row, column) of the window.
+    A block of the reduction (K) of a contraction: `size` blocks of input channels from block `k`
+    on, at element `tap` (row, column) of the window.
     """
 
     k: Index

@@ -68,9 +68,10 @@ def packed_weights(op: graph.LinearOperation, board: VtaBoard) -> graph.Constant
 
 def packed_bias(op: graph.LinearOperation, shape: Contraction, board: VtaBoard) -> graph.ConstantOp:
     """
-    Pack the bias as int32 vectors of the accelerator. The compiler includes the contribution of the
-    zero points, and half a unit of the shift, so that a shift that rounds down gives a result that
-    is rounded half up.
+    Pack the bias as int32 vectors of the accelerator, or as int8 digits in `shape.bias_tiles`
+    weight tiles if this is not 0. The compiler includes the contribution of the zero points, and
+    half a unit of the shift, so that a shift that rounds down gives a result that is rounded half
+    up.
     """
     scale = _scale(op.input) * _scale(op.weights)
     return _packed_constants(folded_bias(op), board, shape.bias_tiles, scale)
@@ -99,7 +100,8 @@ def uniform_shifts(op: graph.LinearOperation, board: VtaBoard) -> tuple[int, ...
 
 def border_sums(op: graph.LinearOperation, shape: Contraction, board: VtaBoard) -> graph.ConstantOp:
     """
-    Pack corrections for output positions with padding in the window. VTA pads with 0 instead of the
+    Pack corrections for output positions with padding in the window, as int32 vectors, or as int8
+    digits in `shape.border_tiles` weight tiles if this is not 0. VTA pads with 0 instead of the
     zero point; the corrections are added to the sums.
     """
     values = border_values(op, borders_of(shape))

@@ -83,8 +83,8 @@ class MaxExpansion(_PoolExpansion):
 
     def _corners(self) -> Iterator[tuple[Index, Index]]:
         """
-        Yield the first output row and column of each block. All blocks are in common loops, unless
-        the padding is not 0: then the caller builds separate code for each block.
+        Yield the first output row and column of each block. All blocks share loops if the padding
+        is 0; otherwise the caller builds separate code for each block.
         """
         at, p = self.at, self.p
         if self.op.least.value.data:

@@ -94,14 +94,14 @@ _BUS, _CLOCK = "FPGA_LOG_AXI_BUS_WIDTH", "FPGA_FREQ"
 @dataclass(frozen=True, order=True)
 class HlsModel:
     """
-    The parameters of the cycle model of a board whose VTA is built from the HLS source (`vta.cc`).
+    The parameters of the cycle model of a board with VTA from the HLS source (`vta.cc`).
 
-    Only loops over micro-ops are pipelined: each entry of such a loop refills the pipeline, and
+    Only loops over micro-ops are pipelined: each start of such a loop refills the pipeline, and
     each row of a transfer waits for the first data.
     """
 
     refill: int
-    """Cycles of an entry of a loop over micro-ops, in addition to a cycle per micro-op."""
+    """Cycles of each start of a loop over micro-ops, in addition to a cycle per micro-op."""
     latency: int
     """Cycles of a row of a transfer, in addition to the bytes."""
     bytes_per_cycle: int

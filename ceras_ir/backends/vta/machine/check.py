@@ -176,8 +176,8 @@ class StreamChecker:
 
     def dram(self, index: int, i: Load | Store, memory: MemoryType, *, write: bool) -> None:
         """
-        Record the DRAM range that a load or store accesses. Report it if it exceeds DRAM, or as a
-        hazard.
+        Record the DRAM range that a load or store accesses; report a range that exceeds DRAM, and
+        hazards.
         """
         if not i.y_size:
             return

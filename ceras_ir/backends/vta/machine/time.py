@@ -104,8 +104,8 @@ class Timing:
     @property
     def pipeline(self) -> int:
         """
-        The cycles that a GEMM or ALU instruction with a single pass over its list of micro-ops adds
-        to a cycle per iteration.
+        The cycles of a GEMM or ALU instruction in addition to those of the iterations, if it
+        executes its list of micro-ops a single time.
         """
         return self.instruction + self.refill
 

@@ -311,8 +311,9 @@ class WindowAxis:
 
     def positions(self, results: int) -> int:
         """
-        Return the extent of the input of the convolution that remains, if the output has `results`
-        positions. It has a part for each position; adjacent parts are a stride apart in the image.
+        Return the number of parts along the axis that the host gathers for `results` outputs: the
+        input extent of the convolution that remains. Adjacent parts are a stride apart in the
+        image.
         """
         return results + (self.parts - 1) * self.dilation
 

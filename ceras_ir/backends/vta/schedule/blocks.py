@@ -312,8 +312,8 @@ def misfit(shape: Contraction, blocks: Blocks, board: VtaBoard) -> str | None:
 
 def even_blocks(extent: int) -> Sequence[int]:
     """
-    Return the block sizes worth a trial for `extent`, the largest first: for each number of blocks
-    the smallest size, (5, 3, 2, 1) for 5.
+    Return the block sizes that a search tries for `extent`, the largest first: for each number of
+    blocks the smallest size, such as 5, 3, 2, 1 for 5.
     """
     return sorted({-(-extent // parts) for parts in range(1, extent + 1)}, reverse=True)
 
