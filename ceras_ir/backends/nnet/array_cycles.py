@@ -72,8 +72,8 @@ class _Read:
 class _Bus:
     """
     The progress of the bus, which reads input rows (`row`) and residuals (`group`) in the cycles
-    that constants leave free. The `allowed` fields count the rows and groups for which a buffer is
-    free.
+    that constants leave free. `rows_allowed` and `groups_allowed` are the numbers of rows and
+    residuals, from the start on, that may be read because a buffer is free.
     """
 
     row: _Read

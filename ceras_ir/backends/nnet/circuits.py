@@ -117,8 +117,8 @@ class RegisterConstant:
 @dataclass(frozen=True)
 class RegisterField:
     """
-    A register of a launch, or several in a word: `word` is the index of its first 32-bit word,
-    `shift` the lowest bit in this word.
+    A register of a launch: `word` is the index of its first 32-bit word, `shift` its lowest bit in
+    this word, because small registers share a word.
     """
 
     name: str

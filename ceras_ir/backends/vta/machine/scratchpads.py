@@ -64,9 +64,10 @@ def matrix_at(
     dram: SSAValue, indices: tuple[int, ...]
 ) -> tuple[int, tuple[int, int], tuple[int, int]]:
     """
-    Return the position of a matrix in the DRAM buffer `dram`, the row and the column in this
-    matrix, and its extents, all in vectors. The last two of `indices` are row and column; a single
-    index is a column.
+    Return the number of the matrix in the DRAM buffer `dram` that `indices` select, the row and the
+    column in this matrix, and its extents, in vectors. The last two indices are row and column; the
+    leading indices select the matrix in row-major order. A single index is a column of a matrix of
+    a single row.
     """
     indices = index_values(indices)
     shape = tile.memref_type(dram).get_shape()[: len(indices)]
