@@ -19,22 +19,25 @@ if TYPE_CHECKING:
 
 
 class NetworkExporter(ABC):
-    """Exports network objects of a framework by the exporter of the framework."""
+    """
+    Converts network objects of a framework, such as PyTorch modules, to ONNX. An extension
+    implements it by the exporter of the framework.
+    """
 
     @abstractmethod
     def model(self, network: object, example_inputs: Sequence[object] | None) -> onnx.ModelProto:
         """
-        Return `network` as an ONNX model. Nodes have the names of the parts of the network.
-        `example_inputs` have the shapes and types of the inputs, in order.
+        Return `network` as an ONNX model, in which nodes have the names of the layers of the
+        network. `example_inputs` have the shapes and types of the inputs, in order.
         """
 
     @abstractmethod
     def title(self, network: object) -> str:
-        """Return a name of the network, for reports."""
+        """Return a name for `network` in reports."""
 
 
 def exporter_of(network: object) -> NetworkExporter | None:
-    """Return the exporter of an object, or `None` if no extension exports it."""
+    """Return the exporter for `network`, or `None` if no extension exports objects of the class."""
     packages = [cls.__module__.partition(".")[0] for cls in type(network).__mro__]
     for name in dict.fromkeys(packages):
         if (found := find_hook(name, NetworkExporter)) is not None:
@@ -44,8 +47,9 @@ def exporter_of(network: object) -> NetworkExporter | None:
 
 def rename_nodes(model: onnx.ModelProto, parts: Sequence[str]) -> None:
     """
-    Give each node the name of a part of the network, with the operator and a number if the part has
-    several nodes. Nodes with an empty name in `parts` keep theirs.
+    Rename each node of `model` after the layer that computes it. `parts` has the name of the layer
+    for each node; nodes with an empty entry keep their names. If a layer has several nodes, the
+    operator and, if necessary, a number are appended: `layer1/Conv`, `layer1/Add_2`.
     """
     counts, used = Counter(parts), set[str]()
     for node, part in zip(model.graph.node, parts, strict=True):

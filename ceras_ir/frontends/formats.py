@@ -49,13 +49,19 @@ def ending_of(path: str) -> str:
 
 
 def is_model(path: str) -> bool:
-    """Return whether a frontend imports `path`, which is not IR text."""
+    """
+    Return whether an importer reads the file `path`, which follows from the ending. Other files are
+    IR text.
+    """
     return ending_of(path) == ONNX or extension_importer(ending_of(path)) is not None
 
 
 @cache
 def extension_importer(ending: str) -> FileImporter | None:
-    """Return the importer that an extension registers for the ending of a file, or `None`."""
+    """
+    Return the importer that an extension registers for files with this ending, such as `.tflite`,
+    or `None`.
+    """
     if len(ending) < 2 or ending in (ONNX, TEXT):
         return None
     for point in without_deleted(entry_points(group=FRONTENDS, name=ending[1:])):
@@ -64,6 +70,6 @@ def extension_importer(ending: str) -> FileImporter | None:
 
 
 def model_endings() -> list[str]:
-    """Return the endings of all models that are imported, `.onnx` first."""
+    """Return the file endings of all models that can be imported, `.onnx` first."""
     points = without_deleted(entry_points(group=FRONTENDS))
     return [ONNX, *sorted(f".{point.name}" for point in points)]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class KerasExporter(NetworkExporter):
-    """Exports `keras.Model`, of Keras 3."""
+    """Converts models of Keras 3 to ONNX."""
 
     def model(self, network: object, example_inputs: Sequence[object] | None) -> onnx.ModelProto:
         inputs = _inputs(network, example_inputs)
@@ -47,7 +47,10 @@ class KerasExporter(NetworkExporter):
 
 
 def _layers_of_weights(network: object) -> dict[tuple[tuple[int, ...], bytes], str]:
-    """Map the shape and the bytes of weights to the layer; an empty name if several have them."""
+    """
+    Map the shape and the bytes of each weight tensor to the name of the layer, or to "" if several
+    layers have equal weights.
+    """
     found: dict[tuple[tuple[int, ...], bytes], str] = {}
     variables: Sequence[Any] = getattr(network, "variables", ())
     for each in variables:
@@ -59,9 +62,10 @@ def _layers_of_weights(network: object) -> dict[tuple[tuple[int, ...], bytes], s
 
 def name_layers(model: onnx.ModelProto, network: object) -> None:
     """
-    Give each node that uses the weights of a single layer the name of the layer. Weights may be
-    transposed or reshaped first. The exporter of PyTorch does not keep the names of weights, so
-    that equal weights of several layers give no name.
+    Rename each node of `model` after the layer of the Keras model `network` from which the weights
+    originate; the weights may be transposed or reshaped first. Layers are found by the values of
+    the weights, since the exporter of PyTorch does not keep names. Equal weights of several layers
+    give no name.
     """
     from onnx import numpy_helper
 
@@ -82,7 +86,8 @@ def name_layers(model: onnx.ModelProto, network: object) -> None:
 
 def _inputs(network: object, example_inputs: Sequence[object] | None) -> list[object]:
     """
-    Return example inputs. By default they are zeros in the shapes of the model, in batches of one.
+    Return the example inputs for the export: the inputs of the caller, or zeros in the declared
+    shapes with a batch of 1.
     """
     if example_inputs is not None:
         return list(example_inputs)

@@ -19,11 +19,14 @@ if TYPE_CHECKING:
 
 
 class NamedImport(NamedTuple):
-    """An imported graph before transposes are eliminated, in the layouts of the model."""
+    """
+    An imported graph before transposes are eliminated, so that values have the layouts of the model
+    (NCHW).
+    """
 
     module: ModuleOp
     named: Mapping[str, Value]
-    """The value or constant of each tensor of the main graph of the model."""
+    """The value or constant of each tensor of the main graph, by the name in the model."""
 
 
 Observer: TypeAlias = "Callable[[NamedImport], None]"
@@ -61,8 +64,8 @@ def import_model(
     folder: Path | None = None,
 ) -> ModuleOp:
     """
-    Import a model in memory, like `import_file`. Diagnostics print `name`; `folder` has the
-    external data.
+    Import a model that is in memory, like `import_file`. `name` is the file in diagnostics, and
+    `folder` has external data of the model.
     """
     from ceras_ir.frontends.onnx.model.model_file import DataFolder
 
@@ -78,7 +81,10 @@ def import_with_names(
     values: Mapping[str, Sequence[float]] | None = None,
     folder: DataFolder | None = None,
 ) -> NamedImport:
-    """Import a model like `import_model`, before transposes are eliminated."""
+    """
+    Import a model like `import_model`, but keep the transposes between NCHW and NHWC, and return
+    the value of each tensor by name. `ceras-verify` compares these with ONNX Runtime.
+    """
     from ceras_ir.frontends.onnx.importer import Importer
 
     shapes, values = shapes or {}, values or {}

@@ -80,7 +80,7 @@ OLDEST_OPSET, NEWEST_OPSET = 6, 28
 
 
 class Importer:
-    """A single import of a model."""
+    """The import of a single ONNX model."""
 
     def __init__(
         self,
@@ -107,8 +107,9 @@ class Importer:
 
     def module(self, *, emits_always: bool = False) -> ModuleOp:
         """
-        Return the module, with all values in the layouts of the model. With `emits_always`, nodes
-        are emitted after a refusal too, so that later refusals are found.
+        Return the imported module. Values have the layouts of the model. With `emits_always`, nodes
+        are emitted even after unsupported nodes were found, so that all problems are reported
+        together.
         """
         load_operators()
         opset = self._opset()
@@ -310,8 +311,9 @@ class Importer:
         attribute: str | None,
     ) -> Sequence[Value]:
         """
-        Emit a graph with the inputs `bound` and return the outputs. The graph is the `attribute` of
-        the node, or the body of the function of the node, which has no access to outer values.
+        Emit `graph` as part of the current node with the inputs `bound`, and return the outputs.
+        The graph is the `attribute` of the node or, if `attribute` is `None`, the function body of
+        the operator, which cannot use outer values.
         """
         outer, node, scope = emitter.values, emitter.node, emitter.scope
         refused: list[Finding] = []

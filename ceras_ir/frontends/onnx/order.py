@@ -39,8 +39,9 @@ def ordered_nodes(
     outputs: Sequence[str],
 ) -> list[Node]:
     """
-    Return the nodes that the outputs need, in order. All names in them exist. Their results are
-    added to `known`, `constants` and `origins`.
+    Return the nodes of `graph` that the `outputs` need, each after the producers of the operands.
+    Raise an error for an undefined name. The names of the results are added to `known`, to
+    `constants` if they are known at import, and to `origins`, with the inputs that determine them.
     """
     produced = {text(name) for proto in graph.node for name in proto.output}
     nodes: list[Node] = []
@@ -67,8 +68,9 @@ def ordered_nodes(
 
 def _sorted(nodes: Sequence[Node], known: Container[str]) -> Iterator[Node]:
     """
-    Sort nodes after the producers of their operands, otherwise in the given order. Nodes of cycles
-    are last. ONNX requires an order, but ONNX Runtime's converter to float16 appends casts.
+    Yield `nodes` so that each follows the producers of the operands, otherwise in the given order.
+    Nodes of cycles are last. ONNX requires such an order, but ONNX Runtime's converter to float16
+    appends casts.
     """
     makers = {name: i for i, node in enumerate(nodes) for name in node.outputs if name}
     readers: dict[int, list[int]] = {}
@@ -110,7 +112,10 @@ def _trace(node: Node, origins: Origins) -> None:
 
 
 def is_folded(node: Node) -> bool:
-    """Return whether the results of a node are constants, or may be in control flow."""
+    """
+    Return whether the results of `node` are constants at import. In a subgraph this is an estimate:
+    they may be.
+    """
     if node.operator in ("Constant", "Shape", "Size", "SequenceEmpty", "SequenceLength"):
         return True
     operands = [i for i, name in enumerate(node.inputs) if name]
@@ -128,11 +133,11 @@ For each loop, identified by the names of its results: whether each carried stat
 
 def constant_outputs(node: Node, loops: LoopStates | None = None) -> Sequence[str]:
     """
-    Return the results of a node that are or may be constants. Whether a result of control flow is
-    constant is known only after emission. Functions that ONNX defines have no constant results if
-    an operand is not constant. `loops` caches the states of inner loops that earlier calls, with
-    fewer known constants, found to be constant; they remain constant, so the search continues with
-    them.
+    Return the names of the results of `node` that are constants at import, or may be: whether a
+    result of control flow is constant is known only after emission. Functions that ONNX defines
+    have no constant results if an operand is not constant. `loops` caches, for inner loops, the
+    carried values that earlier calls, with fewer known constants, found to be constant; they remain
+    constant, so the search continues with them.
     """
     outputs, loops = node.outputs, {} if loops is None else loops
     if is_folded(node) or (node.operator == "CastLike" and node.is_constant(0)):
@@ -156,8 +161,8 @@ def inner_nodes(
     node: Node, graph: onnx.GraphProto, constants: set[str], loops: LoopStates | None = None
 ) -> Iterator[Node]:
     """
-    Return the nodes of a subgraph of a node, in order. They know the constants of `node` and
-    `constants`, to which constant results are added.
+    Yield the nodes of `graph`, a subgraph of `node`, in order. The names of constant results are
+    added to `constants`.
     """
     constants.update(initializer_names(graph))
     every = _Either(constants, node.constants)
@@ -171,9 +176,10 @@ def inner_nodes(
 
 def inner_origins(node: Node, bound: Iterable[str], *, sees_outer: bool = True) -> Origins:
     """
-    Return the origins at the beginning of a subgraph. The inputs `bound` may be any operand of the
-    node, except the first input of a loop, the number of the step. With `sees_outer`, outer values
-    are accessible, which is false for the body of a function.
+    Return the origins (network inputs that determine a value) of the values at the beginning of a
+    subgraph. The inputs `bound` may be any operand of `node`, except the first input of a Loop, the
+    number of the step. With `sees_outer`, outer values are accessible; they are not in the body of
+    a function.
     """
     own = dict.fromkeys(bound, node.origin(node.inputs))
     if node.operator == "Loop":
@@ -184,7 +190,10 @@ def inner_origins(node: Node, bound: Iterable[str], *, sees_outer: bool = True) 
 def _constant_results(
     node: Node, graph: onnx.GraphProto, given: Iterable[str], loops: LoopStates
 ) -> list[bool]:
-    """Return which results of a subgraph may be constants if the inputs in `given` are."""
+    """
+    Return, for each output of the subgraph `graph` of `node`, whether it may be constant if the
+    inputs `given` are constants.
+    """
     constants = set(given)
     for _ in inner_nodes(node, graph, constants, loops):
         pass
@@ -194,8 +203,9 @@ def _constant_results(
 
 def _repeated(node: Node, loops: LoopStates, *, skipped: int, conditions: int) -> list[bool]:
     """
-    Return which results of a loop may be constants. The body has `skipped` inputs before the
-    operands from `skipped` on of the node, and `conditions` results before the results of the node.
+    Return, for each result of a loop, whether it may be constant. The first `skipped` inputs of the
+    body (such as the step number) and the first `conditions` outputs do not belong to operands and
+    results of `node`.
     """
     graphs = node.subgraphs()
     if len(graphs) != 1:
@@ -239,12 +249,18 @@ def _needed(nodes: Sequence[Node], outputs: Sequence[str]) -> Iterator[Node]:
 
 
 def early_refusals(nodes: Sequence[Node], outputs: Sequence[str]) -> Sequence[Finding]:
-    """Return the refusals of the ordered `nodes` that `outputs` need."""
+    """
+    Return the findings about unsupported nodes, among the ordered `nodes` that `outputs` need,
+    whichever branches are chosen.
+    """
     return [f for node in _certainly_needed(nodes, outputs) for f in _refused(node)]
 
 
 def _certainly_needed(nodes: Sequence[Node], outputs: Sequence[str]) -> Sequence[Node]:
-    """Return the nodes that the outputs need for any choice of branches by constants."""
+    """
+    Return the nodes that the outputs need, whichever branches an If with a constant condition
+    chooses.
+    """
     wanted = set(outputs)
     kept: list[Node] = []
     for node in reversed(nodes):
@@ -278,7 +294,7 @@ def _refused(node: Node) -> Sequence[Finding]:
 
 def _takes_known_branch(node: Node) -> bool:
     """
-    Return whether a node is an If with a condition that may be known at import. In an unrolled
+    Return whether `node` is an If with a condition that may be known at import. In an unrolled
     loop, the condition can follow from the number of the step.
     """
     return node.operator == "If" and (node.is_constant(0) or not node.origin(node.inputs[:1]))

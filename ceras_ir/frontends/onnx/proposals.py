@@ -46,7 +46,7 @@ USUAL = (16, 8, 32, 4, 2, 64, 10, 20, 48, 80, 96, 100, 128, 160, 256, 320, 400, 
 
 @dataclass(frozen=True)
 class Options:
-    """Shapes and values that a user gives for inputs."""
+    """The options `--shape` and `--set`: shapes and values of inputs by name."""
 
     shapes: Mapping[str, Sequence[int]]
     values: Mapping[str, Sequence[float]]
@@ -55,8 +55,8 @@ class Options:
 @dataclass(frozen=True)
 class ImportOutcome:
     """
-    The result of a trial import: the error, if any, and the number of nodes that were imported
-    before it.
+    The result of a trial import: the error, or `None` if it succeeded, and the number of nodes that
+    were imported before the error.
     """
 
     error: InputError | None
@@ -64,24 +64,32 @@ class ImportOutcome:
 
     @property
     def is_wrong(self) -> bool:
-        """Return whether shapes, types or values do not fit together."""
+        """
+        Whether the error is that shapes, types or values do not fit together. An unsupported node
+        is no such error.
+        """
         return self.error is not None and not isinstance(self.error, UnsupportedError)
 
     @property
     def undecided(self) -> Sequence[str]:
-        """The inputs whose values or shapes decide whether the findings disappear."""
+        """
+        The names of the inputs with values or shapes that cause the findings, so that fixing them
+        may help.
+        """
         findings = () if self.error is None else self.error.findings
         return list(dict.fromkeys(name for f in findings for name in f.inputs))
 
     @property
     def numbers(self) -> Sequence[int]:
-        """The integers in the first message of the error, which can be extents to try."""
+        """
+        The integers in the first message of the error. They can be extents that the model expects.
+        """
         findings = () if self.error is None else self.error.findings
         return [int(digits) for f in findings[:1] for digits in re.findall(r"\d{1,9}", f.message)]
 
     @property
     def place(self) -> str:
-        """The node that the first message of the error refers to."""
+        """The name of the node in the first message of the error, or ""."""
         return "" if self.error is None or not self.error.findings else self.error.findings[0].node
 
 
@@ -91,24 +99,32 @@ InputValues: TypeAlias = Mapping[str, Sequence[float]]
 
 
 class ExhaustedError(Exception):
-    """The search has tried as many imports as it may."""
+    """The search has made the largest permitted number of trial imports."""
 
 
 @dataclass(frozen=True)
 class OptionProposal:
-    """Options and the outcome of the import with them, which found no contradiction."""
+    """
+    Options with which no shapes, types or values contradict each other, and the outcome of the
+    import.
+    """
 
     options: Options
     outcome: ImportOutcome
 
     @property
     def is_complete(self) -> bool:
-        """Return whether the model is imported; otherwise it has unsupported nodes."""
+        """
+        Whether the model can be imported with these options; otherwise it has unsupported nodes.
+        """
         return self.outcome.error is None
 
 
 class Search:
-    """The search for options of a model that is not imported with `taken`."""
+    """
+    The search for options with which a model can be imported. `taken` are the options of the user,
+    with which it cannot.
+    """
 
     def __init__(
         self,
@@ -129,7 +145,8 @@ class Search:
 
     def run(self) -> OptionProposal | None:
         """
-        Return the first complete proposal, else that with the fewest unsupported nodes, or None.
+        Return the first options with which the import succeeds, otherwise the options with the
+        fewest unsupported nodes, or `None`.
         """
         self._partial: OptionProposal | None = None
         try:
@@ -141,7 +158,10 @@ class Search:
         return self._partial
 
     def options(self, extents: Extents, values: InputValues) -> Options:
-        """Return the options that give all open dimensions these extents."""
+        """
+        Return the options that give the open dimensions these `extents`, and the inputs these
+        `values`.
+        """
         shapes = {k: s for k, s in self.open.shapes(extents).items() if k not in values}
         kept = {k: s for k, s in self.taken.shapes.items() if k in values}
         return Options({**shapes, **kept}, values)
@@ -186,7 +206,10 @@ class Search:
         return None
 
     def _fitting(self, extents: Extents, values: InputValues) -> tuple[Extents, ImportOutcome]:
-        """Improve the extents until all errors depend on values that are not fixed."""
+        """
+        Change `extents` one at a time until no error depends on them: the remaining errors depend
+        on values of inputs. Return the extents and the outcome.
+        """
         first = outcome = self._outcome(extents, values)
         limit = len(self._known) + MAX_SHAPE_ATTEMPTS
         # Sums of extents, as of a concatenation, decrease only if all extents do.
@@ -206,7 +229,10 @@ class Search:
     def _better(
         self, extents: Extents, values: InputValues, outcome: ImportOutcome, limit: int
     ) -> tuple[Extents, ImportOutcome] | None:
-        """Return the first change of the extents with which more nodes are emitted."""
+        """
+        Return the first change of `extents` with which more nodes can be imported than in
+        `outcome`, and the new outcome; or `None`. `limit` is the number of trial imports.
+        """
         for move in self._moves(extents, outcome):
             changes = [move]
             while changes and len(self._known) < limit:
@@ -271,8 +297,9 @@ def _fewer(known: OptionProposal | None, new: OptionProposal) -> OptionProposal:
 
 def crossings(a: tuple[int, Sequence[int]], b: tuple[int, Sequence[int]]) -> Sequence[int]:
     """
-    Return extents at which a number of the message equals another. `a` and `b` are two extents and
-    the numbers of their messages. A number that changes is assumed to be linear in the extent.
+    Return extents to try, at which two numbers in an error message (such as two extents that must
+    be equal) would be equal. `a` and `b` are two extents that were tried, each with the numbers of
+    the message; numbers that change are assumed to be linear in the extent.
     """
     (first, before), (second, after) = a, b
     if len(before) != len(after) or first == second:

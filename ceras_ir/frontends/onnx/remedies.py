@@ -37,7 +37,10 @@ MAX_SHAPE_ELEMENTS = 64
 
 
 def imported(importer: Importer) -> ModuleOp:
-    """Return the module, or raise the error with remedies."""
+    """
+    Return the imported module. If the import fails, search options with which it would succeed, and
+    raise the error with these as remedies.
+    """
     try:
         return importer.module()
     except InputError as e:
@@ -138,7 +141,10 @@ def _shapes(
     dimensions: OpenDimensions,
     found: OptionProposal | None,
 ) -> Sequence[Finding]:
-    """Return findings about inputs that need other extents of their open dimensions."""
+    """
+    Return findings for the inputs with open dimensions: the extents that were assumed do not fit,
+    and which shape would. `found` are the options with which the import succeeds, if any.
+    """
     explained = {finding.node for finding in findings if _is_open(finding)}
     remedies: list[Finding] = []
     for name, shape in dimensions.shapes(dimensions.start).items():
@@ -158,7 +164,10 @@ def _shapes(
 
 
 def _is_contradictory(model: onnx.ModelProto) -> bool:
-    """Return whether ONNX's shape inference finds a contradiction for all open extents."""
+    """
+    Return whether ONNX's shape inference finds a contradiction in the model, whatever the extents
+    of open dimensions.
+    """
     from onnx import shape_inference
 
     # Without declared shapes of results, which may be wrong, and without large weights.

@@ -20,7 +20,10 @@ PICTURE_SIDE, SOUND_SAMPLES, SEQUENCE_STEPS = 224, 512, 16
 
 
 class OpenDimensions:
-    """The open dimensions of the inputs that are not `fixed`; the user gives `shapes`."""
+    """
+    The dimensions of inputs that the model leaves open. `shapes` are given by the user, `batch` is
+    the extent of first dimensions, and inputs in `fixed` are constants.
+    """
 
     def __init__(
         self,
@@ -74,11 +77,14 @@ class OpenDimensions:
 
     @property
     def are_batches(self) -> bool:
-        """Return whether all open dimensions are first dimensions."""
+        """Whether all open dimensions are the first dimension of an input."""
         return self.batches.issuperset(self.start)
 
     def shapes(self, extents: Mapping[str, int]) -> Mapping[str, Sequence[int]]:
-        """Return the shapes of the inputs with open dimensions of these extents."""
+        """
+        Return the shapes of the inputs with open dimensions, if these have the given `extents` (by
+        name of the dimension).
+        """
         found: dict[str, Sequence[int]] = {}
         for value in self._inputs:
             names = [_name(value, i) for i in range(len(_dims(value)))]
@@ -93,13 +99,19 @@ def _dims(value: onnx.ValueInfoProto) -> Sequence[onnx.TensorShapeProto.Dimensio
 
 
 def _name(value: onnx.ValueInfoProto, index: int) -> str:
-    """Return the symbol or a generated name of an open dimension; empty for a known dimension."""
+    """
+    Return the symbol of dimension `index`, or a name such as `x[1]`; "" if the dimension is not
+    open.
+    """
     dim = _dims(value)[index]
     return "" if dim.dim_value > 0 else symbol_of(dim) or f"{value.name}[{index}]"
 
 
 def _usual(value: onnx.ValueInfoProto) -> Sequence[int]:
-    """Return the declared extents, and usual extents for open dimensions of this rank and type."""
+    """
+    Return an extent for each dimension: the declared extent, or a usual extent for an open
+    dimension in an input of this rank and type, such as 224 for images.
+    """
     dims = _dims(value)
     is_open = [dim.dim_value <= 0 for dim in dims]
     usual, extent = {0: 1}, SEQUENCE_STEPS
@@ -125,7 +137,10 @@ MAX_VALUES_PER_INPUT = 32
 
 
 def candidate_values(graph: onnx.GraphProto, name: str) -> Sequence[Sequence[float]]:
-    """Return values of the input `name`: a number for all elements, or a list."""
+    """
+    Return values to try for the input `name`: each is a number for all elements, or a list of
+    numbers.
+    """
     value = next(value for value in graph.input if value.name == name)
     kind = value.type.tensor_type
     if kind.elem_type == onnx.TensorProto.BOOL:
@@ -157,8 +172,8 @@ def _compared(
     graph: onnx.GraphProto, reached: set[str], outer: Mapping[str, float]
 ) -> Iterator[float]:
     """
-    Return the constants that values depending on `reached` are compared with, in the order of the
-    nodes. `outer` are the scalar constants of the outer graph.
+    Yield the constants with which the model compares the values in `reached` or values that depend
+    on them, in the order of the nodes. `outer` has scalar constants of the outer graph.
     """
     numbers = dict(outer)
     for tensor in graph.initializer:

@@ -25,21 +25,26 @@ def imported_operators() -> list[str]:
 
 
 def rules_of(operator: str) -> list[str]:
-    """Return the conditions on nodes of an operator, as sentences."""
+    """Return the rules that a node of `operator` must satisfy, as sentences."""
     load_operators()
     return [" ".join(docstring(rule).split()) for rule in OPERATOR_RULES.get(operator, ())]
 
 
 @cache
 def function_operators() -> tuple[str, ...]:
-    """Return the operators that ONNX defines as functions, without importer."""
+    """
+    Return the ONNX operators that have no importer but are defined by ONNX as functions, so that
+    the body is imported.
+    """
     names = {s.name for s in get_all_schemas() if not s.domain} - set(imported_operators())
     nodes = (Node(NodeProto(op_type=name), NEWEST_OPSET) for name in sorted(names))
     return tuple(node.operator for node in nodes if has_body(node))
 
 
 def refused_operators() -> dict[str, str]:
-    """Return the other operators of ONNX with the remedy of their diagnostics."""
+    """
+    Return the ONNX operators that cannot be imported, each with the remedy that an error names.
+    """
     names = {s.name for s in get_all_schemas() if not s.domain}
     names -= {*imported_operators(), *FOLDABLE, *function_operators()}
     return {name: OPERATOR_REMEDIES.get(name, DEFAULT_REMEDY) for name in sorted(names)}

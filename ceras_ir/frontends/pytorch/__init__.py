@@ -27,7 +27,7 @@ SCOPES = "pkg.torch.onnx.name_scopes"
 
 
 class TorchExporter(NetworkExporter):
-    """Exports `torch.nn.Module` and `torch.export.ExportedProgram`."""
+    """Converts `torch.nn.Module` and `torch.export.ExportedProgram` to ONNX."""
 
     def model(self, network: object, example_inputs: Sequence[object] | None) -> onnx.ModelProto:
         if find_spec("onnxscript") is None:
@@ -68,8 +68,9 @@ def _program(torch: Any, network: Any, example_inputs: Sequence[object] | None) 
 
 def name_nodes(model: onnx.ModelProto) -> None:
     """
-    Give each node the name of the innermost module that contains the operation, with the operator
-    if the module has several. The names of operations outside of submodules are kept.
+    Rename each node after the innermost PyTorch module that contains it, such as `blocks.0.conv`;
+    the operator is appended if the module has several nodes. Nodes outside of submodules keep their
+    names.
     """
     rename_nodes(model, [_scope(node) for node in model.graph.node])
 

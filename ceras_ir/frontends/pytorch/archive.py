@@ -45,7 +45,10 @@ def import_file(
     shapes: Mapping[str, Sequence[int]] | None = None,
     values: Mapping[str, Sequence[float]] | None = None,
 ) -> ModuleOp:
-    """Import the exported program in the file `path`, like an ONNX file."""
+    """
+    Import the exported PyTorch program in the `.pt2` file `path`, as `ceras_ir.frontends.onnx`
+    imports an ONNX file. Raise a `MissingToolError` without PyTorch.
+    """
     archive = without_pickles(path)
     if find_spec("torch") is None:
         from ceras_ir.frontends.pytorch import EXTRA
@@ -63,7 +66,10 @@ def import_file(
 
 
 def without_pickles(path: str) -> bytes:
-    """Return a copy of the archive at `path` without pickles and code; see the module."""
+    """
+    Return a copy of the `.pt2` archive at `path` that contains no pickles and no code, so that
+    loading it executes no code of the file. Raise an error if the program needs them.
+    """
     copy = io.BytesIO()
     try:
         with zipfile.ZipFile(regular(path)) as source, zipfile.ZipFile(copy, "w") as target:

@@ -32,7 +32,10 @@ LARGEST_ROUNDED = 1 << 62
 
 
 def rounded(value: float) -> int:
-    """Round half away from zero, as `std::round`; NaN becomes `LARGEST_ROUNDED`."""
+    """
+    Round half away from zero, as `std::round`. NaN and numbers that are too large become
+    `LARGEST_ROUNDED` in magnitude.
+    """
     if not abs(value) < LARGEST_ROUNDED:
         return -LARGEST_ROUNDED if value < 0 else LARGEST_ROUNDED
     return floor(abs(value) + 0.5) * (1 if value >= 0 else -1)
@@ -57,7 +60,7 @@ def requant_of(
 ) -> RequantAttr | None:
     """
     Return the requantization by `factors`, one for each output channel or a single one, of sums of
-    32 bits, or of 64 bits if `wide`. Return None if a factor is too large.
+    32 bits, or of 64 bits if `wide`. Return `None` if a factor is too large.
     """
     pairs = [quantized_multiplier(factor) for factor in factors]
     if wide:
@@ -90,10 +93,10 @@ def matched_requant(
     factors: Sequence[float], zero_point: int, low: int, high: int
 ) -> RequantAttr | None:
     """
-    Return a requantization of sums of 32 bits that equals `round(sum * factor)` in double
-    precision, half away from zero, for each result in [low, high]. Return None if there is none.
-
-    A result only depends on the smallest sum that gives it, so these sums are compared.
+    Return a requantization of 32-bit sums that equals `round(sum * factor)`, computed in double
+    precision and rounded half away from zero, for each result from `low` to `high`. `factors` has
+    one factor for each output channel, or a single one. Otherwise return `None`. A result only
+    depends on the smallest sum that gives it, so these sums are compared.
     """
     pairs = [quantized_multiplier(factor) for factor in factors]
     rights = [MULTIPLIER_BITS - shift for _, shift in pairs]
@@ -131,7 +134,10 @@ def half_away(value: Integers, shift: int) -> Integers:
 
 
 def high_half(a: Integers, b: int) -> Integers:
-    """Return the product of numbers in units of 2^-15, rounded half up and saturated."""
+    """
+    Return the product of `a` and `b`, which are integers in units of 2^-15: rounded half up and
+    saturated at 2^15 - 1.
+    """
     return np.minimum((a * b + (1 << 14)) >> 15, (1 << 15) - 1)
 
 
@@ -146,12 +152,18 @@ def multiplied(value: Integers, factor: float) -> Integers:
 
 
 def bytes_of(element: UniformType) -> Integers:
-    """Return all stored integers of 8 or 16 bits, minus the zero point."""
+    """
+    Return all integers that a type of 8 or 16 bits can store, in ascending order, minus the zero
+    point.
+    """
     return np.arange(element.low, element.high + 1, dtype=np.int64) - element.zero_point
 
 
 def stored_in(values: Integers, element: UniformType) -> Integers:
-    """Add the zero point to integers at the scale of `element`, and clamp them."""
+    """
+    Return `values`, integers at the scale of `element`, as stored integers: add the zero point, and
+    clamp.
+    """
     return np.clip(values + element.zero_point, element.low, element.high)
 
 
@@ -179,15 +191,20 @@ class FixedPoint:
         return value + (1 << 30 - self.bits) >> 31 - self.bits if self.bits < 31 else value
 
     def product(self, a: Integers, b: Integers | int) -> Integers:
-        """Return the product, rounded half up and saturated."""
+        """
+        Return the product of `a` and `b`, both in units of 2^-bits: rounded half up and saturated.
+        """
         return np.minimum((a * b + (1 << self.bits - 1)) >> self.bits, self.one)
 
     def shifted(self, value: Integers, left: int) -> Integers:
-        """Shift left and saturate."""
+        """Return `value * 2^left`, saturated."""
         return np.clip(value << left, -self.one - 1, self.one)
 
     def exp_of_negative(self, value: Integers, integer_bits: int) -> Integers:
-        """Return the exponential of numbers that are at most 0."""
+        """
+        Return the exponential of arguments with `integer_bits` bits before the point, which are at
+        most 0. The result is in units of 2^-bits.
+        """
         quarter = 1 << self.bits - 2 - integer_bits
         # The rest is in [-1/4, 0).
         rest = (value & (quarter - 1)) - quarter
@@ -199,7 +216,10 @@ class FixedPoint:
         return np.where(value == 0, self.one, result)
 
     def _exp_of_quarter(self, value: Integers) -> Integers:
-        """Return the exponential of numbers in [-1/4, 0), by a series around -1/8."""
+        """
+        Return the exponential of `value`, numbers in [-1/4, 0) in units of 2^-bits, by a series
+        around -1/8.
+        """
         third, center = self.constant(715827883), self.constant(1895147668)
         x = value + (1 << self.bits - 3)
         square = self.product(x, x)
@@ -208,7 +228,10 @@ class FixedPoint:
         return np.minimum(center + self.product(x + series, center), self.one)
 
     def _reciprocal(self, value: Integers) -> Integers:
-        """Return `2 / (1 + value)` in units of `2^(2 - bits)`, by Newton's method."""
+        """
+        Return `2 / (1 + value)`, where `value` is in units of 2^-bits. The result is in units of
+        `2^(2 - bits)`, computed by Newton's method.
+        """
         half = (value + self.one + 1) >> 1
         x = self.constant(RECIPROCAL_OFFSET) + self.product(half, self.constant(RECIPROCAL_SLOPE))
         for _ in range(3):
@@ -217,14 +240,20 @@ class FixedPoint:
         return x
 
     def logistic(self, value: Integers, integer_bits: int) -> Integers:
-        """Return `1 / (1 + exp(-x))`."""
+        """
+        Return `1 / (1 + exp(-x))` of arguments with `integer_bits` bits before the point, in units
+        of 2^-bits.
+        """
         inverse = self._reciprocal(self.exp_of_negative(-np.abs(value), integer_bits))
         upper = self.shifted(inverse, 1)
         result = np.where(value > 0, upper, self.one - upper)
         return np.where(value == 0, 1 << self.bits - 1, result)
 
     def tanh(self, value: Integers, integer_bits: int) -> Integers:
-        """Return the hyperbolic tangent."""
+        """
+        Return the hyperbolic tangent of arguments with `integer_bits` bits before the point, in
+        units of 2^-bits.
+        """
         inverse = self._reciprocal(self.exp_of_negative(-np.abs(value), integer_bits + 1))
         upper = self.shifted(inverse - (1 << self.bits - 2), 2)
         return np.where(value == 0, 0, np.sign(value) * upper)
@@ -239,8 +268,9 @@ SIGMOID_STEPS = 24
 
 def _sigmoid_table() -> Integers:
     """
-    Return the table of the kernels, in units of 2^-16. Half of the largest error of a chord is
-    added to each entry, which halves the error of the interpolation.
+    Return the table of the sigmoid in the kernels, in units of 2^-16, for arguments i /
+    `SIGMOID_STEPS`. Half of the largest error of the linear interpolation is added to each entry,
+    which halves the error.
     """
     s = 1 / (1 + np.exp(-np.arange(256) / SIGMOID_STEPS))
     chord = s * (1 - s) * (2 * s - 1) / (8 * SIGMOID_STEPS**2)
@@ -251,8 +281,8 @@ def _sigmoid_table() -> Integers:
 
 def word_multiplier(scale: float) -> tuple[int, int]:
     """
-    Return the multiplier and the right shift with which kernels convert integers of 16 bits to
-    units of 1/12288, the argument of `interpolated_words`.
+    Return the multiplier and the right shift with which kernels convert 16-bit integers at `scale`
+    to units of 1/12288, the argument of `interpolated_words`.
     """
     exponent = round(log2(scale))
     if abs(log2(scale) - exponent) < 1e-3 and exponent in (-12, -11):
@@ -265,8 +295,8 @@ def word_multiplier(scale: float) -> tuple[int, int]:
 
 def interpolated_words(scale: float, *, is_tanh: bool) -> Integers:
     """
-    Return the sigmoid or the hyperbolic tangent of all integers of 16 bits, in units of 2^-15, as
-    the kernels interpolate it.
+    Return the sigmoid (or the hyperbolic tangent if `is_tanh`) of all 16-bit integers at `scale`,
+    in units of 2^-15, as the kernels interpolate it.
     """
     table, (factor, shift) = _sigmoid_table(), word_multiplier(scale)
     scaled = (WORDS * factor + (1 << shift - 1 if shift else 0)) >> shift
@@ -287,8 +317,8 @@ SOFTMAX_BITS = 5
 
 def softmax_table(scale: float, beta: float) -> Integers:
     """
-    Return the exponentials, in units of 2^-31, of the differences 0, -1, ..., -255 of int8 at
-    `scale`; 0 for differences beyond the range of the argument.
+    Return `exp(beta * scale * d)` for the differences d = 0, -1, ..., -255 of int8 values at
+    `scale`, in units of 2^-31. It is 0 for differences beyond the range of the argument.
     """
     differences = -np.arange(256, dtype=np.int64)
     factor = min(beta * scale * 2.0 ** (31 - SOFTMAX_BITS), 2.0**31 - 1)
@@ -302,6 +332,9 @@ def softmax_table(scale: float, beta: float) -> Integers:
 
 
 def input_radius(integer_bits: int, left_shift: int) -> int:
-    """Return the largest integer whose multiple fits the argument of a function."""
+    """
+    Return the largest integer that, multiplied by 2^left_shift, fits a fixed-point argument with
+    `integer_bits` bits before the point.
+    """
     largest = ((1 << integer_bits) - 1) * 2.0 ** (31 - integer_bits)
     return floor(largest / 2.0**left_shift)

@@ -35,7 +35,7 @@ MODEL_TYPES = ("float16", "float64")
 
 
 class Importer:
-    """A single import of a model."""
+    """The import of a single TensorFlow Lite model."""
 
     def __init__(
         self,
@@ -62,7 +62,10 @@ class Importer:
 
     @property
     def open_inputs(self) -> list[str]:
-        """The inputs with open dimensions other than the first, of which no shape is given."""
+        """
+        The names of the inputs that have open dimensions other than the first, and for which the
+        user gives no shape.
+        """
         tensors = (self.graph.tensors[i] for i in self.graph.inputs)
         return [
             name
@@ -71,7 +74,7 @@ class Importer:
         ]
 
     def module(self) -> ModuleOp:
-        """Return the module with the function `main`."""
+        """Return the imported module, with the function `main`."""
         load_operators()
         for each in iter_modules(operators.__path__, f"{operators.__name__}."):
             import_module(each.name)
@@ -233,7 +236,7 @@ def _interface(tensor: Tensor, name: str) -> DictionaryAttr:
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    """Return the names, with a number if a name occurs before."""
+    """Return `names`, in which a name that occurs before gets the index as a suffix: `x`, `x_1`."""
     found: list[str] = []
     for i, name in enumerate(names):
         found.append(name if name not in found else f"{name}_{i}")

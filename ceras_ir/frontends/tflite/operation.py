@@ -49,7 +49,10 @@ CLIPS = {1: (0.0, None), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
 
 @dataclass(frozen=True)
 class Stored(Constant):
-    """A quantized constant; `load` returns the integers of type `element`."""
+    """
+    A constant with a scale. Unlike for other constants, `load` returns the stored integers of type
+    `element`, not the real values.
+    """
 
     kind: Callable[[], Attribute] = field(kw_only=True, repr=False)
 
@@ -62,14 +65,16 @@ class Stored(Constant):
 
 @dataclass
 class Operation:
-    """The current operator."""
+    """
+    The operator that is being imported: the tensors and options, and the values of the operands.
+    """
 
     operator: Operator
     graph: Subgraph
     emitter: Emitter
     values: dict[int, Value]
     constants: dict[int, SSAValue]
-    """The operations of constants that were emitted."""
+    """The constants that were emitted, by the index of the tensor."""
     variables: Variables
     model: Model
 
@@ -84,7 +89,10 @@ class Operation:
         return self.emitter.node.unsupported(message)
 
     def reordered(self, order: Sequence[int]) -> Operation:
-        """Return the same operator with these operands, in this order; an absent one is omitted."""
+        """
+        Return the same operator with the operands at the indices in `order`, in this order.
+        Operands that are absent are omitted.
+        """
         inputs = self.operator.inputs
         chosen = tuple(inputs[i] for i in order if i < len(inputs))
         return replace(self, operator=replace(self.operator, inputs=chosen))
@@ -94,33 +102,33 @@ class Operation:
         return index < len(inputs) and inputs[index] != ABSENT
 
     def input(self, index: int) -> Tensor:
-        """Return the tensor of operand `index`."""
+        """Return the tensor (type, shape and name) of operand `index`."""
         if not self.has_input(index):
             raise self.wrong(f"operand {index} is missing")
         return self.graph.tensors[self.operator.inputs[index]]
 
     @property
     def output(self) -> Tensor:
-        """The tensor of the first result."""
+        """The tensor (type, shape and name) of the first result."""
         if not self.operator.outputs or self.operator.outputs[0] == ABSENT:
             raise self.wrong("the result is missing")
         return self.graph.tensors[self.operator.outputs[0]]
 
     @property
     def count(self) -> int:
-        """The number of operands, the absent ones included."""
+        """The number of operands, including absent operands."""
         return len(self.operator.inputs)
 
     @property
     def is_quantized(self) -> bool:
-        """Return whether the first result and operand are quantized to 8 or 16 bits."""
+        """Whether the first operand and the first result are quantized to 8 or 16 bits."""
         return all(
             tensor.is_quantized and tensor.kind in ("int8", "uint8", "int16")
             for tensor in (self.input(0), self.output)
         )
 
     def value(self, index: int) -> Value:
-        """Return operand `index`; a constant remains a constant."""
+        """Return the value of operand `index`. A constant is not emitted as an operation."""
         self.input(index)
         place = self.operator.inputs[index]
         if place not in self.values:
@@ -128,14 +136,17 @@ class Operation:
         return self.values[place]
 
     def tensor(self, index: int) -> SSAValue:
-        """Return operand `index` as an IR value."""
+        """Return the value of operand `index`. A constant is emitted as an operation."""
         value = self.value(index)
         if isinstance(value, Stored):
             return self.stored(value, self.operator.inputs[index])
         return self.emitter.materialize(value)
 
     def stored(self, value: Stored, key: int | None = None) -> SSAValue:
-        """Emit a quantized constant, a single time for each `key`."""
+        """
+        Emit a quantized constant. If `key`, the index of the tensor, is given, it is emitted only
+        once.
+        """
         if key is not None and key in self.constants:
             return self.constants[key]
         op = ConstantOp.from_array(value.load(), value.element, location=name_loc(value.name))
@@ -148,12 +159,12 @@ class Operation:
         return shape_of_value(self.value(index))
 
     def element(self, index: int) -> UniformType:
-        """Return the type of a quantized operand with a single scale."""
+        """Return the type of operand `index`, which must be quantized with a single scale."""
         return self.single_scale(self.input(index))
 
     @property
     def result_element(self) -> UniformType:
-        """The type of a quantized result."""
+        """The type of the result, which must be quantized with a single scale."""
         return self.single_scale(self.output)
 
     def single_scale(self, tensor: Tensor) -> UniformType:
@@ -165,7 +176,7 @@ class Operation:
         return element
 
     def array(self, index: int) -> NDArray[np.generic]:
-        """Return operand `index`, which must be a constant, as stored."""
+        """Return operand `index`, which must be a constant, as an array of stored elements."""
         value = self.value(index)
         if not isinstance(value, Constant):
             raise self.unsupported(
@@ -175,7 +186,9 @@ class Operation:
         return value.load()
 
     def integers(self, index: int) -> tuple[int, ...]:
-        """Return a constant operand that is a short list of integers."""
+        """
+        Return operand `index`, which must be a constant list of at most 64 integers, such as axes.
+        """
         array = self.array(index)
         if array.dtype.kind not in "iu" or array.ndim > 2 or array.size > 64:
             raise self.wrong(f"operand {index} must be a short list of integers")
@@ -185,7 +198,10 @@ class Operation:
         return self.emitter.node.axis(value, rank)
 
     def activation(self, field: int) -> FunctionAttr | None:
-        """Return the fused function of a float operator in an option."""
+        """
+        Return the activation that is fused into a float operator, from option number `field`, or
+        `None`.
+        """
         number = self.operator.options.integer(field, "b")
         if not 0 <= number < len(ACTIVATIONS):
             raise self.unsupported(f"the fused function {number}; convert the network without it")
@@ -193,13 +209,16 @@ class Operation:
         return None if found is None else FunctionAttr(*found)
 
     def activated(self, value: Value, field: int) -> Value:
-        """Apply the fused function to a float value."""
+        """Apply the activation in option number `field`, if there is one, to a float value."""
         if (function := self.activation(field)) is None:
             return value
         return self.emitter.emit(graph.UnaryOp(self.emitter.materialize(value), function))
 
     def clamp(self, field: int) -> tuple[int, int]:
-        """Return the bounds of a quantized result, of its type and of the fused function."""
+        """
+        Return the lowest and highest integer of a quantized result: the range of the type, limited
+        by the activation in option number `field`.
+        """
         element, number = self.result_element, self.operator.options.integer(field, "b")
         low, high = element.low, element.high
         if number and number not in CLIPS:
@@ -217,12 +236,19 @@ class Operation:
     def requant(
         self, factors: Sequence[float], bounds: tuple[int, int], *, wide: bool = False
     ) -> RequantAttr:
-        """Return the requantization of the result by `factors`, with two roundings."""
+        """
+        Return the requantization to the result by `factors`, one for each output channel or a
+        single one, clamped to `bounds`. It rounds twice, as in TensorFlow Lite. The sums have 32
+        bits, or 64 if `wide`. Raise an error for factors that are too large.
+        """
         found = requant_of(factors, self.result_element.zero_point, *bounds, wide=wide)
         return self.checked(found, factors)
 
     def checked(self, found: RequantAttr | None, factors: Sequence[float]) -> RequantAttr:
-        """Return a requantization, or refuse factors for which there is none."""
+        """
+        Return `found`, or raise an error that there is no requantization by `factors` if it is
+        `None`.
+        """
         if found is None:
             raise self.unsupported(
                 f"scales by which the result is up to {max(factors):.3g} times the sum; quantize "
@@ -233,7 +259,10 @@ class Operation:
     def onnx(
         self, operator: str, values: Sequence[Value | None], **attributes: int
     ) -> Sequence[Value]:
-        """Import an ONNX operator on float or integer values, and return the results."""
+        """
+        Emit the ONNX operator `operator` of `values` (floats or plain integers) by the importer of
+        that operator, and return the results.
+        """
         emitter = self.emitter
         names = ["" if v is None else f"operand {i}" for i, v in enumerate(values)]
         emitter.values = {n: v for n, v in zip(names, values, strict=True) if v is not None}
@@ -255,11 +284,17 @@ class Operation:
             emitter.node = outer
 
     def one(self, operator: str, values: Sequence[Value | None], **attributes: int) -> Value:
-        """Import an ONNX operator, and return the first result."""
+        """
+        Emit the ONNX operator `operator` of `values` by the importer of that operator, and return
+        the first result.
+        """
         return self.onnx(operator, values, **attributes)[0]
 
     def real(self, index: int) -> Value:
-        """Return operand `index` as floats; a quantized constant is dequantized."""
+        """
+        Return operand `index`, which must be float, or a constant; a quantized constant is
+        dequantized.
+        """
         value = self.value(index)
         if isinstance(value, Stored):
             stored = value
@@ -277,13 +312,19 @@ SAME_SCALE = 2.0**-24
 
 
 def implied_scales(op: Operation, requant: RequantAttr) -> list[float]:
-    """Return the scales of weights with which the factors of a requantization are exact."""
+    """
+    Return the scales of weights for which the rounded factors of `requant` are exact, one for each
+    factor: factor * scale of the result / scale of operand 0.
+    """
     unit = op.result_element.scale / op.element(0).scale / 2.0**requant.shift.data
     return [multiplier * unit for multiplier in requant.multipliers]
 
 
 def signed_type(element: UniformType) -> UniformType:
-    """Return the type with signed storage of the same 8 bits, minus 128 if they are unsigned."""
+    """
+    Return the type with int8 storage for the same real values: an unsigned type with a zero point
+    that is smaller by 128.
+    """
     if element.is_signed:
         return element
     return UniformType(element.scale, element.zero_point - element.high // 2 - 1)
@@ -291,8 +332,8 @@ def signed_type(element: UniformType) -> UniformType:
 
 def in_signed_bytes(op: Operation, emit: Callable[[SSAValue], SSAValue]) -> SSAValue:
     """
-    Return the result of `emit` for operand 0 in signed bytes, as the type of the result. `emit`
-    returns `signed_type` of that.
+    Return the result of `emit`, which works on int8, for a quantized operand 0 that may be uint8:
+    convert it to int8, call `emit`, and convert the result to the type that the file declares.
     """
     kinds = {op.input(0).kind, op.output.kind}
     if len(kinds) > 1 or "int16" in kinds:
@@ -302,7 +343,7 @@ def in_signed_bytes(op: Operation, emit: Callable[[SSAValue], SSAValue]) -> SSAV
 
 
 def _restored(op: Operation, value: SSAValue, element: UniformType) -> SSAValue:
-    """Convert between signed and unsigned bytes."""
+    """Convert `value` between int8 and uint8, so that it has the type `element`."""
     if element_of(value) == element:
         return value
     low, high = element.low, element.high
@@ -317,7 +358,10 @@ OPERATORS: dict[str, OperatorImporter] = {}
 
 
 def operator(*names: str) -> Callable[[OperatorImporter], OperatorImporter]:
-    """Register an importer, which emits an operator and returns the result or all results."""
+    """
+    Register the decorated function as the importer of the TensorFlow Lite operators `names`. It
+    returns the result, or a list of all results.
+    """
 
     def register(function: OperatorImporter) -> OperatorImporter:
         for name in names:
@@ -329,7 +373,10 @@ def operator(*names: str) -> Callable[[OperatorImporter], OperatorImporter]:
 
 
 def expect_type(operation: Operation, value: Value, expected: Attribute) -> None:
-    """Refuse a result whose element type differs from the declared type."""
+    """
+    Raise an error if the element type of `value` is not `expected`, the type that the file
+    declares.
+    """
     if isinstance(value, SSAValue) and element_of(value) != expected:
         raise operation.unsupported(
             f"a result of {expected} from {element_of(value)}: an operator that moves elements "

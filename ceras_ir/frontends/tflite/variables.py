@@ -26,17 +26,22 @@ MAX_VARIABLES = 1024
 
 @dataclass
 class Variables:
-    """The variables that a network reads, and their current values."""
+    """
+    The variables of a network, which become states. `initial` has their values before the first
+    call, and `current` the IR values at the current operator.
+    """
 
     block: Block
     initial: dict[str, NDArray[np.generic]] = field(default_factory=dict[str, NDArray[np.generic]])
     current: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])
     arguments: list[DictionaryAttr] = field(default_factory=list[DictionaryAttr])
     names: list[str] = field(default_factory=list[str])
-    """The variables with an argument."""
+    """The variables that are arguments of the network, in order."""
 
     def initialize(self, model: Model, index: int) -> None:
-        """Record the constants that the subgraph of a `CALL_ONCE` assigns."""
+        """
+        Record the constants that subgraph `index`, which a CALL_ONCE names, assigns to variables.
+        """
         graph, handles = model.subgraph(index), dict[int, str]()
         for op in graph.operators:
             if op.name == "VAR_HANDLE" and op.outputs:
@@ -51,7 +56,10 @@ class Variables:
                 )
 
     def read(self, name: str, tensor: Tensor) -> SSAValue:
-        """Return the value of a variable; the first read adds an argument."""
+        """
+        Return the current value of the variable `name`. The first read adds an argument of the type
+        of `tensor` to the network.
+        """
         if name not in self.current:
             if len(self.names) >= MAX_VARIABLES:
                 raise damaged(f"more than {MAX_VARIABLES} variables")
@@ -74,5 +82,7 @@ class Variables:
 
     @staticmethod
     def result_name(name: str) -> str:
-        """Return the name of the result that is the next value of a variable."""
+        """
+        Return the name of the network output that has the value of a variable for the next call.
+        """
         return f"{name}/next"

@@ -38,7 +38,10 @@ from ceras_ir.transforms.rebuilding import erase_unused
 
 
 class Builder:
-    """Appends operations to `block` on behalf of the current `node`."""
+    """
+    Appends operations of `graph` to `block`, with the name of the current ONNX `node` as their
+    location.
+    """
 
     def __init__(self, block: Block):
         self.block = block
@@ -67,7 +70,10 @@ class Builder:
 
     @contextmanager
     def separate_block(self) -> Generator[Block]:
-        """Emit the operations of the `with` block, and their constants, into a separate block."""
+        """
+        Emit the operations of the `with` block into a new block instead of the current block.
+        Constants that they use are emitted there too.
+        """
         block, materialized = self.block, self._materialized
         self.block, self._materialized = Block(), {}
         try:
@@ -77,7 +83,10 @@ class Builder:
 
     @contextmanager
     def in_loop_body(self) -> Generator[None]:
-        """Emit into the body of a loop."""
+        """
+        Mark the operations of the `with` block as the body of a loop. An `If` in a loop then
+        computes only the chosen branch.
+        """
         before, self.is_in_loop_body = self.is_in_loop_body, True
         try:
             yield
@@ -87,8 +96,8 @@ class Builder:
     @contextmanager
     def trial(self) -> Generator[Block]:
         """
-        Emit the operations of the `with` block into a separate block. At the end they are erased,
-        unless they were moved elsewhere or the block became part of a function.
+        Emit the operations of the `with` block into a new block. At the end they are erased, unless
+        they were moved to another block, or the new block became the body of a function.
         """
         known = len(self.functions)
         with self.separate_block() as block:
@@ -103,7 +112,9 @@ class Builder:
 
     @contextmanager
     def in_float(self) -> Generator[None]:
-        """Mark the emitted operations to remain float when the network is quantized."""
+        """
+        Mark the operations of the `with` block to remain in float when the network is quantized.
+        """
         before, self._precision = self._precision, StringAttr(FLOAT)
         try:
             yield
@@ -111,7 +122,10 @@ class Builder:
             self._precision = before
 
     def emit(self, op: graph.GraphOperation) -> SSAValue:
-        """Append `op`. An error of the verifier is an error of the node."""
+        """
+        Append `op` and return the result. An error that the verifier finds is reported as an error
+        of the current node.
+        """
         op.location = name_loc(self.node.name)
         if self._precision is not None:
             op.attributes[PRECISION] = self._precision
@@ -143,7 +157,10 @@ class Builder:
         return op.output
 
     def materialize(self, value: Value) -> SSAValue:
-        """Return `value` as an IR value. A constant becomes a `graph.constant`."""
+        """
+        Return `value` as an IR value. A constant of the import becomes a `graph.constant`, once per
+        block.
+        """
         if isinstance(value, SSAValue):
             return value
         value = value.in_float32()
@@ -172,11 +189,18 @@ class Builder:
         return op.result
 
     def constant(self, array: Array, suffix: str) -> Constant:
-        """Return a constant into which operands of the node were folded."""
+        """
+        Return a constant that the importer computes for the current node, with the name
+        NODE/`suffix`.
+        """
         return Constant.of(f"{self.node.name}/{suffix}", array)
 
     def transposed(self, value: Value, permutation: Sequence[int]) -> Value:
-        """Return `value` with dimension `i` being dimension `permutation[i]` of `value`."""
+        """
+        Return `value` with permuted dimensions: dimension `i` of the result is dimension
+        `permutation[i]` of `value`. Consecutive transposes are merged, and constants are transposed
+        at import.
+        """
         if tuple(permutation) == tuple(range(len(permutation))):
             return value
         if isinstance(value, Constant):
@@ -188,7 +212,7 @@ class Builder:
         return self.emit(TransposeOp(value, permutation))
 
     def reshaped(self, value: Value, shape: Sequence[int]) -> Value:
-        """Return the elements of `value` in another shape."""
+        """Return the elements of `value` in another shape. The number of elements must be equal."""
         old = shape_of_value(value)
         if old == tuple(shape):
             return value
@@ -200,14 +224,18 @@ class Builder:
 
     def named(self, value: SSAValue, labels: Sequence[str]) -> SSAValue:
         """
-        Return a copy of the integers `value` with the texts that they represent: `labels[i]` for i.
+        Return a copy of the integers `value` with the texts that they represent: i represents
+        `labels[i]`, as in the labels of a classifier.
         """
         result = self.emit(graph.ReshapeOp(value, shape_of(value)))
         self.labels[result] = tuple(labels)
         return result
 
     def binary(self, kind: graph.Binary, lhs: Value, rhs: Value) -> SSAValue:
-        """Emit an elementwise function of two operands with broadcasting."""
+        """
+        Emit the elementwise function `kind` of two operands, which are broadcast. Types must be
+        equal.
+        """
         a, b = shape_of_value(lhs), shape_of_value(rhs)
         if broadcast_shape(a, b) is None:
             raise self.node.wrong(f"shapes {list(a)} and {list(b)} do not broadcast")
@@ -243,8 +271,8 @@ EmitStep = Callable[[SSAValue, Sequence[SSAValue], Sequence[SSAValue]], Sequence
 @dataclass(frozen=True)
 class LoopBody:
     """
-    The body of a loop as a function, which is not in the module yet, and the values outside the
-    loop that it uses.
+    The body of a loop as a function that is not in the module yet. `captured` are the values
+    outside of the loop that it uses; they are the last arguments of the function.
     """
 
     function: FuncOp
@@ -257,7 +285,7 @@ class LoopBody:
         return result_values(self.function)
 
     def without_first_result(self) -> "LoopBody":
-        """Remove the first result of the function, in place."""
+        """Remove the first result of the function in place, and return the body."""
         end = self.function.body.block.last_op
         assert end is not None
         end.detach()
@@ -299,7 +327,10 @@ def _captured(block: Block, results: Sequence[SSAValue]) -> list[SSAValue]:
 
 
 def _function(block: Block, results: Sequence[SSAValue], captured: Sequence[SSAValue]) -> FuncOp:
-    """Create a private function that returns `results`. Captured values become arguments."""
+    """
+    Create a private function with the operations of `block` that returns `results`. The values
+    outside of the block that it uses (`captured`) become arguments.
+    """
     arguments = {value: block.insert_arg(value.type, len(block.args)) for value in captured}
     for op in block.ops:
         for i, operand in enumerate(op.operands):
@@ -350,18 +381,21 @@ def emit_loop(
 @dataclass(frozen=True)
 class Branches:
     """
-    The two branches of an `If` as functions, which are not in the module yet, and the outer values
-    that they use.
+    The two branches of an `If` as functions that are not in the module yet. `captured` are the
+    outer values that either branch uses; both functions have them as arguments.
     """
 
     taken: FuncOp
     other: FuncOp
     captured: list[SSAValue]
-    """The values that either branch captures."""
+    """The outer values that either branch uses."""
 
     @classmethod
     def of(cls, *branches: tuple[Block, Sequence[SSAValue]]) -> "Branches":
-        """Create the branches from two blocks and their results."""
+        """
+        Create the branches from a block and the results of each: first if the condition is true,
+        then if it is false.
+        """
         found = (v for block, results in branches for v in _captured(block, results))
         captured = list(dict.fromkeys(found))
         taken, other = (_function(block, results, captured) for block, results in branches)
@@ -369,7 +403,10 @@ class Branches:
 
 
 def emit_branch(builder: Builder, condition: SSAValue, branches: Branches) -> list[SSAValue]:
-    """Emit the call of a branch, and return the results."""
+    """
+    Emit an operation that calls only the branch that the scalar `condition` chooses, and return the
+    results.
+    """
     _add(builder, branches.taken, "branch")
     _add(builder, branches.other, "branch")
     op = graph.BranchOp(condition, branches.taken, branches.other, branches.captured)

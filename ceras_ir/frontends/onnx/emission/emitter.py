@@ -35,7 +35,10 @@ Subgraph: TypeAlias = "Callable[[str, Emitter, Mapping[str, Value]], Sequence[Va
 
 
 class Emitter(Builder):
-    """The interface of operator importers: operands are values of the model."""
+    """
+    The interface of the importers of operators: it has the operands of the current ONNX node, and
+    emits operations.
+    """
 
     def __init__(self, block: Block, subgraph: "Subgraph"):
         super().__init__(block)
@@ -52,15 +55,17 @@ class Emitter(Builder):
         return value.in_float32() if isinstance(value, Constant) else value
 
     def operands(self) -> Sequence[Value]:
-        """Return all operands. Refuse a node without operands."""
+        """Return all operands. A node without operands is an error."""
         return [self.value(i) for i in range(max(len(self.node.inputs), 1))]
 
     def optional(self, index: int) -> Value | None:
-        """Return operand `index` if it is given."""
+        """Return operand `index`, or `None` if it is not given."""
         return self.value(index) if self.node.has_input(index) else None
 
     def optional_array(self, index: int) -> Array | None:
-        """Return the constant operand `index` if it is given."""
+        """
+        Return operand `index`, which must be a constant, as an array, or `None` if it is not given.
+        """
         return self.array(index) if self.node.has_input(index) else None
 
     def tensor(self, index: int) -> SSAValue:
@@ -72,8 +77,7 @@ class Emitter(Builder):
 
     def array(self, index: int) -> Array:
         """
-        Return operand `index` of the current node as an array. Refuse an operand that is not
-        constant.
+        Return operand `index` as an array. An operand that is computed at run time is an error.
         """
         value = self.value(index)
         if not isinstance(value, Constant):
@@ -83,20 +87,25 @@ class Emitter(Builder):
         return value.load()
 
     def stored(self, index: int) -> Array:
-        """Return the constant operand `index` in the type of the model, without conversion."""
+        """
+        Return the constant operand `index` in the type that the model has stored, such as float16.
+        """
         value = self.values[self.node.inputs[index]]
         assert isinstance(value, Constant)
         return value.load()
 
     def floats(self, index: int) -> NDArray[np.float32]:
-        """Return the constant operand `index`, which must be float32."""
+        """Return operand `index`, which must be a float32 constant, as an array."""
         array = self.array(index)
         if array.dtype != np.float32:
             raise self.node.wrong(f"operand {index} must be float32, got {array.dtype}")
         return array.astype(np.float32, copy=False)
 
     def integers(self, index: int) -> tuple[int, ...]:
-        """Return a constant operand that is a short list of integers: a shape, axes, pads."""
+        """
+        Return operand `index`, which must be a constant list of at most 64 integers, such as a
+        shape, axes or pads.
+        """
         array = self.array(index)
         if array.ndim > 1 or not np.issubdtype(array.dtype, np.integer):
             kind = f"{array.dtype} of shape {list(array.shape)}"
@@ -106,7 +115,10 @@ class Emitter(Builder):
         return tuple(int(i) for i in array.reshape(-1))
 
     def subgraph(self, name: str, bound: Mapping[str, Value]) -> Sequence[Value]:
-        """Emit a subgraph of the node with the inputs `bound`, and return the outputs."""
+        """
+        Emit the subgraph that is the attribute `name` of the node, such as the body of a loop, and
+        return the outputs. `bound` has the values of the inputs.
+        """
         return self._subgraph(name, self, bound)
 
     def number(self, value: float, like: Value | None = None) -> Value:
@@ -136,7 +148,7 @@ class Emitter(Builder):
         return self.emit(graph.CompareOp(kind, *map(self.materialize, operands)))
 
     def select(self, condition: Value, a: Value, b: Value) -> SSAValue:
-        """Emit `condition ? a : b` with broadcasting."""
+        """Emit `condition ? a : b` for each element, with broadcasting. `condition` is boolean."""
         self._check_broadcast(condition, a, b)
         operands = self._lifted(condition, a, b)
         return self.emit(graph.SelectOp(*map(self.materialize, operands)))
@@ -147,7 +159,10 @@ class Emitter(Builder):
         return self.binary(Binary.MIN, above, self.number(high, x))
 
     def cast(self, x: Value, element: Attribute = f32) -> Value:
-        """Convert elements to another type. Quantized values convert from the stored integers."""
+        """
+        Convert the elements of `x` to the type `element`. Of a quantized value, the stored integers
+        are converted, not the real values.
+        """
         value = self.materialize(x)
         if isinstance(known := element_of(value), UniformType):
             value = self.materialize(self._stored(value, known, element))
@@ -155,7 +170,8 @@ class Emitter(Builder):
 
     def _stored(self, value: SSAValue, known: UniformType, element: Attribute) -> Value:
         """
-        Return the stored integers of a quantized value, as float32 if `element` is float32.
+        Return the stored integers of the quantized `value` of type `known`: as float32 if `element`
+        is float32, otherwise as integers.
 
         Dividing the dequantized value by the scale has an error only in the last bit. After
         rounding, the result is exact for integers below 22 bits.
@@ -179,20 +195,29 @@ class Emitter(Builder):
         return integers if element == f32 else self.emit(CastOp(integers, known.storage))
 
     def reduce(self, kind: Reduce, x: Value, axes: Sequence[int]) -> Value:
-        """Reduce along `axes` and keep the dimensions. Without axes, return `x`."""
+        """
+        Reduce `x` along `axes`; the reduced dimensions remain with extent 1. Without axes, return
+        `x`.
+        """
         if not axes:
             return x
         return self.emit(graph.ReduceOp(kind, self.materialize(x), axes))
 
     def mean(self, x: Value, axes: Sequence[int]) -> Value:
-        """Return the average along `axes` and keep the dimensions."""
+        """
+        Return the average along `axes`; the reduced dimensions remain with extent 1. Without axes,
+        return `x`.
+        """
         if not axes:
             return x
         count = self.number(prod(shape_of_value(x)[a] for a in axes), x)
         return self.div(self.reduce(Reduce.SUM, x, axes), count)
 
     def running_sum(self, x: Value, axis: int) -> Value:
-        """Return prefix sums of integers along `axis` by a logarithmic number of additions."""
+        """
+        Return the sums of all integers up to each element along `axis`. The number of additions is
+        logarithmic in the extent.
+        """
         shape, distance = list(shape_of_value(x)), 1
         while distance < shape[axis]:
             before = [distance if i == axis else n for i, n in enumerate(shape)]
@@ -209,7 +234,10 @@ class Emitter(Builder):
         sizes: Sequence[int],
         strides: Sequence[int] | None = None,
     ) -> Value:
-        """Return a slice of `x`. No operation is emitted if it is all of `x`."""
+        """
+        Return the slice of `x` that begins at `starts` and has the extents `sizes`, with `strides`
+        (default: 1). If it is all of `x`, no operation is emitted.
+        """
         if tuple(sizes) == shape_of_value(x) and not any(starts):
             return x
         if any(size < 1 for size in sizes):
@@ -218,22 +246,27 @@ class Emitter(Builder):
         return self.emit(graph.SliceOp(self.materialize(x), starts, sizes, strides))
 
     def part(self, x: Value, axis: int, start: int, size: int) -> Value:
-        """Return `size` elements along `axis` from `start` on."""
+        """Return `size` elements of `x` along `axis`, from index `start` on."""
         shape = shape_of_value(x)
         sizes = [size if i == axis else n for i, n in enumerate(shape)]
         return self.sliced(x, [start * (i == axis) for i in range(len(shape))], sizes)
 
     def split(self, x: Value, axis: int, sizes: Sequence[int]) -> list[Value]:
-        """Return consecutive parts of `x` along `axis`."""
+        """Return consecutive parts of `x` with the extents `sizes` along `axis`."""
         starts = accumulate(sizes, initial=0)
         return [self.part(x, axis, a, n) for a, n in zip(starts, sizes, strict=False)]
 
     def lookup(self, table: Value, indices: Value) -> Value:
-        """Return the entries of `table` [n, 1] at computed indices, in the shape of `indices`."""
+        """
+        Return the entries of `table` [n, 1] at `indices`, which are computed at run time, in the
+        shape of `indices`.
+        """
         return self.reshaped(self.taken(table, indices), shape_of_value(indices))
 
     def slice_at(self, x: Value, index: int, axis: int = 0) -> Value:
-        """Return the elements at `index` along `axis`, without that axis."""
+        """
+        Return the elements of `x` at `index` along `axis`. The result does not have that axis.
+        """
         if isinstance(x, Constant):
             return Constant.of(f"{x.name}/{index}", np.asarray(x.load().take(index, axis)))
         shape = shape_of_value(x)
@@ -244,7 +277,10 @@ class Emitter(Builder):
         return self.gathered(x, axis, range(shape_of_value(x)[axis])[::-1])
 
     def gathered(self, x: Value, axis: int, indices: Sequence[int]) -> Value:
-        """Return the elements at `indices` along `axis`; a slice if they are evenly spaced."""
+        """
+        Return the elements of `x` at constant `indices` along `axis`. Evenly spaced indices become
+        a slice.
+        """
         shape = list(shape_of_value(x))
         if not indices:
             raise self.node.unsupported("no indices: the result has no elements")
@@ -260,14 +296,17 @@ class Emitter(Builder):
         return self.emit(graph.GatherOp(self.materialize(x), axis, indices))
 
     def taken(self, rows: Value, indices: Value) -> Value:
-        """Return the `rows` at computed indices."""
+        """
+        Return the rows of `rows` [n, size] at `indices`, which are computed at run time:
+        [count, size].
+        """
         flat = self.reshaped(indices, (prod(shape_of_value(indices)),))
         return self.emit(graph.TakeOp(self.materialize(rows), self.materialize(flat)))
 
     def rows_of_steps(self, step: Value) -> Value:
         """
-        Return the row of each step in a table [steps * batch]. `step` [n, batch], i64, contains a
-        step for each sequence of the batch.
+        Return row numbers for a table [steps * batch, ...]: entry (i, b) is the row of step
+        `step[i, b]` of sequence b. `step` is [n, batch], i64.
         """
         _, batch = shape_of_value(step)
         along = self.mul(step, self.constant(np.array([batch], np.int64), "stride"))
@@ -275,14 +314,20 @@ class Emitter(Builder):
         return self.add(along, self.constant(sequences, "sequences"))
 
     def at_steps(self, x: Value, step: Value) -> Value:
-        """Return the elements of `x` [steps, batch, ...] at computed steps [n, batch]."""
+        """
+        Return elements of `x` [steps, batch, ...] at steps that are computed at run time: entry (i,
+        b) of the result [n, batch, ...] is `x[step[i, b], b]`.
+        """
         steps, batch, *rest = shape_of_value(x)
         rows = self.reshaped(x, (steps * batch, prod(rest)))
         found = self.taken(rows, self.rows_of_steps(step))
         return self.reshaped(found, (*shape_of_value(step), *rest))
 
     def check_indices(self, count: int) -> None:
-        """Refuse an index list that is too long, before it is created."""
+        """
+        Raise an error if a list of `count` indices is too long for a constant, before it is
+        created.
+        """
         if count > MAX_INDICES:
             raise self.node.unsupported(f"{count} indices, expected at most {MAX_INDICES}: split")
 
@@ -294,7 +339,10 @@ class Emitter(Builder):
         return self.emit(graph.ConcatOp([self.materialize(v) for v in values], axis))
 
     def expanded(self, x: Value, shape: Sequence[int]) -> Value:
-        """Repeat extents of 1 to the extents of `shape`, which has the rank of `x`."""
+        """
+        Repeat the elements of `x` along dimensions of extent 1 up to `shape`, which has the same
+        rank.
+        """
         result = x
         for axis, (old, new) in enumerate(zip(shape_of_value(x), shape, strict=True)):
             if old != new:
@@ -311,14 +359,20 @@ class Emitter(Builder):
         value: FloatAttr | IntegerAttr | None = None,
         interior: Sequence[int] | None = None,
     ) -> Value:
-        """Pad around and between the elements of `x` with `value`, by default 0."""
+        """
+        Add `low[i]` elements before, `high[i]` after and `interior[i]` between the elements of `x`
+        along each dimension i. They have the given `value`, by default 0.
+        """
         if not any((*low, *high, *(interior or ()))):
             return x
         x = self.materialize(x)
         return self.emit(graph.PadOp(Pad.CONSTANT, x, low, high, interior=interior, value=value))
 
     def product(self, rows: Value, weights: Value, bias: Value | None = None) -> SSAValue:
-        """Multiply `rows` [M, K] by the transpose of `weights` [N, K]."""
+        """
+        Multiply `rows` [M, K] by the transpose of `weights` [N, K], and add `bias` [N] if it is
+        given: [M, N].
+        """
         if isinstance(rows, Constant) and not isinstance(weights, Constant) and bias is None:
             # Targets pack constant weights, so the transposed product is computed.
             return self.materialize(self.transposed(self.product(weights, rows), (1, 0)))
@@ -336,21 +390,28 @@ class Emitter(Builder):
 
     def _lifted(self, *values: Value) -> list[Value]:
         """
-        Reshape scalars to vectors with one element if a value is a vector; they broadcast equally.
+        Give scalars the shape [1] if another of the values is not a scalar. They broadcast in the
+        same way.
         """
         if not any(shape_of_value(v) for v in values):
             return list(values)
         return [v if shape_of_value(v) else self.reshaped(v, (1,)) for v in values]
 
     def feature_map(self, value: Value) -> SSAValue:
-        """Return `value`, [N, C, W] or [N, C, H, W] in the model, as [N, H, W, C]."""
+        """
+        Return `value`, which is [N, C, W] or [N, C, H, W] in the model, as [N, H, W, C], with H = 1
+        without a height.
+        """
         shape = shape_of_value(value)
         if len(shape) == 3:
             value = self.reshaped(value, (*shape[:2], 1, shape[2]))
         return self.materialize(self.transposed(value, TO_NHWC))
 
     def from_feature_map(self, value: Value, rank: int) -> Value:
-        """Return the inverse of `feature_map` for a result of the model of `rank`."""
+        """
+        Convert an NHWC result back to the layout of the model: [N, C, W] if the `rank` is 3, else
+        [N, C, H, W].
+        """
         result = self.transposed(value, TO_NCHW)
         if rank == 3:
             n, _, w, c = shape_of_value(value)

@@ -79,13 +79,13 @@ EVALUATION_ERRORS = (
 
 
 class Evaluator(Protocol):
-    """The methods of ONNX's reference evaluator that the importer uses."""
+    """The methods of ONNX's reference evaluator that the importer uses, for type checks."""
 
     def run(self, output_names: None, feed_inputs: dict[str, Array], /) -> object: ...
 
 
 def reference_evaluator(node: Node) -> Evaluator:
-    """Return the reference evaluator of ONNX for one node."""
+    """Return a reference evaluator of ONNX for the model that consists of `node`."""
     # Slow to load, and few models need it.
     from onnx.reference import ReferenceEvaluator
 
@@ -93,7 +93,10 @@ def reference_evaluator(node: Node) -> Evaluator:
 
 
 def evaluate(node: Node, operands: Sequence[Array | None]) -> Sequence[Array]:
-    """Return the results of a node of constant operands."""
+    """
+    Return the results of `node` for constant operands, computed by ONNX's reference evaluator.
+    Raise an error if they would be too large.
+    """
     try:
         elements = _result_elements(node, [a for a in operands if a is not None])
         if elements > MAX_FOLDED_ELEMENTS:
@@ -116,8 +119,8 @@ def computed(
     node: Node, emitter: Emitter, imported: Callable[[], Sequence[Value]]
 ) -> Sequence[Value]:
     """
-    Return the results of a node with constant operands. `imported` emits the operations of the
-    node, and the interpreter executes them.
+    Return the results of `node` as constants, if all operands are constants. `imported` emits the
+    operations into a temporary block, and the interpreter executes them.
     """
     with emitter.separate_block() as block:
         values = imported()
@@ -138,7 +141,10 @@ def computed(
 
 
 def _of_one_width(operands: Sequence[Array | None]) -> Sequence[Array | None]:
-    """Convert floats to the widest float type; an importer may have narrowed some of them."""
+    """
+    Convert all floats to the widest float type among them. The importer may have narrowed some of
+    them to float32.
+    """
     floats = [a.dtype for a in operands if a is not None and a.dtype.kind == "f"]
     if len(set(floats)) < 2:
         return operands
@@ -151,7 +157,10 @@ def first_line(error: Exception) -> str:
 
 
 def _result_elements(node: Node, arrays: Sequence[Array]) -> int:
-    """Return an upper bound of the elements of the results, before they are allocated."""
+    """
+    Return an upper bound of the number of elements of the results, so that it can be checked before
+    they are allocated.
+    """
     operator, shapes = node.operator, [a.shape for a in arrays]
 
     def count(extents: Array) -> int:
@@ -191,7 +200,7 @@ RANDOM = frozenset({"Bernoulli"})
 
 @runtime_checkable
 class FunctionSchema(Protocol):
-    """The methods of ONNX's operator schema that the importer uses."""
+    """The methods of ONNX's operator schemas that the importer uses, for type checks."""
 
     has_function: bool
     has_context_dependent_function: bool
@@ -207,7 +216,10 @@ class FunctionSchema(Protocol):
 
 
 def has_body(node: Node) -> bool:
-    """Return whether ONNX defines the operator of a node as a function."""
+    """
+    Return whether ONNX defines the operator of `node` as a function. The body of the function can
+    then be imported instead.
+    """
     return _schema(node) is not None
 
 
@@ -215,8 +227,9 @@ def body_of(
     node: Node, operands: Sequence[Value | None]
 ) -> tuple[onnx.GraphProto, int, Mapping[str, Value]] | None:
     """
-    Return the body of the function of a node with the used outputs, the opset of the body, and the
-    values of the inputs. Return None if no body has these types.
+    Return the body by which ONNX defines the operator of `node` as a function, restricted to the
+    outputs that are used; the opset of the body; and the operands of `node` by the names of the
+    body's inputs. Return `None` if there is no body for the types of the operands.
     """
     schema = _schema(node)
     if schema is None:

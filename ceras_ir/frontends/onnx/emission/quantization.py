@@ -34,7 +34,10 @@ QUANTIZED_DTYPES = ("int8", "uint8", "int16", "uint16", "int32")
 
 
 def storage_of(node: Node, name: str) -> IntegerType:
-    """Return the storage type of the numpy type `name`."""
+    """
+    Return the integer type with the numpy name `name`, such as `int8`. A type in which quantized
+    values cannot be stored is an error of `node`.
+    """
     if name not in QUANTIZED_DTYPES:
         raise node.unsupported(
             f"values are stored as {name}, expected {', '.join(QUANTIZED_DTYPES)}: quantize to int8"
@@ -44,7 +47,9 @@ def storage_of(node: Node, name: str) -> IntegerType:
 
 
 def stored_type(emitter: Emitter, value: Value) -> str:
-    """Return the numpy name of the type in which the model stores `value`."""
+    """
+    Return the numpy name of the integer type in which the model stores `value`, such as `uint8`.
+    """
     if isinstance(value, Constant):
         return value.dtype.name
     element = element_of(value)
@@ -61,7 +66,10 @@ def uniform_type(
     shape: Sequence[int],
     axis: int,
 ) -> UniformType:
-    """Return the type of a tensor of `shape`, per-tensor or per-channel along `axis`."""
+    """
+    Return the quantized type with integers of `storage` for a tensor of `shape`. A single scale and
+    zero point make it per-tensor, otherwise it is per-channel along `axis`.
+    """
     node = emitter.node
     scales = scale.astype(np.float64).reshape(-1)
     if not np.issubdtype(scale.dtype, np.floating):
@@ -90,7 +98,10 @@ def uniform_type(
 
 
 def quantized(emitter: Emitter, value: Value, element: UniformType, name: str) -> Value:
-    """Emit `graph.quantize`. A constant is quantized at import instead."""
+    """
+    Quantize `value` to the type `element`. A constant is quantized at import, and gets the name
+    `name`.
+    """
     if not isinstance(value, Constant):
         return emitter.emit(QuantizeOp(value, element))
     if value.dtype != np.float32:
@@ -99,7 +110,10 @@ def quantized(emitter: Emitter, value: Value, element: UniformType, name: str) -
 
 
 def dequantized(emitter: Emitter, value: Value, element: UniformType) -> Value:
-    """Return the real values of the integers `value`."""
+    """
+    Return the real values of the integers `value`. The type `element` has the scale and the zero
+    point. An input of plain integers gets this type.
+    """
     if isinstance(value, Constant):
         return QuantizedConstant.make(value.name, value.shape, value.load, element)
     if isinstance(element_of(value), IntegerType):
@@ -129,7 +143,8 @@ def real_numbers(
     emitter: Emitter, value: Value, scale: Array, zero_point: Array | None, axis: int
 ) -> Value:
     """
-    Return the real values of integers with a scale, or with a scale for each index of `axis`.
+    Return the real values of the integers `value`: `scale * (integer - zero point)`, with a single
+    scale, or with a scale for each index of `axis`.
 
     A constant may have scales of 0, which quantizers write for filters that are 0 throughout.
     """
@@ -144,8 +159,8 @@ def _without_zero_scales(
     value: Constant, scale: Array, zero_point: Array | None, axis: int
 ) -> tuple[Constant, Array]:
     """
-    Return equal real values with scales above 0. A channel of scale 0 is 0 throughout, which is the
-    zero point at any scale, so 0 is replaced by the largest scale.
+    Replace scales of 0 by the largest scale, and the integers of these channels by the zero point,
+    so that their real values remain 0.
     """
     integers = value.load()
     points = np.zeros(scale.shape, integers.dtype) if zero_point is None else zero_point
@@ -165,7 +180,7 @@ def clipped(emitter: Emitter, value: Value, low: float, high: float) -> Value:
     """
     Clamp the stored integers of quantized values to [low, high]; `high` has precedence.
 
-    The operand of QuantizeLinear is clamped instead, so that a layer can have the bounds in its
+    The operand of QuantizeLinear is clamped instead, so that a layer can have the bounds in the
     output stage. This is exact: rounding is monotonic, and bounds of at most 16 bits are stored
     exactly. Other values are dequantized and quantized again, which does not change the integers.
     """
@@ -194,7 +209,10 @@ def is_quantized(value: Value) -> bool:
 
 
 def is_computed_integer(value: Value) -> bool:
-    """Return whether plain integers are computed, or an input with other consumers."""
+    """
+    Return whether `value` is a plain integer that is computed, or an input that operations other
+    than reshapes and transposes use. Such a value cannot get a quantized type.
+    """
     if not isinstance(value, SSAValue) or not isinstance(element_of(value), IntegerType):
         return False
     chain = _moved(value)
@@ -211,7 +229,10 @@ def _moved(value: SSAValue) -> list[SSAValue]:
 
 
 def _retyped(emitter: Emitter, value: SSAValue, element: UniformType) -> SSAValue:
-    """Set the quantized type on a value of plain integers and on the input that it moves."""
+    """
+    Set the quantized type `element` on `value` and on the graph input of which it is a reshape or
+    transpose. Return the value with the new type.
+    """
     chain = _moved(value)
     if element.is_per_axis and len(chain) > 1:
         raise emitter.node.unsupported("per-channel scales of a transposed input; use one scale")

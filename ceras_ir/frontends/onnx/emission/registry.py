@@ -105,7 +105,11 @@ def operator(*names: str) -> Callable[[F], F]:
 
 
 def rule(*names: str) -> Callable[[NodeRule], NodeRule]:
-    """Register a condition on nodes of the operators `names`."""
+    """
+    Register the decorated function as a rule for nodes of the ONNX operators `names`. It returns
+    `None`, or text with the finding and the remedy; the docstring of the function is printed as the
+    rule.
+    """
 
     def register(function: NodeRule) -> NodeRule:
         for name in names:
@@ -116,7 +120,7 @@ def rule(*names: str) -> Callable[[NodeRule], NodeRule]:
 
 
 def first_output_only(*names: str) -> None:
-    """Register the rule that only the first result is used."""
+    """Register the rule that only the first result of the operators `names` can be used."""
 
     def only_first(node: Node) -> str | None:
         """only the first output can be used"""
@@ -130,8 +134,9 @@ def first_output_only(*names: str) -> None:
 
 def constant_operands(operands: Mapping[str, Sequence[int]], must: str, remedy: str) -> None:
     """
-    Register the rule that these operands are constants. `must` is the text of the rule. `remedy`
-    applies to a computed operand, unless inputs that can be fixed decide it.
+    Register the rule that operands are constants; `operands` maps each operator to their indices.
+    `must` is the printed text of the rule. `remedy` is printed for a computed operand, unless it
+    depends on inputs that `--set` can fix.
     """
 
     def are_constant(node: Node) -> str | None:
@@ -145,7 +150,10 @@ def constant_operands(operands: Mapping[str, Sequence[int]], must: str, remedy: 
 
 
 def refusals(node: Node) -> Sequence[Finding]:
-    """Return the findings about a node that are known without the shapes of operands."""
+    """
+    Return the reasons to refuse `node` that are known without the shapes of operands: an unknown
+    operator, or rules that it violates.
+    """
     if node.operator not in OPERATORS:
         # With constant operands, an operator that ONNX defines needs no importer.
         is_function = onnx.defs.has(node.operator) and node.operator not in NEVER_FOLDED

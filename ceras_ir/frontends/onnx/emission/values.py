@@ -44,7 +44,10 @@ Move: TypeAlias = Callable[[Array], Array]
 
 @dataclass(frozen=True)
 class Constant:
-    """A tensor known at import time, loaded when it is needed and not kept."""
+    """
+    A tensor that is known at import time. It is loaded when `load` is called, and not kept in
+    memory.
+    """
 
     name: str
     """The name of the tensor in the model, which is also the location of the constant in the IR."""
@@ -52,14 +55,17 @@ class Constant:
     dtype: np.dtype[np.generic]
     load: Callable[[], Array] = field(repr=False)
     key: tuple[Hashable, ...] | None = None
-    """Equal keys imply equal constants; there is no key if equality is unknown."""
+    """Constants with equal keys have equal elements. There is no key if that is unknown."""
 
     @classmethod
     def of(cls, name: str, array: Array) -> Constant:
         return cls(name, array.shape, array.dtype, lambda: array)
 
     def in_float32(self) -> Constant:
-        """Return floats converted to float32; refuse values that overflow."""
+        """
+        Return the constant with floats of any width converted to float32. Loading raises an error
+        if a value overflows.
+        """
         if self.dtype.kind != "f" or self.dtype == np.float32:
             return self
 
@@ -108,7 +114,7 @@ NO_VALUE = Constant.of("", np.zeros(0, np.float32))
 
 
 def name_loc(name: str) -> NameLoc:
-    """Return the location of the node or tensor called `name`."""
+    """Return the IR location for a node or tensor called `name`."""
     return NameLoc(StringAttr(name), NoneAttr())
 
 
@@ -123,7 +129,10 @@ def dtype_of_value(value: Value) -> np.dtype[np.generic]:
 
 @dataclass(frozen=True)
 class TensorList(Constant):
-    """A sequence of tensors, which may be computed. Other operators see an empty constant."""
+    """
+    A sequence of tensors (of ONNX's sequence type), which may be computed. For other operators it
+    is a constant without elements.
+    """
 
     tensors: tuple[Value, ...] = ()
 
@@ -136,8 +145,8 @@ class TensorList(Constant):
 @dataclass(frozen=True)
 class QuantizedConstant(Constant):
     """
-    A quantized constant: `load` returns the real values, and `stored` returns the integers of type
-    `element`.
+    A constant with a scale: `load` returns the real values, and `stored` the integers of the
+    quantized type `element`.
     """
 
     stored: Callable[[], Array] = field(repr=False, kw_only=True)
@@ -154,7 +163,7 @@ class QuantizedConstant(Constant):
         return cls(name, shape, np.dtype(np.float32), load, key, stored=stored, element=element)
 
     def scaled(self, factor: float) -> QuantizedConstant:
-        """Return the product with a positive `factor`: equal integers, other scales."""
+        """Return the product with `factor`, which is positive: equal integers with other scales."""
         rescaled = self.make(self.name, self.shape, self.stored, self.element.rescaled(factor))
         return replace(rescaled, key=self._key("scale", factor))
 
@@ -166,7 +175,11 @@ class QuantizedConstant(Constant):
         return replace(moved, key=self._key(kind, argument))
 
     def _element_after(self, kind: str, argument: tuple[int, ...]) -> UniformType | None:
-        """Return the type after data movement, None if a channel would have several scales."""
+        """
+        Return the quantized type after a data movement of the `kind` transpose, reverse or reshape;
+        `argument` is the permutation, the axes or the new shape. Return `None` if a channel would
+        have several scales.
+        """
         if not isinstance(self.element.axis, IntAttr):
             return self.element
         axis = self.element.axis.data
@@ -201,9 +214,11 @@ def initializers(
     graph: onnx.GraphProto, folder: DataFolder | None, scope: Sequence[str], refused: list[Finding]
 ) -> dict[str, Constant]:
     """
-    Return the initializers of `graph` by name. Unsupported element types are added to `refused`.
+    Return the initializers of `graph` by name. Those of unsupported element types are added to
+    `refused`.
 
-    `scope` distinguishes equal names in different subgraphs.
+    `folder` has the external data. `scope` is the path of a subgraph, which distinguishes equal
+    names.
     """
     values: dict[str, Constant] = {}
     tensors = (*graph.initializer, *graph.sparse_initializer)
@@ -224,7 +239,10 @@ def constant_of(
     folder: DataFolder | None,
     scope: Sequence[str],
 ) -> Constant:
-    """Return `tensor` as a constant; InputError if the declaration or the data is wrong."""
+    """
+    Return `tensor` as a constant. Raise an `InputError` if the declaration or the data is wrong.
+    `folder` and `scope` are as in `initializers`.
+    """
 
     def finding(message: object) -> list[Finding]:
         return [Finding(name, "initializer", str(message))]
@@ -268,7 +286,10 @@ def fix_inputs(
     values: Mapping[str, Sequence[float]],
     shapes: Mapping[str, Sequence[int]],
 ) -> dict[str, Constant]:
-    """Return the inputs in `values` as constants. A single number applies to all elements."""
+    """
+    Return the inputs in `values` as constants by name. A single number is the value of all
+    elements. `shapes` has shapes that the user gives.
+    """
     inputs = {value.name: value.type.tensor_type for value in graph.input}
     found: dict[str, Constant] = {}
     for name, numbers in values.items():
@@ -296,7 +317,7 @@ def fix_inputs(
 def empty_inputs(
     graph: onnx.GraphProto, shapes: Mapping[str, Sequence[int]]
 ) -> dict[str, Constant]:
-    """Return the inputs without elements as constants."""
+    """Return the inputs that have no elements, such as an empty cache, as constants by name."""
     found: dict[str, Constant] = {}
     for value in graph.input:
         kind = value.type.tensor_type

@@ -48,7 +48,10 @@ MESSAGES = frozenset({"t", "g", "sparse_tensor", "tp"})
 
 
 def check_attributes(model: onnx.ModelProto) -> None:
-    """Refuse attributes without a type, with a value of another type, or with a wrong reference."""
+    """
+    Raise an error for an attribute without a type, with a value of another type, or with a
+    reference to an attribute of a function outside of that function.
+    """
     for node in all_nodes(model.graph.node):
         for attribute in node.attribute:
             if attribute.ref_attr_name:
@@ -79,7 +82,10 @@ def _check_value(node: onnx.NodeProto, attribute: onnx.AttributeProto) -> None:
 
 
 def bind_attributes(node: onnx.NodeProto, given: Attributes) -> None:
-    """Replace references to attributes of a function, in subgraphs too, by the `given` values."""
+    """
+    Replace references to attributes of a function, in `node` and the subgraphs, by the values that
+    the call has `given`. An attribute without a value is removed.
+    """
     attributes = list(node.attribute)
     del node.attribute[:]
     for attribute in attributes:
@@ -107,7 +113,7 @@ def graphs_of(attribute: onnx.AttributeProto) -> Sequence[onnx.GraphProto]:
 
 
 def all_nodes(nodes: Sequence[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    """Return `nodes` and the nodes of all subgraphs."""
+    """Yield `nodes` and the nodes of all their subgraphs."""
     for node in nodes:
         yield node
         for attribute in node.attribute:
@@ -166,14 +172,17 @@ class _Inliner:
 
     def inline(self, graph: onnx.GraphProto) -> None:
         """
-        Replace calls of model functions in `graph` and its subgraphs by the nodes of their bodies.
+        Replace calls of model functions in `graph` and the subgraphs by the nodes of their bodies.
         """
         nodes = [node for given in graph.node for node in self._expanded(given)]
         del graph.node[:]
         graph.node.extend(nodes)
 
     def _key(self, node: onnx.NodeProto) -> _FunctionKey | None:
-        """Return the function that `node` calls, or None if it is an operator."""
+        """
+        Return the key of the model function that `node` calls, or `None` if it is an operator of
+        ONNX.
+        """
         name = operator_name(node.domain, node.op_type)
         domain, _, kind = name.rpartition("::")
         if onnx.defs.has(kind, self.versions.get(domain, 0), domain):
@@ -189,8 +198,8 @@ class _Inliner:
 
     def _size(self, node: onnx.NodeProto, active: tuple[_FunctionKey, ...] = ()) -> int:
         """
-        Return the number of nodes that `node` expands to, with the subgraphs in functions, but
-        without the subgraphs of `node`.
+        Return the number of nodes to which `node` expands when calls are inlined, to limit it. The
+        subgraphs of `node` are not counted.
         """
         if (key := self._key(node)) is None:
             return 1
@@ -214,7 +223,9 @@ class _Inliner:
             yield from self._expanded(inner)
 
     def _body(self, call: onnx.NodeProto, function: onnx.FunctionProto) -> Iterator[onnx.NodeProto]:
-        """Return the nodes of `function` with the names and attributes of `call`."""
+        """
+        Return copies of the nodes of `function` with the operands, names and attributes of `call`.
+        """
         node = Node(call, 0)
         if len(call.input) > len(function.input) or len(call.output) > len(function.output):
             raise node.wrong(
@@ -247,7 +258,10 @@ class _Inliner:
             )
 
     def _check_versions(self, call: Node, function: onnx.FunctionProto) -> None:
-        """Refuse a body with operators that the operator sets of the model define differently."""
+        """
+        Raise an error if an operator in `function` has another definition in the operator sets of
+        the model than in the operator sets of the function.
+        """
         versions = imported_versions(function.opset_import)
         for inner in all_nodes(function.node):
             operator = operator_name(inner.domain, inner.op_type)
@@ -268,14 +282,15 @@ class _Inliner:
 
 class _Scope:
     """
-    The names that a call of a function, or a subgraph in its body, maps to names of the model.
+    The mapping of names in a function body to unique names of the model, for a call or a subgraph
+    of it.
     """
 
     def __init__(self, inliner: _Inliner, prefix: str, names: dict[str, str]):
         self.inliner, self.prefix, self.names = inliner, prefix, names
 
     def rename(self, node: onnx.NodeProto) -> None:
-        """Replace names of the function by names of the model."""
+        """Replace the names in `node`, a copy from a function body, by names of the model."""
         node.name = f"{self.prefix}/{text(node.name) or ''.join(node.output[:1])}"
         for names in (node.input, node.output):
             renamed = [self._name(text(name)) for name in names]
@@ -306,7 +321,10 @@ class _Scope:
             inner.rename(node)
 
     def _name(self, name: str) -> str:
-        """Return the name of the model for `name`. An omitted operand has none."""
+        """
+        Return the name in the model for `name`, which is new at the first use; "" for an omitted
+        operand.
+        """
         if name and name not in self.names:
             self.names[name] = self._fresh(name)
         return self.names.get(name, "")

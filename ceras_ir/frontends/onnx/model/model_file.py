@@ -42,7 +42,10 @@ MAX_FILE_BYTES = (1 << 31) - 1
 
 
 def read_model(path: str | Path) -> onnx.ModelProto:
-    """Parse the protobuf message in `path`. No other property of the model is checked."""
+    """
+    Parse the ONNX file `path`. Raise an `InputError` if it is not a protobuf message of this type.
+    The model is not checked further.
+    """
     file = Path(path)
     try:
         if file.is_dir():
@@ -67,7 +70,7 @@ def read_model(path: str | Path) -> onnx.ModelProto:
 
 
 def _not_a_model(data: bytes, path: str) -> str:
-    """Return the reason why `data` does not decode, and a remedy."""
+    """Return the reason why `data` is not an ONNX model, such as an HTML page, and a remedy."""
     head = data[:TEXT_BYTES]
     if head.lstrip().lower().startswith((b"<!doctype", b"<html")):
         return "not an ONNX model but an HTML page: download the file itself, not the page about it"
@@ -86,7 +89,10 @@ def _not_a_model(data: bytes, path: str) -> str:
 
 @dataclass(frozen=True)
 class DataFolder:
-    """The folder to which locations of external data are relative."""
+    """
+    The folder from which external data of a model may be read; locations in the model are relative
+    to it.
+    """
 
     path: Path
     linked: Path | None = None
@@ -94,11 +100,13 @@ class DataFolder:
 
     @classmethod
     def of_model(cls, model: Path) -> DataFolder:
-        """Return the folder of the model in the file `model`, which may be a link."""
+        """Return the folder of the file `model`, which may be a link."""
         return cls(model.parent, model.resolve().parent)
 
     def file(self, location: str) -> Path:
-        """Return the file at `location`; ValueError if it is not in an allowed folder."""
+        """
+        Return the file at `location`. Raise a `ValueError` if it is outside of the allowed folders.
+        """
         inside = "a path below the model's folder"
         parts = PurePosixPath(location).parts
         if not parts or ".." in parts or "\0" in location:
@@ -127,7 +135,10 @@ class DataFolder:
 
 
 def read_external(tensor: onnx.TensorProto, folder: DataFolder | None, size: int) -> bytes:
-    """Return the `size` bytes of a tensor in an external file; ValueError if they are not there."""
+    """
+    Return the bytes of `tensor` from the external file. Raise a `ValueError` if there are not
+    exactly `size` bytes.
+    """
     entries = {str(entry.key): str(entry.value) for entry in tensor.external_data}
     if folder is None:
         raise ValueError("external data, but the model was not read from a file")
@@ -192,7 +203,10 @@ PACKED_DTYPES: dict[int, np.dtype[np.generic]] = {
 
 
 def text(value: object) -> str:
-    """Return a string of the model. Protobuf returns bytes if they are not UTF-8."""
+    """
+    Return a string of the model. Raise an `InputError` for bytes, which protobuf returns for text
+    that is not UTF-8.
+    """
     if not isinstance(value, str):
         raise InputError("not an ONNX model, or a damaged one: a name is not UTF-8 text")
     return value
@@ -215,7 +229,10 @@ def tensor_shape(tensor: onnx.TensorProto) -> tuple[int, ...]:
 
 
 def bounded_shape(dims: Sequence[int]) -> tuple[int, ...]:
-    """Return `dims` as a shape; ValueError for a negative extent or too many elements."""
+    """
+    Return `dims` as a shape. Raise a `ValueError` for a negative extent, or for more than 2^28
+    elements.
+    """
     shape = tuple(dims)
     if any(extent < 0 for extent in shape):
         raise ValueError(f"shape {list(shape)} has a negative extent")
@@ -234,7 +251,10 @@ def string_array(tensor: onnx.TensorProto) -> Array:
 
 
 def tensor_array(tensor: onnx.TensorProto, folder: DataFolder | None) -> Array:
-    """Return the elements of a tensor as a read-only array."""
+    """
+    Return the elements of `tensor`, from the model or from `folder`, as a read-only array. Raise a
+    `ValueError` if they do not match the shape and type.
+    """
     shape, dtype = tensor_shape(tensor), element_type(tensor.data_type)
     assert dtype is not None
     is_halved = tensor.data_type == onnx.TensorProto.BFLOAT16
@@ -269,19 +289,25 @@ def tensor_array(tensor: onnx.TensorProto, folder: DataFolder | None) -> Array:
 
 
 def element_type(data_type: int) -> np.dtype[np.generic] | None:
-    """Return the numpy type of an ONNX type, None if it is not supported."""
+    """Return the numpy type of an ONNX element type, or `None` if it is not supported."""
     return TENSOR_DTYPES.get(data_type, PACKED_DTYPES.get(data_type))
 
 
 def unpacked(data: NDArray[np.uint8], count: int, bits: int = 4) -> NDArray[np.uint8]:
-    """Return `count` integers of `bits` bits, which divide 8. The low bits of a byte are first."""
+    """
+    Return the first `count` integers of `bits` bits (1, 2, 4 or 8) in `data`. The low bits of a
+    byte are first.
+    """
     mask = (1 << bits) - 1
     parts = np.stack([data >> shift & mask for shift in range(0, 8, bits)], axis=-1)
     return parts.reshape(-1)[:count].astype(np.uint8)
 
 
 def _listed_bytes(elements: Sequence[float], dtype: np.dtype[np.generic]) -> bytes:
-    """Return a list field as raw data. float16 and packed types are listed as bit patterns."""
+    """
+    Return the elements of a list field of a tensor as raw bytes of `dtype`. Elements of float16 and
+    packed types are listed as bit patterns.
+    """
     if dtype.kind == "f" and dtype.itemsize > 2:
         return np.array(elements, dtype).tobytes()
     stored = np.dtype(f"u{dtype.itemsize}") if dtype.kind in "fb" else dtype
@@ -301,7 +327,7 @@ def sparse_shape(sparse: onnx.SparseTensorProto) -> tuple[int, ...]:
 
 def sparse_array(sparse: onnx.SparseTensorProto, folder: DataFolder | None) -> Array:
     """
-    Return the dense tensor in the type of the stored values.
+    Return a sparse tensor as a dense array, with zeros where it has no values.
 
     Indices are int64, in ascending order and without duplicates: linear indices of shape [N], or
     coordinates of shape [N, rank], for N values.

@@ -19,14 +19,20 @@ from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError
 
 
 def operator_name(domain: str, op_type: str) -> str:
-    """Return the operator with the domain; `ai.onnx`, the default domain, is omitted."""
+    """
+    Return the name of an operator with the domain, `com.microsoft::Gelu`. The default domain
+    `ai.onnx` is omitted: `Conv`.
+    """
     if domain in ("", "ai.onnx"):
         return text(op_type)
     return f"{text(domain)}::{text(op_type)}"
 
 
 def imported_versions(entries: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
-    """Return the version of each domain; the default domain is the empty string."""
+    """
+    Return the version of each operator set (domain) that a model or function imports; the default
+    domain is "".
+    """
     versions: dict[str, int] = {}
     for entry in entries:
         domain = "" if entry.domain == "ai.onnx" else text(entry.domain)
@@ -37,7 +43,10 @@ def imported_versions(entries: Iterable[onnx.OperatorSetIdProto]) -> dict[str, i
 
 
 def has_one_definition(operator: str, first: int, second: int) -> bool:
-    """Return whether ONNX defines `operator` equally in two versions, except for element types."""
+    """
+    Return whether ONNX defines `operator` in the same way in the versions `first` and `second` of
+    the operator set, except for the permitted element types.
+    """
     domain, _, kind = operator.rpartition("::")
     if not onnx.defs.has(kind, domain):
         return True  # Not an operator of ONNX.
@@ -66,11 +75,16 @@ DATA = ""
 
 
 class MalformedError(InputError):
-    """The model contradicts itself or ONNX, for all shapes and values of the inputs."""
+    """
+    An error of a model that contradicts itself or ONNX, whatever the shapes and values of the
+    inputs.
+    """
 
 
 def fix_with_set(inputs: Sequence[str]) -> str:
-    """Return the remedy to fix `inputs` with `--set`; they may be unknown."""
+    """
+    Return the remedy to fix `inputs` with `--set`. If they are empty, the inputs are not known.
+    """
     if not inputs:
         return "fix the input that decides with --set"
     names = " and ".join(f"'{name}'" for name in inputs)
@@ -93,7 +107,10 @@ _KIND_NAMES: dict[_Kind, str] = {
 
 
 class Node:
-    """A node, the opset of the graph, and the operands that are constants."""
+    """
+    An ONNX node during the import, with the opset of the graph and the names of values that are
+    constants.
+    """
 
     def __init__(self, proto: onnx.NodeProto, opset: int, constants: Container[str] = ()):
         if proto.domain == "ai.onnx":  # The evaluator knows the default domain only as "".
@@ -116,52 +133,58 @@ class Node:
             raise self.malformed("an attribute is given twice")
 
     def has_input(self, index: int) -> bool:
-        """Return whether an optional operand is given."""
+        """Return whether operand `index`, which may be optional, is given."""
         return index < len(self.inputs) and bool(self.inputs[index])
 
     def has_output(self, index: int) -> bool:
-        """Return whether an optional result is used."""
+        """Return whether result `index` has a name, so that it can be used."""
         return index < len(self.outputs) and bool(self.outputs[index])
 
     def drop_outputs(self, wanted: Container[str]) -> None:
-        """Remove the names of results that are not in `wanted`."""
+        """Remove the names of results that are not in `wanted`, since no node uses them."""
         self.outputs = tuple(name if name in wanted else "" for name in self.outputs)
 
     def is_constant(self, index: int) -> bool:
-        """Return whether an operand is given and known at import time."""
+        """Return whether operand `index` is given and known at import time."""
         return self.has_input(index) and self.inputs[index] in self.constants
 
     def origin(self, names: Iterable[str]) -> frozenset[str]:
-        """Return the network inputs that decide the elements of the values `names`."""
+        """
+        Return the network inputs from which the values `names` are computed. `DATA` represents
+        inputs that are too large for `--set`.
+        """
         return frozenset[str]().union(*(self.origins.get(name, ()) for name in names))
 
     def deciding_inputs(self, *operands: int) -> tuple[str, ...]:
-        """Return the sorted inputs that decide operands, or an empty tuple if data take part."""
+        """
+        Return the names, sorted, of the inputs that `--set` can fix and that alone determine the
+        operands with these indices. Return () if other data determine them, too.
+        """
         found = self.origin(self.inputs[i] for i in operands if self.has_input(i))
         return () if DATA in found else tuple(sorted(found))
 
     def computed(self, index: int, remedy: str) -> str:
         """
-        Return the finding that an operand must not be computed. `remedy` applies unless inputs that
-        `--set` can fix decide the operand.
+        Return the message that operand `index` is computed at run time, although it must be a
+        constant. `remedy` is used unless inputs that `--set` can fix determine the operand.
         """
         decided = self.deciding_inputs(index)
         return f"'{self.inputs[index]}' is computed; {fix_with_set(decided) if decided else remedy}"
 
     def wrong(self, message: str) -> InputError:
-        """Create the error that shapes, types or values at this node do not fit together."""
+        """Return an error: shapes, types or values at this node do not fit together."""
         return InputError([Finding(self.name, self.operator, message)])
 
     def malformed(self, message: str) -> MalformedError:
-        """Create the error that this node is wrong for all shapes and values of the inputs."""
+        """Return an error: this node is wrong for all shapes and values of the inputs."""
         return MalformedError([Finding(self.name, self.operator, message)])
 
     def unsupported(self, message: str) -> UnsupportedError:
-        """Create the error that this node is valid but not supported."""
+        """Return an error: this node is valid but not supported."""
         return UnsupportedError([self.refusal(message)])
 
     def refusal(self, message: str) -> Finding:
-        """Create the finding of an `unsupported` error."""
+        """Return the finding for an `UnsupportedError` about this node."""
         decided = [self.deciding_inputs(i) for i in range(len(self.inputs))]
         inputs = tuple(sorted({name for names in decided for name in names}))
         text = f"unsupported {self.operator}: {message}"
@@ -178,11 +201,14 @@ class Node:
         return name in self._attributes
 
     def ignore(self, *names: str) -> None:
-        """Accept attributes that have no effect in inference."""
+        """
+        Accept the attributes `names`, which have no effect in inference. Other attributes that the
+        importer does not read are errors.
+        """
         self._read.update(names)
 
     def unread(self) -> list[str]:
-        """Return the attributes of the node that its importer has not read."""
+        """Return the attributes of the node that the importer has neither read nor ignored."""
         return sorted(set(self._attributes) - self._read)
 
     def integer(self, name: str, default: int) -> int:
@@ -190,21 +216,27 @@ class Node:
         return default if a is None else self._bounded(name, a.i)
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """Return an integer attribute that is 0 or 1."""
+        """Return the attribute `name`, an integer that must be 0 or 1, as a boolean."""
         value = self.integer(name, int(default))
         if value not in (0, 1):
             raise self.wrong(f"attribute '{name}' must be 0 or 1, got {value}")
         return bool(value)
 
     def bounds(self, name: str) -> tuple[int, ...] | None:
-        """Return the integers of an attribute as bounds of slices, where 2^63 - 1 means the end."""
+        """
+        Return the integers of the attribute `name`, limited to the range of the IR. They are bounds
+        of slices, in which 2^63 - 1 means the end. Return `None` without the attribute.
+        """
         a = self._attribute(name, onnx.AttributeProto.INTS)
         if a is None:
             return None
         return tuple(min(max(i, -INTEGER_LIMIT), INTEGER_LIMIT) for i in a.ints)
 
     def numbers64(self, name: str) -> NDArray[np.int64] | None:
-        """Return an integer or a list of integers of any size."""
+        """
+        Return the attribute `name`, an integer or a list of 64-bit integers, as an array; `None`
+        without the attribute.
+        """
         is_one = name in self._attributes and self._attributes[name].type == onnx.AttributeProto.INT
         a = self._attribute(name, onnx.AttributeProto.INT if is_one else onnx.AttributeProto.INTS)
         return None if a is None else np.array(a.i if is_one else a.ints, np.int64)
@@ -216,7 +248,10 @@ class Node:
     def per_dimension(
         self, name: str, rank: int, default: int = 1, minimum: int = 1
     ) -> tuple[int, ...]:
-        """Return a list with an integer for each spatial dimension."""
+        """
+        Return the attribute `name`, a list of `rank` integers, one for each spatial dimension, with
+        the smallest permitted value `minimum`. Without the attribute, all are `default`.
+        """
         values = self.integers(name)
         if values is None:
             return (default,) * rank
@@ -226,14 +261,14 @@ class Node:
         return values
 
     def number(self, name: str, default: float) -> float:
-        """Return a finite float attribute."""
+        """Return the float attribute `name`, which must be finite."""
         value = self.bound(name, default)
         if not isfinite(value):
             raise self.wrong(f"attribute '{name}' must be finite, got {value}")
         return value
 
     def bound(self, name: str, default: float) -> float:
-        """Return a float attribute that may be infinite."""
+        """Return the float attribute `name`, which may be infinite."""
         a = self._attribute(name, onnx.AttributeProto.FLOAT)
         return default if a is None else a.f
 
@@ -246,7 +281,7 @@ class Node:
         return default if a is None else a.s.decode("utf-8", "replace")
 
     def subgraph(self, name: str) -> onnx.GraphProto:
-        """Return a required graph attribute."""
+        """Return the subgraph in the attribute `name`, which must exist."""
         a = self._attribute(name, onnx.AttributeProto.GRAPH)
         if a is None:
             raise self.malformed(f"attribute '{name}' is missing")
@@ -260,7 +295,7 @@ class Node:
         return [a.g for a in self.proto.attribute if a.type == onnx.AttributeProto.GRAPH]
 
     def _inner(self, graphs: Sequence[onnx.GraphProto] | None = None) -> list[onnx.GraphProto]:
-        """Return `graphs`, by default all of the node, and the graphs inside them."""
+        """Return `graphs`, by default all subgraphs of the node, and all graphs nested in them."""
         graphs = self.subgraphs() if graphs is None else list(graphs)
         for graph in graphs:
             for proto in graph.node:
@@ -268,11 +303,14 @@ class Node:
         return graphs
 
     def has_loops(self) -> bool:
-        """Return whether the subgraphs of the node have loops."""
+        """Return whether a subgraph of the node contains a Loop or Scan."""
         return any(inner.op_type in ("Loop", "Scan") for g in self._inner() for inner in g.node)
 
     def captured(self, graphs: Sequence[onnx.GraphProto] | None = None) -> set[str]:
-        """Return the names that subgraphs, by default all, may use from outside."""
+        """
+        Return the names that nodes in `graphs` use, including outer values. `graphs` are by default
+        all subgraphs.
+        """
         names: set[str] = set()
         for graph in self._inner(graphs):
             names.update(text(value.name) for value in graph.output)
@@ -281,7 +319,9 @@ class Node:
         return names
 
     def defined(self, graphs: Sequence[onnx.GraphProto] | None = None) -> set[str]:
-        """Return the names that subgraphs, by default all, define."""
+        """
+        Return the names of inputs, initializers and results in `graphs`, by default all subgraphs.
+        """
         names: set[str] = set()
         for graph in self._inner(graphs):
             names.update(text(value.name) for value in graph.input)
@@ -299,7 +339,10 @@ class Node:
         return None if a is None else a.sparse_tensor
 
     def axis(self, value: int, rank: int, name: str = "axis") -> int:
-        """Return a dimension of a tensor of `rank`; negative values count from the end."""
+        """
+        Return the dimension `value` of a tensor of `rank`, from 0; negative values count from the
+        end. `name` is the name of the attribute in the error for a value out of range.
+        """
         if not -rank <= value < rank:
             raise self.wrong(f"{name} must be in [{-rank}, {rank}), got {value}")
         return value % rank
@@ -311,7 +354,10 @@ class Node:
 
 
 def as_unsupported(finding: Finding) -> Finding:
-    """Return the finding at a node that is valid for other shapes or values of the inputs."""
+    """
+    Return a finding with the word `unsupported`, for an error that occurs only with these shapes or
+    values of the inputs.
+    """
     if "unsupported" in finding.message:
         return finding
     message = f"unsupported {finding.operator} for these inputs: {finding.message}"
@@ -319,7 +365,10 @@ def as_unsupported(finding: Finding) -> Finding:
 
 
 def in_branch(finding: Finding, node: Node, branch: str, other: str = "") -> Finding:
-    """Return a finding in a branch of an If; `other` names the other branch if it is supported."""
+    """
+    Return `finding` with the addition that it is in the branch `branch` of the If `node`. `other`
+    is the name of the other branch if that branch can be imported.
+    """
     decided = node.deciding_inputs(0)
     remedy = fix_with_set(decided) if decided else "export the model without the If"
     fine = f", and the {other} branch can be imported" if other else ""

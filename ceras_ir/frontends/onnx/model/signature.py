@@ -49,7 +49,10 @@ OTHER_FLOATS: dict[int, str] = {
 
 
 def interface_attributes(value: onnx.ValueInfoProto, labels: Sequence[str] = ()) -> DictionaryAttr:
-    """Return the name, the float type other than float32, and the labels of an input or output."""
+    """
+    Return the attributes of a graph input or output in the IR: the name, the type in the model if
+    it is a float other than float32, and the texts `labels` that the integers represent.
+    """
     entries: dict[str, Attribute] = {NAME: StringAttr(value.name)}
     if labels:
         entries[LABELS] = ArrayAttr([StringAttr(label) for label in labels])
@@ -63,7 +66,10 @@ MAX_SET_ELEMENTS = 16
 
 
 def origin_of(value: onnx.ValueInfoProto) -> frozenset[str]:
-    """Return the name of an input that is small enough for `--set`, otherwise `DATA`."""
+    """
+    Return the name of the input `value` if it is small enough for `--set`, otherwise `DATA`. It is
+    recorded for each value that depends on the input.
+    """
     kind = value.type.tensor_type
     dims = [dim.dim_value for dim in kind.shape.dim]
     is_open = any(dim <= 0 for dim in dims) and len(dims) > 1
@@ -158,12 +164,18 @@ def _bound_symbols(
 
 
 def symbol_of(dim: onnx.TensorShapeProto.Dimension) -> str:
-    """Return the symbol of a dimension. Exporters write a question mark if it is unknown."""
+    """
+    Return the symbol of a dimension, such as `batch`, or "". Exporters write a question mark for an
+    unknown dimension.
+    """
     return "" if dim.dim_param == UNKNOWN else text(dim.dim_param)
 
 
 def other_type(declared: onnx.ValueInfoProto, result: SSAValue) -> str | None:
-    """Return the mismatch of the declared and the computed element type of an output."""
+    """
+    Return text about the difference between the declared and the computed element type of an
+    output; `None` if they agree.
+    """
     elem_type = declared.type.tensor_type.elem_type
     expected, stored = ELEMENT_TYPES.get(elem_type), numpy_dtype(tensor_type(result).element_type)
     if expected is None or numpy_dtype(expected) == stored:
@@ -175,8 +187,9 @@ def other_shape(
     declared: onnx.ValueInfoProto, result: SSAValue, graph: onnx.GraphProto
 ) -> str | None:
     """
-    Return the mismatch of the declared and the computed shape of an output. The first dimension is
-    not compared if that of an input is open, because exporters then often declare a number.
+    Return text about the difference between the declared and the computed shape of an output;
+    `None` if they agree. The first dimension is not compared if that of an input is open, because
+    exporters then often declare a number.
     """
     kind, shape = declared.type.tensor_type, tensor_type(result).get_shape()
     # ONNX's shape inference, which exporters run, is off by 1 if windows are rounded up.
@@ -216,12 +229,18 @@ def _type_refusals(value: onnx.ValueInfoProto) -> Sequence[str]:
 
 
 def extent_text(dim: onnx.TensorShapeProto.Dimension) -> int | str:
-    """Return the declared extent or symbol. Exporters also write -1 for an open dimension."""
+    """
+    Return the declared extent of a dimension, the symbol, or a question mark if it is open.
+    Exporters also write -1 for an open dimension.
+    """
     return dim.dim_value if dim.dim_value > 0 else text(dim.dim_param) or UNKNOWN
 
 
 def declared_empty(graph: onnx.GraphProto, shapes: Container[str]) -> Sequence[Finding]:
-    """Return findings about inputs with a dimension of 0, which exporters write for open ones."""
+    """
+    Return findings about inputs that are declared with a dimension of 0, except inputs in `shapes`.
+    Exporters write 0 for open dimensions.
+    """
     return [
         Finding(
             value.name,
@@ -240,7 +259,10 @@ OPEN_EXTENT = -1
 
 
 def check_declarations(graph: onnx.GraphProto) -> None:
-    """Raise an InputError with all wrong declarations of inputs and outputs."""
+    """
+    Raise an `InputError` with all wrong declarations of inputs and outputs, such as negative
+    dimensions.
+    """
     wrong = [
         Finding(
             text(value.name),

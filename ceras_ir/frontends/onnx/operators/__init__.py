@@ -5,6 +5,6 @@ from pkgutil import iter_modules
 
 
 def load_operators() -> None:
-    """Import all families, which registers the operators and rules."""
+    """Import the modules of all operators, which register their importers and rules."""
     for module in iter_modules(__path__, f"{__name__}."):
         import_module(module.name)

@@ -39,7 +39,10 @@ def _register_functions() -> None:
 
 
 def _importer(functions: Sequence[Function]) -> OperatorImporter:
-    """Return the importer of an operator; an attribute may choose between functions."""
+    """
+    Return the importer of an ONNX operator that computes one of `functions`; if there are several,
+    an attribute of the node chooses.
+    """
 
     def function(node: Node, emitter: Emitter) -> Value:
         chosen, parameters = _function(node, functions)
@@ -54,7 +57,7 @@ def _importer(functions: Sequence[Function]) -> OperatorImporter:
 
 
 def defaults_of(function: Function) -> Sequence[tuple[str, float]]:
-    """Return the parameters of a function and the defaults of their attributes."""
+    """Return the name and the default of each parameter of an elementwise function in ONNX."""
     onnx = function.facts.onnx
     return [] if onnx is None else list(zip(function.facts.parameters, onnx.defaults, strict=True))
 
@@ -73,7 +76,7 @@ def _function(node: Node, functions: Sequence[Function]) -> tuple[Function, Sequ
 
 @operator("Celu")
 def celu(node: Node, emitter: Emitter) -> Value:
-    """Emit the function `celu` with `alpha` (by default 1), which is not 0."""
+    """Import Celu: the function `celu` with `alpha` (by default 1), which must not be 0."""
     function, (alpha,) = _function(node, [Function.CELU])
     if alpha == 0.0:
         raise node.wrong("attribute 'alpha' must not be 0")
@@ -82,7 +85,9 @@ def celu(node: Node, emitter: Emitter) -> Value:
 
 @operator("Relu")
 def relu(node: Node, emitter: Emitter) -> Value:
-    """Emit the function `relu`; of quantized values, clamp the integers."""
+    """
+    Import Relu as the function `relu`. For a quantized value, clamp the stored integers instead.
+    """
     value = emitter.value(0)
     if is_quantized(value):
         return clipped(emitter, value, 0, inf)
@@ -98,7 +103,7 @@ def erfc(node: Node, emitter: Emitter) -> Value:
 
 @operator("Swish")
 def swish(node: Node, emitter: Emitter) -> Value:
-    """Emit `x * sigmoid(alpha * x)` of opset 24."""
+    """Import Swish (opset 24): `x * sigmoid(alpha * x)`."""
     alpha, value = node.number("alpha", 1.0), emitter.value(0)
     if alpha == 1.0:
         return emitter.unary(Function.SWISH, value)
@@ -108,14 +113,17 @@ def swish(node: Node, emitter: Emitter) -> Value:
 
 @operator("Selu")
 def selu(node: Node, emitter: Emitter) -> Value:
-    """Emit `gamma` times an `Elu`."""
+    """Import Selu: `gamma` times the function `elu`."""
     elu = emitter.unary(Function.ELU, emitter.value(0), node.number("alpha", 1.6732632))
     return emitter.mul(elu, emitter.number(node.number("gamma", 1.0507010)))
 
 
 @operator("PRelu")
 def prelu(node: Node, emitter: Emitter) -> Value:
-    """Emit `max(x, 0) + slope * min(x, 0)`; either summand is 0."""
+    """
+    Import PRelu: `max(x, 0) + slope * min(x, 0)`, in which either summand is 0. An equal constant
+    slope for all elements becomes `leaky_relu`.
+    """
     value, slope = emitter.value(0), emitter.value(1)
     shape, extents = emitter.shape(0), emitter.shape(1)
     if node.opset < 7 and len(extents) == 1 and len(shape) > 1:
@@ -132,7 +140,10 @@ def prelu(node: Node, emitter: Emitter) -> Value:
 
 @operator("Clip")
 def clip(node: Node, emitter: Emitter) -> Value:
-    """Clamp to optional bounds; the upper has precedence. Quantized values have integer bounds."""
+    """
+    Import Clip with optional bounds; if they cross, the upper has precedence. The bounds of a
+    quantized value are integers.
+    """
     value = emitter.value(0)
     if node.opset < 11:
         # The defaults are finite, so an infinite value becomes the largest finite value.
@@ -227,7 +238,10 @@ def atanh(c: Emitter, x: Value) -> Value:
 
 
 def _unless_near(c: Emitter, x: Value, far: Value, series: tuple[float, ...]) -> Value:
-    """Return `x + x^3 * (series in x^2)` for small magnitudes, else `far`."""
+    """
+    Return the power series `x + x^3 * series(x^2)` for small magnitudes of `x`, else `far`.
+    `series` has the coefficients, the lowest power first.
+    """
     s = c.mul(x, x)
     p: Value = c.number(series[-1])
     for coefficient in series[-2::-1]:
@@ -243,13 +257,16 @@ COMPOSED = {function.__name__.capitalize(): function for function in _FUNCTIONS}
 
 @operator(*COMPOSED)
 def composed(node: Node, emitter: Emitter) -> Value:
-    """Emit a composition of sine, cosine, arc tangent, exponential and logarithm."""
+    """
+    Import a trigonometric or hyperbolic function as a composition of sine, cosine, arc tangent,
+    exponential and logarithm.
+    """
     return COMPOSED[node.operator](emitter, emitter.value(0))
 
 
 @operator("IsNaN")
 def is_nan(node: Node, emitter: Emitter) -> Value:
-    """Return whether an element is unequal to itself."""
+    """Import IsNaN: true for an element that is unequal to itself."""
     x = emitter.value(0)
     same = emitter.compare(Compare.EQUAL, x, x)
     return emitter.binary(Binary.XOR, same, emitter.number(1, same))
@@ -257,7 +274,9 @@ def is_nan(node: Node, emitter: Emitter) -> Value:
 
 @operator("IsInf")
 def is_infinite(node: Node, emitter: Emitter) -> Value:
-    """Compare with infinity, of both signs or of a single sign."""
+    """
+    Import IsInf: compare with infinity, of both signs or only of the sign that attributes select.
+    """
     x = emitter.value(0)
     positive, negative = node.flag("detect_positive", True), node.flag("detect_negative", True)
     infinity = emitter.number(np.inf)

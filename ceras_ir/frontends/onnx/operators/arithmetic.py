@@ -41,14 +41,17 @@ GRAPH_BINARY = {
 
 @operator(*GRAPH_BINARY)
 def binary(node: Node, emitter: Emitter) -> Value:
-    """Emit an elementwise operation of two operands: on floats, integers, booleans or bits."""
+    """Import an elementwise operator of two operands with broadcasting, such as Add or And."""
     node.ignore("consumed_inputs")
     kind = GRAPH_BINARY[node.operator]
     return emitter.binary(kind, emitter.value(0), _aligned(node, emitter))
 
 
 def _aligned(node: Node, emitter: Emitter) -> Value:
-    """Return the second operand; before opset 7, it may start at dimension `axis` of the first."""
+    """
+    Return the second operand. Before opset 7, the dimensions of the second operand may start at
+    dimension `axis` of the first; it is then reshaped so that it broadcasts.
+    """
     value = emitter.value(1)
     if node.opset >= 7:
         return value
@@ -62,7 +65,10 @@ def _aligned(node: Node, emitter: Emitter) -> Value:
 
 @operator("Sum", "Mean")
 def add_all(node: Node, emitter: Emitter) -> Value:
-    """Add any number of operands from left to right; the mean is the sum times a reciprocal."""
+    """
+    Import Sum, which adds any number of operands from left to right, or Mean, their sum divided by
+    their number.
+    """
     operands = emitter.operands()
     total = reduce(lambda a, b: emitter.binary(Binary.ADD, a, b), operands)
     if node.operator == "Sum":
@@ -75,7 +81,7 @@ EXTREMES = {"Min": Binary.MIN, "Max": Binary.MAX}
 
 @operator(*EXTREMES)
 def extreme(node: Node, emitter: Emitter) -> Value:
-    """Combine any number of operands. A constant scalar becomes a bound of a clip."""
+    """Import Max or Min of any number of operands. A constant scalar becomes a bound of a clip."""
     kind = EXTREMES[node.operator]
     return reduce(lambda a, b: _extreme(emitter, kind, a, b), emitter.operands())
 
@@ -101,7 +107,7 @@ def _extreme(emitter: Emitter, kind: Binary, a: Value, b: Value) -> Value:
 
 @operator("Neg")
 def negate(node: Node, emitter: Emitter) -> Value:
-    """Multiply by -1, which is exact; subtract integers from 0."""
+    """Import Neg: multiply floats by -1, which is exact; subtract integers from 0."""
     value = emitter.value(0)
     if emitter.is_float(value):
         minus_one = emitter.constant(np.array(-1, np.float32), "minus_one")
@@ -111,13 +117,16 @@ def negate(node: Node, emitter: Emitter) -> Value:
 
 @operator("Reciprocal")
 def reciprocal(node: Node, emitter: Emitter) -> Value:
-    """Divide 1 by the operand."""
+    """Import Reciprocal: divide 1 by the operand."""
     return emitter.div(emitter.number(1), emitter.value(0))
 
 
 @operator("Div")
 def divide(node: Node, emitter: Emitter) -> Value:
-    """Multiply by the reciprocal of a constant, unless the quotient is rounded or compared."""
+    """
+    Import Div. A constant float divisor becomes a product with the reciprocal; `divide_exactly`
+    changes this again if the result is rounded or compared.
+    """
     aligned = _aligned(node, emitter)
     if isinstance(aligned, Constant) and aligned.dtype == np.float32:
         divisor = emitter.floats(1).reshape(shape_of_value(aligned))
@@ -134,7 +143,10 @@ def divide(node: Node, emitter: Emitter) -> Value:
 
 @operator("Pow")
 def power(node: Node, emitter: Emitter) -> Value:
-    """Emit a root and products for constant exponents 1/2, 1, 2 and 3; integer powers are exact."""
+    """
+    Import Pow. Constant exponents 1/2, 1, 2 and 3 become a root or products; integer powers are
+    exact.
+    """
     base, exponent = emitter.value(0), _aligned(node, emitter)
     if emitter.is_float(base):
         if isinstance(exponent, Constant) and shape_of_value(exponent) in ((), (1,)):
@@ -155,7 +167,7 @@ def power(node: Node, emitter: Emitter) -> Value:
 
 @operator("Abs")
 def absolute(node: Node, emitter: Emitter) -> Value:
-    """Return the magnitude; of integers, the maximum of `x` and `0 - x`."""
+    """Import Abs. For integers it is the maximum of `x` and `0 - x`."""
     value = emitter.value(0)
     if emitter.is_float(value):
         return emitter.unary(Function.ABS, value)
@@ -166,7 +178,7 @@ def absolute(node: Node, emitter: Emitter) -> Value:
 
 @operator("Sign")
 def sign(node: Node, emitter: Emitter) -> Value:
-    """Return 1, 0 or -1; integers are clamped."""
+    """Import Sign: 1, 0 or -1. Integers are clamped to this range."""
     value = emitter.value(0)
     if emitter.is_float(value):
         return emitter.unary(Function.SIGN, value)
@@ -177,7 +189,7 @@ def sign(node: Node, emitter: Emitter) -> Value:
 
 @operator("Not")
 def negation(node: Node, emitter: Emitter) -> Value:
-    """Emit an exclusive or with true."""
+    """Import Not: an exclusive or with true."""
     value = emitter.value(0)
     return emitter.binary(Binary.XOR, value, emitter.number(1, value))
 
@@ -194,7 +206,7 @@ COMPARISON_OPERATORS = {
 
 @operator(*COMPARISON_OPERATORS)
 def compare(node: Node, emitter: Emitter) -> Value:
-    """Emit a comparison; exchange the operands of `Greater`."""
+    """Import a comparison. Greater becomes a comparison by less with exchanged operands."""
     kind, swapped = COMPARISON_OPERATORS[node.operator]
     a, b = emitter.value(0), _aligned(node, emitter)
     if dtype_of_value(a) != dtype_of_value(b):
@@ -204,7 +216,9 @@ def compare(node: Node, emitter: Emitter) -> Value:
 
 @operator("Where")
 def where(node: Node, emitter: Emitter) -> Value:
-    """Select the second operand if the condition is true, else the third."""
+    """
+    Import Where: for each element, the second operand if the condition is true, else the third.
+    """
     condition, a, b = (emitter.value(i) for i in range(3))
     if dtype_of_value(condition) != np.bool_ or dtype_of_value(a) != dtype_of_value(b):
         raise node.wrong("a condition of booleans and two operands of one type expected")
@@ -220,14 +234,20 @@ CONTINUING_ARITHMETIC = (Binary.ADD, Binary.SUB, Binary.MUL, Binary.MAX, Binary.
 
 
 def mark_quotient(product: Value, divisor: NDArray[np.float32]) -> None:
-    """Record that `product` replaces a quotient by `divisor`."""
+    """
+    Record in an attribute that `product`, a product with a reciprocal, replaces a division by
+    `divisor`.
+    """
     if isinstance(product, SSAValue) and isinstance(op := product.owner, graph.BinaryOp):
         kind = TensorType(f32, divisor.shape)
         op.attributes[DIVISOR] = DenseIntOrFPElementsAttr.from_list(kind, divisor.ravel().tolist())
 
 
 def divide_exactly(module: ModuleOp) -> None:
-    """Change recorded products to divisions if the last bit matters; remove the records."""
+    """
+    Change products that `mark_quotient` has recorded to divisions if a consumer rounds or compares
+    the result, since the last bit then matters. Remove all records.
+    """
     for op in [*module.walk()]:
         divisor = op.attributes.pop(DIVISOR, None)
         if divisor is None or not isinstance(op, graph.BinaryOp) or not _is_rounded(op):
@@ -243,7 +263,9 @@ def divide_exactly(module: ModuleOp) -> None:
 
 
 def _is_rounded(quotient: graph.BinaryOp) -> bool:
-    """Return whether a quotient is rounded or compared after sums, clips and data movement."""
+    """
+    Return whether `quotient` is rounded or compared, possibly after sums, clips and data movement.
+    """
     visited: set[Operation] = {quotient}
     pending: list[SSAValue] = [quotient.result]
     while pending:
@@ -279,7 +301,7 @@ def _continues(op: Operation) -> bool:
 
 @operator("BitwiseNot")
 def bitwise_not(node: Node, emitter: Emitter) -> Value:
-    """Emit an exclusive or with -1."""
+    """Import BitwiseNot: an exclusive or with -1."""
     value = emitter.value(0)
     ones = np.array(-1).astype(dtype_of_value(value))
     return emitter.binary(Binary.XOR, value, emitter.constant(ones, "ones"))
@@ -287,7 +309,10 @@ def bitwise_not(node: Node, emitter: Emitter) -> Value:
 
 @operator("BitShift")
 def bit_shift(node: Node, emitter: Emitter) -> Value:
-    """Multiply or divide by a power of 2, which wraps to 0; division by 0 is 0."""
+    """
+    Import BitShift: multiply or divide by a power of 2. If all bits are shifted out, the power
+    wraps to 0, and a division by 0 is 0.
+    """
     value = emitter.value(0)
     factor = emitter.binary(Binary.POW, emitter.number(2, value), emitter.value(1))
     direction = node.string("direction", "")
@@ -304,7 +329,7 @@ def bit_shift(node: Node, emitter: Emitter) -> Value:
 
 @operator("BitCast")
 def bit_cast(node: Node, emitter: Emitter) -> Value:
-    """Reinterpret integers with another signedness."""
+    """Import BitCast between integers of equal width: only the signedness changes."""
     value, kind = emitter.value(0), element_type(node.integer("to", 0))
     old = dtype_of_value(value)
     if kind is None or kind.itemsize != old.itemsize or "f" in (kind.kind, old.kind):
@@ -316,7 +341,10 @@ def bit_cast(node: Node, emitter: Emitter) -> Value:
 
 @operator("Mod")
 def remainder(node: Node, emitter: Emitter) -> Value:
-    """Emit `x - y * trunc(x / y)` with `fmod`, else the remainder with the sign of the divisor."""
+    """
+    Import Mod: with `fmod`, `x - y * trunc(x / y)`, which has the sign of `x`; otherwise the
+    remainder has the sign of the divisor `y`.
+    """
     x, y = (emitter.value(i) for i in (0, 1))
     if not emitter.is_float(x):
         rest = emitter.sub(x, emitter.mul(y, emitter.div(x, y)))

@@ -33,10 +33,10 @@ BRANCH_ATTRIBUTES = {"then": "then_branch", "else": "else_branch"}
 @operator("If")
 def if_(node: Node, emitter: Emitter) -> Sequence[Value]:
     """
-    Emit the branch that a constant condition chooses. For a computed condition, emit both branches
-    and select each result. Only the chosen branch is computed at run time if a branch has a loop
-    that is not unrolled, or if the node is in such a loop. Results of both must have equal shapes
-    and types.
+    Import If. With a constant condition, emit only the chosen branch. Otherwise emit both branches,
+    of which the results must have equal shapes and types, and select each result. If a branch has a
+    loop that is not unrolled, or the node is in such a loop, only the chosen branch is computed at
+    run time.
     """
     condition = known_condition(emitter, emitter.value(0))
     node.ignore(*BRANCH_ATTRIBUTES.values())
@@ -52,7 +52,10 @@ def if_(node: Node, emitter: Emitter) -> Sequence[Value]:
 def _attempt(
     emitter: Emitter, branch: str, convert: Callable[[Value], V]
 ) -> Sequence[V] | InputError:
-    """Return the converted results of a branch, or the error for these shapes and values."""
+    """
+    Emit a branch (`then` or `else`), and return the results after `convert`. Return the error if
+    the branch cannot be imported with these shapes and values.
+    """
     try:
         return [convert(value) for value in emitter.subgraph(BRANCH_ATTRIBUTES[branch], {})]
     except MalformedError:
@@ -90,7 +93,7 @@ def _called(node: Node, emitter: Emitter, condition: Value) -> Sequence[Value]:
 
 
 def move_operations(ops: Sequence[Operation], to: Block) -> None:
-    """Move operations that were emitted on trial to the end of a block."""
+    """Move `ops`, which were emitted on trial into another block, to the end of the block `to`."""
     for op in ops:
         op.detach()
         to.add_op(op)
@@ -131,7 +134,10 @@ def selected(emitter: Emitter, condition: Value, a: Value, b: Value) -> Value:
 
 
 def check_equal_types(emitter: Emitter, a: Value, b: Value) -> None:
-    """Refuse values of different shapes or types if a computed condition selects between them."""
+    """
+    Raise an error if `a` and `b` have different shapes or types, since a condition that is computed
+    at run time selects between them.
+    """
     shapes, dtypes = zip(*((shape_of_value(v), dtype_of_value(v)) for v in (a, b)), strict=True)
     if shapes[0] == shapes[1] and dtypes[0] == dtypes[1]:
         return
@@ -146,7 +152,10 @@ def check_equal_types(emitter: Emitter, a: Value, b: Value) -> None:
 def results_of_both(
     node: Node, then: Sequence[V] | InputError, other: Sequence[V] | InputError
 ) -> tuple[Sequence[V], Sequence[V]]:
-    """Return the results of both branches; errors are unsupported if one branch can be imported."""
+    """
+    Return the results of both branches of an If. If a branch has an error, raise it, as
+    `unsupported` if the other branch can be imported.
+    """
     if not isinstance(then, InputError) and not isinstance(other, InputError):
         return then, other
     named = {"then": then, "else": other}

@@ -25,7 +25,7 @@ NORMS = ("MAX", "L1", "L2")
 
 @operator("ai.onnx.ml::Scaler")
 def scaler(node: Node, emitter: Emitter) -> Value:
-    """Emit `(x - offset) * scale`, with a value for each column or a single value."""
+    """Import Scaler: `(x - offset) * scale`, with numbers for each column or for all."""
     x = _floats(emitter, emitter.value(0))
     for name, kind in (("offset", Binary.SUB), ("scale", Binary.MUL)):
         if (numbers := node.numbers(name)) is not None:
@@ -38,7 +38,10 @@ def scaler(node: Node, emitter: Emitter) -> Value:
 
 @operator("ai.onnx.ml::Normalizer")
 def normalizer(node: Node, emitter: Emitter) -> Value:
-    """Divide rows by the maximum, the sum of magnitudes, or the length; by 1 if that is 0."""
+    """
+    Import Normalizer: divide each row by the maximum, the sum of magnitudes, or the Euclidean
+    length; by 1 if that is 0.
+    """
     x = _floats(emitter, emitter.value(0))
     shape = shape_of_value(x)
     norm = node.string("norm", "MAX")
@@ -59,7 +62,7 @@ def normalizer(node: Node, emitter: Emitter) -> Value:
 
 @operator("ai.onnx.ml::Binarizer")
 def binarizer(node: Node, emitter: Emitter) -> Value:
-    """Return 1 above a threshold, else 0."""
+    """Import Binarizer: 1 for elements above the threshold, else 0."""
     x = _floats(emitter, emitter.value(0))
     threshold = emitter.number(node.number("threshold", 0.0))
     return emitter.cast(emitter.compare(Compare.LESS, threshold, x))
@@ -67,7 +70,7 @@ def binarizer(node: Node, emitter: Emitter) -> Value:
 
 @operator("ai.onnx.ml::Imputer")
 def imputer(node: Node, emitter: Emitter) -> Value:
-    """Replace a number, or NaN, by the value of the column or a single value."""
+    """Import Imputer: replace a number, or NaN, by the replacement for the column or for all."""
     is_integer = node.has_attribute("imputed_value_int64s")
     x = emitter.value(0) if is_integer else _floats(emitter, emitter.value(0))
     lists = node.integers("imputed_value_int64s"), node.numbers("imputed_value_floats")
@@ -87,7 +90,7 @@ def imputer(node: Node, emitter: Emitter) -> Value:
 
 @operator("ai.onnx.ml::FeatureVectorizer")
 def feature_vectorizer(node: Node, emitter: Emitter) -> Value:
-    """Concatenate the operands as float columns."""
+    """Import FeatureVectorizer: concatenate the operands as float columns."""
     columns = [_floats(emitter, emitter.value(i)) for i in range(len(node.inputs))]
     rows = {shape_of_value(x)[0] for x in columns if len(shape_of_value(x)) == 2}
     if len(rows) != 1 or any(len(shape_of_value(x)) != 2 for x in columns):
@@ -101,7 +104,10 @@ def feature_vectorizer(node: Node, emitter: Emitter) -> Value:
 
 @operator("ai.onnx.ml::ArrayFeatureExtractor")
 def array_feature_extractor(node: Node, emitter: Emitter) -> Value:
-    """Select elements along the last axis; of strings, labels."""
+    """
+    Import ArrayFeatureExtractor: select elements along the last axis. If the operand is a list of
+    texts, the results are indices into this list.
+    """
     x, at = emitter.value(0), emitter.value(1)
     shape = shape_of_value(x) if len(shape_of_value(x)) > 1 else (1, *shape_of_value(x))
     outer, inner = shape[:-1], shape[-1]
@@ -124,7 +130,9 @@ def array_feature_extractor(node: Node, emitter: Emitter) -> Value:
 
 @operator("ai.onnx.ml::OneHotEncoder")
 def one_hot_encoder(node: Node, emitter: Emitter) -> Value:
-    """Return 1 in the column of the category, else 0. Categories are integers."""
+    """
+    Import OneHotEncoder: 1 in the column of the category, else 0. Categories must be integers.
+    """
     node.flag("zeros", True)
     categories = node.integers("cats_int64s")
     if not categories:
@@ -146,7 +154,10 @@ def from_numbers(node: Node) -> str | None:
 
 @operator("ai.onnx.ml::LabelEncoder")
 def label_encoder(node: Node, emitter: Emitter) -> Value:
-    """Replace numbers or labels. Results that are text are indices into the list of values."""
+    """
+    Import LabelEncoder: map numbers or labels to other values. Results that are text are indices
+    into the list of texts.
+    """
     node.ignore("default_int64", "default_string", "default_float", "classes_strings")
     value = emitter.tensor(0)
     known = emitter.labels.get(value)
@@ -176,7 +187,10 @@ def label_encoder(node: Node, emitter: Emitter) -> Value:
 
 
 def _found(emitter: Emitter, value: Value, keys: NDArray[np.generic]) -> Value:
-    """Return the index of each element in ascending keys, or the number of keys."""
+    """
+    Return the index of each element of `value` in `keys`, which are ascending, or the number of
+    keys if it is not there.
+    """
     shape = shape_of_value(value)
     each = emitter.reshaped(value, (prod(shape), 1))
     below = emitter.compare(Compare.LESS, emitter.constant(keys, "keys"), each)
@@ -200,7 +214,7 @@ def _replaced(emitter: Emitter, index: Value, entries: Sequence[object]) -> Valu
 
 @operator("ai.onnx.ml::ZipMap")
 def zip_map(node: Node, emitter: Emitter) -> Value:
-    """Return the tensor of scores, instead of a list of dictionaries."""
+    """Import ZipMap: return the tensor of scores, instead of a list of dictionaries."""
     node.ignore("classlabels_int64s", "classlabels_strings")
     return emitter.value(0)
 
@@ -221,7 +235,10 @@ def known_transform(node: Node) -> str | None:
 
 
 def class_labels(node: Node, integers: str) -> ClassLabels:
-    """Return the labels of a classifier, from the attribute `integers` or that of strings."""
+    """
+    Return the labels of a classifier: the attribute `integers`, or the attribute
+    `classlabels_strings`. A single label is an error.
+    """
     numbers = node.integers(integers) or ()
     texts = node.strings("classlabels_strings") or ()
     if bool(numbers) == bool(texts):
@@ -232,7 +249,7 @@ def class_labels(node: Node, integers: str) -> ClassLabels:
 
 
 def rows_of(emitter: Emitter) -> Value:
-    """Return the first operand as rows of floats. A vector is a single row."""
+    """Return the first operand as float rows [N, features]. A vector is a single row."""
     value = emitter.value(0)
     shape = shape_of_value(value)
     if len(shape) not in (1, 2):
@@ -243,7 +260,7 @@ def rows_of(emitter: Emitter) -> Value:
 
 
 def transformed(emitter: Emitter, scores: Value, post: str) -> Value:
-    """Apply `post_transform` to rows of scores."""
+    """Apply the attribute `post_transform` (`post`) to rows of scores."""
     match post:
         case "NONE":
             return scores
@@ -265,9 +282,10 @@ def classified(
     total: float = 1.0,
 ) -> Sequence[Value]:
     """
-    Return the label and the transformed scores of each row of `scores`. A single score is that of
-    the second of two classes, which is chosen above `threshold`. Both scores add up to `total`, as
-    in ONNX Runtime, unless they are converted to probabilities.
+    Return the label and the transformed scores for each row of `scores` [N, classes]. A single
+    column is the score of the second of two classes, which is chosen above `threshold`. The score
+    of the first class is then `total` minus this score, as in ONNX Runtime, or for LOGISTIC the
+    probability of the negative score.
     """
     rows, columns = shape_of_value(scores)
     if columns > 1:
@@ -284,7 +302,10 @@ def classified(
 
 
 def labelled(emitter: Emitter, index: Value, labels: ClassLabels) -> Value:
-    """Return the labels at computed indices. String labels are indices with a list of names."""
+    """
+    Return the labels at indices that are computed at run time. Labels that are text remain indices,
+    with the texts as names.
+    """
     value = emitter.materialize(index)
     texts = [label for label in labels if isinstance(label, str)]
     if texts:
@@ -304,7 +325,10 @@ rule(LINEAR_CLASSIFIER, LINEAR_REGRESSOR)(known_transform)
 
 @operator(LINEAR_CLASSIFIER)
 def linear_classifier(node: Node, emitter: Emitter) -> Sequence[Value]:
-    """Emit the label of each row, and the scores; string labels are indices into their list."""
+    """
+    Import LinearClassifier: the label of each row, and the scores of the classes. Labels that are
+    text become indices into the list of labels.
+    """
     node.ignore("multi_class")
     labels = class_labels(node, "classlabels_ints")
     count = len(node.numbers("intercepts") or ()) or len(labels)
@@ -316,7 +340,7 @@ def linear_classifier(node: Node, emitter: Emitter) -> Sequence[Value]:
 
 @operator(LINEAR_REGRESSOR)
 def linear_regressor(node: Node, emitter: Emitter) -> Value:
-    """Emit a product and a sum for each target."""
+    """Import LinearRegressor: a sum of products, plus an intercept, for each target."""
     scores = _scores(node, emitter, node.integer("targets", 1))
     return transformed(emitter, scores, node.string("post_transform", "NONE"))
 

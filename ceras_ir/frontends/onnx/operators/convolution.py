@@ -23,19 +23,27 @@ from ceras_ir.frontends.onnx.model.node import Node
 
 @dataclass(frozen=True)
 class SpatialWindow:
-    """A window over height and width; `padding` is [top, left, bottom, right]."""
+    """
+    A window of a convolution or pooling over height and width. `padding` is
+    [top, left, bottom, right], in elements.
+    """
 
     kernel: tuple[int, int]
     strides: tuple[int, int]
     padding: tuple[int, int, int, int]
     dilations: tuple[int, int]
     overhang: tuple[int, int] = (0, 0)
-    """The part of the bottom and right padding that is due to rounding up."""
+    """
+    The part of the bottom and right padding that was added because the output size is rounded up.
+    """
     depth: "SpatialWindow | None" = None
-    """The window over the first of three dimensions, as a window over heights."""
+    """
+    The window over the first of three dimensions, as a window over heights; None with fewer
+    dimensions.
+    """
 
     def outputs(self, height: int, width: int) -> tuple[int, int]:
-        """Return the height and width of the result."""
+        """Return the height and width of the result for an input of `height` and `width`."""
         top, left, bottom, right = self.padding
         (kh, kw), (sh, sw), (dh, dw) = self.kernel, self.strides, self.dilations
         rows = window_output(height, top, bottom, kh, sh, dh)
@@ -45,7 +53,10 @@ class SpatialWindow:
 def read_window(
     node: Node, extents: Sequence[int], weights: Sequence[int] | None = None
 ) -> SpatialWindow:
-    """Return the window over spatial `extents`; weights [O, C/g, ...] determine the kernel."""
+    """
+    Read the window attributes of `node` for an input with the spatial `extents`. The kernel is that
+    of `weights`, the shape [O, C/g, ...] of a filter, or the attribute `kernel_shape`.
+    """
     rank = len(extents)
     kernel = kernel_of(node, rank, weights)
     strides = node.per_dimension("strides", rank)
@@ -119,7 +130,10 @@ def _window(
 
 
 def kernel_of(node: Node, rank: int, weights: Sequence[int] | None = None) -> tuple[int, ...]:
-    """Return the extents of the kernel, from weights [O, C/g, ...] if given."""
+    """
+    Return the extents of the kernel in `rank` spatial dimensions, from `weights`, the shape
+    [O, C/g, ...] of a filter, or from the attribute `kernel_shape`.
+    """
     declared = node.integers("kernel_shape")
     if weights is None and (declared is None or len(declared) != rank):
         raise node.wrong(f"attribute 'kernel_shape' must be {rank} integers")
@@ -131,7 +145,10 @@ def kernel_of(node: Node, rank: int, weights: Sequence[int] | None = None) -> tu
 
 @operator("Conv")
 def conv(node: Node, emitter: Emitter) -> Value:
-    """Transpose weights to [O, KH, KW, C/g]; multiply windows by computed weights."""
+    """
+    Import Conv: transpose weights to [O, KH, KW, C/g]. Weights that are computed at run time are
+    multiplied by windows of the input, in a matrix product.
+    """
     shape, weights = emitter.shape(0), emitter.shape(1)
     rank = len(shape)
     if len(weights) != rank or rank < 3:
@@ -249,7 +266,10 @@ def _computed_convolution(
 def taps_of(
     emitter: Emitter, x: Value, window: SpatialWindow, border: FloatAttr | IntegerAttr | None = None
 ) -> list[Value]:
-    """Return the elements at each position of the window, in row-major order."""
+    """
+    Return, for each position inside the window in row-major order, the elements of `x` at that
+    position for all windows, [N, OH, OW, C]. `border` is the value of the padding, by default 0.
+    """
     top, left, bottom, right = window.padding
     n, h, w, c = shape_of_value(x)
     (kh, kw), (sh, sw), (dh, dw) = window.kernel, window.strides, window.dilations

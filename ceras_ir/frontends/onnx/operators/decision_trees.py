@@ -51,7 +51,10 @@ def sum_or_average(node: Node) -> str | None:
 
 @operator(TREE_CLASSIFIER)
 def tree_ensemble_classifier(node: Node, emitter: Emitter) -> Sequence[Value]:
-    """Emit the label of each row, and the scores; string labels are indices into their list."""
+    """
+    Import TreeEnsembleClassifier: the label of each row, and the scores of the classes. Labels that
+    are text become indices into the list of labels.
+    """
     labels = class_labels(node, "classlabels_int64s")
     ids, weights = _targets(node, "class")
     if len(labels) > 2 and max(ids) >= len(labels):
@@ -73,7 +76,10 @@ def tree_ensemble_classifier(node: Node, emitter: Emitter) -> Sequence[Value]:
 
 @operator(TREE_REGRESSOR)
 def tree_ensemble_regressor(node: Node, emitter: Emitter) -> Value:
-    """Emit sums or averages of the leaves, plus the base values."""
+    """
+    Import TreeEnsembleRegressor: for each target, the sum or average of the leaves of all trees,
+    plus the base value.
+    """
     sums = _sums(node, emitter, "target", node.integer("n_targets", 1))
     if node.string("aggregate_function", "SUM") == "AVERAGE":
         trees = len(set(node.integers("nodes_treeids") or ()))
@@ -84,7 +90,10 @@ def tree_ensemble_regressor(node: Node, emitter: Emitter) -> Value:
 
 @operator(TREE_ENSEMBLE)
 def tree_ensemble(node: Node, emitter: Emitter) -> Value:
-    """Emit sums or averages of the leaves; refuse `MEMBER`, minima and maxima."""
+    """
+    Import TreeEnsemble of opset 5 of ONNX-ML: sums or averages of leaves. Comparisons with sets
+    (`MEMBER`), minima and maxima are not supported.
+    """
     node.ignore("nodes_hitrates")
     if node.has_attribute("membership_values"):
         raise node.unsupported("nodes of mode MEMBER; encode categories as numbers to compare")
@@ -122,7 +131,10 @@ def tree_ensemble(node: Node, emitter: Emitter) -> Value:
 
 
 def _are_opposite(node: Node) -> bool:
-    """Return whether the weights of two classes are opposite in each leaf (CatBoost)."""
+    """
+    Return whether the weights of two classes are opposite in each leaf, as CatBoost writes them. A
+    single sum then determines both scores.
+    """
     ids, weights = _targets(node, "class")
     places = [node.integers(f"class_{name}") or () for name in ("treeids", "nodeids")]
     base = dict(enumerate(_floats(node, "base_values"))) or {0: 0.0, 1: 0.0}
@@ -181,7 +193,10 @@ def _sums(
 
 
 def _like_features(node: Node, emitter: Emitter, thresholds: Sequence[float]) -> Sequence[float]:
-    """Round thresholds of 64 bits to float32 if the features are rounded, to preserve equality."""
+    """
+    Round thresholds of 64 bits to float32 if the features were rounded to float32, so that equal
+    numbers remain equal.
+    """
     if not isinstance(x := emitter.value(0), SSAValue) or x not in emitter.rounded:
         return thresholds
     with np.errstate(over="ignore"):

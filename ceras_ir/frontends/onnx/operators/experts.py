@@ -46,8 +46,9 @@ def plain_experts(node: Node) -> str | None:
 @operator(EXPERTS)
 def mixture_of_experts(node: Node, emitter: Emitter) -> Value:
     """
-    Emit `sum over e of g[e] * (f(x @ w1[e].T + b1[e]) @ w2[e].T + b2[e])`. `g` is the softmax of
-    all scores, or with `normalize_routing_weights` of the selected scores.
+    Import MoE: `sum over experts e of g[e] * (f(x @ w1[e].T + b1[e]) @ w2[e].T +
+    b2[e])`. `g` is the softmax of all scores or, with `normalize_routing_weights`, of the selected
+    scores; it is 0 for experts that are not selected.
     """
     # The other parameters of functions and of their fusion apply to swiglu only.
     node.ignore("activation_alpha", "activation_beta", "swiglu_fusion", "swiglu_limit")
@@ -83,7 +84,10 @@ def mixture_of_experts(node: Node, emitter: Emitter) -> Value:
 
 
 def _shares(node: Node, emitter: Emitter, scores: Value, experts: int) -> Value:
-    """Return the weights of experts [rows, experts]."""
+    """
+    Return the weight of each expert for each row, [rows, experts], from `scores`. It is 0 for
+    experts that are not among the `k` best.
+    """
     count = node.integer("k", 1)
     if not 1 <= count <= experts:
         raise node.wrong(f"attribute 'k' must be in [1, {experts}], got {count}")

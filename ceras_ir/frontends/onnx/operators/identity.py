@@ -35,13 +35,13 @@ from ceras_ir.interpreters.graph import cast as meaning_of_cast
 
 @operator("Identity")
 def identity(node: Node, emitter: Emitter) -> Value:
-    """Return the operand."""
+    """Import an operator that returns the operand unchanged."""
     return emitter.value(0)
 
 
 @operator("Dropout")
 def dropout(node: Node, emitter: Emitter) -> list[Value]:
-    """Return the operand; in inference the mask is true everywhere."""
+    """Import Dropout: in inference, the result is the operand, and the mask is true everywhere."""
     node.ignore("ratio", "seed", *("is_test",) * (node.opset < 7))
     share = emitter.array(1) if node.has_input(1) else np.array(0.5)
     if node.has_input(2) and emitter.array(2).any() and share.any():
@@ -60,7 +60,9 @@ def is_number(node: Node) -> str | None:
 
 
 def constant_tensor(node: Node) -> onnx.TensorProto | onnx.SparseTensorProto | None:
-    """Return the tensor of a `Constant`, unless the value is a number, a text or a list."""
+    """
+    Return the tensor of a Constant node, or `None` if the value is a number, a text or a list.
+    """
     if len(node.proto.attribute) != 1:
         raise node.wrong(f"has {len(node.proto.attribute)} attributes, expected a single value")
     return node.tensor("value") or node.sparse_tensor("sparse_value")
@@ -68,7 +70,7 @@ def constant_tensor(node: Node) -> onnx.TensorProto | onnx.SparseTensorProto | N
 
 @operator("Constant")
 def constant(node: Node, emitter: Emitter) -> Value:
-    """Return a number or list; tensors are loaded by the importer."""
+    """Import Constant with a number or list. The importer loads tensors itself."""
     name = node.outputs[0]
     for integers in ("value_int", "value_ints"):
         if (found := node.numbers64(integers)) is not None:
@@ -82,7 +84,9 @@ def constant(node: Node, emitter: Emitter) -> Value:
 
 @operator("Shape")
 def shape(node: Node, emitter: Emitter) -> Value:
-    """Return the known shape, sliced by `start` and `end` (opset 15)."""
+    """
+    Import Shape: the extents of the operand, which are known at import, from `start` to `end`.
+    """
     start, end = node.integer("start", 0), node.integer("end", len(emitter.shape(0)))
     extents = emitter.shape(0)[slice(start, end)]
     return Constant.of(node.outputs[0], np.array(extents, np.int64))
@@ -90,7 +94,7 @@ def shape(node: Node, emitter: Emitter) -> Value:
 
 @operator("Size")
 def size(node: Node, emitter: Emitter) -> Value:
-    """Return the number of elements."""
+    """Import Size: the number of elements, which is known at import."""
     return Constant.of(node.outputs[0], np.array(prod(emitter.shape(0)), np.int64))
 
 
@@ -136,49 +140,49 @@ def _sequence(node: Node, tensors: Sequence[Value]) -> Value:
 
 @operator("SequenceEmpty")
 def sequence_empty(node: Node, emitter: Emitter) -> Value:
-    """Return an empty sequence."""
+    """Import SequenceEmpty: a sequence without tensors."""
     node.ignore("dtype")
     return _sequence(node, ())
 
 
 @operator("SequenceConstruct")
 def sequence_construct(node: Node, emitter: Emitter) -> Value:
-    """Return the sequence of the operands."""
+    """Import SequenceConstruct: the sequence of the operands."""
     return _sequence(node, [emitter.value(i) for i in range(len(node.inputs))])
 
 
 @operator("SequenceInsert")
 def sequence_insert(node: Node, emitter: Emitter) -> Value:
-    """Insert a tensor at a constant index."""
+    """Import SequenceInsert: insert a tensor at a constant index, by default at the end."""
     tensors, index = _place(node, emitter, 2, at_end=True)
     return _sequence(node, [*tensors[:index], emitter.value(1), *tensors[index:]])
 
 
 @operator("SequenceErase")
 def sequence_erase(node: Node, emitter: Emitter) -> Value:
-    """Remove the tensor at a constant index."""
+    """Import SequenceErase: remove the tensor at a constant index, by default the last."""
     tensors, index = _place(node, emitter, 1)
     return _sequence(node, tensors[:index] + tensors[index + 1 :])
 
 
 @operator("SequenceAt")
 def sequence_at(node: Node, emitter: Emitter) -> Value:
-    """Return the tensor at a constant index."""
+    """Import SequenceAt: the tensor at a constant index."""
     tensors, index = _place(node, emitter, 1)
     return tensors[index]
 
 
 @operator("SequenceLength")
 def sequence_length(node: Node, emitter: Emitter) -> Value:
-    """Return the number of tensors in a sequence as a constant. It is known at compile time."""
+    """Import SequenceLength: the number of tensors, which is known at import."""
     return Constant.of(node.outputs[0], np.array(len(_tensors(node, emitter)), np.int64))
 
 
 @operator("SplitToSequence")
 def split_to_sequence(node: Node, emitter: Emitter) -> Value:
     """
-    Split into parts of given sizes, of one size with a smaller last part, or of size 1. Parts of
-    size 1 lose the dimension if `keepdims` is 0, as in torch.unbind.
+    Import SplitToSequence: parts of the given sizes, parts of one size with a smaller last part, or
+    parts of size 1. Parts of size 1 lose the dimension if `keepdims` is 0, as in torch.unbind.
     """
     shape, keep = emitter.shape(0), node.flag("keepdims", True)
     axis = node.axis(node.integer("axis", 0), len(shape))
@@ -203,7 +207,10 @@ def split_to_sequence(node: Node, emitter: Emitter) -> Value:
 
 @operator("ConcatFromSequence")
 def concat_from_sequence(node: Node, emitter: Emitter) -> Value:
-    """Concatenate the tensors along an axis, or stack them along a new axis."""
+    """
+    Import ConcatFromSequence: concatenate the tensors along an axis, or stack them along a new
+    axis.
+    """
     tensors, new = _tensors(node, emitter), node.flag("new_axis")
     if not tensors:
         raise node.wrong("a sequence of no tensors")
@@ -226,7 +233,10 @@ constant_operands(
 
 @operator("Trilu")
 def triangle(node: Node, emitter: Emitter) -> Value:
-    """Keep the triangle above or below a diagonal, with zeros elsewhere."""
+    """
+    Import Trilu: keep the elements above (`upper`) or below a diagonal of each matrix, and set the
+    rest to 0.
+    """
     x = emitter.value(0)
     shape = shape_of_value(x)
     k = int(emitter.array(1).reshape(-1)[0]) if node.has_input(1) else 0
@@ -238,7 +248,10 @@ def triangle(node: Node, emitter: Emitter) -> Value:
 
 @operator("OneHot")
 def one_hot(node: Node, emitter: Emitter) -> Value:
-    """Compare with each index, and select one of two values."""
+    """
+    Import OneHot: along a new axis of `depth` elements, the second of two values at the index, and
+    the first elsewhere.
+    """
     indices, values = emitter.value(0), emitter.value(2)
     shape = shape_of_value(indices)
     depth = int(emitter.array(1).reshape(-1)[0])
@@ -257,7 +270,7 @@ def one_hot(node: Node, emitter: Emitter) -> Value:
 
 @operator("EyeLike")
 def eye(node: Node, emitter: Emitter) -> Value:
-    """Return a constant of the shape of the operand."""
+    """Import EyeLike: a constant matrix with ones on a diagonal, in the shape of the operand."""
     shape = emitter.shape(0)
     if len(shape) != 2:
         raise node.wrong(f"matrix expected, got shape {list(shape)}")
@@ -279,7 +292,10 @@ def plain_target(node: Node) -> str | None:
 
 @operator("Cast")
 def cast(node: Node, emitter: Emitter) -> Value:
-    """Truncate fractions; saturate a float outside the range of an integer type."""
+    """
+    Import Cast. A float that becomes an integer is truncated, and saturates outside the range of
+    the type.
+    """
     node.ignore("saturate", "round_mode")
     value = emitter.value(0)
     is_text = value in emitter.labels if isinstance(value, SSAValue) else value.dtype.kind == "U"
@@ -292,7 +308,7 @@ def cast(node: Node, emitter: Emitter) -> Value:
 
 @operator("CastLike")
 def cast_like(node: Node, emitter: Emitter) -> Value:
-    """Convert like `Cast` to the type of the second operand."""
+    """Import CastLike: Cast to the type of the second operand."""
     node.ignore("saturate", "round_mode")
     element = plain_element(dtype_of_value(emitter.value(1)))
     if element is None:

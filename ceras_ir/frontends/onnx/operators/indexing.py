@@ -26,12 +26,18 @@ def _indices(emitter: Emitter) -> Value:
 
 @operator("Gather")
 def gather(node: Node, emitter: Emitter) -> Value:
-    """Gather at indices, negative from the end; a computed index out of range is clamped."""
+    """
+    Import Gather. Negative indices count from the end; an index that is computed at run time is
+    clamped to the range.
+    """
     return gathered_along(node, emitter, emitter.value(0), node.integer("axis", 0))
 
 
 def gathered_along(node: Node, emitter: Emitter, table: Value, along: int) -> Value:
-    """Gather at the second operand of the node from `table` along an axis."""
+    """
+    Return the elements of `table` along the axis `along` at the indices that are the second operand
+    of `node`. The extents of the indices replace the axis in the shape.
+    """
     shape, given = shape_of_value(table), _indices(emitter)
     axis = node.axis(along, len(shape))
     extent, count = shape[axis], prod(shape_of_value(given))
@@ -49,7 +55,10 @@ def gathered_along(node: Node, emitter: Emitter, table: Value, along: int) -> Va
 
 @operator("GatherElements")
 def gather_elements(node: Node, emitter: Emitter) -> Value:
-    """Gather an element for each index, at equal positions along the other axes."""
+    """
+    Import GatherElements: element p of the result is the operand at p, with the index along the
+    axis replaced by `indices[p]`.
+    """
     shape, given = emitter.shape(0), _indices(emitter)
     axis = node.axis(node.integer("axis", 0), len(shape))
     target = shape_of_value(given)
@@ -64,7 +73,10 @@ def gather_elements(node: Node, emitter: Emitter) -> Value:
 
 @operator("GatherND")
 def gather_nd(node: Node, emitter: Emitter) -> Value:
-    """Gather slices at tuples of indices, for each element of the batch."""
+    """
+    Import GatherND: the last dimension of the indices has a tuple of indices for each slice,
+    separately for each element of the batch dimensions.
+    """
     shape, given = emitter.shape(0), _indices(emitter)
     target, batch = shape_of_value(given), node.integer("batch_dims", 0)
     depth = (0, *target)[-1]
@@ -87,7 +99,7 @@ def gather_nd(node: Node, emitter: Emitter) -> Value:
 
 @operator("ReverseSequence")
 def reverse_sequence(node: Node, emitter: Emitter) -> Value:
-    """Reverse the beginning of each sequence, up to the given length."""
+    """Import ReverseSequence: reverse the first steps of each sequence, up to the length."""
     shape = emitter.shape(0)
     time, batch = node.integer("time_axis", 0), node.integer("batch_axis", 1)
     if {time, batch} != {0, 1} or len(shape) < 2:
@@ -103,7 +115,10 @@ def reverse_sequence(node: Node, emitter: Emitter) -> Value:
 
 
 def beginnings_reversed(emitter: Emitter, x: Value, lengths: Value | None) -> Value:
-    """Reverse the first `lengths` [batch] of the steps of `x` [steps, batch, ...]."""
+    """
+    Reverse the first `lengths[b]` steps of each sequence b in `x` [steps, batch, ...]; the steps
+    after them remain. Without `lengths`, all steps are reversed.
+    """
     if lengths is None:
         return emitter.reversed(x, 0)
     steps, count = shape_of_value(x)[:2]
@@ -123,7 +138,10 @@ constant_operands(
 
 @operator("Compress")
 def compress(node: Node, emitter: Emitter) -> Value:
-    """Select elements along an axis, or of all elements, by a constant condition."""
+    """
+    Import Compress with a constant condition: select elements along an axis or, without an axis, of
+    the flat operand.
+    """
     value = emitter.value(0)
     if not node.has_attribute("axis"):
         value = emitter.reshaped(value, (prod(emitter.shape(0)),))
@@ -134,7 +152,10 @@ def compress(node: Node, emitter: Emitter) -> Value:
 
 
 def elements_at(emitter: Emitter, indices: Value, shape: Sequence[int], axis: int) -> Value:
-    """Return the row-major positions of the elements at indices along `axis`."""
+    """
+    Return, for each of `indices`, the row-major position in a tensor of `shape` of the element that
+    GatherElements reads: at the position of the index, but with the index along `axis`.
+    """
     target = shape_of_value(indices)
     strides = [prod(shape[i + 1 :]) for i in range(len(shape))]
     places = np.indices(target)
@@ -146,7 +167,10 @@ def elements_at(emitter: Emitter, indices: Value, shape: Sequence[int], axis: in
 
 
 def rows_at(emitter: Emitter, indices: Value, extents: Sequence[int]) -> Value:
-    """Return the position of the slice at each tuple of indices along the last dimension."""
+    """
+    Return a position for each tuple along the last dimension of `indices`: the row-major index in a
+    tensor with these `extents`.
+    """
     at: Value | None = None
     last = len(shape_of_value(indices)) - 1
     for i, extent in enumerate(extents):
@@ -158,7 +182,10 @@ def rows_at(emitter: Emitter, indices: Value, extents: Sequence[int]) -> Value:
 
 
 def taken_along(emitter: Emitter, x: Value, axis: int, indices: Value) -> Value:
-    """Gather the parts of `x` at computed indices along `axis`."""
+    """
+    Return the slices of `x` along `axis` at `indices`, which are computed at run time. The axis has
+    an element for each index.
+    """
     shape, count = shape_of_value(x), prod(shape_of_value(indices))
     rest = [i for i in range(len(shape)) if i != axis]
     first = emitter.transposed(x, (axis, *rest))
@@ -173,7 +200,9 @@ def index_constant(emitter: Emitter, number: int) -> Value:
 
 
 def counted(emitter: Emitter, indices: Value, extent: int) -> Value:
-    """Return indices as i64, counted from the start and clamped to the dimension."""
+    """
+    Return indices as i64, in which negative indices count from the end, clamped to [0, extent - 1].
+    """
     wide = emitter.cast(indices, i64)
     below = emitter.compare(Compare.LESS, wide, index_constant(emitter, 0))
     from_end = emitter.add(wide, index_constant(emitter, extent))
@@ -195,7 +224,10 @@ SCATTER_REDUCTIONS = {
 
 @operator("Scatter", "ScatterElements")
 def scatter_elements(node: Node, emitter: Emitter) -> Value:
-    """Write an element at each index, at equal positions along the other axes."""
+    """
+    Import ScatterElements: write `updates[p]` at p, with the index along the axis replaced by
+    `indices[p]`.
+    """
     shape, given = emitter.shape(0), _indices(emitter)
     axis = node.axis(node.integer("axis", 0), len(shape))
     target, updates = shape_of_value(given), emitter.shape(2)
@@ -210,7 +242,7 @@ def scatter_elements(node: Node, emitter: Emitter) -> Value:
 
 @operator("ScatterND")
 def scatter_nd(node: Node, emitter: Emitter) -> Value:
-    """Write slices at tuples of indices."""
+    """Import ScatterND: write slices at the tuples in the last dimension of the indices."""
     shape, given = emitter.shape(0), _indices(emitter)
     target, updates = shape_of_value(given), emitter.shape(2)
     depth = (0, *target)[-1]
@@ -225,7 +257,10 @@ def scatter_nd(node: Node, emitter: Emitter) -> Value:
 
 @operator("TensorScatter")
 def tensor_scatter(node: Node, emitter: Emitter) -> Value:
-    """Write an update to a cache, for each element of the batch from a separate index on."""
+    """
+    Import TensorScatter: write an update into a cache of keys or values along an axis. Each element
+    of the batch begins at a separate index.
+    """
     shape, update = emitter.shape(0), emitter.shape(1)
     axis = node.axis(node.integer("axis", -2), len(shape))
     mode = node.string("mode", "linear")
@@ -253,7 +288,9 @@ def tensor_scatter(node: Node, emitter: Emitter) -> Value:
 
 @operator("MaxUnpool")
 def max_unpool(node: Node, emitter: Emitter) -> Value:
-    """Write elements at the indices of a pooling, with zeros elsewhere."""
+    """
+    Import MaxUnpool: write elements at the indices that MaxPool returned, with zeros elsewhere.
+    """
     shape = emitter.shape(0)
     rank = len(shape) - 2
     kernel = node.integers("kernel_shape") or ()
@@ -282,7 +319,7 @@ def max_unpool(node: Node, emitter: Emitter) -> Value:
 
 @operator("Col2Im")
 def col2im(node: Node, emitter: Emitter) -> Value:
-    """Sum the elements of overlapping windows at each position of an image."""
+    """Import Col2Im: place windows in an image, and add elements where windows overlap."""
     n, rows, windows = emitter.shape(0)
     image, block = emitter.integers(1), emitter.integers(2)
     rank = len(image)
@@ -317,7 +354,10 @@ def col2im(node: Node, emitter: Emitter) -> Value:
 
 
 def _put(node: Node, emitter: Emitter, at: Value, width: int) -> Value:
-    """Write the updates as rows of `width` elements at the rows `at`."""
+    """
+    Write the third operand of the node, the updates, into the first: as rows of `width` elements at
+    the row numbers `at`. The attribute `reduction` combines old and new elements.
+    """
     name = node.string("reduction", "none")
     if name not in SCATTER_REDUCTIONS:
         raise node.wrong(f"attribute 'reduction' must be one of {', '.join(SCATTER_REDUCTIONS)}")

@@ -66,13 +66,20 @@ constant_operands(
 
 
 def _real(emitter: Emitter, index: int, axis: int = 0) -> Value:
-    """Return operand `index` as real values; the scale and the zero point follow it."""
+    """
+    Return operand `index` of the node as real values. The next two operands are the scale and the
+    zero point; `axis` is the dimension of per-channel scales.
+    """
     point = emitter.optional_array(index + 2)
     return real_numbers(emitter, emitter.value(index), emitter.array(index + 1), point, axis)
 
 
 def _result(emitter: Emitter, value: Value, first: int, storage: str | None = None) -> Value:
-    """Quantize `value` to the type of operands `first` and `first + 1`, or else as `storage`."""
+    """
+    Quantize `value`, the result of the node, with the scale that is operand `first` and the zero
+    point that is operand `first + 1`. Without a zero point, the type is `storage` or that of the
+    first operand.
+    """
     node = emitter.node
     point = emitter.optional_array(first + 1)
     if point is not None:
@@ -89,7 +96,10 @@ def float_operator(
     dropped: Sequence[str] = (),
     added: Sequence[onnx.AttributeProto] = (),
 ) -> Value:
-    """Emit the float operator `kind` with most attributes of the current node."""
+    """
+    Import the current node as the float operator `kind` of `operands`. It has the attributes of the
+    node except `dropped`, and the attributes `added`.
+    """
     node = emitter.node
     names = [f"{node.outputs[0]}/real{i}" for i in range(len(operands))]
     proto = onnx.NodeProto(op_type=kind, name=node.name, input=names, output=node.outputs)
@@ -110,7 +120,10 @@ def float_operator(
 
 @operator("QLinearConv")
 def qlinear_conv(node: Node, emitter: Emitter) -> Value:
-    """Convolve real values; the bias is stored in 32 bits at scale(x) * scale(w)."""
+    """
+    Import QLinearConv as a convolution of real values. The bias has 32 bits and the scale of x
+    times that of w.
+    """
     operands = [_real(emitter, 0), _real(emitter, 3)]
     if node.has_input(8):
         operands.append(_bias(emitter, 8, 1, 4))
@@ -118,7 +131,10 @@ def qlinear_conv(node: Node, emitter: Emitter) -> Value:
 
 
 def _bias(emitter: Emitter, index: int, first: int, second: int, factor: float = 1.0) -> Value:
-    """Return a bias of integers at `factor` times the product of two scales."""
+    """
+    Return operand `index`, a bias of integers, as real values. The scale is `factor` times the
+    product of operands `first` and `second`, the scales of input and weights.
+    """
     scale = emitter.array(first).astype(np.float64) * emitter.array(second).astype(np.float64)
     scale = (scale * factor).reshape(-1)
     return real_numbers(emitter, emitter.value(index), scale, None, -1)
@@ -126,14 +142,19 @@ def _bias(emitter: Emitter, index: int, first: int, second: int, factor: float =
 
 @operator("QLinearMatMul")
 def qlinear_matmul(node: Node, emitter: Emitter) -> Value:
-    """Multiply real values; weights may have per-column scales."""
+    """
+    Import QLinearMatMul as a product of real values. The weights may have a scale for each column.
+    """
     product = float_operator(emitter, "MatMul", [_real(emitter, 0), _real(emitter, 3, axis=-1)])
     return _result(emitter, product, 6)
 
 
 @operator(f"{MICROSOFT}QGemm")
 def qgemm(node: Node, emitter: Emitter) -> Value:
-    """Multiply real values; `C` has scale alpha * scale(A) * scale(B). The result may be float."""
+    """
+    Import QGemm as a product of real values. `C` has the scale alpha * scale(A) * scale(B). The
+    result is float if there is no output scale.
+    """
     axis = 0 if node.flag("transB") else -1
     operands = [_real(emitter, 0), _real(emitter, 3, axis)]
     if node.has_input(6):
@@ -146,7 +167,7 @@ def qgemm(node: Node, emitter: Emitter) -> Value:
 
 @operator(f"{QLINEAR}Add", f"{QLINEAR}Mul")
 def qlinear_binary(node: Node, emitter: Emitter) -> Value:
-    """Add or multiply real values; each operand has its scale."""
+    """Import QLinearAdd or QLinearMul on real values. Each operand has a separate scale."""
     kind = node.operator.removeprefix(QLINEAR)
     result = float_operator(emitter, kind, [_real(emitter, 0), _real(emitter, 3)])
     return _result(emitter, result, 6)
@@ -154,7 +175,7 @@ def qlinear_binary(node: Node, emitter: Emitter) -> Value:
 
 @operator(*QUANTIZED_UNARY)
 def qlinear_unary(node: Node, emitter: Emitter) -> Value:
-    """Apply a pooling or function to real values."""
+    """Import a QLinear pooling or function, such as QLinearSigmoid, on real values."""
     if node.flag("channels_last"):
         raise node.unsupported("channels_last=1; export with channels_last=0")
     kind = node.operator.removeprefix(QLINEAR)
@@ -187,7 +208,10 @@ def constant_concat(node: Node) -> str | None:
 
 @operator(f"{QLINEAR}Concat")
 def qlinear_concat(node: Node, emitter: Emitter) -> Value:
-    """Concatenate real values; scale and zero point of the result are the first operands."""
+    """
+    Import QLinearConcat on real values. The first two operands are the scale and the zero point of
+    the result.
+    """
     operands = [_real(emitter, i) for i in range(2, len(node.inputs), 3)]
     if not operands:
         raise node.wrong(f"has {len(node.inputs)} operands, expected at least 5")
@@ -212,19 +236,25 @@ constant_operands(
 
 @operator("ConvInteger")
 def conv_integer(node: Node, emitter: Emitter) -> Value:
-    """Convolve with weights at scale 1; the 32-bit result has the scale of the input, else 1."""
+    """
+    Import ConvInteger. The weights have scale 1, so the 32-bit sums have the scale of the input (by
+    default 1).
+    """
     return _product(emitter, "Conv", 0, emitter.optional(2))
 
 
 @operator("MatMulInteger")
 def matmul_integer(node: Node, emitter: Emitter) -> Value:
-    """Multiply matrices, with weights and result as in `ConvInteger`."""
+    """Import MatMulInteger. The weights have scale 1, as in `conv_integer`."""
     return _product(emitter, "MatMul", -1, emitter.optional(2))
 
 
 @operator(f"{MICROSOFT}MatMulIntegerToFloat")
 def matmul_integer_to_float(node: Node, emitter: Emitter) -> Value:
-    """Emit `MatMulInteger` times the scales of both operands, plus a bias."""
+    """
+    Import MatMulIntegerToFloat: the product of integers, times the scales of both operands, plus a
+    bias.
+    """
     product = _product(emitter, "MatMul", -1, emitter.optional(4))
     scales = emitter.value(2), emitter.value(3)
     return scaled_sums(emitter, product, scales, emitter.optional(6))
@@ -232,7 +262,10 @@ def matmul_integer_to_float(node: Node, emitter: Emitter) -> Value:
 
 @operator(f"{MICROSOFT}DynamicQuantizeMatMul")
 def dynamic_quantize_matmul(node: Node, emitter: Emitter) -> Value:
-    """Emit `DynamicQuantizeLinear`, then `MatMulInteger` times the scales, plus a bias."""
+    """
+    Import DynamicQuantizeMatMul: quantize the input by the range at run time, multiply integers,
+    and multiply by the scales.
+    """
     with emitter.in_float():
         stored, scale, point = dynamically_quantized(emitter, emitter.value(0))
     sums = integer_product(emitter, "MatMul", -1, stored, point, _weights(emitter, -1))
@@ -242,7 +275,7 @@ def dynamic_quantize_matmul(node: Node, emitter: Emitter) -> Value:
 def scaled_sums(
     emitter: Emitter, product: Value, scales: tuple[Value, Value], bias: Value | None
 ) -> Value:
-    """Multiply integer sums by both scales, and add a bias."""
+    """Multiply the integer sums `product` by both `scales`, and add `bias` if it is given."""
     result = emitter.mul(emitter.cast(product), emitter.mul(*scales))
     return result if bias is None else emitter.add(result, bias)
 
@@ -332,7 +365,10 @@ def integer_product(
 
 
 def _padded(emitter: Emitter, x: Value) -> tuple[Value, list[onnx.AttributeProto]]:
-    """Pad `x` like the convolution, and return the attribute of no padding."""
+    """
+    Pad `x` as the convolution of the node does, and return the attribute for a convolution without
+    padding.
+    """
     node, shape, weights = emitter.node, emitter.shape(0), emitter.shape(1)
     if len(shape) not in (3, 4) or len(weights) != len(shape):
         raise node.unsupported(f"an input of shape {list(shape)}, expected one or two dimensions")

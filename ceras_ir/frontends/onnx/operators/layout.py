@@ -34,7 +34,10 @@ def constant_shape(node: Node) -> str | None:
 
 @operator("Reshape")
 def reshape(node: Node, emitter: Emitter) -> Value:
-    """Reshape: 0 copies an extent unless `allowzero`, -1 is computed from the other extents."""
+    """
+    Import Reshape. In the shape, 0 copies the extent of the operand unless `allowzero`, and -1 is
+    computed from the other extents.
+    """
     old, target = emitter.shape(0), list(emitter.integers(1))
     allow_zero = node.flag("allowzero")
     if target.count(-1) > 1 or any(extent < -1 for extent in target):
@@ -54,7 +57,10 @@ def reshape(node: Node, emitter: Emitter) -> Value:
 
 @operator("Flatten")
 def flatten(node: Node, emitter: Emitter) -> Value:
-    """Reshape to two dimensions: before `axis` and from `axis` on."""
+    """
+    Import Flatten: reshape to two dimensions, the product of the extents before `axis` and the
+    rest.
+    """
     shape, axis = emitter.shape(0), node.integer("axis", 1)
     if not -len(shape) <= axis <= len(shape):
         raise node.wrong(f"axis must be in [-{len(shape)}, {len(shape)}], got {axis}")
@@ -64,7 +70,7 @@ def flatten(node: Node, emitter: Emitter) -> Value:
 
 @operator("Squeeze")
 def squeeze(node: Node, emitter: Emitter) -> Value:
-    """Remove extents of 1 at `axes`, by default all."""
+    """Import Squeeze: remove dimensions of extent 1: all, or only the dimensions `axes`."""
     shape, axes = emitter.shape(0), _axes(node, emitter)
     if axes is None:
         return emitter.reshaped(emitter.value(0), [extent for extent in shape if extent != 1])
@@ -78,7 +84,7 @@ def squeeze(node: Node, emitter: Emitter) -> Value:
 
 @operator("Unsqueeze")
 def unsqueeze(node: Node, emitter: Emitter) -> Value:
-    """Insert extents of 1 at `axes` of the result."""
+    """Import Unsqueeze: insert dimensions of extent 1. `axes` are their indices in the result."""
     axes = _axes(node, emitter)
     if axes is None:
         raise node.wrong("axes are missing")
@@ -99,7 +105,7 @@ def _axes(node: Node, emitter: Emitter) -> Sequence[int] | None:
 
 @operator("Transpose")
 def transpose(node: Node, emitter: Emitter) -> Value:
-    """Permute dimensions; `perm` is the reverse order by default."""
+    """Import Transpose: permute dimensions by `perm`, by default in reverse order."""
     rank = len(emitter.shape(0))
     order = node.integers("perm")
     order = tuple(reversed(range(rank))) if order is None else order
@@ -110,7 +116,7 @@ def transpose(node: Node, emitter: Emitter) -> Value:
 
 @operator("Concat")
 def concat(node: Node, emitter: Emitter) -> Value:
-    """Concatenate operands, except operands without elements, which exporters write."""
+    """Import Concat. Operands without elements, which exporters write, are omitted."""
     if not node.has_attribute("axis"):
         raise node.wrong("attribute 'axis' is missing")
     values = emitter.operands()
@@ -142,7 +148,7 @@ constant_operands(
 
 @operator("Slice")
 def slice_(node: Node, emitter: Emitter) -> Value:
-    """Slice as in Python, by attributes before opset 10, then by operands."""
+    """Import Slice, as in Python. The bounds are attributes before opset 10, then operands."""
     shape = emitter.shape(0)
     if node.opset < 10:
         starts, ends = node.bounds("starts") or (), node.bounds("ends") or ()
@@ -170,7 +176,7 @@ def slice_(node: Node, emitter: Emitter) -> Value:
 
 @operator("Split")
 def split(node: Node, emitter: Emitter) -> Sequence[Value]:
-    """Split into parts of given sizes, or of equal sizes with a smaller last part."""
+    """Import Split: parts of the given sizes, or of equal sizes with a smaller last part."""
     shape = emitter.shape(0)
     axis = node.axis(node.integer("axis", 0), len(shape))
     extent, count = shape[axis], len(node.outputs)
@@ -189,7 +195,7 @@ def split(node: Node, emitter: Emitter) -> Sequence[Value]:
 
 @operator("Pad")
 def pad(node: Node, emitter: Emitter) -> Value:
-    """Pad, or crop by negative pads; modes are constant, reflect, edge and wrap."""
+    """Import Pad with the modes constant, reflect, edge and wrap. Negative pads crop."""
     shape = emitter.shape(0)
     rank = len(shape)
     mode = node.string("mode", "constant")
@@ -231,7 +237,7 @@ def pad(node: Node, emitter: Emitter) -> Value:
 
 @operator("Tile")
 def tile(node: Node, emitter: Emitter) -> Value:
-    """Repeat the operand along each dimension."""
+    """Import Tile: repeat the operand along each dimension."""
     shape, repeats = emitter.shape(0), emitter.integers(1)
     if len(repeats) != len(shape) or any(r < 1 for r in repeats):
         raise node.wrong(f"{len(shape)} repeats >= 1 expected, got {list(repeats)}")
@@ -247,7 +253,7 @@ def tile(node: Node, emitter: Emitter) -> Value:
 
 @operator("Expand")
 def expand(node: Node, emitter: Emitter) -> Value:
-    """Broadcast to a shape, as numpy does."""
+    """Import Expand: broadcast to a shape, as numpy does."""
     shape, target = emitter.shape(0), emitter.integers(1)
     rank = max(len(shape), len(target))
     lifted = (1,) * (rank - len(shape)) + shape
@@ -262,7 +268,7 @@ def expand(node: Node, emitter: Emitter) -> Value:
 
 @operator("DepthToSpace")
 def depth_to_space(node: Node, emitter: Emitter) -> Value:
-    """Convert channels to blocks of pixels: reshape, transpose, reshape."""
+    """Import DepthToSpace: convert groups of channels to blocks of pixels."""
     (n, c, h, w), block, mode = _blocks(node, emitter)
     if mode not in ("DCR", "CRD") or c % block**2:
         raise node.wrong(f"{c} channels in mode {mode}, expected a multiple of {block**2}")
@@ -275,7 +281,10 @@ def depth_to_space(node: Node, emitter: Emitter) -> Value:
 
 @operator("SpaceToDepth")
 def space_to_depth(node: Node, emitter: Emitter) -> Value:
-    """Convert blocks of pixels to channels, in which the position in the block is outermost."""
+    """
+    Import SpaceToDepth: convert blocks of pixels to channels. The position in the block is the
+    outer index of the channel.
+    """
     (n, c, h, w), block, mode = _blocks(node, emitter)
     if mode not in ("DCR", "CRD") or h % block or w % block:
         raise node.wrong(f"{h}x{w} pixels in mode {mode}, expected multiples of {block}")

@@ -58,9 +58,9 @@ constant_operands({"Loop": [0]}, "the trip count must be a constant", COMPUTED_R
 @operator("Loop")
 def loop(node: Node, emitter: Emitter) -> Sequence[Value]:
     """
-    Repeat the body for a constant trip count, or until the condition is false. The cell of a
-    recurrent layer becomes the layer. Other loops are unrolled, or remain loops if there are more
-    than 1024 steps or if the number of steps is unknown.
+    Import Loop: repeat the body for a constant trip count, or until the condition is false. If the
+    body is the cell of a recurrent layer, the loop becomes that layer. Other loops are unrolled, or
+    remain loops if there are more than 1024 steps or if the number of steps is unknown.
     """
     found = _Loop(node, emitter)
     states = len(found.carried)
@@ -69,7 +69,10 @@ def loop(node: Node, emitter: Emitter) -> Sequence[Value]:
 
 
 def _results(found: "_Loop") -> Sequence[Value]:
-    """Return the carried values at the end, and the used outputs of the steps."""
+    """
+    Return the values that steps pass on (carried values) after the last step, and the used outputs
+    of all steps.
+    """
     node, emitter = found.node, found.emitter
     is_short = found.trips is not None and found.trips <= MAX_UNROLLED_STEPS
     body, refusal = None, None
@@ -131,7 +134,11 @@ class _Loop:
     def step(
         self, number: Value, condition: bool | Value, carried: Sequence[Value]
     ) -> tuple[bool | Value, Sequence[Value]]:
-        """Emit a step. Return the condition of the next step, and the other used outputs."""
+        """
+        Emit a step of the loop: `number` is the index, and `carried` are the values from the
+        previous step. Return the condition of the next step, and the carried values and used
+        outputs.
+        """
         if isinstance(condition, bool):
             condition = Constant.of(self.names[1], np.array(condition))
         bound = dict(zip(self.names, (number, condition, *carried), strict=True))
@@ -143,7 +150,7 @@ class _Loop:
     def unrolled(self) -> Sequence[Value] | None:
         """
         Emit the steps in order. With a computed condition, the steps after the end are computed
-        too, and their results are not selected. Return None if more than `MAX_UNROLLED_STEPS`
+        too, and their results are not selected. Return `None` if more than `MAX_UNROLLED_STEPS`
         steps are possible.
         """
         emitter, condition, carried = self.emitter, self.condition, self.carried
@@ -170,8 +177,9 @@ class _Loop:
 
     def body(self) -> LoopBody:
         """
-        Outline a step, which is executed only if the condition is true. It accepts the carried
-        values that change, and returns the next condition, these values, and the used outputs.
+        Emit a step as a function, for a loop that is not unrolled. The arguments are the carried
+        values (passed from step to step) that change; the results are the next condition, these
+        values, and the used outputs.
         """
 
         def step(
@@ -187,7 +195,10 @@ class _Loop:
         return outlined(self.emitter, carried, [], step)
 
     def merged(self, changed: Sequence[Value]) -> Sequence[Value]:
-        """Return all carried values, with changes applied, then the other results."""
+        """
+        Return all carried values (passed from step to step), with the changed ones replaced by
+        `changed`, and then the other entries of `changed`.
+        """
         values = list(self.carried)
         for i, value in zip(self.changing, changed, strict=False):
             values[i] = value
@@ -195,8 +206,8 @@ class _Loop:
 
     def as_layer(self, body: LoopBody) -> Sequence[Value] | None:
         """
-        Return the results of a recurrent layer that is equivalent to the loop, or `None` if there
-        is none.
+        Return the results of a recurrent layer (such as LSTM) that is equivalent to the loop with
+        this body, or `None`.
         """
         if self.condition is not True:
             return None
@@ -207,12 +218,12 @@ class _Loop:
         return None if results is None else self.merged(results)
 
     def can_end_early(self, body: LoopBody) -> bool:
-        """Return whether a condition decides the number of steps."""
+        """Return whether the number of steps depends on a condition."""
         again = constant_array(body.results[0])
         return self.condition is not True or again is None or not again.item()
 
     def with_body(self, body: LoopBody) -> Sequence[Value]:
-        """Emit the loop that calls `body`."""
+        """Emit a loop operation that calls the function `body`, and return the results."""
         node, emitter = self.node, self.emitter
         steps = MAX_TRIPS if self.trips is None else min(self.trips, MAX_TRIPS)
         condition: SSAValue | None = None
@@ -239,9 +250,9 @@ class _Loop:
 @operator("Scan")
 def scan(node: Node, emitter: Emitter) -> Sequence[Value]:
     """
-    Repeat the body for each element along an axis of the inputs, in either direction. The cell of a
-    recurrent layer becomes the layer. Other scans are unrolled, or remain loops if there are more
-    than 1024 elements.
+    Import Scan: repeat the body for each element along an axis of the inputs, in either direction.
+    A body that is the cell of a recurrent layer becomes that layer. Other scans are unrolled, or
+    remain loops if there are more than 1024 elements.
     """
     body = node.subgraph("body")
     if node.opset < 9:
@@ -331,8 +342,8 @@ def scan(node: Node, emitter: Emitter) -> Sequence[Value]:
 
 def _used_outputs(node: Node, states: int, count: int) -> Sequence[int]:
     """
-    Return which of the `count` step outputs are used, from 0 for the first. They follow the
-    `states` carried values in the outputs of the node.
+    Return the indices of the outputs of steps that are used. The outputs of the node are the
+    `states` carried values (passed from step to step), followed by `count` outputs of steps.
     """
     return [i for i in range(count) if node.has_output(states + i)]
 
@@ -349,14 +360,20 @@ def _element_kind(value: Value, axis: int) -> Tensor | None:
 
 
 def _axis_first(emitter: Emitter, value: Value, axis: int, back: int = 0) -> Value:
-    """Move `axis` to the front, and reverse it if `back`."""
+    """
+    Move the dimension `axis` of `value` to the front, and reverse the elements along it if `back`
+    is 1.
+    """
     order = [axis, *(i for i in range(len(shape_of_value(value))) if i != axis)]
     rows = emitter.materialize(emitter.transposed(value, order))
     return emitter.reversed(rows, 0) if back else rows
 
 
 def _axis_to(emitter: Emitter, value: Value, axis: int, back: int = 0) -> Value:
-    """Move the first dimension, reversed if `back`, to `axis` of the result."""
+    """
+    Move the first dimension of `value` to `axis` of the result. If `back` is 1, reverse the
+    elements along it first.
+    """
     value = emitter.reversed(value, 0) if back else value
     rank = len(shape_of_value(value))
     order = list(range(1, rank))

@@ -28,12 +28,15 @@ from ceras_ir.frontends.onnx.model.node import Node
 
 @operator("MatMul")
 def matmul(node: Node, emitter: Emitter) -> Value:
-    """Emit a product: leading dimensions of the first operand are rows, the second is a matrix."""
+    """Import MatMul."""
     return matrix_product(emitter, emitter.value(0), emitter.value(1))
 
 
 def matrix_product(emitter: Emitter, a: Value, b: Value) -> Value:
-    """Return the product as defined by numpy: vectors are matrices of one row or column."""
+    """
+    Return the product of `a` and `b` as numpy's matmul: vectors are matrices of a single row or
+    column, and leading dimensions are a batch.
+    """
     node, left, right = emitter.node, shape_of_value(a), shape_of_value(b)
     if not left or not right:
         raise node.wrong(f"scalar operand: shapes {list(left)} and {list(right)}")
@@ -63,7 +66,10 @@ MAX_SCALAR_PRODUCTS = 1 << 22
 
 
 def batched_product(emitter: Emitter, a: Value, b: Value) -> Value:
-    """Return a product for each matrix of the batch, to which both operands are broadcast."""
+    """
+    Return the matrix product for each index of the batch. The leading dimensions of both operands
+    are broadcast.
+    """
     node = emitter.node
     shape_a, shape_b = shape_of_value(a), shape_of_value(b)
     batch = broadcast_shape(shape_a[:-2], shape_b[:-2])
@@ -91,7 +97,10 @@ def batched_product(emitter: Emitter, a: Value, b: Value) -> Value:
 
 
 def _elementwise_product(emitter: Emitter, a: Value, b: Value) -> Value:
-    """Multiply all elements, then sum: for a large batch of small matrices."""
+    """
+    Return the products of a large batch of small matrices: all pairs of elements are multiplied,
+    then summed.
+    """
     (*first, m, k), (*second, _, n) = shape_of_value(a), shape_of_value(b)
     rows = emitter.reshaped(a, (*first, m, 1, k))
     last = len(second)
@@ -104,7 +113,7 @@ def _elementwise_product(emitter: Emitter, a: Value, b: Value) -> Value:
 
 @operator("Det")
 def determinant(node: Node, emitter: Emitter) -> Value:
-    """Emit a sum of products, for matrices of at most 3 rows."""
+    """Import Det as a sum of products, for matrices of at most 3 rows."""
     *batch, n, columns = emitter.shape(0)
     if n != columns or n > MAX_DETERMINANT_ROWS:
         raise node.unsupported(
@@ -135,7 +144,10 @@ MAX_DETERMINANT_ROWS = 3
 
 @operator("Gemm")
 def gemm(node: Node, emitter: Emitter) -> Value:
-    """Emit `alpha * A' * B' + beta * C`. Factors are multiplied into constants if possible."""
+    """
+    Import Gemm: `alpha * A' * B' + beta * C`. The factors are multiplied into constants if
+    possible.
+    """
     node.ignore(*("broadcast",) * (node.opset < 7))
     a, b = emitter.value(0), emitter.value(1)
     for value in (a, b):
@@ -164,7 +176,9 @@ def gemm(node: Node, emitter: Emitter) -> Value:
 
 
 def scaled(emitter: Emitter, value: Value, factor: float, suffix: str) -> Value:
-    """Return `factor * value`, folded into a constant if possible."""
+    """
+    Return `factor * value`. A constant is multiplied at import, and gets the name NODE/`suffix`.
+    """
     if factor == 1.0:
         return value
     if isinstance(value, QuantizedConstant) and 0.0 < factor < inf:
@@ -181,7 +195,7 @@ DOTS = "..."
 
 @dataclass(frozen=True)
 class EinsumTerm:
-    """A value with a label for each dimension."""
+    """An operand of an Einstein sum: a value with a label (such as `i`) for each dimension."""
 
     value: Value
     labels: Sequence[str]
@@ -190,7 +204,7 @@ class EinsumTerm:
         return emitter.transposed(self.value, [self.labels.index(label) for label in wanted])
 
     def without(self, emitter: Emitter, lost: Collection[str]) -> "EinsumTerm":
-        """Return the term without some dimensions of one element."""
+        """Return the term without the dimensions with labels in `lost`, which have extent 1."""
         pairs = zip(self.labels, shape_of_value(self.value), strict=True)
         kept = {label: n for label, n in pairs if label not in lost}
         return EinsumTerm(emitter.reshaped(self.value, list(kept.values())), list(kept))
@@ -221,7 +235,7 @@ def plain_equation(node: Node) -> str | None:
 
 @operator("Einsum")
 def einsum(node: Node, emitter: Emitter) -> Value:
-    """Emit a product of matrices for each index of the common dimensions."""
+    """Import Einsum as matrix products for each index of the common dimensions."""
     operands, result = _labels(node)
     if len(node.inputs) != len(operands):
         raise node.wrong(f"{len(node.inputs)} operands, expected {len(operands)}")
@@ -254,7 +268,10 @@ def einsum(node: Node, emitter: Emitter) -> Value:
 def _with_batch_labels(
     node: Node, texts: Sequence[str], ranks: Sequence[int]
 ) -> Iterator[Sequence[str]]:
-    """Replace dots by generated labels for the dimensions, aligned at the last."""
+    """
+    Yield the labels of each operand and of the result (`texts`), with dots replaced by generated
+    labels for the dimensions that they represent. `ranks` are the ranks of the operands.
+    """
     counts = [
         rank - len(text) + len(DOTS)
         for text, rank in zip(texts, ranks, strict=False)
@@ -273,7 +290,10 @@ def _with_batch_labels(
 def _summed(
     emitter: Emitter, term: EinsumTerm, needed_labels: Collection[str], extents: Mapping[str, int]
 ) -> EinsumTerm:
-    """Return an operand without labels that no other term has, and without broadcast dimensions."""
+    """
+    Return `term` without dimensions that are not needed: dimensions with a label that is not in
+    `needed_labels` are summed, and broadcast dimensions of extent 1 are removed.
+    """
     shape = dict(zip(term.labels, shape_of_value(term.value), strict=True))
     lost = [i for i, label in enumerate(term.labels) if label not in needed_labels]
     repeated = {k for k, n in shape.items() if n < extents[k] and k in needed_labels}
@@ -289,7 +309,10 @@ def _product_of_terms(
     kept: Collection[str],
     extents: Mapping[str, int],
 ) -> EinsumTerm:
-    """Multiply two terms and sum over common labels that are not in `kept`."""
+    """
+    Multiply two terms of an Einstein sum, and sum over the labels that both have and that are not
+    in `kept`. `extents` has the extent of each label.
+    """
     batch = [k for k in a.labels if k in b.labels and k in kept]
     inner = [k for k in a.labels if k in b.labels and k not in kept]
     rows = [k for k in a.labels if k not in b.labels]

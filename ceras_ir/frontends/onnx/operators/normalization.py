@@ -50,7 +50,10 @@ constant_operands(
 
 @operator("BatchNormalization")
 def batch_normalization(node: Node, emitter: Emitter) -> Value:
-    """Emit `x * s + (b - mean * s)`, `s = scale / sqrt(var + epsilon)`, from double constants."""
+    """
+    Import BatchNormalization: `x * s + (b - mean * s)` with `s = scale / sqrt(var + epsilon)`. The
+    constants are computed in double precision.
+    """
     node.ignore("momentum", "spatial", "training_mode", *("is_test",) * (node.opset < 7))
     shape = emitter.shape(0)
     if len(shape) < 2:
@@ -78,7 +81,10 @@ def batch_normalization(node: Node, emitter: Emitter) -> Value:
 def standardized(
     emitter: Emitter, x: Value, axes: Sequence[int], epsilon: float
 ) -> tuple[Value, Value, Value]:
-    """Return `(x - mean) / sqrt(variance + epsilon)`, the mean, and the divisor."""
+    """
+    Return `(x - mean) / sqrt(variance + epsilon)` with the statistics along `axes`, the mean, and
+    the divisor.
+    """
     mean = emitter.mean(x, axes)
     centred = emitter.sub(x, mean)
     variance = emitter.mean(emitter.mul(centred, centred), axes)
@@ -87,7 +93,10 @@ def standardized(
 
 
 def _per_channel(node: Node, emitter: Emitter, index: int, count: int, rank: int) -> Value:
-    """Return operand `index`, with a value for each channel along dimension 1."""
+    """
+    Return operand `index`, which has `count` elements, reshaped so that it broadcasts along
+    dimension 1 of a tensor of `rank`.
+    """
     if emitter.shape(index) != (count,):
         got = list(emitter.shape(index))
         raise node.wrong(f"operand {index} of shape {got}, expected [{count}]")
@@ -103,7 +112,9 @@ def _spatial(node: Node, emitter: Emitter) -> tuple[int, ...]:
 
 @operator("InstanceNormalization")
 def instance_normalization(node: Node, emitter: Emitter) -> Value:
-    """Normalize over the spatial dimensions of each channel."""
+    """
+    Import InstanceNormalization: normalize each channel of each image over the spatial dimensions.
+    """
     shape = _spatial(node, emitter)
     rank = len(shape)
     scale, offset = (_per_channel(node, emitter, i, shape[1], rank) for i in (1, 2))
@@ -115,7 +126,10 @@ def instance_normalization(node: Node, emitter: Emitter) -> Value:
 
 @operator("GroupNormalization")
 def group_normalization(node: Node, emitter: Emitter) -> Value:
-    """Normalize over the channels of a group and the spatial dimensions."""
+    """
+    Import GroupNormalization: normalize each group of channels over channels and spatial
+    dimensions.
+    """
     shape = _spatial(node, emitter)
     node.ignore("stash_type")
     groups, channels = node.integer("num_groups", 0), shape[1]
@@ -139,7 +153,7 @@ def group_normalization(node: Node, emitter: Emitter) -> Value:
 
 
 def scaled_and_shifted(emitter: Emitter, x: Value, index: int) -> Value:
-    """Multiply by operand `index`, and add the next operand if it is given."""
+    """Multiply `x` by operand `index` of the node, and add operand `index + 1` if it is given."""
     result = emitter.mul(x, emitter.value(index))
     has_bias = emitter.node.has_input(index + 1)
     return emitter.add(result, emitter.value(index + 1)) if has_bias else result
@@ -147,7 +161,10 @@ def scaled_and_shifted(emitter: Emitter, x: Value, index: int) -> Value:
 
 @operator("LayerNormalization")
 def layer_normalization(node: Node, emitter: Emitter) -> Sequence[Value]:
-    """Normalize over the dimensions from `axis`; return the mean and inverse deviation too."""
+    """
+    Import LayerNormalization over the dimensions from `axis` on. The other results are the mean and
+    the inverse of the standard deviation.
+    """
     shape = emitter.shape(0)
     node.ignore("stash_type")
     axis = node.axis(node.integer("axis", -1), len(shape))
@@ -162,7 +179,10 @@ def layer_normalization(node: Node, emitter: Emitter) -> Sequence[Value]:
 
 @operator("MeanVarianceNormalization")
 def mean_variance_normalization(node: Node, emitter: Emitter) -> Value:
-    """Normalize over `axes`, by default all except channels, with an epsilon of 1e-9."""
+    """
+    Import MeanVarianceNormalization over `axes`, by default all except channels. The divisor is the
+    standard deviation plus 1e-9.
+    """
     rank = len(emitter.shape(0))
     given = node.integers("axes")
     axes = sorted({node.axis(a, rank, "axes") for a in ((0, 2, 3) if given is None else given)})
@@ -175,7 +195,10 @@ def mean_variance_normalization(node: Node, emitter: Emitter) -> Value:
 
 @operator("LpNormalization")
 def lp_normalization(node: Node, emitter: Emitter) -> Value:
-    """Divide by the sum of magnitudes or the length along `axis`; by 1 if that is 0."""
+    """
+    Import LpNormalization: divide by the sum of magnitudes (`p` = 1) or by the Euclidean length
+    along `axis`; by 1 if that is 0.
+    """
     axis = node.axis(node.integer("axis", -1), len(emitter.shape(0)))
     order, value = node.integer("p", 2), emitter.value(0)
     if order not in (1, 2):
@@ -189,7 +212,10 @@ def lp_normalization(node: Node, emitter: Emitter) -> Value:
 
 @operator("LRN")
 def local_response_normalization(node: Node, emitter: Emitter) -> Value:
-    """Emit `x / (bias + alpha / size * sum of squares of near channels) ** beta`."""
+    """
+    Import LRN: `x / (bias + alpha / size * S) ** beta`, where S is the sum of the squares of `size`
+    neighboring channels.
+    """
     shape, value = emitter.shape(0), emitter.value(0)
     size = node.integer("size", 0)
     if size < 1 or size > 1 << 16 or len(shape) < 2:
@@ -215,7 +241,9 @@ FUSED_ACTIVATIONS = {**LAYER_FUNCTIONS, "Clip": Function.CLIP}
 
 @operator(f"{MICROSOFT}FusedConv")
 def fused_conv(node: Node, emitter: Emitter) -> Value:
-    """Emit `Conv`, plus a fourth operand, then a function."""
+    """
+    Import FusedConv of ONNX Runtime: Conv, plus a fourth operand if given, then an activation.
+    """
     result = conv(node, emitter)
     if node.has_input(3):
         result = emitter.add(result, emitter.value(3))
@@ -224,7 +252,7 @@ def fused_conv(node: Node, emitter: Emitter) -> Value:
 
 @operator(f"{MICROSOFT}FusedGemm")
 def fused_gemm(node: Node, emitter: Emitter) -> Value:
-    """Emit `Gemm`, then a function."""
+    """Import FusedGemm of ONNX Runtime: Gemm, then an activation."""
     names = [f"activation_{name}" for name in ("alpha", "beta", "gamma")]
     given = [node.number(name, 0.0) for name in names if node.has_attribute(name)]
     return _activated(node, emitter, gemm(node, emitter), given)
@@ -246,7 +274,10 @@ def _activated(node: Node, emitter: Emitter, x: Value, parameters: Sequence[floa
 
 @operator(f"{MICROSOFT}FusedMatMul")
 def fused_matmul(node: Node, emitter: Emitter) -> Value:
-    """Emit `alpha * MatMul` of transposed operands; the first dimension may precede the batch."""
+    """
+    Import FusedMatMul of ONNX Runtime: `alpha * MatMul` of operands that may be transposed. With
+    `transBatchA` or `transBatchB`, the batch dimensions are after the first dimension.
+    """
     operands: list[Value] = []
     for i, side in enumerate("AB"):
         value, turned = emitter.value(i), node.flag(f"trans{side}")
@@ -263,7 +294,9 @@ def fused_matmul(node: Node, emitter: Emitter) -> Value:
 
 @operator(*(f"{MICROSOFT}{name}" for name in ("Gelu", "BiasGelu", "FastGelu")))
 def gelu(node: Node, emitter: Emitter) -> Value:
-    """Emit the function `gelu`, or `gelu_tanh` for `FastGelu`. A second operand is added first."""
+    """
+    Import Gelu, FastGelu (with tanh) or BiasGelu of ONNX Runtime. A second operand is added first.
+    """
     x, is_fast = emitter.value(0), node.operator.endswith("FastGelu")
     x = emitter.add(x, emitter.value(1)) if node.has_input(1) else x
     return emitter.unary(Function.GELU_TANH if is_fast else Function.GELU, x)
@@ -271,7 +304,7 @@ def gelu(node: Node, emitter: Emitter) -> Value:
 
 @operator(f"{MICROSOFT}QuickGelu")
 def quick_gelu(node: Node, emitter: Emitter) -> Value:
-    """Emit `x * sigmoid(alpha * x)`."""
+    """Import QuickGelu of ONNX Runtime: `x * sigmoid(alpha * x)`."""
     x = emitter.value(0)
     alpha = node.number("alpha", 1.702)
     inner = x if alpha == 1.0 else emitter.mul(x, emitter.number(alpha))
@@ -280,7 +313,10 @@ def quick_gelu(node: Node, emitter: Emitter) -> Value:
 
 @operator(f"{MICROSOFT}SkipLayerNormalization")
 def skip_layer_normalization(node: Node, emitter: Emitter) -> Sequence[Value]:
-    """Emit `LayerNormalization` of a sum, which is the fourth result."""
+    """
+    Import SkipLayerNormalization of ONNX Runtime: LayerNormalization of the sum of two operands,
+    which is the fourth result.
+    """
     total = _skipped(node, emitter, 4)
     last, epsilon = [len(shape_of_value(total)) - 1], node.number("epsilon", 1e-12)
     result, mean, deviation = standardized(emitter, total, last, epsilon)
@@ -291,7 +327,10 @@ def skip_layer_normalization(node: Node, emitter: Emitter) -> Sequence[Value]:
 
 @operator("SimplifiedLayerNormalization")
 def simplified_layer_normalization(node: Node, emitter: Emitter) -> Sequence[Value]:
-    """Divide by the root mean square along the last dimensions, then scale."""
+    """
+    Import SimplifiedLayerNormalization: divide by the root mean square along the dimensions from
+    `axis` on, then multiply by the scale.
+    """
     node.ignore("stash_type")
     x = emitter.value(0)
     rank = len(shape_of_value(x))
@@ -301,7 +340,10 @@ def simplified_layer_normalization(node: Node, emitter: Emitter) -> Sequence[Val
 
 @operator(f"{MICROSOFT}SkipSimplifiedLayerNormalization")
 def skip_simplified_layer_normalization(node: Node, emitter: Emitter) -> Sequence[Value]:
-    """Emit `SimplifiedLayerNormalization` of a sum, which is the fourth result."""
+    """
+    Import SkipSimplifiedLayerNormalization of ONNX Runtime: divide the sum of two operands, which
+    is the fourth result, by the root mean square.
+    """
     total = _skipped(node, emitter, 3)
     last = [len(shape_of_value(total)) - 1]
     result, inverse = _divided_by_root(node, emitter, total, emitter.value(2), last)

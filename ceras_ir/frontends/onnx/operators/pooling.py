@@ -23,7 +23,10 @@ MAX_INDEXED_MAXIMA = 1 << 22
 
 @operator("AveragePool", "MaxPool")
 def pool(node: Node, emitter: Emitter) -> Value | Sequence[Value]:
-    """Convert `ceil_mode` to padding, which neither pooling counts."""
+    """
+    Import AveragePool or MaxPool. With `ceil_mode`, padding is added at the end, which neither of
+    them counts.
+    """
     shape = _shape(node, emitter)
     window = read_window(node, shape[2:])
     if window.depth is not None:
@@ -142,7 +145,7 @@ def _with_indices(
 
 @operator("GlobalAveragePool", "GlobalMaxPool")
 def global_pool(node: Node, emitter: Emitter) -> Value:
-    """Pool over a single window that covers the input."""
+    """Import a global pooling: a single window covers each channel of the input."""
     shape = _shape(node, emitter)
     flat = emitter.reshaped(emitter.value(0), (*shape[:2], prod(shape[2:-1]), shape[-1]))
     features = emitter.feature_map(flat)
@@ -153,7 +156,10 @@ def global_pool(node: Node, emitter: Emitter) -> Value:
 
 @operator("LpPool", "GlobalLpPool")
 def lp_pool(node: Node, emitter: Emitter) -> Value:
-    """Emit roots of sums of powers: the average of `abs(x) ** p`, with padding, times the size."""
+    """
+    Import LpPool: `(sum of abs(x) ** p over the window) ** (1 / p)`. The sum is the average, with
+    padding, times the size of the window.
+    """
     shape, value = _shape(node, emitter), emitter.value(0)
     power = node.integer("p", 2)
     if power < 1:

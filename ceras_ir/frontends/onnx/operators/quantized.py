@@ -37,7 +37,10 @@ from ceras_ir.frontends.onnx.operators.indexing import gathered_along
 
 @operator("DequantizeLinear", f"{MICROSOFT}DequantizeLinear")
 def dequantize_linear(node: Node, emitter: Emitter) -> Value:
-    """Emit `graph.dequantize`, or float arithmetic if the scale or the integers are computed."""
+    """
+    Import DequantizeLinear as `graph.dequantize`, or as float arithmetic if the scale or the
+    integers are computed at run time.
+    """
     node.ignore("output_dtype")
     value = emitter.value(0)
     if (computed := computed_scale(node, emitter)) is not None:
@@ -57,7 +60,10 @@ def dequantize_linear(node: Node, emitter: Emitter) -> Value:
 
 @operator("QuantizeLinear", f"{MICROSOFT}QuantizeLinear")
 def quantize_linear(node: Node, emitter: Emitter) -> Value:
-    """Emit `graph.quantize`, or float arithmetic if the scale is computed."""
+    """
+    Import QuantizeLinear as `graph.quantize`, or as float arithmetic if the scale is computed at
+    run time.
+    """
     node.ignore("saturate", "precision")
     declared = node.integer("output_dtype", 0)
     storage = "uint8"
@@ -80,7 +86,9 @@ def quantize_linear(node: Node, emitter: Emitter) -> Value:
 
 @dataclass(frozen=True)
 class _Blocks:
-    """A scale and a zero point for each `size` elements along `axis`."""
+    """
+    Scales and zero points of blocks: one of each for `size` consecutive elements along `axis`.
+    """
 
     scale: Array
     point: Array | None
@@ -90,7 +98,7 @@ class _Blocks:
     def spread(
         self, node: Node, shape: Sequence[int]
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return the scale and the zero point of each element."""
+        """Return the scale and the zero point of each element of a tensor of `shape`."""
         axis = node.axis(self.axis, len(shape))
         expected = tuple(
             -(-e // max(self.size, 1)) if i == axis else e for i, e in enumerate(shape)
@@ -123,7 +131,10 @@ def _dequantized_halves(node: Node, value: Constant, blocks: _Blocks) -> Constan
 
 
 def _dequantized_blocks(node: Node, emitter: Emitter, storage: str, blocks: _Blocks) -> Value:
-    """Return `(x - zero_point) * scale` for each element, on integers at scale 1."""
+    """
+    Return `(x - zero_point) * scale` for the first operand, integers of the type `storage`. Each
+    block of elements has a scale and a zero point.
+    """
     scale, point = blocks.spread(node, emitter.shape(0))
     plain = UniformType(1.0, storage=storage_of(node, storage))
     value = dequantized(emitter, emitter.value(0), plain)
@@ -135,7 +146,10 @@ def _dequantized_blocks(node: Node, emitter: Emitter, storage: str, blocks: _Blo
 
 
 def _quantized_blocks(node: Node, emitter: Emitter, storage: str, blocks: _Blocks) -> Value:
-    """Emit `round(x / scale)` to 32-bit integers, then add zero points and clamp."""
+    """
+    Return the first operand quantized to `storage`: `round(x / scale)`, plus the zero point,
+    clamped. Each block of elements has a scale and a zero point.
+    """
     scale, point = blocks.spread(node, emitter.shape(0))
     if not scale.all():
         raise node.wrong("scales must not be zero")
@@ -151,15 +165,18 @@ UI8 = IntegerType(8, Signedness.UNSIGNED)
 
 @operator("DynamicQuantizeLinear")
 def dynamic_quantize_linear(node: Node, emitter: Emitter) -> Sequence[Value]:
-    """Quantize to uint8 by the range of the elements and 0; the scale is 1 if all are 0."""
+    """
+    Import DynamicQuantizeLinear: quantize to uint8 by the range of the elements at run time, which
+    is extended to 0. The scale is 1 if all elements are 0.
+    """
     with emitter.in_float():
         return dynamically_quantized(emitter, emitter.value(0))
 
 
 def dynamically_quantized(emitter: Emitter, x: Value) -> tuple[Value, Value, Value]:
     """
-    Emit a quantization with a range that is computed at run time, as DynamicQuantizeLinear. Return
-    `x` as uint8, the scale, and the zero point.
+    Quantize `x` to uint8 by the range at run time. Return the integers, the scale, and the zero
+    point.
     """
     flat, zero = emitter.reshaped(x, (prod(shape_of_value(x)),)), emitter.number(0)
     low = emitter.unary(Function.CLIP, emitter.reduce(Reduce.MIN, flat, [0]), -inf, 0.0)
@@ -176,7 +193,10 @@ def dynamically_quantized(emitter: Emitter, x: Value) -> tuple[Value, Value, Val
 def quantized_by(
     emitter: Emitter, x: Value, scale: Value, point: Value | None, storage: IntegerType
 ) -> Value:
-    """Emit `round(x / scale) + zero point` with ties to even, saturated."""
+    """
+    Emit `round(x / scale) + point` with ties to even, saturated to the type `storage`. Scale and
+    zero point are computed at run time.
+    """
     steps = emitter.unary(Function.ROUND, emitter.div(x, scale))
     if point is not None:
         steps = emitter.add(steps, emitter.cast(point))
@@ -186,7 +206,7 @@ def quantized_by(
 
 
 def dequantized_by(emitter: Emitter, x: Value, scale: Value, point: Value | None) -> Value:
-    """Emit `(x - zero point) * scale`."""
+    """Emit `(x - point) * scale`. Scale and zero point are computed at run time."""
     centred = emitter.cast(x)
     if point is not None:
         centred = emitter.sub(centred, emitter.cast(point))
@@ -194,13 +214,18 @@ def dequantized_by(emitter: Emitter, x: Value, scale: Value, point: Value | None
 
 
 def computed_scale(node: Node, emitter: Emitter) -> tuple[Value, Value | None] | None:
-    """Return scale and zero point if either is computed."""
+    """
+    Return the scale and the zero point of the node if either is computed at run time, else `None`.
+    """
     given = [i for i in (1, 2) if node.has_input(i)]
     return None if all(node.is_constant(i) for i in given) else scale_of(node, emitter)
 
 
 def scale_of(node: Node, emitter: Emitter) -> tuple[Value, Value | None]:
-    """Return scale and zero point of a node as factors of the elements."""
+    """
+    Return the scale and the zero point of the node (`None` if not given) in a shape that broadcasts
+    to the elements.
+    """
     if node.integer("block_size", 0):
         raise node.unsupported("blocks of a computed operand; use per-tensor or per-channel scales")
     values = [_along(node, emitter, i, len(emitter.shape(0))) for i in (1, 2) if node.has_input(i)]
@@ -208,7 +233,10 @@ def scale_of(node: Node, emitter: Emitter) -> tuple[Value, Value | None]:
 
 
 def _along(node: Node, emitter: Emitter, index: int, rank: int) -> Value:
-    """Return operand `index` as a scalar, or along the `axis` of the node."""
+    """
+    Return operand `index` in a shape that broadcasts to a tensor of `rank`: a scalar, or along the
+    attribute `axis` of the node.
+    """
     count, inner = prod(emitter.shape(index)), 0
     if count > 1:
         inner = rank - 1 - node.axis(node.integer("axis", 1), rank)
@@ -251,7 +279,10 @@ def known_width(node: Node) -> str | None:
 
 @operator(MATMUL_N_BITS)
 def matmul_n_bits(node: Node, emitter: Emitter) -> Value:
-    """Multiply by weights `(q - zero point) * scale`; the default zero point is mid-range."""
+    """
+    Import MatMulNBits of ONNX Runtime: a product with weights `(q - zero point) * scale` of 2, 4 or
+    8 bits. The default zero point is half of the range.
+    """
     node.ignore("accuracy_level", "weight_prepacked")
     k, n, size = (node.integer(name, 0) for name in ("K", "N", "block_size"))
     bits = node.integer("bits", 4)
@@ -275,7 +306,10 @@ def matmul_n_bits(node: Node, emitter: Emitter) -> Value:
 
 
 def _points(node: Node, emitter: Emitter, n: int, blocks: int, bits: int) -> Float32Array:
-    """Return the zero point of each block: floats, or packed bits in rows of bytes."""
+    """
+    Return the zero point of each block of weights, [n, blocks, 1], from operand 3: floats, or
+    integers of `bits` bits packed in rows of bytes. The default is half of the range.
+    """
     if not node.has_input(3):
         return np.full((n, blocks, 1), 1 << bits - 1, np.float32)
     points = emitter.array(3)
@@ -294,8 +328,9 @@ def _points(node: Node, emitter: Emitter, n: int, blocks: int, bits: int) -> Flo
 @operator(GATHER_BLOCKS)
 def gather_block_quantized(node: Node, emitter: Emitter) -> Value:
     """
-    Gather rows of a float table, `(q - zero point) * scale`. The default zero point is the middle
-    of the range of the bits in a byte, and 0 for elements of four bits.
+    Import GatherBlockQuantized of ONNX Runtime: gather rows of the table
+    `(q - zero point) * scale`. The default zero point is half of the range of the bits in a byte,
+    and 0 for elements of four bits.
     """
     stored, scales = emitter.array(0), emitter.array(2)
     bits, size = node.integer("bits", 4), node.integer("block_size", 128)

@@ -26,8 +26,8 @@ constant_operands(
 @operator(*NAMES)
 def requant_shift(node: Node, emitter: Emitter) -> Value:
     """
-    Emit `clamp(floor((x * mul + add + div / 2) / div))` in 64 bits; `div` is a power of two. The
-    result has `n_levels` values, around 0 if `signed`, else from 0.
+    Import RequantShift: `clamp(floor((x * mul + add + div / 2) / div))` in 64 bits; `div` is a
+    power of two. The result has `n_levels` values, around 0 if `signed`, else from 0.
     """
     levels = next((_attribute(node, name) for name in LEVELS if node.has_attribute(name)), 0)
     divisor, signed = _attribute(node, "div"), bool(_attribute(node, "signed"))

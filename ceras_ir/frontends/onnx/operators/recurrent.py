@@ -74,18 +74,26 @@ def known_functions(node: Node) -> str | None:
 
 @dataclass(frozen=True)
 class FloatWeights:
-    """Weights in float32, computed or constant, for the directions d = 0, 1."""
+    """
+    Float32 weights of a recurrent layer, constants or computed, for one or two directions: weights
+    of the input, and weights of the state.
+    """
 
     emitter: Emitter
     both: tuple[Value, Value]
 
     @property
     def shapes(self) -> Sequence[Sequence[int]]:
-        """The shapes of both weights, [directions, gates x hidden, K]."""
+        """
+        The shapes of the weights of the input and of the state, [directions, gates x hidden, K].
+        """
         return tuple(map(shape_of_value, self.both))
 
     def prepared(self, x: Value, lengths: Value | None) -> Value:
-        """Convert the input [steps, batch, size] for `project`."""
+        """
+        Return `x`, the input [steps, batch, size], in the form that `project` needs: unchanged for
+        float weights.
+        """
         return x
 
     def project(self, d: int, x: Value, bias: Value) -> Value:
@@ -108,7 +116,10 @@ class FloatWeights:
 
 @operator(*RECURRENT)
 def recurrent(node: Node, emitter: Emitter) -> Sequence[Value]:
-    """Emit a product for the input of all steps, and a `graph.recurrence` for each direction."""
+    """
+    Import RNN, GRU or LSTM: a product for the input of all steps, and a `graph.recurrence` for each
+    direction.
+    """
     kind = Cell(node.operator.lower())
     if kind is Cell.GRU and not node.flag("linear_before_reset"):
         kind = Cell.GRU_RESET_FIRST
@@ -119,7 +130,10 @@ def recurrent(node: Node, emitter: Emitter) -> Sequence[Value]:
 def recurrent_layer(
     node: Node, emitter: Emitter, kind: Cell, weights: "FloatWeights | IntegerWeights"
 ) -> Sequence[Value]:
-    """Return the results of a node with the operands of `LSTM`, except the weights."""
+    """
+    Return the results of a recurrent layer with the given `weights`. All other operands of `node`
+    are as in RNN, GRU or LSTM.
+    """
     node.ignore("input_forget", "output_sequence")
     direction = node.string("direction", "forward")
     if (backwards := IS_REVERSED.get(direction)) is None:
@@ -264,7 +278,7 @@ def _after_ends(emitter: Emitter, states: Value, lengths: Value) -> tuple[Value,
 
 
 def functions_of(node: Node, kind: Cell, directions: int) -> list[FunctionAttr]:
-    """Return the functions of the cells, in the order of the directions."""
+    """Return the activations of a cell of `kind`, one after the other, for each direction."""
     names = node.strings("activations") or DEFAULT_FUNCTIONS[kind] * directions
     if len(names) != kind.functions * directions:
         count = kind.functions * directions
@@ -283,7 +297,11 @@ def functions_of(node: Node, kind: Cell, directions: int) -> list[FunctionAttr]:
 
 
 def _biases(emitter: Emitter, kind: Cell, both: Value) -> tuple[Value, Value | None]:
-    """Return the biases of the products with the input and the state, added except for a GRU."""
+    """
+    Return the bias [gates x hidden] that is added to the product with the input, and the one added
+    to the product with the state. `both` contains them one after the other. Except for a GRU, the
+    latter is `None`, because both are added into the first.
+    """
     (size,) = shape_of_value(both)
     hidden = size // 2 // kind.gates
     is_gru = kind in (Cell.GRU, Cell.GRU_RESET_FIRST)
@@ -305,7 +323,10 @@ constant_operands(
 
 @operator(DYNAMIC_LSTM)
 def dynamic_quantize_lstm(node: Node, emitter: Emitter) -> Sequence[Value]:
-    """Emit an `LSTM` with 8-bit weights; input and states are quantized dynamically."""
+    """
+    Import DynamicQuantizeLSTM of ONNX Runtime: an LSTM with 8-bit weights. Input and states are
+    quantized by their range at run time.
+    """
     of_input, of_state = (StoredLstmWeights.read(node, emitter, i, s) for i, s in ((1, 8), (2, 10)))
     weights = IntegerWeights(node, emitter, of_input, of_state)
     return recurrent_layer(node, emitter, Cell.LSTM, weights)
@@ -359,7 +380,7 @@ def _of_directions(node: Node, stored: Array, numbers: Array, index: int) -> Arr
 
 @dataclass
 class IntegerWeights:
-    """The weights of a DynamicQuantizeLSTM."""
+    """The 8-bit weights of a DynamicQuantizeLSTM, with the same interface as `FloatWeights`."""
 
     node: Node
     emitter: Emitter
@@ -376,7 +397,10 @@ class IntegerWeights:
         return tuple((d, n, k) for d, k, n in (w.integers.shape for w in (self.input, self.state)))
 
     def prepared(self, x: Value, lengths: Value | None) -> Value:
-        """Return `x` in uint8. Steps after the longest sequence do not affect the range."""
+        """
+        Return the input `x` in uint8, quantized by the range at run time. Steps after the longest
+        sequence do not affect the range.
+        """
         emitter = self.emitter
         with emitter.in_float():
             if lengths is not None:
@@ -409,7 +433,10 @@ class IntegerWeights:
         )
 
     def _after_ends(self, d: int, gates: Value, lengths: Value) -> Value:
-        """Set the output gate so that the state is 0, which does not affect the batch's range."""
+        """
+        Close the output gate in `gates` for steps after the end of a sequence. The state is then 0,
+        so that it does not affect the range of the batch.
+        """
         emitter, (steps, _, width) = self.emitter, shape_of_value(gates)
         function = functions_of(self.node, Cell.LSTM, len(self.input.integers))[
             d * Cell.LSTM.functions

@@ -66,7 +66,10 @@ def constant_axes(node: Node) -> str | None:
 
 @operator(*REDUCE_OPERATORS)
 def reduce(node: Node, emitter: Emitter) -> Value:
-    """Reduce along `axes`, by default all; means and maxima of feature maps become poolings."""
+    """
+    Import a reduction such as ReduceMean along `axes`, by default all. Means and maxima over height
+    and width become poolings.
+    """
     shape, value = emitter.shape(0), emitter.value(0)
     if node.opset < AXES_OPERAND_SINCE.get(node.operator, 18):
         given = node.integers("axes")
@@ -108,7 +111,10 @@ def _pooled(node: Node, emitter: Emitter, axes: set[int]) -> Value | None:
 
 @operator("ArgMax", "ArgMin")
 def arg(node: Node, emitter: Emitter) -> Value:
-    """Return the first index of the extreme, or the last with `select_last_index`."""
+    """
+    Import ArgMax or ArgMin: the first index of the extreme element, or the last with
+    `select_last_index`.
+    """
     shape = emitter.shape(0)
     axis = node.axis(node.integer("axis", 0), len(shape))
     kind = Reduce.MAX if node.operator == "ArgMax" else Reduce.MIN
@@ -120,7 +126,7 @@ def arg(node: Node, emitter: Emitter) -> Value:
 
 @operator("Hardmax")
 def hardmax(node: Node, emitter: Emitter) -> Value:
-    """Return 1 at the first maximum along `axis`, else 0."""
+    """Import Hardmax: 1 at the first maximum along `axis`, else 0."""
     value, axis = _along_axis(node, emitter)
     current = shape_of_value(value)
     first = emitter.emit(ArgOp(Reduce.MAX, emitter.materialize(value), axis))
@@ -132,7 +138,10 @@ def hardmax(node: Node, emitter: Emitter) -> Value:
 
 
 def _along_axis(node: Node, emitter: Emitter) -> tuple[Value, int]:
-    """Return the operand and `axis`; before opset 13 as rows of all dimensions from `axis`."""
+    """
+    Return the operand and the dimension for Softmax. Before opset 13, all dimensions from `axis` on
+    are merged into one.
+    """
     shape, is_flat = emitter.shape(0), node.opset < 13
     axis = node.axis(node.integer("axis", 1 if is_flat else -1), len(shape))
     if not is_flat or prod(shape[axis + 1 :]) == 1:
@@ -142,7 +151,9 @@ def _along_axis(node: Node, emitter: Emitter) -> tuple[Value, int]:
 
 @operator("Softmax", "LogSoftmax")
 def softmax(node: Node, emitter: Emitter) -> Value:
-    """Emit softmax along `axis`; before opset 13 over all dimensions from `axis`."""
+    """
+    Import Softmax or LogSoftmax along `axis`; before opset 13 over all dimensions from `axis` on.
+    """
     value, axis = _along_axis(node, emitter)
     if node.operator == "Softmax":
         result: Value = emitter.emit(graph.SoftmaxOp(emitter.materialize(value), axis))
@@ -160,8 +171,9 @@ constant_operands({"TopK": [1]}, "k must be a constant", COMPUTED_REMEDY)
 @operator("TopK")
 def top_k(node: Node, emitter: Emitter) -> list[Value]:
     """
-    Return the `k` largest elements, the largest first, and their indices; with `largest=0`, the
-    smallest. Equal elements are in order of index, NaN last, also if `sorted=0` allows any order.
+    Import TopK: the `k` largest elements, the largest first, and their indices; with `largest=0`,
+    the smallest. Equal elements are in the order of their indices, and NaN is last, even if
+    `sorted=0` permits any order.
     """
     node.ignore("sorted")
     shape = emitter.shape(0)
@@ -201,7 +213,10 @@ constant_operands(
 
 @operator("NonMaxSuppression")
 def non_max_suppression(node: Node, emitter: Emitter) -> Value:
-    """Return the declared or the maximum number of rows; unused rows are -1."""
+    """
+    Import NonMaxSuppression. The result has the number of rows that the model declares, or the
+    largest possible number; unused rows are -1.
+    """
     boxes, scores = emitter.shape(0), emitter.shape(1)
     if len(boxes) != 3 or len(scores) != 3 or boxes[2] != 4 or boxes[::2] != (scores[0], 4):
         raise node.wrong(f"boxes of {list(boxes)} and scores of {list(scores)}")
@@ -238,7 +253,10 @@ MAX_CUMULATED = 1 << 10
 
 @operator("CumSum", "CumProd")
 def cumulate(node: Node, emitter: Emitter) -> Value:
-    """Add or multiply along an axis, in either direction; sums of integers need fewer steps."""
+    """
+    Import CumSum or CumProd along an axis, in either direction. Sums of integers need fewer
+    operations.
+    """
     x = emitter.value(0)
     shape = shape_of_value(x)
     axis = node.axis(int(emitter.array(1).reshape(-1)[0]), len(shape))

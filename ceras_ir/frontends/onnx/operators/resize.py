@@ -31,7 +31,7 @@ CROP = "tf_crop_and_resize"
 
 @dataclass(frozen=True)
 class Resampling:
-    """The interpolation, which is the same for all dimensions."""
+    """A method of linear or cubic interpolation, which is the same for all dimensions."""
 
     cubic: bool
     coordinates: str
@@ -42,7 +42,11 @@ class Resampling:
     def matrix(
         self, size: int, output: int, scale: float, region: tuple[float, float] = (0.0, 1.0)
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """Return the weights, and the outputs outside of the input, which have no weights."""
+        """
+        Return the weights [output, size] of the input elements in each output element along a
+        dimension, and a mask of outputs outside of the input, which have no weights. `scale` is the
+        output size over the input size, and `region` the part of the input, from 0 to 1.
+        """
         weights = np.zeros((output, size))
         outside = np.zeros(output, np.bool_)
         for i in range(output):
@@ -75,7 +79,10 @@ class Resampling:
         return start * (size - 1) + i * length / (output - 1)
 
     def _taps(self, ratio: float, scale: float) -> tuple[int, list[float]]:
-        """Return the offset of the first neighbor from the left neighbor, and the weights."""
+        """
+        Return the weights of the neighbors of a position, and the offset of the first of them from
+        the left neighbor. `ratio` is the distance to the left neighbor.
+        """
         shrink = min(scale, 1.0) if self.antialias else 1.0
         reach = 2 if self.cubic else 1
         first = floor(-reach / shrink) + 1
@@ -129,7 +136,7 @@ constant_operands(
 
 @operator("Upsample")
 def upsample(node: Node, emitter: Emitter) -> Value:
-    """Read scales from an attribute before opset 9, then from an operand."""
+    """Import Upsample. The scales are an attribute before opset 9, then an operand."""
     if node.opset < 9:
         return _by_scales(node, emitter, node.numbers("scales") or ())
     return _by_scales(node, emitter, _scales(emitter, 1))
@@ -140,7 +147,10 @@ def _scales(emitter: Emitter, index: int) -> list[float]:
 
 
 def _by_scales(node: Node, emitter: Emitter, scales: Sequence[float]) -> Value:
-    """Resample like before opset 11, which has no choice of coordinates."""
+    """
+    Resample by `scales` as before opset 11, where coordinates are always `output / scale`, rounded
+    down.
+    """
     checked = _checked(node, scales, emitter)
     sizes = _sizes(node, emitter, checked)
     return _resampled(node, emitter, checked, sizes, Coordinates.ASYMMETRIC, Nearest.FLOOR)
@@ -148,7 +158,10 @@ def _by_scales(node: Node, emitter: Emitter, scales: Sequence[float]) -> Value:
 
 @operator("Resize")
 def resize(node: Node, emitter: Emitter) -> Value:
-    """Read `scales` or `sizes`, for all dimensions or `axes`; truncate integer results."""
+    """
+    Import Resize with `scales` or `sizes` for all dimensions or for `axes`. Integer results are
+    truncated.
+    """
     value = emitter.value(0)
     if node.string("mode", "nearest") == "nearest" or emitter.is_float(value):
         return _resize(node, emitter)
@@ -199,7 +212,10 @@ def _resize(node: Node, emitter: Emitter) -> Value:
 
 
 def _scales_and_sizes(node: Node, emitter: Emitter) -> tuple[list[float], list[int] | None]:
-    """Return the scales of all dimensions, and the sizes if the model gives sizes."""
+    """
+    Return the scale of each dimension, and the sizes of the result, or `None` if the model has only
+    scales.
+    """
     shape = emitter.shape(0)
     rank, axes = len(shape), node.integers("axes")
     dims = list(range(rank)) if axes is None else [node.axis(a, rank, "axes") for a in axes]

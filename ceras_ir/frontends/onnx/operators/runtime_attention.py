@@ -56,7 +56,7 @@ def whole_past(node: Node) -> str | None:
 
 @operator(ROTATED)
 def rotary_embedding(node: Node, emitter: Emitter) -> Value:
-    """Rotate pairs of elements by the sines and cosines of each position."""
+    """Import RotaryEmbedding: rotate pairs of elements by the angle of each position."""
     node.ignore("scale", "is_packed_batching", "rotary_embedding_dim")
     x, shape = emitter.value(0), emitter.shape(0)
     if len(shape) == 3:
@@ -77,8 +77,9 @@ def rotary_embedding(node: Node, emitter: Emitter) -> Value:
 @operator(GROUPED)
 def group_query_attention(node: Node, emitter: Emitter) -> Sequence[Value]:
     """
-    Emit attention in which several heads of queries share a head of keys and values. `seqlens_k`
-    determines the position of the new keys. A query sees the keys up to the same position.
+    Import GroupQueryAttention, in which several heads of queries share a head of keys and values.
+    `seqlens_k` determines the position of the new keys. A query sees the keys up to the position of
+    the query.
     """
     node.ignore("rotary_embedding_dim", "no_rope", "kv_cache_bit_width")
     node.ignore("k_quant_type", "v_quant_type", "qk_output", "smooth_softmax")
@@ -122,7 +123,9 @@ def group_query_attention(node: Node, emitter: Emitter) -> Sequence[Value]:
 
 @operator(HEADS)
 def multi_head_attention(node: Node, emitter: Emitter) -> Sequence[Value]:
-    """Emit products of heads of queries, keys and values, with an optional bias."""
+    """
+    Import MultiHeadAttention: products of heads of queries, keys and values, with an optional bias.
+    """
     node.ignore("mask_filter_value")
     count = node.integer("num_heads", 0)
     if not all(map(node.has_input, range(3))) or any(len(emitter.shape(i)) > 4 for i in range(3)):
@@ -146,7 +149,10 @@ def multi_head_attention(node: Node, emitter: Emitter) -> Sequence[Value]:
 
 @operator(JOINT_ATTENTION)
 def attention(node: Node, emitter: Emitter) -> Sequence[Value]:
-    """Emit a single product for queries, keys and values, then products of heads."""
+    """
+    Import Attention of ONNX Runtime: a single product computes queries, keys and values, followed
+    by products of heads.
+    """
     node.ignore("mask_filter_value", "rotary_embedding_dim")
     if node.flag("do_rotary"):
         raise node.unsupported(f"rotated positions; {UNFUSED_MODEL}")
@@ -211,7 +217,10 @@ def _attended(
 
 
 def scaled_scores(emitter: Emitter, query: Value, key: Value, scale: float) -> Value:
-    """Multiply queries by keys, which several heads may share, times `scale`."""
+    """
+    Return the scores [batch, heads, queries, keys]: products of queries and keys, times `scale`.
+    Several heads of queries may share a head of keys.
+    """
     (batch, count, steps, size), shared = shape_of_value(query), shape_of_value(key)[1]
     query = scaled(emitter, query, scale, "scale")
     rows = emitter.reshaped(query, (batch, shared, count // shared * steps, size))
@@ -220,7 +229,7 @@ def scaled_scores(emitter: Emitter, query: Value, key: Value, scale: float) -> V
 
 
 def _weighted(emitter: Emitter, scores: Value, value: Value) -> Value:
-    """Weight the values by the softmax of the scores, and concatenate the heads."""
+    """Return the values, weighted by the softmax of `scores`, with concatenated heads."""
     (batch, count, steps, length), shape = shape_of_value(scores), shape_of_value(value)
     weights: Value = emitter.emit(SoftmaxOp(emitter.materialize(scores), 3))
     rows = emitter.reshaped(weights, (batch, shape[1], count // shape[1] * steps, length))
@@ -243,7 +252,10 @@ def _rows_of_heads(emitter: Emitter, x: Value) -> Value:
 
 
 def _begin(emitter: Emitter, batch: int, steps: int, past: int) -> Value:
-    """Return the position of the first query, [1], which is the number of earlier keys."""
+    """
+    Return the position of the first query of `steps` queries, [1], which is the number of earlier
+    keys. `past` is the number of past keys that the node has.
+    """
     given = emitter.value(5)
     if isinstance(given, Constant):
         last_keys = np.unique(given.load())
@@ -271,7 +283,10 @@ def _counted(emitter: Emitter, begin: Value, steps: int) -> Value:
 
 
 def _rows(emitter: Emitter, table: Value, positions: Value) -> Value:
-    """Return rows of a table of sines or cosines, [batch or 1, 1, steps, width]."""
+    """
+    Return the rows of `table`, which has sines or cosines, at `positions`:
+    [batch or 1, 1, steps, width].
+    """
     shape = shape_of_value(positions)
     if isinstance(positions, Constant):
         numbers = [int(i) for i in positions.load().reshape(-1)]
@@ -283,7 +298,10 @@ def _rows(emitter: Emitter, table: Value, positions: Value) -> Value:
 
 
 def _rotated(emitter: Emitter, x: Value, cosines: Value, sines: Value, interleaved: bool) -> Value:
-    """Rotate the first elements of each head in pairs: neighbors, or elements of both halves."""
+    """
+    Rotate the first elements of each head in pairs. A pair consists of neighbors if `interleaved`,
+    else of elements at the same place in both halves.
+    """
     batch, count, steps, size = shape_of_value(x)
     half = shape_of_value(cosines)[-1]
     if not 0 < 2 * half <= size:
@@ -309,7 +327,7 @@ def _rotated(emitter: Emitter, x: Value, cosines: Value, sines: Value, interleav
 
 
 def _with_past(emitter: Emitter, past: Value, new: Value, begin: Value, length: int) -> Value:
-    """Return `length` past keys, with the new keys from `begin` on."""
+    """Return `length` keys (or values): `past` before position `begin`, and `new` from there on."""
     steps = shape_of_value(new)[2]
     kept = shape_of_value(past)[2]
     both = emitter.joined([past, new], 2)
@@ -329,7 +347,11 @@ def _with_past(emitter: Emitter, past: Value, new: Value, begin: Value, length: 
 
 
 def _visible(emitter: Emitter, begin: Value, steps: int, length: int, window: int) -> Value | None:
-    """Return which keys each query sees, None if it sees all of them."""
+    """
+    Return a mask [steps, length]: whether a query sees a key, at the position of the query or
+    before; with `window` > 0 only the last `window` keys. `begin` is the position of the first
+    query. Return `None` if all queries see all keys.
+    """
     queries, keys = np.arange(steps)[:, None], np.arange(length)
     if isinstance(begin, Constant):
         distance = keys - (queries + int(begin.load()[0]))

@@ -28,7 +28,10 @@ OLDER_MODES = {"bilinear": "linear", "bicubic": "cubic"}
 
 
 class Tap(NamedTuple):
-    """Elements along a dimension, at integers stored as floats, and their weights."""
+    """
+    Neighbors of positions along a dimension: their indices, as floats, and their weights in an
+    interpolation (`None`: 1).
+    """
 
     at: Value
     weight: Value | None
@@ -36,7 +39,10 @@ class Tap(NamedTuple):
 
 @operator("GridSample")
 def grid_sample(node: Node, emitter: Emitter) -> Value:
-    """Emit weighted sums around grid positions; outside are zeros, the border or a reflection."""
+    """
+    Import GridSample: interpolate the input at the positions of a grid. Outside of the input are
+    zeros, the border or a reflection.
+    """
     shape, grid = emitter.shape(0), emitter.shape(1)
     n, channels, *extents = shape
     if len(grid) != len(shape) or grid[0] != n or grid[-1] != len(extents):
@@ -73,7 +79,10 @@ def _modes(node: Node) -> str | None:
 
 @operator("RoiAlign")
 def roi_align(node: Node, emitter: Emitter) -> Value:
-    """Average, or maximize, `sampling_ratio` positions along each side of each bin of a region."""
+    """
+    Import RoiAlign: divide each region into bins, interpolate `sampling_ratio` positions along each
+    side of a bin, and take their average or maximum.
+    """
     (_, channels, *extents), (count, _) = emitter.shape(0), emitter.shape(1)
     bins = node.integer("output_height", 1), node.integer("output_width", 1)
     ratio, scale = node.integer("sampling_ratio", 0), node.number("spatial_scale", 1.0)
@@ -129,7 +138,7 @@ def _column(emitter: Emitter, value: Value, column: int, shape: Sequence[int]) -
 
 
 def rows_of_channels(emitter: Emitter, value: Value) -> Value:
-    """Return [N, C, ...] as a row of channels for each element."""
+    """Return [N, C, ...] as rows of channels, [elements, C]."""
     shape = shape_of_value(value)
     order = (0, *range(2, len(shape)), 1)
     return emitter.reshaped(emitter.transposed(value, order), (prod(shape) // shape[1], shape[1]))
@@ -176,7 +185,10 @@ def taps_around(emitter: Emitter, x: Value, size: int, kind: tuple[str, str, boo
 
 
 def _within_one(emitter: Emitter, bounds: Sequence[tuple[Value, int]]) -> Value:
-    """Return 1 for positions at most one element outside, in all dimensions, else 0."""
+    """
+    Return 1 for positions that are at most one element outside of the input, in all dimensions,
+    else 0. `bounds` has the positions and the extent of each dimension.
+    """
     there: Value | None = None
     for value, extent in bounds:
         for pair in ((_number(emitter, -1.0), value), (value, _number(emitter, extent))):
@@ -187,7 +199,10 @@ def _within_one(emitter: Emitter, bounds: Sequence[tuple[Value, int]]) -> Value:
 
 
 def _region_taps(emitter: Emitter, x: Value, size: int, there: Value) -> list[Tap]:
-    """Return the two elements around `x`, with weights of 0 outside."""
+    """
+    Return the two neighbors of the positions `x` along a dimension of `size` elements. The weights
+    are multiplied by `there`, which is 0 for positions outside.
+    """
     near = _clamped(emitter, x, size)
     first = emitter.unary(Function.FLOOR, near)
     part = emitter.sub(near, first)
@@ -210,7 +225,10 @@ def _outside(emitter: Emitter, x: Value, low: float, high: float, instead: Value
 
 
 def _mirrored(emitter: Emitter, x: Value, low: float, high: float) -> Value:
-    """Mirror `x` at `low` and `high` until it is between them."""
+    """
+    Return the positions `x` after reflection at `low` and `high`, as often as needed to be between
+    them.
+    """
     extent = high - low
     if extent == 0:
         return emitter.mul(x, _number(emitter, 0.0))
@@ -227,7 +245,10 @@ def _linear(emitter: Emitter, part: Value) -> list[Value]:
 
 
 def _cubic(emitter: Emitter, part: Value) -> list[Value]:
-    """Return Keys' weights of the four nearest elements."""
+    """
+    Return the weights of the four nearest elements in Keys' cubic interpolation. `part` is the
+    distance to the second of them.
+    """
     a = CUBIC_COEFFICIENT
 
     def polynomial(x: Value, *coefficients: float) -> Value:
@@ -288,7 +309,7 @@ constant_operands(
 
 @operator("DFT")
 def dft(node: Node, emitter: Emitter) -> Value:
-    """Emit a product with a matrix of sines and cosines along an axis."""
+    """Import DFT as a product with a constant matrix of sines and cosines along an axis."""
     shape = emitter.shape(0)
     rank, parts = len(shape), shape[-1]
     if rank < 2 or parts not in (1, 2):
@@ -326,7 +347,10 @@ def dft(node: Node, emitter: Emitter) -> Value:
 
 @operator("STFT")
 def stft(node: Node, emitter: Emitter) -> Value:
-    """Emit a convolution with windowed sines and cosines; the stride is the step of frames."""
+    """
+    Import STFT as a convolution with constant sines and cosines, times the window. The stride is
+    the distance of frames.
+    """
     shape = emitter.shape(0)
     if len(shape) == 2:
         shape = (*shape, 1)
@@ -362,7 +386,11 @@ def stft(node: Node, emitter: Emitter) -> Value:
 def _transform(
     node: Node, sizes: tuple[int, int, int], length: int, *, inverse: bool
 ) -> NDArray[np.float32]:
-    """Return [K, 2, N, P]: the factors of element n, real or imaginary, in frequency k."""
+    """
+    Return the matrix of a Fourier transform [K, 2, N, P]: the factors of element n, real or
+    imaginary (P is 1 or 2), in the real and the imaginary part of frequency k. `sizes` is (K, N,
+    P), and `length` the number of elements of a period.
+    """
     count, used, parts = sizes
     if 2 * count * used * parts > MAX_TRANSFORM_ELEMENTS:
         raise node.unsupported(

@@ -43,7 +43,10 @@ def plain_scores(node: Node) -> str | None:
 
 @operator(SVM_REGRESSOR)
 def svm_regressor(node: Node, emitter: Emitter) -> Value:
-    """Emit a sum over support vectors; with `one_class`, 1 for a positive sum, else -1."""
+    """
+    Import SVMRegressor: a weighted sum over support vectors; with `one_class`, 1 for a positive
+    sum, else -1.
+    """
     count = node.integer("n_supports", 0)
     coefficients, rho = _list(node, "coefficients"), _list(node, "rho")
     # Without support vectors, the coefficients are a single vector.
@@ -62,8 +65,8 @@ def svm_regressor(node: Node, emitter: Emitter) -> Value:
 @operator(SVM_CLASSIFIER)
 def svm_classifier(node: Node, emitter: Emitter) -> Sequence[Value]:
     """
-    Emit the label with the most votes, and the scores: probabilities if the model has `prob_a` and
-    `prob_b`, otherwise the sum for each pair of classes.
+    Import SVMClassifier: the label with the most votes, and the scores. Scores are probabilities if
+    the model has `prob_a` and `prob_b`, otherwise the sum for each pair of classes.
     """
     labels, counts = class_labels(node, "classlabels_ints"), node.integers("vectors_per_class")
     if not counts:
@@ -110,7 +113,10 @@ def _sums(
     factors: NDArray[np.floating],
     bias: NDArray[np.floating],
 ) -> Value:
-    """Emit a sum for each row of factors, over the kernel of each input row and support vector."""
+    """
+    Return, for each input row and each row of `factors`, the sum over support vectors of factor
+    times kernel value, plus `bias`. `numbers` has the elements of `count` support vectors.
+    """
     rows = rows_of(emitter)
     width = shape_of_value(rows)[1]
     if numbers.size != count * width:
@@ -171,8 +177,9 @@ def coupled(
     offsets: NDArray[np.float32],
 ) -> Value:
     """
-    Return probabilities [rows, classes] from the sums of all pairs, ordered as `combinations`. The
-    module docstring defines `r`, `Q` and `p`.
+    Return the probabilities of the classes, [rows, classes], from `sums`, one for each pair of
+    classes (ordered as `itertools.combinations`). `slopes` and `offsets` define the logistic
+    function of each pair. The module docstring has the algorithm.
     """
     rows = shape_of_value(sums)[0]
     scaled = emitter.mul(sums, emitter.constant(-slopes, "slopes"))

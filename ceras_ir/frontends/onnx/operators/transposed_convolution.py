@@ -34,7 +34,9 @@ from ceras_ir.frontends.onnx.operators.signals import (
 
 @operator("ConvTranspose")
 def conv_transpose(node: Node, emitter: Emitter) -> Value:
-    """Convert to a convolution of stride 1 over the input with zeros between elements."""
+    """
+    Import ConvTranspose as a convolution of stride 1 over the input with zeros between elements.
+    """
     shape, weights = emitter.shape(0), emitter.shape(1)
     rank = len(shape) - 2
     if len(weights) != len(shape) or rank < 1:
@@ -98,7 +100,10 @@ def conv_transpose(node: Node, emitter: Emitter) -> Value:
 def _spread(
     emitter: Emitter, x: Value, low: Sequence[int], high: Sequence[int], between: Sequence[int]
 ) -> Value:
-    """Add zeros between and around the elements of a feature map; negative borders crop."""
+    """
+    Add zeros between the elements of the feature map `x`, and around them (`low` before, `high`
+    after). Negative numbers in `low` and `high` crop.
+    """
     zeros = (0, *(max(p, 0) for p in low), 0), (0, *(max(p, 0) for p in high), 0)
     padded = emitter.padded(emitter.materialize(x), *zeros, interior=(0, *between, 0))
     shape = shape_of_value(padded)
@@ -117,7 +122,10 @@ def _padding(
     strides: tuple[int, ...],
     dilations: tuple[int, ...],
 ) -> tuple[list[int], list[int]]:
-    """Return the elements to crop before and after the full result; negative adds zeros."""
+    """
+    Return, for each dimension, the number of elements of the full result to crop at the start and
+    at the end. Negative numbers add zeros.
+    """
     rank = len(shape)
     extra = node.per_dimension("output_padding", rank, 0, 0)
     steps = [max(s, d) for s, d in zip(strides, dilations, strict=True)]
@@ -210,8 +218,8 @@ class _Shapes:
 @operator("DeformConv")
 def deform_conv(node: Node, emitter: Emitter) -> Value:
     """
-    Gather windows as rows, with taps at positions moved by offsets [N, 2 G KH KW, OH, OW], in pairs
-    of y and x, times a mask. A convolution of width KH KW then multiplies the weights.
+    Import DeformConv: gather the elements of windows at positions that are moved by offsets
+    [N, 2 G KH KW, OH, OW] (pairs of y and x), multiply by a mask, and then multiply by the weights.
     """
     shapes = _Shapes.of(node, emitter)
     taps, places = prod(shapes.window.kernel), prod(shapes.sizes)
@@ -232,7 +240,9 @@ def deform_conv(node: Node, emitter: Emitter) -> Value:
 
 
 def _windows(node: Node, emitter: Emitter, shapes: _Shapes) -> Value:
-    """Return the elements of all windows, [N, OH OW, KH KW, G, C/G]."""
+    """
+    Return the elements of all windows after their positions are moved, [N, OH OW, KH KW, G, C/G].
+    """
     taps, places = prod(shapes.window.kernel), prod(shapes.sizes)
     images, channels = shapes.images * shapes.parts, shapes.channels // shapes.parts
     offsets = emitter.reshaped(emitter.value(2), (images * taps, 2, places))
@@ -260,7 +270,10 @@ def _windows(node: Node, emitter: Emitter, shapes: _Shapes) -> Value:
 
 
 def _places(window: SpatialWindow, sizes: Sequence[int], dimension: int) -> NDArray[np.float32]:
-    """Return the positions of the taps of all windows along a dimension, without offsets."""
+    """
+    Return the positions of the elements of all windows along `dimension` (0 or 1), before offsets
+    are added.
+    """
     first = np.arange(sizes[dimension]) * window.strides[dimension] - window.padding[dimension]
     tap = np.arange(window.kernel[dimension]) * window.dilations[dimension]
     shape = [1, 1, 1, 1]

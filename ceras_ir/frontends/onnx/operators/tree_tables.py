@@ -25,7 +25,10 @@ Leaf: TypeAlias = Sequence[tuple[int, float]]
 
 @dataclass(frozen=True)
 class TreeSplit:
-    """A node that tests `x[feature] mode threshold`; `true` and `false` name the children."""
+    """
+    An inner node of a decision tree, which compares `x[feature]` with `threshold` by `mode`, such
+    as LEQ. `true` and `false` are the keys of the next nodes.
+    """
 
     feature: int
     threshold: float
@@ -44,7 +47,10 @@ TreeNodes: TypeAlias = Mapping[Hashable, TreeSplit | Leaf]
 
 @dataclass(frozen=True)
 class Threshold:
-    """`x <= threshold` leads to `left`, else to `right`; NaN to `left` if `missing_is_left`."""
+    """
+    A comparison `x <= threshold`, with the keys of the next nodes: `left` if it holds, else
+    `right`. NaN leads to `left` if `missing_is_left`.
+    """
 
     threshold: np.float32
     missing_is_left: bool
@@ -103,8 +109,8 @@ class _TableWriter:
 
     def _split(self, split: TreeSplit) -> dict[Hashable, list[Reader]]:
         """
-        Write the table entries of a tree node. Return, for each child, the entries that must refer
-        to it.
+        Write the table entries of an inner node. Return, for each key of a next node, the entries
+        that must refer to it.
         """
         if not 0 <= split.feature < self.inputs:
             raise ValueError(f"a node tests feature {split.feature} of an input of {self.inputs}")
@@ -129,7 +135,11 @@ class _TableWriter:
 def tables_of(
     nodes: TreeNodes, roots: Sequence[Hashable], inputs: int, targets: int
 ) -> tuple[Array, ...]:
-    """Return the operands of `graph.tree_ensemble` after the input."""
+    """
+    Return the operands of `graph.tree_ensemble` after the input: tables of all trees. `nodes` has
+    the nodes by key, `roots` the keys of the roots, `inputs` is the number of features, and
+    `targets` that of outputs.
+    """
     visited: set[Hashable] = set()
     trees = [_leaves_of(nodes, root, visited) for root in roots]
     spans = [_span(leaves, targets) for leaves in trees]
@@ -156,7 +166,7 @@ def tables_of(
 
 
 def narrowest(values: NDArray[np.int64]) -> Array:
-    """Return integers in the smallest type that holds them."""
+    """Return `values` in the smallest of int8, int16 and int32 that holds them."""
     for dtype in (np.int8, np.int16):
         if np.iinfo(dtype).min <= values.min() and values.max() <= np.iinfo(dtype).max:
             return values.astype(dtype)
@@ -190,7 +200,7 @@ def _span(leaves: Sequence[Leaf], targets: int) -> tuple[int, int]:
 
 
 def _at_most(threshold: float) -> np.float32:
-    """Return the largest float32 that is not above a threshold, which may have 64 bits."""
+    """Return the largest float32 that is not above `threshold`, a number of 64 bits."""
     if isnan(threshold):
         raise ValueError("thresholds must be numbers, got nan")
     with np.errstate(over="ignore"):
@@ -199,7 +209,7 @@ def _at_most(threshold: float) -> np.float32:
 
 
 def _below(threshold: float) -> np.float32:
-    """Return the largest float32 below a threshold."""
+    """Return the largest float32 that is below `threshold`, a number of 64 bits."""
     if threshold == -inf:
         raise ValueError("no number is below a threshold of -inf")
     found = _at_most(threshold)

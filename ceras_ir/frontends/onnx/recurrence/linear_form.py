@@ -26,7 +26,10 @@ MAX_PART_COLUMNS = 2048
 
 
 def origin(value: SSAValue) -> SSAValue:
-    """Return a value before all reshapes."""
+    """
+    Return the value of which `value` is a reshape, after any number of reshapes; without a reshape,
+    `value` itself.
+    """
     while isinstance(op := value.owner, ReshapeOp):
         value = op.input
     return value
@@ -35,8 +38,8 @@ def origin(value: SSAValue) -> SSAValue:
 @dataclass(frozen=True)
 class LinearForm:
     """
-    A value [rows, n] as a sum: products of other values (parts) and constant matrices, and a
-    constant offset.
+    A value [rows, n] as a sum: for each v in `parts` the product of the value v [rows, K] with a
+    constant matrix [K, n], plus the constant `offset` [n].
     """
 
     parts: Mapping[SSAValue, Float64Array]
@@ -49,12 +52,17 @@ class LinearForm:
         return LinearForm(parts, self.offset + other.offset)
 
     def times(self, weights: Float64Array) -> "LinearForm":
-        """Return the form of the product with a constant matrix [n, m]."""
+        """
+        Return the form of the product of this value with the constant matrix `weights` [n, m].
+        """
         parts = {v: _product(w, weights) for v, w in self.parts.items()}
         return LinearForm(parts, _product(self.offset, weights))
 
     def scaled(self, factors: Float64Array) -> "LinearForm":
-        """Return the form with each column multiplied by its factor, or all by the same."""
+        """
+        Return the form of this value with column i multiplied by `factors[i]`, or all columns by a
+        single factor.
+        """
         return LinearForm({v: w * factors for v, w in self.parts.items()}, self.offset * factors)
 
     def columns(self, start: int, stride: int, count: int) -> "LinearForm":
@@ -63,7 +71,9 @@ class LinearForm:
         return LinearForm(parts, self.offset[indices])
 
     def padded(self, before: int, after: int) -> "LinearForm":
-        """Return the form with columns of zeros before and after its columns."""
+        """
+        Return the form of this value with `before` and `after` columns of zeros around the columns.
+        """
         padding = (before, after)
         parts = {v: np.pad(w, ((0, 0), padding)) for v, w in self.parts.items()}
         return LinearForm(parts, np.pad(self.offset, padding))
@@ -78,20 +88,27 @@ def _product(a: Float64Array, b: Float64Array) -> Float64Array:
 
 def _as_part(value: SSAValue, width: int) -> LinearForm | None:
     """
-    Return the form of a value that is not decomposed further, or `None` if it has too many columns.
+    Return the form of `value` that consists of itself, since it is not decomposed further. Return
+    `None` if it has more than `MAX_PART_COLUMNS` columns (`width`).
     """
     return None if width > MAX_PART_COLUMNS else LinearForm({value: np.eye(width)}, np.zeros(width))
 
 
 class LinearForms:
-    """Computes the forms of values that have `rows` rows."""
+    """
+    Computes the linear forms of values that have `rows` rows, from the operations that compute
+    them.
+    """
 
     def __init__(self, rows: int):
         self.rows = rows
         self._known: dict[SSAValue, LinearForm | None] = {}
 
     def of(self, value: SSAValue) -> LinearForm | None:
-        """Return the form of a value, if it is [rows, n] and treats all rows equally."""
+        """
+        Return the linear form of `value`, or `None` if it is not [rows, n] or does not treat all
+        rows in the same way.
+        """
         if value not in self._known:
             self._known[value] = self._form(value)
         return self._known[value]
@@ -127,7 +144,10 @@ class LinearForms:
         return form or _as_part(value, width)
 
     def _entries(self, value: SSAValue, width: int) -> Float64Array | None:
-        """Return the entry for each column of a constant that all rows share."""
+        """
+        Return the `width` numbers of a constant that are equal in all rows, or `None` for other
+        values.
+        """
         array = constant_array(value)
         if array is None or array.dtype.kind != "f":
             return None
@@ -137,10 +157,7 @@ class LinearForms:
         return np.broadcast_to(array.reshape(-1).astype(np.float64), (width,))
 
     def _operand(self, value: SSAValue, width: int) -> LinearForm | None:
-        """
-        Return the form of an operand that is broadcast to `width` columns, or `None` if it has
-        none.
-        """
+        """Return the linear form of an operand that is broadcast to `width` columns, or `None`."""
         if (entries := self._entries(value, width)) is not None:
             return LinearForm({}, entries)
         return self.of(value) if self.width(value) == width else None

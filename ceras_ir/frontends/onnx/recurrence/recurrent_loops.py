@@ -36,17 +36,21 @@ StepNumbers: TypeAlias = NDArray[np.generic]
 @dataclass(frozen=True)
 class Counters:
     """
-    The values that the step number and other integer scalars of a loop body have in each step.
+    The values of integer scalars in the body of a loop that depend only on the number of the step,
+    such as indices, for each step.
     """
 
     number: SSAValue
     """The number of the step, from 0."""
     carried: Mapping[SSAValue, tuple[StepNumbers, SSAValue]]
-    """The constant start and the next value of carried scalars."""
+    """For each scalar that steps pass on: the constant start, and the value after a step."""
     steps: int
 
     def of(self, value: SSAValue) -> StepNumbers | None:
-        """Return a value for each step, if it depends only on the number of the step."""
+        """
+        Return the value of the scalar `value` in each step as an array, or `None` if it depends on
+        other data than the number of the step.
+        """
         if prod(shape_of(value)) != 1:
             return None
         if value is self.number:
@@ -76,7 +80,10 @@ class Counters:
                 return None
 
     def _advanced(self, value: SSAValue) -> StepNumbers | None:
-        """Return the values of a carried integer to which each step adds a constant."""
+        """
+        Return the values, in each step, of an integer that the steps pass on if each step adds a
+        constant to it, else `None`.
+        """
         start, after = self.carried[value]
         op = origin(after).owner
         if not isinstance(op, graph.BinaryOp) or op.function is not Binary.ADD:
@@ -91,7 +98,10 @@ class Counters:
 
 @dataclass(frozen=True)
 class RecurrentLoop:
-    """A loop over `body`, which may be a recurrent layer."""
+    """
+    A loop of separate operations, and the attempt to replace it by a recurrent layer. `carried` are
+    the initial values of what each step passes to the next.
+    """
 
     emitter: Emitter
     body: LoopBody
@@ -103,12 +113,12 @@ class RecurrentLoop:
     has_condition: bool = False
     """Whether the first result of the body is the condition of the next step."""
     unused: Container[int] = ()
-    """The carried values without consumers after the loop."""
+    """The indices of the carried values that are not used after the loop."""
 
     def results(self) -> Sequence[Value] | None:
         """
-        Return the final carried values and the stacked results. Return `None` if the loop is not a
-        recurrent layer.
+        Emit a recurrent layer, and return the carried values after the last step, followed by the
+        outputs of all steps. Return `None` if the loop is not equivalent to a recurrent layer.
         """
         limit = MAX_INDICES if self.trips is None else min(self.trips, MAX_INDICES)
         steps = self._steps(self._counters(limit)) if limit > 0 else None
@@ -129,7 +139,10 @@ class RecurrentLoop:
 
     @property
     def _after(self) -> Sequence[SSAValue]:
-        """The results of the body after the condition: carried values, stacked results."""
+        """
+        The results of the body without the condition: the carried values for the next step, and the
+        outputs of the step.
+        """
         return self.body.results[self.has_condition :]
 
     def _counters(self, steps: int) -> Counters:
@@ -150,7 +163,10 @@ class RecurrentLoop:
         return self.trips if self.trips == counters.steps else None
 
     def _step(self, chosen: Sequence[int]) -> "_LayerStep | None":
-        """Match the step with these carried values as the state and the cell state."""
+        """
+        Match the body as a step of a recurrent layer. `chosen` has the index of the carried value
+        that is the state and, for an LSTM, that of the cell state.
+        """
         inside, after = ([values[i] for i in chosen] for values in (self._inside, self._after))
         if len({shape_of(v) for v in (*inside, *after)}) != 1:
             return None
@@ -184,7 +200,9 @@ class RecurrentLoop:
         return [result(layer_results) for result in results]
 
     def _source(self, value: SSAValue, counters: Counters) -> "_Source | None":
-        """Return the value outside of the loop of which `value` is an element."""
+        """
+        Return the value outside of the loop of which `value` is a row in each step, or `None`.
+        """
         args = list[SSAValue](self.body.function.body.block.args)
         first, split = 1 + len(self.carried), len(args) - len(self.body.captured)
         elements = dict(zip(args[first:split], self.scanned, strict=True))
@@ -208,7 +226,10 @@ class RecurrentLoop:
     def _result(
         self, index: int, step: "_LayerStep", counters: Counters
     ) -> "Callable[[_LayerResults], Value] | None":
-        """Return the function that derives a result of the loop from the results of the layer."""
+        """
+        Return a function that derives result `index` of the loop from the results of the layer, or
+        `None` if it cannot be derived.
+        """
         emitter, value, is_stacked = self.emitter, self._after[index], index >= len(self.carried)
         shape = (*(counters.steps,) * is_stacked, *shape_of(value))
         if not is_stacked and index in self.unused:
@@ -232,7 +253,10 @@ class RecurrentLoop:
         return lambda _: emitter.constant(array, f"counter{index}")
 
     def _is_state(self, found: MaskedUpdate | None, value: SSAValue, step: "_LayerStep") -> bool:
-        """Return whether a value is the state in each step, or a carried copy of it."""
+        """
+        Return whether `value` equals the state after each step. `found` is the match of the update
+        by a mask; the value may be a carried copy of the state.
+        """
         if found is None or not step.holds(found):
             return False
         if origin(found.old) is self._inside[step.chosen[0]]:
@@ -316,18 +340,21 @@ class _LayerStep:
     new_states: Sequence[SSAValue]
     """The new states that the cell computes."""
     mask: SSAValue | None
-    """The condition of an update; otherwise the states are kept."""
+    """
+    A boolean for each row: where it is false, the states are kept. `None` if all steps are
+    executed.
+    """
 
     def holds(self, found: MaskedUpdate) -> bool:
-        """Return whether `found` is the new state in counted steps (see `written_cells.py`)."""
+        """Return whether `found` is the update of the state by the mask of this step."""
         return found.mask is self.mask and origin(found.new) is origin(self.new_states[0])
 
 
 @dataclass(frozen=True)
 class _Source:
     """
-    The rows of a value outside of a loop, after data movement, of which each step of the loop uses
-    one.
+    Rows of a value outside of a loop: the value, the data movement after it, and the index of the
+    row that each step uses.
     """
 
     value: Callable[[], Value]
@@ -357,7 +384,10 @@ class _LayerResults:
     """For each step and each sequence, whether the step counts, with axes [steps, batch]."""
 
     def counted(self, emitter: Emitter, other: NDArray[np.generic], is_stacked: bool) -> Value:
-        """Return the states in counted steps, and `other` in the other steps."""
+        """
+        Return the states (after each step if `is_stacked`, else after the last), with `other` in
+        place of the states of steps that the mask excludes.
+        """
         assert self.flags is not None
         shape = shape_of_value(self.states)
         instead = emitter.constant(other.reshape((1, *other.shape)), "instead")

@@ -47,30 +47,42 @@ CELL_FUNCTIONS = frozenset(
 
 @dataclass(frozen=True)
 class WrittenCell:
-    """A step of a `graph.recurrence`."""
+    """
+    The cell of a recurrent layer that was found in the body of a loop, with the data for a
+    `graph.recurrence`.
+    """
 
     kind: Cell
     functions: Sequence[FunctionAttr]
     gates: Sequence[LinearForm]
-    """The gates in the order of the operation, as forms of the state and the inputs."""
+    """
+    The arguments of the gates, in the order of `graph.recurrence`, as linear forms of the state and
+    the inputs.
+    """
     state_offset: Float64Array
     """The offset of the product with the state in the last gate of a GRU, before the reset."""
 
 
 @dataclass(frozen=True)
 class CellMatcher:
-    """Matches the step of a loop that computes `after` from the state `state`."""
+    """
+    Matches operations that compute `after`, the state after a step, from `state`, the state before
+    it, with the cells of recurrent layers.
+    """
 
     forms: LinearForms
     state: SSAValue
     after: SSAValue
 
     def cell(self) -> WrittenCell | None:
-        """Return the cell with a single state."""
+        """Return the cell of a GRU or RNN, which have a single state, or `None`."""
         return self._gru() or self._rnn()
 
     def lstm(self, cell: SSAValue, cell_after: SSAValue) -> WrittenCell | None:
-        """Return the cell with a cell state: `c = f * c + i * g`, `h = o * k(c)`."""
+        """
+        Return the cell of an LSTM, or `None`: `c = f * c + i * g`, `h = o * k(c)`. `cell` is c
+        before the step, and `cell_after` is c after it.
+        """
         pairs = product(orders(self.after, Binary.MUL), orders(cell_after, Binary.ADD))
         for (output, shown), (kept, added) in pairs:
             parts = product(orders(kept, Binary.MUL), orders(added, Binary.MUL))
@@ -92,7 +104,10 @@ class CellMatcher:
         return _written_cell(Cell.RNN, (found[0],), [self.forms.of(found[1])])
 
     def _gru(self) -> WrittenCell | None:
-        """Match `h = z * h + (1 - z) * n`, or `n + z * (h - n)`."""
+        """
+        Match a GRU: `h = z * h + (1 - z) * n`, or `n + z * (h - n)`, where z is the update gate and
+        n the new state.
+        """
         for update, new in self._mixtures():
             z, n = _function(update), _function(new)
             form = None if n is None else self.forms.of(n[1])
@@ -111,8 +126,10 @@ class CellMatcher:
         self, form: LinearForm, part: SSAValue, other: SSAValue
     ) -> tuple[Cell, LinearForm, Float64Array | None] | None:
         """
-        Return the kind of GRU, the last gate and the offset of its product with the state. In
-        `form`, the state occurs as `part`, the product of `other` and the reset gate.
+        Return the kind of GRU (whether the reset is before or after the product with the state),
+        the linear form of the last gate, and the offset of the product with the state; `None` if
+        there is no match. In `form`, the state occurs as `part`, the product of `other` and the
+        reset gate.
         """
         rest = {v: w for v, w in form.parts.items() if v is not part}
         weights = form.parts[part]
@@ -153,7 +170,10 @@ def _written_cell(
 
 
 def orders(value: SSAValue, kind: Binary) -> Iterator[tuple[SSAValue, SSAValue]]:
-    """Return the operands of a commutative operation in both orders, if it is of `kind`."""
+    """
+    Yield the operands of `value` in both orders if it is computed by the commutative function
+    `kind`.
+    """
     op = origin(value).owner
     if isinstance(op, graph.BinaryOp) and op.function is kind and op.activation is None:
         yield op.lhs, op.rhs
@@ -173,7 +193,10 @@ def _is_complement(value: SSAValue, of: SSAValue) -> bool:
 
 
 def _function(value: SSAValue) -> tuple[FunctionAttr, SSAValue] | None:
-    """Return the function of a gate or state, and the argument."""
+    """
+    Return the activation function that computes `value`, and the argument, or `None`. A scaled clip
+    is a hard sigmoid.
+    """
     op, scale = origin(value).owner, 1.0
     for pair in orders(value, Binary.MUL):
         if (factor := graph.constant_number(pair[1])) is not None:
@@ -192,7 +215,7 @@ def _function(value: SSAValue) -> tuple[FunctionAttr, SSAValue] | None:
 
 @dataclass(frozen=True)
 class MaskedUpdate:
-    """The value `new` if `mask` is true, else `old`."""
+    """A value that is `new` where `mask` is true, and `old` elsewhere."""
 
     mask: SSAValue
     new: SSAValue
@@ -200,7 +223,10 @@ class MaskedUpdate:
 
 
 def masked_update(value: SSAValue) -> MaskedUpdate | None:
-    """Match a selection by a mask, or `mask * new + (not mask) * old`."""
+    """
+    Return the match of `value` as a selection by a mask, `mask * new + (not mask) * old`, or
+    `None`.
+    """
     if isinstance(op := origin(value).owner, graph.SelectOp):
         mask = _of_rows(op.condition)
         return None if mask is None else MaskedUpdate(mask, op.lhs, op.rhs)
@@ -215,7 +241,10 @@ def masked_update(value: SSAValue) -> MaskedUpdate | None:
 
 
 def _condition(factor: SSAValue) -> SSAValue | None:
-    """Return the boolean that a factor of 0 or 1 is converted from."""
+    """
+    Return the boolean that was converted to `factor`, a number that is 0 or 1; `None` for other
+    numbers.
+    """
     op = origin(factor).owner
     if not isinstance(op, graph.CastOp) or element_of(op.input) != i1:
         return None
@@ -223,7 +252,10 @@ def _condition(factor: SSAValue) -> SSAValue | None:
 
 
 def _of_rows(mask: SSAValue) -> SSAValue | None:
-    """Return a mask with an element for each row of a state, before it is repeated."""
+    """
+    Return `mask` with a single element for each row, before it is repeated along the last axis;
+    `None` if it has other elements.
+    """
     shape = graph.shape_of(mask)
     if prod(shape) == 1 or shape[-1] == 1:
         return origin(mask)
@@ -241,7 +273,10 @@ def _denied(condition: SSAValue) -> Iterator[SSAValue]:
 
 @dataclass(frozen=True)
 class CountedSteps:
-    """The steps of each sequence of a batch that a mask does not exclude."""
+    """
+    The steps of each sequence of a batch that are executed, because a mask does not exclude them
+    (counted steps).
+    """
 
     emitter: Emitter
     flags: Value
@@ -255,8 +290,8 @@ class CountedSteps:
 
     def compacted(self, rows: Value) -> Value:
         """
-        Move the rows of counted steps to the front of each sequence. `rows` is [steps * batch,
-        size], with a row for each step and sequence.
+        Move the rows of counted steps, which the mask does not exclude, to the front of each
+        sequence. `rows` is [steps * batch, size].
         """
         emitter, shape = self.emitter, shape_of_value(self.counts)
         size = prod(shape)

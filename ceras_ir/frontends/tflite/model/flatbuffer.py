@@ -23,25 +23,34 @@ READS_PER_BYTE = 8
 
 
 def damaged(what: str) -> InputError:
-    """Return the error about a file that contradicts the format."""
+    """Return the error for a file that contradicts the format; `what` is the finding."""
     return InputError(f"not a TensorFlow Lite model, or a damaged one: {what}; export it again")
 
 
 class Flatbuffer:
-    """The bytes of a file, and the number of entries that may still be read."""
+    """
+    The bytes of a flatbuffer file. The number of entries that may still be read is limited, so that
+    a file with overlapping vectors does not cause much work.
+    """
 
     def __init__(self, data: bytes):
         self.data = data
         self._left = READS_PER_BYTE * len(data) + 1024
 
     def spend(self, entries: int) -> None:
-        """Count entries that are read; raise an `InputError` if the file has too few bytes."""
+        """
+        Count `entries` that are read. Raise an `InputError` if they exceed the limit, which the
+        size of the file determines.
+        """
         self._left -= entries
         if self._left < 0:
             raise damaged("its vectors overlap")
 
     def number(self, kind: str, at: int) -> int | float:
-        """Return the number of the `struct` format `kind` at an offset."""
+        """
+        Return the number at byte `at`; `kind` is the format as in the module `struct`, such as "I".
+        Raise an `InputError` if it is outside of the file.
+        """
         form = _FORMATS[kind]
         if not 0 <= at <= len(self.data) - form.size:
             raise damaged(f"an offset leads to byte {at} of {len(self.data)}")
@@ -51,21 +60,22 @@ class Flatbuffer:
         return int(self.number(kind, at))
 
     def root(self) -> Table:
-        """Return the root table."""
+        """Return the root table, to which the offset at byte 0 leads."""
         return self.table(0)
 
     def target(self, at: int) -> int:
-        """Return the position to which the offset at `at` leads."""
+        """Return the position to which the offset stored at byte `at` leads."""
         return at + self.integer("I", at)
 
     def table(self, at: int) -> Table:
-        """Return the table to which the offset at `at` leads."""
+        """Return the table to which the offset stored at byte `at` leads."""
         return Table.read(self, self.target(at))
 
     def span(self, at: int, size: int) -> tuple[int, int]:
         """
-        Return the position and the length of the vector to which the offset at `at` leads, with
-        elements of `size` bytes.
+        Return the position and the number of elements of the vector to which the offset stored at
+        byte `at` leads. An element has `size` bytes. Raise an `InputError` if it is longer than the
+        file.
         """
         start = self.target(at)
         length = self.integer("I", start)
@@ -76,7 +86,7 @@ class Flatbuffer:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of a flatbuffer. A field that the file omits has a default."""
+    """A table of a flatbuffer, with fields by number. A field that the file omits has a default."""
 
     buffer: Flatbuffer
     position: int
@@ -98,7 +108,7 @@ class Table:
 
     @classmethod
     def empty(cls) -> Table:
-        """Return a table in which all fields have defaults."""
+        """Return a table in which all fields have their defaults."""
         return cls(Flatbuffer(b""), 0, 0, ())
 
     def _place(self, field: int, size: int) -> int | None:
@@ -110,7 +120,10 @@ class Table:
         return self.position + offset
 
     def integer(self, field: int, kind: str, default: int = 0) -> int:
-        """Return an integer field of the `struct` format `kind`."""
+        """
+        Return the integer field number `field`, of the `struct` format `kind`; `default` if it is
+        omitted.
+        """
         place = self._place(field, _FORMATS[kind].size)
         return default if place is None else self.buffer.integer(kind, place)
 
@@ -118,12 +131,12 @@ class Table:
         return bool(self.integer(field, "B"))
 
     def number(self, field: int, default: float = 0.0) -> float:
-        """Return a float field."""
+        """Return the float field number `field`; `default` if it is omitted."""
         place = self._place(field, 4)
         return default if place is None else float(self.buffer.number("f", place))
 
     def table(self, field: int) -> Table | None:
-        """Return a table field, or `None` if it is omitted."""
+        """Return the table in field number `field`, or `None` if it is omitted."""
         place = self._place(field, 4)
         return None if place is None else self.buffer.table(place)
 
@@ -135,7 +148,7 @@ class Table:
         return start, length
 
     def text(self, field: int) -> str:
-        """Return a string field; "" if it is omitted."""
+        """Return the string in field number `field`; "" if it is omitted."""
         start, length = self._span(field, 1)
         self.buffer.spend(length)
         try:
@@ -144,18 +157,18 @@ class Table:
             raise damaged(f"a name at byte {start} is not UTF-8") from None
 
     def count(self, field: int) -> int:
-        """Return the length of a vector of tables."""
+        """Return the number of tables in the vector in field number `field`; 0 if it is omitted."""
         return self._span(field, 4)[1]
 
     def entry(self, field: int, index: int) -> Table:
-        """Return table `index` of a vector of tables."""
+        """Return table `index` of the vector of tables in field number `field`."""
         start, length = self._span(field, 4)
         if not 0 <= index < length:
             raise damaged(f"index {index} of a list with {length} entries")
         return self.buffer.table(start + 4 * index)
 
     def entries(self, field: int) -> list[Table]:
-        """Return all tables of a vector."""
+        """Return all tables of the vector in field number `field`."""
         start, length = self._span(field, 4)
         self.buffer.spend(length)
         return [self.buffer.table(start + 4 * i) for i in range(length)]
@@ -172,7 +185,10 @@ class Table:
         return np.frombuffer(self.buffer.data, kind, length, start)
 
     def integers(self, field: int, dtype: str = "<i4") -> tuple[int, ...]:
-        """Return a vector of integers."""
+        """
+        Return the vector of integers in field number `field`, of the numpy type `dtype`; () if it
+        is omitted.
+        """
         found = self.vector(field, dtype)
         self.buffer.spend(found.size)
         return tuple(found.tolist())

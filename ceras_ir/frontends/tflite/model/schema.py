@@ -53,7 +53,7 @@ STORED_AS = {FOUR_BITS: "int8", RESOURCE: "int32"}
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor of a subgraph."""
+    """A tensor of a TensorFlow Lite model: a constant, or a value that an operator computes."""
 
     name: str
     shape: tuple[int, ...]
@@ -62,7 +62,7 @@ class Tensor:
     kind: str
     """An entry of `DTYPES`."""
     data: NDArray[np.uint8] | None
-    """The bytes of a constant."""
+    """The bytes of the elements if the tensor is a constant."""
     scales: tuple[float, ...]
     points: tuple[int, ...]
     axis: int
@@ -75,7 +75,10 @@ class Tensor:
 
     @cached_property
     def element(self) -> Attribute:
-        """The element type in the IR: `!quant.uniform` if the tensor has scales."""
+        """
+        The element type in the IR: `!quant.uniform` if the tensor has scales, otherwise a plain
+        type.
+        """
         plain = plain_element(np.dtype("float32") if self.dtype.kind == "f" else self.dtype)
         assert plain is not None
         if not self.has_quantized_element:
@@ -104,11 +107,14 @@ class Tensor:
 
     @property
     def has_quantized_element(self) -> bool:
-        """Return whether `element` is a quantized type; a bias of 64 bits is plain."""
+        """
+        Whether `element` is a quantized type. A tensor with scales and more than 32 bits, such as a
+        bias of 64 bits, has a plain type.
+        """
         return self.is_quantized and self.dtype.kind in "iu" and self.dtype.itemsize <= 4
 
     def array(self) -> NDArray[np.generic]:
-        """Return the elements of a constant, as stored."""
+        """Return the elements of a constant as they are stored, without their scale."""
         assert self.data is not None
         if self.kind == FOUR_BITS:
             packed = self.data.view(np.int8)
@@ -120,7 +126,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator with the indices of its tensors."""
+    """An operator, with the indices of the tensors in the subgraph (-1 for an omitted operand)."""
 
     name: str
     is_custom: bool
@@ -128,7 +134,7 @@ class Operator:
     outputs: tuple[int, ...]
     options: Table
     custom_options: bytes
-    """The bytes in which a custom operator stores options."""
+    """The options of a custom operator, in a separate format."""
     intermediates: tuple[int, ...]
     """Tensors that only specify the scales of values inside the operator."""
 
@@ -142,7 +148,7 @@ class Subgraph:
 
 
 class Model:
-    """A file of TensorFlow Lite."""
+    """A TensorFlow Lite model."""
 
     def __init__(self, data: bytes):
         if not data:
@@ -160,7 +166,7 @@ class Model:
 
     @classmethod
     def read(cls, path: str) -> Model:
-        """Read the file at `path`."""
+        """Read the TensorFlow Lite file at `path`."""
         try:
             data = read_bytes(path)
         except OSError as error:
@@ -168,7 +174,7 @@ class Model:
         return cls(data)
 
     def subgraph(self, index: int) -> Subgraph:
-        """Return a subgraph; 0 is the network."""
+        """Return subgraph `index`; subgraph 0 is the network."""
         if index not in self._known:
             self._known[index] = self._read_subgraph(self._root.entry(2, index))
         return self._known[index]
@@ -245,7 +251,7 @@ class Model:
 
     @staticmethod
     def _densified(tensor: Tensor, sparsity: Table) -> Tensor:
-        """Return a sparse constant with all elements."""
+        """Return a sparse constant, which stores only some elements, with all elements."""
         data = tensor.data
         assert data is not None
         if tensor.kind == FOUR_BITS or data.size % tensor.dtype.itemsize:

@@ -18,7 +18,11 @@ INDEX_TYPES = {1: "<i4", 2: "<u2", 3: "u1"}
 
 @dataclass(frozen=True)
 class _Level:
-    """A dimension in the order of storage: its extent, or the lists of the stored indices."""
+    """
+    A dimension of a sparse constant, in the order of storage. A dense dimension has an `extent`; of
+    a sparse one, the file lists the `indices` that are stored, in `segments` for each index of the
+    dimension before.
+    """
 
     extent: int
     segments: NDArray[np.int64] | None
@@ -29,8 +33,9 @@ def dense_array(
     table: Table, values: NDArray[np.generic], shape: Sequence[int], name: str
 ) -> NDArray[np.generic]:
     """
-    Return all elements of a constant of `shape` with the stored `values`; others are 0. Raises
-    `InputError` if the lists of indices are not consistent.
+    Return all elements of the sparse constant `name`; elements that are not stored are 0. `values`
+    are the stored elements, and `table` has their indices. Raise an `InputError` if these are
+    inconsistent.
     """
     order, blocks = table.integers(0), table.integers(1)
     levels = [_level(each) for each in table.entries(2)]
@@ -75,7 +80,10 @@ def _indices(table: Table, field: int) -> NDArray[np.int64]:
 
 
 def _coordinates(levels: Sequence[_Level], count: int, name: str) -> NDArray[np.int64]:
-    """Return the index of each stored element at each level."""
+    """
+    Return the index of each of the `count` stored elements in each dimension (level):
+    [count, levels].
+    """
     places = np.zeros((1, 0), np.int64)
     for level in levels:
         if level.segments is None or level.indices is None:

@@ -21,7 +21,7 @@ ELEMENTWISE = {"ADD": "Add", "SUB": "Sub", "MUL": "Mul", "DIV": "Div"}
 
 
 def numbers(op: Operation, index: int) -> Value:
-    """Return operand `index`, floats or plain integers."""
+    """Return operand `index` as floats or plain integers; a quantized constant is dequantized."""
     value = op.value(index)
     if isinstance(value, Stored):
         return op.real(index)
@@ -30,7 +30,7 @@ def numbers(op: Operation, index: int) -> Value:
 
 @operator("ADD", "SUB", "MUL", "DIV")
 def arithmetic(op: Operation) -> Value:
-    """Elementwise arithmetic with broadcast operands."""
+    """Import ADD, SUB, MUL or DIV of floats or quantized values, with broadcast operands."""
     if not op.is_quantized:
         result = op.one(ELEMENTWISE[op.name], [numbers(op, 0), numbers(op, 1)])
         return op.activated(result, 0)
@@ -90,7 +90,10 @@ def _vector(op: Operation, value: SSAValue) -> SSAValue:
 
 @operator("DEQUANTIZE", "DENSIFY")
 def dequantize(op: Operation) -> Value:
-    """The real values of integers, or floats of 16 bits in 32 bits; constants are dense here."""
+    """
+    Import DEQUANTIZE: convert stored integers to real values, or float16 to float32. It also
+    imports DENSIFY, since constants are read with all elements.
+    """
     value = op.value(0)
     if isinstance(value, Constant):
         return op.real(0)
@@ -103,7 +106,7 @@ def dequantize(op: Operation) -> Value:
 
 @operator("QUANTIZE")
 def quantize(op: Operation) -> Value:
-    """Integers at the scale of the result, of floats or of integers at another scale."""
+    """Import QUANTIZE: convert floats, or integers at another scale, to the type of the result."""
     target = op.result_element
     if not op.input(0).is_quantized:
         return op.emitter.emit(graph.QuantizeOp(op.emitter.materialize(op.real(0)), target))

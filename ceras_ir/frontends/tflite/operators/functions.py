@@ -56,7 +56,10 @@ INTERPOLATED = {"LOGISTIC": Function.SIGMOID, "TANH": Function.TANH}
 
 @operator(*ONNX_FUNCTIONS)
 def function(op: Operation) -> Value:
-    """A function that ONNX has too; quantized as a table."""
+    """
+    Import a function of one argument that is an ONNX operator too. For quantized values it becomes
+    a lookup table.
+    """
     if op.is_quantized and op.name in INTERPOLATED and op.input(0).kind == "int16":
         return _interpolated(op)
     if op.is_quantized and op.name in TABLES:
@@ -83,8 +86,9 @@ def looked_up(
     op: Operation, entries: Integers, function: Function | None = None, *parameters: float
 ) -> SSAValue:
     """
-    Emit a table of the stored results for all stored operands of 8 bits. Targets without the
-    integers of the kernels compute `function` of the real value.
+    Emit a lookup table of an 8-bit operand. `entries` are the stored results for all stored
+    operands. Targets that need not match the integers of the kernels compute `function` of the real
+    value.
     """
     return in_signed_bytes(op, lambda x: _table(op, x, entries, (), function, parameters))
 
@@ -97,7 +101,10 @@ def _table(
     function: Function | None = None,
     parameters: Sequence[float] = (),
 ) -> SSAValue:
-    """Emit the lookup of signed bytes `x`; `rows` is the table of each channel."""
+    """
+    Emit a lookup in `entries` for signed bytes `x`. If there are several tables, `rows` has the
+    index of the table of each channel.
+    """
     stored = (entries - (op.result_element.low + 128)).astype(np.int8)
     table = DenseIntOrFPElementsAttr.from_list(
         TensorType(i8, stored.shape), stored.reshape(-1).tolist()
@@ -135,7 +142,7 @@ def _absolute(op: Operation) -> Integers:
 
 @operator("RELU6", "RELU_N1_TO_1", "RELU_0_TO_1")
 def clip(op: Operation) -> Value:
-    """Clip to fixed bounds."""
+    """Import RELU6, RELU_N1_TO_1 or RELU_0_TO_1: clip to the bounds in the name."""
     low, high = {"RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0)}.get(op.name, (0.0, 1.0))
     if op.is_quantized:
         return _rectified(op, low, high)
@@ -156,7 +163,7 @@ def _rectified(op: Operation, low: float, high: float | None) -> Value:
 
 @operator("LEAKY_RELU")
 def leaky_relu(op: Operation) -> Value:
-    """The operand, multiplied by `alpha` if it is negative."""
+    """Import LEAKY_RELU: negative elements are multiplied by `alpha`."""
     alpha = op.operator.options.number(0)
     if not op.is_quantized:
         return op.emitter.unary(Function.LEAKY_RELU, op.real(0), alpha)
@@ -173,7 +180,10 @@ def leaky_relu(op: Operation) -> Value:
 
 
 def _words(op: Operation, entries: Integers, function: Function, *parameters: float) -> SSAValue:
-    """Emit a table of 65,536 entries for stored integers of 16 bits, as `looked_up`."""
+    """
+    Emit a lookup table of 65,536 entries for a 16-bit operand; the parameters are as in
+    `looked_up`.
+    """
     table = DenseIntOrFPElementsAttr(
         TensorType(i16, [entries.size]), BytesAttr(entries.astype("<i2").tobytes())
     )
@@ -183,7 +193,10 @@ def _words(op: Operation, entries: Integers, function: Function, *parameters: fl
 
 @operator("HARD_SWISH")
 def hard_swish(op: Operation) -> Value:
-    """`x * clip(x + 3, 0, 6) / 6`; of integers in 16 bits as the kernel computes it."""
+    """
+    Import HARD_SWISH: `x * clip(x + 3, 0, 6) / 6`. For quantized values, the table has the results
+    of the 16-bit arithmetic of the kernel.
+    """
     if not op.is_quantized:
         return op.emitter.unary(Function.HARD_SWISH, op.real(0))
     source, target = op.element(0), op.result_element
@@ -218,7 +231,7 @@ def _saturated(x: Integers) -> Integers:
 
 @operator("PRELU")
 def prelu(op: Operation) -> Value:
-    """The operand, multiplied by a slope of its channel if it is negative."""
+    """Import PRELU: negative elements are multiplied by the slope of their channel, a constant."""
     slopes = op.value(1)
     if not isinstance(slopes, Constant):
         raise op.unsupported("computed slopes; convert the network with constant slopes")
@@ -256,7 +269,7 @@ def _prelu_tables(op: Operation, slopes: Stored, channels: int) -> Value:
 
 @operator("RSQRT")
 def reciprocal_root(op: Operation) -> Value:
-    """`1 / sqrt(x)`; of int8 with the integers of the kernel."""
+    """Import RSQRT: `1 / sqrt(x)` of floats. Quantized operands are an error."""
     if op.is_quantized:
         raise op.unsupported("of integers; quantize the network without it")
     return op.one("Reciprocal", [op.one("Sqrt", [op.real(0)])])
@@ -264,7 +277,7 @@ def reciprocal_root(op: Operation) -> Value:
 
 @operator("SQUARE", "SQUARED_DIFFERENCE")
 def square(op: Operation) -> Value:
-    """The product with itself, of the operand or of a difference."""
+    """Import SQUARE, or SQUARED_DIFFERENCE of two operands. Quantized operands are an error."""
     if op.is_quantized:
         raise op.unsupported("of integers; quantize the network without it")
     x = numbers(op, 0)
@@ -275,7 +288,9 @@ def square(op: Operation) -> Value:
 
 @operator("GELU")
 def gelu(op: Operation) -> Value:
-    """`x * Phi(x)`, or the approximation by `tanh`."""
+    """
+    Import GELU: `x * Phi(x)`, or the approximation by `tanh`. Quantized operands are an error.
+    """
     if op.is_quantized:
         raise op.unsupported("of integers; quantize the network without it")
     approximate = "tanh" if op.operator.options.flag(0) else "none"
@@ -291,7 +306,10 @@ def gelu(op: Operation) -> Value:
 
 @operator("LOG_SOFTMAX", "L2_NORMALIZATION")
 def normalization(op: Operation) -> Value:
-    """The logarithm of softmax, or division by the root of the sum of squares, of the last axis."""
+    """
+    Import LOG_SOFTMAX, or L2_NORMALIZATION (division by the root of the sum of squares), along the
+    last axis. Quantized operands are an error.
+    """
     if op.is_quantized:
         raise op.unsupported("of integers; quantize the network without it")
     x = op.real(0)

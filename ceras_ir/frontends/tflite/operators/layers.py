@@ -29,7 +29,10 @@ SAME, VALID = 0, 1
 
 @dataclass(frozen=True)
 class Window:
-    """Strides, dilations, and the padding [top, left, bottom, right] of a sliding window."""
+    """
+    Strides, dilations, and the padding [top, left, bottom, right] of the window of a convolution or
+    pooling, in elements.
+    """
 
     strides: tuple[int, int]
     dilations: tuple[int, int]
@@ -44,7 +47,10 @@ class Window:
         strides: tuple[int, int],
         dilations: tuple[int, int] = (1, 1),
     ) -> "Window":
-        """Return the window of an operator; option 0 is the padding."""
+        """
+        Return the window of an operator with SAME or VALID padding in option 0. `size` is the
+        height and width of the input, `kernel` that of the window.
+        """
         kind = op.operator.options.integer(0, "b")
         return cls.padded(op, kind, size, kernel, strides, dilations)
 
@@ -53,8 +59,9 @@ class Window:
         cls, op: Operation, size: Sequence[int], kernel: Sequence[int], dilation_option: int
     ) -> "Window":
         """
-        Return the window of a convolution: options 1 and 2 are the strides, and the dilations begin
-        at `dilation_option`; width precedes height.
+        Return the window of a convolution: options 1 and 2 are the strides, and options
+        `dilation_option` and the next are the dilations, each for width and height. `size` is the
+        height and width of the input.
         """
         options, first = op.operator.options, dilation_option
         return cls.of(
@@ -75,7 +82,10 @@ class Window:
         strides: tuple[int, int],
         dilations: tuple[int, int] = (1, 1),
     ) -> "Window":
-        """Return the window with padding of a kind."""
+        """
+        Return the window with the padding that `kind`, SAME or VALID, implies for an input of the
+        height and width `size`.
+        """
         if kind not in (SAME, VALID):
             raise op.wrong(f"padding {kind}, expected SAME or VALID")
         if min(*strides, *dilations, *kernel) < 1:
@@ -92,7 +102,7 @@ class Window:
 
 
 def rank_4(op: Operation, index: int) -> tuple[int, ...]:
-    """Return the shape of operand `index`, which must have four dimensions."""
+    """Return the shape of operand `index`. Raise an error if it does not have four dimensions."""
     if len(shape := op.shape(index)) != 4:
         raise op.wrong(f"operand {index} has shape {list(shape)}, expected four dimensions")
     return shape
@@ -100,7 +110,7 @@ def rank_4(op: Operation, index: int) -> tuple[int, ...]:
 
 @operator("CONV_2D")
 def convolution(op: Operation) -> Value:
-    """A convolution with filters [O, H, W, I / groups]."""
+    """Import CONV_2D, with filters [O, H, W, I / groups]."""
     _, height, width, channels = rank_4(op, 0)
     outputs, *kernel, depth = rank_4(op, 1)
     if depth < 1 or channels % depth:
@@ -112,7 +122,9 @@ def convolution(op: Operation) -> Value:
 
 @operator("DEPTHWISE_CONV_2D")
 def depthwise(op: Operation) -> Value:
-    """A convolution with a filter [1, H, W, O], each channel separately."""
+    """
+    Import DEPTHWISE_CONV_2D, with a filter [1, H, W, O]: each channel is convolved separately.
+    """
     _, height, width, channels = rank_4(op, 0)
     one, *kernel, outputs = rank_4(op, 1)
     if one != 1 or not channels or outputs % channels:
@@ -124,7 +136,10 @@ def depthwise(op: Operation) -> Value:
 
 @dataclass(frozen=True)
 class Weights:
-    """Constant weights of a layer, floats or integers with a scale for each output or a single."""
+    """
+    The constant weights of a layer: floats (without `scales`), or integers with a scale for each
+    output channel or a single scale.
+    """
 
     array: NDArray[np.generic]
     scales: tuple[float, ...]
@@ -133,7 +148,11 @@ class Weights:
 
     @classmethod
     def of(cls, op: Operation, index: int, outputs: int, channel_axis: int = 0) -> "Weights":
-        """Return the weights of a layer. Several scales must belong to the output channels."""
+        """
+        Return operand `index` as the weights of a layer with `outputs` output channels, in
+        dimension `channel_axis`. If there are several scales, each must belong to an output
+        channel.
+        """
         value = op.value(index)
         if not isinstance(value, Constant):
             raise op.unsupported("computed weights; convert the network with constant weights")
@@ -154,15 +173,18 @@ class Weights:
         return cls(value.load(), tensor.scales, tensor.points, value.name)
 
     def moved(self, order: Sequence[int]) -> "Weights":
-        """Return the weights with dimensions in another order, the output channels first."""
+        """
+        Return the weights with dimensions in the given order, in which output channels must be
+        first.
+        """
         return Weights(
             np.ascontiguousarray(self.array.transpose(order)), self.scales, self.points, self.name
         )
 
     def rescaled_by(self, op: Operation, requant: RequantAttr) -> "Weights":
         """
-        Return the weights with the scales that a requantization implies. Kernels round the factors
-        of 64-bit sums to 15 bits, and filters of zeros may have a scale of 0.
+        Return the weights with scales for which the rounded factors of `requant` are exact. Kernels
+        round the factors of 64-bit sums to 15 bits, and filters of zeros may have a scale of 0.
         """
         scales, implied = np.broadcast_arrays(self.scales, implied_scales(op, requant))
         if (np.abs(scales - implied) <= SAME_SCALE * scales).all():
@@ -171,7 +193,7 @@ class Weights:
         return replace(self, scales=tuple(implied.tolist()), points=points)
 
     def emitted(self, op: Operation) -> SSAValue:
-        """Emit the constant."""
+        """Emit the weights as a constant, and return the value."""
         element = f32
         if self.scales:
             storage = graph.plain_element(self.array.dtype)
@@ -191,7 +213,10 @@ class Weights:
 
 
 def bias_of(op: Operation, index: int, weights: Weights, outputs: int) -> SSAValue | None:
-    """Emit the bias of a layer: floats, or integers at the scale of the sums."""
+    """
+    Emit the bias of a layer and return the value: floats, or integers at the scale of the sums.
+    Return `None` without operand `index`.
+    """
     if not op.has_input(index):
         return None
     if not op.is_quantized:
@@ -214,13 +239,19 @@ def bias_of(op: Operation, index: int, weights: Weights, outputs: int) -> SSAVal
 
 
 def layer_requant(op: Operation, scales: Sequence[float], activation: int) -> RequantAttr:
-    """Return the requantization of a layer with these scales of the weights."""
+    """
+    Return the requantization of the sums of a layer with these scales of the weights. Option number
+    `activation` is the fused activation.
+    """
     factors = [product_scale(op, s) / op.result_element.scale for s in scales]
     return op.requant(factors, op.clamp(activation), wide=has_wide_sums(op))
 
 
 def product_scale(op: Operation, scale: float) -> float:
-    """Return the scale of products with weights, of which kernels of uint8 have a float32."""
+    """
+    Return the scale of products of the input with weights at `scale`. Kernels of uint8 compute it
+    in float32.
+    """
     source = op.element(0).scale
     return float(np.float32(source) * np.float32(scale)) if is_unsigned(op) else source * scale
 
@@ -231,7 +262,8 @@ def is_unsigned(op: Operation) -> bool:
 
 def has_wide_sums(op: Operation) -> bool:
     """
-    Return whether the kernel adds in 64 bits: 16-bit operands, unless the bias has 32 bits.
+    Return whether the kernel adds in 64 bits: it does for 16-bit operands, unless the bias has 32
+    bits.
     """
     return op.input(0).kind == "int16" and not (op.has_input(2) and op.input(2).kind == "int32")
 
@@ -245,8 +277,8 @@ def convolved(
     input: Value | None = None,
 ) -> Value:
     """
-    Emit a convolution of `input`, by default operand 0. Option `activation` is the fused function,
-    if there is one.
+    Emit a convolution of `input`, by default operand 0. Option number `activation`, unless it is
+    `None`, is the fused activation. The bias is operand 2, if it is given.
     """
     outputs = weights.array.shape[0]
     quantized = op.is_quantized
@@ -280,7 +312,10 @@ def convolved(
 
 @operator("FULLY_CONNECTED")
 def fully_connected(op: Operation) -> Value:
-    """A matrix product with weights [N, K]; all dimensions but the last count as rows."""
+    """
+    Import FULLY_CONNECTED: a matrix product with weights [N, K], in which all dimensions of the
+    input except the last are rows.
+    """
     if op.operator.options.integer(1, "b"):
         raise op.unsupported("shuffled weights; convert the network for the reference kernels")
     shape, weight_shape = op.shape(0), op.shape(1)
@@ -326,7 +361,7 @@ def fully_connected(op: Operation) -> Value:
 
 @operator("AVERAGE_POOL_2D", "MAX_POOL_2D")
 def pooling(op: Operation) -> Value:
-    """The average or the maximum of windows; elements outside of the input do not count."""
+    """Import AVERAGE_POOL_2D or MAX_POOL_2D. Elements outside of the input do not count."""
     _, height, width, _ = rank_4(op, 0)
     options = op.operator.options
     strides = options.integer(2, "i"), options.integer(1, "i")
@@ -358,7 +393,10 @@ def pooling(op: Operation) -> Value:
 
 
 def clamped(op: Operation, value: SSAValue, bounds: tuple[int, int]) -> SSAValue:
-    """Clamp the integers of a quantized value; no operation if the type has these bounds."""
+    """
+    Clamp the stored integers of a quantized value to `bounds`. No operation is emitted if these are
+    the range of the type.
+    """
     element = graph.stored_element(value)
     if bounds == (element.low, element.high):
         return value
@@ -368,7 +406,7 @@ def clamped(op: Operation, value: SSAValue, bounds: tuple[int, int]) -> SSAValue
 
 @operator("SOFTMAX")
 def softmax(op: Operation) -> Value:
-    """Softmax of the last dimension of `beta * x`."""
+    """Import SOFTMAX: the softmax of `beta * x` along the last dimension."""
     beta = op.operator.options.number(0)
     if not op.is_quantized:
         x = op.real(0)

@@ -16,13 +16,19 @@ from ceras_ir.frontends.tflite.operation import Operation, Stored, operator
 
 
 def moved(op: Operation, index: int) -> Value:
-    """Return operand `index`; a quantized constant becomes an operation."""
+    """
+    Return operand `index`, for an operator that moves elements. A quantized constant is emitted as
+    an operation, other constants are not.
+    """
     value = op.value(index)
     return op.tensor(index) if isinstance(value, Stored) else value
 
 
 def folded(op: Operation, index: int) -> NDArray[np.generic] | None:
-    """Return the elements of a constant that is not quantized, or `None`."""
+    """
+    Return operand `index` as an array if it is a constant without a scale, otherwise `None`.
+    Operators of such constants are computed at import.
+    """
     value = op.value(index)
     is_plain = isinstance(value, Constant) and not isinstance(value, Stored)
     return value.load() if is_plain and isinstance(value, Constant) else None
@@ -34,7 +40,10 @@ def constant(op: Operation, array: NDArray[np.generic]) -> Constant:
 
 @operator("RESHAPE")
 def reshape(op: Operation) -> Value:
-    """The elements in another shape, of operand 1 or of the result."""
+    """
+    Import RESHAPE: the new shape is operand 1 if that is constant, else the shape that the file
+    declares for the result.
+    """
     value = moved(op, 0)
     count = prod(shape_of_value(value))
     shape = list(op.output.shape)
@@ -55,7 +64,7 @@ def reshape(op: Operation) -> Value:
 
 @operator("EXPAND_DIMS")
 def expand_dims(op: Operation) -> Value:
-    """Insert an extent of 1."""
+    """Import EXPAND_DIMS: insert a dimension of extent 1."""
     shape, axes = list(op.shape(0)), op.integers(1)
     if len(axes) != 1:
         raise op.wrong("a single axis expected")
@@ -65,7 +74,7 @@ def expand_dims(op: Operation) -> Value:
 
 @operator("SQUEEZE")
 def squeeze(op: Operation) -> Value:
-    """Remove extents of 1."""
+    """Import SQUEEZE: remove dimensions of extent 1: all, or only the dimensions in the options."""
     shape = op.shape(0)
     axes = {op.axis(a, len(shape)) for a in op.operator.options.integers(0)}
     axes = axes or {i for i, n in enumerate(shape) if n == 1}
@@ -76,7 +85,7 @@ def squeeze(op: Operation) -> Value:
 
 @operator("TRANSPOSE")
 def transpose(op: Operation) -> Value:
-    """Permute dimensions."""
+    """Import TRANSPOSE: permute dimensions."""
     order = [op.axis(a, len(op.shape(0))) for a in op.integers(1)]
     if sorted(order) != list(range(len(op.shape(0)))):
         raise op.wrong(f"{order} does not order {len(op.shape(0))} dimensions")
@@ -85,19 +94,19 @@ def transpose(op: Operation) -> Value:
 
 @operator("SHAPE")
 def shape(op: Operation) -> Value:
-    """The shape of the operand, a constant."""
+    """Import SHAPE: the shape of the operand, as a constant."""
     return constant(op, np.array(op.shape(0), op.output.dtype))
 
 
 @operator("RANK")
 def rank(op: Operation) -> Value:
-    """The number of dimensions, a constant."""
+    """Import RANK: the number of dimensions of the operand, as a constant."""
     return constant(op, np.array(len(op.shape(0)), np.int32))
 
 
 @operator("CONCATENATION")
 def concatenation(op: Operation) -> Value:
-    """Concatenate operands along an axis."""
+    """Import CONCATENATION: concatenate operands along an axis."""
     parts = [moved(op, i) for i in range(op.count)]
     if not parts:
         raise op.wrong("has no operands")
@@ -124,7 +133,7 @@ def _expect_alike(op: Operation, parts: Sequence[Value], axis: int) -> None:
 
 @operator("PACK")
 def pack(op: Operation) -> Value:
-    """Concatenate operands along a new axis."""
+    """Import PACK: stack operands along a new axis."""
     values = [moved(op, i) for i in range(op.count)]
     if not values:
         raise op.wrong("has no operands")
@@ -141,7 +150,7 @@ def pack(op: Operation) -> Value:
 
 @operator("UNPACK")
 def unpack(op: Operation) -> Sequence[Value]:
-    """Return the elements at each index of an axis."""
+    """Import UNPACK: the elements at each index of an axis, as separate results."""
     shape = op.shape(0)
     axis = op.axis(op.operator.options.integer(1, "i"), len(shape))
     if shape[axis] != len(op.operator.outputs):
@@ -151,7 +160,7 @@ def unpack(op: Operation) -> Sequence[Value]:
 
 @operator("SPLIT", "SPLIT_V")
 def split(op: Operation) -> Sequence[Value]:
-    """Return consecutive parts along an axis, equal or of given sizes."""
+    """Import SPLIT or SPLIT_V: consecutive parts along an axis, of equal or of given sizes."""
     data, along = (1, 0) if op.name == "SPLIT" else (0, 2)
     shape, axes, count = op.shape(data), op.integers(along), len(op.operator.outputs)
     axis = op.axis(axes[0] if axes else 0, len(shape))
@@ -168,7 +177,10 @@ def split(op: Operation) -> Sequence[Value]:
 
 @operator("SLICE")
 def slice_(op: Operation) -> Value:
-    """Return a block that begins at operand 1; a size of -1 is the rest."""
+    """
+    Import SLICE: the block that begins at the indices in operand 1 and has the size in operand 2; a
+    size of -1 is the rest.
+    """
     shape, starts, sizes = op.shape(0), op.integers(1), op.integers(2)
     if not len(shape) == len(starts) == len(sizes):
         raise op.wrong(f"begin {list(starts)} and size {list(sizes)} of {list(shape)}")
@@ -184,7 +196,10 @@ def slice_(op: Operation) -> Value:
 
 @operator("STRIDED_SLICE")
 def strided_slice(op: Operation) -> Value:
-    """Slice as numpy, with masks for open bounds and for removed dimensions."""
+    """
+    Import STRIDED_SLICE: slice as numpy does. Bits of masks in the options mark open bounds and
+    removed dimensions.
+    """
     shape = op.shape(0)
     begin, end, strides = (op.integers(i) for i in (1, 2, 3))
     masks = [op.operator.options.integer(i, "i") for i in range(5)]
@@ -260,7 +275,7 @@ def _index(
 
 @operator("PAD", "PADV2")
 def pad(op: Operation) -> Value:
-    """Add a border of zeros, or of operand 2."""
+    """Import PAD or PADV2: add a border of zeros, or of the number in operand 2."""
     borders = _borders(op)
     low, high = zip(*borders, strict=True)
     if min(*low, *high) < 0:
@@ -289,7 +304,10 @@ def _borders(op: Operation) -> list[tuple[int, int]]:
 
 @operator("MIRROR_PAD")
 def mirror_pad(op: Operation) -> Value:
-    """Reflect elements at the border, with or without the element at the border."""
+    """
+    Import MIRROR_PAD: reflect elements at the border. The element at the border is repeated
+    (SYMMETRIC) or not (REFLECT).
+    """
     shape, value = op.shape(0), moved(op, 0)
     symmetric = op.operator.options.integer(0, "b") == 1
     for axis, (low, high) in enumerate(_borders(op)):
@@ -305,7 +323,7 @@ def mirror_pad(op: Operation) -> Value:
 
 @operator("TILE")
 def tile(op: Operation) -> Value:
-    """Repeat along each dimension."""
+    """Import TILE: repeat the operand along each dimension."""
     value, repeats = moved(op, 0), op.integers(1)
     if len(repeats) != len(op.shape(0)) or min(repeats, default=1) < 1:
         raise op.wrong(f"repeats {list(repeats)} of {list(op.shape(0))}")
@@ -316,7 +334,7 @@ def tile(op: Operation) -> Value:
 
 @operator("BROADCAST_TO")
 def broadcast_to(op: Operation) -> Value:
-    """Repeat extents of 1."""
+    """Import BROADCAST_TO: repeat elements along dimensions of extent 1."""
     shape, source = op.integers(1), op.shape(0)
     lifted = (*(1,) * (len(shape) - len(source)), *source)
     if len(lifted) != len(shape) or any(
@@ -328,7 +346,7 @@ def broadcast_to(op: Operation) -> Value:
 
 @operator("REVERSE_V2")
 def reverse(op: Operation) -> Value:
-    """Reverse the order along axes."""
+    """Import REVERSE_V2: reverse the order of elements along axes."""
     value = moved(op, 0)
     for axis in op.integers(1):
         value = op.emitter.reversed(value, op.axis(axis, len(op.shape(0))))
@@ -337,7 +355,10 @@ def reverse(op: Operation) -> Value:
 
 @operator("SPACE_TO_DEPTH", "DEPTH_TO_SPACE")
 def depth_and_space(op: Operation) -> Value:
-    """Exchange blocks of height and width with channels."""
+    """
+    Import SPACE_TO_DEPTH, which converts blocks of height and width to channels, or DEPTH_TO_SPACE,
+    the inverse.
+    """
     if len(shape := op.shape(0)) != 4:
         raise op.wrong(f"four dimensions expected, got {list(shape)}")
     n, h, w, c = shape
@@ -357,7 +378,10 @@ def depth_and_space(op: Operation) -> Value:
 
 @operator("SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND")
 def batch_and_space(op: Operation) -> Value:
-    """Exchange blocks of the spatial dimensions with the batch."""
+    """
+    Import SPACE_TO_BATCH_ND, which converts blocks of the spatial dimensions to elements of the
+    batch, or BATCH_TO_SPACE_ND, the inverse.
+    """
     block, flat = op.integers(1), op.integers(2)
     count, value = len(block), moved(op, 0)
     if not block or min(block) < 1 or len(flat) != 2 * count or len(op.shape(0)) <= count:

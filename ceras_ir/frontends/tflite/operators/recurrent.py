@@ -49,7 +49,10 @@ HIDDEN = 4
 
 @operator("UNIDIRECTIONAL_SEQUENCE_LSTM")
 def lstm(op: Operation) -> Value:
-    """A layer with input, forget, cell and output gates, and a state from the previous call."""
+    """
+    Import UNIDIRECTIONAL_SEQUENCE_LSTM, with input, forget, cell and output gates. The state is
+    kept from call to call.
+    """
     for index, part in UNSUPPORTED.items():
         if op.has_input(index) != (index == INPUT_WEIGHTS):
             raise op.unsupported(f"{part}; convert the network without it")
@@ -74,7 +77,10 @@ def _state(op: Operation, index: int) -> SSAValue:
 
 
 def _joined(op: Operation, first: int) -> NDArray[np.generic]:
-    """Return the constants of all gates, along the first dimension."""
+    """
+    Return the constants of all gates, operands `first` and following, concatenated along the first
+    dimension.
+    """
     parts = [op.real(first + gate) for gate in range(GATES)]
     arrays = [part.load() for part in parts if isinstance(part, Constant)]
     if len(arrays) < GATES or len({array.shape for array in arrays}) > 1:
@@ -83,7 +89,10 @@ def _joined(op: Operation, first: int) -> NDArray[np.generic]:
 
 
 def _extents(op: Operation, time_major: bool) -> tuple[int, int, int]:
-    """Return the steps, the batch and the units of a layer."""
+    """
+    Return the number of steps, the batch and the number of units of a layer. With `time_major`, the
+    first dimension of the input is the steps, else the batch.
+    """
     first, second, _ = op.shape(0)
     shape = op.shape(BIASES)
     if len(shape) != 1:
@@ -92,7 +101,9 @@ def _extents(op: Operation, time_major: bool) -> tuple[int, int, int]:
 
 
 def _rows(op: Operation, x: Value, time_major: bool) -> SSAValue:
-    """Return the inputs of all steps as rows, those of a step together."""
+    """
+    Return the input of all steps as rows [steps * batch, size]; the rows of a step are consecutive.
+    """
     if not time_major:
         x = op.emitter.transposed(x, (1, 0, 2))
     steps, batch, width = shape_of_value(x)
@@ -102,7 +113,10 @@ def _rows(op: Operation, x: Value, time_major: bool) -> SSAValue:
 def _sequence(
     op: Operation, results: Sequence[SSAValue], h: SSAValue, c: SSAValue, time_major: bool
 ) -> Value:
-    """Keep the states, and return the results of all steps in the order of the input."""
+    """
+    Keep `h` and `c` as the states for the next call, and return the `results` of all steps as a
+    sequence in the layout of the input.
+    """
     op.variables.current[op.input(OUTPUT_STATE).name] = h
     op.variables.current[op.input(CELL_STATE).name] = c
     steps, batch, units = _extents(op, time_major)
@@ -112,13 +126,18 @@ def _sequence(
 
 
 def _taken(op: Operation, x: SSAValue, axis: int, index: int, size: int) -> SSAValue:
-    """Return the part `index` of parts of equal size along an axis."""
+    """
+    Return part number `index` of `x`, which consists of parts of `size` elements along `axis`.
+    """
     places = range(index * size, (index + 1) * size)
     return op.emitter.materialize(op.emitter.gathered(x, axis, places))
 
 
 def _check_weights(op: Operation, weights: Sequence[SSAValue], units: int) -> None:
-    """Refuse weights of other shapes than those of the input, the state and the biases."""
+    """
+    Raise an error if the weights of the input or of the state do not have the shape that input,
+    `units` and gates require.
+    """
     columns = op.shape(0)[2], units
     for value, width in zip(weights, columns, strict=True):
         if (shape := graph.shape_of(value)) != (GATES * units, width):
@@ -126,7 +145,10 @@ def _check_weights(op: Operation, weights: Sequence[SSAValue], units: int) -> No
 
 
 def _float_layer(op: Operation, time_major: bool) -> Value:
-    """Emit the steps of a float layer. Weights of 8 bits are dequantized."""
+    """
+    Emit the steps of a float layer, and return the sequence of results. Weights of 8 bits are
+    dequantized.
+    """
     emitter, limit = op.emitter, op.operator.options.number(1)
     steps, batch, units = _extents(op, time_major)
     if steps > MAX_STEPS:
@@ -159,10 +181,16 @@ def _word(fraction_bits: int) -> UniformType:
 
 
 class _Products:
-    """The sums of products of all gates of a quantized layer, side by side."""
+    """
+    The matrix product of all gates of a quantized layer, with the results of the gates next to each
+    other, for the input or for the state.
+    """
 
     def __init__(self, op: Operation, source: UniformType, target: UniformType, first: int):
-        """Emit the weights from operand `first` on, for rows of type `source`."""
+        """
+        Emit the weights, the operands from `first` on, for rows of the type `source`. Results have
+        the type `target`.
+        """
         self.op, self.target = op, target
         array, scales = self._weights(first)
         # The kernel multiplies the scales in single precision.
@@ -177,7 +205,7 @@ class _Products:
         self.weights, self.bias = self._constant(array, kind, first), None
 
     def add_biases(self) -> None:
-        """Emit the biases, at the scale of the sums."""
+        """Emit the biases, at the scale of the sums, and add them to the products."""
         arrays = [self.op.array(index) for index in range(BIASES, BIASES + GATES)]
         joined = np.concatenate(arrays, axis=None)
         if joined.shape != (len(self.scales),) or joined.dtype != np.int32:
@@ -186,7 +214,7 @@ class _Products:
         self.bias = self._constant(joined, element, BIASES)
 
     def of(self, x: SSAValue) -> SSAValue:
-        """Emit the sums for the rows of `x`."""
+        """Emit the products for the rows of `x`."""
         return self.op.emitter.emit(
             graph.MatmulOp(
                 x, self.weights, self.bias, result_element=self.target, requant=self.requant
@@ -260,7 +288,10 @@ def _integer_layer(op: Operation, time_major: bool) -> Value:
 
 
 def _hidden(op: Operation) -> UniformType:
-    """Return the type of the result, which the state and the file must have too."""
+    """
+    Return the type of the result. Raise an error if the state, or the type for it in the file,
+    differs.
+    """
     listed = op.operator.intermediates
     kind = op.graph.tensors[listed[HIDDEN]] if len(listed) > HIDDEN else op.output
     found = op.result_element

@@ -26,7 +26,10 @@ def _axes(op: Operation) -> list[int]:
 
 
 def _without(op: Operation, value: Value, axes: Sequence[int]) -> Value:
-    """Remove the reduced dimensions unless the operator keeps them."""
+    """
+    Remove the dimensions `axes` of extent 1 from a reduced `value`, unless the option of the
+    operator keeps them.
+    """
     if op.operator.options.flag(0):
         return value
     shape = shape_of_value(value)
@@ -35,7 +38,7 @@ def _without(op: Operation, value: Value, axes: Sequence[int]) -> Value:
 
 @operator("MEAN")
 def mean(op: Operation) -> Value:
-    """The average along axes."""
+    """Import MEAN: the average along axes."""
     axes = _axes(op)
     if not op.is_quantized:
         return _without(op, op.emitter.mean(op.real(0), axes), axes)
@@ -44,7 +47,7 @@ def mean(op: Operation) -> Value:
 
 @operator(*REDUCTIONS, "REDUCE_PROD", "REDUCE_ANY", "REDUCE_ALL")
 def reduce(op: Operation) -> Value:
-    """The sum, the product or an extreme along axes."""
+    """Import SUM, REDUCE_MAX or another reduction along axes."""
     axes = _axes(op)
     if op.name in ("REDUCE_ANY", "REDUCE_ALL"):
         kind = Reduce.MAX if op.name == "REDUCE_ANY" else Reduce.MIN
@@ -103,7 +106,7 @@ def _quantized_sum(op: Operation, axes: Sequence[int], *, averages: bool) -> SSA
 
 @operator("MAXIMUM", "MINIMUM")
 def extreme(op: Operation) -> Value:
-    """The larger or the smaller of two operands."""
+    """Import MAXIMUM or MINIMUM of two operands. Quantized operands are an error."""
     name = "Max" if op.name == "MAXIMUM" else "Min"
     if op.is_quantized:
         if op.element(0) != op.element(1):
@@ -121,7 +124,9 @@ SAME_NAMES = {
 
 @operator(*SAME_NAMES, "NOT_EQUAL", "FLOOR_DIV", "FLOOR_MOD", "ADD_N")
 def elementwise(op: Operation) -> Value:
-    """Elementwise operators of floats, plain integers and booleans."""
+    """
+    Import an elementwise operator, such as a comparison, of floats, plain integers or booleans.
+    """
     values = [numbers(op, i) for i in range(op.count)]
     if op.name == "NOT_EQUAL":
         return op.one("Not", [op.one("Equal", values)])
@@ -142,13 +147,13 @@ def elementwise(op: Operation) -> Value:
 
 @operator("CAST")
 def cast(op: Operation) -> Value:
-    """Convert elements to the type of the result."""
+    """Import CAST: convert elements to the type of the result."""
     return op.emitter.cast(op.value(0), op.output.element)
 
 
 @operator("ARG_MAX", "ARG_MIN")
 def arg(op: Operation) -> Value:
-    """The index of the first extreme along an axis."""
+    """Import ARG_MAX or ARG_MIN: the index of the first extreme element along an axis."""
     value, axes = moved(op, 0), op.integers(1)
     if len(axes) != 1:
         raise op.wrong("a single axis expected")
@@ -161,7 +166,7 @@ def arg(op: Operation) -> Value:
 
 @operator("GATHER")
 def gather(op: Operation) -> Value:
-    """The elements at the indices of operand 1 along an axis."""
+    """Import GATHER: the elements along an axis at the indices in operand 1."""
     options = op.operator.options
     if options.integer(1, "i"):
         raise op.unsupported("batch dimensions of the indices; convert the network without them")
@@ -172,7 +177,7 @@ def gather(op: Operation) -> Value:
 
 @operator("CUMSUM")
 def running_sum(op: Operation) -> Value:
-    """Prefix sums along an axis."""
+    """Import CUMSUM: for each element, the sum of the elements up to it along an axis."""
     options = op.operator.options
     flags = {"exclusive": int(options.flag(0)), "reverse": int(options.flag(1))}
     return op.one("CumSum", [numbers(op, 0), op.value(1)], **flags)
@@ -180,7 +185,10 @@ def running_sum(op: Operation) -> Value:
 
 @operator("BATCH_MATMUL")
 def batch_matmul(op: Operation) -> Value:
-    """Products of matrices in the last two dimensions, either of them transposed."""
+    """
+    Import BATCH_MATMUL: matrix products over the last two dimensions. Options transpose either
+    operand.
+    """
     if op.is_quantized:
         raise op.unsupported("a product of computed integers; quantize the network without it")
     sides: list[Value] = []
@@ -195,7 +203,9 @@ def batch_matmul(op: Operation) -> Value:
 
 @operator("FILL")
 def fill(op: Operation) -> Value:
-    """A tensor of a constant shape with one value."""
+    """
+    Import FILL: a tensor of a constant shape in which all elements have the same constant value.
+    """
     shape = op.integers(0)
     number = op.array(1).reshape(-1)
     if number.size != 1 or prod(shape) > 1 << 24 or min(shape, default=1) < 1:
@@ -205,7 +215,10 @@ def fill(op: Operation) -> Value:
 
 @operator("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR")
 def resize(op: Operation) -> Value:
-    """Resample height and width to the size in operand 1."""
+    """
+    Import RESIZE_BILINEAR or RESIZE_NEAREST_NEIGHBOR: resample height and width to the size in
+    operand 1.
+    """
     from ceras_ir.dialects.graph import Coordinates, Nearest, Resize, ResizeOp
 
     shape, size = op.shape(0), op.integers(1)

@@ -12,7 +12,10 @@ from ceras_ir.frontends.tflite.operators.movement import moved
 
 @operator("VAR_HANDLE")
 def handle(op: Operation) -> Value:
-    """The name of a variable."""
+    """
+    Import VAR_HANDLE: a constant with the name of a variable, by which READ_VARIABLE and
+    ASSIGN_VARIABLE find it.
+    """
     return Constant.of(op.operator.options.text(1), np.zeros((), np.int32))
 
 
@@ -25,13 +28,15 @@ def _name(op: Operation) -> str:
 
 @operator("READ_VARIABLE")
 def read(op: Operation) -> Value:
-    """The value of a variable."""
+    """Import READ_VARIABLE: the current value of a variable."""
     return op.variables.read(_name(op), op.output)
 
 
 @operator("ASSIGN_VARIABLE")
 def assign(op: Operation) -> Sequence[Value]:
-    """Set the value of a variable for later reads, and for the next call."""
+    """
+    Import ASSIGN_VARIABLE: set the value of a variable for later operators, and for the next call.
+    """
     value = moved(op, 1)
     name, stored = _name(op), op.emitter.materialize(value)
     known = op.variables.current.get(name)
@@ -43,6 +48,9 @@ def assign(op: Operation) -> Sequence[Value]:
 
 @operator("CALL_ONCE")
 def call_once(op: Operation) -> Sequence[Value]:
-    """The initialization of variables by constants."""
+    """
+    Import CALL_ONCE: record the constants that the named subgraph assigns to variables before the
+    first call.
+    """
     op.variables.initialize(op.model, op.operator.options.integer(0, "i"))
     return []

@@ -23,8 +23,9 @@ from ceras_ir.frontends.tflite.operators.layers import (
 @operator("TRANSPOSE_CONV")
 def transposed_convolution(op: Operation) -> Value:
     """
-    Operand 0 is the shape of the result, operand 1 the filters, and operand 2 the input. A computed
-    shape is that which the file declares, as in TensorFlow Lite Micro.
+    Import TRANSPOSE_CONV. Operand 0 is the shape of the result, operand 1 the filters, and operand
+    2 the input. If the shape is computed, the shape that the file declares is used, as in
+    TensorFlow Lite Micro.
     """
     is_declared = not isinstance(op.value(0), Constant) and not op.output.open_dimensions
     size = op.output.shape if is_declared else op.integers(0)
@@ -41,8 +42,8 @@ MEDIAPIPE_PADDING = {1: SAME, 2: VALID}
 @operator("Convolution2DTransposeBias")
 def with_bias(op: Operation) -> Value:
     """
-    MediaPipe's operator of an input, filters and a bias. The options are three integers: the
-    padding, and the strides of width and height.
+    Import MediaPipe's transposed convolution of an input, filters and a bias. The options are three
+    integers: the padding, and the strides of width and height.
     """
     raw = op.operator.custom_options
     if len(raw) < 12:
@@ -62,8 +63,9 @@ def _transposed(
     activation: int | None,
 ) -> Value:
     """
-    Emit a convolution over the input with zeros between the elements, with filters [O, H, W, I]
-    that are turned by 180 degrees. Option `activation` is the fused function.
+    Emit a convolution over the input (operand 0) with zeros between the elements. The filters
+    (operand 1, [O, H, W, I]) are turned by 180 degrees. `size` is the shape of the result. Option
+    number `activation`, unless it is `None`, is the fused activation.
     """
     x = op.shape(0)
     outputs, *kernel, depth = rank_4(op, 1)
