@@ -71,9 +71,9 @@ def verify(
     images: ImageOptions | None = None,
 ) -> Verification:
     """
-    Run `model` at each level and on `targets`, by default those of `ceras-verify`, on the first
-    `samples` of `inputs`, or on synthetic inputs. A model from `quantize` keeps its scales. Any
-    other model is quantized for the target.
+    Run `model` at each level and on `targets`, by default the targets of `ceras-verify`, on the
+    first `samples` of `inputs`, or on synthetic inputs. A model from `quantize` keeps the scales.
+    Any other model is quantized for the target.
     """
     if isinstance(targets, str):
         raise UsageError("targets must be a list of names, such as ['c']")
@@ -155,7 +155,7 @@ class Comparison(Protocol):
     def layers(self) -> Sequence[LayerNoise]:
         """
         The noise of each layer of the first variant compared with the float layer: isolated (only
-        this layer is quantized, and its operands come from the float network) and accumulated (all
+        this layer is quantized, and the operands are from the float network) and accumulated (all
         layers before it are quantized, too).
         """
         ...

@@ -36,7 +36,7 @@ class Compiled:
 
     def __init__(self, folder: Path, build: Build | None = None, keep: Sequence[object] = ()):
         """
-        Open the compiled network in `folder`. `build` is its compilation, if it took place in this
+        Open the compiled network in `folder`. `build` is the compilation, if it took place in this
         process. `keep` are objects that must not be collected before this object, such as a
         temporary folder.
         """
@@ -102,8 +102,8 @@ class Compiled:
 
     def save(self, folder: str | PathLike[str], *, force: bool = False) -> Path:
         """
-        Write all files to `folder`, or none if that fails. Raise an error if `folder` has files but
-        no manifest of the compiler, unless `force`.
+        Write all files to `folder`, or no file if that fails. Raise an error if `folder` has files
+        but no manifest of the compiler, unless `force`.
         """
         with diagnosed(fspath(folder)), open_folder(fspath(folder), force=force) as staging:
             for path in self._paths():

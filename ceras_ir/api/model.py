@@ -130,7 +130,7 @@ class Model:
 
     @property
     def is_quantized(self) -> bool:
-        """Whether at least one value is stored as quantized integers."""
+        """Whether any value is stored as quantized integers."""
         return is_quantized(main_function(self._module))
 
     # Steps that return another network, or results.
@@ -152,7 +152,7 @@ class Model:
         """
         Fuse the network, and quantize it for the arithmetic of `target` (default: of any target).
         `calibration` are samples: arrays, arrays by name, a generator of either, files or folders;
-        the default is synthetic samples. `options` are those of the commands and of the pass
+        the default is synthetic samples. `options` are the options of the commands and of the pass
         `quantize`, such as `silu="table"`; `in_float` is `--float`.
         """
         files, data = SampleFiles(), None
@@ -196,9 +196,10 @@ class Model:
     ) -> Compiled:
         """
         Compile for `target`. A network without `quantize` is quantized first if the target has only
-        integers. `at` maps the name of a level to passes that run after it. Options are those of
-        the target, such as `weights="file"`; a default that depends on the target is `...`. If the
-        network is too large for the board, the error names the smallest change after which it fits.
+        integers. `at` maps the name of a level to passes that run after it. Options are as for the
+        target on the command line, such as `weights="file"`; in the signature, `...` is a default
+        that depends on the target. If the network is too large for the board, the error names the
+        smallest change after which it fits.
         """
         with diagnosed(self.title):
             chosen = replace(
@@ -273,7 +274,7 @@ def load(
     states: Mapping[str, str] | None = None,
 ) -> Model:
     """
-    Load the network in an ONNX file or in IR text, by its path, a PyTorch module with a tuple of
+    Load the network in an ONNX file or in IR text, by the path, a PyTorch module with a tuple of
     `example_inputs`, or a Keras model. A symbolic batch dimension becomes `batch`; inputs in
     `shapes` get these shapes, inputs in `values` become constants, and inputs in `states` receive
     the named output of the previous call.

@@ -73,14 +73,14 @@ class Pages(ABC):
 
     @abstractmethod
     def memory(self, report: Entry, title: str, target: str) -> str | None:
-        """Return a picture of the memory plan in `report` as HTML; None without a plan."""
+        """Return a picture of the memory plan in `report` as HTML; `None` without a plan."""
 
 
 PAGES = "pages"
 
 
 def pages_if_installed() -> Pages | None:
-    """Return the implementation of `Pages` by an extension, or None if none is installed."""
+    """Return the implementation of `Pages` by an extension, or `None` without such an extension."""
     found = find_hook(PAGES, Pages)
     return None if found is None else found()
 
@@ -118,8 +118,8 @@ NUMBERS = "text-align:right;font-variant-numeric:tabular-nums"
 
 def signature(inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> str:
     """
-    Return the inputs and outputs of a network as a line of text: `x float32[1, 28, 28] -> y
-    float32[1, 10]`.
+    Return the inputs and outputs of a network as a line of text:
+    `x float32[1, 28, 28] -> y float32[1, 10]`.
     """
     sides = (
         ", ".join(f"{t.name} {t.model_dtype or t.dtype}{list(t.shape)}" for t in side)

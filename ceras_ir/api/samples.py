@@ -36,7 +36,7 @@ PER_FILE = 64
 
 def paths_of(data: object) -> list[str] | None:
     """
-    Return the paths if `data` is a path or a list of paths; None if `data` is anything else, such
+    Return the paths if `data` is a path or a list of paths; `None` if `data` is anything else, such
     as arrays.
     """
     if isinstance(data, str | PathLike):
@@ -110,7 +110,7 @@ class SampleFiles:
 
     def save(self, arrays: Mapping[str, Array], label: str) -> str:
         """
-        Write `arrays` to a new file in the folder, and return its path. Later errors about this
+        Write `arrays` to a new file in the folder, and return the path. Later errors about this
         file call it `label`.
         """
         path = str(Path(self._folder.name) / f"{len(self._names) + 1}.npz")

@@ -152,7 +152,7 @@ CONDITION_HELP = (
 
 def add_conditions(parser: ToolParser, metrics: str) -> None:
     """
-    Add the option `--fail-if`. `metrics` is the end of its help: examples, and the metrics with
+    Add the option `--fail-if`. `metrics` is the end of the help: examples, and the metrics with
     units.
     """
     shown = metrics.replace("%", "%%")
@@ -174,7 +174,7 @@ def _refused(condition: Condition, message: str) -> UsageError:
 
 def _named(each: Condition, metrics: Mapping[str, Quantity]) -> tuple[str, Quantity]:
     """
-    Return the metric that the condition `each` names, possibly by a prefix, and its quantity. A
+    Return the metric that the condition `each` names, possibly by a prefix, and the quantity. A
     name that is not in `metrics` is assumed to be a metric of the user, a share from 0 to 1.
     """
     name = identifier(each.metric.rpartition(": ")[2])

@@ -28,8 +28,8 @@ GROUPS = (USE, LOOK, DEVELOP)
 # A dataclass would import `inspect`, which takes a sixth of the time of `ceras --help`.
 class Command(NamedTuple):
     """
-    A command and its module, which has the functions `main` and `make_parser`. Completion and
-    documentation use `make_parser`.
+    A command of this package. The module of a command has the functions `main` and `make_parser`;
+    completion and documentation use the latter.
 
     A call runs the command, with a single thread of OpenBLAS (the matrix products of numpy) unless
     the environment specifies another number.

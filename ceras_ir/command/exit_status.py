@@ -73,7 +73,7 @@ class Diagnostic:
     line: int | None = None
     column: int | None = None
     source: tuple[str, ...] = ()
-    """The source line and the line with the caret, or nothing."""
+    """The source line and the line with the caret, or ()."""
     severity: str = "error"
 
     def lines(self, file: str) -> list[str]:
@@ -89,7 +89,7 @@ class Diagnostic:
 
 
 class SourceError(InputError):
-    """One or more errors at places in the input text. Exit status 1."""
+    """One or more errors at positions in the input text. Exit status 1."""
 
     def __init__(self, diagnostics: Sequence[Diagnostic]):
         super().__init__("\n".join(d.message for d in diagnostics))
@@ -142,7 +142,7 @@ def _explanation(error: BaseException, source: str | None) -> list[str]:
     """
     Return the lines of a short traceback of `error`: the innermost frames, and the innermost frame
     in the file `source`, which has the pass that crashed. Notes of xDSL are omitted, because they
-    contain the whole IR.
+    contain the entire IR.
     """
     frames = traceback.extract_tb(error.__traceback__)
     innermost = list(frames[-MAX_FRAMES:])
@@ -170,7 +170,7 @@ def _crash_report(tool: str, cause: BaseException) -> str:
 
 
 def summary(error: BaseException) -> str:
-    """Return the name of the exception and the first line of its text, shortened."""
+    """Return the name of the exception and the first line of the text, shortened."""
     first = printable(str(error).strip().partition("\n")[0], MAX_SUMMARY)
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
@@ -178,8 +178,9 @@ def summary(error: BaseException) -> str:
 @contextmanager
 def phase(what: str) -> Generator[None]:
     """
-    Convert a crash inside the block to an `InternalError` with the message `internal error in
-    WHAT`; `what` is, for example, `emission for target c`. Errors of the user pass unchanged.
+    Convert a crash inside the block to an `InternalError` with the message
+    `internal error in WHAT`; `what` is, for example, `emission for target c`. Errors of the user
+    pass unchanged.
     """
     try:
         yield
@@ -236,8 +237,8 @@ def from_parse_error(error: ParseError) -> SourceError:
 
 def at_operation(op: Operation, message: str) -> Diagnostic:
     """
-    Return a diagnostic with `message` about `op`, at its line in parsed IR or at its node in a
-    model, whichever its location has.
+    Return a diagnostic with `message` about `op`, at the line in parsed IR or at the node of a
+    model, whichever the location has.
     """
     match op.location:
         case FileLineColLoc(filename=file, line=line, column=column):

@@ -37,7 +37,8 @@ def usual(action: argparse.Action) -> argparse.Action:
 
 class HelpParser(argparse.ArgumentParser):
     """
-    An `argparse` parser with example command lines, and with a short help if it has many options.
+    An `argparse` parser with example command lines. If there are more than `MAX_LISTED_OPTIONS`
+    options, `--help` prints only the usual options.
     """
 
     examples: Sequence[str] = ()

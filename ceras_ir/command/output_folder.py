@@ -49,7 +49,7 @@ AT_FDCWD = -100
 
 @contextmanager
 def open_folder(path: str, *, force: bool = False) -> Generator[Path]:
-    """Yield a temporary folder, and move its content to `path` if the block succeeds."""
+    """Yield a temporary folder, and move the content to `path` if the block succeeds."""
     if not path:
         raise UsageError("the name of the output folder is empty: give -o DIR")
     destination = Path(resolved(path))
@@ -173,7 +173,7 @@ def _recover(destination: Path) -> None:
 def _ours(destination: Path, shown: str, *, force: bool) -> set[Path]:
     """
     Return the files in `destination` that an earlier compilation wrote, and that may be replaced.
-    Raise an `InputError` if the folder has only files of the user, unless `force`. `shown` is its
+    Raise an `InputError` if the folder has only files of the user, unless `force`. `shown` is the
     name in the message.
     """
     listed = _listed(destination)
@@ -219,8 +219,8 @@ def _locked(folder: Path) -> Generator[None]:
 
 def _listed(folder: Path) -> set[Path] | None:
     """
-    Return the files that the manifest of a compiled network in `folder` lists; None without a valid
-    manifest.
+    Return the files that the manifest of a compiled network in `folder` lists; `None` without a
+    valid manifest.
     """
     try:
         content: object = json.loads(read_text(folder / MANIFEST))
@@ -252,8 +252,8 @@ def _replace(
     hidden: Path, destination: Path, listed: Collection[Path], shown: str, *, force: bool
 ) -> None:
     """
-    Replace the files `listed` in `destination` by the new files in the hidden folder, or change
-    nothing.
+    Replace the files `listed` in `destination` by the new files in the hidden folder, or do not
+    change any file.
     """
     new = _files(hidden / NEW)
     _refuse_clashes(new, destination, listed, shown, force=force)
@@ -285,7 +285,7 @@ def _refuse_clashes(
 
 @cache
 def _system_exchange():  # A function of the C library, without a type.
-    """Return `renameat2`, or None if the system has no such call."""
+    """Return `renameat2`, or `None` if the system has no such call."""
     return getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
 
 
@@ -303,8 +303,8 @@ def exchange(first: Path, second: Path) -> None:
 def _exchange(hidden: Path, destination: Path, ours: Collection[Path]) -> bool:
     """
     Exchange `destination` with the folder of new files by one system call. Before, all files except
-    `ours`, those that are replaced, are linked into the new folder. Return False, without a change
-    of `destination`, if the system does not permit this.
+    `ours`, the replaced files, are linked into the new folder. Return False, without a change of
+    `destination`, if the system does not permit this.
     """
     new, mark = hidden / NEW, hidden / EXCHANGED
     made: list[Path] = []
@@ -433,7 +433,7 @@ def _remove_empty(destination: Path, paths: Collection[Path]) -> None:
 
 def _read_moves(hidden: Path, destination: Path) -> tuple[list[Path], list[Path]] | None:
     """
-    Return the old and the new files in the list of moves of a process that was killed; None if it
+    Return the old and the new files in the list of moves of a process that was killed; `None` if it
     had moved no file.
     """
     try:

@@ -55,7 +55,7 @@ class UsageParser(HelpParser):
 
     def error(self, message: str) -> NoReturn:
         """
-        Raise a `UsageError`. If `message` says that an option lacks its value, add the choices or
+        Raise a `UsageError`. If `message` is about an option without a value, add the choices or
         the placeholder of the value.
         """
         flag, extra, _ = message.partition(EXTRA)
@@ -268,7 +268,7 @@ def add_version(group: ArgumentContainer) -> None:
 
 class _PrintVersions(argparse.Action):
     """
-    Print the versions and exit. They are searched only on request, because this takes milliseconds.
+    Print the versions and exit. They are searched only on request, because this needs milliseconds.
     """
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
@@ -397,7 +397,7 @@ def _reader(hint: object, described: OptionHelp) -> Callable[[str], object]:
 
 def number(kind: type[int] | type[float], minimum: int, text: str) -> float:
     """
-    Convert `text` to an integer or float (`kind`) of at least `minimum`. A negative `minimum`
+    Convert `text` to an integer or float (`kind`) that is not below `minimum`. A negative `minimum`
     excludes 0 too. Raise an `ArgumentTypeError` for other text.
     """
     try:

@@ -14,7 +14,8 @@ DELAYED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 def uninterrupted() -> Generator[None]:
     """
     Delay signals that have a Python handler until the end of the block; each is then handled once.
-    In other threads than the main thread, nothing is done, because handlers never run there.
+    In other threads than the main thread, signals are not delayed, because handlers never run
+    there.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -103,7 +103,7 @@ def read_header(stream: IO[bytes]) -> ArrayHeader:
 def read_array(stream: IO[bytes], size: int, limit: int | None = None) -> Array:
     """
     Read the `.npy` array in a stream of `size` bytes. Raise a `ValueError` if it is not complete,
-    or if its elements have more than `limit` bytes (default: `memory_limit`).
+    or if the elements have more than `limit` bytes (default: `memory_limit`).
     """
     header = read_header(stream)
     limit = memory_limit() if limit is None else limit

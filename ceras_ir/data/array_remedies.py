@@ -75,10 +75,7 @@ def shape_remedy(given: Sequence[int], shape: Sequence[int]) -> str:
 
 
 def _orders(rank: int) -> Iterator[tuple[int, ...]]:
-    """
-    Yield the orders of `rank` axes that keep axis 0 first, common layouts of images before all
-    others.
-    """
+    """Yield the orders of `rank` axes that keep axis 0 first, common layouts of images first."""
     yield from (axes for axes in LAYOUTS if len(axes) == rank)
     if rank <= MAX_PERMUTED_AXES:
         yield from ((0, *axes) for axes in permutations(range(1, rank)))

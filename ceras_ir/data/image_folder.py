@@ -29,7 +29,7 @@ SUFFIXES = frozenset((".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", "
 
 def is_images(path: str) -> bool:
     """
-    Return whether `path`, with options after a `?`, is a folder or an image file, so that its
+    Return whether `path`, with options after a `?`, is a folder or an image file, so that the
     samples are images.
     """
     place = Path(path.partition("?")[0])
@@ -38,7 +38,7 @@ def is_images(path: str) -> bool:
 
 def image_files(path: str) -> list[Path]:
     """
-    Return the images in a folder and its subfolders, sorted by path, or the single image at `path`.
+    Return the images in a folder and the subfolders, sorted by path, or the single image at `path`.
     """
     place = Path(path.partition("?")[0])
     found = [place] if place.is_file() else place.rglob("*")
@@ -55,15 +55,15 @@ def image_names(path: str) -> list[str]:
 def is_planar(shape: Sequence[int]) -> bool:
     """
     Return whether an image input of rank 4 has the layout NCHW, with 1 or 3 channels on axis 1, and
-    not NHWC. If both or none fit, it is NCHW.
+    not NHWC. If both fit, or neither, it is NCHW.
     """
     return shape[1] in (1, 3) or shape[3] not in (1, 3)
 
 
 def image_size(shapes: Sequence[Sequence[int]]) -> tuple[int, int] | None:
     """
-    Return the height and width of the images that a network accepts, from the shapes of all its
-    inputs. Return None if there are several inputs, or an input that does not have rank 4.
+    Return the height and width of the images that a network accepts, from the shapes of all the
+    inputs. Return `None` if there are several inputs, or an input that does not have rank 4.
     """
     if len(shapes) != 1 or len(shapes[0]) != 4:
         return None
@@ -207,7 +207,7 @@ class ImageReader:
 
 
 class ImageFolder(ImageReader):
-    """The images in a folder and its subfolders, sorted by path, or a single image, as samples."""
+    """The images in a folder and the subfolders, sorted by path, or a single image, as samples."""
 
     def __init__(self, path: str, inputs: Sequence[TensorInfo]):
         folder, _, options = path.partition("?")

@@ -105,8 +105,8 @@ def pixel_inputs(main: FuncOp) -> frozenset[str]:
     Return the names of the inputs that receive pixels from 0 to 255, because the network itself
     normalizes them, in one of three ways:
 
-    1. Constants, such as those of a batch norm, at least halve the values, or subtract a mean of 10
-       or more. The median over channels counts, since a channel without variance has a large
+    1. Constants, such as the factors of a batch norm, halve the values or more, or subtract a mean
+       of 10 or more. The median over channels counts, since a channel without variance has a large
        factor.
     2. A Q/DQ scale has this range.
     3. The filters of the first layer have a norm of at most 0.1, since the exporter folded the
@@ -312,7 +312,7 @@ def _note_types(
     data: str, paths: str, inputs: Sequence[TensorInfo], pixels: Collection[str]
 ) -> set[str]:
     """
-    Print a warning for each float input, except those in `pixels`, for which the files have
+    Print a warning for each float input, except inputs in `pixels`, for which the files have
     integers. `data` names the data in the warning. Return the names of these inputs.
     """
     names = set[str]()

@@ -71,7 +71,7 @@ def stream_samples(
 ) -> tuple[int, Iterator[dict[str, Array]]]:
     """
     Return the number of samples in the files or folders `paths`, at most `limit`, and an iterator
-    that reads them one at a time.
+    over the samples, which are loaded one at a time.
     """
     # The name of a single file can contain a comma.
     names = [paths] if Path(paths).exists() else paths.split(",")
@@ -111,7 +111,7 @@ def sample_names(paths: str, count: int) -> list[str]:
 def count_streamed(path: str, inputs: Sequence[TensorInfo]) -> int | None:
     """
     Return the number of samples in an `.npz` file that can be read one at a time. Return `None` if
-    the file must be loaded as a whole: it is a single sample without an axis of samples, has
+    the file must be loaded completely: it is a single sample without an axis of samples, has
     Fortran order, or has an error, which loading reports.
     """
     counts: set[int] = set()
@@ -208,7 +208,7 @@ def synthetic_samples(main: FuncOp, count: int, seed: int) -> list[dict[str, NDA
 
 def synthetic_steps(main: FuncOp, count: int, seed: int) -> list[dict[str, NDArray[np.generic]]]:
     """
-    Return `synthetic_samples` without the inputs that are states, such as those of an LSTM. The
+    Return `synthetic_samples` without the inputs that are states, such as the state of an LSTM. The
     caller runs the samples in sequence and feeds back the states.
     """
     kept = {state.name for state in states_of(main)}
@@ -225,8 +225,8 @@ ZERO_SHARE = 1 / 8
 
 def signed_sample(main: FuncOp) -> dict[str, NDArray[np.generic]]:
     """
-    Return a generated sample. Floats have both signs, and some are 0, unlike those of
-    `synthetic_samples`, which are from 0 to 1 unless the input declares a range.
+    Return a generated sample. Floats have both signs, and some are 0, unlike in
+    `synthetic_samples`, where they are from 0 to 1 unless the input declares a range.
     """
     (sample,) = synthetic_steps(main, 1, seed=1)
     random = np.random.default_rng(1)

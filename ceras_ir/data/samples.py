@@ -58,7 +58,7 @@ class Samples:
 
 def load_samples(path: str, network: ModuleOp | Sequence[TensorInfo]) -> Samples:
     """
-    Return the samples in the `.npz` file `path`. `network` is a module or the list of its inputs.
+    Return the samples in the `.npz` file `path`. `network` is a module or the list of the inputs.
     Raise an `InputError` if names, shapes or types do not match the inputs.
     """
     inputs = network_inputs(main_function(network)) if isinstance(network, ModuleOp) else network
@@ -117,9 +117,9 @@ def samples_of(arrays: Mapping[str, Array], inputs: Sequence[TensorInfo], path: 
 
 def _pixels(array: Array, tensor: TensorInfo, path: str) -> Array:
     """
-    Return samples of an input that takes camera images as stored bytes: float samples become
-    pixels, and 16-bit frames are split into bytes. Other arrays are unchanged. [N, 1, ...] is
-    accepted for [N, ...].
+    Return samples of an input of camera images as stored bytes: float samples become pixels, and
+    16-bit frames are split into bytes. Other arrays are unchanged. [N, 1, ...] is accepted for
+    [N, ...].
     """
     if tensor.pixels is None:
         return array
@@ -211,7 +211,7 @@ def is_finite(array: Array, *, allow_nan: bool) -> bool:
 def join(results: Sequence[Mapping[str, Array]], *, batched: bool) -> dict[str, Array]:
     """
     Return the results of all samples (outputs by name) as one array per output, with samples along
-    axis 0. If not `batched`, there is a single sample, and its arrays are returned unchanged.
+    axis 0. If not `batched`, there is a single sample, and the arrays are returned unchanged.
     """
     joined: dict[str, Array] = {}
     for name, first in results[0].items():

@@ -55,7 +55,7 @@ class BadShard:
 
 @dataclass(frozen=True)
 class Labelled:
-    """A sample and, if the data has labels, the index of its class."""
+    """A sample and, if the data has labels, the index of the class."""
 
     sample: dict[str, Array]
     label: int | None = None

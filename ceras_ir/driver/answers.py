@@ -54,8 +54,8 @@ class ObjectFinder(ABC):
         self, outputs: Mapping[str, Array], size: tuple[int, int]
     ) -> ObjectsOfSample | None:
         """
-        Return the objects in an image of the height and width `size`. Return None if `outputs` are
-        not those of a known detector.
+        Return the objects in an image of the height and width `size`. Return `None` if `outputs` do
+        not belong to a known detector.
         """
 
 
@@ -166,7 +166,7 @@ def _of_objects(
 
 def _form(tensor: TensorInfo, labels: Sequence[str] | None) -> tuple[str, Callable[[Doubles], str]]:
     """
-    Return two parts of the text about an output: the end of its heading, and a function that prints
+    Return two parts of the text about an output: the end of the heading, and a function that prints
     the elements.
     """
     has_labels = labels is not None and len(labels) == tensor.size

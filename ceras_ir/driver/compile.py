@@ -100,7 +100,7 @@ class CompileView(ABC):
 
     @abstractmethod
     def add(self, compiled: "Build") -> None:
-        """Add the described files to those of the compiled network."""
+        """Add the described files to the files of the compiled network."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -296,7 +296,7 @@ def _write_text(path: Path, module: ModuleOp) -> None:
 
 
 def _write_graph(path: Path, module: ModuleOp) -> None:
-    """Write the module in each format for network viewers that supports its level."""
+    """Write the module in each format for network viewers that supports the level."""
     for target in compiling_targets():
         try:
             found = target.viewer_model(module, path.name)
@@ -331,8 +331,8 @@ class OptionTrial:
 
 def trials(options: BuildOptions) -> Iterator[OptionTrial]:
     """
-    Yield changes of `options` that make the network smaller, those that lose less accuracy first.
-    `options` must be resolved (without defaults that depend on the network).
+    Yield changes of `options` that make the network smaller, in the order of lost accuracy and
+    required work. `options` must be resolved (without defaults that depend on the network).
     """
     if options.is_quantized:
         if options.io == "model":

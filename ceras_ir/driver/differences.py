@@ -53,7 +53,7 @@ class Verdict:
 def first_difference(actual: Array, expected: Array) -> tuple[tuple[int, ...], str] | None:
     """
     Return the index of the first element with different bits, and a text with both values.
-    Different shapes or types are a difference at the index (). Return None if all bits are equal.
+    Different shapes or types are a difference at the index (). Return `None` if all bits are equal.
     """
     if actual.shape != expected.shape or actual.dtype != expected.dtype:
         kinds = (
@@ -90,8 +90,8 @@ def flat(outputs: Sequence[Mapping[str, Array]]) -> list[Array]:
 def describe_noise(noise: Mapping[str, OutputNoise]) -> str:
     """
     Return text with the signal-to-noise ratio of the network and, if there are several outputs, of
-    each output. `noise` has the noise of each output by name. Of many outputs, only those with the
-    most noise are listed.
+    each output. `noise` has the noise of each output by name. If there are more outputs than fit,
+    only the outputs with the most noise are listed.
     """
     text = f"signal to noise {decibel_text(network_ratio(noise))}"
     if len(noise) < 2:
@@ -122,7 +122,8 @@ def below_floor(ratio: float, floor: float, samples: int, remedy: str) -> str:
 def after_softmax(outputs: Collection[str], softmax: Collection[str]) -> str:
     """
     Return ", after softmax", the end of a text about `outputs`, if they are in `softmax`, the
-    outputs that a softmax computes. If only some are, their names follow. Return "" if none is.
+    outputs that a softmax computes. If only some are, the names of these follow. Otherwise return
+    "".
     """
     names = [name for name in outputs if name in softmax]
     if not names:
@@ -134,8 +135,8 @@ def compare_outputs(
     actual: Mapping[str, Array], expected: Mapping[str, Array], *, exact: bool
 ) -> str | None:
     """
-    Return the first difference between two sets of outputs (arrays by name) in words; None if they
-    agree. With `exact`, all bits must be equal; otherwise the relative difference may be
+    Return the first difference between two sets of outputs (arrays by name) in words; `None` if
+    they agree. With `exact`, all bits must be equal; otherwise the relative difference may be
     `FLOAT_TOLERANCE`.
     """
     if missing := sorted(expected.keys() - actual.keys()):
@@ -162,10 +163,11 @@ def by_outputs(
     tolerance: float | None = None,
 ) -> Watch:
     """
-    Return a function that compares the outputs of the network after a pass with those before it, to
-    find the pass that changes them. It uses the first `count` samples of the files `inputs`, or
-    synthetic samples, of which one has both signs. After quantization, all bits must be equal. With
-    a `tolerance`, only the signal-to-noise ratio over all samples must be at least this, in dB.
+    Return a function that compares the outputs of the network after a pass with the outputs before
+    it, to find the pass that changes them. It uses the first `count` samples of the files `inputs`,
+    or synthetic samples, of which one has both signs. After quantization, all bits must be equal.
+    With a `tolerance`, only the signal-to-noise ratio over all samples must not be below this, in
+    dB.
     """
     verify_module(module)
     main = main_function(module)

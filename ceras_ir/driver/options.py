@@ -118,8 +118,8 @@ def calibration_of(arguments: argparse.Namespace) -> str | None:
 
 def network_image_options(layout: str) -> tuple[str, ...]:
     """
-    Return the names of the `--image` options that belong to the network if it takes images of the
-    given `layout` (`--input-image LAYOUT`). The rest belong to folders of images. The order of
+    Return the names of the `--image` options that belong to the network if the input is an image of
+    the given `layout` (`--input-image LAYOUT`). The rest belong to folders of images. The order of
     channels belongs to the network if `layout` is a camera format, which is converted.
     """
     return ("scale", "mean", "std", "layout", *(() if layout in PIXEL_LAYOUTS else ("channels",)))
@@ -176,7 +176,7 @@ def _named(arguments: argparse.Namespace) -> list[str]:
 
 def _parts(path: str) -> list[str]:
     """
-    Split a list of paths at commas, unless it is a single folder or image with a comma in its name.
+    Split a list of paths at commas, unless it is a single folder or image with a comma in the name.
     """
     return [path] if _is_images(path) else path.split(",")
 
@@ -360,8 +360,8 @@ FRAME_OPTIONS = ("size", "crop", "resize")
 
 def interface_passes(arguments: argparse.Namespace) -> "tuple[ModulePass, ...]":
     """
-    Return the passes that change inputs and outputs of the network: those of `--input-image` and
-    `--decode`.
+    Return the passes that change inputs and outputs of the network, as `--input-image` and
+    `--decode` request.
     """
     return (*_image_passes(arguments), *map(_decode_pass, arguments.decode))
 
@@ -413,7 +413,7 @@ def add_inputs(
     parser: argparse.ArgumentParser, purpose: str, *, default: str = "", required: bool = False
 ) -> None:
     """
-    Add the option `--inputs`, which names files of samples; `purpose` is the start of its help.
+    Add the option `--inputs`, which names files of samples; `purpose` is the start of the help.
     """
     ending = f" (default: {default})" if default else ""
     usual(
@@ -457,5 +457,5 @@ def scheme_of(arguments: argparse.Namespace, target: Target | None = None) -> Bu
 
 
 def title_of(path: str) -> str:
-    """Return the name of the network in the file `path`: the file name without its suffix."""
+    """Return the name of the network in the file `path`: the file name without the suffix."""
     return Path(path).stem or "model"

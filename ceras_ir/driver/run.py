@@ -289,7 +289,7 @@ def _opened(target: Target, folder: Path, manifest: "Manifest") -> "Executable":
 
 
 def _emulated(target: Target, folder: Path, manifest: "Manifest") -> "Executable":
-    """Return the compiled network in `folder`, ready to run on the emulated core of its board."""
+    """Return the compiled network in `folder`, ready to run on the emulated core of the board."""
     from ceras_ir.targets.capabilities import NotEmulated
 
     for name, machine in target.other_machines(folder, manifest):

@@ -186,7 +186,7 @@ def reference_target() -> TargetClass:
 
 
 def native_target() -> TargetClass:
-    """Return the target whose compiled networks run on this machine at full speed."""
+    """Return the target with compiled networks that run on this machine at full speed."""
     return next(target for target in all_targets() if target.runs_natively)
 
 
@@ -245,8 +245,8 @@ def add_target_options(parser: ToolParser, targets: Sequence[TargetClass]) -> No
 
 def _for_another(flag: str, targets: Sequence[TargetClass], tool: str) -> str | None:
     """
-    Return the message about the option `flag` if only targets other than `targets` have it; None if
-    no target has it. `tool` is the command.
+    Return the message about the option `flag` if only targets other than `targets` have it; `None`
+    if no target has it. `tool` is the command.
     """
     owners = [
         cls.name
@@ -271,7 +271,7 @@ def target_of(cls: TargetClass, arguments: argparse.Namespace) -> Target:
 def targets_of(classes: Sequence[TargetClass], arguments: argparse.Namespace) -> list[Target]:
     """
     Return an instance of each class with the options in parsed `arguments`. A board applies to the
-    targets that have it. Raise an error if none has it.
+    targets that have it. Raise an error if no target has it.
     """
     board: str | None = getattr(arguments, BOARD, None)
     other_arguments = argparse.Namespace(**{k: v for k, v in vars(arguments).items() if k != BOARD})
@@ -403,7 +403,7 @@ def cache_folder_of(arguments: argparse.Namespace) -> Path:
 
 def digests_of(*texts: str | None) -> dict[str, str]:
     """
-    Map the digest of each file to its path. `texts` are lists of paths separated by commas; folders
+    Map the digest of each file to the path. `texts` are lists of paths separated by commas; folders
     are omitted, because they are not sent to a cluster.
     """
     from ceras_ir.pipeline.stage_cache import digest_of

@@ -50,7 +50,7 @@ MAX_PATH_LENGTH = 1000
 def printable(text: str, limit: int = MAX_LINE_LENGTH) -> str:
     """
     Return `text` as a single line of at most `limit` characters. Control characters become escapes,
-    and a longer text ends in three dots.
+    and a longer text is cut, with three dots.
     """
     shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[: limit + 1])
     return shown if len(shown) <= limit else f"{shown[: limit - 3]}..."
@@ -58,7 +58,7 @@ def printable(text: str, limit: int = MAX_LINE_LENGTH) -> str:
 
 @dataclass(frozen=True)
 class Finding:
-    """An error at a node of the user's network. An `InputError` can have many of them."""
+    """An error at a node of the user's network. An `InputError` can have several."""
 
     node: str
     """The name of the node, as in the user's file."""
@@ -166,7 +166,7 @@ def node_names(op: Operation) -> list[str]:
 def fused_location(kept: Operation, *merged: Operation) -> LocationAttr:
     """
     Return the location of an operation that replaces `kept` and `merged`: the names of all nodes,
-    those of `kept` first. The first name is printed in diagnostics.
+    `kept` first. The first name is printed in diagnostics.
     """
     parts = dict.fromkeys(part for op in (kept, *merged) for part in _parts(op.location))
     names = tuple(part for part in parts if isinstance(part, NameLoc))
@@ -219,9 +219,9 @@ def _similarity(known: str, name: str) -> tuple[float, int]:
 def did_you_mean(name: str, known: Iterable[str], min_similarity: float = 0.6) -> str:
     """
     Return `; did you mean 'NAME'?`, the end of a message about the unknown `name`, or "". NAME is
-    the most similar name in `known`, with a similarity (0 to 1, of `difflib`) of at least
-    `min_similarity`. Otherwise up to 3 names are listed that contain `name`; a `name` of 1 or 2
-    letters must be a complete word of them.
+    the most similar name in `known`, with a similarity (0 to 1, of `difflib`) of `min_similarity`
+    or more. Otherwise up to 3 names are listed that contain `name`; a `name` of 1 or 2 letters must
+    be a complete word of them.
     """
     from difflib import get_close_matches
 
@@ -287,7 +287,7 @@ def cannot_write(error: OSError, path: str) -> InputError:
 
 
 def missing_folder_remedy(path: str) -> str:
-    """Return the end of a message about the output `path` if its folder does not exist, else ""."""
+    """Return the end of a message about the output `path` if the folder does not exist, else ""."""
     folder = os.path.dirname(path)
     if not folder or os.path.isdir(folder):
         return ""
@@ -384,7 +384,7 @@ DELAY_S = 2.0
 
 def progress(items: Iterable[T], description: str, total: int | None = None) -> Iterator[T]:
     """
-    Yield `items`, and show a progress bar with the text `description` if this takes more than
+    Yield `items`, and show a progress bar with the text `description` if this needs more than
     `DELAY_S` seconds and stderr is a terminal. `total` is the number of items, needed if `items`
     has no length.
     """

@@ -21,8 +21,8 @@ T = TypeVar("T")
 
 def without_deleted(points: Iterable[EntryPoint]) -> list[EntryPoint]:
     """
-    Return the entry points whose module exists. An editable installation of this package can still
-    list entry points of modules that were deleted since.
+    Return the entry points with a module that exists. An editable installation of this package can
+    still list entry points of modules that were deleted since.
     """
     return [point for point in points if not _is_deleted(point.module)]
 
@@ -53,7 +53,7 @@ def find_hook(name: str, base: type[T]) -> Callable[..., T] | None:
 def need_hook(name: str, base: type[T], user: str) -> Callable[..., T]:
     """
     Return the subclass of `base` that an extension registers under `name`. Raise a `UsageError` if
-    none is installed; the message says that `user`, such as a command, is unsupported.
+    no extension is installed; the message states that `user`, such as a command, is unsupported.
     """
     found = find_hook(name, base)
     if found is None:

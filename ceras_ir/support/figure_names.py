@@ -27,8 +27,8 @@ def matching(name: str, known: Iterable[str]) -> list[str]:
 def resolved(name: str, known: Iterable[str]) -> str:
     """
     Return the name in `known` that is `name`, or that begins with `name` and an underscore:
-    `flash_bytes` for `flash`. Raise `UnknownFigure` if there is none, with a suggestion, or if
-    there are several.
+    `flash_bytes` for `flash`. Raise `UnknownFigure` if there is no such name, with a suggestion, or
+    if there are several.
     """
     names = list(known)
     found = matching(name, names)

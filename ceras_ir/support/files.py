@@ -23,8 +23,8 @@ from ceras_ir.support.private_files import private_bytes, private_folder, replac
 
 def files_with_suffix(folder: Traversable, suffix: str) -> dict[str, Traversable]:
     """
-    Return the files in `folder` with a name that ends in `suffix`. The keys are the names without
-    the suffix, in alphabetical order: `{"pynq": FILE}` for `pynq.toml`.
+    Return the files in `folder` with the suffix `suffix`. The keys are the names without the
+    suffix, in alphabetical order: `{"a": FILE}` for `a.toml`.
     """
     found = [f for f in folder.iterdir() if f.name.endswith(suffix)]
     return {f.name.removesuffix(suffix): f for f in sorted(found, key=lambda f: f.name)}
@@ -139,7 +139,7 @@ class ContentCache:
     def put(self, key: str, content: bytes) -> None:
         """
         Store `content` under `key`, and remove the entries with the oldest access if the cache
-        exceeds its limit. Raise a `CacheError` if the entry cannot be written.
+        exceeds the limit. Raise a `CacheError` if the entry cannot be written.
         """
         path = self._path(key)
         try:

@@ -44,7 +44,7 @@ def end_of_name(text: str, longest: int) -> str:
 
 def fitted(text: str, width: float, size: float, bold: bool = False) -> str:
     """
-    Return `text`, or its end after an ellipsis, so that it is at most `width` pixels wide at the
+    Return `text`, or the end after an ellipsis, so that it is at most `width` pixels wide at the
     font size `size`. The result is empty if fewer than `MIN_LABEL_CHARACTERS` characters would
     remain.
     """

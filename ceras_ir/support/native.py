@@ -27,7 +27,7 @@ from ceras_ir.support.programs import identity, run_compiler
 def find_program(commands: Iterable[str]) -> str | None:
     """
     Return the path of the first of `commands` that is installed, on the PATH or next to this
-    Python; `None` if there is none.
+    Python, or `None`.
     """
     # An extra installs commands next to Python, which works without an active environment.
     places = [os.environ.get("PATH", os.defpath), sysconfig.get_path("scripts")]
@@ -38,7 +38,7 @@ def find_program(commands: Iterable[str]) -> str | None:
 def compiler(purpose: str) -> list[str]:
     """
     Return the command of the C++ compiler: the environment variable `CXX`, or the first of `g++`,
-    `c++` and `clang++` that is installed. If there is none, raise an `InputError`: there is no
+    `c++` and `clang++` that is installed. Without a compiler, raise an `InputError`: there is no
     compiler to build `purpose`.
     """
     if command := shlex.split(os.environ.get("CXX", "")):
@@ -109,7 +109,7 @@ class Part:
 
     def key(self, command: Sequence[str]) -> bytes:
         """
-        Return the data, apart from the sources, on which the objects depend: compiler (`command`),
+        Return the data, except the sources, on which the objects depend: compiler (`command`),
         flags and headers. It is part of the key of a cache.
         """
         parts = ["\0".join([*command, *self.flags, identity(command)]).encode()]

@@ -58,7 +58,7 @@ def _written(described: type | Callable[..., object] | ModuleType) -> str | None
 @cache
 def field_docs(cls: type) -> dict[str, str]:
     """
-    Map the name of each field of `cls` and its bases to the documentation, the string below the
+    Map the name of each field of `cls` and the bases to the documentation, the string below the
     field, as a single line.
     """
     return {name: " ".join(texts) for name, texts in field_paragraphs(cls).items()}
@@ -67,7 +67,7 @@ def field_docs(cls: type) -> dict[str, str]:
 @cache
 def field_paragraphs(cls: type) -> dict[str, list[str]]:
     """
-    Map the name of each field of `cls` and its bases to the paragraphs of the string below the
+    Map the name of each field of `cls` and the bases to the paragraphs of the string below the
     field; each paragraph is a single line.
     """
     found: dict[str, list[str]] = {}
@@ -277,8 +277,8 @@ def types_of(cls: type) -> "Mapping[str, TypeForm[object]]":
 
 def choices_of(hint: object) -> list[str]:
     """
-    Return the choices, as text, of an option with the type `hint`: `["a", "b"]` for `Literal["a",
-    "b"]`, with or without `None`. The result is empty for other types.
+    Return the choices, as text, of an option with the type `hint`: `["a", "b"]` for
+    `Literal["a", "b"]`, with or without `None`. The result is empty for other types.
     """
     kinds = [hint, *(() if get_origin(hint) is tuple else get_args(hint))]
     return [str(c) for kind in kinds if get_origin(kind) is Literal for c in get_args(kind)]
@@ -317,7 +317,7 @@ def idle_flags(cls: type, values: object, unmet: Mapping[str, str]) -> dict[str,
 
 def out_of_range(options: object) -> Iterator[tuple[str, str]]:
     """
-    Yield the name of each option with a value below its minimum, and the requirement in words.
+    Yield the name of each option with a value below the minimum, and the requirement in words.
     `options` is an instance of a dataclass of options.
     """
     for each, described in options_of(type(options)):

@@ -32,8 +32,8 @@ PLUGIN_PREFIX = "ceras_plugin_"
 @cache
 def reserved_modules() -> frozenset[str]:
     """
-    Return the names of modules that a file next to a plugin never replaces: those of the standard
-    library, of this package and of its requirements.
+    Return the names of modules that a file next to a plugin never replaces: modules of the standard
+    library, of this package and of the required packages.
     """
     return frozenset({*sys.stdlib_module_names, "ceras_ir", *required_packages()})
 
@@ -76,7 +76,7 @@ def load_plugin(path: str) -> ModuleType:
 def plugin_of(module: str) -> str | None:
     """
     Return the name of the generated package that contains the modules of a plugin, if `module` is
-    in one; None for any other module.
+    in one; `None` for any other module.
     """
     root = module.partition(".")[0]
     return root if root in _FOLDERS else None
@@ -119,7 +119,7 @@ def qualified(reference: str, user: type) -> str:
 def _home(head: str, package: str) -> str | None:
     """
     Return the prefix under which `import head` in a module of `package` finds a file of the same
-    plugin. Return None if `package` is in no plugin, or if `head` is another module.
+    plugin. Return `None` if `package` is in no plugin, or if `head` is another module.
     """
     root = plugin_of(package)
     if root is None or head in reserved_modules():

@@ -32,7 +32,7 @@ def temporary_name(destination: Path) -> Path:
 @contextmanager
 def replacing(destination: Path) -> Generator[BinaryIO]:
     """
-    Yield a new temporary file, which replaces `destination` when the block ends and gets its
+    Yield a new temporary file, which replaces `destination` after the block and gets the same
     permissions. If the block fails, `destination` does not change. An `OSError` about the temporary
     file has no file name, because the user does not know that file.
     """
@@ -75,7 +75,7 @@ def private_folder(folder: Path) -> None:
 
 def private_bytes(path: Path) -> bytes | None:
     """
-    Return the content of `path`, or None if it cannot be read. Raise an `InputError` with the
+    Return the content of `path`, or `None` if it cannot be read. Raise an `InputError` with the
     reason if it is a link, or if other users can write it.
     """
     try:

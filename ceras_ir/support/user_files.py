@@ -82,7 +82,7 @@ def _up_to(size: int, stream: BinaryIO) -> bytes:
 
 def read_text(path: Path | str, limit: int = MAX_FILE_BYTES) -> str:
     """
-    Return the text of a file in UTF-8, with line feeds as line ends. Raise an `OSError` as
+    Return the text of a file in UTF-8, in which lines end in a line feed. Raise an `OSError` as
     `read_bytes` does, and a `UnicodeDecodeError` for other encodings.
     """
     text = read_bytes(path, limit).decode("utf-8")

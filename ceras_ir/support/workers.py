@@ -294,7 +294,7 @@ class DaskWorkers:
     def run(
         self, function: Callable[[T], R], arguments: Iterable[T]
     ) -> Iterator[tuple[int, R | WorkerLost]]:
-        """Run calls as `Workers.run` does. The scheduler repeats a call if its worker dies."""
+        """Run calls as `Workers.run` does. The scheduler repeats a call if the worker dies."""
         numbered = enumerate(arguments)
         completed: Any = self._dask.as_completed(loop=self._client.loop)
         running: dict[Any, int] = {}
@@ -346,7 +346,7 @@ class DaskWorkers:
 def _expect_security(dask: Any, address: str) -> None:
     """
     Raise an `InputError` if the address asks for TLS and Dask has no certificates, or if the
-    configuration of Dask requires TLS and the address has none.
+    configuration of Dask requires TLS and the address does not use TLS.
     """
     configured, is_encrypted = dask.Security(), address.startswith("tls://")
     remedy = "set distributed.comm.tls.ca-file, .client.cert and .client.key in its configuration"
@@ -402,7 +402,7 @@ def _shipping(dask: Any, contents: Mapping[str, tuple[str, bytes]]) -> Any:
 def receive(contents: Mapping[str, tuple[str, bytes]], folder: str) -> None:
     """
     Store files that were sent to this worker below `folder`, and record their paths for `shipped`.
-    `contents` maps the digest of each file to its name and bytes.
+    `contents` maps the digest of each file to the name and bytes.
     """
     for digest, (name, content) in contents.items():
         place = Path(folder) / "ceras-ir" / digest

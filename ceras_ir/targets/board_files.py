@@ -203,7 +203,7 @@ def _reason(error: OSError | UnicodeDecodeError, name: str, shipped: Iterable[st
 def read_fields(cls: type[T], content: Mapping[str, object], file: str | None, at: str = "") -> T:
     """
     Return an instance of the dataclass `cls` from `content`, a table of a board file. Raise an
-    `InputError` that names `file` if a field is unknown, missing or outside its limits.
+    `InputError` that names `file` if a field is unknown, missing or outside the limits.
 
     `at` is the path of the table in the file, such as `memory.sram`; it is empty for the entire
     file.

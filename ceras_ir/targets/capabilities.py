@@ -28,8 +28,8 @@ GapRule: TypeAlias = Callable[[Operation, SSAValue], str | None]
 
 def takes_runs_only(op: Operation, value: SSAValue) -> str | None:
     """
-    Return a reason why `op` cannot read or write `value` with gaps between its rows, as in a part
-    of a larger tensor. This rule refuses gaps for all operations: a target uses it if its kernels
+    Return a reason why `op` cannot read or write `value` with gaps between the rows, as in a part
+    of a larger tensor. This rule refuses gaps for all operations: a target uses it if the kernels
     support only contiguous tensors.
     """
     return "the target's kernels leave no gaps between rows"
@@ -57,7 +57,7 @@ class Cost:
 
 class Accelerator(ABC):
     """
-    A device in addition to the CPU: the rules for its operations and, with a board, the modelled
+    A device in addition to the CPU: the rules for the operations and, with a board, the modelled
     times.
 
     If `why_not` admits an operation, the lowering of the target must accept it.
@@ -194,8 +194,8 @@ class Ceiling:
 class ArenaBuffer:
     """
     Bytes of the arena (the memory of intermediate values) that hold no planned value but, for
-    example, the workspace of a kernel. They are in use while operations `first_step` to `end_step -
-    1` run.
+    example, the workspace of a kernel. They are in use while operations `first_step` to
+    `end_step - 1` run.
     """
 
     name: str
@@ -218,7 +218,7 @@ class Prediction:
     """The modelled time of an inference."""
 
     machine: str
-    """The name of the machine, and its clock."""
+    """The name of the machine, and the clock."""
     model: str
     """The method and the omissions, as a sentence."""
     ceilings: tuple[Ceiling, ...] = ()

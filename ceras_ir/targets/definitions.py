@@ -49,7 +49,7 @@ class Contract:
 
     def _findings(self, cls: type) -> Iterator[tuple[CodeType | None, str]]:
         """
-        Yield the code of each wrong method, or None if the finding concerns the class, and a
+        Yield the code of each wrong method, or `None` if the finding concerns the class, and a
         message.
         """
         # A class with subclasses can leave members to them.
@@ -72,7 +72,7 @@ class Contract:
 def _mismatch(member: object, expected: object) -> str | None:
     """
     Return the reason why `member` cannot override `expected`, a member of the base class; `None` if
-    it can. `{}` in the text stands for the name of the method.
+    it can. `{}` in the text is replaced by the name of the method.
     """
     wanted, given = _function(expected), _function(member)
     if wanted is not None:
@@ -111,7 +111,7 @@ def _accepts(given: Signature, wanted: Signature) -> bool:
 
 
 def _function(member: object) -> FunctionType | None:
-    """Return the Python function of a method or class method; None for any other member."""
+    """Return the Python function of a method or class method; `None` for any other member."""
     function: object = getattr(member, "__func__", member)
     return function if isinstance(function, FunctionType) else None
 

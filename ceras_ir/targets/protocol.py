@@ -186,7 +186,7 @@ SCHEMA_SUFFIX = ".schema.json"
 
 @dataclass(frozen=True)
 class Target(ABC):
-    """A kind of machine: its options, boards, rules, lowering, files and execution."""
+    """A kind of machine: the options, boards, rules, lowering, files and execution."""
 
     name: ClassVar[str]
     """The name after `--target`; the base class has no name and represents any machine."""
@@ -270,7 +270,7 @@ class Target(ABC):
 
     def form_offer(self) -> Callable[[UnaryOp, LinearOperation], str] | None:
         """
-        Return a function that chooses how an activation of the sum of a layer is computed (its
+        Return a function that chooses how an activation of the sum of a layer is computed (the
         `Form`, such as `table16`), or `None` if the target has no preference. The pass `silu` uses
         it.
         """

@@ -79,7 +79,7 @@ def _single_command(known: Sequence[Command], parsers: Mapping[str, UsageParser]
 
 def parser_of(command: Command) -> UsageParser:
     """
-    Return the parser of `command` with all possible options: those of all targets and, for
+    Return the parser of `command` with all possible options: the options of all targets and, for
     `ceras-opt`, a flag for each pass.
     """
     parser: UsageParser = import_module(command.module).make_parser()

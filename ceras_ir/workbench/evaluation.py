@@ -118,7 +118,7 @@ class Data:
     """Paths and digests of the files that a cluster stores elsewhere."""
 
     def here(self) -> "Data":
-        """Return the data with the paths that its files have on this worker of a cluster."""
+        """Return the data with the paths that the files have on this worker of a cluster."""
         files = dict(self.files)
         labels = None if self.labels is None else shipped_paths(self.labels, files)
         return replace(self, inputs=shipped_paths(self.inputs, files), labels=labels, files=())
@@ -153,7 +153,7 @@ class ShardEvaluation:
     data_key: str = ""
     quantities: Mapping[str, Quantities] = field(default_factory=dict[str, Quantities])
     """
-    For each output of the float network, the division of its elements into quantities, such as
+    For each output of the float network, the division of the elements into quantities, such as
     coordinates and scores, of which the noise is measured separately.
     """
 
@@ -175,7 +175,7 @@ class Judged:
 def judge_shard(task: ShardEvaluation) -> "Judge | BadShard":
     """
     Run both networks on a shard and compare their outputs. Return the result, which can be merged
-    with those of other shards, or the reason why the shard cannot be loaded.
+    with the results of other shards, or the reason why the shard cannot be loaded.
     """
     real, quantized = task.real.opened(), task.quantized.opened()
     data = task.data.here()

@@ -77,7 +77,7 @@ def _seconds(text: str) -> float:
 class MemoryRequest:
     """
     A row of a memory-planning problem: a buffer of `size` bytes, which is live from time `lower` to
-    `upper - 1`, and its byte `offset`.
+    `upper - 1`, and the byte `offset`.
     """
 
     id: str
@@ -205,7 +205,7 @@ class UnsolvedError(InputError):
 def summary(spans: Sequence["Span"], offsets: Sequence[int], bound: int, capacity: int) -> str:
     """
     Return a line with the peak of a memory plan, `bound` (the lower bound of any plan), and the gap
-    between them, in bytes. `spans` and `offsets` are the buffers and their places.
+    between them, in bytes. `spans` and `offsets` are the buffers and their byte offsets.
     """
     from ceras_ir.transforms.memory.offsets import gap
 

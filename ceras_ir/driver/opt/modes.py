@@ -128,8 +128,8 @@ _NODE_LINE = re.compile(r" at line (\d+)$")
 @dataclass(frozen=True)
 class Expectation:
     """
-    A diagnostic that a test declares in its text by a comment such as `// expected-error@+1
-    {{text}}`.
+    A diagnostic that a test declares in the text by a comment such as
+    `// expected-error@+1 {{text}}`.
     """
 
     severity: str
@@ -233,7 +233,9 @@ class Benefit:
     """The number of builds in which the step changes the IR."""
     builds: int
     network: str
-    """The network with the loss, of `benchmarks/benefit_networks.py`; empty if none has a loss."""
+    """
+    The network with the loss, of `benchmarks/benefit_networks.py`; empty if no network has a loss.
+    """
     setting: str
     """The target for which it was compiled, with `float` for a float network."""
     figure: str
@@ -292,7 +294,10 @@ def _benefit(step: str) -> list[str]:
 
 
 def _description(cls: type[ModulePass]) -> str:
-    """Return the docstring of a pass, or of its module, or else a sentence that it has none."""
+    """
+    Return the docstring of a pass, or of the module, or else a sentence about the missing
+    description.
+    """
     written = docstring(cls)
     if not written or written.startswith(f"{cls.__name__}("):  # The signature of a dataclass.
         written = docstring(sys.modules[cls.__module__])

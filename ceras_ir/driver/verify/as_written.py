@@ -190,7 +190,7 @@ def _changes_values(op: graph.QuantizeOp, real: Array, stored: Array) -> bool:
 
 def _is_below_float_rounding(op: graph.QuantizeOp, values: Mapping[SSAValue, Array]) -> bool:
     """
-    Return whether the step of the quantization `op` is smaller than the rounding errors of its
+    Return whether the step of the quantization `op` is smaller than the rounding errors of the
     float operand, a sum or mean. A mean of positive and negative values with the sum 0 is exact in
     integers and inexact in floats.
     """

@@ -224,8 +224,8 @@ def _recurrence(op: graph.RecurrenceOp, at: Applied) -> Doubles:
 
 def _dynamically_quantized(state: Real) -> Real:
     """
-    Return the state of a recurrence after quantization to 8 bits with a scale from its range. The
-    bound of an element has a step more if its error reaches a tie, because another implementation
+    Return the state of a recurrence after quantization to 8 bits with a scale from the range. The
+    bound of an element has a step more if the error reaches a tie, because another implementation
     may round to the adjacent integer.
     """
     low, high = min(state.value.min(), 0.0), max(state.value.max(), 0.0)
@@ -265,7 +265,7 @@ def unit_of(arrays: Sequence[Array]) -> float:
 
 class BoundedEvaluation:
     """
-    The values of a module, computed by the interpreter, and for each value a bound of its
+    The values of a module, computed by the interpreter, and for each value a bound of the
     difference from another implementation.
     """
 
@@ -309,7 +309,7 @@ class BoundedEvaluation:
                     left.append(operand)
 
     def compute(self, op: Operation) -> None:
-        """Evaluate `op`, whose operands are known, and store the result."""
+        """Evaluate `op` from the known operands, and store the result."""
         (result,) = op.results
         self.values[result] = self.evaluate(op, [self.values[operand] for operand in op.operands])
 
@@ -321,7 +321,7 @@ class BoundedEvaluation:
     def call(self, function: FuncOp, arguments: Called) -> Called:
         """
         Return the results of `function`, a function of the module, and their bounds. `arguments`
-        are the values of its parameters and their bounds.
+        are the values of the parameters and their bounds.
         """
         block = function.body.block
         values: dict[SSAValue, Array] = dict(zip(block.args, arguments[0], strict=True))

@@ -103,7 +103,7 @@ class LevelComparison:
         floor: float | None = None,
     ):
         """
-        Use the first `limit` of `samples`, or synthetic samples. `watching` makes the check after
+        Use the first `limit` of `samples`, or synthetic samples. `watching` creates the check after
         each pass (`--bisect-passes`). `floor` is the required signal-to-noise ratio in dB.
         """
         self.watching, self.floor = watching, floor
@@ -162,7 +162,7 @@ class LevelComparison:
     def front(self) -> Iterator[Verdict]:
         """
         Run import, fusion and quantization, and yield a verdict for each level. The outputs must
-        equal those of the previous level, except after quantization.
+        equal the outputs of the previous level, except after quantization.
         """
         ctx, floats, imported = load_context(), self.expected, IMPORTED
         for stage in front_stages(self.options):
@@ -213,8 +213,8 @@ class LevelComparison:
     def above_floor(self, title: str, noise: Mapping[str, OutputNoise]) -> Verdict:
         """
         Return the verdict on the signal-to-noise ratio of quantization. Below `floor`, it is an
-        error if ranges come from calibration data or Q/DQ. With ranges of synthetic samples it is a
-        warning, and an error below 0 dB. `title` is the name of the level.
+        error if ranges originate from calibration data or Q/DQ. With ranges of synthetic samples it
+        is a warning, and an error below 0 dB. `title` is the name of the level.
         """
         ratio, text = network_ratio(noise), f"reference; {describe_noise(noise)} against float"
         text += after_softmax(noise, self.softmax)
@@ -243,7 +243,7 @@ class LevelComparison:
         return Verdict("quantized graph as written", found.wrong is None, str(found))
 
     def target(self, target: Target) -> Iterator[Verdict]:
-        """Yield a verdict for each level of `target` and for its machine."""
+        """Yield a verdict for each level of `target` and for the machine."""
         given, name = self.options, target.name
         options = BuildOptions(target, given.quantize, insertions=given.insertions)
         exact = options.is_quantized
@@ -365,7 +365,7 @@ class LevelComparison:
 
     def first_wrong_step(self, module: ModuleOp, traced: dict[int, bytes], number: int) -> str:
         """
-        Return text about the first operation whose result on the machine differs from the
+        Return text about the first operation with a result on the machine that differs from the
         interpreter on `module`. `traced` maps the index of an operation to the bytes that the
         machine has stored, and `number` is the sample.
         """
@@ -415,7 +415,7 @@ def verifications(
 ) -> Iterator[tuple[LevelComparison, list[Target]]]:
     """
     Divide `targets` into groups with the same quantized graph, and yield a comparison for each
-    group. `module` may be changed. `watching` makes the check after each pass (see `run_stages`).
+    group. `module` may be changed. `watching` creates the check after each pass (see `run_stages`).
     """
     options = replace(options, quantize="none" if options.quantize == "none" else "int8")
     for target in targets:

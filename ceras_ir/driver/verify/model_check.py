@@ -62,7 +62,7 @@ DATA_DEPENDENT_SIZES = frozenset({"NonMaxSuppression"})
 
 class MismatchError(Exception):
     """
-    An element of a tensor differs from the reference by more than its bound; the message names it.
+    An element of a tensor differs from the reference by more than the bound; the message names it.
     """
 
 

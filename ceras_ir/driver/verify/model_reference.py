@@ -63,7 +63,7 @@ class ModelReference:
 
     def __init__(self, model: onnx.ModelProto, wanted: Collection[str], folder: Path | None):
         """
-        Use `model` with its outputs and the tensors `wanted` that nodes of its graph compute.
+        Use `model` with the outputs and the tensors `wanted` that nodes of the graph compute.
         `folder` has the external data. Raises `NoReferenceError`.
         """
         graph = model.graph
@@ -347,7 +347,7 @@ class FoldedConstants:
 
     def relative_error(self, name: str) -> float | None:
         """
-        Return the largest relative difference of the constant `name` from the reference, with its
+        Return the largest relative difference of the constant `name` from the reference, with the
         rounding to float32; `None` if there is no such constant.
         """
         if (constant := self.constants.get(name)) is None:

@@ -62,7 +62,7 @@ def gamma(terms: int) -> float:
 @dataclass(frozen=True)
 class Real:
     """
-    An array of numbers, and for each number a bound of its difference from the result of another
+    An array of numbers, and for each number a bound of the difference from the result of another
     implementation. Operators compute both. `unit` is the relative rounding error of each operation.
     """
 
@@ -115,8 +115,8 @@ class Real:
 
     def power(self, other: Real) -> Real:
         """
-        Return the power. It is computed by a logarithm, whose rounding error is multiplied by the
-        exponent.
+        Return the power. It is computed by a logarithm; the rounding error of the logarithm is
+        multiplied by the exponent.
         """
         value = np.power(self.value, other.value)
         log = np.abs(np.log(np.abs(self.value)))
@@ -134,7 +134,7 @@ class Real:
         return self.apply(FunctionAttr(Function.SQRT))
 
     def apply(self, function: FunctionAttr) -> Real:
-        """Return the result of an elementwise `function`, with its bounds."""
+        """Return the result of an elementwise `function`, with the bounds."""
         value = apply_function(function, self.value.astype(np.float32)).astype(np.float64)
         return Real(value, self.function_error(function, value), self.unit)
 
@@ -297,7 +297,7 @@ Term = Callable[[onnx.NodeProto, Sequence[Array], int], Doubles]
 
 def term_of(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doubles:
     """
-    Return the term that the ONNX operator of `node` adds to the error bound of its result, because
+    Return the term that the ONNX operator of `node` adds to the error bound of the result, because
     the reference uses another algorithm; 0 for most operators. The term broadcasts to a result with
     `rank` dimensions.
     """

@@ -52,7 +52,7 @@ class Evaluation(Protocol):
     def call(self, function: FuncOp, arguments: Called) -> Called:
         """
         Return the results of `function`, a function of the module, and their bounds. `arguments`
-        are the values of its parameters and their bounds.
+        are the values of the parameters and their bounds.
         """
         ...
 

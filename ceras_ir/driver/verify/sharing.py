@@ -89,7 +89,7 @@ _OPEN_MACHINES: dict[str, tuple[TemporaryDirectory[str], Executable]] = {}
 
 def _opened(machine: SharedMachine) -> tuple[TemporaryDirectory[str], Executable]:
     """
-    Return the compiled network of `machine`, ready to run, and its temporary folder. The last
+    Return the compiled network of `machine`, ready to run, and the temporary folder. The last
     network remains open for further shards.
     """
     parts = (part for name, content in machine.files for part in (name, content))

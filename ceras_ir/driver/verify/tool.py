@@ -58,8 +58,8 @@ def default_targets() -> list[TargetClass]:
 
 def make_parser(targets: Sequence[TargetClass] | None = None) -> ToolParser:
     """
-    Return the parser of `ceras-verify`, with the options of `targets` (default: those verified by
-    default).
+    Return the parser of `ceras-verify`, with the options of `targets` (default: the targets that
+    are verified by default).
     """
     default = ",".join(cls.name for cls in default_targets())
     parser = ToolParser(
@@ -201,7 +201,7 @@ def _reference_verdict(
 ) -> "Verdict | None":
     """
     Return the verdict on the import of the model, compared with an independent implementation.
-    Return None if the input is no model.
+    Return `None` if the input is no model.
     """
     if not imports:
         return None

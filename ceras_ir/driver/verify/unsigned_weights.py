@@ -18,8 +18,8 @@ OFFSET = 128
 
 class _Product(NamedTuple):
     """
-    The indices of operands of a product with integers. `activation` is None if the operator
-    quantizes its input to uint8 itself.
+    The indices of operands of a product with integers. `activation` is `None` if the operator
+    quantizes the input to uint8 itself.
     """
 
     activation: int | None

@@ -81,7 +81,7 @@ def named(name: str) -> str:
 def compare_page(title: str, variants: Sequence[Variant], samples: int) -> str:
     """
     Return the HTML page of a comparison: for each layer, the noise of the first variant; if there
-    is a second variant, its figures are next to the figures of the first. A variant is a quantized
+    is a second variant, the figures of both are next to each other. A variant is a quantized
     network that was compared with a reference. `samples` is the number of compared samples.
     """
     first = variants[0]

@@ -107,8 +107,8 @@ def remedies(
 
 def remedies_of_all(layers: Iterable[LayerNoise], ratio: float) -> list[str]:
     """
-    Return advice for a network with a low signal-to-noise ratio (`ratio`, in dB): how many layers
-    cause half of the noise. The result is empty if the ratio is good.
+    Return advice for a network with a low signal-to-noise ratio (`ratio`, in dB): the number of
+    layers that cause half of the noise. The result is empty if the ratio is good.
     """
     quantized = [layer for layer in layers if layer.scale is not None]
     shares = sorted((layer.share or 0.0 for layer in quantized), reverse=True)
@@ -128,7 +128,7 @@ LARGER_BUDGET = 0.5
 @dataclass(frozen=True)
 class Proposal:
     """
-    Options that were tried, with the gain in `metric` (positive is better), its standard error, and
+    Options that were tried, with the gain in `metric` (positive is better), the standard error, and
     the additional costs.
     """
 
@@ -143,7 +143,7 @@ class Proposal:
 
     @property
     def helps(self) -> bool:
-        """Whether the gain is more than twice its standard error."""
+        """Whether the gain is more than twice the standard error."""
         return self.gain > 2 * self.error
 
     def __str__(self) -> str:

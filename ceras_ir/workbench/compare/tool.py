@@ -264,9 +264,8 @@ def _values(variants: "Sequence[Variant]") -> list[Value]:
 
 def _status(arguments: argparse.Namespace, variants: "Sequence[Variant]", samples: int) -> int:
     """
-    Return exit status 1 if a condition of `--fail-if` is met, or if the signal-to-noise ratio of a
-    variant is below `--floor` and its ranges come from calibration data or Q/DQ; otherwise return
-    0.
+    Return exit status 1 if a condition of `--fail-if` is met, or if a variant with ranges from
+    calibration data or Q/DQ has a signal-to-noise ratio below `--floor`; otherwise return 0.
     """
     from ceras_ir.driver.differences import below_floor
     from ceras_ir.support.diagnostics import remark

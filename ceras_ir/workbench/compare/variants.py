@@ -57,7 +57,7 @@ RESULT_KEY = "/"
 
 class Nodes:
     """
-    The ONNX nodes of a network before fusion: by name, the names of the nodes that consume its
+    The ONNX nodes of a network before fusion: by name, the names of the nodes that consume the
     result, and the bounds of nodes that only clip.
     """
 
@@ -78,8 +78,8 @@ class Nodes:
     def last(self, names: list[str], other: Nodes) -> Key:
         """
         Return a key for an operation that was fused from the nodes `names`, by which operations of
-        two networks are paired: the last node, whose result no other node of `names` consumes in
-        either network. If there are several, return all of `names`, sorted.
+        two networks are paired: the last node. No other node of `names` consumes the result of this
+        node in either network. If there are several, return all of `names`, sorted.
         """
         inside = set(names)
         last_layers = [
@@ -231,7 +231,7 @@ class Variant:
 
     @property
     def remedies(self) -> list[str]:
-        """Advice for the network if its signal-to-noise ratio is low."""
+        """Advice for the network if the signal-to-noise ratio is low."""
         return remedies_of_all(self.layers, self.ratio)
 
 
@@ -246,7 +246,7 @@ class Task:
         self, meter: NoiseMeter, name: str, reference: str, recipe: tuple[str, ...] = ()
     ) -> Variant:
         """
-        Run the two networks of `meter`, a quantized network called `name` and its `reference`, on
+        Run the two networks of `meter`, a quantized network called `name` and the `reference`, on
         all samples, and return the measurements.
         """
         count = len(self.samples)
@@ -351,7 +351,7 @@ def pair_with_float(module: ModuleOp, options: BuildOptions) -> NoiseMeter:
 
 def variant_of(module: ModuleOp, options: BuildOptions) -> str:
     """
-    Prepare `module` for a comparison, and return its kind for the table. A quantized model remains,
+    Prepare `module` for a comparison, and return the kind for the table. A quantized model remains,
     and Q/DQ become integer operations. A float model is quantized if there is calibration data, or
     if the IR text has exponents of scales.
     """
@@ -397,8 +397,8 @@ def pair_with_another(
 ) -> NoiseMeter:
     """
     Return a meter that compares `second` with `first`, by the operations that compute the same
-    tensor. `nodes` are those of both networks before fusion. Raise an `InputError` if no operations
-    correspond.
+    tensor. `nodes` are the nodes of both networks before fusion. Raise an `InputError` if no
+    operations correspond.
     """
     _expect_same_interface(first, second)
     found = list(pairs(first, second, nodes or (Nodes(first), Nodes(second))))

@@ -66,7 +66,7 @@ class Shared:
 
     def ended(self, identity: str, point: Point, outcome: Outcome) -> tuple[Ended, Pages]:
         """
-        Return the result of a completed point, as it is stored, and the files of its report page.
+        Return the result of a completed point, as it is stored, and the files of the report page.
         `identity` is the digest of all data on which the point depends.
         """
         study = self.work.study
@@ -81,7 +81,7 @@ class Shared:
 @dataclass(frozen=True)
 class Call:
     """
-    Points (configurations of a study) that a worker computes in a single call, each with its
+    Points (configurations of a study) that a worker computes in a single call, each with the
     identity. `shared` is a pickled `Shared`; each worker unpickles it a single time.
     """
 

@@ -34,7 +34,7 @@ class _Chosen:
 
 @dataclass
 class Exploration:
-    """A study that runs: the storage of its results, and the folder of its reports."""
+    """A study that runs: the storage of the results, and the folder of the reports."""
 
     study: Study
     trials: Trials
@@ -60,8 +60,8 @@ class Exploration:
 
     def records(self) -> list[Record]:
         """
-        Return the results of those completed points that the study file still contains, in the
-        order of the study.
+        Return the results of completed points that the study file still contains, in the order of
+        the study.
         """
         latest = {record.identity: record for record in self.trials.records()}
         if not latest:
@@ -148,7 +148,7 @@ def _called(
     workers: Workers, shared: Shared, groups: Iterator[list[_Chosen]]
 ) -> Iterator[tuple[list[_Chosen], list[tuple[Ended, Pages]] | WorkerLost]]:
     """
-    Compute groups of points, each group in a single call of a worker. Yield each group with its
+    Compute groups of points, each group in a single call of a worker. Yield each group with the
     results, in the order of completion.
     """
     data = pickle.dumps(shared)

@@ -17,7 +17,7 @@ class Identities:
     """
     The identities of the points of a study: digests of all data on which their figures depend, so
     that equal points are computed once. Each argument is converted a single time, because this
-    searches for files, and many points share few arguments.
+    searches for files, and points share arguments.
     """
 
     def __init__(self, study: Study):

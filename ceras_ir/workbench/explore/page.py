@@ -62,7 +62,7 @@ def point_pages(
 def write_pages(folder: Path, identity: str, pages: Mapping[str, bytes]) -> None:
     """
     Write the files of a point's report. If the process is killed, a file can be incomplete: the
-    point is then not stored, and its files are written again.
+    point is then not stored, and the files are written again.
     """
     place = point_folder(folder, identity)
     try:
@@ -137,7 +137,7 @@ SECTIONS = {
 
 def study_page(study: Study, records: Sequence[Record]) -> str:
     """
-    Return the HTML page of a study with plots and a table of its results. Raise a `UsageError` if
+    Return the HTML page of a study with plots and a table of the results. Raise a `UsageError` if
     Plotly is not installed.
     """
     try:

@@ -45,9 +45,9 @@ def pareto(study: Study, records: Sequence[Record]) -> list[Record]:
 
 def importance(records: Sequence[Record], figure: str) -> Mapping[str, float]:
     """
-    Return for each axis (choice of the study) its share of the variance of `figure`, from 0 to 1:
-    the variance between the means of its choices, divided by the total variance. Results without
-    the figure are ignored.
+    Return for each axis (choice of the study) the share of the variance of `figure` that it causes,
+    from 0 to 1: the variance between the means of the labels, divided by the total variance.
+    Results without the figure are ignored.
     """
     found: dict[str, float] = {}
     known = [record for record in records if figure in record.figures]

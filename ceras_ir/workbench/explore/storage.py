@@ -122,7 +122,7 @@ Told = tuple[Ended, Mapping[str, object]]
 
 
 class BulkInsert:
-    """Inserts many trials at once into the database tables of the study `study_id`."""
+    """Inserts several trials at once into the database tables of the study `study_id`."""
 
     def __init__(self, engine: Any, study_id: int, distributions: Mapping[str, Any]):
         self._sql: Any = import_module("sqlalchemy")
@@ -226,7 +226,7 @@ MAX_RECORD_LENGTH = 60_000
 @dataclass
 class Record:
     """
-    The stored result of a completed point (configuration): its choices, and figures or a
+    The stored result of a completed point (configuration): the choices, and figures or a
     diagnostic.
     """
 
@@ -383,8 +383,8 @@ class Trials:
 
     def proposals(self) -> Iterator[Proposal]:
         """
-        Yield points that the sampler proposes, without end. Each proposal takes all results into
-        account that were added before.
+        Yield points that the sampler proposes, without end. Each proposal depends on all results
+        that were added before.
         """
         self._sampler = Sampler(self.study, self._distributions, self._finished())
         while True:

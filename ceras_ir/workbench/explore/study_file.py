@@ -50,7 +50,7 @@ STUDY_FIELDS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class ModelData:
-    """A model of a study, and the data for its calibration and evaluation, as absolute paths."""
+    """A model of a study, and the data for the calibration and evaluation, as absolute paths."""
 
     file: str
     calibrate: str | None = None
@@ -60,14 +60,14 @@ class ModelData:
     samples: int | None = None
 
     def files(self) -> list[str]:
-        """Return the paths of the model file and of all its data files."""
+        """Return the paths of the model file and of all the data files."""
         named = (self.file, self.calibrate, self.inputs, self.labels)
         return [part for text in named if text for part in text.split(",")]
 
 
 @dataclass(frozen=True)
 class StudyAxis:
-    """A choice of a study: each label in `choices` stands for arguments of `ceras-compile`."""
+    """A choice of a study: each label in `choices` represents arguments of `ceras-compile`."""
 
     name: str
     choices: Mapping[str, tuple[str, ...]]
@@ -440,8 +440,8 @@ def grid_size(study: Study) -> int:
 
 def random_points(study: Study) -> Iterator[Point]:
     """
-    Yield distinct random points, as many as the study has trials, at most all. Equal seeds give
-    equal points. All points of a target have equal probability.
+    Yield distinct random points: the number of trials of the study, at most all points. Equal seeds
+    give equal points. All points of a target have equal probability.
     """
     generator = random.Random(study.seed)
     wanted = min(study.trials or 0, grid_size(study))

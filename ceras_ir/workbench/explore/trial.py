@@ -313,7 +313,7 @@ class _Trial:
 
 def study_digests(study: Study) -> dict[str, str]:
     """
-    Map the digest of each file on which points of the study depend to its path. Folders of images
+    Map the digest of each file on which points of the study depend to the path. Folders of images
     are omitted: all workers must be able to access them.
     """
     files = [file for model in study.models.values() for file in model.files()]

@@ -32,7 +32,7 @@ from ceras_ir.support.options import docstring
 
 
 def diagnose(ctx: Context, text: str, file: str) -> list[Diagnostic]:
-    """Return all errors in IR text, each with its position if it is known."""
+    """Return all errors in IR text, each with the position if it is known."""
     found: list[Diagnostic] = []
     for part in parts_of(text):
         try:
@@ -84,7 +84,7 @@ def valid_part(ctx: Context, text: str, file: str, line: int) -> ModuleOp:
 def explanation(ctx: Context, universe: Universe, text: str) -> str | None:
     """
     Return the docstring of the operation, type, attribute or pass with the name `text`, as
-    Markdown; `None` if there is none.
+    Markdown, or `None`.
     """
     kind = "operation"
     found: type | None = ctx.get_optional_op(text)
@@ -130,8 +130,8 @@ class Word:
 
 def word_at(text: str, line: int, column: int) -> Word | None:
     """
-    Return the word that contains the position, or ends there; `None` if there is none. `line` and
-    `column` count from 0.
+    Return the word that contains the position, or is directly before it; `None` if there is no
+    word. `line` and `column` count from 0.
     """
     lines = text.split("\n")
     if not 0 <= line < len(lines):

@@ -328,8 +328,8 @@ class Judgement:
 
 class Judge:
     """
-    Compares the outputs of the quantized network with those of the float network (`real`), a sample
-    at a time.
+    Compares the outputs of the quantized network with the outputs of the float network (`real`), a
+    sample at a time.
     """
 
     def __init__(self, judgement: Judgement, quantities: Mapping[str, Quantities] | None = None):

@@ -52,8 +52,8 @@ class Heads:
     @classmethod
     def find(cls, shapes: Mapping[str, tuple[int, ...]]) -> Heads:
         """
-        Identify the outputs of a detector by `shapes`. Raise an `InputError` if they are in none of
-        these forms:
+        Identify the outputs of a detector by `shapes`. Raise an `InputError` if they have no such
+        form:
 
         1. YOLOv5 and YOLOX: [1, boxes, 5 + classes].
         2. YOLOv8: [1, 4 + classes, boxes].
@@ -79,8 +79,8 @@ class Heads:
 
     def read(self, outputs: Outputs, size: tuple[int, int]) -> tuple[Boxes, Boxes]:
         """
-        Return all boxes [boxes, 4] as left, top, right and bottom in pixels, and the scores [boxes,
-        classes]. `size` is the height and width of the input.
+        Return all boxes [boxes, 4] as left, top, right and bottom in pixels, and the scores
+        [boxes, classes]. `size` is the height and width of the input.
         """
         boxes = outputs[self.boxes][0].astype(np.float32)
         if self.layout == "columns":

@@ -47,7 +47,7 @@ class Figure:
     real: Reading | None = None
     cheap: bool = True
     """
-    Whether the metric is fast to compute, so that it is computed for many selections of samples,
+    Whether the metric is fast to compute, so that it is computed for random selections of samples,
     which give the standard error.
     """
 

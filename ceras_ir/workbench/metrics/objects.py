@@ -20,14 +20,14 @@ class DetectedObjects(ObjectFinder):
     Finds objects in the outputs of detectors, for the answers of `ceras-run`.
 
     Outputs of other networks can have the same shapes. The network is therefore taken for a
-    detector only if all scores are between 0 and 1. Objects have at least the score
-    `MIN_OBJECT_SCORE`.
+    detector only if all scores are between 0 and 1. Objects have a score of `MIN_OBJECT_SCORE` or
+    more.
     """
 
     def objects(self, outputs: Outputs, size: tuple[int, int]) -> ObjectsOfSample | None:
         """
-        Return the objects in an image of the height and width `size`; None if the outputs are not
-        those of a detector.
+        Return the objects in an image of the height and width `size`; `None` if the network is not
+        a detector.
         """
         try:
             heads = Heads.find({name: array.shape for name, array in outputs.items()})

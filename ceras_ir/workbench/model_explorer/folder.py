@@ -55,7 +55,7 @@ class LevelGraphs:
         default_factory=dict[str, list[tuple[str, tuple[str, str]]]]
     )
     """
-    For each graph, its nodes: the identifier, and the name and operator of the layer in reports.
+    For each graph, the nodes: the identifier, and the name and operator of the layer in reports.
     """
 
 

@@ -211,10 +211,7 @@ def _with_article(kind: str) -> str:
 
 
 def _similar_name(kind: TemplateKind, name: str) -> str:
-    """
-    Return the text ", such as NAME" for a permitted name with the same words, or "" if there is
-    none.
-    """
+    """Return the text ", such as NAME" for a permitted name with the same words, or ""."""
     parts = re.findall(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])", name)
     proposal = kind.separator.join(parts).lower()
     return f", such as {proposal}" if re.fullmatch(kind.pattern, proposal) else ""

@@ -87,7 +87,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table on a page. A click on its title sorts the rows."""
+    """A column of a table on a page. A click on the title sorts the rows."""
 
     title: str
     kind: str = ""

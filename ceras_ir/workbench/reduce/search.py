@@ -25,7 +25,7 @@ Smaller: TypeAlias = Callable[[T], bool]
 class Subject(Protocol[T]):
     """
     The interface of a format of test inputs, such as IR or ONNX, that can be reduced: the bytes of
-    an input, its size, and the ways to make it smaller.
+    an input, the size, and the ways to make it smaller.
     """
 
     def write(self, input: T) -> bytes:
@@ -34,7 +34,7 @@ class Subject(Protocol[T]):
 
     def size(self, input: T) -> tuple[int, int]:
         """
-        Return the number of operations of an input, and the number of elements of its tensors. Of
+        Return the number of operations of an input, and the number of elements of the tensors. Of
         two inputs, the one with the lower pair is smaller.
         """
         ...
@@ -42,7 +42,7 @@ class Subject(Protocol[T]):
     def reductions(self) -> Sequence[Callable[[T, "Smaller[T]"], None]]:
         """
         Return a function for each way to make an input smaller. The function gets an input and
-        tries smaller candidates, large steps first; its second argument tells whether a candidate
+        tries smaller candidates, large steps first; the second argument returns whether a candidate
         is accepted.
         """
         ...

@@ -50,7 +50,7 @@ def _with_shape(type: Attribute, shape: Sequence[int]) -> Attribute:
 
 def flatten(op: Operation) -> bool:
     """
-    Set all elements of the constant `op` to its first element. Return whether any element changes.
+    Set all elements of the constant `op` to the first element. Return whether any element changes.
     """
     dense = op.properties.get(VALUE)
     if not isa(dense, DenseIntOrFPElementsAttr):

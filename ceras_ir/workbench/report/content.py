@@ -88,8 +88,8 @@ class DrawnRegion:
 @dataclass(frozen=True)
 class DrawnPlan:
     """
-    A memory plan for a picture: places and live ranges of buffers. Sizes are in bytes; a step is an
-    operation of the network.
+    A memory plan for a picture: offsets and live ranges of buffers. Sizes are in bytes; a step is
+    an operation of the network.
     """
 
     steps: int

@@ -76,8 +76,8 @@ def graph_picture(
     rows: Sequence[Row], inputs: Sequence[str], results: Mapping[str, int | str]
 ) -> str:
     """
-    Return a picture (SVG) of the layers of a network, its inputs and outputs, and the edges between
-    them. `results` maps each graph output to the number of its layer, or to the name of a graph
+    Return a picture (SVG) of the layers of a network, the inputs and outputs, and the edges between
+    them. `results` maps each graph output to the number of the layer, or to the name of a graph
     input.
     """
     nodes = [DrawnNode("input", name) for name in inputs]

@@ -96,7 +96,7 @@ def difference_page(before: Content, after: Content, names: tuple[str, str]) -> 
 def matched(before: Content, after: Content) -> list[RowPair]:
     """
     Pair the layers of two networks with equal names and operators, in the order of `after`. A layer
-    without a partner is paired with `None`; those of `before` are at the end.
+    without a partner is paired with `None`; layers that only `before` has are at the end.
     """
     found: defaultdict[tuple[str, str], deque[Row]] = defaultdict(deque)
     for row in before.layers:

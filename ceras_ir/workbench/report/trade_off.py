@@ -26,7 +26,7 @@ MIN_LOGARITHMIC_RATIO = 10.0
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis of a plot, which begins at the first of `ticks` and ends at the last."""
+    """An axis of a plot, from the first to the last of `ticks`."""
 
     ticks: tuple[float, ...]
     is_logarithmic: bool
@@ -34,7 +34,7 @@ class Axis:
     @classmethod
     def of(cls, values: Sequence[float]) -> "Axis":
         """
-        Return an axis that contains all `values`, which are at least 0. It is logarithmic if the
+        Return an axis that contains all `values`, which are not negative. It is logarithmic if the
         largest exceeds `MIN_LOGARITHMIC_RATIO` times the smallest, and that is not 0.
         """
         low, high = min(values), max(values)
@@ -52,7 +52,7 @@ class Axis:
         return cls(tuple(step * i for i in range(first, max(last, first + 1) + 1)), False)
 
     def share(self, value: float) -> float:
-        """Return the position of `value` on the axis: 0 at its start, 1 at its end."""
+        """Return the position of `value` on the axis: 0 at the start, 1 at the end."""
         low, high = self.ticks[0], self.ticks[-1]
         if self.is_logarithmic:
             return log10(value / low) / log10(high / low)

@@ -42,8 +42,8 @@ class Examples:
 def load_examples(path: str, labels: str | None, network: Sequence[TensorInfo]) -> Examples:
     """
     Load the samples of the file or folder `path`, and check them against the inputs `network`.
-    Labels come from the file or folder `labels` or, by default, from the folder `labels` next to
-    `images`.
+    Labels are read from the file or folder `labels` or, by default, from the folder `labels` next
+    to `images`.
     """
     folder, _, options = path.partition("?")
     if is_images(path) and labels is None and (Path(folder) / "images").is_dir():

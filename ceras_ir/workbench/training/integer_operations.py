@@ -176,7 +176,7 @@ def points(element: UniformType, rank: int, like: Tensor) -> Tensor:
 
 
 def centred(x: Tensor, value: SSAValue) -> Tensor:
-    """Return `x`, the stored integers of `value`, minus its zero point."""
+    """Return `x`, the stored integers of `value`, minus the zero point."""
     element = graph.stored_element(value)
     if not any(point.data for point in element.zero_points):
         return x

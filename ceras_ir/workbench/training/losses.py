@@ -28,8 +28,8 @@ MIN_LOG_PROBABILITY = 1e-12
 
 def class_scores(output: Tensor, labels: Tensor) -> Tensor:
     """
-    Return `output` as scores [N, classes] for labels [N], or as [N, classes, H, W] for labels [N,
-    H, W]. NHWC outputs are transposed, and outputs of another height and width are resized
+    Return `output` as scores [N, classes] for labels [N], or as [N, classes, H, W] for labels
+    [N, H, W]. NHWC outputs are transposed, and outputs of another height and width are resized
     linearly, as the application does after the network.
     """
     if labels.ndim == 1:
@@ -129,7 +129,7 @@ class Score:
         return torch.where(self.confusion.sum(1) > 0, right / union, torch.nan)
 
     def accuracy(self) -> float:
-        """Return the fraction of samples or pixels whose class is correct."""
+        """Return the fraction of samples or pixels with the correct class."""
         assert self.confusion is not None
         return float(self.confusion.diagonal().sum() / self.confusion.sum())
 

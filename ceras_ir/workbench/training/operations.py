@@ -167,8 +167,8 @@ def pool2d(op: graph.Pool2dOp, args: Sequence[Tensor]) -> Tensor:
 
 def divisors(op: graph.Pool2dOp, window: Window) -> Tensor:
     """
-    Return the number by which the sum of each window of an average pooling is divided, [1, OH, OW,
-    1]: the elements of the window, without padding unless it is included.
+    Return the number by which the sum of each window of an average pooling is divided,
+    [1, OH, OW, 1]: the elements of the window, without padding unless it is included.
     """
     _, height, width, _ = graph.shape_of(op.input)
     if op.includes_padding:

@@ -123,7 +123,7 @@ def _zeros(module: ModuleOp) -> dict[str, NDArray[np.bool_]]:
 
 
 def write_back(arrays: Mapping[graph.ConstantOp, NDArray[np.generic]]) -> None:
-    """Replace each constant by its trained array of stored elements. Type and name remain."""
+    """Replace each constant by the trained array of stored elements. Type and name remain."""
     for constant, array in arrays.items():
         element = graph.element_of(constant.result)
         new = graph.ConstantOp.from_array(array, element, location=constant.location)

@@ -29,7 +29,7 @@ class Settings:
     rate: float = 1e-3
     channel_rates: bool = False
     """
-    Whether the step of each weight is multiplied by the initial size of the weights of its output
+    Whether the step of each weight is multiplied by the initial size of the weights of the output
     channel.
     """
     schedule: RateSchedule = "cosine"

@@ -47,7 +47,7 @@ Zeros = Mapping[str, NDArray[np.bool_]]
 @dataclass(frozen=True, eq=False)
 class Trained:
     """
-    A constant of the network that is trained: the name of its parameter in torch, and its quantized
+    A constant of the network that is trained: the name of the parameter in torch, and the quantized
     type, if any.
     """
 
@@ -168,8 +168,8 @@ class TorchNetwork(nn.Module):
 
     def by_layer(self, patterns: Mapping[str, float]) -> dict[str, float]:
         """
-        Return a number for each layer whose name matches one of `patterns` (with wildcards): that
-        of the first such pattern. Raise an `InputError` for a pattern without a match.
+        Return a number for each layer with a name that matches one of `patterns` (with wildcards):
+        the number of the first such pattern. Raise an `InputError` for a pattern without a match.
         """
         layers = {names[0]: names for op, _ in self.steps if (names := node_names(op))}
         found: dict[str, float] = {}

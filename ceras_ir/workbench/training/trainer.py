@@ -226,7 +226,7 @@ class TrainingRun:
             self._restore(self.progress.weights)
 
     def resume(self) -> None:
-        """Continue the training run from its checkpoint."""
+        """Continue the training run from the checkpoint."""
         assert self.checkpoint is not None
         self.progress, network, optimizer = load(self.checkpoint, self.name)
         self.network.load_state_dict(network)
