@@ -1,5 +1,7 @@
 # make demo    compile and run the example network for all targets (sets itself up)
-# make test    everything: lit and pytest, with the system packages they need
+# make test    lit and pytest, with the system packages they need; of the random and combined cases of
+#              tests with the marker `sample`, some
+# make test-all    the same with all cases
 # make test-xdsl    lit with each supported release of xDSL that is not installed
 # make check   ruff, import-linter, pyright on what changed, lit and the fast tests
 # make core    delete each extension in a copy, and all of them; the tests of the core pass there
@@ -53,10 +55,16 @@ demo: compilers $(VENV)/.installed
 	$(BIN)/python examples/digits/demo.py
 
 test: system $(VENV)/.installed-test
-	$(LIT) test/lit
-	@# lit has started the commands; here they are forks of one process, see test/conftest.py.
-	$(BIN)/python -m pytest -n $(JOBS) --forked test
+	@# These cases start the commands. In the others and in pytest, the commands are forks of a
+	@# process that has imported all modules, which saves the start-up time, see test/conftest.py.
+	$(LIT) test/lit/driver test/lit/examples test/lit/frontends
+	$(LIT) -Dforked=1 test/lit/backends test/lit/dialects test/lit/transforms
+	$(BIN)/python -m pytest -n $(JOBS) --forked $(CASES) test
 	@tools/system_packages.sh report
+
+.PHONY: test-all
+test-all:
+	@$(MAKE) --no-print-directory test CASES=--all-cases
 
 .PHONY: test-xdsl
 test-xdsl: system $(VENV)/.installed-test
@@ -87,7 +95,7 @@ core: $(VENV)/.installed-test
 
 fuzz: $(VENV)/.installed-test
 	CERAS_FUZZ_SEEDS=$(SEEDS) CERAS_FUZZ_C_EVERY=1 \
-	  $(BIN)/python -m pytest -q -n $(JOBS) test/frontends/test_fuzz_models.py \
+	  $(BIN)/python -m pytest -q -n $(JOBS) --all-cases test/frontends/test_fuzz_models.py \
 	  test/frontends/test_fuzz_quantized.py
 
 docs: $(VENV)/.installed

@@ -2,8 +2,8 @@
 Define fixtures for all tests: the commands as a user runs them, and a cache of compiled C.
 
 With `--forked`, the fixture `tool` runs a command in a fork of a process that has imported all
-modules (`lit/fork_server.py`), which saves the start-up time. `make test` runs the real commands in
-lit.
+modules (`lit/fork_server.py`), which saves the start-up time. `make test` starts the commands
+in some cases of lit.
 """
 
 import gc
@@ -24,6 +24,7 @@ from pathlib import Path
 import fork_server
 import pytest
 import reference_imports
+import sampled_cases
 from core import COMMANDS, EXTENSIONS, ROOT
 from hypothesis import HealthCheck, settings
 
@@ -45,6 +46,15 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--forked", action="store_true", help="fork commands, do not start them")
+    parser.addoption("--all-cases", action="store_true", help="run all cases of sampled tests")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out cases of tests with the marker `sample`, unless an argument names a case."""
+    is_named = any("[" in argument for argument in config.args)
+    if not is_named and not config.getoption("--all-cases"):
+        items[:], left_out = sampled_cases.reduce(items)
+        config.hook.pytest_deselected(items=left_out)
 
 
 @cache

@@ -43,11 +43,13 @@ def succeed(folder: Path, *words: str | Path) -> str:
     return done.stdout
 
 
+@pytest.mark.sample(4)
 @pytest.mark.slow
 def test_everything_that_is_left_can_be_imported(folder: Path):
     succeed(folder, "-c", IMPORT_ALL)
 
 
+@pytest.mark.sample(4)
 def test_c_is_the_same_to_the_byte(folder: Path, tmp_path: Path):
     made, expected = tmp_path / "made", tmp_path / "expected"
     command = ("-m", "ceras_ir", "compile", *NETWORK, "--target", "c", "-o")
@@ -58,6 +60,7 @@ def test_c_is_the_same_to_the_byte(folder: Path, tmp_path: Path):
     assert filecmp.cmpfiles(made, expected, names, shallow=False) == (names, [], [])
 
 
+@pytest.mark.sample(4)
 @pytest.mark.slow
 def test_levels_and_machine_agree(folder: Path):
     command = ("-m", "ceras_ir", "verify", *NETWORK, "--targets", "c", "--no-reference")
@@ -65,12 +68,14 @@ def test_levels_and_machine_agree(folder: Path):
     assert next(line for line in lines if line.startswith("c: machine")).endswith("exact")
 
 
+@pytest.mark.sample(4)
 @pytest.mark.slow
 def test_lit_cases_of_the_core_pass(folder: Path):
     lit = "from lit.main import main; main()"
     succeed(folder, "-c", lit, "-q", "-Dforked=1", "test/lit/transforms/placement")
 
 
+@pytest.mark.sample(4)
 def test_what_was_deleted_is_not_offered(folder: Path, deleted: tuple[str, ...], tmp_path: Path):
     commands = succeed(folder, "-m", "ceras_ir")
     assert ("  nnet " in commands) == ("nnet" not in deleted)

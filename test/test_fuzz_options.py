@@ -15,6 +15,7 @@ SHIFTS = (59, 265)
 """Seeds of images: swish of shifts with a 16-bit result, and with a zero point of a max pooling."""
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("route", ROUTES)

@@ -6,6 +6,7 @@ import pytest
 from fuzz_states import judge
 
 
+@pytest.mark.sample(5)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_states_are_kept(seed: int, tmp_path: Path):

@@ -33,6 +33,7 @@ def compiled(target: str, folder: Path, **environment: str) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["c", "arduino", "nnet", "vta"])
 def test_compiled_twice_is_the_same(target: str, tmp_path: Path):
@@ -41,6 +42,7 @@ def test_compiled_twice_is_the_same(target: str, tmp_path: Path):
     assert [name for name in first if first[name] != second[name]] == []
 
 
+@pytest.mark.sample(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["c", "arduino", "nnet", "vta", "dataflow", "onnx"])
 def test_optimized_python_compiles_the_same(target: str, tmp_path: Path):

@@ -124,6 +124,7 @@ CASES = {
 }
 
 
+@pytest.mark.sample(5)
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_files_of_targets(tool: Tool, tmp_path: Path, case: str) -> None:

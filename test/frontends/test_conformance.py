@@ -5,7 +5,7 @@ from conformance_page import PAGE, outcome, required_cases
 from onnx_compare import SHARED
 
 TOOLS = SHARED / "tools"
-EVERY = {"interp": 10, "c": 60}
+EVERY = {"interp": 20, "c": 120}
 """The distance of the cases to run; docs/tools/conformance_page.py runs all."""
 
 pytestmark = [

@@ -36,6 +36,7 @@ def generate(seed: int, folder: Path) -> bool:
     return str(import_module(GENERATOR.stem).one(seed, folder, 14, "none")).startswith("ok")
 
 
+@pytest.mark.sample(50)
 @pytest.mark.parametrize("seed", range(FIRST, LAST))
 def test_network(seed: int, tmp_path: Path) -> None:
     if not generate(seed, tmp_path):

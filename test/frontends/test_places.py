@@ -151,6 +151,7 @@ def test_what_onnx_says(name: str):
     np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.sample(20)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_c_says_the_same(name: str):

@@ -110,6 +110,7 @@ def ordered(name: str) -> ModuleOp:
     return module
 
 
+@pytest.mark.sample(6)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_c_is_exact(name: str) -> None:
@@ -117,6 +118,7 @@ def test_c_is_exact(name: str) -> None:
     check(ordered(name), flags=("-O3", "-march=native"))
 
 
+@pytest.mark.sample(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PANELS)
 @pytest.mark.parametrize("flags", [("-mavx2", "-mfma"), ("-march=native", "-DMODEL_LANES=0")])
@@ -178,6 +180,7 @@ def test_integers_are_near(name: str) -> None:
         assert np.allclose(found.astype(float), expected[key].astype(float), rtol=0, atol=2e-3)
 
 
+@pytest.mark.sample(5)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", IN_INTEGERS)
 def test_integers_in_c_are_exact(name: str) -> None:
@@ -219,6 +222,7 @@ DYNAMIC = {
 }
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("flags", [SANITIZE, ("-O3", "-march=native"), ("-O3", "-mavx2")])
 @pytest.mark.parametrize("name", first_fast(1, DYNAMIC))
 def test_dynamic_scales_in_c_are_exact(name: str, flags: tuple[str, ...]) -> None:

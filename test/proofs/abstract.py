@@ -219,6 +219,18 @@ def single(text: str, function: str) -> str:
     )
 
 
+_CHANNELS = re.compile(r"^( *)(for \(int32_t o = .*; \+\+o\) \{)$", re.MULTILINE)
+
+
+def rolled(kernels: str) -> str:
+    """
+    Return `model_kernels.h` with loops over output channels that are not unrolled. In the kernels
+    of digits their bodies compute each offset from the channel, so that intervals are exact, and
+    the analysis of a convolution takes a twentieth of the time.
+    """
+    return _CHANNELS.sub(r"\1//@ loop unroll 0;\n\1\2", kernels)
+
+
 def analyse(module: ModuleOp, unrolled: tuple[int, int] = SMALL) -> Outcome:
     """Analyse the C of a network, which is not changed."""
     with tempfile.TemporaryDirectory(prefix="ceras-abstract-") as name:
@@ -234,6 +246,8 @@ def analyse_layers(module: ModuleOp, only: str = "") -> Iterator[tuple[str, Outc
     with tempfile.TemporaryDirectory(prefix="ceras-abstract-") as name:
         folder = Path(name)
         prepare(module, folder)
+        kernels = folder / "model_kernels.h"
+        kernels.write_text(rolled(kernels.read_text(encoding="ascii")), encoding="ascii")
         text = (folder / "model.c").read_text(encoding="ascii")
         functions = [f for f in functions_of(text) if only in f]
         files = sorted(folder.glob("*.[ch]"))

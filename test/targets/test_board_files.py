@@ -133,6 +133,7 @@ def test_each_field_is_described(target: type[Target]):
         kinds += [entry for each in fields(kind) if (entry := entry_of(each.type)) is not None]
 
 
+@pytest.mark.sample(20)
 @pytest.mark.parametrize(("target", "name"), BOARDS)
 def test_damaged_boards(target: type[Target], name: str, tmp_path: Path):
     """Each field with each wrong value gives a board or an error, and never another exception."""

@@ -84,6 +84,7 @@ def test_sizes_of_encoded_networks(tmp_path: Path, encoding: EncodingChoice, cor
     agree(*elf_sizes(colour_mlp(48, zeros=0.9), options, tmp_path, core))
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("core", CORES)
 @pytest.mark.parametrize(
     "name", ["mnist_conv", "mnist_mcu", "mnist_mlp", "resnet8_float", "vww_float"]

@@ -203,6 +203,7 @@ def test_shared_libraries(tmp_path: Path, weights: WeightStorage):
     project.check(build / "both")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("settings", [(), ("-DBUILD_SHARED_LIBS=ON",), ("-DKWS_THREADS=ON",)])
 def test_installed_packages(tmp_path: Path, settings: tuple[str, ...]):
     """The project, in C++ only, finds them in the folder that the user chose for libraries."""

@@ -94,6 +94,7 @@ def network() -> tuple[ModuleOp, dict[str, Array]]:
     return make_network(inputs, layers), numbers
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("build", [*BUILDS, "tiles in strips"])
 def test_products_of_activations(build: str):
     module, numbers = network()
@@ -145,6 +146,7 @@ def test_weights_with_a_zero_point_are_not_packed():
     check(module, flags=BUILDS["tiles"])
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("build", BUILDS)
 def test_the_greatest_sums(build: str):
     """Check the largest sums of (-128)(-128) that fit 32 bits with a zero point of -128."""
@@ -163,6 +165,7 @@ def test_the_greatest_sums(build: str):
     assert (got == (255 * 128 * k + (1 << 15)) >> 16).all()
 
 
+@pytest.mark.sample(14)
 @pytest.mark.parametrize("seed", first_fast(4, range(40)))
 def test_random_attention(seed: int):
     model = random_network(seed, steps=4, kinds=["attention", "convolution", "binary", "concat"])

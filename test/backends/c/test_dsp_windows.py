@@ -135,6 +135,7 @@ POINTS = {"small": (0, 1.0), "large": (127, 1.0), "stored": (-128, 1.0)}
 """The zero point of the input, and the share of extremes."""
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", ["small", "large", "stored"])
 @pytest.mark.parametrize("kind", ["winograd", "depthwise", "padded"])
 def test_plain_c_equals_the_interpreter(kind: str, name: str):

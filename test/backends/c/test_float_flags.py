@@ -138,6 +138,7 @@ def test_gcc(tmp_path: Path, flags: tuple[str, ...]):
     check(tmp_path, ["gcc", "-std=c99", "-O3", "-mfma", *flags], OF_GCC[flags])
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("flags", OF_CLANG, ids=" ".join)
 def test_clang(tmp_path: Path, flags: tuple[str, ...]):
     compiler = next(filter(shutil.which, ("clang", "clang-19")), None)
@@ -146,6 +147,7 @@ def test_clang(tmp_path: Path, flags: tuple[str, ...]):
     check(tmp_path, [compiler, "-std=c99", "-O3", "-mfma", *flags], OF_CLANG[flags])
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("flags", "rule"),
     [
@@ -205,6 +207,7 @@ def test_unused_self_test_takes_no_flash(tmp_path: Path, is_called: bool):
     assert ("model_self_test" in names.stdout) == is_called and "model_run" in names.stdout
 
 
+@pytest.mark.sample(4)
 @pytest.mark.needs("nnet")
 @pytest.mark.parametrize("flags", [f for f in OF_GCC if OF_GCC[f]], ids=" ".join)
 def test_engine_is_refused(tmp_path: Path, flags: tuple[str, ...]):

@@ -146,6 +146,7 @@ def extremes(module: ModuleOp) -> dict[str, Array]:
     return result
 
 
+@pytest.mark.sample(36)
 @pytest.mark.parametrize("workspace", [0, 12 << 10])
 @pytest.mark.parametrize("seed", first_fast(8, range(48)))
 def test_plain_c_equals_the_interpreter(seed: int, workspace: int):
@@ -157,6 +158,7 @@ def test_random_layers_use_the_kernels():
     assert kernels.count(HELIUM) > 30
 
 
+@pytest.mark.sample(18)
 @needs_arm
 @pytest.mark.parametrize("seed", first_fast(4, range(48)))
 def test_the_emulated_core_equals_the_interpreter(seed: int, tmp_path: Path):
@@ -202,6 +204,7 @@ def elementwise(seed: int) -> ModuleOp:
     return make_network([(x_type, shape), (UniformType(0.25, 9), shape)], operation)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("seed", range(12))
 def test_elementwise_layers_in_plain_c(seed: int):
     module = elementwise(seed)
@@ -209,6 +212,7 @@ def test_elementwise_layers_in_plain_c(seed: int):
     assert kernel_of(elementwise(seed)) == HELIUM
 
 
+@pytest.mark.sample(6)
 @needs_arm
 @pytest.mark.parametrize("seed", first_fast(4, range(12)))
 def test_elementwise_layers_on_the_core(seed: int, tmp_path: Path):

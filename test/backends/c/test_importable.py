@@ -40,6 +40,7 @@ def compiled(tool: Tool, *more: str) -> None:
     assert done.status == 0, done.stderr
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "more",
     [

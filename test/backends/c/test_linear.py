@@ -149,6 +149,7 @@ BUILDS = {
 """All kernels for this processor; tiles if it multiplies bytes in vectors."""
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("flags", BUILDS.values(), ids=BUILDS.keys())
 @pytest.mark.parametrize("stored", [i8, u8, i16], ids=str)
 def test_random_integer_convolutions(stored: IntegerType, flags: tuple[str, ...]):

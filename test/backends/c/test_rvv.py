@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.slow, needs_rvv]
 SIGNED = UniformType(1.0, -7)
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("vector_bits", [128, 256, 512])
 @pytest.mark.parametrize("element", (SIGNED, UNSIGNED, WORDS), ids=("signed", "unsigned", "words"))
 def test_every_length_equals_the_interpreter(
@@ -39,6 +40,7 @@ def test_without_kernels(name: str, tmp_path: Path):
     assert "call\tsums_i32_" not in RISCV.assembly(tmp_path, RISCV.builds[name])
 
 
+@pytest.mark.sample(2)
 @needs_aarch64
 @pytest.mark.parametrize("vector_bits", [128, 256])
 @pytest.mark.parametrize("winograd", [0, COptions.winograd], ids=("tiles", "winograd"))

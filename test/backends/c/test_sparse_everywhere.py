@@ -143,6 +143,7 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return Network(folder, *ends, sample, run(module, sample), is_float=False)
 
 
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("name", BUILDS)
 def test_every_build_computes_the_same(name: str, case: Network) -> None:
     build = BUILDS[name]

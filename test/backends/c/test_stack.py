@@ -72,6 +72,7 @@ def compiled(folder: Path, network: str, *options: str) -> dict[str, Any]:
 NETWORKS = {"lstm": lstm_layer, "floats": floats, "forest": forest}
 
 
+@pytest.mark.sample(16)
 @needs_arm
 @pytest.mark.slow
 @pytest.mark.parametrize("board", ["nano_33_ble", "nano_33_iot", "alif_e7_hp"])

@@ -172,6 +172,7 @@ def layer(
     return convolution(constant(stored(rng, skip, shape), skip))
 
 
+@pytest.mark.sample(7)
 @pytest.mark.parametrize(
     ("build", "storage", "workspace"),
     [
@@ -265,6 +266,7 @@ def test_packed_stores(outputs: int, parts: set[str]):
     assert set(re.findall(r"^  STORE_(QUARTER|HALF)\(", text, re.MULTILINE)) == parts
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(
     ("build", "storage", "workspace"),
     [
@@ -287,6 +289,7 @@ def test_groups_and_dilated_rows(build: str, storage: IntegerType, workspace: in
     check(module, options=COptions(workspace=workspace), flags=BUILDS[build])
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("build", ["tiles", "avx2 and fma", "openmp", "no vectors"])
 @pytest.mark.parametrize("workspace", [0, 1 << 17])
 def test_floats_of_groups_and_dilated_rows(build: str, workspace: int):
@@ -321,6 +324,7 @@ def test_floats_of_groups_and_dilated_rows(build: str, workspace: int):
     check(module, tolerance=1e-5, options=COptions(workspace=workspace), flags=flags)
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize(
     ("build", "point"),
     [
@@ -328,22 +332,25 @@ def test_floats_of_groups_and_dilated_rows(build: str, workspace: int):
         *(("avx2", -128), ("256", 0), ("vex", 3), ("unpacked", -128)),
     ],
 )
-def test_depthwise(build: str, point: int):
+@pytest.mark.parametrize("seeds", [(0, 3, 13), (1, 4, 19), (2, 9)], ids="abc")
+def test_depthwise(build: str, point: int, seeds: tuple[int, ...]):
     element = UniformType(1.0, point)
 
     def layers(*inputs: SSAValue) -> Values:
         return [
             layer(seed, x, element, s[3], kernel, stride, padding, dilation, s[3])
             for x, (s, kernel, stride, padding, dilation) in zip(inputs, DEPTHWISE, strict=True)
-            for seed in (*range(5), 9, 13, 19)
+            for seed in seeds
         ]
 
     check(make_network([(element, s[0]) for s in DEPTHWISE], layers), flags=BUILDS[build])
 
 
+@pytest.mark.sample(14)
 @pytest.mark.parametrize("flags", BUILDS.values(), ids=BUILDS.keys())
 @pytest.mark.parametrize("storage", [i16, u8])
-def test_other_results(storage: IntegerType, flags: tuple[str, ...]):
+@pytest.mark.parametrize("seeds", [(0, 13), (1, 19), (9,)], ids="abc")
+def test_other_results(storage: IntegerType, flags: tuple[str, ...], seeds: tuple[int, ...]):
     """Check results of 16 bits, and unsigned bytes from unsigned bytes."""
     element = UniformType(1.0, 3, storage=u8 if storage == u8 else i8)
     made = UniformType(1.0, storage=storage)
@@ -359,12 +366,13 @@ def test_other_results(storage: IntegerType, flags: tuple[str, ...]):
         return dense + [
             layer(seed, x, element, s[3], kernel, stride, padding, dilation, s[3], made)
             for x, (s, kernel, stride, padding, dilation) in zip(xs[6:], DEPTHWISE, strict=True)
-            for seed in (0, 1, 9, 13, 19)
+            for seed in seeds
         ]
 
     check(make_network([(element, shape) for shape in inputs], build), flags=flags)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("build", "point"),
     [("tiles", 0), ("tiles", 3000), ("loops", 3000), ("avx2", 3000), ("vex", 0), ("256", 0)],
@@ -412,6 +420,7 @@ def test_inputs_of_16_bits(build: str, point: int):
     check(module, numbers, options=COptions(workspace=workspace), flags=BUILDS[build])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("build", [b for b in BUILDS if b != "vex"])
 def test_residuals_moved_by_channel(build: str):
     """

@@ -33,12 +33,12 @@ def test_random_layers(seed: int):
 
 
 @pytest.mark.slow
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("flags", OTHER_PROCESSORS, ids=itemgetter(2))
-def test_random_layers_on_other_processors(flags: tuple[str, ...]):
+@pytest.mark.parametrize("seed", range(4, 8))
+def test_random_layers_on_other_processors(seed: int, flags: tuple[str, ...]):
     """Each set of instructions has other shifts of vectors."""
-    for seed in range(4, 8):
-        module = Drawn(seed, by_channel=0.9).module(40)
-        agree(module, flags=flags)
+    agree(Drawn(seed, by_channel=0.9).module(40), flags=flags)
 
 
 def sums(requant: RequantAttr, bias: list[int]) -> ModuleOp:

@@ -49,11 +49,11 @@ CIRCUITS = [SOURCES / name for name in NAMES]
 def test_random_layers_under_random_stalls(size: CircuitSize):
     program = build_simulation("rtl_layers", [LAYERS, *CIRCUITS], size)
     done = subprocess.run(
-        [program, "0", "60", "-1", "24"], capture_output=True, text=True, timeout=600, check=False
+        [program, "0", "36", "-1", "24"], capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     ran, by_row, floats, moved = (int(part.split()[0]) for part in done.stdout.split(",")[:4])
-    assert ran >= 40 and min(by_row, floats, moved) >= 4, done.stdout
+    assert ran >= 24 and min(by_row, floats, moved) >= 2, done.stdout
 
 
 def test_registers_at_their_limits():

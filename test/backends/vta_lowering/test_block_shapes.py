@@ -180,6 +180,7 @@ def test_places_are_aligned(tmp_path: Path):
         build_image(module, image.board)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(("batch", "block"), [*SHAPES, (2, 2), (2, 4)])
 def test_random_networks(batch: int, block: int, tmp_path: Path):

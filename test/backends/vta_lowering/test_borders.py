@@ -45,6 +45,7 @@ WINDOWS = [
 ]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("window", first_fast(1, WINDOWS))
 def test_borders(window: tuple[tuple[int, ...], ...]):

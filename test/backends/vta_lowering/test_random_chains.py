@@ -19,6 +19,7 @@ from ceras_ir.backends.vta.passes.tiling import TilePass
 from ceras_ir.support.diagnostics import UnsupportedError
 
 
+@pytest.mark.sample(8)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", first_fast(4, range(16)))
 def test_chain(seed: int):
@@ -55,6 +56,7 @@ def test_published_boards(name: str):
     assert image.board == load_board(name)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("start", range(1000, 1080, 20))
 def test_many(start: int):

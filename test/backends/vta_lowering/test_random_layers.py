@@ -9,12 +9,14 @@ from ceras_ir.backends.vta.passes.tiling import TilePass
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("seed", range(40))
 def test_auto_schedule(seed: int):
     layer = random_layer(seed)
     check_all_levels(layer.module(), layer.inputs, layer.expected())
 
 
+@pytest.mark.sample(14)
 @pytest.mark.parametrize("seed", range(100, 130))
 def test_forced_blocks(seed: int):
     """
@@ -28,6 +30,7 @@ def test_forced_blocks(seed: int):
     check_all_levels(layer.module(), layer.inputs, layer.expected(), tile)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("start", range(1000, 1160, 40))
 def test_many(start: int):

@@ -90,6 +90,7 @@ def test_published_nests_take_all_tiles(schedule: Schedule):
     assert (image.launches[0].skipped[0] > 0.2) == (schedule == "serial")
 
 
+@pytest.mark.sample(24)
 @pytest.mark.slow
 @pytest.mark.parametrize("board", ["zcu102", "tsim"])
 @pytest.mark.parametrize("seed", first_fast(4, range(24)))

@@ -124,6 +124,7 @@ OPTIONS: dict[str, Sequence[str]] = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_every_level_and_target_is_exact(options: Sequence[str], tmp_path: Path):
     random = np.random.default_rng(2)

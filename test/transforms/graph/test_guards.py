@@ -78,6 +78,7 @@ def fused(lines: list[str], x: Floats, e: float, opset: int = 17) -> Floats:
     return run(module, {"x": x})["y"].astype(np.float32)
 
 
+@pytest.mark.sample(24)
 @pytest.mark.parametrize("consumer", CONSUMERS)
 @pytest.mark.parametrize("guard", GUARDS)
 def test_elementwise(guard: str, consumer: str) -> None:

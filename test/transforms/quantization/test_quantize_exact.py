@@ -69,6 +69,7 @@ def check(module: ModuleOp, seed: int, count: int) -> int:
     return checked
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize("seed", first_fast(4, range(12)))
 def test_random_networks(seed: int, recipe: tuple[str, ...]) -> None:

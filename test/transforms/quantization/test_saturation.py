@@ -253,6 +253,7 @@ def check(
     assert error <= power / 10 ** (min_db / 10) or error == 0.0
 
 
+@pytest.mark.sample(16)
 @pytest.mark.needs("vta")
 @pytest.mark.filterwarnings(NOTES)
 @pytest.mark.parametrize(
@@ -263,6 +264,7 @@ def test_every_operation_keeps_the_clip(operation: str, tmp_path: Path) -> None:
     check(network(operation, SYMMETRIC), SYMMETRIC, "vta", tmp_path)
 
 
+@pytest.mark.sample(16)
 @pytest.mark.needs("vta")
 @pytest.mark.slow
 @pytest.mark.filterwarnings(NOTES)
@@ -271,6 +273,7 @@ def test_every_operation_on_an_input_keeps_the_clip(operation: str, tmp_path: Pa
     check(network(operation, SYMMETRIC, inner=False), SYMMETRIC, "vta", tmp_path)
 
 
+@pytest.mark.sample(20)
 @pytest.mark.needs("vta")
 @pytest.mark.slow
 @pytest.mark.filterwarnings(NOTES)

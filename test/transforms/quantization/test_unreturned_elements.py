@@ -77,6 +77,7 @@ def network(kind: str, fill: float) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("kind", ["pad", "slice", "concat", "where"])
 @pytest.mark.parametrize("fill", [-1e4, -1e20, LOWEST])
 def test_padding_that_is_never_returned(kind: str, fill: float, tmp_path: Path) -> None:
