@@ -44,6 +44,12 @@ EXTENSIONS = {
         "test/tflite_cases.py",
         "test/tflite_files.py",
     ),
+    "tosa": (
+        "ceras_ir/frontends/tosa",
+        "test/frontends/tosa",
+        "test/tosa_cases.py",
+        "test/tosa_texts.py",
+    ),
     "vta": (
         "ceras_ir/backends/vta",
         "ceras_ir/dialects/tile",

@@ -45,7 +45,16 @@ class FileImporter(Protocol):
 
 
 def ending_of(path: str) -> str:
-    return os.path.splitext(path)[1].lower()
+    """
+    Return the ending of a file. IR text of another dialect has a longer ending, such as
+    `.tosa.mlir`, if an extension imports it.
+    """
+    stem, ending = os.path.splitext(path)
+    ending = ending.lower()
+    if ending != TEXT:
+        return ending
+    longer = os.path.splitext(stem)[1].lower() + ending
+    return ending if extension_importer(longer) is None else longer
 
 
 def is_model(path: str) -> bool:

@@ -39,7 +39,13 @@ from xdsl.utils.lexer import Input, Span, Token
 from xdsl.utils.mlir_lexer import MLIRLexer, MLIRToken, MLIRTokenKind, StringLiteral
 
 from ceras_ir.command.exit_status import from_parse_error
-from ceras_ir.frontends.formats import ending_of, extension_importer, is_model, model_endings
+from ceras_ir.frontends.formats import (
+    TEXT,
+    ending_of,
+    extension_importer,
+    is_model,
+    model_endings,
+)
 from ceras_ir.pipeline.context import load_context, load_universe
 from ceras_ir.pipeline.printing import ELIDED, print_module
 from ceras_ir.pipeline.verification import verify_module
@@ -176,9 +182,12 @@ class LocatingParser(Parser):
         return ""
 
     def _refuse(self, name: str) -> NoReturn:
-        dialect = self.ctx.get_optional_dialect(name.partition(".")[0])
+        dialect_name = name.partition(".")[0]
+        dialect = self.ctx.get_optional_dialect(dialect_name)
         way_out = "; --load-dialect-plugin=F.py loads a dialect from a file"
-        if dialect is not None:
+        if extension_importer(ending := f".{dialect_name}{TEXT}") is not None:
+            way_out = f"; text of this dialect is imported from a file with the ending {ending}"
+        elif dialect is not None:
             way_out = did_you_mean(name, (op.name for op in dialect.operations))
         # The position of the parser is after the name, which may be quoted.
         end = len(self._text(0, self.pos).rstrip().rstrip('"'))

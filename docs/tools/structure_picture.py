@@ -11,7 +11,7 @@ EXTENSIONS = (
     ("nnet", "C++ engine, circuits", MACHINE),
     ("dataflow", "a circuit for each layer", MACHINE),
     ("ONNX, MLIR", "export: Q/DQ, linalg", MACHINE),
-    ("TensorFlow Lite", "import of .tflite", GRAPH),
+    ("TFLite, TOSA", "import of .tflite, MLIR text", GRAPH),
     ("workbench", "reports, exploration, retraining", MEMORY),
 )
 ROWS = (

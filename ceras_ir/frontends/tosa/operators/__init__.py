@@ -1,0 +1,1 @@
+"""Import the operations of TOSA, a module for each subject."""

@@ -1,0 +1,367 @@
+"""Import elementwise operations of two operands, comparisons, selection, casts and rescaling."""
+
+from __future__ import annotations
+
+from math import inf, isnan, prod
+
+import numpy as np
+from xdsl.dialects.builtin import f32, i1, i32, i64
+from xdsl.ir import SSAValue
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import Binary, Compare, Function, quantized_element
+from ceras_ir.dialects.graph.operation import broadcast_shape
+from ceras_ir.dialects.quant import RequantAttr
+from ceras_ir.frontends.onnx.emission.values import Constant, dtype_of_value
+from ceras_ir.frontends.onnx.emission.values import Value as EmittedValue
+from ceras_ir.frontends.tosa.operation import PLAIN, Operation, operation
+from ceras_ir.frontends.tosa.rescaling import Rescaling, floor_quotient
+from ceras_ir.frontends.tosa.values import (
+    STORAGE,
+    Combined,
+    Pending,
+    Scaled,
+    Sums,
+    Value,
+    alike,
+    as_plain,
+    shape_of,
+    stored_type,
+)
+
+BINARY = {
+    "add": Binary.ADD, "sub": Binary.SUB, "maximum": Binary.MAX, "minimum": Binary.MIN,
+    "pow": Binary.POW, "intdiv": Binary.DIV, "int_div": Binary.DIV, "div": Binary.DIV,
+    "bitwise_and": Binary.AND, "bitwise_or": Binary.OR, "bitwise_xor": Binary.XOR,
+    "logical_and": Binary.AND, "logical_or": Binary.OR, "logical_xor": Binary.XOR,
+}  # fmt: skip
+
+
+@operation(*BINARY)
+def binary(op: Operation) -> Value:
+    """An elementwise function of two operands. Integers wrap around."""
+    kind = BINARY[op.name]
+    if kind in (Binary.ADD, Binary.SUB):
+        values = op.value(0), op.value(1)
+        shape = broadcast_shape(*map(shape_of, values))
+        if (combined := Combined.of(kind, *values, shape)) is not None:
+            return combined
+    a, b = op.plain(0), op.plain(1)
+    if kind in (Binary.MAX, Binary.MIN) and op.is_float and op.word("nan_mode", "") == "IGNORE":
+        return _without_nan(op, kind, a, b)
+    if op.is_float and kind in (Binary.MAX, Binary.MIN):
+        for index, bound in ((0, b), (1, a)):
+            if (value := _scalar(bound)) is not None and len(op.shape(index)) >= len(
+                shape_of(bound)
+            ):
+                bounds = (value, inf) if kind is Binary.MAX else (-inf, value)
+                return _clipped(op, index, *bounds)
+    return op.emitter.binary(kind, a, b)
+
+
+def _scalar(value: EmittedValue) -> float | None:
+    """Return the element of a constant, unless it is NaN or one of several elements."""
+    if not isinstance(value, Constant) or prod(value.shape) != 1:
+        return None
+    number = float(value.load().reshape(-1)[0])
+    return None if isnan(number) else number
+
+
+def _clipped(op: Operation, index: int, low: float, high: float) -> SSAValue:
+    """
+    Clip operand `index`, floats, to bounds. A clip that computes it is merged if it has no other
+    use.
+    """
+    emitter, x = op.emitter, op.real(index)
+    producer = x.owner if isinstance(x, SSAValue) else None
+    if isinstance(producer, graph.UnaryOp) and op.uses[op.op.operands[index]] == 1:
+        known = producer.function.clip_range
+        # Clips in a row are a single one unless their ranges are disjoint.
+        if known and known[0] <= high and low <= known[1] and not list(producer.result.uses):
+            x, low, high = producer.input, max(low, known[0]), min(high, known[1])
+            emitter.block.erase_op(producer)
+    if (low, high) == (0.0, inf):
+        return emitter.unary(Function.RELU, x)
+    return emitter.unary(Function.CLIP, x, low, high)
+
+
+def _without_nan(op: Operation, kind: Binary, a: EmittedValue, b: EmittedValue) -> Value:
+    """Return the extreme, or the other operand if one is NaN."""
+    emitter = op.emitter
+    both = emitter.binary(kind, a, b)
+    known = emitter.select(emitter.compare(Compare.EQUAL, b, b), both, a)
+    return emitter.select(emitter.compare(Compare.EQUAL, a, a), known, b)
+
+
+@operation("mul")
+def multiply(op: Operation) -> Value:
+    """A product; of 32-bit integers with a right shift that rounds half up."""
+    shift = op.integer("shift", 0)
+    if op.has(2):
+        array = op.array(2)
+        if array.size != 1:
+            raise op.wrong("a single shift expected")
+        shift = int(array.reshape(-1)[0])
+    if op.is_float:
+        return op.emitter.mul(op.real(0), op.real(1))
+    if not 0 <= shift <= 62:
+        raise op.wrong(f"shift {shift}, expected at most 62")
+    values = op.value(0), op.value(1)
+    shape = broadcast_shape(*map(shape_of, values))
+    if not shift and (combined := Combined.of(Binary.MUL, *values, shape)) is not None:
+        return combined
+    emitter, kind = op.emitter, PLAIN[op.result_element]
+    if not shift:
+        return emitter.mul(*(emitter.cast(op.plain(i), kind) for i in range(2)))
+    product = emitter.mul(*(emitter.cast(op.plain(i), i64) for i in range(2)))
+    product = emitter.add(product, emitter.number(1 << shift - 1, product))
+    divisor = emitter.number(1 << shift, product)
+    return emitter.cast(floor_quotient(emitter, product, divisor), kind)
+
+
+COMPARISONS = {
+    "equal": Compare.EQUAL,
+    "greater": Compare.LESS,
+    "greater_equal": Compare.LESS_OR_EQUAL,
+}
+
+
+@operation(*COMPARISONS)
+def compare(op: Operation) -> Value:
+    """A relation of two operands."""
+    a, b = op.plain(0), op.plain(1)
+    if op.name != "equal":
+        a, b = b, a
+    return op.emitter.compare(COMPARISONS[op.name], a, b)
+
+
+@operation("select")
+def select(op: Operation) -> Value:
+    """Operand 1 where the condition is true, else operand 2."""
+    chosen = alike(op.emitter, [op.value(1), op.value(2)])
+    return op.emitter.select(op.plain(0), *chosen)
+
+
+def _power_of_two(op: Operation, exponent: EmittedValue) -> EmittedValue:
+    """Return the powers of two of 64 bits for exponents in [0, 62]."""
+    if isinstance(exponent, Constant):
+        array = exponent.load().astype(np.int64)
+        if array.size and not 0 <= array.min() <= array.max() <= 62:
+            raise op.wrong("a shift outside of [0, 62]")
+        return op.emitter.constant(np.int64(1) << array, "powers")
+    powers = (np.int64(1) << np.arange(63, dtype=np.int64)).reshape(-1, 1)
+    table = op.emitter.constant(powers, "powers")
+    return op.emitter.lookup(table, op.emitter.cast(exponent, i64))
+
+
+@operation("arithmetic_right_shift", "logical_right_shift", "logical_left_shift")
+def shift(op: Operation) -> Value:
+    """
+    Shift integers. A right shift divides and rounds down, or half up with `round`; a logical shift
+    of negative integers inserts zeros.
+    """
+    emitter = op.emitter
+    x, by = emitter.cast(op.plain(0), i64), _power_of_two(op, op.plain(1))
+    width = {"i8": 8, "i16": 16, "i32": 32}.get(op.element(0))
+    if width is None:
+        raise op.unsupported(f"of {op.element(0)}; use i8, i16 or i32")
+    if op.name == "logical_left_shift":
+        return op.plain_result(emitter.mul(x, by))
+    if op.name == "logical_right_shift":
+        x = emitter.binary(Binary.AND, x, emitter.number((1 << width) - 1, x))
+        return op.plain_result(emitter.binary(Binary.DIV, x, by))
+    if op.flag("round"):
+        # Half of the divisor, which is 0 for a shift of 0.
+        half = emitter.binary(Binary.DIV, by, emitter.number(2, by))
+        x = emitter.add(x, half)
+    return op.plain_result(floor_quotient(emitter, x, by))
+
+
+@operation("cast")
+def cast(op: Operation) -> Value:
+    """Convert elements. Floats are rounded to the nearest integer, ties to even, and clamped."""
+    emitter, x = op.emitter, op.plain(0)
+    target = PLAIN[op.result_element]
+    if op.is_float and target not in (f32, i1):
+        x = emitter.unary(Function.ROUND, x)
+    if isinstance(x, Constant) and op.is_float and target == f32:
+        return x
+    if target == i1 and op.is_float:
+        zero = emitter.compare(Compare.EQUAL, x, emitter.number(0, x))
+        return emitter.binary(Binary.XOR, zero, emitter.constant(np.array([True]), "true"))
+    return emitter.cast(x, target)
+
+
+@operation("rescale")
+def rescale(op: Operation) -> Value:
+    """Multiply integers by a factor for the tensor or for each channel of the last dimension."""
+    scaling, unsigned = _scaling(op)
+    emitter, value, source = op.emitter, op.value(0), op.element(0)
+    if not any(unsigned):
+        found = None
+        if isinstance(value, Pending):
+            found = _of_pending(op, value, scaling)
+        elif source in STORAGE and len(scaling.multipliers) == 1:
+            found = _of_stored(op, scaling)
+        if found is not None:
+            return found
+    x = as_plain(emitter, value)
+    if unsigned[0]:
+        mask = 255 if source == "i8" else 65535
+        x = emitter.cast(x, i32)
+        x = emitter.binary(Binary.AND, x, emitter.number(mask, x))
+    return op.plain_result(scaling.emitted(emitter, x))
+
+
+def _of_pending(op: Operation, value: Pending, scaling: Rescaling) -> Value | None:
+    """Return the rescaling as a part of the operation that computes the integers."""
+    requant, target = scaling.requant(), op.result_element
+    if requant is None or scaling.input_zp:
+        return None
+    if target == "i32" and isinstance(value, Scaled):
+        return value.rescaled(scaling)
+    if target not in STORAGE or (requant.is_per_channel and not isinstance(value, Sums)):
+        return None
+    element = stored_type(STORAGE[target], scaling.output_zp)
+    return value.requantized(op.emitter, requant, element)
+
+
+def _of_stored(op: Operation, scaling: Rescaling) -> Value | None:
+    """Return the rescaling of stored integers; to 32 bits it waits for the use of the result."""
+    target = op.result_element
+    x = op.stored(0, scaling.input_zp)
+    if target == "i32" and not scaling.output_zp:
+        return Scaled.of(x, scaling)
+    requant = scaling.requant()
+    if requant is None or target not in STORAGE:
+        return None
+    element = stored_type(STORAGE[target], scaling.output_zp)
+    return op.emitter.emit(graph.RequantizeOp(x, element, requant))
+
+
+def _scaling(op: Operation) -> tuple[Rescaling, tuple[bool, bool]]:
+    """Return the parameters, and whether signless operands and results are unsigned."""
+    multipliers, shifts = _list(op, "multiplier", 1), _list(op, "shift", 2)
+    input_zp, output_zp = op.zero_point(3, "input_zp"), op.zero_point(4, "output_zp")
+    source, target = op.element(0), op.result_element
+    unsigned_in = op.flag("input_unsigned") and not source.startswith("u")
+    unsigned_out = op.flag("output_unsigned") and not target.startswith("u")
+    narrow = ("i8", "i16")
+    if (unsigned_in and source not in narrow) or (unsigned_out and target not in narrow):
+        raise op.wrong(f"unsigned {source} to {target}")
+    channels = op.shape(0)[-1] if op.shape(0) else 1
+    per_channel = op.flag("per_channel")
+    count = channels if per_channel else 1
+    if len(multipliers) != count or len(shifts) != count:
+        raise op.wrong(f"{len(multipliers)} multipliers and {len(shifts)} shifts for {count}")
+    most = 31 if op.flag("scale32", True) else 15
+    if any(not 0 <= m < 1 << most for m in multipliers):
+        raise op.wrong(f"multipliers must have at most {most} bits")
+    if any(not 2 <= s <= 62 for s in shifts):
+        raise op.wrong("shifts must be in [2, 62]")
+    if len(set(zip(multipliers, shifts, strict=True))) == 1:
+        multipliers, shifts = multipliers[:1], shifts[:1]
+    mode = op.word("rounding_mode", "DOUBLE_ROUND" if op.flag("double_round") else "SINGLE_ROUND")
+    if mode not in ("DOUBLE_ROUND", "SINGLE_ROUND", "INEXACT_ROUND"):
+        raise op.unsupported(f"rounding_mode {mode}; use SINGLE_ROUND or DOUBLE_ROUND")
+    width = {"i8": 8, "ui8": 8, "i16": 16, "i32": 32, "i48": 48}.get(target)
+    if width is None or source not in ("i8", "ui8", "i16", "i32", "i48"):
+        raise op.unsupported(f"from {source} to {target}; use i8, i16 or i32")
+    signed = not (target.startswith("u") or unsigned_out)
+    low = -(1 << width - 1) if signed else 0
+    high = (1 << width - int(signed)) - 1
+    mask = (1 << width) - 1
+    if not signed:
+        output_zp &= mask
+    if unsigned_in or source.startswith("u"):
+        input_zp &= 65535 if source == "i16" else 255
+    if not low <= output_zp <= high:
+        raise op.wrong(f"output zero point {output_zp} of {target}")
+    twice = mode == "DOUBLE_ROUND"
+    scaling = Rescaling(multipliers, shifts, twice, input_zp, output_zp, low, high)
+    return scaling, (unsigned_in, unsigned_out)
+
+
+def _list(op: Operation, name: str, index: int) -> tuple[int, ...]:
+    """Return the multipliers or shifts: an attribute, or an operand with any number of entries."""
+    found = op.entries(name)
+    if found is None:
+        array = op.array(index)
+        if array.dtype.kind not in "iu" or array.ndim != 1:
+            raise op.wrong(f"operand {index} must be a list of integers")
+        found = tuple(array.tolist())
+    return found
+
+
+@operation("clamp")
+def clamp(op: Operation) -> Value:
+    """Clamp floats or integers."""
+    emitter = op.emitter
+    names = ("min_fp", "max_fp") if op.is_float else ("min_int", "max_int")
+    low, high = (
+        op.number(new) if op.attribute(new) is not None else op.number(old)
+        for new, old in zip(("min_val", "max_val"), names, strict=True)
+    )
+    if low is None or high is None or not low <= high:
+        raise op.wrong(f"bounds {low} and {high}")
+    if op.is_float:
+        bounds = _float_bounds(low, high)
+        if op.word("nan_mode", "PROPAGATE") != "IGNORE":
+            return _clipped(op, 0, *bounds)
+        x = op.real(0)
+        known = emitter.compare(Compare.EQUAL, x, x)
+        result = emitter.unary(Function.CLIP, x, *bounds)
+        return emitter.select(known, result, emitter.number(low))
+    limits = int(low), int(high)
+    value = op.value(0)
+    known = quantized_element(value) if isinstance(value, SSAValue) else None
+    if known is None or not isinstance(value, SSAValue):
+        x = op.plain(0)
+        info = np.iinfo(dtype_of_value(x).name)
+        return emitter.bounded(x, max(limits[0], int(info.min)), min(limits[1], int(info.max)))
+    limits = max(limits[0], known.low), min(limits[1], known.high)
+    producer = value.owner
+    if isinstance(producer, graph.GraphOperation) and op.uses.get(op.op.operands[0]) == 1:
+        requant = producer.properties.get("requant")
+        if isinstance(requant, RequantAttr) and not list(value.uses):
+            low_now, high_now = requant.low.data, requant.high.data
+            producer.properties["requant"] = requant.replaced(
+                low=min(max(low_now, limits[0]), limits[1]),
+                high=max(min(high_now, limits[1]), limits[0]),
+            )
+            return value
+    if limits == (known.low, known.high):
+        return value
+    requant = RequantAttr(0, zero_point=known.zero_point, low=limits[0], high=limits[1])
+    return emitter.emit(graph.RequantizeOp(value, known, requant))
+
+
+def _float_bounds(low: float, high: float) -> tuple[float, float]:
+    """Return the parameters of a clip; bounds beyond float32 are infinite."""
+    largest = float(np.finfo(np.float32).max)
+    low = -inf if low <= -largest else low
+    high = inf if high >= largest else high
+    return low, high
+
+
+@operation("negate")
+def negate(op: Operation) -> Value:
+    """The negative; of stored integers around their zero points, saturated."""
+    if op.is_float:
+        x = op.real(0)
+        return op.emitter.mul(x, op.emitter.number(-1.0))
+    emitter, element = op.emitter, op.element(0)
+    points = op.zero_point(1, "input1_zp", "input_zp"), op.zero_point(2, "output_zp")
+    x = emitter.cast(op.plain(0), i64)
+    total = emitter.sub(emitter.number(points[0] + points[1], x), x)
+    width = {"i8": 8, "i16": 16, "i32": 32}.get(element)
+    if width is None:
+        raise op.unsupported(f"of {element}; use i8, i16 or i32")
+    bounded = emitter.bounded(total, -(1 << width - 1), (1 << width - 1) - 1)
+    return op.plain_result(bounded)
+
+
+@operation("identity")
+def identity(op: Operation) -> Value:
+    """The operands."""
+    return op.value(0)

@@ -1,0 +1,256 @@
+"""
+Choose scales of stored integers that agree with the requantizations of a network.
+
+TOSA has no scales. A multiplier is the ratio of the scales of operand and result, so each
+operation is a linear equation between the logarithms of scales. The scales of weights follow from
+the scales of activations. Plain integers have scale 1. If no scales agree, such as for a sum of
+values that are also plain integers, a value is converted by a float factor. The integers do not
+change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import log2, prod
+
+from xdsl.dialects.builtin import FloatAttr, TensorType, f32
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+from xdsl.rewriter import Rewriter
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import Binary, ConstantOp, quantized_element
+from ceras_ir.dialects.quant import RequantAttr, UniformType
+from ceras_ir.support.diagnostics import Finding, UnsupportedError, node_name
+
+TOLERANCE = 2.0**-26
+"""The difference of logarithms up to which scales are equal."""
+
+MAX_CONVERSIONS = 1000
+"""The values that are converted because no scales agree."""
+
+Terms = Mapping[SSAValue, float]
+Equation = tuple[Terms, float]
+"""The sum of coefficients times the logarithms of scales, and the number that it must be."""
+
+
+class _ContradictionError(Exception):
+    """No scales satisfy the equations up to an operation."""
+
+    def __init__(self, op: Operation):
+        super().__init__()
+        self.op = op
+
+
+def choose_scales(block: Block) -> None:
+    """
+    Set the scales of all quantized values in `block`, which is the body of a network.
+    """
+    converted: list[tuple[graph.DequantizeOp, graph.ScaledQuantizeOp]] = []
+    while True:
+        try:
+            logarithms = _Solver.of(block)
+            break
+        except _ContradictionError as error:
+            if len(converted) >= MAX_CONVERSIONS:
+                raise _unsupported(error.op) from None
+            converted.append(_converted(error.op))
+    for value in list(_values(block)):
+        element = quantized_element(value)
+        if element is not None and not _is_weight(value):
+            _retype(value, UniformType(2.0 ** logarithms[value], element.zero_point,
+                                       storage=element.storage))  # fmt: skip
+    for op in block.ops:
+        if isinstance(op, graph.LinearOperation) and op.requant is not None:
+            _set_weights(op, op.requant)
+    for source, target in converted:
+        old, new = graph.scale_of(source.input), graph.scale_of(target.result)
+        target.properties["factor"] = FloatAttr(new / old, f32)
+
+
+def _unsupported(op: Operation) -> UnsupportedError:
+    message = "the scales of these integers of 32 bits contradict each other; rescale to 8 bits"
+    return UnsupportedError([Finding(node_name(op), op.name, f"unsupported {op.name}: {message}")])
+
+
+def _values(block: Block) -> Iterator[SSAValue]:
+    yield from block.args
+    for op in block.ops:
+        yield from op.results
+
+
+def _is_weight(value: SSAValue) -> bool:
+    """Return whether a value is a constant weight or bias."""
+    if not isinstance(value.owner, ConstantOp):
+        return False
+    users = [use.operation for use in value.uses]
+    return any(
+        isinstance(user, graph.LinearOperation) and (value is user.weights or value is user.bias)
+        for user in users
+    )
+
+
+def _retype(value: SSAValue, element: UniformType) -> None:
+    kind = TensorType(element, graph.shape_of(value))
+    if value.type != kind:
+        location = value.location if isinstance(value, BlockArgument) else None
+        changed = Rewriter.replace_value_with_new_type(value, kind)
+        if location is not None and isinstance(changed, BlockArgument):
+            changed.location = location
+
+
+def _set_weights(op: graph.LinearOperation, requant: RequantAttr) -> None:
+    """Set the scales of constant weights and bias so that the multipliers are exact."""
+    if not isinstance(op.weights.owner, ConstantOp):
+        return
+    unit = graph.scale_of(op.result) / 2.0**requant.shift.data
+    accumulators = [multiplier * unit for multiplier in requant.multipliers]
+    source = graph.scale_of(op.input)
+    for value, scales in (
+        (op.weights, [a / source for a in accumulators]),
+        (op.bias, accumulators),
+    ):
+        element = None if value is None else quantized_element(value)
+        if value is None or element is None:
+            continue
+        point, listed = element.zero_points.data[0].data, len(scales) > 1
+        _retype(
+            value,
+            UniformType(
+                scales if listed else scales[0],
+                [point] * len(scales) if listed else point,
+                storage=element.storage,
+                axis=0 if listed else None,
+            ),
+        )
+
+
+def _converted(op: Operation) -> tuple[graph.DequantizeOp, graph.ScaledQuantizeOp]:
+    """
+    Insert a conversion of the operand of an operation to another scale. Integers of 32 bits do not
+    fit a float, so the operand of their producer is converted.
+    """
+    while True:
+        value = op.operands[0]
+        element = quantized_element(value)
+        if element is None:
+            raise _unsupported(op)
+        if element.storage.width.data <= 16:
+            break
+        producer = value.owner
+        if not isinstance(producer, graph.RequantizeOp | graph.BinaryOp):
+            raise _unsupported(op)
+        op = producer
+    block = op.parent_block()
+    assert block is not None
+    source = graph.DequantizeOp(value)
+    target = graph.ScaledQuantizeOp(source.result, 1.0, element)
+    for each in (source, target):
+        each.location = op.location
+        block.insert_op_before(each, op)
+    op.operands[0] = target.result
+    return source, target
+
+
+def _factor(requant: RequantAttr) -> float:
+    return requant.multiplier.data / 2.0**requant.shift.data
+
+
+def _pins(op: Operation) -> Iterator[Equation]:
+    """Yield the values of scale 1: conversions from and to plain integers."""
+    if isinstance(op, graph.CastOp) and quantized_element(op.input) is not None:
+        yield {op.input: 1.0}, 0.0
+    if isinstance(op, graph.QuantizeOp):
+        yield {op.result: 1.0}, 0.0
+
+
+def _equations(op: Operation) -> Iterator[Equation]:
+    match op:
+        case graph.LinearOperation(requant=RequantAttr() as requant):
+            if not isinstance(op.weights.owner, ConstantOp):
+                yield _product(op.result, op.input, op.weights, requant)
+        case graph.BinaryOp(requant=RequantAttr() as requant):
+            if op.function is Binary.MUL:
+                yield _product(op.result, op.lhs, op.rhs, requant)
+                return
+            addends = op.addends or (None, None)
+            for side, shift, addend in zip((op.lhs, op.rhs), op.shifts, addends, strict=True):
+                factor = 1.0 if addend is None else _factor(addend)
+                yield _ratio(op.result, side, 2.0**shift * factor * _factor(requant))
+        case graph.Pool2dOp(requant=RequantAttr() as requant):
+            yield _ratio(op.result, op.input, _factor(requant) * prod(op.kernel.get_values()))
+        case graph.RequantizeOp(requant=requant):
+            yield _ratio(op.result, op.input, _factor(requant))
+        case graph.CastOp() | graph.LookupOp() | graph.ArgOp() | ConstantOp():
+            return
+        case graph.QuantizeOp() | graph.DequantizeOp() | graph.ScaledQuantizeOp():
+            return
+        case graph.GraphOperation():
+            values = [v for v in (*op.operands, *op.results) if _is_stored(v)]
+            for value in values[1:]:
+                yield _ratio(value, values[0], 1.0)
+        case _:
+            return
+
+
+def _is_stored(value: SSAValue) -> bool:
+    return quantized_element(value) is not None
+
+
+def _ratio(result: SSAValue, operand: SSAValue, factor: float) -> Equation:
+    """The scale of the result is that of the operand, divided by the factor of integers."""
+    if result is operand:
+        return {}, 0.0
+    return {result: 1.0, operand: -1.0}, -log2(factor)
+
+
+def _product(result: SSAValue, a: SSAValue, b: SSAValue, requant: RequantAttr) -> Equation:
+    terms = {result: 1.0}
+    for operand in (a, b):
+        terms[operand] = terms.get(operand, 0.0) - 1.0
+    return terms, -log2(_factor(requant))
+
+
+class _Solver:
+    """Solves equations in order; each equation determines the scale of a value."""
+
+    def __init__(self) -> None:
+        self._solved: dict[SSAValue, Equation] = {}
+
+    @classmethod
+    def of(cls, block: Block) -> dict[SSAValue, float]:
+        """Return the logarithm of the scale of each value."""
+        solver = cls()
+        ops: Sequence[Operation] = list(block.ops)
+        for find in (_pins, _equations):
+            for op in ops:
+                for equation in find(op):
+                    if not solver._add(equation):
+                        raise _ContradictionError(op)
+        # A scale that no equation determines is 1.
+        return {value: solver._reduced({value: 1.0}, 0.0)[1] for value in _values(block)}
+
+    def _add(self, equation: Equation) -> bool:
+        """Add an equation, or return False if it contradicts the earlier equations."""
+        terms, number = self._reduced(equation[0], 0.0)
+        number = equation[1] - number
+        if not terms:
+            return abs(number) <= TOLERANCE
+        # The first value of an equation is the result, which depends on the operands.
+        value = next((v for v in equation[0] if v in terms), next(iter(terms)))
+        coefficient = terms.pop(value)
+        rest = {v: -c / coefficient for v, c in terms.items()}
+        self._solved[value] = rest, number / coefficient
+        return True
+
+    def _reduced(self, terms: Terms, number: float) -> tuple[dict[SSAValue, float], float]:
+        """Replace values that an equation determines, and return terms of free values."""
+        found: dict[SSAValue, float] = {}
+        waiting = list(terms.items())
+        while waiting:
+            value, coefficient = waiting.pop()
+            if (known := self._solved.get(value)) is None:
+                found[value] = found.get(value, 0.0) + coefficient
+                continue
+            number += coefficient * known[1]
+            waiting += [(v, coefficient * c) for v, c in known[0].items()]
+        return {v: c for v, c in found.items() if abs(c) > TOLERANCE}, number

@@ -1,0 +1,1 @@
+"""Parse TOSA text of upstream MLIR."""
