@@ -111,25 +111,27 @@ def test_wrong_constants_are_refused(text: str, tmp_path: Path):
 
 
 OLD_CONVOLUTION = """
+!in = tensor<1x4x4x2x!quant.uniform<i8:f32, 0.5:-3>>
+!sum = tensor<1x4x4x3x!quant.uniform<i32:f32, 0.5>>
+!out = tensor<1x4x4x3x!quant.uniform<i8:f32, 0.25:7>>
 module {
-  func.func @serving(%x: tensor<1x4x4x2x!quant.uniform<i8:f32, 0.5:-3>>)
-      -> tensor<1x4x4x3x!quant.uniform<i8:f32, 0.25:7>> {
+  func.func @serving(%x: !in) -> !out {
     %w = "tosa.const"() <{value = dense<[[[[1, -2]]], [[[3, 4]]], [[[-5, 6]]]]>
         : tensor<3x1x1x2xi8>}> : () -> tensor<3x1x1x2xi8>
     %b = "tosa.const"() {value = dense<[10, 20, 30]> : tensor<3xi32>} : () -> tensor<3xi32>
     %0 = "tosa.conv2d"(%x, %w, %b) <{dilation = array<i64: 1, 1>, pad = array<i64: 0, 0, 0, 0>,
         quantization_info = #tosa.conv_quant<input_zp = -3, weight_zp = 0>,
-        stride = array<i64: 1, 1>}> : (tensor<1x4x4x2x!quant.uniform<i8:f32, 0.5:-3>>,
-        tensor<3x1x1x2xi8>, tensor<3xi32>) -> tensor<1x4x4x3xi32>
+        stride = array<i64: 1, 1>}> : (!in, tensor<3x1x1x2xi8>, tensor<3xi32>) -> !sum
     %1 = tosa.rescale %0 {double_round = true, input_zp = 0 : i32, multiplier = array<i32:
         1073741824>, output_zp = 7 : i32, per_channel = false, scale32 = true,
-        shift = array<i8: 31>} : (tensor<1x4x4x3xi32>) -> tensor<1x4x4x3xi8>
+        shift = array<i8: 31>} : (!sum) -> !out
     %2 = tosa.clamp %1 {max_fp = 3.0e+00 : f32, max_int = 12 : i64, min_fp = 0.0 : f32,
-        min_int = 7 : i64} : (tensor<1x4x4x3xi8>) -> tensor<1x4x4x3xi8>
-    return %2 : tensor<1x4x4x3xi8>
+        min_int = 7 : i64} : (!out) -> !out
+    return %2 : !out
   }
 }
 """
+"""A text of MLIR 19."""
 
 
 def test_attributes_of_older_versions(tmp_path: Path):
@@ -150,6 +152,24 @@ OLD_MOVES = function(
 )
 
 
+NEW_MOVES = function(
+    "%x: tensor<1x2x3xf32>",
+    "tensor<2x6xf32>",
+    "%s = tosa.const_shape values(dense<[2, 3]> : tensor<2xindex>) : () -> !tosa.shape<2>",
+    "%0 = tosa.reshape %x, %s : (tensor<1x2x3xf32>, !tosa.shape<2>) -> tensor<2x3xf32>",
+    "%1 = tosa.clamp %0 min_val(1.0 : f32) max_val(9.0 : f32) nan_mode<PROPAGATE> "
+    ": (tensor<2x3xf32>) -> tensor<2x3xf32>",
+    "%2 = tosa.concat %1, %0 axis(1) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x6xf32>",
+    "return %2 : tensor<2x6xf32>",
+)
+
+
+def test_attributes_as_clauses(tmp_path: Path):
+    x = np.arange(6, dtype=np.float32).reshape(1, 2, 3)
+    (found,) = results_of(tmp_path, NEW_MOVES, x)
+    np.testing.assert_array_equal(found, np.concatenate([x[0].clip(1, 9), x[0]], 1))
+
+
 def test_data_movement_of_older_versions(tmp_path: Path):
     x = np.arange(6, dtype=np.float32).reshape(1, 2, 3)
     (found,) = results_of(tmp_path, OLD_MOVES, x)
@@ -162,12 +182,13 @@ NAMED = (
     function(
         f'%x: {T} loc("image"), %1: {T} {{ml_program.identifier = "more"}}',
         f'({T} {{ml_program.identifier = "scores"}}, {T})',
-        f'{EXP} loc("net/exp"(#loc2))',
+        f"{EXP} loc(#loc4)",
         f"%2 = tosa.tanh %1 : ({T}) -> {T} loc(#loc3)",
         f"%3 = tosa.tanh %2 : ({T}) -> {T} loc(#loc1)",
         f"return %0, %3 : {T}, {T}",
     )
     + '#loc1 = loc("x.mlir":3:7)\n#loc2 = loc("y":1:1)\n#loc3 = loc(fused[#loc1, "net/tanh"])\n'
+    + '#loc4 = loc("net/exp"(#loc2))\n'
 )
 
 

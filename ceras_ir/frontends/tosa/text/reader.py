@@ -1,7 +1,7 @@
 """
 Parse the functions of an MLIR module: operations with operands, attributes, types and locations.
 
-An operation has the generic form, or the form of `tosa` and `func` in MLIR 19 to 23. Operations
+An operation has the generic form, or a form of `tosa` and `func` in MLIR 19 to 24. Operations
 with regions and of other dialects are refused by name.
 """
 
@@ -27,6 +27,9 @@ RESOURCES_START, RESOURCES_END = "{-#", "#-}"
 """The brackets of the section of resources at the end of a file."""
 
 RESOURCE = re.compile(r'(?:"([^"\\\n]*)"|([\w.$-]+))\s*:\s*"(0[xX][0-9a-fA-F]*)"')
+
+CLAUSE = re.compile(r"[A-Za-z_]\w*+(?=[(<])")
+"""An attribute in the form of MLIR from October 2026 on."""
 
 LOCATION_PART = re.compile(r'"((?:[^"\\\n]|\\.)*)"\s*(:?)|(#\w+)')
 
@@ -141,6 +144,10 @@ class _Reader:
                     scanner.require("{")
                     self.reader.dictionary()
                 scanner.require("{")
+            elif scanner.sees('"builtin.module"'):
+                scanner.fail(
+                    "the generic form of a module; print it without --mlir-print-op-generic"
+                )
             elif depth and scanner.accept("}"):
                 depth -= 1
                 self._location()
@@ -348,8 +355,7 @@ class _Reader:
         else:
             scanner.accept(",")
             operands = self._operands()
-        if scanner.accept("{"):
-            attributes |= self.reader.dictionary()
+        attributes |= self._attributes()
         if not scanner.accept(":"):
             return operands, [], [], attributes
         if name == "func.return" or not scanner.sees("("):
@@ -359,8 +365,26 @@ class _Reader:
             return operands, types, [], attributes
         return (operands, *self._signature(), attributes)
 
+    def _attributes(self) -> dict[str, Attribute]:
+        """
+        Parse attributes: clauses such as `axis(1)` and `mode<NEAREST>`, then a dictionary.
+        """
+        scanner = self.scanner
+        found: dict[str, Attribute] = {}
+        while (name := CLAUSE.match(scanner.text, scanner.at)) is not None and name[0] != "loc":
+            if name[0] in found:
+                scanner.fail(f"attribute '{name[0]}' is given twice")
+            scanner.accept(name[0])
+            if scanner.sees("<"):
+                found[name[0]] = scanner.balanced().strip()
+                continue
+            scanner.require("(")
+            found[name[0]] = self.reader.attribute()
+            scanner.require(")")
+        return found | (self.reader.dictionary() if scanner.accept("{") else {})
+
     def _constant(self) -> _Parts:
-        attributes = self.reader.dictionary() if self.scanner.accept("{") else {}
+        attributes = self._attributes()
         if self.scanner.accept(":"):
             return ([], *self._signature(), attributes)
         value = self.reader.attribute()
