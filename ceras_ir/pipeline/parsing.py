@@ -84,6 +84,9 @@ UNKNOWN_OPERATION = re.compile(r"Operation (\S+) is not registered")
 LOCATION_ALIAS = re.compile(r"^#\w+ = loc\(.*\)$", re.MULTILINE)
 """The definition of an alias of a location. mlir-opt prints definitions also after the module."""
 
+LOCATION_RANGE = re.compile(r'(?<=")(:\d{1,9}:\d{1,9})( to \d{0,9}:\d{1,9})(?=[\s)\],])')
+"""A range of a file as a location, of which xDSL parses only the start."""
+
 MALFORMED = (VerifyException, ValueError, OverflowError)
 """The exceptions of operations and attributes for invalid parts."""
 
@@ -126,6 +129,7 @@ class LocatingParser(Parser):
 
     def __init__(self, ctx: Context, text: str, file: str):
         super().__init__(ctx, "", file)
+        text = LOCATION_RANGE.sub(_without_end, text)
         defined = _location_aliases(ctx, text, file)
         if defined:
             text = LOCATION_ALIAS.sub(_blank, text)
@@ -234,6 +238,10 @@ def _location_aliases(ctx: Context, text: str, file: str) -> dict[str, Attribute
     parser = Parser(ctx, "\n".join([*lines, "builtin.module {}"]), file)
     parser.parse_module()
     return parser.attribute_aliases
+
+
+def _without_end(found: re.Match[str]) -> str:
+    return found[1] + " " * len(found[2])
 
 
 def _blank(found: re.Match[str]) -> str:

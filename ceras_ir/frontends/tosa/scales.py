@@ -10,10 +10,11 @@ change.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from math import log2, prod
 
-from xdsl.dialects.builtin import FloatAttr, TensorType, f32
+import numpy as np
+from xdsl.dialects.builtin import TensorType, f32
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
@@ -27,6 +28,8 @@ TOLERANCE = 2.0**-26
 
 MAX_CONVERSIONS = 1000
 """The values that are converted because no scales agree."""
+
+Conversion = tuple[graph.DequantizeOp, graph.QuantizeOp]
 
 Terms = Mapping[SSAValue, float]
 Equation = tuple[Terms, float]
@@ -45,10 +48,10 @@ def choose_scales(block: Block) -> None:
     """
     Set the scales of all quantized values in `block`, which is the body of a network.
     """
-    converted: list[tuple[graph.DequantizeOp, graph.ScaledQuantizeOp]] = []
+    converted: list[Conversion] = []
     while True:
         try:
-            logarithms = _Solver.of(block)
+            logarithms = _Solver.of(block, {target.result for _, target in converted})
             break
         except _ContradictionError as error:
             if len(converted) >= MAX_CONVERSIONS:
@@ -63,8 +66,14 @@ def choose_scales(block: Block) -> None:
         if isinstance(op, graph.LinearOperation) and op.requant is not None:
             _set_weights(op, op.requant)
     for source, target in converted:
-        old, new = graph.scale_of(source.input), graph.scale_of(target.result)
-        target.properties["factor"] = FloatAttr(new / old, f32)
+        factor = graph.scale_of(target.result) / graph.scale_of(source.input)
+        array = np.full((1,) * len(graph.shape_of(source.result)), factor, np.float32)
+        constant = ConstantOp.from_array(array, f32, location=source.location)
+        scaled = graph.BinaryOp(Binary.MUL, source.result, constant.result, result_element=f32)
+        scaled.location = source.location
+        for each in (constant, scaled):
+            block.insert_op_before(each, target)
+        target.operands[0] = scaled.result
 
 
 def _unsupported(op: Operation) -> UnsupportedError:
@@ -124,10 +133,10 @@ def _set_weights(op: graph.LinearOperation, requant: RequantAttr) -> None:
         )
 
 
-def _converted(op: Operation) -> tuple[graph.DequantizeOp, graph.ScaledQuantizeOp]:
+def _converted(op: Operation) -> Conversion:
     """
-    Insert a conversion of the operand of an operation to another scale. Integers of 32 bits do not
-    fit a float, so the operand of their producer is converted.
+    Insert a conversion of the operand of an operation to another scale, in float. Integers of 32
+    bits do not fit a float, so the operand of their producer is converted.
     """
     while True:
         value = op.operands[0]
@@ -143,7 +152,7 @@ def _converted(op: Operation) -> tuple[graph.DequantizeOp, graph.ScaledQuantizeO
     block = op.parent_block()
     assert block is not None
     source = graph.DequantizeOp(value)
-    target = graph.ScaledQuantizeOp(source.result, 1.0, element)
+    target = graph.QuantizeOp(source.result, element)
     for each in (source, target):
         each.location = op.location
         block.insert_op_before(each, op)
@@ -182,7 +191,7 @@ def _equations(op: Operation) -> Iterator[Equation]:
             yield _ratio(op.result, op.input, _factor(requant))
         case graph.CastOp() | graph.LookupOp() | graph.ArgOp() | ConstantOp():
             return
-        case graph.QuantizeOp() | graph.DequantizeOp() | graph.ScaledQuantizeOp():
+        case graph.QuantizeOp() | graph.DequantizeOp():
             return
         case graph.GraphOperation():
             values = [v for v in (*op.operands, *op.results) if _is_stored(v)]
@@ -217,12 +226,17 @@ class _Solver:
         self._solved: dict[SSAValue, Equation] = {}
 
     @classmethod
-    def of(cls, block: Block) -> dict[SSAValue, float]:
-        """Return the logarithm of the scale of each value."""
+    def of(cls, block: Block, free: Container[SSAValue]) -> dict[SSAValue, float]:
+        """
+        Return the logarithm of the scale of each value. The scales of `free` values are not
+        pinned.
+        """
         solver = cls()
         ops: Sequence[Operation] = list(block.ops)
         for find in (_pins, _equations):
             for op in ops:
+                if find is _pins and op.results and op.results[0] in free:
+                    continue
                 for equation in find(op):
                     if not solver._add(equation):
                         raise _ContradictionError(op)
