@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
@@ -47,6 +48,9 @@ NAME_ATTRIBUTES = ("ml_program.identifier", "tosa.tensor_name", "tf_saved_model.
 MAX_CALLS, MAX_DEPTH = 10_000, 32
 """The number of calls that are inlined, and of calls inside of calls."""
 
+MAX_OPERATIONS = 1 << 18
+"""The number of operations after calls are inlined."""
+
 MODEL_TYPES = {"f16": "float16", "f64": "float64"}
 """Float types of inputs and outputs that array files keep."""
 
@@ -72,7 +76,8 @@ class Importer:
         self.states: dict[str, SSAValue] = {}
         self.names: set[str] = set()
         self.refused: list[Finding] = []
-        self.calls = 0
+        self.bound = Counter[SSAValue]()
+        self.calls = self.operations = 0
 
     @staticmethod
     def _no_subgraph(
@@ -228,8 +233,11 @@ class Importer:
         """Emit the operations of a function, and return the results, `None` if refused."""
         values: dict[str, Value | None] = {}
         for argument, value in zip(function.arguments, arguments, strict=True):
-            values[argument.name] = value
+            self._bind(values, argument.name, value)
         ops = function.operations or []
+        self.operations += len(ops)
+        if self.operations > MAX_OPERATIONS:
+            raise InputError(f"calls of functions with more than {MAX_OPERATIONS} operations")
         uses: dict[str, int] = {}
         for op in ops:
             for name in op.operands:
@@ -259,8 +267,14 @@ class Importer:
                 found = [None] * len(op.results)
             except InputError as error:
                 raise self._at(op, error) from None
-            values |= dict(zip(op.results, found, strict=True))
+            for name, value in zip(op.results, found, strict=True):
+                self._bind(values, name, value)
         raise AssertionError("a function ends with func.return")
+
+    def _bind(self, values: dict[str, Value | None], name: str, value: Value | None) -> None:
+        values[name] = value
+        if isinstance(value, SSAValue):
+            self.bound[value] += 1
 
     def _at(self, op: TextOperation, error: InputError) -> InputError:
         """Add the line and the column to the names of nodes in an error."""
@@ -300,7 +314,7 @@ class Importer:
         kind = op.name.removeprefix("tosa.")
         if op.name in ("tosa.const", "tosa.const_shape", "arith.constant"):
             return [self._constant(op, node)]
-        operation = Operation(op, self.text, emitter, values, uses, points, self.states)
+        operation = Operation(op, self.text, emitter, values, uses, self.bound, points, self.states)
         importer = OPERATIONS.get(kind) if op.name.startswith("tosa.") else None
         if importer is None:
             raise node.unsupported(

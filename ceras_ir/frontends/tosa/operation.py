@@ -63,6 +63,8 @@ class Operation:
     values: Mapping[str, Value]
     uses: Mapping[str, int]
     """The number of uses of each value of the text."""
+    bound: Mapping[SSAValue, int]
+    """The number of values of the text that are the same IR value."""
     zero_points: Mapping[str, int]
     """The zero points that consumers of values subtract."""
     states: MutableMapping[str, SSAValue]
@@ -90,6 +92,16 @@ class Operation:
         if not self.has(index):
             raise self.wrong(f"operand {index} is missing")
         return self.values[self.op.operands[index]]
+
+    def is_only_use(self, index: int) -> bool:
+        """
+        Return whether no other operation uses operand `index`, an IR value, so that the operation
+        that computes it may change.
+        """
+        value, name = self.value(index), self.op.operands[index]
+        if not isinstance(value, SSAValue) or list(value.uses):
+            return False
+        return self.uses[name] == 1 and self.bound[value] == 1
 
     def shape(self, index: int) -> tuple[int, ...]:
         return shape_of(self.value(index))

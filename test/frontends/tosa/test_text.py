@@ -219,6 +219,28 @@ def test_calls_are_inlined(tmp_path: Path):
     np.testing.assert_array_equal(found, 4 * x)
 
 
+ALIASES = f"""
+func.func private @clipped(%x: {T}) -> {T} {{
+  %0 = tosa.clamp %x {{min_val = -1.0 : f32, max_val = 1.0 : f32}} : ({T}) -> {T}
+  return %0 : {T}
+}}
+func.func @main(%x: {T}) -> ({T}, {T}, {T}) {{
+  %0 = tosa.clamp %x {{min_val = -2.0 : f32, max_val = 2.0 : f32}} : ({T}) -> {T}
+  %1 = func.call @clipped(%0) : ({T}) -> {T}
+  %2 = tosa.identity %0 : ({T}) -> {T}
+  %3 = tosa.clamp %2 {{min_val = -0.5 : f32, max_val = 0.5 : f32}} : ({T}) -> {T}
+  return %0, %1, %3 : {T}, {T}, {T}
+}}
+"""
+
+
+def test_values_with_several_uses_do_not_change(tmp_path: Path):
+    x = np.array([-3, -0.75, 0.25, 5], np.float32)
+    found = results_of(tmp_path, ALIASES, x)
+    for array, bound in zip(found, (2, 1, 0.5), strict=True):
+        np.testing.assert_array_equal(array, x.clip(-bound, bound))
+
+
 def test_recursion_is_refused(tmp_path: Path):
     text = CALLS.replace("tosa.add %x, %x : (", "call @twice(%x) : (").replace(
         f"({T}, {T})", f"({T})"

@@ -74,10 +74,10 @@ def _clipped(op: Operation, index: int, low: float, high: float) -> SSAValue:
     """
     emitter, x = op.emitter, op.real(index)
     producer = x.owner if isinstance(x, SSAValue) else None
-    if isinstance(producer, graph.UnaryOp) and op.uses[op.op.operands[index]] == 1:
+    if isinstance(producer, graph.UnaryOp) and op.is_only_use(index):
         known = producer.function.clip_range
         # Clips in a row are a single one unless their ranges are disjoint.
-        if known and known[0] <= high and low <= known[1] and not list(producer.result.uses):
+        if known and known[0] <= high and low <= known[1]:
             x, low, high = producer.input, max(low, known[0]), min(high, known[1])
             emitter.block.erase_op(producer)
     if (low, high) == (0.0, inf):
@@ -321,9 +321,9 @@ def clamp(op: Operation) -> Value:
         return emitter.bounded(x, max(limits[0], int(info.min)), min(limits[1], int(info.max)))
     limits = max(limits[0], known.low), min(limits[1], known.high)
     producer = value.owner
-    if isinstance(producer, graph.GraphOperation) and op.uses.get(op.op.operands[0]) == 1:
+    if isinstance(producer, graph.GraphOperation) and op.is_only_use(0):
         requant = producer.properties.get("requant")
-        if isinstance(requant, RequantAttr) and not list(value.uses):
+        if isinstance(requant, RequantAttr):
             low_now, high_now = requant.low.data, requant.high.data
             producer.properties["requant"] = requant.replaced(
                 low=min(max(low_now, limits[0]), limits[1]),
