@@ -33,6 +33,7 @@ from ceras_ir.command.exit_status import EXIT_STATUS, run_tool
 from ceras_ir.command.help_parser import usual
 from ceras_ir.command.output_files import FolderOptions
 from ceras_ir.command.tool_parser import ToolParser, add_options, add_output
+from ceras_ir.driver.lengths import read_networks
 from ceras_ir.driver.options import (
     MODEL_FILE,
     add_build_options,
@@ -48,6 +49,7 @@ from ceras_ir.driver.shared_options import (
     add_target_options,
     compiling_targets,
     described_targets,
+    given_lengths,
     named_target,
     native_target,
     target_of,
@@ -202,10 +204,13 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
     from ceras_ir.data.magnitudes import PEAKS, note_calibration
     from ceras_ir.network.function import main_function
     from ceras_ir.pipeline.build import build, provenance
+    from ceras_ir.pipeline.lengths import build_lengths
     from ceras_ir.pipeline.report import table
 
+    lengths = given_lengths(arguments)
     with naming(arguments.model):
-        module = read_model(arguments)
+        networks = None if lengths is None else read_networks(arguments, options.target, lengths)
+        module = read_model(arguments) if networks is None else networks.largest
         peaks = note_calibration(options.calibration, main_function(module))
         with open_folder(arguments.output, force=arguments.force) as folder:
             writers: list[tuple[Path, Callable[[Path, ModuleOp], None]]] = []
@@ -233,7 +238,10 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
 
             begun = time.monotonic()
             try:
-                compiled = build(module, options, after, watching_of(arguments, None)).measure()
+                if networks is None:
+                    compiled = build(module, options, after, watching_of(arguments, None)).measure()
+                else:
+                    compiled = build_lengths(networks, options, after)
             except DoesNotFitError as error:
                 read = partial(read_model, arguments)
                 raise remedied(error, read, options, time.monotonic() - begun) from None

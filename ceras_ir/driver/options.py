@@ -2,7 +2,7 @@
 
 import argparse
 import re
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from xdsl.passes import ModulePass
 
     from ceras_ir.frontends.onnx import Observer
+    from ceras_ir.network.lengths import Shape
     from ceras_ir.pipeline.instrumentation import Watching
 
 
@@ -335,15 +336,19 @@ def _removed(option: str, instead: str) -> Callable[[str], NoReturn]:
     return refuse
 
 
-def read_model(arguments: argparse.Namespace, observe: "Observer | None" = None) -> "ModuleOp":
+def read_model(
+    arguments: argparse.Namespace,
+    observe: "Observer | None" = None,
+    shapes: "Mapping[str, Shape] | None" = None,
+) -> "ModuleOp":
     """
     Import the network on the command line, and apply the changes of inputs and outputs that options
     request (`interface_passes`). `observe` receives the import of an ONNX file before transposes
-    are eliminated.
+    are eliminated. `shapes` are the shapes of inputs at one of several lengths.
     """
     from ceras_ir.pipeline.parsing import read_network
 
-    module = read_network(arguments.model, **interface_of(arguments), observe=observe)
+    module = read_network(arguments.model, **interface_of(arguments, shapes), observe=observe)
     for each in interface_passes(arguments):
         from xdsl.context import Context
 

@@ -14,6 +14,7 @@ from ceras_ir.command.exit_status import EXIT_STATUS, run_tool
 from ceras_ir.command.help_parser import usual
 from ceras_ir.command.output_files import refuse_overwriting
 from ceras_ir.command.tool_parser import REQUIRED, ToolParser, add_options
+from ceras_ir.driver.lengths import fitting_samples, read_networks, run_networks
 from ceras_ir.driver.options import (
     add_build_options,
     add_inputs,
@@ -29,6 +30,7 @@ from ceras_ir.driver.shared_options import (
     add_target,
     add_target_options,
     described_targets,
+    given_lengths,
     named_target,
     native_target,
     reference_target,
@@ -219,8 +221,12 @@ def _run_model(arguments: argparse.Namespace, cls: TargetClass, execute: "Execut
     if arguments.emulate and not options.target.compiles and Path(arguments.model).exists():
         raise UsageError("--emulate runs compiled code: give --target and --board")
     with naming(display_name(arguments.model)), calibration_workers(arguments):
-        module = read_model(arguments)
         inputs = inputs_of(arguments) or arguments.inputs
+        if (lengths := given_lengths(arguments)) is not None:
+            networks = read_networks(arguments, options.target, lengths)
+            run_networks(networks, options, inputs, execute)
+            return
+        module = read_model(arguments)
         network = network_inputs(main_function(module))
         samples = open_samples(inputs, network)
         main = main_function(module)
@@ -321,6 +327,7 @@ def _run_folder(
 
     from ceras_ir.data.magnitudes import PEAKS, note_inputs
     from ceras_ir.data.sample_stream import open_samples
+    from ceras_ir.network.length_table import LengthTable
     from ceras_ir.pipeline.build import check_digests, read_manifest
 
     target = target_of(cls, arguments)
@@ -328,12 +335,18 @@ def _run_folder(
     manifest = manifest or read_manifest(folder)
     check_digests(folder, manifest)
     inputs = inputs_of(arguments) or arguments.inputs
-    samples = open_samples(inputs, manifest.inputs)
+    given, declared = manifest.inputs, manifest.outputs
+    table = LengthTable.from_manifest(manifest.content, given, declared)
+    if table is None:
+        samples = open_samples(inputs, given)
+    else:
+        index, samples = fitting_samples(inputs, table)
+        given, declared = table.inputs[index], table.outputs[index]
     peaks = manifest.content.get(PEAKS)
     known = peaks if isa(peaks, dict[str, float]) else {}
-    note_inputs(inputs, manifest.inputs, known, admits_nan=True)
+    note_inputs(inputs, given, known, admits_nan=True)
     opened = _emulated if arguments.emulate else _opened
-    execute(opened(target, folder, manifest), samples, manifest.outputs)
+    execute(opened(target, folder, manifest), samples, declared)
 
 
 def _execution(arguments: argparse.Namespace) -> "Execution":

@@ -22,6 +22,7 @@ from ceras_ir.command.tool_parser import (
     early_value,
     values_of,
 )
+from ceras_ir.network.lengths import Lengths, Shape, lengths_of, parse_shapes
 from ceras_ir.pipeline.context import plugin_loader
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.support.files import DEFAULT_LIMIT_BYTES
@@ -46,16 +47,22 @@ if TYPE_CHECKING:
     from ceras_ir.support.workers import Workers
 
 
+MAX_SHOWN = 60
+"""The characters of an invalid option that a message shows."""
+
 BOOLEAN_WORDS = {"true": "1", "false": "0"}
 """The words for elements of a boolean input."""
 
 
-def _shape(text: str) -> tuple[str, tuple[int, ...]]:
-    name, _, extents = text.rpartition("=")
-    parts = extents.split("x")
-    if not name or not all(p.isdecimal() and int(p) < 1 << 31 for p in parts):
-        raise argparse.ArgumentTypeError(f"expected NAME=1x3x224x224, got {text!r}")
-    return name, tuple(map(int, parts))
+def _shape(text: str) -> tuple[str, tuple[Shape, ...]]:
+    name, _, shapes = text.rpartition("=")
+    try:
+        if not name:
+            raise ValueError("expected NAME=1x3x224x224")
+        return name, parse_shapes(shapes)
+    except ValueError as error:
+        shown = text if len(text) < MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
+        raise argparse.ArgumentTypeError(f"{error}, got {shown!r}") from None
 
 
 def _numbers(text: str) -> tuple[str, tuple[float, ...]]:
@@ -86,10 +93,13 @@ class ShapeOptions:
 
     batch: int = option(1, metavar="N", minimum=1)
     """Set a symbolic batch dimension to N."""
-    shape: tuple[tuple[str, tuple[int, ...]], ...] = option(
+    shape: tuple[tuple[str, tuple[Shape, ...]], ...] = option(
         (), metavar="NAME=1x3x224x224", action="append", read=_shape, usual=True
     )
-    """Set the shape of an input with symbolic dimensions; for each such input."""
+    """
+    Set the shape of an input with symbolic dimensions; for each such input. ceras-compile and
+    ceras-run also take several, such as NAME=1x32..512:32 or NAME=1x32,1x64: one program for all.
+    """
     set: tuple[tuple[str, tuple[float, ...]], ...] = option(
         (), metavar="NAME=16000", action="append", read=_numbers
     )
@@ -145,18 +155,45 @@ class Interface(Bindings):
     states: dict[str, str]
 
 
-def interface_of(arguments: argparse.Namespace) -> Interface:
-    """Return the settings of inputs and states in parsed arguments."""
-    return {**bindings_of(arguments), "states": dict(arguments.state)}
+def interface_of(
+    arguments: argparse.Namespace, shapes: Mapping[str, Shape] | None = None
+) -> Interface:
+    """
+    Return the settings of inputs and states in parsed arguments. `shapes` are the shapes of inputs
+    at one of several lengths.
+    """
+    return {**bindings_of(arguments, shapes), "states": dict(arguments.state)}
 
 
-def bindings_of(arguments: argparse.Namespace | ShapeOptions) -> Bindings:
-    """Return the settings of `ShapeOptions` in parsed arguments."""
+def bindings_of(
+    arguments: argparse.Namespace | ShapeOptions, shapes: Mapping[str, Shape] | None = None
+) -> Bindings:
+    """
+    Return the settings of `ShapeOptions` in parsed arguments. Without `shapes`, several lengths of
+    an input are refused.
+    """
     return {
         "batch": arguments.batch,
-        "shapes": _unique("--shape", arguments.shape),
+        "shapes": single_shapes(arguments) if shapes is None else dict(shapes),
         "values": _unique("--set", arguments.set),
     }
+
+
+def given_lengths(arguments: argparse.Namespace | ShapeOptions) -> Lengths | None:
+    """Return the lengths that `--shape` specifies, or `None` for a single shape of each input."""
+    return lengths_of(_unique("--shape", arguments.shape))
+
+
+def single_shapes(arguments: argparse.Namespace | ShapeOptions) -> dict[str, Shape]:
+    """Return the shape of each input in `--shape`. Several lengths of an input are refused."""
+    shapes = _unique("--shape", arguments.shape)
+    if (lengths := lengths_of(shapes)) is not None:
+        largest = "x".join(map(str, lengths.at(-1)[lengths.input]))
+        raise UsageError(
+            f"--shape: '{lengths.input}' has {len(lengths.values)} lengths, and this command takes "
+            f"a single length: give a shape such as {lengths.input}={largest}"
+        )
+    return {name: found[0] for name, found in shapes.items()}
 
 
 def _unique(option: str, given: Sequence[tuple[str, Value]]) -> dict[str, Value]:

@@ -199,6 +199,8 @@ class Target(ABC):
     """Whether `ceras-verify` checks the target by default."""
     keeps_states: ClassVar[bool] = False
     """Whether the compiled network keeps states from call to call."""
+    accepts_lengths: ClassVar[bool] = False
+    """Whether `emit_lengths` writes a program for several lengths of an input."""
     runs_natively: ClassVar[bool] = False
     """Whether the compiled network runs on this machine at full speed, for each quantization."""
     board_suffixes: ClassVar[tuple[str, ...]] = (TOML,)
@@ -260,6 +262,10 @@ class Target(ABC):
         """Raise an error for contradictory options, before any work is done."""
         if self.board_name is not None:
             self.check_board(self.board_name)
+
+    def check_lengths(self) -> None:
+        """Refuse options that need a single length, for a program of several lengths."""
+        return None
 
     def for_host(self) -> Self:
         """
@@ -324,6 +330,15 @@ class Target(ABC):
     def emit(self, module: ModuleOp, title: str) -> Emission:
         """Return the files of a module at the last level. `title` is the name of the network."""
         raise missing_method(type(self), "emit")
+
+    def emit_lengths(
+        self, modules: Sequence[ModuleOp], values: Sequence[int], title: str
+    ) -> Emission:
+        """
+        Return the files of a program for the networks of ascending lengths `values`, if the
+        target `accepts_lengths`.
+        """
+        raise missing_method(type(self), "emit_lengths")
 
     def temporaries(self, module: ModuleOp) -> list[Artefact]:
         """Return the files that `--save-temps` writes in addition to the IR of each level."""

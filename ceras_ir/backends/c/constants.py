@@ -105,6 +105,30 @@ class ConstantPool:
         duplicates = {id(copy) for copy, _ in self.copies}
         self.constants = [c for c in self.constants if id(c) not in duplicates]
 
+    def merge_beginnings(self) -> None:
+        """
+        Move constants that are the start of a larger constant to `copies`, such as the positions of
+        a shorter sentence. Alignment remains, because both start at the same address.
+        """
+        alike: defaultdict[tuple[str, str], list[ReadOnlyArray]] = defaultdict(list)
+        for constant in sorted(self.constants, key=lambda each: -each.nbytes):
+            alike[constant.ctype, constant.condition].append(constant)
+        found: dict[int, ReadOnlyArray] = {}
+        for group in alike.values():
+            kept: list[tuple[ReadOnlyArray, bytes]] = []
+            for constant in group:
+                if constant.nbytes < CONSTANT_ALIGNMENT_BYTES:
+                    continue
+                data = b"".join(chunk.tobytes() for chunk in constant.chunks())
+                larger = next((c for c, whole in kept if whole.startswith(data)), None)
+                if larger is None:
+                    kept.append((constant, data))
+                else:
+                    found[id(constant)] = larger
+        self.copies = [(copy, found.get(id(c), c)) for copy, c in self.copies]
+        self.copies += [(c, found[id(c)]) for c in self.constants if id(c) in found]
+        self.constants = [c for c in self.constants if id(c) not in found]
+
     @property
     def nbytes(self) -> int:
         """

@@ -5,7 +5,7 @@ All layers are printed before the first file is written, so that all unsupported
 reported together. Constants are packed while their file is written.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
@@ -20,6 +20,7 @@ from ceras_ir.backends.c.build_files import cmake_lists, makefile, toolchain
 from ceras_ir.backends.c.constants import ConstantPool, write_source
 from ceras_ir.backends.c.interface import api_header, bench_source, program_source
 from ceras_ir.backends.c.layer import CalledFunction, Layer, printer_of
+from ceras_ir.backends.c.lengths import check_states, with_lengths
 from ceras_ir.backends.c.machines import COptions
 from ceras_ir.backends.c.model import PrintedModel, returned_name
 from ceras_ir.backends.c.names import Package
@@ -37,6 +38,7 @@ from ceras_ir.backends.c.weights_file import (
 from ceras_ir.dialects import graph, mem
 from ceras_ir.dialects.graph.calls import called_functions
 from ceras_ir.network.artefacts import Artefact
+from ceras_ir.network.function import main_function
 from ceras_ir.support.diagnostics import Finding, UnsupportedError, UsageError, node_name
 
 
@@ -103,24 +105,65 @@ def build(module: ModuleOp, options: COptions) -> PrintedModel:
     Print the C function of each operation of the network. If operations are not supported, raise a
     single `UnsupportedError` that lists them all.
     """
-    program, pool, kernels = Program.of(module), ConstantPool(), Kernels()
-    findings: list[Finding] = []
-    bodies: list[PrintedModel] = []
-    called: dict[str, CalledFunction] = {}
-    first = len(program.steps)
-    for function in called_functions(program.main):
-        body = Program.of_function(function, f"model_body_{len(bodies)}")
-        layers = _layers(body, options, kernels, pool, called, first, findings)
-        first += len(layers)
-        bodies.append(PrintedModel(options, body, layers, pool, kernels, first=first - len(layers)))
-        called[function.sym_name.data] = CalledFunction(body.name, bodies[-1].arena_bytes)
-    layers = _layers(program, options, kernels, pool, called, 0, findings)
+    pool, findings = ConstantPool(), list[Finding]()
+    model = _print(Program.of(module), options, Kernels(), pool, findings)
     if findings:
         raise UnsupportedError(findings)
+    pool.merge_duplicates()
+    return model
+
+
+def build_lengths(
+    modules: Sequence[ModuleOp], values: Sequence[int], options: COptions
+) -> PrintedModel:
+    """
+    Print the networks of ascending lengths `values` as one program. Constants are stored a single
+    time; a constant that is the start of a larger one is stored as a part of it.
+    """
+    pool, kernels, findings = ConstantPool(), Kernels(), list[Finding]()
+    members: list[PrintedModel] = []
+    first = bodies = 0
+    # The largest length has the layers from 0.
+    for i, module in reversed(list(enumerate(modules))):
+        name = Program.name if i == len(modules) - 1 else f"model_length_{i}"
+        program = Program.of_function(main_function(module), name)
+        members.insert(0, _print(program, options, kernels, pool, findings, first, bodies))
+        bodies += len(members[0].bodies)
+        first += sum(len(each.layers) for each in (members[0], *members[0].bodies))
+    if findings:
+        raise UnsupportedError(list(dict.fromkeys(findings)))
+    check_states(members)
+    pool.merge_duplicates()
+    pool.merge_beginnings()
+    return with_lengths(members, values)
+
+
+def _print(
+    program: Program,
+    options: COptions,
+    kernels: Kernels,
+    pool: ConstantPool,
+    findings: list[Finding],
+    first: int = 0,
+    number: int = 0,
+) -> PrintedModel:
+    """
+    Print the layers of a network from index `first`, and its functions of loops and branches from
+    `number`.
+    """
+    bodies: list[PrintedModel] = []
+    called: dict[str, CalledFunction] = {}
+    at = first + len(program.steps)
+    for function in called_functions(program.main):
+        body = Program.of_function(function, f"model_body_{number + len(bodies)}")
+        layers = _layers(body, options, kernels, pool, called, at, findings)
+        bodies.append(PrintedModel(options, body, layers, pool, kernels, first=at))
+        at += len(layers)
+        called[function.sym_name.data] = CalledFunction(body.name, bodies[-1].arena_bytes)
+    layers = _layers(program, options, kernels, pool, called, first, findings)
     for each in (program, *(body.program for body in bodies)):
         _add_returned_constants(each, pool)
-    pool.merge_duplicates()
-    return PrintedModel(options, program, layers, pool, kernels, bodies)
+    return PrintedModel(options, program, layers, pool, kernels, bodies, first)
 
 
 def _layers(

@@ -55,6 +55,12 @@ enum model_status {
 };
 """
 
+LENGTHS_STATUS = STATUS.replace(
+    "MODEL_LAUNCH_FAILED = 3  /*", "MODEL_LAUNCH_FAILED = 3, /*"
+).replace(
+    "\n};", "\n  MODEL_BAD_LENGTH = 4     /* not one of MODEL_LENGTHS; no output is changed */\n};"
+)
+
 SELF_TEST = """
 /* Returns 0 if this build and this processor compute float32 as the network is defined, otherwise
  * the first rule that fails: 1 sums in the order of the source, 2 products rounded before
@@ -88,6 +94,7 @@ def api_header(model: PrintedModel) -> str:
     ):
         for tensor, name in zip(tensors, names, strict=True):
             lines += _tensor_lines(kind, tensor, name)
+    lines += _lengths_lines(model)
     lines += [
         "/* Memory for intermediate results. */",
         f"#define MODEL_ARENA_BYTES {model.arena_bytes}",
@@ -97,7 +104,7 @@ def api_header(model: PrintedModel) -> str:
         "#ifdef __cplusplus",
         'extern "C" {',
         "#endif",
-        STATUS,
+        LENGTHS_STATUS if model.lengths else STATUS,
     ]
     if options.weights == "file":
         lines += [
@@ -145,6 +152,22 @@ def api_header(model: PrintedModel) -> str:
         "#endif",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _lengths_lines(model: PrintedModel) -> list[str]:
+    if not model.lengths:
+        return []
+    lines = [
+        "/* The lengths that model_run accepts as the last argument, and the number of elements of",
+        " * each tensor at these lengths. Sizes and shapes above are those of the largest length.",
+        " * Tensors are stored without gaps at the start of the arrays. */",
+        f"#define MODEL_LENGTH_COUNT {len(model.lengths)}",
+        f"#define MODEL_LENGTHS {{{', '.join(map(str, model.lengths))}}}",
+    ]
+    for i, name in enumerate(model.names):
+        sizes = ", ".join(str(member.tensors[i].size) for member in model.members)
+        lines.append(f"#define MODEL_{name.upper()}_SIZES {{{sizes}}}")
+    return [*lines, ""]
 
 
 def _regions(model: PrintedModel) -> list[str]:
@@ -255,13 +278,13 @@ MAIN = """\
 int main(int argc, char **argv)
 {
   FILE *stream = NULL;
-  if (argc != 3@MORE@) {
+  if (argc != @COUNT@@MORE@) {
     fprintf(stderr, "usage: %s in.bin out.bin@USAGE@\\n", argv[0]);
     return 2;
   }
   if (model_self_test() != 0)
     return fail(argv[0], "breaks a rule of model_self_test: change compiler or flags");
-@LOAD@@INPUTS@  if (model_run(@ARGUMENTS@) != MODEL_OK) return fail(argv[0], "cannot run");
+@SIZES@@LOAD@@INPUTS@  if (model_run(@ARGUMENTS@) != MODEL_OK) return fail(argv[0], "cannot run");
   stream = fopen(argv[2], "wb");
   if (!stream) return fail(argv[2], "cannot be written");
 @OUTPUTS@  if (fclose(stream) != 0) return fail(argv[2], "cannot be written");
@@ -269,8 +292,20 @@ int main(int argc, char **argv)
 }
 """
 
+FIND_LENGTH = """\
+  static const long lengths[] = MODEL_LENGTHS;
+  const long length = strtol(argv[3], NULL, 10);
+  int at = 0;
+  while (at < MODEL_LENGTH_COUNT && lengths[at] != length) ++at;
+  if (at == MODEL_LENGTH_COUNT) return fail(argv[3], "not a length of this model");
+"""
+
+TENSOR_SIZES = """\
+  static const unsigned long @NAME@_sizes[] = MODEL_@MACRO@_SIZES;
+"""
+
 READ_INPUT = """\
-  if (!read_all(argv[1], @NAME@_data, sizeof @NAME@_data, &stream))
+  if (!read_all(argv[1], @NAME@_data, @BYTES@, &stream))
     return fail(argv[1], "cannot be read, or is shorter than the inputs");
 """
 
@@ -280,26 +315,42 @@ END_OF_INPUTS = """\
 """
 
 WRITE_OUTPUT = """\
-  if (fwrite(@NAME@_data, 1, sizeof @NAME@_data, stream) != sizeof @NAME@_data)
+  if (fwrite(@NAME@_data, 1, @BYTES@, stream) != @BYTES@)
     return fail(argv[2], "cannot be written");
 """
 
 
 def program_source(model: PrintedModel) -> str:
     names, count = model.names, len(model.program.inputs)
-    inputs = "".join(filled(READ_INPUT, {"NAME": name}) for name in names[:count])
+    arguments = 4 if model.lengths else 3
+    tensors = [{"NAME": name, "BYTES": _bytes_of(model, name)} for name in names]
+    inputs = "".join(filled(READ_INPUT, holes) for holes in tensors[:count])
+    sizes = [filled(TENSOR_SIZES, {"NAME": n, "MACRO": n.upper()}) for n in names]
     holes = {
         "INPUTS": inputs + END_OF_INPUTS if count else "",
-        "OUTPUTS": "".join(filled(WRITE_OUTPUT, {"NAME": name}) for name in names[count:]),
-        "MORE": " && argc != 4" if model.options.weights == "file" else "",
+        "OUTPUTS": "".join(filled(WRITE_OUTPUT, holes) for holes in tensors[count:]),
+        "MORE": f" && argc != {arguments + 1}" if model.options.weights == "file" else "",
+        "COUNT": arguments,
+        "SIZES": "".join([FIND_LENGTH, *sizes]) if model.lengths else "",
     }
-    return filled(MAIN, holes | _shared_holes(model, 3))
+    shared = _shared_holes(model, arguments, "(int32_t)length")
+    if model.lengths:
+        holes["READ"] = f"#include <stdlib.h>\n\n{shared['READ']}"
+        shared["USAGE"] = f" LENGTH{shared['USAGE']}"
+    return filled(MAIN, shared | holes)
 
 
-def _shared_holes(model: PrintedModel, position: int) -> dict[str, str]:
+def _bytes_of(model: PrintedModel, name: str) -> str:
+    """Return the C expression for the bytes of a tensor at the chosen length."""
+    whole = f"sizeof {name}_data"
+    return f"({name}_sizes[at] * sizeof {name}_data[0])" if model.lengths else whole
+
+
+def _shared_holes(model: PrintedModel, position: int, length: str) -> dict[str, str]:
     """
     Return the texts that replace `@HOLE@`s in the templates of `main.c` and `bench.c`. `position`
-    is the number of the command line argument that names the file of the weights.
+    is the number of the command line argument that names the file of the weights. `length` is the C
+    expression of the length, if there are several.
     """
     has_file = model.options.weights == "file"
     return {
@@ -308,7 +359,9 @@ def _shared_holes(model: PrintedModel, position: int) -> dict[str, str]:
         "FAIL": FAIL,
         "USAGE": " [model.weights]" if has_file else "",
         "LOAD": filled(LOAD_WEIGHTS, {"POSITION": position}) if has_file else "",
-        "ARGUMENTS": ", ".join(f"{name}_data" for name in model.names),
+        "ARGUMENTS": ", ".join(
+            [*(f"{name}_data" for name in model.names), *([length] if model.lengths else [])]
+        ),
         "TITLE": comment(model.options.title),
     }
 
@@ -413,4 +466,5 @@ def bench_source(model: PrintedModel) -> str:
         "FILL": "\n".join(fill_inputs(model)),
         "MACS": macs,
     }
-    return filled(BENCH, _shared_holes(model, 2) | holes)
+    largest = str(model.lengths[-1]) if model.lengths else ""
+    return filled(BENCH, _shared_holes(model, 2, largest) | holes)

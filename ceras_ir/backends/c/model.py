@@ -78,6 +78,28 @@ C_TYPES = {"float32": "float", "bool": "uint8_t"}
 
 
 @dataclass(frozen=True)
+class SharedCall:
+    """The C function that a layer calls, and the numbers that follow the pointers."""
+
+    function: str
+    arguments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class LengthsCode:
+    """The shared C code of the networks of several lengths, as text."""
+
+    functions: Sequence[str]
+    """The functions of layers."""
+    tables: Sequence[str]
+    """The declarations of tables with a row for each length."""
+    rows: Sequence[str]
+    """The declarations of the rows for the length with index `model_at`."""
+    steps: Sequence[str]
+    """The statements for the length with index `model_at`."""
+
+
+@dataclass(frozen=True)
 class PrintedModel:
     """A network after printing: the C functions of layers, the constants and the kernels."""
 
@@ -90,6 +112,10 @@ class PrintedModel:
     """Functions of loops and branches, each after the functions that it calls."""
     first: int = 0
     """The index of the first layer. Functions number their layers consecutively."""
+    members: Sequence["PrintedModel"] = ()
+    """The networks of several lengths, ascending; the fields above are those of the last."""
+    lengths: Sequence[int] = ()
+    code: LengthsCode | None = None
 
     def layer(self, index: int) -> Layer:
         return self.layers[index - self.first]
@@ -102,6 +128,10 @@ class PrintedModel:
     @property
     def names(self) -> list[str]:
         return identifiers([t.name for t in self.tensors], self.options.prefix.name)
+
+    @property
+    def length_name(self) -> str:
+        return length_name(self.names)
 
     @cached_property
     def functions(self) -> dict[int, int]:
@@ -132,12 +162,17 @@ class PrintedModel:
         """
         The bytes by which the workspaces of layers enlarge the arena beyond the planned values.
         """
+        if self.members:
+            return max(member.workspace_bytes for member in self.members)
         values = sum(size for size, _ in self.program.regions.values())
         return sum(self._used_bytes.values()) - values
 
     @property
     def _used_bytes(self) -> dict[str, int]:
         sizes = {region: size for region, (size, _) in self.program.regions.items()}
+        for member in self.members:
+            for region, size in member._used_bytes.items():
+                sizes[region] = max(sizes[region], size)
         for i, at in self.workspaces.items():
             sizes[at.region] = max(sizes[at.region], at.offset + self.layers[i].scratch_bytes)
         return sizes
@@ -210,7 +245,17 @@ def arena_names(model: PrintedModel) -> list[str]:
 
 
 def parameters(model: PrintedModel) -> list[str]:
-    return declarations(model.program.inputs, model.program.outputs, model.options.prefix)
+    found = declarations(model.program.inputs, model.program.outputs, model.options.prefix)
+    return [*found, f"int32_t {model.length_name}"] if model.lengths else found
+
+
+def argument_names(model: PrintedModel) -> list[str]:
+    return [*model.names, model.length_name] if model.lengths else model.names
+
+
+def length_name(names: Sequence[str]) -> str:
+    """Return the parameter that selects one of several lengths, after parameters `names`."""
+    return identifiers([*names, "length"])[-1]
 
 
 def declarations(

@@ -18,9 +18,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ceras_ir.backends.c.model import declarations
+from ceras_ir.backends.c.model import declarations, length_name
 from ceras_ir.backends.c.names import MODEL, Prefix, identifiers
 from ceras_ir.network.artefacts import Artefact, TensorInfo
+from ceras_ir.network.length_table import LengthTable
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.files import CacheError, ContentCache, key_of
 from ceras_ir.support.native import cache_folder
@@ -165,6 +166,7 @@ class CModel:
         launch: Launch | None = None,
         flags: Sequence[str] = LIBRARY_LEVEL,
         prefix: Prefix = MODEL,
+        lengths: LengthTable | None = None,
     ):
         """
         Compile C for this machine and load it as a shared library.
@@ -175,6 +177,7 @@ class CModel:
         changes in place. `flags` are compiler options, and `prefix` replaces `model` in the names
         of C functions and files.
         """
+        self.lengths = lengths
         self.inputs, self.outputs, self.prefix = list(inputs), list(outputs), prefix
         self._directory = tempfile.TemporaryDirectory(prefix="ceras-c-")
         work = Path(self._directory.name)
@@ -186,7 +189,7 @@ class CModel:
                 with open(work / artefact.path, "wb") as stream:
                     artefact.write(stream)
         header = directory / prefix.renamed("model.h")
-        _check_header(header, self.inputs, self.outputs, prefix)
+        _check_header(header, self.inputs, self.outputs, prefix, lengths)
         library = work / "model.so"
         build_library(directory, library, prefix, trace=trace is not None, flags=flags)
         self._library = ctypes.CDLL(str(library))
@@ -257,23 +260,32 @@ class CModel:
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """
         Run the network on arrays by input name, and return arrays by output name. Shapes and types
-        must match exactly.
+        must match exactly, at one of the lengths if there are several.
         """
-        arrays = [_checked(inputs, info) for info in self.inputs]
-        results = [np.empty(info.shape, info.dtype) for info in self.outputs]
+        given, outputs, length = self.inputs, self.outputs, list[ctypes.c_int32]()
+        if self.lengths is not None:
+            index = self.lengths.index_of({name: np.shape(a) for name, a in inputs.items()})
+            given, outputs = self.lengths.inputs[index], self.lengths.outputs[index]
+            length = [ctypes.c_int32(self.lengths.values[index])]
+        arrays = [_checked(inputs, info) for info in given]
+        results = [np.empty(info.shape, info.dtype) for info in outputs]
         memory = (self.arena, *self._region_sizes, *arrays, *results)
         pointers = [ctypes.c_void_p(a.ctypes.data) for a in memory]
         self._error = None
-        status = self._run(*pointers)
+        status = self._run(*pointers, *length)
         if self._error is not None:
             raise self._error
         if status != 0:
             raise AssertionError(f"model_run_in returned {status}")
-        return {info.name: a for info, a in zip(self.outputs, results, strict=True)}
+        return {info.name: a for info, a in zip(outputs, results, strict=True)}
 
 
 def _check_header(
-    path: Path, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo], prefix: Prefix
+    path: Path,
+    inputs: Sequence[TensorInfo],
+    outputs: Sequence[TensorInfo],
+    prefix: Prefix,
+    lengths: LengthTable | None,
 ) -> None:
     """
     Raise `InputError` if the inputs and outputs of the manifest differ from the declarations in
@@ -285,7 +297,15 @@ def _check_header(
         prefix.renamed(f"#define MODEL_{name.upper()}_SIZE {tensor.size}\n")
         for name, tensor in zip(names, tensors, strict=True)
     ]
-    parameters = f", {', '.join(declarations(inputs, outputs, prefix))});\n"
+    more: list[str] = []
+    if lengths is not None:
+        more.append(f"int32_t {length_name(names)}")
+        lines.append(prefix.renamed(f"#define MODEL_LENGTHS {_braces(lengths.values)}\n"))
+        for i, name in enumerate(names):
+            at = zip(lengths.inputs, lengths.outputs, strict=True)
+            sizes = [[*given, *found][i].size for given, found in at]
+            lines.append(prefix.renamed(f"#define MODEL_{name.upper()}_SIZES {_braces(sizes)}\n"))
+    parameters = f", {', '.join([*declarations(inputs, outputs, prefix), *more])});\n"
     run_in = prefix.renamed("model_run_in")
     started = re.search(rf"^int {run_in}\((void \*\w+(, )?)+", header, re.MULTILINE)
     end = -1 if started is None else started.end()
@@ -293,6 +313,10 @@ def _check_header(
         raise InputError("has other inputs and outputs than the manifest", str(path))
     if missing := [line for line in lines if line not in header]:
         raise InputError(f"has no '{missing[0].strip()}', unlike the manifest", str(path))
+
+
+def _braces(values: Sequence[int]) -> str:
+    return f"{{{', '.join(map(str, values))}}}"
 
 
 def aligned(size: int, alignment: int) -> NDArray[np.uint8]:
@@ -329,14 +353,23 @@ class CompiledC:
         launch: Launch | None = None,
         image: NDArray[np.uint8] | None = None,
         prefix: Prefix = MODEL,
+        lengths: LengthTable | None = None,
     ):
+        self.lengths = lengths
         self.folder, self.inputs, self.outputs = folder, inputs, outputs
         self.launch, self.image, self.prefix = launch, image, prefix
         self._model: CModel | None = None
 
     def build(self, trace: Trace | None = None) -> CModel:
         tensors = self.inputs, self.outputs
-        model = CModel(self.folder, *tensors, trace=trace, launch=self.launch, prefix=self.prefix)
+        model = CModel(
+            self.folder,
+            *tensors,
+            trace=trace,
+            launch=self.launch,
+            prefix=self.prefix,
+            lengths=self.lengths,
+        )
         if self.image is not None:
             model.use_arena(self.image)
         return model

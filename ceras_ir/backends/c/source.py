@@ -5,7 +5,7 @@ the functions that layers share.
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from textwrap import fill
 
@@ -15,7 +15,9 @@ from ceras_ir.backends.c.explicit import explicit
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.model import (
     PrintedModel,
+    SharedCall,
     arena_names,
+    argument_names,
     consistency_checks,
     declared,
     keep_states,
@@ -218,7 +220,8 @@ def model_source(model: PrintedModel, crc: int) -> str:
         parts.append(loader(model.pool.constants, crc))
     for body in model.bodies:
         parts += [*_functions(body), _body(body)]
-    parts += [*_functions(model), _run_in(model)]
+    functions = _functions(model) if model.code is None else model.code.functions
+    parts += [*functions, _run_in(model)]
     if model.program.states:
         parts.append(reset_functions(model))
     if not model.program.launches:
@@ -238,7 +241,7 @@ def _body(model: PrintedModel) -> str:
     Return the C function of a loop body or branch. The caller passes the memory for its values as
     `base`.
     """
-    name, lines = model.program.name, _steps(model, traced=False)
+    name, lines = model.program.name, steps_of(model, traced=False)
     head = [
         f"/* A step of a loop, or a branch, in {model.arena_bytes} bytes. */",
         f"MODEL_LAYER void {name}({', '.join(['unsigned char *base', *parameters(model)])})",
@@ -278,7 +281,7 @@ def _plan(model: PrintedModel) -> str:
     return "".join(f" * {line}\n" for line in lines)
 
 
-def _title(layer: Layer) -> str:
+def title_of(layer: Layer) -> str:
     op = layer.op
     shapes = " ".join(shape_text(shape_of(v)) for v in op.operands if not _is_constant(v))
     text = f"Layer {layer.index}: {op.name} '{comment(node_name(op))}', {shapes} -> "
@@ -300,7 +303,7 @@ def function_name(layer: Layer) -> str:
 
 
 def _function(layer: Layer, also: Sequence[int]) -> str:
-    title, body = _title(layer), "\n".join(explicit(layer.lines))
+    title, body = title_of(layer), "\n".join(explicit(layer.lines))
     if also:
         text = f"And layer{'s' * (len(also) > 1)} {', '.join(map(str, also))}."
         title += f"\n/* {fill(text, 95, subsequent_indent=' * ')} */"
@@ -308,11 +311,29 @@ def _function(layer: Layer, also: Sequence[int]) -> str:
     return f"{title}\n{head}\n{{\n{body}\n}}\n"
 
 
+def find_length(model: PrintedModel) -> list[str]:
+    """Return the lines of C that set `model_at` to the index of the length, or return an error."""
+    assert model.code is not None
+    count, values = len(model.lengths), ", ".join(map(str, model.lengths))
+    return [
+        f"  static const int32_t model_lengths[{count}] = {{{values}}};",
+        *model.code.tables,
+        "  int32_t model_at = 0;",
+        f"  while ((model_at < {count}) && (model_lengths[model_at] != {model.length_name})) {{",
+        "    ++model_at;",
+        "  }",
+        f"  if (model_at == {count}) {{\n    return MODEL_BAD_LENGTH;\n  }}",
+        *model.code.rows,
+    ]
+
+
 def _run_in(model: PrintedModel) -> str:
     names = model.names
-    body = _steps(model)
+    body = steps_of(model) if model.code is None else model.code.steps
     declared_parameters = [*(f"void *{name}" for name in arena_names(model)), *parameters(model)]
     head = [f"int model_run_in({', '.join(declared_parameters)})", "{"]
+    if model.code is not None:
+        head += find_length(model)
     if any("scratch.bytes" in line for line in body):
         head += [
             "  union {",
@@ -341,11 +362,17 @@ def _run_in(model: PrintedModel) -> str:
     return "\n".join([*head, *body, "  return MODEL_OK;", "}", ""])
 
 
-def _steps(model: PrintedModel, *, traced: bool = True) -> list[str]:
+def steps_of(
+    model: PrintedModel,
+    *,
+    traced: bool = True,
+    calls: Mapping[int, SharedCall] | None = None,
+) -> list[str]:
     """
     Return the lines of C that run the network: copies of inputs, a call of the function of each
     layer, and copies of outputs and states. With `traced`, a macro reports the result of each layer
-    if the code is compiled with `MODEL_TRACE`.
+    if the code is compiled with `MODEL_TRACE`. `calls` has the functions of layers by index, if
+    several networks share them.
     """
     program, names = model.program, model.names
     lines: list[str] = []
@@ -366,14 +393,19 @@ def _steps(model: PrintedModel, *, traced: bool = True) -> list[str]:
                 )
                 launch += 1
         elif layer.lines:
-            arguments = (
+            arguments = [
                 workspace(model, layer) if value is None else program.pointer(value, names)
                 for _, value in layer.parameters
-            )
-            function = function_name(model.layer(model.functions[layer.index]))
+            ]
+            if calls is None:
+                function = function_name(model.layer(model.functions[layer.index]))
+            else:
+                function = calls[layer.index].function
+                arguments += calls[layer.index].arguments
             lines.append(f"  {function}({', '.join(arguments)});")
+        number = layer.index - model.first
         lines += [
-            f"  TRACE({layer.index}, {program.pointer(value, names)}, {byte_size(value)}UL);"
+            f"  TRACE({number}, {program.pointer(value, names)}, {byte_size(value)}UL);"
             for value in layer.op.results
             if traced and value not in overwritten
         ]
@@ -412,7 +444,7 @@ def _run(model: PrintedModel) -> str:
     with `model_reset` if the network has states.
     """
     names = static_arrays(model)
-    arguments = ", ".join([*(f"{name}.bytes" for name in names), *model.names])
+    arguments = ", ".join([*(f"{name}.bytes" for name in names), *argument_names(model)])
     head = f"int model_run({', '.join(parameters(model)) or 'void'})\n{{"
     run = [f"  return model_run_in({arguments});", "}", ""]
     if not model.program.states:

@@ -36,10 +36,10 @@ from ceras_ir.targets.shared_options import BoardOptions, TuneOptions
 from ceras_ir.transforms.memory.region_options import RegionOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from ceras_ir.backends.c.machines import Board, Machine
+    from ceras_ir.backends.c.machines import Board, COptions, Machine
     from ceras_ir.backends.c.model import PrintedModel
     from ceras_ir.backends.c.optimize import Choice
     from ceras_ir.backends.c.runner import CompiledC
@@ -64,6 +64,7 @@ class CTarget(
     verified_by_default = True
     runs_natively = True
     keeps_states = True
+    accepts_lengths = True
     programs: ClassVar = {
         "build and run on this machine": ("cc",),
         "build for Cortex-M": ("arm-none-eabi-gcc",),
@@ -172,19 +173,49 @@ class CTarget(
         return lowered(self.regions, self.board if self._is_microcontroller else None)
 
     def emit(self, module: ModuleOp, title: str) -> Emission:
-        from ceras_ir.backends.c.costs import annotate, latency_of
         from ceras_ir.backends.c.emitter import files_of
         from ceras_ir.backends.c.fit import on_board
 
         notes: list[str] = []
         choice = self._chosen(module)
         model = self._printed(module, notes) if choice is None else choice.model
+        if choice is None:
+            return self._emission(model, notes)
         files = files_of(model, self.package)
         if self.python_wrapper:
             files.append(importable())
         manifest = model.options.prefix.entry()
-        if choice is not None:
-            return on_board(files, manifest | {"board": self.board}, choice)
+        return on_board(files, manifest | {"board": self.board}, choice)
+
+    def emit_lengths(
+        self, modules: Sequence[ModuleOp], values: Sequence[int], title: str
+    ) -> Emission:
+        from ceras_ir.backends.c.emitter import build_lengths
+
+        return self._emission(build_lengths(modules, values, self._options()), [])
+
+    def check_lengths(self) -> None:
+        unsupported = {
+            "--python-wrapper": self.python_wrapper,
+            "--tune": self.tune,
+            "--regions": self.regions,
+            f"--board {self.board}": self._is_microcontroller,
+        }
+        for flag, given in unsupported.items():
+            if given:
+                raise UsageError(
+                    f"{flag} needs a single length: give a single shape, or remove the option"
+                )
+
+    def _emission(self, model: PrintedModel, notes: list[str]) -> Emission:
+        """Return the files of a network for a computer."""
+        from ceras_ir.backends.c.costs import annotate, latency_of
+        from ceras_ir.backends.c.emitter import files_of
+
+        files = files_of(model, self.package)
+        if self.python_wrapper:
+            files.append(importable())
+        manifest = model.options.prefix.entry()
         latency = latency_of(model, self._machine)
         return Emission(
             files,
@@ -203,15 +234,8 @@ class CTarget(
         sentence about the measured choices is appended to `notes`.
         """
         from ceras_ir.backends.c.emitter import build
-        from ceras_ir.backends.c.machines import COptions, Machine
 
-        prefix, machine = Prefix(self.prefix), self._machine
-        assert isinstance(machine, Machine)
-        winograd = COptions.winograd if self.winograd else 0
-        level = "-Os" if self.optimize == "size" else "-O3"
-        options = COptions(
-            prefix.name, prefix, self.weights, machine, winograd=winograd, level=level
-        )
+        options = self._options()
         if self.tune:
             from ceras_ir.backends.c.tuning import tuned
 
@@ -219,6 +243,15 @@ class CTarget(
             options = replace(options, choices=found.choices)
             notes.append(found.line())
         return build(module, options)
+
+    def _options(self) -> COptions:
+        from ceras_ir.backends.c.machines import COptions, Machine
+
+        prefix, machine = Prefix(self.prefix), self._machine
+        assert isinstance(machine, Machine)
+        winograd = COptions.winograd if self.winograd else 0
+        level = "-Os" if self.optimize == "size" else "-O3"
+        return COptions(prefix.name, prefix, self.weights, machine, winograd=winograd, level=level)
 
     def _chosen(self, module: ModuleOp) -> Choice | None:
         """
@@ -247,9 +280,12 @@ class CTarget(
 
     def open(self, folder: Path, manifest: Manifest) -> CompiledC:
         from ceras_ir.backends.c.runner import CompiledC
+        from ceras_ir.network.length_table import LengthTable
 
         prefix = Prefix.of_manifest(manifest.content)
-        return CompiledC(folder, manifest.inputs, manifest.outputs, prefix=prefix)
+        tensors = manifest.inputs, manifest.outputs
+        lengths = LengthTable.from_manifest(manifest.content, *tensors)
+        return CompiledC(folder, *tensors, prefix=prefix, lengths=lengths)
 
     def other_machines(
         self, folder: Path, manifest: Manifest

@@ -78,6 +78,20 @@ class Kernels:
         return function
 
     @property
+    def functions(self) -> Mapping[str, str]:
+        """The text of each function, by name."""
+        return self._texts
+
+    def replace(self, old: Sequence[str], new: str, text: str) -> None:
+        """Replace the functions `old` by a single function at the place of the first."""
+        dropped = set(old[1:])
+        self._texts = {
+            new if name == old[0] else name: text if name == old[0] else other
+            for name, other in self._texts.items()
+            if name not in dropped
+        }
+
+    @property
     def text(self) -> str:
         functions = "\n".join(self._texts.values())
         return re.sub(r"^static (?!const )", "MODEL_STATIC ", functions, flags=re.MULTILINE)

@@ -183,7 +183,8 @@ def _form(
         case graph.BinaryOp():
             new = _binary(op, operands[0], operands[1], target)
         case graph.Pool2dOp() if op.function is graph.Pool.AVERAGE:
-            new = _average(op, operands[0], target)
+            new = with_operands(op, [operands[0]], target)
+            new.properties["requant"] = average_requant(op, operands[0], target)
         case _:
             new = op.quantized(operands, target)
     return None if new is None else [new]
@@ -384,7 +385,8 @@ def addend_multipliers(
     return fixed_point([side.scale / target.scale for side in sides], bits, ADDEND_SHIFT)
 
 
-def _average(op: graph.Pool2dOp, input: SSAValue, target: UniformType) -> GraphOperation:
+def average_requant(op: graph.Pool2dOp, input: SSAValue, target: UniformType) -> RequantAttr:
+    """Return the division by the size of the window, and the change of scale, of an average."""
     element, size = graph.stored_element(input), prod(op.kernel.get_values())
     nearest = max(target.scale, ldexp(element.scale, -MAX_POOL_OCTAVES))
     bounded = min(nearest, ldexp(element.scale, MAX_POOL_OCTAVES))
@@ -394,8 +396,7 @@ def _average(op: graph.Pool2dOp, input: SSAValue, target: UniformType) -> GraphO
     if not any(op.padding.get_values()) and factor == 1 << log2 and 0 <= shift - log2 <= MAX_RIGHT:
         # All windows are full and have the same factor, which is a power of two.
         factor, shift = 1, shift - log2
-    new = with_operands(op, [input], target)
-    new.properties["requant"] = RequantAttr(
+    return RequantAttr(
         shift,
         multiplier=factor,
         rounding=rounding_of((element, target)),
@@ -403,4 +404,3 @@ def _average(op: graph.Pool2dOp, input: SSAValue, target: UniformType) -> GraphO
         low=target.low,
         high=target.high,
     )
-    return new

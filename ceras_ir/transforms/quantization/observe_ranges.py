@@ -5,18 +5,20 @@ The samples are divided into chunks of `CHUNK_SAMPLES`. The observations of the 
 order, with or without worker processes, so the result does not depend on the number of workers.
 """
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from typing import Protocol
 
+import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import CallOp, FuncOp
 from xdsl.ir import SSAValue
 
+from ceras_ir.data.samples import Array
 from ceras_ir.data.shards import count_samples
 from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import main_function, module_of, observed_values, states_of
@@ -32,6 +34,7 @@ from ceras_ir.transforms.quantization.analysis.calibration import (
     observe,
     sample_numbers,
 )
+from ceras_ir.transforms.quantization.other_lengths import at_length
 from ceras_ir.transforms.quantization_options import ObserverName, ObserverOptions, SampleOptions
 
 CHUNK_SAMPLES = 64
@@ -85,6 +88,57 @@ def calibrating_by(sharing: Sharing) -> Generator[None]:
         _SHARING.reset(token)
 
 
+@dataclass(frozen=True)
+class OtherLengths:
+    """
+    Further lengths at which ranges are observed: the fused network at the length of the samples,
+    and at each other length. Shorter samples are the beginnings of the samples.
+    """
+
+    base: ModuleOp
+    others: Sequence[ModuleOp]
+
+    def observe(
+        self,
+        found: Observations,
+        module: ModuleOp,
+        samples: Callable[[], Iterable[Mapping[str, Array]]],
+        values: Sequence[SSAValue],
+        observer: ObserverName,
+    ) -> None:
+        """Add the observations of the values of `module` at the other lengths to `found`."""
+        count = found.samples
+        numbers = {v: i for i, v in enumerate(network_values(main_function(module).body.block))}
+        for other in self.others:
+            shorter = at_length(module, self.base, other)
+            every = list(network_values(main_function(shorter).body.block))
+            inputs = network_inputs(main_function(shorter))
+            parts = (
+                {t.name: beginning(sample[t.name], t.shape) for t in inputs} for sample in samples()
+            )
+            found.merge(observe(shorter, parts, [every[numbers[v]] for v in values], observer))
+        # The number of different samples decides whether rare values are known.
+        found.samples = count
+
+
+def beginning(array: Array, shape: Sequence[int]) -> Array:
+    """Return the first elements of each dimension of an array, of this shape."""
+    return np.ascontiguousarray(array[tuple(slice(extent) for extent in shape)])
+
+
+_LENGTHS: ContextVar[OtherLengths | None] = ContextVar("calibration_lengths", default=None)
+
+
+@contextmanager
+def observing_lengths(lengths: OtherLengths) -> Generator[None]:
+    """Observe ranges in this context also at other lengths of an input."""
+    token = _LENGTHS.set(lengths)
+    try:
+        yield
+    finally:
+        _LENGTHS.reset(token)
+
+
 def observe_data(
     module: ModuleOp,
     path: str,
@@ -105,6 +159,9 @@ def observe_data(
     merged = Observations(len(values), observer)
     for found in progress(observations, "calibrating", len(chunks)):
         merged.merge(found)
+    if (lengths := _LENGTHS.get()) is not None:
+        every = partial(chosen_samples, module, path, numbers)
+        lengths.observe(merged, module, every, values, observer)
     return merged
 
 
@@ -250,7 +307,7 @@ class ObserveRangesPass(ObserverOptions, SampleOptions, FloatNetworkPass):
         # Import the interpreter only if a network is run.
         from ceras_ir.data.sample_stream import synthetic_samples
         from ceras_ir.interpreters.network import with_states
-        from ceras_ir.transforms.quantization.analysis.calibration import calibrate
+        from ceras_ir.transforms.quantization.analysis.calibration import record
 
         count = min(self.samples, MAX_SYNTHETIC_SAMPLES)
         remark(
@@ -264,6 +321,10 @@ class ObserveRangesPass(ObserverOptions, SampleOptions, FloatNetworkPass):
         module = module_of(main)
         steps = with_states(module, progress(samples, "calibrating"))
         try:
-            calibrate(module, steps, missing, observer)
+            found = observe(module, steps, missing, observer)
+            if (lengths := _LENGTHS.get()) is not None:
+                every = partial(with_states, module, samples)
+                lengths.observe(found, module, every, missing, observer)
+            record(main, missing, found, observer)
         except InputError as error:
             raise InputError([replace(f, message=NOT_FINITE) for f in error.findings]) from None

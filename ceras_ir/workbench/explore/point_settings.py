@@ -9,7 +9,7 @@ from xdsl.passes import ModulePass
 from ceras_ir.command.recorded_arguments import RecordedArguments
 from ceras_ir.driver.compile import make_parser
 from ceras_ir.driver.options import build_options, interface_passes
-from ceras_ir.driver.shared_options import TargetClass, target_of
+from ceras_ir.driver.shared_options import TargetClass, single_shapes, target_of
 from ceras_ir.pipeline.stages import BuildOptions, pruning
 from ceras_ir.support.diagnostics import InputError
 
@@ -31,7 +31,7 @@ def settings_of(target: TargetClass, arguments: argparse.Namespace) -> PointSett
     """Return the settings in `arguments`, a parsed command line of `ceras-compile`."""
     return PointSettings(
         arguments.batch,
-        dict(arguments.shape),
+        single_shapes(arguments),
         interface_passes(arguments),
         build_options(arguments, target_of(target, arguments)),
     )

@@ -23,7 +23,7 @@ from xdsl.rewriter import Rewriter
 from ceras_ir.command.exit_status import naming
 from ceras_ir.command.output_files import write_file
 from ceras_ir.dialects import graph
-from ceras_ir.driver.shared_options import model_target
+from ceras_ir.driver.shared_options import model_target, single_shapes
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import input_names, main_function
@@ -196,7 +196,7 @@ def retrain(
 
 
 def _read(arguments: argparse.Namespace, path: str):
-    return read_network(path, batch=arguments.batch, shapes=dict(arguments.shape))
+    return read_network(path, batch=arguments.batch, shapes=single_shapes(arguments))
 
 
 def _teacher(arguments: argparse.Namespace) -> TorchNetwork | None:

@@ -90,25 +90,6 @@ MAX_UNSTABLE_SHARE = 0.05
 """The maximum share of values whose range differs by an octave between halves of the data."""
 
 
-def calibrate(
-    module: ModuleOp,
-    samples: Iterable[Mapping[str, Array]],
-    values: Iterable[SSAValue],
-    observer: ObserverName,
-) -> str | None:
-    """
-    Run the float network on `samples`, and record the observed range and the exponent of the scale
-    of each of `values`. Return a warning about the samples, or `None`.
-
-    The observer `auto` does not clip values if there are fewer than `MIN_CLIPPING_SAMPLES` samples,
-    because they do not show how rare an extreme is. It also does not clip operands and results of a
-    softmax.
-    """
-    values = list(values)
-    found = observe(module, samples, values, observer)
-    return record(main_function(module), values, found, observer)
-
-
 class Observations:
     """
     The statistics of several values over the samples so far: an observer for each value, in the
@@ -171,6 +152,10 @@ def record(
     """
     Record the observed range and the exponent of the scale of each value as attributes. `found` has
     the statistics of `values`. Return a warning about the samples, or `None`.
+
+    The observer `auto` does not clip values if there are fewer than `MIN_CLIPPING_SAMPLES` samples,
+    because they do not show how rare an extreme is. It also does not clip operands and results of a
+    softmax.
     """
     # The largest scores of a softmax are rare but decide; clipped probabilities do not add up to 1.
     unclipped = set(values) if found.samples < MIN_CLIPPING_SAMPLES else _softmax_values(main)

@@ -1,0 +1,147 @@
+"""
+Compile the networks of several lengths of an input into a single program.
+
+Quantization is decided a single time, at the largest length, with the ranges of values at several
+lengths. `at_length` applies the decisions at the other lengths, so weights, scales and tables are
+equal. A float network, and a network with
+Q/DQ, is compiled at each length as for a single length.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ceras_ir.command.exit_status import phase
+from ceras_ir.network.artefacts import network_inputs, network_outputs
+from ceras_ir.network.function import main_function
+from ceras_ir.network.length_table import LENGTHS, LengthTable
+from ceras_ir.network.lengths import Lengths, Shape
+from ceras_ir.pipeline import report
+from ceras_ir.pipeline.build import Build, StageObserver
+from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.instrumentation import PassRunner
+from ceras_ir.pipeline.stages import BuildOptions, front_stages, graph_stages, run_stages
+from ceras_ir.support.diagnostics import UsageError, remark
+from ceras_ir.support.option_uses import reporting_unused
+from ceras_ir.targets.protocol import PLACED, Stage, Target, all_targets
+
+MAX_OBSERVED_LENGTHS = 3
+"""The number of lengths below the largest at which ranges are observed, the smallest first."""
+
+
+@dataclass
+class LengthModules:
+    """The network at each length, ascending."""
+
+    lengths: Lengths
+    modules: list[ModuleOp]
+
+    @property
+    def largest(self) -> ModuleOp:
+        return self.modules[-1]
+
+
+def check_lengths(target: type[Target], lengths: Lengths) -> None:
+    """Refuse several lengths for a target that compiles a single length."""
+    if target.compiles and not target.accepts_lengths:
+        largest = "x".join(map(str, lengths.at(-1)[lengths.input]))
+        others = ", ".join(each.name for each in all_targets() if each.accepts_lengths)
+        raise UsageError(
+            f"--shape: target {target.name} compiles a single length of '{lengths.input}', not "
+            f"{len(lengths.values)}: give a single shape, such as {lengths.input}={largest}, or "
+            f"use a target that compiles several ({others})"
+        )
+
+
+def read_lengths(
+    read: Callable[[Mapping[str, Shape]], ModuleOp], lengths: Lengths
+) -> LengthModules:
+    """Import the network at each length by `read`, which receives the shapes of inputs."""
+    modules: list[ModuleOp] = []
+    for i, value in enumerate(lengths.values):
+        try:
+            modules.append(read(lengths.at(i)))
+        except Exception:
+            remark(f"note: the error is at length {value} of '{lengths.input}'")
+            raise
+    return LengthModules(lengths, modules)
+
+
+def quantize_lengths(
+    networks: LengthModules, options: BuildOptions, after: StageObserver | None = None
+) -> None:
+    """
+    Run the front stages in place, which decide the values of the networks. `after` receives the
+    largest network at the end of each stage.
+    """
+    from ceras_ir.transforms.quantization.accumulators import ProveAccumulatorsPass
+    from ceras_ir.transforms.quantization.analysis.qdq import carries_quantization
+    from ceras_ir.transforms.quantization.observe_ranges import OtherLengths, observing_lengths
+    from ceras_ir.transforms.quantization.other_lengths import at_length
+
+    ctx, stages = load_context(), front_stages(options)
+    if not options.is_quantized or carries_quantization(networks.largest):
+        for module in networks.modules:
+            run_stages(ctx, module, stages, after if module is networks.largest else None)
+        return
+    shared = graph_stages(options)
+    encodings = stages[len(shared) :]
+    for module in networks.modules:
+        run_stages(ctx, module, shared[:1], after if module is networks.largest else None)
+    fused = networks.largest.clone()
+    others = networks.modules[:-1]
+    step = max(1, -(-len(others) // MAX_OBSERVED_LENGTHS))
+    with observing_lengths(OtherLengths(fused, others[::step])):
+        run_stages(ctx, networks.largest, shared[1:], after)
+    for i, module in enumerate(others):
+        networks.modules[i] = at_length(networks.largest, fused, module)
+        PassRunner().run(ctx, networks.modules[i], (ProveAccumulatorsPass(),), "other lengths")
+    for module in networks.modules:
+        run_stages(ctx, module, encodings, after if module is networks.largest else None)
+
+
+def build_lengths(
+    networks: LengthModules, options: BuildOptions, after: StageObserver | None = None
+) -> Build:
+    """Compile the networks, which are consumed, into a program."""
+    target, lengths = options.target, networks.lengths
+    check_lengths(type(target), lengths)
+    if options.insertions:
+        raise UsageError("--at: passes of the user need a single length: give a single shape")
+    layers: list[report.LayerEntry] = []
+    result_layers: dict[str, int | str] = {}
+    weights = 0
+
+    def observe(stage: Stage, module: ModuleOp) -> None:
+        nonlocal weights, result_layers
+        if stage.level == PLACED:
+            layers[:] = report.layers(module)
+            result_layers = report.results(module)
+            weights = report.weight_bytes(module)
+        if after is not None:
+            after(stage, module)
+
+    with reporting_unused(options, options.target):
+        options = options.resolved(networks.largest)
+        quantize_lengths(networks, options, after)
+        ctx, stages = load_context(), target.lower()
+        for module in networks.modules:
+            is_largest = module is networks.largest
+            run_stages(ctx, module, stages, observe if is_largest else None)
+        with phase(f"emission for target {target.name}"):
+            emission = target.emit_lengths(networks.modules, lengths.values, options.title)
+    emission.manifest[LENGTHS] = table_of(networks).to_json()
+    largest = networks.largest
+    content = report.report(largest, layers, result_layers, weights, emission, options)
+    return Build(options, largest, emission, content)
+
+
+def table_of(networks: LengthModules) -> LengthTable:
+    """Return the shapes of inputs and outputs at each length."""
+    mains = [main_function(module) for module in networks.modules]
+    return LengthTable.of(
+        networks.lengths,
+        [network_inputs(main) for main in mains],
+        [network_outputs(main) for main in mains],
+    )

@@ -1,0 +1,209 @@
+"""
+Test programs of several lengths: at each length, the results are those of ONNX Runtime and, bit for
+bit, those of the program of this length alone. All other lengths are refused.
+"""
+
+import ctypes
+import subprocess
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from length_networks import NETWORKS, samples
+from onnx_compare import compare
+from onnx_models import Array, run_onnxruntime
+from xdsl.dialects.builtin import ModuleOp
+
+from ceras_ir.backends.c.runner import LIBRARY_FLAGS, CModel, compiler
+from ceras_ir.backends.c.target import CTarget
+from ceras_ir.data.array_archive import save_arrays
+from ceras_ir.dialects.graph import ConstantOp
+from ceras_ir.interpreters.network import run
+from ceras_ir.network.artefacts import network_inputs, network_outputs
+from ceras_ir.network.function import main_function
+from ceras_ir.network.length_table import LengthTable
+from ceras_ir.network.lengths import Lengths, lengths_of, parse_shapes
+from ceras_ir.pipeline.build import Build, build, build_target
+from ceras_ir.pipeline.lengths import (
+    LengthModules,
+    build_lengths,
+    quantize_lengths,
+    read_lengths,
+    table_of,
+)
+from ceras_ir.pipeline.parsing import read_network
+from ceras_ir.pipeline.stages import BuildOptions
+
+LENGTHS = (8, 24, 40)
+BAD_LENGTH = 4
+FLOAT = BuildOptions(CTarget(), "none")
+
+
+def chosen(pattern: str, values: tuple[int, ...] = LENGTHS) -> Lengths:
+    name, _, shape = pattern.partition("=")
+    text = ",".join(shape.format(value) for value in values)
+    found = lengths_of({name: parse_shapes(text)})
+    assert found is not None
+    return found
+
+
+def networks(name: str, folder: Path, values: tuple[int, ...] = LENGTHS) -> LengthModules:
+    make, pattern = NETWORKS[name]
+    path = folder / "model.onnx"
+    path.write_bytes(make().SerializeToString())
+    return read_lengths(
+        lambda shapes: read_network(str(path), shapes=shapes), chosen(pattern, values)
+    )
+
+
+def program(built: Build) -> CModel:
+    main = main_function(built.module)
+    tensors = network_inputs(main), network_outputs(main)
+    table = LengthTable.from_manifest(built.emission.manifest, *tensors)
+    return CModel(built.emission.artefacts, *tensors, lengths=table)
+
+
+def inputs_at(module: ModuleOp, seed: int) -> dict[str, Array]:
+    infos = network_inputs(main_function(module))
+    drawn = samples({t.name: (t.dtype, t.shape) for t in infos}, 1, seed)
+    return {t.name: drawn[t.name].reshape(t.shape) for t in infos}
+
+
+def assert_equal_bits(got: Mapping[str, Array], want: Mapping[str, Array]) -> None:
+    assert list(got) == list(want)
+    for name, array in want.items():
+        assert got[name].shape == array.shape and got[name].tobytes() == array.tobytes(), name
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_float(name: str, tmp_path: Path):
+    found = networks(name, tmp_path)
+    alone = [build(module.clone(), FLOAT) for module in found.modules]
+    modules = [module.clone() for module in found.modules]
+    built = build_lengths(found, FLOAT)
+    whole = program(built)
+    for module, one in zip(modules, alone, strict=True):
+        arrays = inputs_at(module, 1)
+        got = whole.run(arrays)
+        assert_equal_bits(got, program(one).run(arrays))
+        compare(got, run_onnxruntime(NETWORKS[name][0](), arrays))
+    arenas = [one.emission.totals["arena_bytes"] for one in alone]
+    assert built.emission.totals["arena_bytes"] in arenas
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_int8(name: str, tmp_path: Path):
+    found = networks(name, tmp_path)
+    infos = network_inputs(main_function(found.largest))
+    data = samples({t.name: (t.dtype, t.shape) for t in infos}, 32, 0)
+    save_arrays(str(tmp_path / "data.npz"), data)
+    options = BuildOptions(CTarget(), "int8", calibration=str(tmp_path / "data.npz"))
+    quantize_lengths(found, options)
+    modules = [module.clone() for module in found.modules]
+    constants = [quantized_constants(module) for module in modules]
+    assert all(each == constants[0] for each in constants) or name == "front end"
+    # The network is quantized already, which the pass leaves unchanged.
+    whole = program(build_lengths(found, options))
+    floats = networks(name, tmp_path)
+    for module, real in zip(modules, floats.modules, strict=True):
+        arrays = inputs_at(module, 2)
+        got = whole.run(arrays)
+        assert_equal_bits(got, program(build_target(module.clone(), options)).run(arrays))
+        assert_equal_bits(got, run(module, arrays))
+        for output, expected in run(real, arrays).items():
+            difference = got[output].astype(np.float64) - expected.astype(np.float64)
+            error = float(np.sqrt(np.mean(difference**2)))
+            assert error < 0.2 * float(np.abs(expected).max()), output
+
+
+def quantized_constants(module: ModuleOp) -> list[bytes]:
+    ops = main_function(module).body.block.ops
+    return [op.digest() for op in ops if isinstance(op, ConstantOp)]
+
+
+def test_other_lengths_change_no_output(tmp_path: Path):
+    whole = program(build_lengths(networks("tagger", tmp_path), FLOAT))
+    tokens = np.zeros(64, np.int64)
+    for length in (-(1 << 31), -1, 0, 7, 9, 41, (1 << 31) - 1):
+        result = np.full(1024, 7.5, np.float32)
+        arrays = (whole.arena, tokens, result)
+        pointers = [ctypes.c_void_p(array.ctypes.data) for array in arrays]
+        before = whole.arena.tobytes()
+        assert whole._run(*pointers, ctypes.c_int32(length)) == BAD_LENGTH  # pyright: ignore
+        assert (result == 7.5).all() and whole.arena.tobytes() == before
+
+
+def test_outputs_end_at_the_length(tmp_path: Path):
+    whole = program(build_lengths(networks("tagger", tmp_path), FLOAT))
+    tokens, result = np.zeros(64, np.int64), np.full(64 * 7, 7.5, np.float32)
+    pointers = [ctypes.c_void_p(array.ctypes.data) for array in (whole.arena, tokens, result)]
+    assert whole._run(*pointers, ctypes.c_int32(24)) == 0  # pyright: ignore
+    assert (result[24 * 7 :] == 7.5).all() and not (result[: 24 * 7] == 7.5).any()
+
+
+@pytest.mark.parametrize("weights", ["source", "file"])
+def test_the_program(weights: str, tmp_path: Path):
+    found = networks("recognizer", tmp_path)
+    modules = [module.clone() for module in found.modules]
+    target = CTarget(weights="file") if weights == "file" else CTarget()
+    folder = tmp_path / "out"
+    folder.mkdir()
+    build_lengths(found, replace(FLOAT, target=target)).write(folder)
+    command = [*compiler(), *LIBRARY_FLAGS, "-O1", "-fsanitize=undefined", "-fno-sanitize-recover"]
+    sources = [str(path) for path in folder.glob("*.c") if path.name != "bench.c"]
+    subprocess.run([*command, *sources, "-o", str(folder / "run")], check=True)
+    subprocess.run([*command, "-c", str(folder / "bench.c"), "-o", "/dev/null"], check=True)
+    more = [str(folder / "model.weights")] if weights == "file" else []
+    files = [str(tmp_path / "in.bin"), str(tmp_path / "out.bin")]
+    for module, length in zip(modules, LENGTHS, strict=True):
+        arrays = inputs_at(module, 3)
+        (tmp_path / "in.bin").write_bytes(arrays["image"].tobytes())
+        subprocess.run([str(folder / "run"), *files, str(length), *more], check=True)
+        got = np.fromfile(tmp_path / "out.bin", np.float32)
+        want = run(module, arrays)["probabilities"]
+        assert np.allclose(got, want.ravel(), atol=1e-6)
+    done = subprocess.run(
+        [str(folder / "run"), *files, "9", *more], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1 and "not a length of this model" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["tagger", "recognizer"])
+def test_code_of_16_lengths(name: str, tmp_path: Path):
+    values = tuple(range(8, 136, 8))
+    found = networks(name, tmp_path, values)
+    one = build(found.largest.clone(), FLOAT)
+    sizes = [code_bytes(each, tmp_path) for each in (one, build_lengths(found, FLOAT))]
+    assert sizes[1] < 2 * sizes[0], sizes
+
+
+def code_bytes(built: Build, folder: Path) -> int:
+    for artefact in built.emission.artefacts:
+        with open(folder / artefact.path, "wb") as stream:
+            artefact.write(stream)
+    target = folder / "model.o"
+    command = [*compiler(), "-std=c99", "-Os", "-ffp-contract=off"]
+    subprocess.run([*command, "-c", str(folder / "model.c"), "-o", str(target)], check=True)
+    lines = subprocess.run(["size", target], check=True, capture_output=True, text=True).stdout
+    return int(lines.splitlines()[1].split()[0])
+
+
+def test_the_table_is_checked(tmp_path: Path):
+    found = networks("tagger", tmp_path)
+    table = table_of(found)
+    tensors = table.inputs[-1], table.outputs[-1]
+    entry = table.to_json()
+    assert LengthTable.from_manifest({"lengths": entry}, *tensors) == table
+    wrong_entries: list[object] = [
+        3,
+        {**entry, "values": [24, 8, 40]},
+        {**entry, "values": [8, 24]},
+        {**entry, "inputs": None},
+        {**entry, "inputs": {"tokens": [[1, 8], [1, 24], [1, 41]]}},
+        {**entry, "outputs": {"tags": [[1, 8, 7], [1, -24, 7], [1, 40, 7]]}},
+    ]
+    for wrong in wrong_entries:
+        with pytest.raises(Exception, match="no valid list of lengths"):
+            LengthTable.from_manifest({"lengths": wrong}, *tensors)

@@ -1,0 +1,152 @@
+"""Test `--shape` with several lengths: accepted and refused specifications, and their results."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx_models as om
+import pytest
+from conftest import Tool
+from length_networks import NETWORKS
+
+from ceras_ir.network.lengths import MAX_LENGTHS, lengths_of, parse_shapes
+from ceras_ir.support.diagnostics import UsageError
+
+
+def test_specifications():
+    assert parse_shapes("1x32,1x64") == ((1, 32), (1, 64))
+    assert parse_shapes("1x2..8:3x4") == ((1, 2, 4), (1, 5, 4), (1, 8, 4))
+    assert parse_shapes("7") == ((7,),)
+    found = lengths_of({"x": ((1, 64), (1, 32)), "y": ((5,),), "z": ((9,), (8,))})
+    assert found is not None and found.values == (32, 64) and found.dimension == 1
+    assert found.shapes == {"x": ((1, 32), (1, 64)), "y": ((5,), (5,)), "z": ((8,), (9,))}
+    assert lengths_of({"x": ((1, 3),)}) is None
+
+
+WRONG = {
+    "1x9..3": "9..3 must end above 9",
+    "1x0..8": "must start at 1 or more",
+    "1x1..8:0": "with a step of 1 or more",
+    "1x1..1000000000": f"1,000,000,000 lengths, and a program at most {MAX_LENGTHS}",
+    "1x1..9999999999": "is too large",
+    "1x1..512": "such as 8..512:8",
+    "1x1..10:4": "does not reach 10: the last length is 9",
+    "1..3x1..3": "ranges in 2 dimensions",
+    "1x2,1x2x3": "different numbers of dimensions",
+    "1x2...3": "expected NAME=",
+    "1x-2..3": "expected NAME=",
+    "1x2,": "expected NAME=",
+    "1x2..": "expected NAME=",
+    "1x2..3:": "expected NAME=",
+    "1x" + "9" * 100_000: "expected NAME=",
+    ",".join(["1x2"] * 1000): f"more than {MAX_LENGTHS} shapes",
+}
+
+
+@pytest.mark.parametrize("text", WRONG, ids=lambda text: text[:20])
+def test_wrong_specifications(text: str):
+    with pytest.raises(ValueError) as error:
+        parse_shapes(text)
+    assert WRONG[text] in str(error.value)
+
+
+def test_contradictions():
+    with pytest.raises(UsageError, match="two shapes of length 4"):
+        lengths_of({"x": ((1, 4), (1, 4), (1, 5))})
+    with pytest.raises(UsageError, match="'x' has 2 shapes and 'y' 3"):
+        lengths_of({"x": ((4,), (5,)), "y": ((4,), (5,), (6,))})
+    with pytest.raises(UsageError, match="fewer elements at a larger length"):
+        lengths_of({"x": ((2, 9), (3, 1))})
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(NETWORKS["tagger"][0]().SerializeToString())
+    return path
+
+
+def test_compile_and_run(model: Path, tmp_path: Path, tool: Tool):
+    shapes = "--shape", "tokens=1x4..8:2"
+    done = tool("ceras-compile", model, "--target", "c", *shapes, "-o", tmp_path / "out")
+    assert done.status == 0, done.stderr
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert manifest["lengths"] == {
+        "input": "tokens",
+        "dimension": 1,
+        "values": [4, 6, 8],
+        "inputs": {"tokens": [[1, 4], [1, 6], [1, 8]]},
+        "outputs": {"tags": [[1, 4, 7], [1, 6, 7], [1, 8, 7]]},
+    }
+    tokens = np.arange(12).reshape(2, 6)
+    np.savez(tmp_path / "in.npz", tokens=tokens)
+    expected = [
+        om.run_onnxruntime(NETWORKS["tagger"][0](), {"tokens": row[None]})["tags"] for row in tokens
+    ]
+    for arguments in ((tmp_path / "out",), (model, *shapes), (model, *shapes, "--target", "c")):
+        files = "--inputs", tmp_path / "in.npz", "--outputs", tmp_path / "y.npz"
+        done = tool("ceras-run", *arguments, *files)
+        assert done.status == 0, done.stderr
+        got = np.load(tmp_path / "y.npz")["tags"]
+        assert np.allclose(got, np.concatenate(expected), atol=1e-5)
+    np.savez(tmp_path / "in.npz", tokens=np.zeros((2, 5), np.int64))
+    for arguments in ((tmp_path / "out",), (model, *shapes)):
+        done = tool("ceras-run", *arguments, "--inputs", tmp_path / "in.npz")
+        assert done.status == 1
+        assert "dimension 1 of 'tokens' must be in 4, 6, 8" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--target", "arduino", "--board", "uno_r4_wifi"],
+            "target arduino compiles a single length",
+        ),
+        (["--target", "onnx"], "target onnx compiles a single length"),
+        (["--target", "c", "--python-wrapper"], "--python-wrapper needs a single length"),
+        (["--target", "c", "--board", "uno_r4_wifi"], "--board uno_r4_wifi needs a single length"),
+        (["--target", "c", "--at", "fused graph", "fuse"], "--at needs a single length"),
+        (["--target", "c", "--shape", "tokens=1x4"], "--shape is given twice"),
+    ],
+)
+def test_refusals(arguments: list[str], message: str, model: Path, tmp_path: Path, tool: Tool):
+    shape = "--shape", "tokens=1x4,1x8"
+    done = tool("ceras-compile", model, *arguments, *shape, "-o", tmp_path / "out")
+    assert (done.status, message in done.stderr) == (2, True), done.stderr
+    assert not (tmp_path / "out").exists() and done.stderr.count("error:") == 1
+
+
+def test_commands_of_one_length(model: Path, tool: Tool):
+    for command in (["ceras-verify", str(model)], ["ceras-opt", str(model)]):
+        done = tool(*command, "--shape", "tokens=1x4,1x8")
+        assert done.status == 2, done.stderr
+        assert "this command takes a single length: give a shape such as tokens=1x8" in done.stderr
+
+
+def _two_inputs(second: str) -> bytes:
+    nodes = [om.node("Add", "a b", "y")]
+    kinds = {"a": (1, "N"), "b": (1, second)}
+    return om.model(nodes, kinds, ["y"], {}).SerializeToString()
+
+
+def test_inputs_of_one_symbol(tmp_path: Path, tool: Tool):
+    (tmp_path / "m.onnx").write_bytes(_two_inputs("N"))
+    command = "ceras-compile", tmp_path / "m.onnx", "--target", "c", "-o", tmp_path / "out"
+    done = tool(*command, "--shape", "a=1x2,1x3")
+    assert done.status == 0, done.stderr
+    content = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert content["lengths"]["inputs"]["b"] == [[1, 2], [1, 3]]
+    done = tool(*command, "--shape", "a=1x2,1x3", "--shape", "b=1x2,1x4", "--force")
+    assert done.status == 1 and "does not fit" in done.stderr
+
+
+def test_inputs_of_several_symbols(tmp_path: Path, tool: Tool):
+    (tmp_path / "m.onnx").write_bytes(_two_inputs("M"))
+    command = "ceras-compile", tmp_path / "m.onnx", "--target", "c", "-o", tmp_path / "out"
+    done = tool(*command, "--shape", "a=1x2,1x3")
+    assert done.status == 3
+    assert "dynamic dimension 1 'M'" in done.stderr and "--shape" in done.stderr
+    assert "the error is at length 2 of 'a'" in done.stderr
+    done = tool(*command, "--shape", "a=1x2,1x3", "--shape", "b=1x2..3")
+    assert done.status == 0, done.stderr
