@@ -1,4 +1,8 @@
-"""Print docs/package-index.md: README.md for a package index, without relative links."""
+"""
+Print docs/package-index.md, the description on a package index: the beginning and the limits of
+README.md, without relative links. The other sections are examples and links, which need the files
+of the repository.
+"""
 
 import re
 import tomllib
@@ -7,12 +11,18 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 IMAGE = re.compile(r"!\[[^\]]*\]\(([^)\s]+)\)\n*")
 LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^(?=## )", re.MULTILINE)
+SECTIONS = ("## Quick start\n", "## Limits\n")
+REST = "`README.md` has examples of each command, and links to all pages."
 
 
 def package_page() -> str:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     source: str | None = project.get("urls", {}).get("Source")
-    return absolute((ROOT / "README.md").read_text(encoding="utf-8"), source)
+    opening, *sections = HEADING.split((ROOT / "README.md").read_text(encoding="utf-8"))
+    kept = [section for section in sections if section.startswith(SECTIONS)]
+    license_note = sections[-1].rpartition("\n\n")[2]
+    return absolute("".join([opening, *kept, f"{REST}\n", license_note]), source)
 
 
 def absolute(text: str, source: str | None) -> str:
