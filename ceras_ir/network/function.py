@@ -407,8 +407,7 @@ def _is_stored_as_operand(op: Operation | Block) -> bool:
 
 def values_after_layers(main: FuncOp) -> set[SSAValue]:
     """
-    Return the results of convolutions, matrix products and recurrent layers, and all values that
-    depend on them.
+    Return the results of convolutions and matrix products, and all values that depend on them.
     """
     found: set[SSAValue] = set()
     for op in main.body.block.ops:

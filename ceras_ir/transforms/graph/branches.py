@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 class FuseBranches(RewritePattern):
     """
     Rewrite `conv2d(x, w) + conv2d(x, v)` to `conv2d(x, w + v)`. The smaller window must be inside
-    the larger window, and the groups of the first convolution must be unions of groups of the
-    other. The two results must have no other consumers. Equal over the reals. In float32 each bias,
-    and each weight that is a sum, is rounded a second time.
+    the larger window, and each group of the convolution with the larger window must be a union of
+    groups of the other. The two results must have no other consumers. Equal over the reals. In
+    float32 each bias, and each weight that is a sum, is rounded a second time.
     """
 
     @op_type_rewrite_pattern
