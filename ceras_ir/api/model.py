@@ -274,7 +274,7 @@ def load(
     states: Mapping[str, str] | None = None,
 ) -> Model:
     """
-    Load the network in an ONNX file or in IR text, by the path, a PyTorch module with a tuple of
+    Load a network: the path of an ONNX file or of IR text, a PyTorch module with a tuple of
     `example_inputs`, or a Keras model. A symbolic batch dimension becomes `batch`; inputs in
     `shapes` get these shapes, inputs in `values` become constants, and inputs in `states` receive
     the named output of the previous call.

@@ -378,8 +378,8 @@ def _was_exchanged(hidden: Path) -> bool:
 
 def _take_late_files(hidden: Path, destination: Path) -> None:
     """
-    Move files into `destination` that the user wrote into the old folder between the links and the
-    exchange.
+    Move files into `destination` that the user wrote into the old folder after the existing files
+    were linked and before the folders were exchanged.
     """
     before = hidden / NEW
     ours = {*(_listed(before) or ()), *(_listed(destination) or ())}

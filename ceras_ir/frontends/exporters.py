@@ -37,7 +37,9 @@ class NetworkExporter(ABC):
 
 
 def exporter_of(network: object) -> NetworkExporter | None:
-    """Return the exporter for `network`, or `None` if no extension exports objects of the class."""
+    """
+    Return the exporter for `network`, or `None` if no extension exports objects of this class.
+    """
     packages = [cls.__module__.partition(".")[0] for cls in type(network).__mro__]
     for name in dict.fromkeys(packages):
         if (found := find_hook(name, NetworkExporter)) is not None:

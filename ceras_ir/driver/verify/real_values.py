@@ -308,7 +308,10 @@ def term_of(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doubl
 
 
 def _batch_normalization(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doubles:
-    """Bound x * s + (B - mean * s), where s = scale / sqrt(var + epsilon)."""
+    """
+    Return the term that BatchNormalization adds to the error bound, since the reference may compute
+    x * s + (B - mean * s) with s = scale / sqrt(var + epsilon), or another order of steps.
+    """
     if len(operands) < 5:
         return np.zeros(())
     scale, bias, mean, variance = (array.astype(np.float64) for array in operands[1:5])
@@ -319,8 +322,8 @@ def _batch_normalization(node: onnx.NodeProto, operands: Sequence[Array], rank: 
 
 def _determinant(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doubles:
     """
-    Bound the error of a determinant that is computed by elimination. No minor exceeds the product
-    of the norms of the rows.
+    Return the term that Det adds to the error bound, since the reference computes a determinant by
+    elimination. No minor exceeds the product of the norms of the rows.
     """
     matrix = operands[0].astype(np.float64)
     extent = matrix.shape[-1]
@@ -328,7 +331,10 @@ def _determinant(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> 
 
 
 def _fourier(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doubles:
-    """Bound sums with the length of the longest dimension and rounded factors."""
+    """
+    Return the term that a Fourier transform adds to the error bound: that of sums with the length
+    of the longest dimension, and of rounded factors.
+    """
     extent = max(operands[0].shape, default=1)
     peak = np.abs(operands[0]).max(initial=0.0)
     return np.asarray(gamma(extent + 8) * extent * peak, np.float64)
@@ -336,8 +342,9 @@ def _fourier(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doub
 
 def _resize(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doubles:
     """
-    Bound the weights of interpolation. Their coordinates are rounded in float32, and can reach the
-    extent of a dimension. The weights have the sum 1, so they apply to differences of elements.
+    Return the term that Resize adds to the error bound, because of the weights of interpolation.
+    The coordinates are rounded in float32, and can reach the extent of a dimension. The weights
+    have the sum 1, so they apply to differences of elements.
     """
     mode = next((a.s for a in node.attribute if a.name == "mode"), b"nearest")
     if mode == b"nearest":
@@ -349,16 +356,16 @@ def _resize(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doubl
 
 def _unpooling(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doubles:
     """
-    Return an infinite term if the output shape is given: ONNX Runtime interprets indices in this
-    shape, not in the inferred shape.
+    Return an infinite bound (no comparison) if the output shape is given: ONNX Runtime interprets
+    indices in this shape, not in the inferred shape.
     """
     return np.full((), inf if len(operands) > 2 else 0.0)
 
 
 def _regressor(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doubles:
     """
-    Return an infinite term for a single target with `post_transform`, which ONNX Runtime does not
-    apply.
+    Return an infinite bound (no comparison) for a single target with `post_transform`, which ONNX
+    Runtime does not apply.
     """
     given = {attribute.name: attribute for attribute in node.attribute}
     is_single = "n_targets" not in given or given["n_targets"].i == 1
@@ -368,8 +375,8 @@ def _regressor(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Do
 
 def _classifier(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doubles:
     """
-    Return an infinite term if two classes both have weights and base values, because ONNX Runtime
-    exchanges them.
+    Return an infinite bound (no comparison) if two classes both have weights and base values,
+    because ONNX Runtime exchanges them.
     """
     given = {attribute.name: attribute for attribute in node.attribute}
     ids = set(given["class_ids"].ints) if "class_ids" in given else set[int]()
@@ -377,7 +384,10 @@ def _classifier(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> D
 
 
 def _quotient(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doubles:
-    """Return an infinite term for integers that are divided by 0, which ONNX does not define."""
+    """
+    Return an infinite bound (no comparison) for integers that are divided by 0, which ONNX does not
+    define.
+    """
     divisor = operands[1]
     is_open = (divisor == 0) & (divisor.dtype.kind in "iu")
     return np.where(is_open, inf, 0.0)
@@ -385,8 +395,8 @@ def _quotient(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Dou
 
 def _cache(node: onnx.NodeProto, operands: Sequence[Array], rank: int) -> Doubles:
     """
-    Return an infinite term for caches, which have rank 4. Their elements after the length of the
-    sequence are unspecified.
+    Return an infinite bound (no comparison) for caches, which have rank 4. The elements after the
+    length of the sequence are unspecified.
     """
     return np.full((), inf if rank == 4 else 0.0)
 

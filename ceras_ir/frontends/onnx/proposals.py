@@ -123,7 +123,7 @@ class OptionProposal:
 class Search:
     """
     The search for options with which a model can be imported. `taken` are the options of the user,
-    with which it cannot.
+    with which the import fails.
     """
 
     def __init__(

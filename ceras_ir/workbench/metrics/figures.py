@@ -65,7 +65,10 @@ class Metric(Protocol):
         ...
 
     def figures(self) -> list[Figure]:
-        """Return the values of the metric. This is called a single time, after the last sample."""
+        """
+        Return the metrics, each as a function of selected samples. This is called a single time,
+        after the last sample.
+        """
         ...
 
 

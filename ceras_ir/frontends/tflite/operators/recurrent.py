@@ -289,8 +289,8 @@ def _integer_layer(op: Operation, time_major: bool) -> Value:
 
 def _hidden(op: Operation) -> UniformType:
     """
-    Return the type of the result. Raise an error if the state, or the type for it in the file,
-    differs.
+    Return the type of the result, which is the hidden state. Raise an error if the state, or the
+    type that the file declares for it, differs.
     """
     listed = op.operator.intermediates
     kind = op.graph.tensors[listed[HIDDEN]] if len(listed) > HIDDEN else op.output
