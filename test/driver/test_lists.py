@@ -237,7 +237,7 @@ def test_rules_of_an_accelerator(capsys: pytest.CaptureFixture[str]):
 
 def test_operators_that_are_not_supported(capsys: pytest.CaptureFixture[str]):
     assert operators(["Unique"]) == 3
-    assert "unsupported operator Unique: fix the inputs" in refusal(capsys)
+    assert "unsupported operator Unique: end the model before it" in refusal(capsys)
     assert operators(["Cnov"]) == 2
     assert "unknown operator 'Cnov'; did you mean 'Conv'?" in refusal(capsys)
     assert operators(["a\nb"]) == 2

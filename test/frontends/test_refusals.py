@@ -71,14 +71,17 @@ UNSUPPORTED: dict[str, tuple[onnx.ModelProto, str]] = {
     ),
     "computed scales": (one("Resize", "x - s", extra={"s": (4,)}), "scales and sizes must be"),
     "computed shape": (
-        one("Reshape", "x s", extra={"s": (2,)}),
+        one("Reshape", "x s", extra={"s": (20,)}),
         "known at compile time; it is computed from data; simplify the model (onnxsim) with fixed "
-        "input shapes, or fix the input that decides with --set",
+        "input shapes, or end the model before this node",
     ),
-    "places of data": (one("NonZero"), "fix the inputs that decide with --set, or end the model"),
+    "places of data": (
+        one("NonZero"),
+        "end the model before it and do the rest in the application",
+    ),
     "computed constant": (
-        one("ConstantOfShape", "s", extra={"s": (2,)}),
-        "export with fixed shapes, or fix the inputs that decide its shape with --set",
+        one("ConstantOfShape", "s", extra={"s": (20,)}),
+        "not an operator that is imported; export with fixed shapes",
     ),
     "computed slice": (
         one("Slice", "x s s", extra={"s": (1,)}),

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx_compare import agree
 from onnx_models import Shape, model, node
 
 from ceras_ir.frontends.onnx import import_model
@@ -499,3 +500,137 @@ def test_axes_that_an_input_decides() -> None:
         [node("ReduceSum", "x n", "y", keepdims=1)], {"x": (2, 2)}, {"n": (INT64, (1,))}
     )
     assert "axes must be constants; 'n' is computed; fix input 'n' with --set" in follow(proto)
+
+
+COMPUTED_SIZES: dict[str, tuple[Sequence[onnx.NodeProto], tuple[int, Shape], str]] = {
+    "pads": (
+        [node("Concat", "zeros v", "p", axis=0), node("Pad", "x p", "y")],
+        (INT64, (2,)),
+        "--set v=20,30",
+    ),
+    "end of a crop": ([node("Slice", "x start v axes", "y")], (INT64, (2,)), "--set v=20,30"),
+    "start of a crop": (
+        [node("Add", "v eight", "e"), node("Slice", "x v e axes", "y")],
+        (INT64, (2,)),
+        "--set v=3,20",
+    ),
+    "scales": (
+        [node("Concat", "ones v", "s", axis=0), node("Resize", "x - s", "y")],
+        (FLOAT, (2,)),
+        "--set v=1",
+    ),
+    "sizes": (
+        [node("Concat", "outer v", "s", axis=0), node("Resize", "x - - s", "y")],
+        (INT64, (2,)),
+        "--set v=20,30",
+    ),
+    "size of a picture": (
+        [
+            node("Cast", "v", "f", to=FLOAT),
+            node("Squeeze", "f zero", "sides"),
+            node("Div", "square sides", "ratios"),
+            node("ReduceMin", "ratios", "ratio", keepdims=0),
+            node("Mul", "sides ratio", "fitted"),
+            node("Floor", "fitted", "floor"),
+            node("Cast", "floor", "n", to=INT64),
+            node("Concat", "outer n", "s", axis=0),
+            node("Resize", "x - - s", "small", mode="linear"),
+            node("Sub", "sixty_four n", "rest"),
+            node("Concat", "zeros rest", "p", axis=0),
+            node("Pad", "small p", "y"),
+        ],
+        (FLOAT, (1, 2)),
+        "--set v=1",
+    ),
+    "region": (
+        [
+            node(
+                "Resize", "x v doubled", "y", mode="linear",
+                coordinate_transformation_mode="tf_crop_and_resize",
+            )
+        ],
+        (FLOAT, (8,)),
+        "--set v=1",
+    ),
+    "parts": ([node("Split", "x v", "y z", axis=3)], (INT64, (2,)), "--set v=15"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMPUTED_SIZES)
+def test_computed_sizes(name: str) -> None:
+    """The message names the input that decides, with values of the right number."""
+    nodes, small, option = COMPUTED_SIZES[name]
+    proto = network(
+        nodes,
+        {"x": (1, 3, 20, 30)},
+        {"v": small},
+        zeros=[0] * 6,
+        zero=[0],
+        start=[0, 0],
+        axes=[2, 3],
+        eight=[8, 8],
+        ones=np.ones(2, np.float32),
+        outer=[1, 3],
+        square=np.array([64, 64], np.float32),
+        sixty_four=[64, 64],
+        doubled=np.array([1, 1, 2, 2], np.float32),
+    )
+    message = follow(proto)
+    assert "fix input 'v' with --set" in message and message.endswith(option)
+
+
+@pytest.mark.parametrize("last", ["Slice", "Pad", "Resize"])
+def test_sizes_that_data_decide(last: str) -> None:
+    """No option helps, so none is named."""
+    nodes = {
+        "Slice": [node("Slice", "x zero i zero", "y")],
+        "Pad": [node("Concat", "seven i", "p", axis=0), node("Pad", "x p", "y")],
+        "Resize": [node("Concat", "outer i", "s", axis=0), node("Resize", "x - - s", "y")],
+    }[last]
+    proto = network(
+        [
+            node("ReduceMax", "x", "m", keepdims=0),
+            node("Cast", "m", "n", to=INT64),
+            node("Unsqueeze", "n zero", "i"),
+            *nodes,
+        ],
+        {"x": (1, 3, 20, 30)},
+        zero=[0],
+        seven=[0] * 7,
+        outer=[1, 3, 20],
+    )
+    message = refusal(proto)
+    assert "--set" not in message and "or end the model before this node" in message
+
+
+@pytest.mark.parametrize("kind", ["Slice", "Pad", "Resize"])
+def test_sizes_from_shapes(kind: str) -> None:
+    """Arithmetic on the shape of an input is computed at import."""
+    nodes = {
+        "Slice": [node("Div", "hw two", "e"), node("Slice", "x start e axes", "y")],
+        "Pad": [
+            node("Sub", "zero hw", "minus"),
+            node("Mod", "minus k", "rest"),
+            node("Concat", "zeros rest", "p", axis=0),
+            node("Pad", "x p", "y"),
+        ],
+        "Resize": [
+            node("Mul", "hw two", "double"),
+            node("Slice", "shape zero first", "nc"),
+            node("Concat", "nc double", "s", axis=0),
+            node("Resize", "x - - s", "y"),
+        ],
+    }[kind]
+    proto = network(
+        [node("Shape", "x", "shape"), node("Slice", "shape first last", "hw"), *nodes],
+        {"x": (1, 3, 20, 30)},
+        first=[2],
+        last=[4],
+        two=[2, 2],
+        k=[16, 16],
+        zero=[0],
+        zeros=[0] * 6,
+        start=[0, 0],
+        axes=[2, 3],
+    )
+    agree(proto, {"x": np.random.default_rng(0).normal(size=(1, 3, 20, 30)).astype(np.float32)})

@@ -290,7 +290,7 @@ class Importer:
             )
         result = OPERATORS[node.operator](node, emitter)
         if unread := node.unread():
-            raise node.malformed(f"{node.operator} has no attribute '{unread[0]}'")
+            raise node.malformed(f"{node.operator} has no attribute '{unread[0]}'; remove it")
         if named and (names := named[0]) and node.operator in KEEPS_LABELS:
             assert isinstance(result, SSAValue)
             emitter.labels[result] = names

@@ -132,6 +132,8 @@ DECIDING_OPERATORS = ("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual
 SMALL_INTEGERS = (1, 2, 4, 8, 16, 0, 3, 5, 6, 7, 10, 12)
 """Integers that are tried last."""
 
+PICTURE_RANK = 4
+
 MAX_VALUES_PER_INPUT = 32
 """Maximum number of values that are tried for an input."""
 
@@ -150,19 +152,33 @@ def candidate_values(graph: onnx.GraphProto, name: str) -> Sequence[Sequence[flo
     found: dict[Sequence[float], None] = {}
     for number in _compared(graph, {name}, {}):
         found.update(dict.fromkeys([(number,), (number + 1,), (number - 1,)]))
-    shapes = [list(shape) for shape in _declared(graph)]
+    shapes = [list(shape) for shape in _declared(graph, name)]
+    small = [(number,) for number in SMALL_INTEGERS]
     if count > 1:
         found.update((tuple(shape), None) for shape in shapes if len(shape) == count)
+        # Floats are rather scales than sizes.
+        found.update(dict.fromkeys(small if is_float else []))
+        if count == 2:
+            found.update((sides, None) for shape in shapes for sides in _sides_of_picture(shape))
+        found.update(dict.fromkeys(small))
+        parts = (extent // count for shape in shapes for extent in shape if extent % count == 0)
+        found.update(((part,), None) for part in parts)
         found[(*(1 for _ in range(count - 1)), -1)] = None
     else:
         found.update(((extent,), None) for shape in shapes for extent in shape)
-    found.update(((number,), None) for number in SMALL_INTEGERS)
+    found.update(dict.fromkeys(small))
     kept = [v for v in found if is_float or all(float(n).is_integer() for n in v)]
     return kept[:MAX_VALUES_PER_INPUT]
 
 
-def _declared(graph: onnx.GraphProto) -> Iterator[Sequence[int]]:
-    for value in (*graph.output, *graph.input):
+def _sides_of_picture(shape: Sequence[int]) -> Sequence[tuple[int, int]]:
+    """Return height and width of an input with four dimensions, in either layout."""
+    return [] if len(shape) != PICTURE_RANK else [(shape[2], shape[3]), (shape[1], shape[2])]
+
+
+def _declared(graph: onnx.GraphProto, other: str) -> Iterator[Sequence[int]]:
+    """Return the shapes of outputs and inputs except `other`."""
+    for value in (v for v in (*graph.output, *graph.input) if v.name != other):
         dims = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
         if dims and all(dim > 0 for dim in dims):
             yield dims

@@ -33,14 +33,15 @@ OPERATORS: dict[str, OperatorImporter] = {}
 OPERATOR_RULES: dict[str, list[NodeRule]] = {}
 
 _REMEDIES = {
-    "fix the inputs that decide with --set, or end the model before it and do the rest in the "
-    "application, since data decide the size or order of its result": "NonZero Unique",
+    "end the model before it and do the rest in the application, since data decide the size or "
+    "order of its result": "NonZero Unique",
     "end the model before it and do the rest in the application": "MaxRoiPool",
-    "export with fixed shapes, or fix the inputs that decide its shape with --set": (
-        "ConstantOfShape"
-    ),
+    "export with fixed shapes": "ConstantOfShape",
     "export the model in eval mode, or with the noise as an input": "Bernoulli Multinomial "
     "RandomNormal RandomNormalLike RandomUniform RandomUniformLike",
+    "export the network for inference, without gradients and updates of weights": "SGD GeluGrad "
+    "com.microsoft::SoftmaxGrad com.microsoft::SoftmaxCrossEntropyLossGrad "
+    "com.microsoft::LayerNormalizationGrad",
     "keep it out of the model: only tensors of numbers are taken": "SequenceMap Optional "
     "OptionalGetElement OptionalHasElement StringConcat StringNormalizer StringSplit "
     "RegexFullMatch TfIdfVectorizer ImageDecoder",
@@ -53,8 +54,8 @@ _REMEDIES = {
 OPERATOR_REMEDIES = {name: remedy for remedy, names in _REMEDIES.items() for name in names.split()}
 """The remedies for operators that users are likely to bring."""
 
-COMPUTED_REMEDY = f"{fix_with_set(())}, or end the model before this node"
-"""The remedy for operands that decide the size of a result or the number of steps."""
+COMPUTED_REMEDY = "end the model before this node"
+"""The remedy for operands that decide the size of a result or the number of steps, if data do."""
 
 UNFUSED_MODEL = "take the model as it was before ONNX Runtime optimized it"
 """The remedy for operators that only ONNX Runtime defines."""

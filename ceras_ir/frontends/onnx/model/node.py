@@ -14,16 +14,24 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from ceras_ir.frontends.onnx.model.model_file import initializer_names, text
+from ceras_ir.frontends.onnx.model.model_file import (
+    element_type,
+    initializer_names,
+    tensor_array,
+    text,
+)
 from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError
+
+DEFAULT_DOMAINS = ("", "ai.onnx", "PACTOps")
+"""The domains of operators without a prefix. quantlib writes `PACTOps`, or no domain."""
 
 
 def operator_name(domain: str, op_type: str) -> str:
     """
-    Return the name of an operator with the domain, `com.microsoft::Gelu`. The default domain
-    `ai.onnx` is omitted: `Conv`.
+    Return the name of an operator with the domain, `com.microsoft::Gelu`. Default domains are
+    omitted: `Conv`.
     """
-    if domain in ("", "ai.onnx"):
+    if domain in DEFAULT_DOMAINS:
         return text(op_type)
     return f"{text(domain)}::{text(op_type)}"
 
@@ -36,9 +44,12 @@ def imported_versions(entries: Iterable[onnx.OperatorSetIdProto]) -> dict[str, i
     versions: dict[str, int] = {}
     for entry in entries:
         domain = "" if entry.domain == "ai.onnx" else text(entry.domain)
-        if versions.setdefault(domain, entry.version) != entry.version:
+        if (known := versions.setdefault(domain, entry.version)) != entry.version:
             name = domain or "ai.onnx"
-            raise InputError(f"two versions of operator set '{name}' are imported")
+            raise InputError(
+                f"two versions of operator set '{name}' are imported, {known} and {entry.version}; "
+                "keep the one for which the nodes were written"
+            )
     return versions
 
 
@@ -113,7 +124,9 @@ class Node:
     """
 
     def __init__(self, proto: onnx.NodeProto, opset: int, constants: Container[str] = ()):
-        if proto.domain == "ai.onnx":  # The evaluator knows the default domain only as "".
+        if (
+            proto.domain and proto.domain in DEFAULT_DOMAINS
+        ):  # The evaluator knows the default domain only as "".
             copy = onnx.NodeProto()
             copy.CopyFrom(proto)
             copy.domain, proto = "", copy
@@ -214,6 +227,23 @@ class Node:
     def integer(self, name: str, default: int) -> int:
         a = self._attribute(name, onnx.AttributeProto.INT)
         return default if a is None else self._bounded(name, a.i)
+
+    def whole(self, name: str) -> int:
+        """Return a required integer, which may be stored as a float or as a tensor of one."""
+        self._read.add(name)
+        if (a := self._attributes.get(name)) is None:
+            raise self.malformed(f"attribute '{name}' is missing")
+        kinds, number = onnx.AttributeProto, np.nan
+        if a.type in (kinds.INT, kinds.FLOAT):
+            number = a.i if a.type == kinds.INT else a.f
+        elif a.type == kinds.TENSOR and element_type(a.t.data_type) is not None:
+            try:
+                number = float(tensor_array(a.t, None).item())
+            except ValueError as e:
+                raise self.malformed(f"attribute '{name}': {e}") from None
+        if not isfinite(number) or number != int(number):
+            raise self.malformed(f"attribute '{name}' must be a single integer")
+        return self._bounded(name, int(number))
 
     def flag(self, name: str, default: bool = False) -> bool:
         """Return the attribute `name`, an integer that must be 0 or 1, as a boolean."""

@@ -61,8 +61,11 @@ def interface_attributes(value: onnx.ValueInfoProto, labels: Sequence[str] = ())
     return DictionaryAttr(entries)
 
 
-MAX_SET_ELEMENTS = 16
-"""Maximum number of elements of an input that a user may fix on the command line."""
+MAX_SET_ELEMENTS, MAX_SET_PAIR = 16, 2
+"""
+Maximum number of elements of an input that a user may fix on the command line, and of floats in
+several dimensions, of which longer rows are usually features.
+"""
 
 
 def origin_of(value: onnx.ValueInfoProto) -> frozenset[str]:
@@ -74,7 +77,7 @@ def origin_of(value: onnx.ValueInfoProto) -> frozenset[str]:
     dims = [dim.dim_value for dim in kind.shape.dim]
     is_open = any(dim <= 0 for dim in dims) and len(dims) > 1
     is_float = ELEMENT_TYPES.get(kind.elem_type, f32) == f32
-    limit = 1 if is_float else MAX_SET_ELEMENTS
+    limit = MAX_SET_PAIR if is_float and len(dims) > 1 else MAX_SET_ELEMENTS
     fits = kind.HasField("shape") and not is_open and prod(max(dim, 1) for dim in dims) <= limit
     return frozenset([value.name if fits else DATA])
 
@@ -180,7 +183,10 @@ def other_type(declared: onnx.ValueInfoProto, result: SSAValue) -> str | None:
     expected, stored = ELEMENT_TYPES.get(elem_type), numpy_dtype(tensor_type(result).element_type)
     if expected is None or numpy_dtype(expected) == stored:
         return None
-    return f"is declared as {type_name(elem_type)}, but the computed type is {stored}"
+    return (
+        f"is declared as {type_name(elem_type)}, but the computed type is {stored}; declare it as "
+        "that"
+    )
 
 
 def other_shape(

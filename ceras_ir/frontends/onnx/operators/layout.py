@@ -28,7 +28,7 @@ def constant_shape(node: Node) -> str | None:
         return f"it is computed; {fix_with_set(decided)}"
     return (
         "it is computed from data; simplify the model (onnxsim) with fixed input shapes, or "
-        f"{fix_with_set(())}"
+        f"{COMPUTED_REMEDY}"
     )
 
 
@@ -137,7 +137,7 @@ def concat(node: Node, emitter: Emitter) -> Value:
 constant_operands(
     {"Slice": (1, 2, 3, 4), "Split": (1,), "Pad": (1, 3), "Tile": (1,), "Expand": (1,)},
     "the selected elements must be known at compile time",
-    f"export with fixed shapes, {COMPUTED_REMEDY}",
+    f"export with fixed shapes, or {COMPUTED_REMEDY}",
 )
 
 
@@ -201,6 +201,11 @@ def pad(node: Node, emitter: Emitter) -> Value:
     mode = node.string("mode", "constant")
     if mode not in set(Pad):
         raise node.wrong(f"attribute 'mode' must be one of {', '.join(Pad)}, got '{mode}'")
+    if node.opset >= 11 and node.has_attribute("pads"):
+        raise node.malformed(
+            f"attribute 'pads' in opset {node.opset}, where pads are an operand; declare opset 10, "
+            "with a float attribute 'value'"
+        )
     if node.opset < 11:
         pads = node.integers("pads") or node.integers("paddings") or ()
         value = node.bound("value", 0.0)

@@ -29,7 +29,25 @@ from ceras_ir.frontends.onnx.model.node import Node
 @operator("MatMul")
 def matmul(node: Node, emitter: Emitter) -> Value:
     """Import MatMul."""
-    return matrix_product(emitter, emitter.value(0), emitter.value(1))
+    a, b = emitter.value(0), emitter.value(1)
+    if not emitter.is_float(a) and not emitter.is_float(b):
+        return _integer_product(node, emitter, a, b)
+    return matrix_product(emitter, a, b)
+
+
+def _integer_product(node: Node, emitter: Emitter, a: Value, b: Value) -> Value:
+    """Return the product of integers without a scale, whose sums wrap around."""
+    left, right = shape_of_value(a), shape_of_value(b)
+    if min(len(left), len(right)) < 2 or left[-1] != right[-2]:
+        raise node.wrong(f"{list(left)} times {list(right)}")
+    batch = broadcast_shape(left[:-2], right[:-2])
+    if batch is None:
+        raise node.wrong(f"batches of {list(left)} and {list(right)} do not broadcast")
+    if prod(batch) * prod(left[-2:]) * right[-1] > MAX_SCALAR_PRODUCTS:
+        raise node.unsupported(
+            f"a product of integers of {list(left)} and {list(right)}: insert a Cast to float"
+        )
+    return _elementwise_product(emitter, a, b)
 
 
 def matrix_product(emitter: Emitter, a: Value, b: Value) -> Value:
@@ -150,9 +168,18 @@ def gemm(node: Node, emitter: Emitter) -> Value:
     """
     node.ignore(*("broadcast",) * (node.opset < 7))
     a, b = emitter.value(0), emitter.value(1)
+    batch = shape_of_value(a)[:-2]
+    if prod(batch) == 1 == prod(shape_of_value(b)[:-2]):
+        # Deeploy writes a batch of one matrix.
+        a, b = (emitter.reshaped(v, shape_of_value(v)[-2:]) for v in (a, b))
     for value in (a, b):
         if len(shape_of_value(value)) != 2:
             raise node.wrong(f"matrix expected, got shape {list(shape_of_value(value))}")
+    result = _product_of_matrices(node, emitter, a, b)
+    return emitter.reshaped(result, (*batch, *shape_of_value(result)))
+
+
+def _product_of_matrices(node: Node, emitter: Emitter, a: Value, b: Value) -> Value:
     a = emitter.transposed(a, (1, 0)) if node.flag("transA") else a
     weights = b if node.flag("transB") else emitter.transposed(b, (1, 0))
     (m, k), (n, wk) = shape_of_value(a), shape_of_value(weights)
@@ -164,6 +191,8 @@ def gemm(node: Node, emitter: Emitter) -> Value:
         return emitter.product(a, weights)
     c = scaled(emitter, emitter.value(2), beta, "bias")
     shape = shape_of_value(c)
+    if prod(shape[:-2]) == 1:
+        c, shape = emitter.reshaped(c, shape[-2:]), shape[-2:]
     if len(shape) > 2 or any(e not in (1, f) for e, f in zip(shape[::-1], (n, m), strict=False)):
         raise node.wrong(f"C of shape {list(shape)} does not broadcast to [{m}, {n}]")
     if shape[-1:] == (n,) and prod(shape[:-1]) == 1:

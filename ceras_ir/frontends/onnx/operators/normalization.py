@@ -335,7 +335,16 @@ def simplified_layer_normalization(node: Node, emitter: Emitter) -> Sequence[Val
     x = emitter.value(0)
     rank = len(shape_of_value(x))
     axes = range(node.axis(node.integer("axis", -1), rank), rank)
-    return _divided_by_root(node, emitter, x, emitter.value(1), axes)
+    epsilon = node.number("epsilon", 1e-5)
+    return _divided_by_root(node, emitter, x, emitter.value(1), axes, epsilon)
+
+
+@operator("RMSNorm")
+def deeploy_rms_norm(node: Node, emitter: Emitter) -> Value:
+    """Emit Deeploy's `SimplifiedLayerNormalization` along the last dimension."""
+    x, epsilon = emitter.value(0), node.number("eps", 1e-5)
+    last = [len(shape_of_value(x)) - 1]
+    return _divided_by_root(node, emitter, x, emitter.value(1), last, epsilon)[0]
 
 
 @operator(f"{MICROSOFT}SkipSimplifiedLayerNormalization")
@@ -346,7 +355,8 @@ def skip_simplified_layer_normalization(node: Node, emitter: Emitter) -> Sequenc
     """
     total = _skipped(node, emitter, 3)
     last = [len(shape_of_value(total)) - 1]
-    result, inverse = _divided_by_root(node, emitter, total, emitter.value(2), last)
+    epsilon = node.number("epsilon", 1e-5)
+    result, inverse = _divided_by_root(node, emitter, total, emitter.value(2), last, epsilon)
     return result, inverse, inverse, total
 
 
@@ -356,9 +366,8 @@ def _skipped(node: Node, emitter: Emitter, bias: int) -> Value:
 
 
 def _divided_by_root(
-    node: Node, emitter: Emitter, x: Value, scale: Value, axes: Sequence[int]
+    node: Node, emitter: Emitter, x: Value, scale: Value, axes: Sequence[int], epsilon: float
 ) -> tuple[Value, Value]:
-    epsilon = node.number("epsilon", 1e-5)
     square = emitter.mean(emitter.mul(x, x), axes)
     root = emitter.unary(Function.SQRT, emitter.add(square, emitter.number(epsilon)))
     inverse = emitter.div(emitter.number(1), root) if node.has_output(1) else root

@@ -19,7 +19,12 @@ from ceras_ir.dialects.graph import Coordinates, DequantizeOp, Nearest, Resize, 
 from ceras_ir.dialects.graph.constant import is_integer
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
-from ceras_ir.frontends.onnx.emission.registry import constant_operands, operator, rule
+from ceras_ir.frontends.onnx.emission.registry import (
+    COMPUTED_REMEDY,
+    constant_operands,
+    operator,
+    rule,
+)
 from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
 from ceras_ir.frontends.onnx.model.model_file import MAX_TENSOR_ELEMENTS
 from ceras_ir.frontends.onnx.model.node import Node
@@ -130,7 +135,7 @@ def coordinates(node: Node) -> str | None:
 constant_operands(
     dict.fromkeys(("Resize", "Upsample"), range(1, 4)),
     "scales and sizes must be constants",
-    "export with fixed sizes",
+    f"export with fixed sizes, or {COMPUTED_REMEDY}",
 )
 
 
