@@ -260,6 +260,14 @@ def softmax(n: Network) -> FileModel:
 
 
 @case("int8")
+def softmax_to_words(n: Network) -> FileModel:
+    x = n.input(4, 11, scale=0.13)
+    y = n.model.tensor("y", (4, 11), "int16", 2.0**-16, -(1 << 15))
+    n.model.add("SOFTMAX", [x], y, [(0, "Float32", 1.0)])
+    return n.done(y)
+
+
+@case("int8")
 def softmax_sharp(n: Network) -> FileModel:
     x = n.input(2, 200, scale=0.9)
     y = n.value(2, 200, scale=1 / 256, point=-128)
@@ -388,14 +396,103 @@ def nearest(n: Network) -> FileModel:
     return n.done(y)
 
 
-@case("float32")
+@case("int8", "int16", "float32")
 def bilinear(n: Network) -> FileModel:
-    x, y, z = n.input(1, 3, 4, 2), n.value(1, 7, 6, 2), n.value(1, 8, 9, 2)
-    half: list[Option] = [(2, "Bool", False), (3, "Bool", True)]
-    aligned: list[Option] = [(2, "Bool", True), (3, "Bool", False)]
-    n.model.add("RESIZE_BILINEAR", [x, n.integers(7, 6)], y, half)
-    n.model.add("RESIZE_BILINEAR", [x, n.integers(8, 9)], z, aligned)
-    return n.done(y, z)
+    """Larger and smaller images, with all kinds of coordinates."""
+    x = n.input(1, 5, 4, 2)
+    found: list[int] = []
+    sizes = (7, 6), (8, 9), (3, 3), (13, 1)
+    for aligned, half in ((False, True), (True, False), (False, False)):
+        for size in sizes:
+            y = n.value(1, *size, 2, like=x)
+            options: list[Option] = [(2, "Bool", aligned), (3, "Bool", half)]
+            n.model.add("RESIZE_BILINEAR", [x, n.integers(*size)], y, options)
+            found.append(y)
+    return n.done(*found)
+
+
+@case("int8")
+def ties(n: Network) -> FileModel:
+    """Floats halfway between two integers."""
+    x, real = n.input(4, 64, scale=0.5, point=0), n.model.tensor("real", (4, 64))
+    y = n.value(4, 64, scale=1.0, point=3)
+    n.model.add("DEQUANTIZE", [x], real)
+    n.model.add("QUANTIZE", [real], y)
+    return n.done(y)
+
+
+@case("int8", "int16", "uint8")
+def extremes(n: Network) -> FileModel:
+    x = n.input(2, 3, 4, point=0)
+    a, b = n.model.tensors[x], n.value(2, 3, 4, like=x)
+    w = n.model.input("w", (1, 4), n.kind, a.scales, a.points)
+    y = n.value(2, 3, 4, like=x)
+    n.model.add("MAXIMUM", [x, w], b)
+    n.model.add("MINIMUM", [x, w], y)
+    return n.done(b, y)
+
+
+def _svdf(n: Network, rank: int, has_bias: bool) -> FileModel:
+    batch, width, units, steps = 2, 7, 5, 4
+    filters, is_quantized = units * rank, n.kind == "int8"
+    x = n.input(batch, width, scale=0.02 if is_quantized else None)
+    of_features, scales = n.weights(filters, width)
+    if is_quantized:
+        data = n.rng.integers(-9000, 9000, (filters, steps)).astype(np.int16)
+        of_time = n.model.constant("t", data, 0.0003)
+        n.model.tensors[of_features].scales = scales = [0.01]
+        bias = n.model.constant("b", n.rng.integers(-9000, 9000, units).astype(np.int32), 0.0003)
+    else:
+        of_time, _ = n.weights(filters, steps)
+        bias = n.bias(units, x, scales)
+    memory = n.value(batch, filters * steps, scale=0.0005, point=0)
+    tensor = n.model.tensors[memory]
+    tensor.is_variable = True
+    if is_quantized:
+        tensor.kind = "int16"
+    y = n.value(batch, units)
+    options: list[Option] = [(0, "Int32", rank), (1, "Int8", RELU)]
+    operands = [x, of_features, of_time, bias if has_bias else -1, memory]
+    n.model.add("SVDF", operands, y, options)
+    return n.done(y)
+
+
+@case("int8", "float32")
+def svdf(n: Network) -> FileModel:
+    """A layer whose memory is kept between calls."""
+    return _svdf(n, 1, has_bias=True)
+
+
+@case("int8", "float32")
+def svdf_rank(n: Network) -> FileModel:
+    return _svdf(n, 2, has_bias=False)
+
+
+def _branches(n: Network, condition: int) -> FileModel:
+    x = n.input(2, 6)
+    y = n.value(2, 6)
+    for name in ("ADD", "MUL"):
+        inner = Network(f"{n.name} {name}", n.kind)
+        source = n.model.tensors[x]
+        a = inner.model.input("a", source.shape, source.kind, source.scales, source.points)
+        target = n.model.tensors[y]
+        b = inner.model.tensor("b", target.shape, target.kind, target.scales, target.points)
+        options: list[Option] = [(0, "Int8", 0)]
+        inner.model.add(name, [a, a], b, options)
+        n.model.branches.append(inner.done(b))
+    n.model.add("IF", [condition, x], y, [(0, "Int32", 1), (1, "Int32", 2)])
+    return n.done(y)
+
+
+@case("int8", "float32")
+def computed_branch(n: Network) -> FileModel:
+    condition = n.model.input("condition", (), "bool")
+    return _branches(n, condition)
+
+
+@case("int8")
+def constant_branch(n: Network) -> FileModel:
+    return _branches(n, n.model.constant("condition", np.array(False)))
 
 
 @case("int8", "float32")

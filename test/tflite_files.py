@@ -29,7 +29,7 @@ OPTION_TYPES = {
     "DIV": 29, "SQUEEZE": 30, "STRIDED_SLICE": 32, "SPLIT": 35, "CAST": 37, "TRANSPOSE_CONV": 49,
     "PACK": 59, "UNPACK": 64, "RESIZE_NEAREST_NEIGHBOR": 74, "LEAKY_RELU": 75, "MIRROR_PAD": 77,
     "UNIDIRECTIONAL_SEQUENCE_LSTM": 71, "CALL_ONCE": 103, "VAR_HANDLE": 111, "READ_VARIABLE": 112,
-    "ASSIGN_VARIABLE": 113,
+    "ASSIGN_VARIABLE": 113, "IF": 92, "MAXIMUM": 39, "MINIMUM": 39,
 }  # fmt: skip
 """The number of the type of an operator's options in the schema."""
 
@@ -67,6 +67,8 @@ class FileModel:
     outputs: list[int] = field(default_factory=list[int])
     initialization: FileModel | None = None
     """Subgraph 1, which a `CALL_ONCE` runs."""
+    branches: list[FileModel] = field(default_factory=list["FileModel"])
+    """The subgraphs of an `IF`, from 1 on."""
 
     def tensor(
         self,
@@ -110,6 +112,7 @@ class FileModel:
         builder = flatbuffers.Builder(1024)
         buffers = [self._table(builder, {})]
         graphs = [self, *([] if self.initialization is None else [self.initialization])]
+        graphs += self.branches
         names = list(dict.fromkeys(op.name for graph in graphs for op in graph.operators))
         tables = [graph._subgraph(builder, names, buffers) for graph in graphs]
         numbers = [OPERATOR_NAMES.index(name) for name in names]

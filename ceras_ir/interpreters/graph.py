@@ -376,7 +376,7 @@ class GraphFunctions(InterpreterFunctions):
 
     @impl(graph.QuantizeOp)
     def quantize(self, interpreter: Interpreter, op: graph.QuantizeOp, args: PythonValues):
-        return (integer.quantize(args[0], graph.stored_element(op.result)),)
+        return (integer.quantize(args[0], graph.stored_element(op.result), op.mode),)
 
     @impl(graph.ScaledQuantizeOp)
     def scaled_quantize(

@@ -1,6 +1,6 @@
 """Definitions in numpy: selection, padding, resizing, reduction, comparison and casts."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import ceil, floor, prod
 
 import numpy as np
@@ -16,8 +16,10 @@ from xdsl.interpreter import (
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.pooling import Coordinates, Nearest
 from ceras_ir.dialects.graph.selection import Pad
+from ceras_ir.dialects.quant import Rounding
 from ceras_ir.interpreters.graph import cast, combine, compare
 from ceras_ir.interpreters.windows import index_of_extreme, reduce_rows
+from ceras_ir.network import integer
 
 Array = NDArray[np.generic]
 
@@ -86,6 +88,31 @@ def linear_weights(
         high.append(min(floor(x) + 1, size - 1))
         weight[i] = np.float32(x - floor(x))
     return low, high, weight
+
+
+FIXED_BITS = 10
+"""The fraction bits of coordinates and weights in `fixed_weights`."""
+
+
+def fixed_weights(
+    size: int, output: int, mode: Coordinates
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """
+    Return the two neighbors of each output index for resizing in integers, and the weight of the
+    second in units of 2^-10; see `graph.resize`.
+    """
+    one = 1 << FIXED_BITS
+    old, new = size, output
+    if mode is Coordinates.ALIGN_CORNERS and output > 1:
+        old, new = size - 1, output - 1
+    step = (old * one + new // 2) // new
+    x = np.arange(output, dtype=np.int64) * step
+    if mode is Coordinates.HALF_PIXEL:
+        x += step // 2 - one // 2
+    low = np.clip(x >> FIXED_BITS, 0, size - 1)
+    high = np.clip(x + one - 1 >> FIXED_BITS, 0, size - 1)
+    # The weights of equal neighbors have no effect.
+    return low, high, np.where(low == high, 0, x % one)
 
 
 def border_indices(kind: Pad, extent: int, low: int, high: int) -> NDArray[np.int64]:
@@ -246,6 +273,8 @@ class SelectionFunctions(InterpreterFunctions):
         (x,) = args
         mode = op.coordinates.data
         shape = graph.shape_of(op.result)
+        if op.has_kernel_form:
+            return (_resized_integers(x, shape, mode),)
         for axis in (1, 2):
             scale = op.factors[axis - 1]
             if op.function is graph.Resize.NEAREST:
@@ -258,3 +287,14 @@ class SelectionFunctions(InterpreterFunctions):
             first, second = np.take(x, low, axis=axis), np.take(x, high, axis=axis)
             x = first * (np.float32(1) - weight) + second * weight
         return (x,)
+
+
+def _resized_integers(x: Array, shape: Sequence[int], mode: Coordinates) -> Array:
+    """Interpolate stored integers in fixed point."""
+    total = x.astype(np.int64)
+    for axis in (1, 2):
+        low, high, t = fixed_weights(x.shape[axis], shape[axis], mode)
+        weight = t.reshape([-1 if i == axis else 1 for i in range(4)])
+        first, second = np.take(total, low, axis=axis), np.take(total, high, axis=axis)
+        total = first * ((1 << FIXED_BITS) - weight) + second * weight
+    return integer.round_shift(total, 2 * FIXED_BITS, Rounding.HALF_AWAY).astype(x.dtype)

@@ -127,12 +127,25 @@ def scales(element: UniformType, rank: int) -> NDArray[np.float32]:
     return _along_axis(values, element, rank)
 
 
-def quantize(x: NDArray[np.float32], element: UniformType) -> NDArray[np.generic]:
+def round_float(x: NDArray[np.floating], mode: Rounding) -> NDArray[np.floating]:
+    """Round floats to integers, with ties to even or away from zero."""
+    if mode is Rounding.HALF_EVEN:
+        return np.rint(x)
+    assert mode is Rounding.HALF_AWAY
+    # The fraction is exact.
+    whole = np.trunc(x)
+    return np.where(np.abs(x - whole) >= 0.5, whole + np.sign(x), whole)
+
+
+def quantize(
+    x: NDArray[np.float32], element: UniformType, mode: Rounding = Rounding.HALF_EVEN
+) -> NDArray[np.generic]:
     """
-    Evaluate `graph.quantize`: divide by the scale in float32, round half to even, add the zero
-    point, clamp to the range of `element`. NaN gives the zero point.
+    Evaluate `graph.quantize`: divide by the scale in float32, round by `mode`, add the zero point,
+    clamp to the range of `element`. NaN gives the zero point.
     """
-    scaled = np.rint(x / scales(element, x.ndim))
+    with np.errstate(invalid="ignore"):
+        scaled = round_float(x / scales(element, x.ndim), mode)
     bounded = np.clip(np.nan_to_num(scaled, nan=0.0), -(2.0**31), 2.0**31 - 1)
     shifted = bounded.astype(np.int64) + zero_points(element, x.ndim)
     return np.clip(shifted, element.low, element.high).astype(numpy_dtype(element))

@@ -26,12 +26,13 @@ from ceras_ir.backends.c.values import (
     less,
     quantized,
     rescaling,
+    sum_bound,
     value_type,
     zero_point_of,
 )
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import LookupOp, QuantizeOp, shape_of
-from ceras_ir.dialects.quant import UniformType
+from ceras_ir.dialects.quant import Rounding, UniformType
 from ceras_ir.interpreters.float_text import float_literal
 from ceras_ir.network import integer
 
@@ -109,8 +110,8 @@ SUMS = UniformType(1.0, storage=i32)
 
 def _rescaling(op: graph.BinaryOp) -> Rescaling:
     assert op.requant is not None
-    elements = quantized(op.lhs, "first operand"), quantized(op.rhs, "second operand")
-    bounds = [centred_bound(e) * f for e, f in zip(elements, op.factors, strict=True)]
+    operands = zip((op.lhs, op.rhs), op.factors, strict=True)
+    bounds = [sum_bound(value) * factor for value, factor in operands]
     if op.addends is not None:
         bounds = [
             max(abs(int(v)) for v in integer.requantize(np.array([-b, b]), r, SUMS))
@@ -351,6 +352,8 @@ def _quantize_channels(layer: Layer, op: QuantizeOp) -> None:
     element, scales, points, channel = _tables(layer, op.result)
     if element.storage.width.data > 16:
         raise Refused("a 32-bit result with a scale per channel; use one for the tensor")
+    if op.mode is not Rounding.HALF_EVEN:
+        raise Refused("ties away from zero with a scale per channel; use one for the tensor")
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     rint = layer.kernels.use("rint_f32")
     low, high = int_literal(element.low), int_literal(element.high)
@@ -409,7 +412,9 @@ def _quantize(layer: Layer, op: QuantizeOp | graph.ScaledQuantizeOp, factor: str
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     low, high = element.low - point, element.high - point
     head = [f"float v = {x}[i]{factor} {_divided(element.scale)};"]
-    if element.storage.width.data < 32:
+    if isinstance(op, QuantizeOp) and op.mode is Rounding.HALF_AWAY:
+        body = _rounded_away(head, element, f"{y}[i] = ({storage})")
+    elif element.storage.width.data < 32:
         # 1.5 * 2^23 leaves no bits for a fraction. The bits of the sum are an integer in the order
         # of the values, including infinities. The bounds are integers, so the clamp may follow the
         # rounding.
@@ -434,6 +439,23 @@ def _quantize(layer: Layer, op: QuantizeOp | graph.ScaledQuantizeOp, factor: str
             f": q > {int_literal(element.high)} ? {int_literal(element.high)} : q);",
         ]
     layer.loop("i", prod(shape_of(op.result)), body)
+
+
+def _rounded_away(head: list[str], element: UniformType, assignment: str) -> list[str]:
+    """Print the rounding of `v` half away from zero, and the clamp."""
+    if element.storage.width.data > 16:
+        raise Refused("a 32-bit result with ties away from zero; use 8 or 16 bits")
+    point = element.zero_point
+    low, high = (f"{bound - point}.0f" for bound in (element.low, element.high))
+    return [
+        *head,
+        "v = v == v ? v : 0.0f;",
+        f"v = v < {low} ? {low} : v > {high} ? {high} : v;",
+        "int32_t q = (int32_t)v;",
+        "const float rest = v - (float)q; /* exact */",
+        "q += (rest >= 0.5f) - (rest <= -0.5f);",
+        f"{assignment}(q{less('', -point) if point else ''});",
+    ]
 
 
 @prints(graph.DequantizeOp)

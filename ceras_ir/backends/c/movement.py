@@ -1,5 +1,6 @@
 """Print operations that move elements: reshape, transpose, concat, resize, pack and unpack."""
 
+from collections.abc import Callable
 from itertools import accumulate, groupby
 from math import prod
 
@@ -7,10 +8,15 @@ import numpy as np
 
 from ceras_ir.backends.c.layer import Layer, merge, nest, prints, row_major
 from ceras_ir.backends.c.register_tiles import FLOAT_VECTORS
-from ceras_ir.backends.c.values import value_type
+from ceras_ir.backends.c.values import quantized, value_type
 from ceras_ir.dialects.graph import ConcatOp, ReshapeOp, Resize, ResizeOp, TransposeOp, shape_of
 from ceras_ir.dialects.mem import PackOp, PackWindowsOp, UnpackOp
-from ceras_ir.interpreters.selection import linear_weights, nearest_indices
+from ceras_ir.interpreters.selection import (
+    FIXED_BITS,
+    fixed_weights,
+    linear_weights,
+    nearest_indices,
+)
 
 
 @prints(ReshapeOp)
@@ -130,6 +136,8 @@ def resize(layer: Layer, op: ResizeOp) -> None:
             f"(void)memcpy({y} + ((n * {rows} + i) * {columns} + j) * {channels}, from, "
             f"{channels}U * sizeof *{y});",
         ]
+    elif op.has_kernel_form:
+        body = _fixed_point_body(layer, op, (line, indices), y)
     else:
         names: list[tuple[str, str, str]] = []
         for name, (size, out), scale in zip(("rows", "columns"), sizes, scales, strict=True):
@@ -160,6 +168,45 @@ def resize(layer: Layer, op: ResizeOp) -> None:
     layer.loop("j", columns, body, 2)
     layer.line("}", 1)
     layer.line("}")
+
+
+def _fixed_point_body(
+    layer: Layer,
+    op: ResizeOp,
+    texts: tuple[Callable[[str], str], Callable[[str, list[int]], str]],
+    y: str,
+) -> list[str]:
+    """Print the interpolation of stored integers at row `i` and column `j`."""
+    line, indices = texts
+    _, *sizes, channels = shape_of(op.input)
+    _, rows, columns, _ = shape_of(op.result)
+    names: list[list[str]] = []
+    for name, size, out in zip(("rows", "columns"), sizes, (rows, columns), strict=True):
+        found = fixed_weights(size, out, op.coordinates.data)
+        kinds = ("low", "high", "weight")
+        names.append(
+            [indices(f"{name}_{kind}", a.tolist()) for kind, a in zip(kinds, found, strict=True)]
+        )
+    (top, bottom, down), (left, right, across) = names
+    storage, one, shift = value_type(op.input), 1 << FIXED_BITS, 2 * FIXED_BITS
+    # A product of 16 bits with both weights exceeds 32 bits.
+    sums = "int64_t" if quantized(op.input, "input").storage.width.data > 8 else "int32_t"
+    factor = "" if sums == "int32_t" else "(int64_t)"
+    return [
+        f"const {storage} *above = {line(f'{top}[i]')};",
+        f"const {storage} *below = {line(f'{bottom}[i]')};",
+        f"const int32_t l = {left}[j] * {channels};",
+        f"const int32_t r = {right}[j] * {channels};",
+        f"const int32_t t = {down}[i];",
+        f"const int32_t u = {across}[j];",
+        f"for (int32_t c = 0; c < {channels}; ++c) {{",
+        f"  const int32_t a = above[l + c] * ({one} - t) + below[l + c] * t;",
+        f"  const int32_t b = above[r + c] * ({one} - t) + below[r + c] * t;",
+        f"  const {sums} v = {factor}a * ({one} - u) + {factor}b * u;",
+        f"  {y}[((n * {rows} + i) * {columns} + j) * {channels} + c] = "
+        f"({storage})((v + {1 << shift - 1} - (v < 0)) >> {shift});",
+        "}",
+    ]
 
 
 def _packed_loops(

@@ -17,7 +17,7 @@ from functools import cache
 from importlib.resources import files
 
 from xdsl.dialects.builtin import Float32Type
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Compare, FunctionAttr
@@ -215,6 +215,23 @@ def centred_bound(element: UniformType) -> int:
     """
     point = zero_point_of(element)
     return max(element.high - point, point - element.low)
+
+
+def sum_bound(value: SSAValue) -> int:
+    """
+    Return the largest magnitude of a stored operand minus the zero point. A sum of 32 bits is
+    bounded by the clamp range of its requantization.
+    """
+    element, owner = quantized(value, "operand"), value.owner
+    bound = centred_bound(element)
+    properties = owner.properties if isinstance(owner, Operation) else {}
+    requant = properties.get("requant")
+    if element.storage.width.data < 32 or "table" in properties:
+        return bound
+    if not isinstance(requant, RequantAttr):
+        return bound
+    point = zero_point_of(element)
+    return min(bound, max(requant.high.data - point, point - requant.low.data, 0))
 
 
 class Refused(Exception):

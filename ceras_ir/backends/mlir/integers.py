@@ -129,13 +129,26 @@ def requantize(
     return s.resized(clamped, signless(storage))
 
 
-def quantize(s: Scalars, quotient: SSAValue, element: UniformType, point: SSAValue) -> SSAValue:
+def quantize(
+    s: Scalars,
+    quotient: SSAValue,
+    element: UniformType,
+    point: SSAValue,
+    mode: Rounding = Rounding.HALF_EVEN,
+) -> SSAValue:
     """
-    Round `quotient`, a real value that was divided by the scale, half to even; add the zero point
+    Round `quotient`, a real value that was divided by the scale, by `mode`; add the zero point
     `point`, and clamp to the range of `element`. NaN becomes the zero point.
     """
     zero, limit = s.real(0.0), s.real(LARGEST_ROUNDED)
     rounded = s.rint(quotient)
+    if mode is Rounding.HALF_AWAY:
+        # A tie differs from the even neighbor by a half, exactly.
+        rest = s.sub(quotient, rounded)
+        up = s.both(s.compare("eq", rest, s.real(0.5)), s.compare("gt", quotient, zero))
+        down = s.both(s.compare("eq", rest, s.real(-0.5)), s.compare("lt", quotient, zero))
+        rounded = s.select(up, s.add(rounded, s.real(1.0)), rounded)
+        rounded = s.select(down, s.sub(rounded, s.real(1.0)), rounded)
     rounded = s.select(s.is_nan(rounded), zero, rounded)
     rounded = s.select(s.compare("gt", rounded, limit), limit, rounded)
     least = s.real(-LARGEST_ROUNDED)

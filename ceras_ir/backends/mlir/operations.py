@@ -13,9 +13,16 @@ from xdsl.dialects.builtin import TensorType, f32, i1, i64
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.backends.mlir.functions import Functions
-from ceras_ir.backends.mlir.integers import cast, centred, quantize, requantize, shift_swish
+from ceras_ir.backends.mlir.integers import (
+    cast,
+    centred,
+    quantize,
+    requantize,
+    shift_swish,
+)
 from ceras_ir.backends.mlir.layers import linear, looked_up, pool, requantizing
 from ceras_ir.backends.mlir.network import Network, element_type, is_signed
+from ceras_ir.backends.mlir.resizing import resize
 from ceras_ir.backends.mlir.rows import (
     extreme_index,
     fixed_point_softmax,
@@ -32,7 +39,10 @@ from ceras_ir.backends.mlir.tensors import Array, Indices
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Compare
 from ceras_ir.dialects.graph.constant import is_integer
-from ceras_ir.interpreters.selection import border_indices, linear_weights, nearest_indices
+from ceras_ir.dialects.quant import Rounding
+from ceras_ir.interpreters.selection import (
+    border_indices,
+)
 from ceras_ir.network import integer
 
 RELATIONS = {Compare.EQUAL: "eq", Compare.LESS: "lt", Compare.LESS_OR_EQUAL: "le"}
@@ -242,7 +252,8 @@ def _quantize(network: Network, op: graph.QuantizeOp | graph.ScaledQuantizeOp) -
     def body(s: Scalars, x: SSAValue, scale: SSAValue, point: SSAValue) -> SSAValue:
         if factor is not None:
             x = s.mul(x, s.real(factor))
-        return quantize(s, s.div(x, scale), element, point)
+        mode = op.mode if isinstance(op, graph.QuantizeOp) else Rounding.HALF_EVEN
+        return quantize(s, s.div(x, scale), element, point, mode)
 
     return network.mapped(op, [network.get(op.input), scales, points], body)
 
@@ -293,7 +304,7 @@ def _moved(network: Network, op: graph.GraphOperation) -> SSAValue:
         case graph.PadOp():
             return _pad(network, op)
         case graph.ResizeOp():
-            return _resize(network, op)
+            return resize(network, op)
         case _:
             raise AssertionError(op.name)
 
@@ -349,33 +360,3 @@ def _pad(network: Network, op: graph.PadOp) -> SSAValue:
         places[low[d] : end : between + 1] = np.arange(shape[d])
         chosen[d] = places
     return t.selected(x, chosen, filler)
-
-
-def _resize(network: Network, op: graph.ResizeOp) -> SSAValue:
-    t, x, mode = network.tensors, network.get(op.input), op.coordinates.data
-    sizes = graph.shape_of(op.result)
-    for axis in (1, 2):
-        scale, source = op.factors[axis - 1], graph.shape_of(x)[axis]
-        if op.function is graph.Resize.NEAREST:
-            indices = nearest_indices(source, sizes[axis], scale, mode, op.rounding.data)
-            x = t.selected(x, {axis: np.array(indices, np.int64)})
-            continue
-        low, high, weights = linear_weights(source, sizes[axis], scale, mode)
-        first, second = (
-            t.selected(x, {axis: np.array(indices, np.int64)}) for indices in (low, high)
-        )
-        factors = weights.reshape([-1 if d == axis else 1 for d in range(4)])
-        operands = [
-            first,
-            t.constant(np.float32(1) - factors),
-            second,
-            t.constant(np.ascontiguousarray(factors)),
-        ]
-        x = t.elementwise(operands, graph.shape_of(first), f32, _interpolated)
-    return x
-
-
-def _interpolated(
-    s: Scalars, a: SSAValue, before: SSAValue, b: SSAValue, after: SSAValue
-) -> SSAValue:
-    return s.add(s.mul(a, before), s.mul(b, after))

@@ -32,7 +32,7 @@ from ceras_ir.dialects.graph.operation import (
     quantized_element,
     shape_of,
 )
-from ceras_ir.dialects.quant import RequantAttr, UniformType
+from ceras_ir.dialects.quant import RequantAttr, Rounding, RoundingAttr, UniformType
 
 FUNCTION = "graph.function"
 """
@@ -185,20 +185,38 @@ class LookupOp(InputOperation):
 class QuantizeOp(InputOperation):
     """
     Return `clamp(round(x / scale) + zero_point, low, high)` of the result's element type. NaN
-    becomes the zero point. After ONNX `QuantizeLinear`.
+    becomes the zero point. After ONNX `QuantizeLinear`, which rounds ties to even. With `rounding =
+    #graph<rounding half_away>`, ties are away from zero, as in the kernels of TensorFlow Lite.
 
         %q = graph.quantize %x : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.5>>
     """
 
     name = "graph.quantize"
 
+    rounding = opt_prop_def(RoundingAttr)
+
     traits = traits_def(Elementwise())
 
-    def __init__(self, input: SSAValue, element: UniformType):
-        super().__init__(input, element=element)
+    def __init__(
+        self, input: SSAValue, element: UniformType, rounding: Rounding = Rounding.HALF_EVEN
+    ):
+        is_even = rounding is Rounding.HALF_EVEN
+        attribute = None if is_even else RoundingAttr(rounding)
+        super().__init__(input, {"rounding": attribute}, element=element)
+
+    @property
+    def mode(self) -> Rounding:
+        """The treatment of ties."""
+        return Rounding.HALF_EVEN if self.rounding is None else self.rounding.data
+
+    @property
+    def has_kernel_form(self) -> bool:
+        return self.mode is not Rounding.HALF_EVEN
 
     def verify_semantics(self) -> None:
         _expect_quantization(self)
+        if self.rounding is not None and self.mode is not Rounding.HALF_AWAY:
+            raise VerifyException(f"'rounding' must be half_away or absent, got {self.mode}")
 
 
 @irdl_op_definition

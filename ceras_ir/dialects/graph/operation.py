@@ -155,7 +155,8 @@ class GraphOperation(IRDLOperation, ABC):
     def has_kernel_form(self) -> bool:
         """
         Whether the operation rounds exactly as a kernel of TensorFlow Lite: it rounds twice, has
-        multipliers of more than 31 bits, requantizes the operands of a sum, or divides.
+        multipliers of more than 31 bits, requantizes the operands of a sum, divides, or rounds ties
+        of floats away from zero.
         """
         requant = self.properties.get("requant")
         is_normalized = isinstance(requant, RequantAttr) and requant.is_normalized

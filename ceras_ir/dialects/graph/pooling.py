@@ -21,6 +21,7 @@ from ceras_ir.dialects.graph.operation import (
     quantized_element,
     scale_of,
     shape_of,
+    stored_element,
     window_extent,
     window_output,
 )
@@ -242,6 +243,14 @@ class Coordinates(StrEnum):
     """
 
 
+FIXED_POINT_COORDINATES = (
+    Coordinates.HALF_PIXEL,
+    Coordinates.ALIGN_CORNERS,
+    Coordinates.ASYMMETRIC,
+)
+"""The coordinates of linear resizing in integers."""
+
+
 @irdl_attr_definition
 class CoordinatesAttr(EnumAttribute[Coordinates], SpacedOpaqueSyntaxAttribute):
     name = "graph.coordinates"
@@ -269,9 +278,18 @@ class ResizeOp(InputOperation):
     Resample height and width of `input` [N, H, W, C] by `scales` [sy, sx].
 
     `coordinates` specifies the coordinate of an output index, from the scale in float32. `rounding`
-    converts it to an index, which is clamped to the input. `linear` (float only) combines the two
-    neighbors in each dimension, first along height (`a*(1-t) + b*t`), then along width. After ONNX
-    `Resize`.
+    converts it to an index, which is clamped to the input. `linear` combines the two neighbors in
+    each dimension, first along height (`a*(1-t) + b*t`), then along width. After ONNX `Resize`.
+
+    Quantized, `linear` computes as the kernels of TensorFlow Lite, on stored integers of 8 or 16
+    bits, with `half_pixel`, `align_corners` or `asymmetric` coordinates in units of 2^-10:
+
+    1. `step = (in * 2^10 + out / 2) / out`; for `align_corners` and `out > 1` of `in - 1` and `out
+       - 1`. Quotients have no fraction.
+    2. `x = i * step`, and for `half_pixel` `x = i * step + step / 2 - 2^9`
+    3. The neighbors are `x >> 10` and `(x + 2^10 - 1) >> 10`, clamped to the input; `t = x % 2^10`.
+    4. `result = round(sum(w * v * q) / 2^20)`, half away from zero, for the four neighbors `q` and
+       their weights `t` or `2^10 - t` in each dimension
 
         %y = graph.resize nearest %x coordinates asymmetric rounding floor
             {scales = array<f64: 2.0, 2.0>} : (tensor<1x2x2x4xf32>) -> tensor<1x4x4x4xf32>
@@ -322,6 +340,10 @@ class ResizeOp(InputOperation):
         return self.function is Resize.NEAREST
 
     @property
+    def has_kernel_form(self) -> bool:
+        return self.function is Resize.LINEAR and self.is_quantized
+
+    @property
     def keeps_channels(self) -> bool:
         return True
 
@@ -335,5 +357,19 @@ class ResizeOp(InputOperation):
         source, target = shape_of(self.input), shape_of(self.result)
         if (source[0], source[3]) != (target[0], target[3]):
             raise VerifyException(f"only height and width can change, got {source} -> {target}")
-        if self.function is Resize.LINEAR and quantized_element(self.result) is not None:
-            raise VerifyException("linear resizing requires float; dequantize the input")
+        if self.has_kernel_form:
+            self._verify_kernel_form()
+
+    def _verify_kernel_form(self) -> None:
+        element = stored_element(self.result)
+        if element.is_per_axis or element.storage.width.data > 16:
+            raise VerifyException(
+                "linear resizing of integers requires 8 or 16 bits and a single scale, got "
+                f"{element}"
+            )
+        if self.coordinates.data not in FIXED_POINT_COORDINATES:
+            allowed = ", ".join(FIXED_POINT_COORDINATES)
+            raise VerifyException(
+                f"linear resizing of integers has coordinates {allowed}, got "
+                f"{self.coordinates.data}"
+            )

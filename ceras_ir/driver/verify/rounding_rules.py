@@ -287,7 +287,7 @@ def _quantize(op: graph.QuantizeOp, at: Applied) -> Doubles:
     real: Doubles = at.values[0] / scale
     reach = at.errors[0] / scale + (UNIT / 2) * np.abs(real) * (at.errors[0] > 0)
     low, high = (
-        np.clip(np.rint(edge) + point, element.low, element.high)
+        np.clip(integer.round_float(edge, op.mode) + point, element.low, element.high)
         for edge in (real - reach, real + reach)
     )
     stored = at.result.astype(np.float64)

@@ -13,22 +13,18 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
-from ceras_ir.frontends.onnx.emission.values import Constant, Value, name_loc, shape_of_value
+from ceras_ir.frontends.onnx.emission.values import Constant, Value, name_loc
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators import load_operators
 from ceras_ir.frontends.onnx.operators.arithmetic import divide_exactly
 from ceras_ir.frontends.tflite import operators
 from ceras_ir.frontends.tflite.model.flatbuffer import damaged
-from ceras_ir.frontends.tflite.model.schema import ABSENT, Model, Operator, Tensor
-from ceras_ir.frontends.tflite.operation import OPERATORS, Operation, Stored, expect_type
+from ceras_ir.frontends.tflite.model.schema import Model, Tensor
+from ceras_ir.frontends.tflite.operation import Stored
+from ceras_ir.frontends.tflite.scope import Scope
 from ceras_ir.frontends.tflite.variables import Variables
 from ceras_ir.network.function import MODEL_TYPE, NAME
-from ceras_ir.support.diagnostics import (
-    Finding,
-    InputError,
-    UnsupportedError,
-    did_you_mean,
-)
+from ceras_ir.support.diagnostics import InputError, did_you_mean
 
 MODEL_TYPES = ("float16", "float64")
 """Float types of inputs and outputs that array files keep."""
@@ -51,9 +47,10 @@ class Importer:
         self.shapes = shapes
         self.set_values = values
         self.emitter = Emitter(Block(), self._no_subgraph)
-        self.values: dict[int, Value] = {}
-        self.constants: dict[int, SSAValue] = {}
         self.variables = Variables(self.emitter.block)
+        is_declared = not shapes and batch == 1
+        self.scope = Scope(model, 0, self.emitter, self.variables, has_declared_shapes=is_declared)
+        self.values = self.scope.values
         self.names = _distinct([self.graph.tensors[i].name for i in self.graph.inputs])
 
     @staticmethod
@@ -80,20 +77,7 @@ class Importer:
             import_module(each.name)
         self._check_names()
         arguments = self._add_inputs()
-        self._add_constants()
-        refused: list[Finding] = []
-        missing: set[int] = set()
-        for operator in self.graph.operators:
-            if missing.intersection(operator.inputs):
-                missing.update(operator.outputs)
-                continue
-            try:
-                self._emit(operator)
-            except UnsupportedError as error:
-                refused += error.findings
-                missing.update(operator.outputs)
-        if refused:
-            raise UnsupportedError(refused)
+        self.scope.emit()
         main = self._function(arguments)
         module = ModuleOp([main, *self.emitter.functions])
         divide_exactly(module)
@@ -133,69 +117,6 @@ class Importer:
         if 0 in tensor.open_dimensions:
             return (self.batch, *tensor.shape[1:])
         return tensor.shape
-
-    def _add_constants(self) -> None:
-        for index, tensor in enumerate(self.graph.tensors):
-            if tensor.data is None or index in self.values:
-                continue
-            # The type is checked when it is used: filters of zeros may have a scale of 0.
-            if tensor.has_quantized_element:
-                self.values[index] = Stored(
-                    tensor.name,
-                    tensor.shape,
-                    tensor.dtype,
-                    tensor.array,
-                    kind=lambda tensor=tensor: tensor.element,
-                )
-            else:
-                key = (index,)
-                self.values[index] = Constant(
-                    tensor.name, tensor.shape, tensor.dtype, tensor.array, key
-                )
-
-    def _emit(self, operator: Operator) -> None:
-        tensors = self.graph.tensors
-        outputs = [i for i in operator.outputs if i != ABSENT]
-        name = tensors[outputs[0]].name.partition(";")[0] if outputs else operator.name
-        self.emitter.node = Node(onnx.NodeProto(name=name, op_type=operator.name), 0)
-        operation = Operation(
-            operator,
-            self.graph,
-            self.emitter,
-            self.values,
-            self.constants,
-            self.variables,
-            self.model,
-        )
-        importer = OPERATORS.get(operator.name)
-        if importer is None:
-            kind = "a custom operator, which" if operator.is_custom else "an operator that"
-            raise operation.unsupported(
-                f"{kind} is not imported; end the network before it, or convert it without"
-            )
-        # Scales of a damaged file may overflow; the factors are checked.
-        with np.errstate(all="ignore"):
-            found = importer(operation)
-        results = [found] if isinstance(found, SSAValue | Constant) else list(found)
-        if len(results) < len(outputs):
-            raise operation.wrong(f"has {len(outputs)} results, expected {len(results)}")
-        for index, value in zip(operator.outputs, results, strict=False):
-            if index == ABSENT:
-                continue
-            if tensors[index].data is not None or index in self.graph.inputs:
-                raise operation.wrong(f"computes '{tensors[index].name}', which is given")
-            self._check_result(operation, tensors[index], value)
-            self.values[index] = value
-
-    def _check_result(self, operation: Operation, tensor: Tensor, value: Value) -> None:
-        if not self.shapes and self.batch == 1 and tensor.shape:
-            shape = shape_of_value(value)
-            if shape != tensor.shape and not tensor.open_dimensions:
-                raise operation.wrong(
-                    f"the result '{tensor.name}' has shape {list(shape)}, but the file declares "
-                    f"{list(tensor.shape)}"
-                )
-        expect_type(operation, value, tensor.element)
 
     def _function(self, arguments: list[DictionaryAttr]) -> FuncOp:
         names = _distinct([self.graph.tensors[i].name for i in self.graph.outputs])

@@ -77,6 +77,8 @@ class Operation:
     """The constants that were emitted, by the index of the tensor."""
     variables: Variables
     model: Model
+    inlined: Callable[[int, Sequence[Value]], Sequence[Value]]
+    """Emits a subgraph for values of its inputs, and returns the results."""
 
     @property
     def name(self) -> str:

@@ -242,7 +242,7 @@ class FoldFactor(RewritePattern):
     def match_and_rewrite(self, op: graph.QuantizeOp, rewriter: PatternRewriter, /):
         product = op.input.owner
         element = graph.stored_element(op.result)
-        if element.is_per_axis or not isinstance(product, graph.BinaryOp):
+        if element.is_per_axis or op.has_kernel_form or not isinstance(product, graph.BinaryOp):
             return
         if product.function is not graph.Binary.MUL or product.activation is not None:
             return

@@ -250,7 +250,8 @@ class FoldQuantize(RewritePattern):
     def match_and_rewrite(self, op: graph.QuantizeOp, rewriter: PatternRewriter, /):
         constant, element = op.input.owner, graph.quantized_element(op.result)
         if isinstance(constant, graph.ConstantOp) and element is not None:
-            stored = integer.quantize(constant.array().astype("float32", copy=False), element)
+            real = constant.array().astype("float32", copy=False)
+            stored = integer.quantize(real, element, op.mode)
             new = graph.ConstantOp.from_array(stored, element, location=op.location)
             rewriter.replace(op, new)
 
@@ -315,6 +316,9 @@ class QdqOperationRule(ResidualSpreadPass):
             source, target = quantize.input.owner, graph.quantized_element(quantize.result)
             assert target is not None
             if not isinstance(source, graph.GraphOperation) or is_kept_in_float(source):
+                continue
+            # No requantization rounds as a kernel does.
+            if quantize.has_kernel_form and quantize.input.type != quantize.result.type:
                 continue
             # An ordered float sum was left in float on purpose.
             if isinstance(source, graph.LinearOperation) and source.ordered is not None:

@@ -294,7 +294,7 @@ class HoistQuantize(RewritePattern):
         element = graph.stored_element(op.result)
         if element.is_per_axis or not is_quantized_alike(op):
             return
-        above = [graph.QuantizeOp(value, element) for value in move.data_operands]
+        above = [graph.QuantizeOp(value, element, op.mode) for value in move.data_operands]
         for quantizer in above:
             quantizer.location = op.location
             quantizer.attributes |= op.attributes

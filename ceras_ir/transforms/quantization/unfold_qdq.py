@@ -121,6 +121,8 @@ class _Unfolding:
             return _beta(op) is not None
         if isinstance(op, graph.LookupOp):
             return _tabulated(op) is not None and not op.has_pixel_input
+        if isinstance(op, graph.QuantizeOp | graph.ResizeOp):
+            return op.has_kernel_form
         requant = op.properties.get("requant")
         forms = graph.LinearOperation | graph.BinaryOp | graph.Pool2dOp | graph.RequantizeOp
         if not isinstance(op, forms) or not isinstance(requant, RequantAttr):
@@ -168,6 +170,20 @@ class _Unfolding:
                 function = _tabulated(op)
                 assert function is not None
                 return self._add(op, graph.UnaryOp(self._real(op, op.input), function)), None
+            case graph.QuantizeOp():
+                return op.input, None
+            case graph.ResizeOp():
+                real = self._real(op, op.input)
+                _, height, width, _ = graph.shape_of(op.result)
+                new = graph.ResizeOp(
+                    op.function,
+                    real,
+                    (height, width),
+                    op.factors,
+                    op.coordinates.data,
+                    op.rounding.data,
+                )
+                return self._add(op, new), None
             case _:
                 return self._real(op, op.operands[0]), clip
 

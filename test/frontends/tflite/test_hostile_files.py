@@ -17,6 +17,9 @@ BASES = (
     "lstm_clipped_float32",
     "unsigned_layers_uint8",
     "interpolated_int16",
+    "svdf_rank_int8",
+    "computed_branch_int8",
+    "bilinear_int8",
 )
 MUTANTS = 2000
 

@@ -7,7 +7,7 @@ from xdsl.ir import SSAValue
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary
 from ceras_ir.dialects.graph.operation import broadcast_shape
-from ceras_ir.dialects.quant import RequantAttr, UniformType
+from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.frontends.onnx.emission.values import Constant, Value
 from ceras_ir.frontends.tflite.fixed_point import requant_of
 from ceras_ir.frontends.tflite.operation import Operation, Stored, operator
@@ -109,7 +109,8 @@ def quantize(op: Operation) -> Value:
     """Import QUANTIZE: convert floats, or integers at another scale, to the type of the result."""
     target = op.result_element
     if not op.input(0).is_quantized:
-        return op.emitter.emit(graph.QuantizeOp(op.emitter.materialize(op.real(0)), target))
+        real = op.emitter.materialize(op.real(0))
+        return op.emitter.emit(graph.QuantizeOp(real, target, Rounding.HALF_AWAY))
     source = op.element(0)
     if source == target:
         return op.tensor(0)

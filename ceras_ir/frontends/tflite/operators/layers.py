@@ -425,6 +425,9 @@ def softmax(op: Operation) -> Value:
         kind=lambda: UniformType(2.0**-31, storage=i32),
     )
     target = signed_type(op.result_element)
+    if op.input(0).kind == "int8" and op.output.kind == "int16":
+        softmax = graph.FixedPointSoftmaxOp(op.tensor(0), op.stored(constant), target)
+        return op.emitter.emit(softmax)
     return in_signed_bytes(
         op,
         lambda x: op.emitter.emit(graph.FixedPointSoftmaxOp(x, op.stored(constant), target)),

@@ -109,9 +109,11 @@ def extreme(op: Operation) -> Value:
     """Import MAXIMUM or MINIMUM of two operands. Quantized operands are an error."""
     name = "Max" if op.name == "MAXIMUM" else "Min"
     if op.is_quantized:
-        if op.element(0) != op.element(1):
-            raise op.unsupported("operands of different scales")
-        raise op.unsupported("of integers; quantize the network without it")
+        if not op.element(0) == op.element(1) == op.result_element:
+            raise op.unsupported("operands of different scales; quantize them with one scale")
+        a, b = op.tensor(0), op.tensor(1)
+        is_less = op.emitter.compare(graph.Compare.LESS, a, b)
+        return op.emitter.select(is_less, *((b, a) if name == "Max" else (a, b)))
     return op.one(name, [numbers(op, 0), numbers(op, 1)])
 
 
@@ -229,15 +231,15 @@ def resize(op: Operation) -> Value:
     aligned, half = (op.operator.options.flag(first + i) for i in range(2))
     if not linear:
         return _nearest(op, size, aligned=aligned, half=half)
-    if op.is_quantized:
-        raise op.unsupported("interpolation of integers; resize with the nearest neighbour")
+    if op.is_quantized and op.input(0).kind == "uint8":
+        raise op.unsupported("interpolation of uint8, which kernels compute in float; use int8")
     kind = Coordinates.ASYMMETRIC
     if aligned:
         kind = Coordinates.ALIGN_CORNERS
     elif half:
         kind = Coordinates.HALF_PIXEL
     scales = size[0] / shape[1], size[1] / shape[2]
-    x = op.emitter.materialize(op.real(0))
+    x = op.tensor(0) if op.is_quantized else op.emitter.materialize(op.real(0))
     return op.emitter.emit(
         ResizeOp(Resize.LINEAR, x, (size[0], size[1]), scales, kind, Nearest.FLOOR)
     )

@@ -387,8 +387,8 @@ func.func @case43(%x: tensor<1x2x2x1xf32>) {
 // -----
 
 func.func @case44(%x: tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>) {
-  // expected-error@+1 {{linear resizing requires float; dequantize the input}}
-  %0 = graph.resize linear %x coordinates asymmetric rounding floor {scales = array<f64: 2.0, 2.0>} : (tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5>>
+  // expected-error@+1 {{linear resizing of integers has coordinates half_pixel, align_corners, asymmetric, got pytorch_half_pixel}}
+  %0 = graph.resize linear %x coordinates pytorch_half_pixel rounding floor {scales = array<f64: 2.0, 2.0>} : (tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5>>
   func.return
 }
 
@@ -493,5 +493,21 @@ func.func @table_too_long(%x: tensor<4x!quant.uniform<i16:f32, 0.5>>) {
 func.func @made_pixels(%x: tensor<4xui8>) {
   // expected-error@+1 {{int8 or int16 elements expected, got tensor<4xui8>}}
   %0 = graph.lookup %x, dense<0> : tensor<256xi8> : (tensor<4xui8>) -> tensor<4xui8>
+  func.return
+}
+
+// -----
+
+func.func @rounded_up(%x: tensor<4xf32>) {
+  // expected-error@+1 {{'rounding' must be half_away or absent, got half_up}}
+  %0 = graph.quantize %x {rounding = #graph<rounding half_up>} : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.5>>
+  func.return
+}
+
+// -----
+
+func.func @resized_sums(%x: tensor<1x2x2x1x!quant.uniform<i32:f32, 0.5>>) {
+  // expected-error@+1 {{linear resizing of integers requires 8 or 16 bits and a single scale, got !quant.uniform<i32:f32, 0.5>}}
+  %0 = graph.resize linear %x coordinates asymmetric rounding floor {scales = array<f64: 2.0, 2.0>} : (tensor<1x2x2x1x!quant.uniform<i32:f32, 0.5>>) -> tensor<1x4x4x1x!quant.uniform<i32:f32, 0.5>>
   func.return
 }

@@ -45,6 +45,7 @@ func.func @elementwise(%x: tensor<1x4xf32>, %c: tensor<4xf32>) {
 
 // CHECK-LABEL: func.func @quantized_elementwise
 // CHECK: graph.quantize
+// CHECK: graph.quantize %{{.*}} {rounding = #graph<rounding half_away>} : (tensor<1x4xf32>)
 // CHECK: graph.scaled_quantize %{{.*}} {factor = 5.350000e+01 : f32} : (tensor<1x4xf32>)
 // CHECK: graph.lookup %{{.*}}, dense<3> : tensor<256xi8>
 // CHECK: graph.lookup %{{.*}}, dense<3> : tensor<256xi8> : (tensor<1x4xui8>) -> tensor<1x4x!quant.uniform<i8:f32, 1.0>>
@@ -52,6 +53,7 @@ func.func @elementwise(%x: tensor<1x4xf32>, %c: tensor<4xf32>) {
 // CHECK: graph.dequantize
 func.func @quantized_elementwise(%x: tensor<1x4xf32>, %p: tensor<1x4xui8>) {
   %0 = graph.quantize %x : (tensor<1x4xf32>) -> tensor<1x4x!quant.uniform<i8:f32, 0.5>>
+  %away = graph.quantize %x {rounding = #graph<rounding half_away>} : (tensor<1x4xf32>) -> tensor<1x4x!quant.uniform<i8:f32, 0.5>>
   %scaled = graph.scaled_quantize %x {factor = 53.5 : f32} : (tensor<1x4xf32>) -> tensor<1x4x!quant.uniform<i8:f32, 0.5>>
   %1 = graph.lookup %0, dense<3> : tensor<256xi8> : (tensor<1x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x4x!quant.uniform<i8:f32, 1.0>>
   %pixels = graph.lookup %p, dense<3> : tensor<256xi8> : (tensor<1x4xui8>) -> tensor<1x4x!quant.uniform<i8:f32, 1.0>>

@@ -65,3 +65,17 @@ func.func @main(%x: tensor<2x!quant.uniform<i8:f32, 0.5>>) -> tensor<2x!quant.un
 // CHECK: %[[T:.*]] = graph.unary <tanh> %{{.*}} : tensor<2xf32>
 // CHECK-NEXT: %[[Q:.*]] = graph.quantize %[[T]]
 // CHECK-NEXT: graph.lookup %[[Q]]
+
+// -----
+
+// Interpolation is in float, and ties are to even.
+func.func @main(%x: tensor<1x2x2x1xf32>) -> tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5>> {
+  %q = graph.quantize %x {rounding = #graph<rounding half_away>} : (tensor<1x2x2x1xf32>) -> tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>
+  %y = graph.resize linear %q coordinates half_pixel rounding floor {scales = array<f64: 2.0, 2.0>} : (tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5>>
+  func.return %y : tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5>>
+}
+
+// CHECK-LABEL: func.func @main
+// CHECK: graph.quantize %{{.*}} : (tensor<1x2x2x1xf32>)
+// CHECK: %[[R:.*]] = graph.resize linear %{{.*}} coordinates half_pixel rounding floor {scales = array<f64: {{.*}}>} : (tensor<1x2x2x1xf32>) -> tensor<1x4x4x1xf32>
+// CHECK-NEXT: graph.quantize %[[R]] : (tensor<1x4x4x1xf32>)
