@@ -71,7 +71,7 @@ class IreeNetwork:
 
     def run(self, samples: Sequence[Sample]) -> Iterator[dict[str, Array]]:
         for sample in samples:
-            given = [np.ascontiguousarray(sample[t.name]) for t in self.manifest.inputs]
+            given = [np.asarray(sample[t.name], order="C") for t in self.manifest.inputs]
             found = self.main(*given)
             results = found if isa(found, tuple[object, ...]) else (found,)
             outputs = zip(self.manifest.outputs, results, strict=True)

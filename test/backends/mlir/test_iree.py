@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from attention_networks import heads
 from conftest import Tool
+from onnx_models import model, node
 
 from ceras_ir.backends.mlir.target import MlirTarget
 from ceras_ir.driver.commands import verify
@@ -38,6 +39,16 @@ def test_a_transformer_is_exact(tool: Tool, tmp_path: Path) -> None:
     pytest.importorskip("iree.compiler")
     (tmp_path / "heads.onnx").write_bytes(heads(12, 2, 8))
     done = tool("ceras-verify", "heads.onnx", "--quantize", "int8", "--targets", "c,mlir")
+    assert done.status == 0, done.stderr
+    assert re.search(r"^mlir: machine +exact$", done.stdout, re.MULTILINE)
+
+
+@pytest.mark.slow
+def test_scalars_are_inputs(tool: Tool, tmp_path: Path) -> None:
+    pytest.importorskip("iree.compiler")
+    proto = model([node("Mul", "x k", "y")], {"x": (2, 3), "k": ()}, ["y"])
+    (tmp_path / "scalar.onnx").write_bytes(proto.SerializeToString())
+    done = tool("ceras-verify", "scalar.onnx", "--targets", "mlir")
     assert done.status == 0, done.stderr
     assert re.search(r"^mlir: machine +exact$", done.stdout, re.MULTILINE)
 
