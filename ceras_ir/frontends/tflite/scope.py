@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import onnx
@@ -17,8 +18,18 @@ from ceras_ir.frontends.tflite.operation import OPERATORS, Operation, Stored, ex
 from ceras_ir.frontends.tflite.variables import Variables
 from ceras_ir.support.diagnostics import Finding, UnsupportedError
 
-MAX_DEPTH = 16
-"""The maximum depth of branches in branches. A damaged file may nest them without end."""
+MAX_DEPTH, MAX_BRANCHES = 16, 1 << 10
+"""
+The maximum depth of branches in branches, and their maximum number. A damaged file may nest them
+without end.
+"""
+
+
+@dataclass
+class Budget:
+    """The number of branches that may still be emitted."""
+
+    left: int = MAX_BRANCHES
 
 
 class Scope:
@@ -33,6 +44,7 @@ class Scope:
         *,
         has_declared_shapes: bool,
         depth: int = 0,
+        budget: Budget | None = None,
     ):
         self.model, self.index = model, index
         self.graph = model.subgraph(index)
@@ -40,6 +52,7 @@ class Scope:
         self.has_declared_shapes = has_declared_shapes
         """Whether results must have the shapes that the file declares."""
         self.depth = depth
+        self.budget = budget or Budget()
         self.values: dict[int, Value] = {}
         self.constants: dict[int, SSAValue] = {}
 
@@ -64,6 +77,9 @@ class Scope:
         """Emit another subgraph for values of its inputs, and return the results."""
         if self.depth >= MAX_DEPTH:
             raise damaged(f"more than {MAX_DEPTH} branches in each other")
+        if self.budget.left <= 0:
+            raise damaged(f"more than {MAX_BRANCHES} branches")
+        self.budget.left -= 1
         inner = Scope(
             self.model,
             index,
@@ -71,6 +87,7 @@ class Scope:
             self.variables,
             has_declared_shapes=self.has_declared_shapes,
             depth=self.depth + 1,
+            budget=self.budget,
         )
         if len(inner.graph.inputs) != len(operands):
             raise damaged(f"{len(operands)} operands for {len(inner.graph.inputs)} of a branch")

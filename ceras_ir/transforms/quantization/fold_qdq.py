@@ -291,7 +291,8 @@ class QdqOperationRule(ResidualSpreadPass):
     2. It has other consumers, or is quantized to several types.
     3. The integer operation cannot round as `graph.half_even` requires.
     4. The per-channel shifts of the residual would differ by more than `residual_spread`.
-    5. The scales of other values are snapped to powers of two, and it has other scales because it
+    5. The quantization rounds ties away from zero.
+    6. The scales of other values are snapped to powers of two, and it has other scales because it
        has only arguments and results.
 
     In a network that already has integer operations, `quantize(dequantize(x))` between two types is

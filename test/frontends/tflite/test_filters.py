@@ -60,3 +60,24 @@ def test_other_types_are_refused(tmp_path: Path) -> None:
     path.write_bytes(model.data())
     with pytest.raises(UnsupportedError, match="int8 with a memory of int16"):
         import_file(str(path))
+
+
+def test_weights_of_bytes_in_a_float_layer(tmp_path: Path) -> None:
+    """The weights are dequantized; TensorFlow Lite quantizes the input in addition."""
+    model = CASES["svdf_rank_float32"]()
+    x, weights, filters, _, _, result = model.tensors
+    real: list[np.ndarray] = []
+    for tensor, scale in ((weights, 0.02), (filters, 0.01)):
+        stored = np.random.default_rng(len(real)).integers(-127, 128, tensor.shape).astype(np.int8)
+        tensor.data, tensor.kind, tensor.scales, tensor.points = stored, "int8", [scale], [0]
+        real.append(stored * scale)
+    path = tmp_path / "hybrid.tflite"
+    path.write_bytes(model.data())
+    samples = inputs_of("svdf_rank_float32", model)[x.name]
+    turns = [{x.name: samples[i]} for i in range(SAMPLES)]
+    kept = np.zeros((len(samples[0]), UNITS * RANK, STEPS))
+    for turn, found in enumerate(in_turn(import_file(str(path)), turns)):
+        kept = np.roll(kept, -1, axis=2)
+        kept[..., -1] = samples[turn] @ real[0].T
+        totals = (kept * real[1]).sum(2).reshape(-1, UNITS, RANK).sum(2)
+        np.testing.assert_allclose(found[result.name], np.maximum(totals, 0), rtol=1e-4, atol=1e-5)

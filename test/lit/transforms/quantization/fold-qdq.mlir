@@ -172,3 +172,15 @@ func.func @main(%x: tensor<1x2x!quant.uniform<i16:f32, 0.5>>) -> tensor<1x2x!qua
   %q = graph.quantize %r : (tensor<1x2xf32>) -> tensor<1x2x!quant.uniform<i8:f32, 2.0>>
   func.return %q : tensor<1x2x!quant.uniform<i8:f32, 2.0>>
 }
+
+// -----
+
+// Ties of a kernel are away from zero, which no requantization rounds.
+// CHECK-LABEL: func.func @main
+// CHECK:       %[[R:.*]] = graph.dequantize
+// CHECK-NEXT:  graph.quantize %[[R]] {rounding = #graph<rounding half_away>}
+func.func @main(%x: tensor<1x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x!quant.uniform<i8:f32, 2.0>> {
+  %r = graph.dequantize %x : (tensor<1x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2xf32>
+  %q = graph.quantize %r {rounding = #graph<rounding half_away>} : (tensor<1x2xf32>) -> tensor<1x2x!quant.uniform<i8:f32, 2.0>>
+  func.return %q : tensor<1x2x!quant.uniform<i8:f32, 2.0>>
+}
