@@ -110,7 +110,6 @@ def ordered(name: str) -> ModuleOp:
     return module
 
 
-@pytest.mark.sample(6)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_c_is_exact(name: str) -> None:
