@@ -6,6 +6,7 @@ Options, stages, builds, verification and comparison are those of the commands.
 
 from ceras_ir.api.checks import Comparison, Verification, compare, verify
 from ceras_ir.api.compiled import Compiled, open_compiled
+from ceras_ir.api.lengths import ModelLengths, load_lengths
 from ceras_ir.api.model import Model, load
 from ceras_ir.api.presentation import CerasWarning
 from ceras_ir.command.exit_status import InternalError
@@ -21,11 +22,13 @@ __all__ = [
     "InputError",
     "InternalError",
     "Model",
+    "ModelLengths",
     "UnsupportedError",
     "UsageError",
     "Verification",
     "compare",
     "load",
+    "load_lengths",
     "open_compiled",
     "target_names",
     "verify",

@@ -14,12 +14,13 @@ from xdsl.utils.hints import isa
 
 from ceras_ir.api import presentation
 from ceras_ir.api.presentation import PAGES, Pages, diagnosed, pages_if_installed
-from ceras_ir.api.samples import Data, read_samples
+from ceras_ir.api.samples import Data, read_samples, reusable
 from ceras_ir.command.output_files import REPORT, open_output
 from ceras_ir.command.output_folder import open_folder
 from ceras_ir.data.image_options import ImageOptions
 from ceras_ir.data.samples import Array
 from ceras_ir.network.artefacts import TensorInfo
+from ceras_ir.network.length_table import LengthTable
 from ceras_ir.pipeline.build import Build, read_manifest, run_all
 from ceras_ir.pipeline.build import open_folder as open_machine
 from ceras_ir.pipeline.report import Entry, table
@@ -93,8 +94,16 @@ class Compiled:
         compiled and run on this machine, accelerators run in their engine or simulator.
         """
         with diagnosed("inputs"):
-            samples = read_samples(inputs, self.inputs, "inputs", images)
-            return run_all(self._machine, samples, self.outputs)
+            tensors = self.inputs, self.outputs
+            table = LengthTable.from_manifest(self.manifest.content, *tensors)
+            if table is None:
+                samples = read_samples(inputs, self.inputs, "inputs", images)
+                return run_all(self._machine, samples, self.outputs)
+            given = reusable(inputs)
+            index, samples = table.first_fitting(
+                lambda at: read_samples(given, at, "inputs", images)
+            )
+            return run_all(self._machine, samples, table.outputs[index])
 
     @cached_property
     def _machine(self):

@@ -160,7 +160,7 @@ class Model:
             given = quantization_keywords(options, "quantize")
             if calibration is not None:
                 data = files.paths(calibration, self.inputs, "calibration", images)
-            chosen = Target() if target is None else _target(target, board, {})
+            chosen = Target() if target is None else target_of(target, board, {})
             quantize_options = replace(
                 BuildOptions(chosen, "int8", calibration=data),
                 title=self.title,
@@ -204,7 +204,7 @@ class Model:
         with diagnosed(self.title):
             chosen = replace(
                 self._options,
-                target=_target(target, board, options),
+                target=target_of(target, board, options),
                 insertions=tuple(_insertion(*item) for item in (at or {}).items()),
             )
             chosen.check()
@@ -315,7 +315,7 @@ def _exported(
     return Model(prepared(module, values=values, states=states), title)
 
 
-def _target(name: str, board: str | None, options: Mapping[str, object]) -> Target:
+def target_of(name: str, board: str | None, options: Mapping[str, object]) -> Target:
     given = dict(options) if board is None else {**options, "board": board}
     return with_values(find_target(name), given)
 

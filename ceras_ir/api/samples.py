@@ -63,6 +63,11 @@ def read_samples(
     return _joined(list(_batches(data, inputs, label)), label)
 
 
+def reusable(data: Data) -> Data:
+    """Return data that can be read several times: a generator becomes a list."""
+    return cast("Data", list(data)) if isinstance(data, Iterator) else data
+
+
 class SampleFiles:
     """
     A temporary folder with samples of the caller, deleted with this object. Passes read calibration

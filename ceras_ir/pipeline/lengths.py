@@ -107,6 +107,7 @@ def build_lengths(
     """Compile the networks, which are consumed, into a program."""
     target, lengths = options.target, networks.lengths
     check_lengths(type(target), lengths)
+    target.check_lengths()
     if options.insertions:
         raise UsageError("--at: passes of the user need a single length: give a single shape")
     layers: list[report.LayerEntry] = []
