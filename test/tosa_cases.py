@@ -395,6 +395,93 @@ def movement_int8(w: Writer, rng: np.random.Generator) -> tuple[Ref, ...]:
     return tuple(found)
 
 
+def _moved(w: Writer, x: Ref, y: Ref, border: Ref) -> list[Ref]:
+    """Return results of all data movement operations on values of [2, 3, 4] and [2, 1, 4]."""
+    kind = x.element
+    return [
+        w.op("concat", x, y, to=(2, 4, 4), element=kind, axis="1 : i32"),
+        w.op("pad", x, w.extents(0, 1, 2, 0, 0, 3), border, to=(3, 5, 7), element=kind),
+        w.op("reshape", x, w.extents(6, 4), to=(6, 4), element=kind),
+        w.op("reverse", x, to=(2, 3, 4), element=kind, axis="0 : i32"),
+        w.op("slice", x, w.extents(1, 0, 2), w.extents(1, 2, 2), to=(1, 2, 2), element=kind),
+        w.op("tile", y, w.extents(2, 3, 1), to=(4, 3, 4), element=kind),
+        w.op("transpose", x, to=(3, 4, 2), element=kind, perms="array<i32: 1, 2, 0>"),
+    ]
+
+
+@case
+def movement_of_integers(w: Writer, rng: np.random.Generator) -> tuple[Ref, ...]:
+    x, y = w.input(integers(rng, (2, 3, 4), 16)), w.input(integers(rng, (2, 1, 4), 16))
+    found = _moved(w, x, y, w.point(-7, "i16"))
+    x, y = w.input(small(rng, (2, 3, 4))), w.input(small(rng, (2, 1, 4)))
+    return (*found, *_moved(w, x, y, w.point(-70000, "i32")))
+
+
+@case
+def movement_of_booleans(w: Writer, rng: np.random.Generator) -> tuple[Ref, ...]:
+    x, y = (w.input(rng.integers(0, 2, s).astype(np.bool_)) for s in ((2, 3, 4), (2, 1, 4)))
+    c = w.input(rng.integers(0, 2, (2, 3, 1)).astype(np.bool_))
+    chosen = w.op("select", c, x, y, to=(2, 3, 4), element="i1")
+    return (*_moved(w, x, y, w.const(np.array([True]))), chosen)
+
+
+@case
+def movement_of_floats(w: Writer, rng: np.random.Generator) -> tuple[Ref, ...]:
+    x, y = w.input(floats(rng, (2, 3, 4))), w.input(floats(rng, (2, 1, 4)))
+    at = w.input(np.array([[2, 0], [1, 1]], np.int32))
+    rows = w.op("gather", x, at, to=(2, 2, 4), element="f32")
+    return (*_moved(w, x, y, w.const(np.array([2.5], np.float32))), rows)
+
+
+@case
+def words(w: Writer, rng: np.random.Generator) -> tuple[Ref, ...]:
+    """Layers, pooling and interpolation of integers of 16 bits."""
+    x = w.input((integers(rng, (1, 4, 4, 3), 16) // 8).astype(np.int16))
+    zero = w.zero("i16")
+    pool = {"kernel": array(2, 2), "pad": array(0, 0, 0, 0), "stride": array(2, 2)}
+    average = w.op(
+        "avg_pool2d", x, zero, zero, to=(1, 2, 2, 3), element="i16", acc_type="i32", **pool
+    )
+    largest = w.op("max_pool2d", x, to=(1, 2, 2, 3), element="i16", **pool)
+    filters, bias = w.const(integers(rng, (3, 3, 3, 1))), w.const(np.array([9, 8, 7]), "i48")
+    depth = w.op(
+        "depthwise_conv2d", x, filters, bias, zero, w.zero(), to=(1, 2, 2, 3), element="i48",
+        acc_type="i48", **UNIT,
+    )  # fmt: skip
+    depth = w.rescale(depth, [25000], [24], element="i16", scale32=False)
+    shapes = w.extents(4, 2, 4, 2), w.extents(-1, -1), w.extents(1, 1)
+    nearest = w.op("resize", x, *shapes, to=(1, 8, 8, 3), element="i16", mode="NEAREST_NEIGHBOR")
+    a = w.input(integers(rng, (1, 3, 5), 16))
+    index = w.op("argmax", a, to=(1, 3), element="i32", axis="2 : i32")
+    added = w.rescale(a, [1 << 30], [16], element="i32", twice=True)
+    added = w.op("add", added, added, to=(1, 3, 5), element="i32")
+    added = w.rescale(added, [1234567890], [46], element="i16", twice=True)
+    return average, largest, depth, nearest, index, added
+
+
+@case
+def product_of_words(w: Writer, rng: np.random.Generator) -> Ref:
+    """A product of two matrices of 16 bits, with sums of 48 bits."""
+    zero = w.zero("i16")
+    a, b = w.input(integers(rng, (1, 3, 5), 16)), w.input(integers(rng, (1, 5, 2), 16) // 64)
+    product = w.op("matmul", a, b, zero, zero, to=(1, 3, 2), element="i48")
+    return w.rescale(product, [20000], [30], element="i16", scale32=False)
+
+
+@case
+def narrow_weights(w: Writer, rng: np.random.Generator) -> Ref:
+    """Weights of 4 bits, and an input with two consumers of different zero points."""
+    x = w.input(integers(rng, (1, 3, 3, 2)))
+    weights = w.const(rng.integers(-7, 8, (2, 3, 3, 2)), "i4")
+    operands = (x, weights, w.const(np.array([5], np.int32)), w.point(9), w.zero("i4"))
+    y = w.op("conv2d", *operands, to=(1, 1, 1, 2), element="i32", acc_type="i32", **UNIT)
+    y = w.rescale(y, multipliers(rng, 2), [35, 36], element="i8", points=(0, -5))
+    z = w.rescale(x, [1 << 30], [31], element="i8", points=(-20, 11), twice=True)
+    pool = {"kernel": array(3, 3), "pad": array(0, 0, 0, 0), "stride": array(1, 1)}
+    z = w.op("max_pool2d", z, to=(1, 1, 1, 2), element="i8", **pool)
+    return w.op("concat", y, z, to=(1, 1, 1, 4), element="i8", axis="3 : i32")
+
+
 @case
 def indices(w: Writer, rng: np.random.Generator) -> tuple[Ref, Ref]:
     x = w.input(integers(rng, (2, 5, 3)))

@@ -59,12 +59,12 @@ def test_interpreter_equals_the_reference(name: str, tmp_path: Path):
 
 def test_c_equals_the_reference(tmp_path: Path):
     """
-    All networks are compiled together, except float sums, which have no order. C equals the
-    interpreter and the reference.
+    Networks are compiled together, and C equals the interpreter and the reference. Float sums have
+    no order, and C has no sums of 48 bits.
     """
     modules: dict[str, ModuleOp] = {}
     inputs: dict[str, Array] = {}
-    names = [name for name in CASES if name != "layers_of_floats"]
+    names = [name for name in CASES if name not in ("layers_of_floats", "product_of_words")]
     for name in names:
         modules[name], arrays = imported(name, tmp_path)
         inputs |= {f"{name}|{label}": array for label, array in arrays.items()}
