@@ -29,7 +29,8 @@ def read_networks(
     arguments: argparse.Namespace, target: Target, lengths: "Lengths"
 ) -> "LengthModules":
     """
-    Import the network at each length. Targets and options that need a single length are refused.
+    Import the network on the command line at each of `lengths`. Raise an error for a target or an
+    option that needs a single length.
     """
     from ceras_ir.pipeline.lengths import check_lengths, read_lengths
 
@@ -43,7 +44,10 @@ def read_networks(
 
 
 def fitting_samples(paths: str, table: "LengthTable") -> "tuple[int, Samples | StreamedSamples]":
-    """Return the samples of files, and the index of the length that their shapes have."""
+    """
+    Return the index of the length in `table` that the samples in the files `paths` have, and the
+    samples.
+    """
     from ceras_ir.data.sample_stream import open_samples
 
     return table.first_fitting(partial(open_samples, paths))
@@ -52,7 +56,10 @@ def fitting_samples(paths: str, table: "LengthTable") -> "tuple[int, Samples | S
 def run_networks(
     networks: "LengthModules", options: "BuildOptions", inputs: str, execute: "Execution"
 ) -> None:
-    """Run the network, compiled or interpreted, at the length of the inputs."""
+    """
+    Run the network, compiled or in the interpreter, at the length that the samples `inputs` have.
+    `execute` receives the network and the samples.
+    """
     from ceras_ir.pipeline.lengths import build_lengths, quantize_lengths, table_of
 
     index, samples = fitting_samples(inputs, table_of(networks))

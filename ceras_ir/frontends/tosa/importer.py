@@ -58,7 +58,7 @@ REMEDY = "end the network before it, or express it with other operations of TOSA
 
 
 class Importer:
-    """A single import of a text."""
+    """The import of a single TOSA text."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Importer:
         raise emitter.node.unsupported(f"the subgraph '{name}'")
 
     def module(self) -> ModuleOp:
-        """Return the module with the function `main`."""
+        """Return the imported module, with the function `main`."""
         for each in iter_modules(operators.__path__, f"{operators.__name__}."):
             import_module(each.name)
         main = self._main()
@@ -146,7 +146,10 @@ class Importer:
         raise InputError(f"expected a function @{MAIN}, or a single function with a body; {found}")
 
     def _argument_names(self, arguments: Sequence[Argument]) -> list[str]:
-        """Return the names in attributes, locations or the text, each a single time."""
+        """
+        Return distinct names of the arguments of the network: the name in the attributes or in the
+        location of each, or the name in the text.
+        """
         found: list[str] = []
         for i, argument in enumerate(arguments):
             written = argument.name.removeprefix("%")
@@ -196,7 +199,10 @@ class Importer:
         return tuple(self.batch if n == OPEN else n for n in shape)
 
     def _add_states(self) -> list[DictionaryAttr]:
-        """Add an argument for each variable, which starts from zeros."""
+        """
+        Add an argument for each variable, and return the attributes of these arguments. A variable
+        is a state that starts from zeros; other initial values are an error.
+        """
         attributes: list[DictionaryAttr] = []
         for name, op in self.text.variables.items():
             node = self._node(op.line, op.column, op.name, op.location)
@@ -219,7 +225,11 @@ class Importer:
         return attributes
 
     def _node(self, line: int, column: int, name: str, location: str) -> Node:
-        """Return the node of an operation, with a distinct name."""
+        """
+        Return a node for the operation at `line` and `column` (from 1), by which shared importers
+        of ONNX report errors. The label is the name in the location, or the operation and the
+        position.
+        """
         place = f"{line}:{column}"
         label = self.text.location_name(location)
         if not label or label in self.names:
@@ -230,7 +240,11 @@ class Importer:
     def _body(
         self, function: TextFunction, arguments: Sequence[Value | None], callers: tuple[str, ...]
     ) -> Sequence[Value | None]:
-        """Emit the operations of a function, and return the results, `None` if refused."""
+        """
+        Emit the operations of `function` for the given `arguments`. Return the results, or `None`
+        for each result that depends on an unsupported operation. `callers` are the names of the
+        functions that are being called.
+        """
         values: dict[str, Value | None] = {}
         for argument, value in zip(function.arguments, arguments, strict=True):
             self._bind(values, argument.name, value)
@@ -277,7 +291,7 @@ class Importer:
             self.bound[value] += 1
 
     def _at(self, op: TextOperation, error: InputError) -> InputError:
-        """Add the line and the column to the names of nodes in an error."""
+        """Return the error with the line and the column of `op` after the names of nodes."""
         place = f"at {op.line}:{op.column}"
         findings = [
             f if " at " in f.node else replace(f, node=f"{f.node} {place}") for f in error.findings
@@ -287,7 +301,10 @@ class Importer:
     def _call(
         self, op: TextOperation, arguments: Sequence[Value], callers: tuple[str, ...]
     ) -> Sequence[Value | None]:
-        """Emit the operations of a called function."""
+        """
+        Emit the operations of the function that `op` calls, and return the results. Recursion is an
+        error.
+        """
         node = self.emitter.node
         name = str(op.attributes.get("callee", "")).removeprefix("@")
         function = self.text.functions.get(name)

@@ -55,20 +55,23 @@ MAX_LIST = 64
 
 @dataclass
 class Operation:
-    """The current operation."""
+    """
+    The operation of the text that is being imported, with the attributes and the values of the
+    operands.
+    """
 
     op: TextOperation
     module: TextModule
     emitter: Emitter
     values: Mapping[str, Value]
     uses: Mapping[str, int]
-    """The number of uses of each value of the text."""
+    """The number of uses of each value of the text, by name."""
     bound: Mapping[SSAValue, int]
-    """The number of values of the text that are the same IR value."""
+    """The number of names in the text that represent the same IR value."""
     zero_points: Mapping[str, int]
-    """The zero points that consumers of values subtract."""
+    """The zero point that the consumers of a value subtract, by the name of the value."""
     states: MutableMapping[str, SSAValue]
-    """The current values of variables."""
+    """The current value of each variable, by name."""
 
     @property
     def name(self) -> str:
@@ -117,14 +120,14 @@ class Operation:
         return kind.element
 
     def element(self, index: int) -> str:
-        """Return the type of the elements of an operand, as in the text."""
+        """Return the element type of operand `index` as the text writes it, such as `i8`."""
         if not self.has(index):
             raise self.wrong(f"operand {index} is missing")
         return self._element(self.op.operand_types[index])
 
     @property
     def result(self) -> TensorText:
-        """The type of the result."""
+        """The tensor type of the first result."""
         if not self.op.result_types or not isinstance(self.op.result_types[0], TensorText):
             raise self.wrong("a result that is a tensor expected")
         return self.op.result_types[0]
@@ -135,25 +138,25 @@ class Operation:
 
     @property
     def result_zero_point(self) -> int:
-        """The zero point that consumers of the result subtract."""
+        """The zero point that the consumers of the result subtract, or 0."""
         return self.zero_points.get(self.op.results[0], 0) if self.op.results else 0
 
     @property
     def is_float(self) -> bool:
-        """Return whether the first operand is float."""
+        """Whether the first operand is float."""
         return self.element(0) in FLOAT_ELEMENTS
 
     def is_shape(self, index: int) -> bool:
         return self.has(index) and isinstance(self.op.operand_types[index], OtherType)
 
     def real(self, index: int) -> EmittedValue:
-        """Return a float operand."""
+        """Return operand `index`, which must be float."""
         if self.element(index) not in FLOAT_ELEMENTS:
             raise self.unsupported(f"operand {index} of {self.element(index)}, expected f32")
         return self.plain(index)
 
     def plain(self, index: int) -> EmittedValue:
-        """Return an operand of floats, or of integers without a zero point."""
+        """Return operand `index` as floats, or as plain integers, without a zero point."""
         value = as_plain(self.emitter, self.value(index))
         return value.in_float32() if isinstance(value, Constant) else value
 
@@ -161,7 +164,10 @@ class Operation:
         return self.emitter.materialize(self.plain(index))
 
     def stored(self, index: int, zero_point: int) -> SSAValue:
-        """Return an operand of integers with a zero point."""
+        """
+        Return operand `index` as stored integers of 8 or 16 bits, with the zero point that the
+        operation subtracts.
+        """
         element = self.element(index)
         if element not in STORAGE:
             raise self.unsupported(f"operand {index} of {element}, expected i8 or i16")
@@ -171,12 +177,12 @@ class Operation:
         return as_stored(self.emitter, self.value(index), stored_type(STORAGE[element], zero_point))
 
     def moved(self, index: int) -> EmittedValue:
-        """Return an operand for data movement: with a zero point if it has one."""
+        """Return operand `index` for data movement. A zero point of the value remains."""
         value = self.value(index)
         return value.plain(self.emitter) if isinstance(value, Pending) else value
 
     def array(self, index: int) -> NDArray[np.generic]:
-        """Return a constant operand."""
+        """Return operand `index`, which must be a constant, as an array."""
         value = self.value(index)
         if not isinstance(value, Constant):
             raise self.unsupported(
@@ -213,7 +219,10 @@ class Operation:
         return value
 
     def word(self, name: str, default: str) -> str:
-        """Return an attribute that is a keyword or a string."""
+        """
+        Return the attribute `name`, a keyword or a string such as `PROPAGATE`; `default` if it is
+        missing.
+        """
         value = self.attribute(name)
         if value is None:
             return default
@@ -222,7 +231,7 @@ class Operation:
         return value
 
     def entries(self, name: str) -> tuple[int, ...] | None:
-        """Return an attribute that is a list of integers."""
+        """Return the attribute `name`, a list of integers, or `None` if it is missing."""
         value = self.attribute(name)
         if isinstance(value, Elements):
             return self._short(self.module.array(value), f"attribute '{name}'")
@@ -235,7 +244,10 @@ class Operation:
         return tuple(integers)
 
     def integers(self, name: str, index: int) -> tuple[int, ...]:
-        """Return a list of integers, the attribute `name` or operand `index`."""
+        """
+        Return a list of integers: the attribute `name` (older MLIR), or operand `index`, which must
+        be a constant.
+        """
         found = self.entries(name)
         if found is not None:
             return found
@@ -247,7 +259,7 @@ class Operation:
         return tuple(int(i) for i in array.reshape(-1))
 
     def window(self, name: str, count: int, low: int = 1) -> tuple[int, ...]:
-        """Return an attribute of `count` integers that are `low` or more."""
+        """Return the attribute `name`, a list of `count` integers that are not below `low`."""
         found = self.entries(name)
         if found is None or len(found) != count or min(found) < low:
             raise self.wrong(f"attribute '{name}' must be {count} integers >= {low}, got {found}")
@@ -255,8 +267,9 @@ class Operation:
 
     def zero_point(self, index: int, *names: str) -> int:
         """
-        Return a zero point: operand `index` if it is given, else an attribute, else an entry of
-        the attribute `quantization_info`, else 0.
+        Return a zero point of the operation: operand `index` if it is given. Otherwise it is the
+        first of the attributes `names`, or an entry of the attribute `quantization_info` (older
+        MLIR), or 0.
         """
         if self.has(index) and not self.is_shape(index):
             array = self.array(index)
@@ -281,12 +294,18 @@ class Operation:
         return axis
 
     def keeps_nan(self) -> None:
-        """Refuse an operation that ignores NaN."""
+        """
+        Raise an error for a float operation that ignores NaN, because the operations of `graph`
+        propagate it.
+        """
         if self.is_float and self.word("nan_mode", "PROPAGATE") == "IGNORE":
             raise self.unsupported("with nan_mode = IGNORE; export it with PROPAGATE")
 
     def plain_result(self, value: EmittedValue) -> EmittedValue:
-        """Convert plain integers to the type of the result; they keep the low bits."""
+        """
+        Convert plain integers to the element type of the result. If that is narrower, the upper
+        bits are dropped.
+        """
         kind = PLAIN[self.result_element]
         if isinstance(value, Constant):
             dtype = dtype_of(self.result_element)
@@ -295,7 +314,10 @@ class Operation:
         return self.emitter.cast(value, kind)
 
     def expect_result(self, value: Value) -> None:
-        """Refuse a result whose shape or elements differ from the declaration."""
+        """
+        Raise an error if the shape or the element type of `value` differs from the type of the
+        result in the text.
+        """
         declared = self.op.result_types[0] if self.op.result_types else None
         if not isinstance(declared, TensorText):
             return
@@ -323,7 +345,10 @@ REFUSED: dict[str, str] = {}
 
 
 def operation(*names: str) -> Callable[[OperationImporter], OperationImporter]:
-    """Register an importer, which emits an operation and returns the result or all results."""
+    """
+    Register the decorated function as the importer of the TOSA operations `names`. It returns the
+    result, or a list of all results.
+    """
 
     def register(function: OperationImporter) -> OperationImporter:
         for name in names:
@@ -335,6 +360,6 @@ def operation(*names: str) -> Callable[[OperationImporter], OperationImporter]:
 
 
 def refused(reason: str, *names: str) -> None:
-    """Register the reason for which operations are not imported."""
+    """Register the reason why the operations `names` are not imported, for the error."""
     for name in names:
         REFUSED[name] = reason

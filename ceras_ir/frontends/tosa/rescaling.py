@@ -19,8 +19,9 @@ from ceras_ir.frontends.onnx.emission.values import Value
 @dataclass(frozen=True)
 class Rescaling:
     """
-    `clamp(round((x - input_zp) * multiplier / 2^shift) + output_zp)`, for each channel of the last
-    dimension if there are several multipliers; the bounds are those of the result's type.
+    The rescaling of integers: `clamp(round((x - input_zp) * multiplier / 2^shift) + output_zp)`.
+    Several multipliers and shifts belong to the channels of the last dimension. `low` and `high`
+    are the range of the type of the result.
     """
 
     multipliers: tuple[int, ...]
@@ -32,7 +33,10 @@ class Rescaling:
     high: int
 
     def requant(self) -> RequantAttr | None:
-        """Return the equal attribute of the dialect; `None` if there is none."""
+        """
+        Return the same computation as a requantization of `graph`, or `None` if that cannot
+        represent it.
+        """
         pairs = list(zip(self.multipliers, self.shifts, strict=True))
         rounding = Rounding.DOUBLE_ROUND if self.rounds_twice else Rounding.HALF_UP
         common = max(s for m, s in pairs if m) if any(self.multipliers) else RequantAttr.MAX_SHIFT
@@ -60,13 +64,13 @@ class Rescaling:
 
     @property
     def left_shift(self) -> int | None:
-        """The left shift that equals the rescaling without zero points, or `None`."""
+        """The left shift that has the same result if the zero points are 0, or `None`."""
         if self.multipliers != (1 << 30,) or self.shifts[0] > 30 or self.output_zp:
             return None
         return 30 - self.shifts[0]
 
     def emitted(self, emitter: Emitter, x: Value) -> SSAValue:
-        """Emit the rescaling of plain integers in 64 bits."""
+        """Emit the rescaling of plain integers as separate operations on i64."""
         wide = emitter.cast(x, i64)
         if self.input_zp:
             wide = emitter.sub(wide, emitter.number(self.input_zp, wide))
@@ -91,7 +95,7 @@ class Rescaling:
 
 
 def floor_quotient(emitter: Emitter, x: Value, divisor: Value) -> SSAValue:
-    """Return the quotient of integers and positive integers, rounded down."""
+    """Return `x / divisor` of integers, rounded down. The divisor must be positive."""
     quotient = emitter.binary(Binary.DIV, x, divisor)
     rest = emitter.sub(x, emitter.mul(quotient, divisor))
     is_negative = emitter.compare(graph.Compare.LESS, rest, emitter.number(0, rest))

@@ -37,7 +37,7 @@ Equation = tuple[Terms, float]
 
 
 class _ContradictionError(Exception):
-    """No scales satisfy the equations up to an operation."""
+    """No scales satisfy all equations of the operations up to `op`."""
 
     def __init__(self, op: Operation):
         super().__init__()
@@ -46,7 +46,8 @@ class _ContradictionError(Exception):
 
 def choose_scales(block: Block) -> None:
     """
-    Set the scales of all quantized values in `block`, which is the body of a network.
+    Choose and set the scales of all quantized values in `block`, the body of a network, so that the
+    requantizations keep the same multipliers. TOSA has no scales.
     """
     converted: list[Conversion] = []
     while True:
@@ -88,7 +89,7 @@ def _values(block: Block) -> Iterator[SSAValue]:
 
 
 def _is_weight(value: SSAValue) -> bool:
-    """Return whether a value is a constant weight or bias."""
+    """Return whether `value` is a constant that is the weights or the bias of a layer."""
     if not isinstance(value.owner, ConstantOp):
         return False
     users = [use.operation for use in value.uses]
@@ -108,7 +109,10 @@ def _retype(value: SSAValue, element: UniformType) -> None:
 
 
 def _set_weights(op: graph.LinearOperation, requant: RequantAttr) -> None:
-    """Set the scales of constant weights and bias so that the multipliers are exact."""
+    """
+    Set the scales of the constant weights and bias of `op`, so that the multipliers of `requant`
+    are exact.
+    """
     if not isinstance(op.weights.owner, ConstantOp):
         return
     unit = graph.scale_of(op.result) / 2.0**requant.shift.data
@@ -135,8 +139,9 @@ def _set_weights(op: graph.LinearOperation, requant: RequantAttr) -> None:
 
 def _converted(op: Operation) -> Conversion:
     """
-    Insert a conversion of the operand of an operation to another scale, in float. Integers of 32
-    bits do not fit a float, so the operand of their producer is converted.
+    Insert a conversion of an operand of `op` to another scale, in float, and return the value
+    before and after it. Integers of 32 bits do not fit a float, so the operand of the operation
+    that computes them is converted instead.
     """
     while True:
         value = op.operands[0]
@@ -165,7 +170,10 @@ def _factor(requant: RequantAttr) -> float:
 
 
 def _pins(op: Operation) -> Iterator[Equation]:
-    """Yield the values of scale 1: conversions from and to plain integers."""
+    """
+    Yield equations for values that must have scale 1, because `op` converts them from or to plain
+    integers.
+    """
     if isinstance(op, graph.CastOp) and quantized_element(op.input) is not None:
         yield {op.input: 1.0}, 0.0
     if isinstance(op, graph.QuantizeOp):
@@ -206,7 +214,10 @@ def _is_stored(value: SSAValue) -> bool:
 
 
 def _ratio(result: SSAValue, operand: SSAValue, factor: float) -> Equation:
-    """The scale of the result is that of the operand, divided by the factor of integers."""
+    """
+    Return the equation: the scale of `result` is the scale of `operand`, divided by `factor`, by
+    which integers are multiplied.
+    """
     if result is operand:
         return {}, 0.0
     return {result: 1.0, operand: -1.0}, -log2(factor)
@@ -220,7 +231,10 @@ def _product(result: SSAValue, a: SSAValue, b: SSAValue, requant: RequantAttr) -
 
 
 class _Solver:
-    """Solves equations in order; each equation determines the scale of a value."""
+    """
+    Solves linear equations between the logarithms of scales, one after the other; each equation
+    determines the scale of a value.
+    """
 
     def __init__(self) -> None:
         self._solved: dict[SSAValue, Equation] = {}
@@ -228,8 +242,8 @@ class _Solver:
     @classmethod
     def of(cls, block: Block, free: Container[SSAValue]) -> dict[SSAValue, float]:
         """
-        Return the logarithm of the scale of each value. The scales of `free` values are not
-        pinned.
+        Return the logarithm (base 2) of the scale of each value in `block`. Values in `free` need
+        not have scale 1. Raise a `_ContradictionError` if there is no solution.
         """
         solver = cls()
         ops: Sequence[Operation] = list(block.ops)
@@ -257,7 +271,10 @@ class _Solver:
         return True
 
     def _reduced(self, terms: Terms, number: float) -> tuple[dict[SSAValue, float], float]:
-        """Replace values that an equation determines, and return terms of free values."""
+        """
+        Replace the values in a sum of `terms` plus `number` by the values that determine their
+        scales. Return the terms of values that are not determined, and the number.
+        """
         found: dict[SSAValue, float] = {}
         waiting = list(terms.items())
         while waiting:

@@ -42,12 +42,15 @@ WIDE_SUM = (
 
 
 def stored_type(storage: IntegerType, zero_point: int = 0) -> UniformType:
-    """Return the type of stored integers with a zero point."""
+    """Return the quantized type with scale 1 and this zero point."""
     return UniformType(1.0, zero_point, storage=storage)
 
 
 class Pending(ABC):
-    """Integers of 32 or 48 bits that are emitted when their use is known."""
+    """
+    Integers of 32 or 48 bits that are not emitted before the use is known, since a rescaling that
+    follows can be part of the operation that computes them.
+    """
 
     shape: tuple[int, ...]
     is_wide: bool
@@ -58,10 +61,13 @@ class Pending(ABC):
     def requantized(
         self, emitter: Emitter, requant: RequantAttr, element: UniformType
     ) -> SSAValue | None:
-        """Emit the requantized integers; `None` if no single operation computes them."""
+        """
+        Emit the integers after the requantization `requant` to the type `element`. Return `None` if
+        no single operation computes this.
+        """
 
     def plain(self, emitter: Emitter) -> SSAValue:
-        """Emit the integers without a zero point."""
+        """Emit the integers as plain integers, without a requantization."""
         if self.known is None:
             self.known = self._plain(emitter)
         return self.known
@@ -81,7 +87,10 @@ EmitSums: TypeAlias = Callable[[RequantAttr, UniformType], SSAValue]
 
 @dataclass
 class Sums(Pending):
-    """The sums of products of a layer; `emit` emits the layer with a requantization."""
+    """
+    The sums of products of a layer, without the rescaling that follows; `emit` emits the layer with
+    a requantization.
+    """
 
     shape: tuple[int, ...]
     emit: EmitSums
@@ -97,7 +106,8 @@ class Sums(Pending):
 @dataclass
 class Scaled(Pending):
     """
-    Stored integers that are converted to 32 bits: shifted left, then perhaps rescaled.
+    Stored integers that are converted to 32 bits: shifted left by `left` bits, then rescaled by
+    `requant`.
     """
 
     source: SSAValue
@@ -121,12 +131,15 @@ class Scaled(Pending):
 
     @property
     def largest(self) -> int:
-        """The largest magnitude of a result."""
+        """The largest possible magnitude of a result."""
         return max(map(abs, self.bounds))
 
     @classmethod
     def of(cls, source: SSAValue, scaling: Rescaling) -> Scaled | None:
-        """Return stored integers, rescaled to 32 bits; `None` if they do not fit."""
+        """
+        Return the stored integers `source` after `scaling` to 32 bits; `None` if the results may
+        not fit.
+        """
         element = quantized_element(source)
         assert element is not None
         limits = element.low - element.zero_point, element.high - element.zero_point
@@ -137,7 +150,10 @@ class Scaled(Pending):
         return cls(source, left, RequantAttr(0, low=low, high=high)) if high <= SUM_HIGH else None
 
     def rescaled(self, scaling: Rescaling) -> Scaled | None:
-        """Return the rescaled integers of 32 bits; `None` if they were rescaled before."""
+        """
+        Return these integers after a further `scaling` to 32 bits; `None` if they were rescaled
+        before.
+        """
         return self._rescaled(scaling, self.bounds) if self.only_shifts else None
 
     def _rescaled(self, scaling: Rescaling, limits: tuple[int, int]) -> Scaled | None:
@@ -155,7 +171,7 @@ class Scaled(Pending):
         return Scaled(self.source, self.left, requant.replaced(low=low, high=high))
 
     def stored(self, emitter: Emitter) -> SSAValue:
-        """Emit the integers as stored integers of 32 bits."""
+        """Emit the integers as stored integers of 32 bits with scale 1."""
         element = stored_type(i32)
         if not self.left:
             return emitter.emit(graph.RequantizeOp(self.source, element, self.requant))
@@ -177,7 +193,10 @@ class Scaled(Pending):
 
 @dataclass
 class Total(Pending):
-    """The sum of stored integers along axes, which become extents of 1."""
+    """
+    The sum of stored integers along axes, which remain as extents of 1. It is not emitted before
+    the rescaling that follows is known.
+    """
 
     source: SSAValue
     axes: tuple[int, ...]
@@ -191,7 +210,10 @@ class Total(Pending):
 
     @classmethod
     def of(cls, value: Value, axis: int) -> Total | None:
-        """Return the sum of integers that are only converted to 32 bits."""
+        """
+        Return the sum of `value` along `axis`, or `None` unless `value` is stored integers that are
+        only converted to 32 bits, or such a sum.
+        """
         if isinstance(value, Total):
             return cls(value.source, tuple(sorted({*value.axes, axis})))
         if isinstance(value, Scaled) and value.only_shifts and not value.left:
@@ -222,7 +244,10 @@ class Total(Pending):
 
 @dataclass
 class Combined(Pending):
-    """The sum, difference or product of rescaled integers."""
+    """
+    The sum, difference or product of two rescaled operands, which is not emitted before the
+    rescaling that follows is known.
+    """
 
     kind: Binary
     lhs: Scaled
@@ -235,7 +260,10 @@ class Combined(Pending):
     def of(
         cls, kind: Binary, lhs: Value, rhs: Value, shape: tuple[int, ...] | None
     ) -> Combined | None:
-        """Return the combination if both operands are rescaled and the result fits 32 bits."""
+        """
+        Return the combination of both operands, or `None` unless both are rescaled and the result
+        fits 32 bits.
+        """
         if not isinstance(lhs, Scaled) or not isinstance(rhs, Scaled) or shape is None:
             return None
         if bool(lhs.shape) != bool(rhs.shape):
@@ -265,7 +293,7 @@ class Combined(Pending):
 
 
 def as_stored(emitter: Emitter, value: Value, element: UniformType) -> SSAValue:
-    """Return integers with a zero point; the integers do not change."""
+    """Return `value` with the type `element`: the same stored integers, with another zero point."""
     if isinstance(value, Constant):
         array = value.load().astype(graph.numpy_dtype(element))
         constant = ConstantOp.from_array(array, element, location=name_loc(value.name))
@@ -285,7 +313,10 @@ def as_stored(emitter: Emitter, value: Value, element: UniformType) -> SSAValue:
 
 
 def _moved_zero_point(emitter: Emitter, value: SSAValue, element: UniformType) -> SSAValue:
-    """Return equal integers with another zero point: the sum with the difference of both."""
+    """
+    Return `value` with the type `element`, which has another zero point. The stored integers
+    remain, because the difference of the zero points is added to the real values.
+    """
     known = graph.stored_element(value)
     difference = known.zero_point - element.zero_point
     storage = next(kind for kind in (i8, i16, i32) if stored_type(kind).high >= abs(difference))
@@ -310,7 +341,10 @@ def _moved_zero_point(emitter: Emitter, value: SSAValue, element: UniformType) -
 
 
 def as_plain(emitter: Emitter, value: Value) -> EmittedValue:
-    """Return integers without a zero point; the integers do not change. Floats are returned."""
+    """
+    Return stored integers as plain integers of the same value, without a zero point. Floats are
+    returned unchanged.
+    """
     if isinstance(value, Constant):
         return value
     if isinstance(value, Pending):
@@ -323,7 +357,10 @@ def as_plain(emitter: Emitter, value: Value) -> EmittedValue:
 
 
 def alike(emitter: Emitter, values: Sequence[Value]) -> list[EmittedValue]:
-    """Return values with equal element types, as data movement needs them."""
+    """
+    Return `values` with equal element types, as data movement of several operands needs them: with
+    a common zero point, or as plain integers.
+    """
     computed = [v for v in values if not isinstance(v, Constant)]
     elements = [quantized_element(v) if isinstance(v, SSAValue) else None for v in computed]
     known = [e for e in elements if e is not None]

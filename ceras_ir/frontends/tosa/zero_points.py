@@ -30,8 +30,8 @@ KEEPS_ELEMENTS = frozenset(
 
 def zero_points(module: TextModule, function: TextFunction) -> dict[str, int]:
     """
-    Return the zero points that consumers of values subtract, for the values that a consumer
-    subtracts a constant from, directly or after data movement.
+    Return the zero point that consumers subtract from a value, by the name of the value in
+    `function`. Only constant zero points count; the consumer may follow after data movement.
     """
     ops = function.operations or []
     constants = {op.results[0]: op for op in ops if op.name == "tosa.const" and op.results}

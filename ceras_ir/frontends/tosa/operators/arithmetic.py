@@ -39,7 +39,10 @@ BINARY = {
 
 @operation(*BINARY)
 def binary(op: Operation) -> Value:
-    """An elementwise function of two operands. Integers wrap around."""
+    """
+    Import an elementwise function of two operands, such as add. Integers wrap around. The sum of
+    two rescaled operands becomes part of the rescaling that follows.
+    """
     kind = BINARY[op.name]
     if kind in (Binary.ADD, Binary.SUB):
         values = op.value(0), op.value(1)
@@ -60,7 +63,9 @@ def binary(op: Operation) -> Value:
 
 
 def _scalar(value: EmittedValue) -> float | None:
-    """Return the element of a constant, unless it is NaN or one of several elements."""
+    """
+    Return the number of a constant with a single element, or `None` for other values and for NaN.
+    """
     if not isinstance(value, Constant) or prod(value.shape) != 1:
         return None
     number = float(value.load().reshape(-1)[0])
@@ -69,8 +74,8 @@ def _scalar(value: EmittedValue) -> float | None:
 
 def _clipped(op: Operation, index: int, low: float, high: float) -> SSAValue:
     """
-    Clip operand `index`, floats, to bounds. A clip that computes it is merged if it has no other
-    use.
+    Clip operand `index`, a float value, to [low, high]. If the operand is a clip without other
+    uses, both become a single clip.
     """
     emitter, x = op.emitter, op.real(index)
     producer = x.owner if isinstance(x, SSAValue) else None
@@ -86,7 +91,10 @@ def _clipped(op: Operation, index: int, low: float, high: float) -> SSAValue:
 
 
 def _without_nan(op: Operation, kind: Binary, a: EmittedValue, b: EmittedValue) -> Value:
-    """Return the extreme, or the other operand if one is NaN."""
+    """
+    Return the maximum or minimum (`kind`) of two floats. If one of them is NaN, the result is the
+    other.
+    """
     emitter = op.emitter
     both = emitter.binary(kind, a, b)
     known = emitter.select(emitter.compare(Compare.EQUAL, b, b), both, a)
@@ -95,7 +103,7 @@ def _without_nan(op: Operation, kind: Binary, a: EmittedValue, b: EmittedValue) 
 
 @operation("mul")
 def multiply(op: Operation) -> Value:
-    """A product; of 32-bit integers with a right shift that rounds half up."""
+    """Import mul. A product of 32-bit integers may be shifted right, rounded half up."""
     shift = op.integer("shift", 0)
     if op.has(2):
         array = op.array(2)
@@ -128,7 +136,7 @@ COMPARISONS = {
 
 @operation(*COMPARISONS)
 def compare(op: Operation) -> Value:
-    """A relation of two operands."""
+    """Import equal, greater or greater_equal."""
     a, b = op.plain(0), op.plain(1)
     if op.name != "equal":
         a, b = b, a
@@ -137,13 +145,15 @@ def compare(op: Operation) -> Value:
 
 @operation("select")
 def select(op: Operation) -> Value:
-    """Operand 1 where the condition is true, else operand 2."""
+    """
+    Import select: for each element, operand 1 if the condition (operand 0) is true, else operand 2.
+    """
     chosen = alike(op.emitter, [op.value(1), op.value(2)])
     return op.emitter.select(op.plain(0), *chosen)
 
 
 def _power_of_two(op: Operation, exponent: EmittedValue) -> EmittedValue:
-    """Return the powers of two of 64 bits for exponents in [0, 62]."""
+    """Return `2 ** exponent` as i64, for exponents from 0 to 62."""
     if isinstance(exponent, Constant):
         array = exponent.load().astype(np.int64)
         if array.size and not 0 <= array.min() <= array.max() <= 62:
@@ -157,8 +167,8 @@ def _power_of_two(op: Operation, exponent: EmittedValue) -> EmittedValue:
 @operation("arithmetic_right_shift", "logical_right_shift", "logical_left_shift")
 def shift(op: Operation) -> Value:
     """
-    Shift integers. A right shift divides and rounds down, or half up with `round`; a logical shift
-    of negative integers inserts zeros.
+    Import shifts of integers. An arithmetic right shift divides and rounds down, or half up with
+    the attribute `round`. A logical right shift inserts zeros, also for negative integers.
     """
     emitter = op.emitter
     x, by = emitter.cast(op.plain(0), i64), _power_of_two(op, op.plain(1))
@@ -179,7 +189,10 @@ def shift(op: Operation) -> Value:
 
 @operation("cast")
 def cast(op: Operation) -> Value:
-    """Convert elements. Floats are rounded to the nearest integer, ties to even, and clamped."""
+    """
+    Import cast. Floats become the nearest integers, with ties to even, and are clamped to the
+    range.
+    """
     emitter, x = op.emitter, op.plain(0)
     target = PLAIN[op.result_element]
     if op.is_float and target not in (f32, i1):
@@ -194,7 +207,11 @@ def cast(op: Operation) -> Value:
 
 @operation("rescale")
 def rescale(op: Operation) -> Value:
-    """Multiply integers by a factor for the tensor or for each channel of the last dimension."""
+    """
+    Import rescale: multiply integers by a factor for the tensor, or for each channel of the last
+    dimension. If possible, it becomes the requantization of the operation that computes the
+    integers.
+    """
     scaling, unsigned = _scaling(op)
     emitter, value, source = op.emitter, op.value(0), op.element(0)
     if not any(unsigned):
@@ -214,7 +231,10 @@ def rescale(op: Operation) -> Value:
 
 
 def _of_pending(op: Operation, value: Pending, scaling: Rescaling) -> Value | None:
-    """Return the rescaling as a part of the operation that computes the integers."""
+    """
+    Return the result of a rescaling as part of the operation that computes `value`, sums that are
+    not emitted yet. Return `None` if it cannot be part of that operation.
+    """
     requant, target = scaling.requant(), op.result_element
     if requant is None or scaling.input_zp:
         return None
@@ -227,7 +247,10 @@ def _of_pending(op: Operation, value: Pending, scaling: Rescaling) -> Value | No
 
 
 def _of_stored(op: Operation, scaling: Rescaling) -> Value | None:
-    """Return the rescaling of stored integers; to 32 bits it waits for the use of the result."""
+    """
+    Return the result of a rescaling of stored integers, or `None` if no single operation computes
+    it. A result of 32 bits is not emitted before the consumer is known.
+    """
     target = op.result_element
     x = op.stored(0, scaling.input_zp)
     if target == "i32" and not scaling.output_zp:
@@ -240,7 +263,10 @@ def _of_stored(op: Operation, scaling: Rescaling) -> Value | None:
 
 
 def _scaling(op: Operation) -> tuple[Rescaling, tuple[bool, bool]]:
-    """Return the parameters, and whether signless operands and results are unsigned."""
+    """
+    Return the parameters of a rescaling, and whether operand and result are unsigned although the
+    types in the text have no sign.
+    """
     multipliers, shifts = _list(op, "multiplier", 1), _list(op, "shift", 2)
     input_zp, output_zp = op.zero_point(3, "input_zp"), op.zero_point(4, "output_zp")
     source, target = op.element(0), op.result_element
@@ -283,7 +309,10 @@ def _scaling(op: Operation) -> tuple[Rescaling, tuple[bool, bool]]:
 
 
 def _list(op: Operation, name: str, index: int) -> tuple[int, ...]:
-    """Return the multipliers or shifts: an attribute, or an operand with any number of entries."""
+    """
+    Return the multipliers or shifts of a rescaling: the attribute `name`, or operand `index`, a
+    constant list of any length.
+    """
     found = op.entries(name)
     if found is None:
         array = op.array(index)
@@ -295,7 +324,7 @@ def _list(op: Operation, name: str, index: int) -> tuple[int, ...]:
 
 @operation("clamp")
 def clamp(op: Operation) -> Value:
-    """Clamp floats or integers."""
+    """Import clamp of floats or integers to constant bounds."""
     emitter = op.emitter
     names = ("min_fp", "max_fp") if op.is_float else ("min_int", "max_int")
     low, high = (
@@ -337,7 +366,10 @@ def clamp(op: Operation) -> Value:
 
 
 def _float_bounds(low: float, high: float) -> tuple[float, float]:
-    """Return the parameters of a clip; bounds beyond float32 are infinite."""
+    """
+    Return the bounds of a float clip; a bound that is not within the range of float32 becomes
+    infinite.
+    """
     largest = float(np.finfo(np.float32).max)
     low = -inf if low <= -largest else low
     high = inf if high >= largest else high
@@ -346,7 +378,7 @@ def _float_bounds(low: float, high: float) -> tuple[float, float]:
 
 @operation("negate")
 def negate(op: Operation) -> Value:
-    """The negative; of stored integers around their zero points, saturated."""
+    """Import negate. Stored integers are negated around the zero points, and saturated."""
     if op.is_float:
         x = op.real(0)
         return op.emitter.mul(x, op.emitter.number(-1.0))
@@ -363,5 +395,5 @@ def negate(op: Operation) -> Value:
 
 @operation("identity")
 def identity(op: Operation) -> Value:
-    """The operands."""
+    """Import identity, which returns the operand."""
     return op.value(0)

@@ -34,20 +34,20 @@ refused(REGIONS, "cond_if", "while_loop", "yield")
 
 @operation("custom")
 def custom(op: Operation) -> Value:
-    """Refused by the name of the operation."""
+    """Raise an error with the name of a custom operation, which cannot be imported."""
     name = op.word("operator_name", op.word("identifier", "unknown"))
     raise op.unsupported(f"the operation '{name}'; end the network before it, or convert without")
 
 
 @operation(*FUNCTIONS)
 def function(op: Operation) -> Value:
-    """A function that the dialect has too."""
+    """Import a function of one float argument that `graph` has too, such as tanh."""
     return op.emitter.unary(FUNCTIONS[op.name], op.real(0))
 
 
 @operation("reciprocal", "rsqrt")
 def reciprocal(op: Operation) -> Value:
-    """The reciprocal of the operand, or of the square root."""
+    """Import reciprocal, or rsqrt: the reciprocal of the square root."""
     emitter, x = op.emitter, op.real(0)
     if op.name == "rsqrt":
         x = emitter.unary(Function.SQRT, x)
@@ -56,7 +56,7 @@ def reciprocal(op: Operation) -> Value:
 
 @operation("abs")
 def absolute(op: Operation) -> Value:
-    """The magnitude; the lowest integer becomes the highest."""
+    """Import abs. The magnitude of the lowest integer saturates at the highest."""
     emitter = op.emitter
     if op.is_float:
         return emitter.unary(Function.ABS, op.real(0))
@@ -70,14 +70,14 @@ def absolute(op: Operation) -> Value:
 
 @operation("bitwise_not")
 def bitwise_not(op: Operation) -> Value:
-    """All bits inverted."""
+    """Import bitwise_not: all bits are inverted."""
     x = op.plain(0)
     return op.emitter.binary(Binary.XOR, x, op.emitter.number(-1, x))
 
 
 @operation("logical_not")
 def logical_not(op: Operation) -> Value:
-    """True where the operand is false."""
+    """Import logical_not: true where the operand is false."""
     shape = (1,) * max(len(op.shape(0)), 1)
     true = op.emitter.constant(np.full(shape if op.shape(0) else (), True), "true")
     return op.emitter.binary(Binary.XOR, op.emitter.cast(op.plain(0), i1), true)
@@ -85,7 +85,7 @@ def logical_not(op: Operation) -> Value:
 
 @operation("clz")
 def leading_zeros(op: Operation) -> Value:
-    """The number of leading zeros of 32 bits."""
+    """Import clz: the number of leading zeros in the 32 bits of each integer."""
     emitter = op.emitter
     x: EmittedValue = emitter.cast(op.plain(0), i64)
     x = emitter.binary(Binary.AND, x, emitter.number((1 << 32) - 1, x))
@@ -103,8 +103,9 @@ def leading_zeros(op: Operation) -> Value:
 @operation("table")
 def table(op: Operation) -> Value:
     """
-    A table of all 256 integers, or of each 128th integer of 16 bits, between which the result is
-    interpolated in 1/128.
+    Import table. For 8 bits it has an entry for each of the 256 integers. For 16 bits it has an
+    entry for each 128th integer, with linear interpolation between entries; the results have 7 more
+    bits.
     """
     given = op.entries("table")
     entries = op.array(1).reshape(-1) if given is None else np.array(given, np.int64)
@@ -137,7 +138,7 @@ def table(op: Operation) -> Value:
 
 @operation("reduce_all", "reduce_any")
 def reduce_logical(op: Operation) -> Value:
-    """Whether all or any elements along an axis are true."""
+    """Import reduce_all or reduce_any: whether all or any elements along an axis are true."""
     kind = graph.Reduce.MIN if op.name == "reduce_all" else graph.Reduce.MAX
     axis = op.axis(len(op.shape(0)))
     found = op.emitter.reduce(kind, op.emitter.cast(op.plain(0), i8), [axis])
@@ -153,7 +154,7 @@ REDUCTIONS = {
 
 @operation(*REDUCTIONS)
 def reduce(op: Operation) -> Value:
-    """The sum, the product or an extreme along an axis, which becomes an extent of 1."""
+    """Import a sum, product or extreme along an axis, which remains as an extent of 1."""
     kind, axis = REDUCTIONS[op.name], op.axis(len(op.shape(0)))
     if kind is graph.Reduce.SUM and (total := Total.of(op.value(0), axis)) is not None:
         return total
@@ -165,7 +166,9 @@ def reduce(op: Operation) -> Value:
 
 @operation("argmax")
 def argmax(op: Operation) -> Value:
-    """The index of the first maximum along an axis, which is removed."""
+    """
+    Import argmax: the index of the first maximum along an axis, which is removed from the shape.
+    """
     op.keeps_nan()
     emitter, shape = op.emitter, op.shape(0)
     axis = op.axis(len(shape))

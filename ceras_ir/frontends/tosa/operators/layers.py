@@ -25,9 +25,10 @@ Array = NDArray[np.generic]
 @dataclass(frozen=True)
 class Layer:
     """
-    The parameters of a layer with weights [O, H, W, I / groups], or [O, I] without a window.
+    A convolution with weights [O, H, W, I / groups], or a matrix product with weights [O, I], and
+    the parameters.
 
-    `padding` is [top, left, bottom, right].
+    `padding` is [top, left, bottom, right], in elements.
     """
 
     op: Operation
@@ -63,7 +64,10 @@ class Layer:
     def emit(
         self, requant: RequantAttr | None = None, element: UniformType | None = None
     ) -> SSAValue:
-        """Emit the layer in floats, or in integers with a requantization."""
+        """
+        Emit the layer: in float, or, given a requantization and the type of the result, in
+        integers.
+        """
         emitter = self.op.emitter
         if requant is None or element is None:
             weights = emitter.materialize(self.weights)
@@ -91,8 +95,8 @@ class Layer:
 
     def _scales(self, requant: RequantAttr) -> list[float]:
         """
-        Return the scales of weights with which the factors of a requantization are exact, because
-        input and result have scale 1.
+        Return the scale of the weights for each output channel with which the multipliers of
+        `requant` are exact. Input and result have scale 1.
         """
         return [multiplier / 2.0**requant.shift.data for multiplier in requant.multipliers]
 
@@ -121,7 +125,10 @@ class Layer:
         return _added(self.op, array.astype(np.int32), element, self.bias.name)
 
     def value(self) -> Value:
-        """Return the result: floats, or sums of integers."""
+        """
+        Return the result: a float value, or sums of integers that are emitted with the rescaling
+        that follows.
+        """
         if self.op.is_float:
             return self.emit()
         rank_2 = len(self.weights_shape) == 2
@@ -135,7 +142,10 @@ class Layer:
 
 
 def named(op: Operation, emit: EmitSums) -> EmitSums:
-    """Return a function that emits with the name of the current operation."""
+    """
+    Return a function that calls `emit` later, with the name of the current operation as the
+    location.
+    """
     emitter, node = op.emitter, op.emitter.node
 
     def emit_later(requant: RequantAttr, element: UniformType) -> SSAValue:
@@ -155,12 +165,18 @@ def _added(op: Operation, array: Array, element: UniformType, name: str) -> SSAV
 
 
 def points_of(op: Operation, first: int, names: tuple[str, str]) -> tuple[int, int]:
-    """Return the zero points of input and weights, which are operands `first` and the next."""
+    """
+    Return the zero points of input and weights: operands `first` and `first + 1`, or the attributes
+    `names`.
+    """
     return op.zero_point(first, names[0]), op.zero_point(first + 1, names[1])
 
 
 def _weights(op: Operation, point: int) -> EmittedValue:
-    """Return operand 1, the weights: a constant, or a value with the zero point."""
+    """
+    Return operand 1, the weights, for the zero point `point`. A constant is returned unchanged;
+    computed weights are stored integers with this zero point.
+    """
     value = op.value(1)
     if op.is_float:
         return op.real(1)
@@ -178,7 +194,10 @@ def _input(op: Operation, point: int) -> SSAValue:
 
 
 def _bias(op: Operation, outputs: int) -> EmittedValue | None:
-    """Return operand 2 with an element for each output, or `None` if it is absent or zero."""
+    """
+    Return operand 2 as a bias with an element for each of the `outputs` channels, or `None` if it
+    is absent or zero.
+    """
     if not op.has(2):
         return None
     value = op.plain(2)
@@ -216,7 +235,7 @@ CONVOLUTION = ("input_zp", "weight_zp")
 
 @operation("conv2d")
 def convolution(op: Operation) -> Value:
-    """A convolution with weights [O, H, W, I]."""
+    """Import conv2d, with weights [O, H, W, I]."""
     (_, _, _, channels), (outputs, _, _, depth) = _rank(op, 0, 4), _rank(op, 1, 4)
     if channels != depth:
         raise op.wrong(f"weights of {depth} channels for {channels} channels")
@@ -240,7 +259,7 @@ def _pair(values: Sequence[int]) -> tuple[int, int]:
 
 @operation("depthwise_conv2d")
 def depthwise(op: Operation) -> Value:
-    """A convolution of each channel with M filters; the weights are [H, W, C, M]."""
+    """Import depthwise_conv2d: each channel is convolved with M filters, which are [H, W, C, M]."""
     (_, _, _, channels), (height, width, depth, count) = _rank(op, 0, 4), _rank(op, 1, 4)
     if channels != depth:
         raise op.wrong(f"weights of {depth} channels for {channels} channels")
@@ -262,7 +281,10 @@ def depthwise(op: Operation) -> Value:
 
 @operation("conv3d")
 def convolution_3d(op: Operation) -> Value:
-    """A convolution over three dimensions: the slices of the depth become channels."""
+    """
+    Import conv3d as a convolution over height and width: the slices along the depth become
+    channels.
+    """
     n, depth, height, width, channels = _rank(op, 0, 5)
     outputs, taps, kh, kw, per_tap = _rank(op, 1, 5)
     if channels != per_tap:
@@ -297,7 +319,10 @@ def convolution_3d(op: Operation) -> Value:
 
 
 def _reshaped(op: Operation, value: Value, shape: Sequence[int]) -> Value:
-    """Reshape a result that may still be without a requantization."""
+    """
+    Reshape a result of a layer. If it is not emitted yet, since the requantization is unknown, it
+    is reshaped later.
+    """
     if not isinstance(value, Sums):
         assert isinstance(value, SSAValue)
         return op.emitter.reshaped(value, shape)
@@ -312,8 +337,9 @@ def _reshaped(op: Operation, value: Value, shape: Sequence[int]) -> Value:
 @operation("transpose_conv2d")
 def transposed(op: Operation) -> Value:
     """
-    The gradient of a convolution with weights [O, H, W, I]: a convolution over the input with zeros
-    between the elements, with filters that are turned by 180 degrees. `out_pad` widens the result.
+    Import transpose_conv2d with weights [O, H, W, I]: a convolution over the input with zeros
+    between the elements, with filters that are turned by 180 degrees. `out_pad` adds to the border
+    of the result.
     """
     (_, _, _, channels), (outputs, *kernel, depth) = _rank(op, 0, 4), _rank(op, 1, 4)
     if channels != depth:
@@ -343,7 +369,7 @@ def transposed(op: Operation) -> Value:
 
 @operation("fully_connected")
 def fully_connected(op: Operation) -> Value:
-    """A matrix product with weights [O, I], in text of older MLIR."""
+    """Import fully_connected of older MLIR: a matrix product with weights [O, I]."""
     (_, channels), (outputs, depth) = _rank(op, 0, 2), _rank(op, 1, 2)
     if channels != depth:
         raise op.wrong(f"weights of {depth} columns for {channels} columns")
@@ -354,7 +380,7 @@ def fully_connected(op: Operation) -> Value:
 
 @operation("matmul")
 def matmul(op: Operation) -> Value:
-    """The products of matrices [N, H, C] and [N, C, W]."""
+    """Import matmul: the products of matrices [N, H, C] and [N, C, W]."""
     (n, rows, depth), (batch, inner, columns) = _rank(op, 0, 3), _rank(op, 1, 3)
     if n != batch or depth != inner:
         raise op.wrong(f"{list(op.shape(0))} times {list(op.shape(1))}")

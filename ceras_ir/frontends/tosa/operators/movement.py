@@ -20,7 +20,7 @@ MAX_REPEATS = 1 << 12
 
 @operation("reshape")
 def reshape(op: Operation) -> Value:
-    """The elements in another shape."""
+    """Import reshape."""
     value, shape = op.moved(0), list(op.integers("new_shape", 1))
     if shape.count(-1) == 1:
         rest = prod(n for n in shape if n != -1)
@@ -32,7 +32,7 @@ def reshape(op: Operation) -> Value:
 
 @operation("transpose")
 def transpose(op: Operation) -> Value:
-    """Permute dimensions."""
+    """Import transpose: permute dimensions."""
     order = op.integers("perms", 1)
     if sorted(order) != list(range(len(op.shape(0)))):
         raise op.wrong(f"{list(order)} does not order {len(op.shape(0))} dimensions")
@@ -41,7 +41,7 @@ def transpose(op: Operation) -> Value:
 
 @operation("concat")
 def concat(op: Operation) -> Value:
-    """Concatenate operands along an axis."""
+    """Import concat: concatenate operands along an axis."""
     if not op.count:
         raise op.wrong("has no operands")
     rank = len(op.shape(0))
@@ -56,7 +56,7 @@ def concat(op: Operation) -> Value:
 
 @operation("slice")
 def slice_(op: Operation) -> Value:
-    """A block of a size from a start."""
+    """Import slice: the block with a constant start and size; a size of -1 is the rest."""
     shape, starts, sizes = op.shape(0), op.integers("start", 1), op.integers("size", 2)
     if not len(shape) == len(starts) == len(sizes):
         raise op.wrong(f"start {list(starts)} and size {list(sizes)} of {list(shape)}")
@@ -69,7 +69,7 @@ def slice_(op: Operation) -> Value:
 
 @operation("tile")
 def tile(op: Operation) -> Value:
-    """Repeat along each dimension."""
+    """Import tile: repeat the operand along each dimension."""
     value, repeats = op.moved(0), op.integers("multiples", 1)
     shape = op.shape(0)
     if (
@@ -91,13 +91,16 @@ def tile(op: Operation) -> Value:
 
 @operation("reverse")
 def reverse(op: Operation) -> Value:
-    """Reverse the order along an axis."""
+    """Import reverse: reverse the order of elements along an axis."""
     return op.emitter.reversed(op.moved(0), op.axis(len(op.shape(0))))
 
 
 @operation("pad")
 def pad(op: Operation) -> Value:
-    """Add a border of zeros, or of operand 2."""
+    """
+    Import pad: add a border of zeros (of the zero point for stored integers), or of the number in
+    operand 2.
+    """
     value, count = op.moved(0), len(op.shape(0))
     given = op.entries("padding")
     flat = np.array(given if given is not None else op.array(1)).reshape(-1).tolist()
@@ -114,7 +117,7 @@ def pad(op: Operation) -> Value:
 
 
 def _rows(op: Operation, index: int) -> tuple[EmittedValue, int, int, int]:
-    """Return the rows of an operand [N, K, C] as [N * K, C], and the three extents."""
+    """Return operand `index`, [N, K, C], as rows [N * K, C], and the extents N, K and C."""
     shape = op.shape(index)
     if len(shape) != 3:
         raise op.wrong(f"three dimensions expected, got {list(shape)}")
@@ -123,7 +126,7 @@ def _rows(op: Operation, index: int) -> tuple[EmittedValue, int, int, int]:
 
 
 def _places(op: Operation, n: int, k: int) -> tuple[EmittedValue, int]:
-    """Return the indices of rows, and their number for each batch."""
+    """Return the row in [N * K, C] for each of the indices [N, W] in operand 1, and W."""
     shape = op.shape(1)
     if len(shape) != 2 or shape[0] != n:
         raise op.wrong(f"indices of shape {list(shape)} for a batch of {n}")
@@ -137,7 +140,7 @@ def _places(op: Operation, n: int, k: int) -> tuple[EmittedValue, int]:
 
 @operation("gather")
 def gather(op: Operation) -> Value:
-    """Rows [N, W, C] of the values [N, K, C] at the indices [N, W]."""
+    """Import gather: the rows [N, W, C] of the values [N, K, C] at the indices [N, W]."""
     rows, n, k, c = _rows(op, 0)
     indices, count = _places(op, n, k)
     return op.emitter.reshaped(op.emitter.taken(rows, indices), (n, count, c))
@@ -145,7 +148,10 @@ def gather(op: Operation) -> Value:
 
 @operation("scatter")
 def scatter(op: Operation) -> Value:
-    """The values [N, K, C] with rows [N, W, C] at the indices [N, W]."""
+    """
+    Import scatter: the values [N, K, C], in which the rows at the indices [N, W] are replaced by
+    [N, W, C].
+    """
     emitter = op.emitter
     n, k, c = _rows(op, 0)[1:]
     indices, count = _places(op, n, k)
@@ -170,13 +176,15 @@ def _variable(op: Operation) -> str:
 
 @operation("variable_read", "variable.read")
 def read(op: Operation) -> Value:
-    """The value of a variable."""
+    """Import variable_read: the current value of a variable."""
     return op.states[_variable(op)]
 
 
 @operation("variable_write", "variable.write")
 def write(op: Operation) -> Sequence[Value]:
-    """Set the value of a variable for later reads, and for the next call."""
+    """
+    Import variable_write: set the value of a variable for later operations, and for the next call.
+    """
     name, value = _variable(op), op.emitter.materialize(as_plain(op.emitter, op.value(0)))
     if value.type != op.states[name].type:
         raise op.unsupported(f"a variable of {op.states[name].type} that becomes {value.type}")

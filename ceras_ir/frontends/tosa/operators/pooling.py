@@ -24,7 +24,10 @@ MAX_POSITIONS = 1 << 16
 
 
 def _window(op: Operation) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int, int, int]]:
-    """Return the kernel, the strides and the padding [top, left, bottom, right]."""
+    """
+    Return the kernel [height, width], the strides and the padding [top, left, bottom, right] of a
+    pooling.
+    """
     if len(op.shape(0)) != 4:
         raise op.wrong(f"four dimensions expected, got {list(op.shape(0))}")
     (kh, kw), (sh, sw) = op.window("kernel", 2), op.window("stride", 2)
@@ -34,7 +37,10 @@ def _window(op: Operation) -> tuple[tuple[int, int], tuple[int, int], tuple[int,
 
 @operation("max_pool2d")
 def max_pool(op: Operation) -> Value:
-    """The maximum of the elements of a window inside the input."""
+    """
+    Import max_pool2d: the maximum of the elements of each window. Elements outside of the input do
+    not count.
+    """
     op.keeps_nan()
     kernel, strides, padding = _window(op)
     if op.is_float:
@@ -50,7 +56,7 @@ def max_pool(op: Operation) -> Value:
 
 
 def reciprocal(count: int) -> tuple[int, int]:
-    """Return the multiplier and the shift with which TOSA divides by a number of elements."""
+    """Return the multiplier and the right shift with which TOSA divides a sum by `count`."""
     bits = (count - 1).bit_length()
     return (((1 << 30) + 1) << bits) // count, 30 + bits
 
@@ -58,8 +64,8 @@ def reciprocal(count: int) -> tuple[int, int]:
 @operation("avg_pool2d")
 def average_pool(op: Operation) -> Value:
     """
-    The average of the elements of a window inside the input. A sum of integers is multiplied by a
-    rounded reciprocal.
+    Import avg_pool2d: the average of the elements of each window. Elements outside of the input do
+    not count. A sum of integers is multiplied by a rounded reciprocal.
     """
     kernel, strides, padding = _window(op)
     if op.is_float:
@@ -92,7 +98,10 @@ def average_pool(op: Operation) -> Value:
 
 
 def _with_borders(op: Operation, x: SSAValue, points: tuple[int, int]) -> Value:
-    """Return the averages of windows with different numbers of elements."""
+    """
+    Return the averages of stored integers if windows have different numbers of elements, because of
+    padding. `points` are the zero points of input and result.
+    """
     (kh, kw), (sh, sw), (top, left, bottom, right) = _window(op)
     emitter, (height, width) = op.emitter, op.shape(0)[1:3]
     padded = emitter.padded(
@@ -135,7 +144,7 @@ def _with_borders(op: Operation, x: SSAValue, points: tuple[int, int]) -> Value:
 
 
 def _centred(op: Operation, x: SSAValue, point: int) -> SSAValue:
-    """Return plain integers of 32 bits minus a zero point."""
+    """Return stored integers minus the zero point `point`, as i32."""
     emitter = op.emitter
     plain = emitter.cast(as_plain(emitter, x), PLAIN["i32"])
     return emitter.sub(plain, emitter.number(point, plain)) if point else emitter.materialize(plain)
@@ -143,7 +152,10 @@ def _centred(op: Operation, x: SSAValue, point: int) -> SSAValue:
 
 @operation("resize")
 def resize(op: Operation) -> Value:
-    """Resample height and width by ratios; interpolated integers are not divided."""
+    """
+    Import resize of height and width by ratios of integers. The result of a bilinear resize of
+    integers is not divided: it is larger by both numerators.
+    """
     mode = op.word("mode", "NEAREST").upper()
     if mode == "NEAREST_NEIGHBOR":
         mode = "NEAREST"
@@ -178,7 +190,10 @@ def resize(op: Operation) -> Value:
 
 
 class _Axis:
-    """The positions of the results along an axis, in units of 1 / `numerator`."""
+    """
+    The positions of the results of a resize along an axis. They are in units of 1 / `numerator` of
+    an input element.
+    """
 
     def __init__(
         self, op: Operation, extent: int, numerator: int, denominator: int, offset: int, border: int
@@ -199,7 +214,10 @@ class _Axis:
         return np.where(2 * self.rest >= self.numerator, self.upper, self.lower).tolist()
 
     def blended(self, op: Operation, x: EmittedValue, axis: int) -> EmittedValue:
-        """Return the sum of both neighbors; integers have the weights times the numerator."""
+        """
+        Return the weighted sum of both neighbors of each position along `axis`. For integers, the
+        weights are multiplied by the numerator.
+        """
         emitter = op.emitter
         shape = [1] * 4
         shape[axis] = self.count
@@ -221,7 +239,10 @@ def _dtype(op: Operation) -> type[np.generic]:
 
 
 def _known(op: Operation, axes: list[_Axis]) -> SSAValue | None:
-    """Return the operation of the dialect with these coordinates, if there is one."""
+    """
+    Return a resize operation of `graph` with the same coordinates, or `None` if there is no such
+    operation.
+    """
     scales = [axis.numerator / axis.denominator for axis in axes]
     for kind in (Coordinates.HALF_PIXEL, Coordinates.ASYMMETRIC):
         expected = [

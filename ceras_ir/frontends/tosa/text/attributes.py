@@ -45,11 +45,14 @@ INTEGER_WIDTHS = (1, 4, 8, 16, 32, 48, 64)
 
 @dataclass(frozen=True)
 class TensorText:
-    """The type of a tensor; the shape is `None` if the rank is open."""
+    """The type of a tensor in the text; `shape` is `None` if the rank is open."""
 
     shape: tuple[int, ...] | None
     element: str
-    """An element such as `i8`, `ui8`, `i48`, `f32` or `index`; of a quantized type the storage."""
+    """
+    The element type, such as `i8`, `ui8`, `i48`, `f32` or `index`; for a quantized type it is the
+    storage.
+    """
 
     def __str__(self) -> str:
         if self.shape is None:
@@ -60,7 +63,7 @@ class TensorText:
 
 @dataclass(frozen=True)
 class OtherType:
-    """A type that is not a tensor; a shape of `rank` extents if it has one."""
+    """A type in the text that is no tensor type. A `!tosa.shape` has `rank` extents."""
 
     text: str
     rank: int | None = None
@@ -74,7 +77,7 @@ Type: TypeAlias = TensorText | OtherType
 
 @dataclass(frozen=True)
 class Elements:
-    """A dense constant, as it is written, or the name of a resource."""
+    """A dense constant as text, or the name of a resource that has the elements."""
 
     type: TensorText
     text: str
@@ -98,7 +101,7 @@ Attribute: TypeAlias = Union[
 
 
 class AttributeReader:
-    """Parses attributes and types at the position of a scanner."""
+    """Parses attributes and types at the current position of a scanner."""
 
     def __init__(self, scanner: Scanner):
         self.scanner = scanner
@@ -147,13 +150,13 @@ class AttributeReader:
         return element
 
     def types(self) -> list[Type]:
-        """Parse a type, or types in parentheses."""
+        """Parse a type, or several types in parentheses, and return a list."""
         if self.scanner.accept("("):
             return self.scanner.listed(")", self.type)
         return [self.type()]
 
     def dictionary(self) -> dict[str, Attribute]:
-        """Parse entries after `{`, up to `}`."""
+        """Parse the entries of a dictionary up to and including `}`; the `{` was read before."""
         entries: dict[str, Attribute] = {}
 
         def entry() -> None:
@@ -218,13 +221,16 @@ class AttributeReader:
         return entries.dictionary()
 
     def _with_type(self, value: Attribute) -> Attribute:
-        """Skip the type of a number or string."""
+        """Skip the type after a number or string, if there is one, and return `value`."""
         if self.scanner.accept(":"):
             self.type()
         return value
 
     def _number(self, text: str) -> int | float:
-        """Parse the type of a number. A hexadecimal number of a float type has the bits."""
+        """
+        Convert `text` and the type after it to a number. A hexadecimal number with a float type is
+        the bit pattern of a float.
+        """
         if len(text) > MAX_DIGITS:
             self.scanner.fail(f"a number of more than {MAX_DIGITS} characters")
         kind = str(self.type()) if self.scanner.accept(":") else ""
@@ -239,7 +245,7 @@ class AttributeReader:
         return float(np.array([bits], f"u{stored.itemsize}").view(stored)[0])
 
     def _array(self) -> list[Attribute]:
-        """Parse `<i64: 1, 2>` after `array`."""
+        """Parse the rest of `array<i64: 1, 2>`, after the word `array`."""
         scanner = self.scanner
         scanner.require("<")
         self.type()
@@ -262,8 +268,8 @@ class AttributeReader:
 
 def dtype_of(element: str) -> np.dtype[np.generic] | None:
     """
-    Return the numpy type that stores elements, of the same or a larger width; `None` if the
-    elements are not imported.
+    Return the numpy type for elements such as `i8`, of the same or the next larger width; `None` if
+    these elements are not supported.
     """
     if element in FLOATS:
         return np.dtype(FLOATS[element])
@@ -284,8 +290,9 @@ NUMBERS = re.compile(r"[\[\],\s]+")
 
 def array_of(elements: Elements, resources: Mapping[str, str]) -> Array:
     """
-    Return the array of a constant. `resources` has the hexadecimal text of each resource: four
-    bytes of an alignment, then the elements in little-endian order.
+    Return the elements of a constant as an array. `resources` has the text of each resource by
+    name: hexadecimal digits of four bytes with the alignment, then of the elements in little-endian
+    order.
     """
     fail, at = elements.scanner.fail, elements.at
     kind = elements.type
@@ -328,7 +335,10 @@ def _bytes(elements: Elements, text: str) -> bytes:
 def _of_bytes(
     elements: Elements, data: bytes, dtype: np.dtype[np.generic], shape: tuple[int, ...]
 ) -> Array:
-    """Return an array of bytes; booleans are bytes, or bits from the lowest on."""
+    """
+    Return the elements that are stored in `data` as an array. Booleans are stored as bytes, or as
+    bits, the lowest first.
+    """
     count, fail = prod(shape), elements.scanner.fail
     if dtype == np.bool_:
         bits = np.frombuffer(data, np.uint8)
@@ -366,7 +376,9 @@ def _of_numbers(numbers: list[str], dtype: np.dtype[np.generic]) -> Array:
 
 
 def _floats(numbers: list[str], dtype: np.dtype[np.generic]) -> Array:
-    """Return floats; a hexadecimal number has the bits of a float."""
+    """
+    Return `numbers` as an array of floats. A hexadecimal number is the bit pattern of a float.
+    """
     with np.errstate(over="ignore"):
         if not any(n.startswith("0x") for n in numbers):
             return np.array(list(map(float, numbers)), np.float64).astype(dtype)

@@ -46,7 +46,10 @@ WITH_REGIONS = ("tosa.cond_if", "tosa.while_loop", "scf.if", "scf.for", "scf.whi
 
 @dataclass(frozen=True)
 class TextOperation:
-    """An operation; values have the names of the text, such as `%3#1`."""
+    """
+    An operation of the text. Values have the names of the text, such as `%3#1`; lines and columns
+    count from 1.
+    """
 
     name: str
     line: int
@@ -57,7 +60,7 @@ class TextOperation:
     result_types: tuple[Type, ...]
     attributes: Mapping[str, Attribute]
     location: str = ""
-    """The text of the location, or an alias."""
+    """The text of the location, or the name of an alias."""
 
 
 @dataclass(frozen=True)
@@ -91,11 +94,14 @@ class TextModule:
     locations: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def array(self, elements: Elements) -> Array:
-        """Return the array of a constant."""
+        """Return the elements of a constant as an array."""
         return array_of(elements, self.resources)
 
     def location_name(self, location: str) -> str:
-        """Return the first name in a location, "" if it only refers to lines of files."""
+        """
+        Return the first name in a location, after aliases are followed; "" if it has only lines of
+        files.
+        """
         for _ in range(MAX_ALIASES):
             follow = None
             for found in LOCATION_PART.finditer(location):
@@ -120,7 +126,7 @@ def read_module(text: str, file: str) -> TextModule:
 
 
 class _Reader:
-    """Parses a module at the position of a scanner."""
+    """Parses a module at the current position of a scanner."""
 
     def __init__(self, scanner: Scanner, resources: Mapping[str, str]):
         self.scanner = scanner
@@ -193,7 +199,7 @@ class _Reader:
         )
 
     def _location(self) -> str:
-        """Return the text of a location, if one is here."""
+        """Return the text of the location at the current position; "" if there is no location."""
         scanner, at = self.scanner, self.scanner.at
         if not scanner.accept_word("loc"):
             return ""
@@ -302,7 +308,7 @@ class _Reader:
         return self.scanner.expect(VALUE, "an operand")
 
     def _operands(self) -> list[str]:
-        """Parse operands without parentheses."""
+        """Parse operands that are separated by commas, without parentheses."""
         found: list[str] = []
         while self.scanner.sees("%"):
             found.append(self._operand())
@@ -367,7 +373,8 @@ class _Reader:
 
     def _attributes(self) -> dict[str, Attribute]:
         """
-        Parse attributes: clauses such as `axis(1)` and `mode<NEAREST>`, then a dictionary.
+        Parse the attributes of an operation: clauses such as `axis(1)` and `mode<NEAREST>`, then a
+        dictionary, if any.
         """
         scanner = self.scanner
         found: dict[str, Attribute] = {}

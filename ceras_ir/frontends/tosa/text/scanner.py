@@ -37,7 +37,7 @@ MAX_SHOWN = 20
 
 
 class Scanner:
-    """A position in a text, and the tokens from there on."""
+    """A text and the current position in it, from which tokens are read."""
 
     def __init__(self, text: str, file: str):
         self.text = text
@@ -47,12 +47,14 @@ class Scanner:
         self.skip()
 
     def place(self, at: int) -> tuple[int, int]:
-        """Return the line and the column of a position, from 1."""
+        """Return the line and the column, from 1, of the position `at`."""
         line = bisect_right(self._starts, at)
         return line, at - self._starts[line - 1] + 1
 
     def fail(self, message: str, at: int | None = None) -> NoReturn:
-        """Raise an error at a position, by default the current position."""
+        """
+        Raise a `SourceError` with `message` at the position `at`, by default the current position.
+        """
         at = self.at if at is None else at
         source = excerpt(self.text, at, at + 1)
         raise SourceError([Diagnostic(message, self.file, *self.place(at), source)])
@@ -68,7 +70,10 @@ class Scanner:
         return self.at >= len(self.text)
 
     def take(self, pattern: re.Pattern[str]) -> str | None:
-        """Return the text that matches here, and advance; `None` without a match."""
+        """
+        Return the text that matches `pattern` at the current position, and advance after it; `None`
+        without a match.
+        """
         found = pattern.match(self.text, self.at)
         if found is None:
             return None
@@ -86,7 +91,7 @@ class Scanner:
         return self.text.startswith(literal, self.at)
 
     def accept(self, literal: str) -> bool:
-        """Advance if the text continues with `literal`."""
+        """Return whether the text continues with `literal`, and advance after it if so."""
         if not self.sees(literal):
             return False
         self.at += len(literal)
@@ -94,7 +99,7 @@ class Scanner:
         return True
 
     def accept_word(self, word: str) -> bool:
-        """Advance if the next name is `word`."""
+        """Return whether the next name is exactly `word`, and advance after it if so."""
         found = NAME.match(self.text, self.at)
         return found is not None and found[0] == word and self.accept(word)
 
@@ -107,17 +112,25 @@ class Scanner:
         self.fail(f"expected {what}, got {shown!r}" if shown else f"expected {what}")
 
     def string(self) -> str | None:
-        """Return the content of a string literal, if one is here."""
+        """
+        Return the content of the string literal at the current position, and advance after it;
+        `None` if there is no string literal.
+        """
         found = self.take(STRING)
         return None if found is None else unescaped(found)
 
     def symbol(self) -> str:
-        """Return the name of a symbol such as `@main`."""
+        """
+        Return the name of the symbol at the current position without the `@`, and advance after it.
+        """
         found = self.expect(SYMBOL, "a symbol such as @main")[1:]
         return unescaped(found) if found.startswith('"') else found
 
     def listed(self, close: str, item: Callable[[], T]) -> list[T]:
-        """Return comma-separated items up to `close`, which is consumed."""
+        """
+        Call `item` for each of the items that are separated by commas, up to and including `close`.
+        Return the results.
+        """
         found: list[T] = []
         if self.accept(close):
             return found
@@ -128,7 +141,10 @@ class Scanner:
             self.require(",")
 
     def balanced(self) -> str:
-        """Return the text between the bracket here and the matching bracket, which is consumed."""
+        """
+        Return the text from the bracket at the current position to the matching bracket, without
+        both, and advance after it.
+        """
         start, open_brackets = self.at, list[str]()
         while True:
             found = BRACKETS.search(self.text, self.at)
@@ -155,7 +171,7 @@ class Scanner:
 
 
 def unescaped(literal: str) -> str:
-    """Return the content of a quoted literal."""
+    """Return the content of a string literal without the quotes and escapes."""
     inside = literal[1:-1]
     if "\\" not in inside:
         return inside
