@@ -35,7 +35,8 @@ from ceras_ir.targets.protocol import Target, all_targets
 
 class ModelLengths:
     """
-    A network at several lengths of an input. It is immutable: `quantize` returns another network.
+    A network that is compiled for several lengths of an input, such as 32, 64 and 96 steps. It is
+    immutable: `quantize` returns another network.
     """
 
     def __init__(
@@ -45,7 +46,10 @@ class ModelLengths:
         options: BuildOptions,
         files: SampleFiles | None = None,
     ):
-        """Keep a module for each length, ascending. `load_lengths` calls this."""
+        """
+        Keep the modules of the network, one for each length in ascending order. `load_lengths`
+        calls this.
+        """
         self._networks = LengthModules(lengths, list(modules))
         self._options, self._files = options, files
 
@@ -56,7 +60,7 @@ class ModelLengths:
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """The lengths, ascending."""
+        """The lengths of the input, in ascending order."""
         return self._networks.lengths.values
 
     @property
@@ -70,7 +74,7 @@ class ModelLengths:
         return table_of(self._networks).outputs[-1]
 
     def at(self, length: int) -> Model:
-        """Return the network at a length."""
+        """Return the network at one of the lengths. Raise a `UsageError` for any other length."""
         if length not in self.lengths:
             raise UsageError(f"no length {length}: there are {self._networks.lengths.text}")
         return Model(self._networks.modules[self.lengths.index(length)], self.title)
@@ -86,8 +90,8 @@ class ModelLengths:
         **options: object,
     ) -> ModelLengths:
         """
-        Quantize the network once for all lengths, with the options of `Model.quantize`. Samples
-        have the largest length.
+        Quantize the network with the same scales for all lengths. The options are as in
+        `Model.quantize`; samples for `calibration` have the largest length.
         """
         files, data = SampleFiles(), None
         with diagnosed(self.title), files.named():
@@ -107,8 +111,8 @@ class ModelLengths:
     @listing(target_parameters(all_targets(), ("board",)))
     def compile(self, target: str, *, board: str | None = None, **options: object) -> Compiled:
         """
-        Compile a program for all lengths, for a target that supports it. The options are those of
-        the target.
+        Compile a single program for all lengths. The options are as for the target on the command
+        line; a target that does not support several lengths raises an error.
         """
         with diagnosed(self.title):
             chosen = replace(self._options, target=target_of(target, board, options))
@@ -118,7 +122,8 @@ class ModelLengths:
 
     def run(self, inputs: Data, *, images: ImageOptions | None = None) -> dict[str, Array]:
         """
-        Return the outputs by name for samples of a single length, computed by the interpreter.
+        Return the outputs by name for samples that all have the same one of the lengths, computed
+        by the interpreter.
         """
         with diagnosed("inputs"):
             given, table = reusable(inputs), table_of(self._networks)
@@ -147,9 +152,9 @@ def load_lengths(
     states: Mapping[str, str] | None = None,
 ) -> ModelLengths:
     """
-    Load the network in a file at several lengths. `shapes` has for each input with several shapes a
-    text, as in `--shape`, such as `"1x32..512:32"`, or a list of shapes. Other arguments are those
-    of `load`.
+    Load the network in an ONNX file or IR text at several lengths of an input. `shapes` maps this
+    input to text as in `--shape`, such as `"1x32..512:32"` (from 32 to 512 in steps of 32), or to a
+    list of shapes. Other arguments are as in `load`.
     """
     name = fspath(network)
     with diagnosed(name):

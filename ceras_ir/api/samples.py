@@ -64,7 +64,7 @@ def read_samples(
 
 
 def reusable(data: Data) -> Data:
-    """Return data that can be read several times: a generator becomes a list."""
+    """Return `data` in a form that can be read several times: a generator becomes a list."""
     return cast("Data", list(data)) if isinstance(data, Iterator) else data
 
 

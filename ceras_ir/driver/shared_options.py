@@ -180,12 +180,18 @@ def bindings_of(
 
 
 def given_lengths(arguments: argparse.Namespace | ShapeOptions) -> Lengths | None:
-    """Return the lengths that `--shape` specifies, or `None` for a single shape of each input."""
+    """
+    Return the lengths of an input that `--shape` specifies, or `None` if each input has a single
+    shape.
+    """
     return lengths_of(_unique("--shape", arguments.shape))
 
 
 def single_shapes(arguments: argparse.Namespace | ShapeOptions) -> dict[str, Shape]:
-    """Return the shape of each input in `--shape`. Several lengths of an input are refused."""
+    """
+    Return the shape of each input in `--shape`. Raise a `UsageError` if an input has several
+    lengths.
+    """
     shapes = _unique("--shape", arguments.shape)
     if (lengths := lengths_of(shapes)) is not None:
         largest = "x".join(map(str, lengths.at(-1)[lengths.input]))

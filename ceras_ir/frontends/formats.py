@@ -46,8 +46,8 @@ class FileImporter(Protocol):
 
 def ending_of(path: str) -> str:
     """
-    Return the ending of a file. IR text of another dialect has a longer ending, such as
-    `.tosa.mlir`, if an extension imports it.
+    Return the ending of the file `path` in lower case, such as `.onnx`. It is longer, such as
+    `.tosa.mlir`, for IR text of another dialect that an extension imports.
     """
     stem, ending = os.path.splitext(path)
     ending = ending.lower()

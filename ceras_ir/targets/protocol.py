@@ -264,7 +264,10 @@ class Target(ABC):
             self.check_board(self.board_name)
 
     def check_lengths(self) -> None:
-        """Refuse options that need a single length, for a program of several lengths."""
+        """
+        Raise an error for an option that needs a single length, if a program for several lengths of
+        an input is compiled.
+        """
         return None
 
     def for_host(self) -> Self:
@@ -335,8 +338,8 @@ class Target(ABC):
         self, modules: Sequence[ModuleOp], values: Sequence[int], title: str
     ) -> Emission:
         """
-        Return the files of a program for the networks of ascending lengths `values`, if the
-        target `accepts_lengths`.
+        Return the files of a single program for `modules`, the network at each of the ascending
+        lengths `values` of an input. Only a target that `accepts_lengths` implements it.
         """
         raise missing_method(type(self), "emit_lengths")
 

@@ -172,12 +172,18 @@ def candidate_values(graph: onnx.GraphProto, name: str) -> Sequence[Sequence[flo
 
 
 def _sides_of_picture(shape: Sequence[int]) -> Sequence[tuple[int, int]]:
-    """Return height and width of an input with four dimensions, in either layout."""
+    """
+    Return the possible pairs of height and width of an input with four dimensions: for NCHW and for
+    NHWC. Return [] for another rank.
+    """
     return [] if len(shape) != PICTURE_RANK else [(shape[2], shape[3]), (shape[1], shape[2])]
 
 
 def _declared(graph: onnx.GraphProto, other: str) -> Iterator[Sequence[int]]:
-    """Return the shapes of outputs and inputs except `other`."""
+    """
+    Yield the declared shapes of the outputs, and of the inputs except `other`, that have no open
+    dimensions.
+    """
     for value in (v for v in (*graph.output, *graph.input) if v.name != other):
         dims = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
         if dims and all(dim > 0 for dim in dims):

@@ -27,13 +27,19 @@ without end.
 
 @dataclass
 class Budget:
-    """The number of branches that may still be emitted."""
+    """
+    The number of branches (subgraphs of IF) that may still be emitted, so that a hostile file does
+    not cause much work.
+    """
 
     left: int = MAX_BRANCHES
 
 
 class Scope:
-    """The values of a subgraph while its operators are emitted."""
+    """
+    A subgraph of a TensorFlow Lite model whose operators are emitted, with the values of the
+    tensors.
+    """
 
     def __init__(
         self,
@@ -57,7 +63,7 @@ class Scope:
         self.constants: dict[int, SSAValue] = {}
 
     def emit(self) -> None:
-        """Emit all operators, and refuse the unsupported ones together."""
+        """Emit all operators. The unsupported operators are reported together, in one error."""
         self._add_constants()
         refused: list[Finding] = []
         missing: set[int] = set()
@@ -74,7 +80,9 @@ class Scope:
             raise UnsupportedError(refused)
 
     def inlined(self, index: int, operands: Sequence[Value]) -> Sequence[Value]:
-        """Emit another subgraph for values of its inputs, and return the results."""
+        """
+        Emit subgraph `index` with the values `operands` of the inputs, and return the results.
+        """
         if self.depth >= MAX_DEPTH:
             raise damaged(f"more than {MAX_DEPTH} branches in each other")
         if self.budget.left <= 0:

@@ -229,7 +229,10 @@ class Node:
         return default if a is None else self._bounded(name, a.i)
 
     def whole(self, name: str) -> int:
-        """Return a required integer, which may be stored as a float or as a tensor of one."""
+        """
+        Return the required attribute `name`, an integer that may be stored as a float or as a
+        tensor of a single element.
+        """
         self._read.add(name)
         if (a := self._attributes.get(name)) is None:
             raise self.malformed(f"attribute '{name}' is missing")

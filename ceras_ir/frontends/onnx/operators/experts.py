@@ -57,21 +57,26 @@ def known_function(node: Node) -> str | None:
 
 @dataclass(frozen=True)
 class _Layer:
-    """The layer of all experts: weights [experts, outputs, inputs], biases, and their name."""
+    """
+    A dense layer of all experts: weights [experts, outputs, inputs], biases [experts, outputs], and
+    the name of its constants.
+    """
 
     weights: NDArray[np.float32]
     biases: NDArray[np.float32] | None
     name: str
 
     def of(self, emitter: Emitter, expert: int, rows: Value) -> SSAValue:
-        """Emit the layer of an expert."""
+        """
+        Emit the layer of expert number `expert` for `rows` [N, inputs], and return [N, outputs].
+        """
         bias = None if self.biases is None else self.biases[expert]
         added = None if bias is None else emitter.constant(bias, f"{self.name}_bias")
         matrix = emitter.constant(self.weights[expert], f"{self.name}_weights")
         return emitter.product(rows, matrix, added)
 
     def rows(self, chosen: slice, name: str) -> "_Layer":
-        """Return the layer of some outputs."""
+        """Return a layer that has only the outputs `chosen`."""
         biases = None if self.biases is None else np.ascontiguousarray(self.biases[:, chosen])
         return _Layer(np.ascontiguousarray(self.weights[:, chosen]), biases, name)
 
@@ -126,7 +131,10 @@ def _layer(node: Node, emitter: Emitter, index: int, name: str) -> _Layer:
 def _first_layers(
     node: Node, emitter: Emitter
 ) -> tuple[Sequence[_Layer], Callable[[Sequence[SSAValue]], SSAValue]]:
-    """Return the layers before the function, and the function of their results."""
+    """
+    Return the layers before the activation, and a function that computes the activation of their
+    results.
+    """
     kind, first = node.string("activation_type", "relu"), _layer(node, emitter, 2, "fc1")
     alpha, beta = node.number("activation_alpha", 1.0), node.number("activation_beta", 0.0)
     limit, fusion = node.bound("swiglu_limit", inf), node.integer("swiglu_fusion", SEPARATE)
@@ -150,7 +158,10 @@ def _first_layers(
 
 
 def _gated_layers(node: Node, emitter: Emitter, first: _Layer, fusion: int) -> Sequence[_Layer]:
-    """Return the gate and the linear layer of `swiglu`."""
+    """
+    Return the gate layer and the linear layer of `swiglu`. They are separate operands, or are
+    interleaved or concatenated in `first`, as the attribute `fusion` states.
+    """
     outputs = first.weights.shape[1]
     if fusion == SEPARATE and node.has_input(6):
         third = _layer(node, emitter, 6, "fc3")

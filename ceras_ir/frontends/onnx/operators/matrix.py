@@ -36,7 +36,7 @@ def matmul(node: Node, emitter: Emitter) -> Value:
 
 
 def _integer_product(node: Node, emitter: Emitter, a: Value, b: Value) -> Value:
-    """Return the product of integers without a scale, whose sums wrap around."""
+    """Return the matrix product of integers without a scale. Sums wrap around."""
     left, right = shape_of_value(a), shape_of_value(b)
     if min(len(left), len(right)) < 2 or left[-1] != right[-2]:
         raise node.wrong(f"{list(left)} times {list(right)}")

@@ -341,7 +341,10 @@ def simplified_layer_normalization(node: Node, emitter: Emitter) -> Sequence[Val
 
 @operator("RMSNorm")
 def deeploy_rms_norm(node: Node, emitter: Emitter) -> Value:
-    """Emit Deeploy's `SimplifiedLayerNormalization` along the last dimension."""
+    """
+    Import Deeploy's SimplifiedLayerNormalization: divide by the root mean square along the last
+    dimension, then multiply by the scale.
+    """
     x, epsilon = emitter.value(0), node.number("eps", 1e-5)
     last = [len(shape_of_value(x)) - 1]
     return _divided_by_root(node, emitter, x, emitter.value(1), last, epsilon)[0]

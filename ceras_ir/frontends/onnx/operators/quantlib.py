@@ -253,7 +253,7 @@ def _power_of_two(node: Node, name: str) -> int:
 
 
 def _integers(node: Node, emitter: Emitter, index: int) -> Value:
-    """Return a constant operand as integers of 64 bits."""
+    """Return operand `index`, a constant of integers below 2^31, as i64."""
     array = emitter.array(index)
     rounded = np.rint(array.astype(np.float64))
     if not (array == rounded).all() or np.abs(rounded).max(initial=0) >= 1 << 31:
@@ -263,8 +263,8 @@ def _integers(node: Node, emitter: Emitter, index: int) -> Value:
 
 def _per_channel(node: Node, emitter: Emitter, index: int) -> Value:
     """
-    Return integers that broadcast to operand 0. Those with more dimensions, or of a shape that does
-    not broadcast, belong to the channels, dimension 1.
+    Return operand `index`, a constant of integers, in a shape that broadcasts to operand 0. An
+    operand that does not broadcast has an integer for each channel, dimension 1.
     """
     value, shape = _integers(node, emitter, index), emitter.shape(0)
     given = shape_of_value(value)
@@ -276,23 +276,25 @@ def _per_channel(node: Node, emitter: Emitter, index: int) -> Value:
 
 
 def _whole(emitter: Emitter, index: int) -> Value:
-    """Return an operand as integers of 64 bits."""
+    """Return operand `index`, integers that may be stored as floats, as i64."""
     return emitter.cast(emitter.value(index), i64)
 
 
 def _result(emitter: Emitter, x: Value) -> Value:
-    """Return integers in the type of the first operand."""
+    """Convert the integers `x` to the type of the first operand."""
     return emitter.cast(x, element_of(emitter.tensor(0)))
 
 
 def _signed(node: Node, emitter: Emitter, x: Value) -> Value:
-    """Clamp to the levels around 0."""
+    """
+    Clamp `x` to the `n_levels` integers around 0, and convert it to the type of the first operand.
+    """
     half = _levels(node) // 2
     return _result(emitter, emitter.bounded(x, -half, half - 1))
 
 
 def _quotient(emitter: Emitter, x: Value, divisor: int) -> Value:
-    """Return `x / divisor` without the fraction."""
+    """Return `x / divisor`, rounded toward 0."""
     return emitter.div(x, emitter.number(divisor, x))
 
 
@@ -306,7 +308,10 @@ def _halved(emitter: Emitter, x: Value, divisor: int) -> Value:
 
 
 def _rounded_quotient(emitter: Emitter, dividend: Value, divisor: Value) -> Value:
-    """Return the quotient by a positive divisor. Ties are away from zero."""
+    """
+    Return `dividend / divisor`, rounded to the nearest integer; ties are away from zero. The
+    divisor must be positive.
+    """
     half = emitter.div(divisor, emitter.number(2, divisor))
     is_negative = emitter.compare(Compare.LESS, dividend, emitter.number(0, dividend))
     moved = emitter.select(is_negative, emitter.sub(dividend, half), emitter.add(dividend, half))
@@ -326,7 +331,7 @@ def _sum(emitter: Emitter, x: Value) -> Value:
 
 
 def _mean(emitter: Emitter, x: Value) -> Value:
-    """Return the average along the last dimension without the fraction."""
+    """Return the average along the last dimension, rounded toward 0."""
     return _quotient(emitter, _sum(emitter, x), shape_of_value(x)[-1])
 
 

@@ -11,7 +11,10 @@ from ceras_ir.frontends.tflite.operation import Operation, Stored, operator
 
 @operator("IF")
 def branch(op: Operation) -> Sequence[Value]:
-    """The results of one of two subgraphs. With a computed condition, these have no state."""
+    """
+    Import IF. With a constant condition, only the chosen subgraph is emitted. Otherwise both
+    subgraphs are emitted and the results are selected; they must then have no state.
+    """
     places = [op.operator.options.integer(i, "i") for i in range(2)]
     condition, operands = op.value(0), [op.value(i) for i in range(1, op.count)]
     if isinstance(condition, Constant):

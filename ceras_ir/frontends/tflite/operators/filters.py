@@ -27,8 +27,10 @@ BYTE_BITS, MAX_TOTAL = 8, 1 << 30
 @operator("SVDF")
 def svdf(op: Operation) -> Value:
     """
-    The products of the input with `filters` rows of weights enter the memory, [batch, filters,
-    steps]. A filter is the sum over its steps; a unit is the sum of `rank` filters, and a bias.
+    Import SVDF. The products of the input with `filters` rows of weights are appended to a memory
+    of the last steps, [batch, filters, steps], which is kept from call to call. A filter is the
+    weighted sum over the steps in the memory; the result of a unit is the sum of `rank` filters,
+    plus a bias.
     """
     rank, shape = op.operator.options.integer(0, "i"), op.shape(INPUT)
     filters, steps = _pair(op, OF_TIME)
@@ -47,7 +49,7 @@ def svdf(op: Operation) -> Value:
 
 
 def _pair(op: Operation, index: int) -> tuple[int, int]:
-    """Return the shape of weights, which must be constants."""
+    """Return the two extents of operand `index`, which must be constant weights of rank 2."""
     value = op.value(index)
     if not isinstance(value, Constant):
         raise op.unsupported("computed weights; convert the network with constant weights")
@@ -57,7 +59,10 @@ def _pair(op: Operation, index: int) -> tuple[int, int]:
 
 
 def _remembered(op: Operation, products: SSAValue) -> SSAValue:
-    """Add the products to the memory as the last step, and return it as [batch, filters, steps]."""
+    """
+    Append `products` [batch, filters] to the memory as the last step; the first step is dropped.
+    Return the memory as [batch, filters, steps].
+    """
     emitter, tensor = op.emitter, op.input(MEMORY)
     batch, (filters, steps) = op.shape(INPUT)[0], _pair(op, OF_TIME)
     before = emitter.reshaped(op.variables.read(tensor.name, tensor), (batch, filters, steps))
@@ -88,7 +93,10 @@ def _float_layer(op: Operation, rank: int) -> Value:
 
 @dataclass(frozen=True)
 class _Sums:
-    """The sums over time of all units, each a convolution with a filter for each channel."""
+    """
+    The weighted sums over the steps of the memory for all units, as a convolution with a filter for
+    each unit.
+    """
 
     op: Operation
     image: SSAValue
@@ -97,7 +105,7 @@ class _Sums:
     """The scale of products with the weights of the file."""
 
     def element(self, factor: int) -> UniformType:
-        """Return the type of sums in units of `factor` products."""
+        """Return the type of 32-bit sums in units of `factor` products."""
         return UniformType(self.scale * factor, storage=i32)
 
     def of(
@@ -109,8 +117,8 @@ class _Sums:
         requant: RequantAttr,
     ) -> SSAValue:
         """
-        Emit the sums for weights [units, steps] and biases in units of `factor` products. Weights
-        from 0 to 255 are stored with a zero point.
+        Emit the sums for `weights` [units, steps] and biases in units of `factor` products,
+        requantized to the type `element`. Weights from 0 to 255 are stored with a zero point.
         """
         point = -128 if weights.max(initial=0) > 127 else 0
         kind = UniformType(self.scale * factor / graph.scale_of(self.image), point, storage=i8)
@@ -138,8 +146,8 @@ class _Sums:
 
 def _integer_layer(op: Operation, rank: int) -> Value:
     """
-    Emit a layer of int8. The memory and the filter over time have int16, or int8 in TensorFlow Lite
-    Micro; sums have 32 bits. A memory of int8 with a zero point saturates where that kernel wraps
+    Emit a layer of int8. The memory and the weights over time are int16, or int8 in TensorFlow Lite
+    Micro; sums have 32 bits. An int8 memory with a zero point saturates where the kernel wraps
     around.
     """
     kinds = [op.input(i).kind for i in (INPUT, OF_FEATURES, OF_TIME, MEMORY)]
@@ -185,8 +193,9 @@ def _wide_sums(
     requant: RequantAttr,
 ) -> SSAValue:
     """
-    Emit sums of products of 16 bits. Sums of the high and of the low bytes of the weights fit 32
-    bits, and so does their total if larger totals saturate the result.
+    Emit sums with 16-bit weights, which may not fit 32 bits: the sums for the high and for the low
+    bytes of the weights are separate, and are then added. The total fits, or the result saturates
+    anyway.
     """
     emitter, byte = op.emitter, 1 << BYTE_BITS
     wide = sums.element(1)
