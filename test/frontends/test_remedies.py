@@ -542,6 +542,15 @@ COMPUTED_SIZES: dict[str, tuple[Sequence[onnx.NodeProto], tuple[int, Shape], str
         (FLOAT, (1, 2)),
         "--set v=1",
     ),
+    "scales of a batch": (
+        [
+            node("Reshape", "v minus", "flat"),
+            node("Concat", "ones flat", "s", axis=0),
+            node("Resize", "x - s", "y"),
+        ],
+        (FLOAT, ("N", 2)),
+        "--set v=1",
+    ),
     "region": (
         [
             node(
@@ -566,6 +575,7 @@ def test_computed_sizes(name: str) -> None:
         {"v": small},
         zeros=[0] * 6,
         zero=[0],
+        minus=[-1],
         start=[0, 0],
         axes=[2, 3],
         eight=[8, 8],

@@ -75,7 +75,8 @@ def origin_of(value: onnx.ValueInfoProto) -> frozenset[str]:
     """
     kind = value.type.tensor_type
     dims = [dim.dim_value for dim in kind.shape.dim]
-    is_open = any(dim <= 0 for dim in dims) and len(dims) > 1
+    # An open first dimension is a batch of 1.
+    is_open = any(dim <= 0 for dim in dims[1:])
     is_float = ELEMENT_TYPES.get(kind.elem_type, f32) == f32
     limit = MAX_SET_PAIR if is_float and len(dims) > 1 else MAX_SET_ELEMENTS
     fits = kind.HasField("shape") and not is_open and prod(max(dim, 1) for dim in dims) <= limit
