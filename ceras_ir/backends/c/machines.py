@@ -357,8 +357,8 @@ NATIVE_MACHINE = Machine(
 @dataclass(frozen=True)
 class Computer:
     """
-    A computer with an operating system, as described in a board file. Without both rates, no time
-    is predicted.
+    A computer with an operating system, as described in a board file. A time is predicted only if
+    both rates are given.
     """
 
     title: str = board_field(example='"My computer"')

@@ -12,7 +12,7 @@ constexpr const char* HARDWARE_USAGE =
     "       --registers FILE|ADDRESS   a UIO device, or a physical address (/dev/uio0)\n"
     "       --register-file FILE  the file that maps physical addresses (/dev/mem)\n"
     "       --interrupt FILE      blocks a read until an interrupt (the UIO device; else poll)\n"
-    "       --timeout MS          the timeout of a layer (1000)\n"
+    "       --timeout MS          the timeout of a launch (1000)\n"
     "       --cycles FILE         write a line per layer: the cycles, or 0 and the reason\n"
     "       --devices DIR         the folder of devices (/dev)\n"
     "       --classes DIR         the folder of the class of u-dma-buf (/sys/class)\n";
