@@ -122,7 +122,8 @@ def depthwise_int8(w: Writer, rng: np.random.Generator) -> Ref:
         "depthwise_conv2d", x, weights, bias, w.point(11), w.zero(), to=(1, 6, 6, 6),
         element="i32", acc_type="i32", **options,
     )  # fmt: skip
-    return w.rescale(y, multipliers(rng, 6), [37] * 3 + [38] * 3, element="i8", points=(0, -20))
+    factors = [*multipliers(rng, 5), 0]
+    return w.rescale(y, factors, [37] * 3 + [38] * 3, element="i8", points=(0, -20))
 
 
 @case
@@ -201,6 +202,7 @@ def rescale_32_to_8(w: Writer, rng: np.random.Generator) -> tuple[Ref, ...]:
         w.rescale(x, [1234567], [33], element="i16", twice=True),
         w.rescale(large, [half + 12345], [53], element="i8", points=(0, -128)),
         w.rescale(large, [half + 12345], [45], element="i16", twice=True),
+        w.rescale(large, [0], [45], element="i8", points=(0, 5), twice=True),
     )
 
 

@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pkgutil import iter_modules
 
-import numpy as np
 import onnx
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
-from ceras_ir.frontends.onnx.emission.values import Constant, Value, name_loc
+from ceras_ir.frontends.onnx.emission.values import Constant, Value, array_of_numbers, name_loc
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.frontends.onnx.operators import load_operators
 from ceras_ir.frontends.onnx.operators.arithmetic import divide_exactly
@@ -96,10 +95,8 @@ class Importer:
             tensor = self.graph.tensors[index]
             shape = self._shape_of(tensor, name)
             if name in self.set_values:
-                array = np.array(self.set_values[name])
-                if array.size != np.prod(shape):
-                    raise InputError(f"--set {name}: expected {int(np.prod(shape))} numbers")
-                constant = Constant.of(name, array.astype(tensor.dtype).reshape(shape))
+                array = array_of_numbers(name, self.set_values[name], tensor.dtype, shape)
+                constant = Constant.of(name, array)
                 self.values[index] = constant
                 continue
             kind = TensorType(tensor.element, shape)

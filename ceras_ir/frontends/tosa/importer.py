@@ -16,7 +16,7 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.folding import computed
-from ceras_ir.frontends.onnx.emission.values import Constant, name_loc
+from ceras_ir.frontends.onnx.emission.values import Constant, array_of_numbers, name_loc
 from ceras_ir.frontends.onnx.emission.values import Value as EmittedValue
 from ceras_ir.frontends.onnx.model.model_file import MAX_TENSOR_ELEMENTS
 from ceras_ir.frontends.onnx.model.node import Node
@@ -172,11 +172,10 @@ class Importer:
         if int(np.prod(shape, dtype=object)) > MAX_TENSOR_ELEMENTS:
             raise node.wrong(f"the input '{name}' of shape {list(shape)} is too large")
         if name in self.set_values:
-            array, dtype = np.array(self.set_values[name]), dtype_of(kind.element)
-            if array.size != np.prod(shape):
-                raise InputError(f"--set {name}: expected {int(np.prod(shape))} numbers")
+            dtype = dtype_of(kind.element)
             assert dtype is not None
-            return Constant.of(name, array.astype(dtype).reshape(shape))
+            array = array_of_numbers(name, self.set_values[name], dtype, shape)
+            return Constant.of(name, array)
         element = PLAIN[kind.element]
         if kind.element in STORAGE:
             point = zero_points(self.text, main).get(argument.name, 0)

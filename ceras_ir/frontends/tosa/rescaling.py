@@ -50,7 +50,7 @@ class Rescaling:
             is_normal = multiplier >> 30 == 1
             if left and multiplier and self.rounds_twice and not is_normal:
                 return None
-            found.append((multiplier or 1 << 30) << left)
+            found.append((multiplier or 1) << left)
         if max(found) >= 1 << 62:
             return None
         return RequantAttr(

@@ -353,6 +353,23 @@ def test_open_dimensions(tmp_path: Path):
         assert main.body.block.args[0].type.get_shape() == (rows, 4)  # type: ignore[attr-defined]
 
 
+def test_inputs_are_set(tmp_path: Path):
+    t = "tensor<4xi8>"
+    text = function(
+        f"%x: {t}, %y: {t}",
+        t,
+        f"%0 = tosa.maximum %x, %y : ({t}, {t}) -> {t}",
+        f"return %0 : {t}",
+    )
+    module = module_of(tmp_path, text, values={"y": (3.0,)})
+    (found,) = run(module, {"x": np.array([-128, 2, 3, 127], np.int8)}).values()
+    np.testing.assert_array_equal(found, [3, 3, 3, 127])
+    with pytest.raises(InputError, match="integers that int8 holds"):
+        module_of(tmp_path, text, values={"y": (300.0,)})
+    with pytest.raises(InputError, match="no input named 'z'"):
+        module_of(tmp_path, text, values={"z": (1.0,)})
+
+
 def test_constants_are_folded(tmp_path: Path):
     text = added("dense<[1, -2, 3, 4]>").replace("tosa.add %x, %c", "tosa.add %c, %c")
     ops = list(main_function(module_of(tmp_path, text)).body.block.ops)

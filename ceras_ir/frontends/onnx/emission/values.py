@@ -281,6 +281,27 @@ def constant_of(
     return Constant(name, shape, dtype, load, (*scope, name))
 
 
+def array_of_numbers(
+    name: str, numbers: Sequence[float], dtype: np.dtype[np.generic], shape: Shape
+) -> Array:
+    """
+    Return the array of the input `name`, which is set to `numbers`: one for each element, or a
+    single one for all. Raise an `InputError` for another count, or for numbers that the type cannot
+    represent.
+    """
+    if len(numbers) not in (1, prod(shape)) or prod(shape) > MAX_TENSOR_ELEMENTS:
+        counts = "1" if prod(shape) == 1 else f"1 or {prod(shape)}"
+        raise InputError(f"input '{name}' is set to {len(numbers)} numbers, expected {counts}")
+    with np.errstate(all="ignore"):
+        array = np.array(numbers, np.float64).astype(dtype)
+    if not np.array_equal(array.astype(np.float64), numbers) and dtype.kind != "f":
+        allowed = "0 or 1" if dtype.kind == "b" else f"integers that {dtype} holds"
+        given = ", ".join(f"{number:g}" for number in numbers)
+        raise InputError(f"input '{name}' is set to {given}, expected {allowed}")
+    array = array.reshape(shape if array.size == prod(shape) else ())
+    return np.broadcast_to(array, shape)
+
+
 def fix_inputs(
     graph: onnx.GraphProto,
     values: Mapping[str, Sequence[float]],
@@ -300,17 +321,8 @@ def fix_inputs(
             raise InputError(f"input '{name}' has no numbers that could be set")
         declared = [max(dim.dim_value, 1) for dim in kind.shape.dim]
         shape = tuple(shapes.get(name, declared))
-        if len(numbers) not in (1, prod(shape)) or prod(shape) > MAX_TENSOR_ELEMENTS:
-            counts = "1" if prod(shape) == 1 else f"1 or {prod(shape)}"
-            raise InputError(f"input '{name}' is set to {len(numbers)} numbers, expected {counts}")
-        with np.errstate(all="ignore"):
-            array = np.array(numbers, np.float64).astype(dtype)
-        if not np.array_equal(array.astype(np.float64), numbers) and dtype.kind != "f":
-            allowed = "0 or 1" if dtype.kind == "b" else f"integers that {dtype} holds"
-            given = ", ".join(f"{number:g}" for number in numbers)
-            raise InputError(f"input '{name}' is set to {given}, expected {allowed}")
-        array = array.reshape(shape if array.size == prod(shape) else ())
-        found[name] = Constant.of(name, np.broadcast_to(array, shape))
+        array = array_of_numbers(name, numbers, dtype, shape)
+        found[name] = Constant.of(name, array)
     return found
 
 
