@@ -26,6 +26,12 @@ from ceras_ir.support.diagnostics import Finding, UnsupportedError, node_name
 TOLERANCE = 2.0**-26
 """The difference of logarithms up to which scales are equal."""
 
+SAME_LOGARITHM = 2.0**-36
+"""The difference of logarithms that is due to rounding."""
+
+MAX_LOGARITHM = 400.0
+"""The largest exponent of a scale, so that products of scales are finite."""
+
 MAX_CONVERSIONS = 1000
 """The values that are converted because no scales agree."""
 
@@ -58,11 +64,14 @@ def choose_scales(block: Block) -> None:
             if len(converted) >= MAX_CONVERSIONS:
                 raise _unsupported(error.op) from None
             converted.append(_converted(error.op))
+    scales = _Scales()
     for value in list(_values(block)):
         element = quantized_element(value)
         if element is not None and not _is_weight(value):
-            _retype(value, UniformType(2.0 ** logarithms[value], element.zero_point,
-                                       storage=element.storage))  # fmt: skip
+            if abs(logarithms[value]) > MAX_LOGARITHM:
+                raise _unsupported(_operation_at(value))
+            scale = scales.of(logarithms[value])
+            _retype(value, UniformType(scale, element.zero_point, storage=element.storage))
     for op in block.ops:
         if isinstance(op, graph.LinearOperation) and op.requant is not None:
             _set_weights(op, op.requant)
@@ -77,9 +86,36 @@ def choose_scales(block: Block) -> None:
         target.operands[0] = scaled.result
 
 
+class _Scales:
+    """
+    Returns the scale of a logarithm. Values that must have equal types have equal logarithms except
+    for rounding, and get the same scale.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, float] = {}
+
+    def of(self, logarithm: float) -> float:
+        place = round(logarithm / SAME_LOGARITHM)
+        for near in (place, place - 1, place + 1):
+            if near in self._known:
+                return self._known[near]
+        self._known[place] = 2.0**logarithm
+        return self._known[place]
+
+
 def _unsupported(op: Operation) -> UnsupportedError:
-    message = "the scales of these integers of 32 bits contradict each other; rescale to 8 bits"
+    message = (
+        "no scales agree with all multipliers, or they exceed 2^400; rescale by smaller factors, or "
+        "to 8 bits"
+    )
     return UnsupportedError([Finding(node_name(op), op.name, f"unsupported {op.name}: {message}")])
+
+
+def _operation_at(value: SSAValue) -> Operation:
+    """Return the operation that computes a value, or the first operation that uses it."""
+    owner = value.owner
+    return owner if isinstance(owner, Operation) else next(iter(value.uses)).operation
 
 
 def _values(block: Block) -> Iterator[SSAValue]:

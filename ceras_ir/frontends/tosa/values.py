@@ -135,6 +135,21 @@ class Scaled(Pending):
         return max(map(abs, self.bounds))
 
     @classmethod
+    def of_constant(cls, emitter: Emitter, value: Value) -> Value:
+        """
+        Return a constant of i32 that fits 16 bits as stored integers, and other values unchanged.
+        """
+        if not isinstance(value, Constant) or value.dtype != np.int32 or not value.shape:
+            return value
+        array = value.load().astype(np.int64)
+        low, high = int(array.min()), int(array.max())
+        kinds = (stored_type(kind) for kind in (i8, i16))
+        element = next((e for e in kinds if e.low <= low and high <= e.high), None)
+        if element is None:
+            return value
+        return cls(as_stored(emitter, value, element), 0, RequantAttr(0, low=low, high=high))
+
+    @classmethod
     def of(cls, source: SSAValue, scaling: Rescaling) -> Scaled | None:
         """
         Return the stored integers `source` after `scaling` to 32 bits; `None` if the results may
@@ -270,7 +285,8 @@ class Combined(Pending):
             return None
         if kind is Binary.MUL:
             converts = all(side.only_shifts and not side.left for side in (lhs, rhs))
-            return cls(kind, lhs, rhs, shape) if converts else None
+            fits = lhs.largest * rhs.largest <= SUM_HIGH
+            return cls(kind, lhs, rhs, shape) if converts and fits else None
         fits = lhs.largest + rhs.largest <= SUM_HIGH
         shiftable = max(lhs.left, rhs.left) <= graph.BinaryOp.MAX_SHIFT
         return cls(kind, lhs, rhs, shape) if fits and shiftable else None

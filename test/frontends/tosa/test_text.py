@@ -318,6 +318,15 @@ def test_all_refused_operations_are_named(tmp_path: Path):
     assert [finding.operator for finding in error.value.findings] == ["tosa.rfft2d", "tosa.unknown"]
 
 
+def test_extreme_factors_are_refused(tmp_path: Path):
+    w = Writer()
+    x = w.input(np.zeros(4, np.int8))
+    for _ in range(30):
+        x = w.rescale(x, [1], [62], element="i8")
+    with pytest.raises(UnsupportedError, match="no scales agree with all multipliers"):
+        module_of(tmp_path, w.text(x))
+
+
 MALFORMED = {
     "func.func @main(": "expected a type|expected",
     function(f"%x: {T}", T, EXP): "expected '}'|does not end with func.return|expected",

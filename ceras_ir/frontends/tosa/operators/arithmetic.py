@@ -44,11 +44,8 @@ def binary(op: Operation) -> Value:
     two rescaled operands becomes part of the rescaling that follows.
     """
     kind = BINARY[op.name]
-    if kind in (Binary.ADD, Binary.SUB):
-        values = op.value(0), op.value(1)
-        shape = broadcast_shape(*map(shape_of, values))
-        if (combined := Combined.of(kind, *values, shape)) is not None:
-            return combined
+    if kind in (Binary.ADD, Binary.SUB) and (combined := _combined(op, kind)) is not None:
+        return combined
     a, b = op.plain(0), op.plain(1)
     if kind in (Binary.MAX, Binary.MIN) and op.is_float and op.word("nan_mode", "") == "IGNORE":
         return _without_nan(op, kind, a, b)
@@ -60,6 +57,16 @@ def binary(op: Operation) -> Value:
                 bounds = (value, inf) if kind is Binary.MAX else (-inf, value)
                 return _clipped(op, index, *bounds)
     return op.emitter.binary(kind, a, b)
+
+
+def _combined(op: Operation, kind: Binary) -> Combined | None:
+    """Return the function of rescaled integers, or of rescaled integers and a constant."""
+    values = op.value(0), op.value(1)
+    shape = broadcast_shape(*map(shape_of, values))
+    if not any(isinstance(value, Scaled) for value in values):
+        return None
+    lhs, rhs = (Scaled.of_constant(op.emitter, value) for value in values)
+    return Combined.of(kind, lhs, rhs, shape)
 
 
 def _scalar(value: EmittedValue) -> float | None:
@@ -114,9 +121,7 @@ def multiply(op: Operation) -> Value:
         return op.emitter.mul(op.real(0), op.real(1))
     if not 0 <= shift <= 62:
         raise op.wrong(f"shift {shift}, expected at most 62")
-    values = op.value(0), op.value(1)
-    shape = broadcast_shape(*map(shape_of, values))
-    if not shift and (combined := Combined.of(Binary.MUL, *values, shape)) is not None:
+    if not shift and (combined := _combined(op, Binary.MUL)) is not None:
         return combined
     emitter, kind = op.emitter, PLAIN[op.result_element]
     if not shift:
