@@ -106,8 +106,8 @@ class _Scales:
 
 def _unsupported(op: Operation) -> UnsupportedError:
     message = (
-        "no scales agree with all multipliers, or they exceed 2^400; rescale by smaller factors, or "
-        "to 8 bits"
+        "no scales agree with all multipliers, or they exceed 2^400; rescale by smaller factors, "
+        "or to 8 bits"
     )
     return UnsupportedError([Finding(node_name(op), op.name, f"unsupported {op.name}: {message}")])
 
