@@ -62,7 +62,7 @@ def program(built: Build, folder: Path) -> CModel:
     main = main_function(built.module)
     tensors = network_inputs(main), network_outputs(main)
     table = LengthTable.from_manifest(built.emission.manifest, *tensors)
-    return CModel(folder, *tensors, lengths=table, flags=("-O1",))
+    return CModel(folder, *tensors, lengths=table, flags=("-O1", "-march=native"))
 
 
 def row(name: str, is_int8: bool, lengths: list[int], host: str, folder: Path) -> list[str]:

@@ -117,7 +117,7 @@ class ModelLengths:
         with diagnosed(self.title):
             chosen = replace(self._options, target=target_of(target, board, options))
             chosen.check()
-            built = build_lengths(self._copied(), chosen)
+            built = build_lengths(self._copied(), chosen).measure()
             return compiled_of(built, [] if self._files is None else [self._files])
 
     def run(self, inputs: Data, *, images: ImageOptions | None = None) -> dict[str, Array]:

@@ -241,8 +241,10 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
                 if networks is None:
                     compiled = build(module, options, after, watching_of(arguments, None)).measure()
                 else:
-                    compiled = build_lengths(networks, options, after)
+                    compiled = build_lengths(networks, options, after).measure()
             except DoesNotFitError as error:
+                if networks is not None:
+                    raise
                 read = partial(read_model, arguments)
                 raise remedied(error, read, options, time.monotonic() - begun) from None
             if arguments.save_temps:

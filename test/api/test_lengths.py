@@ -40,7 +40,7 @@ def test_int8(network: ceras.ModelLengths):
     expected = quantized.run(TOKENS)["tags"]
     assert np.array_equal(quantized.compile("c").run(TOKENS)["tags"], expected)
     assert np.array_equal(quantized.at(16).compile("c").run(TOKENS)["tags"], expected)
-    assert np.abs(expected - network.run(TOKENS)["tags"]).max() < 0.5
+    assert np.allclose(expected, network.run(TOKENS)["tags"], atol=0.5)
 
 
 def test_errors(network: ceras.ModelLengths, tmp_path: Path):
@@ -55,5 +55,11 @@ def test_errors(network: ceras.ModelLengths, tmp_path: Path):
         ceras.load_lengths(path, {"tokens": "1x2..1"})
     with pytest.raises(ceras.UsageError, match="compiles a single length"):
         network.compile("arduino", board="uno_r4_wifi")
-    with pytest.raises(ceras.UsageError, match="--board uno_r4_wifi needs a single length"):
-        network.compile("c", board="uno_r4_wifi")
+    with pytest.raises(ceras.UsageError, match="--tune needs a single length"):
+        network.compile("c", tune=True)
+
+
+def test_board(network: ceras.ModelLengths):
+    compiled = network.compile("c", board="uno_r4_wifi")
+    assert np.allclose(compiled.run(TOKENS)["tags"], network.run(TOKENS)["tags"], atol=1e-6)
+    assert compiled.manifest.content["board"] == "uno_r4_wifi"

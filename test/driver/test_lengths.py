@@ -105,7 +105,7 @@ def test_compile_and_run(model: Path, tmp_path: Path, tool: Tool):
         ),
         (["--target", "onnx"], "target onnx compiles a single length"),
         (["--target", "c", "--python-wrapper"], "--python-wrapper needs a single length"),
-        (["--target", "c", "--board", "uno_r4_wifi"], "--board uno_r4_wifi needs a single length"),
+        (["--target", "c", "--tune"], "--tune needs a single length"),
         (["--target", "c", "--at", "fused graph", "fuse"], "--at needs a single length"),
         (["--target", "c", "--shape", "tokens=1x4"], "--shape is given twice"),
     ],

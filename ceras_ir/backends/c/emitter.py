@@ -6,7 +6,7 @@ reported together. Constants are packed while their file is written.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from io import BytesIO
 from typing import IO, BinaryIO
@@ -121,6 +121,7 @@ def build_lengths(
     time; a constant that is the start of a larger one is stored as a part of it.
     """
     pool, kernels, findings = ConstantPool(), Kernels(), list[Finding]()
+    options = replace(options, common_tiles=True)
     members: list[PrintedModel] = []
     first = bodies = 0
     # The largest length has the layers from 0.

@@ -19,6 +19,7 @@ from ceras_ir.backends.c.names import MODEL, Prefix, identifiers
 from ceras_ir.backends.c.runner import run_tool
 from ceras_ir.backends.c.values import filled
 from ceras_ir.network.artefacts import TensorInfo
+from ceras_ir.network.length_table import LENGTHS
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.programs import run_program
 from ceras_ir.targets.capabilities import Array, Emulated, Manifest, NotEmulated, Sample
@@ -274,5 +275,8 @@ def emulated_core(folder: Path, manifest: Manifest) -> Iterator[tuple[str, Emula
         # This machine runs the folder without the file of the board.
         yield name, NotEmulated(f"{name}: {error.message}", "restore the file of the board")
         return
-    if isinstance(board, Board):
+    if LENGTHS in manifest.content:
+        reason = "programs of several lengths are not emulated"
+        yield board.title, NotEmulated(reason, "compile a single length")
+    elif isinstance(board, Board):
         yield board.core, not_emulated(board) or EmulatedFolder(folder, manifest, board)

@@ -55,7 +55,8 @@ def computed_matmul(layer: Layer, op: MatmulOp) -> None:
     if not layer.options.vectors or op.macs < MIN_PACKED_PRODUCTS:
         _dot_products(layer, op, (x, w, y), bias, residual)
         return
-    nest = float_nest(layer, op, geometry) if bias is None else None
+    common = layer.options.common_tiles
+    nest = float_nest(layer, op, geometry, common=common) if bias is None else None
     if nest is None:
         # Each output is a separate sum in a vector, in the order of k with each step rounded.
         packed = layer.scratch("float", "columns", n * k, 4)

@@ -286,6 +286,8 @@ def float_linear(layer: Layer, op: LinearOperation) -> None:
                 winograd = Winograd.of(nest, layer.options.winograd)
         if winograd is not None:
             nest = replace(nest, tile=winograd.tile)
+        elif layer.options.common_tiles:
+            nest = float_nest(layer, op, geometry, common=True) or nest
         w, bias = float_weights(layer, op, nest, weights), float_bias(layer, op, nest)
         with layer.variants(FLOAT_LANES) as otherwise:
             names = x, y, w, bias, residual or ""
@@ -319,17 +321,22 @@ def float_linear(layer: Layer, op: LinearOperation) -> None:
     _rows(layer, geometry, (x, y, w, place), first, lines, geometry.n)
 
 
-def float_nest(layer: Layer, op: LinearOperation, geometry: Geometry) -> Nest | None:
+def float_nest(
+    layer: Layer, op: LinearOperation, geometry: Geometry, *, common: bool = False
+) -> Nest | None:
     """
     Return the loops over register tiles for a layer, or `None` if only loops without vectors
-    support it, such as for depthwise convolutions.
+    support it, such as for depthwise convolutions. With `common`, the tile is the same for
+    different numbers of positions.
     """
     if not layer.options.vectors or geometry.is_depthwise or op.ordered is not None:
         return None
     if op.bias is not None and not isinstance(op.bias.owner, ConstantOp):
         return None
     options = layer.options
-    return Nest.of(op, geometry, 4, options.workspace, in_place=True, rank=options.tile_rank)
+    return Nest.of(
+        op, geometry, 4, options.workspace, in_place=True, rank=options.tile_rank, common=common
+    )
 
 
 def pack(weights: NDArray[np.float32], geometry: Geometry) -> NDArray[np.float32]:

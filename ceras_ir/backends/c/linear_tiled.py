@@ -9,6 +9,7 @@ it does for zero points and rounding.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from typing import TypeAlias
 
@@ -73,10 +74,14 @@ def tiled_nest(layer: Layer, op: LinearOperation, geometry: Geometry, sums: Sums
     )
     item = 2 if stored == "int16_t" else 1
     options = layer.options
-    nest = Nest.of(op, geometry, item, options.workspace, in_place=True, rank=options.tile_rank)
+    nest_of = partial(
+        Nest.of, op, geometry, item, options.workspace, rank=options.tile_rank,
+        common=options.common_tiles,
+    )  # fmt: skip
+    nest = nest_of(in_place=True)
     if not nest.taps % lanes_of(stored).step and (is_worth or stored != "int8_t"):
         return nest
-    return Nest.of(op, geometry, item, options.workspace, rank=options.tile_rank)
+    return nest_of()
 
 
 @dataclass(frozen=True)

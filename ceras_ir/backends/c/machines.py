@@ -448,6 +448,8 @@ class COptions:
 
     tile_rank: int = 0
     """The rank of the register tiles by the model of cycles; 0 is the best."""
+    common_tiles: bool = False
+    """Whether layers that differ in the number of positions have the same register tile."""
     choices: tuple[tuple[int, "LayerChoice"], ...] = ()
     """Measured choices for single layers, by layer index."""
     level: Level = "-O3"

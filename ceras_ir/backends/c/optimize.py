@@ -122,6 +122,13 @@ class Choice:
     def footprint(self) -> Footprint:
         return self.goals[self.selected].footprint
 
+    def of_model(self, model: PrintedModel) -> "Choice":
+        """Return the choice with another printed network as the selected build."""
+        board, level = self.footprint.board, model.options.level
+        cycles = model_cycles(model, board, level)
+        found = Candidate(model, model.options, Footprint.of(model, board), cycles)
+        return replace(self, goals={**self.goals, self.selected: found})
+
     def lines(self) -> list[str]:
         """Return the lines of a table of flash and time for each goal of `--optimize`."""
         if len({candidate.options for candidate in self.goals.values()}) == 1:

@@ -139,6 +139,29 @@ def choose_tile(rows: int, columns: int, outputs: int, steps: int = 0, rank: int
     return ranked[min(rank, len(ranked) - 1)]
 
 
+MANY = 1 << 14
+"""A number of positions or outputs at which the best tile does not depend on the remainder."""
+
+
+def common_tile(
+    rows: int, columns: int, outputs: int, steps: int, rank: int, *, is_computed: bool
+) -> Tile:
+    """
+    Return a tile that layers of different lengths share: the tile of `choose_tile` for many
+    positions, or for the next smaller power of two if the layer has too few. If the weights
+    `is_computed`, the number of outputs may also depend on the length.
+    """
+    blocks = -(-outputs // LANES_PER_VECTOR)
+    few = 1 << (columns if columns > 1 else rows).bit_length() - 1
+    for count in (MANY, few):
+        shape = (1, count) if columns > 1 else (count, 1)
+        for wide in (MANY, outputs) if is_computed else (outputs,):
+            tile = choose_tile(*shape, wide, steps, rank)
+            if tile.rows <= rows and tile.columns <= columns and tile.blocks <= blocks:
+                return tile
+    return choose_tile(rows, columns, outputs, steps, rank)
+
+
 def whole_tiles(rows: int, outputs: int) -> list[Tile]:
     """
     Return the tiles of a float matrix product that divide the `outputs` into complete tiles: for

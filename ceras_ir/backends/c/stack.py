@@ -86,7 +86,11 @@ def _deepest_layer(model: PrintedModel, found: Mapping[str, object]) -> str:
     numbers = [int(known[1]) for name, _ in frames if (known := _LAYER.match(str(name)))]
     if not numbers:
         return ""
-    owners = [m for m in (model, *model.bodies) if 0 <= numbers[-1] - m.first < len(m.layers)]
+    owners = [
+        m
+        for m in (model, *model.members, *model.bodies)
+        if 0 <= numbers[-1] - m.first < len(m.layers)
+    ]
     return node_name(owners[0].layer(numbers[-1]).op)
 
 

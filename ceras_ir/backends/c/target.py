@@ -190,16 +190,24 @@ class CTarget(
     def emit_lengths(
         self, modules: Sequence[ModuleOp], values: Sequence[int], title: str
     ) -> Emission:
-        from ceras_ir.backends.c.emitter import build_lengths
+        from ceras_ir.backends.c.emitter import build_lengths, files_of
+        from ceras_ir.backends.c.fit import check_fit, on_board
 
-        return self._emission(build_lengths(modules, values, self._options()), [])
+        choice = self._chosen(modules[-1])
+        if choice is None:
+            return self._emission(build_lengths(modules, values, self._options()), [])
+        # Filters are stored for layers of the largest length only.
+        options = replace(choice.model.options, stored_filters=frozenset())
+        choice = choice.of_model(build_lengths(modules, values, options))
+        check_fit(choice.model, choice.footprint)
+        manifest = choice.model.options.prefix.entry() | {"board": self.board}
+        return on_board(files_of(choice.model, self.package), manifest, choice)
 
     def check_lengths(self) -> None:
         unsupported = {
             "--python-wrapper": self.python_wrapper,
             "--tune": self.tune,
             "--regions": self.regions,
-            f"--board {self.board}": self._is_microcontroller,
         }
         for flag, given in unsupported.items():
             if given:

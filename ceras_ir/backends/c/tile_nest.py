@@ -7,6 +7,7 @@ contiguous rows.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -20,12 +21,13 @@ from ceras_ir.backends.c.register_tiles import (
     Tile,
     Walk,
     choose_tile,
+    common_tile,
     step_cycles,
     strip_length,
 )
 from ceras_ir.backends.c.sums import Geometry
 from ceras_ir.backends.c.values import steps_left
-from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
+from ceras_ir.dialects.graph import ConstantOp, Conv2dOp, LinearOperation, shape_of
 
 DIRECT_STRIP = 24 * 1024
 """
@@ -87,6 +89,7 @@ class Nest:
         *,
         in_place: bool = False,
         rank: int = 0,
+        common: bool = False,
     ) -> "Nest":
         """
         Return the loops of a layer with strips of input of at most `max_bytes` bytes, with `item`
@@ -94,16 +97,19 @@ class Nest:
 
         With `in_place`, windows are loaded from an input without padding, which avoids a copy.
         Groups of a convolution that do not fill a vector are merged. `rank` 0 selects the best
-        register tile by the cost model, 1 the second best, and so on.
+        register tile by the cost model, 1 the second best, and so on. With `common`, the tile is
+        the same for different numbers of positions.
         """
         groups = geometry.groups
         few = range(1, min(groups, LANES_PER_VECTOR // geometry.n) + 1)
         merged = max((count for count in few if groups % count == 0), default=1)
         geometry = geometry.with_merged_groups(merged)
         outputs, steps = geometry.n, 0 if item == FLOAT_BYTES else -(-geometry.k * item // 4)
+        is_computed = not isinstance(op.weights.owner, ConstantOp)
+        choose = partial(common_tile, is_computed=is_computed) if common else choose_tile
         if geometry.is_direct:
             rows = geometry.positions
-            tile = choose_tile(rows, 1, outputs, steps, rank)
+            tile = choose(rows, 1, outputs, steps, rank)
             is_short = not in_place and item * geometry.k * outputs <= SHORT_STRIP
             share = SHORT_STRIP if is_short else DIRECT_STRIP
             strip = strip_length(rows, tile.rows, share // (item * geometry.k))
@@ -117,7 +123,7 @@ class Nest:
         _, rows, columns, _ = shape_of(op.result)
         kernel, stride = shape_of(op.weights)[1:3], op.strides.get_values()
         top, left = op.padding.get_values()[:2]
-        tile = choose_tile(rows, columns, outputs, steps, rank)
+        tile = choose(rows, columns, outputs, steps, rank)
         nest = cls(
             images, height, width, channels, rows, columns, outputs, (kernel[0], kernel[1]),
             (stride[0], stride[1]), (dilations[0], dilations[1]), top, left, tile, rows,

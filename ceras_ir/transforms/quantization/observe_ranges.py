@@ -113,8 +113,10 @@ class OtherLengths:
             shorter = at_length(module, self.base, other)
             every = list(network_values(main_function(shorter).body.block))
             inputs = network_inputs(main_function(shorter))
+            # States have the same shape at each length.
             parts = (
-                {t.name: beginning(sample[t.name], t.shape) for t in inputs} for sample in samples()
+                {**sample, **{t.name: beginning(sample[t.name], t.shape) for t in inputs}}
+                for sample in samples()
             )
             found.merge(observe(shorter, parts, [every[numbers[v]] for v in values], observer))
         # The number of different samples decides whether rare values are known.
