@@ -25,6 +25,7 @@ from xdsl.context import Context
 from ceras_ir.dialects.graph import Function, UnaryOp
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
+from ceras_ir.support.diagnostics import UnsupportedError
 from ceras_ir.transforms.graph.fuse_functions import ElementwiseRule
 
 Build = Callable[[], onnx.ModelProto]
@@ -490,3 +491,37 @@ def test_clip_before_opset_11_has_finite_bounds(bounds: dict[str, float]) -> Non
     expected = run_onnxruntime(proto, {"x": x})["y"]
     assert np.isfinite(expected).all()
     np.testing.assert_array_equal(run(import_model(proto), {"x": x})["y"], expected)
+
+
+@pytest.mark.parametrize("kind", ["int32", "int64", "uint32"])
+@pytest.mark.parametrize(("left", "right"), [((3, 4), (4, 5)), ((2, 1, 3, 4), (6, 4, 2))])
+def test_products_of_integers_wrap_around(
+    kind: str, left: tuple[int, ...], right: tuple[int, ...]
+) -> None:
+    rng, bound = np.random.default_rng(0), 1 << 30
+    x, w = (rng.integers(0, bound, shape).astype(kind) for shape in (left, right))
+    element = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    proto = model([node("MatMul", "x w", "y")], {"x": left}, ["y"], {"w": w}, infer=False)
+    proto.graph.input[0].type.tensor_type.elem_type = element
+    proto.graph.output[0].type.tensor_type.elem_type = element
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(run(import_model(proto), {"x": x})["y"], x @ w)
+
+
+def test_large_products_of_integers_are_refused() -> None:
+    w = np.ones((2000, 2000), np.int32)
+    proto = model([node("MatMul", "x w", "y")], {"x": (8, 2000)}, ["y"], {"w": w}, infer=False)
+    proto.graph.input[0].type.tensor_type.elem_type = onnx.TensorProto.INT32
+    with pytest.raises(UnsupportedError, match="insert a Cast to float"):
+        import_model(proto)
+
+
+@pytest.mark.parametrize("bias", [(5,), (1, 1, 5)])
+def test_a_product_of_a_batch_of_one(bias: tuple[int, ...]) -> None:
+    """ONNX has matrices only, but exporters write an additional dimension of 1."""
+    w, c = floats(4, 5), floats(*bias)
+    constants = {"w": w, "c": c}
+    proto = model([node("Gemm", "x w c", "y")], {"x": (1, 3, 4)}, ["y"], constants, infer=False)
+    x = floats(1, 3, 4, seed=2)
+    found = run(import_model(proto), {"x": x})["y"].astype(np.float64)
+    np.testing.assert_allclose(found, x @ w + c, rtol=1e-5)

@@ -73,6 +73,28 @@ def test_requantization(domain: str, signed: int, shift: int, levels: str) -> No
     np.testing.assert_array_equal(result(proto, x), wanted)
 
 
+def test_integer_multipliers_give_integers() -> None:
+    constants = {"m": np.array([[3], [-5]], np.int32), "a": np.array(7, np.int32)}
+    proto = network("RequantShift", (2, 6), constants, div=4, signed=1, n_levels=256)
+    x = random(2, 6)
+    found = result(proto, x)
+    assert found.dtype == np.int32
+    wanted = [[v * m + 9 >> 2 for v in row] for row, m in zip(x.tolist(), (3, -5), strict=True)]
+    np.testing.assert_array_equal(found, np.clip(wanted, -128, 127))
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 5), (2, 3), (1, 3, 2, 2)])
+def test_multipliers_of_channels(shape: tuple[int, ...]) -> None:
+    """Multipliers [C, 1, 1] belong to the channels of operands of any rank."""
+    multipliers = np.array([3, -5, 9], np.float32).reshape(3, 1, 1)
+    constants = {"m": multipliers, "a": np.array(7, np.float32)}
+    proto = network("RequantShift", shape, constants, div=4, signed=1, n_levels=256)
+    x = random(*shape)
+    factors = multipliers.reshape(3, *(1,) * (len(shape) - 2)).astype(np.int64)
+    wanted = np.clip((x.astype(np.int64) * factors + 9) >> 2, -128, 127)
+    np.testing.assert_array_equal(result(proto, x), wanted)
+
+
 def test_wrong_divisors_are_refused() -> None:
     with pytest.raises(InputError, match="'div' must be a power of two below 2\\^31, got 3"):
         import_model(requantization(div=3, signed=1, n_levels=256))
@@ -238,6 +260,7 @@ def test_mean(steps: int, keepdims: int) -> None:
         (network("iGELU", (1, 4), b=-40), "attribute 'one' is missing"),
         (network("ITAMax", (1, 4), n_levels=1), r"levels must be in \[2, 2\^31\], got 1"),
         (network("ITAPartialMax", (1, 6), n_levels=256, group_width=4), "groups of 4 in 6"),
+        (network("ITAPartialMax", (), n_levels=256, group_width=4), "groups of 4 in 0"),
         (network("iLeakyReLU", (1, 4), mul=1, shift=40), r"'shift' must be in \[0, 31\], got 40"),
         (network("iGELU", (1, 4), b=[1, 2], one=3), "'b' must be a single integer"),
         (network("iHardswish", (1, 4), three=1, six=-1, one_over_six=3), "'six' must be positive"),

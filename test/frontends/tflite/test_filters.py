@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from tflite_cases import CASES, SAMPLES, inputs_of
 
 from ceras_ir.frontends.tflite import import_file
@@ -66,7 +67,7 @@ def test_weights_of_bytes_in_a_float_layer(tmp_path: Path) -> None:
     """The weights are dequantized; TensorFlow Lite quantizes the input in addition."""
     model = CASES["svdf_rank_float32"]()
     x, weights, filters, _, _, result = model.tensors
-    real: list[np.ndarray] = []
+    real: list[NDArray[np.float64]] = []
     for tensor, scale in ((weights, 0.02), (filters, 0.01)):
         stored = np.random.default_rng(len(real)).integers(-127, 128, tensor.shape).astype(np.int8)
         tensor.data, tensor.kind, tensor.scales, tensor.points = stored, "int8", [scale], [0]
@@ -80,4 +81,5 @@ def test_weights_of_bytes_in_a_float_layer(tmp_path: Path) -> None:
         kept = np.roll(kept, -1, axis=2)
         kept[..., -1] = samples[turn] @ real[0].T
         totals = (kept * real[1]).sum(2).reshape(-1, UNITS, RANK).sum(2)
-        np.testing.assert_allclose(found[result.name], np.maximum(totals, 0), rtol=1e-4, atol=1e-5)
+        outputs = found[result.name].astype(np.float64)
+        np.testing.assert_allclose(outputs, np.maximum(totals, 0), rtol=1e-4, atol=1e-5)

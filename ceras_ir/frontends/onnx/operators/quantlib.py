@@ -11,7 +11,8 @@ from math import prod
 import numpy as np
 from xdsl.dialects.builtin import i64
 
-from ceras_ir.dialects.graph import Binary, Compare, Function, Reduce, element_of
+from ceras_ir.dialects.graph import Binary, Compare, Function, Reduce, element_of, plain_element
+from ceras_ir.dialects.graph.constant import is_integer
 from ceras_ir.dialects.graph.operation import broadcast_shape
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.registry import constant_operands, operator
@@ -50,7 +51,8 @@ constant_operands(
 def requant_shift(node: Node, emitter: Emitter) -> Value:
     """
     Import RequantShift: `clamp(floor((x * mul + add + div / 2) / div))`; `div` is a power of two.
-    The result has `n_levels` values, around 0 if `signed`, else from 0.
+    The result has `n_levels` values, around 0 if `signed`, else from 0. It has the type of integer
+    multipliers, otherwise that of `x`.
     """
     levels, divisor = _levels(node), _power_of_two(node, "div")
     signed = bool(node.whole("signed"))
@@ -58,7 +60,11 @@ def requant_shift(node: Node, emitter: Emitter) -> Value:
     total = emitter.add(emitter.mul(_whole(emitter, 0), multiplier), addend)
     total = emitter.add(total, emitter.number(divisor // 2, total))
     low, high = (-(levels // 2), levels // 2 - 1) if signed else (0, levels - 1)
-    return _result(emitter, emitter.bounded(_halved(emitter, total, divisor), low, high))
+    clamped = emitter.bounded(_halved(emitter, total, divisor), low, high)
+    kind = plain_element(emitter.array(1).dtype)
+    if kind is not None and is_integer(kind):
+        return emitter.cast(clamped, kind)
+    return _result(emitter, clamped)
 
 
 @operator("iSoftmax")
@@ -103,8 +109,8 @@ def ita_partial_max(node: Node, emitter: Emitter) -> Value:
     elements. A higher maximum shifts the previous sum. The result is at most `n_levels / 2 - 1`.
     """
     x, width = _whole(emitter, 0), node.whole("group_width")
-    size = shape_of_value(x)[-1]
-    if width < 1 or size % width:
+    size = shape_of_value(x)[-1] if shape_of_value(x) else 0
+    if width < 1 or not size or size % width:
         raise node.wrong(f"groups of {width} in {size} elements")
     axis = len(shape_of_value(x)) - 1
     groups = emitter.split(x, axis, [width] * (size // width))
