@@ -56,11 +56,15 @@ def requant_shift(node: Node, emitter: Emitter) -> Value:
     """
     levels, divisor = _levels(node), _power_of_two(node, "div")
     signed = bool(node.whole("signed"))
-    multiplier, addend = (_per_channel(node, emitter, i) for i in (1, 2))
+    # As in `_halved`, the dividend is positive; the constant is part of the addend.
+    start = 1 << OFFSET_BITS
+    multiplier = _per_channel(node, emitter, 1)
+    addend = _per_channel(node, emitter, 2, start + divisor // 2)
     total = emitter.add(emitter.mul(_whole(emitter, 0), multiplier), addend)
-    total = emitter.add(total, emitter.number(divisor // 2, total))
     low, high = (-(levels // 2), levels // 2 - 1) if signed else (0, levels - 1)
-    clamped = emitter.bounded(_halved(emitter, total, divisor), low, high)
+    zero = start // divisor
+    moved = emitter.bounded(_quotient(emitter, total, divisor), zero + low, zero + high)
+    clamped = emitter.sub(moved, emitter.number(zero, moved))
     kind = plain_element(emitter.array(1).dtype)
     if kind is not None and is_integer(kind):
         return emitter.cast(clamped, kind)
@@ -258,21 +262,21 @@ def _power_of_two(node: Node, name: str) -> int:
     return divisor
 
 
-def _integers(node: Node, emitter: Emitter, index: int) -> Value:
-    """Return operand `index`, a constant of integers below 2^31, as i64."""
+def _integers(node: Node, emitter: Emitter, index: int, more: int = 0) -> Value:
+    """Return operand `index`, a constant of integers below 2^31, plus `more` as i64."""
     array = emitter.array(index)
     rounded = np.rint(array.astype(np.float64))
     if not (array == rounded).all() or np.abs(rounded).max(initial=0) >= 1 << 31:
         raise node.wrong(f"operand {index} must have integers below 2^31")
-    return emitter.constant(rounded.astype(np.int64), node.inputs[index])
+    return emitter.constant(rounded.astype(np.int64) + more, node.inputs[index])
 
 
-def _per_channel(node: Node, emitter: Emitter, index: int) -> Value:
+def _per_channel(node: Node, emitter: Emitter, index: int, more: int = 0) -> Value:
     """
-    Return operand `index`, a constant of integers, in a shape that broadcasts to operand 0. An
-    operand that does not broadcast has an integer for each channel, dimension 1.
+    Return operand `index`, a constant of integers, plus `more`, in a shape that broadcasts to
+    operand 0. An operand that does not broadcast has an integer for each channel, dimension 1.
     """
-    value, shape = _integers(node, emitter, index), emitter.shape(0)
+    value, shape = _integers(node, emitter, index, more), emitter.shape(0)
     given = shape_of_value(value)
     if broadcast_shape(shape, given) == tuple(shape) or len(shape) < 2:
         return value
