@@ -49,7 +49,13 @@ from ceras_ir.frontends.formats import (
 from ceras_ir.pipeline.context import load_context, load_universe
 from ceras_ir.pipeline.printing import ELIDED, print_module
 from ceras_ir.pipeline.verification import verify_module
-from ceras_ir.support.diagnostics import InputError, did_you_mean, missing_file_remedy, remark
+from ceras_ir.support.diagnostics import (
+    InputError,
+    UnsupportedError,
+    did_you_mean,
+    missing_file_remedy,
+    remark,
+)
 from ceras_ir.support.user_files import read_bytes, regular
 
 if TYPE_CHECKING:
@@ -438,12 +444,26 @@ def read_network(
     check_ending(path)
     ctx = load_context(None if is_model(path) else load_universe())
     module = load_module(ctx, path, batch=batch, shapes=shapes, values=values, observe=observe)
+    if not is_model(path):
+        _refuse_imported_dialects(module, path)
     verify_module(module)
     if any(op.name == CALL for op in module.walk()):
         from ceras_ir.transforms.graph.inline import InlinePass
 
         InlinePass().apply(ctx, module)
     return prepared(module, values=values, states=states)
+
+
+def _refuse_imported_dialects(module: ModuleOp, path: str) -> None:
+    """Refuse operations that an extension imports from files with another ending."""
+    names = {op.name.partition(".")[0] for op in module.walk()}
+    for name in sorted(names - {"builtin", "func", "graph"}):
+        if extension_importer(ending := f".{name}{TEXT}") is not None:
+            message = (
+                f"unsupported operations of {name} in this text; they are imported from a file "
+                f"with the ending {ending}: rename it"
+            )
+            raise UnsupportedError(message, display_name(path))
 
 
 def prepared(

@@ -12,6 +12,7 @@ from ceras_ir.dialects.graph import ConstantOp
 from ceras_ir.frontends.tosa import import_file
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import input_names, main_function, output_names, states_of
+from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.support.diagnostics import InputError, UnsupportedError, node_names
 
 
@@ -384,3 +385,15 @@ def test_constants_are_folded(tmp_path: Path):
     ops = list(main_function(module_of(tmp_path, text)).body.block.ops)
     assert len(ops) == 2
     assert isinstance(ops[0], ConstantOp)
+
+
+def test_another_ending_is_named(tmp_path: Path):
+    w = Writer()
+    x = w.input(np.zeros(4, np.float32))
+    path = tmp_path / "network.mlir"
+    path.write_text(w.text(w.op("add", x, x, to=(4,), element="f32")))
+    with pytest.raises(UnsupportedError, match=r"from a file with the ending \.tosa\.mlir: rename"):
+        read_network(str(path))
+    path.write_text(w.text(w.op("exp", x, to=(4,), element="f32")))
+    with pytest.raises(InputError, match=r"from a file with the ending \.tosa\.mlir"):
+        read_network(str(path))
