@@ -1,7 +1,9 @@
 """
-Check a network in Python: all levels and targets on the same inputs, as `ceras-verify` does.
+Compare the levels (stages of the compiler) and targets of a network on the same inputs, as
+`ceras-verify` does, but from Python.
 
-`compare` returns the loss of quantization, if an extension offers the hook `compare`.
+`compare` measures the loss of accuracy by quantization. An installed extension must provide the
+hook `compare`; otherwise it raises a `UsageError`.
 """
 
 from __future__ import annotations

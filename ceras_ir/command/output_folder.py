@@ -252,8 +252,10 @@ def _replace(
     hidden: Path, destination: Path, listed: Collection[Path], shown: str, *, force: bool
 ) -> None:
     """
-    Replace the files `listed` in `destination` by the new files in the hidden folder, or do not
-    change any file.
+    Replace the files `listed` (written by an earlier compilation) in `destination` by the new files
+    in the hidden folder. If this fails, no file is changed. Raise an `InputError`, which names the
+    destination `shown`, if a new file would replace a folder or, without `force`, a file of the
+    user.
     """
     new = _files(hidden / NEW)
     _refuse_clashes(new, destination, listed, shown, force=force)

@@ -57,8 +57,10 @@ def run_networks(
     networks: "LengthModules", options: "BuildOptions", inputs: str, execute: "Execution"
 ) -> None:
     """
-    Run the network, compiled or in the interpreter, at the length that the samples `inputs` have.
-    `execute` receives the network and the samples.
+    Run a network that was imported for several lengths of an input: choose the length that the
+    samples in the files `inputs` have. The target determines whether the network is compiled or
+    interpreted. `execute` receives the executable network, the samples and the outputs. Raise an
+    `InputError` if the samples fit no length.
     """
     from ceras_ir.pipeline.lengths import build_lengths, quantize_lengths, table_of
 

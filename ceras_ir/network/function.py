@@ -337,8 +337,8 @@ def uses_after_moves(value: SSAValue, *, joined: bool) -> Iterator[Use]:
 
 def is_copy(op: Operation) -> bool:
     """
-    Return whether `op` only changes the storage of the operand: it is a clip without bounds, which
-    quantization may give another scale.
+    Return whether `op` is a clip without bounds, which copies the operand. Quantization can give
+    the copy another scale or width.
     """
     return isinstance(op, graph.UnaryOp) and op.function.clip_range == (-inf, inf)
 

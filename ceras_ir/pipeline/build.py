@@ -138,7 +138,7 @@ class Build:
     def measure(self) -> "Build":
         """
         Add measured figures to the report, such as the size of machine code, for which a tool (a C
-        compiler) must be installed. The files of the target do not change.
+        compiler) must be installed. The files of the target do not change. Return this build.
         """
         if self.emission.measure is not None:
             found = self.emission.measure()

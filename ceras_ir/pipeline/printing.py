@@ -1,12 +1,14 @@
 """
-Print modules quickly, and write reproducers: the IR before a pass that failed, and its command.
+Print modules quickly, and write reproducers. A reproducer is a file with the IR before a pass that
+failed, and with the command that the user started.
 
 A constant of more than `MAX_LISTED` elements is `dense<"0x...">` (both xDSL and mlir-opt accept
 it), in hex from its bytes. If elided, it is `dense_resource<__elided__>`, as in mlir-opt, so the
 text can be parsed. A constant of equal elements is `dense<x>` for any size.
 
 Printing the IR before each pass would cost more than compiling. A `Checkpoint` therefore keeps a
-copy and the subsequent passes. If a pass fails, these passes run again on the copy.
+copy and the list of passes since the copy. If a pass fails, the passes before it run again on the
+copy, which results in the IR before the failure.
 """
 
 import os

@@ -355,7 +355,10 @@ def no_remarks() -> Generator[None]:
 
 
 def shortened(name: str, longest: int = 40) -> str:
-    """Return the name; a longer name is cut to `longest` characters, three dots included."""
+    """
+    Return the name. If it has more than `longest` characters, return the first `longest - 3` and
+    three dots.
+    """
     return name if len(name) <= longest else f"{name[: longest - 3]}..."
 
 

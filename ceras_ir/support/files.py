@@ -109,7 +109,8 @@ def key_of(*parts: str | bytes) -> str:
 class ContentCache:
     """
     A cache on disk: a folder with an entry of bytes for each key, of at most `limit` bytes in
-    total. Keys are digests of the inputs from which the content was computed.
+    total; the entries with the oldest access are removed. Keys are digests of the inputs from which
+    the content was computed.
     """
 
     def __init__(self, folder: Path, limit: int = DEFAULT_LIMIT_BYTES):

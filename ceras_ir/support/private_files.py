@@ -54,8 +54,9 @@ def replacing(destination: Path) -> Generator[BinaryIO]:
 
 def resolved(path: str) -> str:
     """
-    Return the path of an output with all links followed. Raise an `InputError` for a link that
-    belongs to another user, because it could lead to any file of this user.
+    Return the path of an output with all links followed. If `path` itself is a link that belongs to
+    another user (except root), raise an `InputError`, because it could lead to any file of this
+    user. Links in the folders of the path are only followed.
     """
     if os.path.islink(path) and (reason := foreign(os.lstat(path))):
         raise InputError(f"is a link that {reason}: remove it, or name another output", path)
@@ -133,7 +134,10 @@ def foreign(status: os.stat_result) -> str | None:
 
 
 def _is_private(group: int) -> bool:
-    """Return whether a group has the name of the user and no other members."""
+    """
+    Return whether a group has the name of the user and no other members. An unknown group is not
+    private.
+    """
     try:
         user, found = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
     except KeyError:

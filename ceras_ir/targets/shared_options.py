@@ -29,7 +29,7 @@ class ScheduleJobsOptions:
 
 @options
 class TuneOptions:
-    """The options of targets that can measure kernels."""
+    """The options of targets that can measure the time of kernels to choose tiles and schedules."""
 
     tune: bool = option(False, tools=("ceras-compile",))
     """

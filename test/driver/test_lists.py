@@ -232,7 +232,7 @@ def test_an_operator(operator: str, line: str, capsys: pytest.CaptureFixture[str
 @pytest.mark.needs("vta")
 def test_rules_of_an_accelerator(capsys: pytest.CaptureFixture[str]):
     assert operators(["Conv", "--target", "vta"]) == 0
-    assert "- The operation is quantized." in printed(capsys)
+    assert "- The operation must be quantized." in printed(capsys)
 
 
 def test_operators_that_are_not_supported(capsys: pytest.CaptureFixture[str]):

@@ -119,7 +119,7 @@ def test_other_gates(operands: str, attributes: dict[str, float]) -> None:
     ("proto", "text"),
     [
         (mixture(operands="x r w1 b1 w2 b2 w3"), "only swiglu has a third layer"),
-        (mixture(activation_type="tanh"), "experts have relu, gelu, silu, identity or swiglu"),
+        (mixture(activation_type="tanh"), "experts must have relu, gelu, silu, identity or swiglu"),
         (mixture(activation_type="swiglu"), "'swiglu_fusion' is 0, with 6 outputs of fc1"),
         (gated("x r w1 - w2", swiglu_fusion=1, swiglu_limit=0.0), "'swiglu_limit' must be"),
         (mixture(use_sparse_mixer=1), "use_sparse_mixer=1"),

@@ -442,7 +442,10 @@ def _quantize(layer: Layer, op: QuantizeOp | graph.ScaledQuantizeOp, factor: str
 
 
 def _rounded_away(head: list[str], element: UniformType, assignment: str) -> list[str]:
-    """Print the rounding of `v` half away from zero, and the clamp."""
+    """
+    Return the C lines `head`, followed by lines that round `v` half away from zero and clamp it.
+    `assignment` is the C text before the parenthesized result.
+    """
     if element.storage.width.data > 16:
         raise Refused("a 32-bit result with ties away from zero; use 8 or 16 bits")
     point = element.zero_point

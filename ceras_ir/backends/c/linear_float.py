@@ -134,8 +134,8 @@ def _print_vectors(
 
     def inside(*, is_whole: bool) -> list[str]:
         """
-        Print the windows that no padding in columns overlaps. `is_whole` is whether padding in rows
-        does not overlap them either.
+        Return the C lines for the windows that no padding in columns overlaps. `is_whole` is
+        whether padding in rows does not overlap them either.
         """
         if not along:
             return []

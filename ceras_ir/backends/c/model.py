@@ -236,7 +236,7 @@ class PrintedModel:
 
     @property
     def state_offset(self) -> int:
-        """The offset of the states in their region, after all values and workspaces."""
+        """The offset of the states in their region in bytes, after all values and workspaces."""
         return self.region_bytes[self.program.state_region] - self.program.state_bytes
 
 

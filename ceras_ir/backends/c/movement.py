@@ -176,7 +176,11 @@ def _fixed_point_body(
     texts: tuple[Callable[[str], str], Callable[[str, list[int]], str]],
     y: str,
 ) -> list[str]:
-    """Print the interpolation of stored integers at row `i` and column `j`."""
+    """
+    Return the C lines that compute row `i` and column `j` of a resize by interpolation of stored
+    integers. `y` is the C array of the result. The first of `texts` returns the C expression of an
+    input row; the second adds an array of integers, and returns its C name.
+    """
     line, indices = texts
     _, *sizes, channels = shape_of(op.input)
     _, rows, columns, _ = shape_of(op.result)

@@ -411,9 +411,11 @@ class Occupied:
 
 def place_workspaces(program: Program, sizes: Mapping[int, int]) -> dict[int, Arena]:
     """
-    Return the place in the arena of each workspace (temporary memory of a layer), by the index of
+    Return the place of each workspace (temporary memory of a layer) in the arena, by the index of
     the operation. `sizes` are the bytes; operations with 0 bytes are omitted. A workspace is in the
-    first region with enough space for it and the states; `InputError` if there is none.
+    first region that has enough bytes without a live value; workspaces of different operations can
+    overlap. The region of the states must also have room for the states. Raise an `InputError` if
+    no region has room.
     """
     home = program.state_region if program.state_bytes else None
     occupied = {region: Occupied(program, region) for region in program.regions}

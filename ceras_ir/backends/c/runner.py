@@ -138,7 +138,8 @@ def build_library(
 def run_tool(command: Sequence[str], kind: str = "", remedy: str = "install it") -> str:
     """
     Run a command and return its standard output. Raise `InputError` if the program is missing or
-    fails; the message starts with `kind`, such as `the C compiler `, and ends with `remedy`.
+    fails. In the message, `kind` (such as "the C compiler ", with a space at the end) precedes the
+    name of the program; the message about a missing program ends with `remedy`.
     """
     try:
         done = run_compiler(command)

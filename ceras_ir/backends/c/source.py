@@ -188,11 +188,12 @@ int model_self_test(void) { return 0; }
 
 def self_test(model: PrintedModel, source: str) -> str:
     """
-    Return the C function `model_self_test`, which checks that the processor computes floats as the
-    network is defined. The linker removes it if no code calls it.
+    Return the C function `model_self_test`, which tests rules of float32 on constants, such as
+    subnormal numbers and sums in the order of the source. It returns 0, or the number of a rule
+    that the processor or the compiler violates. The linker removes it if no code calls it.
 
-    If neither `source`, the text of `model.c`, nor the kernels use floats, it returns 0 without
-    floats, because a processor may not support them.
+    If no floats occur in `source` (the text of `model.c`) or in the kernels, the C function
+    contains no floats and returns 0, because the processor may not support floats.
     """
     code = re.sub(r"/\*.*?\*/", "", source + model.kernels.text, flags=re.DOTALL)
     # The float in the union of the arena only sets the alignment.

@@ -170,8 +170,8 @@ class Nest:
     @property
     def filled_rows(self) -> str:
         """
-        The number of input rows that the current strip reads: a C expression in `count`, the output
-        rows of the strip, if the last strip is shorter.
+        The number of input rows that the current strip reads, as C text: a number if all strips
+        have equal rows, otherwise an expression in `count`, the output rows of the strip.
         """
         if not self.has_remainder:
             return str(self.strip_rows)

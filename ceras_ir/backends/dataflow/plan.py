@@ -173,7 +173,10 @@ def completed_windows(block: MaxPool) -> list[int]:
 
 
 def max_batch_rows(block: Block, planned: Planned) -> int:
-    """Return the number of output rows in the largest batch of `block`."""
+    """
+    Return the number of output rows in the largest of the `batches` of `block`, which are sent
+    together.
+    """
     return max(map(len, batches(block, planned)))
 
 

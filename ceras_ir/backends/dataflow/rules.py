@@ -2,8 +2,9 @@
 Decide whether a block of the circuit can compute an operation, and select the operations of the
 pipeline.
 
-1. The reason of a rule names the finding, the limit and the remedy. `blocks.py` asserts that an
-   operation passes the rules.
+1. A rule returns `None` if the condition in its docstring is satisfied. Otherwise, it returns the
+   reason: the finding, the limit and the remedy. `blocks.py` asserts that an operation passes the
+   rules.
 2. A circuit has two ports. A run, a sequence of operations for the circuit, therefore extends
    between two positions with a single live value. Of several runs, the run with the most products
    is selected.
@@ -43,7 +44,7 @@ supports.
 
 
 def why_not_int8(*values: SSAValue) -> str | None:
-    """Streams carry int8 with a per-tensor scale and zero point."""
+    """Streams must carry int8 with a per-tensor scale and zero point."""
     for value in values:
         element = graph.quantized_element(value)
         if element is None or element.storage.width.data != 8 or not element.is_signed:
@@ -54,7 +55,7 @@ def why_not_int8(*values: SSAValue) -> str | None:
 
 
 def why_not_shape(*values: SSAValue) -> str | None:
-    """Streams have the shape [N, H, W, C] or [N, C], with extents of at most 4096."""
+    """Streams must have the shape [N, H, W, C] or [N, C], with extents of at most 4096."""
     for value in values:
         shape = graph.shape_of(value)
         if len(shape) not in (2, 4) or max(shape) > MAX_FEATURE_MAP_EXTENT:
@@ -66,7 +67,9 @@ def why_not_shape(*values: SSAValue) -> str | None:
 
 
 def why_not_requant(requant: RequantAttr | None) -> str | None:
-    """Sums are requantized by shifts of -15 to 31 bits per layer or channel, half up or down."""
+    """
+    Sums must be requantized by shifts of -15 to 31 bits per layer or channel, half up or down.
+    """
     if requant is None:
         return "a block requantizes the sums, but there is no scale: quantize the operation"
     low, high = min(requant.net_shifts), max(requant.net_shifts)
@@ -85,7 +88,7 @@ def why_not_requant(requant: RequantAttr | None) -> str | None:
 
 
 def why_not_linear(op: graph.LinearOperation) -> str | None:
-    """Convolutions and matrix products have constant int8 weights without zero points."""
+    """Convolutions and matrix products must have constant int8 weights without zero points."""
     if op.table is not None:
         return "a table requires a separate block: do not run fuse-lookup"
     if any(v is not None and graph.constant_array(v) is None for v in (op.weights, op.bias)):
@@ -108,7 +111,9 @@ def why_not_linear(op: graph.LinearOperation) -> str | None:
 
 
 def why_not_residual_shifts(op: graph.LinearOperation) -> str | None:
-    """The difference between the right shift and the residual shift is equal for all channels."""
+    """
+    The difference between the right shift and the residual shift must be equal for all channels.
+    """
     if op.residual is None or op.requant is None:
         return None
     differences = np.array(op.requant.net_shifts) - np.array(op.residual_shifts)
@@ -134,7 +139,9 @@ def average_of(op: Pool2dOp) -> Averaging | None:
 
 
 def why_not_pool(op: Pool2dOp) -> str | None:
-    """A maximum has no dilations. An average has a single divisor, exact with 17 bits."""
+    """
+    A maximum must not have dilations. An average must have a single divisor, exact with 17 bits.
+    """
     if (reason := why_not_int8(op.input, op.result) or why_not_shape(op.input)) is not None:
         return reason
     if op.function is Pool.MAX:
@@ -148,7 +155,7 @@ def why_not_pool(op: Pool2dOp) -> str | None:
 
 
 def why_not_addition(op: graph.BinaryOp) -> str | None:
-    """Additions and subtractions have two streams of equal shape, and factors of 2^n."""
+    """Additions and subtractions must have two streams of equal shape, and factors of 2^n."""
     if op.function not in (Binary.ADD, Binary.SUB):
         return f"blocks add and subtract, got {op.function.value}: run it on the CPU"
     if any(graph.constant_array(v) is not None for v in (op.lhs, op.rhs)) or op.lhs is op.rhs:
@@ -164,14 +171,14 @@ def why_not_addition(op: graph.BinaryOp) -> str | None:
 
 
 def why_not_lookup(op: graph.LookupOp) -> str | None:
-    """All channels have the same table of 256 entries."""
+    """All channels must have the same table of 256 entries."""
     if op.channel_rows is not None:
         return "a block has a single table for all channels: quantize per tensor"
     return why_not_int8(op.input, op.result) or why_not_shape(op.input)
 
 
 def why_not_reshape(op: graph.ReshapeOp) -> str | None:
-    """A reshape only flattens [N, H, W, C] to [N, C]."""
+    """A reshape must flatten [N, H, W, C] to [N, C]."""
     before, after = graph.shape_of(op.input), graph.shape_of(op.result)
     if len(before) == 4 and len(after) == 2 and before[0] == after[0]:
         return why_not_int8(op.input) or why_not_shape(op.input)

@@ -143,7 +143,8 @@ class WindowBuffer:
     @property
     def max_shift(self) -> int:
         """
-        The distance between the first and the last column of a window, in multiples of the stride.
+        The distance in input columns between the first and the last column of a window, divided by
+        the stride and rounded down.
         """
         w = self.layer.windows
         return w.reach[1] // w.strides[1]

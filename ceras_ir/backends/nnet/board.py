@@ -131,8 +131,10 @@ class ArrayFields:
 @dataclass(frozen=True)
 class CircuitFields:
     """
-    The circuit of a kind of operation. With a table `[array]`, the size of the array defines the
-    rates and the lanes of convolutions, products, pooling and elementwise operations.
+    The circuit of a kind of operation. In a board with a table `[array]`, the circuits of
+    convolutions, products, pooling and elementwise operations must not have the fields
+    `bytes_per_cycle`, `macs_per_cycle` and `lanes`, because these follow from the size of the
+    array.
     """
 
     launch_us: float = board_field(example="10")

@@ -90,7 +90,10 @@ CORE, LINUX, PLANNER, RTL = (
 
 
 def compiler() -> list[str]:
-    """Return the command (program and arguments) of the C++ compiler that builds the engine."""
+    """
+    Return the command (program and arguments) of the C++ compiler that builds the engine: `CXX`, or
+    an installed compiler.
+    """
     return native_compiler(PURPOSE)
 
 

@@ -1,9 +1,9 @@
 """
 Decide whether the engine can execute an operation on the CPU, with a rule per function.
 
-A rule returns None, or a sentence with the finding and the limit. The engine refuses the same
-operations when it loads a file (`runtime/`), but only the compiler knows the node. The docstrings
-are printed in the documentation.
+A rule returns None if the condition in its docstring is satisfied; otherwise, it returns a sentence
+with the finding and the limit. The engine refuses the same operations when it loads a file
+(`runtime/`), but only the compiler knows the node. The docstrings are printed in the documentation.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ Rule = Callable[[Operation], str | None]
 
 
 def operands_are_narrow(op: Operation) -> str | None:
-    """Quantized elementwise operations require operands of 8 or 16 bits."""
+    """Quantized elementwise operations must have operands of 8 or 16 bits."""
     if not isinstance(op, graph.BinaryOp) or is_plain(op.result):
         return None
     for value in op.operands:
@@ -37,8 +37,8 @@ def operands_are_narrow(op: Operation) -> str | None:
 
 def products_are_narrow(op: Operation) -> str | None:
     """
-    Quantized convolutions and matrix products require 8-bit weights, and an input of 8 bits, or of
-    16 bits without zero point. All channels multiply the residual by the same factor.
+    Quantized convolutions and matrix products must have 8-bit weights, and an input of 8 bits, or
+    of 16 bits without zero point. All channels must multiply the residual by the same factor.
     """
     if not isinstance(op, graph.LinearOperation) or not op.is_quantized:
         return None
@@ -74,7 +74,7 @@ def _residual_factors(op: graph.LinearOperation) -> set[int]:
 
 
 def pad_values_fit(op: Operation) -> str | None:
-    """The value of a constant padding is a float or an integer of 32 bits."""
+    """The value of a constant padding must be a float or an integer of 32 bits."""
     if not isinstance(op, graph.PadOp) or isinstance(value := op.stored_value, float):
         return None
     if -(1 << 31) <= value < 1 << 31:
@@ -83,7 +83,7 @@ def pad_values_fit(op: Operation) -> str | None:
 
 
 def recurrent_weights_are_constant(op: Operation) -> str | None:
-    """Recurrent layers have constant weights, at most 33554432."""
+    """Recurrent layers must have constant weights, at most 33554432."""
     if not isinstance(op, graph.RecurrenceOp):
         return None
     if not isinstance(op.weights.owner, graph.ConstantOp):
@@ -97,7 +97,7 @@ def recurrent_weights_are_constant(op: Operation) -> str | None:
 
 
 def puts_replace_rows(op: Operation) -> str | None:
-    """A put replaces rows. It does not combine new rows with existing rows."""
+    """A put must replace rows. It cannot combine new rows with existing rows."""
     if not isinstance(op, graph.PutOp) or op.function is None:
         return None
     return (
@@ -107,7 +107,9 @@ def puts_replace_rows(op: Operation) -> str | None:
 
 
 def sizes_fit(op: Operation) -> str | None:
-    """Tensors have at most 2 GiB; strides, padding, dilations and kernels are at most 32768."""
+    """
+    Tensors may have at most 2 GiB; strides, padding, dilations and kernels must be at most 32768.
+    """
     for value in (*op.operands, *op.results):
         if (size := byte_size(value)) > MAX_ARENA_BYTES:
             return f"the engine accepts tensors of at most {MAX_ARENA_BYTES} bytes, got {size}"

@@ -82,7 +82,10 @@ class FileTensor:
 
     @property
     def end(self) -> int:
-        """The address after the last byte of the tensor."""
+        """
+        The offset of the first byte after the tensor: in the arena, or, for a constant, in the
+        section.
+        """
         count, width, pitch = self.rows
         return self.offset + (count - 1) * pitch + width
 

@@ -1,8 +1,9 @@
 """
 Decide whether the circuits of the FPGA can execute an operation, with a rule per function.
 
-A rule returns None, or a sentence with the finding and the limit. The sentence becomes
-`mem.reason` and a line of the report. The docstrings are printed in the documentation.
+A rule returns None if the condition in its docstring is satisfied; otherwise, it returns a sentence
+with the finding and the limit. The sentence becomes `mem.reason` and a line of the report. The
+docstrings are printed in the documentation.
 """
 
 from collections.abc import Callable
@@ -42,8 +43,8 @@ result are not copied.
 
 def has_a_circuit(op: Operation) -> str | None:
     """
-    The circuits compute conv2d, matmul, pool2d, binary, lookup, concat, slice, transpose, resize
-    and reshape.
+    The operation must be conv2d, matmul, pool2d, binary, lookup, concat, slice, transpose, resize
+    or reshape.
     """
     computes = graph.LinearOperation | graph.Pool2dOp | graph.BinaryOp | graph.LookupOp
     if isinstance(op, computes | MOVERS):
@@ -53,7 +54,7 @@ def has_a_circuit(op: Operation) -> str | None:
 
 def values_are_int8(op: Operation) -> str | None:
     """
-    All operands except the bias, and the result, are stored as int8 with a per-tensor scale.
+    All operands except the bias, and the result, must be stored as int8 with a per-tensor scale.
     Weights may have per-channel scales. The result of a lookup table may be float.
     """
     linear = op if isinstance(op, graph.LinearOperation) else None
@@ -103,7 +104,7 @@ def is_int8(value: SSAValue) -> bool:
 
 
 def tables_fit(op: Operation) -> str | None:
-    """A layer has at most 16 tables of 256 entries."""
+    """A layer may have at most 16 tables of 256 entries."""
     if not isinstance(op, graph.LinearOperation | graph.LookupOp) or (tables := op.tables) is None:
         return None
     if len(tables) > MAX_TABLES:
@@ -113,8 +114,8 @@ def tables_fit(op: Operation) -> str | None:
 
 def copies_fit(op: Operation) -> str | None:
     """
-    The operands of data movement operations are computed and have at most 5 dimensions. A resize
-    repeats each row and column an integer number of times.
+    The operands of data movement operations must be computed and have at most 5 dimensions. A
+    resize must repeat each row and column an integer number of times.
     """
     if not isinstance(op, MOVERS):
         return None
@@ -150,7 +151,7 @@ def repetitions(op: graph.ResizeOp) -> tuple[int, int] | None:
 
 
 def weights_have_no_zero_point(op: Operation) -> str | None:
-    """Weights have no zero point."""
+    """Weights must not have a zero point."""
     if not isinstance(op, graph.LinearOperation):
         return None
     element = quantized_element(op.weights)
@@ -161,7 +162,7 @@ def weights_have_no_zero_point(op: Operation) -> str | None:
 
 
 def extents_fit(op: Operation) -> str | None:
-    """No dimension exceeds 32768."""
+    """Dimensions must be at most 32768."""
     for value in (op.operands[0], *op.results):
         if (largest := max(shape_of(value), default=1)) > MAX_FPGA_EXTENT:
             return f"a dimension of {largest} exceeds the {MAX_FPGA_EXTENT} of the FPGA's counters"
@@ -169,7 +170,7 @@ def extents_fit(op: Operation) -> str | None:
 
 
 def rounds_to_nearest(op: Operation) -> str | None:
-    """A requantization rounds half up or half to even, with a shift of at most 47."""
+    """A requantization must round half up or half to even, with a shift of at most 47."""
     if (requant := _requant(op)) is None:
         return None
     if requant.mode not in (Rounding.HALF_UP, Rounding.HALF_EVEN):
@@ -180,7 +181,7 @@ def rounds_to_nearest(op: Operation) -> str | None:
 
 
 def adds_a_zero_point(op: Operation) -> str | None:
-    """The zero point that a requantization adds is an int8."""
+    """The zero point that a requantization adds must be in the range of int8."""
     if (requant := _requant(op)) is None or -128 <= requant.zero_point.data <= 127:
         return None
     return f"the FPGA adds a zero point of int8, got {requant.zero_point.data}"
@@ -188,8 +189,8 @@ def adds_a_zero_point(op: Operation) -> str | None:
 
 def rescales_by_a_shift(op: Operation) -> str | None:
     """
-    Multipliers of requantizations are powers of two 2^m, except in an average. The right shift
-    minus m is at least -8.
+    Multipliers of requantizations must be powers of two 2^m, except in an average. The right shift
+    minus m must be at least -8.
     """
     requant = _requant(op)
     if requant is None or isinstance(op, graph.Pool2dOp):
@@ -205,7 +206,7 @@ def rescales_by_a_shift(op: Operation) -> str | None:
 
 
 def is_dense_or_depthwise(op: Operation) -> str | None:
-    """A convolution is depthwise or has a single group."""
+    """A convolution must be depthwise or have a single group."""
     if isinstance(op, graph.Conv2dOp) and op.group_count != 1 and not graph.is_depthwise(op):
         outputs, channels = shape_of(op.weights)[0], shape_of(op.input)[3]
         return (
@@ -217,8 +218,8 @@ def is_dense_or_depthwise(op: Operation) -> str | None:
 
 def weights_and_bias_are_known(op: Operation) -> str | None:
     """
-    The bias, and the weights of a convolution, are constants. The weights of a matrix product may
-    be computed: the CPU packs them before each run.
+    The bias, and the weights of a convolution, must be constants. The weights of a matrix product
+    may be computed: the CPU packs them before each run.
     """
     if not isinstance(op, graph.LinearOperation):
         return None
@@ -240,8 +241,8 @@ def packed_operands(op: Operation) -> tuple[int, ...]:
 
 def patch_fits(op: Operation) -> str | None:
     """
-    A layer has at most 65536 products per output (kernel height x width x channels), and at most
-    32768 outputs.
+    A layer may have at most 65536 products per output (kernel height x width x channels), and at
+    most 32768 outputs.
     """
     if not isinstance(op, graph.LinearOperation):
         return None
@@ -255,7 +256,7 @@ def patch_fits(op: Operation) -> str | None:
 
 def lines_fit(op: Operation) -> str | None:
     """
-    The rows of a window fit the line buffer of 262144 bytes, except for 1x1 and depthwise
+    The rows of a window must fit the line buffer of 262144 bytes, except for 1x1 and depthwise
     convolutions.
     """
     if not isinstance(op, graph.Conv2dOp) or is_product(op) or graph.is_depthwise(op):
@@ -277,7 +278,9 @@ def is_product(op: graph.Conv2dOp) -> bool:
 
 
 def averages_have_equal_divisors(op: Operation) -> str | None:
-    """An average divides all windows by the same number. A window has at most 65536 elements."""
+    """
+    An average must divide all windows by the same number. A window may have at most 65536 elements.
+    """
     if not isinstance(op, graph.Pool2dOp):
         return None
     if (taps := prod(op.kernel.get_values())) > MAX_FPGA_TAPS:
@@ -288,7 +291,7 @@ def averages_have_equal_divisors(op: Operation) -> str | None:
 
 
 def adds_equal_shapes(op: Operation) -> str | None:
-    """The only binary operation with a circuit is `add`, for operands of equal shape."""
+    """A binary operation must be `add`, with operands of equal shape."""
     if not isinstance(op, graph.BinaryOp):
         return None
     if op.function is not Binary.ADD:

@@ -48,16 +48,15 @@ class Pool2dOp(InputOperation):
     `max`: the maximum of the elements inside the input; a quantized result has the input's scale.
 
     `average`: the sum of the elements inside the input, divided by their number, or by the size of
-    the window with `count_include_pad`. Float sums start from 0. Each row of the window is added
-    from left to right, then the rows from the top. Quantized, K is the window size and k the
-    divisor of the float form:
+    the window with `count_include_pad`. Float sums start from 0. The elements of each row of the
+    window are summed from left to right, then the sums of the rows are added from the top. For a
+    quantized average, K is the window size and k the divisor of the float form:
 
-    `requant(sum of (x - zero_point))` with the multiplier `(2*multiplier*K + k) / (2*k)`, rounded
-    down.
+    `requant(sum of (x - zero_point))` with the multiplier `floor((2*multiplier*K + k) / (2*k))`.
 
     `requant` contains the reciprocal of a full window. With `divides`, operand and result have the
     same type, and the result is the sum of the stored integers divided by their number, rounded
-    half away from zero and clamped by `requant`, as in the kernels of TensorFlow Lite. After ONNX
+    half away from zero, as in the kernels of TensorFlow Lite; `requant` only clamps it. After ONNX
     `MaxPool`, `AveragePool`.
 
         %y = graph.pool2d max %x {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>}

@@ -87,7 +87,7 @@ def name_layers(model: onnx.ModelProto, network: object) -> None:
 def _inputs(network: object, example_inputs: Sequence[object] | None) -> list[object]:
     """
     Return the example inputs for the export: the inputs of the caller, or zeros in the declared
-    shapes with a batch of 1.
+    shapes with a batch of 1. Raise a `UsageError` if another declared extent is unknown.
     """
     if example_inputs is not None:
         return list(example_inputs)

@@ -324,8 +324,8 @@ def implied_scales(op: Operation, requant: RequantAttr) -> list[float]:
 
 def signed_type(element: UniformType) -> UniformType:
     """
-    Return the type with int8 storage for the same real values: an unsigned type with a zero point
-    that is smaller by 128.
+    Return the type with int8 storage for the same real values. A signed type is returned unchanged;
+    for a type of unsigned bytes, the zero point is smaller by 128.
     """
     if element.is_signed:
         return element

@@ -294,7 +294,10 @@ class _Solver:
         return {value: solver._reduced({value: 1.0}, 0.0)[1] for value in _values(block)}
 
     def _add(self, equation: Equation) -> bool:
-        """Add an equation, or return False if it contradicts the earlier equations."""
+        """
+        Add an equation; a redundant equation has no effect. Return False, without adding it, if the
+        equation contradicts the earlier equations.
+        """
         terms, number = self._reduced(equation[0], 0.0)
         number = equation[1] - number
         if not terms:

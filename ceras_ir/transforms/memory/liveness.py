@@ -312,8 +312,8 @@ class Liveness:
 
     def why_without_gaps(self, value: SSAValue) -> str | None:
         """
-        Return the reason why the rows of `value` cannot have gaps between them in memory (for
-        example because a kernel does not support it), or `None` if they can.
+        Return the reason why the rows (along the last axis) of `value` cannot have gaps between
+        them in memory (for example because a kernel does not support it), or `None` if they can.
         """
         if value in self.steps.returned or isinstance(value, BlockArgument):
             return "inputs and outputs of the network have no gaps between rows"

@@ -51,10 +51,12 @@ class PrunePass(ModulePass):
     weights on each layer, `sparse.mask`. Biases are not pruned.
 
     The number of zeros follows from one of these options: `threshold` (the default), a share of
-    each layer (`sparsity`, `ratios`), or a target. For a target, the noise of zeros in each layer
-    at the outputs is estimated, and shares are chosen. stderr prints the choice.
+    each layer (`sparsity`, `ratios`), or a limit for the network (`target-bytes`,
+    `target-products`, `target-loss`). For a limit, the pass estimates the noise at the outputs of
+    the network that zeros in each layer cause, chooses a share for each layer, and prints the
+    choice to stderr.
 
-    Not exact: products with a pruned weight are missing from sums. Idempotent except for targets,
+    Not exact: products with a pruned weight are missing from sums. Idempotent except for limits,
     because zeros have the smallest magnitude.
 
     Before, with `sparsity=0.5`:

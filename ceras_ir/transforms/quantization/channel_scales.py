@@ -259,10 +259,11 @@ class LevelRowsPass(FloatNetworkPass, ResidualSpreadPass):
     Multiply the weights of output channels by powers of two, so that a layer has a single weight
     scale, and divide the results in float.
 
-    The bias is multiplied too. This is done if all consumers are float operations, and the weights
-    of output channels are more than `residual_spread` octaves apart. `split-wide{results}` can then
-    replace a layer with a 16-bit result by two 8-bit layers, the second of which adds the first
-    with a single shift. Runs before ranges are observed.
+    The bias is multiplied too. This is done if all consumers are float operations, and the largest
+    weights of any two output channels differ by more than `residual_spread` octaves. Then
+    `split-wide{results}` can divide a layer with a 16-bit result into two 8-bit layers: the second
+    adds the result of the first, shifted by the same number of bits for all channels. Runs before
+    ranges are observed.
 
     Exact: products with powers of two are exact.
 

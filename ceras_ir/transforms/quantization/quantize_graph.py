@@ -251,8 +251,9 @@ class StateRule(NetworkPass):
 @dataclass(frozen=True)
 class FloatSumRule(NetworkPass):
     """
-    Fix the order of sums of float convolutions and products (`ordered`) in a partly quantized
-    network. A float network that is not quantized keeps the fastest order.
+    Fix the order of sums of all float convolutions and products in a partly quantized network: an
+    `ordered` sum adds the products in the memory order of the weights. A float network that is not
+    quantized keeps the fastest order.
 
     If the result of a float layer is quantized again, the last bit of a sum can decide between two
     integers. With a fixed order, all targets compute the same integers. Exact: any order was

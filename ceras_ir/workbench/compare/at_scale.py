@@ -1,7 +1,9 @@
 """
-Compute figures of merit on all data, in shards, with compiled code on parallel workers.
+Compare networks on all samples: compute figures of merit in shards, with compiled code on parallel
+workers.
 
-Layers are measured in the interpreter on the first samples; figures of merit need all samples.
+The noise of layers is also measured here, but in the interpreter, and therefore only on the first
+samples.
 """
 
 import sys

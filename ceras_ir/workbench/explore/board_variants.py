@@ -1,7 +1,8 @@
 """
-Generate boards that differ from a description in some fields, as files.
+Write copies of a board description in which some fields have other values.
 
-A field has the name of the description, with dots for tables. A description in JSON remains JSON.
+A field is specified by the key in the description, after the names of the tables and dots, such as
+`cpu.macs_per_us`. A copy of a description in JSON is in JSON too, otherwise in TOML.
 """
 
 import json

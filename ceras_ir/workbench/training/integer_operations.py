@@ -78,8 +78,8 @@ class _Requantize(Function):
 
 def requantize(acc: Tensor, requant: RequantAttr) -> Tensor:
     """
-    Convert an integer accumulator to the scale of the result: multiply, shift, round and clamp as
-    `requant` specifies.
+    Convert an integer accumulator to the scale of the result: multiply, shift, round, add the zero
+    point and clamp as `requant` specifies. Return the integers as float32.
     """
     multiplier = torch.tensor(requant.multipliers, dtype=torch.int64, device=acc.device)
     return _Requantize.apply(acc, multiplier, requant)

@@ -106,7 +106,7 @@ OUTPUTS = _tensors(_MANIFEST["outputs"])
 
 
 def _compiler() -> list[str]:
-    """Return the command of the C compiler; an import error if there is none."""
+    """Return the command of the C compiler. Raise an `ImportError` if there is none."""
     if command := shlex.split(os.environ.get("CC", "")):
         return command
     for name in ("cc", "gcc", "clang"):

@@ -249,8 +249,8 @@ class StreamFile:
         self, dram: Dram | None, board: VtaBoard, max_findings: int = MAX_STREAM_FINDINGS
     ) -> list[StreamFinding]:
         """
-        Return the first `max_findings` errors of the stream. Its micro-ops are from the file
-        `.vtas`, or else from the DRAM image `dram`.
+        Return the first `max_findings` errors of the stream. A `.vtas` file contains the micro-ops
+        of the stream; for other files, `dram`, the DRAM image with the micro-ops, is required.
         """
         size = None if dram is None else len(dram)
         if self.program is not None:

@@ -205,8 +205,8 @@ def decode(
     data: bytes, board: VtaBoard = DEFAULT_VTA_BOARD, *, lenient: bool = False
 ) -> list[Instruction]:
     """
-    Return the instructions that the bytes of a stream encode, 16 bytes each; `decode_instruction`
-    specifies `lenient`.
+    Return the instructions that the bytes of a stream encode, 16 bytes each. For `lenient`, see
+    `decode_instruction`.
     """
     return [
         decode_instruction(word, board, index, lenient=lenient)

@@ -86,7 +86,7 @@ def why_not_pool(op: graph.Pool2dOp, board: VtaBoard) -> str | None:
 
 
 def why_not_average(op: graph.Pool2dOp, shape: Pooling, board: VtaBoard) -> str | None:
-    """Averages divide all windows by the same number, for which an exact multiplier exists."""
+    """Averages must divide all windows by the same number, for which an exact multiplier exists."""
     if any(shape.padding) and not op.includes_padding:
         return (
             "VTA divides by a constant, but windows at the border have fewer elements: count the "
@@ -107,7 +107,7 @@ def why_not_average(op: graph.Pool2dOp, shape: Pooling, board: VtaBoard) -> str 
 
 
 def why_not_max(op: graph.Pool2dOp, shape: Pooling, board: VtaBoard) -> str | None:
-    """Maxima have stride 1, or windows up to twice the stride."""
+    """Maxima must have stride 1, or windows up to twice the stride."""
     if not shape.is_separable_in_place:
         return (
             f"VTA pools with stride 1 or windows up to twice the stride, got {shape.kernel[1]} "
@@ -176,7 +176,7 @@ def constant_of(op: graph.BinaryOp, terms: tuple[Term, Term]) -> int:
 
 
 def why_not_add(op: graph.BinaryOp, board: VtaBoard) -> str | None:
-    """Sums and differences have two int8 tensors of the same shape, aligned by shifts."""
+    """Sums and differences must have two int8 tensors of the same shape, aligned by shifts."""
     if op.function not in (Binary.ADD, Binary.SUB):
         return f"VTA adds and subtracts; '{op.function.value}' of two tensors runs on the CPU"
     if op.requant is None:

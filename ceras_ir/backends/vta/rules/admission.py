@@ -2,8 +2,8 @@
 Decide whether VTA supports an operation: each rule returns `None`, or why VTA does not support it.
 
 The docstring of a rule states the condition for support. The returned sentence has the violation
-and the remedy. Placement calls `why_not`. `proven_clamps` bounds the rescaled sums, to omit clamps
-outside the range of all results.
+and the remedy. Placement calls `why_not`. `proven_clamps` computes the range of the rescaled sums
+of an operation; a bound of the clamp that no sum exceeds is omitted.
 """
 
 from collections.abc import Callable
@@ -74,7 +74,7 @@ def why_not(op: Operation, board: VtaBoard = DEFAULT_VTA_BOARD) -> str | None:
 
 
 def quantized(op: graph.LinearOperation, board: VtaBoard) -> str | None:
-    """The operation is quantized."""
+    """The operation must be quantized."""
     if not op.is_quantized:
         return "VTA computes on int8 only: quantize the network (--quantize, or calibration data)"
     return None
@@ -82,8 +82,8 @@ def quantized(op: graph.LinearOperation, board: VtaBoard) -> str | None:
 
 def int8(op: graph.LinearOperation, board: VtaBoard) -> str | None:
     """
-    Input, weights, residual and result are signed int8, and the zero point of weights is 0. The sum
-    can have 16 bits if the only consumer is a `graph.shift_swish`.
+    Input, weights, residual and result must be signed int8, and the zero point of weights must be
+    0. The sum can have 16 bits if the only consumer is a `graph.shift_swish`.
     """
     named = {"input": op.input, "weights": op.weights}
     if op.residual is not None:
@@ -98,8 +98,8 @@ def int8(op: graph.LinearOperation, board: VtaBoard) -> str | None:
 
 def constant_weights(op: graph.LinearOperation, board: VtaBoard) -> str | None:
     """
-    Weights and bias are constants, packed into tiles at compile time. Only the weights of a matrix
-    product can be computed; then the host packs them.
+    Weights and bias must be constants, packed into tiles at compile time. Only the weights of a
+    matrix product can be computed; then the host packs them.
     """
     constants = [("bias", op.bias)]
     if isinstance(op, graph.Conv2dOp):
@@ -111,13 +111,13 @@ def constant_weights(op: graph.LinearOperation, board: VtaBoard) -> str | None:
 
 
 def shifted(op: graph.LinearOperation, board: VtaBoard) -> str | None:
-    """Sums are rescaled by shifts; those of channels differ by at most 15 bits."""
+    """Sums must be rescaled by shifts; the shifts of channels may differ by at most 15 bits."""
     assert op.requant is not None
     return why_not_shift(op.requant)
 
 
 def residual_moved(op: graph.LinearOperation, board: VtaBoard) -> str | None:
-    """The left shifts of a residual by channel differ by at most six bits."""
+    """The left shifts of a residual by channel may differ by at most six bits."""
     low, high = min(op.residual_shifts), max(op.residual_shifts)
     if low < high - RESIDUAL_WEIGHT_BITS:
         return (
@@ -128,14 +128,14 @@ def residual_moved(op: graph.LinearOperation, board: VtaBoard) -> str | None:
 
 
 def bounded(op: graph.LinearOperation, board: VtaBoard) -> str | None:
-    """The sum, with bias, residual, rounding and zero points, fits 32 bits for all inputs."""
+    """The sum, with bias, residual, rounding and zero points, must fit 32 bits for all inputs."""
     if accumulator_bound(op) >= 1 << 31:
         return "VTA accumulates in 32 bits, which the sum may exceed: quantize with finer weights"
     return None
 
 
 def fits(op: graph.LinearOperation, board: VtaBoard) -> str | None:
-    """The smallest block, an output vector from an input vector, fits the buffers."""
+    """The smallest block, an output vector from an input vector, must fit the buffers."""
     shape = graph_contraction(op, board)
     if any(p >= e for p, e in zip(shape.padding, shape.extents * 2, strict=True)):
         return f"VTA needs padding smaller than the window, got {list(shape.padding)}: pad before"
@@ -161,7 +161,8 @@ def swish_after(op: graph.LinearOperation) -> graph.ShiftSwishOp | None:
 
 def why_not_swish(op: graph.ShiftSwishOp, board: VtaBoard) -> str | None:
     """
-    A `graph.shift_swish` is fused into the product before it, and the sum remains on the chip.
+    VTA must support the product before a `graph.shift_swish`, and the swish must be the only
+    consumer. It is fused into the product, and the sum remains on the chip.
     """
     linear = op.input.owner
     if not isinstance(linear, graph.LinearOperation) or swish_after(linear) is not op:
@@ -172,7 +173,7 @@ def why_not_swish(op: graph.ShiftSwishOp, board: VtaBoard) -> str | None:
 
 
 def swished(op: graph.LinearOperation, board: VtaBoard) -> str | None:
-    """A swish in the epilogue has constants that are immediates."""
+    """A swish in the epilogue must have a right shift of at most 15 bits."""
     swish = swish_after(op)
     if swish is not None and swish.requant.shift.data > 15:
         return f"VTA shifts a swish by at most 15, got {swish.requant.shift.data}"

@@ -311,9 +311,9 @@ class WindowAxis:
 
     def positions(self, results: int) -> int:
         """
-        Return the number of parts along the axis that the host gathers for `results` outputs: the
-        input extent of the convolution that remains. Adjacent parts are a stride apart in the
-        image.
+        Return the input extent, along this axis, of the convolution that remains for `results`
+        outputs: the number of parts that the host gathers. Part n begins at position `n * stride`
+        of the padded image.
         """
         return results + (self.parts - 1) * self.dilation
 

@@ -136,8 +136,9 @@ def _drains(nblock: int) -> list[int]:
 
 def candidates(shape: Contraction, board: VtaBoard, limits: Limits) -> Schedules:
     """
-    Return all schedules that the search considers: even divisions of each extent, both loop orders,
-    and up to two buffers of each kind.
+    Return the schedules that the search considers within `limits`: block sizes that divide extents
+    into nearly equal parts (5, 3, 2 and 1 for 5), both loop orders, and 1 or 2 buffers of each kind
+    (inputs, weights, accumulators).
     """
     positions = np.array(_position_blocks(shape, limits.positions), np.int64)
     positions = positions[positions.prod(axis=1) <= board.acc]

@@ -44,7 +44,7 @@ rule(TREE_CLASSIFIER, TREE_REGRESSOR)(known_transform)
 
 @rule(TREE_REGRESSOR)
 def sum_or_average(node: Node) -> str | None:
-    """results of trees are summed or averaged"""
+    """results of trees must be summed or averaged"""
     aggregate = node.string("aggregate_function", "SUM")
     return None if aggregate in AGGREGATES else f"got '{aggregate}'; train an ensemble of sums"
 

@@ -47,7 +47,7 @@ constant_operands({EXPERTS: [*range(2, 8)]}, "weights of experts are constants",
 
 @rule(EXPERTS)
 def known_function(node: Node) -> str | None:
-    """experts have relu, gelu, silu, identity or swiglu, and only swiglu has a third layer"""
+    """experts must have relu, gelu, silu, identity or swiglu, and only swiglu has a third layer"""
     kind = node.string("activation_type", "relu")
     has_third = any(map(node.has_input, range(6, len(node.inputs))))
     if kind == SWIGLU or (kind in FUNCTIONS and not has_third):

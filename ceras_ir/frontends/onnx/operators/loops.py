@@ -342,8 +342,9 @@ def scan(node: Node, emitter: Emitter) -> Sequence[Value]:
 
 def _used_outputs(node: Node, states: int, count: int) -> Sequence[int]:
     """
-    Return the indices of the outputs of steps that are used. The outputs of the node are the
-    `states` carried values (passed from step to step), followed by `count` outputs of steps.
+    Return the indices, from 0 to `count - 1`, of the outputs of steps that have a name, so that
+    they can be used. The outputs of the node are the `states` carried values (passed from step to
+    step), followed by `count` outputs of steps.
     """
     return [i for i in range(count) if node.has_output(states + i)]
 

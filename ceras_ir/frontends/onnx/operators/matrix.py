@@ -252,7 +252,7 @@ def _labels(node: Node) -> tuple[list[str], str]:
 
 @rule("Einsum")
 def plain_equation(node: Node) -> str | None:
-    """labels are letters or dots for the rest, each once in an operand"""
+    """labels must be letters or dots for the rest, each once in an operand"""
     operands, result = _labels(node)
     for labels in (*operands, result):
         if not all(label.isalpha() for label in labels.replace(DOTS, "", 1)):
@@ -298,8 +298,9 @@ def _with_batch_labels(
     node: Node, texts: Sequence[str], ranks: Sequence[int]
 ) -> Iterator[Sequence[str]]:
     """
-    Yield the labels of each operand and of the result (`texts`), with dots replaced by generated
-    labels for the dimensions that they represent. `ranks` are the ranks of the operands.
+    Yield the labels of each operand and of the result of an Einsum. `texts` are their labels in the
+    equation; dots are replaced by a generated label for each dimension that they represent, with
+    equal labels for the last dimensions of all operands. `ranks` are the ranks of the operands.
     """
     counts = [
         rank - len(text) + len(DOTS)

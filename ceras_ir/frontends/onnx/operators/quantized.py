@@ -271,7 +271,7 @@ def known_table_width(node: Node) -> str | None:
 
 @rule(MATMUL_N_BITS)
 def known_width(node: Node) -> str | None:
-    """bits must be 2, 4 or 8, and there is no index of groups"""
+    """bits must be 2, 4 or 8, and there must be no index of groups"""
     if (reason := known_table_width(node)) is not None:
         return reason
     return "g_idx is given; quantize without reordering" if node.has_input(4) else None

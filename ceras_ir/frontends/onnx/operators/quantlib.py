@@ -341,7 +341,10 @@ def _sum(emitter: Emitter, x: Value) -> Value:
 
 
 def _mean(emitter: Emitter, x: Value) -> Value:
-    """Return the average along the last dimension, rounded toward 0."""
+    """
+    Return the average along the last dimension, rounded toward 0. The dimension remains with extent
+    1.
+    """
     return _quotient(emitter, _sum(emitter, x), shape_of_value(x)[-1])
 
 

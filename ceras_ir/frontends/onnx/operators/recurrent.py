@@ -52,7 +52,7 @@ DEFAULT_FUNCTIONS = {
 
 @rule(*RECURRENT, DYNAMIC_LSTM)
 def plain_cells(node: Node) -> str | None:
-    """there are no peepholes and no clip"""
+    """there must be no peepholes and no clip"""
     if node.has_input(7):
         return "'P' is given; export the model without peepholes"
     if node.has_attribute("clip"):
@@ -64,8 +64,8 @@ def plain_cells(node: Node) -> str | None:
 
 @rule(*RECURRENT, DYNAMIC_LSTM)
 def known_functions(node: Node) -> str | None:
-    """functions are Relu, Tanh, Sigmoid, LeakyRelu, ThresholdedRelu, HardSigmoid, Elu, Softsign
-    and Softplus"""
+    """functions must be Relu, Tanh, Sigmoid, LeakyRelu, ThresholdedRelu, HardSigmoid, Elu, Softsign
+    or Softplus"""
     for name in node.strings("activations") or ():
         if name.lower() not in STEP_FUNCTIONS:
             return f"got '{name}'; export the model with one of these"

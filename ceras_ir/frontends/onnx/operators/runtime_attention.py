@@ -1,9 +1,9 @@
 """
-Import attention of ONNX Runtime, which the optimizer and the generator of decoders write.
+Import the attention operators that the tools of ONNX Runtime for transformers and decoders write.
 
 Queries, keys and values are [batch, heads, steps, size]. Past keys and values originate from
-earlier calls, and positions may be rotated. If several heads of queries share a head of keys, the
-queries are rows of a single product.
+earlier calls. Queries and keys can be rotated by the angles of their positions (rotary embedding).
+If several heads of queries share a head of keys, the queries are rows of a single product.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ HIDDEN_SCORE = -MAX_FLOAT32
 
 @rule(GROUPED)
 def plain_softmax(node: Node) -> str | None:
-    """softmax has no sinks, and keys and values are not quantized"""
+    """softmax must not have sinks, and keys and values must not be quantized"""
     if node.integer("smooth_softmax", 0) > 0 or node.has_input(11):
         return f"sinks are given; {UNFUSED_MODEL}"
     if node.has_output(3) or any(map(node.has_input, (12, 13))):
@@ -47,7 +47,7 @@ def plain_softmax(node: Node) -> str | None:
 
 @rule(HEADS, JOINT_ATTENTION)
 def whole_past(node: Node) -> str | None:
-    """past keys and values have their exact length, and no shared buffer"""
+    """past keys and values must have their exact length, and no shared buffer"""
     last = 6 if node.operator == JOINT_ATTENTION else 8
     if any(map(node.has_input, range(last, last + 3))) or node.flag("past_present_share_buffer"):
         return f"a length of the past is given; {UNFUSED_MODEL}"

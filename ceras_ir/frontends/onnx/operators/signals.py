@@ -70,7 +70,9 @@ def grid_sample(node: Node, emitter: Emitter) -> Value:
 
 @rule("GridSample")
 def _modes(node: Node) -> str | None:
-    """modes are linear, nearest and (in two dimensions) cubic; padding zeros, border, reflection"""
+    """
+    modes must be linear, nearest or (in two dimensions) cubic; padding zeros, border, reflection
+    """
     mode, padding = node.string("mode", "linear"), node.string("padding_mode", "zeros")
     if OLDER_MODES.get(mode, mode) not in ("linear", "nearest", "cubic"):
         return f"got mode {mode}"

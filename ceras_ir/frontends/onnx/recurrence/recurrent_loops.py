@@ -165,7 +165,8 @@ class RecurrentLoop:
     def _step(self, chosen: Sequence[int]) -> "_LayerStep | None":
         """
         Match the body as a step of a recurrent layer. `chosen` has the index of the carried value
-        that is the state and, for an LSTM, that of the cell state.
+        that is the state and, for an LSTM, that of the cell state. Return `None` if the body
+        computes anything else.
         """
         inside, after = ([values[i] for i in chosen] for values in (self._inside, self._after))
         if len({shape_of(v) for v in (*inside, *after)}) != 1:

@@ -47,8 +47,9 @@ def carries_exponents(main: FuncOp) -> bool:
 
 def carries_quantization(module: ModuleOp) -> bool:
     """
-    Return whether a network computes or dequantizes quantized values. Quantized constants do not
-    count.
+    Return whether an operation of a network has a quantized result or dequantizes a computed value.
+    Constants do not count: the result is False for a float network in which only weights are
+    dequantized.
     """
     for op in module.walk():
         if isinstance(op, graph.GraphOperation) and not isinstance(op, graph.ConstantOp):

@@ -1,11 +1,11 @@
 """
-Derive requantizations from real factors, clamp ranges of activations, and constants of quantized
-networks.
+Derive requantizations from real factors, clamp ranges of activations, and the integers of constants
+and lookup tables.
 
 A factor is `multiplier / 2**shift`, with a common shift for all channels. The largest multiplier
 has 31 bits if the shift allows it, so the error of a factor is at most `2**-(shift + 1)`, or
-`2**-31` relative to the largest factor. Powers of two are exact, as shifts or as multipliers
-without shift.
+`2**-31` relative to the largest factor. Then powers of two that all multipliers contain are
+removed: 1/4 becomes `1 / 2**2`, and 8 becomes `8 / 2**0`, without error.
 """
 
 from collections.abc import Iterable, Sequence
