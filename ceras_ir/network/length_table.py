@@ -21,7 +21,7 @@ class LengthTable:
     """The lengths of a program, ascending, and the inputs and outputs at each length."""
 
     input: str
-    """The input whose extent in `dimension` is the length."""
+    """The input that has the length, as the extent of `dimension`."""
     dimension: int
     values: tuple[int, ...]
     inputs: Sequence[Sequence[TensorInfo]]

@@ -24,7 +24,13 @@ from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import main_function, module_of, observed_values, states_of
 from ceras_ir.network.integer import fitting_exponent
 from ceras_ir.network.storage import exponent, interval, network_values, set_exponent
-from ceras_ir.support.diagnostics import InputError, UsageError, progress, remark
+from ceras_ir.support.diagnostics import (
+    InputError,
+    UnsupportedError,
+    UsageError,
+    progress,
+    remark,
+)
 from ceras_ir.support.options import out_of_range
 from ceras_ir.support.workers import WorkerLost, Workers, in_order
 from ceras_ir.transforms.pass_kinds import FloatNetworkPass
@@ -286,6 +292,8 @@ class ObserveRangesPass(ObserverOptions, SampleOptions, FloatNetworkPass):
             limit, draw = self.samples, self.draw
             found = observe_data(module_of(main), path, limit, draw, values, self.observer)
             doubt = record(main, values, found, self.observer)
+        except UnsupportedError:
+            raise  # Another length has other operations; the file is not the cause.
         except InputError as error:
             error.file = error.file or path
             raise
@@ -328,5 +336,7 @@ class ObserveRangesPass(ObserverOptions, SampleOptions, FloatNetworkPass):
                 every = partial(with_states, module, samples)
                 lengths.observe(found, module, every, missing, observer)
             record(main, missing, found, observer)
+        except UnsupportedError:
+            raise  # Another length has other operations; the samples are not the cause.
         except InputError as error:
             raise InputError([replace(f, message=NOT_FINITE) for f in error.findings]) from None

@@ -58,7 +58,9 @@ class _Networks:
         for op, same in zip(ops, others, strict=False):
             operands = [values.get(v) for v in op.operands]
             if type(op) is not type(same) or operands != list(same.operands):
-                raise _refusal(op, "the network has other operations at another length")
+                rest = ops[ops.index(op) :]
+                named = next((o for o in rest if not isinstance(o, ConstantOp)), op)
+                raise _refusal(named, "the network has other operations at another length")
             values.update(zip(op.results, same.results, strict=True))
             if isinstance(op, GraphOperation) and isinstance(same, GraphOperation):
                 pairs.append((op, same))

@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 import pytest
 from length_networks import NETWORKS, samples
+from onnx import helper
 from onnx_compare import compare
 from onnx_models import Array, model, node, run_onnxruntime
 from xdsl.dialects.builtin import ModuleOp
@@ -36,6 +37,7 @@ from ceras_ir.pipeline.lengths import (
 )
 from ceras_ir.pipeline.parsing import read_network
 from ceras_ir.pipeline.stages import BuildOptions
+from ceras_ir.support.diagnostics import UnsupportedError
 
 LENGTHS = (8, 24, 40)
 BAD_LENGTH = 4
@@ -160,6 +162,49 @@ def test_states_persist_between_lengths(is_int8: bool, tmp_path: Path):
         want = run_onnxruntime(streaming(), {"x": x, **kept})
         kept = {name: want[result] for name, result in states.items()}
         assert np.allclose(whole.run({"x": x})["y"], want["y"], atol=0.05)
+
+
+def conditional() -> onnx.ModelProto:
+    """Return a network with other operations from length 5."""
+    nodes = ("MatMul", "x w", "u"), ("Relu", "u", "t")
+    long = helper.make_graph([node(*each) for each in nodes], "long", [], [empty("t")])
+    nodes = ("MatMul", "x w", "v"), ("Sigmoid", "v", "s"), ("Add", "s x", "o")
+    short = helper.make_graph([node(*each) for each in nodes], "short", [], [empty("o")])
+    body = [
+        node("Shape", "x", "shape"),
+        node("Gather", "shape one", "length"),
+        node("Greater", "length four", "big"),
+        node("If", "big", "z", then_branch=long, else_branch=short),
+        node("MatMul", "z w", "y"),
+    ]
+    weights = np.random.default_rng(6).normal(0, 0.3, (8, 8)).astype(np.float32)
+    tensors = {"w": weights, "one": np.array(1), "four": np.array(4)}
+    return model(body, {"x": (1, "N", 8)}, ["y"], tensors, opset=17)
+
+
+def empty(name: str) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None)
+
+
+def test_other_operations_at_other_lengths(tmp_path: Path):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(conditional().SerializeToString())
+    lengths = lengths_of({"x": parse_shapes("1x2x8,1x4x8,1x5x8,1x7x8")})
+    assert lengths is not None
+
+    def read() -> LengthModules:
+        return read_lengths(lambda shapes: read_network(str(path), shapes=shapes), lengths)
+
+    found = read()
+    modules = [module.clone() for module in found.modules]
+    whole = program(build_lengths(found, FLOAT))
+    for module in modules:
+        arrays = inputs_at(module, 4)
+        got = whole.run(arrays)
+        assert_equal_bits(got, program(build(module.clone(), FLOAT)).run(arrays))
+        compare(got, run_onnxruntime(conditional(), arrays))
+    with pytest.raises(UnsupportedError, match="other operations at another length"):
+        build_lengths(read(), replace(FLOAT, quantize="int8"))
 
 
 def test_other_lengths_change_no_output(tmp_path: Path):
