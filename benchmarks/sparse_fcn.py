@@ -46,7 +46,7 @@ LAYERS = (
     (11, 1, 1, 0, 0.758, False),
 )
 PAPER_CYCLES = 2_466_675
-"""The cycles of S5 at 180x240 on the ZCU102, at 99.9 MHz."""
+"""The cycles of S5 at 180x240, estimated by Vivado HLS (Table 6)."""
 PAPER_ZEROS = (21_888, 96_320, 69_376, 138_624, 138_624, 13_184, 1_067)
 """The zeros of each layer in Table 1 of S5; Table 3 has the lanes."""
 PAPER_LANES = (240, 29, 15, 15, 15, 15, 15)
