@@ -348,6 +348,15 @@ def leaky_relu(n: Network) -> FileModel:
     return _rescaled("LEAKY_RELU", n, (0, "Float32", 0.23))
 
 
+@case("int8", "uint8", "float32")
+def gelu(n: Network) -> FileModel:
+    x = n.input(4, 256, scale=0.03, point=120 if n.kind == "uint8" else None)
+    y, z = n.value(4, 256, scale=0.03), n.value(4, 256, scale=0.017)
+    n.model.add("GELU", [x], y, [(0, "Bool", False)])
+    n.model.add("GELU", [x], z, [(0, "Bool", True)])
+    return n.done(y, z)
+
+
 @case("int8", "float32")
 def hard_swish(n: Network) -> FileModel:
     return _rescaled("HARD_SWISH", n)

@@ -29,7 +29,7 @@ OPTION_TYPES = {
     "DIV": 29, "SQUEEZE": 30, "STRIDED_SLICE": 32, "SPLIT": 35, "CAST": 37, "TRANSPOSE_CONV": 49,
     "PACK": 59, "UNPACK": 64, "RESIZE_NEAREST_NEIGHBOR": 74, "LEAKY_RELU": 75, "MIRROR_PAD": 77,
     "UNIDIRECTIONAL_SEQUENCE_LSTM": 71, "CALL_ONCE": 103, "VAR_HANDLE": 111, "READ_VARIABLE": 112,
-    "ASSIGN_VARIABLE": 113, "IF": 92, "MAXIMUM": 39, "MINIMUM": 39,
+    "ASSIGN_VARIABLE": 113, "IF": 92, "GELU": 116, "MAXIMUM": 39, "MINIMUM": 39,
 }  # fmt: skip
 """The number of the type of an operator's options in the schema."""
 

@@ -1,7 +1,7 @@
 """Import functions of one argument; of int8, as tables with the integers of the kernels."""
 
 from collections.abc import Callable, Sequence
-from math import sqrt
+from math import erfc, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -286,13 +286,25 @@ def square(op: Operation) -> Value:
     return op.one("Mul", [x, x])
 
 
+def _gelu_by_erfc(x: Reals) -> Reals:
+    return x * np.array([erfc(-v * sqrt(0.5)) for v in x.tolist()]) / 2
+
+
+def _gelu_by_tanh(x: Reals) -> Reals:
+    return x * (1 + np.tanh(sqrt(2 / np.pi) * (x + 0.044715 * x**3))) / 2
+
+
 @operator("GELU")
 def gelu(op: Operation) -> Value:
     """
-    Import GELU: `x * Phi(x)`, or the approximation by `tanh`. Quantized operands are an error.
+    Import GELU: `x * Phi(x)`, or the approximation by `tanh`; of 8 bits as a table.
     """
     if op.is_quantized:
-        raise op.unsupported("of integers; quantize the network without it")
+        if op.input(0).kind == "int16":
+            raise op.unsupported("of int16; quantize to int8")
+        is_tanh = op.operator.options.flag(0)
+        entries = _tabulated(op, _gelu_by_tanh if is_tanh else _gelu_by_erfc)
+        return looked_up(op, entries, Function.GELU_TANH if is_tanh else Function.GELU)
     approximate = "tanh" if op.operator.options.flag(0) else "none"
     emitter, x = op.emitter, op.real(0)
     if approximate == "none":
