@@ -358,6 +358,23 @@ def gelu(n: Network) -> FileModel:
 
 
 @case("int8", "float32")
+def squared_difference(n: Network) -> FileModel:
+    x, w, y = n.input(2, 3, 40), n.input(3, 40), n.value(2, 3, 40)
+    n.model.add("SQUARED_DIFFERENCE", [x, w], y)
+    return n.done(y)
+
+
+@case("int8")
+def reciprocal_root(n: Network) -> FileModel:
+    """The operand is not negative, as the kernel requires."""
+    x, y = n.input(4, 256, scale=0.03, point=-128), n.value(4, 256, scale=0.017)
+    z = n.value(4, 256, scale=0.05)
+    n.model.add("RSQRT", [x], y)
+    n.model.add("RSQRT", [x], z)
+    return n.done(y, z)
+
+
+@case("int8", "float32")
 def hard_swish(n: Network) -> FileModel:
     return _rescaled("HARD_SWISH", n)
 

@@ -141,14 +141,19 @@ def high_half(a: Integers, b: int) -> Integers:
     return np.minimum((a * b + (1 << 14)) >> 15, (1 << 15) - 1)
 
 
+def applied(value: Integers, multiplier: int, shift: int) -> Integers:
+    """Return `value * multiplier * 2^(shift - 31)` with the two roundings of the kernels."""
+    high = high_product(value << max(shift, 0), multiplier)
+    return half_away(high, max(-shift, 0))
+
+
 def multiplied(value: Integers, factor: float) -> Integers:
     """
     Return `value * factor` as the kernels of TensorFlow Lite do: the product with a 31-bit
     multiplier is rounded, and then the right shift.
     """
     multiplier, shift = quantized_multiplier(factor)
-    high = high_product(value << max(shift, 0), multiplier)
-    return half_away(high, max(-shift, 0))
+    return applied(value, multiplier, shift)
 
 
 def bytes_of(element: UniformType) -> Integers:
@@ -338,3 +343,37 @@ def input_radius(integer_bits: int, left_shift: int) -> int:
     """
     largest = ((1 << integer_bits) - 1) * 2.0 ** (31 - integer_bits)
     return floor(largest / 2.0**left_shift)
+
+
+HALF_ROOT_OF_2 = 1518500250
+"""`sqrt(2) / 2` in units of 2^-31."""
+
+ROOT_STEPS = 5
+"""The steps of Newton's method for a reciprocal root."""
+
+
+def reciprocal_root_multiplier(value: int) -> tuple[int, int]:
+    """
+    Return a multiplier and a right shift with which `1 / sqrt(value)` is `multiplier * 2^(-shift -
+    31)`, by Newton's method in units of 2^-28, for a positive value of less than 29 bits.
+    """
+    largest = (1 << 31) - 1
+    if value <= 1:
+        return largest, 0
+    pairs = (31 - value.bit_length()) // 2 - 1
+    shift = 11 - pairs
+    scaled = value << 2 * pairs
+
+    def product(a: int, b: int) -> int:
+        return a * b + (1 << 30) >> 31
+
+    def shifted(a: int, left: int) -> int:
+        return max(min(a << left, largest), -largest - 1)
+
+    half = (scaled >> 1) + 1 >> 1
+    three_halves, x = (1 << 28) + (1 << 27), 1 << 28
+    for _ in range(ROOT_STEPS):
+        cube = shifted(product(product(x, x), x), 6)
+        x = shifted(product(three_halves, x) - product(half, cube), 3)
+    found = product(x, HALF_ROOT_OF_2)
+    return (found << -shift, 0) if shift < 0 else (found, shift)

@@ -1,7 +1,7 @@
 """Import elementwise arithmetic, and conversions between floats, integers and scales."""
 
 import numpy as np
-from xdsl.dialects.builtin import f32
+from xdsl.dialects.builtin import f32, i16
 from xdsl.ir import SSAValue
 
 from ceras_ir.dialects import graph
@@ -52,6 +52,29 @@ def arithmetic(op: Operation) -> Value:
     return _binary(op, kind, requant, (addends[0], addends[1]), shift)
 
 
+DIFFERENCE_SHIFT = 7
+"""The left shift of the operands of a squared difference, which fits 16 bits."""
+
+
+def squared_difference(op: Operation) -> SSAValue:
+    """Emit the square of a difference of int8, which has 16 bits at twice the larger scale."""
+    kinds = {op.input(0).kind, op.input(1).kind, op.output.kind}
+    if kinds != {"int8"}:
+        raise op.unsupported(f"of {', '.join(sorted(kinds))}; quantize to int8")
+    sides = op.element(0), op.element(1)
+    twice = 2.0 * max(side.scale for side in sides)
+    addends = _addend(op, sides[0].scale / twice), _addend(op, sides[1].scale / twice)
+    element = UniformType(twice / (1 << DIFFERENCE_SHIFT), storage=i16)
+    kept = RequantAttr(0, low=element.low, high=element.high)
+    difference = _binary(op, Binary.SUB, kept, addends, DIFFERENCE_SHIFT, element)
+    target = op.result_element
+    factor = twice * twice / ((1 << 2 * DIFFERENCE_SHIFT) * target.scale)
+    requant = op.requant([factor], (target.low, target.high))
+    return op.emitter.emit(
+        graph.BinaryOp(Binary.MUL, difference, difference, result_element=target, requant=requant)
+    )
+
+
 def _addend(op: Operation, factor: float) -> RequantAttr:
     found = requant_of([factor], 0, SUM_LOW, SUM_HIGH)
     assert found is not None  # The factor is at most a half.
@@ -64,6 +87,7 @@ def _binary(
     requant: RequantAttr,
     addends: tuple[RequantAttr, RequantAttr] | None = None,
     shift: int = 0,
+    element: UniformType | None = None,
 ) -> SSAValue:
     lhs, rhs = op.tensor(0), op.tensor(1)
     shapes = [graph.shape_of(v) for v in (lhs, rhs)]
@@ -76,7 +100,7 @@ def _binary(
             kind,
             lhs,
             rhs,
-            result_element=op.result_element,
+            result_element=element or op.result_element,
             shifts=(shift, shift),
             addends=addends,
             requant=requant,

@@ -14,12 +14,14 @@ from ceras_ir.dialects.graph.lookup import FUNCTION
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.frontends.onnx.emission.values import Constant, Value, shape_of_value
 from ceras_ir.frontends.tflite.fixed_point import (
+    applied,
     bytes_of,
     half_away,
     high_half,
     interpolated_words,
     multiplied,
     quantized_multiplier,
+    reciprocal_root_multiplier,
     rounded,
     stored_in,
 )
@@ -30,7 +32,7 @@ from ceras_ir.frontends.tflite.operation import (
     operator,
     signed_type,
 )
-from ceras_ir.frontends.tflite.operators.arithmetic import numbers
+from ceras_ir.frontends.tflite.operators.arithmetic import numbers, squared_difference
 from ceras_ir.network.integer import Integers
 
 Reals = NDArray[np.float64]
@@ -269,15 +271,39 @@ def _prelu_tables(op: Operation, slopes: Stored, channels: int) -> Value:
 
 @operator("RSQRT")
 def reciprocal_root(op: Operation) -> Value:
-    """Import RSQRT: `1 / sqrt(x)` of floats. Quantized operands are an error."""
+    """Import RSQRT: `1 / sqrt(x)`; of int8 as a table, with the largest integer for 0 and below."""
     if op.is_quantized:
-        raise op.unsupported("of integers; quantize the network without it")
+        if op.input(0).kind != "int8":
+            raise op.unsupported(f"of {op.input(0).kind}; quantize to int8")
+        return looked_up(op, _reciprocal_roots(op))
     return op.one("Reciprocal", [op.one("Sqrt", [op.real(0)])])
+
+
+ROOT_SHIFT = 20
+"""The fraction bits of reciprocal roots before they have the scale of the result."""
+
+
+def _reciprocal_roots(op: Operation) -> Integers:
+    source, target = op.element(0), op.result_element
+    # The kernel computes the root and the product in single precision.
+    unit = float(np.sqrt(np.float32(source.scale)) * np.float32(target.scale))
+    multiplier, shift = quantized_multiplier(1.0 / unit)
+    entries: list[int] = []
+    for value in bytes_of(source).tolist():
+        if value <= 0:
+            entries.append(target.high - target.zero_point)
+            continue
+        root, right = reciprocal_root_multiplier(value)
+        real = applied(np.array([1]), root, ROOT_SHIFT - right)
+        entries.append(int(applied(real, multiplier, shift - ROOT_SHIFT)[0]))
+    return stored_in(np.array(entries), target)
 
 
 @operator("SQUARE", "SQUARED_DIFFERENCE")
 def square(op: Operation) -> Value:
-    """Import SQUARE, or SQUARED_DIFFERENCE of two operands. Quantized operands are an error."""
+    """Import SQUARE, or SQUARED_DIFFERENCE of two operands; the latter also of int8."""
+    if op.is_quantized and op.name == "SQUARED_DIFFERENCE":
+        return squared_difference(op)
     if op.is_quantized:
         raise op.unsupported("of integers; quantize the network without it")
     x = numbers(op, 0)
