@@ -82,6 +82,23 @@ def resource(data: str) -> str:
     return added("dense_resource<c_1>") + section + "    }\n  }\n#-}\n"
 
 
+FORMS = (
+    '"tosa.const"() <{values = VALUE : tensor<4xi32>}> : () -> tensor<4xi32>',
+    '"tosa.const"() {value = VALUE : tensor<4xi32>} : () -> tensor<4xi32>',
+    "tosa.const values(VALUE : tensor<4xi32>) : () -> tensor<4xi32>",
+    "arith.constant VALUE : tensor<4xi32>",
+)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_forms_of_constants(form: str, tmp_path: Path):
+    text = resource(INTEGERS)
+    start, end = text.index('"tosa.const"'), text.index("\n%y")
+    text = text[:start] + form.replace("VALUE", "dense_resource<c_1>") + text[end:]
+    (found,) = results_of(tmp_path, text, np.zeros(4, np.int32))
+    np.testing.assert_array_equal(found, [1, -2, 3, 1 << 30])
+
+
 def test_resources(tmp_path: Path):
     (found,) = results_of(tmp_path, resource(INTEGERS), np.zeros(4, np.int32))
     np.testing.assert_array_equal(found, [1, -2, 3, 1 << 30])

@@ -347,7 +347,7 @@ class _Reader:
             return self._variable()
         if name in ("tosa.variable_read", "tosa.variable.read"):
             return self._read()
-        if name in ("arith.constant", "tosa.const"):
+        if name == "arith.constant":
             return self._constant()
         if not name.startswith(("tosa.", "func.")):
             raise self._refused(
@@ -391,9 +391,7 @@ class _Reader:
         return found | (self.reader.dictionary() if scanner.accept("{") else {})
 
     def _constant(self) -> _Parts:
-        attributes = self._attributes()
-        if self.scanner.accept(":"):
-            return ([], *self._signature(), attributes)
+        attributes = self.reader.dictionary() if self.scanner.accept("{") else {}
         value = self.reader.attribute()
         kind = value.type if isinstance(value, Elements) else TensorText((), "index")
         return [], [], [kind], attributes | {"value": value}
