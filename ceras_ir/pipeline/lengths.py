@@ -22,9 +22,12 @@ from ceras_ir.pipeline.build import Build, StageObserver
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.instrumentation import PassRunner
 from ceras_ir.pipeline.stages import BuildOptions, front_stages, graph_stages, run_stages
-from ceras_ir.support.diagnostics import UsageError, remark
+from ceras_ir.support.diagnostics import UsageError, printable, remark
 from ceras_ir.support.option_uses import reporting_unused
 from ceras_ir.targets.protocol import PLACED, Stage, Target, all_targets
+
+MAX_NAME = 40
+"""The characters of the name of an input that the summary shows."""
 
 MAX_OBSERVED_LENGTHS = 3
 """The number of lengths below the largest at which ranges are observed, the smallest first."""
@@ -132,6 +135,9 @@ def build_lengths(
             run_stages(ctx, module, stages, observe if is_largest else None)
         with phase(f"emission for target {target.name}"):
             emission = target.emit_lengths(networks.modules, lengths.values, options.title)
+    name = printable(lengths.input, MAX_NAME)
+    shown = {"lengths": f"{lengths.text} of '{name}'; other figures are of the largest"}
+    emission.figures = {**shown, **emission.figures}
     emission.manifest[LENGTHS] = table_of(networks).to_json()
     largest = networks.largest
     content = report.report(largest, layers, result_layers, weights, emission, options)

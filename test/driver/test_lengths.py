@@ -70,6 +70,8 @@ def test_compile_and_run(model: Path, tmp_path: Path, tool: Tool):
     shapes = "--shape", "tokens=1x4..8:2"
     done = tool("ceras-compile", model, "--target", "c", *shapes, "-o", tmp_path / "out")
     assert done.status == 0, done.stderr
+    assert "lengths  4, 6, 8 of 'tokens'; other figures are of the largest" in done.stdout
+    assert "./model_run in.bin out.bin LENGTH" in (tmp_path / "out" / "Makefile").read_text()
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert manifest["lengths"] == {
         "input": "tokens",

@@ -29,7 +29,7 @@ clean:
 """
 
 GOALS = """\
-# make builds model_run: ./model_run in.bin out.bin@USAGE@
+# make builds model_run: ./model_run in.bin out.bin@LENGTH@@USAGE@
 # (raw tensors without separators, in the order of manifest.json),
 # and model_bench: ./model_bench RUNS@USAGE@ prints the time of a run as a line of JSON.
 # make THREADS=1 shares the layers among OMP_NUM_THREADS threads.
@@ -242,6 +242,7 @@ def makefile(model: PrintedModel) -> str:
     default = OBJECTS_ONLY if is_host or machine.is_bare else ALL
     objects = " ".join(f"{name.rpartition('.')[0]}.o" for name in sources(model))
     usage = " [model.weights]" if model.options.weights == "file" else ""
+    length = " LENGTH" if model.lengths else ""
     goals = filled(BARE_GOALS, {"OBJECTS": objects.replace(" ", " and ")})
     arch = "$(if $(filter 1,$(NATIVE)),-march=native)"
     holes = {
@@ -251,7 +252,7 @@ def makefile(model: PrintedModel) -> str:
         "TITLE": comment(machine.title),
         "CC": machine.compiler,
         "LINK": f"LDFLAGS ?= {' '.join(machine.link_flags)}\n" if machine.link_flags else "",
-        "GOALS": goals if machine.is_bare else filled(GOALS, {"USAGE": usage}),
+        "GOALS": goals if machine.is_bare else filled(GOALS, {"USAGE": usage, "LENGTH": length}),
         "OBJECTS": objects,
         "TARGET": default + ("" if is_host else PROGRAMS),
         "PROGRAMS": "" if is_host else "main.o bench.o model_run model_bench",
