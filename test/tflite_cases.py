@@ -358,6 +358,17 @@ def gelu(n: Network) -> FileModel:
 
 
 @case("int8", "float32")
+def products(n: Network) -> FileModel:
+    """Products of computed matrices, with a broadcast batch and a transposed operand."""
+    x, w, v = n.input(2, 3, 4, 5), n.input(1, 3, 5, 6), n.input(6, 5)
+    scale = None if n.kind == "float32" else 0.4
+    y, z = n.value(2, 3, 4, 6, scale=scale), n.value(2, 3, 4, 6, scale=scale)
+    n.model.add("BATCH_MATMUL", [x, w], y, [(0, "Bool", False), (1, "Bool", False)])
+    n.model.add("BATCH_MATMUL", [x, v], z, [(0, "Bool", False), (1, "Bool", True)])
+    return n.done(y, z)
+
+
+@case("int8", "float32")
 def squared_difference(n: Network) -> FileModel:
     x, w, y = n.input(2, 3, 40), n.input(3, 40), n.value(2, 3, 40)
     n.model.add("SQUARED_DIFFERENCE", [x, w], y)

@@ -185,24 +185,6 @@ def running_sum(op: Operation) -> Value:
     return op.one("CumSum", [numbers(op, 0), op.value(1)], **flags)
 
 
-@operator("BATCH_MATMUL")
-def batch_matmul(op: Operation) -> Value:
-    """
-    Import BATCH_MATMUL: matrix products over the last two dimensions. Options transpose either
-    operand.
-    """
-    if op.is_quantized:
-        raise op.unsupported("a product of computed integers; quantize the network without it")
-    sides: list[Value] = []
-    for i in range(2):
-        value = op.real(i)
-        rank = len(shape_of_value(value))
-        if op.operator.options.flag(i):
-            value = op.emitter.transposed(value, [*range(rank - 2), rank - 1, rank - 2])
-        sides.append(value)
-    return op.one("MatMul", sides)
-
-
 @operator("FILL")
 def fill(op: Operation) -> Value:
     """
