@@ -11,8 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute
 
 from ceras_ir.command.exit_status import phase
+from ceras_ir.dialects.graph import ConstantOp
 from ceras_ir.network.artefacts import network_inputs, network_outputs
 from ceras_ir.network.function import main_function
 from ceras_ir.network.length_table import LENGTHS, LengthTable
@@ -62,13 +64,23 @@ def read_lengths(
 ) -> LengthModules:
     """Import the network at each length by `read`, which receives the shapes of inputs."""
     modules: list[ModuleOp] = []
+    known: dict[Attribute, Attribute] = {}
     for i, value in enumerate(lengths.values):
         try:
             modules.append(read(lengths.at(i)))
+            share_constants(modules[-1], known)
         except Exception:
             remark(f"note: the error is at length {value} of '{lengths.input}'")
             raise
     return LengthModules(lengths, modules)
+
+
+def share_constants(module: ModuleOp, known: dict[Attribute, Attribute]) -> None:
+    """Replace constants by equal constants in `known`, so that memory has a single copy."""
+    for op in main_function(module).body.block.ops:
+        if isinstance(op, ConstantOp):
+            value = op.properties["value"]
+            op.properties["value"] = known.setdefault(value, value)
 
 
 def quantize_lengths(
@@ -85,8 +97,10 @@ def quantize_lengths(
 
     ctx, stages = load_context(), front_stages(options)
     if not options.is_quantized or carries_quantization(networks.largest):
+        known: dict[Attribute, Attribute] = {}
         for module in networks.modules:
             run_stages(ctx, module, stages, after if module is networks.largest else None)
+            share_constants(module, known)
         return
     shared = graph_stages(options)
     encodings = stages[len(shared) :]
