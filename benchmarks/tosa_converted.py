@@ -18,16 +18,16 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from runpy import run_path
 
 import numpy as np
 from numpy.typing import NDArray
 
 TEST = Path(__file__).parents[1] / "test"
-sys.path[:0] = [str(TEST), str(TEST / "frontends" / "tosa")]
+sys.path.insert(0, str(TEST))
 
-from golden import results  # noqa: E402
 from tflite_cases import CASES, GOLDEN_FILE, SAMPLES, inputs_of  # noqa: E402
 
 from ceras_ir.frontends.tosa import import_file  # noqa: E402
@@ -38,6 +38,11 @@ from ceras_ir.support.diagnostics import InputError  # noqa: E402
 Array = NDArray[np.generic]
 
 TOLERANCE = 1e-5
+
+results: Callable[[Path, str, Mapping[str, Array]], list[Array]] = run_path(
+    str(TEST / "frontends" / "tosa" / "golden.py")
+)["results"]
+"""Runs a text in the reference model."""
 
 
 def agree(found: Sequence[Array], expected: Sequence[Array]) -> bool:
