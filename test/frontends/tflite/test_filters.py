@@ -71,7 +71,7 @@ def test_weights_of_bytes_in_a_float_layer(tmp_path: Path) -> None:
     for tensor, scale in ((weights, 0.02), (filters, 0.01)):
         stored = np.random.default_rng(len(real)).integers(-127, 128, tensor.shape).astype(np.int8)
         tensor.data, tensor.kind, tensor.scales, tensor.points = stored, "int8", [scale], [0]
-        real.append(stored * scale)
+        real.append(stored.astype(np.float64) * scale)
     path = tmp_path / "hybrid.tflite"
     path.write_bytes(model.data())
     samples = inputs_of("svdf_rank_float32", model)[x.name]
