@@ -19,9 +19,10 @@ class Network:
         self._nodes: list[NodeProto] = []
         self._tensors: dict[str, Array] = {}
 
-    def weights(self, name: str, *shape: int) -> str:
-        deviation = shape[0] ** -0.5 if len(shape) < 3 else (shape[1] * shape[-1]) ** -0.5
-        self._tensors[name] = self._random.normal(0, deviation, shape).astype(np.float32)
+    def weights(self, name: str, first: int, *rest: int) -> str:
+        products = first if len(rest) < 2 else rest[0] * rest[-1]
+        array = self._random.normal(0, products**-0.5, (first, *rest))
+        self._tensors[name] = array.astype(np.float32)
         return name
 
     def tensor(self, name: str, values: object, kind: type = np.int64) -> str:
