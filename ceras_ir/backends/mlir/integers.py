@@ -6,7 +6,7 @@ Build the integer arithmetic of quantized operations for the body of a `linalg.g
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import IntegerType, i32, i64
+from xdsl.dialects.builtin import IntegerType, i64
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.mlir.scalars import Scalars
@@ -252,11 +252,3 @@ def cast(
     if target.width.data == 1:
         return s.compare("ne", x, s.integer(0, x.type))
     return s.resized(x, type, signed=from_signed)
-
-
-def smaller(width: int) -> IntegerType:
-    """
-    Return the type in which operands of `width` bits are added, if the sum is proven to fit 32
-    bits: i32, or i64 if the operands have 32 bits or more.
-    """
-    return i32 if width < 32 else i64
