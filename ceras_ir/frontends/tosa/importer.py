@@ -31,6 +31,7 @@ from ceras_ir.frontends.tosa.text.reader import (
     TextOperation,
 )
 from ceras_ir.frontends.tosa.values import STORAGE, Value, as_plain, stored_type
+from ceras_ir.frontends.tosa.verifier import CONSTANTS, verify
 from ceras_ir.frontends.tosa.zero_points import zero_points
 from ceras_ir.network.function import MODEL_TYPE, NAME, STATE
 from ceras_ir.support.diagnostics import (
@@ -89,6 +90,7 @@ class Importer:
         """Return the imported module, with the function `main`."""
         for each in iter_modules(operators.__path__, f"{operators.__name__}."):
             import_module(each.name)
+        verify(self.text)
         main = self._main()
         names = self._argument_names(main.arguments)
         for name in (*self.shapes, *self.set_values):
@@ -257,15 +259,9 @@ class Importer:
                 uses[name] = uses.get(name, 0) + 1
         points = zero_points(self.text, function)
         for op in ops:
-            node = self.emitter.node = self._node(op.line, op.column, op.name, op.location)
-            for name in op.operands:
-                if name not in values:
-                    raise self._at(op, node.wrong(f"{name} is used before it is defined"))
+            self.emitter.node = self._node(op.line, op.column, op.name, op.location)
             if op.name == "func.return":
                 return [values[name] for name in op.operands]
-            for name in op.results:
-                if name in values:
-                    raise self._at(op, node.wrong(f"{name} is defined twice"))
             known = {n: v for n in op.operands if (v := values[n]) is not None}
             if len(known) < len(set(op.operands)):
                 values |= dict.fromkeys(op.results)
@@ -306,18 +302,10 @@ class Importer:
         """
         node = self.emitter.node
         name = str(op.attributes.get("callee", "")).removeprefix("@")
-        function = self.text.functions.get(name)
         self.calls += 1
-        if function is None or function.operations is None:
-            raise node.wrong(f"there is no function @{name} with a body; add it to the text")
         if name in callers or len(callers) > MAX_DEPTH or self.calls > MAX_CALLS:
             raise node.wrong(f"@{name} calls itself; a network has no recursion")
-        if len(function.arguments) != len(arguments):
-            raise node.wrong(f"{len(arguments)} operands for @{name}")
-        found = self._body(function, arguments, (*callers, name))
-        if len(found) != len(op.results):
-            raise node.wrong(f"@{name} returns {len(found)} values")
-        return found
+        return self._body(self.text.functions[name], arguments, (*callers, name))
 
     def _emit(
         self,
@@ -328,7 +316,7 @@ class Importer:
     ) -> Sequence[Value | None]:
         node, emitter = self.emitter.node, self.emitter
         kind = op.name.removeprefix("tosa.")
-        if op.name in ("tosa.const", "tosa.const_shape", "arith.constant"):
+        if op.name in CONSTANTS:
             return [self._constant(op, node)]
         operation = Operation(op, self.text, emitter, values, uses, self.bound, points, self.states)
         importer = OPERATIONS.get(kind) if op.name.startswith("tosa.") else None
@@ -360,9 +348,6 @@ class Importer:
         value = op.attributes.get("values", op.attributes.get("value"))
         if not isinstance(value, Elements):
             raise node.wrong("the constant has no elements")
-        kind = op.result_types[0] if op.result_types else None
-        if isinstance(kind, TensorText) and kind.shape != value.type.shape:
-            raise node.wrong(f"a constant of type {value.type} for the type {kind}")
         dtype, shape = dtype_of(value.type.element), value.type.shape
         assert shape is not None
         if dtype is None:

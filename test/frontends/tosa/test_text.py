@@ -114,9 +114,11 @@ WRONG_CONSTANTS = {
     added("dense_resource<c_2>"): "there is no resource 'c_2'",
     resource("0102"): "2 bytes for tensor<4xi32>, expected 16",
     resource(""): "0 bytes for tensor<4xi32>, expected 16",
-    added("dense<1>").replace(
-        "dense<1> : tensor<4xi32>}> : () -> tensor<4xi32>",
-        "dense<1> : tensor<400000x400000xi32>}> : () -> tensor<400000x400000xi32>",
+    function(
+        "%x: tensor<4xi32>",
+        "tensor<4xi32>",
+        "%c = arith.constant dense<1> : tensor<400000x400000xi32>",
+        "return %x : tensor<4xi32>",
     ): "expected at most",
 }
 
