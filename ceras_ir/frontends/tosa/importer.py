@@ -20,8 +20,15 @@ from ceras_ir.frontends.onnx.emission.values import Constant, array_of_numbers, 
 from ceras_ir.frontends.onnx.emission.values import Value as EmittedValue
 from ceras_ir.frontends.onnx.model.model_file import MAX_TENSOR_ELEMENTS
 from ceras_ir.frontends.onnx.model.node import Node
+from ceras_ir.frontends.onnx.model.signature import GRAPH_INPUT
 from ceras_ir.frontends.tosa import operators
-from ceras_ir.frontends.tosa.operation import OPERATIONS, PLAIN, REFUSED, Operation
+from ceras_ir.frontends.tosa.operation import (
+    OPERATIONS,
+    PLAIN,
+    REFUSED,
+    Operation,
+    unsupported_elements,
+)
 from ceras_ir.frontends.tosa.scales import choose_scales
 from ceras_ir.frontends.tosa.text.attributes import OPEN, Elements, TensorText, dtype_of
 from ceras_ir.frontends.tosa.text.reader import (
@@ -54,6 +61,9 @@ MAX_OPERATIONS = 1 << 18
 
 MODEL_TYPES = {"f16": "float16", "f64": "float64"}
 """Float types of inputs and outputs that array files keep."""
+
+EXAMPLE_EXTENT = 64
+"""The extent of an open dimension in the example of a message."""
 
 REMEDY = "end the network before it, or express it with other operations of TOSA"
 
@@ -163,16 +173,15 @@ class Importer:
     def _input(
         self, main: TextFunction, argument: Argument, name: str, attributes: list[DictionaryAttr]
     ) -> Value:
-        kind, node = argument.type, self._node(main.line, main.column, "func.func", "")
+        kind = argument.type
+        node = Node(onnx.NodeProto(name=name, op_type=GRAPH_INPUT, output=[name]), 0)
         if not isinstance(kind, TensorText) or kind.shape is None:
-            raise node.unsupported(f"the input '{name}' of type {kind}; use a ranked tensor")
-        if kind.element not in PLAIN or kind.element == "index":
-            raise node.unsupported(
-                f"the input '{name}' of {kind.element}; use f32, i8, i16, i32 or i1"
-            )
+            raise node.unsupported(f"the type {kind}; use a ranked tensor")
+        if kind.element not in PLAIN:
+            raise node.unsupported(unsupported_elements(kind.element))
         shape = self._shape(kind.shape, name, node)
         if int(np.prod(shape, dtype=object)) > MAX_TENSOR_ELEMENTS:
-            raise node.wrong(f"the input '{name}' of shape {list(shape)} is too large")
+            raise node.wrong(f"the shape {list(shape)} has too many elements")
         if name in self.set_values:
             dtype = dtype_of(kind.element)
             assert dtype is not None
@@ -193,11 +202,14 @@ class Importer:
             if len(given) != len(shape):
                 raise InputError(f"--shape {name}: expected {len(shape)} extents")
             return tuple(given)
+        found = tuple(self.batch if n == OPEN else n for n in shape[:1])
         if OPEN in shape[1:]:
+            example = [*found, *(EXAMPLE_EXTENT if n == OPEN else n for n in shape[1:])]
             raise node.unsupported(
-                f"open dimensions of the input '{name}'; set its shape with --shape {name}=..."
+                "open dimensions; set the shape, for example with --shape "
+                f"{name}={'x'.join(map(str, example))}"
             )
-        return tuple(self.batch if n == OPEN else n for n in shape)
+        return found + shape[1:]
 
     def _add_states(self) -> list[DictionaryAttr]:
         """
@@ -211,8 +223,8 @@ class Importer:
             name = name.removeprefix("@")
             if not isinstance(kind, TensorText) or kind.shape is None or OPEN in kind.shape:
                 raise node.unsupported(f"the variable '{name}' without a fixed shape")
-            if kind.element not in PLAIN or kind.element == "index":
-                raise node.unsupported(f"the variable '{name}' of {kind.element}")
+            if kind.element not in PLAIN:
+                raise node.unsupported(unsupported_elements(kind.element))
             if isinstance(initial, Elements) and np.any(self.text.array(initial)):
                 raise node.unsupported(
                     f"the variable '{name}' with initial values other than 0; pass it as an input"
@@ -351,9 +363,7 @@ class Importer:
         dtype, shape = dtype_of(value.type.element), value.type.shape
         assert shape is not None
         if dtype is None:
-            raise node.unsupported(
-                f"elements of type {value.type.element}; convert the network to f32 or to integers"
-            )
+            raise node.unsupported(unsupported_elements(value.type.element))
         array = self.text.array(value)
         return Constant(node.name, shape, dtype, lambda: array, (op.line, op.column))
 

@@ -49,6 +49,12 @@ PLAIN = {
 }  # fmt: skip
 """The element type in `graph` of each element of the text, without a zero point."""
 
+
+def unsupported_elements(element: str) -> str:
+    """Return the reason and the remedy for a tensor of `element`, which is not imported."""
+    return f"elements of {element}; convert it to {', '.join(PLAIN)}"
+
+
 MAX_LIST = 64
 """The entries of a list of axes, extents or similar."""
 
@@ -113,10 +119,7 @@ class Operation:
         if not isinstance(kind, TensorText):
             raise self.wrong(f"a tensor expected, got {kind}")
         if kind.element not in PLAIN:
-            raise self.unsupported(
-                f"elements of type {kind.element}; convert the network to f32, or to integers of "
-                "8, 16 or 32 bits"
-            )
+            raise self.unsupported(unsupported_elements(kind.element))
         return kind.element
 
     def element(self, index: int) -> str:
@@ -194,9 +197,16 @@ class Operation:
     def attribute(self, name: str) -> Attribute | None:
         return self.op.attributes.get(name)
 
+    def missing(self, name: str) -> InputError:
+        """Return the error of the missing attribute `name`."""
+        known = ", ".join(sorted(self.op.attributes)) or "none"
+        return self.wrong(f"attribute '{name}' is missing; given: {known}")
+
     def integer(self, name: str, default: int | None = None) -> int:
         value = self.attribute(name)
-        if value is None and default is not None:
+        if value is None:
+            if default is None:
+                raise self.missing(name)
             return default
         if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 1 << 31:
             raise self.wrong(f"attribute '{name}' must be an integer, got {value!s:.60}")
@@ -261,7 +271,9 @@ class Operation:
     def window(self, name: str, count: int, low: int = 1) -> tuple[int, ...]:
         """Return the attribute `name`, a list of `count` integers that are not below `low`."""
         found = self.entries(name)
-        if found is None or len(found) != count or min(found) < low:
+        if found is None:
+            raise self.missing(name)
+        if len(found) != count or min(found) < low:
             raise self.wrong(f"attribute '{name}' must be {count} integers >= {low}, got {found}")
         return found
 

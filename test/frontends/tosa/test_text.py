@@ -314,10 +314,10 @@ REFUSED = {
     ): r"'cond_if at 2:6' \(tosa.cond_if\): error: unsupported tosa.cond_if: ",
     function(
         "%x: tensor<4xbf16>", "tensor<4xbf16>", "return %x : tensor<4xbf16>"
-    ): "the input 'x' of bf16; use f32",
+    ): r"'x' \(graph input\): error: .*: elements of bf16; convert it to i1, i4, i8, .*, f32, f64",
     function(
         "%x: tensor<?x?xf32>", "tensor<?x?xf32>", "return %x : tensor<?x?xf32>"
-    ): "set its shape with --shape x=",
+    ): "for example with --shape x=1x64$",
 }
 
 
@@ -356,6 +356,7 @@ MALFORMED = {
     function(
         f"%x: {T}", T, EXP.replace("x : (tensor<4", "x : (tensor<<4"), "return"
     ): "not closed|expected",
+    function(f"%x: {T}", T, f"%0, %1 = tosa.exp %x : ({T}) -> {T}"): "2 names for 1 types of res",
     "module { module {} }": "a module inside of a module",
     "#a = 1\n#a = 2": "the alias #a is defined twice",
     "func.func @f() {\n^bb0:\n}": "a network has a single block",

@@ -63,10 +63,40 @@ WRONG = (
 )
 
 
+MATRICES = "%a: tensor<1x16x5xf32>, %b: tensor<1x4x5xf32>"
+PRODUCT = "%y = tosa.matmul %a, %b : (tensor<1x16x5xf32>, tensor<1x4x5xf32>) -> tensor<1x16x5xf32>"
+
+WRONG_PARAMETERS = (
+    (TEXT.replace("6.0", "-6.0"), "min_val = 0.0, exceeds the upper bound, max_val = -6.0"),
+    (TEXT.replace(", max_val = 6.0 : f32", ""), "attribute 'max_val' is missing; given: min_val"),
+    (TEXT.replace(", stride = array<i64: 1, 1>", ""), "attribute 'stride' is missing; given: acc_"),
+    (
+        f"func.func @main({MATRICES}) -> tensor<1x16x5xf32> {{\n{PRODUCT}\n"
+        "return %y : tensor<1x16x5xf32>\n}\n",
+        "%a of shape [1, 16, 5] times %b of shape [1, 4, 5], expected [N, H, C] and [N, C, W]",
+    ),
+)
+
+
 def imported(tmp_path: Path, text: str) -> None:
     path = tmp_path / "network.tosa.mlir"
     path.write_text(text)
     import_file(str(path)).verify()
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG_PARAMETERS)
+def test_wrong_parameters_are_named(text: str, message: str, tmp_path: Path):
+    with pytest.raises(InputError, match=re.escape(message)) as error:
+        imported(tmp_path, text)
+    assert error.value.exit_status == 1
+
+
+def test_a_missing_end_is_named(tmp_path: Path):
+    """After each space of the last operations, the text can end."""
+    start = TEXT.index("%e = ")
+    for end in [i for i, c in enumerate(TEXT) if c == " " and i > start]:
+        with pytest.raises(InputError, match=r"the text ends here|not closed"):
+            imported(tmp_path, TEXT[:end])
 
 
 def test_the_text_is_imported_without_a_change(tmp_path: Path):

@@ -331,13 +331,12 @@ def _list(op: Operation, name: str, index: int) -> tuple[int, ...]:
 def clamp(op: Operation) -> Value:
     """Import clamp of floats or integers to constant bounds."""
     emitter = op.emitter
-    names = ("min_fp", "max_fp") if op.is_float else ("min_int", "max_int")
-    low, high = (
-        op.number(new) if op.attribute(new) is not None else op.number(old)
-        for new, old in zip(("min_val", "max_val"), names, strict=True)
-    )
-    if low is None or high is None or not low <= high:
-        raise op.wrong(f"bounds {low} and {high}")
+    old = "fp" if op.is_float else "int"
+    low, high = _bound(op, "min_val", f"min_{old}"), _bound(op, "max_val", f"max_{old}")
+    if not low <= high:
+        raise op.wrong(
+            f"the lower bound, min_val = {low}, exceeds the upper bound, max_val = {high}"
+        )
     if op.is_float:
         bounds = _float_bounds(low, high)
         if op.word("nan_mode", "PROPAGATE") != "IGNORE":
@@ -368,6 +367,14 @@ def clamp(op: Operation) -> Value:
         return value
     requant = RequantAttr(0, zero_point=known.zero_point, low=limits[0], high=limits[1])
     return emitter.emit(graph.RequantizeOp(value, known, requant))
+
+
+def _bound(op: Operation, name: str, old: str) -> float:
+    """Return the attribute `name`, or the attribute `old` of older MLIR."""
+    for each in (name, old):
+        if (value := op.number(each)) is not None:
+            return value
+    raise op.missing(name)
 
 
 def _float_bounds(low: float, high: float) -> tuple[float, float]:

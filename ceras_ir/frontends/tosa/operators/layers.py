@@ -383,7 +383,11 @@ def matmul(op: Operation) -> Value:
     """Import matmul: the products of matrices [N, H, C] and [N, C, W]."""
     (n, rows, depth), (batch, inner, columns) = _rank(op, 0, 3), _rank(op, 1, 3)
     if n != batch or depth != inner:
-        raise op.wrong(f"{list(op.shape(0))} times {list(op.shape(1))}")
+        names, shapes = op.op.operands, [list(op.shape(i)) for i in range(2)]
+        raise op.wrong(
+            f"{names[0]} of shape {shapes[0]} times {names[1]} of shape {shapes[1]}, expected "
+            "[N, H, C] and [N, C, W]"
+        )
     emitter = op.emitter
     if op.is_float:
         a, b = op.real(0), op.real(1)

@@ -20,7 +20,7 @@ from ceras_ir.frontends.tosa.text.attributes import (
     Type,
     array_of,
 )
-from ceras_ir.frontends.tosa.text.scanner import ALIAS, NAME, VALUE, Scanner
+from ceras_ir.frontends.tosa.text.scanner import ALIAS, END, NAME, VALUE, Scanner
 from ceras_ir.support.diagnostics import Finding, UnsupportedError
 
 RESOURCES_START, RESOURCES_END = "{-#", "#-}"
@@ -160,7 +160,7 @@ class _Reader:
             else:
                 self._top_level()
         if depth:
-            scanner.fail("expected '}' at the end of the module")
+            scanner.fail(f"{END}: expected '}}' at the end of the module")
         return self.found
 
     def _alias(self) -> None:
@@ -253,7 +253,7 @@ class _Reader:
             if scanner.sees("^"):
                 scanner.fail("a block with a label: a network has a single block")
             if scanner.is_at_end:
-                scanner.fail("expected '}' at the end of the function")
+                scanner.fail(f"{END}: expected '}}' at the end of the function")
             found.append(self._operation())
         if not found or found[-1].name != "func.return":
             scanner.fail("the function does not end with func.return")
@@ -280,7 +280,7 @@ class _Reader:
         if len(operands) != len(types):
             scanner.fail(f"{len(operands)} operands with {len(types)} types", at)
         if len(results) not in (len(result_types), 0):
-            scanner.fail(f"{len(result_types)} results with {len(results)} names", at)
+            scanner.fail(f"{len(results)} names for {len(result_types)} types of results", at)
         line, column = scanner.place(start)
         return TextOperation(
             name,
@@ -362,8 +362,9 @@ class _Reader:
             scanner.accept(",")
             operands = self._operands()
         attributes |= self._attributes()
-        if not scanner.accept(":"):
-            return operands, [], [], attributes
+        if name == "func.return" and not operands:
+            return [], [], [], attributes
+        scanner.require(":")
         if name == "func.return" or not scanner.sees("("):
             types = [self.reader.type()]
             while scanner.accept(","):

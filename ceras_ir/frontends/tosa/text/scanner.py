@@ -32,6 +32,8 @@ PAIRS = {"(": ")", "<": ">", "[": "]", "{": "}"}
 MAX_NESTING = 64
 """The depth of brackets and attributes above which text is refused."""
 
+END = "the text ends here"
+
 MAX_SHOWN = 20
 """The number of characters of an unexpected text that a message shows."""
 
@@ -109,7 +111,7 @@ class Scanner:
 
     def _unexpected(self, what: str) -> NoReturn:
         shown = self.text[self.at : self.at + MAX_SHOWN].split("\n")[0]
-        self.fail(f"expected {what}, got {shown!r}" if shown else f"expected {what}")
+        self.fail(f"expected {what}, got {shown!r}" if shown else f"{END}: expected {what}")
 
     def string(self) -> str | None:
         """
