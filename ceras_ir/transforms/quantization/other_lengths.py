@@ -76,18 +76,22 @@ class _Networks:
     def images(self, op: GraphOperation, old: "_Shapes") -> list[tuple[GraphOperation, ...]]:
         """
         Return the pairs of float operations that correspond to a quantized operation: of the same
-        class, with the same shapes and the same properties where both lengths differ.
+        class, with the same shapes and the same properties where any operation of the class has
+        another value at the other length. Of several, pairs with the same name are preferred, then
+        pairs whose properties are all equal.
         """
+        same = [(a, b) for a, b in self.pairs if type(a) is type(op)]
+        changing = {name for a, b in same for name in _changes(a, b)}
         found = [
             (a, b)
-            for a, b in self.pairs
-            if type(a) is type(op)
-            and old.operands[:1] == [shape_of(v) for v in a.operands[:1]]
+            for a, b in same
+            if old.operands[:1] == [shape_of(v) for v in a.operands[:1]]
             and old.result == shape_of(a.output)
-            and all(op.properties.get(k) == a.properties.get(k) for k in _changes(a, b))
+            and all(op.properties.get(k) == a.properties.get(k) for k in changing)
         ]
-        named = [(a, b) for a, b in found if node_name(a) == node_name(op)]
-        return [*(named or found)]
+        found = [(a, b) for a, b in found if node_name(a) == node_name(op)] or found
+        equal = [(a, b) for a, b in found if not _changes(op, a)]
+        return [*(equal or found)]
 
 
 @dataclass(frozen=True)

@@ -56,9 +56,12 @@ def networks(name: str, folder: Path, values: tuple[int, ...] = LENGTHS) -> Leng
     make, pattern = NETWORKS[name]
     path = folder / "model.onnx"
     path.write_bytes(make().SerializeToString())
-    return read_lengths(
-        lambda shapes: read_network(str(path), shapes=shapes), chosen(pattern, values)
-    )
+    return networks_of(path, pattern, values)
+
+
+def networks_of(path: Path, pattern: str, values: tuple[int, ...] = LENGTHS) -> LengthModules:
+    lengths = chosen(pattern, values)
+    return read_lengths(lambda shapes: read_network(str(path), shapes=shapes), lengths)
 
 
 def program(built: Build, flags: tuple[str, ...] = ("-O1",)) -> CModel:
@@ -127,6 +130,71 @@ def test_int8(name: str, tmp_path: Path):
 def quantized_constants(module: ModuleOp) -> list[bytes]:
     ops = main_function(module).body.block.ops
     return [op.digest() for op in ops if isinstance(op, ConstantOp)]
+
+
+def recurrent(kind: str, by_batch: bool, result: str, layers: int) -> onnx.ModelProto:
+    """
+    Return bidirectional layers of `kind` with inputs [T, 1, 6], or [1, T, 6] with `by_batch`, and
+    a product of the `result` of the last layer: "states", "last" states or "change" of states.
+    """
+    random, gates = np.random.default_rng(7), {"LSTM": 4, "GRU": 3}[kind]
+    tensors: dict[str, Array] = {"steps": np.array([-1, 1, 16]), "rows": np.array([1, -1, 16])}
+    nodes = [node("Transpose", "x", "x0", perm=[1, 0, 2])] if by_batch else []
+    value, size = "x0" if by_batch else "x", 6
+    for i in range(layers):
+        for name, width in (("W", size), ("R", 8)):
+            array = random.normal(0, 0.3, (2, gates * 8, width))
+            tensors[f"{name}{i}"] = array.astype(np.float32)
+        given = f"{value} W{i} R{i}", f"y{i} h{i}"
+        nodes.append(node(kind, *given, hidden_size=8, direction="bidirectional"))
+        nodes.append(node("Transpose", f"y{i}", f"t{i}", perm=[0, 2, 1, 3]))
+        nodes.append(node("Reshape", f"t{i} steps", f"x{i + 1}"))
+        value, size = f"x{i + 1}", 16
+    if result == "last":
+        value = f"h{layers - 1}"
+    elif result == "change":
+        # The bounds of a slice depend on the length, and those of the other slice do not.
+        bounds = {"zero": 0, "four": 4, "end": -4, "all": 1 << 40}
+        tensors |= {name: np.array([bound]) for name, bound in bounds.items()}
+        nodes.append(node("Slice", f"{value} zero end zero", "before"))
+        nodes.append(node("Slice", f"{value} four all zero", "after"))
+        nodes.append(node("Sub", "after before", "change"))
+        value = "change"
+    nodes.append(node("Reshape", f"{value} rows", "flat"))
+    nodes.append(node("MatMul", "flat v", "y"))
+    tensors["v"] = random.normal(0, 0.3, (16, 5)).astype(np.float32)
+    inputs = {"x": (1, "T", 6) if by_batch else ("T", 1, 6)}
+    return model(nodes, inputs, ["y"], tensors, opset=17)
+
+
+@pytest.mark.parametrize(
+    ("kind", "by_batch", "result", "layers"),
+    [
+        ("LSTM", True, "states", 1),
+        ("LSTM", False, "last", 2),
+        ("LSTM", False, "change", 2),
+        ("GRU", True, "change", 1),
+    ],
+)
+def test_bidirectional_int8(kind: str, by_batch: bool, result: str, layers: int, tmp_path: Path):
+    proto = recurrent(kind, by_batch, result, layers)
+    path = tmp_path / "model.onnx"
+    path.write_bytes(proto.SerializeToString())
+    found = networks_of(path, "x=1x{}x6" if by_batch else "x={}x1x6")
+    random, shape = np.random.default_rng(0), network_inputs(main_function(found.largest))[0].shape
+    data = random.normal(size=(32, *shape)).astype(np.float32)
+    save_arrays(str(tmp_path / "data.npz"), {"x": data})
+    options = BuildOptions(CTarget(), "int8", calibration=str(tmp_path / "data.npz"))
+    quantize_lengths(found, options)
+    modules = [module.clone() for module in found.modules]
+    whole = program(build_lengths(found, options))
+    for module in modules:
+        shape = network_inputs(main_function(module))[0].shape
+        arrays: dict[str, Array] = {"x": random.normal(size=shape).astype(np.float32)}
+        got = whole.run(arrays)
+        assert_equal_bits(got, run(module, arrays))
+        want = run_onnxruntime(proto, arrays)["y"]
+        assert np.allclose(got["y"], want, atol=0.1 * float(np.abs(want).max()))
 
 
 def streaming() -> onnx.ModelProto:
