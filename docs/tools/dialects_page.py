@@ -32,8 +32,8 @@ these definitions. The verifiers check types and shapes. Each operation has an e
 parses and verifies. [architecture.md](architecture.md) shows the order of the levels.
 
 The lists after a text have members of three kinds: `name?` is optional, `name...` is any number of
-values, and `name = VALUE` has a default. A list of properties has no other names that the text or
-the example shows. A list of operands or parameters is omitted if text and example show all of them.
+values, and `name = VALUE` has a default. A list of properties or parameters has no other names that
+the text or the example shows. A list of operands is omitted if text and example show all of them.
 The only operand is `input`, and the only result is `result`, unless the example or a list shows
 others. `kind` is the word after the name of an operation.
 """
@@ -161,7 +161,7 @@ def _lists(
     for kind, names in members.items():
         kept = [name for name in names if not _is_shown(name, text, docs, explained)]
         if kept and names != USUAL.get(kind):
-            listed = kept if kind == "Properties" else names
+            listed = kept if kind in ("Properties", "Parameters") else names
             lists.append(f"{kind}: {_listed(listed, docs, explained)}.")
     if not lists:
         return []

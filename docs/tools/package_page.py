@@ -1,7 +1,7 @@
 """
 Print docs/package-index.md, the description on a package index: the beginning and the limits of
-README.md, without relative links. The other sections are examples and links, which need the files
-of the repository.
+README.md, without relative links. The other sections are commands, examples and links, which need a
+clone of the repository.
 """
 
 import re
@@ -12,8 +12,8 @@ ROOT = Path(__file__).resolve().parents[2]
 IMAGE = re.compile(r"!\[[^\]]*\]\(([^)\s]+)\)\n*")
 LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^(?=## )", re.MULTILINE)
-SECTIONS = ("## Quick start\n", "## Limits\n")
-REST = "`README.md` has examples of each command, and links to all pages."
+SECTIONS = ("## Limits\n",)
+REST = "`README.md` has the installation, examples of each command, and links to all pages."
 
 
 def package_page() -> str:

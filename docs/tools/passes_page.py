@@ -26,16 +26,16 @@ A **pipeline** is a pass that runs a sequence of other passes. Dumps and timings
 
 A pass with **rules** applies them in the order below; `--PASS="rules=a,b"` applies only these.
 
-**Options** are listed with the default, which shows the type, or with the type in parentheses.
-Without a default, an option is `none`, empty or required. Parentheses after a default have the
-choices. *Data* stands for three options that choose samples: `calibration` (str), `samples=64` and
-`draw` (int).
+**Options** are listed with the default, which shows the type, or with the type in parentheses; an
+option with neither is a string. Without a default, an option is `none`, empty or required.
+Parentheses after a default have the choices. *Data* stands for three options that choose samples:
+`calibration`, `samples=64` and `draw` (int).
 
 Parentheses after a text have the **benefit**, such as
 {example}:
 
 1. The number of builds that the pass or rule changes, of {builds}. A build is a network compiled
-   with some options.
+   with some options. Many passes have only this number.
 2. A network of `benchmarks/benefit_networks.py` that is worse without it, the target and the
    options. The network is in int8, except with `float`.
 3. The figure with it and the figure without it, or the failure without it. Times are modelled.
@@ -46,7 +46,7 @@ Parentheses after a text have the **benefit**, such as
 
 [new-pass.md](new-pass.md) explains how to write a pass."""
 
-DATA = ("`calibration` (str)", "`samples=64`", "`draw` (int)")
+DATA = ("`calibration`", "`samples=64`", "`draw` (int)")
 """Options that the introduction lists."""
 
 COMPILED = """\
@@ -122,7 +122,8 @@ def _option_texts(cls: type[ModulePass]) -> list[str]:
         value = "" if field.default in (dataclasses.MISSING, None) else spell(field.default)
         name = field.name.replace("_", "-")
         kind = type_name(types[field.name]).removesuffix(" or none")
-        is_shown = not value or "|" in kind or "," in kind
+        # The introduction explains an option without default and type.
+        is_shown = kind != "str" if not value else "|" in kind or "," in kind
         options.append(f"`{name}{f'={value}' if value else ''}`{f' ({kind})' if is_shown else ''}")
     if {*DATA} <= {*options}:
         return ["*data*", *(option for option in options if option not in DATA)]
@@ -139,8 +140,9 @@ def _benefit(name: str, *rules: str) -> str:
         return ""
     figures = [benefits()[rule].figure for rule in rules if rule in benefits()]
     figure = "" if known.figure in figures else _short(known.figure)
-    loss = f"; `{known.network}`, {known.setting}: {figure}" if figure else ""
-    return f" ({known.changed} builds{loss})"
+    if not figure:
+        return f" ({known.changed} builds)"
+    return f" ({known.changed}; `{known.network}`, {known.setting}: {figure})"
 
 
 def _short(figure: str) -> str:
