@@ -94,6 +94,8 @@ def describe_noise(noise: Mapping[str, OutputNoise]) -> str:
     only the outputs with the most noise are listed.
     """
     text = f"signal to noise {decibel_text(network_ratio(noise))}"
+    if isnan(network_ratio(noise)):
+        return f"{text} (the ratio needs two or more samples with different outputs)"
     if len(noise) < 2:
         return text
     ratios = {name: each.ratio for name, each in noise.items()}

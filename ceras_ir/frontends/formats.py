@@ -9,6 +9,7 @@ ending is read.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import entry_points
@@ -23,6 +24,16 @@ FRONTENDS = "ceras_ir.frontends"
 """The group of entry points of importers."""
 
 ONNX, TEXT = ".onnx", ".mlir"
+
+BINARIES = {
+    re.compile(rb"ML\xefR"): "; it is MLIR bytecode: print it as text with mlir-opt",
+    re.compile(rb"[\s\S]{4}TFL3"): "; it is a TensorFlow Lite model: rename it to end in .tflite",
+    # The version of the IR, then the producer, its version, or the graph.
+    re.compile(
+        rb"\x08[\x01-\x1f][\x12\x1a\x3a]"
+    ): "; it is an ONNX model: rename it to end in .onnx",
+}
+"""The first bytes of models, and the end of the message if such a file is read as text."""
 
 
 class FileImporter(Protocol):
@@ -76,6 +87,25 @@ def extension_importer(ending: str) -> FileImporter | None:
     for point in without_deleted(entry_points(group=FRONTENDS, name=ending[1:])):
         return point.load()
     return None
+
+
+def text_of(data: bytes, path: str) -> str:
+    """
+    Return the text in `data`, the content of the file `path`. Raise `InputError` for bytes that are
+    no UTF-8 text; if they are a model of a known format, the message has the remedy.
+    """
+    from ceras_ir.support.diagnostics import InputError
+
+    remedy = next((text for known, text in BINARIES.items() if known.match(data)), "")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        found = f"byte 0x{data[error.start]:02x} at offset {error.start}"
+    else:
+        if not remedy:
+            return text
+        found = "it has control characters"
+    raise InputError(f"not UTF-8 text ({found}){remedy}", path) from None
 
 
 def model_endings() -> list[str]:

@@ -45,6 +45,7 @@ from ceras_ir.frontends.formats import (
     extension_importer,
     is_model,
     model_endings,
+    text_of,
 )
 from ceras_ir.pipeline.context import load_context, load_universe
 from ceras_ir.pipeline.printing import ELIDED, print_module
@@ -329,12 +330,11 @@ def read_text(path: str) -> str:
     """Return the text of the file at `path`, or of the standard input for `-`."""
     data = sys.stdin.buffer.read() if path == "-" else read_bytes(path)
     try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        message = f"not UTF-8 text (byte 0x{data[error.start]:02x} at offset {error.start})"
-        if path == "-":
-            message += "; give an ONNX model as a file"
-        raise InputError(message, display_name(path)) from None
+        return text_of(data, display_name(path))
+    except InputError as error:
+        if path != "-":
+            raise
+        raise InputError(f"{error}; give an ONNX model as a file", error.file) from None
 
 
 def display_name(path: str) -> str:
@@ -349,14 +349,14 @@ def check_ending(path: str) -> None:
     """
     if is_model(path) or path.endswith(".mlir") or path == "-":
         return
-    if os.path.isdir(path):
-        raise InputError("a folder, expected a .onnx file", path)
     stem, ending = os.path.splitext(path)
     remedy = EXPORTS.get(ending.lower())
     expected = (
         f"expected a model ending in {' or '.join(model_endings())} or IR text ending in .mlir, or "
         "- for IR text on the standard input"
     )
+    if os.path.isdir(path):
+        raise InputError(f"a folder, {expected}", path)
     if remedy is None and not os.path.exists(path):
         what = "file" if ending else "file or folder"
         raise InputError(f"{expected}; no such {what}{missing_file_remedy(path)}", path)

@@ -307,7 +307,11 @@ def missing_file_remedy(path: str) -> str:
     except OSError:
         return f"; there is no folder '{folder}': create it, or give another path"
     known = names if len(names) <= MAX_ENTRIES else []
-    if near := did_you_mean(name, known):
+    # Equal endings do not make names similar.
+    begins = {each: each.partition(".")[0] for each in known}
+    begin = name.partition(".")[0]
+    similar = [each for each in known if did_you_mean(begin, [begins[each]])]
+    if near := did_you_mean(name, similar):
         return near
     ending = os.path.splitext(name)[1]
     alike = sorted(each for each in known if ending and each.endswith(ending))[:MAX_NAMES]

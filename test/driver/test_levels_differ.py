@@ -45,7 +45,10 @@ def test_noise_is_told_of_each_output() -> None:
     )
     scores, exact = ([{"scores": each["scores"]} for each in of] for of in (near, floats))
     assert describe_noise(noise_of(exact, scores)) == "signal to noise 20.0 dB"
-    assert describe_noise(noise_of(exact[:1], scores[:1])) == "signal to noise n/a"
+    alone = describe_noise(noise_of(exact[:1], scores[:1]))
+    assert (
+        alone == "signal to noise n/a (the ratio needs two or more samples with different outputs)"
+    )
     many = [{f"y{i}": np.array([s], np.float32) for i in range(6)} for s in signs]
     noisy = [{n: a + moved * int(n[1]) for n, a in outputs.items()} for outputs in many]
     found = describe_noise(noise_of(many, noisy))

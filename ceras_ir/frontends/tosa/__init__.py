@@ -29,6 +29,7 @@ def import_file(
     """
     from xdsl.context import Context
 
+    from ceras_ir.frontends.formats import text_of
     from ceras_ir.frontends.tosa.importer import Importer
     from ceras_ir.frontends.tosa.text.reader import read_module
     from ceras_ir.support.diagnostics import InputError
@@ -36,10 +37,7 @@ def import_file(
     from ceras_ir.transforms.graph.eliminate_transposes import EliminateTransposesPass
     from ceras_ir.transforms.pass_kinds import run_step
 
-    try:
-        text = read_bytes(path).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"not UTF-8 text at offset {error.start}", path) from None
+    text = text_of(read_bytes(path), path)
     try:
         source = read_module(text, path)
         importer = Importer(source, batch=batch, shapes=shapes or {}, values=values or {})
