@@ -93,7 +93,7 @@ def test_a_board_weighs_and_what_it_leaves_says_why(tool: Tool, tmp_path: Path):
     layers = compiled(tool, DIGITS, tmp_path / "out", *board)
     devices = [x["device"] for x in layers if x["op"] in ("conv2d", "matmul")]
     assert devices == ["array", "array", "array", "cpu"]
-    assert "less time in all on the CPU" in layers[-3]["reason"]
+    assert "less total time on the CPU" in layers[-3]["reason"]
     assert "systolic: machine" in verify(tool, DIGITS, *map(str, board))
 
 

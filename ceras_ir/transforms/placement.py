@@ -290,7 +290,7 @@ def _place_by_cost(
     for op, cost in costs.items():
         op.attributes[COST] = StringAttr(str(cost))
         if op not in reasons and op not in chosen:
-            reasons[op] = f"less time in all on the CPU, transfers included ({cost})"
+            reasons[op] = f"less total time on the CPU ({cost}, plus transfers)"
 
 
 @dataclass(frozen=True)
@@ -352,9 +352,10 @@ def unknown_node(module: ModuleOp, node: str) -> str:
 
 def _parts(op: Operation) -> Iterator[str]:
     yield f"{node_name(op)} ({op.name}) on the {mem.device_of(op)}"
-    for attribute in (op.attributes.get(COST), op.attributes.get(REASON)):
-        if isinstance(attribute, StringAttr):
-            yield attribute.data
+    texts = [op.attributes.get(COST), op.attributes.get(REASON)]
+    cost, reason = (text.data if isinstance(text, StringAttr) else "" for text in texts)
+    # A reason that follows from the cost contains it.
+    yield from (text for text in (cost if cost not in reason else "", reason) if text)
 
 
 @dataclass(frozen=True)

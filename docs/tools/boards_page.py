@@ -22,8 +22,8 @@ from ceras_ir.targets.protocol import Target, all_targets
 INTRODUCTION = """\
 # Boards
 
-`--board NAME|FILE` selects the hardware of a target: a board of the compiler, or a TOML file of
-yours. `ceras boards` lists the boards, `ceras boards --model MODEL.onnx` those that a model fits
+`--board NAME|FILE` selects the hardware of a target: a built-in board, or a TOML file of yours.
+`ceras boards` lists the boards, `ceras boards --model MODEL.onnx` those that a model fits
 (`--calibrate` as in `ceras compile`), and `ceras boards NAME` prints the fields of a board and the
 path of the file.
 
@@ -60,7 +60,7 @@ WIDTH = 100
 def boards_page() -> str:
     """Return the page."""
     targets = [target for target in all_targets() if target.board_types() or target.boards()]
-    parts = [INTRODUCTION.rstrip(), "## Boards of the compiler"]
+    parts = [INTRODUCTION.rstrip(), "## Built-in boards"]
     parts.append("The memory of a microcontroller is flash + SRAM.")
     parts += _listed(targets)
     parts.append("## Fields")

@@ -58,7 +58,7 @@ class ToyFunctions(InterpreterFunctions):
 
 @prints(ScaleAddOp)
 def scale_add(layer: Layer, op: ScaleAddOp) -> None:
-    """Print a loop over all elements; compilers may not contract it, to keep the bits of NumPy."""
+    """Print a loop over all elements. Product and sum round separately, as in NumPy."""
     a, b, y = layer.read(op.lhs, "a"), layer.read(op.rhs, "b"), layer.write(op.result)
     factor = float_literal(op.factor.value.data)
     body = [f"{y}[i] = {factor} * {a}[i] + {b}[i];"]

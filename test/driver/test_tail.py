@@ -80,7 +80,8 @@ def test_the_tail_is_float(folder: Path, target: str, capsys: pytest.CaptureFixt
     assert (
         reasons["decode"]
         == reasons["heads"]
-        == "after the last layer, float costs little; --io int8 computes it in int8"
+        == "after the last convolution, product or pooling, float costs little; --io int8 computes "
+        "it in int8"
     )
     assert reasons["backbone"] is None
     assert "in float on the" in capsys.readouterr().out

@@ -215,13 +215,13 @@ class Board:
     """The static RAM of the board."""
     flags: tuple[str, ...] = board_field(())
     """
-    The flags of the compiler that select the core. Without them, the core has a float unit if most
-    chips have it. With `-mfloat-abi=hard`, the floating-point unit is used.
+    The flags of the compiler that select the core. `-mfloat-abi=hard` uses the floating-point unit.
+    By default the flags of `core`, with this flag if most chips with the core have such a unit.
     """
     architecture: str = board_field("")
-    """The architecture of the Arduino core, such as `renesas_uno`. Only target arduino needs it."""
+    """The architecture of the Arduino core, such as `renesas_uno`."""
     fqbn: str = board_field("")
-    """The name of the board for `arduino-cli --fqbn`. Only target arduino needs it."""
+    """The name of the board for `arduino-cli --fqbn`."""
     reserved_flash_bytes: int = board_field(0)
     """Flash of the framework and of other code, which the model cannot use."""
     reserved_sram_bytes: int = board_field(0)

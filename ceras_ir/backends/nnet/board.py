@@ -125,7 +125,7 @@ class ArrayFields:
     )
     """The size of the buffer of results."""
     tables: int = board_field(DEFAULT.tables, maximum=MAX_LANES, is_power_of_two=True)
-    """The maximum number of function tables of a layer; 0 without tables, but never 1."""
+    """The maximum number of function tables of a layer; 0 for none. 1 is refused."""
 
 
 @dataclass(frozen=True)
@@ -140,9 +140,9 @@ class CircuitFields:
     launch_us: float = board_field(example="10")
     """The time of a launch in addition to the time of the work."""
     bytes_per_cycle: float | None = board_field(None, is_positive=True, example="16")
-    """The bandwidth of the circuit. It is required if the array does not define it."""
+    """The bandwidth of the circuit. Required, unless `[array]` determines it."""
     macs_per_cycle: float | None = board_field(None, is_positive=True)
-    """Products per cycle; 0 if the circuit does not multiply."""
+    """Products per cycle; 0, the default, for a circuit that does not multiply."""
     lanes: int | None = board_field(None, minimum=1, maximum=MAX_LANES)
     """Channels are rounded up to a multiple of the lanes; by default 1."""
     max_kernel: int | None = board_field(None, minimum=1)
@@ -166,9 +166,13 @@ class NnetFields:
     circuits: dict[str, CircuitFields] = board_field(choices=BOARD_CIRCUITS)
     """The circuits of the FPGA. The CPU computes operations without a circuit."""
     array: ArrayFields | None = board_field(None)
-    """The size of the core in Verilog, if the circuits are in Verilog."""
+    """
+    The size of the core in Verilog, if the circuits are in Verilog. It determines
+    `bytes_per_cycle`, `macs_per_cycle` and `lanes` of the first five circuits, which must not have
+    these fields.
+    """
     memory: Memory | None = board_field(None)
-    """The memories for `--allocate-blocks`, the preferred memory first."""
+    """A table that contains only the list `[[memory.region]]`."""
 
 
 def load_board(name: str) -> FpgaBoard:

@@ -67,7 +67,7 @@ class Memory:
     """The memories of a board."""
 
     region: tuple[RegionFields, ...] = board_field()
-    """The memories, the preferred memory first."""
+    """A memory for `--allocate-blocks`. Repeat the table, the preferred memory first."""
 
 
 def parse_regions(texts: Sequence[str]) -> list[Region]:

@@ -33,8 +33,9 @@ MAX_ADDRESS = (1 << 32) - DRIVER_PAGE_BYTES
 @dataclass(frozen=True)
 class VtaFields:
     """
-    A configuration of VTA. The keys in capitals are those of `vta_config.json`, which can be used
-    as a board, and additional keys. Other keys of a JSON file are ignored.
+    A configuration of VTA. A file `vta_config.json` of VTA is accepted as a board; other keys of a
+    JSON file are ignored. `title` and the keys from `TIMING` on are additions of this compiler; the
+    keys `HLS_...` are for `TIMING` hls, and `ceras-vta fit` measures them. Logarithms have base 2.
     """
 
     LOG_INP_WIDTH: int = board_field(minimum=3, maximum=3, unsupported="inputs must be int8")
@@ -89,18 +90,17 @@ class VtaFields:
     HOST_BYTES_PER_US: int = board_field(500, minimum=1, maximum=MAX_KEY)
     """Bytes that the CPU moves in a microsecond, packing included."""
     HLS_REFILL: int | None = board_field(None, maximum=MAX_KEY)
-    """Cycles of an entry of a loop over micro-ops, for TIMING hls; `ceras-vta fit` measures it."""
+    """Cycles to start a loop over micro-ops."""
     HLS_LATENCY: int | None = board_field(None, maximum=MAX_KEY)
-    """Cycles of a row of a transfer, for TIMING hls; `ceras-vta fit` measures it."""
+    """Cycles of a row of a transfer."""
     HLS_BYTES_PER_CYCLE: int | None = board_field(None, minimum=1, maximum=MAX_KEY)
-    """The bandwidth of the port to DRAM, for TIMING hls; `ceras-vta fit` measures it."""
+    """The bandwidth of the port to DRAM."""
     HLS_INSTRUCTION: int | None = board_field(None, maximum=MAX_KEY)
-    """Cycles of each instruction, for TIMING hls; `ceras-vta fit` measures it."""
+    """Cycles of each instruction."""
     DRIVER_FLOW: Flow | None = board_field(None)
     """
-    The registers of the driver: of the HLS design (four modules on separate pages), or of the
-    shell of the Chisel design. Without it, the driver assumes `hls` (`--flow`), and `vta_run`
-    requires `--registers`.
+    The layout of the registers: that of the HLS design (four modules, a page of addresses each) or
+    of the Chisel design. Without it, `vta_run` needs `--registers`, and assumes `--flow hls`.
     """
     DRIVER_REGISTERS: int | None = board_field(
         None,

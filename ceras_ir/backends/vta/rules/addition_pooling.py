@@ -182,7 +182,10 @@ def why_not_add(op: graph.BinaryOp, board: VtaBoard) -> str | None:
     if op.requant is None:
         return "VTA computes on int8 only: quantize the network (--quantize, or calibration data)"
     if op.function is Binary.SUB and not why_not_int8(lhs=op.lhs, rhs=op.rhs) and _is_wide(op):
-        return "VTA stores 8 bits: it computes both bytes of a 16-bit result, which the CPU joins"
+        return (
+            "VTA stores 8 bits, so it computes the two bytes of a 16-bit result separately, and "
+            "the CPU joins them"
+        )
     if reason := why_not_int8(lhs=op.lhs, rhs=op.rhs, result=op.result) or why_not_shift(
         op.requant
     ):

@@ -11,7 +11,7 @@
 // COST:      graph.binary add {{.*}}mem.cost = "cpu 8.0 us, fpga 1.0 us", mem.device = #mem.device<fpga>
 // COST-NEXT: graph.binary add {{.*}}mem.cost = "cpu 8.0 us, fpga 1.0 us", mem.device = #mem.device<fpga>
 // COST-NEXT: graph.pool2d max {{.*}}mem.device = #mem.device<cpu>, mem.reason = "a window of 4 exceeds the 2 of the board's circuit"
-// COST-NEXT: graph.pool2d max {{.*}}mem.device = #mem.device<cpu>, mem.reason = "less time in all on the CPU, transfers included (cpu 0.7 us, fpga 1.0 us)"
+// COST-NEXT: graph.pool2d max {{.*}}mem.device = #mem.device<cpu>, mem.reason = "less total time on the CPU (cpu 0.7 us, fpga 1.0 us, plus transfers)"
 
 // RULES-NOT:     mem.cost
 // RULES-COUNT-4: mem.device = #mem.device<fpga>
@@ -20,7 +20,7 @@
 // TARGET:  place: cpu, accelerator and board require a target with accelerator
 
 // VTA takes nothing that the host has in its hands already.
-// VTA-COUNT-4: mem.device = #mem.device<cpu>, mem.reason = "less time in all on the CPU, transfers included (cpu
+// VTA-COUNT-4: mem.device = #mem.device<cpu>, mem.reason = "less total time on the CPU (cpu
 // BOARD:   target nnet has no board 'x' (boards: ceras_zcu104; or a .toml file)
 func.func @main(%x: tensor<1x4x4x16x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x1x16x!quant.uniform<i8:f32, 0.5>> {
   %0 = graph.binary add %x, %x {requant = #graph.requant<shift = 0, rounding = half_up, low = -128, high = 127>} : (tensor<1x4x4x16x!quant.uniform<i8:f32, 0.5>>, tensor<1x4x4x16x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x4x4x16x!quant.uniform<i8:f32, 0.5>>
