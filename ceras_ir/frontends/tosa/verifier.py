@@ -7,7 +7,7 @@ follow the specification. Shapes of results are checked when the values are know
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -44,17 +44,38 @@ MIN_SIMILARITY = 0.75
 """The similarity from which an unknown name is a misspelled name."""
 
 
+MAX_UNKNOWN = 100
+"""The number of unknown names for which similar names are searched, which is slow."""
+
+
 def verify(module: TextModule) -> None:
     """Raise an `InputError` for the first error in the functions of `module`."""
+    names = _Names()
     for function in module.functions.values():
         if function.operations is not None:
-            _Verifier(module, function).verify(function.operations)
+            _Verifier(module, function, names).verify(function.operations)
+
+
+class _Names:
+    """The unknown names of operations and attributes, each with the suggestion of a known name."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, str] = {}
+
+    def suggestion(self, name: str, known: Iterable[str]) -> str:
+        """Return the end of a message if `name` is a misspelled name of `known`, else ""."""
+        if name not in self._found:
+            if len(self._found) >= MAX_UNKNOWN:
+                return ""
+            self._found[name] = did_you_mean(name, known, MIN_SIMILARITY)
+        return self._found[name]
 
 
 @dataclass
 class _Verifier:
     module: TextModule
     function: TextFunction
+    names: _Names
     types: dict[str, Type] = field(default_factory=dict[str, Type])
     """The types of the values that are defined, by name."""
 
@@ -95,7 +116,7 @@ class _Verifier:
                 return
             if name not in OPERATIONS and name not in REFUSED:
                 known = [f"tosa.{each}" for each in (*OPERATIONS, *REFUSED)]
-                if near := did_you_mean(op.name, known, MIN_SIMILARITY):
+                if near := self.names.suggestion(op.name, known):
                     raise self._wrong(op, f"there is no operation {op.name}{near}")
             elif name in SIGNATURES:
                 self._check_attributes(op)
@@ -146,7 +167,7 @@ class _Verifier:
         for name in op.attributes:
             if name in ATTRIBUTES or "." in name:
                 continue
-            if near := did_you_mean(name, ATTRIBUTES, MIN_SIMILARITY):
+            if near := self.names.suggestion(name, ATTRIBUTES):
                 raise self._wrong(op, f"has no attribute '{name}'{near}")
 
     def _check_elements(self, op: TextOperation, name: str) -> None:

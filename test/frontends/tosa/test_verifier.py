@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tosa_cases import CASES, build
 
-from ceras_ir.frontends.tosa import import_file
+from ceras_ir.frontends.tosa import import_file, verifier
 from ceras_ir.frontends.tosa.operation import OPERATIONS
 from ceras_ir.frontends.tosa.signatures import SIGNATURES
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
@@ -159,3 +159,20 @@ def test_unknown_operations_are_unsupported(tmp_path: Path):
     function = f"func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {{\n{line}\n"
     with pytest.raises(UnsupportedError, match=r"unsupported tosa\.hypotenuse"):
         imported(tmp_path, f"{function}return %0 : tensor<4xf32>\n}}\n")
+
+
+def test_suggestions_for_many_unknown_names_are_limited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    searched: list[str] = []
+    monkeypatch.setattr(
+        verifier, "did_you_mean", lambda name, known, least: searched.append(name) or ""
+    )
+    kind = "tensor<4xf32>"
+    lines = [f"%{i} = tosa.unknown{i} %x {{k{i} = 1}} : ({kind}) -> {kind}" for i in range(500)]
+    text = "\n".join(
+        [f"func.func @main(%x: {kind}) -> {kind} {{", *lines, f"return %0 : {kind}\n}}"]
+    )
+    with pytest.raises(UnsupportedError):
+        imported(tmp_path, text)
+    assert len(searched) == verifier.MAX_UNKNOWN
