@@ -85,7 +85,10 @@ def _products(operands: str, count: int, integers: Sequence[str]) -> tuple[Signa
 CONVOLUTION = _products(
     "X W B X W", 5, ("i8 i8 i32", "i8 i4 i32", "ui8 ui8 i32", "ui8 i8 i32", "i16 i8 i48")
 )
-PRODUCT = _products("X W X W", 4, ("i8 i8 i32", "ui8 ui8 i32", "i16 i16 i48"))
+PRODUCT = (
+    *_products("X W X W", 4, ("i8 i8 i32", "ui8 ui8 i32", "i16 i16 i48")),
+    *_rows("f16 f16 f16 f16 -> f32"),
+)
 
 AVERAGE = (
     *(Signature((kind,) * 3, kind, ("i32",)) for kind in ("i8", "ui8", "i16")),

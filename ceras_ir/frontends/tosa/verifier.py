@@ -40,7 +40,7 @@ ATTRIBUTES = frozenset(
 )
 """The attributes of all operations. Unknown names are ignored, misspelled names are refused."""
 
-MIN_SIMILARITY = 0.75
+MIN_SIMILARITY = 0.8
 """The similarity from which an unknown name is a misspelled name."""
 
 
@@ -115,9 +115,8 @@ class _Verifier:
                 self._check_variable(op, op.operand_types if name in WRITES else op.result_types)
                 return
             if name not in OPERATIONS and name not in REFUSED:
-                known = [f"tosa.{each}" for each in (*OPERATIONS, *REFUSED)]
-                if near := self.names.suggestion(op.name, known):
-                    raise self._wrong(op, f"there is no operation {op.name}{near}")
+                if near := self.names.suggestion(name, (*OPERATIONS, *REFUSED)):
+                    raise self._wrong(op, f"tosa has no operation '{name}'{near}")
             elif name in SIGNATURES:
                 self._check_attributes(op)
                 self._check_elements(op, name)

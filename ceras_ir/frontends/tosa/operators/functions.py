@@ -29,19 +29,24 @@ FRACTION = 1 << 7
 SPECTRUM = "complex values are not in the IR; compute the spectrum in the application"
 
 refused(SPECTRUM, "fft2d", "rfft2d")
+
 SHAPES = "computed shapes are not imported; export the network with fixed shapes"
 
 BLOCKS = "elements in blocks with a common scale are not imported; convert the network to f32"
 
+DRAFT = "an operation after TOSA 1.0; export the network for TOSA 1.0"
+
 refused(
-    SHAPES, "add_shape", "assert_equal_shape", "concat_shape", "dim", "div_ceil_shape",
-    "div_floor_shape", "div_shape", "exp2_shape", "log2_ceil_shape", "log2_floor_shape",
-    "max_shape", "min_shape", "mod_shape", "mul_shape", "slice_shape", "sub_shape",
+    SHAPES, "add_shape", "assert_equal_shape", "avg_pool2d_adaptive", "concat_shape", "dim",
+    "div_ceil_shape", "div_floor_shape", "div_shape", "exp2_shape", "log2_ceil_shape",
+    "log2_floor_shape", "max_pool2d_adaptive", "max_shape", "min_shape", "mod_shape", "mul_shape",
+    "slice_shape", "sub_shape",
 )  # fmt: skip
 refused(
     BLOCKS, "cast_from_block_scaled", "cast_to_block_scaled", "conv2d_block_scaled",
-    "matmul_t_block_scaled",
+    "matmul_t_block_scaled", "reshape_block_scaled", "row_gather_block_scaled",
 )  # fmt: skip
+refused(DRAFT, "matmul_t", "row_gather")
 refused(REGIONS, "cond_if", "while_loop", "yield")
 
 
