@@ -1,6 +1,7 @@
 """Refuse text whose printed types, element types, names or attributes are wrong."""
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -176,9 +177,12 @@ def test_suggestions_for_many_unknown_names_are_limited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     searched: list[str] = []
-    monkeypatch.setattr(
-        verifier, "did_you_mean", lambda name, known, least: searched.append(name) or ""
-    )
+
+    def search(name: str, known: Iterable[str], least: float) -> str:
+        searched.append(name)
+        return ""
+
+    monkeypatch.setattr(verifier, "did_you_mean", search)
     kind = "tensor<4xf32>"
     lines = [f"%{i} = tosa.unknown{i} %x {{k{i} = 1}} : ({kind}) -> {kind}" for i in range(500)]
     text = "\n".join(
