@@ -24,6 +24,7 @@ from ceras_ir.pipeline.lengths import (
     build_lengths,
     quantize_lengths,
     read_lengths,
+    samples_of_largest,
     table_of,
 )
 from ceras_ir.pipeline.parsing import read_network
@@ -97,7 +98,8 @@ class ModelLengths:
         with diagnosed(self.title), files.named():
             given = quantization_keywords(options, "quantize")
             if calibration is not None:
-                data = files.paths(calibration, self.inputs, "calibration", images)
+                with samples_of_largest(self._networks):
+                    data = files.paths(calibration, self.inputs, "calibration", images)
             chosen = Target() if target is None else target_of(target, board, {})
             scheme = replace(
                 BuildOptions(chosen, "int8", calibration=data), title=self.title, **given

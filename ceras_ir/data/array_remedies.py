@@ -11,36 +11,13 @@ from math import prod
 import numpy as np
 
 from ceras_ir.network.artefacts import TensorInfo
+from ceras_ir.network.sample_shapes import sample_shape
 
 LAYOUTS: dict[tuple[int, ...], str] = {(0, 3, 1, 2): "NHWC", (0, 2, 3, 1): "NCHW"}
 """Permutations of the axes of images, with the layout of the array before the permutation."""
 
 MAX_PERMUTED_AXES = 5
 """The largest number of axes for which permutations are tried."""
-
-
-def sample_shape(shape: Sequence[int]) -> tuple[int, ...]:
-    """
-    Return the shape of a single sample in an array for an input of `shape`: without a first axis of
-    extent 1. (1, 28, 28) and (28, 28) -> (28, 28).
-    """
-    return tuple(shape[1:] if shape and shape[0] == 1 else shape)
-
-
-def array_shape(shape: Sequence[int]) -> str:
-    """
-    Return, as text, the shape of an array with `N` samples for an input of `shape`: `[N, 28, 28]`
-    for (1, 28, 28).
-    """
-    return f"[{', '.join(['N', *map(str, sample_shape(shape))])}]"
-
-
-def fits(given: Sequence[int], shape: Sequence[int]) -> bool:
-    """
-    Return whether an array of the shape `given` holds samples, along axis 0, of an input of
-    `shape`.
-    """
-    return tuple(given[1:]) == sample_shape(shape) and len(given) > 0
 
 
 def saving(path: str, name: str, array: str) -> str:
@@ -54,8 +31,7 @@ def saving(path: str, name: str, array: str) -> str:
 def shape_remedy(given: Sequence[int], shape: Sequence[int]) -> str:
     """
     Return the end of an error message about an array of the shape `given` for an input of `shape`:
-    Python code that gives the array an accepted shape, if that is possible, or the number of
-    elements that is required.
+    Python code that gives the array an accepted shape, or "" if that is impossible.
     """
     sample = sample_shape(shape)
     for axes in _orders(len(given)):
@@ -71,7 +47,16 @@ def shape_remedy(given: Sequence[int], shape: Sequence[int]) -> str:
     if prod(sample) and prod(sample) in (prod(given), prod(given[1:])):
         extents = ", ".join(map(str, (-1, *sample)))
         return f"; change the axes of the samples: array.reshape({extents})"
-    return f"; each sample needs {prod(sample)} elements: convert the data to this shape"
+    return ""
+
+
+def size_remedy(shape: Sequence[int]) -> str:
+    """
+    Return the end of an error message about an array with another number of elements than samples
+    for an input of `shape`.
+    """
+    count = prod(sample_shape(shape))
+    return f"; each sample needs {count} elements: convert the data to this shape"
 
 
 def _orders(rank: int) -> Iterator[tuple[int, ...]]:

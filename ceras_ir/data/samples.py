@@ -1,9 +1,4 @@
-"""
-Load the samples of a network from `.npz` files: an array per graph input, samples along axis 0.
-
-For an input with a first extent of 1 the array is [N, *shape[1:]]; otherwise [N, *shape]. An array
-with exactly the shape of the input is a single sample.
-"""
+"""Load the samples of a network from `.npz` files: an array per input, samples along axis 0."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,15 +8,10 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.data.array_archive import Array, load_arrays
-from ceras_ir.data.array_remedies import (
-    array_shape,
-    fits,
-    saving,
-    shape_remedy,
-    type_remedy,
-)
+from ceras_ir.data.array_remedies import saving, shape_remedy, size_remedy, type_remedy
 from ceras_ir.network.artefacts import TensorInfo, network_inputs
 from ceras_ir.network.function import main_function
+from ceras_ir.network.sample_shapes import SampleShapeError, array_shape, fits
 from ceras_ir.support.diagnostics import InputError, did_you_mean
 
 CONSTANT_INPUT_REMEDY = "; if it is a constant, --set NAME=NUMBER fixes it when the model is read"
@@ -94,9 +84,13 @@ def samples_of(arrays: Mapping[str, Array], inputs: Sequence[TensorInfo], path: 
         elif array.shape[1:] == shape and array.ndim:
             result[name] = array
         else:
-            raise InputError(
-                f"array '{name}' has shape {list(array.shape)}, expected {array_shape(shape)}"
-                f"{shape_remedy(array.shape, shape)}{type_remedy(array.dtype, tensor)}",
+            raise SampleShapeError(
+                name,
+                array.shape,
+                array_shape(shape),
+                shape_remedy(array.shape, shape),
+                size_remedy(shape),
+                type_remedy(array.dtype, tensor),
                 path,
             )
         if not is_accepted(array.dtype, np.dtype(tensor.dtype)):

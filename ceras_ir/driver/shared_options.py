@@ -197,7 +197,8 @@ def single_shapes(arguments: argparse.Namespace | ShapeOptions) -> dict[str, Sha
         largest = "x".join(map(str, lengths.at(-1)[lengths.input]))
         raise UsageError(
             f"--shape: '{lengths.input}' has {len(lengths.values)} lengths, and this command takes "
-            f"a single length: give a shape such as {lengths.input}={largest}"
+            f"a single length: give a shape such as {lengths.input}={largest}. Check each with its "
+            "shape: a float program of several lengths computes the bits of the program of each"
         )
     return {name: found[0] for name, found in shapes.items()}
 

@@ -1,7 +1,8 @@
 """
 Parse the lengths of an input: the set of shapes for which a program is compiled.
 
-`1x32,1x64` lists shapes, and `1x32..512:32` has a range with a step in one dimension. The *length*
+`1x32,1x64` lists shapes, and `1x32..512:32` has a range in one dimension, with a step that is 1 by
+default. The *length*
 is the extent of the first dimension in which the shapes of the first such input differ. Other
 inputs with several shapes have a shape for each length, in the same order.
 """
@@ -21,6 +22,9 @@ MAX_LENGTHS = 64
 """The maximum number of lengths of a program; each is compiled."""
 
 MAX_EXTENT = (1 << 31) - 1
+
+MAX_PROPOSED_EXTENT = 1 << 14
+"""The longest input for which messages propose a range. Programs for longer inputs rarely fit."""
 
 _EXTENT = re.compile(r"([0-9]{1,10})(?:\.\.([0-9]{1,10})(?::([0-9]{1,10}))?)?")
 
@@ -48,13 +52,13 @@ class Lengths:
 
 
 def listed(values: Sequence[int]) -> str:
-    """Return a text for ascending numbers: all of them, or their range."""
+    """Return a text for ascending lengths: all of them, or their range and number."""
     if len(values) <= 8:
         return ", ".join(map(str, values))
-    step = values[1] - values[0]
+    step, count = values[1] - values[0], f"({len(values)} lengths)"
     if all(b - a == step for a, b in pairwise(values)):
-        return f"{values[0]}..{values[-1]}" + (f":{step}" if step > 1 else "")
-    return f"{', '.join(map(str, values[:6]))}, ... {values[-1]}"
+        return f"{values[0]}..{values[-1]}" + (f":{step} " if step > 1 else " ") + count
+    return f"{', '.join(map(str, values[:6]))}, ... {values[-1]} {count}"
 
 
 def parse_shapes(text: str) -> tuple[Shape, ...]:
@@ -76,7 +80,10 @@ def _expanded(part: str) -> list[Shape]:
     extents: list[list[int]] = []
     for word in part.split("x"):
         if (match := _EXTENT.fullmatch(word)) is None:
-            raise ValueError("expected NAME=1x3x224x224, or several such as NAME=1x32..512:32")
+            raise ValueError(
+                "expected NAME=1x3x224x224, or several shapes such as NAME=1x16..64:16x3 (from 16 "
+                "to 64 in steps of 16)"
+            )
         extents.append(_range(*match.groups()))
     ranges = [values for values in extents if len(values) > 1]
     if len(ranges) > 1:
@@ -100,11 +107,9 @@ def _range(first: str, last: str | None, step: str | None) -> list[int]:
         raise ValueError(f"{first}..{last} must end above {first}")
     if (end - start) // by >= MAX_LENGTHS:
         count = (end - start) // by + 1
-        better = 1 << ((end - 1) // MAX_LENGTHS).bit_length()
-        example = f"{better}..{end // better * better}:{better}"
         raise ValueError(
-            f"{first}..{last} has {count:,} lengths, and a program at most {MAX_LENGTHS}: use a "
-            f"step, such as {example}"
+            f"{first}..{last} has {count:,} lengths, and a program at most {MAX_LENGTHS}: "
+            f"{_smaller_range(start, end)}"
         )
     if (end - start) % by:
         raise ValueError(
@@ -112,6 +117,19 @@ def _range(first: str, last: str | None, step: str | None) -> list[int]:
             f"{end - (end - start) % by}"
         )
     return list(range(start, end + 1, by))
+
+
+def _smaller_range(start: int, end: int) -> str:
+    """
+    Return the proposal of a range of the largest extents from `start` to `end` with the smallest
+    accepted step that is a power of two. No range is proposed above `MAX_PROPOSED_EXTENT`.
+    """
+    if end > MAX_PROPOSED_EXTENT:
+        return "give a smaller last length and a larger step"
+    by = 1
+    while (end - start) // by >= MAX_LENGTHS:
+        by *= 2
+    return f"use a step, such as {start + (end - start) % by}..{end}:{by}"
 
 
 def lengths_of(given: Mapping[str, tuple[Shape, ...]]) -> Lengths | None:
@@ -136,7 +154,8 @@ def lengths_of(given: Mapping[str, tuple[Shape, ...]]) -> Lengths | None:
     if twice := sorted(v for v in set(values) if values.count(v) > 1):
         raise UsageError(
             f"--shape: '{name}' has two shapes of length {twice[0]}, the extent of dimension "
-            f"{dimension}: each length has one shape"
+            f"{dimension}. A program selects the shape by the length: give shapes that differ in "
+            f"dimension {dimension}, or compile the other shapes as separate programs"
         )
     order = sorted(range(len(values)), key=values.__getitem__)
     largest = [prod(shapes[i]) for i in order]

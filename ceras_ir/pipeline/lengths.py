@@ -7,7 +7,9 @@ equal. A float network, and a network with
 Q/DQ, is compiled at each length as for a single length.
 """
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
@@ -19,12 +21,13 @@ from ceras_ir.network.artefacts import network_inputs, network_outputs
 from ceras_ir.network.function import main_function
 from ceras_ir.network.length_table import LENGTHS, LengthTable
 from ceras_ir.network.lengths import Lengths, Shape
+from ceras_ir.network.sample_shapes import SampleShapeError
 from ceras_ir.pipeline import report
 from ceras_ir.pipeline.build import Build, StageObserver
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.instrumentation import PassRunner
 from ceras_ir.pipeline.stages import BuildOptions, front_stages, graph_stages, run_stages
-from ceras_ir.support.diagnostics import UsageError, printable, remark
+from ceras_ir.support.diagnostics import InputError, UsageError, no_remarks, printable, remark
 from ceras_ir.support.option_uses import reporting_unused
 from ceras_ir.targets.protocol import PLACED, Stage, Target, all_targets
 
@@ -62,17 +65,46 @@ def check_lengths(target: type[Target], lengths: Lengths) -> None:
 def read_lengths(
     read: Callable[[Mapping[str, Shape]], ModuleOp], lengths: Lengths
 ) -> LengthModules:
-    """Import the network at each length by `read`, which receives the shapes of inputs."""
+    """
+    Import the network at each length by `read`, which receives the shapes of inputs. A note names
+    the length of an error, unless the largest length has the same error.
+    """
     modules: list[ModuleOp] = []
     known: dict[Attribute, Attribute] = {}
     for i, value in enumerate(lengths.values):
         try:
             modules.append(read(lengths.at(i)))
-            share_constants(modules[-1], known)
-        except Exception:
-            remark(f"note: the error is at length {value} of '{lengths.input}'")
+        except Exception as error:
+            if i > 0 or not _is_raised(error, lambda: read(lengths.at(-1))):
+                remark(f"note: the error is at length {value} of '{lengths.input}'")
             raise
+        share_constants(modules[-1], known)
     return LengthModules(lengths, modules)
+
+
+def _is_raised(error: Exception, again: Callable[[], object]) -> bool:
+    """Return whether `again` raises the same error, apart from numbers in the message."""
+    with no_remarks():
+        try:
+            again()
+        except InputError as other:
+            texts = (re.sub("[0-9]+", "", str(each)) for each in (error, other))
+            return type(other) is type(error) and next(texts) == next(texts)
+    return False
+
+
+@contextmanager
+def samples_of_largest(networks: LengthModules) -> Generator[None]:
+    """Name the largest length in errors about calibration data of another length."""
+    try:
+        yield
+    except SampleShapeError as error:
+        table = table_of(networks)
+        rule = f"samples for calibration must have the largest length, {table.values[-1]}"
+        if (length := table.length_of(error.name, error.given)) is None:
+            raise InputError(f"{error.message}; {rule}", error.file) from None
+        message = f"array '{error.name}' has length {length}: {rule}"
+        raise InputError(message, error.file) from None
 
 
 def share_constants(module: ModuleOp, known: dict[Attribute, Attribute]) -> None:
@@ -109,7 +141,8 @@ def quantize_lengths(
     fused = networks.largest.clone()
     others = networks.modules[:-1]
     step = max(1, -(-len(others) // MAX_OBSERVED_LENGTHS))
-    with observing_lengths(OtherLengths(fused, others[::step])):
+    lengths = OtherLengths(fused, others[::step])
+    with observing_lengths(lengths), samples_of_largest(networks):
         run_stages(ctx, networks.largest, shared[1:], after)
     for i, module in enumerate(others):
         networks.modules[i] = at_length(networks.largest, fused, module)

@@ -47,8 +47,10 @@ def test_errors(network: ceras.ModelLengths, tmp_path: Path):
     path = tmp_path / "tagger.onnx"
     with pytest.raises(ceras.UsageError, match="no length 9: there are 8, 16, 24"):
         network.at(9)
-    with pytest.raises(ceras.InputError, match="must be in 8, 16, 24"):
+    with pytest.raises(ceras.InputError, match="has length 9; the lengths are 8, 16, 24"):
         network.run(np.zeros((1, 9), np.int64))
+    with pytest.raises(ceras.InputError, match=r"has length 8: samples .* largest length, 24"):
+        network.quantize(np.zeros((4, 8), np.int64))
     with pytest.raises(ceras.UsageError, match="use load for a single shape"):
         ceras.load_lengths(path, {"tokens": [(1, 8)]})
     with pytest.raises(ceras.UsageError, match="must end above 2"):

@@ -9,7 +9,9 @@ import pytest
 from conftest import Tool
 from length_networks import NETWORKS
 
-from ceras_ir.network.lengths import MAX_LENGTHS, lengths_of, parse_shapes
+from ceras_ir.network.artefacts import TensorInfo
+from ceras_ir.network.length_table import LengthTable
+from ceras_ir.network.lengths import MAX_LENGTHS, lengths_of, listed, parse_shapes
 from ceras_ir.support.diagnostics import UsageError
 
 
@@ -27,7 +29,7 @@ WRONG = {
     "1x9..3": "9..3 must end above 9",
     "1x0..8": "must start at 1 or more",
     "1x1..8:0": "with a step of 1 or more",
-    "1x1..1000000000": f"1,000,000,000 lengths, and a program at most {MAX_LENGTHS}",
+    "1x1..1000000000": f"1,000,000,000 lengths, and a program at most {MAX_LENGTHS}: give",
     "1x1..9999999999": "is too large",
     "1x1..512": "such as 8..512:8",
     "1x1..10:4": "does not reach 10: the last length is 9",
@@ -50,8 +52,22 @@ def test_wrong_specifications(text: str):
     assert WRONG[text] in str(error.value)
 
 
+@pytest.mark.parametrize(("first", "last"), [(1, 512), (3, 100), (7, 9999), (60, 16384)])
+def test_proposed_ranges_are_accepted(first: int, last: int):
+    with pytest.raises(ValueError, match="such as") as error:
+        parse_shapes(f"1x{first}..{last}x4")
+    shapes = parse_shapes(f"1x{str(error.value).split()[-1]}x4")
+    assert shapes[0][1] >= first and shapes[-1] == (1, last, 4)
+    assert MAX_LENGTHS // 2 < len(shapes) <= MAX_LENGTHS
+
+
+def test_many_lengths_are_counted():
+    assert listed(range(16, 65)) == "16..64 (49 lengths)"
+    assert listed(range(16, 160, 16)) == "16..144:16 (9 lengths)"
+
+
 def test_contradictions():
-    with pytest.raises(UsageError, match="two shapes of length 4"):
+    with pytest.raises(UsageError, match=r"two shapes of length 4.*compile the other shapes"):
         lengths_of({"x": ((1, 4), (1, 4), (1, 5))})
     with pytest.raises(UsageError, match="'x' has 2 shapes and 'y' 3"):
         lengths_of({"x": ((4,), (5,)), "y": ((4,), (5,), (6,))})
@@ -95,7 +111,61 @@ def test_compile_and_run(model: Path, tmp_path: Path, tool: Tool):
     for arguments in ((tmp_path / "out",), (model, *shapes)):
         done = tool("ceras-run", *arguments, "--inputs", tmp_path / "in.npz")
         assert done.status == 1
-        assert "dimension 1 of 'tokens' must be in 4, 6, 8" in done.stderr
+        assert "array 'tokens' has length 5; the lengths are 4, 6, 8" in done.stderr
+        assert "N, 8" not in done.stderr
+
+
+def test_calibration_at_another_length(tmp_path: Path, tool: Tool):
+    (tmp_path / "m.onnx").write_bytes(NETWORKS["recognizer"][0]().SerializeToString())
+    command = "ceras-compile", tmp_path / "m.onnx", "--target", "c", "-o", tmp_path / "out"
+    for width, message in (
+        (48, "array 'image' has length 48: samples for calibration must have the largest length"),
+        (50, "; samples for calibration must have the largest length, 64"),
+    ):
+        np.savez(tmp_path / "data.npz", image=np.zeros((4, 1, 16, width), np.float32))
+        shape = "--shape", "image=1x1x16x32..64:16", "--calibrate", tmp_path / "data.npz"
+        done = tool(*command, *shape)
+        assert done.status == 1 and done.stderr.count("error:") == 1
+        assert "data.npz: error: array 'image' has" in done.stderr and message in done.stderr
+
+
+def _table(*inputs: tuple[str, list[tuple[int, ...]]]) -> LengthTable:
+    columns = zip(*(shapes for _, shapes in inputs), strict=True)
+    tensors = [
+        [TensorInfo(name, shape, "float32") for (name, _), shape in zip(inputs, row, strict=True)]
+        for row in columns
+    ]
+    return LengthTable("a", 1, (16, 32, 48), tensors, tensors)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        ({"a": (1, 17, 4)}, "array 'a' has length 17; the lengths are 16, 32, 48"),
+        ({"a": (9, 17, 4)}, "array 'a' has length 17; the lengths are 16, 32, 48"),
+        ({"a": (17, 4)}, "array 'a' has shape [17, 4], expected [N, L, 4], with L in 16, 32, 48"),
+        ({"a": (9, 16, 4)}, "a single sample of 'a' is expected, of length 16, 32, 48"),
+        ({"a": (1, 17, 5)}, "array 'a' has shape [1, 17, 5], expected [N, L, 4], with L in 16, "),
+        (
+            {"a": (1, 32, 4), "b": (1, 49)},
+            "array 'a' has length 32 and array 'b' length 48: all arrays must have the same length",
+        ),
+        (
+            {"a": (1, 32, 4), "b": (1, 34)},
+            "array 'b' has 34 in dimension 1; the lengths permit 17, 33, 49",
+        ),
+        ({"c": (1, 4)}, "array 'c' has shape [1, 4], expected [N, 3]"),
+        ({"d": (1, 4)}, "array 'd' has shape [1, 4], expected [N, 1, 2] or [N, 2, 3] or [N, 3, 4]"),
+    ],
+)
+def test_arrays_of_no_length(shapes: dict[str, tuple[int, ...]], message: str):
+    table = _table(
+        ("a", [(1, n, 4) for n in (16, 32, 48)]),
+        ("b", [(1, n + 1) for n in (16, 32, 48)]),
+        ("c", [(1, 3)] * 3),
+        ("d", [(1, n, n + 1) for n in (1, 2, 3)]),
+    )
+    assert table.mismatch(shapes).startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -124,6 +194,19 @@ def test_commands_of_one_length(model: Path, tool: Tool):
         done = tool(*command, "--shape", "tokens=1x4,1x8")
         assert done.status == 2, done.stderr
         assert "this command takes a single length: give a shape such as tokens=1x8" in done.stderr
+        assert "Check each with its shape" in done.stderr
+
+
+def test_the_length_of_an_error(model: Path, tmp_path: Path, tool: Tool):
+    command = "ceras-compile", model, "--target", "c", "-o", tmp_path / "out", "--shape"
+    for shape in ("y=1x4..8:2", "tokens=2x4..8:2x3"):
+        done = tool(*command, shape)
+        assert done.status == 1 and "note:" not in done.stderr
+    (tmp_path / "m.onnx").write_bytes(NETWORKS["front end"][0]().SerializeToString())
+    command = "ceras-compile", tmp_path / "m.onnx", *command[2:]
+    # There are 160 positions, a position for two frames.
+    done = tool(*command, "frames=1x20x280..360:40")
+    assert done.status != 0 and "note: the error is at length 360 of 'frames'" in done.stderr
 
 
 def _two_inputs(second: str) -> bytes:
@@ -149,6 +232,7 @@ def test_inputs_of_several_symbols(tmp_path: Path, tool: Tool):
     done = tool(*command, "--shape", "a=1x2,1x3")
     assert done.status == 3
     assert "dynamic dimension 1 'M'" in done.stderr and "--shape" in done.stderr
-    assert "the error is at length 2 of 'a'" in done.stderr
+    assert "a range FIRST..LAST:STEP" in done.stderr
+    assert "note:" not in done.stderr
     done = tool(*command, "--shape", "a=1x2,1x3", "--shape", "b=1x2..3")
     assert done.status == 0, done.stderr

@@ -99,6 +99,9 @@ def _explained(
     return UnsupportedError([*at_inputs, *findings] if is_long else [*findings, *at_inputs])
 
 
+RANGES = "a range FIRST..LAST:STEP as this extent compiles several, if the target supports that"
+
+
 def _is_open(finding: Finding) -> bool:
     return finding.operator == GRAPH_INPUT and finding.message.startswith(DYNAMIC_DIMENSION)
 
@@ -108,7 +111,7 @@ def _with_shape(finding: Finding, found: OptionProposal | None) -> Finding:
         return finding
     example = _shape_option(finding.node, found)
     remedy = f"fix it, for example with {example}" if example else "fix it with --shape"
-    return replace(finding, message=f"{finding.message}; {remedy}")
+    return replace(finding, message=f"{finding.message}; {remedy}; {RANGES}")
 
 
 def _shape_option(name: str, found: OptionProposal | None) -> str:
