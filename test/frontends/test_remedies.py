@@ -644,3 +644,24 @@ def test_sizes_from_shapes(kind: str) -> None:
         axes=[2, 3],
     )
     agree(proto, {"x": np.random.default_rng(0).normal(size=(1, 3, 20, 30)).astype(np.float32)})
+
+
+@pytest.mark.parametrize(
+    ("operator", "operands", "kind", "option"),
+    [
+        ("Pad", "x v", INT64, "--set v=0"),
+        ("Resize", "x  v", FLOAT, "--set v=1"),
+        ("Resize", "x   v", INT64, "--set v=1,4,6,8"),
+    ],
+)
+def test_operands_that_change_nothing_are_proposed(
+    operator: str, operands: str, kind: int, option: str
+) -> None:
+    """A number for all elements would also pad batch and channels, or remove channels."""
+    proto = network(
+        [helper.make_node(operator, operands.split(" "), ["y"])],
+        {"x": (1, 4, 6, 8)},
+        {"v": (kind, (8 if operator == "Pad" else 4,))},
+        output=(1, 4, "a", "b"),
+    )
+    assert option in follow(proto)

@@ -149,7 +149,7 @@ def candidate_values(graph: onnx.GraphProto, name: str) -> Sequence[Sequence[flo
         return [(1,), (0,)]
     is_float = (dtype := TENSOR_DTYPES.get(kind.elem_type)) is not None and dtype.kind == "f"
     count = prod(max(dim.dim_value, 1) for dim in kind.shape.dim)
-    found: dict[Sequence[float], None] = {}
+    found: dict[Sequence[float], None] = dict.fromkeys(_neutral(graph, name))
     for number in _compared(graph, {name}, {}):
         found.update(dict.fromkeys([(number,), (number + 1,), (number - 1,)]))
     shapes = [list(shape) for shape in _declared(graph, name)]
@@ -169,6 +169,27 @@ def candidate_values(graph: onnx.GraphProto, name: str) -> Sequence[Sequence[flo
     found.update(dict.fromkeys(small))
     kept = [v for v in found if is_float or all(float(n).is_integer() for n in v)]
     return kept[:MAX_VALUES_PER_INPUT]
+
+
+def _neutral(graph: onnx.GraphProto, name: str) -> Iterator[Sequence[float]]:
+    """
+    Yield values of the input `name` with which a Pad or a Resize that has it as an operand changes
+    nothing: no padding, scales of 1, or the declared shape of the data as sizes.
+    """
+    shapes = {
+        value.name: tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
+        for value in (*graph.input, *graph.value_info)
+    }
+    for node in graph.node:
+        operands = [*node.input, *("",) * 4]
+        if node.op_type == "Pad" and operands[1] == name:
+            yield (0,)
+        elif node.op_type in ("Resize", "Upsample") and name in (operands[1], operands[2]):
+            yield (1,)
+        elif node.op_type == "Resize" and operands[3] == name:
+            shape = shapes.get(operands[0], ())
+            if shape and all(extent > 0 for extent in shape):
+                yield shape
 
 
 def _sides_of_picture(shape: Sequence[int]) -> Sequence[tuple[int, int]]:
