@@ -87,7 +87,11 @@ MISTAKES = {
     ),
     18: Mistake(f"{C} --calibrate zeros.npz", 0, "is 0 everywhere", "'image'", "typical inputs"),
     19: Mistake(
-        f"ceras-compile nonzero.onnx {C_MODEL}", 3, "unsupported NonZero", "node 'odd'", "--set"
+        f"ceras-compile nonzero.onnx {C_MODEL}",
+        3,
+        "unsupported NonZero",
+        "node 'odd'",
+        "end the model before it",
     ),
     20: Mistake(
         f"ceras-compile custom.onnx {C_MODEL}",

@@ -90,7 +90,7 @@ def powers_of_two_are_net_shifts() -> None:
 
 
 @identity(
-    relied_on={BOXES: "shortest list of portable shifts with the sum"},
+    relied_on={BOXES: "which round down, have the result of a single shift by the sum"},
     requires="none",
     by="all 16-bit v, shifts up to 16 and 16",
 )

@@ -76,7 +76,7 @@ WORDS = RequantAttr(0, low=-(1 << 15), high=(1 << 15) - 1)
         (added((2, 4), (0, 0), RequantAttr(0), Binary.MUL)[1], "'mul' of two tensors"),
         (added((2, 4), (0, 0), EVEN)[1], "got half_even"),
         (added((2, 4), (0, 22), RequantAttr(0, multiplier=4))[1], "which the sum may exceed"),
-        (added((2, 4), (0, 8), WORDS, Binary.SUB, result=INT16)[1], "which the CPU joins"),
+        (added((2, 4), (0, 8), WORDS, Binary.SUB, result=INT16)[1], "and the CPU joins them"),
         (added((2, 4), (0, 0), WORDS, result=INT16)[1], "stores 8 bits, but the result has 16"),
     ],
 )
