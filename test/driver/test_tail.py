@@ -80,7 +80,7 @@ def test_the_tail_is_float(folder: Path, target: str, capsys: pytest.CaptureFixt
     assert (
         reasons["decode"]
         == reasons["heads"]
-        == "after the last convolution, product or pooling, float costs little; --io int8 computes "
+        == "after the last layer that sums, float costs little; --io int8 computes "
         "it in int8"
     )
     assert reasons["backbone"] is None

@@ -38,10 +38,7 @@ The operations that sum products, average or interpolate. The operations after t
 the tail of a network.
 """
 
-TAIL_REASON = (
-    "after the last convolution, product or pooling, float costs little; --io int8 computes it in "
-    "int8"
-)
+TAIL_REASON = "after the last layer that sums, float costs little; --io int8 computes it in int8"
 
 
 @dataclass(frozen=True)
@@ -289,8 +286,7 @@ class KeepInFloatPass(ExceptionOptions, RulePass):
 
         %a = graph.matmul %x, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
         %y = graph.unary <exp> %a {graph.precision = "f32", graph.float_reason =
-            "after the last convolution, product or pooling, float costs little; --io int8 computes
-            it in int8"}
+            "after the last layer that sums, float costs little; --io int8 computes it in int8"}
             : tensor<1x2xf32>
     """
 

@@ -56,7 +56,7 @@ func.func @main(%x: !m {graph.exponent = -7 : i64}) -> (!m, !p) {
   // CHECK-NEXT: graph.unary <sigmoid> %{{.*}} {graph.exponent = -7 : i64} :
   // FLOAT: graph.lookup
   %s = graph.unary <sigmoid> %a {graph.exponent = -7 : i64} : !m
-  // CHECK-NEXT: graph.binary mul %{{.*}} {graph.exponent = 1 : i64, graph.precision = "f32", graph.float_reason = "after the last convolution, product or pooling, float costs little; --io int8 computes it in int8"}
+  // CHECK-NEXT: graph.binary mul %{{.*}} {graph.exponent = 1 : i64, graph.precision = "f32", graph.float_reason = "after the last layer that sums, float costs little; --io int8 computes it in int8"}
   // FLOAT: graph.binary mul {{.*}} -> tensor<1x4x4x2xf32>
   %b = graph.binary mul %s, %g {graph.exponent = 1 : i64} : (!m, tensor<2xf32>) -> !m
   // CHECK-NEXT: graph.unary <tanh> %{{.*}} {graph.exponent = -7 : i64, graph.precision = "f32"
