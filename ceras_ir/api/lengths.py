@@ -107,8 +107,7 @@ class ModelLengths:
             scheme.check()
             networks = self._copied()
             quantize_lengths(networks, scheme)
-        applied = replace(scheme, int16=(), float=(), has_applied_quantization=True)
-        return ModelLengths(networks.lengths, networks.modules, applied, files)
+        return ModelLengths(networks.lengths, networks.modules, scheme.applied(), files)
 
     @listing(target_parameters(all_targets(), ("board",)))
     def compile(self, target: str, *, board: str | None = None, **options: object) -> Compiled:

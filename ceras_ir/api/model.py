@@ -171,10 +171,8 @@ class Model:
             quantize_options.check()
             module = self._module.clone()
             run_stages(load_context(), module, graph_stages(quantize_options))
-        applied_options = replace(
-            quantize_options, int16=(), float=(), has_applied_quantization=True
-        )
-        quantized = Model.__new__(type(self))._init(module, applied_options, files)
+        applied = quantize_options.applied()
+        quantized = Model.__new__(type(self))._init(module, applied, files)
         quantized._source, quantized._chosen = self._module, quantize_options
         return quantized
 

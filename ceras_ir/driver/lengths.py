@@ -34,8 +34,7 @@ def read_networks(
     """
     from ceras_ir.pipeline.lengths import check_lengths, read_lengths
 
-    check_lengths(type(target), lengths)
-    target.check_lengths()
+    check_lengths(target, lengths)
     for flag in ("bisect_passes", "at", "emulate"):
         if getattr(arguments, flag, None):
             shown = f"--{flag.replace('_', '-')}"

@@ -194,10 +194,9 @@ def single_shapes(arguments: argparse.Namespace | ShapeOptions) -> dict[str, Sha
     """
     shapes = _unique("--shape", arguments.shape)
     if (lengths := lengths_of(shapes)) is not None:
-        largest = "x".join(map(str, lengths.at(-1)[lengths.input]))
         raise UsageError(
             f"--shape: '{lengths.input}' has {len(lengths.values)} lengths, and this command takes "
-            f"a single length: give a shape such as {lengths.input}={largest}. Check each with its "
+            f"a single length: give a shape such as {lengths.largest}. Check each with its "
             "shape: a float program of several lengths computes the bits of the program of each"
         )
     return {name: found[0] for name, found in shapes.items()}

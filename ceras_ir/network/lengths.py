@@ -46,6 +46,11 @@ class Lengths:
         return {name: shapes[index] for name, shapes in self.shapes.items()}
 
     @property
+    def largest(self) -> str:
+        """The shape at the largest length as the value of `--shape`: `x=1x64x16`."""
+        return f"{self.input}={'x'.join(map(str, self.at(-1)[self.input]))}"
+
+    @property
     def text(self) -> str:
         """The lengths for messages."""
         return listed(self.values)

@@ -225,6 +225,34 @@ def build_target(
     return _run(module, options, target_stages(options), after, watching)
 
 
+class PlacedFigures:
+    """
+    An observer of stages that keeps the entries of the placed graph for the report, because later
+    stages replace its operations. It calls `after` at the end of each stage.
+    """
+
+    def __init__(self, after: StageObserver | None):
+        self._after = after
+        self._layers: list[report.LayerEntry] = []
+        self._result_layers: dict[str, int | str] = {}
+        self._weight_bytes = 0
+
+    def __call__(self, stage: Stage, module: ModuleOp) -> None:
+        if stage.level == PLACED:
+            self._layers = report.layers(module)
+            self._result_layers = report.results(module)
+            self._weight_bytes = report.weight_bytes(module)
+        if self._after is not None:
+            self._after(stage, module)
+
+    def build(self, options: BuildOptions, module: ModuleOp, emission: Emission) -> Build:
+        """Return the result of a compilation. `module` is at the last level."""
+        content = report.report(
+            module, self._layers, self._result_layers, self._weight_bytes, emission, options
+        )
+        return Build(options, module, emission, content)
+
+
 def _run(
     module: ModuleOp,
     options: BuildOptions,
@@ -232,25 +260,12 @@ def _run(
     after: StageObserver | None,
     watching: Watching | None = None,
 ) -> Build:
-    layers: list[report.LayerEntry] = []
-    result_layers: dict[str, int | str] = {}
-    weights = 0
-
-    def observe(stage: Stage, module: ModuleOp) -> None:
-        nonlocal weights, result_layers
-        if stage.level == PLACED:
-            layers[:] = report.layers(module)
-            result_layers = report.results(module)
-            weights = report.weight_bytes(module)
-        if after is not None:
-            after(stage, module)
-
-    run_stages(load_context(), module, stages, observe, watching)
+    placed = PlacedFigures(after)
+    run_stages(load_context(), module, stages, placed, watching)
     target = options.target
     with phase(f"emission for target {target.name}"):
         emission = target.emit(module, options.title)
-    content = report.report(module, layers, result_layers, weights, emission, options)
-    return Build(options, module, emission, content)
+    return placed.build(options, module, emission)
 
 
 def read_manifest(folder: Path) -> Manifest:

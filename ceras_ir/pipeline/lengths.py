@@ -3,8 +3,7 @@ Compile the networks of several lengths of an input into a single program.
 
 Quantization is decided a single time, at the largest length, with the ranges of values at several
 lengths. `at_length` applies the decisions at the other lengths, so weights, scales and tables are
-equal. A float network, and a network with
-Q/DQ, is compiled at each length as for a single length.
+equal. A float network, and a network with Q/DQ, is compiled at each length as for a single length.
 """
 
 import re
@@ -22,14 +21,13 @@ from ceras_ir.network.function import main_function
 from ceras_ir.network.length_table import LENGTHS, LengthTable
 from ceras_ir.network.lengths import Lengths, Shape
 from ceras_ir.network.sample_shapes import SampleShapeError
-from ceras_ir.pipeline import report
-from ceras_ir.pipeline.build import Build, StageObserver
+from ceras_ir.pipeline.build import Build, PlacedFigures, StageObserver
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.instrumentation import PassRunner
 from ceras_ir.pipeline.stages import BuildOptions, front_stages, graph_stages, run_stages
 from ceras_ir.support.diagnostics import InputError, UsageError, no_remarks, printable, remark
 from ceras_ir.support.option_uses import reporting_unused
-from ceras_ir.targets.protocol import PLACED, Stage, Target, all_targets
+from ceras_ir.targets.protocol import Target, all_targets
 
 MAX_NAME = 40
 """The characters of the name of an input that the summary shows."""
@@ -50,16 +48,16 @@ class LengthModules:
         return self.modules[-1]
 
 
-def check_lengths(target: type[Target], lengths: Lengths) -> None:
-    """Refuse several lengths for a target that compiles a single length."""
+def check_lengths(target: Target, lengths: Lengths) -> None:
+    """Refuse several lengths for a target, or an option of it, that needs a single length."""
     if target.compiles and not target.accepts_lengths:
-        largest = "x".join(map(str, lengths.at(-1)[lengths.input]))
         others = ", ".join(each.name for each in all_targets() if each.accepts_lengths)
         raise UsageError(
             f"--shape: target {target.name} compiles a single length of '{lengths.input}', not "
-            f"{len(lengths.values)}: give a single shape, such as {lengths.input}={largest}, or "
+            f"{len(lengths.values)}: give a single shape, such as {lengths.largest}, or "
             f"use a target that compiles several ({others})"
         )
+    target.check_lengths()
 
 
 def read_lengths(
@@ -156,39 +154,24 @@ def build_lengths(
 ) -> Build:
     """Compile the networks, which are consumed, into a program."""
     target, lengths = options.target, networks.lengths
-    check_lengths(type(target), lengths)
-    target.check_lengths()
+    check_lengths(target, lengths)
     if options.insertions:
         raise UsageError("--at: passes of the user need a single length: give a single shape")
-    layers: list[report.LayerEntry] = []
-    result_layers: dict[str, int | str] = {}
-    weights = 0
-
-    def observe(stage: Stage, module: ModuleOp) -> None:
-        nonlocal weights, result_layers
-        if stage.level == PLACED:
-            layers[:] = report.layers(module)
-            result_layers = report.results(module)
-            weights = report.weight_bytes(module)
-        if after is not None:
-            after(stage, module)
-
+    placed = PlacedFigures(after)
     with reporting_unused(options, options.target):
         options = options.resolved(networks.largest)
         quantize_lengths(networks, options, after)
         ctx, stages = load_context(), target.lower()
         for module in networks.modules:
             is_largest = module is networks.largest
-            run_stages(ctx, module, stages, observe if is_largest else None)
+            run_stages(ctx, module, stages, placed if is_largest else None)
         with phase(f"emission for target {target.name}"):
             emission = target.emit_lengths(networks.modules, lengths.values, options.title)
     name = printable(lengths.input, MAX_NAME)
     shown = {"lengths": f"{lengths.text} of '{name}'; other figures are of the largest"}
     emission.figures = {**shown, **emission.figures}
     emission.manifest[LENGTHS] = table_of(networks).to_json()
-    largest = networks.largest
-    content = report.report(largest, layers, result_layers, weights, emission, options)
-    return Build(options, largest, emission, content)
+    return placed.build(options, networks.largest, emission)
 
 
 def table_of(networks: LengthModules) -> LengthTable:

@@ -117,6 +117,10 @@ class BuildOptions(QuantizationOptions, TargetOptions):
         """
         return bool(self.int16 or self.float or self.budget is not None)
 
+    def applied(self) -> "BuildOptions":
+        """Return the options for a network that was quantized with these options."""
+        return replace(self, int16=(), float=(), has_applied_quantization=True)
+
     def resolved(self, module: ModuleOp) -> "BuildOptions":
         """
         Resolve `auto` for this network: int8 if it has Q/DQ, else `none`. A note reports text with

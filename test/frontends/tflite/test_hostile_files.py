@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from frontends.import_status import import_status
 from tflite_cases import CASES
 
 from ceras_ir.frontends.tflite import import_file
@@ -55,12 +56,7 @@ def survive(path: Path, count: int, seed: int) -> dict[int, int]:
     for name in BASES:
         for mutant in mutants(CASES[name]().data(), count // len(BASES), seed):
             path.write_bytes(mutant)
-            status = 0
-            try:
-                import_file(str(path)).verify()
-            except InputError as error:
-                status = error.exit_status
-                assert "\n" not in str(error) or error.findings
+            status = import_status(import_file, path)
             statuses[status] = statuses.get(status, 0) + 1
     return statuses
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from frontends.import_status import import_status
 from tosa_cases import build
 
 from ceras_ir.frontends.tosa import import_file
@@ -50,12 +51,7 @@ def survive(path: Path, count: int, seed: int) -> dict[int, int]:
     for name in BASES:
         for mutant in mutants(build(name)[0], count // len(BASES), seed):
             path.write_text(mutant, encoding="utf-8")
-            status = 0
-            try:
-                import_file(str(path)).verify()
-            except InputError as error:
-                status = error.exit_status
-                assert "\n" not in str(error) or error.findings
+            status = import_status(import_file, path)
             statuses[status] = statuses.get(status, 0) + 1
     return statuses
 
