@@ -258,6 +258,16 @@ class GraphFunctions(InterpreterFunctions):
         x, weights, *rest = args
         return self._linear(op, x, weights, rest, None)
 
+    @impl(graph.StridedMatmulOp)
+    def strided_matmul(
+        self, interpreter: Interpreter, op: graph.StridedMatmulOp, args: PythonValues
+    ):
+        x, weights, *rest = args
+        (_, k), (_, n) = graph.shape_of(op.input), graph.shape_of(op.result)
+        row, column = op.strides.get_values()
+        at = op.offset.value.data + row * np.arange(n)[:, None] + column * np.arange(k)
+        return self._linear(op, x, weights.reshape(-1)[at], rest, None)
+
     def _linear(
         self,
         op: graph.LinearOperation,

@@ -209,6 +209,20 @@ class SelectionFunctions(InterpreterFunctions):
             result[at] = combine(BINARY_OF_REDUCTION[kind], result[at], rows[turn])
         return (result,)
 
+    @impl(graph.UpdateOp)
+    def update(self, interpreter: Interpreter, op: graph.UpdateOp, args: PythonValues):
+        x, rows, *position = args
+        axis, extent = op.axis.value.data, graph.shape_of(op.input)[op.axis.value.data]
+        if not position:
+            joined = np.concatenate([x, rows], axis)
+            return (np.take(joined, np.arange(extent) + op.row_count, axis),)
+        row = int(position[0].reshape(-1)[0])
+        row += extent if op.wraps is not None and row < 0 else 0
+        result: Array = x.copy()
+        if 0 <= row < extent:
+            result[(slice(None),) * axis + (slice(row, row + 1),)] = rows
+        return (result,)
+
     @impl(graph.PadOp)
     def pad(self, interpreter: Interpreter, op: graph.PadOp, args: PythonValues):
         (x,) = args

@@ -185,6 +185,7 @@ def _layers(
     for index, op in enumerate(program.steps, first):
         there = program.operands_in_place(op)
         layer = Layer(index, op, options.of_layer(index), kernels, pool, there, bodies)
+        layer.rings = program.rings
         layers.append(layer)
         if isinstance(op, mem.LaunchOp) or program.is_in_place(op):
             continue

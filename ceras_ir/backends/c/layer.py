@@ -57,6 +57,8 @@ class Layer:
     """The operands that are stored inside the result, so that they need no copy."""
     bodies: Mapping[str, CalledFunction] = field(default_factory=dict[str, CalledFunction])
     """The called functions, by name in the module."""
+    rings: frozenset[SSAValue] = frozenset()
+    """The states that are stored as a ring of rows, see `Program.rings`."""
     lines: list[str] = field(default_factory=list[str])
     parameters: list[tuple[str, SSAValue | None]] = field(
         default_factory=list[tuple[str, SSAValue | None]]
@@ -204,6 +206,7 @@ Printer: TypeAlias = "Callable[[Layer, Operation], None]"
 
 PRINTER_MODULES = (
     *("camera", "elementwise", "linear", "movement", "recurrence", "reduction", "selection"),
+    "states",
 )
 """Modules with printers, imported when the first operation is printed."""
 

@@ -15,7 +15,14 @@ from ceras_ir.backends.c.constants import ConstantPool
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.machines import COptions
 from ceras_ir.backends.c.names import Prefix, identifiers
-from ceras_ir.backends.c.program import STATE_ALIGNMENT, Arena, Program, place_workspaces
+from ceras_ir.backends.c.program import (
+    RING_BYTES,
+    STATE_ALIGNMENT,
+    Arena,
+    Program,
+    StateMemory,
+    place_workspaces,
+)
 from ceras_ir.backends.c.values import Kernels, value_type
 from ceras_ir.dialects.graph import ConstantOp, quantized_element
 from ceras_ir.network.artefacts import TensorInfo
@@ -227,7 +234,9 @@ class PrintedModel:
             for i, at in self.workspaces.items()
         ]
         for stored in program.states:
-            size = aligned(byte_size(stored.state.argument), STATE_ALIGNMENT)
+            is_ring = stored.state.result in program.rings
+            size = byte_size(stored.state.argument) + (RING_BYTES if is_ring else 0)
+            size = aligned(size, STATE_ALIGNMENT)
             for place in dict.fromkeys([stored.place, stored.next or stored.place]):
                 start = self.state_offset + place.offset
                 region = program.state_region
@@ -390,6 +399,10 @@ def reset_functions(model: PrintedModel) -> str:
         zero = 0 if element is None else element.zero_point
         kind = value_type(argument)
         place = program.kept(kind, kept.place)
+        if kept.state.result in program.rings:
+            # The index of the oldest row follows the rows.
+            at = program.kept("unsigned char", StateMemory(kept.place.offset + size))
+            lines.append(f"  (void)memset({at}, 0, {RING_BYTES});")
         if zero == 0 or element_bytes(argument) == 1:
             lines.append(f"  (void)memset({place}, {zero}, {size});")
         else:

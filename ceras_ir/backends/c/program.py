@@ -14,7 +14,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from ceras_ir.backends.c.values import value_type
-from ceras_ir.dialects.graph import ConcatOp, ConstantOp
+from ceras_ir.dialects.graph import ConcatOp, ConstantOp, UpdateOp
 from ceras_ir.dialects.graph.attributes import viewed_operand
 from ceras_ir.dialects.mem import LaunchOp, arena_of, block_of, regions_of
 from ceras_ir.network.artefacts import TensorInfo, network_inputs, network_outputs
@@ -22,6 +22,7 @@ from ceras_ir.network.function import State, main_function, result_values, state
 from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError, node_name
 from ceras_ir.transforms.memory.liveness import byte_size, steps
 from ceras_ir.transforms.memory.offsets import aligned
+from ceras_ir.transforms.memory.read_states import rings
 from ceras_ir.transforms.memory.regions import refuse_regions
 from ceras_ir.transforms.memory.slices import element_bytes, may_overwrite, refuse_gaps, slices
 
@@ -78,6 +79,9 @@ class StoredState:
 STATE_ALIGNMENT = 16
 """The alignment of each state in bytes, for vectors."""
 
+RING_BYTES = 4
+"""The bytes after a state that is a ring: the index of the oldest row, as int32_t."""
+
 
 @dataclass
 class Program:
@@ -106,6 +110,8 @@ class Program:
     """
     states: list[StoredState] = field(default_factory=list["StoredState"])
     state_bytes: int = 0
+    rings: frozenset[SSAValue] = frozenset()
+    """Next states that are stored as a ring of rows: the first row is not at the start."""
     name: str = "model"
     """The prefix of constants that belong to no layer."""
 
@@ -136,6 +142,7 @@ class Program:
             arena.alignment.data,
             {r.region.data: (r.size.data, r.capacity.data) for r in regions_of(main)}
             or {"": (arena.size.data, inf)},
+            rings=frozenset(update.result for update in rings(main)),
             name=name,
         )
         if program.launches:
@@ -151,7 +158,8 @@ class Program:
         for argument in self.main.body.block.args:
             block = block_of(argument)
             if argument in kept:
-                self.states.append(StoredState(kept[argument], self._reserve(argument)))
+                place = self._reserve(argument, is_ring=kept[argument].result in self.rings)
+                self.states.append(StoredState(kept[argument], place))
                 self.places[argument] = self.states[-1].place
                 continue
             if _is_used_by_launch(argument):
@@ -163,9 +171,10 @@ class Program:
                 self.places[argument] = Input(i)
             i += 1
 
-    def _reserve(self, value: SSAValue) -> StateMemory:
+    def _reserve(self, value: SSAValue, *, is_ring: bool = False) -> StateMemory:
         place = StateMemory(self.state_bytes)
-        self.state_bytes += aligned(byte_size(value), STATE_ALIGNMENT)
+        size = byte_size(value) + (RING_BYTES if is_ring else 0)
+        self.state_bytes += aligned(size, STATE_ALIGNMENT)
         return place
 
     def _place_results(self) -> None:
@@ -261,13 +270,16 @@ class Program:
     def operands_in_place(self, op: Operation) -> frozenset[SSAValue]:
         """
         Return the operands that share the memory of the result, so that no copy is needed: the
-        operand of a view, such as a reshape, and the operands of a concatenation that are stored
-        inside the result.
+        operand of a view, such as a reshape, a state that is updated in place, and the operands of
+        a concatenation that are stored inside the result.
         """
         result = self.places.get(op.results[0]) if op.results else None
         source = viewed_operand(op)
         if source is not None:
             return frozenset([source] if result and self.places.get(source) == result else [])
+        if isinstance(op, UpdateOp):
+            is_same = result is not None and self.places.get(op.input) == result
+            return frozenset([op.input] if is_same else [])
         if not isinstance(op, ConcatOp) or not isinstance(result, Arena):
             return frozenset()
         parts = slices(op)
@@ -355,7 +367,10 @@ def _is_computed(value: SSAValue) -> bool:
 
 
 def _is_dead_before_update(state: State, order: list[Operation]) -> bool:
-    """Return whether all uses of a state precede the operation that computes the next state."""
+    """
+    Return whether all uses of a state precede the operation that computes the next state, or are
+    the input of an update, which can write the rows in place.
+    """
     steps = {op: i for i, op in enumerate(order)}
     assert isinstance(state.result.owner, Operation)
     written = steps[state.result.owner]
@@ -363,6 +378,9 @@ def _is_dead_before_update(state: State, order: list[Operation]) -> bool:
     for value in aliases:  # The list grows by values that share the bytes.
         for use in value.uses:
             reader = use.operation
+            is_updated = reader is state.result.owner and value is state.argument
+            if isinstance(reader, UpdateOp) and is_updated and use.index == 0:
+                continue
             if steps.get(reader, len(order)) >= written:
                 return False
             if viewed_operand(reader) is value:

@@ -408,7 +408,7 @@ def steps_of(
         lines += [
             f"  TRACE({number}, {program.pointer(value, names)}, {byte_size(value)}UL);"
             for value in layer.op.results
-            if traced and value not in overwritten
+            if traced and value not in overwritten and value not in program.rings
         ]
     for value, i in program.copied_out:
         source = returned_name(program, i).upper()

@@ -116,13 +116,14 @@ def analyse(op: graph.LinearOperation) -> Sums:
     return _sums(op, constant, totals, weights.sum(axis=1, dtype=np.int64), weight_type)
 
 
-def analyse_computed(op: graph.MatmulOp) -> Sums:
+def analyse_computed(op: graph.MatmulOp | graph.StridedMatmulOp) -> Sums:
     """
     Return the bounds of the sums of a quantized matrix product with weights that are computed at
     run time, so that they may have any value of their type. Sums that can exceed 32 bits raise
     `Refused`.
     """
-    (n, k), element = shape_of(op.weights), quantized(op.weights, "weights")
+    n, k = shape_of(op.result)[-1], shape_of(op.input)[-1]
+    element = quantized(op.weights, "weights")
     bound = centred_bound(element)
     is_byte = element.storage.width.data == 8 and element.is_signed and not zero_point_of(element)
     weight_type = "int8_t" if is_byte else "int16_t" if bound < 1 << 15 else "int32_t"

@@ -340,11 +340,14 @@ def lowered(regions: tuple[str, ...] = (), board: str | None = None) -> list[Sta
     """
     from ceras_ir.backends.c.passes import ChooseEncodingsPass, StoreUnsignedPass
     from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
+    from ceras_ir.transforms.memory.read_states import ReadStatesPass
     from ceras_ir.transforms.memory.reorder_for_memory import ReorderForMemoryPass
+    from ceras_ir.transforms.memory.update_states import UpdateStatesPass
     from ceras_ir.transforms.placement import PlacePass
     from ceras_ir.transforms.quantization.fit_inputs import FoldFactorPass
 
-    placed = FoldFactorPass(), PlacePass(), ChooseEncodingsPass(board)
+    states = UpdateStatesPass(), ReadStatesPass()
+    placed = FoldFactorPass(), *states, PlacePass(), ChooseEncodingsPass(board)
     if board is None:
         placed = *placed, StoreUnsignedPass()
     allocate = AllocateBlocksPass(regions=regions, in_slices=not regions)

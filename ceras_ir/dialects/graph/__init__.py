@@ -23,6 +23,7 @@ from ceras_ir.dialects.graph import (
     recurrence,
     reduction,
     selection,
+    state,
 )
 from ceras_ir.dialects.graph.attributes import Function as Function
 from ceras_ir.dialects.graph.attributes import FunctionAttr
@@ -102,6 +103,8 @@ from ceras_ir.dialects.graph.selection import Pad as Pad
 from ceras_ir.dialects.graph.selection import PadOp as PadOp
 from ceras_ir.dialects.graph.selection import SliceOp as SliceOp
 from ceras_ir.dialects.graph.selection import TakeOp as TakeOp
+from ceras_ir.dialects.graph.state import StridedMatmulOp as StridedMatmulOp
+from ceras_ir.dialects.graph.state import UpdateOp as UpdateOp
 from ceras_ir.dialects.quant import RequantAttr, RoundingAttr
 
 # The order of the reference page. Operations and attributes of these modules form the dialect.
@@ -116,6 +119,7 @@ _FAMILIES = (
     layout,
     selection,
     reduction,
+    state,
     recurrence,
     calls,
     logic,

@@ -1,0 +1,28 @@
+// RUN: ceras-opt %s --read-states | filecheck %s
+
+// Both products of attention read the cache where it is stored: rows, and columns of it. Every second
+// element is not adjacent to the next, and nine rows are worth a packed copy.
+// CHECK-LABEL: func.func @main(
+// CHECK:         %y = graph.update %r into %x
+// CHECK:         graph.strided_matmul %q, %y {offset = 16 : i64, strides = array<i64: 4, 1>}
+// CHECK:         graph.strided_matmul %q, %y bias %b : tensor<4xf32> {offset = 0 : i64, strides = array<i64: 1, 4>}
+// CHECK:         graph.matmul
+// CHECK:         graph.matmul
+func.func @main(%x: tensor<2x4x4xf32>, %r: tensor<2x1x4xf32>, %q: tensor<1x4xf32>, %b: tensor<4xf32>,
+    %h: tensor<1x2xf32>, %m: tensor<9x4xf32>)
+    -> (tensor<1x4xf32>, tensor<1x4xf32>, tensor<1x4xf32>, tensor<9x4xf32>) {
+  %y = graph.update %r into %x {axis = 1 : i64} : (tensor<2x4x4xf32>, tensor<2x1x4xf32>) -> tensor<2x4x4xf32>
+  %s = graph.slice %y {starts = array<i64: 1, 0, 0>, strides = array<i64: 1, 1, 1>}
+      : (tensor<2x4x4xf32>) -> tensor<1x4x4xf32>
+  %w = graph.reshape %s : (tensor<1x4x4xf32>) -> tensor<4x4xf32>
+  %a = graph.matmul %q, %w : (tensor<1x4xf32>, tensor<4x4xf32>) -> tensor<1x4xf32>
+  %t = graph.slice %y {starts = array<i64: 0, 0, 0>, strides = array<i64: 1, 1, 1>}
+      : (tensor<2x4x4xf32>) -> tensor<1x4x4xf32>
+  %u = graph.reshape %t : (tensor<1x4x4xf32>) -> tensor<4x4xf32>
+  %v = graph.transpose %u {permutation = array<i64: 1, 0>} : (tensor<4x4xf32>) -> tensor<4x4xf32>
+  %c = graph.matmul %q, %v bias %b : tensor<4xf32> : (tensor<1x4xf32>, tensor<4x4xf32>) -> tensor<1x4xf32>
+  %e = graph.slice %u {starts = array<i64: 0, 0>, strides = array<i64: 1, 2>} : (tensor<4x4xf32>) -> tensor<4x2xf32>
+  %d = graph.matmul %h, %e : (tensor<1x2xf32>, tensor<4x2xf32>) -> tensor<1x4xf32>
+  %n = graph.matmul %m, %w : (tensor<9x4xf32>, tensor<4x4xf32>) -> tensor<9x4xf32>
+  func.return %a, %c, %d, %n : tensor<1x4xf32>, tensor<1x4xf32>, tensor<1x4xf32>, tensor<9x4xf32>
+}
