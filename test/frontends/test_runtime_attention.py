@@ -152,6 +152,7 @@ CASES = {
     "prompt, windowed and capped": prompt(local_window_size=2, softcap=0.5, scale=0.7),
     "one step": grouped(1, 6, 6, 7, do_rotary=1),
     "one step of which less is known": grouped(1, 6, 3, 7, do_rotary=1, rotary_interleaved=1),
+    "one step in a buffer of a fixed size": grouped(1, 6, 3, 6, do_rotary=1),
     "some steps": grouped(3, 6, 8, 9, do_rotary=1),
     "some steps, windowed": grouped(3, 6, 8, 9, local_window_size=4),
     "known steps": grouped(3, 6, 8, 9, constant="e n", do_rotary=1, local_window_size=4),

@@ -282,7 +282,7 @@ def tensor_scatter(node: Node, emitter: Emitter) -> Value:
         for i, n in ((0, extent), (1, count))
     )
     flat = emitter.reshaped(emitter.add(at, each), (batch * count,))
-    result = emitter.reshaped(_placed(emitter, data, flat, rows), [shape[i] for i in order])
+    result = emitter.reshaped(placed(emitter, data, flat, rows), [shape[i] for i in order])
     return emitter.transposed(result, [order.index(i) for i in range(len(shape))])
 
 
@@ -308,7 +308,7 @@ def max_unpool(node: Node, emitter: Emitter) -> Value:
     zeros = emitter.constant(np.zeros((prod(target), 1), np.float32), "zeros")
     at = emitter.reshaped(emitter.value(1), (prod(shape),))
     rows = emitter.reshaped(emitter.value(0), (prod(shape), 1))
-    result = emitter.reshaped(_placed(emitter, zeros, at, rows), target)
+    result = emitter.reshaped(placed(emitter, zeros, at, rows), target)
     if not node.has_input(2) or list(wanted := emitter.integers(2)) == target:
         return result
     more = [w - n for w, n in zip(wanted, target, strict=True)]
@@ -348,7 +348,7 @@ def col2im(node: Node, emitter: Emitter) -> Value:
     parts = emitter.reshaped(emitter.value(0), (n * channels, prod(block) * windows))
     zeros = emitter.constant(np.zeros((size, n * channels), np.float32), "zeros")
     values = emitter.transposed(parts, (1, 0))
-    summed = _placed(emitter, zeros, places, values, Reduce.SUM)
+    summed = placed(emitter, zeros, places, values, Reduce.SUM)
     back = emitter.transposed(summed, (1, 0))
     return emitter.reshaped(back, (n, channels, *image))
 
@@ -368,11 +368,12 @@ def _put(node: Node, emitter: Emitter, at: Value, width: int) -> Value:
     count = prod(shape_of_value(at))
     rows = emitter.reshaped(data, (prod(shape) // width, width))
     flat, new = emitter.reshaped(at, (count,)), emitter.reshaped(updates, (count, width))
-    return emitter.reshaped(_placed(emitter, rows, flat, new, SCATTER_REDUCTIONS[name]), shape)
+    return emitter.reshaped(placed(emitter, rows, flat, new, SCATTER_REDUCTIONS[name]), shape)
 
 
-def _placed(
+def placed(
     emitter: Emitter, data: Value, at: Value, rows: Value, reduction: Reduce | None = None
 ) -> Value:
+    """Return `data` [R, C] with `rows` [N, C] at the indices `at` [N], or combined with them."""
     operands = [emitter.materialize(value) for value in (data, at, rows)]
     return emitter.emit(PutOp(operands[0], operands[1], operands[2], reduction))

@@ -23,7 +23,7 @@ from ceras_ir.frontends.onnx.emission.values import (
     shape_of_value,
 )
 from ceras_ir.frontends.onnx.model.node import Node
-from ceras_ir.frontends.onnx.operators.indexing import taken_along
+from ceras_ir.frontends.onnx.operators.indexing import placed, taken_along
 from ceras_ir.frontends.onnx.operators.matrix import matrix_product, scaled
 
 ROTATED = f"{MICROSOFT}RotaryEmbedding"
@@ -334,15 +334,24 @@ def _with_past(emitter: Emitter, past: Value, new: Value, begin: Value, length: 
     numbers = np.arange(length)
     if isinstance(begin, Constant):
         start = int(begin.load()[0])
-        placed = np.where((numbers >= start) & (numbers < start + steps), kept - start, 0)
-        return emitter.gathered(both, 2, (numbers + placed).tolist())
+        is_new = (numbers >= start) & (numbers < start + steps)
+        return emitter.gathered(both, 2, (numbers + is_new * (kept - start)).tolist())
+    batch, count, _, size = shape_of_value(new)
+    if (batch, steps, length) == (1, 1, kept):
+        # A buffer of a fixed size receives a row, so that it can be a state.
+        table, row = (
+            emitter.reshaped(emitter.transposed(x, (2, 0, 1, 3)), (extent, count * size))
+            for x, extent in ((past, kept), (new, 1))
+        )
+        written = emitter.reshaped(placed(emitter, table, begin, row), (kept, 1, count, size))
+        return emitter.transposed(written, (1, 2, 0, 3))
     # A key from `begin` on is new, unless it is after the new keys.
-    count = emitter.constant(numbers, "keys")
-    offset = emitter.sub(count, begin)
-    is_new = emitter.compare(Compare.LESS, emitter.constant(np.array([-1]), "before"), offset)
+    every = emitter.constant(numbers, "keys")
+    offset = emitter.sub(every, begin)
+    is_later = emitter.compare(Compare.LESS, emitter.constant(np.array([-1]), "before"), offset)
     is_old = emitter.compare(Compare.LESS, emitter.constant(np.array([steps - 1]), "last"), offset)
     moved = emitter.add(offset, emitter.constant(np.array([kept]), "kept"))
-    places = emitter.select(is_old, count, emitter.select(is_new, moved, count))
+    places = emitter.select(is_old, every, emitter.select(is_later, moved, every))
     return taken_along(emitter, both, 2, places)
 
 
