@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 BIN = Path(sys.executable).parent
-SMALL = "test/lit/transforms/graph/fuse.mlir"
+SMALL = "examples/block.mlir"
 
 
 @dataclass(frozen=True)

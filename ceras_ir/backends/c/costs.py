@@ -172,17 +172,21 @@ class Footprint:
     def of(cls, model: PrintedModel, board: Board) -> "Footprint":
         main, core, level = model.program.main, board.known_core, model.options.level
         live, order = liveness.analyse(main).buffers, liveness.steps(main)
-        pool, own = model.pool.constants, set(model.functions.values())
+        pool, functions = model.pool.constants, model.functions
 
         def live_bytes(op: Operation) -> int:
             step = order.index(op)
             return sum(b.size for b in live if b.lower <= step < b.upper)
 
+        def own_code_bytes(layer: Layer) -> int:
+            lines = layer.lines if functions.is_own(layer) else []
+            return code_bytes("\n".join(lines), core, level)
+
         layers = [
             LayerSize(
                 node_name(layer.op),
                 constant_bytes([c for c in pool if c.name.startswith(f"layer_{layer.index}_")])
-                + (code_bytes("\n".join(layer.lines), core, level) if layer.index in own else 0),
+                + own_code_bytes(layer),
                 live_bytes(layer.op) + layer.scratch_bytes,
                 layer.kernel,
             )

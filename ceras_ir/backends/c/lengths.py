@@ -11,27 +11,24 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ceras_ir.backends.c.constants import ConstantPool
-from ceras_ir.backends.c.explicit import explicit
-from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.model import (
-    LAYER_CONSTANT,
-    LengthsCode,
-    PrintedModel,
+from ceras_ir.backends.c.functions import (
+    Function,
     SharedCall,
-    declared,
+    argument_name,
+    body_of,
+    equal_names,
+    with_constants,
+    with_numbers,
 )
+from ceras_ir.backends.c.model import LengthsCode, PrintedModel
 from ceras_ir.backends.c.shared_text import (
     INTEGER,
     Column,
-    Segment,
     Text,
-    joined,
     merge,
-    segments_of,
     without_numbered_comments,
 )
-from ceras_ir.backends.c.source import function_name, steps_of, title_of
+from ceras_ir.backends.c.source import steps_of
 from ceras_ir.backends.c.values import Kernels
 from ceras_ir.support.diagnostics import InputError
 
@@ -41,18 +38,23 @@ MAX_KERNEL_ARGUMENTS = 8
 _DEFINITION = re.compile(r"@\([^()]*(\)\s*\{)")
 """The parameters in the definition of a kernel; `@` replaces the name."""
 
-_ARGUMENTS = ("n", "count", "extent")
-"""Beginnings of names of arguments; the first that no text uses is chosen."""
-
 
 def merged_code(members: Sequence[PrintedModel], values: Sequence[int]) -> LengthsCode:
     """
     Return the functions of layers and the statements of `model_run_in` for the networks `members`
     of ascending lengths `values`. Generated kernels that differ only in numbers are merged.
     """
-    kernels = _merge_kernels(members[0].kernels)
-    functions, calls = _merge_layers(members, kernels)
-    return LengthsCode(functions, *_merge_steps(members, values, calls))
+    kernels, pool = _merge_kernels(members[0].kernels), members[0].pool
+    stored = equal_names(pool)
+    # The largest length has the first indices.
+    layers = [layer for member in reversed(members) for layer in member.layers if layer.lines]
+    bodies = (without_numbered_comments(body_of(layer, stored)) for layer in layers)
+    functions = with_numbers(
+        Function(layer, _with_calls(body, kernels))
+        for layer, body in zip(layers, bodies, strict=True)
+    )
+    merged = with_constants(functions, pool)
+    return LengthsCode(merged, *_merge_steps(members, values, merged.calls))
 
 
 def _merge_kernels(kernels: Kernels) -> dict[str, SharedCall]:
@@ -72,7 +74,7 @@ def _merge_kernels(kernels: Kernels) -> dict[str, SharedCall]:
         if len(group) == 1:
             continue
         texts = [text for _, text in group]
-        argument = _argument([text.filled(text.numbers) for text in texts])
+        argument = argument_name(texts)
         merged = merge(texts, argument)
         if len(merged.columns) > MAX_KERNEL_ARGUMENTS:
             continue
@@ -81,124 +83,13 @@ def _merge_kernels(kernels: Kernels) -> dict[str, SharedCall]:
         definition = _DEFINITION.search(merged.text)
         assert definition is not None
         head, body = merged.text[: definition.start(1)], merged.text[definition.end() :]
-        names = [f"{argument}{i}" for i in range(len(merged.columns))]
-        added = [f", {c.ctype} {name}" for c, name in zip(merged.columns, names, strict=True)]
-        unused = [f"\n  (void){name};" for name in names]
+        added = [f", {column.ctype} {column.name}" for column in merged.columns]
+        unused = [f"\n  (void){column.name};" for column in merged.columns]
         text = "".join([head, *added, definition[1], *unused, body])
         kernels.replace([name for name, _ in group], new, text.replace("@", new))
         for i, (name, _) in enumerate(group):
             calls[name] = SharedCall(new, tuple(c.values[i] for c in merged.columns))
     return calls
-
-
-def _argument(texts: Sequence[str]) -> str:
-    joined = "\n".join(texts)
-    return next(n for n in _ARGUMENTS if not re.search(rf"\b{n}\d+\b", joined))
-
-
-def _equal_names(pool: ConstantPool) -> dict[str, str]:
-    """
-    Return for each C name of a constant the first name with the same bytes, under each preprocessor
-    condition.
-    """
-    stored: defaultdict[str, dict[str, str]] = defaultdict(dict)
-    for constant in pool.constants:
-        stored[constant.name][constant.condition] = constant.name
-    for copy, constant in pool.copies:
-        stored[copy.name][copy.condition] = constant.name
-    first: dict[object, str] = {}
-    return {
-        name.upper(): first.setdefault(tuple(sorted(found.items())), name).upper()
-        for name, found in stored.items()
-    }
-
-
-def _merge_layers(
-    members: Sequence[PrintedModel], kernels: Mapping[str, SharedCall]
-) -> tuple[list[str], dict[int, SharedCall]]:
-    """Return the functions of all layers, and the call of each layer by its index."""
-    stored = _equal_names(members[0].pool)
-    users: defaultdict[object, list[tuple[Layer, list[Segment]]]] = defaultdict(list)
-    # The largest length has the first indices.
-    for member in reversed(members):
-        for layer in member.layers:
-            if layer.lines:
-                text = "\n".join(explicit(layer.lines)) + "\n"
-                text = LAYER_CONSTANT.sub(lambda name: stored.get(name[0], name[0]), text)
-                segments = segments_of(_with_calls(without_numbered_comments(text), kernels))
-                key = tuple(s.text.form if s.is_fixed else s.kind for s in segments)
-                users[declared(layer), key].append((layer, segments))
-    functions: list[str] = []
-    calls: dict[int, SharedCall] = {}
-    for group in users.values():
-        layer = group[0][0]
-        texts = [segment.text for _, segments in group for segment in segments]
-        name = _argument([text.filled(text.numbers) for text in texts])
-        body, columns = _merge_segments([segments for _, segments in group], name)
-        if columns:
-            body = body.replace("static const struct", "const struct")
-        parameters = [text for text, _ in layer.parameters]
-        parameters += [f"{column.ctype} {name}{i}" for i, column in enumerate(columns)]
-        head = f"MODEL_LAYER void {function_name(layer)}({', '.join(parameters) or 'void'})"
-        unused = "".join(f"  (void){name}{i};\n" for i in range(len(columns)) if "#if" in body)
-        functions.append(f"{title_of(layer)}\n{head}\n{{\n{unused}{body}}}\n")
-        for i, (user, _) in enumerate(group):
-            arguments = tuple(column.values[i] for column in columns)
-            calls[user.index] = SharedCall(function_name(layer), arguments)
-    return functions, calls
-
-
-def _merge_segments(users: Sequence[Sequence[Segment]], name: str) -> tuple[str, list[Column]]:
-    """
-    Return the body of a function for all users, and its arguments. Where users have different code
-    for a kind of processor, an argument selects it.
-    """
-    count = len(users[0])
-    fixed = [i for i in range(count) if users[0][i].is_fixed]
-    mark = "\0"
-    whole = [joined([segments[i].text for i in fixed], mark) for segments in users]
-    merged = merge(whole, name)
-    columns = list(merged.columns)
-    printed = dict(zip(fixed, merged.text.split(mark), strict=True))
-    for i in (i for i in range(count) if i not in printed):
-        forms: defaultdict[object, list[int]] = defaultdict(list)
-        for user, segments in enumerate(users):
-            forms[segments[i].text.form].append(user)
-        if len(forms) > 1:
-            kinds = {user: str(k) for k, found in enumerate(forms.values()) for user in found}
-            selector = f"{name}{len(columns)}"
-            columns.append(Column(INTEGER, tuple(kinds[user] for user in range(len(users)))))
-        else:
-            selector = ""
-        parts: list[str] = []
-        start = len(columns)
-        for found in forms.values():
-            given = {
-                f"{name}{j}": Column(c.ctype, tuple(c.values[user] for user in found))
-                for j, c in enumerate(columns[:start])
-            }
-            # A slot has one type for all alternatives.
-            part = merge([users[user][i].text for user in found], name, given, len(columns))
-            for column in part.columns:
-                none = "0" if column.ctype == INTEGER else "0.0f"
-                values = dict(zip(found, column.values, strict=True))
-                full = tuple(values.get(user, none) for user in range(len(users)))
-                columns.append(Column(column.ctype, full))
-            parts.append(part.text)
-        printed[i] = _selected(selector, parts) if selector else parts[0]
-    return "".join(printed[i] for i in range(count)), columns
-
-
-def _selected(selector: str, parts: Sequence[str]) -> str:
-    text = ""
-    for i, part in enumerate(parts):
-        condition = "else {" if i == len(parts) - 1 else f"if ({selector} == {i}) {{"
-        between = "  " if not i else " else " if i < len(parts) - 1 else " "
-        indented = "".join(
-            line if line.startswith("#") else f"  {line}" for line in part.splitlines(keepends=True)
-        )
-        text += f"{between}{condition}\n{indented}  }}"
-    return f"{text}\n"
 
 
 def _with_calls(text: str, kernels: Mapping[str, SharedCall]) -> str:
@@ -334,8 +225,8 @@ def _unified(group: Sequence[tuple[int, list[str]]], lengths: _Named, tables: _T
 
 def _statement(users: Sequence[tuple[int, Text]], lengths: _Named, tables: _Tables) -> str:
     where = [index for index, _ in users]
-    length = Column(INTEGER, tuple(str(lengths.values[index]) for index in where))
-    given = {lengths.name: length} if len(users) > 1 else None
+    length = tuple(str(lengths.values[index]) for index in where)
+    given = [Column(INTEGER, length, lengths.name)] if len(users) > 1 else []
     merged = merge([text for _, text in users], "NUMBER", given)
     text = merged.text
     for i, column in reversed(list(enumerate(merged.columns))):

@@ -5,13 +5,12 @@ The module also prints shared functions of layers, assertions that all files bel
 model, the static memory of `model_run`, and the states that persist between runs.
 """
 
-import re
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from ceras_ir.backends.c.constants import ConstantPool
+from ceras_ir.backends.c.functions import LayerFunctions, layer_functions
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.machines import COptions
 from ceras_ir.backends.c.names import Prefix, identifiers
@@ -32,51 +31,6 @@ from ceras_ir.transforms.memory.liveness import byte_size
 from ceras_ir.transforms.memory.offsets import aligned
 from ceras_ir.transforms.memory.slices import element_bytes
 
-# Layers that differ only in the offsets of values share a C function: the steps of unrolled loops,
-# and the heads of attention.
-
-
-LAYER_CONSTANT = re.compile(r"\bLAYER_\d+_\w+")
-"""The pattern of names of the constants of a layer."""
-
-
-def shared_functions(layers: Sequence[Layer], pool: ConstantPool) -> dict[int, int]:
-    """
-    Return which layers share a C function: the index of each layer with code, mapped to the index
-    of the layer that defines the function.
-
-    The function of a layer is shared with the first layer with equal parameters and equal lines.
-    Names of constants with equal bytes count as equal.
-    """
-    stored = _stored_names(pool)
-    first: dict[str, int] = {}
-    shared: dict[int, int] = {}
-    for layer in layers:
-        if layer.lines:
-            text = "\n".join([declared(layer), *layer.lines])
-            text = LAYER_CONSTANT.sub(lambda name: stored.get(name[0], name[0]), text)
-            shared[layer.index] = first.setdefault(text, layer.index)
-    return shared
-
-
-def declared(layer: Layer) -> str:
-    return ", ".join(text for text, _ in layer.parameters) or "void"
-
-
-def _stored_names(pool: ConstantPool) -> dict[str, str]:
-    """
-    Return, for the C name of each constant, the name of the constant that is stored, because
-    constants with equal bytes are stored once. Names with several preprocessor variants that are
-    stored under different names are omitted.
-    """
-    known: defaultdict[str, set[str]] = defaultdict(set)
-    for copy, constant in pool.copies:
-        known[copy.name].add(constant.name)
-    for constant in pool.constants:
-        known[constant.name].add(constant.name)
-    return {name.upper(): next(iter(to)).upper() for name, to in known.items() if len(to) == 1}
-
-
 ARENA_ALIGNMENT = 8
 """The alignment in bytes of the widest element; a larger alignment is only faster."""
 
@@ -85,19 +39,10 @@ C_TYPES = {"float32": "float", "bool": "uint8_t"}
 
 
 @dataclass(frozen=True)
-class SharedCall:
-    """The C function that a layer calls, and the numbers that follow the pointers."""
-
-    function: str
-    arguments: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class LengthsCode:
     """The shared C code of the networks of several lengths, as text."""
 
-    functions: Sequence[str]
-    """The functions of layers."""
+    functions: LayerFunctions
     tables: Sequence[str]
     """The declarations of tables with a row for each length."""
     rows: Sequence[str]
@@ -141,12 +86,11 @@ class PrintedModel:
         return length_name(self.names)
 
     @cached_property
-    def functions(self) -> dict[int, int]:
-        """
-        For each layer with code, the index of the layer that defines its C function. Layers with
-        equal functions share one.
-        """
-        return shared_functions(self.layers, self.pool)
+    def functions(self) -> LayerFunctions:
+        """The C functions of the layers, without those of `bodies`."""
+        if self.code is not None:
+            return self.code.functions
+        return layer_functions(self.layers, self.pool)
 
     @property
     def scratch_bytes(self) -> int:
@@ -286,10 +230,6 @@ def tensor_c_type(tensor: TensorInfo) -> str:
 def returned_name(program: Program, index: int) -> str:
     """Return the C name of the constant that the network copies to graph output number `index`."""
     return f"{program.name}_output_{index}"
-
-
-def shape_text(shape: tuple[int, ...]) -> str:
-    return "x".join(map(str, shape)) or "scalar"
 
 
 # Files of two models have equal names. If a file of another model is used, the numbers of elements

@@ -1,18 +1,26 @@
 """
-Merge C functions that differ only in numbers: the differing numbers become arguments.
+Merge C functions that differ only in constants or in numbers, which become arguments.
 
-A program for several lengths of an input has the functions of each length. Most of them differ only
-in extents, strides and offsets. A number of a merged function that is an affine function of another
-number for all users is computed from it, so most functions have a single argument. The text of each
-user results exactly if the arguments have its numbers, so results remain equal bit for bit.
+Layers of equal shapes differ only in their constants: weights, biases, tables. A program for
+several lengths of an input has the functions of each length, most of which differ only in extents,
+strides and offsets. A number of a merged function that is an affine function of another number for
+all users is computed from it, so most functions have a single argument. The text of each user
+results exactly if the arguments have its constants and numbers, so results remain equal bit for
+bit.
 
-Numbers that C requires to be constant keep their place in the text: preprocessor lines, sizes of
-arrays, tables, labels, pragmas and arguments of intrinsics.
+Constants in tables and in assembler keep their place in the text. So do numbers that C requires to
+be constant: preprocessor lines, sizes of arrays, tables, labels, pragmas and arguments of
+intrinsics.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, count
+from typing import TypeAlias
+
+LAYER_CONSTANT = re.compile(r"\bLAYER_\d+_(?P<name>\w+)")
+"""The name of a constant of a layer."""
 
 COMMENT = re.compile(r"[ \t]*/\*.*?\*/\n?", re.DOTALL)
 """A comment, which a merged function omits if it has a number."""
@@ -31,48 +39,69 @@ _CONSTANT = re.compile(
 _TABLE = re.compile(r"\bstatic const (?!struct)")
 """The start of a table. A structure becomes a variable if a number in it is an argument."""
 
+_ADDRESS = re.compile(r"^\s*#|\b(?:static const|__asm__)\b")
+"""A line that may need the address of a constant when it is compiled."""
+
 _CASTS = {"U": "(uint32_t)", "UL": "(unsigned long)", "": ""}
 MAX_INTEGER = (1 << 31) - 1
 
 INTEGER, REAL = "int32_t", "float"
 
+Found: TypeAlias = tuple[re.Match[str], tuple[str, str], str]
+"""The place of a constant or number in a line, its kind and its value; see `Text`."""
+
 
 @dataclass(frozen=True)
 class Text:
-    """A text, split at the numbers that can become arguments."""
+    """A text, split at the constants and numbers that can become arguments."""
 
     pieces: tuple[str, ...]
-    """The text between the numbers, one more than there are numbers."""
+    """The text between them, one more than there are constants and numbers."""
     kinds: tuple[tuple[str, str], ...]
-    """The C type and the suffix of each number."""
-    numbers: tuple[str, ...]
-    """The literals without suffix."""
+    """The C type of each, and the suffix of a number or the name of a constant in its layer."""
+    values: tuple[str, ...]
+    """The constants, and the literals of numbers without suffix."""
 
     @property
     def form(self) -> tuple[object, ...]:
-        """The text without the numbers. Texts of equal form can be merged."""
+        """The text without the constants and numbers. Texts of equal form can be merged."""
         return self.pieces, self.kinds
 
     @classmethod
     def of(cls, text: str) -> "Text":
-        pieces, kinds, numbers = [""], list[tuple[str, str]](), list[str]()
+        """Split a text at its numbers."""
+        return cls._split(text, _numbers_in, _CONSTANT)
+
+    @classmethod
+    def at_constants(cls, text: str, pointers: Mapping[str, str]) -> "Text":
+        """Split a text at the names of constants in `pointers`, which has the C type of each."""
+
+        def constants_in(line: str) -> Iterator[Found]:
+            for name in LAYER_CONSTANT.finditer(line):
+                if (ctype := pointers.get(name[0])) is not None:
+                    yield name, (ctype, name["name"].lower()), name[0]
+
+        return cls._split(text, constants_in, _ADDRESS)
+
+    @classmethod
+    def _split(
+        cls, text: str, found_in: Callable[[str], Iterator[Found]], fixed: re.Pattern[str]
+    ) -> "Text":
+        pieces, kinds, values = [""], list[tuple[str, str]](), list[str]()
         in_table = False
         for line in text.splitlines(keepends=True):
             in_table = in_table or bool(_TABLE.search(line))
             at = 0
-            if not in_table and not _CONSTANT.search(line):
-                for found in _NUMBER.finditer(line):
-                    integer = found["integer"]
-                    if integer is not None and int(integer) > MAX_INTEGER:
-                        continue
+            if not in_table and not fixed.search(line):
+                for found, kind, value in found_in(line):
                     pieces[-1] += line[at : found.start()]
                     pieces.append("")
-                    kinds.append((INTEGER, found["suffix"] or "") if integer else (REAL, ""))
-                    numbers.append(integer or found["real"])
+                    kinds.append(kind)
+                    values.append(value)
                     at = found.end()
             pieces[-1] += line[at:]
             in_table = in_table and not line.rstrip().endswith(";")
-        return cls(tuple(pieces), tuple(kinds), tuple(numbers))
+        return cls(tuple(pieces), tuple(kinds), tuple(values))
 
     def filled(self, expressions: Sequence[str]) -> str:
         """Return the text with an expression for each number."""
@@ -80,6 +109,20 @@ class Text:
         for expression, piece in zip(expressions, self.pieces[1:], strict=True):
             parts += [expression, piece]
         return "".join(parts)
+
+    @property
+    def words(self) -> set[str]:
+        """The words of the text, which cannot be names of arguments."""
+        return set(re.findall(r"[A-Za-z_]\w*", " ".join(self.pieces)))
+
+
+def _numbers_in(line: str) -> Iterator[Found]:
+    for found in _NUMBER.finditer(line):
+        integer = found["integer"]
+        if integer is None:
+            yield found, (REAL, ""), found["real"]
+        elif int(integer) <= MAX_INTEGER:
+            yield found, (INTEGER, found["suffix"] or ""), integer
 
 
 @dataclass(frozen=True)
@@ -162,13 +205,13 @@ def _has_else(lines: Sequence[str]) -> bool:
 
 def joined(texts: Sequence[Text], mark: str) -> Text:
     """Return one text, with a mark between the parts."""
-    pieces, kinds, numbers = [""], list[tuple[str, str]](), list[str]()
+    pieces, kinds, values = [""], list[tuple[str, str]](), list[str]()
     for i, text in enumerate(texts):
         pieces[-1] += (mark if i else "") + text.pieces[0]
         pieces += text.pieces[1:]
         kinds += text.kinds
-        numbers += text.numbers
-    return Text(tuple(pieces), tuple(kinds), tuple(numbers))
+        values += text.values
+    return Text(tuple(pieces), tuple(kinds), tuple(values))
 
 
 def without_numbered_comments(text: str) -> str:
@@ -178,54 +221,68 @@ def without_numbered_comments(text: str) -> str:
 
 @dataclass(frozen=True)
 class Column:
-    """A number that differs between the users of a merged text: a literal for each user."""
+    """An argument of a merged text: a constant or the literal of a number for each user."""
 
     ctype: str
     values: tuple[str, ...]
+    name: str = field(default="", compare=False)
+    """The name in the merged text."""
+
+    @property
+    def is_number(self) -> bool:
+        return self.ctype in (INTEGER, REAL)
 
 
 @dataclass(frozen=True)
 class Merged:
-    """A text for several users, and the numbers that each user passes to it."""
+    """A text for several users, and the arguments that each user passes to it."""
 
     text: str
     columns: tuple[Column, ...]
 
 
 def merge(
-    texts: Sequence[Text],
-    name: str,
-    given: Mapping[str, Column] | None = None,
-    start: int = 0,
+    texts: Sequence[Text], name: str, given: Sequence[Column] = (), taken: Collection[str] = ()
 ) -> Merged:
     """
-    Merge texts of equal form, one for each user. Numbers that differ are replaced by an affine
-    function of a column of `given`, by name, or of a new column: `name` with the numbers from
-    `start`.
+    Merge texts of equal form, one for each user. Constants and numbers that differ are replaced by
+    an argument: a column of `given`, or a new one. Numbers can also be affine functions of an
+    argument. New arguments for numbers are called `name` and a number, those for constants as in
+    their layer, if that is not in `taken`.
     """
-    rows = list(zip(*(text.numbers for text in texts), strict=True))
+    rows = list(zip(*(text.values for text in texts), strict=True))
     kinds = texts[0].kinds
-    differing = {(kinds[i][0], row) for i, row in enumerate(rows) if len(set(row)) > 1}
-    # Small numbers first: larger numbers are often multiples.
-    order = sorted(differing, key=lambda each: (each[0], _magnitude(each)))
-    known = given or {}
-    columns, names = list(known.values()), list(known)
+    columns, used = list(given), {*taken, *(column.name for column in given)}
     spelled: dict[tuple[str, tuple[str, ...]], str] = {}
-    for ctype, row in order:
-        found = _computed(Column(ctype, row), columns, names)
+
+    def spell(ctype: str, row: tuple[str, ...], names: Iterator[str]) -> None:
+        found = _computed(Column(ctype, row), columns)
         if found is None:
-            columns.append(Column(ctype, row))
-            names.append(f"{name}{start + len(columns) - 1 - len(known)}")
-            found = names[-1]
+            found = next(each for each in names if each not in used)
+            used.add(found)
+            columns.append(Column(ctype, row, found))
         spelled[ctype, row] = found
+
+    numbers: set[tuple[str, tuple[str, ...]]] = set()
+    for (ctype, called), row in zip(kinds, rows, strict=True):
+        if len(set(row)) > 1:
+            if Column(ctype, row).is_number:
+                numbers.add((ctype, row))
+            elif (ctype, row) not in spelled:
+                spell(ctype, row, chain([called], (f"{called}_{i}" for i in count(2))))
+    # Small numbers first: larger numbers are often multiples.
+    for ctype, row in sorted(numbers, key=lambda each: (each[0], _magnitude(each))):
+        spell(ctype, row, (f"{name}{i}" for i in count()))
     expressions: list[str] = []
     for (ctype, suffix), row in zip(kinds, rows, strict=True):
         expression = spelled.get((ctype, row))
-        if expression is None:
+        if not Column(ctype, row).is_number:
+            expressions.append(expression or row[0])
+        elif expression is None:
             expressions.append(row[0] + suffix)
         else:
             expressions.append(f"({_CASTS[suffix]}{expression})" if suffix else expression)
-    return Merged(texts[0].filled(expressions), tuple(columns[len(known) :]))
+    return Merged(texts[0].filled(expressions), tuple(columns[len(given) :]))
 
 
 def _magnitude(each: tuple[str, tuple[str, ...]]) -> tuple[object, ...]:
@@ -233,15 +290,15 @@ def _magnitude(each: tuple[str, tuple[str, ...]]) -> tuple[object, ...]:
     return tuple(map(int, row)) if ctype == INTEGER else row
 
 
-def _computed(wanted: Column, columns: Sequence[Column], names: Sequence[str]) -> str | None:
+def _computed(wanted: Column, columns: Sequence[Column]) -> str | None:
     """Return an affine function of a column with the values of `wanted`, or `None`."""
     if wanted.ctype != INTEGER:
-        equal = (n for c, n in zip(columns, names, strict=True) if c == wanted)
-        return next(equal, None)
+        return next((column.name for column in columns if column == wanted), None)
     values = [int(v) for v in wanted.values]
-    for column, name in zip(columns, names, strict=True):
+    for column in columns:
         if column.ctype != INTEGER:
             continue
+        name = column.name
         base = [int(v) for v in column.values]
         i = next((i for i, b in enumerate(base) if b != base[0]), None)
         if i is None:

@@ -4,27 +4,20 @@ the functions that layers share.
 """
 
 import re
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.resources import files
-from textwrap import fill
 
-from xdsl.ir import SSAValue
-
-from ceras_ir.backends.c.explicit import explicit
+from ceras_ir.backends.c.functions import SharedCall
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.model import (
     PrintedModel,
-    SharedCall,
     arena_names,
     argument_names,
     consistency_checks,
-    declared,
     keep_states,
     parameters,
     reset_functions,
     returned_name,
-    shape_text,
     state_macro,
     static_arrays,
     static_memory,
@@ -34,7 +27,7 @@ from ceras_ir.backends.c.names import comment
 from ceras_ir.backends.c.program import Arena, Input, StateMemory, at
 from ceras_ir.backends.c.values import filled
 from ceras_ir.backends.c.weights_file import loader
-from ceras_ir.dialects.graph import ConstantOp, Conv2dOp, MatmulOp, shape_of
+from ceras_ir.dialects.graph import ConstantOp
 from ceras_ir.dialects.mem import CONTINUES, LaunchOp
 from ceras_ir.interpreters.float_text import strict_floats
 from ceras_ir.support.diagnostics import node_name
@@ -217,24 +210,19 @@ def model_source(model: PrintedModel, crc: int) -> str:
         "#else\n#define TRACE(layer, data, bytes) ((void)0)\n#endif\n"
     ]
     parts.append(consistency_checks(model))
+    functions = [body.functions for body in (*model.bodies, model)]
+    if absent := "".join(each.absent_constants(model.pool) for each in functions):
+        parts.append(f"/* Constants that this processor does not need. */\n{absent}")
     if model.options.weights == "file":
         parts.append(loader(model.pool.constants, crc))
     for body in model.bodies:
-        parts += [*_functions(body), _body(body)]
-    functions = _functions(model) if model.code is None else model.code.functions
-    parts += [*functions, _run_in(model)]
+        parts += [*body.functions.texts, _body(body)]
+    parts += [*model.functions.texts, _run_in(model)]
     if model.program.states:
         parts.append(reset_functions(model))
     if not model.program.launches:
         parts.append(_run(model))
     return "\n".join(parts)
-
-
-def _functions(model: PrintedModel) -> list[str]:
-    users: defaultdict[int, list[int]] = defaultdict(list)
-    for index, first in model.functions.items():
-        users[first].append(index)
-    return [_function(model.layer(first), also) for first, (_, *also) in users.items()]
 
 
 def _body(model: PrintedModel) -> str:
@@ -280,36 +268,6 @@ def _plan(model: PrintedModel) -> str:
             name = comment(node_name(layer.op))
             lines.append(f"{layer.index:>5}  {where:>10} {byte_size(value):>10}  {name}")
     return "".join(f" * {line}\n" for line in lines)
-
-
-def title_of(layer: Layer) -> str:
-    op = layer.op
-    shapes = " ".join(shape_text(shape_of(v)) for v in op.operands if not _is_constant(v))
-    text = f"Layer {layer.index}: {op.name} '{comment(node_name(op))}', {shapes} -> "
-    text += " ".join(shape_text(shape_of(v)) for v in op.results)
-    if isinstance(op, Conv2dOp):
-        kernel = shape_text(shape_of(op.weights)[1:3])
-        text += f", {kernel} window, {op.macs} products"
-    elif isinstance(op, MatmulOp):
-        text += f", {op.macs} products"
-    return f"/* {text} */"
-
-
-def _is_constant(value: SSAValue) -> bool:
-    return isinstance(value.owner, ConstantOp)
-
-
-def function_name(layer: Layer) -> str:
-    return f"layer_{layer.index}_{layer.op.name.rpartition('.')[2]}"
-
-
-def _function(layer: Layer, also: Sequence[int]) -> str:
-    title, body = title_of(layer), "\n".join(explicit(layer.lines))
-    if also:
-        text = f"And layer{'s' * (len(also) > 1)} {', '.join(map(str, also))}."
-        title += f"\n/* {fill(text, 95, subsequent_indent=' * ')} */"
-    head = f"MODEL_LAYER void {function_name(layer)}({declared(layer)})"
-    return f"{title}\n{head}\n{{\n{body}\n}}\n"
 
 
 def find_length(model: PrintedModel) -> list[str]:
@@ -398,12 +356,8 @@ def steps_of(
                 workspace(model, layer) if value is None else program.pointer(value, names)
                 for _, value in layer.parameters
             ]
-            if calls is None:
-                function = function_name(model.layer(model.functions[layer.index]))
-            else:
-                function = calls[layer.index].function
-                arguments += calls[layer.index].arguments
-            lines.append(f"  {function}({', '.join(arguments)});")
+            call = (calls or model.functions.calls)[layer.index]
+            lines.append(f"  {call.function}({', '.join([*arguments, *call.arguments])});")
         number = layer.index - model.first
         lines += [
             f"  TRACE({number}, {program.pointer(value, names)}, {byte_size(value)}UL);"
@@ -412,7 +366,7 @@ def steps_of(
         ]
     for value, i in program.copied_out:
         source = returned_name(program, i).upper()
-        if not _is_constant(value):
+        if not isinstance(value.owner, ConstantOp):
             source = program.pointer(value, names)
         to = names[len(program.inputs) + i]
         lines.append(f"  (void)memcpy({to}, {source}, {byte_size(value)});")
