@@ -242,6 +242,84 @@ def mobilenet_v2(path: Path, size: int = 224) -> None:
     )
 
 
+class _Transformer(Builder):
+    """The parts of a vision transformer with `heads` heads on tokens of `width` channels."""
+
+    def __init__(self, width: int, heads: int):
+        super().__init__(width)
+        self.width, self.heads = width, heads
+
+    def shape(self, name: str, values: list[int] | int) -> str:
+        self.initializers.append(numpy_helper.from_array(np.array(values, np.int64), name))
+        return name
+
+    def linear(self, x: str, name: str, i: int, o: int) -> str:
+        weights = self.constant(f"{name}.weight", self.rng.standard_normal((i, o)) * i**-0.5)
+        bias = self.constant(f"{name}.bias", self.rng.standard_normal(o) * 0.02)
+        return self.node("Add", name, [self.node("MatMul", f"{name}.product", [x, weights]), bias])
+
+    def normalized(self, x: str, name: str) -> str:
+        scale = self.constant(f"{name}.scale", self.rng.uniform(0.8, 1.2, self.width))
+        bias = self.constant(f"{name}.bias", self.rng.normal(0, 0.1, self.width))
+        return self.node("LayerNormalization", name, [x, scale, bias], axis=-1)
+
+    def attention(self, x: str, name: str, tokens: int) -> str:
+        depth = self.width // self.heads
+        y = self.linear(x, f"{name}.qkv", self.width, 3 * self.width)
+        split = self.shape(f"{name}.split", [1, tokens, 3, self.heads, depth])
+        y = self.node("Reshape", f"{name}.parts", [y, split])
+        y = self.node("Transpose", f"{name}.heads", [y], perm=[2, 0, 3, 1, 4])
+        q, k, v = (
+            self.node("Gather", f"{name}.{part}", [y, self.shape(f"{name}.{part}.at", i)], axis=0)
+            for i, part in enumerate("qkv")
+        )
+        q = self.node(
+            "Mul", f"{name}.scaled", [q, self.constant(f"{name}.factor", np.array(0.125))]
+        )
+        k = self.node("Transpose", f"{name}.turned", [k], perm=[0, 1, 3, 2])
+        p = self.node("Softmax", f"{name}.softmax", [self.node("MatMul", f"{name}.qk", [q, k])])
+        y = self.node("MatMul", f"{name}.mean", [p, v])
+        y = self.node("Transpose", f"{name}.tokens", [y], perm=[0, 2, 1, 3])
+        joined = self.shape(f"{name}.joined", [1, tokens, self.width])
+        y = self.node("Reshape", f"{name}.all", [y, joined])
+        return self.linear(y, f"{name}.out", self.width, self.width)
+
+    def gelu(self, x: str, name: str) -> str:
+        root = self.constant(f"{name}.root", np.array(2**0.5))
+        y = self.node("Erf", f"{name}.erf", [self.node("Div", f"{name}.divided", [x, root])])
+        y = self.node("Add", f"{name}.sum", [y, self.constant(f"{name}.one", np.array(1.0))])
+        y = self.node("Mul", f"{name}.product", [x, y])
+        return self.node("Mul", name, [y, self.constant(f"{name}.half", np.array(0.5))])
+
+
+def vit_tiny(path: Path, size: int = 224) -> None:
+    """Write ViT-tiny with patches of 16 x 16: 12 blocks of 3 heads, 5.7 M parameters."""
+    width, tokens = 192, (size // 16) ** 2 + 1
+    b = _Transformer(width, 3)
+    x = b.node(
+        "Conv",
+        "patches",
+        ["input", b.constant("patch", b.rng.standard_normal((width, 3, 16, 16)) * 0.036)],
+        kernel_shape=[16, 16],
+        strides=[16, 16],
+    )
+    x = b.node("Reshape", "flat", [x, b.shape("flat.shape", [1, width, tokens - 1])])
+    x = b.node("Transpose", "rows", [x], perm=[0, 2, 1])
+    first = b.constant("first", b.rng.standard_normal((1, 1, width)) * 0.02)
+    places = b.constant("places", b.rng.standard_normal((1, tokens, width)) * 0.02)
+    x = b.node("Add", "placed", [b.node("Concat", "tokens", [first, x], axis=1), places])
+    for i in range(12):
+        y = b.attention(b.normalized(x, f"{i}.norm1"), f"{i}.attention", tokens)
+        x = b.node("Add", f"{i}.sum1", [x, y])
+        y = b.linear(b.normalized(x, f"{i}.norm2"), f"{i}.wide", width, 4 * width)
+        y = b.linear(b.gelu(y, f"{i}.gelu"), f"{i}.narrow", 4 * width, width)
+        x = b.node("Add", f"{i}.sum2", [x, y])
+    x = b.node("Gather", "token", [b.normalized(x, "norm"), b.shape("token.at", 0)], axis=1)
+    model = b.model((1, 3, size, size), b.linear(x, "head", width, 1000), 1000)
+    model.opset_import[0].version = 17
+    save(model, path)
+
+
 def chain(path: Path, depth: int) -> None:
     """Write a chain of `depth` small convolutions with ReLU, to measure cost per operation."""
     b = Builder(depth)

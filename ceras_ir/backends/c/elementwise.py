@@ -12,7 +12,7 @@ import numpy as np
 from xdsl.dialects.builtin import Float32Type, IntAttr, IntegerType, i32
 from xdsl.ir import SSAValue
 
-from ceras_ir.backends.c.layer import Layer, broadcast_nest, prints
+from ceras_ir.backends.c.layer import Layer, broadcast_nest, from_row, prints
 from ceras_ir.backends.c.register_tiles import LANES_PER_VECTOR
 from ceras_ir.backends.c.values import (
     RELATIONS,
@@ -49,7 +49,7 @@ def unary(layer: Layer, op: graph.UnaryOp) -> None:
     result = apply(layer.kernels, op.function, "v")
     size = prod(shape_of(op.result))
     if (factors := op.channel_factors) is None:
-        layer.line("MODEL_ALIKE")
+        layer.line("MODEL_EACH_ALIKE" if layer.shares(size) else "MODEL_ALIKE")
         layer.loop("i", size, [f"const float v = {x}[i];", f"{y}[i] = {result};"])
         return
     # Channels are repeated to fill vectors: an index modulo the channels prevents vectorization.
@@ -169,7 +169,15 @@ def lookup(layer: Layer, op: LookupOp) -> None:
         layer.line(f"const int8_t *const bytes = (const int8_t *){x};")
         x = "bytes"
     if op.channel_rows is None and source == target == "int8_t":
-        layer.line(f"{_lookup_kernel(layer)}({y}, {x}, {name}, {size});")
+        kernel = _lookup_kernel(layer)
+        layer.rows(
+            size,
+            size,
+            lambda first, count: (
+                f"{kernel}({from_row(y, first, 1)}, {from_row(x, first, 1)}, {name}, {count});"
+            ),
+            LANES_PER_VECTOR * 4,
+        )
         return
     first, channels = _first_entries(layer, op)
     if source == target == "int8_t":
@@ -207,7 +215,7 @@ def _lookup_floats(layer: Layer, op: LookupOp, x: str, y: str) -> None:
     if op.channel_rows is not None:
         starts = np.array(op.channel_rows, np.int32) * entries
         at = f"{layer.array('first', starts, 'int32_t')}[i % {len(starts)}] + {at}"
-    layer.loop("i", prod(shape_of(op.result)), [f"{y}[i] = {name}[{at}];"])
+    layer.each(prod(shape_of(op.result)), [f"{y}[i] = {name}[{at}];"])
 
 
 def _max_table_parts(op: LookupOp) -> int:
@@ -246,7 +254,14 @@ def _lookup_halves(layer: Layer, op: LookupOp, x: str, y: str) -> None:
     )
     first, channels = _first_entries(layer, op)
     size, kernel = prod(shape_of(op.result)), layer.kernels.use("lookup_halves")
-    layer.line(f"{kernel}({y}, {x}, {low}, {high}, {first}, {channels}, {size});")
+    layer.rows(
+        size // channels if size % channels == 0 else 1,
+        size,
+        lambda at, count: (
+            f"{kernel}({from_row(y, at, channels)}, {from_row(x, at, channels)}, {low}, {high}, "
+            f"{first}, {channels}, {f'{count} * {channels}' if at else size});"
+        ),
+    )
 
 
 @prints(graph.ShiftSwishOp)
@@ -273,7 +288,15 @@ def softmax(layer: Layer, op: graph.SoftmaxOp) -> None:
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     kernel = layer.kernels.use("softmax")
     outer, inner = prod(shape[:axis]), prod(shape[axis + 1 :])
-    layer.line(f"{kernel}({x}, {y}, {outer}, {shape[axis]}, {inner});")
+    row = shape[axis] * inner
+    layer.rows(
+        outer,
+        outer * row,
+        lambda first, count: (
+            f"{kernel}({from_row(x, first, row)}, {from_row(y, first, row)}, {count}, "
+            f"{shape[axis]}, {inner});"
+        ),
+    )
 
 
 @prints(graph.CompareOp)
@@ -304,9 +327,9 @@ def cast(layer: Layer, op: graph.CastOp) -> None:
     elif isinstance(target, Float32Type) or not isinstance(source, Float32Type):
         value = f"({storage}){v}"
     else:
-        layer.loop("i", prod(shape_of(op.result)), [f"const float v = {v};", *_clamped(op, y)])
+        layer.each(prod(shape_of(op.result)), [f"const float v = {v};", *_clamped(op, y)])
         return
-    layer.loop("i", prod(shape_of(op.result)), [f"{y}[i] = {value};"])
+    layer.each(prod(shape_of(op.result)), [f"{y}[i] = {value};"])
 
 
 def _clamped(op: graph.CastOp, y: str) -> list[str]:
@@ -366,14 +389,14 @@ def _quantize_channels(layer: Layer, op: QuantizeOp) -> None:
         f"const int32_t q = (int32_t){rint}(v) + {points}[c];",
         f"{y}[i] = ({value_type(op.result)})(q < {low} ? {low} : q > {high} ? {high} : q);",
     ]
-    layer.loop("i", prod(shape_of(op.result)), body)
+    layer.each(prod(shape_of(op.result)), body)
 
 
 def _dequantize_channels(layer: Layer, op: graph.DequantizeOp) -> None:
     _, scales, points, channel = _tables(layer, op.input)
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     body = [channel, f"{y}[i] = (float)({x}[i] - {points}[c]) * {scales}[c];"]
-    layer.loop("i", prod(shape_of(op.result)), body)
+    layer.each(prod(shape_of(op.result)), body)
 
 
 ROUNDED = 0x4B400000
@@ -438,7 +461,7 @@ def _quantize(layer: Layer, op: QuantizeOp | graph.ScaledQuantizeOp, factor: str
             f"{y}[i] = ({storage})(q < {int_literal(element.low)} ? {int_literal(element.low)} "
             f": q > {int_literal(element.high)} ? {int_literal(element.high)} : q);",
         ]
-    layer.loop("i", prod(shape_of(op.result)), body)
+    layer.each(prod(shape_of(op.result)), body)
 
 
 def _rounded_away(head: list[str], element: UniformType, assignment: str) -> list[str]:
@@ -471,8 +494,7 @@ def dequantize(layer: Layer, op: graph.DequantizeOp) -> None:
     if centred_bound(element) > 1 << 31:
         raise Refused("a 32-bit input with a zero point; use zero point 0")
     value = less(f"{x}[i]", element.zero_point)
-    layer.loop(
-        "i",
+    layer.each(
         prod(shape_of(op.result)),
         [f"{y}[i] = (float)({value}) * {float_literal(element.scale)};"],
     )
@@ -491,4 +513,4 @@ def requantize(layer: Layer, op: graph.RequantizeOp) -> None:
         layer.line(f"{_lookup_kernel(layer)}({y}, {x}, {name}, {prod(shape_of(op.result))});")
         return
     terms = [less(f"{x}[i]", zero_point_of(element))]
-    layer.loop("i", prod(shape_of(op.result)), rescale.lines(terms, f"{y}[i]"))
+    layer.each(prod(shape_of(op.result)), rescale.lines(terms, f"{y}[i]"))

@@ -11,7 +11,7 @@ from math import inf, prod
 import numpy as np
 
 from ceras_ir.backends.c.constants import Array
-from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.layer import Layer, from_row
 from ceras_ir.backends.c.register_tiles import (
     FLOAT_LANES,
     FLOATS,
@@ -112,7 +112,7 @@ def activate(layer: Layer, op: LinearOperation, nest: Nest, y: str) -> None:
     result = apply(layer.kernels, op.activation, "v")
     lines = ["const float v = y[i];", f"y[i] = {result};"]
     if op.activation.values or op.activation.affine is not None:
-        layer.loop("i", size, lines)
+        layer.each(size, lines)
         return
     # A function per activation, so that compilers can inline and vectorize it.
     name = f"all_{op.activation.data.value}"
@@ -121,7 +121,13 @@ def activate(layer: Layer, op: LinearOperation, nest: Nest, y: str) -> None:
         "  for (int32_t i = 0; i < size; ++i) {\n"
         f"    {lines[0]}\n    {lines[1]}\n  }}\n}}\n"
     )
-    layer.line(f"{layer.kernels.add(name, text, FLOAT_LANES)}({y}, {size});")
+    function = layer.kernels.add(name, text, FLOAT_LANES)
+    layer.rows(
+        size,
+        size,
+        lambda first, count: f"{function}({from_row(y, first, 1)}, {count});",
+        LANES_PER_VECTOR,
+    )
 
 
 # The layer transforms the patches of a strip and the filters of a panel into the workspace, so that
@@ -274,7 +280,10 @@ class Winograd:
         at = f"2 * first * {nest.columns * nest.outputs} + b"
         at = f"image * {size} + {at}" if nest.images > 1 else at
         last = self.patches - tile.rows
+        # Threads share the tiles, or the 16 products of a tile if the tiles cannot be halved.
+        is_even = -(-self.patches // tile.rows) % 2 == 0
         shared = ["MODEL_THREADS(1)"] if op.macs >= MIN_SHARED_PRODUCTS else []
+        by_tile, by_value = (shared, []) if is_even else ([], shared)
         layer.block(
             [
                 f"for (int32_t r = 0; r < {self.down}; r += {self.strip}) {{",
@@ -288,10 +297,11 @@ class Winograd:
                 f"  for (int32_t b = 0; b < {nest.outputs}; b += {tile.width}) {{",
                 f"    winograd_f32_filters(filters, {panel}, {w} + b * {9 * nest.channels}, "
                 f"{nest.channels}, {tile.width});",
-                *(f"    {text}" for text in shared),
+                *(f"    {text}" for text in by_tile),
                 f"    for (int32_t i = 0; i < {self.patches}; i += {tile.rows}) {{",
                 f"      const int32_t p = i < {last} ? i : {last};",
                 f"      float sums[{WINOGRAD_VALUES * tile.rows * tile.width}];",
+                *(f"      {text}" for text in by_value),
                 f"      for (int32_t k = 0; k < {WINOGRAD_VALUES}; ++k)",
                 f"        {products}(patches + k * {patch} + p * {nest.channels}, "
                 f"filters + k * {panel}, sums + k * {tile.rows * tile.width});",

@@ -24,10 +24,21 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.backends.c.constants import Array, ConstantPool
 from ceras_ir.backends.c.machines import COptions
 from ceras_ir.backends.c.program import WORKSPACE_ALIGNMENT
-from ceras_ir.backends.c.values import Kernels, value_type
+from ceras_ir.backends.c.values import Kernels, steps_left, value_type
 from ceras_ir.dialects.graph import ConstantOp, GraphOperation, shape_of
 from ceras_ir.dialects.mem import block_of
 from ceras_ir.transforms.memory.slices import element_bytes, may_overwrite
+
+MIN_SHARED_ELEMENTS = 1 << 14
+"""Elements of an operation without products from which several threads are worthwhile."""
+
+SHARED_PARTS = 32
+"""Parts of an operation that threads share, so that a part more or less matters little."""
+
+
+def from_row(pointer: str, first: str, stride: int) -> str:
+    """Return the C expression of the address of row `first`; "" is row 0."""
+    return f"{pointer} + {first} * {stride}" if first else pointer
 
 
 @dataclass(frozen=True)
@@ -192,6 +203,37 @@ class Layer:
         for d in reversed(range(len(extents))):
             self.line("}", depth + d)
 
+    def shares(self, elements: int) -> bool:
+        """Return whether several threads are worthwhile for an operation on `elements` elements."""
+        return self.options.vectors and elements >= MIN_SHARED_ELEMENTS
+
+    def each(self, size: int, body: Sequence[str]) -> None:
+        """
+        Print a C loop over the index `i` of all elements. Iterations are independent, so that
+        threads can share them.
+        """
+        if self.shares(size):
+            self.line("MODEL_EACH")
+        self.loop("i", size, body)
+
+    def rows(
+        self, rows: int, elements: int, call: Callable[[str, str], str], unit: int = 1
+    ) -> None:
+        """
+        Print the statement `call` for all rows of an operation on `elements` elements, or for parts
+        of the rows if threads are worthwhile. The arguments of `call` are the first row ("" is 0)
+        and the number of rows. Parts have a multiple of `unit` rows.
+        """
+        step = -(-rows // (SHARED_PARTS * unit)) * unit
+        if not self.shares(elements) or step >= rows:
+            self.line(call("", str(rows)))
+            return
+        self.line("MODEL_THREADS(1)")
+        self.line(f"for (int32_t part = 0; part < {rows}; part += {step}) {{")
+        self.line(f"const int32_t count = {steps_left(rows, 'part', step)};", 1)
+        self.line(call("part", "count"), 1)
+        self.line("}")
+
     def loop(self, index: str, count: int | str, body: Sequence[str], depth: int = 0) -> None:
         """
         Print a C loop with the variable `index` from 0 to `count - 1` around the lines `body`.
@@ -304,6 +346,8 @@ def nest(
         or "0"
         for operand in merged
     ]
+    if layer.shares(prod(shape)):
+        layer.line("MODEL_THREADS(1)" if len(extents) > 1 else "MODEL_EACH")
     with layer.nested("i", extents) as depth:
         layer.block(body(indices), depth)
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ceras_ir.backends.c.float_tiled import print_float_tiles
 from ceras_ir.backends.c.integer_layer import Epilogue, IntegerLayer
-from ceras_ir.backends.c.layer import Layer, prints
+from ceras_ir.backends.c.layer import Layer, from_row, prints
 from ceras_ir.backends.c.linear_float import epilogue_lines, float_linear, float_nest
 from ceras_ir.backends.c.linear_integer import integer_linear, print_rows
 from ceras_ir.backends.c.linear_tiled import Panels, adds_offset_on_load, print_tiles, tiled_nest
@@ -75,7 +75,15 @@ def computed_matmul(layer: Layer, op: MatmulOp) -> None:
         zeros = layer.scratch("float", "zeros", nest.padded_outputs, 4)
         pack = layer.kernels.use("pack_panels")
         layer.line(f"(void)memset({zeros}, 0, {nest.padded_outputs}U * sizeof *{zeros});")
-        layer.line(f"{pack}({packed}, {w}, {n}, {k}, {width});")
+        layer.rows(
+            n,
+            n * k,
+            lambda first, count: (
+                f"{pack}({from_row(packed, first, k)}, {from_row(w, first, k)}, {count}, {k}, "
+                f"{width});"
+            ),
+            width,
+        )
         print_float_tiles(layer, op, nest, (x, y, packed, zeros, residual or ""))
         otherwise()
         _dot_products(layer, op, (x, w, y), bias, residual)

@@ -6,7 +6,7 @@ from math import prod
 
 import numpy as np
 
-from ceras_ir.backends.c.layer import Layer, merge, nest, prints, row_major
+from ceras_ir.backends.c.layer import SHARED_PARTS, Layer, merge, nest, prints, row_major
 from ceras_ir.backends.c.register_tiles import FLOAT_VECTORS
 from ceras_ir.backends.c.values import quantized, value_type
 from ceras_ir.dialects.graph import ConcatOp, ReshapeOp, Resize, ResizeOp, TransposeOp, shape_of
@@ -106,6 +106,8 @@ def concat(layer: Layer, op: ConcatOp) -> None:
         f"{run}U * sizeof *{y});"
         for x, start, run in copied
     ]
+    if layer.shares(sum(outer * run for _, _, run in copied)) and outer > SHARED_PARTS:
+        layer.line("MODEL_THREADS(1)")
     layer.loop("i", outer, body)
 
 

@@ -8,7 +8,7 @@ computes a window at a time, with channels innermost.
 from math import prod
 from typing import Literal
 
-from ceras_ir.backends.c.layer import Layer, merge, prints, row_major
+from ceras_ir.backends.c.layer import Layer, from_row, merge, prints, row_major
 from ceras_ir.backends.c.sums import window
 from ceras_ir.backends.c.values import (
     Refused,
@@ -39,6 +39,10 @@ def _index(name: str, strides: list[int]) -> str:
     return " + ".join(f"{name}{d} * {s}" for d, s in enumerate(strides) if s) or "0"
 
 
+SUMS_AT_ONCE = 8
+"""The rows that `sum_last_f32` adds together."""
+
+
 @prints(graph.ReduceOp)
 def reduce(layer: Layer, op: graph.ReduceOp) -> None:
     x, y = layer.read(op.input, "x"), layer.write(op.result)
@@ -49,7 +53,15 @@ def reduce(layer: Layer, op: graph.ReduceOp) -> None:
     ctype = value_type(op.result)
     if op.function is Reduce.SUM and ctype == "float" and steps == [1]:
         kernel = layer.kernels.use("sum_last_f32")
-        layer.line(f"{kernel}({x}, {y}, {prod(shape_of(op.result))}, {prod(inner)});")
+        layer.rows(
+            prod(shape_of(op.result)),
+            prod(shape),
+            lambda first, count: (
+                f"{kernel}({from_row(x, first, prod(inner))}, {from_row(y, first, 1)}, {count}, "
+                f"{prod(inner)});"
+            ),
+            SUMS_AT_ONCE,
+        )
         return
     value = combine(layer.kernels, COMBINING_OPERATORS[op.function], ctype, "total", "v")
     if outer_steps and outer_steps[-1] == 1 and outer[-1] > 1:
@@ -144,9 +156,13 @@ def normalize(layer: Layer, op: NormalizeOp) -> None:
     bias = layer.read_if(op.bias, "bias") or "NULL"
     y, kernel = layer.write(op.result), layer.kernels.use("normalize")
     n = shape_of(op.input)[-1]
-    layer.line(
-        f"{kernel}({x}, {y}, {scale}, {bias}, {prod(shape_of(op.input)) // n}, {n}, "
-        f"{int(op.is_centred)}, {float_literal(op.epsilon.value.data)});"
+    layer.rows(
+        prod(shape_of(op.input)) // n,
+        prod(shape_of(op.input)),
+        lambda first, count: (
+            f"{kernel}({from_row(x, first, n)}, {from_row(y, first, n)}, {scale}, {bias}, {count}, "
+            f"{n}, {int(op.is_centred)}, {float_literal(op.epsilon.value.data)});"
+        ),
     )
 
 
@@ -159,10 +175,15 @@ def integer_normalize(layer: Layer, op: IntegerNormalizeOp) -> None:
     y, n = layer.write(op.result), shape_of(op.input)[-1]
     kernel = layer.kernels.use("integer_normalize", **_types(op))
     centre = zero_point_of(graph.stored_element(op.input))
-    layer.line(
-        f"{kernel}({x}, {y}, {scale}, {bias}, {prod(shape_of(op.input)) // n}, {n}, {centre}, "
-        f"{int(op.is_centred)}, {op.shift}, {int_literal(op.epsilon.value.data)}, {op.root}, "
-        f"{op.root_shift}, {_rescaling(op.requant)});"
+    layer.rows(
+        prod(shape_of(op.input)) // n,
+        prod(shape_of(op.input)),
+        lambda first, count: (
+            f"{kernel}({from_row(x, first, n)}, {from_row(y, first, n)}, {scale}, {bias}, {count}, "
+            f"{n}, {centre}, {int(op.is_centred)}, {op.shift}, "
+            f"{int_literal(op.epsilon.value.data)}, {op.root}, {op.root_shift}, "
+            f"{_rescaling(op.requant)});"
+        ),
     )
 
 
@@ -171,17 +192,27 @@ def integer_softmax(layer: Layer, op: IntegerSoftmaxOp) -> None:
     x, table = layer.read(op.input, "x"), layer.read(op.table, "table")
     y, shape, axis = layer.write(op.result), shape_of(op.input), op.axis.value.data
     outer, n, inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
-    head = f"({x}, {y}, {table}, {shape_of(op.table)[0] - 1}, {outer}, {n}"
+    entries, row = shape_of(op.table)[0] - 1, n * inner
+
+    def rows(kernel: str, last: str) -> None:
+        layer.rows(
+            outer,
+            outer * row,
+            lambda first, count: (
+                f"{kernel}({from_row(x, first, row)}, {from_row(y, first, row)}, {table}, "
+                f"{entries}, {count}, {n}{last}, {_rescaling(op.requant)});"
+            ),
+        )
+
     kernel = layer.kernels.use("integer_softmax", **_types(op))
-    portable = f"{kernel}{head}, {inner}, {_rescaling(op.requant)});"
     if not _has_byte_rows(layer, op, n, inner):
-        layer.line(portable)
+        rows(kernel, f", {inner}")
         return
     lookup = layer.kernels.use("softmax_bytes")
     with layer.variants("MODEL_LOOKUP") as otherwise:
-        layer.line(f"{lookup}{head}, {_rescaling(op.requant)});")
+        rows(lookup, "")
         otherwise()
-        layer.line(portable)
+        rows(kernel, f", {inner}")
 
 
 @prints(graph.FixedPointSoftmaxOp)
@@ -245,6 +276,8 @@ def _maximum(layer: Layer, op: Pool2dOp) -> None:
         or_nan = " || tap[c] != tap[c]" if element is None else ""
         kernel = layer.kernels.use("max_window", NAME=name, IN=ctype, OR_NAN=or_nan)
     positions, channels = _positions(op)
+    if layer.shares(positions * channels):
+        layer.line("MODEL_THREADS(1)")
     layer.loop("p", positions, [f"{kernel}(&{y}[p * {channels}], {x}, {place}, p, {minimum});"])
 
 

@@ -143,6 +143,14 @@ typedef int16_t model_row;
 #else
 #define MODEL_ALIKE
 #endif
+/* Threads share the elements of a loop in which the result may share the memory of an operand. */
+#if defined(_OPENMP)
+#define MODEL_EACH MODEL_PRAGMA(omp parallel for simd schedule(static))
+#define MODEL_EACH_ALIKE MODEL_EACH
+#else
+#define MODEL_EACH
+#define MODEL_EACH_ALIKE MODEL_ALIKE
+#endif
 """
 """Macros and types for functions, each after a comment. Unused definitions are omitted."""
 

@@ -113,6 +113,9 @@ class Nest:
             is_short = not in_place and item * geometry.k * outputs <= SHORT_STRIP
             share = SHORT_STRIP if is_short else DIRECT_STRIP
             strip = strip_length(rows, tile.rows, share // (item * geometry.k))
+            if in_place and outputs <= tile.width:
+                # No other panel reads the rows again, and threads share more tiles.
+                strip = rows
             return cls(
                 1, rows, 1, geometry.k, rows, 1, outputs,
                 (1, 1), (1, 1), (1, 1), 0, 0, tile, max(strip, tile.rows), in_place,
