@@ -6,8 +6,12 @@ from backends.vta_lowering.layers import INT8, check_all_levels, network, random
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Block
 
+from ceras_ir.backends.vta.machine.board import load_board
+from ceras_ir.backends.vta.machine.time import simulate_time
+from ceras_ir.backends.vta.passes.tiling import TilePass
 from ceras_ir.backends.vta.rules.addition_pooling import averaging, multiplier_digits
 from ceras_ir.backends.vta.rules.admission import why_not
+from ceras_ir.backends.vta.rules.placement import cycles_of
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.pooling import Pool
 from ceras_ir.dialects.quant import SINGLE_ROUNDINGS, RequantAttr, Rounding
@@ -100,6 +104,27 @@ def test_every_level(
     multiplier = round(2.0**28 / (kernel[0] * kernel[1]))
     expected = np.clip((total * multiplier + (1 << 27)) >> 28, -128, 127)
     check_all_levels(module, {"input0": x}, expected)
+
+
+@pytest.mark.parametrize("board", ["de10nano", "pynq"])
+@pytest.mark.parametrize(
+    ("shape", "kernel"),
+    [((1, 14, 14, 64), (14, 14)), ((1, 14, 14, 32), (14, 14)), ((1, 15, 15, 32), (3, 3))],
+)
+def test_modelled_time(shape: tuple[int, ...], kernel: tuple[int, int], board: str):
+    """Placement uses times within 20% of those of the stream, for both sources of VTA."""
+    module, pool = pooled(shape, kernel)
+    machine = load_board(board)
+    modelled = cycles_of(pool, machine)
+    x = random_array(np.random.default_rng(sum(shape)), shape)
+    windows = np.lib.stride_tricks.sliding_window_view(x.astype(np.int64), kernel, axis=(1, 2))
+    multiplier = round(2.0**28 / (kernel[0] * kernel[1]))
+    total = windows.sum(axis=(-2, -1))
+    expected = np.clip((total * multiplier + (1 << 27)) >> 28, -128, 127)
+    image = check_all_levels(module, {"input0": x}, expected, TilePass(board=board))
+    (launch,) = image.launches
+    cycles = simulate_time(launch.program.instructions, machine).cycles
+    assert 0.8 * cycles < modelled < 1.2 * cycles, (modelled, cycles)
 
 
 @pytest.mark.parametrize(

@@ -166,7 +166,8 @@ class AverageExpansion(_PoolExpansion):
     """
     Builds the kernel of an average over windows of `planes` planes at a time; a plane is a channel
     block of an image. Each window position is a separate GEMM, so that no accumulator is written
-    twice within the pipeline of the hardware.
+    twice within the pipeline of the hardware. A global average of several planes needs a single
+    GEMM, because an iteration over the planes separates two sums of an accumulator.
     """
 
     def __init__(
@@ -237,6 +238,11 @@ class AverageExpansion(_PoolExpansion):
         for t in range(self.tiles):
             if t:
                 self._apply(tile.AluFunction.SHR, acc, vectors_out, -self.op.DIGIT_BITS)
+            if p.has_merged_taps(count):
+                merged = [(ih * iw, 0, 1, 0), (count, 1, ih * iw, 0)]
+                operands = (vectors, []), (self.weights, at.values(t))
+                at.add(tile.GemmOp((acc, []), *operands, merged))
+                continue
             with at.loop(0, p.kernel[0]) as i, at.loop(0, p.kernel[1]) as j:
                 operands = (vectors, at.values(0, i, j)), (self.weights, at.values(t))
                 at.add(tile.GemmOp((acc, []), *operands, loops))

@@ -228,7 +228,7 @@ def cycles_of(op: Operation, board: VtaBoard) -> float:
             shape = graph_pooling(op, board)
             blocks = pooling_blocks(shape, board)
             assert blocks is not None
-            return maximum_cycles(shape, *blocks) * shape.planes
+            return maximum_cycles(shape, *blocks, board) * shape.planes
         case _:
             raise AssertionError(op.name)
 
@@ -277,7 +277,9 @@ def _pays(pool: graph.Pool2dOp, fused: Contraction, board: VtaBoard) -> bool:
     separate = best_blocks(flat := unfused.flattened(longest_row(board)), board)
     if separate is None:
         return True
-    cycles = estimate(flat, separate, board) + maximum_cycles(windows, *sizes) * windows.planes
+    cycles = (
+        estimate(flat, separate, board) + maximum_cycles(windows, *sizes, board) * windows.planes
+    )
     return estimate(fused, blocks, board) < cycles
 
 

@@ -5,14 +5,22 @@ sizes of poolings.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Literal, TypeAlias
 
 import numpy as np
 
 from ceras_ir.backends.vta.machine.board import VtaBoard
 from ceras_ir.backends.vta.machine.isa import MemoryType
-from ceras_ir.backends.vta.machine.time import Timing
-from ceras_ir.backends.vta.schedule.blocks import Blocks, Schedules, even_blocks, max_pad
+from ceras_ir.backends.vta.machine.micro_op_lists import LIST_LENGTHS
+from ceras_ir.backends.vta.machine.time import ALU_INTERVAL_CYCLES, Timing
+from ceras_ir.backends.vta.schedule.blocks import (
+    MIN_MERGED_NBLOCK,
+    Blocks,
+    Schedules,
+    even_blocks,
+    max_pad,
+)
 from ceras_ir.backends.vta.schedule.contraction import Contraction
 from ceras_ir.backends.vta.schedule.cost import rough_scores, scores
 from ceras_ir.support.workers import parallel
@@ -217,6 +225,13 @@ class Pooling:
         """Whether a single window covers an entire plane, which is contiguous in DRAM."""
         return self.rows == self.columns == 1 and self.kernel == (self.height, self.width)
 
+    def has_merged_taps(self, planes: int) -> bool:
+        """
+        Return whether a single GEMM sums all taps of a global average of `planes` planes: the
+        pipeline requires other accumulators between two sums of the same accumulator.
+        """
+        return self.is_global and planes >= MIN_MERGED_NBLOCK
+
     @property
     def is_separable_in_place(self) -> bool:
         """
@@ -241,24 +256,69 @@ def pooling_blocks(p: Pooling, board: VtaBoard) -> tuple[int, int] | None:
                 continue
             if max(_pads(p, rows, columns)) > max_pad(board):
                 continue
-            total = maximum_cycles(p, rows, columns)
+            total = maximum_cycles(p, rows, columns, board)
             if best is None or total < best[0]:
                 best = (total, rows, columns)
     return None if best is None else best[1:]
 
 
-def maximum_cycles(p: Pooling, rows: int, columns: int) -> float:
+def maximum_cycles(p: Pooling, rows: int, columns: int, board: VtaBoard) -> float:
     """
     Return the approximate cycles of the maximum pooling of a plane (a channel block of an image) in
-    blocks of `rows` x `columns` outputs.
+    blocks of `rows` x `columns` outputs. The slowest of load, arithmetic and store determines them.
     """
+    timing = Timing.of(board)
     ih, iw = p.window(rows, columns)
     blocks = -(-p.rows // rows) * -(-p.columns // columns)
     (kh, kw), (sh, sw) = p.kernel, p.strides
     right, along = (len(doubled(kw)), iw) if sw == 1 else (kw - 1, columns)
     down, lines = (len(doubled(kh)), ih * len(doubled(kh)) + rows) if sh == 1 else (kh, kh * rows)
     cycles = 2 * ih * iw + 2 * right * along * ih + (2 * lines + rows) * columns
-    return blocks * (cycles + (right + down + 3) * Timing.instruction)
+    instructions = right + down + 3
+    groups = [(2, ih * iw), (right, along * ih), (down + 1, rows * columns)]
+    compute = cycles + instructions * timing.instruction + _refills(groups, timing)
+    return blocks * max(compute, *_transfers(p, (1, rows, columns), timing))
+
+
+def _refills(groups: Sequence[tuple[int, int]], timing: Timing) -> float:
+    """
+    Return the cycles per block of the refills between micro-op lists, and of loads of lists if they
+    do not remain on chip. `groups` has (instructions, iterations of each); lists have the length
+    with the fewest cycles, as in `lengthen_lists`.
+    """
+    if not timing.refill:
+        return 0.0
+    board, best = timing.board, inf
+    for length in LIST_LENGTHS:
+        entries = sum(count * -(-size // length) for count, size in groups)
+        micro_ops = sum(count * min(length, size) for count, size in groups)
+        cycles = float(entries * timing.refill)
+        # Lists exist for both result buffers.
+        if 2 * micro_ops > board.portable_uops:
+            cycles += timing.read_latency + micro_ops * timing.beats_of(MemoryType.UOP)
+        best = min(best, cycles)
+    return best
+
+
+def _transfers(p: Pooling, blocks: tuple[int, int, int], timing: Timing) -> tuple[float, float]:
+    """
+    Return the cycles to load the inputs and to store the results of a block of (planes, rows,
+    columns) outputs.
+    """
+    planes, rows, columns = blocks
+    (ih, iw), board = p.window(rows, columns), timing.board
+    vectors = planes * rows * columns
+    instructions = 1 if p.is_global else planes
+    beats = timing.beats(ih * iw * planes * board.element_bytes(MemoryType.INP))
+    if not timing.is_hls:
+        load = instructions * (timing.read_latency + timing.load) + beats
+        return load, vectors * timing.store_element + timing.write_latency
+    full_rows = columns == p.columns and not any(p.padding) and iw == p.width
+    load_rows = instructions if full_rows else instructions * ih
+    store_rows = instructions if columns == p.columns else instructions * rows
+    stored = timing.beats(vectors * board.element_bytes(MemoryType.OUT))
+    load = instructions * timing.load + load_rows * timing.read_latency + beats
+    return load, instructions * timing.instruction + store_rows * timing.write_latency + stored
 
 
 def doubled(window: int) -> list[int]:
@@ -306,15 +366,15 @@ def averaging_cycles(
     """
     timing = Timing.of(board)
     planes, rows, columns = blocks
-    ih, iw = p.window(rows, columns)
     count = -(-p.planes // planes) * -(-p.rows // rows) * -(-p.columns // columns)
-    vectors = planes * rows * columns
-    passes = p.kernel[0] * p.kernel[1] * weight_tiles
-    compute = passes * (vectors + timing.pipeline) + 7 * (vectors + timing.pipeline)
-    loads = 1 if p.is_global else planes
-    beats = timing.beats(ih * iw * planes * board.element_bytes(MemoryType.INP))
-    load = loads * (timing.read_latency + timing.load) + beats
-    store = vectors * timing.store_element + timing.write_latency
+    vectors, taps = planes * rows * columns, p.kernel[0] * p.kernel[1]
+    products = 1 if p.has_merged_taps(planes) else taps
+    # Shifts between digits; then rounding, a shift and two bounds.
+    alu, interval = weight_tiles + 3, ALU_INTERVAL_CYCLES if timing.is_hls else 1
+    groups = [(weight_tiles * products, taps // products * vectors), (alu + 1, vectors)]
+    compute = (weight_tiles * taps + 1 + alu * interval) * vectors + _refills(groups, timing)
+    compute += (weight_tiles * products + alu + 1) * timing.instruction
+    load, store = _transfers(p, blocks, timing)
     return count * max(compute, load, store) + min(compute, load) + store
 
 

@@ -158,23 +158,34 @@ func.func @max_pool(%x: memref<1x2x8x8x16xi8, "dram">, %i: memref<16x16xi8, "dra
 
 // -----
 
-// An average of whole planes: all 3 planes at once, one GEMM for each position of the window and
-// digit of the multiplier, the first digit moved left before the second.
+// An average of entire planes: all 3 planes at once, a GEMM for each digit of the multiplier that
+// iterates over positions, then planes. The first digit is shifted left before the second.
 // CHECK-LABEL: func.func @average(
 // CHECK:         tile.load %{{.*}} to %[[X:.*]][] {box = array<i64: 3, 6>}
 // CHECK-NEXT:    tile.clear %[[A:.*]][] {extents = array<i64: 3>}
-// CHECK-NEXT:    scf.for
-// CHECK-NEXT:      scf.for
-// CHECK-NEXT:        tile.gemm %[[A]][], %[[X]][{{.*}}], %{{.*}}[] {extents = array<i64: 3>
-// CHECK:         tile.alu shr %[[A]][] {extents = array<i64: 3>, target_strides = array<i64: 1>, immediate = -7
-// CHECK:             tile.gemm
-// CHECK:         tile.alu add %[[A]][] with
+// CHECK-NEXT:    tile.gemm %[[A]][], %[[X]][], %{{.*}}[] {extents = array<i64: 6, 3>, acc_strides = array<i64: 0, 1>, inp_strides = array<i64: 1, 6>
+// CHECK-NEXT:    tile.alu shr %[[A]][] {extents = array<i64: 3>, target_strides = array<i64: 1>, immediate = -7
+// CHECK-NEXT:    tile.gemm
+// CHECK-NEXT:    tile.alu add %[[A]][] with
 // CHECK-NEXT:    tile.alu shr %[[A]][] {{.*}}immediate = 18
 // CHECK-NEXT:    tile.alu max
 // CHECK-NEXT:    tile.alu min
 // CHECK-NEXT:    tile.store %[[A]][] to {{.*}} {box = array<i64: 1, 3>}
 func.func @average(%x: memref<1x3x2x3x16xi8, "dram">, %w: memref<2x16x16xi8, "dram">, %b: memref<16xi32, "dram">, %y: memref<1x3x1x1x16xi8, "dram">) {
   tile.average_pool %x, %w, %b to %y {kernel = array<i64: 2, 3>, strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, addend = 65534, shift = 18, low = 0, high = 127} : memref<1x3x2x3x16xi8, "dram">, memref<2x16x16xi8, "dram">, memref<16xi32, "dram"> to memref<1x3x1x1x16xi8, "dram">
+  func.return
+}
+
+// -----
+
+// Two planes are too few for a GEMM over all positions: the same sum would be in the pipeline twice.
+// CHECK-LABEL: func.func @average_of_two_planes(
+// CHECK:         tile.clear %[[A:.*]][] {extents = array<i64: 2>}
+// CHECK-NEXT:    scf.for
+// CHECK-NEXT:      scf.for
+// CHECK-NEXT:        tile.gemm %[[A]][], %{{.*}}[{{.*}}], %{{.*}}[] {extents = array<i64: 2>
+func.func @average_of_two_planes(%x: memref<1x2x2x3x16xi8, "dram">, %w: memref<2x16x16xi8, "dram">, %b: memref<16xi32, "dram">, %y: memref<1x2x1x1x16xi8, "dram">) {
+  tile.average_pool %x, %w, %b to %y {kernel = array<i64: 2, 3>, strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, addend = 65534, shift = 18, low = 0, high = 127} : memref<1x2x2x3x16xi8, "dram">, memref<2x16x16xi8, "dram">, memref<16xi32, "dram"> to memref<1x2x1x1x16xi8, "dram">
   func.return
 }
 
