@@ -28,7 +28,7 @@ from math import prod
 from pathlib import Path
 
 import numpy as np
-from c_host_peers import only_input, quantize, refuse
+from c_host_peers import feeds, only_input, quantize, refuse
 from networks import mobilenet_v2, resnet8, resnet18
 from rich.console import Console
 from rich.table import Table
@@ -155,7 +155,7 @@ def measure(network: Network, folder: Path, rounds: int, peak: dict[str, float])
         shutil.copy(network.data, calibration)
     qdq = folder / "qdq.onnx"
     ((name, samples),) = np.load(calibration).items()
-    quantize(model, qdq, name, samples)
+    quantize(model, qdq, feeds(model, name, samples))
     figures: list[Figure] = []
     for kind, peer, data, asked in (
         ("float32", model, None, network.float32),

@@ -10,6 +10,7 @@ on x86.
 import statistics
 import sys
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -48,24 +49,33 @@ def only_input(path: Path) -> tuple[str, tuple[int, ...]]:
     return inputs[0].name, tuple(max(extent, 1) for extent in shape)
 
 
+Feed = dict[str, NDArray[np.float32]]
+
+
+def feeds(model: Path, name: str, arrays: NDArray[np.float32]) -> Iterator[Feed]:
+    """Yield the samples of the only input in the shape of the model."""
+    shape = only_input(model)[1]
+    return ({name: array.reshape(shape).astype(np.float32)} for array in arrays)
+
+
 class Samples:
-    """The samples of an input, in sequence."""
+    """Samples of the inputs, in the form that the quantization tools expect."""
 
-    def __init__(self, name: str, arrays: NDArray[np.float32], shape: tuple[int, ...]):
-        self.feeds = iter({name: a.reshape(shape).astype(np.float32)} for a in arrays)
+    def __init__(self, samples: Iterable[Feed]):
+        self.samples = iter(samples)
 
-    def get_next(self) -> dict[str, NDArray[np.float32]] | None:
-        return next(self.feeds, None)
+    def get_next(self) -> Feed | None:
+        return next(self.samples, None)
 
 
-def quantize(model: Path, quantized: Path, name: str, arrays: NDArray[np.float32]) -> None:
+def quantize(model: Path, quantized: Path, samples: Iterable[Feed]) -> None:
     """Write the QDQ form of a float model."""
     prepared = quantized.with_suffix(".prepared.onnx")
     shape_inference.quant_pre_process(str(model), str(prepared), skip_symbolic_shape=True)
     quantization.quantize_static(
         str(prepared),
         str(quantized),
-        Samples(name, arrays, only_input(model)[1]),
+        Samples(samples),
         quant_format=quantization.QuantFormat.QDQ,
         activation_type=quantization.QuantType.QUInt8,
         weight_type=quantization.QuantType.QInt8,

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 from c_host import BIN, run
-from c_host_peers import median_milliseconds, quantize
+from c_host_peers import feeds, median_milliseconds, quantize
 from networks import save
 from onnx import TensorProto, helper, numpy_helper
 
@@ -93,7 +93,7 @@ def measured(layer: Layer, folder: Path, rounds: int) -> list[str]:
     shape = (8, layer.inputs, *layer.size)
     samples = np.random.default_rng(7).uniform(-1, 1, shape).astype(np.float32)
     np.savez(calibration, x=samples)
-    quantize(model, qdq, "x", samples)
+    quantize(model, qdq, feeds(model, "x", samples))
     cells: list[str] = []
     for peer, options in (
         (model, ["--quantize", "none"]),

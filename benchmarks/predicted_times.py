@@ -1,11 +1,11 @@
 """
 Compare predicted times of reports with instructions counted under qemu and times measured here.
 
-    python benchmarks/predicted_times.py [MODEL.onnx ...] [--layers]
+    python benchmarks/predicted_times.py [MODEL.onnx ...] [--layers] [--computer BOARD]
 
 A ratio is the prediction divided by the count or the measured time: 1 is exact. The default models
 are the example network, ResNet-8, and MobileNetV2 on the host. Cortex-M needs arm-none-eabi-gcc and
-qemu-system-arm.
+qemu-system-arm. BOARD is the board file of this computer.
 """
 
 import argparse
@@ -107,9 +107,9 @@ def on_board(path: Path, quantize: Quantize, board_name: str) -> Iterator[Figure
         yield Figure(_name(layer.op), instructions(layer, board), counted)
 
 
-def on_host(path: Path, quantize: Quantize) -> Iterator[Figure]:
-    """Measure the microseconds of all layers here."""
-    options = BuildOptions(CTarget(), quantize=quantize, recipe=_recipe(quantize))
+def on_host(path: Path, quantize: Quantize, computer: str | None) -> Iterator[Figure]:
+    """Measure the microseconds of all layers here, for the rates of the board file `computer`."""
+    options = BuildOptions(CTarget(board=computer), quantize=quantize, recipe=_recipe(quantize))
     made = build(read_network(str(path)), options)
     layers = made.report["layers"]
     assert isa(layers, list[dict[str, object]])
@@ -160,6 +160,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="predicted times against counted ones")
     parser.add_argument("models", nargs="*", type=Path, metavar="MODEL.onnx")
     parser.add_argument("--layers", action="store_true", help="also every layer")
+    parser.add_argument("--computer", metavar="BOARD", help="the board file of this computer")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ceras-times-") as name:
         models: list[Path] = arguments.models
@@ -176,7 +177,7 @@ def main() -> None:
                         show(
                             f"{title} on {board}", "instructions", figures, layers=arguments.layers
                         )
-                figures = list(on_host(path, kind))
+                figures = list(on_host(path, kind, arguments.computer))
                 show(f"{title} here", "us", figures, layers=arguments.layers)
                 sys.stdout.flush()
 

@@ -1,5 +1,6 @@
 """Check that benchmarks reject models and options that they do not support, in a single line."""
 
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from cmsis_nn import Call, layers_of
 from onnx import TensorProto, helper
+from peer_programs import agreement
 
 ROOT = Path(__file__).parents[1]
 DATA = np.random.default_rng(0).normal(size=(4, 3, 4)).astype(np.float32)
@@ -74,6 +76,32 @@ def test_without_the_runtime(tmp_path: Path, name: str) -> None:
     (tmp_path / "onnxruntime.py").write_text("raise ModuleNotFoundError(name='onnxruntime')\n")
     status, out, err = benchmark(name, "m.onnx", "c.npz", "t.npz", first=tmp_path)
     assert (status, out) == (1, "") and "pip install '.[test]'" in err and err.count("\n") == 1
+
+
+def test_agreement_with_the_reference() -> None:
+    """The layout of TensorFlow is recognized, and outputs of other sizes are not compared."""
+    reference = np.random.default_rng(0).normal(size=(1, 3, 4, 5))
+    assert agreement(reference, [np.moveaxis(reference, 1, -1)]) == np.inf
+    assert np.isnan(agreement(reference, [reference[:, :2]]))
+    assert agreement(reference, [np.zeros(7), 1.1 * reference]) == pytest.approx(20)
+
+
+TILES = """
+import peer_process as p
+kept = p.forbid_tiles()
+REQUEST_PERMISSION = 0x1023
+p.LIBC.syscall(p.ARCH_PRCTL, REQUEST_PERMISSION, p.TILE_DATA)
+print(p.has_tiles())
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the system call is that of x86-64")
+def test_tiles_are_denied() -> None:
+    """A process cannot request the tile registers of AMX any more, on any processor."""
+    command = [sys.executable, "-c", TILES]
+    folder = ROOT / "benchmarks"
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 @pytest.mark.needs("workbench")

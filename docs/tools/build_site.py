@@ -77,6 +77,7 @@ NAVIGATION: list[Page | Section] = [
         "Targets": [
             {"C on hosts": "docs/c-backend.md"},
             {"C, measured": "docs/c-measured.md"},
+            {"C and other runtimes": "docs/peers.md"},
             {"VTA": "docs/vta.md"},
             {"VTA, measured": "docs/vta-measured.md"},
             {"nnet engine": "docs/nnet-engine.md"},
