@@ -22,6 +22,7 @@ from ceras_ir.backends.c.helium_elementwise import (
     pooling_instructions,
 )
 from ceras_ir.backends.c.helium_tiles import BLOCK
+from ceras_ir.backends.c.host_times import HostTimes
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.linear_dsp import PAIR_CYCLES, PAIR_OUTPUT, ways
 from ceras_ir.backends.c.linear_helium import HELIUM, helium_cost
@@ -44,7 +45,6 @@ from ceras_ir.pipeline.summary import used_bytes
 from ceras_ir.support.diagnostics import node_name
 from ceras_ir.targets import MICROSECONDS, Ceiling, Prediction
 from ceras_ir.transforms.memory import liveness
-from ceras_ir.transforms.quantization.analysis.time_model import time_of_operation
 
 BYTES_PER_INSTRUCTION = 4
 """Bytes of an assembler instruction; few instructions have a short form."""
@@ -514,14 +514,19 @@ def _on_host(model: PrintedModel, machine: Machine) -> Latency | None:
     products, moved = machine.products_per_us, machine.bytes_per_us
     if products is None or moved is None:
         return None
+    rates = HostTimes.of(model, machine)
+    assert rates is not None
+    caches = "caches are not modelled"
+    if machine.cache_bytes is not None and machine.memory_bytes_per_us is not None:
+        caches = (
+            f"data beyond a cache of {machine.cache_bytes:,} bytes is loaded at "
+            f"{machine.memory_bytes_per_us / 1000:,.0f} bytes in a nanosecond"
+        )
     prediction = Prediction(
         f"{machine.title}, one core",
         f"{products / 1000:,.0f} products of int8 in a nanosecond, and other work in proportion to "
-        "them as measured on one x86-64 host; caches are not modelled.",
+        f"them as measured on one x86-64 host; {caches}.",
         (Ceiling(CPU, products, moved),),
     )
-    times = {
-        layer.index: time_of_operation(layer.op) / products if layer.lines else 0.0
-        for layer in model.layers
-    }
+    times = {layer.index: rates.microseconds(layer) for layer in model.layers}
     return Latency(times, {}, prediction)

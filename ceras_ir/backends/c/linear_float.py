@@ -285,6 +285,7 @@ def float_linear(layer: Layer, op: LinearOperation) -> None:
             if layer.options.winograd != COptions.winograd:
                 winograd = Winograd.of(nest, layer.options.winograd)
         if winograd is not None:
+            layer.vector_cycles = winograd.cycles
             nest = replace(nest, tile=winograd.tile)
         elif layer.options.common_tiles:
             nest = float_nest(layer, op, geometry, common=True) or nest

@@ -332,6 +332,9 @@ class Machine:
     """Whether a debugger provides files and console, because there is no operating system."""
     products_per_us: float | None = None
     bytes_per_us: float | None = None
+    cycles_per_us: float | None = None
+    cache_bytes: int | None = None
+    memory_bytes_per_us: float | None = None
 
     @property
     def summary(self) -> BoardSummary:
@@ -345,12 +348,17 @@ class Machine:
 MEASURED_PRODUCTS_PER_US = 240_000
 """Measured on an x86-64 host with 512-bit vectors; see `benchmarks/predicted_times.py`."""
 
+LAST_CACHE_BYTES, MEASURED_MEMORY_BYTES_PER_US = 32 << 20, 16_000
+"""The last cache of this host, and the rate of loads from its memory."""
+
 NATIVE_MACHINE = Machine(
     "this machine",
     "cc",
     ("-march=native",),
     products_per_us=MEASURED_PRODUCTS_PER_US,
     bytes_per_us=2 * MEASURED_PRODUCTS_PER_US / HOST.element,
+    cache_bytes=LAST_CACHE_BYTES,
+    memory_bytes_per_us=MEASURED_MEMORY_BYTES_PER_US,
 )
 
 
@@ -371,6 +379,12 @@ class Computer:
     """Products of int8 in dense layers, as the kernels compute them on one core."""
     bytes_per_us: float | None = board_field(None, is_positive=True)
     """Bytes of values that one core loads or stores."""
+    cycles_per_us: float | None = board_field(None, is_positive=True)
+    """Modelled cycles of vector kernels; by default one for 64 products."""
+    cache_bytes: int | None = board_field(None, minimum=1)
+    """The largest cache that one core uses without sharing."""
+    memory_bytes_per_us: float | None = board_field(None, is_positive=True)
+    """Bytes that one core loads from beyond this cache; without it, caches are not modelled."""
 
 
 def load_machine(name: str) -> Machine | Board:

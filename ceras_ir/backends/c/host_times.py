@@ -1,0 +1,175 @@
+"""
+Predict the time of the layers of a printed model on a computer.
+
+The time of a layer is the sum of arithmetic, in proportion to the rate of 8-bit products, and of
+loads of bytes that the cache does not hold. Rates relative to a product were measured on one x86-64
+host with 512-bit vectors; `benchmarks/predicted_times.py` and `benchmarks/peers.py` compare
+predictions with measured times.
+"""
+
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.ir import BlockArgument, Operation, SSAValue
+
+from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.machines import Machine
+from ceras_ir.backends.c.model import PrintedModel
+from ceras_ir.backends.c.sums import Geometry
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.attributes import viewed_operand
+from ceras_ir.network.storage import WIDE, width
+from ceras_ir.transforms.memory.liveness import byte_size
+from ceras_ir.transforms.quantization.analysis.time_model import time_of_operation
+
+PRODUCTS_PER_VECTOR, LANES, BYTES_PER_LANE = 64, 16, 4
+"""The 8-bit products of an instruction, the sums to which it adds, and the products of a sum."""
+
+OUTPUT, FLOAT_OUTPUT = 8.0, 16.0
+"""The time to finish and store a sum, in 8-bit products."""
+
+FLOAT_PRODUCT, WIDE_PRODUCT = 4.3, 1.7
+"""The time of a float product and of a 16-bit product, in 8-bit products."""
+
+TAP, FLOAT_TAP, STRIDED = 3.2, 9.5, 1.8
+"""The time of a product of a depthwise layer, and the factor of strides above 1."""
+
+GATE, FLOAT_GATE, STATE_PRODUCT = 600.0, 1000.0, 2.0
+"""The time of a gate of a recurrent layer, and of an 8-bit product with its state."""
+
+ELEMENT: dict[str, tuple[float, float]] = {
+    "quantize": (30.0, 30.0),
+    "dequantize": (30.0, 30.0),
+    "requantize": (30.0, 30.0),
+    "transpose": (25.0, 90.0),
+    "binary": (40.0, 45.0),
+    "lookup": (10.0, 10.0),
+    "softmax": (400.0, 400.0),
+    "normalize": (60.0, 60.0),
+    "concat": (10.0, 40.0),
+    "slice": (10.0, 40.0),
+    "unary": (16.0, 16.0),
+}
+"""The time of an element of a result in integers and in float, in 8-bit products."""
+
+FUNCTION = {
+    graph.Function.RELU: 0.0,
+    graph.Function.CLIP: 0.0,
+    graph.Function.LEAKY_RELU: 10.0,
+    graph.Function.HARD_SIGMOID: 70.0,
+    graph.Function.HARD_SWISH: 70.0,
+    graph.Function.GELU: 600.0,
+    graph.Function.ERF: 550.0,
+}
+OTHER_FUNCTION = 300.0
+"""The additional time of a float function, in 8-bit products."""
+
+REDUCED = 110.0
+"""The time of an operand of a reduction, in 8-bit products."""
+
+POOLED = (22.0, 16.0)
+"""The time of an element in a window of a pooling layer, in integers and in float."""
+
+PACKED = (45.0, 180.0)
+"""The time to pack an element of weights that are computed, in integers and in float."""
+
+
+@dataclass(frozen=True)
+class HostTimes:
+    """
+    The rates of a computer, and whether its cache holds the constants of a network from run to run.
+    """
+
+    products_per_us: float
+    cycles_per_us: float
+    memory_bytes_per_us: float | None
+    cache_bytes: float
+    is_resident: bool
+
+    @classmethod
+    def of(cls, model: PrintedModel, machine: Machine) -> "HostTimes | None":
+        """Return the rates for a model, or `None` if the machine does not specify them."""
+        if machine.products_per_us is None:
+            return None
+        cache = machine.cache_bytes or float("inf")
+        resident = model.pool.nbytes + model.arena_bytes <= cache
+        cycles = machine.cycles_per_us or machine.products_per_us / PRODUCTS_PER_VECTOR
+        return cls(machine.products_per_us, cycles, machine.memory_bytes_per_us, cache, resident)
+
+    def microseconds(self, layer: Layer) -> float:
+        """Return the time of a run of a layer in microseconds."""
+        op = layer.op
+        if not layer.lines or viewed_operand(op) is not None:
+            return 0.0
+        if layer.vector_cycles is None:
+            arithmetic = _products(op) / self.products_per_us
+        else:
+            arithmetic = layer.vector_cycles / self.cycles_per_us
+        if self.memory_bytes_per_us is None:
+            return arithmetic
+        return arithmetic + self._loaded_bytes(op) / self.memory_bytes_per_us
+
+    def _loaded_bytes(self, op: Operation) -> float:
+        """
+        Return the bytes that are not in the cache when `op` starts: constants and network inputs
+        unless the cache holds the network, and operands and results that are larger than the cache.
+        """
+        kept = [v for v in op.operands if not _is_cold(v)]
+        cold = 0 if self.is_resident else sum(byte_size(v) for v in op.operands if _is_cold(v))
+        values = sum(map(byte_size, (*kept, *op.results)))
+        return cold + (values if values + cold > self.cache_bytes else 0)
+
+
+def _is_cold(value: SSAValue) -> bool:
+    """Return whether no earlier operation of a run loads or stores `value`."""
+    return isinstance(value, BlockArgument) or isinstance(value.owner, graph.ConstantOp)
+
+
+def _products(op: Operation) -> float:
+    """Return the arithmetic of an operation, in 8-bit products."""
+    is_float = graph.quantized_element(op.results[0]) is None
+    size = _size(op.results[0])
+    match op:
+        case graph.ReduceOp():
+            return REDUCED * _size(op.operands[0])
+        case graph.RecurrenceOp():
+            product, gate = (STATE_PRODUCT, GATE) if op.is_integer else (FLOAT_PRODUCT, FLOAT_GATE)
+            return product * op.macs + gate * _size(op.input)
+        case graph.LinearOperation():
+            return _linear(op)
+        case graph.Pool2dOp():
+            return POOLED[is_float] * max(prod(op.kernel.get_values()) * size, size)
+        case _:
+            each = ELEMENT.get(op.name.removeprefix("graph."))
+            if each is None:
+                return time_of_operation(op)
+            called = _function(op.function) if isinstance(op, graph.UnaryOp) else 0.0
+            return (each[is_float] + called) * size
+
+
+def _function(function: graph.FunctionAttr) -> float:
+    return FUNCTION.get(function.data, OTHER_FUNCTION)
+
+
+def _linear(op: graph.LinearOperation) -> float:
+    is_float = graph.quantized_element(op.input) is None
+    geometry, outputs = Geometry.of(op), _size(op.result)
+    called = 0.0 if op.activation is None else _function(op.activation)
+    stored = outputs * ((FLOAT_OUTPUT if is_float else OUTPUT) + called)
+    if geometry.is_depthwise:
+        assert isinstance(op, graph.Conv2dOp)
+        factor = STRIDED if max(op.strides.get_values()) > 1 else 1.0
+        taps = outputs * geometry.k * (FLOAT_TAP if is_float else TAP) * factor
+        return taps + called * outputs
+    step = 1 if is_float else BYTES_PER_LANE
+    vectors = -(-geometry.n // LANES) * -(-geometry.k // step) * step
+    products = geometry.positions * geometry.groups * LANES * vectors
+    if not isinstance(op.weights.owner, graph.ConstantOp):
+        stored += _size(op.weights) * PACKED[is_float]
+    if is_float:
+        return FLOAT_PRODUCT * products + stored
+    return (WIDE_PRODUCT if width(op.input) == WIDE else 1.0) * products + stored
+
+
+def _size(value: SSAValue) -> int:
+    return prod(graph.shape_of(value))
