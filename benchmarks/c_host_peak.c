@@ -1,6 +1,7 @@
-/* The processor's own limits: products per second of vpdpbusd and of the fused float product,
- * from loops that do nothing else. Prints one line of JSON, in units of 10^9 products a second. */
-#define _POSIX_C_SOURCE 199309L
+/* The processor's own limits: products per second of vpdpbusd, of the fused float product and, if it
+ * has them, of the tiles of AMX, from loops that do nothing else. Prints one line of JSON, in units of
+ * 10^9 products a second; 0 without AMX. */
+#define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>
 #include <time.h>
@@ -40,14 +41,58 @@ static double seconds(void)
 RATE(bytes, i32v, 64.0, DOT)
 RATE(floats, f32v, 16.0, FUSED)
 
+#ifdef __AMX_INT8__
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18, TILES = 8, ROWS = 16, ROW_BYTES = 64 };
+
+static double tiles(void)
+{
+  struct {
+    uint8_t palette, start, reserved[14];
+    uint16_t bytes[16];
+    uint8_t rows[16];
+  } layout = {.palette = 1};
+  if (syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA)) return 0;
+  for (int i = 0; i < TILES; ++i) layout.bytes[i] = ROW_BYTES, layout.rows[i] = ROWS;
+  _tile_loadconfig(&layout);
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  _tile_zero(4);
+  _tile_zero(5);
+  _tile_zero(6);
+  _tile_zero(7);
+  const double start = seconds();
+  for (int i = 0; i < STEPS / 16; ++i) {
+    _tile_dpbusd(0, 4, 6);
+    _tile_dpbusd(1, 4, 7);
+    _tile_dpbusd(2, 5, 6);
+    _tile_dpbusd(3, 5, 7);
+  }
+  const double taken = seconds() - start;
+  _tile_release();
+  return 4.0 * ROWS * ROWS * ROW_BYTES * (STEPS / 16) / taken * 1e-9;
+}
+#else
+static double tiles(void)
+{
+  return 0;
+}
+#endif
+
 int main(void)
 {
-  double best = 0, best_float = 0;
+  double best = 0, best_float = 0, best_tiles = 0;
   for (int i = 0; i < REPEATS; ++i) {
-    const double now = bytes(), now_float = floats();
+    const double now = bytes(), now_float = floats(), now_tiles = tiles();
     best = now > best ? now : best;
     best_float = now_float > best_float ? now_float : best_float;
+    best_tiles = now_tiles > best_tiles ? now_tiles : best_tiles;
   }
-  printf("{\"int8\":%.1f,\"float32\":%.1f}\n", best, best_float);
+  printf("{\"int8\":%.1f,\"float32\":%.1f,\"amx\":%.1f}\n", best, best_float, best_tiles);
   return 0;
 }

@@ -119,8 +119,11 @@ class Comparison:
         self.rounds: int = arguments.rounds
         self.seconds: float = arguments.seconds
         self.is_dry: bool = arguments.prepare
-        self.peak = {} if self.is_dry else peaks(programs.folder)
-        self.peak["float"] = self.peak.get("float32", math.nan)
+        self.peak: dict[str, float] = {}
+        if not self.is_dry:
+            rates = peaks(programs.folder)
+            tiles = rates["amx"] if programs.isa == "native" else 0.0
+            self.peak = {"float": rates["float32"], "int8": max(rates["int8"], tiles)}
 
     def results(self, rows: Sequence[Row], kinds: Sequence[str]) -> Iterator[Result]:
         for row in rows:
@@ -250,8 +253,8 @@ def title(comparison: Comparison) -> str:
     unit = "processor time" if programs.threads == 1 else "elapsed time"
     return (
         f"{cpu[1] if cpu else 'this processor'}, --isa {programs.isa}, {programs.threads} "
-        f"thread(s), {unit} in ms, median of {comparison.rounds} rounds. Peak of a core without "
-        f"AMX: {peak['int8']:.0f} int8 and {peak['float']:.0f} float GMAC/s.\n"
+        f"thread(s), {unit} in ms, median of {comparison.rounds} rounds. Peak of a core: "
+        f"{peak['int8']:.0f} int8 and {peak['float']:.0f} float GMAC/s.\n"
         f"{compiler}; {', '.join(filter(None, versions))}."
     )
 
