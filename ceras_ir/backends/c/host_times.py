@@ -16,6 +16,7 @@ from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.machines import Machine
 from ceras_ir.backends.c.model import PrintedModel
 from ceras_ir.backends.c.sums import Geometry
+from ceras_ir.backends.c.values import zero_point_of
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.attributes import viewed_operand
 from ceras_ir.network.storage import WIDE, width
@@ -46,6 +47,9 @@ ELEMENT: dict[str, tuple[float, float]] = {
     "lookup": (10.0, 10.0),
     "softmax": (400.0, 400.0),
     "normalize": (60.0, 60.0),
+    "integer_normalize": (600.0, 600.0),
+    "integer_softmax": (160.0, 160.0),
+    "resize": (40.0, 120.0),
     "concat": (10.0, 40.0),
     "slice": (10.0, 40.0),
     "unary": (16.0, 16.0),
@@ -70,8 +74,11 @@ REDUCED = 110.0
 POOLED = (22.0, 16.0)
 """The time of an element in a window of a pooling layer, in integers and in float."""
 
-PACKED = (45.0, 180.0)
-"""The time to pack an element of weights that are computed, in integers and in float."""
+PACKED, LOOP_PRODUCT = (200.0, 180.0), 12.0
+"""
+The time to pack an element of weights that are computed, in integers and in float, and of a product
+with computed weights that have a zero point, for which there are only portable loops.
+"""
 
 
 @dataclass(frozen=True)
@@ -99,7 +106,7 @@ class HostTimes:
     def microseconds(self, layer: Layer) -> float:
         """Return the time of a run of a layer in microseconds."""
         op = layer.op
-        if not layer.lines or viewed_operand(op) is not None:
+        if not layer.lines or not op.results or viewed_operand(op) is not None:
             return 0.0
         if layer.vector_cycles is None:
             arithmetic = _products(op) / self.products_per_us
@@ -165,6 +172,9 @@ def _linear(op: graph.LinearOperation) -> float:
     vectors = -(-geometry.n // LANES) * -(-geometry.k // step) * step
     products = geometry.positions * geometry.groups * LANES * vectors
     if not isinstance(op.weights.owner, graph.ConstantOp):
+        element = graph.quantized_element(op.weights)
+        if element is not None and zero_point_of(element):
+            return op.macs * LOOP_PRODUCT + stored
         stored += _size(op.weights) * PACKED[is_float]
     if is_float:
         return FLOAT_PRODUCT * products + stored
