@@ -1,8 +1,8 @@
 """
 Prepare the programs that `peers.py` compares: the C of a network, and other runtimes.
 
-All files are in a folder. A file is made again if its inputs changed: the network, the compiler,
-the versions of a runtime, or the conversion.
+All files are in a folder. A file is generated again if the network, the compiler, the versions of
+a runtime, or the conversion changed.
 """
 
 import hashlib
@@ -49,14 +49,14 @@ class Failed(Exception):
 
 @dataclass(frozen=True)
 class Row:
-    """A network: how it is built, quantized in other runtimes, and compiled to C."""
+    """A network: the builder, the quantization in other runtimes, and the options of the C."""
 
     name: str
     build: Callable[[Path], object]
     method: str = "static"
     """The METHOD of `peer_conversions.py`."""
     states: tuple[tuple[str, str], ...] = ()
-    """Pairs of an input and the output that is its next value."""
+    """Pairs of a state and the output with the next value."""
     kinds: tuple[str, ...] = ("float", "int8")
     is_quantized: bool = False
     """Whether the C is compiled from the int8 model of ONNX Runtime."""
@@ -64,7 +64,7 @@ class Row:
 
 @dataclass
 class Cell:
-    """A program with a network: what it reports, and its times in milliseconds."""
+    """A program with a network: the report of the process, and times in milliseconds."""
 
     program: str
     reason: str = ""
@@ -76,7 +76,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Place:
-    """The folder of a network, and its reference output."""
+    """The folder of a network, and the reference output."""
 
     folder: Path
     reference: NDArray[np.float64]
@@ -91,7 +91,7 @@ class Place:
 
 
 def run(*words: str | Path, **extra: str) -> str:
-    """Return the output of a command; raise `Failed` with its last line if it fails."""
+    """Return the output of a command; raise `Failed` with the last line of the error."""
     env = os.environ | extra
     done = subprocess.run(words, capture_output=True, text=True, env=env, check=False)
     if done.returncode:
@@ -101,7 +101,7 @@ def run(*words: str | Path, **extra: str) -> str:
 
 
 def remade(mark: Path, key: object, make: Callable[[], object]) -> Any:
-    """Return the value of `make`, or the value in the file `mark` if it has the same key."""
+    """Return the value of `make`, or the value in the file `mark` if the keys are equal."""
     digest = hashlib.sha256(repr(key).encode()).hexdigest()
     if mark.exists() and (known := json.loads(mark.read_text()))["key"] == digest:
         return known["value"]
@@ -148,12 +148,12 @@ class Programs:
                 cwd=self.folder,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            return {"refused": f"no answer in {CONVERSION_LIMIT_S} s"}
+            return {"refused": f"no answer in {CONVERSION_LIMIT_S} s", "is_late": True}
         found = re.findall(r"^@(.*)$", done.stdout, re.MULTILINE)
         return json.loads(found[-1]) if found else {"refused": f"exit status {done.returncode}"}
 
     def versions(self, peer: str) -> str:
-        """Return the packages of a runtime with their versions, or "" if it is not installed."""
+        """Return the packages of a runtime with versions, or "" if they are not installed."""
         if peer not in self._versions:
             answer = self.ask(peer, "versions", peer)
             self._versions[peer] = str(answer.get("versions", ""))
@@ -192,10 +192,12 @@ class Programs:
         words = ("convert", peer, kind, place.model, place.data, place.folder, row.method)
         mark = place.folder / f"{peer}-{kind}.json"
         found = remade(mark, key, lambda: self.ask(peer, *words))
+        if "is_late" in found:
+            mark.unlink()  # The next run tries again.
         return Cell(peer, reason=found.get("refused", ""), form=found.get("form", ""))
 
     def compiled(self, row: Row, kind: str, place: Place, model: Path) -> Cell:
-        """Compile a network to C, and the C to programs. The form is their folder."""
+        """Compile a network to C, and the C to programs. The form is the folder of the programs."""
         states = [word for pair in row.states for word in ("--state", "=".join(pair))]
         options = ["--quantize", "none", *states, *self.board]
         if kind == "int8" and not row.is_quantized:
@@ -254,7 +256,7 @@ class Programs:
     def served(self, program: str, form: Path | str, data: Path) -> Iterator[Talk]:
         """
         Start a runtime with a network, and yield a function that sends a line and returns the
-        answer. The first line must be empty; its answer describes the process.
+        answer. The first line must be empty; the answer describes the process.
         """
         python = self.pythons["onnxruntime" if program == REFERENCE else program]
         words = (python, HERE / "peer_process.py", "serve", program, form)
@@ -278,7 +280,7 @@ class Programs:
                     if "refused" in found:
                         raise Failed(found["refused"])
                     return found
-            raise Failed(f"the process ends with status {process.wait()}")
+            raise Failed(f"the process exited with status {process.wait()}")
 
         try:
             yield talk
@@ -294,8 +296,8 @@ def without_batch(samples: NDArray[Any]) -> NDArray[Any]:
 
 def agreement(reference: NDArray[np.float64], found: Sequence[NDArray[Any]]) -> float:
     """
-    Return the signal-to-noise ratio in dB of the best of the outputs with the size of the
-    reference, whose names may differ; nan if there is none.
+    Return the signal-to-noise ratio in dB of the best output with the size of the reference; nan
+    if no output has this size. Names are not compared.
     """
     ratios: list[float] = []
     for array in found:
