@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from yolox import yolox_s
+from yolox import yolox
 
 from ceras_ir.driver.compile import main as compile_main
 from ceras_ir.workbench.report.tool import main as report_main
@@ -58,7 +58,7 @@ def main() -> None:
         folder = arguments.folder
         if folder is None:
             model, folder = work / "yolox_s.onnx", work / "out"
-            yolox_s(model)
+            yolox(model)
             command = [str(model), "--target", arguments.target, "--report", "-o", str(folder)]
             if status := compile_main(command):
                 sys.exit(status)

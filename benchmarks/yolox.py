@@ -1,4 +1,7 @@
-"""Build YOLOX-s, a detector with three scales that are concatenated, with random weights."""
+"""
+Build YOLOX-s and YOLOX-Nano, detectors with three scales that are concatenated, with random
+weights.
+"""
 
 from pathlib import Path
 
@@ -8,11 +11,27 @@ from onnx import helper, numpy_helper
 
 
 class _Detector(Builder):
-    """The parts of YOLOX-s. All values have a name and channels."""
+    """
+    The parts of YOLOX. All values have a name and channels, which are those of YOLOX-s. If `nano`,
+    layers have half of the channels, and larger windows are a depthwise and a pointwise layer.
+    """
+
+    def __init__(self, seed: int, *, nano: bool) -> None:
+        super().__init__(seed)
+        self.nano = nano
+
+    def width(self, channels: int) -> int:
+        return channels // 2 if self.nano else channels
 
     def unit(self, x: str, name: str, i: int, o: int, kernel: int = 1, stride: int = 1) -> str:
         """Append convolution, batch norm and SiLU."""
-        y = self.conv(x, name, i, o, kernel, stride)
+        i, o = self.width(i), self.width(o)
+        if self.nano and kernel > 1:
+            y = self.conv(x, f"{name}.depthwise", i, i, kernel, stride, i)
+            return self.silu(self.conv(self.silu(y, f"{name}.depthwise"), name, i, o, 1), name)
+        return self.silu(self.conv(x, name, i, o, kernel, stride), name)
+
+    def silu(self, y: str, name: str) -> str:
         return self.node("Mul", f"{name}.silu", [y, self.node("Sigmoid", f"{name}.sigmoid", [y])])
 
     def join(self, name: str, values: list[str]) -> str:
@@ -42,6 +61,7 @@ class _Detector(Builder):
             y = self.unit(stem, f"{name}.{side}.0", width, width, 3)
             sides[side] = self.unit(y, f"{name}.{side}.1", width, width, 3)
         ends: list[str] = []
+        width = self.width(width)
         for end, side, o in (("box", "reg", 4), ("obj", "reg", 1), ("class", "cls", classes)):
             weights = self.rng.standard_normal((o, width, 1, 1)) * width**-0.5
             y = self.node(
@@ -56,9 +76,12 @@ class _Detector(Builder):
         return self.join(name, ends)
 
 
-def yolox_s(path: Path, size: int = 416, classes: int = 80) -> None:
-    """Write YOLOX-s with random weights and outputs before decoding: 9.0 M parameters."""
-    b = _Detector(7)
+def yolox(path: Path, size: int = 416, classes: int = 80, *, nano: bool = False) -> None:
+    """
+    Write YOLOX-s (9.0 M parameters), or YOLOX-Nano (0.9 M), with random weights and outputs before
+    decoding.
+    """
+    b = _Detector(7, nano=nano)
     slices: list[str] = []
     for n, (row, column) in enumerate(((0, 0), (1, 0), (0, 1), (1, 1))):
         ends = {"starts": [row, column], "ends": [size, size], "axes": [2, 3], "steps": [2, 2]}
@@ -66,7 +89,8 @@ def yolox_s(path: Path, size: int = 416, classes: int = 80) -> None:
         for name, values in zip(names, ends.values(), strict=True):
             b.initializers.append(numpy_helper.from_array(np.array(values, np.int64), name))
         slices.append(b.node("Slice", f"focus.{n}", ["input", *names]))
-    x = b.unit(b.join("focus", slices), "stem", 12, 32, 3)
+    stem = b.conv(b.join("focus", slices), "stem", 12, b.width(32), 3)
+    x = b.silu(stem, "stem")
     scales: list[str] = []
     for n, (i, o, count) in enumerate(((32, 64, 1), (64, 128, 3), (128, 256, 3), (256, 512, 1))):
         x = b.unit(x, f"dark{n}.conv", i, o, 3, 2)

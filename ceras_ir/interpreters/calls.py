@@ -1,8 +1,8 @@
 """
 Define functions, calls, loops, branches and `graph.extract` in numpy.
 
-`LocatedInterpreter` reports errors at operations and releases values early. xDSL's definitions of
-functions are in a package that imports all dialects, which takes longer than a small network.
+xDSL's definitions of functions are in a package that imports all dialects, which takes longer than
+a small network.
 
 Loops and branches are pure, so results are cached by functions and arrays. Passes use the same
 samples, and levels are compared on the same inputs, so a loop of thousands of steps would otherwise
@@ -10,14 +10,13 @@ be repeated. Only calls from `main` are cached. Beyond `MAX_CACHED_BYTES`, the o
 removed.
 """
 
-from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
+from collections.abc import Callable, Generator, Hashable, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects import func
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, SymbolRefAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.interpreter import (
     Interpreter,
@@ -30,127 +29,10 @@ from xdsl.interpreter import (
     impl_terminator,
     register_impls,
 )
-from xdsl.ir import Block, Operation, SSAValue
-from xdsl.utils.exceptions import InterpretationError
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.calls import PACKED_ALIGNMENT, called_functions
 from ceras_ir.interpreters.float_functions import is_for_statistics
-from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError, node_name
-
-
-class OutOfRangeError(Exception):
-    """
-    An access outside of a buffer. The interpreter converts it to an `InputError` with the location
-    of the operation.
-    """
-
-
-def check(kind: str, low: int, high: int, extent: int) -> None:
-    """
-    Raise `OutOfRangeError` unless `low` and `high` are in `[0, extent)`. `kind` names the positions
-    in the message, such as "row".
-    """
-    if low < 0 or high >= extent:
-        position = low if low < 0 else high
-        raise OutOfRangeError(f"{kind} {position} is out of range, expected [0, {extent})")
-
-
-def check_indices(indices: Iterable[int], extents: Iterable[int]) -> None:
-    """Raise `OutOfRangeError` if an index is not in `[0, extent)` of the dimension."""
-    for index, extent in zip(indices, extents, strict=False):
-        check("index", index, index, extent)
-
-
-def index_values(operands: Iterable[int | IntegerAttr]) -> tuple[int, ...]:
-    """
-    Return the integers of index operands. The interpreter of xDSL passes integers up to 0.74, and
-    attributes from 0.75 on.
-    """
-    return tuple(v.value.data if isinstance(v, IntegerAttr) else v for v in operands)
-
-
-class LocatedInterpreter(Interpreter):
-    """
-    The interpreter of xDSL with three changes. Errors that the verifier cannot detect, such as an
-    index out of range, are reported with the location of the operation. A value is released after
-    the last use in a function, so that memory contains only live values. Overflow and division by
-    zero follow IEEE 754, without a warning.
-    """
-
-    def __init__(self, module: ModuleOp, listeners: Sequence[Interpreter.Listener] = ()) -> None:
-        super().__init__(module, listeners=tuple(listeners))
-        self._follower = _Follower(self)
-
-    def run_op(
-        self, op: Operation | str | SymbolRefAttr, inputs: PythonValues = ()
-    ) -> PythonValues:
-        with self._located(in_function=False):
-            return super().run_op(op, inputs)
-
-    def call_op(
-        self, op: Operation | str | SymbolRefAttr, inputs: PythonValues = ()
-    ) -> PythonValues:
-        with self._located(in_function=True):
-            return super().call_op(op, inputs)
-
-    @contextmanager
-    def _located(self, *, in_function: bool) -> Generator[None]:
-        follower, listeners = self._follower, self.listeners
-        if follower not in listeners:
-            self.listeners = (*listeners, follower)
-        depth, releases = len(follower.running), follower.releases
-        follower.releases = in_function
-        try:
-            with np.errstate(all="ignore"):
-                yield
-        except OutOfRangeError as error:
-            raise InputError([follower.finding(str(error))]) from None
-        except InterpretationError as error:
-            if len(follower.running) == depth:
-                raise
-            message = f"unsupported by the interpreter: {error}"
-            raise UnsupportedError([follower.finding(message)]) from None
-        finally:
-            self.listeners, follower.releases = listeners, releases
-            del follower.running[depth:]
-
-
-# Records the running operations, outermost first.
-class _Follower(Interpreter.Listener):
-    def __init__(self, interpreter: Interpreter) -> None:
-        self.interpreter = interpreter
-        self.running: list[Operation] = []
-        self.releases = False
-        self._last_uses: dict[Block, dict[Operation, list[SSAValue]]] = {}
-
-    def will_interpret_op(self, op: Operation, args: PythonValues) -> None:
-        self.running.append(op)
-
-    def did_interpret_op(self, op: Operation, results: PythonValues) -> None:
-        self.running.pop()
-        block = op.parent
-        if not self.releases or block is None or not isinstance(block.parent_op(), FuncOp):
-            return
-        if block not in self._last_uses:
-            self._last_uses[block] = _last_uses(block)
-        released = self._last_uses[block].get(op, ())
-        self.interpreter.set_values((value, None) for value in released)
-
-    def finding(self, message: str) -> Finding:
-        op = self.running[-1]
-        return Finding(node_name(op), op.name, message)
-
-
-def _last_uses(block: Block) -> dict[Operation, list[SSAValue]]:
-    last: dict[SSAValue, Operation] = {}
-    for op in block.ops:
-        last |= dict.fromkeys(op.operands, op)
-    found: dict[Operation, list[SSAValue]] = {}
-    for value, op in last.items():
-        if all(use.operation.parent is block for use in value.uses):
-            found.setdefault(op, []).append(value)
-    return found
 
 
 @register_impls

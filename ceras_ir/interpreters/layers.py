@@ -23,7 +23,7 @@ from ceras_ir.dialects.graph.normalization import (
     NormalizeOp,
 )
 from ceras_ir.dialects.graph.operation import shape_of, stored_element
-from ceras_ir.interpreters.float_functions import apply_function
+from ceras_ir.interpreters.float_functions import apply_function, is_for_statistics
 from ceras_ir.interpreters.windows import combined_in_order
 from ceras_ir.network import integer
 
@@ -49,6 +49,10 @@ def _product(op: graph.RecurrenceOp, weights: NDArray[np.number], bias: Floats |
 
 
 def _of_floats(weights: NDArray[np.number]) -> Product:
+    if is_for_statistics():
+        columns = weights.astype(np.float32, copy=False).T
+        return lambda h, rows: h @ columns[:, rows]
+
     def multiply(h: Floats, rows: slice) -> Floats:
         products: Floats = np.multiply(h.T[:, :, None], weights[rows].T[:, None, :])
         total = combined_in_order(np.add, products.reshape(len(products), -1))

@@ -12,6 +12,7 @@ element that it overwrites.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import product
 from math import prod
 from typing import TypeAlias
@@ -89,12 +90,24 @@ def run(
     outputs by name. `tracer` receives each operation with the results. Overflow and division by
     zero follow IEEE 754, without a warning.
     """
-    main = main_function(module)
-    arrays = check_inputs(main, inputs)
-    listeners = () if tracer is None else (_Trace(tracer),)
-    interpreter = interpreter_of(module, listeners)
-    results = interpreter.call_op("main", tuple(arrays))
-    return dict(zip(output_names(main), results, strict=True))
+    return Execution(module).run(inputs, tracer)
+
+
+class Execution:
+    """Runs a network, which must not change between runs. Later runs need less time."""
+
+    def __init__(self, module: ModuleOp) -> None:
+        self._main = main_function(module)
+        self._names = output_names(self._main)
+        self._interpreter = interpreter_of(module)
+        self._interpreter.is_final = True
+
+    def run(self, inputs: Mapping[str, Array], tracer: Tracer | None = None) -> dict[str, Array]:
+        """Run the network, see `run`."""
+        arrays = check_inputs(self._main, inputs)
+        self._interpreter.listeners = () if tracer is None else (_Trace(tracer),)
+        results = self._interpreter.call_op(self._main, tuple(arrays))
+        return dict(zip(self._names, results, strict=True))
 
 
 def pack(x: Array, shape: tuple[int, ...]) -> Array:
@@ -301,19 +314,19 @@ def run_in_arena(
     raise AssertionError("no func.return")
 
 
-Runner: TypeAlias = Callable[[ModuleOp, Mapping[str, Array], Tracer | None], dict[str, Array]]
+Runner: TypeAlias = Callable[[Mapping[str, Array], Tracer | None], dict[str, Array]]
 
 
 class Sequence:
     """
     Runs a network with states step by step, and keeps the states from a step to the next. The
-    network may be at any level above machine code.
+    network may be at any level above machine code, and must not change between steps.
     """
 
     def __init__(self, module: ModuleOp):
         main = main_function(module)
-        self.module = module
-        self._run: Runner = run if arena_of(main) is None else run_in_arena
+        in_arena = partial(run_in_arena, module)
+        self._run: Runner = Execution(module).run if arena_of(main) is None else in_arena
         self._names = {state.name: state.result_name for state in states_of(main)}
         self.states: dict[str, Array] = {s.name: initial_state(s) for s in states_of(main)}
         """The states that the next step receives, by the names of arguments."""
@@ -322,7 +335,7 @@ class Sequence:
         """
         Run the network on a sample and the present states. Return the outputs that are not states.
         """
-        results = self._run(self.module, {**sample, **self.states}, tracer)
+        results = self._run({**sample, **self.states}, tracer)
         self.states = {name: results[result] for name, result in self._names.items()}
         kept = set(self._names.values())
         return {name: array for name, array in results.items() if name not in kept}

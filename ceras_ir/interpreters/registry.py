@@ -20,6 +20,8 @@ from xdsl.dialects.builtin import ModuleOp
 if TYPE_CHECKING:
     from xdsl.interpreter import Interpreter, InterpreterFunctions
 
+    from ceras_ir.interpreters.located import LocatedInterpreter
+
 Meaning: TypeAlias = "str | Callable[[], InterpreterFunctions]"
 """`module:class`, or a function that creates the implementation."""
 
@@ -55,12 +57,12 @@ def register(dialect: str, meaning: Meaning) -> None:
 
 def interpreter_of(
     module: ModuleOp, listeners: "Sequence[Interpreter.Listener]" = ()
-) -> "Interpreter":
+) -> "LocatedInterpreter":
     """
     Return an interpreter of a module, with the implementations of all dialects that it uses.
     `listeners` are notified of each operation.
     """
-    from ceras_ir.interpreters.calls import LocatedInterpreter
+    from ceras_ir.interpreters.located import LocatedInterpreter
 
     interpreter = LocatedInterpreter(module, listeners)
     dialects = {op.name.partition(".")[0] for op in module.walk()}

@@ -23,7 +23,7 @@ from ceras_ir.backends.vta.machine.scratchpads import row_major
 from ceras_ir.dialects import tile
 from ceras_ir.dialects.graph import numpy_dtype
 from ceras_ir.dialects.quant import Rounding
-from ceras_ir.interpreters.calls import check, check_indices, index_values
+from ceras_ir.interpreters.located import check, check_indices, index_values
 from ceras_ir.interpreters.network import pack, unpack
 from ceras_ir.interpreters.windows import Window, convolve, exact_type
 from ceras_ir.network.integer import round_shift, shift_swish

@@ -23,7 +23,7 @@ from ceras_ir.dialects import tile
 from ceras_ir.dialects.mem.packing import PackTilesOp, PackWindowsOp, packed_shape
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.dialects.tile.memory import buffer_type
-from ceras_ir.interpreters.calls import OutOfRangeError
+from ceras_ir.interpreters.located import OutOfRangeError
 from ceras_ir.interpreters.network import fold_zero_point, pack, pack_tiles, unpack, windows
 
 Loop = tuple[int, int, int, int]

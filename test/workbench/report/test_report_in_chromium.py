@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from workbench.browser import APPEARANCE, CHROMIUM, DARK, NO_CHROMIUM, chromium, probed
-from yolox import yolox_s
+from yolox import yolox
 
 from ceras_ir.driver.compile import main as compile_main
 from ceras_ir.workbench.report.tool import main as report_main
@@ -143,7 +143,7 @@ def test_a_network_of_many_layers_with_long_names(tmp_path: Path):
 def test_yolox_is_small_and_quick(tmp_path: Path):
     """The page has less than 3 MB and is drawn in 2 s; `benchmarks/report_page.py` prints both."""
     model, folder = tmp_path / "yolox_s.onnx", tmp_path / "out"
-    yolox_s(model)
+    yolox(model)
     assert compile_main([str(model), "--target", "c", "--report", "-o", str(folder)]) == 0
     page = folder / "report.html"
     assert page.stat().st_size < 3_000_000

@@ -25,7 +25,7 @@ from ceras_ir.backends.vta.machine.encoding import MicroOps
 from ceras_ir.backends.vta.machine.isa import GEMM_PIPELINE, SHR_RANGE, Instruction, MemoryType
 from ceras_ir.backends.vta.machine.time import Timing
 from ceras_ir.dialects import graph, tile
-from ceras_ir.interpreters.calls import index_values
+from ceras_ir.interpreters.located import index_values
 from ceras_ir.support.diagnostics import UnsupportedError
 
 

@@ -31,7 +31,7 @@ from ceras_ir.dialects.graph import (
     shape_of,
 )
 from ceras_ir.interpreters.float_functions import for_statistics
-from ceras_ir.interpreters.network import run, with_states
+from ceras_ir.interpreters.network import Execution
 from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import (
     input_names,
@@ -55,6 +55,7 @@ from ceras_ir.support.diagnostics import Finding, InputError, node_name, progres
 from ceras_ir.transforms.pass_kinds import FloatNetworkPass
 from ceras_ir.transforms.quantization.analysis.channel_factors import ChannelStatistics
 from ceras_ir.transforms.quantization.analysis.function_forms import reading_of
+from ceras_ir.transforms.quantization.analysis.kept_states import KeptStates
 from ceras_ir.transforms.quantization.analysis.observers import (
     Extremes,
     ObservedArray,
@@ -140,9 +141,12 @@ def observe(
         if (number := numbers.get(value)) is not None:
             found.add(number, readings[number].observed(_without_masks(value, array)), value)
 
-    for sample in samples:
-        watch(module, [sample], add)
-        found.samples += 1
+    def counted() -> Iterator[Mapping[str, Array]]:
+        for sample in samples:
+            yield sample
+            found.samples += 1
+
+    watch(module, counted(), add)
     return found
 
 
@@ -277,6 +281,10 @@ def sample_numbers(
     return [i * total // count for i in range(count)]
 
 
+_KEPT_STATES = KeptStates()
+"""The states that the last pass computed."""
+
+
 def chosen_samples(
     module: ModuleOp, path: str, numbers: Sequence[int]
 ) -> Iterator[Mapping[str, Array]]:
@@ -292,12 +300,14 @@ def chosen_samples(
     if not states_of(main):
         yield from (finite(each, lacking) for each in samples_at(path, inputs, numbers))
         return
-    before = samples_at(path, inputs, range(max(numbers, default=-1) + 1))
-    steps = (finite(each, lacking) for each in before)
-    wanted = set(numbers)
-    for number, sample in enumerate(with_states(module, steps)):
-        if number in wanted:
-            yield sample
+    before = range(max(numbers, default=-1) + 1)
+
+    def steps() -> Iterator[Mapping[str, Array]]:
+        return (finite(each, lacking) for each in samples_at(path, inputs, before))
+
+    states = _KEPT_STATES.with_states(module, steps, numbers)
+    for sample, known in zip(samples_at(path, inputs, numbers), states, strict=True):
+        yield {**finite(sample, lacking), **known}
 
 
 def finite(sample: Mapping[str, Array], lacking: Collection[str]) -> Mapping[str, Array]:
@@ -320,7 +330,7 @@ def watch(
     Run the network on each sample, and call `observe` with each value (inputs and results) and the
     elements as float32.
     """
-    main = main_function(module)
+    main, execution = main_function(module), Execution(module)
 
     def look(op: Operation, results: tuple[Array, ...]) -> None:
         for value, array in zip(op.results, results, strict=True):
@@ -331,7 +341,7 @@ def watch(
         with np.errstate(all="ignore"), for_statistics():
             for name, argument in zip(input_names(main), main.body.block.args, strict=True):
                 observe(argument, sample[name].astype(np.float32, copy=False))
-            run(module, sample, look)
+            execution.run(sample, look)
 
 
 def channel_statistics(

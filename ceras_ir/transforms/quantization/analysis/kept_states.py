@@ -1,0 +1,113 @@
+"""
+Keep the states of a network before selected steps of a sequence.
+
+Several passes use the same steps of calibration data. All steps before the last selected step must
+run to compute the states, which takes most of the time of quantization for a network with states.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import count
+
+import numpy as np
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, SSAValue
+
+from ceras_ir.data.samples import Array
+from ceras_ir.interpreters.float_functions import for_statistics
+from ceras_ir.interpreters.network import Sequence as Running
+from ceras_ir.network.function import is_copy, main_function, states_of
+
+Sample = Mapping[str, Array]
+Steps = Callable[[], Iterable[Sample]]
+
+MAX_KEPT_BYTES = 1 << 26
+
+
+@dataclass(frozen=True)
+class _Step:
+    """The states before a step, and a hash of all samples up to this step."""
+
+    samples: bytes
+    states: Mapping[str, Array]
+
+
+class KeptStates:
+    """The states before steps of a sequence, of the network that ran last."""
+
+    def __init__(self) -> None:
+        # A single object, because threads may share it.
+        self._last: tuple[bytes, Mapping[int, _Step]] = (b"", {})
+
+    def with_states(
+        self, module: ModuleOp, steps: Steps, numbers: Sequence[int]
+    ) -> Iterator[Mapping[str, Array]]:
+        """
+        Yield the states of the float network before each of the steps with the ascending `numbers`.
+        `steps` returns the samples of the sequence from the start to the last of `numbers`.
+        """
+        network = _digest_of_network(module)
+        known, kept = self._last
+        if network == known and _contains(kept, steps, numbers):
+            yield from (kept[number].states for number in numbers)
+            return
+        wanted, found, size = set(numbers), dict[int, _Step](), 0
+        running = Running(module)
+        for number, (sample, digest) in enumerate(_digested(steps())):
+            if number in wanted:
+                found[number] = _Step(digest, running.states)
+                size += sum(array.nbytes for array in running.states.values())
+                yield running.states
+            if number < numbers[-1]:
+                with for_statistics():
+                    running.step(sample)
+        if size <= MAX_KEPT_BYTES:
+            self._last = network, found
+
+
+def _contains(kept: Mapping[int, _Step], steps: Steps, numbers: Sequence[int]) -> bool:
+    if not all(number in kept for number in numbers):
+        return False
+    digests = enumerate(digest for _, digest in _digested(steps()))
+    return all(n not in kept or kept[n].samples == digest for n, digest in digests)
+
+
+def _digested(steps: Iterable[Sample]) -> Iterator[tuple[Sample, bytes]]:
+    digest = sha256()
+    for sample in steps:
+        for name, array in sorted(sample.items()):
+            digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).data)
+        yield sample, digest.digest()
+
+
+def _digest_of_network(module: ModuleOp) -> bytes:
+    """
+    Return a hash of all functions without discardable attributes, such as ranges and scales. Copies
+    of values are ignored.
+    """
+    names = [(state.name, state.result_name) for state in states_of(main_function(module))]
+    digest = sha256(str(names).encode())
+    for function in (op for op in module.walk() if isinstance(op, FuncOp)):
+        digest.update(f"{function.sym_name} {function.function_type}".encode())
+        free = count()
+        numbers: dict[SSAValue, int] = {value: next(free) for value in function.body.block.args}
+        for op in function.body.block.ops:
+            operands = [numbers[value] for value in op.operands]
+            if is_copy(op):
+                numbers[op.results[0]] = operands[0]
+                continue
+            numbers |= {value: next(free) for value in op.results}
+            digest.update(f"{op.name} {operands} {[r.type for r in op.results]}".encode())
+            for name, attribute in sorted(op.properties.items()):
+                digest.update(name.encode())
+                digest.update(_bytes_of(attribute))
+    return digest.digest()
+
+
+def _bytes_of(attribute: Attribute) -> bytes:
+    if isinstance(attribute, DenseIntOrFPElementsAttr):
+        return str(attribute.type).encode() + attribute.data.data
+    return str(attribute).encode()
