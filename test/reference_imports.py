@@ -79,7 +79,7 @@ def _compare(importer: Importer, model: onnx.ModelProto, module: ModuleOp) -> No
     try:
         folder = None if importer.folder is None else importer.folder.path
         reference = ModelReference(model, importer.named, folder)
-        imported = AsImported(model, module, importer.named, reference)
+        imported = AsImported(model, module, importer.named, reference, importer.sized)
         if mode != "all" and sum(prod(shape_of(v)) for v in imported.names) > MAX_ELEMENTS:
             return
         imported.compare(signed_sample(imported.main))

@@ -25,6 +25,7 @@ from ceras_ir.driver.shared_options import reference_target
 from ceras_ir.frontends.exporters import exporter_of
 from ceras_ir.network.artefacts import TensorInfo, network_inputs, network_outputs
 from ceras_ir.network.function import is_quantized, main_function
+from ceras_ir.network.lengths import parse_shape
 from ceras_ir.pipeline import report
 from ceras_ir.pipeline.build import build, run_all
 from ceras_ir.pipeline.context import load_context, load_universe
@@ -267,7 +268,7 @@ def load(
     example_inputs: Sequence[object] | None = None,
     *,
     batch: int = 1,
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: Mapping[str, str | Sequence[int]] | None = None,
     values: Mapping[str, Sequence[float]] | None = None,
     states: Mapping[str, str] | None = None,
 ) -> Model:
@@ -275,20 +276,22 @@ def load(
     Load a network: the path of an ONNX file or of IR text, a PyTorch module with a tuple of
     `example_inputs`, or a Keras model. A symbolic batch dimension becomes `batch`; inputs in
     `shapes` get these shapes, inputs in `values` become constants, and inputs in `states` receive
-    the named output of the previous call.
+    the named output of the previous call. A shape is a sequence or a text as in `--shape`, such as
+    `"1x3x0..480x0..640"` for the maximum of a value inside an ONNX model.
     """
     is_file = isinstance(network, str | PathLike)
     name = fspath(cast("str | PathLike[str]", network)) if is_file else type(network).__name__
     with diagnosed(name):
         if batch < 1:
             raise UsageError(f"batch must be at least 1, got {batch}")
+        parsed = {key: parse_shape(key, shape) for key, shape in (shapes or {}).items()}
         if not is_file:
-            return _exported(network, example_inputs, batch, shapes, values, states)
+            return _exported(network, example_inputs, batch, parsed, values, states)
         if example_inputs is not None:
             raise UsageError("a file needs no example inputs: remove them")
         if os.path.isdir(name):
             raise InputError("a folder: open_compiled opens a compiled network", name)
-        module = read_network(name, batch=batch, shapes=shapes, values=values, states=states)
+        module = read_network(name, batch=batch, shapes=parsed, values=values, states=states)
         title = os.path.splitext(os.path.basename(name))[0] or "model"
         return Model(module, title)
 

@@ -99,6 +99,8 @@ class ShapeOptions:
     """
     Set the shape of an input with symbolic dimensions; for each such input. ceras-compile and
     ceras-run also take several, such as NAME=1x32..512:32 or NAME=1x32,1x64: one program for all.
+    For a value inside an ONNX model, NAME=1x3x0..480x0..640 is the maximum of extents that data
+    decide.
     """
     set: tuple[tuple[str, tuple[float, ...]], ...] = option(
         (), metavar="NAME=16000", action="append", read=_numbers

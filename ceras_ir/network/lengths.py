@@ -1,8 +1,9 @@
 """
-Parse the lengths of an input: the set of shapes for which a program is compiled.
+Parse shapes: the lengths of an input, for which a program is compiled, and the maximum of a value
+inside the network.
 
 `1x32,1x64` lists shapes, and `1x32..512:32` has a range in one dimension, with a step that is 1 by
-default. The *length*
+default. A range from 0, as in `3x0..480x0..640`, is a single extent that data decide. The *length*
 is the extent of the first dimension in which the shapes of the first such input differ. Other
 inputs with several shapes have a shape for each length, in the same order.
 """
@@ -26,7 +27,39 @@ MAX_EXTENT = (1 << 31) - 1
 MAX_PROPOSED_EXTENT = 1 << 14
 """The longest input for which messages propose a range. Programs for longer inputs rarely fit."""
 
+
+def parse_shape(name: str, given: str | Sequence[int]) -> Shape:
+    """
+    Return the single shape of the value `name`: a sequence, or a text as in `--shape`. Raise a
+    `UsageError` for another text.
+    """
+    if not isinstance(given, str):
+        return tuple(given)
+    try:
+        first, *others = parse_shapes(given)
+    except ValueError as error:
+        raise UsageError(f"shapes of '{name}': {error}") from None
+    if others:
+        raise UsageError(f"shapes of '{name}': several lengths; use load_lengths")
+    return first
+
+
 _EXTENT = re.compile(r"([0-9]{1,10})(?:\.\.([0-9]{1,10})(?::([0-9]{1,10}))?)?")
+
+
+class UpTo(int):
+    """
+    An extent that data decide at run time, from 0 to this number. The text is `0..N`, as in
+    `--shape`, so that texts of shapes differ from those of static shapes.
+    """
+
+    def __repr__(self) -> str:
+        return f"0..{int(self)}"
+
+    __str__ = __repr__
+
+    def __format__(self, specification: str) -> str:
+        return format(str(self), specification)
 
 
 @dataclass(frozen=True)
@@ -94,18 +127,22 @@ def _expanded(part: str) -> list[Shape]:
     if len(ranges) > 1:
         raise ValueError(
             f"{part} has ranges in {len(ranges)} dimensions: use a range in a single dimension, or "
-            "list the shapes with commas"
+            "list the shapes with commas; for the maximum of a value inside the network, ranges "
+            "start at 0"
         )
     count = len(ranges[0]) if ranges else 1
     return [tuple(e[i] if len(e) > 1 else e[0] for e in extents) for i in range(count)]
 
 
 def _range(first: str, last: str | None, step: str | None) -> list[int]:
+    """Return the extents of a range; `0..N`, which data decide, is a single extent."""
     start, end, by = int(first), int(last or first), int(step or 1)
     if max(start, end, by) > MAX_EXTENT:
         raise ValueError(f"{max(start, end, by)} is too large: at most {MAX_EXTENT}")
     if last is None:
         return [start]
+    if start == 0 and step is None and end > 0:
+        return [UpTo(end)]
     if start < 1 or by < 1:
         raise ValueError(f"{first}..{last} must start at 1 or more, with a step of 1 or more")
     if end <= start:

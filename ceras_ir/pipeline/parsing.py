@@ -47,12 +47,14 @@ from ceras_ir.frontends.formats import (
     model_endings,
     text_of,
 )
+from ceras_ir.network.lengths import UpTo
 from ceras_ir.pipeline.context import load_context, load_universe
 from ceras_ir.pipeline.printing import ELIDED, print_module
 from ceras_ir.pipeline.verification import verify_module
 from ceras_ir.support.diagnostics import (
     InputError,
     UnsupportedError,
+    UsageError,
     did_you_mean,
     missing_file_remedy,
     remark,
@@ -402,6 +404,10 @@ def load_module(
     """
     if (importer := extension_importer(ending_of(path))) is not None:
         regular(path)  # A missing file is reported before packages are imported.
+        for name, shape in (shapes or {}).items():
+            if up_to := [n for n in shape if isinstance(n, UpTo)]:
+                message = f"the maximum {up_to[0]} of a value inside the network is for ONNX models"
+                raise UsageError(f"--shape {name}: {message}; give the shape of an input")
         return importer(path, batch=batch, shapes=shapes, values=values)
     if is_model(path):
         regular(path)  # A missing file is reported before onnx is imported.

@@ -27,7 +27,8 @@ such node, the rule, the given value and the remedy.
 Inputs and outputs are floats, integers of 8 to 64 bits, or booleans. Text labels become integers:
 [classical-models.md](classical-models.md). `--batch N` or `--shape NAME=1x3x224x224` sets open
 dimensions. Local functions are inlined, and sparse tensors become dense. Operators of
-`com.microsoft` have their domain as prefix.
+`com.microsoft` have their domain as prefix. `Slice`, `Pad` and `Resize` with sizes that data decide
+need a maximum: [control-flow.md](control-flow.md#sizes-that-data-decide).
 
 float16, bfloat16 and double are computed in float32. Weights are converted at import, a Cast
 between floats is removed, and the compiled functions accept float32. `.npz` files keep the type of

@@ -27,7 +27,7 @@ def test_specifications():
 
 WRONG = {
     "1x9..3": "9..3 must end above 9",
-    "1x0..8": "must start at 1 or more",
+    "1x0..8:2": "must start at 1 or more",
     "1x1..8:0": "with a step of 1 or more",
     "1x1..1000000000": f"1,000,000,000 lengths, and a program at most {MAX_LENGTHS}: give",
     "1x1..9999999999": "is too large",

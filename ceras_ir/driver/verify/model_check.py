@@ -3,7 +3,8 @@ Compare the imported graph with the ONNX model, node by node: the first level of
 
 A quarter of the samples is compared, at least one. A sample takes three to six times as long as in
 the interpreter. A synthetic sample from -4 to 4 is included, because other samples may be positive,
-and functions such as LeakyRelu differ for negative operands.
+and functions such as LeakyRelu differ for negative operands. Of a value with extents that data
+decide, the elements within the extents of the reference are compared.
 
 1. An implementation of ONNX that shares no code with the compiler runs the model
    (`model_reference.py`).
@@ -19,7 +20,7 @@ follow from the operations, the operands and the types. An integer that is round
 differ by a step if the bound of the float reaches a tie.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import inf, prod
 from pathlib import Path
 from time import perf_counter
@@ -78,7 +79,10 @@ class AsImported:
         module: ModuleOp,
         named: Mapping[str, Value],
         reference: ModelReference,
+        sized: Collection[SSAValue] = (),
     ):
+        """`sized` are the values with extents that data decide, of which the user states maxima."""
+        self.sized = sized
         self.module, self.reference = module, reference
         self.main = main_function(module)
         self.names: dict[SSAValue, list[str]] = {}
@@ -160,11 +164,22 @@ class AsImported:
                 self._sized.add(value)
                 self._judge(name, known, actual[:rows], expected[:rows], np.zeros(()))
                 continue
+            term: Doubles | None = None
+            if value in self.sized and actual.shape != expected.shape:
+                if (region := self._common_region(actual, expected)) is None:
+                    self._sized.add(value)
+                    continue
+                # The elements outside of the extents have no counterpart.
+                term = np.zeros(actual.shape)
+                term[region] = self._term(name, known, expected)
+                whole = actual.copy()
+                whole[region] = expected.astype(actual.dtype)
+                expected = whole
             if actual.shape != expected.shape or not equal(actual, expected).all():
                 self._check_shape(name, actual, expected)
                 operands = self._operands(name, known)
                 evaluation.unit = unit_of([*operands, expected])
-                term = term_of(self.reference.nodes[name], operands, expected.ndim)
+                term = self._term(name, known, expected) if term is None else term
                 bound = evaluation.error_of(value)
                 if (other := term + lost(expected, actual.dtype)).any():
                     bound = bound + other
@@ -176,6 +191,22 @@ class AsImported:
                 self._judge(name, known, actual, expected, bound)
             dtype = actual.dtype
             evaluation.set(value, expected.astype(dtype, copy=False), lost(expected, dtype))
+
+    def _term(self, name: str, known: Mapping[str, Array], expected: Array) -> Doubles:
+        """Return the term of `term_of` for the node that computes `name`."""
+        node = self.reference.nodes[name]
+        return term_of(node, self._operands(name, known), expected.ndim)
+
+    @staticmethod
+    def _common_region(actual: Array, expected: Array) -> tuple[slice, ...] | None:
+        """
+        Return the region of `actual`, which has the maximum shape, that `expected` has; `None` if
+        it exceeds the maximum. Values that depend on it then have no counterpart.
+        """
+        pairs = [*zip(actual.shape, expected.shape, strict=False)]
+        if actual.ndim != expected.ndim or any(n < extent for n, extent in pairs):
+            return None
+        return tuple(slice(0, extent) for _, extent in pairs)
 
     def _common_rows(self, name: str, actual: Array, expected: Array) -> int | None:
         """
@@ -256,10 +287,10 @@ class ModelCheck:
     """
 
     def __init__(self, path: str, imported: NamedImport, states: Mapping[str, str]):
-        model, (module, named) = read_model(path), imported
+        model, (module, named, sized) = read_model(path), imported
         declare_states(module, states)
         reference = ModelReference(model, named, Path(path).parent)
-        self.imported = AsImported(model, module, named, reference)
+        self.imported = AsImported(model, module, named, reference, sized)
         sizes = (4 * prod(graph.shape_of(value)) for value in self.imported.names)
         if (size := sum(sizes)) > MAX_REFERENCE_BYTES:
             message = f"the tensors need {size >> 20} MiB, at most {MAX_REFERENCE_BYTES >> 20}"

@@ -6,13 +6,14 @@ Importing this package is cheap: protobuf and numpy are loaded by the first call
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     import onnx
     from xdsl.dialects.builtin import ModuleOp
+    from xdsl.ir import SSAValue
 
     from ceras_ir.frontends.onnx.emission.values import Value
     from ceras_ir.frontends.onnx.model.model_file import DataFolder
@@ -27,6 +28,8 @@ class NamedImport(NamedTuple):
     module: ModuleOp
     named: Mapping[str, Value]
     """The value or constant of each tensor of the main graph, by the name in the model."""
+    sized: Collection[SSAValue]
+    """The values with extents that data decide. They have the maximum shape."""
 
 
 Observer: TypeAlias = "Callable[[NamedImport], None]"
@@ -44,9 +47,10 @@ def import_file(
     """
     Import the model in the file `path` as a module with one `func.func @main`.
 
-    `batch` is the extent of unknown first dimensions of the inputs, `shapes` has complete shapes.
-    Inputs in `values` become constants. Raises `InputError` for a file that is not a consistent
-    model, and `UnsupportedError` for a model that is not supported.
+    `batch` is the extent of unknown first dimensions of the inputs. `shapes` has complete shapes of
+    inputs and, with `UpTo` for an extent that data decide, of inner values. Inputs in `values`
+    become constants. Raises `InputError` for a file that is not a consistent model, and
+    `UnsupportedError` for a model that is not supported.
     """
     from ceras_ir.frontends.onnx.model.model_file import DataFolder, read_model
 
@@ -89,7 +93,7 @@ def import_with_names(
 
     shapes, values = shapes or {}, values or {}
     importer = Importer(model, batch=batch, shapes=shapes, values=values, name=None, folder=folder)
-    return NamedImport(importer.module(), importer.named)
+    return NamedImport(importer.module(), importer.named, importer.sized)
 
 
 def _imported(
@@ -112,7 +116,7 @@ def _imported(
     importer = Importer(model, batch=batch, shapes=shapes, values=values, name=name, folder=folder)
     module = imported(importer)
     if observe is not None:
-        observe(NamedImport(module, importer.named))
+        observe(NamedImport(module, importer.named, importer.sized))
         module = module.clone()
     run_step(EliminateTransposesPass.name, EliminateTransposesPass(), Context(), module)
     return module

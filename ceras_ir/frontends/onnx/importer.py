@@ -7,17 +7,17 @@ collects refusals too, and skips nodes that depend on a refused node. Nodes with
 operands are folded.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import prod
 
 import onnx
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
 from ceras_ir.frontends.onnx.emission.folding import FOLDABLE, body_of, computed, evaluate
-from ceras_ir.frontends.onnx.emission.registry import OPERATORS, refusals
+from ceras_ir.frontends.onnx.emission.registry import OPERATORS, OperatorImporter, refusals
 from ceras_ir.frontends.onnx.emission.values import (
     NO_VALUE,
     Constant,
@@ -35,7 +35,9 @@ from ceras_ir.frontends.onnx.model.model_file import DataFolder, text
 from ceras_ir.frontends.onnx.model.node import MalformedError, Node, imported_versions
 from ceras_ir.frontends.onnx.model.signature import (
     check_declarations,
+    check_stated,
     declared_empty,
+    input_shapes,
     interface_attributes,
     origin_of,
     other_shape,
@@ -52,7 +54,7 @@ from ceras_ir.frontends.onnx.order import (
     is_folded,
     ordered_nodes,
 )
-from ceras_ir.network.function import MODEL_TYPE
+from ceras_ir.network.function import MODEL_TYPE, NAME
 from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError, remark
 
 KEEPS_LABELS = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Cast"})
@@ -60,6 +62,9 @@ KEEPS_LABELS = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identit
 
 TAKES_LABELS = KEEPS_LABELS | {"ai.onnx.ml::LabelEncoder"}
 """Operators that accept integers that are text in the model."""
+
+SIZE_OPERANDS = {"Slice": (1, 2), "Pad": (1,), "Resize": (1, 2, 3), "Upsample": (1,)}
+"""The operands that may decide the extents of the result at run time."""
 
 SEQUENCE_OPERATORS = frozenset(
     (
@@ -102,6 +107,8 @@ class Importer:
         self.folder = folder
         self.named: Mapping[str, Value] = {}
         """The value or constant of each tensor of the main graph, after `module`."""
+        self.sized: Collection[SSAValue] = ()
+        """The values with extents that data decide, and those with stated shapes."""
         self.emitted: set[str] = set()
         """The first results of the nodes that were emitted, subgraphs included."""
 
@@ -115,11 +122,12 @@ class Importer:
         opset = self._opset()
         refused: list[Finding] = []
         check_declarations(self.graph)
+        shapes, stated = input_shapes(self.graph, self.shapes)
         fixed = {
-            **empty_inputs(self.graph, self.shapes),
-            **fix_inputs(self.graph, self.values, self.shapes),
+            **empty_inputs(self.graph, shapes),
+            **fix_inputs(self.graph, self.values, shapes),
         }
-        inputs = read_inputs(self.graph, self.batch, self.shapes, set(fixed), refused)
+        inputs = read_inputs(self.graph, self.batch, shapes, set(fixed), refused)
         outputs = [text(value.name) for value in self.graph.output]
         if not outputs or not all(outputs) or len(set(outputs)) != len(outputs):
             raise InputError("not a complete ONNX model: outputs must have distinct names")
@@ -135,6 +143,7 @@ class Importer:
         block = Block(arg_types=[TensorType(value.element, value.shape) for value in inputs])
         emitter = Emitter(block, self._subgraph)
         emitter.values.update(constants)
+        emitter.table.stated = stated
         for value in (*self.graph.value_info, *self.graph.output):
             extents = tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
             if extents and min(extents) > 0:
@@ -147,16 +156,26 @@ class Importer:
         try:
             self._emit(nodes, emitter, outputs)
             results = [self._result(emitter, value) for value in self.graph.output]
+            sizes = self._sizes(emitter)
         except UnsupportedError as e:
-            e.findings = (*e.findings, *declared_empty(self.graph, {*self.shapes, *self.values}))
+            empty = declared_empty(self.graph, {*self.shapes, *self.values})
+            e.findings = (*emitter.assumed, *e.findings, *empty)
             raise
-        if refused:
+        except MalformedError:
+            raise
+        except InputError:
+            if emitter.assumed:  # The assumed maxima may be wrong.
+                raise UnsupportedError(emitter.assumed) from None
+            raise
+        if refused := [*refused, *emitter.assumed]:
             raise UnsupportedError(refused)
-        block.add_op(ReturnOp(*results))
+        check_stated(stated, emitter.table.confirmed)
+        block.add_op(ReturnOp(*results, *sizes.values()))
         self.named = emitter.values
+        self.sized = {*emitter.table.extents, *emitter.table.cut}
         main = FuncOp(
             "main",
-            ([a.type for a in block.args], [r.type for r in results]),
+            ([a.type for a in block.args], [r.type for r in (*results, *sizes.values())]),
             Region(block),
             arg_attrs=ArrayAttr([value.attributes for value in inputs]),
             res_attrs=ArrayAttr(
@@ -164,6 +183,7 @@ class Importer:
                     interface_attributes(value, emitter.labels.get(result, ()))
                     for value, result in zip(self.graph.output, results, strict=True)
                 ]
+                + [DictionaryAttr({NAME: StringAttr(name)}) for name in sizes]
             ),
         )
         module = ModuleOp([main, *emitter.functions])
@@ -288,7 +308,7 @@ class Importer:
                 "on text: labels that are strings are integers here; make them graph outputs, and "
                 "do the rest in the application"
             )
-        result = OPERATORS[node.operator](node, emitter)
+        result = self._operator(node, emitter)(node, emitter)
         if unread := node.unread():
             raise node.malformed(f"{node.operator} has no attribute '{unread[0]}'; remove it")
         if named and (names := named[0]) and node.operator in KEEPS_LABELS:
@@ -297,6 +317,17 @@ class Importer:
         if isinstance(result, SSAValue | Constant):
             return [result, *(result for _ in node.outputs[1:])]
         return result
+
+    def _operator(self, node: Node, emitter: Emitter) -> OperatorImporter:
+        """Return the importer of the operator of `node`, for extents of operands as they are."""
+        sized = any(emitter.table.has(emitter.values[name]) for name in node.inputs if name)
+        decides = SIZE_OPERANDS.get(node.operator, ())
+        if sized or any(node.has_input(i) and not node.is_constant(i) for i in decides):
+            # Few models have such extents.
+            from ceras_ir.frontends.onnx.extents.registry import imported
+
+            return imported
+        return OPERATORS[node.operator]
 
     def _subgraph(self, name: str, emitter: Emitter, bound: Mapping[str, Value]) -> Sequence[Value]:
         node = emitter.node
@@ -332,15 +363,51 @@ class Importer:
             origins.update(dict.fromkeys(own, frozenset[str]()))
             nodes = ordered_nodes(graph, opset, set(emitter.values), constants, origins, outputs)
             self._emit(nodes, emitter, outputs)
-            return [emitter.values[name] for name in outputs]
+            results = [emitter.values[name] for name in outputs]
+            self._check_extents(node, emitter, attribute, outputs)
+            return results
         finally:
             emitter.values, emitter.node, emitter.scope = outer, node, scope
+
+    def _check_extents(
+        self, node: Node, emitter: Emitter, attribute: str | None, outputs: Sequence[str]
+    ) -> None:
+        """Refuse results of loops and of computed branches with extents that data decide."""
+        if attribute is None or (node.operator == "If" and node.is_constant(0)):
+            return
+        for name in outputs:
+            if emitter.table.has(emitter.values[name]):
+                raise node.unsupported(
+                    f"a result '{name}' of its {attribute} with extents that data decide; state "
+                    "them as numbers with --shape"
+                )
+
+    def _sizes(self, emitter: Emitter) -> dict[str, SSAValue]:
+        """Return the shape of each output with extents that data decide, by a new name."""
+        names = [text(value.name) for value in self.graph.output]
+        found: dict[str, SSAValue] = {}
+        for name in names:
+            if emitter.table.has(value := emitter.values[name]):
+                from ceras_ir.frontends.onnx.extents.movement import shape_tensor
+
+                new = f"{name}_shape"
+                while new in names or new in found:
+                    new += "_"
+                emitter.node = Node(onnx.NodeProto(name=new, op_type="graph output"), 0)
+                shape = shape_tensor(emitter, emitter.table.of(value), new)
+                found[new] = emitter.materialize(shape)
+        return found
 
     def _result(self, emitter: Emitter, value: onnx.ValueInfoProto) -> SSAValue:
         emitter.node = Node(onnx.NodeProto(name=value.name, op_type="graph output"), 0)
         if isinstance(emitter.values[value.name], TensorList):
             raise emitter.node.unsupported("a sequence; export the model with tensors")
-        result = emitter.materialize(emitter.values[value.name])
+        known = emitter.values[value.name]
+        if emitter.table.has(known):
+            from ceras_ir.frontends.onnx.extents.statements import filled
+
+            known = filled(emitter, known, emitter.table.of(known), 0.0)
+        result = emitter.materialize(known)
         is_text = value.type.tensor_type.elem_type == onnx.TensorProto.STRING
         if is_text and result not in emitter.labels:
             raise emitter.node.unsupported("text that is no label of a classifier; remove it")

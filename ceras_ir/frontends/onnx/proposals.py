@@ -163,7 +163,8 @@ class Search:
         `values`.
         """
         shapes = {k: s for k, s in self.open.shapes(extents).items() if k not in values}
-        kept = {k: s for k, s in self.taken.shapes.items() if k in values}
+        inputs = {value.name for value in self.graph.input}
+        kept = {k: s for k, s in self.taken.shapes.items() if k in values or k not in inputs}
         return Options({**shapes, **kept}, values)
 
     def _outcome(self, extents: Extents, values: InputValues) -> ImportOutcome:

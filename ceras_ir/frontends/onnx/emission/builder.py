@@ -21,6 +21,7 @@ from ceras_ir.dialects.graph import ConstantOp, LinearOperation, TransposeOp, el
 from ceras_ir.dialects.graph.calls import packed_offsets, tensors_of
 from ceras_ir.dialects.graph.operation import Tensor, broadcast_shape
 from ceras_ir.dialects.quant import UniformType
+from ceras_ir.frontends.onnx.emission.extents import ExtentTable
 from ceras_ir.frontends.onnx.emission.values import (
     Constant,
     QuantizedConstant,
@@ -33,7 +34,7 @@ from ceras_ir.frontends.onnx.model.model_file import MAX_TENSOR_ELEMENTS, Array
 from ceras_ir.frontends.onnx.model.node import Node
 from ceras_ir.network.function import result_values
 from ceras_ir.network.storage import FLOAT, FLOAT_REASON, PRECISION
-from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.diagnostics import Finding, InputError
 from ceras_ir.transforms.rebuilding import erase_unused
 
 
@@ -55,6 +56,10 @@ class Builder:
         """Inputs that are float64 in the arrays of callers, and are rounded to float32."""
         self.declared: dict[str, tuple[int, ...]] = {}
         """The shapes of results that the model declares without open dimensions."""
+        self.table = ExtentTable()
+        """The extents that data decide."""
+        self.assumed: list[Finding] = []
+        """The findings about values with such extents without a stated maximum."""
         self.functions: list[FuncOp] = []
         """The bodies of loops and branches, which the module has in addition to `main`."""
         self.is_in_loop_body = False

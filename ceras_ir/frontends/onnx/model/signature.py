@@ -5,7 +5,7 @@ Declarations are checked: no negative dimension, and initializers that match the
 dimension of -1 is accepted as an open dimension, because exporters write it; a note reports it.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr, f32
 from xdsl.ir import Attribute, SSAValue
 
 from ceras_ir.dialects.graph import numpy_dtype, plain_element, tensor_type
+from ceras_ir.frontends.onnx.model.functions import all_nodes
 from ceras_ir.frontends.onnx.model.model_file import (
     MAX_TENSOR_ELEMENTS,
     TENSOR_DTYPES,
@@ -23,6 +24,7 @@ from ceras_ir.frontends.onnx.model.model_file import (
 )
 from ceras_ir.frontends.onnx.model.node import DATA
 from ceras_ir.network.function import LABELS, MODEL_TYPE, NAME
+from ceras_ir.network.lengths import UpTo
 from ceras_ir.support.diagnostics import Finding, InputError, did_you_mean, remark
 
 GRAPH_INPUT = "graph input"
@@ -143,6 +145,39 @@ def read_inputs(
     if not is_taken:
         raise InputError(f"--batch {batch}: no input has an open batch; omit the option")
     return inputs
+
+
+def input_shapes(
+    graph: onnx.GraphProto, shapes: Mapping[str, Sequence[int]]
+) -> tuple[dict[str, Sequence[int]], dict[str, Sequence[int]]]:
+    """
+    Return those of `shapes` that are for inputs of `graph`, and those for values that nodes
+    compute. Raise an `InputError` for an input with an extent that data decide.
+    """
+    computed = {text(name) for node in all_nodes(graph.node) for name in node.output if name}
+    inner = {name: shape for name, shape in shapes.items() if name in computed}
+    given = {name: shape for name, shape in shapes.items() if name not in computed}
+    inputs = {value.name for value in graph.input}
+    for name, shape in given.items():
+        if up_to := [n for n in shape if isinstance(n, UpTo)]:
+            if name not in inputs:
+                hint = did_you_mean(name, sorted(computed))
+                raise InputError(f"no value named '{name}' inside the network{hint}")
+            message = (
+                f"{up_to[0]} is the maximum of a value inside the network, and '{name}' is an "
+                "input; give an extent, or several that start at 1 or more"
+            )
+            raise InputError([Finding(name, GRAPH_INPUT, message)])
+    return given, inner
+
+
+def check_stated(stated: Iterable[str], confirmed: Container[str]) -> None:
+    """Raise an `InputError` for a `stated` shape of a value that no node needed."""
+    for name in sorted(name for name in stated if name not in confirmed):
+        raise InputError(
+            f"--shape {name}: the shape of '{name}' is not decided by data where it is computed; "
+            "omit the option, or state the shape of the value on which it depends"
+        )
 
 
 def _bound_symbols(

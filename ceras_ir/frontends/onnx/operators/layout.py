@@ -135,12 +135,15 @@ def concat(node: Node, emitter: Emitter) -> Value:
 
 
 constant_operands(
-    {"Slice": (1, 2, 3, 4), "Split": (1,), "Pad": (1, 3), "Tile": (1,), "Expand": (1,)},
+    {"Split": (1,), "Tile": (1,), "Expand": (1,)},
     "the selected elements must be known at compile time",
     f"export with fixed shapes, or {COMPUTED_REMEDY}",
 )
 
 
+constant_operands(
+    {"Slice": (3, 4), "Pad": (3,)}, "axes and steps must be constants", "make it an initializer"
+)
 constant_operands(
     {"Pad": [2]}, "the value of the border must be a constant", "make it an initializer"
 )

@@ -19,12 +19,7 @@ from ceras_ir.dialects.graph import Coordinates, DequantizeOp, Nearest, Resize, 
 from ceras_ir.dialects.graph.constant import is_integer
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.frontends.onnx.emission.emitter import Emitter
-from ceras_ir.frontends.onnx.emission.registry import (
-    COMPUTED_REMEDY,
-    constant_operands,
-    operator,
-    rule,
-)
+from ceras_ir.frontends.onnx.emission.registry import operator, rule
 from ceras_ir.frontends.onnx.emission.values import Value, shape_of_value
 from ceras_ir.frontends.onnx.model.model_file import MAX_TENSOR_ELEMENTS
 from ceras_ir.frontends.onnx.model.node import Node
@@ -130,13 +125,6 @@ def coordinates(node: Node) -> str | None:
         floors = nearest and node.string("nearest_mode", "") == Nearest.FLOOR
         return None if floors else f"got '{got}' without mode nearest and floor; export with them"
     return f"got '{got}'; export with half_pixel"
-
-
-constant_operands(
-    dict.fromkeys(("Resize", "Upsample"), range(1, 4)),
-    "scales and sizes must be constants",
-    f"export with fixed sizes, or {COMPUTED_REMEDY}",
-)
 
 
 @operator("Upsample")
